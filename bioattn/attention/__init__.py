@@ -1,0 +1,1 @@
+"""The one attention operator: scoring functions, sites and capture."""

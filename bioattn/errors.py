@@ -1,0 +1,25 @@
+"""The errors bioattn raises for bad input; every message is one sentence written for the user.
+
+The command line turns `BioattnError` into exit code 1 and `SettingsError` into 2. Anything else that escapes
+is a bug and is shown with its traceback.
+"""
+
+
+class BioattnError(Exception):
+    """Bad input or an impossible request; the message names the file, line, record or option and what to do."""
+
+
+class FormatError(BioattnError):
+    """A file does not hold what its format demands."""
+
+
+class SettingsError(BioattnError):
+    """Options or config fields that contradict each other or are out of range."""
+
+
+class Interrupted(BioattnError):  # noqa: N818 - a request, not a failure
+    """Work stopped on a signal after saving its state; `exit_code` is 130 (Ctrl-C) or 143 (SIGTERM)."""
+
+    def __init__(self, message: str, exit_code: int) -> None:
+        super().__init__(message)
+        self.exit_code = exit_code

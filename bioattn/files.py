@@ -1,0 +1,176 @@
+"""Reading text whatever its compression, writing outputs whole or not at all, digests and run records."""
+
+import errno
+import gzip
+import hashlib
+import io
+import json
+import lzma
+import os
+import shutil
+import zlib
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any, BinaryIO, cast
+
+from bioattn import __version__
+from bioattn.errors import BioattnError, FormatError
+
+GZIP_MAGIC = b"\x1f\x8b"
+XZ_MAGIC = b"\xfd7zXZ\x00"
+
+
+def open_bytes(path: Path) -> BinaryIO:
+    """Open `path` for reading, decompressing gzip (bgzip included) and xz by content, not by name.
+
+    Raises: BioattnError when the file is missing, a folder or not readable.
+    """
+    try:
+        raw = path.open("rb")
+        magic = raw.read(6)
+        raw.seek(0)
+    except OSError as error:
+        raise unreadable(path, error) from error
+    if magic.startswith(GZIP_MAGIC):
+        raw.close()
+        return cast(BinaryIO, gzip.open(path, "rb"))
+    if magic == XZ_MAGIC:
+        raw.close()
+        return cast(BinaryIO, lzma.open(path, "rb"))
+    return raw
+
+
+@contextmanager
+def decompression_errors(path: Path) -> Iterator[None]:
+    """Turn what gzip, xz and UTF-8 decoding raise while `path` is read into one sentence."""
+    try:
+        yield
+    except (EOFError, gzip.BadGzipFile, zlib.error, lzma.LZMAError) as error:
+        raise FormatError(
+            f"{path}: the compressed data end early or are damaged ({error}); fetch or compress the file again"
+        ) from error
+    except UnicodeDecodeError as error:
+        raise FormatError(
+            f"{path}: not UTF-8 text (byte 0x{error.object[error.start]:02x}); save the file as UTF-8 or ASCII"
+        ) from error
+    except OSError as error:
+        raise unreadable(path, error) from error
+
+
+def read_lines(path: Path) -> Iterator[tuple[int, str]]:
+    """Yield (1-based line number, line without its end) of a text file, plain, gzip or xz; CRLF is accepted.
+
+    Raises: FormatError when the file is not UTF-8 or its compression is damaged; BioattnError when unreadable.
+    """
+    with open_bytes(path) as raw, decompression_errors(path):
+        for number, line in enumerate(io.TextIOWrapper(raw, encoding="utf-8-sig", newline=None), start=1):
+            yield number, line.rstrip("\n")
+
+
+def unreadable(path: Path, error: OSError) -> BioattnError:
+    """The sentence for an input that cannot be opened."""
+    if isinstance(error, FileNotFoundError):
+        return BioattnError(f"{path}: no such file")
+    if isinstance(error, IsADirectoryError):
+        return BioattnError(f"{path}: is a folder, a file is needed")
+    return BioattnError(f"{path}: cannot be read ({error.strerror or error})")
+
+
+def unwritable(path: Path, error: OSError) -> BioattnError:
+    """The sentence for an output that cannot be written."""
+    if isinstance(error, FileNotFoundError):
+        return BioattnError(f"{path}: the folder {path.parent} does not exist; create it first")
+    if error.errno == errno.ENOSPC:
+        return BioattnError(f"{path}: no space left on the device; nothing was written under this name")
+    return BioattnError(f"{path}: cannot be written ({error.strerror or error})")
+
+
+@contextmanager
+def atomic_output(path: Path) -> Iterator[Path]:
+    """Give a temporary name beside `path`; rename it to `path` on success, remove it on any failure.
+
+    The temporary name keeps the suffixes, so writers that look at them (gzip, pandas) behave.
+
+    Raises: BioattnError when the folder is missing, read-only or full.
+    """
+    temporary = path.with_name(f".tmp-{os.getpid()}-{path.name}")
+    try:
+        if path.is_dir():
+            raise BioattnError(f"{path}: is a folder, a file name is needed")
+        try:
+            yield temporary
+            temporary.replace(path)
+        except OSError as error:
+            raise unwritable(path, error) from error
+    finally:
+        if temporary.is_dir():
+            shutil.rmtree(temporary, ignore_errors=True)
+        else:
+            temporary.unlink(missing_ok=True)
+
+
+@contextmanager
+def text_output(path: Path) -> Iterator[io.TextIOBase]:
+    """Open `path` for atomic text writing; a `.gz` name gives gzip without clock or name, so bytes repeat."""
+    with atomic_output(path) as temporary:
+        if path.suffix == ".gz":
+            with (
+                temporary.open("wb") as raw,
+                gzip.GzipFile(filename="", mode="wb", fileobj=raw, mtime=0) as packed,
+                io.TextIOWrapper(packed, encoding="utf-8", newline="\n") as text,
+            ):
+                yield text
+        else:
+            with temporary.open("w", encoding="utf-8", newline="\n") as text:
+                yield text
+
+
+def sha256_of(path: Path) -> str:
+    """Hexadecimal SHA-256 of the file's bytes."""
+    try:
+        with path.open("rb") as file:
+            return hashlib.file_digest(file, "sha256").hexdigest()
+    except OSError as error:
+        raise unreadable(path, error) from error
+
+
+def write_json(path: Path, content: Any) -> None:
+    """Write `content` as indented JSON, keys in the order given, atomically."""
+    with text_output(path) as file:
+        json.dump(content, file, indent=2, allow_nan=False)
+        file.write("\n")
+
+
+def read_json(path: Path) -> Any:
+    """Read JSON. Raises: FormatError naming the line when it does not parse."""
+    text = "\n".join(line for _, line in read_lines(path))
+    try:
+        return json.loads(text)
+    except json.JSONDecodeError as error:
+        raise FormatError(f"{path}:{error.lineno}: not valid JSON ({error.msg})") from error
+
+
+def write_run_record(
+    output: Path,
+    command: Sequence[str],
+    inputs: Mapping[str, Path],
+    seconds: float,
+    **figures: Any,
+) -> None:
+    """Write `<output>.run.json`: command, versions, input names and digests, wall time and `figures`.
+
+    It stands beside the output so that the output itself can be free of clocks and repeat byte for byte.
+    """
+    record = {
+        "command": list(command),
+        "bioattn_version": __version__,
+        "inputs": {
+            name: {"file": path.name, "sha256": sha256_of(path) if path.is_file() else None}
+            for name, path in inputs.items()
+        },
+        "output": {"file": output.name, "sha256": sha256_of(output) if output.is_file() else None},
+        "seconds": round(seconds, 3),
+        **figures,
+    }
+    write_json(output.with_name(output.name + ".run.json"), record)

@@ -1,0 +1,1 @@
+"""The streaming runner behind `run` and `export`."""

@@ -1,0 +1,1 @@
+"""From attention to what each field looks at."""

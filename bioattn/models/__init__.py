@@ -1,0 +1,1 @@
+"""Models and the folder a trained one lives in."""

@@ -1,0 +1,1 @@
+"""Conditional promoter models: stem, treatment encoder, conditioning, head."""

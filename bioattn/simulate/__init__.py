@@ -1,0 +1,1 @@
+"""Inputs whose truth is known."""

@@ -1,0 +1,1 @@
+"""HDF5 results: schema, writer, reader, validator."""

@@ -1,0 +1,7 @@
+"""`python -m bioattn_cli`."""
+
+import sys
+
+from bioattn_cli.main import main
+
+sys.exit(main())

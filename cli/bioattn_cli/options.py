@@ -1,0 +1,74 @@
+"""Options that mean the same in every command, and the decorator that gives each command its reporter."""
+
+import functools
+import inspect
+from collections.abc import Callable
+from enum import StrEnum
+from pathlib import Path
+from typing import Annotated, Any
+
+import typer
+
+from bioattn_cli.reporting import LogFormat, Reporter
+
+
+class Device(StrEnum):
+    """Where a model runs."""
+
+    AUTO = "auto"
+    CPU = "cpu"
+    CUDA = "cuda"
+    MPS = "mps"
+
+
+OutputOption = Annotated[Path, typer.Option("--output", "-o", help="Where the result is written.")]
+DeviceOption = Annotated[Device, typer.Option(help="Where the model runs; auto takes a GPU if there is one.")]
+ThreadsOption = Annotated[
+    int | None,
+    typer.Option("--threads", "-t", min=1, help="CPU threads [default: the cores granted to this process]."),
+]
+SeedOption = Annotated[int, typer.Option(min=0, help="Seed of every random choice.")]
+ForceOption = Annotated[bool, typer.Option("--force", help="Replace an existing result.")]
+ResumeOption = Annotated[bool, typer.Option("--resume", help="Go on where an interrupted run stopped.")]
+ConfigOption = Annotated[
+    Path | None, typer.Option("--config", "-c", help="TOML file with any setting; options win over it.")
+]
+
+_QuietOption = Annotated[bool, typer.Option("--quiet", "-q", help="Only warnings and errors on stderr.")]
+_VerboseOption = Annotated[bool, typer.Option("--verbose", "-v", help="More detail on stderr.")]
+_LogFormatOption = Annotated[LogFormat, typer.Option("--log-format", help="Messages as text or JSON lines.")]
+
+
+def command(
+    app: typer.Typer, name: str | None = None
+) -> Callable[[Callable[..., None]], Callable[..., None]]:
+    """Register a function as a command and add --quiet, --verbose and --log-format to its options.
+
+    The function's first parameter must be `reporter`; it is made from those three options.
+    """
+
+    def register(function: Callable[..., None]) -> Callable[..., None]:
+        signature = inspect.signature(function)
+        own = list(signature.parameters.values())[1:]
+        shared = [
+            inspect.Parameter(
+                parameter, inspect.Parameter.KEYWORD_ONLY, default=default, annotation=annotation
+            )
+            for parameter, default, annotation in (
+                ("quiet", False, _QuietOption),
+                ("verbose", False, _VerboseOption),
+                ("log_format", LogFormat.TEXT, _LogFormatOption),
+            )
+        ]
+
+        @functools.wraps(function)
+        def run(*, quiet: bool, verbose: bool, log_format: LogFormat, **arguments: Any) -> None:
+            reporter = Reporter(quiet=quiet, verbose=verbose, log_format=log_format)
+            function(reporter, **arguments)
+
+        run.__signature__ = signature.replace(parameters=[*own, *shared])  # type: ignore[attr-defined]
+        run.__annotations__ = {p.name: p.annotation for p in [*own, *shared]}
+        app.command(name)(run)
+        return function
+
+    return register
