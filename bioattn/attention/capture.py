@@ -1,0 +1,63 @@
+"""Listening to attention: `with capture(sites, sink): model(...)` hands the weights of those sites to `sink`.
+
+The operator asks `listener_for(site)` at every call; without a listener it takes the fused path and no weight
+tensor exists. The sink is a protocol, so this room knows nothing of files.
+"""
+
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from contextvars import ContextVar
+from dataclasses import dataclass
+from fnmatch import fnmatchcase
+from typing import Protocol
+
+from torch import Tensor
+
+from bioattn.attention.site import AttentionSite
+
+
+class AttentionSink(Protocol):
+    """Takes the weights of one site for one batch."""
+
+    def receive(self, site: AttentionSite, weights: Tensor, value_weighted: Tensor | None) -> None:
+        """`weights`: float32, detached, axes as `site.axes`; `value_weighted`: the same shape, or None.
+
+        Value-weighted attention is the weight times the Euclidean norm of the value vector it multiplies
+        (Kobayashi et al. 2020, Attention is not only a weight).
+        """
+
+
+@dataclass(frozen=True, slots=True)
+class Listener:
+    """One `capture`: which sites, who gets them, and whether the value norms are wanted too."""
+
+    patterns: tuple[str, ...]
+    sink: AttentionSink
+    value_weighted: bool
+
+
+_LISTENERS: ContextVar[tuple[Listener, ...]] = ContextVar("attention_listeners", default=())
+
+
+@contextmanager
+def capture(sites: Sequence[str], sink: AttentionSink, *, value_weighted: bool = False) -> Iterator[None]:
+    """Send the weights of every site whose name matches one of the shell patterns `sites` to `sink`.
+
+    Outputs stay those of the fused path to 1e-5. Captures nest; the innermost that matches a site gets it.
+    """
+    listener = Listener(tuple(sites), sink, value_weighted)
+    token = _LISTENERS.set((listener, *_LISTENERS.get()))
+    try:
+        yield
+    finally:
+        _LISTENERS.reset(token)
+
+
+def listener_for(site: AttentionSite | None) -> Listener | None:
+    """The innermost listener to `site`, if any."""
+    if site is None:
+        return None
+    for listener in _LISTENERS.get():
+        if any(fnmatchcase(site.name, pattern) for pattern in listener.patterns):
+            return listener
+    return None

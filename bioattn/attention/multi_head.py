@@ -1,0 +1,79 @@
+"""Multi-head attention with learned projections over any scoring function.
+
+Shape suffixes: Q queries, K keys, H heads, D channels of a head, C model channels; leading axes are `...`.
+"""
+
+import torch
+from torch import Tensor, nn
+
+from bioattn.attention.operator import attend
+from bioattn.attention.score import AttentionScore, make_score
+from bioattn.attention.site import AttentionSite
+
+
+class MultiHeadAttention(nn.Module):
+    """Queries, keys and values projected to heads, attended, and projected back (Vaswani et al. 2017).
+
+    Keys and values come from different inputs, so that keys can stay narrow while values mix a wider context.
+    """
+
+    def __init__(
+        self,
+        *,
+        query_channels: int,
+        key_channels: int,
+        value_channels: int,
+        output_channels: int,
+        num_heads: int,
+        head_channels: int,
+        score: AttentionScore,
+        site: AttentionSite,
+    ) -> None:
+        super().__init__()
+        self.num_heads = num_heads
+        self.site = site
+        hidden = num_heads * head_channels
+        self.project_query = nn.Linear(query_channels, hidden)
+        self.project_key = nn.Linear(key_channels, hidden, bias=False)
+        self.project_value = nn.Linear(value_channels, hidden)
+        self.project_output = nn.Linear(hidden, output_channels)
+        self.score = make_score(score, num_heads, head_channels)
+        self.sink_key_HD = nn.Parameter(torch.zeros(num_heads, head_channels)) if site.sink else None
+
+    def forward(
+        self,
+        query: Tensor,
+        key: Tensor,
+        value: Tensor,
+        *,
+        mask: Tensor | None = None,
+        bias: Tensor | None = None,
+    ) -> Tensor:
+        """query (..., Q, C), key (..., K, C), value (..., K, C) → (..., Q, C).
+
+        mask: bool, broadcastable to (..., H, Q, K), True = may be attended. bias: likewise, added to logits.
+        """
+        query_HQD = self._split_heads(self.project_query(query))
+        key_HKD = self._split_heads(self.project_key(key))
+        value_HKD = self._split_heads(self.project_value(value))
+        if self.sink_key_HD is not None:
+            sink = self.sink_key_HD.unsqueeze(-2).expand(*key_HKD.shape[:-2], 1, -1)
+            key_HKD = torch.cat([key_HKD, sink], dim=-2)
+            value_HKD = torch.cat([value_HKD, torch.zeros_like(sink)], dim=-2)
+            if mask is not None:
+                mask = torch.cat([mask, mask.new_ones(*mask.shape[:-1], 1)], dim=-1)
+            if bias is not None:
+                bias = torch.cat([bias, bias.new_zeros(*bias.shape[:-1], 1)], dim=-1)
+        attended_HQD = attend(
+            query_HQD, key_HKD, value_HKD, score=self.score, mask=mask, bias=bias, site=self.site
+        )
+        return self.project_output(self._join_heads(attended_HQD))  # type: ignore[no-any-return]
+
+    def _split_heads(self, flat: Tensor) -> Tensor:
+        """(..., N, H·D) → (..., H, N, D)."""
+        return flat.unflatten(-1, (self.num_heads, -1)).transpose(-3, -2)
+
+    @staticmethod
+    def _join_heads(split: Tensor) -> Tensor:
+        """(..., H, N, D) → (..., N, H·D)."""
+        return split.transpose(-3, -2).flatten(-2)

@@ -1,0 +1,134 @@
+"""The one attention operator: everything in bioattn that attends calls `attend`.
+
+Shape suffixes: Q queries, K keys, D channels of a head, V channels of a value; leading axes (batch, treatment,
+head, …) are `...`.
+"""
+
+import torch
+import torch.nn.functional as F  # noqa: N812 - torch's own habit
+from torch import Tensor
+from torch.utils.checkpoint import checkpoint
+
+from bioattn.attention.capture import listener_for
+from bioattn.attention.score import Score
+from bioattn.attention.site import AttentionSite
+
+MAX_TILE_ELEMENTS = 1 << 24
+"""Largest (..., Q, K, D) tensor a scoring function without fused form may make at once (64 MB in float32)."""
+
+
+def masked_logit(dtype: torch.dtype) -> float:
+    """The logit of a masked key: finite, so that a row without any key gives uniform weights and never NaN
+    (AlphaFold's rule), and so large that every real logit beside it vanishes."""
+    return -3e4 if dtype == torch.float16 else -1e30
+
+
+def attend(
+    query: Tensor,
+    key: Tensor,
+    value: Tensor,
+    *,
+    score: Score,
+    mask: Tensor | None = None,
+    bias: Tensor | None = None,
+    site: AttentionSite | None = None,
+) -> Tensor:
+    """softmax(score(query, key) + bias) value, shape (..., Q, V).
+
+    query: (..., Q, D). key: (..., K, D). value: (..., K, V). Their leading axes broadcast.
+    mask: bool, broadcastable to (..., Q, K); True = this key may be attended. A row without any key attends to
+    all keys alike.
+    bias: added to the logits, broadcastable to (..., Q, K).
+    site: with a listener (`bioattn.attention.capture`) the weights are computed explicitly and handed to it,
+    otherwise no (..., Q, K) tensor is made where a fused kernel can avoid it. With `site.sink` the last key is
+    the sink: it takes part, and its weights are not handed on.
+    """
+    listener = listener_for(site)
+    if listener is None:
+        return _attend_fused(query, key, value, score, mask, bias)
+    assert site is not None
+    weights = attention_weights(query, key, score=score, mask=mask, bias=bias)
+    positions = slice(0, -1) if site.sink else slice(None)
+    kept = weights[..., positions].detach().float()
+    norms = None
+    if listener.value_weighted:
+        norms = kept * value[..., positions, :].detach().float().norm(dim=-1).unsqueeze(-2)
+    listener.sink.receive(site, kept, norms)
+    return weights @ value
+
+
+def attention_weights(
+    query: Tensor, key: Tensor, *, score: Score, mask: Tensor | None = None, bias: Tensor | None = None
+) -> Tensor:
+    """The softmax weights (..., Q, K) themselves; arguments as in `attend`."""
+    logits = score.logits(query, key)
+    offset = _offset(mask, bias, logits.dtype)
+    return torch.softmax(logits if offset is None else logits + offset, dim=-1)
+
+
+def _offset(mask: Tensor | None, bias: Tensor | None, dtype: torch.dtype) -> Tensor | None:
+    """What mask and bias together add to the logits."""
+    if mask is None:
+        return None if bias is None else bias.to(dtype)
+    base = mask.new_zeros((), dtype=dtype) if bias is None else bias.to(dtype)
+    return torch.where(mask, base, masked_logit(dtype))
+
+
+def _attend_fused(
+    query: Tensor, key: Tensor, value: Tensor, score: Score, mask: Tensor | None, bias: Tensor | None
+) -> Tensor:
+    form = score.fused_form(query, key)
+    if form is None:
+        return _attend_tiled(query, key, value, score, _offset(mask, bias, query.dtype))
+    if form.bias is not None:
+        bias = form.bias if bias is None else bias + form.bias
+    offset = _offset(mask, bias, form.query.dtype)
+    batch = torch.broadcast_shapes(form.query.shape[:-2], form.key.shape[:-2], value.shape[:-2])
+    if offset is not None:
+        offset = offset.expand(*batch, form.query.shape[-2], form.key.shape[-2])
+    # torch's kernels want exactly (batch, head, position, channel): fold further leading axes into one.
+    attended = F.scaled_dot_product_attention(
+        _fold(form.query, batch),
+        _fold(form.key, batch),
+        _fold(value, batch),
+        attn_mask=None if offset is None else _fold(offset, batch),
+        scale=form.scale,
+    )
+    return attended.reshape(*batch, *attended.shape[-2:])
+
+
+def _fold(tensor: Tensor, batch: torch.Size) -> Tensor:
+    """Broadcast the leading axes to `batch` and fold all but the last of them into one."""
+    tensor = tensor.expand(*batch, *tensor.shape[-2:])
+    if len(batch) == 2:
+        return tensor
+    heads = batch[-1] if batch else 1
+    return tensor.reshape(-1, heads, *tensor.shape[-2:])
+
+
+def _attend_tiled(query: Tensor, key: Tensor, value: Tensor, score: Score, offset: Tensor | None) -> Tensor:
+    """Explicit attention some queries at a time, recomputed in the backward pass, so memory stays bounded."""
+
+    def attend_tile(query: Tensor, key: Tensor, value: Tensor, offset: Tensor | None) -> Tensor:
+        logits = score.logits(query, key)
+        return torch.softmax(logits if offset is None else logits + offset, dim=-1) @ value
+
+    batch = torch.broadcast_shapes(query.shape[:-2], key.shape[:-2])
+    row_elements = batch.numel() * key.shape[-2] * key.shape[-1]
+    tile = max(1, MAX_TILE_ELEMENTS // max(1, row_elements))
+    num_queries = query.shape[-2]
+    if tile >= num_queries:
+        return attend_tile(query, key, value, offset)
+    tiles = []
+    for first in range(0, num_queries, tile):
+        rows = slice(first, first + tile)
+        tile_offset = offset
+        if offset is not None and offset.dim() >= 2 and offset.shape[-2] > 1:
+            tile_offset = offset[..., rows, :]
+        if torch.is_grad_enabled():
+            tiles.append(
+                checkpoint(attend_tile, query[..., rows, :], key, value, tile_offset, use_reentrant=False)
+            )
+        else:
+            tiles.append(attend_tile(query[..., rows, :], key, value, tile_offset))
+    return torch.cat(tiles, dim=-2)

@@ -1,0 +1,102 @@
+"""How well a query matches a key: the three scoring functions, each able to say its logits and, where one
+exists, the form in which a fused kernel computes the same softmax.
+
+Shape suffixes: Q queries, K keys, D channels of a head, H heads; leading batch axes are `...`.
+"""
+
+import math
+from enum import StrEnum
+from typing import NamedTuple, Protocol
+
+import torch
+from torch import Tensor, nn
+
+
+class AttentionScore(StrEnum):
+    """Names of the scoring functions."""
+
+    DOT = "dot"
+    ADDITIVE = "additive"
+    GAUSSIAN = "gaussian"
+
+
+class FusedForm(NamedTuple):
+    """Inputs of scaled-dot-product attention whose softmax equals that of the scoring function."""
+
+    query: Tensor
+    key: Tensor
+    scale: float
+    bias: Tensor | None
+    """(..., 1, K), added to the logits; None for nothing."""
+
+
+class Score(Protocol):
+    """A scoring function on queries (..., H, Q, D) and keys (..., H, K, D)."""
+
+    def logits(self, query: Tensor, key: Tensor) -> Tensor:
+        """Logits (..., H, Q, K)."""
+
+    def fused_form(self, query: Tensor, key: Tensor) -> FusedForm | None:
+        """The equal dot-product form, or None when there is none."""
+
+
+class DotScore(nn.Module):
+    """qᵀk/√d (Vaswani et al. 2017)."""
+
+    def logits(self, query: Tensor, key: Tensor) -> Tensor:
+        """Logits (..., H, Q, K)."""
+        return (query / math.sqrt(query.shape[-1])) @ key.transpose(-2, -1)
+
+    def fused_form(self, query: Tensor, key: Tensor) -> FusedForm:
+        """The dot product is its own fused form."""
+        return FusedForm(query, key, 1 / math.sqrt(query.shape[-1]), None)
+
+
+class AdditiveScore(nn.Module):
+    """wᵀ tanh(q + k) with w per head (Bahdanau, Cho, Bengio 2014); W_q and W_k are the module's projections."""
+
+    def __init__(self, num_heads: int, head_dim: int) -> None:
+        super().__init__()
+        self.weight_HD = nn.Parameter(torch.empty(num_heads, head_dim).normal_(std=head_dim**-0.5))
+
+    def logits(self, query: Tensor, key: Tensor) -> Tensor:
+        """Logits (..., H, Q, K); the (..., H, Q, K, D) sum exists while they are computed."""
+        summed = torch.tanh(query.unsqueeze(-2) + key.unsqueeze(-3))
+        return torch.einsum("...hqkd,hd->...hqk", summed, self.weight_HD)
+
+    def fused_form(self, query: Tensor, key: Tensor) -> None:
+        """There is none: tanh does not factor."""
+        return
+
+
+class GaussianScore(nn.Module):
+    """−½‖(q − k) w‖² with a width w per head and channel (Nadaraya 1964, Watson 1964)."""
+
+    def __init__(self, num_heads: int, head_dim: int) -> None:
+        super().__init__()
+        # √(1/√d) makes the first logits as large as those of the scaled dot product.
+        self.width_HD = nn.Parameter(torch.full((num_heads, head_dim), head_dim**-0.25))
+
+    def logits(self, query: Tensor, key: Tensor) -> Tensor:
+        """Logits (..., H, Q, K), at most 0."""
+        width = self.width_HD.unsqueeze(-2)
+        return -0.5 * torch.cdist(query * width, key * width).square()
+
+    def fused_form(self, query: Tensor, key: Tensor) -> FusedForm:
+        """−½‖a − b‖² = aᵀb − ½‖b‖² − ½‖a‖²; the last term is the same for all keys and leaves the softmax."""
+        width = self.width_HD.unsqueeze(-2)
+        scaled_key = key * width
+        return FusedForm(query * width, scaled_key, 1.0, -0.5 * scaled_key.square().sum(-1).unsqueeze(-2))
+
+
+def make_score(
+    name: AttentionScore, num_heads: int, head_dim: int
+) -> DotScore | AdditiveScore | GaussianScore:
+    """The scoring function called `name`, with its own parameters where it has any."""
+    match name:
+        case AttentionScore.DOT:
+            return DotScore()
+        case AttentionScore.ADDITIVE:
+            return AdditiveScore(num_heads, head_dim)
+        case AttentionScore.GAUSSIAN:
+            return GaussianScore(num_heads, head_dim)
