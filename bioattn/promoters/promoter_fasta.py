@@ -1,0 +1,88 @@
+"""Promoter sequences as FASTA: the id is the gene id, the description says where the window lies.
+
+`>YAL068C BK006935.2:1969-2969(-) flank=10`: the window is 0-based and half-open, counted along the chromosome and
+WITHOUT the flanks; the sequence runs 5'->3' in the direction of the gene and has `flank` more bases on both sides.
+A window padded beyond a chromosome's end keeps its full extent, so its start can be negative.
+"""
+
+import re
+from collections.abc import Iterable, Iterator
+from pathlib import Path
+from typing import NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+
+from bioattn.errors import FormatError
+from bioattn.files import text_output
+from bioattn.formats.fasta import format_record, read_fasta
+from bioattn.formats.nucleotides import decode, encode
+
+_LOCATION = re.compile(r"(?P<chrom>\S+):(?P<start>-?\d+)-(?P<end>-?\d+)\((?P<strand>[-+.])\)")
+_FLANK = re.compile(r"flank=(\d+)")
+
+
+class Promoter(NamedTuple):
+    """One promoter window and its sequence."""
+
+    gene_id: str
+    chrom: str
+    """Chromosome name, empty when the FASTA gives no location."""
+    start: int
+    """0-based first base of the window without flanks, along the chromosome; -1 when not given."""
+    end: int
+    """Base after the last one of the window without flanks; -1 when not given."""
+    strand: str
+    """`+`, `-`, or `.` when not given."""
+    flank: int
+    """Extra bases on each side of the window in `codes`."""
+    codes: NDArray[np.uint8]
+    """Sequence codes 5'->3' in the direction of the gene, shape (length + 2 * flank,)."""
+
+
+def read_promoters(path: Path) -> Iterator[Promoter]:
+    """Yield the promoters of a FASTA file one at a time (plain, gzip, bgzip or xz).
+
+    FASTA of any origin is accepted: without a location, chrom is "", start and end are -1 and strand is ".".
+
+    Raises: FormatError for a repeated or empty record, letters that are not DNA (naming record and position), and
+    a location whose length is not the sequence's.
+    """
+    for record in read_fasta(path):
+        if not record.sequence:
+            raise FormatError(f"{path}:{record.line}: record {record.name!r} has no sequence")
+        codes = encode(record.sequence, f"{path}:{record.line}: record {record.name!r}")
+        words = record.description.split()
+        location = _LOCATION.fullmatch(words[0]) if words else None
+        if location is None:
+            yield Promoter(record.name, "", -1, -1, ".", 0, codes)
+            continue
+        flanks = [match for match in map(_FLANK.fullmatch, words[1:]) if match]
+        flank = int(flanks[0][1]) if flanks else 0
+        start, end = int(location["start"]), int(location["end"])
+        if end - start + 2 * flank != codes.size:
+            raise FormatError(
+                f"{path}:{record.line}: record {record.name!r} has {codes.size:,} bases but its location "
+                f"{words[0]} with flank {flank} has {end - start + 2 * flank:,}"
+            )
+        yield Promoter(record.name, location["chrom"], start, end, location["strand"], flank, codes)
+
+
+def write_promoters(path: Path, promoters: Iterable[Promoter]) -> None:
+    """Write promoters whole or not at all; a `.gz` name gives gzip.
+
+    Raises: FormatError when a gene id cannot be a FASTA name.
+    """
+    with text_output(path) as file:
+        for promoter in promoters:
+            file.write(format_promoter(promoter))
+
+
+def format_promoter(promoter: Promoter) -> str:
+    """The FASTA text of one promoter."""
+    description = ""
+    if promoter.chrom:
+        description = f"{promoter.chrom}:{promoter.start}-{promoter.end}({promoter.strand})"
+        if promoter.flank:
+            description += f" flank={promoter.flank}"
+    return format_record(promoter.gene_id, description, decode(promoter.codes))
