@@ -28,8 +28,11 @@ class MultiHeadAttention(nn.Module):
         head_channels: int,
         score: AttentionScore,
         site: AttentionSite,
+        uniform: bool = False,
     ) -> None:
+        """`uniform` makes all keys weigh the same: the control that attention has to beat."""
         super().__init__()
+        self.uniform = uniform
         self.num_heads = num_heads
         self.site = site
         hidden = num_heads * head_channels
@@ -37,7 +40,8 @@ class MultiHeadAttention(nn.Module):
         self.project_key = nn.Linear(key_channels, hidden, bias=False)
         self.project_value = nn.Linear(value_channels, hidden)
         self.project_output = nn.Linear(hidden, output_channels)
-        self.score = make_score(score, num_heads, head_channels)
+        # Zero queries make only the dot product ignore the keys.
+        self.score = make_score(AttentionScore.DOT if uniform else score, num_heads, head_channels)
         self.sink_key_HD = nn.Parameter(torch.zeros(num_heads, head_channels)) if site.sink else None
 
     def forward(
@@ -54,6 +58,8 @@ class MultiHeadAttention(nn.Module):
         mask: bool, broadcastable to (..., H, Q, K), True = may be attended. bias: likewise, added to logits.
         """
         query_HQD = self._split_heads(self.project_query(query))
+        if self.uniform:
+            query_HQD = torch.zeros_like(query_HQD)
         key_HKD = self._split_heads(self.project_key(key))
         value_HKD = self._split_heads(self.project_value(value))
         if self.sink_key_HD is not None:
@@ -67,11 +73,13 @@ class MultiHeadAttention(nn.Module):
         attended_HQD = attend(
             query_HQD, key_HKD, value_HKD, score=self.score, mask=mask, bias=bias, site=self.site
         )
-        return self.project_output(self._join_heads(attended_HQD))  # type: ignore[no-any-return]
+        output: Tensor = self.project_output(self._join_heads(attended_HQD))
+        return output
 
     def _split_heads(self, flat: Tensor) -> Tensor:
         """(..., N, H·D) → (..., H, N, D)."""
-        return flat.unflatten(-1, (self.num_heads, -1)).transpose(-3, -2)
+        heads: Tensor = flat.unflatten(-1, (self.num_heads, -1)).transpose(-3, -2)
+        return heads
 
     @staticmethod
     def _join_heads(split: Tensor) -> Tensor:

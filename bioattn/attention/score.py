@@ -79,8 +79,13 @@ class GaussianScore(nn.Module):
 
     def logits(self, query: Tensor, key: Tensor) -> Tensor:
         """Logits (..., H, Q, K), at most 0."""
-        width = self.width_HD.unsqueeze(-2)
-        return -0.5 * torch.cdist(query * width, key * width).square()
+        form = self.fused_form(query, key)
+        assert form.bias is not None
+        return (
+            form.query @ form.key.transpose(-2, -1)
+            + form.bias
+            - 0.5 * form.query.square().sum(-1, keepdim=True)
+        )
 
     def fused_form(self, query: Tensor, key: Tensor) -> FusedForm:
         """−½‖a − b‖² = aᵀb − ½‖b‖² − ½‖a‖²; the last term is the same for all keys and leaves the softmax."""

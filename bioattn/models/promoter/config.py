@@ -1,0 +1,154 @@
+"""The settings of a promoter model: everything that decides its shape, nothing of how it is trained."""
+
+from dataclasses import dataclass
+from enum import StrEnum
+
+from bioattn.attention.score import AttentionScore
+from bioattn.errors import SettingsError
+
+
+class Conditioning(StrEnum):
+    """How the treatment meets the sequence."""
+
+    CONCAT = "concat"
+    FILM = "film"
+    CROSS = "cross"
+    CROSS_ALL = "cross-all"
+
+
+class TreatmentEncoding(StrEnum):
+    """What a treatment is known by."""
+
+    ID = "id"
+    FEATURES = "features"
+
+
+class QuerySource(StrEnum):
+    """Who asks, in `cross`; the last two are the controls that attention must beat."""
+
+    TREATMENT = "treatment"
+    SHARED = "shared"
+    UNIFORM = "uniform"
+
+
+class Activation(StrEnum):
+    """First-layer activation. `exponential` (Koo & Ploenzke 2021) sharpens first-layer motifs."""
+
+    RELU = "relu"
+    GELU = "gelu"
+    EXPONENTIAL = "exponential"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PromoterModelConfig:
+    """Shape of a promoter model."""
+
+    length: int
+    """Bases of the window the model sees, flanks excluded."""
+    conditioning: Conditioning = Conditioning.CROSS
+    """concat, film, cross or cross-all."""
+    treatment_encoder: TreatmentEncoding = TreatmentEncoding.ID
+    """id (learned per treatment) or features (from the treatment table)."""
+    unconditional: bool = True
+    """Whether a learned token for "treatment unknown" exists."""
+    channels: int = 64
+    """Channels of the stem and of everything behind it."""
+    kernel: int = 15
+    """Bases one first-layer filter sees; odd."""
+    pool: int = 8
+    """Bases per attended position (bin)."""
+    activation: Activation = Activation.GELU
+    """First-layer activation."""
+    value_layers: int = 1
+    """Convolutions over bins on the value path (`cross`) or in the trunk (`film`, `cross-all`)."""
+    value_kernel: int = 5
+    """Bins one such convolution sees; odd."""
+    treatment_channels: int = 32
+    """Channels of a treatment embedding."""
+    num_tokens: int = 4
+    """Learned tokens per treatment (`cross-all` with the id encoder)."""
+    num_heads: int = 4
+    """Attention heads."""
+    head_channels: int = 16
+    """Channels of one head."""
+    hops: int = 1
+    """How often the treatments query the positions (`cross`; Stacked Attention Networks)."""
+    attention_score: AttentionScore = AttentionScore.DOT
+    """dot, additive or gaussian."""
+    attention_query: QuerySource = QuerySource.TREATMENT
+    """treatment; shared and uniform are controls."""
+    sink: bool = False
+    """A learned key that stands for "nowhere", so that a promoter without the motif need not point at one."""
+    hidden_channels: int = 128
+    """Width of the head."""
+    dropout: float = 0.2
+    """Dropout before the head."""
+    concat_channels: tuple[int, int] = (256, 64)
+    """Channels of the two convolutions of `concat` (FUN-PROSE)."""
+    concat_kernels: tuple[int, int] = (9, 13)
+    """Their kernels, in bases and in first-layer bins."""
+    concat_pools: tuple[int, int] = (19, 8)
+    """Their pools."""
+    concat_condition_channels: int = 1024
+    """Width of the treatment arm of `concat`."""
+    concat_hidden: tuple[int, int, int] = (512, 256, 64)
+    """Widths of the fused layers of `concat`."""
+    concat_dropout: float = 0.398
+    """Dropout behind the first pool of `concat`."""
+
+    def __post_init__(self) -> None:
+        for field in ("kernel", "value_kernel"):
+            if getattr(self, field) % 2 == 0:
+                raise SettingsError(
+                    f"{field} is {getattr(self, field)}; it must be odd so that bins stay centred"
+                )
+        for field in (
+            "length",
+            "channels",
+            "kernel",
+            "pool",
+            "treatment_channels",
+            "num_heads",
+            "head_channels",
+        ):
+            if getattr(self, field) < 1:
+                raise SettingsError(f"{field} is {getattr(self, field)}; it must be at least 1")
+        if self.hops < 1:
+            raise SettingsError(f"--hops is {self.hops}; it must be at least 1")
+        if self.length < self.pool:
+            raise SettingsError(
+                f"the promoters have {self.length} bases, less than one bin of pool = {self.pool}"
+            )
+        if not 0 <= self.dropout < 1:
+            raise SettingsError(f"dropout is {self.dropout}; it must lie in [0, 1)")
+        if self.conditioning is not Conditioning.CROSS:
+            if self.hops > 1:
+                raise SettingsError(f"--hops is for --conditioning cross; {self.conditioning} has no hops")
+            if self.attention_query is not QuerySource.TREATMENT:
+                raise SettingsError(f"attention_query = {self.attention_query} is for --conditioning cross")
+        if (
+            self.conditioning is Conditioning.CROSS_ALL
+            and self.treatment_encoder is TreatmentEncoding.ID
+            and self.num_tokens < 1
+        ):
+            raise SettingsError(
+                "cross-all needs at least two keys per treatment (num_tokens >= 1 plus the sink): "
+                "over a single key softmax is 1 everywhere"
+            )
+        if self.conditioning is Conditioning.CONCAT:
+            pooled = self.length // self.concat_pools[0] // self.concat_pools[1]
+            if pooled < 1:
+                raise SettingsError(
+                    f"--conditioning concat pools {self.concat_pools[0]} × {self.concat_pools[1]} bases into one, "
+                    f"the promoters have {self.length}; set concat_pools in the config"
+                )
+
+    @property
+    def num_bins(self) -> int:
+        """Attended positions; bases left over by the pool are left-padded, so the last bin ends at the anchor."""
+        return -(-self.length // self.pool)
+
+    @property
+    def bin_edges(self) -> tuple[int, ...]:
+        """num_bins + 1 edges in bases from the window start; the first bin is the shorter one."""
+        return (0, *(self.length - self.pool * i for i in range(self.num_bins - 1, -1, -1)))

@@ -1,0 +1,76 @@
+"""`cross`: treatments query the positions of a promoter that is encoded once.
+
+Shape suffixes: B promoters, P bins, T treatments, C channels, E treatment channels.
+"""
+
+import torch
+from torch import Tensor, nn
+
+from bioattn.attention.multi_head import MultiHeadAttention
+from bioattn.attention.site import AttentionSite
+from bioattn.models.promoter.config import PromoterModelConfig, QuerySource
+from bioattn.models.promoter.readout import TreatmentReadout
+from bioattn.models.promoter.stem import BinMixer, ConvStem
+from bioattn.models.promoter.treatment_encoder import TreatmentEncoder
+from bioattn.models.promoter.treatment_vocabulary import TreatmentBatch, TreatmentVocabulary
+
+
+class CrossModel(nn.Module):
+    """Keys are the stem's bins, one motif wide; values come through a mixer that sees their neighbours.
+
+    Mixing before the keys would smear what a position stands for: predictions stay good, maps become useless.
+    With several hops the context found so far joins the question (Stacked Attention Networks, Yang et al. 2016).
+    """
+
+    def __init__(self, config: PromoterModelConfig, vocabulary: TreatmentVocabulary) -> None:
+        super().__init__()
+        channels = config.channels
+        self.query_source = config.attention_query
+        self.stem = ConvStem(config)
+        self.mixer = BinMixer(channels, config.value_kernel, config.value_layers)
+        self.treatment_encoder = TreatmentEncoder(config, vocabulary, num_tokens=1)
+        self.first_question = nn.Linear(config.treatment_channels, channels)
+        self.shared_question_C = (
+            nn.Parameter(torch.randn(channels)) if config.attention_query is QuerySource.SHARED else None
+        )
+        self.normalise_question = nn.ModuleList(nn.LayerNorm(channels) for _ in range(config.hops))
+        self.hops = nn.ModuleList(
+            MultiHeadAttention(
+                query_channels=channels,
+                key_channels=channels,
+                value_channels=channels,
+                output_channels=channels,
+                num_heads=config.num_heads,
+                head_channels=config.head_channels,
+                score=config.attention_score,
+                uniform=config.attention_query is QuerySource.UNIFORM,
+                site=AttentionSite(
+                    name=f"promoter.cross.{hop}",
+                    axes=("sample", "head", "treatment", "key"),
+                    num_heads=config.num_heads,
+                    key_edges=config.bin_edges,
+                    receptive_field=config.pool + config.kernel - 1,
+                    sink=config.sink,
+                ),
+            )
+            for hop in range(config.hops)
+        )
+        self.readout = TreatmentReadout(
+            channels, config.treatment_channels, config.hidden_channels, config.dropout
+        )
+
+    def forward(self, codes_BL: Tensor, treatments: TreatmentBatch) -> Tensor:
+        """(B, L) codes and T treatments → (B, T)."""
+        bins_BPC, known_BP = self.stem(codes_BL)
+        values_BPC = self.mixer(bins_BPC)
+        embeddings_TE = self.treatment_encoder(treatments)
+        question = self.first_question(embeddings_TE).unsqueeze(0)
+        if self.shared_question_C is not None:
+            question = self.shared_question_C.expand_as(question)
+        mask = known_BP[:, None, None, :]
+        # Without a known bin there is nothing to choose from: leave the mask away rather than ask about nothing.
+        for normalise, attention in zip(self.normalise_question, self.hops, strict=True):
+            context_BTC = attention(normalise(question), bins_BPC, values_BPC, mask=mask)
+            question = question + context_BTC
+        answer_BT: Tensor = self.readout(context_BTC, embeddings_TE)
+        return answer_BT

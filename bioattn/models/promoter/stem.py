@@ -1,0 +1,81 @@
+"""From nucleotide codes to bins of motif matches.
+
+Shape suffixes: B promoters, L bases, C channels, P bins.
+"""
+
+import torch
+import torch.nn.functional as F  # noqa: N812
+from torch import Tensor, nn
+
+from bioattn.models.promoter.config import Activation, PromoterModelConfig
+
+AMBIGUOUS = 4
+"""Code of N, of padding and of masked bases."""
+
+
+def one_hot(codes_BL: Tensor, dtype: torch.dtype = torch.float32) -> Tensor:
+    """uint8 codes (B, L) → (B, 4, L); N is all zeros."""
+    bases = torch.arange(4, device=codes_BL.device, dtype=codes_BL.dtype)
+    return (codes_BL.unsqueeze(1) == bases[:, None]).to(dtype)
+
+
+class Exponential(nn.Module):
+    """exp(x), the first-layer activation of Koo & Ploenzke 2021 (kept finite)."""
+
+    def forward(self, x: Tensor) -> Tensor:
+        """Same shape."""
+        return torch.exp(x.clamp(max=8.0))
+
+
+def make_activation(name: Activation) -> nn.Module:
+    """The module called `name`."""
+    match name:
+        case Activation.RELU:
+            return nn.ReLU()
+        case Activation.GELU:
+            return nn.GELU()
+        case Activation.EXPONENTIAL:
+            return Exponential()
+
+
+class ConvStem(nn.Module):
+    """One convolution over the one-hot sequence, its best match per bin, normalised.
+
+    The bins end at the anchor: bases left over by the pool are padded on the upstream side.
+    """
+
+    def __init__(self, config: PromoterModelConfig) -> None:
+        super().__init__()
+        self.pool = config.pool
+        self.left_padding = config.num_bins * config.pool - config.length
+        self.convolution = nn.Conv1d(4, config.channels, config.kernel, padding=config.kernel // 2)
+        self.activation = make_activation(config.activation)
+        self.normalise = nn.GroupNorm(1, config.channels)
+
+    def forward(self, codes_BL: Tensor) -> tuple[Tensor, Tensor]:
+        """Codes (B, L) → features (B, P, C) and mask (B, P), True where a bin holds at least one known base."""
+        if self.left_padding:
+            codes_BL = F.pad(codes_BL, (self.left_padding, 0), value=AMBIGUOUS)
+        matches_BCL = self.convolution(one_hot(codes_BL, self.convolution.weight.dtype))
+        # Pool before the activation: where it is monotone the maximum is the same, at a pool-th of the work.
+        features_BCP = self.activation(F.max_pool1d(matches_BCL, self.pool))
+        known_BP = (codes_BL.unflatten(-1, (-1, self.pool)) < AMBIGUOUS).any(-1)
+        return self.normalise(features_BCP).transpose(1, 2), known_BP
+
+
+class BinMixer(nn.Module):
+    """Residual convolutions over bins: what a motif means depends on what stands beside it."""
+
+    def __init__(self, channels: int, kernel: int, num_layers: int) -> None:
+        super().__init__()
+        self.convolutions = nn.ModuleList(
+            nn.Conv1d(channels, channels, kernel, padding=kernel // 2) for _ in range(num_layers)
+        )
+        self.normalisations = nn.ModuleList(nn.GroupNorm(1, channels) for _ in range(num_layers))
+
+    def forward(self, features_BPC: Tensor) -> Tensor:
+        """(B, P, C) → (B, P, C)."""
+        features_BCP = features_BPC.transpose(1, 2)
+        for convolution, normalise in zip(self.convolutions, self.normalisations, strict=True):
+            features_BCP = features_BCP + F.gelu(normalise(convolution(features_BCP)))
+        return features_BCP.transpose(1, 2)

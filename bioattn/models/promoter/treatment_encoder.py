@@ -1,0 +1,91 @@
+"""From treatments to vectors (one each) and tokens (several each).
+
+Shape suffixes: T treatments, F category columns, N number columns, M tokens, C channels.
+"""
+
+import torch
+import torch.nn.functional as F  # noqa: N812
+from torch import Tensor, nn
+
+from bioattn.models.promoter.config import PromoterModelConfig, TreatmentEncoding
+from bioattn.models.promoter.treatment_vocabulary import TreatmentBatch, TreatmentVocabulary
+
+
+class IdEncoder(nn.Module):
+    """Each training treatment has its own learned tokens; its embedding is their mean."""
+
+    def __init__(self, num_treatments: int, channels: int, num_tokens: int) -> None:
+        super().__init__()
+        self.tokens_TMC = nn.Parameter(torch.randn(num_treatments, num_tokens, channels))
+
+    def forward(self, treatments: TreatmentBatch) -> Tensor:
+        """Tokens (T, M, C); a row that is no training treatment gets the first one's, to be replaced."""
+        return self.tokens_TMC[treatments.index_T.clamp(min=0)]
+
+
+class FeatureEncoder(nn.Module):
+    """One token per category column and, together, one per number column."""
+
+    def __init__(self, vocabulary: TreatmentVocabulary, channels: int) -> None:
+        super().__init__()
+        self.categories = nn.ModuleList(
+            nn.Embedding(len(values) + 1, channels) for values in vocabulary.categories.values()
+        )
+        self.num_numbers = len(vocabulary.numbers)
+        # A number becomes a smooth curve in C dimensions, so that doses and times between and a little beyond
+        # those of training have a place.
+        self.number_hidden = (
+            nn.Conv1d(2 * self.num_numbers, channels * self.num_numbers, 1, groups=max(1, self.num_numbers))
+            if self.num_numbers
+            else None
+        )
+        self.number_output = nn.Linear(channels, channels) if self.num_numbers else None
+        self.number_identity_NC = nn.Parameter(torch.randn(self.num_numbers, channels) * channels**-0.5)
+
+    def forward(self, treatments: TreatmentBatch) -> Tensor:
+        """Tokens (T, F + N, C)."""
+        tokens = [embed(treatments.categories_TF[:, f]) for f, embed in enumerate(self.categories)]
+        stacked = [torch.stack(tokens, dim=1)] if tokens else []
+        if self.number_hidden is not None and self.number_output is not None:
+            pairs = torch.stack([treatments.numbers_TN, treatments.present_TN], dim=-1).flatten(1)
+            hidden_TNC = (
+                F.gelu(self.number_hidden(pairs.unsqueeze(-1)))
+                .squeeze(-1)
+                .unflatten(1, (self.num_numbers, -1))
+            )
+            number_TNC = self.number_output(hidden_TNC) + self.number_identity_NC
+            stacked.append(number_TNC * treatments.present_TN.unsqueeze(-1))
+        return torch.cat(stacked, dim=1)
+
+
+class TreatmentEncoder(nn.Module):
+    """The encoder the vocabulary asks for, with the unconditional token."""
+
+    def __init__(self, config: PromoterModelConfig, vocabulary: TreatmentVocabulary, num_tokens: int) -> None:
+        super().__init__()
+        channels = config.treatment_channels
+        self.encoder: IdEncoder | FeatureEncoder
+        if config.treatment_encoder is TreatmentEncoding.ID:
+            self.encoder = IdEncoder(len(vocabulary.names), channels, num_tokens)
+            self.num_tokens = num_tokens
+        else:
+            self.encoder = FeatureEncoder(vocabulary, channels)
+            self.num_tokens = len(vocabulary.categories) + len(vocabulary.numbers)
+        self.unconditional_MC = (
+            nn.Parameter(torch.zeros(self.num_tokens, channels)) if config.unconditional else None
+        )
+        self.normalise = nn.LayerNorm(channels)
+
+    def tokens(self, treatments: TreatmentBatch) -> Tensor:
+        """(T, M, C)."""
+        tokens_TMC: Tensor = self.encoder(treatments)
+        if self.unconditional_MC is not None:
+            tokens_TMC = torch.where(
+                treatments.unconditional_T[:, None, None], self.unconditional_MC, tokens_TMC
+            )
+        return tokens_TMC
+
+    def forward(self, treatments: TreatmentBatch) -> Tensor:
+        """Embeddings (T, C)."""
+        embeddings: Tensor = self.normalise(self.tokens(treatments).sum(dim=1))
+        return embeddings

@@ -1,0 +1,297 @@
+"""What a model knows of treatments before it has weights: their names, categories and number scales.
+
+Learned from the training rows of a treatment table, stored in the model folder as `treatments.json`, and used
+to turn any later table into the numbers the encoder takes.
+"""
+
+import math
+import re
+from collections.abc import Sequence
+from dataclasses import asdict, dataclass
+from typing import Any, NamedTuple
+
+import numpy as np
+import numpy.typing as npt
+import pandas as pd
+import torch
+from torch import Tensor
+
+from bioattn.errors import BioattnError, SettingsError
+from bioattn.models.promoter.config import TreatmentEncoding
+from bioattn.promoters.treatments import TreatmentTable
+
+FloatArray = npt.NDArray[np.floating[Any]]
+UNCONDITIONAL = "unconditional"
+"""The name under which the unconditional token is asked for."""
+AGENT_COLUMNS = ("agent", "chemical", "compound", "treatment", "group")
+"""Columns that may say which agent a dose belongs to, in this order."""
+_DOSE = re.compile(r"\s*([-+]?\d+(?:\.\d+)?(?:[eE][-+]?\d+)?)\s*([^\d\s].*?)\s*")
+
+
+class TreatmentBatch(NamedTuple):
+    """T treatments as tensors. A row of `categories` holds one index per category column, 0 = missing."""
+
+    names: tuple[str, ...]
+    index_T: Tensor
+    """int64: position among the training treatments; -1 = not one of them (or unconditional)."""
+    categories_TF: Tensor
+    """int64 (T, category columns)."""
+    numbers_TN: Tensor
+    """float32 (T, number columns), standardised; 0 where missing."""
+    present_TN: Tensor
+    """float32 (T, number columns): 1 where the number is known."""
+    unconditional_T: Tensor
+    """bool: rows that are the unconditional token."""
+
+    def to(self, device: torch.device) -> "TreatmentBatch":
+        """The same batch on `device`."""
+        return TreatmentBatch(self.names, *(tensor.to(device) for tensor in self[1:]))
+
+    def rows(self, index_T: Tensor) -> "TreatmentBatch":
+        """The treatments at the positions `index_T`."""
+        names = tuple(self.names[i] for i in index_T.tolist())
+        return TreatmentBatch(names, *(tensor[index_T] for tensor in self[1:]))
+
+    @property
+    def size(self) -> int:
+        """T."""
+        return len(self.names)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class NumberScale:
+    """How one column becomes numbers: optional dose parsing, log(1 + x), then (x - mean) / sd."""
+
+    column: str
+    dose: bool
+    """Entries are "number unit" and are divided by the largest dose of their agent and unit."""
+    largest: dict[str, float]
+    """Largest training dose by "agent|unit"; empty for plain numbers."""
+    log: bool
+    mean: float
+    sd: float
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class TreatmentVocabulary:
+    """Names, categories and scales learned from the training treatments."""
+
+    encoding: TreatmentEncoding
+    names: tuple[str, ...]
+    """All treatments of the training set, in dataset order."""
+    categories: dict[str, tuple[str, ...]]
+    """Category columns and their values; value i has index i + 1."""
+    numbers: tuple[NumberScale, ...]
+    agent_column: str | None
+    """The column that scales doses, if there is one."""
+    unconditional: bool
+
+    @classmethod
+    def learn(
+        cls,
+        table: TreatmentTable,
+        *,
+        encoding: TreatmentEncoding,
+        unconditional: bool,
+        columns: Sequence[str] = (),
+    ) -> "TreatmentVocabulary":
+        """Learn from the training rows `table`; `columns` chooses features (default: all that vary).
+
+        Raises: SettingsError when a column does not exist, or `features` is asked for and no column varies.
+        """
+        frame = table.frame
+        for column in columns:
+            if column not in frame.columns:
+                raise SettingsError(
+                    f"treatment_columns names {column!r}; the treatment table has "
+                    f"{', '.join(frame.columns) or 'no columns'}"
+                )
+        categories: dict[str, tuple[str, ...]] = {}
+        numbers: list[NumberScale] = []
+        agent = next((c for c in AGENT_COLUMNS if c in frame.columns and not _is_number(frame[c])), None)
+        if encoding is TreatmentEncoding.FEATURES:
+            for column in columns or list(frame.columns):
+                series = frame[column]
+                if not columns and series.nunique(dropna=False) < 2:
+                    continue
+                if _is_number(series):
+                    numbers.append(_learn_numbers(column, series.to_numpy(float)))
+                elif _is_dose(series):
+                    numbers.append(_learn_dose(column, series, frame[agent] if agent else None))
+                else:
+                    present = series.dropna().astype(str)
+                    categories[column] = tuple(sorted(set(present)))
+            if not categories and not numbers:
+                raise SettingsError(
+                    "--treatment-encoder features needs a treatment table with at least one column that varies; "
+                    "give one to `bioattn prepare dataset --treatment-table`, or use --treatment-encoder id"
+                )
+        return cls(
+            encoding=encoding,
+            names=tuple(table.names),
+            categories=categories,
+            numbers=tuple(numbers),
+            agent_column=agent,
+            unconditional=unconditional,
+        )
+
+    def encode(self, table: TreatmentTable) -> TreatmentBatch:
+        """Turn the rows of `table` into tensors; the row named "unconditional" is the unconditional token.
+
+        Raises: BioattnError naming treatments, columns or categories the model does not know.
+        """
+        names = tuple(table.names)
+        unconditional = np.array([name == UNCONDITIONAL and name not in self.names for name in names])
+        if unconditional.any() and not self.unconditional:
+            raise BioattnError(
+                "the model was trained without an unconditional token (unconditional_probability 0)"
+            )
+        known = {name: i for i, name in enumerate(self.names)}
+        index = np.array([known.get(name, -1) for name in names])
+        if self.encoding is TreatmentEncoding.ID:
+            unknown = [n for n, i, u in zip(names, index, unconditional, strict=True) if i < 0 and not u]
+            if unknown:
+                raise BioattnError(
+                    f"treatment {', '.join(map(repr, unknown[:3]))} was not in training; this model knows "
+                    f"{', '.join(map(repr, self.names[:3]))}… ({len(self.names)} in all), and only a model with "
+                    "--treatment-encoder features can be asked for new ones"
+                )
+        conditional = ~unconditional
+        categories = np.zeros((len(names), len(self.categories)), dtype=np.int64)
+        for f, (column, values) in enumerate(self.categories.items()):
+            categories[conditional, f] = self._encode_categories(table.frame, column, values)[conditional]
+        numbers = np.zeros((len(names), len(self.numbers)), dtype=np.float32)
+        present = np.zeros_like(numbers)
+        for n, scale in enumerate(self.numbers):
+            value = self._encode_numbers(table.frame, scale)
+            has = np.isfinite(value) & conditional
+            numbers[has, n] = value[has]
+            present[has, n] = 1
+        return TreatmentBatch(
+            names,
+            torch.from_numpy(np.where(unconditional, -1, index).astype(np.int64)),
+            torch.from_numpy(categories),
+            torch.from_numpy(numbers),
+            torch.from_numpy(present),
+            torch.from_numpy(unconditional),
+        )
+
+    def _encode_categories(
+        self, frame: pd.DataFrame, column: str, values: tuple[str, ...]
+    ) -> npt.NDArray[np.int64]:
+        index_of = {value: i + 1 for i, value in enumerate(values)}
+        encoded = np.zeros(len(frame), dtype=np.int64)
+        for row, (name, value) in enumerate(_column(frame, column).items()):
+            if pd.isna(value):
+                continue
+            if str(value) not in index_of:
+                raise BioattnError(
+                    f"treatment {name!r} has {column} = {str(value)!r}, which training never saw; known are "
+                    f"{', '.join(map(repr, values[:5]))}{'…' if len(values) > 5 else ''}"
+                )
+            encoded[row] = index_of[str(value)]
+        return encoded
+
+    def _encode_numbers(self, frame: pd.DataFrame, scale: NumberScale) -> FloatArray:
+        series = _column(frame, scale.column)
+        if not scale.dose:
+            try:
+                value = series.astype(float).to_numpy()
+            except ValueError as error:
+                raise BioattnError(
+                    f"column {scale.column} of the treatment table holds text: {error}"
+                ) from error
+        else:
+            value = np.full(len(series), np.nan)
+            agents = _column(frame, self.agent_column) if self.agent_column else None
+            for row, (name, text) in enumerate(series.items()):
+                amount, key = _dose_of(text, None if agents is None else agents.iloc[row])
+                if amount is None:
+                    continue
+                if key not in scale.largest:
+                    raise BioattnError(
+                        f"treatment {name!r} has the dose {str(text)!r}, but training saw no dose of that agent "
+                        f"and unit ({key!r}); known are {', '.join(list(scale.largest)[:5])}"
+                    )
+                value[row] = amount / scale.largest[key]
+        return (_compress(value, scale.log) - scale.mean) / scale.sd
+
+    def to_json(self) -> dict[str, Any]:
+        """Plain JSON content."""
+        return asdict(self)
+
+    @classmethod
+    def from_json(cls, content: dict[str, Any]) -> "TreatmentVocabulary":
+        """The vocabulary stored by `to_json`."""
+        return cls(
+            encoding=TreatmentEncoding(content["encoding"]),
+            names=tuple(content["names"]),
+            categories={column: tuple(values) for column, values in content["categories"].items()},
+            numbers=tuple(NumberScale(**scale) for scale in content["numbers"]),
+            agent_column=content["agent_column"],
+            unconditional=content["unconditional"],
+        )
+
+
+def _column(frame: pd.DataFrame, column: str) -> pd.Series:
+    """A column, or all missing: a table may leave out what it does not know."""
+    if column in frame.columns:
+        return frame[column]
+    return pd.Series(np.nan, index=frame.index, dtype=object)
+
+
+def _is_number(series: pd.Series) -> bool:
+    return pd.api.types.is_numeric_dtype(series)
+
+
+def _is_dose(series: pd.Series) -> bool:
+    """At least half of the entries read "number unit"; the others count as unknown doses."""
+    present = series.dropna().astype(str)
+    return len(present) > 0 and float(present.map(lambda text: bool(_DOSE.fullmatch(text))).mean()) >= 0.5
+
+
+def _dose_of(text: Any, agent: Any) -> tuple[float | None, str]:
+    """Amount and "agent|unit"."""
+    match = None if pd.isna(text) else _DOSE.fullmatch(str(text))
+    if match is None:
+        return None, ""
+    return float(match[1]), f"{'' if agent is None or pd.isna(agent) else agent}|{match[2]}"
+
+
+def _compress(value: FloatArray, log: bool) -> FloatArray:
+    return np.sign(value) * np.log1p(np.abs(value)) if log else value
+
+
+def _scale(column: str, value: FloatArray, *, dose: bool, largest: dict[str, float]) -> NumberScale:
+    finite = value[np.isfinite(value)]
+    # Times and concentrations span decades: compress when the largest is over twenty times the median.
+    log = bool(finite.size and finite.min() >= 0 and finite.max() > 20 * max(float(np.median(finite)), 1e-9))
+    log = log or (not dose and bool(finite.size) and finite.min() >= 0 and finite.max() > 20)
+    compressed = _compress(finite, log)
+    sd = float(compressed.std()) if finite.size else 1.0
+    return NumberScale(
+        column=column,
+        dose=dose,
+        largest=largest,
+        log=log,
+        mean=float(compressed.mean()) if finite.size else 0.0,
+        sd=sd if sd > 0 and math.isfinite(sd) else 1.0,
+    )
+
+
+def _learn_numbers(column: str, value: FloatArray) -> NumberScale:
+    return _scale(column, value, dose=False, largest={})
+
+
+def _learn_dose(column: str, series: pd.Series, agents: pd.Series | None) -> NumberScale:
+    largest: dict[str, float] = {}
+    doses = [
+        _dose_of(text, None if agents is None else agents.iloc[row])
+        for row, text in enumerate(series.tolist())
+    ]
+    for amount, key in doses:
+        if amount is not None:
+            largest[key] = max(largest.get(key, 0.0), abs(amount))
+    largest = {key: value or 1.0 for key, value in largest.items()}
+    scaled = np.array([np.nan if amount is None else amount / largest[key] for amount, key in doses])
+    return _scale(column, scaled, dose=True, largest=largest)
