@@ -1,0 +1,296 @@
+"""Delimited text tables as people have them: TSV, CSV, semicolons or R's blanks, plain, gzip or xz.
+
+`open_table` looks at the content, never at the file name, and hands out rows one at a time with their line
+numbers, so that every complaint can say where. Nothing is renamed, guessed or skipped silently: what was left
+out is counted in `TableReader.notes`.
+"""
+
+import csv
+import itertools
+import math
+import re
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+
+import numpy as np
+import numpy.typing as npt
+
+from bioattn.errors import FormatError
+from bioattn.files import open_bytes, read_lines
+
+MISSING = frozenset({"", "na", "nan", "n/a", "#n/a", "null", "none", "-", "."})
+"""Cells that mean "no value", compared without case and surrounding blanks."""
+
+SAMPLE_ROWS = 200
+_ZIP_MAGIC = b"PK\x03\x04"
+_DECIMAL_COMMA = re.compile(r"[+-]?\d*,\d+(?:[eE][+-]?\d+)?")
+_THOUSANDS = re.compile(r"[+-]?\d{1,3}(?:,\d{3})+(?:\.\d*)?")
+_DELIMITER_NAMES = {"\t": "tab", ",": "comma", ";": "semicolon", " ": "blank"}
+
+Row = tuple[int, list[str]]
+
+
+@dataclass(slots=True)
+class TableNotes:
+    """What a reader left out of a table, for the caller to report."""
+
+    blank_lines: int = 0
+    comment_lines: int = 0
+    repeated_headers: list[int] = field(default_factory=list)
+    """Line numbers of rows that repeat the header (files glued together)."""
+
+
+@dataclass(slots=True)
+class TableReader:
+    """An open table: its header, a sample of the first rows, and one pass over all rows.
+
+    `header` has one name per column; the first is "" when the row names have no header (R, pandas).
+    `sample` holds up to `SAMPLE_ROWS` rows; `rows()` yields them again, then the rest, and can be used once.
+    """
+
+    path: Path
+    delimiter: str
+    header: tuple[str, ...]
+    header_line: int
+    sample: list[Row]
+    notes: TableNotes
+    _rest: Iterator[Row]
+
+    def rows(self) -> Iterator[Row]:
+        """(1-based line number, cells without surrounding blanks), as many cells as the header has names.
+
+        Raises: FormatError naming the line of a row with another number of cells.
+        """
+        yield from self.sample
+        yield from self._rest
+
+    def column(self, name: str, option: str) -> int:
+        """Index of column `name`; `option` is what the user said, for the message.
+
+        Raises: FormatError listing the columns there are.
+        """
+        if name in self.header:
+            return self.header.index(name)
+        raise FormatError(f"{self.path}: {option}: there is no column {name!r}; it has {quoted(self.header)}")
+
+
+def open_table(path: Path) -> TableReader:
+    """Open a delimited table and read its header.
+
+    The delimiter is what the header line is cut by: tab, else semicolon, else comma, else blanks. Lines that
+    begin with `#` before the header are comments, except one that itself has as many cells as the line after it
+    (a commented-out header). Quotes follow the CSV rules, but a quoted cell ends on its line. A header one cell
+    short gets "" in front (R's `write.table`).
+
+    Column names may repeat; see `refuse_duplicate_columns`.
+
+    Raises: FormatError for an empty file, a file of one column, or a spreadsheet.
+    """
+    _refuse_spreadsheet(path)
+    notes = TableNotes()
+    header_line, header_text, lines = _find_header(path, notes)
+    delimiter = _delimiter_of(header_text)
+    if delimiter is None:
+        raise FormatError(
+            f"{path}:{header_line}: the header {_shown(header_text)} is a single column; "
+            "separate columns by tabs or commas"
+        )
+    header = _split(path, header_line, header_text, delimiter)
+    rows = _rows(path, lines, delimiter, header, notes)
+    sample = list(itertools.islice(rows, 1))
+    if sample and len(sample[0][1]) == len(header) + 1:
+        header.insert(0, "")
+    names = tuple(header)
+    checked = _same_width(path, names, itertools.chain(sample, rows))
+    first = list(itertools.islice(checked, SAMPLE_ROWS))
+    return TableReader(path, delimiter, names, header_line, first, notes, checked)
+
+
+def refuse_duplicate_columns(reader: TableReader) -> None:
+    """Raise FormatError when two columns share a name, saying which and where (pandas would rename them)."""
+    header = reader.header
+    twice = next((name for i, name in enumerate(header) if name and name in header[:i]), None)
+    if twice is not None:
+        places = ", ".join(str(i + 1) for i, name in enumerate(header) if name == twice)
+        raise FormatError(
+            f"{reader.path}:{reader.header_line}: the column {twice!r} occurs more than once (columns {places}); "
+            "give each its own name (replicates are averaged by a column of the treatment table, "
+            "see --replicate-column)"
+        )
+
+
+def is_missing(cell: str) -> bool:
+    """Whether a cell says that there is no value.
+
+    >>> [is_missing(cell) for cell in ("", "NA", " NaN ", "null", "-", "0", "-1")]
+    [True, True, True, True, True, False, False]
+    """
+    return cell.strip().lower() in MISSING
+
+
+def is_number(cell: str) -> bool:
+    """Whether a cell is a plain number (decimal point, no thousands separators), infinities included.
+
+    >>> [is_number(cell) for cell in ("1", "-2.5e3", "Inf", "1,5", "1_000", "b0001")]
+    [True, True, True, False, False, False]
+    """
+    try:
+        value = float(cell)
+    except ValueError:
+        return False
+    return "_" not in cell and not math.isnan(value)
+
+
+def parse_numbers(
+    cells: Sequence[str], where: Callable[[int], str], decimal: str = "."
+) -> npt.NDArray[np.float64]:
+    """Numbers of a row (or column) of cells, NaN where missing.
+
+    `where(i)` gives the place of cell i for messages, such as "a.tsv:7, column 'heat'". `decimal="," ` reads
+    decimal commas.
+
+    Raises: FormatError for text, infinities and ambiguous commas.
+    """
+    try:
+        values = np.array([float(cell) if cell else math.nan for cell in cells], dtype=np.float64)
+        plain = not any("_" in cell for cell in cells)
+    except ValueError:
+        plain = False
+    if not plain:
+        values = np.array([_slow_number(cell, i, where, decimal) for i, cell in enumerate(cells)], np.float64)
+    infinite = np.flatnonzero(np.isinf(values) | (np.abs(values) > np.finfo(np.float32).max))
+    if infinite.size:
+        i = int(infinite[0])
+        raise FormatError(
+            f"{where(i)}: the value {cells[i].strip()} is infinite or too large; "
+            "write NA where there is none (log of zero: add a pseudocount)"
+        )
+    return values
+
+
+def uses_decimal_comma(reader: TableReader) -> bool:
+    """Whether the numbers of a semicolon-separated table have decimal commas, as many spreadsheets save.
+
+    True only when it cannot be otherwise: the sample has cells such as `0,53` and none with a decimal point.
+    """
+    if reader.delimiter != ";":
+        return False
+    cells = [cell for _, row in reader.sample for cell in row]
+    commas = [cell for cell in cells if _DECIMAL_COMMA.fullmatch(cell)]
+    points = any("." in cell and is_number(cell) for cell in cells)
+    return bool(commas) and not points and not all(_THOUSANDS.fullmatch(cell) for cell in commas)
+
+
+def quoted(names: Sequence[str], limit: int = 5) -> str:
+    """The first names in quotes, and how many more there are.
+
+    >>> quoted(["a", "b", "c"], limit=2)
+    "'a', 'b' and 1 more"
+    """
+    shown = ", ".join(repr(str(name)) for name in names[:limit])
+    return shown if len(names) <= limit else f"{shown} and {len(names) - limit:,} more"
+
+
+def _slow_number(cell: str, index: int, where: Callable[[int], str], decimal: str) -> float:
+    text = cell.strip()
+    if text.lower() in MISSING:
+        return math.nan
+    if decimal == "," and _DECIMAL_COMMA.fullmatch(text):
+        return float(text.replace(",", "."))
+    if is_number(text):
+        return float(text)
+    if _DECIMAL_COMMA.fullmatch(text) or _THOUSANDS.fullmatch(text):
+        raise FormatError(
+            f"{where(index)}: {text!r} has a comma (decimal comma or thousands separator?); "
+            "write numbers as 1234.5"
+        )
+    raise FormatError(f"{where(index)}: {_shown(text)} is not a number; write NA where there is no value")
+
+
+def _refuse_spreadsheet(path: Path) -> None:
+    with open_bytes(path) as file:
+        try:
+            magic = file.read(4)
+        except (OSError, EOFError):
+            return  # damaged compression: the reading proper says so in full
+    if magic == _ZIP_MAGIC:
+        raise FormatError(f"{path}: is a spreadsheet or zip archive; save the table as CSV or TSV")
+
+
+def _find_header(path: Path, notes: TableNotes) -> tuple[int, str, Iterator[tuple[int, str]]]:
+    lines = read_lines(path)
+    comment: tuple[int, str] | None = None
+    for number, line in lines:
+        if not line.strip():
+            notes.blank_lines += 1
+            continue
+        if line.startswith("#"):
+            comment = (number, line)
+            notes.comment_lines += 1
+            continue
+        if comment is not None:
+            text = comment[1].lstrip("#")
+            delimiter = _delimiter_of(text)
+            if delimiter is not None and delimiter != " ":
+                cells = _split(path, comment[0], text, delimiter)
+                if len(cells) == len(_split(path, number, line, delimiter)):
+                    notes.comment_lines -= 1
+                    return comment[0], text, itertools.chain([(number, line)], lines)
+        return number, line, lines
+    raise FormatError(f"{path}: is empty; a header line and rows are needed")
+
+
+def _delimiter_of(line: str) -> str | None:
+    outside_quotes = re.sub(r'"[^"]*"', "", line)
+    for delimiter in ("\t", ";", ","):
+        if delimiter in outside_quotes:
+            return delimiter
+    return " " if len(outside_quotes.split()) > 1 or '" "' in line else None
+
+
+def _split(path: Path, number: int, line: str, delimiter: str) -> list[str]:
+    if '"' not in line:
+        cells = line.split(delimiter) if delimiter != " " else line.split()
+    else:
+        try:
+            cells = next(
+                csv.reader([line], delimiter=delimiter, strict=True, skipinitialspace=delimiter == " ")
+            )
+        except csv.Error as error:
+            # Outside CSV a lone quote is an ordinary character (5'-"ends", inches), so only CSV is strict.
+            if delimiter == "\t":
+                cells = line.split("\t")
+            else:
+                raise FormatError(
+                    f"{path}:{number}: a quoted cell does not end on its line ({error}); close the quote"
+                ) from error
+    return [cell.strip() for cell in cells]
+
+
+def _rows(
+    path: Path, lines: Iterator[tuple[int, str]], delimiter: str, header: list[str], notes: TableNotes
+) -> Iterator[Row]:
+    for number, line in lines:
+        if not line.strip():
+            notes.blank_lines += 1
+            continue
+        cells = _split(path, number, line, delimiter)
+        if cells == header or (header and header[0] == "" and cells == header[1:]):
+            notes.repeated_headers.append(number)
+            continue
+        yield number, cells
+
+
+def _same_width(path: Path, header: tuple[str, ...], rows: Iterator[Row]) -> Iterator[Row]:
+    for number, cells in rows:
+        if len(cells) != len(header):
+            raise FormatError(
+                f"{path}:{number}: the row has {len(cells)} cells, the header has {len(header)}; "
+                "complete the row (an empty cell still needs its separator)"
+            )
+        yield number, cells
+
+
+def _shown(text: str, limit: int = 40) -> str:
+    return repr(text if len(text) <= limit else text[: limit - 1] + "…")

@@ -1,0 +1,200 @@
+"""The treatment table: what was done to the cells, one row per treatment, one column per feature."""
+
+import difflib
+import logging
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+import numpy as np
+import pandas as pd
+
+from bioattn.errors import BioattnError, FormatError
+from bioattn.formats.tables import TableReader, is_missing, is_number, open_table, parse_numbers, quoted
+
+LOGGER = logging.getLogger("bioattn")
+
+MOSTLY_NUMBERS = 0.8
+"""A text column with at least this share of numbers is probably a number column with a slip: warned about."""
+
+NO_CATEGORY = frozenset({"", "na", "nan", "n/a", "#n/a", "null"})
+"""Missing cells of a category column; unlike in number columns `none` and `-` say something ("no inhibitor")."""
+
+
+@dataclass(frozen=True)
+class TreatmentTable:
+    """Treatments and their features.
+
+    `frame`: index = treatment names (unique str, in the order of the file), one column per feature: `object`
+    columns hold str, "" where missing (categories); `float64` columns hold numbers, NaN where missing. A table
+    may have no columns.
+    """
+
+    frame: pd.DataFrame
+
+    def __post_init__(self) -> None:
+        index = self.frame.index
+        if not index.is_unique:
+            raise BioattnError(f"treatment table: {index[index.duplicated()][0]!r} occurs more than once")
+        if not self.frame.columns.is_unique:
+            raise BioattnError("treatment table: two columns have the same name")
+
+    @property
+    def names(self) -> list[str]:
+        """Treatment names, in order."""
+        return [str(name) for name in self.frame.index]
+
+    @property
+    def columns(self) -> list[str]:
+        """Feature names, in order."""
+        return [str(name) for name in self.frame.columns]
+
+    def is_numeric(self, column: str) -> bool:
+        """Whether a feature is a number (otherwise a category)."""
+        return self.frame[column].dtype == np.float64
+
+    def select(self, names: Sequence[str]) -> "TreatmentTable":
+        """The rows of `names`, in that order.
+
+        Raises: BioattnError naming the treatments that are not in the table, and near misses.
+        """
+        known = set(self.names)
+        unknown = [name for name in names if name not in known]
+        if unknown:
+            near = difflib.get_close_matches(unknown[0], self.names, n=3)
+            hint = f"; near: {quoted(near)}" if near else f"; it has {quoted(self.names)}"
+            raise BioattnError(f"treatment table: no treatment named {quoted(unknown)}{hint}")
+        return TreatmentTable(self.frame.loc[list(names)])
+
+
+def named_treatments(names: Sequence[str]) -> TreatmentTable:
+    """A table that knows the names only."""
+    return TreatmentTable(pd.DataFrame(index=pd.Index(list(names), dtype=object, name="treatment")))
+
+
+def read_treatment_table(path: Path) -> TreatmentTable:
+    """Read a TSV/CSV whose first column names the treatments; the other columns are features.
+
+    A column whose cells are all numbers or missing is a number, any other is a category. Columns without a name
+    and without a value are left out, and of two equal columns of one name one is kept; both are logged.
+
+    Raises: FormatError (with line) for a name that is missing or repeated, two columns of one name that differ,
+    infinities, and columns that are numbers but for decimal commas.
+    """
+    reader = open_table(path)
+    lines: list[int] = []
+    columns: list[list[str]] = [[] for _ in reader.header]
+    for number, cells in reader.rows():
+        lines.append(number)
+        for column, cell in zip(columns, cells, strict=True):
+            column.append(cell)
+    if not lines:
+        raise FormatError(f"{path}: the treatment table has a header but no rows")
+    if reader.notes.repeated_headers:
+        LOGGER.warning(
+            f"{path}: skipped {len(reader.notes.repeated_headers):,} rows that repeat the header, "
+            f"first at line {reader.notes.repeated_headers[0]}"
+        )
+    names = columns[0]
+    _check_names(path, names, lines)
+    features: dict[str, list[str] | np.ndarray] = {}
+    for index in _feature_columns(reader, columns):
+        features[reader.header[index]] = _typed(path, reader.header[index], columns[index], lines)
+    frame = pd.DataFrame(
+        {
+            name: pd.Series(values, dtype=_dtype(values), index=range(len(names)))
+            for name, values in features.items()
+        },
+        index=range(len(names)),
+    )
+    frame.index = pd.Index(names, dtype=object, name=reader.header[0] or "treatment")
+    return TreatmentTable(frame)
+
+
+def average_features(table: TreatmentTable, groups: Sequence[str]) -> tuple[TreatmentTable, list[str]]:
+    """One row per group of treatments, keeping the features all members of every group agree on.
+
+    `groups` names the group of each row of `table`. Groups come in order of first appearance. Returns the table
+    and the names of the features left out because some group's members differ.
+    """
+    order = list(dict.fromkeys(groups))
+    labels = pd.Series(list(groups), index=table.frame.index)
+    kept: dict[str, pd.Series] = {}
+    left_out: list[str] = []
+    for column in table.columns:
+        grouped = table.frame[column].groupby(labels.to_numpy(), sort=False)
+        if int(grouped.nunique(dropna=False).max()) > 1:
+            left_out.append(column)
+            continue
+        kept[column] = table.frame[column].set_axis(labels.to_numpy())
+    frame = pd.DataFrame(
+        {name: [series[series.index == group].iloc[0] for group in order] for name, series in kept.items()},
+        index=pd.Index(order, dtype=object, name=table.frame.index.name),
+    )
+    for name, series in kept.items():
+        frame[name] = frame[name].astype(series.dtype)
+    return TreatmentTable(frame), left_out
+
+
+def _check_names(path: Path, names: list[str], lines: list[int]) -> None:
+    first_line: dict[str, int] = {}
+    for name, line in zip(names, lines, strict=True):
+        if name.lower() in NO_CATEGORY:
+            raise FormatError(f"{path}:{line}: the treatment has no name (first column {name!r})")
+        if name in first_line:
+            raise FormatError(
+                f"{path}:{line}: the treatment {name!r} has a row already (line {first_line[name]}); "
+                "give each treatment one row"
+            )
+        first_line[name] = line
+
+
+def _feature_columns(reader: TableReader, columns: list[list[str]]) -> list[int]:
+    """Columns that are features; the first (names), empty nameless ones and repetitions are not."""
+    first: dict[str, int] = {}
+    for index, name in enumerate(reader.header[1:], start=1):
+        if not name:
+            if any(columns[index]):
+                raise FormatError(
+                    f"{reader.path}:{reader.header_line}: column {index + 1} has values but no name"
+                )
+        elif name not in first:
+            first[name] = index
+        elif columns[first[name]] == columns[index]:
+            LOGGER.warning(
+                f"{reader.path}: columns {first[name] + 1} and {index + 1} are both called {name!r} and hold "
+                "the same; one is kept"
+            )
+        else:
+            raise FormatError(
+                f"{reader.path}:{reader.header_line}: columns {first[name] + 1} and {index + 1} are both called "
+                f"{name!r} and differ; rename one"
+            )
+    return list(first.values())
+
+
+def _typed(path: Path, name: str, cells: list[str], lines: list[int]) -> list[str] | np.ndarray:
+    """A number column or a category column, as its cells say."""
+
+    def where(row: int) -> str:
+        return f"{path}:{lines[row]}, column {name!r}"
+
+    present = [cell for cell in cells if not is_missing(cell)]
+    numbers = sum(map(is_number, present))
+    if present and numbers == len(present):
+        return parse_numbers(cells, where)
+    with_points = [is_number(cell.replace(",", ".", 1)) for cell in present]
+    if present and all(with_points):
+        row = next(i for i, cell in enumerate(cells) if "," in cell)
+        raise FormatError(f"{where(row)}: {cells[row]!r} has a decimal comma; write numbers as 1234.5")
+    if numbers >= MOSTLY_NUMBERS * max(1, len(present)):
+        row = next(i for i, cell in enumerate(cells) if not is_missing(cell) and not is_number(cell))
+        LOGGER.warning(
+            f"{where(row)}: {cells[row]!r} is not a number while {numbers} of {len(present)} values are; "
+            "the column is taken as categories"
+        )
+    return ["" if cell.lower() in NO_CATEGORY else cell for cell in cells]
+
+
+def _dtype(values: list[str] | np.ndarray) -> type:
+    return np.float64 if isinstance(values, np.ndarray) else object
