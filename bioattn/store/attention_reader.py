@@ -1,0 +1,279 @@
+"""Reading attention files: `with open_attention(path) as attention: attention.weights("promoter.cross.0")`."""
+
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass
+from functools import cached_property
+from pathlib import Path
+from typing import Any
+
+import h5py
+import numpy as np
+import pandas as pd
+from numpy.typing import NDArray
+
+from bioattn.errors import BioattnError, FormatError
+from bioattn.store.content_digest import CONTENT_DIGEST, content_digest
+from bioattn.store.hdf5_access import damage_named, open_hdf5, require_self_contained, strings, text_attribute
+from bioattn.store.schema import (
+    FORMAT,
+    FORMAT_VERSION,
+    KEY_EDGES,
+    PREDICTIONS,
+    QUERY_EDGES,
+    SAMPLE_FIELDS,
+    VALUE_WEIGHTED,
+    WEIGHTS,
+    Reduction,
+)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SiteInfo:
+    """One attention site of a file."""
+
+    name: str
+    dims: tuple[str, ...]
+    """Axes of the weights, `sample` first."""
+    shape: tuple[int, ...]
+    dtype: np.dtype[Any]
+    treatments: list[str] | None
+    """Names along the treatment axis; None without one."""
+    heads: tuple[int, ...]
+    """Head numbers of the model along the head axis, or those reduced over."""
+    reduce: Reduction
+    key_edges: NDArray[np.int64] | None
+    """K + 1 bin edges in bases from the window's first base, 5'→3'; None when keys are not positions."""
+    query_edges: NDArray[np.int64] | None
+    receptive_field: int | None
+    sink: bool
+    """Rows sum to at most 1; what is missing went to a key that stands for "nowhere"."""
+    has_value_weighted: bool
+
+
+class AttentionFile:
+    """An open attention file; made by `open_attention`, usable inside its `with` only."""
+
+    def __init__(self, path: Path, file: h5py.File) -> None:
+        self.path = path
+        self._file = file
+        require_attention(path, file)
+        require_self_contained(path, file)
+        if text_attribute(file, CONTENT_DIGEST) != content_digest(file):
+            raise FormatError(
+                f"{path}: its attributes or shapes are not what was written ({CONTENT_DIGEST} differs); the file "
+                "is damaged or was edited: copy it or make it again"
+            )
+        self.model_sha256 = text_attribute(file, "model_sha256") or ""
+        self.input_sha256 = text_attribute(file, "input_sha256") or ""
+        self.task = text_attribute(file, "task") or ""
+        self.window_length = int(file.attrs["window_length"])
+
+    @cached_property
+    def samples(self) -> pd.DataFrame:
+        """Chrom, start, end (0-based, half-open; -1 unknown) and strand by gene id, in file order."""
+        with damage_named(self.path):
+            group = self._file["samples"]
+            return pd.DataFrame(
+                {
+                    name: group[name][:] if name in ("start", "end") else strings(group[name])
+                    for name in SAMPLE_FIELDS[1:]
+                },
+                index=pd.Index(strings(group["id"]), name="id"),
+            )
+
+    @cached_property
+    def sites(self) -> dict[str, SiteInfo]:
+        """The sites by name."""
+        with damage_named(self.path):
+            return {name: _site_info(name, group) for name, group in self._file["sites"].items()}
+
+    @cached_property
+    def treatments(self) -> list[str]:
+        """All treatments asked for, in the order of every treatment axis."""
+        with damage_named(self.path):
+            return strings(self._file[f"{PREDICTIONS}/treatment"])
+
+    def weights(
+        self,
+        site: str,
+        *,
+        gene: str | Sequence[str] | slice | None = None,
+        treatment: str | Sequence[str] | None = None,
+        head: int | None = None,
+        value_weighted: bool = False,
+    ) -> NDArray[np.floating]:
+        """The weights of a site, axes as `sites[site].dims`; only what is asked for is read.
+
+        gene, treatment: one name (its axis is dropped), several (in that order), or None for all; gene can also
+        be a slice of sample numbers. head: one of `sites[site].heads`.
+
+        Raises: BioattnError for a site, gene, treatment or head that the file does not hold; FormatError when
+        the data are damaged.
+        """
+        info = self._info(site)
+        if value_weighted and not info.has_value_weighted:
+            raise BioattnError(
+                f"{self.path}: site {site} has no value-weighted attention; export with --value-weighted"
+            )
+        selection: list[Any] = [slice(None)] * len(info.dims)
+        selection[0] = _choice(gene, self._gene_numbers, f"{self.path}: gene")
+        if treatment is not None:
+            if info.treatments is None:
+                raise BioattnError(f"{self.path}: site {site} does not tell treatments apart")
+            numbers = {name: number for number, name in enumerate(info.treatments)}
+            selection[info.dims.index("treatment")] = _choice(treatment, numbers, f"{self.path}: treatment")
+        if head is not None:
+            if "head" not in info.dims or head not in info.heads:
+                raise BioattnError(f"{self.path}: site {site} holds no head {head}")
+            selection[info.dims.index("head")] = info.heads.index(head)
+        dataset = self._file[f"sites/{site}/{VALUE_WEIGHTED if value_weighted else WEIGHTS}"]
+        with damage_named(self.path):
+            return _read(dataset, selection)
+
+    def predictions(self) -> pd.DataFrame:
+        """The model's predictions, genes × treatments (response units, or probabilities of a binary model)."""
+        with damage_named(self.path):
+            group = self._file[PREDICTIONS]
+            return pd.DataFrame(
+                group["values"][:],
+                index=pd.Index(strings(group["sample"]), name="gene_id"),
+                columns=strings(group["treatment"]),
+            )
+
+    def key_bins(self, site: str, gene: str) -> pd.DataFrame:
+        """Where the keys of a site lie for one gene: window and chromosome coordinates, one row per key.
+
+        Columns window_start, window_end (bases from the window's first base, 5'→3') and, for a gene whose place
+        is known, chrom, start, end (0-based, half-open, clipped to the gene's window; start = end for a bin of
+        padding alone) and strand.
+
+        Raises: BioattnError when the keys are not positions or the gene is not in the file.
+        """
+        info = self._info(site)
+        if info.key_edges is None:
+            raise BioattnError(f"{self.path}: the keys of site {site} are not positions")
+        if gene not in self._gene_numbers:
+            raise BioattnError(f"{self.path}: gene {gene!r} is not in the file")
+        table = pd.DataFrame({"window_start": info.key_edges[:-1], "window_end": info.key_edges[1:]})
+        number = self._gene_numbers[gene]
+        chrom, strand = str(self.samples["chrom"].iloc[number]), str(self.samples["strand"].iloc[number])
+        start, end = int(self.samples["start"].iloc[number]), int(self.samples["end"].iloc[number])
+        if strand not in ("+", "-"):
+            return table
+        first, last = genomic_interval(
+            info.key_edges[:-1], info.key_edges[1:], start, end, strand, self.window_length
+        )
+        return table.assign(chrom=chrom, start=first, end=last, strand=strand)
+
+    @cached_property
+    def _gene_numbers(self) -> dict[str, int]:
+        with damage_named(self.path):
+            return {name: number for number, name in enumerate(strings(self._file["samples/id"]))}
+
+    def _info(self, site: str) -> SiteInfo:
+        if site not in self.sites:
+            raise BioattnError(f"{self.path}: no site {site!r}; it holds {', '.join(self.sites) or 'none'}")
+        return self.sites[site]
+
+
+@contextmanager
+def open_attention(path: Path) -> Iterator[AttentionFile]:
+    """Open an attention file for reading.
+
+    Raises: BioattnError when it cannot be opened; FormatError when it is no attention file, of a newer major
+    version, damaged, or not self-contained.
+    """
+    with open_hdf5(path) as file:
+        yield AttentionFile(path, file)
+
+
+def genomic_interval(
+    window_start: NDArray[np.int64],
+    window_end: NDArray[np.int64],
+    start: int,
+    end: int,
+    strand: str,
+    window_length: int,
+) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
+    """Chromosome coordinates (0-based, half-open) of window intervals, clipped to the gene's window.
+
+    A promoter shorter than the window lies at its right (3') end, so the window's right edge is the promoter's:
+    `end` on the + strand, `start` on the − strand. Position p is base `end - window_length + p` on the + strand
+    and `start + window_length - 1 - p` on the − strand.
+
+    >>> genomic_interval(np.array([2]), np.array([4]), 100, 110, "+", 10)
+    (array([102]), array([104]))
+    >>> genomic_interval(np.array([2]), np.array([4]), 100, 110, "-", 10)
+    (array([106]), array([108]))
+    """
+    if strand == "+":
+        first, last = end - window_length + window_start, end - window_length + window_end
+    else:
+        first, last = start + window_length - window_end, start + window_length - window_start
+    return np.clip(first, start, end), np.clip(last, start, end)
+
+
+def require_attention(path: Path, file: h5py.File) -> None:
+    """Raises: FormatError when the file is not attention or its major version is newer than this reader's."""
+    found = text_attribute(file, "format")
+    if found != FORMAT:
+        what = f"its format is {found!r}" if found else "it has no 'format' attribute"
+        raise FormatError(f"{path}: not an attention file ({what}, {FORMAT!r} is needed)")
+    version = text_attribute(file, "format_version") or ""
+    major, _, minor = version.partition(".")
+    if not (major.isdecimal() and minor.isdecimal()):
+        raise FormatError(f"{path}: format_version {version!r} is not of the form {FORMAT_VERSION!r}")
+    if int(major) > int(FORMAT_VERSION.partition(".")[0]):
+        raise FormatError(
+            f"{path}: attention format {version} is newer than {FORMAT_VERSION}, which this bioattn reads; "
+            "use a newer bioattn"
+        )
+
+
+def _site_info(name: str, group: h5py.Group) -> SiteInfo:
+    weights = group[WEIGHTS]
+    receptive_field = group.attrs.get("receptive_field")
+    return SiteInfo(
+        name=name,
+        dims=tuple(str(dim.label) for dim in weights.dims),
+        shape=weights.shape,
+        dtype=weights.dtype,
+        treatments=strings(group["treatment"]) if "treatment" in group else None,
+        heads=tuple(int(head) for head in group.attrs["heads"]),
+        reduce=Reduction(text_attribute(group, "reduce") or ""),
+        key_edges=group[KEY_EDGES][:].astype(np.int64) if KEY_EDGES in group else None,
+        query_edges=group[QUERY_EDGES][:].astype(np.int64) if QUERY_EDGES in group else None,
+        receptive_field=None if receptive_field is None else int(receptive_field),
+        sink=bool(group.attrs["sink"]),
+        has_value_weighted=VALUE_WEIGHTED in group,
+    )
+
+
+def _choice(
+    wanted: str | Sequence[str] | slice | None, numbers: dict[str, int], what: str
+) -> int | list[int] | slice:
+    """The numbers of the names asked for."""
+    if wanted is None:
+        return slice(None)
+    if isinstance(wanted, slice):
+        return wanted
+    for name in [wanted] if isinstance(wanted, str) else wanted:
+        if name not in numbers:
+            raise BioattnError(f"{what} {name!r} is not in the file")
+    return numbers[wanted] if isinstance(wanted, str) else [numbers[name] for name in wanted]
+
+
+def _read(dataset: h5py.Dataset, selection: list[Any]) -> NDArray[np.floating]:
+    """Index with at most one list per read: HDF5 wants lists sorted and single."""
+    lists = [axis for axis, choice in enumerate(selection) if isinstance(choice, list)]
+    if not lists:
+        return np.asarray(dataset[tuple(selection)])
+    axis = lists[0]
+    dropped = sum(1 for choice in selection[:axis] if isinstance(choice, int))
+    pieces = [
+        _read(dataset, [*selection[:axis], number, *selection[axis + 1 :]]) for number in selection[axis]
+    ]
+    if pieces:
+        return np.stack(pieces, axis=axis - dropped)
+    return np.asarray(dataset[(*selection[:axis], slice(0, 0), *selection[axis + 1 :])])

@@ -1,0 +1,34 @@
+"""What a validator found."""
+
+from dataclasses import dataclass
+from enum import StrEnum
+
+
+class Severity(StrEnum):
+    """An error makes the file invalid; a warning does not."""
+
+    ERROR = "error"
+    WARNING = "warning"
+
+
+@dataclass(frozen=True, slots=True)
+class Finding:
+    """One thing that is wrong with a file."""
+
+    severity: Severity
+    where: str
+    """The dataset, field or line; empty for the file as a whole."""
+    message: str
+
+    def __str__(self) -> str:
+        return f"{self.severity}: {self.where + ': ' if self.where else ''}{self.message}"
+
+
+def error(where: str, message: str) -> Finding:
+    """A finding that makes the file invalid."""
+    return Finding(Severity.ERROR, where, message)
+
+
+def warning(where: str, message: str) -> Finding:
+    """A finding worth knowing."""
+    return Finding(Severity.WARNING, where, message)

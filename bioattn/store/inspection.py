@@ -1,0 +1,255 @@
+"""What a file is: `inspect_file` looks at content, not at names, and gives its main figures."""
+
+import json
+import math
+from dataclasses import dataclass
+from itertools import islice
+from pathlib import Path
+from typing import Any
+
+import h5py
+import numpy as np
+
+from bioattn.errors import BioattnError, FormatError
+from bioattn.files import decompression_errors, open_bytes, read_json, read_lines
+from bioattn.promoters.promoter_fasta import read_promoters
+from bioattn.store.attention_reader import AttentionFile
+from bioattn.store.hdf5_access import HDF5_MAGIC, open_hdf5, text_attribute
+from bioattn.store.schema import FORMAT
+
+SHOWN = 8
+"""Names shown of a list."""
+
+
+@dataclass(frozen=True, slots=True)
+class Description:
+    """A kind of file and its main figures, in the order worth reading."""
+
+    kind: str
+    """One of `KINDS`."""
+    title: str
+    """The kind in words."""
+    figures: dict[str, Any]
+    """JSON values by name."""
+
+
+KINDS = {
+    "attention": "attention HDF5",
+    "attention-parts": "parts of an unfinished attention export",
+    "dataset": "promoter dataset HDF5",
+    "model": "promoter model folder",
+    "promoters": "promoter FASTA",
+    "json": "JSON file",
+    "run-record": "run record of an output",
+    "audit": "audit of promoter preparation",
+    "table": "table",
+}
+
+
+def inspect_file(path: Path) -> Description:
+    """What `path` is and its main figures.
+
+    Raises: BioattnError when it cannot be read or is nothing that bioattn knows; FormatError when it is of a known
+    kind but damaged.
+    """
+    if path.is_dir():
+        return _folder(path)
+    with open_bytes(path) as file, decompression_errors(path):
+        head = file.read(4096)
+    if head.startswith(HDF5_MAGIC):
+        return _hdf5(path)
+    if not head.strip():
+        raise FormatError(f"{path}: is empty")
+    if head.lstrip().startswith(b">"):
+        return _fasta(path)
+    if head.lstrip().startswith((b"{", b"[")):
+        return _json(path)
+    first_line = head.splitlines()[0]
+    if b"\0" in head or not (b"\t" in first_line or b"," in first_line):
+        raise BioattnError(f"{path}: is none of the files bioattn reads or writes")
+    return _table(path)
+
+
+def _describe(kind: str, **figures: Any) -> Description:
+    return Description(kind, KINDS[kind], figures)
+
+
+def _folder(path: Path) -> Description:
+    if (path / "config.json").is_file() and (path / "model.safetensors").is_file():
+        return _model(path)
+    if (path / "job.json").is_file():
+        job = read_json(path / "job.json")
+        whole = len(list(path.glob("part-*.h5")))
+        parts = math.ceil(job.get("num_promoters", 0) / max(1, job.get("part_samples", 1)))
+        return _describe("attention-parts", complete_parts=whole, all_parts=parts, **job)
+    raise BioattnError(
+        f"{path}: is a folder but no model (config.json and model.safetensors are not both there)"
+    )
+
+
+def _model(path: Path) -> Description:
+    import torch
+
+    from bioattn.models.model_folder import load_promoter_model
+
+    model = load_promoter_model(path, torch.device("cpu"))
+    config = read_json(path / "config.json")
+    return _describe(
+        "model",
+        **{key: value for key, value in config.items() if isinstance(value, str | int | float | bool)},
+        parameters=sum(parameter.numel() for parameter in model.model.parameters()),
+        sha256=model.sha256,
+        treatments=_some(model.treatments.names),
+        treatment_features=list(model.treatments.columns),
+        attention_sites=list(model.sites),
+    )
+
+
+def _hdf5(path: Path) -> Description:
+    with open_hdf5(path) as file:
+        kind = text_attribute(file, "format")
+        if kind == FORMAT:
+            return _attention(path, file)
+    if kind == "bioattn-promoter-dataset":
+        return _dataset(path)
+    raise BioattnError(f"{path}: is HDF5 but not written by bioattn (no known 'format' attribute)")
+
+
+def _attention(path: Path, file: h5py.File) -> Description:
+    attention = AttentionFile(path, file)
+    samples = attention.samples
+    sites = {
+        info.name: {
+            "shape": dict(zip(info.dims, info.shape, strict=True)),
+            "dtype": str(info.dtype),
+            "reduce": str(info.reduce),
+            "heads": list(info.heads),
+            "receptive_field": info.receptive_field,
+            "sink": info.sink,
+            "value_weighted": info.has_value_weighted,
+        }
+        for info in attention.sites.values()
+    }
+    return _describe(
+        "attention",
+        format_version=text_attribute(file, "format_version"),
+        generated_by=text_attribute(file, "generated_by"),
+        model_sha256=attention.model_sha256,
+        input_sha256=attention.input_sha256,
+        task=attention.task,
+        window_length=attention.window_length,
+        genes=len(samples),
+        first_genes=_some([str(name) for name in samples.index]),
+        chromosomes=_some(sorted(set(samples["chrom"]) - {""})),
+        treatments=_some(attention.treatments),
+        sites=sites,
+    )
+
+
+def _dataset(path: Path) -> Description:
+    from bioattn.promoters.dataset import SPLIT_NAMES, read_dataset
+
+    dataset = read_dataset(path)
+    return _describe(
+        "dataset",
+        task=dataset.task,
+        genes=dataset.num_genes,
+        treatments=_some(dataset.treatments.names),
+        length=dataset.length,
+        flank=dataset.flank,
+        missing_targets=int(np.isnan(dataset.targets).sum()),
+        genes_per_split={name: len(dataset.genes_in(code)) for code, name in enumerate(SPLIT_NAMES)},
+        treatments_per_split={
+            name: len(dataset.treatments_in(code)) for code, name in enumerate(SPLIT_NAMES)
+        },
+        treatment_features=list(dataset.treatments.columns),
+    )
+
+
+def _fasta(path: Path) -> Description:
+    number = located = unknown = bases = 0
+    shortest, longest = math.inf, 0
+    flanks: set[int] = set()
+    chromosomes: set[str] = set()
+    for promoter in read_promoters(path):
+        number += 1
+        located += promoter.strand in ("+", "-")
+        window = promoter.codes.size - 2 * promoter.flank
+        shortest, longest = min(shortest, window), max(longest, window)
+        bases += promoter.codes.size
+        unknown += int((promoter.codes > 3).sum())
+        flanks.add(promoter.flank)
+        if promoter.chrom:
+            chromosomes.add(promoter.chrom)
+    return _describe(
+        "promoters",
+        promoters=number,
+        with_location=located,
+        shortest=int(shortest),
+        longest=longest,
+        flanks=sorted(flanks),
+        chromosomes=_some(sorted(chromosomes)),
+        unknown_bases=f"{100 * unknown / bases:.3g} %",
+    )
+
+
+def _json(path: Path) -> Description:
+    content = read_json(path)
+    if not isinstance(content, dict):
+        return _describe("json", entries=len(content))
+    if "command" in content and "bioattn_version" in content:
+        return _describe("run-record", **content)
+    return _describe("json", keys=_some(list(content)))
+
+
+def _table(path: Path) -> Description:
+    lines = read_lines(path)
+    _, header = next(lines)
+    separator = "\t" if "\t" in header else ","
+    columns = header.split(separator)
+    rows = 0
+    for number, line in lines:
+        if not line:
+            continue
+        rows += 1
+        if separator == "\t" and line.count("\t") + 1 != len(columns):
+            raise FormatError(
+                f"{path}:{number}: has {line.count(separator) + 1} columns, the header has {len(columns)}"
+            )
+    kind = "audit" if {"gene_id", "status"} <= set(columns) else "table"
+    return _describe(kind, rows=rows, columns=len(columns), names=_some(columns))
+
+
+def _some(names: list[str]) -> list[str] | dict[str, Any]:
+    """All names, or how many and the first ones."""
+    return names if len(names) <= SHOWN else {"count": len(names), "first": list(islice(names, SHOWN))}
+
+
+def as_text(description: Description, name: str) -> str:
+    """Lines `figure: value` for people."""
+    lines = [f"{name}: {description.title}"]
+    for key, value in description.figures.items():
+        lines += _lines(key.replace("_", " "), value, "  ")
+    return "\n".join(lines)
+
+
+def as_json(description: Description) -> str:
+    """The same for programs."""
+    return json.dumps({"kind": description.kind, **description.figures}, indent=2)
+
+
+def _lines(key: str, value: Any, indent: str) -> list[str]:
+    if isinstance(value, dict) and set(value) == {"count", "first"}:
+        return [f"{indent}{key}: {value['count']:,} ({', '.join(map(str, value['first']))}, …)"]
+    if isinstance(value, dict) and value and all(isinstance(v, int) for v in value.values()):
+        return [f"{indent}{key}: " + ", ".join(f"{k} {v:,}" for k, v in value.items())]
+    if isinstance(value, dict):
+        return [
+            f"{indent}{key}:",
+            *(line for k, v in value.items() for line in _lines(str(k), v, indent + "  ")),
+        ]
+    if isinstance(value, list):
+        return [f"{indent}{key}: {', '.join(map(str, value)) or 'none'}"]
+    if isinstance(value, bool) or value is None:
+        return [f"{indent}{key}: {'yes' if value else 'no' if value is False else 'not given'}"]
+    return [f"{indent}{key}: {value:,}" if isinstance(value, int) else f"{indent}{key}: {value}"]

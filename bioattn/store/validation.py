@@ -1,0 +1,63 @@
+"""Whether a file keeps its contract, whatever kind it is."""
+
+from pathlib import Path
+
+from bioattn.errors import BioattnError
+from bioattn.files import read_json, sha256_of
+from bioattn.progress import Progress
+from bioattn.store.attention_validation import validate_attention
+from bioattn.store.findings import Finding, Severity, error, warning
+from bioattn.store.hdf5_access import is_hdf5, open_hdf5, text_attribute
+from bioattn.store.inspection import inspect_file
+from bioattn.store.schema import FORMAT
+
+
+def validate_file(path: Path, progress: Progress | None = None) -> list[Finding]:
+    """Everything wrong with an attention file, dataset, model folder, promoter FASTA or table.
+
+    A file whose run record (`<name>.run.json`) names another digest gets a warning. Raises: BioattnError when the
+    file cannot be opened at all.
+    """
+    if not path.exists():
+        raise BioattnError(f"{path}: no such file")
+    findings = _by_content(path, progress)
+    return findings + _against_record(path)
+
+
+def is_valid(findings: list[Finding]) -> bool:
+    """Whether none of the findings is an error."""
+    return not any(finding.severity is Severity.ERROR for finding in findings)
+
+
+def _by_content(path: Path, progress: Progress | None) -> list[Finding]:
+    try:
+        if path.is_file() and is_hdf5(path):
+            with open_hdf5(path) as file:
+                kind = text_attribute(file, "format")
+            if kind == FORMAT:
+                return validate_attention(path, progress)
+            if kind == "bioattn-promoter-dataset":
+                from bioattn.promoters.dataset import validate_dataset
+
+                return [error("", message.removeprefix(f"{path}: ")) for message in validate_dataset(path)]
+        description = inspect_file(path)
+    except BioattnError as problem:
+        return [error("", str(problem).removeprefix(f"{path}: "))]
+    if description.kind == "attention-parts":
+        return [error("", "is unfinished: repeat the command that made it with --resume")]
+    return []
+
+
+def _against_record(path: Path) -> list[Finding]:
+    """Compare with the digest in the run record beside the file, if there is one."""
+    record_path = path.with_name(path.name + ".run.json")
+    if not (path.is_file() and record_path.is_file()):
+        return []
+    try:
+        record = read_json(record_path)
+        stored = record["output"]["sha256"]
+    except (BioattnError, KeyError, TypeError):
+        return [warning("", f"{record_path.name} beside it is unreadable")]
+    if stored is not None and stored != sha256_of(path):
+        return [warning("", f"is not the file that {record_path.name} speaks of (SHA-256 differs)")]
+    return []

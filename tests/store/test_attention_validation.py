@@ -1,0 +1,153 @@
+"""The validator: silent on good files, one finding for each thing that was broken, never a traceback."""
+
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import h5py
+import numpy as np
+import pytest
+
+from bioattn.errors import BioattnError
+from bioattn.store.attention_reader import open_attention
+from bioattn.store.attention_validation import validate_attention
+from bioattn.store.content_digest import content_digest
+from bioattn.store.schema import Digest, WeightType
+
+Writer = Callable[..., Any]
+SITE = "sites/promoter.cross.0"
+
+
+@pytest.mark.parametrize("dtype", list(WeightType))
+@pytest.mark.parametrize("chunked", [True, False])
+def test_good_files_are_valid(write_example: Writer, dtype: WeightType, chunked: bool) -> None:
+    assert validate_attention(write_example(dtype=dtype, chunked=chunked).path) == []
+
+
+def reseal(file: h5py.File, *datasets: str) -> None:
+    """Make the digests right again, so that only the meaning is wrong."""
+    for name in datasets:
+        digest = Digest()
+        values = file[name]
+        digest.add([str(v) for v in values.asstr()[:]] if values.dtype.kind == "O" else values[:])
+        file[name].attrs["sha256"] = digest.hexdigest()
+    file.attrs["content_sha256"] = content_digest(file)
+
+
+def set_values(name: str, index: Any, value: Any) -> Callable[[h5py.File], None]:
+    def change(file: h5py.File) -> None:
+        file[name][index] = value
+        reseal(file, name)
+
+    return change
+
+
+def delete(name: str) -> Callable[[h5py.File], None]:
+    def change(file: h5py.File) -> None:
+        del file[name]
+        reseal(file)
+
+    return change
+
+
+def set_attribute(holder: str, name: str, value: Any) -> Callable[[h5py.File], None]:
+    def change(file: h5py.File) -> None:
+        file[holder].attrs[name] = value
+        reseal(file)
+
+    return change
+
+
+def drop_scale(file: h5py.File) -> None:
+    weights = file[f"{SITE}/weights"]
+    weights.dims[3].detach_scale(file[f"{SITE}/key"])
+
+
+@pytest.mark.parametrize(
+    ("change", "words"),
+    [
+        (set_values(f"{SITE}/weights", (4, 0, 0, 0), np.nan), "gene 'géne/0004': holds NaN"),
+        (set_values(f"{SITE}/weights", (4, 1, 0, 3), -0.1), "gene 'géne/0004': holds negative values"),
+        (set_values(f"{SITE}/weights", (5, 1, 0, 3), 0.9), "gene 'géne/0005': a row of weights sums to"),
+        (set_values("sites/promoter.stage.0/weights", (2, 0, 0, 0, 0), 1.5), "'géne/0002': a row of weights"),
+        (set_values(f"{SITE}/value_weighted", (3, 0, 0, 0), np.inf), "gene 'géne/0003': holds NaN or inf"),
+        (set_values(f"{SITE}/key_edges", 3, 500), "the edges do not increase"),
+        (set_values(f"{SITE}/key_edges", 0, 1), "is not the middle of the bins"),
+        (set_values(f"{SITE}/treatment", 0, "other"), "differs from the names elsewhere"),
+        (set_values(f"{SITE}/sample", 0, "other"), "differs from the names elsewhere"),
+        (set_values("samples/id", 0, "géne/0001"), "'géne/0001' occurs more than once"),
+        (set_values("samples/strand", 0, "x"), "gene 'géne/0000' has 'x'"),
+        (set_values("samples/end", 0, -5000), "gene 'géne/0000' has start -40 and end -5000"),
+        (set_values("predictions/values", (0, 0), np.nan), "holds NaN or infinities"),
+        (delete("samples/strand"), "/samples/strand: the dataset is missing"),
+        (delete("samples"), "/samples: the group is missing"),
+        (delete(f"{SITE}/weights"), f"/{SITE}/weights: the dataset is missing"),
+        (delete(f"{SITE}/key"), f"/{SITE}/key: the dimension scale is missing"),
+        (drop_scale, "axis 3 is not labelled 'key' with the scale"),
+        (set_attribute(SITE, "reduce", "sum"), "the attribute 'reduce' is 'sum'"),
+        (set_attribute("/", "format_version", "3.1"), "attention format 3.1 is newer than 1.0"),
+    ],
+)
+def test_each_break_is_named(write_example: Writer, change: Callable[[h5py.File], None], words: str) -> None:
+    path = write_example().path
+    with h5py.File(path, "a") as file:
+        change(file)
+    findings = validate_attention(path)
+    assert findings
+    assert any(words in str(finding) for finding in findings), [str(finding) for finding in findings]
+
+
+@pytest.mark.parametrize(
+    "name", [f"{SITE}/weights", f"{SITE}/value_weighted", f"{SITE}/head", "samples/start", "samples/chrom"]
+)
+def test_changed_values_do_not_match_their_digest(write_example: Writer, name: str) -> None:
+    path = write_example().path
+    with h5py.File(path, "a") as file:
+        values = file[name]
+        first = (0,) * values.ndim
+        values[first] = "chrX" if values.dtype.kind == "O" else values[first] + np.float32(1e-6) + 1
+    assert any("sha256" in finding.message and name in finding.where for finding in validate_attention(path))
+
+
+@pytest.mark.parametrize("keep", [0, 3, 8, 100, 900, 0.2, 0.5, 0.9, 0.999])
+def test_cut_files_are_refused_in_one_sentence(write_example: Writer, keep: float) -> None:
+    path = write_example().path
+    content = path.read_bytes()
+    path.write_bytes(content[: int(keep if keep > 1 or keep == 0 else keep * len(content))])
+    findings = validate_attention(path)
+    assert len(findings) == 1
+    assert "\n" not in str(findings[0])
+    assert "HDF5" in findings[0].message
+    with pytest.raises(BioattnError), open_attention(path):
+        pass
+
+
+def test_flipped_bits_are_found_or_harmless(write_example: Writer) -> None:
+    """A flip anywhere is either reported in one sentence or leaves every value and name as it was."""
+    example = write_example(number=6, blocks=1, value_weighted=False)
+    content = bytearray(example.path.read_bytes())
+    random = np.random.default_rng(0)
+    damaged = example.path.with_name("damaged.h5")
+    reported = 0
+    for position in random.choice(len(content), size=100, replace=False):
+        content[position] ^= 1 << int(random.integers(8))
+        damaged.write_bytes(content)
+        findings = validate_attention(damaged)
+        reported += bool(findings)
+        if not findings:
+            assert_equal_content(damaged, example)
+        try:
+            with open_attention(damaged) as attention:
+                attention.weights("promoter.cross.0", gene="géne/0002")
+        except BioattnError as problem:
+            assert "\n" not in str(problem)
+        content[position] = example.path.read_bytes()[position]
+    assert reported > 25
+
+
+def assert_equal_content(path: Path, example: Any) -> None:
+    with open_attention(path) as attention:
+        assert list(attention.samples.index) == example.samples.ids
+        for site, quantities in example.arrays.items():
+            np.testing.assert_array_equal(attention.weights(site), quantities["weights"])
+        np.testing.assert_array_equal(attention.predictions().to_numpy(), example.predictions)
