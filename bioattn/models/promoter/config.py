@@ -57,6 +57,8 @@ class PromoterModelConfig:
     """Bases one first-layer filter sees; odd."""
     pool: int = 8
     """Bases per attended position (bin)."""
+    both_strands: bool = True
+    """Whether a filter also matches as its reverse complement: most factors bind either way round."""
     activation: Activation = Activation.GELU
     """First-layer activation."""
     value_layers: int = 1
@@ -77,6 +79,8 @@ class PromoterModelConfig:
     """dot, additive or gaussian."""
     attention_query: QuerySource = QuerySource.TREATMENT
     """treatment; shared and uniform are controls."""
+    position_bias: bool = True
+    """Whether a head learns how much it looks at each distance from the anchor (`cross`)."""
     sink: bool = False
     """A learned key that stands for "nowhere", so that a promoter without the motif need not point at one."""
     hidden_channels: int = 128

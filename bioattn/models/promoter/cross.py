@@ -33,6 +33,9 @@ class CrossModel(nn.Module):
         self.shared_question_C = (
             nn.Parameter(torch.randn(channels)) if config.attention_query is QuerySource.SHARED else None
         )
+        self.position_bias_HP = (
+            nn.Parameter(torch.zeros(config.num_heads, config.num_bins)) if config.position_bias else None
+        )
         self.normalise_question = nn.ModuleList(nn.LayerNorm(channels) for _ in range(config.hops))
         self.hops = nn.ModuleList(
             MultiHeadAttention(
@@ -68,9 +71,9 @@ class CrossModel(nn.Module):
         if self.shared_question_C is not None:
             question = self.shared_question_C.expand_as(question)
         mask = known_BP[:, None, None, :]
-        # Without a known bin there is nothing to choose from: leave the mask away rather than ask about nothing.
+        bias = None if self.position_bias_HP is None else self.position_bias_HP[:, None, :]
         for normalise, attention in zip(self.normalise_question, self.hops, strict=True):
-            context_BTC = attention(normalise(question), bins_BPC, values_BPC, mask=mask)
+            context_BTC = attention(normalise(question), bins_BPC, values_BPC, mask=mask, bias=bias)
             question = question + context_BTC
         answer_BT: Tensor = self.readout(context_BTC, embeddings_TE)
         return answer_BT

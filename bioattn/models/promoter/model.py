@@ -1,28 +1,59 @@
-"""A promoter model of any conditioning, and the attention sites it has."""
+"""A promoter model of any conditioning, the units it answers in, and the attention sites it has."""
 
-from torch import nn
+import torch
+from torch import Tensor, nn
 
 from bioattn.attention.multi_head import MultiHeadAttention
 from bioattn.attention.site import AttentionSite
 from bioattn.models.promoter.concat import ConcatModel
 from bioattn.models.promoter.config import Conditioning, PromoterModelConfig
 from bioattn.models.promoter.cross import CrossModel
-from bioattn.models.promoter.treatment_vocabulary import TreatmentVocabulary
+from bioattn.models.promoter.treatment_vocabulary import TreatmentBatch, TreatmentVocabulary
 from bioattn.models.promoter.trunk import TrunkModel
 
-PromoterModel = ConcatModel | CrossModel | TrunkModel
-"""Called as `model(codes_BL, treatments)`: uint8 codes (B, length) and T treatments → float32 (B, T)."""
+
+class PromoterModel(nn.Module):
+    """Promoters and treatments in, responses out.
+
+    The network works in standard units; `response_mean_T` and `response_sd_T` of each training treatment turn
+    its answers into the units of the responses. A treatment that was not in training gets their means.
+    """
+
+    response_mean_T: Tensor
+    response_sd_T: Tensor
+
+    def __init__(self, config: PromoterModelConfig, vocabulary: TreatmentVocabulary) -> None:
+        super().__init__()
+        self.config = config
+        self.network: ConcatModel | CrossModel | TrunkModel
+        match config.conditioning:
+            case Conditioning.CONCAT:
+                self.network = ConcatModel(config, vocabulary)
+            case Conditioning.CROSS:
+                self.network = CrossModel(config, vocabulary)
+            case Conditioning.FILM | Conditioning.CROSS_ALL:
+                self.network = TrunkModel(config, vocabulary)
+        self.register_buffer("response_mean_T", torch.zeros(len(vocabulary.names)))
+        self.register_buffer("response_sd_T", torch.ones(len(vocabulary.names)))
+
+    def forward(self, codes_BL: Tensor, treatments: TreatmentBatch) -> Tensor:
+        """uint8 codes (B, length) and T treatments → float32 (B, T): responses, or logits for a binary task."""
+        answer_BT = self.standardised(codes_BL, treatments).float()
+        known_T = treatments.index_T >= 0
+        index_T = treatments.index_T.clamp(min=0)
+        mean_T = torch.where(known_T, self.response_mean_T[index_T], self.response_mean_T.mean())
+        sd_T = torch.where(known_T, self.response_sd_T[index_T], self.response_sd_T.mean())
+        return answer_BT * sd_T + mean_T
+
+    def standardised(self, codes_BL: Tensor, treatments: TreatmentBatch) -> Tensor:
+        """The same in standard units, as training sees it."""
+        answer_BT: Tensor = self.network(codes_BL, treatments)
+        return answer_BT
 
 
 def make_promoter_model(config: PromoterModelConfig, vocabulary: TreatmentVocabulary) -> PromoterModel:
     """An untrained model; its first weights depend on torch's random state."""
-    match config.conditioning:
-        case Conditioning.CONCAT:
-            return ConcatModel(config, vocabulary)
-        case Conditioning.CROSS:
-            return CrossModel(config, vocabulary)
-        case Conditioning.FILM | Conditioning.CROSS_ALL:
-            return TrunkModel(config, vocabulary)
+    return PromoterModel(config, vocabulary)
 
 
 def attention_sites(model: nn.Module) -> dict[str, AttentionSite]:

@@ -47,6 +47,7 @@ class ConvStem(nn.Module):
     def __init__(self, config: PromoterModelConfig) -> None:
         super().__init__()
         self.pool = config.pool
+        self.both_strands = config.both_strands
         self.left_padding = config.num_bins * config.pool - config.length
         self.convolution = nn.Conv1d(4, config.channels, config.kernel, padding=config.kernel // 2)
         self.activation = make_activation(config.activation)
@@ -56,7 +57,17 @@ class ConvStem(nn.Module):
         """Codes (B, L) → features (B, P, C) and mask (B, P), True where a bin holds at least one known base."""
         if self.left_padding:
             codes_BL = F.pad(codes_BL, (self.left_padding, 0), value=AMBIGUOUS)
-        matches_BCL = self.convolution(one_hot(codes_BL, self.convolution.weight.dtype))
+        bases_B4L = one_hot(codes_BL, self.convolution.weight.dtype)
+        matches_BCL = self.convolution(bases_B4L)
+        if self.both_strands:
+            # A, C, G, T = 0..3, so flipping bases and positions is the reverse complement of the filter.
+            reverse_BCL = F.conv1d(
+                bases_B4L,
+                self.convolution.weight.flip(1, 2),
+                self.convolution.bias,
+                padding=self.convolution.padding[0],
+            )
+            matches_BCL = torch.maximum(matches_BCL, reverse_BCL)
         # Pool before the activation: where it is monotone the maximum is the same, at a pool-th of the work.
         features_BCP = self.activation(F.max_pool1d(matches_BCL, self.pool))
         known_BP = (codes_BL.unflatten(-1, (-1, self.pool)) < AMBIGUOUS).any(-1)

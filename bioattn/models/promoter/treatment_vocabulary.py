@@ -119,7 +119,7 @@ class TreatmentVocabulary:
                 elif _is_dose(series):
                     numbers.append(_learn_dose(column, series, frame[agent] if agent else None))
                 else:
-                    present = series.dropna().astype(str)
+                    present = [str(value) for value in series.dropna() if value != ""]
                     categories[column] = tuple(sorted(set(present)))
             if not categories and not numbers:
                 raise SettingsError(
@@ -182,7 +182,7 @@ class TreatmentVocabulary:
         index_of = {value: i + 1 for i, value in enumerate(values)}
         encoded = np.zeros(len(frame), dtype=np.int64)
         for row, (name, value) in enumerate(_column(frame, column).items()):
-            if pd.isna(value):
+            if pd.isna(value) or value == "":
                 continue
             if str(value) not in index_of:
                 raise BioattnError(
@@ -246,8 +246,8 @@ def _is_number(series: pd.Series) -> bool:
 
 def _is_dose(series: pd.Series) -> bool:
     """At least half of the entries read "number unit"; the others count as unknown doses."""
-    present = series.dropna().astype(str)
-    return len(present) > 0 and float(present.map(lambda text: bool(_DOSE.fullmatch(text))).mean()) >= 0.5
+    present = [str(value) for value in series.dropna() if value != ""]
+    return len(present) > 0 and sum(bool(_DOSE.fullmatch(text)) for text in present) >= 0.5 * len(present)
 
 
 def _dose_of(text: Any, agent: Any) -> tuple[float | None, str]:

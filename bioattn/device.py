@@ -1,0 +1,42 @@
+"""Choosing where and with how many threads a model runs."""
+
+import os
+
+import torch
+
+from bioattn.errors import BioattnError
+
+
+def choose_device(name: str) -> torch.device:
+    """`auto` takes CUDA, then MPS, then the CPU; any other name must be there.
+
+    Raises: BioattnError when the device asked for is absent.
+    """
+    available = {"cpu": True, "cuda": torch.cuda.is_available(), "mps": torch.backends.mps.is_available()}
+    if name == "auto":
+        return torch.device(next(device for device in ("cuda", "mps", "cpu") if available[device]))
+    if not available.get(name, False):
+        present = ", ".join(device for device, there in available.items() if there)
+        raise BioattnError(f"--device {name}: torch sees no such device here; available: {present}")
+    return torch.device(name)
+
+
+def describe_device(device: torch.device) -> str:
+    """For example `cuda (NVIDIA H200)` or `cpu (2 threads)`."""
+    if device.type == "cuda":
+        return f"cuda ({torch.cuda.get_device_name(device)})"
+    if device.type == "cpu":
+        return f"cpu ({torch.get_num_threads()} threads)"
+    return device.type
+
+
+def set_threads(threads: int | None) -> int:
+    """Use `threads` CPU threads, or as many as this process may run on; returns the number.
+
+    The affinity mask, not the machine's core count, says what a pipeline granted; more threads than cores
+    make small convolutions several times slower.
+    """
+    granted = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
+    chosen = threads or granted
+    torch.set_num_threads(chosen)
+    return chosen

@@ -1,0 +1,86 @@
+"""The settings of a training run: everything that decides its weights, nothing of the model's shape."""
+
+from dataclasses import dataclass
+from enum import StrEnum
+
+from bioattn.errors import SettingsError
+
+
+class Loss(StrEnum):
+    """What training minimises over the measured cells."""
+
+    MSE = "mse"
+    HUBER = "huber"
+    BINARY = "binary"
+
+
+class Metric(StrEnum):
+    """What early stopping watches on the validation cells; the best epoch's weights are kept."""
+
+    LOSS = "loss"
+    PEARSON = "pearson"
+    SPECIFIC_PEARSON = "specific-pearson"
+    AUROC = "auroc"
+    AVERAGE_PRECISION = "average-precision"
+
+
+class Precision(StrEnum):
+    """Arithmetic of the forward pass; weights stay float32."""
+
+    FP32 = "fp32"
+    BF16 = "bf16"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class TrainingConfig:
+    """How a promoter model is trained."""
+
+    seed: int = 0
+    """Decides first weights, order, shifts, sampled treatments and dropout."""
+    epochs: int = 40
+    """Passes over the training genes at most."""
+    batch_size: int = 64
+    """Promoters per step."""
+    learning_rate: float = 2e-3
+    """Peak rate of AdamW."""
+    weight_decay: float = 0.1
+    """On matrices and filters, not on biases and norms."""
+    warmup_fraction: float = 0.1
+    """Share of all steps in which the rate rises from zero; then it falls along a cosine."""
+    gradient_clip: float = 1.0
+    """Largest norm of the gradient."""
+    loss: Loss | None = None
+    """mse (default for regression), huber or binary (default for binary)."""
+    huber_delta: float = 1.0
+    """Where huber turns linear, in standard deviations of the targets."""
+    metric: Metric | None = None
+    """What early stopping watches; pearson by default, auroc for binary."""
+    patience: int = 10
+    """Epochs without improvement before training stops."""
+    unconditional_probability: float = 0.1
+    """Share of the treatments dropped in training (classifier-free); 0 for a model without that token."""
+    treatments_per_step: int | None = None
+    """Treatments sampled per step; default all for cross and concat, 8 for film and cross-all."""
+    max_shift: int | None = None
+    """Largest random shift of the window in bases; default the flank of the dataset."""
+    reverse_complement: bool = False
+    """Whether half of the training windows are turned round; promoters are oriented, so off."""
+    precision: Precision = Precision.FP32
+    """fp32 or bf16 (autocast)."""
+
+    def __post_init__(self) -> None:
+        for field in ("epochs", "batch_size", "patience"):
+            if getattr(self, field) < 1:
+                raise SettingsError(f"{field} is {getattr(self, field)}; it must be at least 1")
+        for field in ("learning_rate", "gradient_clip", "huber_delta"):
+            if not getattr(self, field) > 0:
+                raise SettingsError(f"{field} is {getattr(self, field)}; it must be above 0")
+        for field in ("warmup_fraction", "unconditional_probability"):
+            if not 0 <= getattr(self, field) < 1:
+                raise SettingsError(f"{field} is {getattr(self, field)}; it must lie in [0, 1)")
+        if self.weight_decay < 0:
+            raise SettingsError(f"weight_decay is {self.weight_decay}; it must not be negative")
+        if self.treatments_per_step is not None and self.treatments_per_step < 1:
+            raise SettingsError(f"treatments_per_step is {self.treatments_per_step}; it must be at least 1")
+        if self.max_shift is not None and self.max_shift < 0:
+            raise SettingsError(f"max_shift is {self.max_shift}; it must not be negative")
