@@ -1,0 +1,176 @@
+"""Motifs to plant: made up here, told apart by edit distance on both strands, written as MEME.
+
+A motif is a position probability matrix. Two kinds are made: a *consensus* whose letters are substituted at one
+rate (every position alike), and a *matrix* with an uneven information profile like those of JASPAR: a sharp core,
+vaguer ends, some positions that accept two bases.
+"""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+import numpy as np
+from numpy.typing import NDArray
+
+from bioattn.errors import SettingsError
+from bioattn.files import text_output
+from bioattn.formats.nucleotides import decode, reverse_complement
+
+MAX_DRAWS = 1_000
+"""Candidates drawn for one motif before the demanded edit distance is lowered by one."""
+
+MIN_DISTINCT_BASES = 3
+
+# Matrices: lengths and mean information as in JASPAR 2024 fungi and plants, whose medians are 7-8 positions and
+# 11-12 bits, with the middle half of positions between 0.9 and 2 bits; ours are longer, since they are sought
+# among more bases.
+MATRIX_LENGTHS = (9, 10, 11, 12)
+CORE_BITS = 1.85
+END_BITS = 0.7
+BITS_SPREAD = 0.3
+TWO_BASE_SHARE = 0.15
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Motif:
+    """A named motif."""
+
+    name: str
+    """As it stands in the truth table."""
+    probabilities: NDArray[np.float64]
+    """Probability of A, C, G, T at each position, shape (width, 4), rows sum to 1."""
+
+    @property
+    def width(self) -> int:
+        """Positions."""
+        return int(self.probabilities.shape[0])
+
+    @property
+    def consensus(self) -> str:
+        """The most probable base of every position."""
+        return decode(self.probabilities.argmax(axis=1).astype(np.uint8))
+
+    @property
+    def information(self) -> float:
+        """Bits against a uniform background, summed over positions."""
+        return float(2 * self.width + np.sum(_plogp(self.probabilities)))
+
+    def sample(self, rng: np.random.Generator, count: int) -> NDArray[np.uint8]:
+        """Draw `count` sites on the motif's own strand; uint8 codes, shape (count, width)."""
+        cumulative = np.cumsum(self.probabilities, axis=1)[:, :-1]
+        draws = rng.random((count, self.width))
+        sites: NDArray[np.uint8] = (draws[:, :, None] >= cumulative).sum(axis=2).astype(np.uint8)
+        return sites
+
+
+def _plogp(probabilities: NDArray[np.float64]) -> NDArray[np.float64]:
+    safe = np.where(probabilities > 0, probabilities, 1.0)
+    logs: NDArray[np.float64] = safe * np.log2(safe) * (probabilities > 0)
+    return logs
+
+
+def consensus_matrix(codes: NDArray[np.uint8], substitution_rate: float) -> NDArray[np.float64]:
+    """Probabilities of a consensus whose every base is replaced by one of the others at `substitution_rate`."""
+    matrix = np.full((codes.size, 4), substitution_rate / 3)
+    matrix[np.arange(codes.size), codes] = 1 - substitution_rate
+    return matrix
+
+
+def profile_matrix(rng: np.random.Generator, codes: NDArray[np.uint8]) -> NDArray[np.float64]:
+    """Probabilities around the consensus `codes` with an uneven information profile.
+
+    The information of a position falls from `CORE_BITS` in the middle to `END_BITS` at both ends, give or take
+    `BITS_SPREAD`; one position in seven shares its first place between two bases and then has 1 bit at most.
+    """
+    width = codes.size
+    distance = np.abs(np.linspace(-1, 1, width))
+    bits = CORE_BITS + (END_BITS - CORE_BITS) * distance**2 + BITS_SPREAD * (2 * rng.random(width) - 1)
+    two_bases = rng.random(width) < TWO_BASE_SHARE
+    second = (codes + 1 + (3 * rng.random(width)).astype(np.int64)) % 4
+    matrix = np.empty((width, 4))
+    for position in range(width):
+        favoured = [int(codes[position])]
+        if two_bases[position]:
+            favoured.append(int(second[position]))
+        matrix[position] = _position_with_bits(float(bits[position]), favoured)
+        if two_bases[position]:
+            matrix[position, favoured[0]] += 0.02  # keeps the consensus the first of the two
+    matrix /= matrix.sum(axis=1, keepdims=True)
+    return matrix
+
+
+def _position_with_bits(bits: float, favoured: Sequence[int]) -> NDArray[np.float64]:
+    """Probabilities of one position: `favoured` share what lifts it to `bits`, the rest share the remainder.
+
+    The information grows with the share of the favoured bases, so bisection finds it.
+    """
+    low, high = len(favoured) / 4, 1.0
+    row = np.empty(4)
+    for _ in range(40):
+        share = (low + high) / 2
+        row[:] = (1 - share) / (4 - len(favoured))
+        row[list(favoured)] = share / len(favoured)
+        if 2 + float(np.sum(_plogp(row))) < bits:
+            low = share
+        else:
+            high = share
+    return row
+
+
+def edit_distance(first: NDArray[np.uint8], second: NDArray[np.uint8]) -> int:
+    """Levenshtein distance: substitutions, insertions and deletions that turn one into the other."""
+    previous = list(range(second.size + 1))
+    for row, base in enumerate(first.tolist(), start=1):
+        current = [row]
+        for column, other in enumerate(second.tolist(), start=1):
+            current.append(min(previous[column] + 1, current[-1] + 1, previous[column - 1] + (base != other)))
+        previous = current
+    return previous[-1]
+
+
+def separated_consensuses(
+    rng: np.random.Generator, widths: Sequence[int]
+) -> tuple[list[NDArray[np.uint8]], int]:
+    """Consensus sequences of the given widths, far from each other and from each other's reverse complement.
+
+    Returns the uint8 codes and a distance: any two, on either strand, are at least so many edits apart, and so
+    is a motif from its own reverse complement (else the strand of a site would mean little). The distance begins
+    at half the smallest width and is lowered by one whenever `MAX_DRAWS` candidates fail.
+
+    Raises: SettingsError when motifs this short cannot be told apart.
+    """
+    distance = min(widths) // 2
+    chosen: list[NDArray[np.uint8]] = []
+    both_strands: list[NDArray[np.uint8]] = []
+    for number, width in enumerate(widths, start=1):
+        draws = 0
+        while True:
+            draws += 1
+            if draws > MAX_DRAWS:
+                distance, draws = distance - 1, 0
+                if distance < 2:
+                    raise SettingsError(
+                        f"only {number - 1} of {len(widths)} motifs of {min(widths)} bp differ by 2 edits on both "
+                        "strands; ask for fewer treatments, pairs or decoys, or for longer motifs"
+                    )
+            candidate = (4 * rng.random(width)).astype(np.uint8)
+            if len(set(candidate.tolist())) < MIN_DISTINCT_BASES:
+                continue
+            others = [reverse_complement(candidate), *both_strands]
+            if all(edit_distance(candidate, other) >= distance for other in others):
+                break
+        chosen.append(candidate)
+        both_strands += [candidate, reverse_complement(candidate)]
+    return chosen, distance
+
+
+def write_meme(path: Path, motifs: Sequence[Motif]) -> None:
+    """Write motifs in MEME's minimal format (version 4), uniform background, six decimals."""
+    with text_output(path) as file:
+        file.write("MEME version 4\n\nALPHABET= ACGT\n\nstrands: + -\n\n")
+        file.write("Background letter frequencies\nA 0.25 C 0.25 G 0.25 T 0.25\n")
+        for motif in motifs:
+            file.write(f"\nMOTIF {motif.name} {motif.consensus}\n")
+            file.write(f"letter-probability matrix: alength= 4 w= {motif.width} nsites= 1000 E= 0\n")
+            for row in motif.probabilities:
+                file.write(" ".join(f"{value:.6f}" for value in row) + "\n")

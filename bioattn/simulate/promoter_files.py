@@ -1,0 +1,108 @@
+"""A simulation as a folder of the files a user holds: genome, annotation, responses, treatments; and the truth.
+
+| file | content |
+| --- | --- |
+| `genome.fa` | chromosomes `chr1`, `chr2`, … |
+| `annotation.gff3` | genes on both strands, the promoter window directly before each |
+| `responses.tsv` | gene_id, then one column per treatment |
+| `treatments.tsv` | treatment, agent (a category per treatment, for models that read features) |
+| `truth.tsv` | every planted site (`bioattn.simulate.truth`) |
+| `motifs.meme` | the motifs |
+| `simulation.json` | the settings and each treatment's rule |
+
+With `compress` genome, annotation, responses and truth are gzip and end in `.gz`.
+"""
+
+from dataclasses import asdict
+from pathlib import Path
+from typing import Any
+
+from bioattn.errors import BioattnError
+from bioattn.files import atomic_output, text_output, write_json
+from bioattn.simulate.genome_layout import write_annotation, write_genome
+from bioattn.simulate.motifs import write_meme
+from bioattn.simulate.promoters import SimulatedPromoters
+from bioattn.simulate.truth import write_truth
+
+
+def check_output_folder(folder: Path, *, force: bool) -> None:
+    """Refuse a folder that cannot take a simulation, before any work is done.
+
+    Raises: BioattnError when `folder` is a file, or holds something and `force` is not given.
+    """
+    if folder.is_dir():
+        if not force and any(folder.iterdir()):
+            raise BioattnError(f"{folder}: holds files already; name another folder or add --force")
+    elif folder.exists():
+        raise BioattnError(f"{folder}: is a file, a folder is needed")
+    elif not folder.parent.is_dir():
+        raise BioattnError(f"{folder}: the folder {folder.parent} does not exist; create it first")
+
+
+def write_simulation(
+    folder: Path, simulated: SimulatedPromoters, *, compress: bool = False, force: bool = False
+) -> dict[str, Path]:
+    """Write all files; a new folder appears whole or not at all.
+
+    In a folder that exists (empty, or with `force`) files of the same names are replaced one by one and others are
+    left alone. Returns the paths by the names in the module's table.
+
+    Raises: BioattnError as `check_output_folder`, or when the disk is full.
+    """
+    check_output_folder(folder, force=force)
+    if folder.is_dir():
+        return _write_files(folder, simulated, compress)
+    with atomic_output(folder) as temporary:
+        temporary.mkdir()
+        written = _write_files(temporary, simulated, compress)
+    return {name: folder / path.name for name, path in written.items()}
+
+
+def _write_files(folder: Path, simulated: SimulatedPromoters, compress: bool) -> dict[str, Path]:
+    gz = ".gz" if compress else ""
+    paths = {
+        "genome.fa": folder / f"genome.fa{gz}",
+        "annotation.gff3": folder / f"annotation.gff3{gz}",
+        "responses.tsv": folder / f"responses.tsv{gz}",
+        "treatments.tsv": folder / "treatments.tsv",
+        "truth.tsv": folder / f"truth.tsv{gz}",
+        "motifs.meme": folder / "motifs.meme",
+        "simulation.json": folder / "simulation.json",
+    }
+    write_genome(paths["genome.fa"], simulated.genome)
+    write_annotation(paths["annotation.gff3"], simulated.genome)
+    _write_responses(paths["responses.tsv"], simulated)
+    with text_output(paths["treatments.tsv"]) as file:
+        file.write("treatment\tagent\n")
+        for number, rule in enumerate(simulated.rules, start=1):
+            file.write(f"{rule.treatment}\tagent{number}\n")
+    write_truth(paths["truth.tsv"], simulated.sites)
+    write_meme(paths["motifs.meme"], simulated.motifs)
+    write_json(paths["simulation.json"], _description(simulated))
+    return paths
+
+
+def _write_responses(path: Path, simulated: SimulatedPromoters) -> None:
+    spec = ".0f" if simulated.settings.task == "binary" else ".3f"
+    with text_output(path) as file:
+        file.write("\t".join(["gene_id", *(rule.treatment for rule in simulated.rules)]) + "\n")
+        for gene_id, row in zip(simulated.gene_ids, simulated.responses.tolist(), strict=True):
+            file.write("\t".join([gene_id, *(format(value, spec) for value in row)]) + "\n")
+
+
+def _description(simulated: SimulatedPromoters) -> dict[str, Any]:
+    settings = asdict(simulated.settings)
+    settings["background"] = simulated.settings.background.name
+    return {
+        "format": "bioattn-simulated-promoters",
+        "format_version": 1,
+        "settings": settings,
+        "smallest_motif_edit_distance": simulated.motif_distance,
+        "motifs": {
+            motif.name: {"consensus": motif.consensus, "bits": round(motif.information, 2)}
+            for motif in simulated.motifs
+        },
+        "treatments": {
+            rule.treatment: {"motifs": list(rule.motifs), "effect": rule.effect} for rule in simulated.rules
+        },
+    }

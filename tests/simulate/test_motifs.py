@@ -1,0 +1,127 @@
+"""Made-up motifs: apart from each other, sampled as their matrices say, readable as MEME."""
+
+from functools import cache
+from itertools import combinations
+
+import numpy as np
+import pytest
+from Bio import motifs as bio_motifs
+from hypothesis import given
+from hypothesis import strategies as st
+
+from bioattn.errors import SettingsError
+from bioattn.formats.nucleotides import decode, encode, reverse_complement
+from bioattn.simulate.motifs import (
+    Motif,
+    consensus_matrix,
+    edit_distance,
+    profile_matrix,
+    separated_consensuses,
+    write_meme,
+)
+
+DNA = st.text(alphabet="ACGT", max_size=9)
+
+
+def slow_edit_distance(first: str, second: str) -> int:
+    """The recursive definition."""
+
+    @cache
+    def distance(i: int, j: int) -> int:
+        if i == 0 or j == 0:
+            return i + j
+        return min(
+            distance(i - 1, j) + 1,
+            distance(i, j - 1) + 1,
+            distance(i - 1, j - 1) + (first[i - 1] != second[j - 1]),
+        )
+
+    return distance(len(first), len(second))
+
+
+@given(DNA, DNA)
+def test_edit_distance_equals_the_recursive_definition(first, second):
+    assert edit_distance(encode(first), encode(second)) == slow_edit_distance(first, second)
+
+
+@pytest.mark.parametrize("widths", [[8] * 8, [9, 10, 11, 12, 12, 9]])
+def test_motifs_are_apart_on_both_strands(widths):
+    chosen, distance = separated_consensuses(np.random.default_rng(1), widths)
+    assert [codes.size for codes in chosen] == widths
+    assert distance == min(widths) // 2
+    for first, second in combinations(chosen, 2):
+        assert slow_edit_distance(decode(first), decode(second)) >= distance
+        assert slow_edit_distance(decode(first), decode(reverse_complement(second))) >= distance
+    for codes in chosen:
+        assert slow_edit_distance(decode(codes), decode(reverse_complement(codes))) >= distance
+
+
+def test_many_short_motifs_come_with_a_smaller_distance_or_are_refused():
+    chosen, distance = separated_consensuses(np.random.default_rng(1), [8] * 60)
+    assert len(chosen) == 60
+    assert 2 <= distance <= 3
+    with pytest.raises(SettingsError, match="ask for fewer"):
+        separated_consensuses(np.random.default_rng(1), [4] * 60)
+
+
+def test_consensus_sites_are_substituted_at_the_rate():
+    motif = Motif(name="m", probabilities=consensus_matrix(encode("ACGTACGT"), 0.05))
+    assert motif.consensus == "ACGTACGT"
+    sites = motif.sample(np.random.default_rng(0), 20_000)
+    substituted = sites != encode("ACGTACGT")
+    deviation = np.sqrt(0.05 * 0.95 / 20_000)
+    assert np.all(np.abs(substituted.mean(axis=0) - 0.05) < 5 * deviation)
+    # The three other bases share the substitutions.
+    shares = np.bincount(sites[:, 0], minlength=4)[1:] / 20_000
+    assert np.all(np.abs(shares - 0.05 / 3) < 5 * np.sqrt(0.0167 / 20_000))
+
+
+def test_matrix_sites_have_the_matrix_frequencies():
+    rng = np.random.default_rng(3)
+    motif = Motif(name="m", probabilities=profile_matrix(rng, encode("ACGTTGCAAC")))
+    sites = motif.sample(rng, 40_000)
+    counted = np.stack([(sites == base).mean(axis=0) for base in range(4)], axis=1)
+    assert np.abs(counted - motif.probabilities).max() < 5 * np.sqrt(0.25 / 40_000)
+
+
+def test_matrices_look_like_those_of_jaspar():
+    """Information per position as in JASPAR's fungi and plants: half of the positions within 0.8-2 bits."""
+    rng = np.random.default_rng(4)
+    made = [
+        Motif(name="m", probabilities=profile_matrix(rng, (4 * rng.random(11)).astype(np.uint8)))
+        for _ in range(200)
+    ]
+    bits = np.array(
+        [
+            2 + np.where(m.probabilities > 0, m.probabilities * np.log2(m.probabilities), 0).sum(1)
+            for m in made
+        ]
+    )
+    assert 10 < np.median([m.information for m in made]) < 16
+    assert np.allclose([m.information for m in made], bits.sum(axis=1))
+    assert bits[:, 5].mean() > 1.5 > bits[:, 0].mean()  # a sharp core, vaguer ends
+    assert np.quantile(bits, 0.1) < 0.9 < 1.6 < np.quantile(bits, 0.75) <= 2
+    assert all(np.allclose(m.probabilities.sum(axis=1), 1) for m in made)
+
+
+def test_profile_keeps_the_consensus():
+    rng = np.random.default_rng(5)
+    for _ in range(100):
+        codes = (4 * rng.random(12)).astype(np.uint8)
+        assert Motif(name="m", probabilities=profile_matrix(rng, codes)).consensus == decode(codes)
+
+
+def test_biopython_reads_the_meme_file(tmp_path):
+    made = [
+        Motif(name="motif1", probabilities=consensus_matrix(encode("ACGTAC"), 0.06)),
+        Motif(name="decoy1", probabilities=profile_matrix(np.random.default_rng(0), encode("TTGCATTC"))),
+    ]
+    write_meme(tmp_path / "m.meme", made)
+    with (tmp_path / "m.meme").open() as file:
+        record = bio_motifs.parse(file, "minimal")
+    assert [motif.name for motif in record] == ["motif1", "decoy1"]
+    for motif, ours in zip(record, made, strict=True):
+        theirs = np.array([motif.pwm[base] for base in "ACGT"]).T
+        # Biopython turns probabilities into counts of the 1,000 sites the file declares.
+        assert np.abs(theirs - ours.probabilities).max() < 0.005
+        assert str(motif.consensus) == ours.consensus

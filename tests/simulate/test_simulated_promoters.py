@@ -1,0 +1,275 @@
+"""Simulated promoters: motifs stand where the truth says, in the genome too, and decide the responses."""
+
+import gzip
+import json
+import re
+
+import numpy as np
+import pandas as pd
+import pytest
+
+from bioattn.errors import SettingsError
+from bioattn.formats.nucleotides import decode, encode
+from bioattn.simulate.promoter_files import write_simulation
+from bioattn.simulate.promoters import EFFECT, simulate_promoters, simulation_settings
+from bioattn.simulate.truth import CAUSAL, DECOY, LONE, read_truth
+from bioattn_cli.main import main
+
+COMPLEMENT = str.maketrans("ACGT", "TGCA")
+
+
+@pytest.fixture(scope="module")
+def standard():
+    return simulate_promoters(simulation_settings("standard", genes=1500, seed=3))
+
+
+@pytest.fixture(scope="module")
+def hard():
+    return simulate_promoters(simulation_settings("hard", genes=600, seed=3))
+
+
+def extract_windows(genome_text, gff_text, upstream):
+    """Promoter windows by string operations alone, as a reader of the two files would cut them."""
+    chromosomes = {}
+    for record in genome_text.split(">")[1:]:
+        name, *lines = record.splitlines()
+        chromosomes[name] = "".join(lines)
+    windows = {}
+    for line in gff_text.splitlines():
+        fields = line.split("\t")
+        if len(fields) < 9 or fields[2] != "gene":
+            continue
+        gene_id = re.search("ID=([^;]+)", fields[8])[1]
+        first, last = int(fields[3]), int(fields[4])  # 1-based, closed
+        sequence = chromosomes[fields[0]]
+        if fields[6] == "+":
+            windows[gene_id] = sequence[first - 1 - upstream : first - 1]
+        else:
+            windows[gene_id] = sequence[last : last + upstream].translate(COMPLEMENT)[::-1]
+    return windows
+
+
+def on_motif_strand(window, site):
+    text = window[site.start : site.end]
+    return text if site.strand == "+" else text.translate(COMPLEMENT)[::-1]
+
+
+@pytest.mark.parametrize("difficulty", ["standard", "hard"])
+def test_motifs_stand_at_the_said_place_in_windows_cut_from_the_genome(tmp_path, difficulty, request):
+    simulated = request.getfixturevalue(difficulty)
+    paths = write_simulation(tmp_path / "s", simulated)
+    windows = extract_windows(
+        paths["genome.fa"].read_text(), paths["annotation.gff3"].read_text(), simulated.settings.length
+    )
+    assert list(windows) == simulated.gene_ids
+    assert [decode(codes) for codes in simulated.codes] == list(windows.values())
+    matrices = {motif.name: motif.probabilities for motif in simulated.motifs}
+    gene_strands = {gene.gene_id: gene.strand for gene in simulated.genome.genes}
+    # The letters at the sites, read on the motif's strand, have the motif's frequencies: on each strand of the
+    # genome, for each strand of the motif.
+    for gene_strand in "+-":
+        for motif_strand in "+-":
+            for name, matrix in matrices.items():
+                sites = [
+                    encode(on_motif_strand(windows[site.gene_id], site))
+                    for site in read_truth(paths["truth.tsv"])
+                    if site.motif == name
+                    and site.strand == motif_strand
+                    and gene_strands[site.gene_id] == gene_strand
+                ]
+                codes = np.array(sites)
+                assert codes.shape[0] > 30
+                assert codes.shape[1] == len(matrix)
+                counted = np.stack([(codes == base).mean(axis=0) for base in range(4)], axis=1)
+                deviation = np.sqrt(matrix * (1 - matrix) / len(codes)) + 0.5 / len(codes)
+                assert np.all(np.abs(counted - matrix) < 5 * deviation)
+
+
+def test_substitutions_lie_within_binomial_bounds(standard):
+    consensus = {motif.name: motif.consensus for motif in standard.motifs}
+    windows = dict(zip(standard.gene_ids, map(decode, standard.codes), strict=True))
+    differing = sum(
+        a != b
+        for site in standard.sites
+        for a, b in zip(on_motif_strand(windows[site.gene_id], site), consensus[site.motif], strict=True)
+    )
+    bases = 8 * len(standard.sites)
+    assert abs(differing - 0.05 * bases) < 4 * np.sqrt(0.05 * 0.95 * bases)
+
+
+def test_truth_knows_every_exact_copy(standard):
+    """No consensus stands anywhere, on either strand, but where it was planted."""
+    planted = {(site.gene_id, site.motif, site.start, site.strand) for site in standard.sites}
+    for gene_id, codes in zip(standard.gene_ids, standard.codes, strict=True):
+        window = decode(codes)
+        for motif in standard.motifs:
+            reverse = motif.consensus.translate(COMPLEMENT)[::-1]
+            for strand, word in (("+", motif.consensus), ("-", reverse)):
+                for match in re.finditer(f"(?={word})", window):
+                    assert (gene_id, motif.name, match.start(), strand) in planted
+
+
+@pytest.mark.parametrize("difficulty", ["standard", "hard"])
+def test_sites_keep_apart_and_lie_anywhere_on_both_strands(difficulty, request):
+    simulated = request.getfixturevalue(difficulty)
+    length = simulated.settings.length
+    previous = None
+    for site in simulated.sites:
+        assert 0 <= site.start < site.end <= length
+        if previous is not None and previous.gene_id == site.gene_id:
+            assert site.start > previous.end
+        previous = site
+    middles = np.array([(site.start + site.end) / 2 for site in simulated.sites]) / length
+    tenths = np.bincount((middles * 10).astype(int), minlength=10) / len(middles)
+    assert np.abs(tenths - 0.1).max() < 0.02
+    plus = np.mean([site.strand == "+" for site in simulated.sites])
+    assert abs(plus - 0.5) < 4 * 0.5 / np.sqrt(len(middles))
+
+
+@pytest.mark.parametrize("difficulty", ["standard", "hard"])
+def test_responses_follow_from_the_truth(difficulty, request):
+    simulated = request.getfixturevalue(difficulty)
+    settings = simulated.settings
+    carried = {}
+    for site in simulated.sites:
+        carried.setdefault((site.gene_id, site.treatment), {})[site.motif] = site.role
+    assert all(
+        roles == {"decoy1": DECOY, "decoy2": DECOY} for (_, name), roles in carried.items() if name == ""
+    )
+    for column, rule in enumerate(simulated.rules):
+        held = [carried.get((gene_id, rule.treatment), {}) for gene_id in simulated.gene_ids]
+        responds = np.array([set(roles) == set(rule.motifs) for roles in held])
+        for roles, whole in zip(held, responds, strict=True):
+            assert set(roles.values()) <= ({CAUSAL} if whole else {LONE})
+        assert abs(responds.mean() - 0.5) < 4 * 0.5 / np.sqrt(settings.genes)
+        left = simulated.responses[:, column] - responds * rule.effect
+        assert abs(rule.effect) == EFFECT
+        assert abs(left.mean()) < 4 * settings.noise / np.sqrt(settings.genes)
+        assert left.std() == pytest.approx(settings.noise, rel=0.15)
+    assert sum(len(rule.motifs) == 2 for rule in simulated.rules) == (3 if difficulty == "hard" else 0)
+
+
+def test_binary_labels_are_flipped_at_the_rate():
+    simulated = simulate_promoters(simulation_settings("standard", genes=3000, task="binary", noise=0.1))
+    causal = {(site.gene_id, site.treatment) for site in simulated.sites if site.role == CAUSAL}
+    truth = np.array([[(g, r.treatment) in causal for r in simulated.rules] for g in simulated.gene_ids])
+    flipped = (simulated.responses != truth).mean()
+    assert set(np.unique(simulated.responses)) == {0.0, 1.0}
+    assert abs(flipped - 0.1) < 4 * np.sqrt(0.1 * 0.9 / truth.size)
+
+
+def test_noise_leaves_the_sequences_alone():
+    quiet, loud = (simulate_promoters(simulation_settings(genes=50, noise=noise)) for noise in (0.0, 3.0))
+    assert np.array_equal(quiet.codes, loud.codes)
+    assert quiet.sites == loud.sites
+    assert set(np.unique(quiet.responses)) <= {0.0, EFFECT, -EFFECT}
+
+
+def test_genes_are_open_reading_frames_on_both_strands_and_windows_do_not_overlap(standard):
+    stops = {"TAA", "TAG", "TGA"}
+    taken = {name: np.zeros(codes.size, dtype=int) for name, codes in standard.genome.chromosomes.items()}
+    strands = set()
+    for gene in standard.genome.genes:
+        body = decode(standard.genome.chromosomes[gene.chrom][gene.start : gene.end])
+        if gene.strand == "-":
+            body = body.translate(COMPLEMENT)[::-1]
+        codons = [body[i : i + 3] for i in range(0, len(body), 3)]
+        assert len(body) % 3 == 0
+        assert codons[0] == "ATG"
+        assert codons[-1] in stops
+        assert not stops & set(codons[:-1])
+        strands.add(gene.strand)
+        first, last = (gene.start - 400, gene.end) if gene.strand == "+" else (gene.start, gene.end + 400)
+        assert first >= 0
+        assert last <= taken[gene.chrom].size
+        taken[gene.chrom][first:last] += 1
+    assert strands == {"+", "-"}
+    assert max(depth.max() for depth in taken.values()) == 1
+
+
+def test_same_seed_same_bytes_other_seed_other_bytes(tmp_path):
+    for folder, seed in (("a", "5"), ("b", "5"), ("c", "6")):
+        arguments = ["--genes", "120", "--seed", seed, "--gzip", "--quiet"]
+        assert main(["simulate", "promoters", "-o", str(tmp_path / folder), *arguments]) == 0
+    names = sorted(p.name for p in (tmp_path / "a").iterdir() if not p.name.endswith(".run.json"))
+    assert names == [
+        "annotation.gff3.gz",
+        "genome.fa.gz",
+        "motifs.meme",
+        "responses.tsv.gz",
+        "simulation.json",
+        "treatments.tsv",
+        "truth.tsv.gz",
+    ]
+    for name in names:
+        first = (tmp_path / "a" / name).read_bytes()
+        assert first == (tmp_path / "b" / name).read_bytes()
+        if name != "treatments.tsv":
+            assert first != (tmp_path / "c" / name).read_bytes()
+
+
+def test_the_command_writes_what_the_library_draws(tmp_path):
+    out = tmp_path / "s"
+    assert main(["simulate", "promoters", "-o", str(out), "--genes", "40", "--difficulty", "hard"]) == 0
+    simulated = simulate_promoters(simulation_settings("hard", genes=40))
+    responses = pd.read_csv(out / "responses.tsv", sep="\t", index_col=0)
+    assert list(responses.index) == simulated.gene_ids
+    assert np.abs(responses.to_numpy() - simulated.responses).max() <= 0.00051
+    assert read_truth(out / "truth.tsv") == simulated.sites
+    treatments = pd.read_csv(out / "treatments.tsv", sep="\t", index_col=0)
+    assert list(treatments.index) == list(responses.columns)
+    description = json.loads((out / "simulation.json").read_text())
+    assert description["settings"]["length"] == 1000
+    assert description["treatments"]["treatment6"]["motifs"] == ["motif6a", "motif6b"]
+    assert json.loads((out / "simulation.json.run.json").read_text())["inputs"] == {}
+
+
+def test_compressed_and_plain_hold_the_same(tmp_path):
+    simulated = simulate_promoters(simulation_settings(genes=30))
+    plain = write_simulation(tmp_path / "p", simulated)
+    packed = write_simulation(tmp_path / "z", simulated, compress=True)
+    for name, path in packed.items():
+        content = gzip.decompress(path.read_bytes()) if path.suffix == ".gz" else path.read_bytes()
+        assert content == plain[name].read_bytes()
+
+
+@pytest.mark.parametrize(
+    ("arguments", "code", "message"),
+    [
+        (["--treatments", "200", "--length", "300"], 2, "--length 300 is too short"),
+        (["--pairs", "7"], 2, "--pairs is 7 but must be between 0 and 6"),
+        (["--task", "binary", "--noise", "0.7"], 2, "--noise is 0.7 but must be between 0 and 0.5"),
+        (["--chromosomes", "31", "--genes", "30"], 2, "--chromosomes is 31"),
+        (["--genes", "0"], 2, ""),
+    ],
+)
+def test_impossible_settings_are_refused(tmp_path, capsys, arguments, code, message):
+    assert main(["simulate", "promoters", "-o", str(tmp_path / "s"), *arguments]) == code
+    assert message in capsys.readouterr().err
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_existing_folders_are_kept_unless_forced(tmp_path, capsys):
+    out = tmp_path / "s"
+    arguments = ["simulate", "promoters", "-o", str(out), "--genes", "20", "-q"]
+    out.mkdir()
+    assert main(arguments) == 0  # an empty folder is no obstacle
+    (out / "mine.txt").write_text("keep")
+    before = (out / "genome.fa").read_bytes()
+    assert main([*arguments, "--seed", "1"]) == 1
+    assert "add --force" in capsys.readouterr().err
+    assert (out / "genome.fa").read_bytes() == before
+    assert main([*arguments, "--seed", "1", "--force"]) == 0
+    assert (out / "genome.fa").read_bytes() != before
+    assert (out / "mine.txt").read_text() == "keep"
+    assert main(["simulate", "promoters", "-o", str(tmp_path / "no" / "s")]) == 1
+    assert "does not exist" in capsys.readouterr().err
+    (tmp_path / "file").write_text("")
+    assert main(["simulate", "promoters", "-o", str(tmp_path / "file")]) == 1
+    assert "is a file" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize(("field", "value"), [("genes", 0), ("presence", 1.5), ("substitution_rate", 0.9)])
+def test_settings_are_checked_in_the_library_too(field, value):
+    with pytest.raises(SettingsError):
+        simulation_settings(**{field: value})

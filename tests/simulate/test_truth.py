@@ -1,0 +1,78 @@
+"""The truth table: read back as written, refused with a reason."""
+
+import contextlib
+
+import pytest
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+
+from bioattn.errors import BioattnError, FormatError
+from bioattn.simulate.truth import COLUMNS, PlantedSite, read_truth, write_truth
+
+NAMES = st.text(alphabet="abcXYZ019_.-", min_size=1, max_size=8)
+SITES = st.builds(
+    lambda gene, motif, treatment, role, start, width, strand: PlantedSite(
+        gene, motif, "" if role == "decoy" else treatment, role, start, start + width, strand
+    ),
+    NAMES,
+    NAMES,
+    NAMES,
+    st.sampled_from(["causal", "lone", "decoy"]),
+    st.integers(0, 10**6),
+    st.integers(1, 30),
+    st.sampled_from("+-"),
+)
+
+
+@settings(suppress_health_check=[HealthCheck.function_scoped_fixture], max_examples=50)
+@given(sites=st.lists(SITES, min_size=1, max_size=20), suffix=st.sampled_from(["", ".gz"]))
+def test_read_back_as_written(tmp_path, sites, suffix):
+    path = tmp_path / f"truth.tsv{suffix}"
+    write_truth(path, sites)
+    assert read_truth(path) == sites
+
+
+@settings(suppress_health_check=[HealthCheck.function_scoped_fixture], max_examples=50)
+@given(body=st.binary(max_size=200))
+def test_garbage_is_a_bioattn_error(tmp_path, body):
+    path = tmp_path / "truth.tsv"
+    path.write_bytes("\t".join(COLUMNS).encode() + b"\n" + body)
+    with contextlib.suppress(BioattnError):
+        read_truth(path)
+
+
+@pytest.mark.parametrize(
+    ("row", "message"),
+    [
+        ("g\tm\tt\tcausal\t5\t5\t+", "start 5 is not before end 5"),
+        ("g\tm\tt\tcausal\t-1\t5\t+", "must be whole numbers"),
+        ("g\tm\tt\tcausal\t1\tx\t+", "must be whole numbers"),
+        ("g\tm\tt\tcausal\t1\t5\t.", "strand is '.'"),
+        ("g\tm\tt\tbait\t1\t5\t+", "role is 'bait'"),
+        ("g\tm\tt\tdecoy\t1\t5\t+", "only decoys have none"),
+        ("g\tm\t\tcausal\t1\t5\t+", "only decoys have none"),
+        ("\tm\tt\tcausal\t1\t5\t+", "gene_id is empty"),
+        ("g\tm\tt", "3 fields"),
+    ],
+)
+def test_bad_rows_are_named(tmp_path, row, message):
+    path = tmp_path / "truth.tsv"
+    path.write_text("\t".join(COLUMNS) + "\n" + row + "\n")
+    with pytest.raises(FormatError, match=r"truth\.tsv:2") as caught:
+        read_truth(path)
+    assert message in str(caught.value)
+
+
+@pytest.mark.parametrize(
+    ("text", "message"),
+    [
+        ("", "is empty"),
+        ("gene\tstart\n", "lacks the column 'gene_id'"),
+        ("\t".join(COLUMNS) + "\n", "names no planted site"),
+    ],
+)
+def test_files_without_truth_are_refused(tmp_path, text, message):
+    path = tmp_path / "truth.tsv"
+    path.write_text(text)
+    with pytest.raises(FormatError, match=message):
+        read_truth(path)
