@@ -1,0 +1,202 @@
+"""Baselines against scikit-learn's ridge and on responses made from planted motifs."""
+
+import dataclasses
+
+import numpy as np
+import pandas as pd
+import pytest
+from sklearn.linear_model import Ridge
+
+from bioattn.errors import BioattnError
+from bioattn.promoters.dataset import TEST, TRAIN, VALIDATION, PromoterDataset
+from bioattn.promoters.treatments import TreatmentTable
+from bioattn.training import baselines
+from bioattn.training.held_out_treatments import (
+    feature_distances,
+    nearest_treatment,
+    response_correlations,
+)
+from bioattn.training.ridge import RidgePath
+from bioattn.training.sequence_counts import Codons, Kmers, Standardiser
+
+MOTIFS = ([0, 1, 2, 3, 2, 1], [3, 3, 1, 0, 0, 2])  # ACGTGC, TTCAAG
+TREATMENTS = 6
+
+
+def planted_dataset(num_genes=1500, length=120, downstream=0, task="regression", seed=0):
+    """Motif 0 drives all treatments, motif 1 treatments 3 to 5; a tenth of the targets is missing.
+
+    With `downstream` an ATG stands that far from the right end, and leucine codons drive the responses too.
+    """
+    generator = np.random.default_rng(seed)
+    codes = generator.integers(0, 4, size=(num_genes, length)).astype(np.uint8)
+    present = generator.random((num_genes, 2)) < 0.4
+    for gene in range(num_genes):
+        for motif, letters in enumerate(MOTIFS):
+            if present[gene, motif]:
+                start = length - downstream - 20 - 40 * motif
+                codes[gene, start : start + 6] = letters
+    effects = np.zeros((2, TREATMENTS))
+    effects[0] = [1, 0.8, 1.2, 1, 1, -0.5]
+    effects[1, 3:] = 1.5
+    responses = present @ effects
+    if downstream:
+        codes[:, length - downstream : length - downstream + 3] = [0, 3, 2]
+        responses += Codons(-downstream).count(codes)[:, 62:63]  # TTG
+    targets = responses + 0.3 * generator.normal(size=responses.shape) + np.arange(TREATMENTS)
+    if task == "binary":
+        targets = (targets > np.median(targets, axis=0)).astype(float)
+    targets[generator.random(targets.shape) < 0.1] = np.nan
+    frame = pd.DataFrame(
+        {
+            "agent": pd.Series(["heat"] * 3 + ["salt"] * 3, dtype=object),
+            "minutes": [5.0, 10.0, 60.0, 5.0, 10.0, np.nan],
+        }
+    )
+    frame.index = pd.Index([f"t{index}" for index in range(TREATMENTS)], dtype=object)
+    return PromoterDataset(
+        gene_ids=[f"g{index}" for index in range(num_genes)],
+        chrom=[""] * num_genes,
+        start=np.full(num_genes, -1),
+        end=np.full(num_genes, -1),
+        strand=["."] * num_genes,
+        codes=codes,
+        flank=0,
+        targets=targets.astype(np.float32),
+        treatments=TreatmentTable(frame),
+        gene_split=np.repeat([TRAIN, VALIDATION, TEST], [num_genes - 400, 200, 200]).astype(np.uint8),
+        treatment_split=np.zeros(TREATMENTS, np.uint8),
+        task=task,
+        metadata={},
+    )
+
+
+@pytest.fixture(scope="module")
+def dataset():
+    return planted_dataset()
+
+
+@pytest.fixture(scope="module")
+def rows(dataset):
+    return {row.name: row for row in baselines.default_baselines(dataset)}
+
+
+@pytest.mark.parametrize("k", [2, 6], ids=["more genes than features", "more features than genes"])
+def test_the_ridge_path_equals_sklearn_at_every_penalty(dataset, k):
+    data = baselines.BaselineData(dataset)
+    standardiser = Standardiser([Kmers(k, -60)], None, data.codes[data.train])
+    path = RidgePath(standardiser, data.codes[data.train], data.deviations)
+    features = standardiser.features(data.codes)
+    for penalty in (1.0, 30.0):
+        oracle = Ridge(alpha=penalty, fit_intercept=False, solver="cholesky")
+        oracle.fit(features[data.train].astype(float), data.deviations.astype(float))
+        weights = path.weights(penalty)
+        expected = oracle.predict(features) + data.mean
+        assert path.rotate(data.codes) @ weights + data.mean == pytest.approx(expected, abs=1e-3)
+        assert path.model(weights, data.mean).predict(data.codes) == pytest.approx(expected, abs=1e-3)
+
+
+def test_planted_motifs_are_found_and_the_rows_keep_their_order(rows):
+    assert rows["training mean"].test["pearson"] == 0
+    assert rows["6-mer ridge"].test["pearson"] > 0.5
+    assert rows["component ridge"].test["pearson"] > 0.5
+    assert rows["rank-1 ridge"].test["pearson"] > 0.4
+    assert rows["rank-1 ridge"].test["specific_pearson"] == pytest.approx(0, abs=0.02)
+    assert rows["component ridge"].test["specific_pearson"] > 0.4
+    assert "region + codon ridge" not in rows
+
+
+def test_predictions_are_for_all_genes_and_for_new_ones(dataset, rows):
+    for row in rows.values():
+        assert row.predictions.shape == dataset.targets.shape
+        assert np.isfinite(row.predictions).all()
+        if row.model is not None:
+            again = row.model.predict(dataset.codes[500:503])
+            assert again == pytest.approx(row.predictions[500:503], abs=1e-5)
+
+
+def test_test_genes_are_not_looked_at(dataset, rows):
+    targets = dataset.targets.copy()
+    targets[dataset.genes_in(TEST)] = np.nan
+    blind = dataclasses.replace(dataset, targets=targets)
+    for row in baselines.default_baselines(blind):
+        assert row.choice == rows[row.name].choice
+        assert (row.predictions == rows[row.name].predictions).all()
+
+
+def test_where_the_window_is_coding_codons_are_used():
+    found = {row.name: row for row in baselines.default_baselines(planted_dataset(length=200, downstream=80))}
+    assert "codons −80..0" in found["region + codon ridge"].choice
+    assert "−380" not in found["6-mer ridge"].choice
+    assert (
+        found["region + codon ridge"].test["pearson"] > found["positional 6-mer ridge"].test["pearson"] + 0.1
+    )
+    assert found["region + codon component ridge"].test["pearson"] > 0.5
+
+
+def test_binary_targets_are_ranked():
+    for row in baselines.default_baselines(planted_dataset(task="binary")):
+        assert set(row.test) == {"auroc", "auprc"}
+        assert row.test["auroc"] == 0.5 if row.name == "training mean" else row.test["auroc"] > 0.6
+
+
+def test_a_treatment_without_any_training_value_does_no_harm(dataset):
+    targets = dataset.targets.copy()
+    targets[dataset.genes_in(TRAIN), 2] = np.nan
+    changed = PromoterDataset(
+        **{**{name: getattr(dataset, name) for name in dataset.__slots__}, "targets": targets}
+    )
+    for row in baselines.default_baselines(changed):
+        assert np.isfinite(row.predictions).all()
+
+
+def test_a_dataset_without_validation_genes_is_refused(dataset):
+    without = dataclasses.replace(dataset, gene_split=np.zeros(dataset.num_genes, np.uint8))
+    with pytest.raises(BioattnError, match="validation genes"):
+        baselines.default_baselines(without)
+
+
+@pytest.fixture(scope="module")
+def split(dataset):
+    """The dataset with one treatment of each agent held out."""
+    return dataclasses.replace(dataset, treatment_split=np.array([0, 2, 0, 0, 2, 0], np.uint8))
+
+
+@pytest.fixture(scope="module")
+def base(split):
+    return baselines.kmer_ridge(baselines.BaselineData(split))
+
+
+class TestNearestTreatment:
+    def test_features_lead_to_the_same_agent_and_the_nearest_time(self, split, base):
+        found = nearest_treatment(split, base)
+        assert found.treatments == ["t1", "t4"]
+        assert found.nearest == ["t0", "t3"]
+        train, test = split.genes_in(TRAIN), split.genes_in(TEST)
+        measured = ~np.isnan(split.targets[train, 0])
+        assert (found.predictions[train, 0][measured] == split.targets[train, 0][measured]).all()
+        assert np.isfinite(found.predictions).all()
+        assert (found.predictions[test] == base.predictions[np.ix_(test, [0, 2])]).all()
+        assert found.seen["pearson"] > found.unseen["pearson"] > 0.4
+
+    def test_responses_lead_to_the_best_correlated(self, split, base):
+        found = nearest_treatment(split, base, by="responses")
+        train = split.genes_in(TRAIN)
+        table = pd.DataFrame(split.targets[train])
+        candidates = [0, 2, 3, 5]
+        expected = [f"t{candidates[table[candidates].corrwith(table[column]).argmax()]}" for column in (1, 4)]
+        assert found.nearest == expected
+        correlations = response_correlations(split.targets[train], np.array([1]), np.array(candidates))
+        assert correlations[0] == pytest.approx(table[candidates].corrwith(table[1]).to_numpy(), abs=1e-6)
+
+    def test_distances(self, dataset):
+        distances = feature_distances(dataset.treatments)
+        assert (distances == distances.T).all()
+        assert (np.diag(distances) == 0).all()
+        assert distances[0].tolist() == pytest.approx([0, 0.25, 0.5, 0.5, 0.75, 1])
+
+    def test_without_held_out_treatments_or_features_it_refuses(self, dataset, split, base):
+        with pytest.raises(BioattnError, match="0 treatments are held out"):
+            nearest_treatment(dataset, base)
+        with pytest.raises(BioattnError, match="no features"):
+            feature_distances(TreatmentTable(split.treatments.frame[[]]))

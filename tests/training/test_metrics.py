@@ -1,0 +1,190 @@
+"""Metrics against scipy, scikit-learn and plain loops over the measured entries."""
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from hypothesis.extra.numpy import arrays
+from scipy.stats import pearsonr, spearmanr
+from sklearn.metrics import average_precision_score, r2_score, roc_auc_score
+
+from bioattn.errors import BioattnError
+from bioattn.training import metrics
+
+
+@pytest.fixture
+def tables():
+    """Truth with a tenth missing, and a noisy prediction of it: 60 genes, 9 treatments of various scales."""
+    generator = np.random.default_rng(1)
+    truth = generator.normal(size=(60, 9)) * np.logspace(-2, 2, 9) + np.linspace(-50, 50, 9)
+    prediction = 0.3 * truth + generator.normal(size=truth.shape) * np.logspace(-2, 2, 9)
+    truth[generator.random(truth.shape) < 0.1] = np.nan
+    return truth, prediction
+
+
+def looped(function, truth, prediction):
+    """`function` on the measured genes of each treatment."""
+    values = []
+    for column in range(truth.shape[1]):
+        measured = ~np.isnan(truth[:, column])
+        values.append(function(truth[measured, column], prediction[measured, column]))
+    return np.array(values)
+
+
+def test_regression_metrics_agree_with_scipy_and_sklearn(tables):
+    truth, prediction = tables
+    found = metrics.per_treatment(truth, prediction)
+    assert found["pearson"] == pytest.approx(looped(lambda t, p: pearsonr(t, p).statistic, truth, prediction))
+    assert found["spearman"] == pytest.approx(
+        looped(lambda t, p: spearmanr(t, p).statistic, truth, prediction)
+    )
+    assert found["r_squared"] == pytest.approx(looped(r2_score, truth, prediction))
+    assert found["mse"] == pytest.approx(looped(lambda t, p: np.mean((t - p) ** 2), truth, prediction))
+    per_gene = looped(lambda t, p: pearsonr(t, p).statistic, truth.T, prediction.T)
+    assert metrics.pearson_per_gene(truth, prediction) == pytest.approx(per_gene)
+
+
+@pytest.mark.parametrize("decimals", [0, 1, 8], ids=["many ties", "ties", "no ties"])
+def test_ranking_metrics_agree_with_sklearn(tables, decimals):
+    truth, prediction = tables
+    labels = np.where(np.isnan(truth), np.nan, truth > np.nanmedian(truth, axis=0))
+    scores = np.round(prediction, decimals)
+    assert metrics.auroc(labels, scores)[0] == pytest.approx(looped(roc_auc_score, labels, scores))
+    assert metrics.average_precision(labels, scores)[0] == pytest.approx(
+        looped(average_precision_score, labels, scores)
+    )
+
+
+@pytest.mark.parametrize("metric", [metrics.pearson, metrics.mean_squared_error])
+def test_weights_are_repeats_of_genes(tables, metric):
+    truth, prediction = tables
+    draws = np.random.default_rng(2).integers(60, size=(5, 60))
+    weights = np.stack([np.bincount(draw, minlength=60) for draw in draws])
+    repeated = np.stack([metric(truth[draw], prediction[draw])[0] for draw in draws])
+    assert metric(truth, prediction, weights) == pytest.approx(repeated)
+
+
+@pytest.mark.parametrize("metric", [metrics.auroc, metrics.average_precision])
+def test_weights_are_repeats_of_genes_in_ranking_metrics(tables, metric):
+    truth, prediction = tables
+    labels = np.where(np.isnan(truth), np.nan, truth > np.nanmean(truth, axis=0))
+    draws = np.random.default_rng(2).integers(60, size=(5, 60))
+    weights = np.stack([np.bincount(draw, minlength=60) for draw in draws])
+    repeated = np.stack([metric(labels[draw], prediction[draw])[0] for draw in draws])
+    assert metric(labels, prediction, weights) == pytest.approx(repeated)
+
+
+def test_what_has_no_value_is_nan_and_a_constant_prediction_is_zero():
+    truth = np.array([[1.0, 1.0, np.nan, 1.0], [2.0, 1.0, np.nan, np.nan], [4.0, 1.0, np.nan, np.nan]])
+    prediction = np.array([[1.0, 3.0, 1.0, 1.0], [2.0, 1.0, 2.0, 2.0], [3.0, 2.0, 3.0, 3.0]])
+    r = metrics.pearson(truth, prediction)[0]
+    assert r[0] == pytest.approx(pearsonr([1, 2, 4], [1, 2, 3]).statistic)
+    assert np.isnan(r[1:]).all()
+    constant = np.full_like(prediction, 0.1) + np.array([[0.0], [1e-9], [-1e-9]])
+    assert metrics.pearson(truth, constant)[0, 0] == 0.0
+    assert metrics.auroc(truth > 1, np.zeros_like(truth))[0, 0] == 0.5
+    assert np.isnan(metrics.auroc(np.ones((3, 1)), np.zeros((3, 1))))
+    assert np.isnan(metrics.average_precision(np.zeros((3, 1)), np.zeros((3, 1))))
+
+
+def test_a_prediction_that_is_missing_is_not_forgiven(tables):
+    truth, prediction = tables
+    measured = int(np.flatnonzero(~np.isnan(truth[:, 3]))[0])
+    unmeasured = int(np.flatnonzero(np.isnan(truth[:, 4]))[0])
+    prediction[measured, 3] = np.nan
+    prediction[unmeasured, 4] = np.nan
+    for values in metrics.per_treatment(truth, prediction).values():
+        assert np.flatnonzero(np.isnan(values)).tolist() == [3]
+
+
+def test_tables_of_different_shape_are_refused():
+    with pytest.raises(BioattnError, match=r"\(3, 2\).*\(2, 3\)"):
+        metrics.pearson(np.zeros((3, 2)), np.zeros((2, 3)))
+    with pytest.raises(BioattnError, match="resamples, 3"):
+        metrics.pearson(np.zeros((3, 2)), np.zeros((3, 2)), np.ones((1, 4)))
+
+
+@given(
+    arrays(np.float64, (7, 3), elements=st.floats(-1e3, 1e3)),
+    arrays(np.float64, (7, 3), elements=st.floats(-1e3, 1e3)),
+)
+def test_correlation_stays_within_bounds_and_ignores_scale(truth, prediction):
+    r = metrics.pearson(truth, prediction)
+    assert ((r >= -1) & (r <= 1) | np.isnan(r)).all()
+    moved = metrics.pearson(truth, prediction * 4 + 0.5)
+    close = np.isclose(r, moved, atol=1e-3) | (np.isnan(r) & np.isnan(moved))
+    flat = np.ptp(prediction, axis=0) < 1e-3  # its digits are lost beside the 0.5
+    assert (close | flat).all()
+
+
+class TestSharedAxis:
+    def test_without_missing_values_it_is_the_first_singular_vector(self):
+        table = np.random.default_rng(3).normal(size=(40, 6)) @ np.diag([3, 1, 1, 2, 1, 0.5])
+        axis = metrics.fit_shared_axis(table)
+        first = np.linalg.svd(table - table.mean(axis=0))[2][0]
+        assert abs(axis.loading @ first) == pytest.approx(1)
+        assert axis.loading.sum() > 0
+
+    def test_a_planted_axis_is_found_through_missing_values(self):
+        generator = np.random.default_rng(4)
+        loading = generator.normal(size=12)
+        loading *= np.sign(loading.sum()) / np.linalg.norm(loading)
+        scores = generator.normal(size=500)
+        table = np.outer(scores, loading) + 2.0
+        table[generator.random(table.shape) < 0.3] = np.nan
+        axis = metrics.fit_shared_axis(table)
+        assert axis.loading == pytest.approx(loading, abs=0.02)
+
+    def test_the_specific_part_is_orthogonal_and_the_shared_part_scores_nothing(self, tables):
+        truth, prediction = tables
+        axis = metrics.fit_shared_axis(truth[:40])
+        specific = axis.specific(truth)
+        assert np.isnan(specific).tolist() == np.isnan(truth).tolist()
+        along = np.nansum(specific * axis.loading, axis=1)
+        assert along == pytest.approx(np.zeros(60), abs=1e-9)
+        for gene in (0, 7):  # least squares on the measured entries, by an independent solver
+            measured = ~np.isnan(truth[gene])
+            score = np.linalg.lstsq(
+                axis.loading[measured, None], (truth[gene] - axis.mean)[measured], rcond=None
+            )[0]
+            assert axis.scores(truth)[gene] == pytest.approx(score[0])
+        shared_only = np.outer(np.arange(60.0), axis.loading) + axis.mean
+        assert axis.specific(shared_only, ~np.isnan(truth))[~np.isnan(truth)] == pytest.approx(0, abs=1e-9)
+        summary = metrics.summarise(truth, shared_only, axis)
+        assert summary["specific_pearson"] == 0
+        single = axis.specific(shared_only.astype(np.float32), ~np.isnan(truth))
+        assert metrics.median(metrics.pearson(specific, single))[0] == 0
+        assert metrics.summarise(truth, prediction, axis)["specific_pearson"] > 0.2
+
+    def test_genes_without_values_and_treatments_without_genes_are_harmless(self):
+        table = np.random.default_rng(5).normal(size=(30, 4))
+        table[0] = np.nan
+        table[:, 2] = np.nan
+        axis = metrics.fit_shared_axis(table)
+        assert axis.loading[2] == 0
+        assert axis.scores(table)[0] == 0
+        assert np.isfinite(axis.loading).all()
+
+    def test_genes_whose_means_vanish_still_have_an_axis(self):
+        axis = metrics.fit_shared_axis(np.array([[1.0, -1.0], [-1.0, 1.0], [2.0, -2.0], [-2.0, 2.0]]))
+        assert np.abs(axis.loading) == pytest.approx([0.5**0.5] * 2)
+
+    @pytest.mark.parametrize("table", [np.full((3, 2), np.nan), np.ones((3, 2))])
+    def test_nothing_to_fit_is_refused(self, table):
+        with pytest.raises(BioattnError, match="shared axis cannot be fitted"):
+            metrics.fit_shared_axis(table)
+
+
+def test_large_responses_are_labelled_on_both_sides():
+    labels = metrics.large_responses([[1.5, -1.5, 0.2, np.nan, 1.0]])
+    assert labels.tolist()[0][:3] == [1, 1, 0]
+    assert np.isnan(labels[0, 3])
+    assert labels[0, 4] == 0
+
+
+def test_a_summary_of_binary_targets_holds_the_two_areas(tables):
+    truth, prediction = tables
+    labels = np.where(np.isnan(truth), np.nan, truth > np.nanmean(truth, axis=0))
+    summary = metrics.summarise(labels, prediction, task="binary")
+    assert summary["auroc"] == pytest.approx(np.median(looped(roc_auc_score, labels, prediction)))
+    assert set(summary) == {"auroc", "auprc"}
