@@ -1,10 +1,184 @@
-"""`bioattn simulate …`: make inputs whose truth is known."""
+"""`bioattn simulate …`: make inputs whose truth is known, and score attention against that truth."""
+
+import sys
+import time
+from enum import StrEnum
+from pathlib import Path
+from typing import Annotated
 
 import typer
 
-app = typer.Typer(help="Make inputs whose truth is known.", no_args_is_help=True, rich_markup_mode=None)
+from bioattn_cli.options import ForceOption, OutputOption, SeedOption, command
+from bioattn_cli.reporting import Reporter
+
+app = typer.Typer(
+    help="Make inputs whose truth is known, and score attention against that truth.",
+    no_args_is_help=True,
+    rich_markup_mode=None,
+)
+
+
+class Difficulty(StrEnum):
+    """Which set of promoters is made."""
+
+    STANDARD = "standard"
+    HARD = "hard"
+
+
+class Task(StrEnum):
+    """What responses are."""
+
+    REGRESSION = "regression"
+    BINARY = "binary"
+
+
+class Upsampling(StrEnum):
+    """How attention to bins becomes attention to bases."""
+
+    GAUSSIAN = "gaussian"
+    NEAREST = "nearest"
+
+
+class Split(StrEnum):
+    """Which genes of a dataset are scored."""
+
+    TRAIN = "train"
+    VALIDATION = "validation"
+    TEST = "test"
+    ALL = "all"
 
 
 @app.callback()
 def _verb() -> None:
-    """Make inputs whose truth is known."""
+    """Make inputs whose truth is known, and score attention against that truth."""
+
+
+@command(app)
+def promoters(
+    reporter: Reporter,
+    output: OutputOption,
+    genes: Annotated[int, typer.Option(min=1, help="Promoters.")] = 3000,
+    treatments: Annotated[int, typer.Option(min=1, help="Treatments, each with its own motif.")] = 6,
+    length: Annotated[
+        int | None, typer.Option(min=1, help="Bases of a promoter [default: 400, hard 1000].")
+    ] = None,
+    difficulty: Annotated[
+        Difficulty,
+        typer.Option(
+            help="standard: 8-bp motifs, 5 % substitutions, uniform background; hard: 1 kb, motifs sampled "
+            "from matrices, order-2 background, half of the treatments need a pair of motifs, more noise."
+        ),
+    ] = Difficulty.STANDARD,
+    task: Annotated[
+        Task, typer.Option(help="Responses as log2 fold changes (0 or ±2, plus noise) or as 0 and 1.")
+    ] = Task.REGRESSION,
+    presence: Annotated[
+        float, typer.Option(min=0, max=1, help="Chance that a promoter responds to a treatment.")
+    ] = 0.5,
+    decoys: Annotated[int, typer.Option(min=0, help="Motifs without effect, in every promoter.")] = 2,
+    pairs: Annotated[
+        int | None,
+        typer.Option(min=0, help="Treatments that need two motifs [default: 0, hard half of them]."),
+    ] = None,
+    substitution_rate: Annotated[
+        float, typer.Option(min=0, max=0.75, help="Chance of a substitution per base of a motif (standard).")
+    ] = 0.05,
+    noise: Annotated[
+        float | None,
+        typer.Option(
+            min=0,
+            help="Standard deviation added to responses [default: 0.5, hard 1], or share of labels flipped "
+            "[default: 0.02, hard 0.05].",
+        ),
+    ] = None,
+    chromosomes: Annotated[int, typer.Option(min=1, help="Chromosomes.")] = 8,
+    compress: Annotated[bool, typer.Option("--gzip", help="Compress the larger files.")] = False,
+    seed: SeedOption = 0,
+    force: ForceOption = False,
+) -> None:
+    """Make a genome whose promoters hold planted motifs, and the responses that follow from them.
+
+    Writes genome.fa, annotation.gff3, responses.tsv, treatments.tsv, truth.tsv, motifs.meme and simulation.json
+    into the folder OUTPUT; the same options and seed give the same bytes. The promoters are the LENGTH bases
+    upstream of each gene: bioattn prepare promoters genome.fa annotation.gff3 --upstream LENGTH --downstream 0
+    """
+    from bioattn.files import write_run_record
+    from bioattn.simulate.promoter_files import check_output_folder, write_simulation
+    from bioattn.simulate.promoters import simulate_promoters, simulation_settings
+
+    began = time.monotonic()
+    check_output_folder(output, force=force)
+    settings = simulation_settings(
+        difficulty.value,
+        genes=genes,
+        treatments=treatments,
+        length=length,
+        task=task.value,
+        presence=presence,
+        decoys=decoys,
+        pairs=pairs,
+        substitution_rate=substitution_rate,
+        noise=noise,
+        chromosomes=chromosomes,
+        seed=seed,
+    )
+    simulated = simulate_promoters(settings)
+    written = write_simulation(output, simulated, compress=compress, force=force)
+    write_run_record(written["simulation.json"], ["bioattn", *sys.argv[1:]], {}, time.monotonic() - began)
+    reporter.say(
+        f"{output}: {settings.genes:,} promoters of {settings.length:,} bp, {settings.treatments} treatments "
+        f"({settings.pairs} need a pair of motifs), {len(simulated.sites):,} planted sites"
+    )
+    reporter.say(
+        f"next: bioattn prepare promoters {written['genome.fa']} {written['annotation.gff3']} "
+        f"--upstream {settings.length} --downstream 0 -o promoters.fa"
+    )
+
+
+@command(app)
+def score(
+    reporter: Reporter,
+    attention: Annotated[Path, typer.Argument(help="Attention HDF5 of simulated promoters.")],
+    truth: Annotated[Path, typer.Argument(help="truth.tsv of the simulation.")],
+    output: Annotated[
+        Path | None, typer.Option("--output", "-o", help="Also write the scores as JSON here.")
+    ] = None,
+    dataset: Annotated[
+        Path | None,
+        typer.Option(help="Dataset of these promoters: choose genes by its split, judge predictions too."),
+    ] = None,
+    split: Annotated[Split, typer.Option(help="Which genes of the dataset are scored.")] = Split.TEST,
+    sites: Annotated[str, typer.Option(help="Attention sites to average, as a shell pattern.")] = "*",
+    value_weighted: Annotated[
+        bool, typer.Option("--value-weighted", help="Score weights times the norm of the value vector.")
+    ] = False,
+    upsampling: Annotated[
+        Upsampling, typer.Option(help="From bins to bases: smoothed by half a bin, or flat within a bin.")
+    ] = Upsampling.GAUSSIAN,
+) -> None:
+    """Score attention against planted motifs: does it lie where the truth is, and for the right treatment?
+
+    Prints a table; without --dataset every promoter of the attention file is scored, training ones included.
+    """
+    from bioattn.files import write_json, write_run_record
+    from bioattn.interpret.attention_score import score_attention_and_predictions
+    from bioattn.interpret.localisation_table import localisation_text
+
+    began = time.monotonic()
+    report, predictions = score_attention_and_predictions(
+        attention,
+        truth,
+        dataset=dataset,
+        split=None if split is Split.ALL else split.value,
+        sites=sites,
+        value_weighted=value_weighted,
+        upsampling=upsampling.value,
+        progress=reporter.progress(),
+    )
+    typer.echo(localisation_text(report, predictions), nl=False)
+    if output is not None:
+        scores = report.to_json()
+        scores["predictions"] = None if predictions is None else predictions.to_dict(orient="index")
+        write_json(output, scores)
+        inputs = {"attention": attention, "truth": truth} | ({"dataset": dataset} if dataset else {})
+        write_run_record(output, ["bioattn", *sys.argv[1:]], inputs, time.monotonic() - began)

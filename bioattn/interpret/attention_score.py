@@ -1,0 +1,181 @@
+"""Scoring an attention file, and its predictions, against planted truth."""
+
+import logging
+from collections.abc import Collection, Sequence
+from fnmatch import fnmatchcase
+from pathlib import Path
+
+import numpy as np
+import pandas as pd
+from numpy.typing import NDArray
+
+from bioattn.errors import BioattnError
+from bioattn.interpret.localisation import ALL, LocalisationReport, LocalisationScorer
+from bioattn.interpret.upsampling import UpsamplingMethod
+from bioattn.progress import NoProgress, Progress
+from bioattn.promoters.dataset import SPLIT_NAMES, read_dataset
+from bioattn.simulate.truth import PlantedSite, read_truth
+from bioattn.store.attention_reader import AttentionFile, SiteInfo, open_attention
+from bioattn.training.metrics import Task, per_treatment
+
+LOGGER = logging.getLogger("bioattn")
+
+BLOCK_BYTES = 1 << 26
+"""Attention read at a time."""
+
+COVERED_SHARE = 0.9
+"""Planted sites end at the window's end unless the windows are not the simulated ones."""
+
+
+def score_attention_and_predictions(
+    attention: Path,
+    truth: Path,
+    *,
+    dataset: Path | None = None,
+    split: str | None = "test",
+    sites: str = "*",
+    value_weighted: bool = False,
+    upsampling: UpsamplingMethod = "gaussian",
+    progress: Progress | None = None,
+) -> tuple[LocalisationReport, pd.DataFrame | None]:
+    """Score an attention file, and with a dataset also the predictions it holds, from files.
+
+    dataset: the dataset of these promoters; only genes of its `split` (train, validation, test; None: all) are
+    scored, and the second result is `score_predictions` of them. Otherwise as `score_attention_file`.
+    """
+    sites_planted = read_truth(truth)
+    genes: set[str] | None = None
+    predictions: pd.DataFrame | None = None
+    if dataset is not None:
+        data = read_dataset(dataset)
+        names = np.array(data.gene_ids, dtype=object)
+        if split is not None:
+            names = names[data.gene_split == SPLIT_NAMES.index(split)]
+        genes = set(names.tolist())
+        if not genes:
+            raise BioattnError(f"{dataset}: no gene is in the {split} split; choose another with --split")
+        responses = pd.DataFrame(data.targets, index=data.gene_ids, columns=data.treatments.names)
+        with open_attention(attention) as file:
+            predictions = score_predictions(file.predictions(), responses, genes)
+    report = score_attention_file(
+        attention,
+        sites_planted,
+        sites=sites,
+        value_weighted=value_weighted,
+        upsampling=upsampling,
+        genes=genes,
+        progress=progress,
+    )
+    return report, predictions
+
+
+def score_attention_file(
+    path: Path,
+    truth: Sequence[PlantedSite],
+    *,
+    sites: str = "*",
+    value_weighted: bool = False,
+    upsampling: UpsamplingMethod = "gaussian",
+    genes: Collection[str] | None = None,
+    progress: Progress | None = None,
+) -> LocalisationReport:
+    """Score the attention file `path` against a truth table; the numbers are defined in `localisation`.
+
+    sites: shell pattern of attention sites whose keys are positions; several are averaged and must share their
+    bins; one without a treatment axis counts for every treatment. value_weighted: score weights times the norm of
+    the value vector, each row scaled to sum 1. genes: score only these promoters (a test split, say).
+
+    Raises: BioattnError when no attention site, promoter or treatment fits; FormatError for a damaged file.
+    """
+    progress = progress or NoProgress()
+    with open_attention(path) as attention:
+        chosen = _choose_sites(attention, sites)
+        gene_ids = [str(name) for name in attention.samples.index]
+        wanted = np.array([genes is None or gene_id in genes for gene_id in gene_ids], dtype=np.bool_)
+        if not wanted.any():
+            raise BioattnError(f"{path}: holds none of the promoters to be scored")
+        edges = chosen[0].key_edges
+        assert edges is not None  # _choose_sites saw to it
+        scorer = LocalisationScorer(
+            truth,
+            gene_ids=[gene_id for gene_id, keep in zip(gene_ids, wanted, strict=True) if keep],
+            treatments=attention.treatments,
+            key_edges=edges,
+            window_length=attention.window_length,
+            upsampling=upsampling,
+        )
+        if scorer.covered < COVERED_SHARE * attention.window_length:
+            LOGGER.warning(
+                f"{path}: planted sites end at base {scorer.covered:,} of windows of {attention.window_length:,}; "
+                "were the promoters prepared with another --upstream than they were simulated for?"
+            )
+        largest = max(int(np.prod(info.shape[1:])) for info in chosen) * 4
+        step = max(1, BLOCK_BYTES // largest)
+        progress.begin("score", len(gene_ids))
+        for first in range(0, len(gene_ids), step):
+            part = slice(first, min(first + step, len(gene_ids)))
+            maps = [_mean_map(attention, info, part, value_weighted) for info in chosen]
+            scorer.add(np.mean(maps, axis=0)[wanted[part]])
+            progress.advance(part.stop - part.start)
+        progress.end()
+    return scorer.report()
+
+
+def _choose_sites(attention: AttentionFile, pattern: str) -> list[SiteInfo]:
+    infos = [info for name, info in attention.sites.items() if fnmatchcase(name, pattern)]
+    with_positions = [info for info in infos if info.key_edges is not None and "treatment" in info.dims]
+    if not with_positions:
+        with_positions = [info for info in infos if info.key_edges is not None]
+    if not with_positions:
+        raise BioattnError(
+            f"{attention.path}: no attention site matching {pattern!r} has positions as keys; "
+            f"it holds {', '.join(attention.sites) or 'none'}"
+        )
+    first = with_positions[0]
+    for info in with_positions[1:]:
+        if not np.array_equal(info.key_edges, first.key_edges):  # type: ignore[arg-type]
+            raise BioattnError(
+                f"{attention.path}: sites {first.name} and {info.name} have different bins; "
+                "name one of them with --sites"
+            )
+    return with_positions
+
+
+def _mean_map(
+    attention: AttentionFile, info: SiteInfo, part: slice, value_weighted: bool
+) -> NDArray[np.float64]:
+    """Weights of some promoters, averaged over heads and queries: (n, treatments, bins)."""
+    weights = attention.weights(info.name, gene=part, value_weighted=value_weighted).astype(np.float64)
+    averaged = tuple(axis for axis, dim in enumerate(info.dims) if dim in ("head", "query"))
+    maps: NDArray[np.float64] = weights.mean(axis=averaged) if averaged else weights
+    if "treatment" not in info.dims:
+        maps = np.broadcast_to(maps[:, None], (len(maps), len(attention.treatments), maps.shape[-1]))
+    if value_weighted:
+        maps = maps / np.maximum(maps.sum(axis=-1, keepdims=True), np.finfo(np.float64).tiny)
+    return maps
+
+
+def score_predictions(
+    predictions: pd.DataFrame, responses: pd.DataFrame, genes: Collection[str] | None = None
+) -> pd.DataFrame:
+    """How well predictions (genes × treatments) agree with responses, per treatment and as the mean (`all`).
+
+    Columns as `bioattn.training.metrics.per_treatment`: those of a binary task when every response is 0, 1 or
+    missing, of regression otherwise. Only genes and treatments that both tables name are used.
+
+    Raises: BioattnError when they have no gene or no treatment in common.
+    """
+    shared = [
+        gene for gene in predictions.index if gene in responses.index and (genes is None or gene in genes)
+    ]
+    treatments = [name for name in predictions.columns if name in responses.columns]
+    if not shared or not treatments:
+        what = "gene" if not shared else "treatment"
+        raise BioattnError(f"predictions and responses have no {what} in common")
+    truth = responses.loc[shared, treatments].to_numpy(dtype=np.float64)
+    values = truth[~np.isnan(truth)]
+    task: Task = "binary" if np.isin(values, (0.0, 1.0)).all() else "regression"
+    scores = per_treatment(truth, predictions.loc[shared, treatments].to_numpy(dtype=np.float64), task)
+    table = pd.DataFrame(scores, index=treatments)
+    table.loc[ALL] = table.mean(axis=0)
+    return table

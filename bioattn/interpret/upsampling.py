@@ -1,0 +1,67 @@
+"""From attention over bins to attention over bases."""
+
+import functools
+from collections.abc import Sequence
+from typing import Literal
+
+import numpy as np
+from numpy.typing import ArrayLike, NDArray
+from scipy.ndimage import gaussian_filter1d
+
+UpsamplingMethod = Literal["nearest", "gaussian"]
+
+SIGMA_IN_BINS = 0.5
+"""Standard deviation of the Gaussian, in bin widths. Motifs straddle bin edges; so neighbours share them."""
+
+
+def upsample(
+    weights: ArrayLike,
+    key_edges: Sequence[int] | NDArray[np.int64],
+    length: int,
+    method: UpsamplingMethod = "nearest",
+) -> NDArray[np.float64]:
+    """Spread weights over bins, shape (..., K), to weights over the bases of a window, shape (..., length).
+
+    key_edges: K + 1 increasing edges in bases from the window's first base, within 0..length; bin k is
+    [key_edges[k], key_edges[k + 1]). A row keeps its sum: with `nearest` a bin's weight is shared equally by its
+    bases; with `gaussian` that box is then smoothed by a Gaussian of half the bin's width, cut at 4 standard
+    deviations and reflected at the window's ends. Bases outside all bins get 0 from `nearest`.
+
+    Raises: ValueError for edges or weights that do not fit.
+
+    >>> upsample([0.5, 0.25], [0, 2, 4], 4).tolist()
+    [0.25, 0.25, 0.125, 0.125]
+    """
+    edges = tuple(int(edge) for edge in key_edges)
+    weights_K = np.asarray(weights, dtype=np.float64)
+    if weights_K.shape[-1:] != (len(edges) - 1,):
+        raise ValueError(
+            f"weights has shape {weights_K.shape} but must end in {len(edges) - 1}, the number of bins"
+        )
+    spread: NDArray[np.float64] = weights_K @ upsampling_matrix(edges, length, method)
+    return spread
+
+
+@functools.lru_cache(maxsize=8)
+def upsampling_matrix(edges: tuple[int, ...], length: int, method: UpsamplingMethod) -> NDArray[np.float64]:
+    """What each bin gives to each base: shape (K, length), read-only. Arguments and errors as `upsample`."""
+    if len(edges) < 2 or edges[0] < 0 or edges[-1] > length or any(np.diff(edges) <= 0):
+        raise ValueError(f"key_edges must increase within 0..{length}, got {edges[:3]} … {edges[-1:]}")
+    if method not in ("nearest", "gaussian"):
+        raise ValueError(f"method is {method!r} but must be 'nearest' or 'gaussian'")
+    matrix = np.zeros((len(edges) - 1, length))
+    for row, start, end in zip(matrix, edges[:-1], edges[1:], strict=True):
+        row[start:end] = 1 / (end - start)
+        if method == "gaussian":
+            row[:] = gaussian_filter1d(row, SIGMA_IN_BINS * (end - start), mode="reflect", truncate=4.0)
+    matrix.flags.writeable = False
+    return matrix
+
+
+def bin_sums(values: NDArray[np.floating] | NDArray[np.bool_], key_edges: ArrayLike) -> NDArray[np.float64]:
+    """Sum values over bases, shape (..., length), into bins, shape (..., K); edges as in `upsample`."""
+    edges = np.asarray(key_edges, dtype=np.int64)
+    running = np.cumsum(values, axis=-1, dtype=np.float64)
+    running = np.concatenate([np.zeros_like(running[..., :1]), running], axis=-1)
+    sums: NDArray[np.float64] = running[..., edges[1:]] - running[..., edges[:-1]]
+    return sums
