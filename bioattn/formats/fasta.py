@@ -1,7 +1,8 @@
 """FASTA records, read one at a time and written with fixed line length.
 
 What is refused, with file and line: text before the first `>`, a header without a name, a name given twice.
-Blank lines and white space within a sequence are skipped; a record without sequence is passed on as it stands.
+Skipped are blank lines, white space within a sequence and `;` comments before the first record; a record without
+sequence is passed on as it stands.
 """
 
 from collections.abc import Iterable, Iterator
@@ -33,11 +34,29 @@ def read_fasta(path: Path) -> Iterator[FastaRecord]:
     Raises: FormatError naming the line for text before the first header, a nameless or repeated record, an empty
     file, damaged compression or bytes that are not UTF-8.
     """
+    name, description, line = "", "", 0
+    parts: list[str] = []
+    for piece in read_fasta_pieces(path):
+        if piece.line != line:
+            if line:
+                yield FastaRecord(name, description, "".join(parts), line)
+            name, description, _, line = piece
+            parts = []
+        parts.append(piece.sequence)
+    yield FastaRecord(name, description, "".join(parts), line)
+
+
+def read_fasta_pieces(path: Path, piece_length: int = 1 << 20) -> Iterator[FastaRecord]:
+    """Yield each record in pieces of about `piece_length` letters (one at least), so chromosomes need no room.
+
+    The pieces of one record carry the same name and line and follow each other. Raises as `read_fasta` does.
+    """
     lines_of_name: dict[str, int] = {}
     name: str | None = None
     description = ""
     header_line = 0
     parts: list[str] = []
+    letters = 0
     for number, line in read_lines(path):
         if line.startswith(">"):
             if name is not None:
@@ -49,13 +68,15 @@ def read_fasta(path: Path) -> Iterator[FastaRecord]:
                     "names must be unique"
                 )
             lines_of_name[name] = header_line = number
-            parts = []
+            parts, letters = [], 0
         elif name is not None:
-            piece = line.strip()
-            if not piece.isalnum():
-                piece = "".join(piece.split())
-            parts.append(piece)
-        elif line.strip():
+            text = line if line.isalnum() else "".join(line.split())
+            parts.append(text)
+            letters += len(text)
+            if letters >= piece_length:
+                yield FastaRecord(name, description, "".join(parts), header_line)
+                parts, letters = [], 0
+        elif line.strip() and not line.startswith(";"):
             raise FormatError(
                 f"{path}:{number}: {line[:40]!r} stands where a FASTA header ('>name') is expected"
             )

@@ -1,0 +1,66 @@
+"""One way to read genes, whatever the format: GFF3, GTF or BED, told apart by content and not by name."""
+
+import re
+from pathlib import Path
+
+from bioattn.errors import FormatError, SettingsError
+from bioattn.files import read_lines
+from bioattn.formats.bed import read_bed
+from bioattn.formats.genes import Annotation
+from bioattn.formats.gff import read_gff3
+from bioattn.formats.gtf import read_gtf
+
+_GTF_ATTRIBUTES = re.compile(r"""\s*[^\s=;"]+\s+("[^"]*"|[^\s=;"]+)\s*(;|$)""")
+
+
+def read_annotation(path: Path, id_attribute: str | None = None) -> Annotation:
+    """Read the genes of a GFF3, GTF or BED file (plain, gzip, bgzip or xz).
+
+    id_attribute: which attribute holds the gene id; see `read_gff3` and `read_gtf` for what holds without it. BED
+    has its ids in column 4.
+
+    Raises: FormatError when the file is none of the three or damaged; SettingsError for `id_attribute` with BED.
+    """
+    kind = annotation_format(path)
+    if kind == "GFF3":
+        return read_gff3(path, id_attribute)
+    if kind == "GTF":
+        return read_gtf(path, id_attribute)
+    if id_attribute is not None:
+        raise SettingsError(
+            f"--id-attribute: {path} is BED, which has no attributes; its ids stand in column 4"
+        )
+    return read_bed(path)
+
+
+def annotation_format(path: Path) -> str:
+    """GFF3, GTF or BED, by the first feature row. Raises: FormatError when it is none of them."""
+    version = ""
+    for number, line in read_lines(path):
+        if line.startswith("##gff-version"):
+            version = line.removeprefix("##gff-version").strip()
+        if not line or line.isspace() or line[0] == "#" or line.split(None, 1)[0] in ("track", "browser"):
+            continue
+        if line[0] == ">":
+            raise FormatError(
+                f"{path}:{number}: a FASTA record stands where an annotation (GFF3, GTF, BED) is needed"
+            )
+        columns = line.split("\t")
+        if (len(columns) >= 8 and _are_numbers(columns[3:5])) or columns[3:5] == [".", "."]:
+            attributes = columns[8] if len(columns) > 8 else ""
+            if _GTF_ATTRIBUTES.match(attributes):
+                return "GTF"
+            if version.startswith(("1", "2")):
+                raise FormatError(f"{path}: is GFF version {version}; convert it to GFF3 or GTF")
+            return "GFF3"
+        if len(columns) >= 3 and (_are_numbers(columns[1:3]) or columns[0].lower() in ("chrom", "chr")):
+            return "BED"
+        if version.startswith("3"):
+            return "GFF3"  # whose reader says what is wrong with the row
+        hint = "" if "\t" in line else " (columns must be separated by tabs)"
+        raise FormatError(f"{path}:{number}: the first row is neither GFF3 nor GTF nor BED{hint}")
+    raise FormatError(f"{path}: holds no annotation row")
+
+
+def _are_numbers(columns: list[str]) -> bool:
+    return all(column.strip().lstrip("-").isdecimal() for column in columns)

@@ -1,0 +1,320 @@
+"""A genome as one memory-mapped array of codes, made once from FASTA and shared by every process that reads it.
+
+The codes (one byte a base, see `bioattn.formats.nucleotides`) lie in an index file in a cache folder, never beside
+the FASTA: `BIOATTN_CACHE`, else `XDG_CACHE_HOME/bioattn`, else `~/.cache/bioattn`. The index remembers path, size
+and times of its FASTA and is made again when they change; it appears whole under its name, so that processes which
+build it at the same time end with the same file. There is no file position to share: workers may fork or unpickle.
+
+Index file: the line `bioattn-genome 1`, one line of JSON (chromosomes with lengths, source), zero bytes up to
+`CODES_OFFSET`'s next multiple, then the codes of all chromosomes one after another.
+"""
+
+import glob
+import gzip
+import hashlib
+import json
+import lzma
+import os
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import numpy as np
+import pyfaidx
+from numpy.typing import NDArray
+
+from bioattn.errors import BioattnError, FormatError
+from bioattn.files import atomic_output, open_bytes, unreadable
+from bioattn.formats.fasta import read_fasta_pieces, split_header
+from bioattn.formats.nucleotides import UNKNOWN, encode
+from bioattn.progress import NoProgress, Progress
+
+MAGIC = b"bioattn-genome 1\n"
+CODES_OFFSET = 4096
+PIECE_LENGTH = 1 << 24
+
+
+class Chromosome(NamedTuple):
+    """One sequence of the genome."""
+
+    name: str
+    description: str
+    """What the FASTA header says after the name."""
+    length: int
+
+
+class Genome:
+    """Codes of a whole genome, addressed by chromosome name and 0-based positions.
+
+    Positions before the start or beyond the end of a chromosome read as N. Instances are cheap to pickle: another
+    process maps the same file.
+    """
+
+    def __init__(self, index: Path) -> None:
+        """Map an existing index file; `open_genome` makes one when needed.
+
+        Raises: FormatError when the file is not a complete genome index.
+        """
+        header, offset = _read_header(index)
+        self.index = index
+        self.chromosomes = [Chromosome(*entry) for entry in header["chromosomes"]]
+        self.names = [chromosome.name for chromosome in self.chromosomes]
+        self.lengths = {chromosome.name: chromosome.length for chromosome in self.chromosomes}
+        ends = np.cumsum([chromosome.length for chromosome in self.chromosomes], dtype=np.int64)
+        total = int(ends[-1])
+        if index.stat().st_size != offset + total:
+            raise FormatError(f"{index}: the genome index is incomplete; delete it and run again")
+        self.offsets: NDArray[np.int64] = np.concatenate([np.zeros(1, np.int64), ends])
+        """Where each chromosome starts in `codes`; one more entry holds the total length."""
+        # A plain view: every slice of np.memmap would pay for its subclass.
+        self.codes: NDArray[np.uint8] = np.asarray(
+            np.memmap(index, dtype=np.uint8, mode="r", offset=offset, shape=(total,))
+        )
+        """All chromosomes one after another, shape (total length,), read-only."""
+        self._number = {name: number for number, name in enumerate(self.names)}
+        self._windows: dict[int, NDArray[np.uint8]] = {}
+
+    def __reduce__(self) -> tuple[type["Genome"], tuple[Path]]:
+        return Genome, (self.index,)
+
+    def chromosome_numbers(self, names: Sequence[str]) -> NDArray[np.int64]:
+        """Numbers of chromosomes for `windows`. Raises: BioattnError naming one the genome does not have."""
+        try:
+            return np.array([self._number[name] for name in names], dtype=np.int64)
+        except KeyError as error:
+            raise BioattnError(
+                f"the genome has no chromosome {error.args[0]!r}; it has {first_names(self.names)}"
+            ) from None
+
+    def fetch(self, chrom: str, start: int, end: int) -> NDArray[np.uint8]:
+        """Codes of [start, end) of one chromosome, N beyond its ends; a new array.
+
+        Raises: BioattnError when the genome has no such chromosome.
+        """
+        codes: NDArray[np.uint8] = self.windows(chrom, np.array([start]), end - start)[0]
+        return codes
+
+    def windows(
+        self, chrom: str | NDArray[np.int64], starts: NDArray[np.int64], length: int
+    ) -> NDArray[np.uint8]:
+        """Codes of many windows of one length, a new array of shape (n, length); N beyond chromosome ends.
+
+        chrom: one name for all windows, or chromosome numbers, shape (n,), as given by `chromosome_numbers`.
+        starts: 0-based first positions, shape (n,); they may be negative.
+
+        Raises: BioattnError when the genome has no such chromosome.
+        """
+        number = self.chromosome_numbers([chrom])[0] if isinstance(chrom, str) else chrom
+        starts = np.asarray(starts, dtype=np.int64)
+        limit = self.offsets[number + 1] - self.offsets[number]
+        absolute = self.offsets[number] + starts
+        outside = (starts < 0) | (starts + length > limit)
+        if not outside.any():
+            codes: NDArray[np.uint8] = self._all_windows(length)[absolute]
+            return codes
+        codes = np.full((starts.size, length), UNKNOWN, dtype=np.uint8)
+        inside = np.flatnonzero(~outside)
+        if inside.size:
+            codes[inside] = self._all_windows(length)[absolute[inside]]
+        limits = np.broadcast_to(limit, starts.shape)
+        for row in np.flatnonzero(outside):
+            start = int(starts[row])
+            first, last = max(start, 0), min(start + length, int(limits[row]))
+            if first < last:
+                begin = int(absolute[row]) - start
+                codes[row, first - start : last - start] = self.codes[begin + first : begin + last]
+        return codes
+
+    def _all_windows(self, length: int) -> NDArray[np.uint8]:
+        if length not in self._windows:
+            self._windows[length] = np.lib.stride_tricks.sliding_window_view(self.codes, length)
+        return self._windows[length]
+
+
+def open_genome(fasta: Path, index: Path | None = None, progress: Progress | None = None) -> Genome:
+    """The genome of a FASTA file (plain, gzip, bgzip or xz), indexed first if it is new or has changed.
+
+    `index` names the index file; without it one in the cache folder is used.
+
+    Raises: FormatError for a FASTA that cannot be read as DNA or that is empty; BioattnError when `index` is some
+    other file or cannot be written.
+    """
+    source = _identity(fasta)
+    if index is None:
+        prefix = f"{fasta.name}-{hashlib.sha256(str(source['path']).encode()).hexdigest()[:16]}"
+        state = hashlib.sha256(json.dumps(source).encode()).hexdigest()[:16]
+        index = cache_folder() / f"{prefix}-{state}.genome"
+        stale = [path for path in index.parent.glob(f"{glob.escape(prefix)}-*.genome") if path != index]
+    else:
+        stale = []
+        _refuse_foreign(index)
+    if not _is_current(index, source):
+        build_index(fasta, index, source, progress or NoProgress())
+        for path in stale:  # of the same FASTA before it changed; who maps one keeps it until they finish
+            path.unlink(missing_ok=True)
+    return Genome(index)
+
+
+def cache_folder() -> Path:
+    """The folder of genome indexes, created when missing. Raises: BioattnError when it cannot be."""
+    named = os.environ.get("BIOATTN_CACHE")
+    if named:
+        folder = Path(named)
+    elif os.environ.get("XDG_CACHE_HOME"):
+        folder = Path(os.environ["XDG_CACHE_HOME"]) / "bioattn"
+    else:
+        folder = Path("~/.cache/bioattn").expanduser()
+    try:
+        folder.mkdir(parents=True, exist_ok=True)
+    except OSError as error:
+        raise BioattnError(
+            f"{folder}: the cache folder cannot be made ({error.strerror}); name another one in "
+            "BIOATTN_CACHE or an index file with --index"
+        ) from error
+    return folder
+
+
+def build_index(fasta: Path, index: Path, source: dict[str, Any], progress: Progress) -> None:
+    """Write the index of `fasta`. The file appears under its name when it is complete."""
+    with atomic_output(index) as temporary:
+        codes_file = temporary.with_name(temporary.name + ".codes")
+        chromosomes: list[Chromosome] = []
+        progress.begin(f"indexing {fasta.name}", None)
+        try:
+            with codes_file.open("wb") as file:
+                for piece in _dna_pieces(fasta, temporary.with_name(temporary.name + ".fai")):
+                    if not chromosomes or chromosomes[-1].name != piece.name:
+                        if chromosomes:
+                            _refuse_empty(fasta, chromosomes[-1])
+                        chromosomes.append(Chromosome(piece.name, piece.description, 0))
+                    length = chromosomes[-1].length
+                    codes = encode(piece.letters, f"{fasta}: record {piece.name!r}", length)
+                    file.write(codes.data)
+                    chromosomes[-1] = chromosomes[-1]._replace(length=length + codes.size)
+                    progress.advance(codes.size)
+                _refuse_empty(fasta, chromosomes[-1])
+            header = MAGIC + json.dumps({"source": source, "chromosomes": chromosomes}).encode() + b"\n"
+            offset = -(-len(header) // CODES_OFFSET) * CODES_OFFSET
+            with temporary.open("wb") as file, codes_file.open("rb") as codes_in:
+                file.write(header.ljust(offset, b"\0"))
+                while block := codes_in.read(PIECE_LENGTH):
+                    file.write(block)
+        finally:
+            codes_file.unlink(missing_ok=True)
+            progress.end()
+
+
+class _Piece(NamedTuple):
+    name: str
+    description: str
+    letters: bytes | str
+
+
+def _dna_pieces(fasta: Path, fai: Path) -> Iterator[_Piece]:
+    """The letters of all records in pieces of bounded size.
+
+    Plain files whose lines are even go through pyfaidx, about three times as fast as line by line; for everything
+    else (any compression, uneven lines, blank lines) and for the messages there is the streaming reader.
+    """
+    with open_bytes(fasta) as file:
+        compressed = isinstance(file, gzip.GzipFile | lzma.LZMAFile)
+    if not compressed:
+        even = _even_records(fasta, fai)
+        if even is not None:
+            yield from even
+            return
+    for piece in read_fasta_pieces(fasta, PIECE_LENGTH):
+        yield _Piece(piece.name, piece.description, piece.sequence)
+
+
+def _even_records(fasta: Path, fai: Path) -> Iterator[_Piece] | None:
+    """The records through pyfaidx, its index at `fai`; None when the file is not as regular as it wants."""
+    try:
+        reader = pyfaidx.Fasta(str(fasta), indexname=str(fai), as_raw=True)
+    except (pyfaidx.FastaIndexingError, ValueError, IndexError, OSError):
+        fai.unlink(missing_ok=True)
+        return None
+    headers = {name: reader[name].long_name for name in reader.keys()}  # noqa: SIM118 - iterates over records
+    lengths = {name: entry.rlen for name, entry in reader.faidx.index.items()}
+    regular = all(header and not header[0].isspace() for header in headers.values())
+    if not regular or not all(lengths.values()):
+        reader.close()
+        fai.unlink(missing_ok=True)
+        return None
+
+    def pieces() -> Iterator[_Piece]:
+        try:
+            for name, header in headers.items():
+                _, description = split_header(fasta, 0, ">" + header)
+                for start in range(0, lengths[name], PIECE_LENGTH):
+                    text = reader[name][start : start + PIECE_LENGTH]
+                    yield _Piece(name, description, text if text.isalnum() else "".join(text.split()))
+        finally:
+            reader.close()
+            fai.unlink(missing_ok=True)
+
+    return pieces()
+
+
+def _refuse_empty(fasta: Path, chromosome: Chromosome) -> None:
+    if not chromosome.length:
+        raise FormatError(f"{fasta}: record {chromosome.name!r} has no sequence; is the file cut short?")
+
+
+def _identity(fasta: Path) -> dict[str, Any]:
+    """What tells whether a FASTA is still the one an index was made from."""
+    try:
+        state = fasta.stat()
+    except OSError as error:
+        raise unreadable(fasta, error) from error
+    # The change time moves even when a tool sets the old modification time on new content.
+    return {
+        "path": str(fasta.resolve()),
+        "size": state.st_size,
+        "modified_ns": state.st_mtime_ns,
+        "changed_ns": state.st_ctime_ns,
+    }
+
+
+def _read_header(index: Path) -> tuple[dict[str, Any], int]:
+    """The JSON of an index file and where its codes begin. Raises: FormatError when it is something else."""
+    try:
+        with index.open("rb") as file:
+            if file.readline(len(MAGIC)) != MAGIC:
+                raise FormatError(f"{index}: is not a bioattn genome index")
+            line = file.readline()
+    except OSError as error:
+        raise unreadable(index, error) from error
+    try:
+        header = json.loads(line)
+        complete = bool(header["chromosomes"]) and "source" in header
+    except (ValueError, TypeError, KeyError):
+        complete = False
+    if not complete:
+        raise FormatError(f"{index}: the genome index is damaged; delete it and run again")
+    return header, -(-(len(MAGIC) + len(line)) // CODES_OFFSET) * CODES_OFFSET
+
+
+def _is_current(index: Path, source: dict[str, Any]) -> bool:
+    try:
+        header, _ = _read_header(index)
+        Genome(index)  # refuses a file that was cut short
+    except BioattnError:
+        return False
+    return bool(header["source"] == source)
+
+
+def _refuse_foreign(index: Path) -> None:
+    """Protect a file that --index names by mistake, such as a FASTA or a .fai."""
+    if index.is_file() and index.stat().st_size:
+        with index.open("rb") as file:
+            if file.read(len(MAGIC)) != MAGIC:
+                raise BioattnError(
+                    f"{index}: exists and is not a bioattn genome index; name another file with --index"
+                )
+
+
+def first_names(names: Sequence[str], number: int = 5) -> str:
+    """The first few names for a message: `I, II, III, … (17 in all)`."""
+    shown = ", ".join(names[:number])
+    return f"{shown}, … ({len(names)} in all)" if len(names) > number else shown
