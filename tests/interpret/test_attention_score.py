@@ -1,0 +1,246 @@
+"""Scoring attention files: averaging over heads and hops, splits, predictions, refusals, the command."""
+
+import json
+
+import numpy as np
+import pandas as pd
+import pytest
+
+from bioattn.attention.site import AttentionSite
+from bioattn.errors import BioattnError
+from bioattn.interpret.attention_score import score_attention_file, score_predictions
+from bioattn.interpret.localisation import ALL, LocalisationScorer
+from bioattn.promoters.dataset import TEST, TRAIN, PromoterDataset, write_dataset
+from bioattn.promoters.treatments import TreatmentTable
+from bioattn.simulate.promoters import simulate_promoters, simulation_settings
+from bioattn.simulate.truth import write_truth
+from bioattn.store.attention_writer import AttentionHeader, attention_writer
+from bioattn.store.schema import AttentionOptions, Samples, site_layout
+from bioattn_cli.main import main
+
+GENES, TREATMENTS, HEADS, BINS = 40, 3, 2, 50
+AXES = ("sample", "treatment", "head", "key")
+EDGES = tuple(range(0, 401, 8))
+
+
+@pytest.fixture(scope="module")
+def simulated():
+    return simulate_promoters(simulation_settings(genes=GENES, treatments=TREATMENTS, seed=2))
+
+
+@pytest.fixture(scope="module")
+def weights():
+    """(genes, treatments, heads, bins): rows sum to 1."""
+    rng = np.random.default_rng(0)
+    return rng.dirichlet(np.full(BINS, 0.3), (GENES, TREATMENTS, HEADS)).astype(np.float32)
+
+
+def treatment_names(simulated):
+    return [rule.treatment for rule in simulated.rules]
+
+
+def write_attention(path, simulated, arrays, predictions=None, axes=AXES, edges=EDGES, value_weighted=None):
+    """An attention file with the sites of `arrays` (name → weights)."""
+    layouts, content = [], {}
+    for name, array in arrays.items():
+        site = AttentionSite(name=name, axes=axes, num_heads=HEADS, key_edges=edges)
+        options = AttentionOptions(value_weighted=value_weighted is not None)
+        layouts.append(site_layout(site, array.shape, options))
+        content[name] = {"weights": array}
+        if value_weighted is not None:
+            content[name]["value_weighted"] = value_weighted
+    count = len(simulated.gene_ids)
+    genes = simulated.genome.genes
+    samples = Samples(
+        simulated.gene_ids,
+        [gene.chrom for gene in genes],
+        np.zeros(count, np.int64),
+        np.full(count, 400, np.int64),
+        [gene.strand for gene in genes],
+    )
+    header = AttentionHeader(model_sha256="0", input_sha256="0", window_length=400, task="regression")
+    if predictions is None:
+        predictions = np.zeros((count, TREATMENTS), np.float32)
+    with attention_writer(path, header, layouts, treatment_names(simulated), count) as writer:
+        writer.append(samples, content, predictions)
+    return path
+
+
+def scored_in_memory(simulated, maps, genes=None):
+    keep = [genes is None or gene in genes for gene in simulated.gene_ids]
+    scorer = LocalisationScorer(
+        simulated.sites,
+        gene_ids=[gene for gene, kept in zip(simulated.gene_ids, keep, strict=True) if kept],
+        treatments=treatment_names(simulated),
+        key_edges=EDGES,
+        window_length=400,
+    )
+    scorer.add(maps[keep])
+    return scorer.report()
+
+
+def assert_same(report, expected):
+    pd.testing.assert_frame_equal(report.positives, expected.positives, atol=1e-6)
+    pd.testing.assert_frame_equal(report.negatives, expected.negatives, atol=1e-6)
+
+
+def test_heads_and_hops_are_averaged(tmp_path, simulated, weights, monkeypatch):
+    monkeypatch.setattr("bioattn.interpret.attention_score.BLOCK_BYTES", 7 * TREATMENTS * HEADS * BINS * 4)
+    other = weights[::-1].copy()
+    path = write_attention(tmp_path / "a.h5", simulated, {"hop.0": weights, "hop.1": other})
+    one = score_attention_file(path, simulated.sites, sites="hop.0")
+    assert_same(one, scored_in_memory(simulated, weights.mean(axis=2)))
+    both = score_attention_file(path, simulated.sites)
+    assert_same(both, scored_in_memory(simulated, (weights.mean(axis=2) + other.mean(axis=2)) / 2))
+
+
+def test_chosen_genes_alone_count(tmp_path, simulated, weights):
+    path = write_attention(tmp_path / "a.h5", simulated, {"s": weights})
+    chosen = set(simulated.gene_ids[5:20])
+    report = score_attention_file(path, simulated.sites, genes=chosen)
+    assert report.genes == 15
+    assert_same(report, scored_in_memory(simulated, weights.mean(axis=2), chosen))
+    with pytest.raises(BioattnError, match="none of the promoters to be scored"):
+        score_attention_file(path, simulated.sites, genes={"nobody"})
+
+
+def test_a_shared_query_counts_for_every_treatment(tmp_path, simulated, weights):
+    shared = weights[:, 0]
+    path = write_attention(tmp_path / "a.h5", simulated, {"s": shared}, axes=("sample", "head", "key"))
+    report = score_attention_file(path, simulated.sites)
+    repeated = np.repeat(shared.mean(axis=1)[:, None], TREATMENTS, axis=1)
+    assert_same(report, scored_in_memory(simulated, repeated))
+    assert report.positives.loc[ALL, "auroc"] == pytest.approx(report.positives.loc[ALL, "wrong_auroc"])
+
+
+def test_value_weighted_rows_are_scaled(tmp_path, simulated, weights):
+    heavy = weights[::-1] * 7
+    path = write_attention(tmp_path / "a.h5", simulated, {"s": weights}, value_weighted=heavy)
+    report = score_attention_file(path, simulated.sites, value_weighted=True)
+    assert_same(report, scored_in_memory(simulated, weights[::-1].mean(axis=2)))
+
+
+def test_perfect_attention_gets_the_ceiling(tmp_path, simulated):
+    perfect = np.zeros((GENES, TREATMENTS, HEADS, BINS), np.float32)
+    rows = {gene: number for number, gene in enumerate(simulated.gene_ids)}
+    columns = {name: number for number, name in enumerate(treatment_names(simulated))}
+    for site in simulated.sites:
+        if site.role == "causal":
+            for base in range(site.start, site.end):
+                perfect[rows[site.gene_id], columns[site.treatment], :, base // 8] += 1 / 8
+    empty = perfect.sum(axis=-1) == 0
+    perfect[empty] = 1 / BINS
+    table = score_attention_file(
+        write_attention(tmp_path / "a.h5", simulated, {"s": perfect}), simulated.sites
+    ).positives
+    assert table.loc[ALL, "auprc"] == pytest.approx(table.loc[ALL, "ceiling_auprc"])
+    assert table.loc[ALL, "auprc"] > 0.95
+    assert table.loc[ALL, ["top_bin", "top_5_bins", "mass_causal"]].tolist() == pytest.approx(
+        [1, 1, 0.75], abs=0.2
+    )
+    assert table.loc[ALL, "entropy"] < 0.2
+    assert table.loc[ALL, "wrong_auroc"] < 0.65
+
+
+def test_predictions_against_responses():
+    rng = np.random.default_rng(0)
+    truth = pd.DataFrame(rng.normal(size=(30, 2)), index=[f"g{i}" for i in range(30)], columns=["a", "b"])
+    truth.iloc[3, 0] = np.nan
+    guess = (truth + rng.normal(size=(30, 2))).fillna(0.0).sample(frac=1, random_state=1)
+    guess["not asked"] = 0.0
+    scores = score_predictions(guess, truth)
+    kept = truth["a"].notna()
+    assert scores.loc["a", "pearson"] == pytest.approx(
+        np.corrcoef(truth["a"][kept], guess["a"].reindex(truth.index)[kept])[0, 1]
+    )
+    assert list(scores.index) == ["a", "b", ALL]
+    assert scores.loc[ALL, "pearson"] == pytest.approx(scores.loc[["a", "b"], "pearson"].mean())
+    assert set(score_predictions(guess, (truth > 0) * 1.0).columns) == {"auroc", "auprc"}
+    with pytest.raises(BioattnError, match="no gene in common"):
+        score_predictions(guess, truth.rename(index=str.upper))
+    with pytest.raises(BioattnError, match="no treatment in common"):
+        score_predictions(guess, truth.rename(columns=str.upper))
+
+
+@pytest.fixture
+def files(tmp_path, simulated, weights):
+    """attention.h5, truth.tsv and a dataset whose last 15 genes are its test split."""
+    genes = simulated.genome.genes
+    dataset = PromoterDataset(
+        gene_ids=simulated.gene_ids,
+        chrom=[gene.chrom for gene in genes],
+        start=np.array([gene.start for gene in genes], np.int64),
+        end=np.array([gene.start + 400 for gene in genes], np.int64),
+        strand=[gene.strand for gene in genes],
+        codes=simulated.codes,
+        flank=0,
+        targets=simulated.responses.astype(np.float32),
+        treatments=TreatmentTable(pd.DataFrame(index=treatment_names(simulated))),
+        gene_split=np.where(np.arange(GENES) < 25, TRAIN, TEST).astype(np.uint8),
+        treatment_split=np.zeros(TREATMENTS, np.uint8),
+        task="regression",
+        metadata={},
+    )
+    write_dataset(tmp_path / "d.h5", dataset)
+    write_truth(tmp_path / "truth.tsv", simulated.sites)
+    predictions = simulated.responses.astype(np.float32)
+    write_attention(tmp_path / "a.h5", simulated, {"s": weights}, predictions)
+    return tmp_path
+
+
+def test_the_command_prints_a_table_and_writes_json(files, simulated, weights, capsys):
+    arguments = ["simulate", "score", str(files / "a.h5"), str(files / "truth.tsv")]
+    out = files / "scores.json"
+    assert main([*arguments, "--dataset", str(files / "d.h5"), "-o", str(out), "-q"]) == 0
+    captured = capsys.readouterr()
+    assert captured.err == ""
+    lines = captured.out.splitlines()
+    assert lines[0] == "15 promoters of 400 bp, 50 bins, gaussian upsampling"
+    header = lines[2].split("  ")
+    assert {"treatment", "AUROC", "AUPRC", "ceiling", "pearson"} <= {cell.strip() for cell in header}
+    assert [line.split()[0] for line in lines[3:7]] == ["treatment1", "treatment2", "treatment3", ALL]
+    scores = json.loads(out.read_text())
+    expected = scored_in_memory(simulated, weights.mean(axis=2), set(simulated.gene_ids[25:]))
+    assert scores["positives"][ALL]["auprc"] == pytest.approx(expected.positives.loc[ALL, "auprc"], abs=1e-5)
+    assert f"{expected.positives.loc[ALL, 'auroc']:.3f}" in lines[6]
+    assert scores["predictions"]["treatment1"]["pearson"] == pytest.approx(1)
+    assert set(json.loads((files / "scores.json.run.json").read_text())["inputs"]) == {
+        "attention",
+        "truth",
+        "dataset",
+    }
+    assert main([*arguments, "-q", "--upsampling", "nearest"]) == 0
+    assert capsys.readouterr().out.startswith("40 promoters of 400 bp, 50 bins, nearest upsampling")
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        (["truth.tsv", "truth.tsv"], "truth.tsv"),
+        (["a.h5", "missing.tsv"], "no such file"),
+        (["a.h5", "truth.tsv", "--sites", "other.*"], "no attention site matching 'other.*'"),
+        (["a.h5", "truth.tsv", "--value-weighted"], "no value-weighted attention"),
+        (
+            ["a.h5", "truth.tsv", "--dataset", "d.h5", "--split", "validation"],
+            "no gene is in the validation split",
+        ),
+        (["a.h5", "truth.tsv", "--dataset", "a.h5"], "a.h5"),
+    ],
+)
+def test_bad_input_is_one_sentence(files, capsys, arguments, message):
+    paths = [str(files / word) if word.endswith((".h5", ".tsv")) else word for word in arguments]
+    assert main(["simulate", "score", *paths, "-o", str(files / "out.json"), "-q"]) == 1
+    captured = capsys.readouterr()
+    assert message in captured.err
+    assert captured.err.count("\n") == 1
+    assert captured.out == ""
+    assert not (files / "out.json").exists()
+
+
+def test_windows_other_than_the_simulated_ones_are_noticed(tmp_path, simulated, caplog):
+    short = simulate_promoters(simulation_settings(genes=GENES, treatments=TREATMENTS, length=200, seed=2))
+    flat = np.full((GENES, TREATMENTS, HEADS, BINS), 1 / BINS, np.float32)
+    path = write_attention(tmp_path / "a.h5", simulated, {"s": flat})
+    with caplog.at_level("WARNING", logger="bioattn"):
+        score_attention_file(path, short.sites)
+    assert "prepared with another --upstream" in caplog.text
