@@ -1,8 +1,8 @@
 """GFF3: genes from the Parent hierarchy, in whatever order its rows stand.
 
-A gene is a row whose type ends in `gene` (gene, pseudogene, ncRNA_gene, transposable_element_gene, …) and that has no
-Parent. Rows directly below it are its transcripts; a CDS directly below it (bacteria) counts as one. Where a file
-has no gene rows (gffread, UCSC, Prodigal, Prokka), transcripts and CDS rows without a parent make the genes.
+A gene is a row without Parent whose type ends in `gene` (gene, pseudogene, ncRNA_gene, transposable_element_gene).
+Transcript rows directly below it are its transcripts; a CDS directly below it (bacteria) counts as one. Where a
+file has no gene rows (gffread, UCSC, Prodigal, Prokka), transcripts and CDS rows without a parent make the genes.
 The `##FASTA` section, or the first line starting with `>`, ends the features.
 """
 
@@ -22,9 +22,10 @@ ID_PREFIXES = ("gene-", "gene:")
 
 # Rows that never decide where a gene, transcript or CDS lies and are never the parent of one that does.
 _IGNORED_TYPES = frozenset(
-    "exon intron five_prime_UTR three_prime_UTR UTR start_codon stop_codon polypeptide protein".split()
+    ("exon", "intron", "five_prime_UTR", "three_prime_UTR", "UTR", "start_codon", "stop_codon")
+    + ("polypeptide", "protein")
 )
-_SEQUENCE_TYPES = frozenset("region chromosome contig supercontig scaffold".split())
+_SEQUENCE_TYPES = frozenset(("region", "chromosome", "contig", "supercontig", "scaffold"))
 
 
 class Row(NamedTuple):
@@ -154,8 +155,8 @@ def parse_place(path: Path, number: int, chrom: str, columns: list[str]) -> Plac
         raise FormatError(f"{path}:{number}: start {first} is below 1; positions in GFF and GTF count from 1")
     if first > last:
         raise FormatError(
-            f"{path}:{number}: start {first} lies behind end {last}; GFF and GTF write the lower position first on "
-            "both strands"
+            f"{path}:{number}: start {first} lies behind end {last}; GFF and GTF write the lower "
+            "position first on both strands"
         )
     strand = columns[6].strip()
     if strand not in ("+", "-"):
@@ -246,15 +247,14 @@ class _Hierarchy:
         return chain
 
     def _add_transcript(self, row: Row) -> None:
-        homes = [chain[-1] for parent in row.parents if len(chain := self._ancestors(row, parent)) == 1]
-        for home in homes:
-            if is_gene(home):
-                self._transcript(self._draft(home, *self._gene_id(home)), row).spans.append(row.place)
-        if (
-            not homes
-            and not any(self._ancestors(row, parent) for parent in row.parents)
-            and _is_transcript(row)
-        ):
+        if not _is_transcript(row):
+            return
+        chains = [chain for parent in row.parents if (chain := self._ancestors(row, parent))]
+        for chain in chains:
+            if len(chain) == 1 and is_gene(chain[0]):
+                draft = self._draft(chain[0], *self._gene_id(chain[0]))
+                self._transcript(draft, row).spans.append(row.place)
+        if not chains:
             self._transcript(self._orphan_gene(row), row).spans.append(row.place)
 
     def _add_cds(self, row: Row) -> None:
@@ -300,7 +300,7 @@ class _Hierarchy:
 
 
 def _is_transcript(row: Row) -> bool:
-    return row.kind.endswith("RNA") or "transcript" in row.kind
+    return row.kind.endswith(("RNA", "gene", "gene_segment")) or "transcript" in row.kind
 
 
 def _biotype(row: Row) -> str:

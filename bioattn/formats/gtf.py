@@ -23,11 +23,11 @@ _TRANSCRIPT_ID = re.compile(r'(?:^|[;\s])transcript_id\s+(?:"([^"]*)"|([^;"\s]+)
 def read_gtf(path: Path, id_attribute: str | None = None) -> Annotation:
     """Read the genes of a GTF file.
 
-    id_attribute: attribute of the gene row (or, without one, of the gene's first row) that names the gene; by default
-    gene_id. A gene without that attribute keeps its gene_id and gets problem `no_id`.
+    id_attribute: attribute of the gene row (or, without one, of the gene's first row) that names the gene; by
+    default gene_id. A gene without that attribute keeps its gene_id and gets problem `no_id`.
 
-    Raises: FormatError naming the line for rows that are not GTF or have no gene_id, and when the file holds no gene
-    or no gene has `id_attribute`.
+    Raises: FormatError naming the line for rows that are not GTF or have no gene_id, and when the file holds no
+    gene or no gene has `id_attribute`.
     """
     builder = _GtfGenes(path, id_attribute)
     for number, line in read_lines(path):
@@ -120,8 +120,8 @@ class _GtfGenes:
             raise FormatError(f"{self.path}: holds no gene, transcript, exon or CDS row")
         if not self.names:
             raise FormatError(
-                f"{self.path}: no gene has the attribute {self.id_attribute!r} named by --id-attribute; the rows have "
-                f"{', '.join(self.attributes_seen)}"
+                f"{self.path}: no gene has the attribute {self.id_attribute!r} named by --id-attribute; the rows "
+                f"have {', '.join(self.attributes_seen)}"
             )
         renamed: dict[str, GeneDraft] = {}
         for gene_id, draft in self.drafts.items():
