@@ -100,7 +100,7 @@ def test_planted_motifs_are_found_and_the_rows_keep_their_order(rows):
     assert rows["training mean"].test["pearson"] == 0
     assert rows["6-mer ridge"].test["pearson"] > 0.5
     assert rows["component ridge"].test["pearson"] > 0.5
-    assert rows["rank-1 ridge"].test["pearson"] > 0.4
+    assert rows["rank-1 ridge"].test["pearson"] > 0.3
     assert rows["rank-1 ridge"].test["specific_pearson"] == pytest.approx(0, abs=0.02)
     assert rows["component ridge"].test["specific_pearson"] > 0.4
     assert "region + codon ridge" not in rows
@@ -177,7 +177,7 @@ class TestNearestTreatment:
         assert (found.predictions[train, 0][measured] == split.targets[train, 0][measured]).all()
         assert np.isfinite(found.predictions).all()
         assert (found.predictions[test] == base.predictions[np.ix_(test, [0, 2])]).all()
-        assert found.seen["pearson"] > found.unseen["pearson"] > 0.4
+        assert found.seen["pearson"] > found.unseen["pearson"] > 0.3
 
     def test_responses_lead_to_the_best_correlated(self, split, base):
         found = nearest_treatment(split, base, by="responses")
