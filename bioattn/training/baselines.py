@@ -79,7 +79,7 @@ class BaselineData:
     """The parts of a dataset that baselines use, cut to training treatments."""
 
     def __init__(self, dataset: PromoterDataset) -> None:
-        """Raises: BioattnError without training or validation genes or without training treatments."""
+        """Raises: BioattnError without training genes or without training treatments."""
         window = slice(dataset.flank, dataset.flank + dataset.length)
         self.codes: Codes = dataset.codes[:, window]
         self.targets: Matrix = dataset.targets[:, dataset.treatment_split == TRAIN]
@@ -87,10 +87,10 @@ class BaselineData:
         self.train, self.validation, self.test = (
             dataset.genes_in(split) for split in (TRAIN, VALIDATION, TEST)
         )
-        if not (len(self.train) and len(self.validation) and self.targets.shape[1]):
+        if not len(self.train) or not self.targets.shape[1]:
             raise BioattnError(
-                f"baselines need training and validation genes and a training treatment; the dataset has "
-                f"{len(self.train)}, {len(self.validation)} and {self.targets.shape[1]}"
+                f"baselines need training genes and training treatments; the dataset has {len(self.train)} and "
+                f"{self.targets.shape[1]}"
             )
         train_targets_GT = self.targets[self.train].astype(np.float64)
         measured_GT = ~np.isnan(train_targets_GT)
@@ -156,15 +156,17 @@ def default_baselines(dataset: PromoterDataset, progress: Progress | None = None
     """
     progress = progress or NoProgress()
     data = BaselineData(dataset)
-    rows: list[Callable[[BaselineData], Baseline]] = [
-        training_mean,
-        kmer_ridge,
-        positional_ridge,
-        rank_one_ridge,
-        component_ridge,
-    ]
-    if data.start_codon is not None:
-        rows += [region_codon_ridge, region_codon_component_ridge]
+    rows: list[Callable[[BaselineData], Baseline]] = [training_mean]
+    if not np.isfinite(data.targets[data.validation]).any():
+        LOGGER.warning(
+            "no validation gene has a target: of the simple models only the training mean is shown"
+        )
+    elif not data.deviations.any():
+        LOGGER.warning("no target varies over the training genes: only the training mean is shown")
+    else:
+        rows += [kmer_ridge, positional_ridge, rank_one_ridge, component_ridge]
+        if data.start_codon is not None:
+            rows += [region_codon_ridge, region_codon_component_ridge]
     progress.begin("baselines", len(rows))
     found = []
     for row in rows:

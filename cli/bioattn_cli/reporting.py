@@ -44,6 +44,7 @@ class Reporter:
 
     def __init__(self, *, quiet: bool, verbose: bool, log_format: LogFormat) -> None:
         self.quiet = quiet
+        self.command = ["bioattn", *sys.argv[1:]]
         self.log_format = log_format
         handler = logging.StreamHandler(sys.stderr)
         handler.setFormatter(_JsonFormatter() if log_format is LogFormat.JSON else _TextFormatter())

@@ -1,6 +1,25 @@
 """`bioattn train …`: train a model from a prepared dataset."""
 
+import time
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any
+
 import typer
+
+from bioattn_cli.options import (
+    ConfigOption,
+    Device,
+    DeviceOption,
+    ForceOption,
+    ResumeOption,
+    ThreadsOption,
+    command,
+)
+from bioattn_cli.reporting import Reporter
+
+if TYPE_CHECKING:
+    from bioattn.training.evaluation import Evaluation
+    from bioattn.training.train import TrainingJob
 
 app = typer.Typer(help="Train a model from a prepared dataset.", no_args_is_help=True, rich_markup_mode=None)
 
@@ -8,3 +27,133 @@ app = typer.Typer(help="Train a model from a prepared dataset.", no_args_is_help
 @app.callback()
 def _verb() -> None:
     """Train a model from a prepared dataset."""
+
+
+@command(app, "promoter")
+def promoter(
+    reporter: Reporter,
+    dataset: Annotated[Path, typer.Argument(help="Dataset of `bioattn prepare dataset`.")],
+    output: Annotated[Path, typer.Option("--output", "-o", help="Model folder to write.")],
+    conditioning: Annotated[
+        str | None,
+        typer.Option(help="How treatment meets sequence: concat, film, cross or cross-all [default: cross]."),
+    ] = None,
+    treatment_encoder: Annotated[
+        str | None,
+        typer.Option(help="Treatments known by id or by features of the treatment table [default: id]."),
+    ] = None,
+    hops: Annotated[
+        int | None, typer.Option(help="How often treatments query positions [default: 1].")
+    ] = None,
+    num_heads: Annotated[int | None, typer.Option(help="Attention heads [default: 4].")] = None,
+    attention_score: Annotated[
+        str | None, typer.Option(help="Scoring function: dot, additive or gaussian [default: dot].")
+    ] = None,
+    reference: Annotated[
+        str | None, typer.Option(help="The treatment that is the control, for contrasts.")
+    ] = None,
+    epochs: Annotated[int | None, typer.Option(help="Passes over the training promoters at most.")] = None,
+    precision: Annotated[str | None, typer.Option(help="fp32 or bf16 [default: fp32].")] = None,
+    config: ConfigOption = None,
+    baselines: Annotated[
+        bool, typer.Option(help="Fit simple models on the same split, to compare with.")
+    ] = True,
+    seed: Annotated[int | None, typer.Option(min=0, help="Seed of every random choice [default: 0].")] = None,
+    device: DeviceOption = Device.AUTO,
+    threads: ThreadsOption = None,
+    resume: ResumeOption = False,
+    force: ForceOption = False,
+) -> None:
+    """Train a model that predicts every promoter's response to every treatment.
+
+    Settings come from the defaults, then --config (tables [model] and [training], every field of which
+    docs/models/promoter.md explains), then the options here. Ctrl-C or SIGTERM finishes the step and saves;
+    --resume goes on, with the same weights in the end as if nothing had happened.
+    """
+    from bioattn.device import choose_device, describe_device, set_threads
+    from bioattn.files import write_run_record
+    from bioattn.training.stop_request import stop_requests
+    from bioattn.training.train import train_promoter
+
+    set_threads(threads)
+    chosen = choose_device(device.value)
+    job = _job(
+        dataset,
+        output,
+        config,
+        model={
+            "conditioning": conditioning,
+            "treatment_encoder": treatment_encoder,
+            "hops": hops,
+            "num_heads": num_heads,
+            "attention_score": attention_score,
+        },
+        training={"seed": seed, "epochs": epochs, "precision": precision},
+        reference=reference,
+        baselines=baselines,
+    )
+    reporter.say(f"device: {describe_device(chosen)}")
+    started = time.monotonic()
+    with stop_requests() as stop:
+        evaluation = train_promoter(
+            job, device=chosen, resume=resume, force=force, progress=reporter.progress(), stop=stop
+        )
+    write_run_record(
+        output, reporter.command, {"dataset": dataset}, time.monotonic() - started, device=chosen.type
+    )
+    _print_figures(evaluation)
+    reporter.say(f"wrote {output}")
+
+
+def _job(
+    dataset: Path,
+    output: Path,
+    config: Path | None,
+    *,
+    model: dict[str, Any],
+    training: dict[str, Any],
+    reference: str | None,
+    baselines: bool,
+) -> "TrainingJob":
+    """Defaults, then the config file, then the options that were given."""
+    from bioattn.config_file import build, read_toml
+    from bioattn.errors import SettingsError
+    from bioattn.training.config import TrainingConfig
+    from bioattn.training.train import TrainingJob
+
+    content = read_toml(config) if config else {}
+    for table in content:
+        if table not in ("model", "training", "treatment_columns", "reference"):
+            raise SettingsError(
+                f"{config}: unknown table or key {table!r}; "
+                "known are [model], [training], treatment_columns and reference"
+            )
+    model_settings = {**content.get("model", {}), **{k: v for k, v in model.items() if v is not None}}
+    training_settings = {
+        **content.get("training", {}),
+        **{k: v for k, v in training.items() if v is not None},
+    }
+    source = str(config) if config else "options"
+    return TrainingJob(
+        dataset_path=dataset,
+        output=output,
+        model=model_settings,
+        training=build(TrainingConfig, training_settings, source),
+        treatment_columns=tuple(content.get("treatment_columns", ())),
+        reference=reference or content.get("reference"),
+        baselines=baselines,
+    )
+
+
+def _print_figures(evaluation: "Evaluation") -> None:
+    """The comparison and the figures per treatment as tab-separated text on stdout."""
+    from bioattn.training.model_card import figures_table
+
+    for cells in figures_table(evaluation):
+        typer.echo("\t".join(cells))
+    if evaluation.treatments:
+        typer.echo("")
+        typer.echo("\t".join(["treatment", *evaluation.per_treatment]))
+        for i, name in enumerate(evaluation.treatments):
+            values = [f"{values[i]:.3f}" for values in evaluation.per_treatment.values()]
+            typer.echo("\t".join([name, *values]))

@@ -52,6 +52,11 @@ class TreatmentBatch(NamedTuple):
         names = tuple(self.names[i] for i in index_T.tolist())
         return TreatmentBatch(names, *(tensor[index_T] for tensor in self[1:]))
 
+    def joined(self, other: "TreatmentBatch") -> "TreatmentBatch":
+        """These treatments, then those of `other`."""
+        tensors = (torch.cat(pair) for pair in zip(self[1:], other[1:], strict=True))
+        return TreatmentBatch(self.names + other.names, *tensors)
+
     @property
     def size(self) -> int:
         """T."""

@@ -1,0 +1,241 @@
+"""The training loop: steps, validation, early stopping, saving and going on.
+
+It knows tensors and a dataset, no files of models: `bioattn.training.train` gives it both and writes the folder.
+"""
+
+import math
+from collections.abc import Iterator
+from contextlib import AbstractContextManager, nullcontext
+from dataclasses import dataclass
+from pathlib import Path
+from typing import NamedTuple
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+from torch import Tensor
+
+from bioattn.errors import BioattnError, Interrupted
+from bioattn.models.promoter.model import PromoterModel
+from bioattn.models.promoter.treatment_vocabulary import TreatmentBatch
+from bioattn.progress import Progress
+from bioattn.promoters.dataset import PromoterDataset
+from bioattn.training.batches import Batch, TrainingBatches, centred_windows
+from bioattn.training.config import Loss, Metric, Precision, TrainingConfig
+from bioattn.training.losses import cell_losses, classifier_free_loss, masked_mean
+from bioattn.training.metrics import SharedAxis, summarise
+from bioattn.training.state import Position, load_state, save_state
+from bioattn.training.stop_request import StopRequest
+
+METRIC_KEYS = {
+    Metric.PEARSON: "pearson",
+    Metric.SPECIFIC_PEARSON: "specific_pearson",
+    Metric.AUROC: "auroc",
+    Metric.AVERAGE_PRECISION: "auprc",
+}
+"""Names of the metrics in `bioattn.training.metrics.summarise`."""
+
+
+class Cells(NamedTuple):
+    """Genes × treatments on which a model is judged."""
+
+    genes: NDArray[np.int64]
+    treatments: NDArray[np.int64]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Standardiser:
+    """Dataset units ↔ standard units of training: one mean and sd over all training cells."""
+
+    mean: float
+    sd: float
+
+
+@dataclass(slots=True, kw_only=True)
+class Trainer:
+    """One training run of one model."""
+
+    model: PromoterModel
+    dataset: PromoterDataset
+    batches: TrainingBatches
+    treatments: TreatmentBatch
+    """All treatments of the dataset, encoded, on the device."""
+    training_treatments: NDArray[np.int64]
+    unconditional: TreatmentBatch | None
+    """The unconditional token as a batch of one, when it is trained."""
+    validation: Cells | None
+    axis: SharedAxis | None
+    """The shared axis of the training targets, for the specific Pearson r."""
+    standardiser: Standardiser
+    config: TrainingConfig
+    loss: Loss
+    metric: Metric
+    device: torch.device
+    job: str
+    """Digest of data and settings: a saved state of another job is refused."""
+    state_path: Path
+
+    def run(
+        self, *, resume: bool, progress: Progress, stop: StopRequest
+    ) -> tuple[Position, dict[str, Tensor]]:
+        """Train to the end; return the history and the best weights (standard units).
+
+        Raises: Interrupted when `stop` was requested, after the step is finished and the state saved.
+        BioattnError when the loss is no longer a number.
+        """
+        optimizer = self._optimizer()
+        position = Position()
+        best: dict[str, Tensor] = {}
+        if resume and self.state_path.exists():
+            position, best = load_state(self.state_path, self.job, self.model, optimizer)
+        steps = self.batches.steps_per_epoch
+        progress.begin("training", self.config.epochs * steps)
+        progress.advance(position.epoch * steps + position.step)
+        while position.epoch < self.config.epochs and not self._out_of_patience(position):
+            for batch in self._remaining(position):
+                position.epoch_loss += self._step(batch, optimizer, position)
+                position.step += 1
+                progress.advance(1, loss=position.epoch_loss / position.step, **_best_status(position))
+                if stop.exit_code is not None:
+                    self._save(position, best, optimizer)
+                    raise Interrupted(
+                        f"training stopped in epoch {position.epoch + 1} after step {position.step} and saved; "
+                        "go on with --resume",
+                        stop.exit_code,
+                    )
+            best = self._finish_epoch(position, best, optimizer)
+            self._save(position, best, optimizer)
+        progress.end()
+        return position, best
+
+    def predict(self, genes: NDArray[np.int64], treatments: TreatmentBatch, batch_size: int = 128) -> Tensor:
+        """Standard-unit answers for the unshifted windows of `genes`: float32 (B, T) on the CPU."""
+        self.model.eval()
+        answers = []
+        with torch.inference_mode(), self._autocast():
+            for first in range(0, len(genes), batch_size):
+                codes_BL = centred_windows(self.dataset, genes[first : first + batch_size]).to(self.device)
+                answers.append(self.model.standardised(codes_BL, treatments).float().cpu())
+        return torch.cat(answers) if answers else torch.empty(0, treatments.size)
+
+    def _remaining(self, position: Position) -> Iterator[Batch]:
+        return self.batches.epoch(position.epoch, position.step)
+
+    def _step(self, batch: Batch, optimizer: torch.optim.Optimizer, position: Position) -> float:
+        """One update; returns its loss."""
+        self.model.train()
+        for group in optimizer.param_groups:
+            group["lr"] = self._learning_rate(position)
+        codes_BL = batch.codes_BL.to(self.device)
+        targets_BT = ((batch.targets_BT - self.standardiser.mean) / self.standardiser.sd).to(self.device)
+        columns_T = torch.from_numpy(self.training_treatments)[batch.treatments_T].to(self.device)
+        asked = self.treatments.rows(columns_T)
+        if self.unconditional is not None:
+            asked = asked.joined(self.unconditional)
+        with self._autocast():
+            answers_BT = self.model.standardised(codes_BL, asked)
+        answers_BT = answers_BT.float()
+        unconditional_B1 = None
+        if self.unconditional is not None:
+            answers_BT, unconditional_B1 = answers_BT[:, :-1], answers_BT[:, -1:]
+        loss = classifier_free_loss(
+            answers_BT,
+            unconditional_B1,
+            targets_BT,
+            loss=self.loss,
+            huber_delta=self.config.huber_delta,
+            probability=self.config.unconditional_probability,
+        )
+        optimizer.zero_grad(set_to_none=True)
+        loss.backward()
+        torch.nn.utils.clip_grad_norm_(self.model.parameters(), self.config.gradient_clip)
+        optimizer.step()
+        value = float(loss.detach())
+        if not math.isfinite(value):
+            raise BioattnError(
+                f"the loss became {value} in epoch {position.epoch + 1}, step {position.step + 1}; "
+                "try a smaller learning_rate, or --precision fp32"
+            )
+        return value
+
+    def _finish_epoch(
+        self, position: Position, best: dict[str, Tensor], optimizer: torch.optim.Optimizer
+    ) -> dict[str, Tensor]:
+        """Validate, note the history, keep the weights when they are the best so far."""
+        row = {
+            "epoch": float(position.epoch + 1),
+            "learning_rate": optimizer.param_groups[0]["lr"],
+            "training_loss": position.epoch_loss / max(1, position.step),
+        }
+        score: float | None = None
+        if self.validation is not None:
+            figures = self._validate(self.validation)
+            row |= {f"validation_{name}": value for name, value in figures.items()}
+            score = -figures["loss"] if self.metric is Metric.LOSS else figures[METRIC_KEYS[self.metric]]
+        position.history.append({name: value for name, value in row.items() if math.isfinite(value)})
+        improved = score is None or (
+            math.isfinite(score) and (position.best_score is None or score > position.best_score)
+        )
+        if improved or not best:
+            position.best_epoch = position.epoch
+            position.best_score = score
+            best = {name: tensor.detach().cpu().clone() for name, tensor in self.model.state_dict().items()}
+        position.epoch += 1
+        position.step = 0
+        position.epoch_loss = 0.0
+        return best
+
+    def _validate(self, cells: Cells) -> dict[str, float]:
+        treatments = self.treatments.rows(torch.from_numpy(cells.treatments).to(self.device))
+        answers_BT = self.predict(cells.genes, treatments)
+        targets = self.dataset.targets[np.ix_(cells.genes, cells.treatments)]
+        targets_BT = (torch.from_numpy(targets) - self.standardiser.mean) / self.standardiser.sd
+        losses_BT = cell_losses(answers_BT, targets_BT, self.loss, self.config.huber_delta)
+        # The shared axis is one of the training treatments; other columns have none.
+        axis = self.axis if np.array_equal(cells.treatments, self.training_treatments) else None
+        return {
+            "loss": float(masked_mean(losses_BT, targets_BT)),
+            **summarise(targets, self._dataset_units(answers_BT).numpy(), axis, self.dataset.task),
+        }
+
+    def _dataset_units(self, answers_BT: Tensor) -> Tensor:
+        return answers_BT * self.standardiser.sd + self.standardiser.mean
+
+    def _out_of_patience(self, position: Position) -> bool:
+        return (
+            self.validation is not None and position.epoch - 1 - position.best_epoch >= self.config.patience
+        )
+
+    def _learning_rate(self, position: Position) -> float:
+        """Linear warm-up, then half a cosine down to 1 % of the peak."""
+        steps = self.batches.steps_per_epoch
+        total = self.config.epochs * steps
+        now = position.epoch * steps + position.step
+        warmup = self.config.warmup_fraction * total
+        if now < warmup:
+            return self.config.learning_rate * (now + 1) / max(1.0, warmup)
+        share = (now - warmup) / max(1.0, total - warmup)
+        return self.config.learning_rate * (0.01 + 0.99 * 0.5 * (1 + math.cos(math.pi * share)))
+
+    def _optimizer(self) -> torch.optim.Optimizer:
+        matrices = [p for p in self.model.parameters() if p.dim() > 1]
+        others = [p for p in self.model.parameters() if p.dim() <= 1]
+        return torch.optim.AdamW(
+            [
+                {"params": matrices, "weight_decay": self.config.weight_decay},
+                {"params": others, "weight_decay": 0.0},
+            ],
+            lr=self.config.learning_rate,
+        )
+
+    def _save(self, position: Position, best: dict[str, Tensor], optimizer: torch.optim.Optimizer) -> None:
+        save_state(self.state_path, self.job, position, self.model, best, optimizer)
+
+    def _autocast(self) -> AbstractContextManager[object]:
+        if self.config.precision is Precision.BF16:
+            return torch.autocast(self.device.type, dtype=torch.bfloat16)
+        return nullcontext()
+
+
+def _best_status(position: Position) -> dict[str, float]:
+    return {} if position.best_score is None else {"best": position.best_score}

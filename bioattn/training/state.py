@@ -1,0 +1,87 @@
+"""The state of an interrupted run: one safetensors file, replaced whole, read without unpickling.
+
+Tensors: `model.*`, `best.*` (the best epoch's weights), `optimizer.*`. Everything else (epoch, step, history)
+stands as JSON in the file's metadata. Random states need no place: see `batches.py`.
+"""
+
+import json
+from dataclasses import asdict, dataclass, field
+from pathlib import Path
+from typing import Any
+
+import torch
+from safetensors import SafetensorError, safe_open
+from safetensors.torch import save_file
+from torch import Tensor
+
+from bioattn.errors import BioattnError
+from bioattn.files import atomic_output
+
+STATE_FILE = "trainer_state.safetensors"
+
+
+@dataclass(slots=True, kw_only=True)
+class Position:
+    """Where a run is. `epoch` and `step` name the next step to take."""
+
+    epoch: int = 0
+    step: int = 0
+    epoch_loss: float = 0.0
+    """Sum of the losses of this epoch's finished steps."""
+    best_epoch: int = -1
+    best_score: float | None = None
+    """Larger is better; None before the first validation."""
+    history: list[dict[str, float]] = field(default_factory=list)
+
+
+def save_state(
+    path: Path,
+    job: str,
+    position: Position,
+    model: torch.nn.Module,
+    best: dict[str, Tensor],
+    optimizer: torch.optim.Optimizer,
+) -> None:
+    """Write the state of job `job` (a digest of data and settings) atomically."""
+    tensors = {f"model.{name}": tensor for name, tensor in model.state_dict().items()}
+    tensors |= {f"best.{name}": tensor for name, tensor in best.items()}
+    for index, entry in optimizer.state_dict()["state"].items():
+        tensors |= {f"optimizer.{index}.{name}": tensor for name, tensor in entry.items()}
+    # Weights shared by name in safetensors must not share memory, and live on the CPU.
+    tensors = {name: tensor.detach().cpu().clone().contiguous() for name, tensor in tensors.items()}
+    with atomic_output(path) as temporary:
+        save_file(tensors, temporary, metadata={"job": job, "position": json.dumps(asdict(position))})
+
+
+def load_state(
+    path: Path, job: str, model: torch.nn.Module, optimizer: torch.optim.Optimizer
+) -> tuple[Position, dict[str, Tensor]]:
+    """Put the saved weights into `model` and `optimizer`; return the position and the best weights.
+
+    Raises: BioattnError when the state is damaged or belongs to other data or settings.
+    """
+    try:
+        with safe_open(path, framework="pt") as file:
+            metadata = file.metadata()
+            tensors = {name: file.get_tensor(name) for name in file.keys()}  # noqa: SIM118 - not a dict
+    except (SafetensorError, OSError) as error:
+        raise BioattnError(
+            f"{path}: the saved state is damaged ({error}); start again with --force"
+        ) from error
+    if metadata.get("job") != job:
+        raise BioattnError(
+            f"{path}: belongs to other data or settings; repeat the command that was interrupted, "
+            "or start again with --force"
+        )
+    model.load_state_dict(_part(tensors, "model."))
+    state: dict[int, dict[str, Tensor]] = {}
+    for name, tensor in _part(tensors, "optimizer.").items():
+        index, entry = name.split(".", 1)
+        state.setdefault(int(index), {})[entry] = tensor
+    groups: list[dict[str, Any]] = optimizer.state_dict()["param_groups"]
+    optimizer.load_state_dict({"state": state, "param_groups": groups})
+    return Position(**json.loads(metadata["position"])), _part(tensors, "best.")
+
+
+def _part(tensors: dict[str, Tensor], prefix: str) -> dict[str, Tensor]:
+    return {name.removeprefix(prefix): tensor for name, tensor in tensors.items() if name.startswith(prefix)}

@@ -1,0 +1,294 @@
+"""From a dataset to a model folder: the one function behind `bioattn train promoter`."""
+
+import hashlib
+import json
+import logging
+import platform
+import shutil
+from collections.abc import Mapping, Sequence
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+
+from bioattn import __version__
+from bioattn.config_file import build
+from bioattn.errors import BioattnError, SettingsError
+from bioattn.files import sha256_of, text_output, unwritable, write_json
+from bioattn.models.model_folder import WEIGHTS, write_promoter_model
+from bioattn.models.promoter.config import Conditioning, PromoterModelConfig
+from bioattn.models.promoter.model import PromoterModel, make_promoter_model
+from bioattn.models.promoter.treatment_vocabulary import UNCONDITIONAL, TreatmentVocabulary
+from bioattn.progress import NoProgress, Progress
+from bioattn.promoters.dataset import TRAIN, VALIDATION, PromoterDataset, read_dataset
+from bioattn.promoters.treatments import TreatmentTable, named_treatments
+from bioattn.training.batches import TrainingBatches
+from bioattn.training.config import Loss, Metric, TrainingConfig
+from bioattn.training.evaluation import Evaluation, evaluate
+from bioattn.training.loop import Cells, Standardiser, Trainer
+from bioattn.training.metrics import SharedAxis, fit_shared_axis
+from bioattn.training.model_card import write_model_card
+from bioattn.training.state import STATE_FILE
+from bioattn.training.stop_request import StopRequest
+
+LOGGER = logging.getLogger("bioattn")
+
+TRUNK_TREATMENTS_PER_STEP = 8
+"""film and cross-all run their trunk once per treatment: by default only some are asked each step."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class TrainingJob:
+    """What is trained on what, into which folder."""
+
+    dataset_path: Path
+    output: Path
+    model: Mapping[str, Any]
+    """Fields of `PromoterModelConfig` (not `length`, which the dataset gives)."""
+    training: TrainingConfig
+    treatment_columns: tuple[str, ...] = ()
+    """Features used by the features encoder; empty: every column that varies."""
+    reference: str | None = None
+    """The treatment that is the control."""
+    baselines: bool = True
+    """Whether simple models are fitted on the same split for comparison."""
+
+
+def train_promoter(
+    job: TrainingJob,
+    *,
+    device: torch.device,
+    resume: bool = False,
+    force: bool = False,
+    progress: Progress | None = None,
+    stop: StopRequest | None = None,
+) -> Evaluation:
+    """Train a promoter model and write its folder, which never exists incomplete: until the end everything lies
+    in `<output>.partial/`.
+
+    Raises: SettingsError on settings that do not fit; BioattnError on a bad dataset, an output that exists
+    (without `force`) or an interrupted run (without `resume` or `force`); Interrupted when `stop` was requested.
+    """
+    partial = prepare_output(job.output, resume=resume, force=force)
+    dataset = read_dataset(job.dataset_path)
+    dataset_sha256 = sha256_of(job.dataset_path)
+    config = model_config(dataset, job.model, job.training)
+    _check_task(dataset, job.training)
+    treatments = dataset.treatments_in(TRAIN)
+    table = _checked_table(dataset, treatments, job.reference)
+    vocabulary = TreatmentVocabulary.learn(
+        table,
+        encoding=config.treatment_encoder,
+        unconditional=config.unconditional,
+        columns=job.treatment_columns,
+    )
+    torch.manual_seed(job.training.seed)
+    model = make_promoter_model(config, vocabulary)
+    trainer = _trainer(
+        model,
+        dataset,
+        vocabulary,
+        config,
+        job,
+        device,
+        partial / STATE_FILE,
+        _digest(job, config, dataset_sha256),
+    )
+    LOGGER.info(
+        f"training {config.conditioning} ({sum(p.numel() for p in model.parameters()):,} weights) on "
+        f"{len(trainer.batches.genes):,} promoters × {len(treatments)} treatments"
+    )
+    position, best = trainer.run(resume=resume, progress=progress or NoProgress(), stop=stop or StopRequest())
+    model.load_state_dict(best)
+    _set_response_units(model, dataset, treatments, trainer.standardiser)
+    evaluation = evaluate(
+        model, dataset, vocabulary, device, baselines=job.baselines, progress=progress or NoProgress()
+    )
+    _write_history(partial / "history.csv", position.history)
+    write_promoter_model(partial, model, vocabulary, table, task=dataset.task, reference=job.reference)
+    record = {
+        "dataset": {"file": job.dataset_path.name, "sha256": dataset_sha256},
+        "training": asdict(job.training),
+        "treatment_columns": list(job.treatment_columns),
+        "epochs_trained": position.epoch,
+        "best_epoch": position.best_epoch + 1,
+        "versions": {
+            "bioattn": __version__,
+            "torch": torch.__version__,
+            "numpy": np.__version__,
+            "python": platform.python_version(),
+        },
+        "evaluation": evaluation.to_json(),
+        "sha256": {name: sha256_of(partial / name) for name in (WEIGHTS, "config.json", "treatments.json")},
+    }
+    write_json(partial / "training.json", record)
+    write_model_card(partial / "README.md", config, dataset, record, evaluation)
+    _publish(partial, job.output)
+    return evaluation
+
+
+def prepare_output(output: Path, *, resume: bool, force: bool) -> Path:
+    """The folder `<output>.partial` to work in.
+
+    Raises: BioattnError when `output` exists or an interrupted run is in the way.
+    """
+    partial = output.with_name(output.name + ".partial")
+    if output.exists() and not force:
+        raise BioattnError(f"{output}: exists already; choose another --output, or --force to replace it")
+    try:
+        if partial.exists() and force and not resume:
+            shutil.rmtree(partial)
+        if partial.exists() and not resume:
+            raise BioattnError(
+                f"{partial}: an interrupted run; go on with --resume, or start again with --force"
+            )
+        partial.mkdir(exist_ok=True)
+    except OSError as error:
+        raise unwritable(partial, error) from error
+    return partial
+
+
+def model_config(
+    dataset: PromoterDataset, settings: Mapping[str, Any], training: TrainingConfig
+) -> PromoterModelConfig:
+    """The shape of the model: the dataset's length, the settings given, defaults for the rest."""
+    values = {"unconditional": training.unconditional_probability > 0, **settings, "length": dataset.length}
+    return build(PromoterModelConfig, values, "model settings")
+
+
+def _trainer(
+    model: PromoterModel,
+    dataset: PromoterDataset,
+    vocabulary: TreatmentVocabulary,
+    config: PromoterModelConfig,
+    job: TrainingJob,
+    device: torch.device,
+    state_path: Path,
+    digest: str,
+) -> Trainer:
+    training = job.training
+    genes = dataset.genes_in(TRAIN)
+    treatments = dataset.treatments_in(TRAIN)
+    binary = dataset.task == "binary"
+    targets = dataset.targets[np.ix_(genes, treatments)]
+    per_step = training.treatments_per_step
+    if per_step is None and config.conditioning in (Conditioning.FILM, Conditioning.CROSS_ALL):
+        per_step = TRUNK_TREATMENTS_PER_STEP
+    max_shift = dataset.flank if training.max_shift is None else training.max_shift
+    if max_shift > dataset.flank:
+        raise SettingsError(
+            f"max_shift is {max_shift}, the dataset stores a flank of {dataset.flank}; "
+            "prepare the promoters with a larger --flank, or set a smaller max_shift"
+        )
+    unconditional = None
+    if config.unconditional:
+        unconditional = vocabulary.encode(named_treatments([UNCONDITIONAL])).to(device)
+    return Trainer(
+        model=model.to(device),
+        dataset=dataset,
+        batches=TrainingBatches(
+            dataset, genes, treatments, training, max_shift=max_shift, treatments_per_step=per_step
+        ),
+        treatments=vocabulary.encode(
+            dataset.treatments.select([dataset.treatments.names[t] for t in treatments])
+        ).to(device),
+        training_treatments=treatments,
+        unconditional=unconditional,
+        validation=_validation_cells(dataset, treatments),
+        axis=_axis(dataset, targets),
+        standardiser=_standardiser(targets, binary),
+        config=training,
+        loss=training.loss or (Loss.BINARY if binary else Loss.MSE),
+        metric=training.metric or (Metric.AUROC if binary else Metric.PEARSON),
+        device=device,
+        job=digest,
+        state_path=state_path,
+    )
+
+
+def _validation_cells(dataset: PromoterDataset, treatments: NDArray[np.int64]) -> Cells | None:
+    """Validation genes under the training treatments."""
+    genes = dataset.genes_in(VALIDATION)
+    if len(genes) and np.isfinite(dataset.targets[np.ix_(genes, treatments)]).any():
+        return Cells(genes, treatments)
+    LOGGER.warning("the dataset has no validation genes: training runs all epochs and keeps the last weights")
+    return None
+
+
+def _axis(dataset: PromoterDataset, targets_GT: NDArray[np.float32]) -> SharedAxis | None:
+    if dataset.task == "binary" or targets_GT.shape[1] < 2:
+        return None
+    return fit_shared_axis(targets_GT)
+
+
+def _standardiser(targets_GT: NDArray[np.float32], binary: bool) -> Standardiser:
+    if binary:
+        return Standardiser(mean=0.0, sd=1.0)
+    sd = float(np.nanstd(targets_GT, dtype=np.float64))
+    return Standardiser(mean=float(np.nanmean(targets_GT, dtype=np.float64)), sd=sd if sd > 0 else 1.0)
+
+
+def _set_response_units(
+    model: PromoterModel, dataset: PromoterDataset, treatments: NDArray[np.int64], standardiser: Standardiser
+) -> None:
+    """Let the model answer in the units of the responses, also when the dataset was standardised."""
+    mean_T = np.zeros(len(treatments)) if dataset.target_mean is None else dataset.target_mean[treatments]
+    sd_T = np.ones(len(treatments)) if dataset.target_sd is None else dataset.target_sd[treatments]
+    model.response_mean_T.copy_(torch.from_numpy(standardiser.mean * sd_T + mean_T))
+    model.response_sd_T.copy_(torch.from_numpy(standardiser.sd * sd_T))
+
+
+def _checked_table(
+    dataset: PromoterDataset, treatments: NDArray[np.int64], reference: str | None
+) -> TreatmentTable:
+    if not len(dataset.genes_in(TRAIN)) or not len(treatments):
+        raise BioattnError(
+            "the dataset has no training genes or no training treatments; prepare another split"
+        )
+    table = dataset.treatments.select([dataset.treatments.names[t] for t in treatments])
+    if reference is not None and reference not in table.names:
+        raise SettingsError(
+            f"--reference {reference!r} is no training treatment; there are {', '.join(table.names[:5])}…"
+        )
+    return table
+
+
+def _check_task(dataset: PromoterDataset, training: TrainingConfig) -> None:
+    binary_loss = training.loss is Loss.BINARY
+    if training.loss is not None and binary_loss != (dataset.task == "binary"):
+        raise SettingsError(f"loss = {training.loss} does not fit the dataset, whose task is {dataset.task}")
+    binary_metric = training.metric in (Metric.AUROC, Metric.AVERAGE_PRECISION)
+    if training.metric not in (None, Metric.LOSS) and binary_metric != (dataset.task == "binary"):
+        raise SettingsError(
+            f"metric = {training.metric} does not fit the dataset, whose task is {dataset.task}"
+        )
+
+
+def _digest(job: TrainingJob, config: PromoterModelConfig, dataset_sha256: str) -> str:
+    content = [__version__, dataset_sha256, asdict(config), asdict(job.training), job.treatment_columns]
+    return hashlib.sha256(json.dumps(content, sort_keys=True).encode()).hexdigest()
+
+
+def _write_history(path: Path, history: Sequence[Mapping[str, float]]) -> None:
+    columns = list(dict.fromkeys(name for row in history for name in row))
+    with text_output(path) as file:
+        file.write(",".join(columns) + "\n")
+        for row in history:
+            cells = [f"{row[name]:.6g}" if name in row else "" for name in columns]
+            file.write(",".join(cells) + "\n")
+
+
+def _publish(partial: Path, output: Path) -> None:
+    """Give the finished folder its name; an old one under that name goes only now."""
+    (partial / STATE_FILE).unlink(missing_ok=True)
+    try:
+        if output.is_dir():
+            shutil.rmtree(output)
+        elif output.exists():
+            output.unlink()
+        partial.rename(output)
+    except OSError as error:
+        raise unwritable(output, error) from error
