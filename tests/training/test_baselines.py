@@ -150,9 +150,17 @@ def test_a_treatment_without_any_training_value_does_no_harm(dataset):
         assert np.isfinite(row.predictions).all()
 
 
-def test_a_dataset_without_validation_genes_is_refused(dataset):
+def test_without_validation_genes_or_variation_only_the_mean_is_shown(dataset, caplog):
     without = dataclasses.replace(dataset, gene_split=np.zeros(dataset.num_genes, np.uint8))
-    with pytest.raises(BioattnError, match="validation genes"):
+    assert [row.name for row in baselines.default_baselines(without)] == ["training mean"]
+    assert "no validation gene" in caplog.text
+    constant = dataclasses.replace(dataset, targets=np.ones_like(dataset.targets))
+    assert [row.name for row in baselines.default_baselines(constant)] == ["training mean"]
+
+
+def test_a_dataset_without_training_genes_is_refused(dataset):
+    without = dataclasses.replace(dataset, gene_split=np.full(dataset.num_genes, TEST, np.uint8))
+    with pytest.raises(BioattnError, match="training genes"):
         baselines.default_baselines(without)
 
 
