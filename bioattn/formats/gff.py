@@ -22,8 +22,17 @@ ID_PREFIXES = ("gene-", "gene:")
 
 # Rows that never decide where a gene, transcript or CDS lies and are never the parent of one that does.
 _IGNORED_TYPES = frozenset(
-    ("exon", "intron", "five_prime_UTR", "three_prime_UTR", "UTR", "start_codon", "stop_codon")
-    + ("polypeptide", "protein")
+    {
+        "exon",
+        "intron",
+        "five_prime_UTR",
+        "three_prime_UTR",
+        "UTR",
+        "start_codon",
+        "stop_codon",
+        "polypeptide",
+        "protein",
+    }
 )
 _SEQUENCE_TYPES = frozenset(("region", "chromosome", "contig", "supercontig", "scaffold"))
 

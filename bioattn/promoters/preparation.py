@@ -1,0 +1,342 @@
+"""From a genome and an annotation to promoter FASTA, BED and the audit table."""
+
+import logging
+from collections import Counter
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass, replace
+from pathlib import Path
+
+import numpy as np
+from numpy.typing import NDArray
+
+from bioattn.errors import BioattnError, FormatError, SettingsError
+from bioattn.files import atomic_output, text_output
+from bioattn.formats.annotation import read_annotation
+from bioattn.formats.genes import Annotation, Gene
+from bioattn.formats.genome import Genome, first_names, open_genome
+from bioattn.formats.nucleotides import UNKNOWN, reverse_complement
+from bioattn.progress import NoProgress, Progress
+from bioattn.promoters.audit import AuditRow, summarise, write_audit
+from bioattn.promoters.chromosomes import match_chromosomes, read_aliases
+from bioattn.promoters.overlaps import GeneSpans, Span
+from bioattn.promoters.promoter_fasta import Promoter, format_promoter
+from bioattn.promoters.windows import (
+    WindowSettings,
+    find_anchor,
+    trim_to_chromosome,
+    trim_upstream,
+    window_around,
+)
+
+LOGGER = logging.getLogger("bioattn")
+BLOCK = 2048
+NO_UTR_FRACTION = 0.95
+_FASTA_SUFFIXES = (".fasta", ".fa", ".fna", ".fas")
+
+
+@dataclass(frozen=True, slots=True)
+class PromoterFiles:
+    """The files one preparation writes."""
+
+    fasta: Path
+    bed: Path
+    audit: Path
+
+    @classmethod
+    def beside(cls, fasta: Path) -> "PromoterFiles":
+        """X.bed and X.audit.tsv beside X.fa (or X.fasta, X.fna, X.fa.gz, …)."""
+        stem = fasta.name.removesuffix(".gz")
+        for suffix in _FASTA_SUFFIXES:
+            stem = stem.removesuffix(suffix)
+        return cls(fasta, fasta.with_name(f"{stem}.bed"), fasta.with_name(f"{stem}.audit.tsv"))
+
+
+def prepare_promoters(
+    genome: Path,
+    annotation: Path,
+    output: Path,
+    settings: WindowSettings,
+    *,
+    id_attribute: str | None = None,
+    aliases: Path | None = None,
+    index: Path | None = None,
+    progress: Progress | None = None,
+) -> list[AuditRow]:
+    """Write the promoters of an annotation as `output` (FASTA), with BED and audit table beside it.
+
+    genome: FASTA, plain, gzip, bgzip or xz. annotation: GFF3, GTF or BED. id_attribute: see `read_annotation`.
+    aliases: table of chromosome names, see `read_aliases`. index: genome index file, see `open_genome`.
+    The three files appear together, when all are complete. Returns the audit rows, one for every gene.
+
+    Raises: BioattnError for input that cannot be used and when no promoter is left; SettingsError for settings
+    that the annotation cannot serve (a biotype it does not have, CDS or mRNA from BED) and for an output that
+    would replace an input.
+    """
+    progress = progress or NoProgress()
+    files = PromoterFiles.beside(output)
+    _protect_inputs(files, [path for path in (genome, annotation, aliases, index) if path is not None])
+    read = read_annotation(annotation, id_attribute)
+    check_settings(read, settings)
+    pairs = read_aliases(aliases) if aliases is not None else []
+    opened = open_genome(genome, index, progress)
+    names = match_chromosomes(read, opened, genome, pairs)
+    cutter = PromoterCutter(read, opened, names, settings)
+    _warn(read, names, cutter, settings)
+    with (
+        atomic_output(files.fasta) as fasta,
+        atomic_output(files.bed) as bed,
+        atomic_output(files.audit) as audit,
+    ):
+        with text_output(fasta) as fasta_file, text_output(bed) as bed_file, text_output(audit) as audit_file:
+            progress.begin("cutting promoters", len(read.genes))
+            for promoter in cutter.promoters(progress):
+                fasta_file.write(format_promoter(promoter))
+                bed_file.write(bed_row(promoter, opened.lengths[promoter.chrom]))
+            progress.end()
+            write_audit(audit_file, cutter.rows)
+        if not any(row.status != "dropped" for row in cutter.rows):
+            raise BioattnError(f"{annotation}: no promoter is left ({summarise(cutter.rows)})")
+    LOGGER.info(summarise(cutter.rows))
+    return cutter.rows
+
+
+def bed_row(promoter: Promoter, chromosome_length: int) -> str:
+    """The BED6 row of a promoter, cut down to its chromosome since BED knows no position outside."""
+    start, end = max(promoter.start, 0), min(promoter.end, chromosome_length)
+    return f"{promoter.chrom}\t{start}\t{end}\t{promoter.gene_id}\t0\t{promoter.strand}\n"
+
+
+def check_settings(annotation: Annotation, settings: WindowSettings) -> None:
+    """Refuse settings that this annotation cannot serve.
+
+    Raises: SettingsError; FormatError when a gene id has white space, which no FASTA name can.
+    """
+    for gene in annotation.genes:
+        if len(gene.gene_id.split()) != 1:
+            raise FormatError(
+                f"{annotation.path}:{gene.line}: the gene id {gene.gene_id!r} contains white space, which a FASTA "
+                "name cannot; choose another --id-attribute"
+            )
+    if annotation.format == "BED":
+        for asked, option in (
+            (settings.anchor == "cds", "--anchor cds"),
+            (settings.feature == "mRNA", "--feature mRNA"),
+            (bool(settings.biotypes), "--biotype"),
+        ):
+            if asked:
+                raise SettingsError(f"{option}: {annotation.path} is BED, which says nothing about it")
+    present = Counter(gene.biotype for gene in annotation.genes if gene.biotype)
+    for biotype in settings.biotypes:
+        if biotype not in present:
+            known = first_names([name for name, _ in present.most_common()], 12)
+            raise SettingsError(
+                f"--biotype {biotype}: no gene of {annotation.path} has it; there are {known or 'no biotypes'}"
+            )
+
+
+@dataclass(frozen=True, slots=True)
+class _Plan:
+    """Where to cut one promoter; `row` is its audit row as far as known without the sequence."""
+
+    number: int
+    row: AuditRow
+    full_start: int
+    """First base of the untrimmed window."""
+    cut: int
+    """Bases trimmed from the upstream side."""
+    others: tuple[Span, ...]
+    """Spans of other genes on the window and its flanks."""
+
+
+class PromoterCutter:
+    """Cuts the promoters of all genes; `rows` holds the audit when `promoters` has been used up."""
+
+    def __init__(
+        self, annotation: Annotation, genome: Genome, names: dict[str, str], settings: WindowSettings
+    ) -> None:
+        """`names`: genome name of each annotation chromosome the genome has."""
+        self.annotation = annotation
+        self.genome = genome
+        self.names = names
+        self.settings = settings
+        self.rows: list[AuditRow] = []
+        self.circular = {names[chrom] for chrom in annotation.circular if chrom in names}
+        self.spans = GeneSpans(self._all_spans())
+
+    def promoters(self, progress: Progress) -> Iterator[Promoter]:
+        """Yield the promoters that are kept or trimmed, in annotation order."""
+        genes = self.annotation.genes
+        for first in range(0, len(genes), BLOCK):
+            plans: list[_Plan] = []
+            block = genes[first : first + BLOCK]
+            for number, gene in enumerate(block, start=first):
+                planned = self._plan(number, gene)
+                if isinstance(planned, _Plan):
+                    plans.append(planned)
+                    self.rows.append(planned.row)
+                else:
+                    self.rows.append(planned)
+            yield from self._cut(plans)
+            progress.advance(len(block))
+
+    def _all_spans(self) -> Iterator[tuple[str, Span]]:
+        """Where all genes of the annotation lie, whatever happens to their own promoters."""
+        for number, gene in enumerate(self.annotation.genes):
+            for place in gene.places:
+                chrom = self.names.get(place.chrom)
+                if chrom is None:
+                    continue
+                yield chrom, Span(place.start, place.end, number)
+                over = place.end - self.genome.lengths[chrom]
+                if over > 0 and chrom in self.circular:
+                    yield chrom, Span(0, over, number)
+
+    def _plan(self, number: int, gene: Gene) -> _Plan | AuditRow:
+        settings = self.settings
+        place = gene.place
+        chrom = self.names.get(place.chrom, "")
+        anchor = find_anchor(gene, settings)
+        row = AuditRow(
+            gene_id=gene.gene_id,
+            chrom=chrom or place.chrom,
+            strand=place.strand,
+            anchor=anchor.position if not anchor.reason else None,
+            start=None,
+            end=None,
+            status="dropped",
+            reason=anchor.reason,
+            name=gene.name,
+            biotype=gene.biotype,
+            transcript=anchor.transcript_id,
+        )
+        if settings.biotypes and gene.biotype not in settings.biotypes:
+            return row._replace(reason="biotype")
+        if anchor.reason:
+            return row
+        if not chrom:
+            return row._replace(reason="chromosome_not_in_genome")
+        length = self.genome.lengths[chrom]
+        position = anchor.position % length if chrom in self.circular else anchor.position
+        row = row._replace(anchor=position)
+        if place.start >= length or (place.end > length and chrom not in self.circular) or position >= length:
+            return row._replace(reason="outside_chromosome")
+        start, end = window_around(position, place.strand, settings.upstream, settings.downstream)
+        return self._fit(number, row._replace(start=start, end=end), position, length)
+
+    def _fit(self, number: int, row: AuditRow, anchor: int, chromosome_length: int) -> _Plan | AuditRow:
+        """Apply the rules for chromosome ends and other genes to a window."""
+        settings = self.settings
+        full_start, full_end = start, end = row.start or 0, row.end or 0
+        reasons = []
+        if (start < 0 or end > chromosome_length) and settings.boundary != "pad":
+            trimmed = trim_to_chromosome(start, end, row.strand, chromosome_length)
+            if settings.boundary == "drop" or trimmed is None:
+                return row._replace(reason="boundary")
+            start, end = trimmed
+            reasons.append("boundary")
+        flank = settings.flank
+        near = self.spans.overlapping(row.chrom, start - flank, end + flank, number)
+        others = [span for span in near if span.start < end and span.end > start]
+        other_ids = dict.fromkeys(self.annotation.genes[span.gene].gene_id for span in others)
+        row = row._replace(start=start, end=end, other_genes=tuple(other_ids))
+        if others and settings.overlap == "drop":
+            return row._replace(reason="overlap")
+        if others and settings.overlap == "trim":
+            spans = [(span.start, span.end) for span in others]
+            trimmed = trim_upstream(start, end, row.strand, anchor, spans)
+            if trimmed != (start, end):
+                reasons.append("overlap")
+                start, end = trimmed
+        row = row._replace(start=start, end=end, reason=",".join(reasons))
+        upstream_left = anchor - start if row.strand == "+" else end - 1 - anchor
+        if settings.upstream and not upstream_left:
+            return row._replace(reason="no_upstream_left")
+        cut = start - full_start if row.strand == "+" else full_end - end
+        row = row._replace(status="trimmed" if cut else "kept")
+        return _Plan(number, row, full_start, cut, tuple(near))
+
+    def _cut(self, plans: Sequence[_Plan]) -> Iterator[Promoter]:
+        """Read the windows of a block of genes at once; put the sequence figures into their audit rows."""
+        if not plans:
+            return
+        flank, settings = self.settings.flank, self.settings
+        starts = np.array([plan.full_start - flank for plan in plans], dtype=np.int64)
+        numbers = self.genome.chromosome_numbers([plan.row.chrom for plan in plans])
+        windows = self.genome.windows(numbers, starts, settings.length + 2 * flank)
+        for plan, codes in zip(plans, windows, strict=True):
+            masked = self._hide_other_genes(plan, codes)
+            row = plan.row
+            sequence = (codes if row.strand == "+" else reverse_complement(codes))[plan.cut :]
+            window = sequence[flank : sequence.size - flank]
+            counts = np.bincount(window, minlength=UNKNOWN + 1)
+            known = int(counts[:UNKNOWN].sum())
+            row = row._replace(
+                masked=masked,
+                fraction_n=int(counts[UNKNOWN]) / window.size,
+                gc=int(counts[1] + counts[2]) / known if known else None,
+            )
+            if int(counts[UNKNOWN]) > settings.max_n * window.size:
+                row = row._replace(status="dropped", reason="max_n")
+            self.rows[plan.number] = row
+            if row.status != "dropped":
+                start, end = row.start or 0, row.end or 0
+                yield Promoter(row.gene_id, row.chrom, start, end, row.strand, flank, sequence)
+
+    def _hide_other_genes(self, plan: _Plan, codes: NDArray[np.uint8]) -> int:
+        """Write N where other genes lie, as `--overlap` says; returns how many bases of the window that were.
+
+        `mask` hides them in the window and its flanks, `trim` in the flanks only: what was cut must not come back
+        as context.
+        """
+        overlap, flank = self.settings.overlap, self.settings.flank
+        if overlap not in ("mask", "trim") or not plan.others:
+            return 0
+        hidden = np.zeros(codes.size, dtype=bool)
+        origin = plan.full_start - flank
+        for span in plan.others:
+            hidden[max(span.start - origin, 0) : max(span.end - origin, 0)] = True
+        start, end = (plan.row.start or 0) - origin, (plan.row.end or 0) - origin
+        if overlap == "trim":
+            hidden[start:end] = False
+        codes[hidden] = UNKNOWN
+        return int(hidden[start:end].sum())
+
+
+def _protect_inputs(files: PromoterFiles, inputs: Iterable[Path]) -> None:
+    for written in (files.fasta, files.bed, files.audit):
+        for given in inputs:
+            if written.resolve() == given.resolve():
+                raise SettingsError(f"--output would write {written}, which is an input; choose another name")
+
+
+def _warn(
+    annotation: Annotation, names: dict[str, str], cutter: PromoterCutter, settings: WindowSettings
+) -> None:
+    """Say what a reader of the results should know."""
+    missing = [chrom for chrom in annotation.chromosomes if chrom not in names]
+    if missing:
+        lost = sum(gene.place.chrom not in names for gene in annotation.genes)
+        LOGGER.warning(
+            f"the genome has no chromosome {first_names(missing)}; the {lost:,} genes there are dropped "
+            "(--chromosome-aliases can name them)"
+        )
+    scattered = [gene for gene in annotation.genes if gene.problem == "several_places"]
+    if scattered:
+        first = scattered[0]
+        LOGGER.warning(
+            f"{len(scattered):,} gene ids stand at several places, such as {first.gene_id} (line {first.line}), "
+            "and are dropped; if they are different genes, choose another --id-attribute"
+        )
+    if settings.anchor == "tss" and settings.downstream:
+        coding = [(gene, t) for gene in annotation.genes if (t := gene.representative()) and t.kind == "mRNA"]
+        same = sum(
+            find_anchor(gene, settings).position
+            == find_anchor(gene, replace(settings, anchor="cds")).position
+            for gene, _ in coding
+        )
+        if coding and same >= NO_UTR_FRACTION * len(coding):
+            LOGGER.warning(
+                f"{same:,} of {len(coding):,} mRNAs start with their coding sequence: the annotation has no 5' "
+                f"UTRs, so position 0 is the start codon and the {settings.downstream} bases from there on are "
+                "coding"
+            )

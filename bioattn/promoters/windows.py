@@ -1,0 +1,148 @@
+"""Where a gene's promoter window lies: its anchor base and the bases around it.
+
+A window is [-upstream, +downstream) around the anchor in the direction of the gene; the anchor is the first base
+of the downstream part. Along the chromosome (0-based, half-open) that is
+
+    + strand   [anchor - upstream, anchor + downstream)
+    - strand   [anchor - downstream + 1, anchor + upstream + 1)
+
+The one anchor per gene:
+
+    anchor tss, feature gene    5' end of the gene
+    anchor tss, feature mRNA    5' end of the gene's representative mRNA
+    anchor cds                  first base of the coding sequence of the representative (m)RNA
+
+The representative is the transcript with the longest coding sequence, then the longest span, then the most
+upstream start, then the first in the file: one definite transcript, so that TSS and CDS of a gene belong together.
+"""
+
+from dataclasses import dataclass
+from typing import Literal, NamedTuple
+
+from bioattn.errors import SettingsError
+from bioattn.formats.genes import STRANDS, Gene
+
+Anchor = Literal["tss", "cds"]
+Feature = Literal["gene", "mRNA"]
+Overlap = Literal["keep", "mask", "trim", "drop"]
+Boundary = Literal["pad", "trim", "drop"]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class WindowSettings:
+    """How promoter windows are cut."""
+
+    upstream: int = 800
+    """Bases before the anchor."""
+    downstream: int = 200
+    """Bases from the anchor on, the anchor included."""
+    anchor: Anchor = "tss"
+    """What position 0 is: transcription start or first base of the coding sequence."""
+    feature: Feature = "gene"
+    """Whether the TSS is that of the gene or of its representative mRNA."""
+    overlap: Overlap = "keep"
+    """What happens where a window reaches into another gene."""
+    boundary: Boundary = "pad"
+    """What happens where a window reaches beyond its chromosome."""
+    max_n: float = 1.0
+    """Windows with a larger fraction of N are dropped."""
+    biotypes: tuple[str, ...] = ()
+    """Biotypes to keep; empty keeps all."""
+    flank: int = 0
+    """Extra bases on both sides of the window."""
+
+    def __post_init__(self) -> None:
+        for option, value in (
+            ("--upstream", self.upstream),
+            ("--downstream", self.downstream),
+            ("--flank", self.flank),
+        ):
+            if value < 0:
+                raise SettingsError(f"{option} is {value} but must be 0 or more")
+        if self.upstream + self.downstream == 0:
+            raise SettingsError("--upstream and --downstream are both 0; a window needs at least one base")
+        if not 0 <= self.max_n <= 1:
+            raise SettingsError(f"--max-n is {self.max_n:g} but is a fraction, from 0 to 1")
+
+    @property
+    def length(self) -> int:
+        """Bases of an untrimmed window."""
+        return self.upstream + self.downstream
+
+
+class GeneAnchor(NamedTuple):
+    """The anchor of one gene, or why there is none."""
+
+    position: int
+    """0-based; -1 when there is none."""
+    transcript_id: str
+    """The transcript the anchor comes from, empty for the 5' end of the gene."""
+    reason: str
+    """Empty, or a reason of the audit table."""
+
+
+def find_anchor(gene: Gene, settings: WindowSettings) -> GeneAnchor:
+    """The anchor base of a gene by the rule at the top of this module."""
+    place = gene.place
+    if gene.problem:
+        return GeneAnchor(-1, "", gene.problem)
+    if place.start == place.end:
+        return GeneAnchor(-1, "", "zero_length")
+    if place.strand not in STRANDS:
+        return GeneAnchor(-1, "", "no_strand")
+    transcript = gene.representative(messenger_only=settings.feature == "mRNA")
+    if settings.feature == "mRNA" and transcript is None:
+        return GeneAnchor(-1, "", "no_mrna")
+    forward = place.strand == "+"
+    if settings.anchor == "cds":
+        if transcript is None or not transcript.cds_length:
+            return GeneAnchor(-1, "", "no_cds")
+        position = transcript.cds_start if forward else transcript.cds_end - 1
+        return GeneAnchor(position, transcript.transcript_id, "")
+    if settings.feature == "mRNA" and transcript is not None:
+        position = transcript.start if forward else transcript.end - 1
+        return GeneAnchor(position, transcript.transcript_id, "")
+    return GeneAnchor(place.start if forward else place.end - 1, "", "")
+
+
+def window_around(anchor: int, strand: str, upstream: int, downstream: int) -> tuple[int, int]:
+    """The window [start, end) along the chromosome; it may reach beyond the chromosome.
+
+    >>> window_around(100, "+", 30, 10)
+    (70, 110)
+    >>> window_around(100, "-", 30, 10)
+    (91, 131)
+    """
+    if strand == "+":
+        return anchor - upstream, anchor + downstream
+    return anchor - downstream + 1, anchor + upstream + 1
+
+
+def trim_to_chromosome(start: int, end: int, strand: str, chromosome_length: int) -> tuple[int, int] | None:
+    """The window without what lies beyond the chromosome on its upstream side; None when the downstream side does.
+
+    The downstream side is never cut: the anchor must keep its distance from the end of the sequence.
+    """
+    if (end > chromosome_length) if strand == "+" else (start < 0):
+        return None
+    return max(start, 0), min(end, chromosome_length)
+
+
+def trim_upstream(
+    start: int, end: int, strand: str, anchor: int, others: list[tuple[int, int]]
+) -> tuple[int, int]:
+    """The window with its upstream side cut at the nearest of the other genes' spans (0-based, half-open).
+
+    Spans that only touch the downstream part cut nothing. When one covers the base before the anchor, nothing is
+    left upstream and the window starts at the anchor.
+
+    >>> trim_upstream(70, 110, "+", 100, [(60, 80), (75, 90), (105, 200)])
+    (90, 110)
+    >>> trim_upstream(91, 131, "-", 100, [(120, 125), (129, 300)])
+    (91, 120)
+    """
+    if strand == "+":
+        reach = [min(other_end, anchor) for other_start, other_end in others if other_start < anchor]
+        return max([start, *reach]), end
+    reach = [max(other_start, anchor + 1) for other_start, other_end in others if other_end > anchor + 1]
+    return start, min([end, *reach])
