@@ -80,9 +80,9 @@ def _attend_fused(
     form = score.fused_form(query, key)
     if form is None:
         return _attend_tiled(query, key, value, score, _offset(mask, bias, query.dtype))
-    if form.bias is not None:
-        bias = form.bias if bias is None else bias + form.bias
     offset = _offset(mask, bias, form.query.dtype)
+    if form.bias is not None:
+        offset = form.bias if offset is None else offset + form.bias
     batch = torch.broadcast_shapes(form.query.shape[:-2], form.key.shape[:-2], value.shape[:-2])
     if offset is not None:
         offset = offset.expand(*batch, form.query.shape[-2], form.key.shape[-2])

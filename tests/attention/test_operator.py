@@ -1,0 +1,199 @@
+"""The attention operator against a plain-loop NumPy version and against its own two paths."""
+
+import math
+
+import numpy as np
+import pytest
+import torch
+
+from bioattn.attention import operator
+from bioattn.attention.capture import capture
+from bioattn.attention.multi_head import MultiHeadAttention
+from bioattn.attention.operator import attend, attention_weights
+from bioattn.attention.score import AttentionScore, make_score
+from bioattn.attention.site import AttentionSite
+
+BATCH, HEADS, QUERIES, KEYS, CHANNELS, VALUES = 2, 3, 5, 7, 4, 6
+SITE = AttentionSite(name="test.site", axes=("sample", "head", "query", "key"), num_heads=HEADS)
+
+
+class Recorder:
+    """A sink that keeps what it gets."""
+
+    def __init__(self):
+        self.received = []
+
+    def receive(self, site, weights, value_weighted):
+        self.received.append((site, weights, value_weighted))
+
+
+def inputs(score_name, *, with_mask, with_bias, seed=0):
+    torch.manual_seed(seed)
+    score = make_score(AttentionScore(score_name), HEADS, CHANNELS)
+    for parameter in getattr(score, "parameters", list)():
+        torch.nn.init.normal_(parameter)
+    query = torch.randn(BATCH, HEADS, QUERIES, CHANNELS)
+    key = torch.randn(BATCH, HEADS, KEYS, CHANNELS)
+    value = torch.randn(BATCH, HEADS, KEYS, VALUES)
+    mask = torch.rand(BATCH, 1, QUERIES, KEYS) < 0.6 if with_mask else None
+    if mask is not None:
+        mask[0, 0, 2] = False  # a row that may attend nothing
+    bias = torch.randn(1, HEADS, QUERIES, KEYS) if with_bias else None
+    return score, query, key, value, mask, bias
+
+
+def looped(score_name, score, query, key, value, mask, bias):
+    """Softmax attention one pair at a time, in float64."""
+    weights = np.zeros((BATCH, HEADS, QUERIES, KEYS))
+    output = np.zeros((BATCH, HEADS, QUERIES, VALUES))
+    q, k, v = (t.double().numpy() for t in (query, key, value))
+    for b in range(BATCH):
+        for h in range(HEADS):
+            for i in range(QUERIES):
+                logits = []
+                for j in range(KEYS):
+                    if score_name == "dot":
+                        logit = q[b, h, i] @ k[b, h, j] / math.sqrt(CHANNELS)
+                    elif score_name == "additive":
+                        w = score.weight_HD[h].detach().double().numpy()
+                        logit = w @ np.tanh(q[b, h, i] + k[b, h, j])
+                    else:
+                        w = score.width_HD[h].detach().double().numpy()
+                        logit = -0.5 * np.sum(((q[b, h, i] - k[b, h, j]) * w) ** 2)
+                    if bias is not None:
+                        logit += float(bias[0, h, i, j])
+                    logits.append(logit)
+                allowed = [True] * KEYS if mask is None else [bool(mask[b, 0, i, j]) for j in range(KEYS)]
+                if not any(allowed):
+                    row = np.full(KEYS, 1 / KEYS)
+                else:
+                    exponentials = [math.exp(x) if ok else 0.0 for x, ok in zip(logits, allowed, strict=True)]
+                    row = np.array(exponentials) / sum(exponentials)
+                weights[b, h, i] = row
+                output[b, h, i] = row @ v[b, h]
+    return weights, output
+
+
+@pytest.mark.parametrize("with_bias", [False, True])
+@pytest.mark.parametrize("with_mask", [False, True])
+@pytest.mark.parametrize("score_name", ["dot", "additive", "gaussian"])
+def test_both_paths_agree_with_the_loop(score_name, with_mask, with_bias):
+    score, query, key, value, mask, bias = inputs(score_name, with_mask=with_mask, with_bias=with_bias)
+    expected_weights, expected = looped(score_name, score, query, key, value, mask, bias)
+    sink = Recorder()
+    with torch.no_grad():
+        fused = attend(query, key, value, score=score, mask=mask, bias=bias, site=SITE)
+        with capture(["test.*"], sink, value_weighted=True):
+            explicit = attend(query, key, value, score=score, mask=mask, bias=bias, site=SITE)
+    (site, weights, value_weighted), *rest = sink.received
+    assert not rest
+    assert site is SITE
+    np.testing.assert_allclose(fused.numpy(), expected, atol=1e-5)
+    np.testing.assert_allclose(explicit.numpy(), expected, atol=1e-5)
+    np.testing.assert_allclose(weights.numpy(), expected_weights, atol=2e-6)
+    norms = np.linalg.norm(value.numpy(), axis=-1)[:, :, None, :]
+    np.testing.assert_allclose(value_weighted.numpy(), expected_weights * norms, atol=1e-5)
+
+
+@pytest.mark.parametrize("scale", [1.0, 100.0])
+@pytest.mark.parametrize("score_name", ["dot", "additive", "gaussian"])
+def test_a_row_without_keys_is_uniform_however_large_the_logits(score_name, scale):
+    score, query, key, value, _, _ = inputs(score_name, with_mask=False, with_bias=False)
+    mask = torch.zeros(BATCH, 1, QUERIES, KEYS, dtype=torch.bool)
+    with torch.no_grad():
+        output = attend(query * scale, key * scale, value, score=score, mask=mask)
+    np.testing.assert_allclose(
+        output.numpy(), value.mean(-2, keepdim=True).expand_as(output).numpy(), atol=1e-5
+    )
+
+
+@pytest.mark.parametrize("score_name", ["dot", "additive", "gaussian"])
+def test_gradients_of_both_paths_agree(score_name, monkeypatch):
+    # Tiny tiles make the additive path cut its queries up and recompute them.
+    monkeypatch.setattr(operator, "MAX_TILE_ELEMENTS", 2 * BATCH * HEADS * KEYS * CHANNELS)
+    gradients = []
+    for captured in (False, True):
+        score, query, key, value, mask, bias = inputs(score_name, with_mask=True, with_bias=True)
+        leaves = [t.requires_grad_() for t in (query, key, value, bias)]
+        if captured:
+            with capture(["*"], Recorder()):
+                attend(
+                    query, key, value, score=score, mask=mask, bias=bias, site=SITE
+                ).square().sum().backward()
+        else:
+            attend(query, key, value, score=score, mask=mask, bias=bias, site=SITE).square().sum().backward()
+        gradients.append([leaf.grad for leaf in leaves] + [p.grad for p in score.parameters()])
+    for fused, explicit in zip(*gradients, strict=True):
+        torch.testing.assert_close(fused, explicit, atol=2e-5, rtol=1e-4)
+
+
+def test_leading_axes_broadcast():
+    torch.manual_seed(0)
+    score = make_score(AttentionScore.DOT, HEADS, CHANNELS)
+    query = torch.randn(BATCH, 5, HEADS, QUERIES, CHANNELS)  # one promoter's positions under five treatments
+    key = torch.randn(1, 5, HEADS, KEYS, CHANNELS)
+    value = torch.randn(1, 5, HEADS, KEYS, VALUES)
+    together = attend(query, key, value, score=score)
+    assert together.shape == (BATCH, 5, HEADS, QUERIES, VALUES)
+    for t in range(5):
+        alone = attend(
+            query[:, t],
+            key[:, t].expand(BATCH, -1, -1, -1),
+            value[:, t].expand(BATCH, -1, -1, -1),
+            score=score,
+        )
+        torch.testing.assert_close(together[:, t], alone)
+
+
+def test_without_a_listener_no_weights_are_made(monkeypatch):
+    def refuse(*_args, **_kwargs):
+        raise AssertionError("the explicit path ran")
+
+    monkeypatch.setattr(operator, "attention_weights", refuse)
+    score, query, key, value, _, _ = inputs("dot", with_mask=False, with_bias=False)
+    with capture(["other.*"], Recorder()):
+        attend(query, key, value, score=score, site=SITE)
+
+
+def test_a_sink_takes_part_but_is_not_handed_on():
+    torch.manual_seed(1)
+    site = AttentionSite(name="s", axes=("sample", "head", "query", "key"), num_heads=2, sink=True)
+    attention = MultiHeadAttention(
+        query_channels=8,
+        key_channels=6,
+        value_channels=6,
+        output_channels=8,
+        num_heads=2,
+        head_channels=4,
+        score=AttentionScore.DOT,
+        site=site,
+    )
+    torch.nn.init.normal_(attention.sink_key_HD)
+    query, key = torch.randn(3, 2, 8), torch.randn(3, 9, 6)
+    mask = torch.ones(3, 1, 1, 9, dtype=torch.bool)
+    mask[..., 5:] = False
+    recorder = Recorder()
+    fused = attention(query, key, key, mask=mask)
+    with capture(["s"], recorder, value_weighted=True):
+        explicit = attention(query, key, key, mask=mask)
+    torch.testing.assert_close(fused, explicit, atol=1e-5, rtol=0)
+    weights = recorder.received[0][1]
+    assert weights.shape == (3, 2, 2, 9)
+    assert (weights.sum(-1) < 1).all()
+    assert (weights[..., 5:] == 0).all()
+    # What is missing to 1 is what the sink key got.
+    projected_query = attention._split_heads(attention.project_query(query))
+    projected_key = attention._split_heads(attention.project_key(key))[..., :5, :]
+    keys = torch.cat([projected_key, attention.sink_key_HD[None, :, None].expand(3, -1, 1, -1)], dim=-2)
+    expected = attention_weights(projected_query, keys, score=attention.score)
+    torch.testing.assert_close(1 - weights.sum(-1), expected[..., -1], atol=1e-6, rtol=0)
+
+
+def test_the_innermost_capture_gets_a_site():
+    score, query, key, value, _, _ = inputs("dot", with_mask=False, with_bias=False)
+    outer, inner = Recorder(), Recorder()
+    with capture(["*"], outer):
+        with capture(["test.site"], inner):
+            attend(query, key, value, score=score, site=SITE)
+        attend(query, key, value, score=score, site=SITE)
+    assert (len(outer.received), len(inner.received)) == (1, 1)
