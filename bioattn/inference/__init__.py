@@ -1,1 +1,1 @@
-"""The streaming runner behind `run` and `export`."""
+"""Running trained models on new input: batches in, predictions and attention out, memory flat, resumable."""

@@ -115,7 +115,6 @@ class PartStore:
                     chunked=False,
                 ) as writer:
                     yield writer
-                _flush(unfinished)
                 unfinished.replace(path)
         finally:
             unfinished.unlink(missing_ok=True)
@@ -141,7 +140,6 @@ class PartStore:
                         if on_block is not None:
                             on_block(block)
                         progress.advance(len(block.samples.ids))
-                _flush(assembled)
                 assembled.replace(self.output)
         finally:
             assembled.unlink(missing_ok=True)
@@ -232,24 +230,16 @@ def open_parts(store: PartStore, job: Mapping[str, Any], *, resume: bool, force:
 
 @contextmanager
 def write_errors(output: Path, folder: Path) -> Iterator[None]:
-    """Turn a full disk and its like, which HDF5 reports in its own words, into one sentence."""
+    """Turn a full disk and its like into one sentence that says how to go on."""
     try:
         yield
-    except BioattnError:
-        raise
-    except (OSError, RuntimeError) as error:
-        number = getattr(error, "errno", None)
-        text = str(error)
-        if number in (errno.ENOSPC, errno.EDQUOT, errno.EFBIG) or any(
-            f"errno = {code}," in text for code in (errno.ENOSPC, errno.EDQUOT, errno.EFBIG)
-        ):
+    except OSError as error:
+        if error.errno in (errno.ENOSPC, errno.EDQUOT, errno.EFBIG):
             raise BioattnError(
                 f"{output}: no space left on the device; nothing was written under this name, the parts that are "
                 f"complete stay in {folder}: make room and run again with --resume"
             ) from error
-        if isinstance(error, OSError):
-            raise unwritable(output, error) from error
-        raise
+        raise unwritable(output, error) from error
 
 
 def _require_same_job(folder: Path, job: Mapping[str, Any]) -> None:
@@ -303,12 +293,6 @@ def _clear(folder: Path, *, keep_folder: bool = False) -> None:
     except OSError as error:
         if error.errno != errno.ENOTEMPTY:
             raise
-
-
-def _flush(path: Path) -> None:
-    """Have the system write the file's bytes before its name says that it is complete."""
-    with path.open("rb") as file:
-        os.fsync(file.fileno())
 
 
 def require_free_space(output: Path, needed: int, already: int, human: str) -> None:

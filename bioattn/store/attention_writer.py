@@ -1,6 +1,6 @@
 """Writing one attention HDF5 file, samples in order, a block at a time."""
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
@@ -11,13 +11,13 @@ import numpy as np
 from numpy.typing import NDArray
 
 from bioattn import __version__
+from bioattn.formats.hdf5_output import hdf5_output
 from bioattn.store.content_digest import CONTENT_DIGEST, content_digest
 from bioattn.store.schema import (
     DIGEST,
     FORMAT,
     FORMAT_VERSION,
     KEY_EDGES,
-    LIBRARY_VERSIONS,
     PREDICTIONS,
     QUERY_EDGES,
     SAMPLE_FIELDS,
@@ -58,8 +58,10 @@ class AttentionWriter:
         num_samples: int,
         *,
         chunked: bool,
+        check: Callable[[], None],
     ) -> None:
         self._file = file
+        self._check = check
         self._num_samples = num_samples
         self._written = 0
         self._chunked = chunked
@@ -89,6 +91,7 @@ class AttentionWriter:
             for quantity in layout.quantities:
                 self._put(f"/sites/{layout.name}/{quantity}", rows, arrays[layout.name][quantity])
         self._written = rows.stop
+        self._check()
 
     def finish(self) -> None:
         """Write the digests. Raises: RuntimeError when samples are missing (a bug of the caller)."""
@@ -208,10 +211,14 @@ def attention_writer(
 ) -> Iterator[AttentionWriter]:
     """Create `path` and give its writer; the file is complete only when the body ends without an exception.
 
+    Raises: OSError when it cannot be written.
+
     `chunked=False` stores arrays in one piece, without checksums: quicker to write, for parts read back once.
     """
-    with h5py.File(path, "w", libver=LIBRARY_VERSIONS) as file:
-        writer = AttentionWriter(file, header, layouts, treatments, num_samples, chunked=chunked)
+    with hdf5_output(path) as (file, raw):
+        writer = AttentionWriter(
+            file, header, layouts, treatments, num_samples, chunked=chunked, check=raw.check
+        )
         yield writer
         writer.finish()
 

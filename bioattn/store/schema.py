@@ -25,9 +25,6 @@ QUERY_EDGES = "query_edges"
 PREDICTIONS = "predictions"
 DIGEST = "sha256"
 
-LIBRARY_VERSIONS = ("v108", "v108")
-"""HDF5 1.8's structures: every HDF5, netCDF-4 and rhdf5 in use reads them, and their headers carry checksums."""
-
 CHUNK_BYTES = 1 << 17
 """Aim of one chunk: small enough to read one gene in milliseconds, large enough to read a treatment at once."""
 

@@ -1,12 +1,135 @@
 """`bioattn export …`: turn models and results into files other tools read."""
 
+from enum import StrEnum
+from typing import Annotated
+
 import typer
+
+from bioattn_cli.inference_options import (
+    BatchSizeOption,
+    ModelArgument,
+    PromotersArgument,
+    TreatmentOption,
+    TreatmentTableOption,
+    run_model,
+)
+from bioattn_cli.options import (
+    Device,
+    DeviceOption,
+    ForceOption,
+    OutputOption,
+    ResumeOption,
+    ThreadsOption,
+    command,
+)
+from bioattn_cli.reporting import Reporter
 
 app = typer.Typer(
     help="Turn models and results into files other tools read.", no_args_is_help=True, rich_markup_mode=None
 )
 
 
+class WeightType(StrEnum):
+    """How weights are stored (as in `bioattn.store.schema`, which --help must not import)."""
+
+    FLOAT32 = "float32"
+    FLOAT16 = "float16"
+
+
+class Reduction(StrEnum):
+    """What is done over heads (as in `bioattn.store.schema`)."""
+
+    NONE = "none"
+    MEAN_HEADS = "mean-heads"
+    MAX_HEADS = "max-heads"
+
+
 @app.callback()
 def _verb() -> None:
     """Turn models and results into files other tools read."""
+
+
+@command(app)
+def attention(
+    reporter: Reporter,
+    model: ModelArgument,
+    promoters: PromotersArgument,
+    output: OutputOption,
+    treatment: TreatmentOption = None,
+    treatment_table: TreatmentTableOption = None,
+    sites: Annotated[
+        list[str] | None,
+        typer.Option(
+            "--sites",
+            metavar="PATTERN",
+            help="Attention sites, for example 'promoter.cross.*'; can be repeated [default: all].",
+        ),
+    ] = None,
+    heads: Annotated[
+        str | None,
+        typer.Option(metavar="LIST", help="Heads to keep, for example 0,2 (counted from 0) [default: all]."),
+    ] = None,
+    dtype: Annotated[
+        WeightType,
+        typer.Option(
+            help="float16 is half the size, but netCDF programs, xarray's default too, cannot read it."
+        ),
+    ] = WeightType.FLOAT32,
+    reduce: Annotated[
+        Reduction, typer.Option(help="Mean or maximum over the heads instead of each.")
+    ] = Reduction.NONE,
+    value_weighted: Annotated[
+        bool,
+        typer.Option("--value-weighted", help="Also the weights times the norm of the value they multiply."),
+    ] = False,
+    batch_size: BatchSizeOption = None,
+    device: DeviceOption = Device.AUTO,
+    threads: ThreadsOption = None,
+    resume: ResumeOption = False,
+    force: ForceOption = False,
+) -> None:
+    """Write where a model looks in each promoter for each treatment, as HDF5.
+
+    The size is printed first and refused beyond the free disk. The file appears when it is complete; until then
+    parts are kept in OUTPUT.partial, from which --resume goes on and which --force drops. The schema, and how to
+    read it from h5py, xarray and R, stands in docs/formats/attention.md.
+    """
+    from bioattn.store.schema import AttentionOptions
+    from bioattn.store.schema import Reduction as StoredReduction
+    from bioattn.store.schema import WeightType as StoredType
+
+    if dtype is WeightType.FLOAT16:
+        reporter.warn("float16: h5py and h5netcdf read it, netCDF4 and programs built on it do not")
+    run_model(
+        reporter,
+        model,
+        promoters,
+        predictions=None,
+        attention=output,
+        options=AttentionOptions(
+            sites=tuple(sites or ("*",)),
+            heads=parse_heads(heads),
+            dtype=StoredType(dtype),
+            reduce=StoredReduction(reduce),
+            value_weighted=value_weighted,
+        ),
+        treatment=treatment,
+        treatment_table=treatment_table,
+        device=device,
+        threads=threads,
+        batch_size=batch_size,
+        resume=resume,
+        force=force,
+    )
+
+
+def parse_heads(text: str | None) -> tuple[int, ...] | None:
+    """`0,2` → (0, 2). Raises: SettingsError when it is not a list of numbers."""
+    from bioattn.errors import SettingsError
+
+    if text is None:
+        return None
+    try:
+        return tuple(int(head) for head in text.split(","))
+    except ValueError:
+        raise SettingsError(f"--heads {text!r}: give head numbers separated by commas, such as 0,2") from None

@@ -141,9 +141,7 @@ def test_genomic_interval_against_a_plain_list(
     last = data.draw(st.integers(first + 1, length))
     places: list[int | None] = list(range(start, start + window))
     places = [None] * padding + (places if strand == "+" else places[::-1])
-    low, high = genomic_interval(
-        np.array([first]), np.array([last]), start, start + window, strand, length
-    )
+    low, high = genomic_interval(np.array([first]), np.array([last]), start, start + window, strand, length)
     assert sorted(p for p in places[first:last] if p is not None) == list(range(low[0], high[0]))
 
 

@@ -1,6 +1,7 @@
 """The validator: silent on good files, one finding for each thing that was broken, never a traceback."""
 
 from collections.abc import Callable
+from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
@@ -136,11 +137,9 @@ def test_flipped_bits_are_found_or_harmless(write_example: Writer) -> None:
         reported += bool(findings)
         if not findings:
             assert_equal_content(damaged, example)
-        try:
-            with open_attention(damaged) as attention:
-                attention.weights("promoter.cross.0", gene="géne/0002")
-        except BioattnError as problem:
-            assert "\n" not in str(problem)
+        with suppress(BioattnError), open_attention(damaged) as attention:
+            attention.weights("promoter.cross.0", gene="géne/0002")
+        assert all("\n" not in str(finding) for finding in findings)
         content[position] = example.path.read_bytes()[position]
     assert reported > 25
 

@@ -1,0 +1,123 @@
+"""Writing HDF5 so that a full disk is an ordinary error.
+
+When a write fails inside the HDF5 library, closing the file fails too and the library brings the whole process
+down as it exits (seen with HDF5 2.0: SIGSEGV, exit code 139). Here the library writes through a file object that,
+after the first failure, takes every further write without storing it; the library closes in peace, and the
+failure is raised by us.
+"""
+
+import io
+import os
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+import h5py
+
+LIBRARY_VERSIONS = ("v108", "v108")
+"""HDF5 1.8's structures: every HDF5, netCDF-4 and rhdf5 in use reads them, and their headers carry checksums."""
+
+
+class ShieldedFile(io.RawIOBase):
+    """A binary file for the HDF5 library: never raises on writing, remembers the first failure in `error`."""
+
+    def __init__(self, path: Path) -> None:
+        super().__init__()
+        self._descriptor = os.open(path, os.O_RDWR | os.O_CREAT | os.O_TRUNC, 0o666)
+        self._position = 0
+        self._end = 0
+        self.error: OSError | None = None
+
+    def check(self) -> None:
+        """Raises: OSError when a write has failed."""
+        if self.error is not None:
+            raise self.error
+
+    def seek(self, offset: int, whence: int = os.SEEK_SET, /) -> int:
+        """Move; the end counts writes that were not stored."""
+        base = {os.SEEK_SET: 0, os.SEEK_CUR: self._position, os.SEEK_END: self._end}[whence]
+        self._position = base + offset
+        return self._position
+
+    def tell(self) -> int:
+        """Where the next read or write happens."""
+        return self._position
+
+    def readinto(self, buffer: Any, /) -> int:
+        """Read; what was not stored reads as zeros."""
+        view = memoryview(buffer).cast("B")
+        wanted = max(0, min(len(view), self._end - self._position))
+        content = os.pread(self._descriptor, wanted, self._position).ljust(wanted, b"\0")
+        view[:wanted] = content
+        self._position += wanted
+        return wanted
+
+    def write(self, buffer: Any, /) -> int:
+        """Write all of it, or remember why not."""
+        view = memoryview(buffer).cast("B")
+        done = 0
+        try:
+            while self.error is None and done < len(view):
+                done += os.pwrite(self._descriptor, view[done:], self._position + done)
+        except OSError as error:
+            self.error = error
+        self._position += len(view)
+        self._end = max(self._end, self._position)
+        return len(view)
+
+    def truncate(self, size: int | None = None, /) -> int:
+        """Set the length."""
+        size = self._position if size is None else size
+        try:
+            if self.error is None:
+                os.ftruncate(self._descriptor, size)
+        except OSError as error:
+            self.error = error
+        self._end = size
+        return size
+
+    def sync(self) -> None:
+        """Have the system put the bytes on the disk."""
+        try:
+            if self.error is None:
+                os.fsync(self._descriptor)
+        except OSError as error:
+            self.error = error
+
+    def close(self) -> None:
+        """Close."""
+        if not self.closed:
+            os.close(self._descriptor)
+        super().close()
+
+    def readable(self) -> bool:
+        """Yes."""
+        return True
+
+    def writable(self) -> bool:
+        """Yes."""
+        return True
+
+    def seekable(self) -> bool:
+        """Yes."""
+        return True
+
+
+@contextmanager
+def hdf5_output(path: Path) -> Iterator[tuple[h5py.File, ShieldedFile]]:
+    """Create `path` as HDF5; its bytes are on the disk when the body has ended well.
+
+    Call the second object's `check` now and then, so that a full disk ends long work early.
+
+    Raises: OSError (as of any file) when it cannot be written, also when the body raised because of that.
+    """
+    with ShieldedFile(path) as raw:
+        try:
+            with h5py.File(raw, "w", libver=LIBRARY_VERSIONS) as file:
+                yield file, raw
+        except Exception:
+            raw.check()
+            raise
+        raw.sync()
+        raw.check()

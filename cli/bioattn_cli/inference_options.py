@@ -1,0 +1,116 @@
+"""What `run` and `export attention` share: their options and the one way they run a model."""
+
+import sys
+import time
+from contextlib import ExitStack
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, TextIO, cast
+
+import typer
+
+from bioattn_cli.options import Device
+from bioattn_cli.reporting import Reporter
+
+if TYPE_CHECKING:
+    from bioattn.store.schema import AttentionOptions
+
+ModelArgument = Annotated[Path, typer.Argument(metavar="MODEL", help="Folder of a trained promoter model.")]
+PromotersArgument = Annotated[
+    Path, typer.Argument(metavar="PROMOTERS", help="Promoter FASTA (`bioattn prepare promoters`).")
+]
+TreatmentOption = Annotated[
+    list[str] | None,
+    typer.Option(
+        "--treatment",
+        metavar="NAME",
+        help="A treatment to ask for, can be repeated; `unconditional` is the model's token for an unknown one "
+        "[default: all].",
+    ),
+]
+TreatmentTableOption = Annotated[
+    Path | None,
+    typer.Option(
+        help="Table of treatments to ask for instead of the training ones, also unseen ones if the model was "
+        "trained with --treatment-encoder features."
+    ),
+]
+BatchSizeOption = Annotated[
+    int | None,
+    typer.Option(min=1, help="Promoters per forward pass [default: what keeps memory flat]."),
+]
+
+
+def run_model(
+    reporter: Reporter,
+    model: Path,
+    promoters: Path,
+    *,
+    predictions: Path | None,
+    attention: Path | None,
+    options: "AttentionOptions | None",
+    treatment: list[str] | None,
+    treatment_table: Path | None,
+    device: Device,
+    threads: int | None,
+    batch_size: int | None,
+    resume: bool,
+    force: bool,
+) -> None:
+    """Load, run, write the run record beside each output, and say what was written."""
+    from bioattn.device import choose_device, describe_device, set_threads
+    from bioattn.errors import SettingsError
+    from bioattn.files import text_output, write_run_record
+    from bioattn.inference.promoters import human_bytes, run_promoters, select_treatments
+    from bioattn.models.model_folder import load_promoter_model
+    from bioattn.promoters.treatments import read_treatment_table
+
+    began = time.monotonic()
+    if attention is not None and str(attention) == "-":
+        raise SettingsError("HDF5 cannot be written to standard output; give a file name")
+    set_threads(threads)
+    chosen = choose_device(device)
+    loaded = load_promoter_model(model, chosen)
+    reporter.say(f"running on {describe_device(chosen)}")
+    table = None if treatment_table is None else read_treatment_table(treatment_table)
+    treatments = select_treatments(loaded.treatments, treatment or (), table)
+    to_stdout = predictions is not None and str(predictions) == "-"
+    with ExitStack() as outputs:
+        text: TextIO | None = None
+        if to_stdout:
+            text = sys.stdout
+        elif predictions is not None:
+            text = cast(TextIO, outputs.enter_context(text_output(predictions)))
+        summary = run_promoters(
+            loaded,
+            promoters,
+            treatments=treatments,
+            predictions=text,
+            attention=attention,
+            options=options,
+            batch_size=batch_size,
+            resume=resume,
+            force=force,
+            progress=reporter.progress(),
+        )
+    seconds = time.monotonic() - began
+    inputs = {"model": model / "model.safetensors", "promoters": promoters}
+    if treatment_table is not None:
+        inputs["treatment_table"] = treatment_table
+    for output in (None if to_stdout else predictions, attention):
+        if output is not None:
+            write_run_record(
+                output,
+                ["bioattn", *sys.argv[1:]],
+                inputs,
+                seconds,
+                device=str(chosen),
+                promoters=summary.num_promoters,
+                treatments=summary.num_treatments,
+                resumed_promoters=summary.resumed_promoters,
+            )
+    scope = f"{summary.num_promoters:,} promoters × {summary.num_treatments:,} treatments"
+    if predictions is not None and not to_stdout:
+        reporter.say(f"{predictions}: predictions of {scope}")
+    if attention is not None:
+        sites = ", ".join(f"{name} {shape}" for name, shape in summary.sites.items())
+        reporter.say(f"{attention}: attention of {scope}, {human_bytes(summary.attention_bytes)}: {sites}")

@@ -1,0 +1,97 @@
+"""Small untrained models in folders, and promoters to run them on."""
+
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pandas as pd
+import pytest
+import torch
+
+from bioattn.models.model_folder import LoadedPromoterModel, load_promoter_model, write_promoter_model
+from bioattn.models.promoter.config import Conditioning, PromoterModelConfig, TreatmentEncoding
+from bioattn.models.promoter.model import make_promoter_model
+from bioattn.models.promoter.treatment_vocabulary import TreatmentVocabulary
+from bioattn.promoters.promoter_fasta import Promoter, write_promoters
+from bioattn.promoters.treatments import TreatmentTable
+
+LENGTH = 120
+TABLE = TreatmentTable(
+    pd.DataFrame(
+        {"agent": ["heat", "H2O2", "heat", "DTT"], "minutes": [5.0, 20.0, 40.0, 10.0]},
+        index=pd.Index(["heat-5", "h2o2-20", "heat-40", "dtt-10"], dtype=object, name="treatment"),
+    ).astype({"agent": object})
+)
+
+
+@pytest.fixture(autouse=True)
+def _one_thread() -> None:
+    torch.set_num_threads(1)
+
+
+@pytest.fixture
+def make_model(tmp_path: Path) -> Callable[..., Path]:
+    """Write an untrained model; keyword arguments go into its config."""
+
+    def make(name: str = "model", task: str = "regression", seed: int = 0, **settings: Any) -> Path:
+        config = PromoterModelConfig(
+            length=LENGTH,
+            **{
+                "conditioning": Conditioning.CROSS,
+                "treatment_encoder": TreatmentEncoding.ID,
+                "channels": 8,
+                "kernel": 7,
+                "treatment_channels": 8,
+                "num_heads": 3,
+                "head_channels": 4,
+                "hidden_channels": 8,
+                "hops": 2 if settings.get("conditioning", Conditioning.CROSS) is Conditioning.CROSS else 1,
+                **settings,
+            },
+        )
+        vocabulary = TreatmentVocabulary.learn(
+            TABLE, encoding=config.treatment_encoder, unconditional=config.unconditional
+        )
+        torch.manual_seed(seed)
+        model = make_promoter_model(config, vocabulary)
+        folder = tmp_path / name
+        folder.mkdir()
+        write_promoter_model(folder, model, vocabulary, TABLE, task=task, reference=None)
+        return folder
+
+    return make
+
+
+@pytest.fixture
+def load() -> Callable[[Path], LoadedPromoterModel]:
+    return lambda folder: load_promoter_model(folder, torch.device("cpu"))
+
+
+@pytest.fixture
+def make_promoters(tmp_path: Path) -> Callable[..., Path]:
+    """Write a promoter FASTA: every third one short, some with flanks, every fifth without a location."""
+
+    def make(number: int = 23, name: str = "promoters.fa") -> Path:
+        random = np.random.default_rng(1)
+        records = []
+        for i in range(number):
+            window = LENGTH - 10 * (i % 3 == 2)
+            flank = 4 * (i % 2)
+            located = i % 5 != 4
+            records.append(
+                Promoter(
+                    f"G{i:03d}",
+                    "chrI" if located else "",
+                    500 * i if located else -1,
+                    500 * i + window if located else -1,
+                    "+-"[i % 2] if located else ".",
+                    flank if located else 0,
+                    random.integers(0, 4, window + 2 * flank * located, dtype=np.uint8),
+                )
+            )
+        path = tmp_path / name
+        write_promoters(path, records)
+        return path
+
+    return make

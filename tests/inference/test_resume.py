@@ -1,0 +1,350 @@
+"""A run that is killed, terminated or out of space leaves nothing half-written and goes on to the same bytes."""
+
+import json
+import os
+import resource
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+import torch
+
+from bioattn.errors import BioattnError
+from bioattn.inference.promoters import run_promoters
+from bioattn.models.model_folder import load_promoter_model
+from bioattn.store.attention_parts import partial_folder
+from bioattn.store.attention_validation import validate_attention
+
+Make = Callable[..., Path]
+REPOSITORY = Path(__file__).resolve().parents[2]
+
+# Runs an export in small parts, slowly enough to be hit anywhere; the pause stands for a larger model.
+WORKER = """
+import sys, time
+from pathlib import Path
+import torch
+torch.set_num_threads(1)
+from bioattn.errors import BioattnError, Interrupted
+from bioattn.inference.promoters import run_promoters
+from bioattn.models.model_folder import load_promoter_model
+
+model, promoters, output, predictions, pause = sys.argv[1:6]
+loaded = load_promoter_model(Path(model), torch.device("cpu"))
+loaded.model.register_forward_hook(lambda *_: time.sleep(float(pause)))
+print("ready", flush=True)
+try:
+    with open(predictions, "w") as text:
+        run_promoters(loaded, Path(promoters), treatments=loaded.treatments, predictions=text,
+                      attention=Path(output), batch_size=4, part_samples=8, resume="--resume" in sys.argv)
+except BioattnError as error:
+    print(error, file=sys.stderr)
+    sys.exit(error.exit_code if isinstance(error, Interrupted) else 1)
+"""
+
+
+class Job:
+    """One export as a process of its own."""
+
+    def __init__(self, model: Path, promoters: Path, folder: Path) -> None:
+        self.model, self.promoters, self.folder = model, promoters, folder
+
+    def start(self, name: str, *flags: str, pause: float = 0.0, **options: Any) -> subprocess.Popen[str]:
+        arguments = [
+            self.model,
+            self.promoters,
+            self.folder / f"{name}.h5",
+            self.folder / f"{name}.tsv",
+            pause,
+        ]
+        environment = {
+            **os.environ,
+            "PYTHONPATH": f"{REPOSITORY}{os.pathsep}{REPOSITORY / 'cli'}",
+            "OMP_NUM_THREADS": "1",
+        }
+        process = subprocess.Popen(
+            [sys.executable, "-c", WORKER, *map(str, arguments), *flags],
+            stdout=subprocess.PIPE,
+            stderr=subprocess.PIPE,
+            text=True,
+            env=environment,
+            **options,
+        )
+        assert process.stdout is not None
+        assert process.stdout.readline() == "ready\n", process.communicate()
+        return process
+
+    def finish(self, name: str, *, resume: bool = False) -> tuple[bytes, str]:
+        """The same export in this process, to its end; what it wrote."""
+        loaded = load_promoter_model(self.model, torch.device("cpu"))
+        output, predictions = self.folder / f"{name}.h5", self.folder / f"{name}.tsv"
+        with predictions.open("w") as text:
+            run_promoters(
+                loaded,
+                self.promoters,
+                treatments=loaded.treatments,
+                predictions=text,
+                attention=output,
+                batch_size=4,
+                part_samples=8,
+                resume=resume,
+            )
+        assert not partial_folder(output).exists()
+        return output.read_bytes(), predictions.read_text()
+
+
+@pytest.fixture
+def job(make_model: Make, make_promoters: Make, tmp_path: Path) -> Job:
+    return Job(make_model(), make_promoters(60), tmp_path)
+
+
+def test_killed_at_any_moment_and_resumed_gives_the_same_bytes(job: Job) -> None:
+    whole = job.finish("whole")
+    for wanted in (0, 2, 6):
+        name = f"killed{wanted}"
+        output = job.folder / f"{name}.h5"
+        process = job.start(name, pause=0.04)
+        wait_for_parts(output, wanted)
+        # Somewhere inside the next part: in the model, in HDF5 or between.
+        time.sleep(0.01 * (1 + wanted))
+        process.send_signal(signal.SIGKILL)
+        process.communicate()
+        assert process.returncode == -signal.SIGKILL
+        assert not output.exists()
+        assert wanted <= len(list(partial_folder(output).glob("part-*.h5"))) < 8
+        assert job.finish(name, resume=True) == whole
+
+
+def test_killed_while_assembling(
+    make_model: Make, make_promoters: Make, load: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Death between any two steps of the assembly, the rename included, leaves a whole file or none."""
+    from bioattn.store import attention_parts
+
+    loaded, promoters = load(make_model()), make_promoters()
+
+    class Killed(BaseException):
+        """Not caught by anything, like SIGKILL."""
+
+    def export(name: str, **options: Any) -> bytes:
+        run_promoters(
+            loaded,
+            promoters,
+            treatments=loaded.treatments,
+            attention=tmp_path / name,
+            batch_size=4,
+            part_samples=8,
+            **options,
+        )
+        return (tmp_path / name).read_bytes()
+
+    whole = export("whole.h5")
+    output = tmp_path / "killed.h5"
+
+    def die(*_: Any) -> None:
+        raise Killed
+
+    with monkeypatch.context() as patch:
+        patch.setattr(attention_parts.PartStore, "_read", die)
+        with pytest.raises(Killed):
+            export("killed.h5")
+    assert not output.exists()
+    with monkeypatch.context() as patch:
+        patch.setattr(attention_parts, "_clear", die)
+        with pytest.raises(Killed):
+            export("killed.h5", resume=True)
+    assert output.read_bytes() == whole
+    assert export("killed.h5", resume=True) == whole
+    assert not partial_folder(output).exists()
+
+
+@pytest.mark.parametrize(("number", "code"), [(signal.SIGINT, 130), (signal.SIGTERM, 143)])
+def test_signals_keep_parts_and_say_how_to_go_on(job: Job, number: signal.Signals, code: int) -> None:
+    process = job.start("stopped", pause=0.1)
+    wait_for_parts(job.folder / "stopped.h5", 1)
+    process.send_signal(number)
+    _, stderr = process.communicate(timeout=60)
+    assert process.returncode == code
+    assert "of 60 promoters; they are kept in" in stderr
+    assert "--resume" in stderr
+    assert "Traceback" not in stderr
+    assert not (job.folder / "stopped.h5").exists()
+    assert not list(job.folder.glob("stopped.h5.partial/unfinished*"))
+    assert job.finish("stopped", resume=True) == job.finish("whole")
+
+
+def test_a_full_disk_is_one_sentence_and_resumable(job: Job) -> None:
+    """RLIMIT_FSIZE stands for the disk: the parts fit, the assembled file does not."""
+    whole = job.finish("whole")
+    size = len(whole[0])
+
+    def limit() -> None:
+        signal.signal(signal.SIGXFSZ, signal.SIG_IGN)
+        resource.setrlimit(resource.RLIMIT_FSIZE, (size // 2, size // 2))
+
+    process = job.start("full", preexec_fn=limit)
+    _, stderr = process.communicate(timeout=60)
+    assert process.returncode == 1
+    assert "no space left on the device" in stderr
+    assert "--resume" in stderr
+    assert "Traceback" not in stderr
+    assert len(stderr.strip().splitlines()) == 1
+    assert not (job.folder / "full.h5").exists()
+    assert job.finish("full", resume=True) == whole
+
+
+def test_parts_of_another_run_are_not_mixed_in(
+    make_model: Make, make_promoters: Make, load: Any, tmp_path: Path
+) -> None:
+    loaded, promoters = load(make_model()), make_promoters()
+    output = tmp_path / "attention.h5"
+
+    def export(model: Any = loaded, file: Path = promoters, **options: Any) -> None:
+        run_promoters(
+            model,
+            file,
+            **{
+                "treatments": loaded.treatments,
+                "attention": output,
+                "batch_size": 4,
+                "part_samples": 8,
+                **options,
+            },
+        )
+
+    folder = interrupted(export, output)
+    with pytest.raises(BioattnError, match=r"holds 1 parts .* --resume to go on .* --force to start again"):
+        export()
+    with pytest.raises(BioattnError, match=r"another run \(different: model\)"):
+        export(load(make_model("other", seed=1)), resume=True)
+    with pytest.raises(BioattnError, match=r"another run \(different: num_promoters, promoters\)"):
+        export(file=make_promoters(24, "more.fa"), resume=True)
+    with pytest.raises(BioattnError, match=r"another run \(different: treatments\)"):
+        export(treatments=loaded.treatments.select(["heat-40"]), resume=True)
+    with pytest.raises(BioattnError, match=r"another run \(different: batch_size\)"):
+        export(batch_size=8, resume=True)
+    (folder / "job.json").write_text("{")
+    with pytest.raises(BioattnError, match=r"job\.json is missing or unreadable; give --force"):
+        export(resume=True)
+    assert folder.exists()
+    export(force=True)
+    assert not folder.exists()
+    assert validate_attention(output) == []
+    export()
+    assert validate_attention(output) == []
+
+
+def test_a_damaged_part_is_named_and_made_again(
+    make_model: Make, make_promoters: Make, load: Any, tmp_path: Path
+) -> None:
+    loaded, promoters = load(make_model()), make_promoters()
+    output = tmp_path / "attention.h5"
+
+    def export(**options: Any) -> None:
+        run_promoters(
+            loaded,
+            promoters,
+            **{
+                "treatments": loaded.treatments,
+                "attention": output,
+                "batch_size": 4,
+                "part_samples": 8,
+                **options,
+            },
+        )
+
+    folder = interrupted(export, output)
+    part = folder / "part-00000.h5"
+    part.write_bytes(part.read_bytes()[:-1000])
+    with pytest.raises(BioattnError, match=r"part-00000\.h5.*was removed, run again with --resume"):
+        export(resume=True)
+    assert not output.exists()
+    export(resume=True)
+    assert validate_attention(output) == []
+
+
+def test_foreign_files_and_folders_stay(
+    make_model: Make, make_promoters: Make, load: Any, tmp_path: Path
+) -> None:
+    loaded, promoters = load(make_model()), make_promoters(5)
+    output = tmp_path / "attention.h5"
+    folder = partial_folder(output)
+    folder.mkdir()
+    (folder / "notes.txt").write_text("mine")
+    run_promoters(loaded, promoters, treatments=loaded.treatments, attention=output, force=True)
+    assert (folder / "notes.txt").read_text() == "mine"
+    assert json.dumps(sorted(path.name for path in folder.iterdir())) == '["notes.txt"]'
+    (tmp_path / "folder.h5").mkdir()
+    with pytest.raises(BioattnError, match="is a folder, a file name is needed"):
+        run_promoters(loaded, promoters, treatments=loaded.treatments, attention=tmp_path / "folder.h5")
+
+
+def test_more_than_the_disk_holds_is_refused_first(
+    make_model: Make, make_promoters: Make, load: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    loaded, promoters = load(make_model()), make_promoters()
+    monkeypatch.setattr("shutil.disk_usage", lambda _: type("Usage", (), {"free": 50_000})())
+    output = tmp_path / "attention.h5"
+    with pytest.raises(BioattnError, match=r"but only 50,000 are free in .*; choose fewer --treatment"):
+        run_promoters(loaded, promoters, treatments=loaded.treatments, attention=output)
+    assert not list(tmp_path.glob("attention.h5*"))
+
+
+def test_two_runs_cannot_share_an_output(
+    make_model: Make, make_promoters: Make, load: Any, tmp_path: Path
+) -> None:
+    loaded, promoters = load(make_model()), make_promoters()
+    output = tmp_path / "attention.h5"
+
+    tried = 0
+
+    class SecondRun:
+        """Progress that starts another run while the first one works."""
+
+        def begin(self, description: str, total: int | None) -> None: ...
+
+        def advance(self, steps: int = 1, **status: float | str) -> None:
+            nonlocal tried
+            tried += 1
+            with pytest.raises(BioattnError, match="another run is writing this output"):
+                export(resume=True)
+
+        def end(self) -> None: ...
+
+    def export(**options: Any) -> None:
+        run_promoters(loaded, promoters, treatments=loaded.treatments, attention=output, **options)
+
+    export(progress=SecondRun())
+    assert tried
+    assert validate_attention(output) == []
+
+
+def wait_for_parts(output: Path, wanted: int) -> None:
+    deadline = time.monotonic() + 60
+    while len(list(partial_folder(output).glob("part-*.h5"))) < wanted:
+        assert time.monotonic() < deadline, "the parts never came"
+        time.sleep(0.002)
+
+
+def interrupted(export: Callable[..., None], output: Path) -> Path:
+    """Run `export` until its first part is there, as Ctrl-C would; returns the folder of parts."""
+    folder = partial_folder(output)
+
+    class Stop:
+        """Progress that presses Ctrl-C once a part is complete."""
+
+        def begin(self, description: str, total: int | None) -> None: ...
+
+        def advance(self, steps: int = 1, **status: float | str) -> None:
+            if list(folder.glob("part-*.h5")):
+                raise KeyboardInterrupt
+
+        def end(self) -> None: ...
+
+    with pytest.raises(BioattnError, match="stopped after 8 of 23 promoters"):
+        export(progress=Stop())
+    return folder

@@ -1,0 +1,249 @@
+"""The streaming runner: the same numbers as a plain forward pass, and attention by the definition."""
+
+import io
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pandas as pd
+import pytest
+import torch
+
+from bioattn.attention.capture import capture
+from bioattn.attention.site import AXES, AttentionSite
+from bioattn.errors import BioattnError, SettingsError
+from bioattn.inference.promoter_batches import make_batch
+from bioattn.inference.promoters import run_promoters, select_treatments
+from bioattn.models.promoter.config import Conditioning, TreatmentEncoding
+from bioattn.promoters.promoter_fasta import read_promoters
+from bioattn.promoters.treatments import TreatmentTable, named_treatments
+from bioattn.store.attention_reader import open_attention
+from bioattn.store.attention_validation import validate_attention
+from bioattn.store.schema import AttentionOptions, Reduction, WeightType
+
+Make = Callable[..., Path]
+
+
+class Ears:
+    """Keeps everything as emitted, one promoter at a time."""
+
+    def __init__(self) -> None:
+        self.heard: dict[str, list[tuple[AttentionSite, np.ndarray, np.ndarray]]] = {}
+
+    def receive(
+        self, site: AttentionSite, weights: torch.Tensor, value_weighted: torch.Tensor | None
+    ) -> None:
+        assert value_weighted is not None
+        self.heard.setdefault(site.name, []).append((site, weights.numpy(), value_weighted.numpy()))
+
+    def stacked(self, name: str, quantity: int) -> np.ndarray:
+        site = self.heard[name][0][0]
+        order = [site.axes.index(axis) for axis in AXES if axis in site.axes]
+        return np.concatenate([entry[quantity].transpose(order) for entry in self.heard[name]])
+
+
+def plain_pass(loaded: Any, promoters: Path, table: TreatmentTable) -> tuple[np.ndarray, Ears]:
+    """Promoters one by one, without any of our machinery."""
+    ears = Ears()
+    rows = []
+    treatments = loaded.encode_treatments(table)
+    with torch.no_grad(), capture(["*"], ears, value_weighted=True):
+        for promoter in read_promoters(promoters):
+            codes = torch.from_numpy(make_batch([promoter], loaded.length).codes)
+            rows.append(loaded.model(codes, treatments).numpy()[0])
+    return np.array(rows), ears
+
+
+@pytest.mark.parametrize(
+    "settings",
+    [
+        {},
+        {"sink": True},
+        {"treatment_encoder": TreatmentEncoding.FEATURES},
+        {"conditioning": Conditioning.CROSS_ALL},
+    ],
+)
+@pytest.mark.parametrize("batch_size", [None, 4])
+def test_streamed_is_what_a_plain_pass_gives(
+    make_model: Make,
+    make_promoters: Make,
+    load: Any,
+    tmp_path: Path,
+    settings: dict[str, Any],
+    batch_size: int | None,
+) -> None:
+    loaded = load(make_model(**settings))
+    promoters = make_promoters()
+    text = io.StringIO()
+    summary = run_promoters(
+        loaded,
+        promoters,
+        treatments=loaded.treatments,
+        predictions=text,
+        attention=tmp_path / "attention.h5",
+        options=AttentionOptions(value_weighted=True),
+        batch_size=batch_size,
+        part_samples=8,
+    )
+    assert (summary.num_promoters, summary.num_treatments, summary.num_padded) == (23, 4, 7)
+    expected, ears = plain_pass(loaded, promoters, loaded.treatments)
+    table = pd.read_csv(io.StringIO(text.getvalue()), sep="\t", index_col="gene_id")
+    assert list(table.columns) == loaded.treatments.names
+    np.testing.assert_allclose(table.to_numpy(), expected, atol=1e-5)
+    assert validate_attention(tmp_path / "attention.h5") == []
+    with open_attention(tmp_path / "attention.h5") as attention:
+        assert list(attention.sites) == list(loaded.sites)
+        assert list(attention.samples.index) == list(table.index) == [f"G{i:03d}" for i in range(23)]
+        assert attention.model_sha256 == loaded.sha256
+        np.testing.assert_allclose(attention.predictions().to_numpy(), expected, atol=1e-5)
+        for name in attention.sites:
+            np.testing.assert_allclose(attention.weights(name), ears.stacked(name, 1), atol=1e-6)
+            np.testing.assert_allclose(
+                attention.weights(name, value_weighted=True), ears.stacked(name, 2), atol=1e-5
+            )
+    assert not list(tmp_path.glob("*.partial"))
+
+
+def test_heads_reductions_and_float16_against_the_whole(
+    make_model: Make, make_promoters: Make, load: Any, tmp_path: Path
+) -> None:
+    loaded = load(make_model())
+    promoters = make_promoters()
+
+    def export(name: str, **options: Any) -> np.ndarray:
+        run_promoters(
+            loaded,
+            promoters,
+            treatments=loaded.treatments,
+            attention=tmp_path / name,
+            options=AttentionOptions(sites=("promoter.cross.1",), **options),
+        )
+        assert validate_attention(tmp_path / name) == []
+        with open_attention(tmp_path / name) as attention:
+            assert list(attention.sites) == ["promoter.cross.1"]
+            return attention.weights("promoter.cross.1")
+
+    whole = export("whole.h5")
+    assert whole.shape == (23, 4, 3, 15)
+    np.testing.assert_array_equal(export("heads.h5", heads=(2, 0)), whole[:, :, [2, 0]])
+    np.testing.assert_allclose(export("mean.h5", reduce=Reduction.MEAN_HEADS), whole.mean(axis=2), atol=1e-7)
+    np.testing.assert_array_equal(
+        export("max.h5", heads=(0, 1), reduce=Reduction.MAX_HEADS), whole[:, :, :2].max(axis=2)
+    )
+    half = export("half.h5", dtype=WeightType.FLOAT16)
+    assert half.dtype == np.float16
+    np.testing.assert_array_equal(half, whole.astype(np.float16))
+
+
+def test_padding_is_not_attended(make_model: Make, make_promoters: Make, load: Any, tmp_path: Path) -> None:
+    """Short promoters lie at the right end: the bins of padding alone get no weight."""
+    loaded = load(make_model())
+    run_promoters(loaded, make_promoters(), treatments=loaded.treatments, attention=tmp_path / "attention.h5")
+    with open_attention(tmp_path / "attention.h5") as attention:
+        bins = attention.key_bins("promoter.cross.0", "G002")
+        padding = (bins["window_end"] <= 10).to_numpy()
+        assert padding.sum() == 1
+        assert (bins["start"] == bins["end"]).to_numpy()[padding].all()
+        weights = attention.weights("promoter.cross.0", gene="G002")
+        assert weights[..., padding].max() < 1e-6
+        np.testing.assert_allclose(weights.sum(-1), 1, atol=1e-5)
+
+
+def test_binary_models_give_probabilities(make_model: Make, make_promoters: Make, load: Any) -> None:
+    loaded = load(make_model(task="binary"))
+    promoters, text = make_promoters(), io.StringIO()
+    run_promoters(loaded, promoters, treatments=loaded.treatments, predictions=text)
+    logits, _ = plain_pass(loaded, promoters, loaded.treatments)
+    table = pd.read_csv(io.StringIO(text.getvalue()), sep="\t", index_col=0)
+    np.testing.assert_allclose(table.to_numpy(), 1 / (1 + np.exp(-logits)), atol=1e-6)
+
+
+def test_chosen_unseen_and_unconditional_treatments(
+    make_model: Make, make_promoters: Make, load: Any
+) -> None:
+    loaded = load(make_model(treatment_encoder=TreatmentEncoding.FEATURES))
+    promoters = make_promoters(5)
+
+    def predict(table: TreatmentTable) -> pd.DataFrame:
+        text = io.StringIO()
+        run_promoters(loaded, promoters, treatments=table, predictions=text)
+        return pd.read_csv(io.StringIO(text.getvalue()), sep="\t", index_col=0)
+
+    everything = predict(loaded.treatments)
+    names = ["heat-40", "unconditional", "heat-5"]
+    chosen = predict(select_treatments(loaded.treatments, names))
+    assert list(chosen.columns) == names
+    pd.testing.assert_frame_equal(chosen[["heat-40", "heat-5"]], everything[["heat-40", "heat-5"]])
+    unseen = TreatmentTable(
+        pd.DataFrame(
+            {"agent": ["DTT", "heat"], "minutes": [12.5, 5.0]},
+            index=pd.Index(["dtt-12", "heat-again"], dtype=object),
+        ).astype({"agent": object})
+    )
+    answers = predict(select_treatments(loaded.treatments, (), unseen))
+    np.testing.assert_allclose(answers["heat-again"], everything["heat-5"], rtol=1e-6)
+    assert (answers["dtt-12"] != everything["dtt-10"]).all()
+    assert list(predict(select_treatments(loaded.treatments, ["dtt-12"], unseen)).columns) == ["dtt-12"]
+
+
+def test_unknown_treatments_are_refused_by_name(make_model: Make, make_promoters: Make, load: Any) -> None:
+    loaded = load(make_model())
+    with pytest.raises(BioattnError, match="salt"):
+        select_treatments(loaded.treatments, ["salt"])
+    with pytest.raises(SettingsError, match="'heat-5' is given twice"):
+        select_treatments(loaded.treatments, ["heat-5", "heat-5"])
+    with pytest.raises(BioattnError, match="'salt' was not in training"):
+        run_promoters(loaded, make_promoters(), treatments=named_treatments(["salt"]))
+
+
+@pytest.mark.parametrize(
+    ("settings", "options", "sentence"),
+    [
+        ({"conditioning": Conditioning.FILM}, {}, "the model has no attention sites"),
+        ({}, {"sites": ("evoformer.*",)}, "matches none of the model's sites: promoter.cross.0"),
+        ({}, {"heads": (3,)}, "has heads 0 to 2, but 3 was asked for"),
+    ],
+)
+def test_impossible_exports_are_refused_before_anything_is_written(
+    make_model: Make,
+    make_promoters: Make,
+    load: Any,
+    tmp_path: Path,
+    settings: dict[str, Any],
+    options: dict[str, Any],
+    sentence: str,
+) -> None:
+    loaded = load(make_model(**settings))
+    with pytest.raises(SettingsError, match=sentence):
+        run_promoters(
+            loaded,
+            make_promoters(),
+            treatments=loaded.treatments,
+            attention=tmp_path / "attention.h5",
+            options=AttentionOptions(**options),
+        )
+    assert not list(tmp_path.glob("attention.h5*"))
+
+
+def test_the_batch_shrinks_with_what_a_promoter_takes(
+    make_model: Make, make_promoters: Make, load: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    loaded = load(make_model(conditioning=Conditioning.CROSS_ALL))
+    promoters = make_promoters()
+
+    def predict() -> tuple[str, int]:
+        sizes: list[int] = []
+        hook = loaded.model.register_forward_pre_hook(lambda _module, inputs: sizes.append(len(inputs[0])))
+        text = io.StringIO()
+        run_promoters(loaded, promoters, treatments=loaded.treatments, predictions=text)
+        hook.remove()
+        return text.getvalue(), max(sizes)
+
+    answers, batch = predict()
+    assert batch == 23
+    monkeypatch.setattr("bioattn.inference.promoters.ACTIVATION_BYTES", 5 * 4 * 15 * 8 * 4)
+    fewer, batch = predict()
+    assert 1 <= batch <= 5
+    read = [pd.read_csv(io.StringIO(text), sep="\t", index_col=0) for text in (answers, fewer)]
+    np.testing.assert_allclose(read[0], read[1], atol=1e-5)
