@@ -1,0 +1,352 @@
+"""Building a promoter dataset: promoters, responses, treatments and splits brought together, with an audit."""
+
+import logging
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+
+from bioattn.errors import BioattnError
+from bioattn.files import atomic_output
+from bioattn.formats.tables import quoted
+from bioattn.promoters.dataset import SPLIT_NAMES, TRAIN, PromoterDataset, write_dataset
+from bioattn.promoters.dataset_audit import AuditRow, audit_path, audit_text
+from bioattn.promoters.dataset_settings import DatasetSettings, Standardize
+from bioattn.promoters.gene_split import GeneSplit, split_genes
+from bioattn.promoters.homology import read_proteins
+from bioattn.promoters.leakage import nearest_correlation
+from bioattn.promoters.promoter_fasta import Promoter, read_promoters
+from bioattn.promoters.response_columns import ResponseColumns
+from bioattn.promoters.response_matrix import (
+    ResponseMatrix,
+    apply_task,
+    average_replicates,
+    join_promoters,
+)
+from bioattn.promoters.responses import Responses, ResponseSource, read_responses
+from bioattn.promoters.splits import Split, split_treatments
+from bioattn.promoters.treatments import TreatmentTable, named_treatments, read_treatment_table
+
+LOGGER = logging.getLogger("bioattn")
+
+FEW_MATCHES = 0.5
+"""Below this share of response genes with a promoter the ids probably do not belong together."""
+
+
+class Built(NamedTuple):
+    """A dataset and what became of every gene and treatment."""
+
+    dataset: PromoterDataset
+    audit: list[AuditRow]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class DatasetInputs:
+    """The files a dataset is made of."""
+
+    promoters: Path
+    responses: Sequence[ResponseSource]
+    treatment_table: Path | None = None
+    proteins: Path | None = None
+
+
+def prepare_dataset(
+    inputs: DatasetInputs, columns: ResponseColumns, settings: DatasetSettings, output: Path
+) -> PromoterDataset:
+    """Read the files, build the dataset, write it to `output` and its audit beside it (`X.dataset.audit.tsv`).
+
+    Raises: BioattnError for anything wrong with the input; then neither file is written.
+    """
+    promoters = list(read_promoters(inputs.promoters))
+    responses = read_responses(inputs.responses, columns)
+    table = None if inputs.treatment_table is None else read_treatment_table(inputs.treatment_table)
+    proteins = None if inputs.proteins is None else read_proteins(inputs.proteins)
+    dataset, audit = build_dataset(promoters, responses, table, settings, proteins)
+    with atomic_output(audit_path(output)) as temporary:
+        temporary.write_text(audit_text(audit), encoding="utf-8", newline="\n")
+        write_dataset(output, dataset)
+    return dataset
+
+
+def build_dataset(
+    promoters: Sequence[Promoter],
+    responses: Responses,
+    table: TreatmentTable | None,
+    settings: DatasetSettings,
+    proteins: Mapping[str, str] | None = None,
+) -> Built:
+    """Bring promoters, responses and treatments together.
+
+    Genes keep the order of the promoters, treatments that of the responses. `proteins` (by gene id) adds
+    paralogues to what `homology` keeps together and to the leakage figures. What is left out is logged and in the
+    audit.
+
+    Raises: BioattnError when genes or treatments do not match, nothing is left, or promoters differ in flanks;
+    SettingsError when the settings do not fit the data.
+    """
+    flank = _common_flank(promoters)
+    features, audit_table = _treatments_of(responses, table)
+    matrix, rejected, notes = join_promoters([p.gene_id for p in promoters], responses, features)
+    _report_matches(promoters, responses, rejected, notes)
+    samples: list[AuditRow] = []
+    if settings.replicate_column is not None:
+        before = len(matrix.treatments.names)
+        matrix, samples, left_out = average_replicates(matrix, settings.replicate_column)
+        LOGGER.info(f"{before:,} samples averaged into {len(matrix.treatments.names):,} treatments")
+        if left_out:
+            LOGGER.warning(f"features that differ between replicates are left out: {quoted(left_out)}")
+    found = ~np.isnan(matrix.values)
+    labelled = apply_task(matrix, settings)
+    genes, gene_rows = _drop_empty_genes(promoters, found, labelled, notes)
+    treatments, treatment_rows = _drop_empty_treatments(labelled)
+    if not genes.size or not treatments.size:
+        raise BioattnError("no gene has a response: every value of the tables that has a promoter is missing")
+    kept, labelled = [promoters[i] for i in genes], labelled.select(genes, treatments)
+    codes = _padded(kept)
+    split = split_genes(kept, codes, settings, proteins)
+    treatment_split = np.full(len(treatments), TRAIN, dtype=np.uint8)
+    if Split.TREATMENT in settings.splits:
+        treatment_split = split_treatments(labelled.treatments, settings.treatment_holdouts, settings.seed)
+    training = np.flatnonzero(split.sides == TRAIN)
+    constant = _report_constant(labelled, training)
+    mean, sd = _scale(labelled, training, settings)
+    targets = labelled.values if mean is None or sd is None else (labelled.values - mean) / sd
+    error = labelled.standard_error
+    dataset = PromoterDataset(
+        gene_ids=[p.gene_id for p in kept],
+        chrom=[p.chrom for p in kept],
+        start=np.array([p.start for p in kept], dtype=np.int64),
+        end=np.array([p.end for p in kept], dtype=np.int64),
+        strand=[p.strand for p in kept],
+        codes=codes,
+        flank=flank,
+        targets=targets.astype(np.float32),
+        treatments=labelled.treatments,
+        gene_split=split.sides,
+        treatment_split=treatment_split,
+        task=settings.task_name,
+        metadata=_metadata(settings, split, labelled, training, treatment_split),
+        standard_error=None if error is None else (error if sd is None else error / sd).astype(np.float32),
+        target_mean=mean,
+        target_sd=sd,
+    )
+    _report_sides(dataset)
+    audit = [
+        *_with_split(gene_rows, dict(zip(dataset.gene_ids, dataset.gene_split.tolist(), strict=True)), set()),
+        *rejected,
+        *_with_split(
+            treatment_rows,
+            dict(zip(dataset.treatments.names, treatment_split.tolist(), strict=True)),
+            constant,
+        ),
+        *samples,
+        *audit_table,
+    ]
+    return Built(dataset, audit)
+
+
+def _common_flank(promoters: Sequence[Promoter]) -> int:
+    if not promoters:
+        raise BioattnError("there are no promoters")
+    first = promoters[0]
+    other = next((p for p in promoters if p.flank != first.flank), None)
+    if other is not None:
+        raise BioattnError(
+            f"promoters have different flanks: {first.gene_id!r} has {first.flank} bases, {other.gene_id!r} has "
+            f"{other.flank}; make them in one run of `bioattn prepare promoters`"
+        )
+    return first.flank
+
+
+def _treatments_of(
+    responses: Responses, table: TreatmentTable | None
+) -> tuple[TreatmentTable, list[AuditRow]]:
+    """The rows of the treatment table for the treatments of the responses, and the rows nobody asked for."""
+    if table is None:
+        return named_treatments(responses.treatments), []
+    known = set(table.names)
+    missing = [name for name in responses.treatments if name not in known]
+    if missing:
+        raise BioattnError(
+            f"the treatment table has no row for {len(missing):,} of {len(responses.treatments):,} treatments of "
+            f"the responses: {quoted(missing)}; its rows are {quoted(table.names)}"
+        )
+    asked = set(responses.treatments)
+    unused = [name for name in table.names if name not in asked]
+    if unused:
+        LOGGER.warning(f"{len(unused):,} rows of the treatment table have no responses: {quoted(unused)}")
+    return table.select(responses.treatments), [
+        AuditRow("table row", name, "unused", "no responses") for name in unused
+    ]
+
+
+def _report_matches(
+    promoters: Sequence[Promoter], responses: Responses, rejected: Sequence[AuditRow], notes: Sequence[str]
+) -> None:
+    by_reason: dict[str, list[str]] = {}
+    for row in rejected:
+        by_reason.setdefault(row.reason, []).append(row.name)
+    for reason, names in by_reason.items():
+        LOGGER.warning(f"{len(names):,} genes of the responses left out, {reason}: {quoted(names)}")
+    if len(rejected) > FEW_MATCHES * len(responses.gene_ids):
+        LOGGER.warning(
+            f"only {len(responses.gene_ids) - len(rejected):,} of {len(responses.gene_ids):,} response genes have "
+            f"a promoter; promoters are named {quoted([p.gene_id for p in promoters], 3)}"
+        )
+    by_note: dict[str, list[str]] = {}
+    for promoter, note in zip(promoters, notes, strict=True):
+        if note:
+            by_note.setdefault(note, []).append(promoter.gene_id)
+    for note, names in by_note.items():
+        LOGGER.warning(f"{len(names):,} genes {note}: {quoted(names)}")
+
+
+def _drop_empty_genes(
+    promoters: Sequence[Promoter], found: NDArray[np.bool_], labelled: ResponseMatrix, notes: Sequence[str]
+) -> tuple[NDArray[np.int64], list[AuditRow]]:
+    """Promoters with at least one target, and an audit row for every promoter."""
+    counts = (~np.isnan(labelled.values)).sum(axis=1)
+    had_value: NDArray[np.bool_] = np.any(found, axis=1)
+    rows, without = [], []
+    for index, promoter in enumerate(promoters):
+        if counts[index]:
+            rows.append(AuditRow("gene", promoter.gene_id, "kept", notes[index], values=int(counts[index])))
+        else:
+            reason = "no value left by --max-padj" if had_value[index] else "no response"
+            rows.append(AuditRow("gene", promoter.gene_id, "dropped", reason, values=0))
+            without.append(promoter.gene_id)
+    if without:
+        LOGGER.warning(
+            f"{len(without):,} of {len(promoters):,} promoters left out, no response: {quoted(without)}"
+        )
+    return np.flatnonzero(counts), rows
+
+
+def _drop_empty_treatments(labelled: ResponseMatrix) -> tuple[NDArray[np.int64], list[AuditRow]]:
+    """Treatments with at least one target, and an audit row for every treatment."""
+    counts = (~np.isnan(labelled.values)).sum(axis=0)
+    rows = [
+        AuditRow(
+            "treatment", name, "kept" if count else "dropped", "" if count else "no value", values=int(count)
+        )
+        for name, count in zip(labelled.treatments.names, counts, strict=True)
+    ]
+    without = [row.name for row in rows if row.status == "dropped"]
+    if without:
+        LOGGER.warning(f"{len(without):,} treatments left out, no value for any promoter: {quoted(without)}")
+    return np.flatnonzero(counts), rows
+
+
+def _padded(promoters: Sequence[Promoter]) -> NDArray[np.uint8]:
+    """(promoters, longest): codes, shorter ones with N on the left so that the anchors stay in one column."""
+    longest = max(p.codes.size for p in promoters)
+    codes = np.full((len(promoters), longest), 4, dtype=np.uint8)
+    for row, promoter in zip(codes, promoters, strict=True):
+        row[longest - promoter.codes.size :] = promoter.codes
+    short = [p.gene_id for p in promoters if p.codes.size < longest]
+    if short:
+        LOGGER.warning(
+            f"{len(short):,} of {len(promoters):,} promoters are shorter than {longest:,} bases and padded with N "
+            f"upstream: {quoted(short)}"
+        )
+    return codes
+
+
+def _report_constant(labelled: ResponseMatrix, training: NDArray[np.int64]) -> set[str]:
+    """Names of treatments whose value is the same for all training genes; they are kept."""
+    values = labelled.values[training]
+    names = np.array(labelled.treatments.names, dtype=object)
+    lowest = np.where(np.isnan(values), np.inf, values).min(axis=0, initial=np.inf)
+    highest = np.where(np.isnan(values), -np.inf, values).max(axis=0, initial=-np.inf)
+    constant = [str(name) for name in names[lowest >= highest]]
+    if constant:
+        LOGGER.warning(
+            f"{len(constant):,} treatments have one value (or none) for all training genes and can teach nothing: "
+            f"{quoted(constant)}"
+        )
+    return set(constant)
+
+
+def _scale(
+    labelled: ResponseMatrix, training: NDArray[np.int64], settings: DatasetSettings
+) -> tuple[NDArray[np.float64] | None, NDArray[np.float64] | None]:
+    """Mean and standard deviation (of the population) of each treatment over the training genes."""
+    if settings.standardize is Standardize.NONE:
+        return None, None
+    values = labelled.values[training]
+    present = ~np.isnan(values)
+    count = np.maximum(1, present.sum(axis=0))
+    mean = np.where(present, values, 0.0).sum(axis=0) / count
+    sd = np.sqrt(np.where(present, values - mean, 0.0).__pow__(2).sum(axis=0) / count)
+    return mean, np.where(sd > 0, sd, 1.0)
+
+
+def _metadata(
+    settings: DatasetSettings,
+    split: GeneSplit,
+    labelled: ResponseMatrix,
+    training: NDArray[np.int64],
+    treatment_split: NDArray[np.uint8],
+) -> dict[str, Any]:
+    held_out = np.flatnonzero(treatment_split != TRAIN)
+    metadata: dict[str, Any] = {
+        "task": settings.task_name,
+        "threshold": settings.threshold,
+        "direction": settings.direction,
+        "max_padj": settings.max_padj,
+        "replicate_column": settings.replicate_column,
+        "standardize": settings.standardize,
+        "split": split.description,
+        "holdouts": list(settings.holdouts),
+        "seed": settings.seed,
+        "leakage": [figure.as_json() for figure in split.leakage],
+    }
+    if held_out.size:
+        nearest = nearest_correlation(
+            labelled.values.astype(np.float32), training, held_out, np.flatnonzero(treatment_split == TRAIN)
+        )
+        known = nearest[~np.isnan(nearest)]
+        if known.size:
+            LOGGER.info(
+                f"{held_out.size:,} held-out treatments: the nearest training treatment correlates "
+                f"{np.median(known):.2f} in the median (training genes)"
+            )
+        names = labelled.treatments.names
+        metadata["nearest_training_treatment_r"] = {
+            names[i]: None if np.isnan(r) else round(float(r), 6)
+            for i, r in zip(held_out, nearest, strict=True)
+        }
+    return metadata
+
+
+def _report_sides(dataset: PromoterDataset) -> None:
+    def counts(sides: NDArray[np.uint8]) -> str:
+        return ", ".join(f"{int((sides == side).sum()):,} {name}" for side, name in enumerate(SPLIT_NAMES))
+
+    missing = float(np.isnan(dataset.targets).mean())
+    LOGGER.info(
+        f"{dataset.num_genes:,} genes ({counts(dataset.gene_split)}) × {dataset.num_treatments:,} treatments "
+        f"({counts(dataset.treatment_split)}), {dataset.length:,} bases, {missing:.1%} of the values missing"
+    )
+    if dataset.task == "binary":
+        positive = float(np.nanmean(dataset.targets))
+        LOGGER.info(f"{positive:.2%} of the values are 1")
+        if positive in (0.0, 1.0):
+            LOGGER.warning(
+                f"every value is {positive:g}: choose another --threshold, --direction or --max-padj"
+            )
+
+
+def _with_split(rows: Sequence[AuditRow], sides: Mapping[str, int], constant: set[str]) -> list[AuditRow]:
+    return [
+        row._replace(
+            split=SPLIT_NAMES[sides[row.name]] if row.status == "kept" else "",
+            reason="constant over the training genes"
+            if row.name in constant and row.status == "kept"
+            else row.reason,
+        )
+        for row in rows
+    ]

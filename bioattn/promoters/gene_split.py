@@ -1,0 +1,151 @@
+"""Sides for the genes of a dataset, and what the sides have in common."""
+
+import logging
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from bioattn.errors import BioattnError
+from bioattn.formats.tables import quoted
+from bioattn.promoters.dataset import SPLIT_NAMES, TRAIN
+from bioattn.promoters.dataset_settings import DatasetSettings
+from bioattn.promoters.gene_ids import match_ids
+from bioattn.promoters.homology import (
+    MIN_SHARE,
+    Links,
+    group_labels,
+    overlap_links,
+    promoter_links,
+    protein_links,
+)
+from bioattn.promoters.kmers import DEFAULT_K
+from bioattn.promoters.leakage import Leakage, measure_leakage
+from bioattn.promoters.promoter_fasta import Promoter
+from bioattn.promoters.splits import MIN_CHROMOSOMES, Split, split_by_chromosome, split_by_group
+
+LOGGER = logging.getLogger("bioattn")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class GeneSplit:
+    """The side of each gene and what the sides share."""
+
+    sides: NDArray[np.uint8]
+    """(genes,): TRAIN, VALIDATION or TEST."""
+    description: dict[str, Any]
+    """How it was made, as plain JSON."""
+    leakage: list[Leakage]
+
+
+def split_genes(
+    promoters: Sequence[Promoter],
+    codes: NDArray[np.uint8],
+    settings: DatasetSettings,
+    proteins: Mapping[str, str] | None = None,
+) -> GeneSplit:
+    """Part the genes as the settings say and measure the leakage between the sides.
+
+    codes: (promoters, bases) with flanks, padded. proteins: by gene id; adds paralogues.
+
+    Raises: SettingsError when the settings do not fit; BioattnError when no protein belongs to a promoter.
+    """
+    chrom = [p.chrom for p in promoters]
+    # Flanks are used by shifted training samples, so they count as part of the window here.
+    start = np.array([p.start - p.flank for p in promoters], dtype=np.int64)
+    end = np.array([p.end + p.flank for p in promoters], dtype=np.int64)
+    kind = _kind(settings, chrom)
+    description: dict[str, Any] = {
+        "genes": None if kind is None else str(kind),
+        "k": DEFAULT_K,
+        "min_share": MIN_SHARE,
+    }
+    if kind is None:
+        LOGGER.info("all genes are in training; only treatments are held out")
+        return GeneSplit(
+            sides=np.full(len(chrom), TRAIN, dtype=np.uint8), description=description, leakage=[]
+        )
+    paralogues = None if proteins is None else _paralogues(promoters, proteins)
+    links = promoter_links(codes)
+    if kind is Split.CHROMOSOME:
+        sides = split_by_chromosome(chrom, settings.gene_holdouts, settings.seed)
+        description["chromosomes"] = {
+            name: sorted({c for c, s in zip(chrom, sides, strict=True) if s == side})
+            for side, name in enumerate(SPLIT_NAMES)
+        }
+        for name, chromosomes in description["chromosomes"].items():
+            LOGGER.info(f"{name}: chromosomes {quoted(chromosomes, 20) or 'none'}")
+    elif kind is Split.HOMOLOGY:
+        pairs = [(links.first, links.second), overlap_links(chrom, start, end)]
+        if paralogues is not None:
+            pairs.append((paralogues.first, paralogues.second))
+        groups = group_labels(len(chrom), pairs)
+        sizes = np.bincount(groups)
+        description |= {
+            "groups": len(sizes),
+            "largest_group": int(sizes.max()),
+            "proteins": proteins is not None,
+        }
+        LOGGER.info(
+            f"homology: {len(sizes):,} groups of related promoters, {int((sizes == 1).sum()):,} of them single, "
+            f"the largest of {sizes.max():,}"
+        )
+        sides = split_by_group(groups, settings.gene_holdouts, settings.seed, str(kind))
+    else:
+        sides = split_by_group(np.arange(len(chrom)), settings.gene_holdouts, settings.seed, str(kind))
+    leakage = measure_leakage(sides, links, chrom, start, end, paralogues)
+    for figure in leakage:
+        LOGGER.info(figure.sentence())
+    if kind is Split.RANDOM:
+        LOGGER.warning(_random_warning(leakage))
+    return GeneSplit(sides=sides, description=description, leakage=leakage)
+
+
+def _kind(settings: DatasetSettings, chrom: Sequence[str]) -> Split | None:
+    """The gene split that was asked for; None when only treatments are held out."""
+    asked = [split for split in settings.splits if split is not Split.TREATMENT]
+    if asked:
+        return asked[0]
+    if settings.splits:
+        return None
+    enough = all(chrom) and len(set(chrom)) >= MIN_CHROMOSOMES
+    kind = Split.CHROMOSOME if enough else Split.HOMOLOGY
+    LOGGER.info(f"splitting by {kind} (choose with --split)")
+    return kind
+
+
+def _paralogues(promoters: Sequence[Promoter], proteins: Mapping[str, str]) -> Links:
+    """Links between promoters whose proteins are related; proteins find their genes as response ids do."""
+    ids = [p.gene_id for p in promoters]
+    names = list(proteins)
+    match = match_ids(ids, names)
+    found = match.promoter >= 0
+    if not found.any():
+        raise BioattnError(
+            f"--proteins: none of its names is a gene of the promoters: it has {quoted(names, 3)}, "
+            f"the promoters {quoted(ids, 3)}"
+        )
+    chosen = np.flatnonzero(found)
+    covered = len(set(match.promoter[chosen].tolist()))
+    if covered < len(ids):
+        LOGGER.warning(f"--proteins: {len(ids) - covered:,} of {len(ids):,} genes have no protein there")
+    links = protein_links([proteins[names[i]] for i in chosen])
+    gene = match.promoter[chosen]
+    first, second = gene[links.first], gene[links.second]
+    different = first != second
+    return Links(first[different], second[different], links.share[different])
+
+
+def _random_warning(leakage: Sequence[Leakage]) -> str:
+    test = next((f for f in leakage if f.side == "test" and f.against == "train"), None)
+    measured = (
+        ""
+        if test is None
+        else f" ({test.shared_kmers:.0%} of test promoters share sequence with one in training)"
+    )
+    return (
+        f"--split random puts related promoters on both sides{measured}, so scores will be too good; "
+        "use --split homology or chromosome for figures you report"
+    )

@@ -1,0 +1,172 @@
+"""Which promoters belong together: those that share sequence, lie over each other, or stand before paralogues.
+
+A split that keeps each group on one side does not let a model look up in training what it is tested on.
+"""
+
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+from typing import NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+from scipy import sparse
+from scipy.sparse.csgraph import connected_components
+
+from bioattn.errors import FormatError
+from bioattn.formats.fasta import read_fasta
+from bioattn.promoters.kmers import DEFAULT_K, distinct_kmers, is_low_complexity
+
+MIN_SHARE = 0.1
+"""Promoters that share at least this part of the smaller one's k-mers are linked."""
+
+MIN_COMMON_CAP = 200
+"""k-mers in more promoters than this and than one in a hundred link nothing: repeats such as Alu are in a fifth of
+all human promoters and would glue the genome into one group. (No yeast 14-mer is in more than 135.)"""
+
+PROTEIN_K = 5
+PROTEIN_MIN_SHARE = 0.03
+PROTEIN_MIN_COMMON = 5
+"""Proteins that share 5 distinct 5-mers and 3 % of the smaller one's are linked. On the yeast proteome every pair
+just above this line that was aligned (BLOSUM62) was homologous, at 44 % identity in the median."""
+
+_AMINO_ACIDS = "ACDEFGHIKLMNPQRSTVWY"
+_ROWS_AT_ONCE = 1024
+
+
+class Links(NamedTuple):
+    """Ordered pairs of items that share k-mers; both directions are there where both shares reach the limit."""
+
+    first: NDArray[np.int64]
+    second: NDArray[np.int64]
+    share: NDArray[np.float32]
+    """Part of the distinct k-mers of `first` that `second` has."""
+
+
+def promoter_links(codes_GL: NDArray[np.uint8], k: int = DEFAULT_K, min_share: float = MIN_SHARE) -> Links:
+    """Pairs of promoters in which the second has at least `min_share` of the first one's canonical k-mers.
+
+    k-mers of low complexity (`kmers.is_low_complexity`) and very common ones (`MIN_COMMON_CAP`) are not counted
+    as shared.
+    """
+    kmers, offsets = distinct_kmers(codes_GL, k)
+    cap = max(MIN_COMMON_CAP, len(codes_GL) // 100)
+    return _links(kmers, offsets, cap, min_share, 1, k)
+
+
+def protein_links(proteins: Sequence[str]) -> Links:
+    """Pairs of proteins in which the second has enough of the first one's 5-mers to be its paralogue.
+
+    Letters other than the twenty amino acids end a k-mer; k-mers of fewer than three different letters and those
+    in more than 2 % of the proteins (at least 100) are not counted as shared.
+    """
+    kmers, offsets = _protein_kmers(proteins)
+    cap = max(100, len(proteins) // 50)
+    return _links(kmers, offsets, cap, PROTEIN_MIN_SHARE, PROTEIN_MIN_COMMON, None)
+
+
+def overlap_links(
+    chrom: Sequence[str], start: NDArray[np.int64], end: NDArray[np.int64]
+) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
+    """Pairs of intervals that overlap by at least one base, enough of them to connect all that overlap.
+
+    Intervals are 0-based and half-open; those with an empty chromosome name have no place and no pairs.
+    """
+    first, second = [], []
+    placed = [index for index, name in enumerate(chrom) if name]
+    furthest = -1
+    for index in sorted(placed, key=lambda i: (chrom[i], int(start[i]), int(end[i]))):
+        if furthest >= 0 and chrom[furthest] == chrom[index] and start[index] < end[furthest]:
+            first.append(furthest)
+            second.append(index)
+        if furthest < 0 or chrom[furthest] != chrom[index] or end[index] > end[furthest]:
+            furthest = index
+    return np.array(first, dtype=np.int64), np.array(second, dtype=np.int64)
+
+
+def group_labels(
+    size: int, pairs: Sequence[tuple[NDArray[np.int64], NDArray[np.int64]]]
+) -> NDArray[np.int64]:
+    """Group of each of `size` items when every pair is in one group; groups are numbered by their first item."""
+    first = np.concatenate([np.zeros(0, np.int64), *(pair[0] for pair in pairs)])
+    second = np.concatenate([np.zeros(0, np.int64), *(pair[1] for pair in pairs)])
+    graph = sparse.coo_matrix((np.ones(len(first), dtype=np.int32), (first, second)), shape=(size, size))
+    _, labels = connected_components(graph.tocsr(), directed=False)
+    _, first_item, renumbered = np.unique(labels, return_index=True, return_inverse=True)
+    rank = np.empty(len(first_item), dtype=np.int64)
+    rank[np.argsort(first_item)] = np.arange(len(first_item))
+    return rank[renumbered]
+
+
+def read_proteins(path: Path) -> dict[str, str]:
+    """Protein sequences by record name (the gene id), upper case, a final `*` removed.
+
+    Raises: FormatError for repeated names, and for a file of nucleotides.
+    """
+    proteins = {record.name: record.sequence.upper().removesuffix("*") for record in read_fasta(path)}
+    if proteins and all(set(sequence) <= set("ACGTUN") for sequence in proteins.values()):
+        raise FormatError(f"{path}: holds nucleotides; --proteins needs the protein sequences of the genes")
+    return proteins
+
+
+def _links(
+    kmers: NDArray[np.int32],
+    offsets: NDArray[np.int64],
+    cap: int,
+    min_share: float,
+    min_common: int,
+    dna_k: int | None,
+) -> Links:
+    """Pairs of rows that share k-mers, counted by the product of the row × k-mer matrix with its transpose."""
+    size = len(offsets) - 1
+    sizes = np.diff(offsets)
+    order = np.argsort(kmers, kind="stable")
+    ascending = kmers[order]
+    starts = np.flatnonzero(np.diff(ascending, prepend=-1))
+    counts = np.diff(starts, append=len(ascending))
+    useful = (counts > 1) & (counts <= cap)
+    if dna_k is not None and dna_k >= 8:
+        useful[useful] &= ~is_low_complexity(ascending[starts[useful]], dna_k)
+    rows = np.repeat(np.arange(size), sizes)[order[np.repeat(useful, counts)]]
+    columns = np.repeat(np.arange(int(useful.sum())), counts[useful])
+    matrix = sparse.csr_matrix(
+        (np.ones(len(rows), dtype=np.int32), (rows, columns)), shape=(size, int(useful.sum()))
+    )
+    parts = list(_shared_pairs(matrix, sizes, min_share, min_common))
+    return Links(
+        np.concatenate([np.zeros(0, np.int64), *(part.first for part in parts)]),
+        np.concatenate([np.zeros(0, np.int64), *(part.second for part in parts)]),
+        np.concatenate([np.zeros(0, np.float32), *(part.share for part in parts)]),
+    )
+
+
+def _shared_pairs(
+    matrix: sparse.csr_matrix, sizes: NDArray[np.int64], min_share: float, min_common: int
+) -> Iterator[Links]:
+    transposed = matrix.T.tocsr()
+    for begin in range(0, matrix.shape[0], _ROWS_AT_ONCE):
+        common = (matrix[begin : begin + _ROWS_AT_ONCE] @ transposed).tocoo()
+        first, second = common.row.astype(np.int64) + begin, common.col.astype(np.int64)
+        share = common.data / np.maximum(1, sizes[first])
+        keep = (first != second) & (share >= min_share) & (common.data >= min_common)
+        yield Links(first[keep], second[keep], share[keep].astype(np.float32))
+
+
+def _protein_kmers(proteins: Sequence[str]) -> tuple[NDArray[np.int32], NDArray[np.int64]]:
+    code = np.full(256, 255, dtype=np.uint8)
+    code[np.frombuffer(_AMINO_ACIDS.encode(), dtype=np.uint8)] = np.arange(len(_AMINO_ACIDS))
+    parts, counts = [np.zeros(0, dtype=np.int32)], [0]
+    for protein in proteins:
+        letters = code[np.frombuffer(protein.encode("ascii", "replace"), dtype=np.uint8)]
+        places = len(letters) - PROTEIN_K + 1
+        if places < 1:
+            counts.append(0)
+            continue
+        windows = np.lib.stride_tricks.sliding_window_view(letters, PROTEIN_K)
+        ordered = np.sort(windows, axis=1)
+        varied = (ordered[:, 1:] != ordered[:, :-1]).sum(axis=1) >= 2
+        usable = varied & (ordered[:, -1] != 255)
+        weights = len(_AMINO_ACIDS) ** np.arange(PROTEIN_K - 1, -1, -1)
+        kmers = np.unique(windows[usable].astype(np.int32) @ weights.astype(np.int32))
+        parts.append(kmers.astype(np.int32))
+        counts.append(len(kmers))
+    return np.concatenate(parts), np.cumsum(counts)

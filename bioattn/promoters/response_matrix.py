@@ -1,0 +1,199 @@
+"""From responses as the tables have them to the target matrix of promoters × treatments."""
+
+import logging
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+
+import numpy as np
+from numpy.typing import NDArray
+
+from bioattn.errors import BioattnError
+from bioattn.formats.tables import quoted
+from bioattn.promoters.dataset_audit import AuditRow
+from bioattn.promoters.dataset_settings import DEFAULT_THRESHOLD, DatasetSettings, Direction
+from bioattn.promoters.gene_ids import Matched, match_ids
+from bioattn.promoters.responses import Responses
+from bioattn.promoters.treatments import TreatmentTable, average_features
+
+LOGGER = logging.getLogger("bioattn")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ResponseMatrix:
+    """Responses along promoters and treatments; NaN = missing. All arrays have shape (promoters, treatments)."""
+
+    treatments: TreatmentTable
+    values: NDArray[np.float64]
+    standard_error: NDArray[np.float64] | None
+    padj: NDArray[np.float64] | None
+
+    def select(self, promoters: NDArray[np.int64], treatments: NDArray[np.int64]) -> "ResponseMatrix":
+        """Some promoters and treatments, in the order given."""
+        chosen = np.ix_(promoters, treatments)
+        names = self.treatments.names
+        return ResponseMatrix(
+            treatments=self.treatments.select([names[i] for i in treatments]),
+            values=self.values[chosen],
+            standard_error=None if self.standard_error is None else self.standard_error[chosen],
+            padj=None if self.padj is None else self.padj[chosen],
+        )
+
+
+def join_promoters(
+    promoter_ids: Sequence[str], responses: Responses, table: TreatmentTable
+) -> tuple[ResponseMatrix, list[AuditRow], list[str]]:
+    """Bring responses into the order of the promoters; several rows for one promoter are averaged.
+
+    `table` has the treatments of `responses`, in that order. Returns the matrix, an audit row for every response
+    gene that found no promoter, and for every promoter a note on how its responses were found ("" = plainly).
+
+    Raises: BioattnError when no gene of the tables has a promoter, showing the first names of both sides.
+    """
+    match = match_ids(promoter_ids, responses.gene_ids)
+    if (match.promoter < 0).all():
+        raise BioattnError(
+            "no gene of the response tables is among the promoters: the tables have "
+            f"{quoted(responses.gene_ids, 3)}, the promoters {quoted(promoter_ids, 3)}; make promoters with the "
+            "--id-attribute that the tables use, or choose the column of ids with --gene-column"
+        )
+    reasons = {
+        Matched.UNKNOWN: "no promoter of this name",
+        Matched.AMBIGUOUS: "several promoters differ from this name in the suffix alone",
+        Matched.SUPERSEDED: "another row names the promoter exactly",
+    }
+    rejected = [
+        AuditRow("gene", gene, "dropped", reasons[how])
+        for gene, how in zip(responses.gene_ids, match.how, strict=True)
+        if how in reasons
+    ]
+    found = np.flatnonzero(match.promoter >= 0)
+    target = match.promoter[found]
+    matrix = ResponseMatrix(
+        treatments=table,
+        values=_mean_rows(responses.values[found], target, len(promoter_ids)),
+        standard_error=None
+        if responses.standard_error is None
+        else _error_rows(responses.standard_error[found], responses.values[found], target, len(promoter_ids)),
+        padj=None if responses.padj is None else _largest_rows(responses, found, target, len(promoter_ids)),
+    )
+    notes = [""] * len(promoter_ids)
+    sources: dict[int, list[str]] = {}
+    for row, promoter in zip(found.tolist(), target.tolist(), strict=True):
+        sources.setdefault(promoter, []).append(responses.gene_ids[row])
+    for promoter, names in sources.items():
+        repeated = [name for name in names if name in responses.duplicated]
+        if len(names) > 1:
+            notes[promoter] = "averaged over rows"
+        elif repeated:
+            notes[promoter] = "averaged over repeated rows"
+        elif names[0] != promoter_ids[promoter]:
+            notes[promoter] = "matched without suffix"
+    return matrix, rejected, notes
+
+
+def average_replicates(
+    matrix: ResponseMatrix, column: str
+) -> tuple[ResponseMatrix, list[AuditRow], list[str]]:
+    """Average the samples that share a value of a treatment-table column into one treatment of that name.
+
+    Missing values are left out of the mean. Returns the matrix, an audit row per sample, and the names of the
+    features that were left out because samples of one treatment differ in them.
+
+    Raises: BioattnError when there is no such column, or a sample has no value in it.
+    """
+    table = matrix.treatments
+    if column not in table.columns:
+        raise BioattnError(
+            f"--replicate-column: the treatment table has no column {column!r}; it has {quoted(table.columns, 20)}"
+        )
+    numeric = table.is_numeric(column)
+    groups = [("" if np.isnan(v) else f"{v:g}") if numeric else str(v) for v in table.frame[column]]
+    without = [name for name, group in zip(table.names, groups, strict=True) if not group]
+    if without:
+        raise BioattnError(
+            f"--replicate-column: {quoted(without)} has no value in the column {column!r}; fill it in"
+        )
+    averaged, left_out = average_features(table, groups)
+    place = {name: index for index, name in enumerate(averaged.names)}
+    target = np.array([place[group] for group in groups])
+    values = _mean_rows(matrix.values.T, target, len(place)).T
+    error = (
+        None
+        if matrix.standard_error is None
+        else _error_rows(matrix.standard_error.T, matrix.values.T, target, len(place)).T
+    )
+    samples = [
+        AuditRow("sample", name, "averaged", "replicate", detail=group)
+        for name, group in zip(table.names, groups, strict=True)
+    ]
+    return (
+        ResponseMatrix(treatments=averaged, values=values, standard_error=error, padj=None),
+        samples,
+        left_out,
+    )
+
+
+def apply_task(matrix: ResponseMatrix, settings: DatasetSettings) -> ResponseMatrix:
+    """Labels for the binary task, and the limit on adjusted p; see `DatasetSettings` for what is missing after it.
+
+    Raises: BioattnError when --max-padj is given and the tables had no adjusted p.
+    """
+    values, padj = matrix.values, matrix.padj
+    if settings.max_padj is not None:
+        if padj is None:
+            raise BioattnError(
+                "--max-padj: no response table has a column of adjusted p values (padj, adj.P.Val, FDR); "
+                "leave it out or give the contrast tables of DESeq2, edgeR or limma"
+            )
+        untested = ~np.isnan(values) & np.isnan(padj)
+        if untested.any():
+            LOGGER.warning(
+                f"{int(untested.sum()):,} values without an adjusted p (not tested) become missing"
+            )
+        values = np.where(untested, np.nan, values)
+    if settings.task == "binary":
+        threshold = DEFAULT_THRESHOLD if settings.threshold is None else settings.threshold
+        up, down = values >= threshold, values <= -threshold
+        passed = {Direction.UP: up, Direction.DOWN: down}.get(settings.direction or Direction.BOTH, up | down)
+        if settings.max_padj is not None and padj is not None:
+            passed = passed & (padj <= settings.max_padj)
+        return replace(matrix, values=np.where(np.isnan(values), np.nan, passed), standard_error=None)
+    if settings.max_padj is not None and padj is not None:
+        weak = padj > settings.max_padj
+        LOGGER.warning(
+            f"--max-padj {settings.max_padj:g}: {int((weak & ~np.isnan(values)).sum()):,} of "
+            f"{int((~np.isnan(values)).sum()):,} values are above it and become missing"
+        )
+        values = np.where(weak, np.nan, values)
+    return replace(matrix, values=values)
+
+
+def _mean_rows(values: NDArray[np.float64], target: NDArray[np.int64], size: int) -> NDArray[np.float64]:
+    """Mean of the rows that go to each target row, without the missing ones; NaN where nothing is left."""
+    present = ~np.isnan(values)
+    total, count = np.zeros((size, values.shape[1])), np.zeros((size, values.shape[1]))
+    np.add.at(total, target, np.where(present, values, 0.0))
+    np.add.at(count, target, present)
+    return np.divide(total, count, out=np.full_like(total, np.nan), where=count > 0)
+
+
+def _error_rows(
+    errors: NDArray[np.float64], values: NDArray[np.float64], target: NDArray[np.int64], size: int
+) -> NDArray[np.float64]:
+    """Standard error of those means, taking the rows as independent; NaN where one of them is unknown."""
+    present = ~np.isnan(values)
+    total, count = np.zeros((size, values.shape[1])), np.zeros((size, values.shape[1]))
+    np.add.at(total, target, np.where(present, errors**2, 0.0))
+    np.add.at(count, target, present)
+    return np.divide(np.sqrt(total), count, out=np.full_like(total, np.nan), where=count > 0)
+
+
+def _largest_rows(
+    responses: Responses, found: NDArray[np.int64], target: NDArray[np.int64], size: int
+) -> NDArray[np.float64]:
+    """The largest adjusted p of the rows that go to each target row; NaN where a value was not tested."""
+    assert responses.padj is not None
+    largest = np.full((size, responses.padj.shape[1]), -np.inf)
+    present = ~np.isnan(responses.values[found])
+    np.maximum.at(largest, target, np.where(present, responses.padj[found], -np.inf))
+    return np.where(np.isneginf(largest), np.nan, largest)

@@ -1,0 +1,292 @@
+"""Responses of genes to treatments, read from the tables people have.
+
+Wide tables, long tables and contrast tables can be mixed; each file adds treatments. Values of the same gene and
+treatment are averaged and counted, text and infinities are refused with file, line and column.
+"""
+
+import logging
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+
+from bioattn.errors import BioattnError, FormatError
+from bioattn.formats.tables import (
+    TableReader,
+    is_missing,
+    open_table,
+    parse_numbers,
+    quoted,
+    refuse_duplicate_columns,
+    uses_decimal_comma,
+)
+from bioattn.promoters.response_columns import ColumnRoles, Layout, ResponseColumns, find_columns
+from bioattn.promoters.treatments import NO_CATEGORY
+
+LOGGER = logging.getLogger("bioattn")
+
+
+class ResponseSource(NamedTuple):
+    """One response file, and the treatment's name when it is a contrast table."""
+
+    path: Path
+    name: str | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Responses:
+    """Values of genes × treatments as the tables have them, before they meet promoters."""
+
+    gene_ids: list[str]
+    """Unique, in order of first appearance."""
+    treatments: list[str]
+    """Unique, in order of first appearance."""
+    values: NDArray[np.float64]
+    """(genes, treatments), NaN = missing; the mean where a gene had several values for a treatment."""
+    standard_error: NDArray[np.float64] | None = None
+    """(genes, treatments): of `values`, from contrast tables."""
+    padj: NDArray[np.float64] | None = None
+    """(genes, treatments): adjusted p; the largest where a gene had several."""
+    duplicated: dict[str, int]
+    """Genes that had more than one value for a treatment: the largest number of them."""
+
+
+def response_source(argument: str) -> ResponseSource:
+    """`FILE` or `NAME=FILE`, as on the command line; a file that has a `=` in its name is taken as it is.
+
+    >>> response_source("heat=results/deseq2_heat.csv").name
+    'heat'
+    """
+    name, equals, path = argument.partition("=")
+    if equals and name and path and not Path(argument).exists() and "/" not in name:
+        return ResponseSource(Path(path), name)
+    return ResponseSource(Path(argument))
+
+
+def file_stem(path: Path) -> str:
+    """File name without folder, compression and type: the treatment of a contrast table.
+
+    >>> file_stem(Path("results/heat_30.vs_ctrl.csv.gz"))
+    'heat_30.vs_ctrl'
+    """
+    name = path.name
+    for suffix in (".gz", ".xz", ".tsv", ".csv", ".txt", ".tab"):
+        name = name.removesuffix(suffix)
+    return name
+
+
+def read_responses(
+    sources: Sequence[ResponseSource | Path], columns: ResponseColumns | None = None
+) -> Responses:
+    """Read and join response tables.
+
+    Raises: FormatError for what cannot be understood (file, line, column); BioattnError when two tables both hold
+    a treatment as a column, or a name was given to a table that is not a contrast.
+    """
+    said = columns or ResponseColumns()
+    gathered = _Gathered()
+    for source in sources:
+        path, name = source if isinstance(source, ResponseSource) else ResponseSource(source)
+        _read_table(path, name, said, gathered)
+    if not gathered.treatments:
+        raise BioattnError("no response table holds a treatment")
+    return gathered.responses()
+
+
+class _Gathered:
+    """Rows of all tables so far: for each block of treatments, the gene, column and value of every cell."""
+
+    def __init__(self) -> None:
+        self.genes: dict[str, int] = {}
+        self.treatments: dict[str, int] = {}
+        self._owner: dict[str, tuple[Path, bool]] = {}
+        self._blocks: list[_Block] = []
+
+    def gene(self, name: str) -> int:
+        return self.genes.setdefault(name, len(self.genes))
+
+    def treatment(self, name: str, path: Path, alone: bool) -> int:
+        """Index of a treatment; `alone`: no other file may have it (long tables may continue each other)."""
+        owner, owned_alone = self._owner.setdefault(name, (path, alone))
+        if owner != path and (alone or owned_alone):
+            raise BioattnError(
+                f"{path}: the treatment {name!r} is also in {owner}; rename one (contrast tables: NAME=FILE)"
+            )
+        return self.treatments.setdefault(name, len(self.treatments))
+
+    def add(self, block: "_Block") -> None:
+        self._blocks.append(block)
+
+    def responses(self) -> Responses:
+        """Average what was given more than once.
+
+        Blocks are added one after the other, so memory is that of the tables plus three result matrices.
+        """
+        shape = (len(self.genes), len(self.treatments))
+        total, count = np.zeros(shape), np.zeros(shape, dtype=np.int32)
+        variance, variances = np.zeros(shape), np.zeros(shape, dtype=np.int32)
+        padj = np.full(shape, -np.inf)
+        for block in self._blocks:
+            present = ~np.isnan(block.values)
+            np.add.at(total, (block.genes, block.treatments), np.where(present, block.values, 0.0))
+            np.add.at(count, (block.genes, block.treatments), present)
+            if block.standard_error is not None:
+                known = present & ~np.isnan(block.standard_error)
+                np.add.at(
+                    variance, (block.genes, block.treatments), np.where(known, block.standard_error, 0.0) ** 2
+                )
+                np.add.at(variances, (block.genes, block.treatments), known)
+            if block.padj is not None:
+                # NaN (not tested) wins over any number: the value counts as tested only if all of it was.
+                np.maximum.at(padj, (block.genes, block.treatments), np.where(present, block.padj, -np.inf))
+        with np.errstate(invalid="ignore", divide="ignore"):
+            values = np.where(count > 0, total / count, np.nan)
+            error = np.where((count > 0) & (variances == count), np.sqrt(variance) / count, np.nan)
+        several = count.max(axis=1, initial=0)
+        names = list(self.genes)
+        with_padj = any(block.padj is not None for block in self._blocks)
+        return Responses(
+            gene_ids=names,
+            treatments=list(self.treatments),
+            values=values,
+            standard_error=error if variances.any() else None,
+            padj=np.where(np.isneginf(padj), np.nan, padj) if with_padj else None,
+            duplicated={names[i]: int(several[i]) for i in np.flatnonzero(several > 1)},
+        )
+
+
+class _Block(NamedTuple):
+    """Cells of one table; index arrays broadcast against `values`."""
+
+    genes: NDArray[np.int64]
+    treatments: NDArray[np.int64]
+    values: NDArray[np.float64]
+    standard_error: NDArray[np.float64] | None
+    padj: NDArray[np.float64] | None
+
+
+def _read_table(path: Path, name: str | None, said: ResponseColumns, gathered: _Gathered) -> None:
+    reader = open_table(path)
+    refuse_duplicate_columns(reader)
+    if not reader.sample:
+        raise FormatError(f"{path}: the table has a header but no rows")
+    roles = find_columns(reader, said)
+    if name is not None and roles.layout is not Layout.CONTRAST:
+        raise BioattnError(
+            f"{path}: the name {name!r} was given, but this is a {roles.layout} table that names its treatments "
+            "itself; --layout contrast says otherwise"
+        )
+    LOGGER.info(_described(reader, roles))
+    without_id: list[int] = []
+    if roles.layout is Layout.WIDE:
+        rows = _read_wide(reader, roles, gathered, without_id)
+    else:
+        rows = _read_cells(reader, roles, gathered, name or file_stem(path), without_id)
+    if without_id:
+        LOGGER.warning(
+            f"{path}: left out {len(without_id):,} rows without a gene id, first at line {without_id[0]}"
+        )
+    if reader.notes.repeated_headers:
+        LOGGER.warning(
+            f"{path}: left out {len(reader.notes.repeated_headers):,} rows that repeat the header, first at line "
+            f"{reader.notes.repeated_headers[0]}"
+        )
+    if not rows:
+        raise FormatError(f"{path}: no row has a gene id in column {reader.header[roles.gene] or 1!r}")
+
+
+def _read_wide(reader: TableReader, roles: ColumnRoles, gathered: _Gathered, without_id: list[int]) -> int:
+    path, header, columns = reader.path, reader.header, roles.values
+    decimal = "," if uses_decimal_comma(reader) else "."
+    genes: list[int] = []
+    rows: list[NDArray[np.float64]] = []
+    for line, cells in reader.rows():
+        if is_missing(cells[roles.gene]):
+            without_id.append(line)
+            continue
+        genes.append(gathered.gene(cells[roles.gene]))
+        chosen = [cells[index] for index in columns]
+        rows.append(parse_numbers(chosen, _place(path, line, header, columns), decimal))
+    if not rows:
+        return 0
+    values = np.stack(rows)
+    named = np.array([bool(header[index]) for index in columns])
+    if not np.isnan(values[:, ~named]).all():
+        bad = next(index for index in columns if not header[index])
+        raise FormatError(f"{path}:{reader.header_line}: column {bad + 1} has values but no name")
+    treatments = [gathered.treatment(header[index], path, alone=True) for index in columns if header[index]]
+    gathered.add(_Block(np.array(genes)[:, None], np.array(treatments)[None], values[:, named], None, None))
+    return len(rows)
+
+
+def _read_cells(
+    reader: TableReader, roles: ColumnRoles, gathered: _Gathered, name: str, without_id: list[int]
+) -> int:
+    """Long and contrast tables: one value, its standard error and adjusted p per row."""
+    path, header = reader.path, reader.header
+    decimal = "," if uses_decimal_comma(reader) else "."
+    columns = tuple(i for i in (*roles.values, roles.standard_error, roles.padj) if i is not None)
+    genes: list[int] = []
+    treatments: list[int] = []
+    numbers: list[NDArray[np.float64]] = []
+    lines: list[int] = []
+    for line, cells in reader.rows():
+        if is_missing(cells[roles.gene]):
+            without_id.append(line)
+            continue
+        treatment = name if roles.treatment is None else cells[roles.treatment]
+        if treatment.lower() in NO_CATEGORY:
+            raise FormatError(f"{path}:{line}: no treatment in column {header[roles.treatment or 0]!r}")
+        lines.append(line)
+        genes.append(gathered.gene(cells[roles.gene]))
+        treatments.append(gathered.treatment(treatment, path, alone=roles.treatment is None))
+        numbers.append(
+            parse_numbers([cells[i] for i in columns], _place(path, line, header, columns), decimal)
+        )
+    if not numbers:
+        return 0
+    table = np.stack(numbers)
+    error = table[:, columns.index(roles.standard_error)] if roles.standard_error is not None else None
+    padj = table[:, columns.index(roles.padj)] if roles.padj is not None else None
+    if error is not None and roles.standard_error is not None:
+        _check_range(path, header[roles.standard_error], error, lines, np.inf)
+    if padj is not None and roles.padj is not None:
+        _check_range(path, header[roles.padj], padj, lines, 1.0)
+    gathered.add(_Block(np.array(genes), np.array(treatments), table[:, 0], error, padj))
+    return len(genes)
+
+
+def _check_range(
+    path: Path, column: str, values: NDArray[np.float64], lines: Sequence[int], high: float
+) -> None:
+    outside = np.flatnonzero((values < 0) | (values > high))
+    if outside.size:
+        row = int(outside[0])
+        limits = "below 0" if values[row] < 0 else f"above {high:g}"
+        raise FormatError(
+            f"{path}:{lines[row]}, column {column!r}: {values[row]:g} is {limits}, which this quantity cannot be"
+        )
+
+
+def _place(path: Path, line: int, header: Sequence[str], columns: Sequence[int]) -> Callable[[int], str]:
+    return lambda i: f"{path}:{line}, column {header[columns[i]] or columns[i] + 1!r}"
+
+
+def _described(reader: TableReader, roles: ColumnRoles) -> str:
+    header = reader.header
+    gene = f"genes in {header[roles.gene]!r}" if header[roles.gene] else f"genes in column {roles.gene + 1}"
+    if roles.layout is Layout.WIDE:
+        names = quoted([header[index] for index in roles.values], 3)
+        return f"{reader.path}: wide table, {gene}, {len(roles.values):,} treatments ({names})"
+    parts = [f"{reader.path}: {roles.layout} table, {gene}"]
+    if roles.treatment is not None:
+        parts.append(f"treatments in {header[roles.treatment]!r}")
+    parts.append(f"values in {header[roles.values[0]]!r}")
+    if roles.standard_error is not None:
+        parts.append(f"standard errors in {header[roles.standard_error]!r}")
+    if roles.padj is not None:
+        parts.append(f"adjusted p in {header[roles.padj]!r}")
+    return ", ".join(parts)

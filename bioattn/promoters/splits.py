@@ -1,0 +1,255 @@
+"""Training, validation and test: by chromosome, by homology, at random, and by treatment."""
+
+import logging
+import re
+from collections.abc import Sequence
+from dataclasses import dataclass
+from enum import StrEnum
+
+import numpy as np
+from numpy.typing import NDArray
+
+from bioattn.errors import SettingsError
+from bioattn.formats.tables import quoted
+from bioattn.promoters.dataset import SPLIT_NAMES, TEST, TRAIN, VALIDATION
+from bioattn.promoters.treatments import TreatmentTable
+
+LOGGER = logging.getLogger("bioattn")
+
+DEFAULT_SHARE = 0.1
+"""Part of the genes, or treatments, held out for validation and again for test when nothing is said."""
+
+MIN_CHROMOSOMES = 5
+"""With fewer chromosomes than this the split is by homology unless --split says otherwise."""
+
+TREATMENT_KEY = "treatment"
+"""In a holdout, `treatment:NAME` names treatments; any other key is a column of the treatment table."""
+
+
+class Split(StrEnum):
+    """How sides are made; `treatment` can stand beside one of the others, which part the genes."""
+
+    CHROMOSOME = "chromosome"
+    HOMOLOGY = "homology"
+    RANDOM = "random"
+    TREATMENT = "treatment"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Holdout:
+    """What one side gets: `test=IV,XV` (genes), `test=0.1` (genes), `test=group:heat_shock` (treatments)."""
+
+    side: int
+    """VALIDATION or TEST."""
+    key: str | None
+    """None: genes. Otherwise `treatment`, or a column of the treatment table."""
+    text: str
+    """The names or the fraction, as written."""
+
+    @property
+    def values(self) -> list[str]:
+        """The names, cut at commas; empty for an empty side."""
+        return [value.strip() for value in self.text.split(",") if value.strip()]
+
+
+def parse_holdouts(texts: Sequence[str], with_treatments: bool) -> list[Holdout]:
+    """Read `--holdout` values; one text may hold several, separated by blanks (`test=IV,XV validation=VII`).
+
+    with_treatments: whether `KEY:NAMES` means treatments (a treatment split was asked for).
+
+    Raises: SettingsError for anything that is not SIDE=VALUES.
+
+    >>> [(h.side, h.key, h.values) for h in parse_holdouts(["test=IV,XV validation=group:heat shock"], True)]
+    [(2, None, ['IV', 'XV']), (1, 'group', ['heat shock'])]
+    """
+    holdouts = []
+    for text in texts:
+        for part in re.split(r"\s+(?=(?:test|validation)=)", text.strip()):
+            side, equals, values = part.partition("=")
+            if not equals or side not in SPLIT_NAMES[1:]:
+                raise SettingsError(
+                    f"--holdout {part!r}: write test=NAMES or validation=NAMES, such as --holdout test=IV,XV"
+                )
+            key, colon, names = values.partition(":")
+            if with_treatments and colon:
+                holdouts.append(Holdout(side=SPLIT_NAMES.index(side), key=key.strip(), text=names.strip()))
+            else:
+                holdouts.append(Holdout(side=SPLIT_NAMES.index(side), key=None, text=values.strip()))
+    return holdouts
+
+
+def split_by_chromosome(chrom: Sequence[str], holdouts: Sequence[Holdout], seed: int) -> NDArray[np.uint8]:
+    """Side of each gene, whole chromosomes together.
+
+    A side without a holdout gets about a tenth of the genes: a chromosome drawn at random among those not larger
+    than that, then whichever brings the count nearest, as long as it comes nearer.
+
+    Raises: SettingsError for unknown chromosomes (listing those there are), for one on two sides, and when no
+    chromosome is left for training.
+    """
+    if not all(chrom):
+        raise SettingsError(
+            "--split chromosome: the promoters have no chromosome (their FASTA gives no location); "
+            "use --split homology, or promoters made by `bioattn prepare promoters`"
+        )
+    names, number, counts = np.unique(np.asarray(chrom), return_inverse=True, return_counts=True)
+    known = [str(name) for name in names]
+    side_of: dict[str, int] = {}
+    for holdout in holdouts:
+        unknown = [name for name in holdout.values if name not in known]
+        if unknown:
+            hint = " (treatments are held out with --split treatment)" if ":" in unknown[0] else ""
+            raise SettingsError(
+                f"--holdout {SPLIT_NAMES[holdout.side]}: no promoter lies on {quoted(unknown)}{hint}; "
+                f"the chromosomes are {quoted(known, 40)}"
+            )
+        for name in holdout.values:
+            if side_of.setdefault(name, holdout.side) != holdout.side:
+                raise SettingsError(
+                    f"--holdout: the chromosome {name!r} is named for both test and validation"
+                )
+    size = dict(zip(known, counts.tolist(), strict=True))
+    generator = np.random.default_rng(seed)
+    for side in _sides_to_fill(holdouts):
+        free = [name for name in known if name not in side_of]
+        if len(free) < 2:
+            raise SettingsError(
+                f"--split chromosome: the promoters lie on {len(known)} chromosomes ({quoted(known)}), "
+                f"which leaves none for {SPLIT_NAMES[side]}; use --split homology"
+            )
+        for name in _chromosomes_near(
+            {name: size[name] for name in free}, len(chrom) * DEFAULT_SHARE, generator
+        ):
+            side_of[name] = side
+    return np.array([side_of.get(name, TRAIN) for name in known], dtype=np.uint8)[number]
+
+
+def split_by_group(
+    groups: NDArray[np.int64], holdouts: Sequence[Holdout], seed: int, name: str
+) -> NDArray[np.uint8]:
+    """Side of each gene, groups whole; a group of its own for every gene gives a random split.
+
+    Holdouts are fractions (`test=0.1`). Groups come in random order and go to the test side, then validation, as
+    long as they fit; groups larger than half a side stay in training.
+
+    Raises: SettingsError when a holdout is not a fraction, or a side stays empty.
+    """
+    shares = {TEST: DEFAULT_SHARE, VALIDATION: DEFAULT_SHARE}
+    for holdout in holdouts:
+        shares[holdout.side] = _fraction(holdout, name)
+    if sum(shares.values()) >= 1:
+        raise SettingsError(
+            f"--holdout: {sum(shares.values()):g} of the genes held out leaves none for training"
+        )
+    sizes = np.bincount(groups)
+    side_of = np.full(len(sizes), TRAIN, dtype=np.uint8)
+    order = np.random.default_rng(seed).permutation(len(sizes))
+    for side in (TEST, VALIDATION):
+        wanted, got = round(shares[side] * len(groups)), 0
+        for group in order:
+            if side_of[group] == TRAIN and sizes[group] <= min(wanted - got, max(1, wanted // 2)):
+                side_of[group] = side
+                got += int(sizes[group])
+        if wanted and not got:
+            raise SettingsError(
+                f"--split {name}: no group of related promoters fits into {SPLIT_NAMES[side]} "
+                f"({wanted:,} of {len(groups):,} genes; the largest group has {sizes.max():,}); "
+                "hold out a larger fraction, or split by chromosome"
+            )
+    return side_of[groups]
+
+
+def split_treatments(table: TreatmentTable, holdouts: Sequence[Holdout], seed: int) -> NDArray[np.uint8]:
+    """Side of each treatment.
+
+    Holdouts with a key choose by name (`treatment:NAME,NAME`) or by a column of the table (`group:heat_shock`). A
+    side without one gets a tenth of the treatments at random, when no side is given.
+
+    Raises: SettingsError for unknown names, columns or values, for one on two sides, and when none is left to
+    train on.
+    """
+    sides = np.full(len(table.names), TRAIN, dtype=np.uint8)
+    for holdout in holdouts:
+        chosen = _chosen_treatments(table, holdout)
+        clash = [table.names[i] for i in np.flatnonzero(chosen) if sides[i] not in (TRAIN, holdout.side)]
+        if clash:
+            raise SettingsError(f"--holdout: {quoted(clash)} is held out for both test and validation")
+        sides[chosen] = holdout.side
+    if not holdouts:
+        count = max(1, round(len(sides) * DEFAULT_SHARE))
+        if len(sides) < 3:
+            raise SettingsError(
+                f"--split treatment: {len(sides)} treatments cannot be parted in three; hold out genes"
+            )
+        order = np.random.default_rng(seed).permutation(len(sides))
+        sides[order[:count]], sides[order[count : 2 * count]] = TEST, VALIDATION
+        LOGGER.warning(
+            f"--split treatment holds out {count:,} + {count:,} single treatments at random; their near repeats "
+            "may be in training: hold out whole groups with --holdout test=COLUMN:VALUE"
+        )
+    if not (sides == TRAIN).any():
+        raise SettingsError("--holdout: every treatment is held out; none is left for training")
+    return sides
+
+
+def _chosen_treatments(table: TreatmentTable, holdout: Holdout) -> NDArray[np.bool_]:
+    pools: list[tuple[str, list[str]]] = []
+    if holdout.key == TREATMENT_KEY:
+        pools.append(("treatment", table.names))
+    if holdout.key in table.columns:
+        cells = [_cell(value) for value in table.frame[holdout.key]]
+        pools.append((f"value of the column {holdout.key!r}", cells))
+    if not pools:
+        raise SettingsError(
+            f"--holdout {SPLIT_NAMES[holdout.side]}={holdout.key}:…: {holdout.key!r} is neither 'treatment' nor a "
+            f"column of the treatment table ({quoted(table.columns, 20) or 'none was given'})"
+        )
+    for _, pool in pools:
+        # A name may itself hold commas (1,10-phenanthroline), so the whole is tried before its parts.
+        values = [holdout.text] if holdout.text in pool else holdout.values
+        if set(values) <= set(pool):
+            return np.array([name in values for name in pool], dtype=np.bool_)
+    what, pool = pools[-1]
+    unknown = [value for value in holdout.values if value not in pool]
+    raise SettingsError(
+        f"--holdout {SPLIT_NAMES[holdout.side]}={holdout.key}:…: no {what} is {quoted(unknown)}; "
+        f"there are {quoted(list(dict.fromkeys(pool)), 20)}"
+    )
+
+
+def _cell(value: object) -> str:
+    return f"{value:g}" if isinstance(value, float) else str(value)
+
+
+def _sides_to_fill(holdouts: Sequence[Holdout]) -> list[int]:
+    """Sides without a holdout; `test=` (empty) says that a side is to stay empty."""
+    said = {holdout.side for holdout in holdouts}
+    return [side for side in (TEST, VALIDATION) if side not in said]
+
+
+def _chromosomes_near(sizes: dict[str, int], wanted: float, generator: np.random.Generator) -> list[str]:
+    """Chromosomes whose genes add up to about `wanted`; never all of them."""
+    fitting = [name for name, size in sizes.items() if size <= wanted * 1.25]
+    first = str(generator.choice(fitting)) if fitting else min(sizes, key=lambda name: (sizes[name], name))
+    chosen, total = [first], sizes[first]
+    while len(chosen) < len(sizes) - 1:
+        free = [name for name in sizes if name not in chosen]
+        best = min(free, key=lambda name: (abs(total + sizes[name] - wanted), name))
+        if abs(total + sizes[best] - wanted) >= abs(total - wanted):
+            break
+        chosen.append(best)
+        total += sizes[best]
+    return chosen
+
+
+def _fraction(holdout: Holdout, name: str) -> float:
+    try:
+        share = float(holdout.text or "0")
+    except ValueError:
+        share = -1.0
+    if not 0 <= share < 1:
+        raise SettingsError(
+            f"--holdout {SPLIT_NAMES[holdout.side]}={holdout.text}: with --split {name} a fraction of the genes "
+            "is needed, such as test=0.1; names need --split chromosome"
+        )
+    return share
