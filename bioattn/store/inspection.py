@@ -2,6 +2,7 @@
 
 import json
 import math
+from collections import Counter
 from dataclasses import dataclass
 from itertools import islice
 from pathlib import Path
@@ -207,6 +208,8 @@ def _table(path: Path) -> Description:
     _, header = next(lines)
     separator = "\t" if "\t" in header else ","
     columns = header.split(separator)
+    status = columns.index("status") if {"gene_id", "status"} <= set(columns) else None
+    statuses: Counter[str] = Counter()
     rows = 0
     for number, line in lines:
         if not line:
@@ -216,8 +219,11 @@ def _table(path: Path) -> Description:
             raise FormatError(
                 f"{path}:{number}: has {line.count(separator) + 1} columns, the header has {len(columns)}"
             )
-    kind = "audit" if {"gene_id", "status"} <= set(columns) else "table"
-    return _describe(kind, rows=rows, columns=len(columns), names=_some(columns))
+        if status is not None:
+            statuses[line.split(separator)[status]] += 1
+    if status is not None:
+        return _describe("audit", genes=rows, genes_per_status=dict(sorted(statuses.items())))
+    return _describe("table", rows=rows, columns=len(columns), names=_some(columns))
 
 
 def _some(names: list[str]) -> list[str] | dict[str, Any]:

@@ -1,0 +1,176 @@
+"""Attention export at the size of a genome: memory above the model, and time beside the forward pass alone.
+
+    python benchmarks/export.py [--promoters 30000 --treatments 10 --rounds 3]
+
+Prints Markdown. Every measurement is a process of its own on one thread: `forward` reads the promoters and runs
+the model, `run` writes predictions too, `export` writes attention (parts, assembly, checksums). Rounds interleave
+the three, so that a busy machine slows all alike; CPU time is shown beside wall time for the same reason. Memory is
+the highest resident size after loading the model, less the resident size at that moment.
+"""
+
+import argparse
+import json
+import os
+import resource
+import statistics
+import subprocess
+import sys
+import tempfile
+import time
+from pathlib import Path
+
+REPOSITORY = Path(__file__).resolve().parent.parent
+TASKS = ("forward", "run", "export")
+LENGTH = 1000
+
+
+def make_inputs(folder: Path, promoters: int, treatments: int, conditioning: str) -> None:
+    """An untrained model of default width and random promoters of 1 kb."""
+    import numpy as np
+    import pandas as pd
+    import torch
+
+    from bioattn.models.model_folder import write_promoter_model
+    from bioattn.models.promoter.config import Conditioning, PromoterModelConfig
+    from bioattn.models.promoter.model import make_promoter_model
+    from bioattn.models.promoter.treatment_vocabulary import TreatmentVocabulary
+    from bioattn.promoters.promoter_fasta import Promoter, write_promoters
+    from bioattn.promoters.treatments import TreatmentTable
+
+    names = [f"treatment {i}" for i in range(treatments)]
+    table = TreatmentTable(pd.DataFrame(index=pd.Index(names, dtype=object)))
+    config = PromoterModelConfig(length=LENGTH, conditioning=Conditioning(conditioning))
+    vocabulary = TreatmentVocabulary.learn(table, encoding=config.treatment_encoder, unconditional=True)
+    torch.manual_seed(0)
+    model = folder / "model"
+    model.mkdir()
+    write_promoter_model(
+        model,
+        make_promoter_model(config, vocabulary),
+        vocabulary,
+        table,
+        task="regression",
+        reference=None,
+    )
+    random = np.random.default_rng(0)
+    write_promoters(
+        folder / "promoters.fa",
+        (
+            Promoter(
+                f"gene{i:06d}",
+                "chr1",
+                LENGTH * i,
+                LENGTH * (i + 1),
+                "+-"[i % 2],
+                0,
+                random.integers(0, 4, LENGTH, dtype=np.uint8),
+            )
+            for i in range(promoters)
+        ),
+    )
+
+
+def memory(field: str) -> int:
+    """VmRSS or VmHWM of this process in bytes."""
+    for line in Path("/proc/self/status").read_text().splitlines():
+        if line.startswith(field + ":"):
+            return int(line.split()[1]) * 1024
+    raise RuntimeError(f"/proc/self/status has no {field}")
+
+
+def work(task: str, folder: Path) -> dict[str, float]:
+    """Do one task in this process and measure it."""
+    import torch
+
+    from bioattn.inference.promoter_batches import scan_promoters
+    from bioattn.inference.promoters import MAX_BATCH, run_promoters
+    from bioattn.models.model_folder import load_promoter_model
+
+    torch.set_num_threads(1)
+    loaded = load_promoter_model(folder / "model", torch.device("cpu"))
+    promoters = folder / "promoters.fa"
+    Path("/proc/self/clear_refs").write_text("5")
+    resident, began, cpu = memory("VmRSS"), time.perf_counter(), time.process_time()
+    if task == "forward":
+        source = scan_promoters(promoters, loaded.length)
+        treatments = loaded.encode_treatments(loaded.treatments)
+        with torch.inference_mode():
+            for batch in source.batches(MAX_BATCH):
+                loaded.model(torch.from_numpy(batch.codes), treatments)
+        size = 0
+    elif task == "run":
+        with (folder / "predictions.tsv").open("w") as text:
+            run_promoters(loaded, promoters, treatments=loaded.treatments, predictions=text)
+        size = (folder / "predictions.tsv").stat().st_size
+    else:
+        summary = run_promoters(
+            loaded, promoters, treatments=loaded.treatments, attention=folder / "attention.h5"
+        )
+        size = summary.attention_bytes
+    return {
+        "seconds": time.perf_counter() - began,
+        "cpu": time.process_time() - cpu,
+        "above_model": memory("VmHWM") - resident,
+        "model": resident,
+        "size": size,
+        "peak": resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * 1024,
+    }
+
+
+def measure(task: str, folder: Path) -> dict[str, float]:
+    """Run one task in a process of its own."""
+    done = subprocess.run(
+        [sys.executable, __file__, "--task", task, "--folder", str(folder)],
+        check=True,
+        capture_output=True,
+        text=True,
+        env={**os.environ, "PYTHONPATH": str(REPOSITORY), "OMP_NUM_THREADS": "1"},
+    )
+    figures: dict[str, float] = json.loads(done.stdout)
+    return figures
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser.add_argument("--promoters", type=int, default=30_000)
+    parser.add_argument("--treatments", type=int, default=10)
+    parser.add_argument("--conditioning", default="cross")
+    parser.add_argument("--rounds", type=int, default=3)
+    parser.add_argument("--task", choices=TASKS, help=argparse.SUPPRESS)
+    parser.add_argument("--folder", type=Path, help=argparse.SUPPRESS)
+    options = parser.parse_args()
+    sys.path.insert(0, str(REPOSITORY))
+    if options.task:
+        print(json.dumps(work(options.task, options.folder)))
+        return
+    with tempfile.TemporaryDirectory() as temporary:
+        folder = Path(temporary)
+        make_inputs(folder, options.promoters, options.treatments, options.conditioning)
+        rounds = [{task: measure(task, folder) for task in TASKS} for _ in range(options.rounds)]
+    print(
+        f"### Export: {options.promoters:,} promoters of {LENGTH:,} bp × {options.treatments} treatments, "
+        f"`{options.conditioning}`, 1 thread\n"
+    )
+    print("| task | wall s | CPU s | promoters/s | MB above the model | MB written |")
+    print("| --- | --- | --- | --- | --- | --- |")
+    for task in TASKS:
+        runs = [figures[task] for figures in rounds]
+        seconds = statistics.median(run["seconds"] for run in runs)
+        cpu = statistics.median(run["cpu"] for run in runs)
+        above = max(run["above_model"] for run in runs) / 1e6
+        print(
+            f"| {task} | {seconds:.1f} | {cpu:.1f} | {options.promoters / cpu:,.0f} | {above:.0f} | "
+            f"{runs[0]['size'] / 1e6:.1f} |"
+        )
+    for clock, words in (("cpu", "CPU time"), ("seconds", "wall time")):
+        ratios = [figures["export"][clock] / figures["forward"][clock] for figures in rounds]
+        print(
+            f"\nExport beside the forward pass alone, {words}: median {statistics.median(ratios):.2f}, "
+            f"rounds {', '.join(f'{ratio:.2f}' for ratio in ratios)} (wanted: at most 1.5)."
+        )
+    above = max(figures["export"]["above_model"] for figures in rounds) / 1e6
+    print(f"\nMemory of the export above the model: {above:.0f} MB (wanted: at most 200).")
+
+
+if __name__ == "__main__":
+    main()

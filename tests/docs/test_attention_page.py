@@ -1,0 +1,77 @@
+"""The lines that docs/formats/attention.md tells people to type."""
+
+import re
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+from bioattn.attention.site import AttentionSite
+from bioattn.store.attention_writer import AttentionHeader, attention_writer
+from bioattn.store.schema import AttentionOptions, Samples, site_layout
+
+PAGE = Path(__file__).resolve().parents[2] / "docs" / "formats" / "attention.md"
+SNIPPETS = re.findall(r"```python\n(.*?)```", PAGE.read_text(encoding="utf-8"), flags=re.DOTALL)
+NAMES = ["other", "GENE", "third"]
+
+
+@pytest.fixture
+def weights(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> np.ndarray:
+    """An attention.h5 in the current folder; returns its weights."""
+    monkeypatch.chdir(tmp_path)
+    site = AttentionSite(
+        name="promoter.cross.0",
+        axes=("sample", "head", "treatment", "key"),
+        num_heads=2,
+        key_edges=tuple(range(0, 101, 10)),
+        receptive_field=24,
+    )
+    layout = site_layout(site, (3, 2, 2, 10), AttentionOptions())
+    weights = np.random.default_rng(0).random((3, 2, 2, 10)).astype(np.float32)
+    weights /= weights.sum(-1, keepdims=True)
+    header = AttentionHeader(
+        model_sha256="0" * 64, input_sha256="0" * 64, window_length=100, task="regression"
+    )
+    places = np.array([0, 1000, 2000])
+    with attention_writer(Path("attention.h5"), header, [layout], ["control", "TREATMENT"], 3) as writer:
+        writer.append(
+            Samples(NAMES, ["chrI"] * 3, places, places + 100, ["-"] * 3),
+            {site.name: {"weights": weights}},
+            np.zeros((3, 2), dtype=np.float32),
+        )
+    return weights
+
+
+def run(snippet: str) -> dict[str, Any]:
+    names: dict[str, Any] = {}
+    exec(compile(snippet, str(PAGE), "exec"), names)
+    return names
+
+
+def test_there_are_the_three_promised_snippets() -> None:
+    assert [
+        "import h5py" in SNIPPETS[0],
+        "import xarray" in SNIPPETS[1],
+        "open_attention" in SNIPPETS[2],
+    ] == [True] * 3
+
+
+def test_h5py(weights: np.ndarray) -> None:
+    names = run(SNIPPETS[0])
+    np.testing.assert_array_equal(names["weights"], weights[1, 1])
+    np.testing.assert_array_equal(names["edges"], range(0, 101, 10))
+
+
+def test_xarray(weights: np.ndarray) -> None:
+    names = run(SNIPPETS[1])
+    np.testing.assert_allclose(names["profile"], weights[1, 1].mean(0), rtol=1e-6)
+    assert float(names["best"]) == 10 * weights[1, 1].mean(0).argmax() + 5
+
+
+def test_bioattn(weights: np.ndarray) -> None:
+    names = run(SNIPPETS[2])
+    np.testing.assert_allclose(names["bins"]["weight"], weights[1, 1].mean(0), rtol=1e-6)
+    assert list(names["bins"].iloc[0][["chrom", "start", "end", "strand"]]) == ["chrI", 1090, 1100, "-"]
+    assert list(names["samples"].index) == NAMES
+    assert names["predictions"].shape == (3, 2)

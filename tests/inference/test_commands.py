@@ -1,0 +1,254 @@
+"""`run promoter`, `export attention`, `inspect` and `validate` through the front door."""
+
+import gzip
+import json
+import os
+import subprocess
+import sys
+from collections.abc import Callable
+from pathlib import Path
+
+import h5py
+import numpy as np
+import pandas as pd
+import pytest
+import torch
+
+from bioattn.models.promoter.config import Conditioning, TreatmentEncoding
+from bioattn_cli.main import main
+
+Make = Callable[..., Path]
+
+
+def bioattn(*arguments: object) -> int:
+    return main([str(argument) for argument in arguments])
+
+
+def test_run_and_export_are_the_same_thing(make_model: Make, make_promoters: Make, tmp_path: Path) -> None:
+    model, promoters = make_model(), make_promoters()
+    predictions, attention = tmp_path / "predictions.tsv", tmp_path / "attention.h5"
+    assert bioattn("run", "promoter", model, promoters, "-o", predictions, "-t", 1) == 0
+    alone = pd.read_csv(predictions, sep="\t", index_col="gene_id")
+    assert (
+        bioattn("run", "promoter", model, promoters, "-o", predictions, "--attention", attention, "-t", 1)
+        == 0
+    )
+    # Fused and explicit attention agree to rounding, not to the bit.
+    pd.testing.assert_frame_equal(pd.read_csv(predictions, sep="\t", index_col="gene_id"), alone, atol=1e-5)
+    exported = tmp_path / "exported.h5"
+    assert (
+        bioattn("export", "attention", model, promoters, "-o", exported, "--sites", "promoter.*", "-t", 1)
+        == 0
+    )
+    assert exported.read_bytes() == attention.read_bytes()
+    record = json.loads((tmp_path / "exported.h5.run.json").read_text())
+    assert record["promoters"] == 23
+    assert set(record["inputs"]) == {"model", "promoters"}
+    assert bioattn("validate", exported) == 0
+    assert sorted(path.name for path in tmp_path.iterdir() if path.is_file()) == [
+        "attention.h5",
+        "attention.h5.run.json",
+        "exported.h5",
+        "exported.h5.run.json",
+        "predictions.tsv",
+        "predictions.tsv.run.json",
+        "promoters.fa",
+    ]
+
+
+def test_predictions_go_to_stdout_or_gzip(
+    make_model: Make, make_promoters: Make, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    model, promoters = make_model(), make_promoters()
+    packed = tmp_path / "predictions.tsv.gz"
+    arguments = [
+        "run",
+        "promoter",
+        model,
+        promoters,
+        "--treatment",
+        "heat-40",
+        "--treatment",
+        "unconditional",
+    ]
+    assert bioattn(*arguments, "-o", packed) == 0
+    capsys.readouterr()
+    assert bioattn(*arguments, "-o", "-") == 0
+    captured = capsys.readouterr()
+    assert captured.out == gzip.decompress(packed.read_bytes()).decode()
+    assert captured.out.splitlines()[0] == "gene_id\theat-40\tunconditional"
+    assert "running on cpu" in captured.err
+
+
+def test_unseen_treatments_come_from_a_table(make_model: Make, make_promoters: Make, tmp_path: Path) -> None:
+    model, promoters = make_model(treatment_encoder=TreatmentEncoding.FEATURES), make_promoters(4)
+    table = tmp_path / "new.tsv"
+    table.write_text("treatment\tagent\tminutes\nheat-7\theat\t7\ndtt-30\tDTT\t30\n")
+    output = tmp_path / "predictions.tsv"
+    assert bioattn("run", "promoter", model, promoters, "-o", output, "--treatment-table", table) == 0
+    assert list(pd.read_csv(output, sep="\t", index_col=0).columns) == ["heat-7", "dtt-30"]
+
+
+def test_export_options_reach_the_file(make_model: Make, make_promoters: Make, tmp_path: Path) -> None:
+    output = tmp_path / "attention.h5"
+    code = bioattn(
+        *("export", "attention", make_model(), make_promoters(), "-o", output),
+        *("--sites", "promoter.cross.1", "--heads", "2,0", "--dtype", "float16", "--value-weighted"),
+        *("--treatment", "dtt-10", "--batch-size", 5),
+    )
+    assert code == 0
+    with h5py.File(output) as file:
+        assert list(file["sites"]) == ["promoter.cross.1"]
+        site = file["sites/promoter.cross.1"]
+        assert list(site["head"]) == [2, 0]
+        assert site["weights"].shape == site["value_weighted"].shape == (23, 1, 2, 15)
+        assert site["weights"].dtype == np.float16
+
+
+@pytest.mark.parametrize(
+    ("arguments", "code", "sentence"),
+    [
+        (["run", "promoter", "{model}", "{promoters}", "-o", "x.tsv", "--treatment", "salt"], 1, "'salt'"),
+        (["run", "promoter", "nowhere", "{promoters}", "-o", "x.tsv"], 1, "config.json is missing"),
+        (["run", "promoter", "{model}", "nowhere.fa", "-o", "x.tsv"], 1, "nowhere.fa: no such file"),
+        (["run", "promoter", "{model}", "{promoters}", "-o", "no/x.tsv"], 1, "no does not exist"),
+        (["run", "promoter", "{model}", "{promoters}", "-o", "{model}"], 1, "is a folder"),
+        (["run", "promoter", "{model}", "{promoters}", "-o", "x.tsv", "--batch-size", "0"], 2, ""),
+        (["export", "attention", "{model}", "{promoters}", "-o", "-"], 2, "standard output"),
+        (["export", "attention", "{model}", "{promoters}", "-o", "no/x.h5"], 1, "no does not exist"),
+        (["export", "attention", "{model}", "{promoters}", "-o", "{model}"], 1, "is a folder"),
+        (["export", "attention", "{model}", "{promoters}", "-o", "x.h5", "--heads", "a"], 2, "--heads 'a'"),
+        (["export", "attention", "{model}", "{promoters}", "-o", "x.h5", "--heads", "9"], 2, "heads 0 to 2"),
+        (["export", "attention", "{model}", "{promoters}", "-o", "x.h5", "--sites", "x"], 2, "--sites 'x'"),
+        (["export", "attention", "{film}", "{promoters}", "-o", "x.h5"], 2, "has no attention sites"),
+        (["export", "attention", "{model}", "{promoters}", "-o", "x.h5", "--dtype", "int8"], 2, ""),
+        (["inspect", "nowhere.h5"], 1, "nowhere.h5: no such file"),
+        (["validate", "nowhere.h5"], 1, "nowhere.h5: no such file"),
+    ],
+)
+def test_mistakes_are_one_sentence_and_a_code(
+    make_model: Make,
+    make_promoters: Make,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+    arguments: list[str],
+    code: int,
+    sentence: str,
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    places = {
+        "model": make_model(),
+        "film": make_model("film", conditioning=Conditioning.FILM),
+        "promoters": make_promoters(),
+    }
+    before = sorted(tmp_path.rglob("*"))
+    assert bioattn(*(argument.format(**places) for argument in arguments)) == code
+    errors = capsys.readouterr().err
+    assert sentence in errors
+    assert "Traceback" not in errors
+    if sentence:
+        assert sum(line.startswith("bioattn: error: ") for line in errors.splitlines()) == 1
+    assert sorted(tmp_path.rglob("*")) == before
+
+
+def test_a_gpu_that_is_not_there_is_named(
+    make_model: Make, make_promoters: Make, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    if torch.cuda.is_available():
+        pytest.skip("there is a GPU")
+    model, promoters = make_model(), make_promoters()
+    assert bioattn("run", "promoter", model, promoters, "-o", tmp_path / "x.tsv", "--device", "cuda") == 1
+    assert "--device cuda" in capsys.readouterr().err
+
+
+def test_inspect_says_what_each_file_is(
+    make_model: Make, make_promoters: Make, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    model, promoters = make_model(), make_promoters()
+    predictions, attention = tmp_path / "predictions.tsv", tmp_path / "attention.h5"
+    bioattn("run", "promoter", model, promoters, "-o", predictions, "--attention", attention)
+    packed = tmp_path / "packed.fa.gz"
+    packed.write_bytes(gzip.compress(promoters.read_bytes()))
+    audit = tmp_path / "audit.tsv"
+    audit.write_text("gene_id\tstatus\nA\tkept\nB\tdropped\nC\tkept\n")
+    expected: dict[Path, tuple[str, dict[str, object]]] = {
+        attention: ("attention", {"genes": 23, "window_length": 120, "task": "regression"}),
+        model: ("model", {"attention_sites": ["promoter.cross.0", "promoter.cross.1"]}),
+        promoters: ("promoters", {"promoters": 23, "shortest": 110, "longest": 120, "with_location": 19}),
+        packed: ("promoters", {"promoters": 23}),
+        predictions: ("table", {"rows": 23, "columns": 5}),
+        audit: ("audit", {"genes": 3, "genes_per_status": {"dropped": 1, "kept": 2}}),
+        tmp_path / "attention.h5.run.json": ("run-record", {"promoters": 23}),
+    }
+    for path, (kind, figures) in expected.items():
+        capsys.readouterr()
+        assert bioattn("inspect", path, "--json") == 0
+        content = json.loads(capsys.readouterr().out)
+        assert content["kind"] == kind
+        assert {name: content[name] for name in figures} == figures
+        assert bioattn("inspect", path) == 0
+        text = capsys.readouterr()
+        assert text.out.startswith(f"{path.name}: ")
+        assert text.err == ""
+        assert bioattn("validate", path) == 0
+        assert capsys.readouterr().out == f"{path}: valid\n"
+
+
+@pytest.mark.parametrize(
+    ("name", "content", "words"),
+    [
+        ("empty.h5", b"", "is empty"),
+        ("noise.bin", bytes(range(256)), "none of the files bioattn reads"),
+        ("protein.fa", b">a\nMKVLIW\n", "protein.fa"),
+        ("ragged.tsv", b"a\tb\n1\t2\n3\n", "3: has 1 columns, the header has 2"),
+        ("half.json", b'{"a": ', "not valid JSON"),
+        ("cut.fa.gz", gzip.compress(b">a\nACGT\n" * 1000)[:40], "cut.fa.gz"),
+        ("latin.tsv", b"gene\tgr\xf6\xdfe\n", "not UTF-8"),
+        ("other.h5", None, "not written by bioattn"),
+    ],
+)
+def test_bad_files_are_invalid_and_named(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], name: str, content: bytes | None, words: str
+) -> None:
+    path = tmp_path / name
+    if content is None:
+        with h5py.File(path, "w") as file:
+            file["x"] = [1, 2]
+    else:
+        path.write_bytes(content)
+    assert bioattn("inspect", path) == 1
+    captured = capsys.readouterr()
+    assert words in captured.err
+    assert captured.out == ""
+    assert bioattn("validate", path) == 1
+    captured = capsys.readouterr()
+    assert words.removeprefix(name) in captured.out
+    assert captured.out.endswith(f"{path}: invalid\n")
+    assert "Traceback" not in captured.out + captured.err
+
+
+def test_a_file_that_is_not_its_records_is_warned_about(
+    make_model: Make, make_promoters: Make, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    predictions = tmp_path / "predictions.tsv"
+    bioattn("run", "promoter", make_model(), make_promoters(), "-o", predictions)
+    predictions.write_text(predictions.read_text().replace("G000", "G00X"))
+    capsys.readouterr()
+    assert bioattn("validate", predictions) == 0
+    assert "warning: is not the file that predictions.tsv.run.json speaks of" in capsys.readouterr().out
+
+
+def test_help_is_light() -> None:
+    """The heavy libraries are imported inside the commands."""
+    script = (
+        "import sys; from bioattn_cli.main import main; "
+        "codes = [main([*words, '--help']) for words in "
+        "(['run', 'promoter'], ['export', 'attention'], ['inspect'], ['validate'])]; "
+        "heavy = {'torch', 'pandas', 'h5py', 'numpy'} & set(sys.modules); "
+        "sys.exit(f'{codes} {heavy}' if heavy or any(codes) else 0)"
+    )
+    root = Path(__file__).resolve().parents[2]
+    environment = {**os.environ, "PYTHONPATH": f"{root}{os.pathsep}{root / 'cli'}"}
+    done = subprocess.run([sys.executable, "-c", script], env=environment, capture_output=True, text=True)
+    assert done.returncode == 0, done.stderr
