@@ -46,6 +46,9 @@ def annotation_format(path: Path) -> str:
                 f"{path}:{number}: a FASTA record stands where an annotation (GFF3, GTF, BED) is needed"
             )
         columns = line.split("\t")
+        # First BED: its score and name can be numbers where GFF has positions, but no GFF type is a number.
+        if len(columns) >= 3 and (_are_numbers(columns[1:3]) or columns[0].lower() in ("chrom", "chr")):
+            return "BED"
         if (len(columns) >= 8 and _are_numbers(columns[3:5])) or columns[3:5] == [".", "."]:
             attributes = columns[8] if len(columns) > 8 else ""
             if _GTF_ATTRIBUTES.match(attributes):
@@ -53,8 +56,6 @@ def annotation_format(path: Path) -> str:
             if version.startswith(("1", "2")):
                 raise FormatError(f"{path}: is GFF version {version}; convert it to GFF3 or GTF")
             return "GFF3"
-        if len(columns) >= 3 and (_are_numbers(columns[1:3]) or columns[0].lower() in ("chrom", "chr")):
-            return "BED"
         if version.startswith("3"):
             return "GFF3"  # whose reader says what is wrong with the row
         hint = "" if "\t" in line else " (columns must be separated by tabs)"

@@ -19,7 +19,7 @@ class FastaRecord(NamedTuple):
     """One FASTA record."""
 
     name: str
-    """The header up to the first white space."""
+    """The first word of the header."""
     description: str
     """The rest of the header, possibly empty."""
     sequence: str
@@ -86,10 +86,10 @@ def read_fasta_pieces(path: Path, piece_length: int = 1 << 20) -> Iterator[Fasta
 
 
 def split_header(path: Path, number: int, line: str) -> tuple[str, str]:
-    """Name and description of a header line. Raises: FormatError when there is no name."""
+    """Name (the first word) and description of a header line. Raises: FormatError when there is no name."""
     header = line[1:]
-    if not header.strip() or header[0].isspace():
-        raise FormatError(f"{path}:{number}: the FASTA header has no name directly after '>'")
+    if not header.strip():
+        raise FormatError(f"{path}:{number}: the FASTA header has no name after '>'")
     name, *rest = header.split(maxsplit=1)
     return name, rest[0].rstrip() if rest else ""
 

@@ -231,13 +231,16 @@ def _even_records(fasta: Path, fai: Path) -> Iterator[_Piece] | None:
     """The records through pyfaidx, its index at `fai`; None when the file is not as regular as it wants."""
     try:
         reader = pyfaidx.Fasta(str(fasta), indexname=str(fai), as_raw=True)
-    except (pyfaidx.FastaIndexingError, ValueError, IndexError, OSError):
+    except (pyfaidx.FastaIndexingError, ValueError, IndexError, RuntimeError, OSError):
         fai.unlink(missing_ok=True)
         return None
-    headers = {name: reader[name].long_name for name in reader.keys()}  # noqa: SIM118 - iterates over records
+    # Comments and blank lines before a header come along with it; only the first loses its first letter.
+    headers = {
+        name: ("?" + reader[name].long_name.rstrip()).split("\n")[-1][1:]
+        for name in reader.keys()  # noqa: SIM118 - a Fasta iterates over records, not names
+    }
     lengths = {name: entry.rlen for name, entry in reader.faidx.index.items()}
-    regular = all(header and not header[0].isspace() for header in headers.values())
-    if not regular or not all(lengths.values()):
+    if not all(lengths.values()):
         reader.close()
         fai.unlink(missing_ok=True)
         return None

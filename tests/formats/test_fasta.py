@@ -1,0 +1,135 @@
+"""The FASTA reader and writer: round trips, refusals, and the corpus of other projects' test files."""
+
+import contextlib
+import gzip
+import io
+import lzma
+
+import pytest
+from Bio.SeqIO.FastaIO import SimpleFastaParser
+from hypothesis import given
+from hypothesis import strategies as st
+
+from bioattn.errors import BioattnError, FormatError
+from bioattn.formats.fasta import FastaRecord, read_fasta, read_fasta_pieces, write_fasta
+
+NAMES = st.text(st.characters(codec="ascii", min_codepoint=33, max_codepoint=126), min_size=1, max_size=12)
+DESCRIPTIONS = st.text("abc =:-()>", max_size=20).map(str.strip)
+RECORDS = st.lists(
+    st.tuples(NAMES, DESCRIPTIONS, st.text("ACGTN", max_size=200)),
+    min_size=1,
+    max_size=6,
+    unique_by=lambda t: t[0],
+)
+
+
+@given(RECORDS)
+def test_what_is_written_is_read_back(tmp_path_factory, records):
+    path = tmp_path_factory.mktemp("fasta") / "x.fa"
+    write_fasta(path, (FastaRecord(*record) for record in records))
+    assert [tuple(record[:3]) for record in read_fasta(path)] == records
+    with path.open() as file:  # Biopython reads the same
+        assert [(title.split()[0], sequence) for title, sequence in SimpleFastaParser(file)] == [
+            (name, sequence) for name, _, sequence in records
+        ]
+
+
+@given(st.binary(max_size=300) | st.text(">acgtN;\n\r\t x", max_size=100).map(str.encode))
+def test_garbage_raises_only_our_error(tmp_path_factory, content):
+    path = tmp_path_factory.mktemp("fasta") / "x.fa"
+    path.write_bytes(content)
+    with contextlib.suppress(BioattnError):
+        assert len(list(read_fasta(path))) >= 1
+
+
+@pytest.mark.parametrize("pack", [bytes, gzip.compress, lzma.compress])
+@pytest.mark.parametrize("newline", ["\n", "\r\n", "\r"])
+def test_compression_and_line_ends_do_not_matter(tmp_path, pack, newline):
+    text = newline.join(["; a comment", "", ">a one two ", "AC GT", "", "\tN", ">b", "TT"])
+    path = tmp_path / "any.name"
+    path.write_bytes(pack(("\ufeff" + text).encode()))
+    assert list(read_fasta(path)) == [
+        FastaRecord("a", "one two", "ACGTN", 3),
+        FastaRecord("b", "", "TT", 7),
+    ]
+
+
+def test_pieces_of_a_long_record_join_to_it(tmp_path):
+    path = tmp_path / "x.fa"
+    path.write_text(">a\n" + "ACGTACGTAC\n" * 10 + ">b\nA\n>c\n" + "TT\n" * 4)
+    pieces = list(read_fasta_pieces(path, piece_length=20))
+    assert [piece.name for piece in pieces] == ["a"] * 6 + ["b", "c"]
+    assert "".join(piece.sequence for piece in pieces) == "ACGTACGTAC" * 10 + "A" + "TT" * 4
+
+
+@pytest.mark.parametrize(
+    ("content", "message"),
+    [
+        (b"", "holds no FASTA record"),
+        (b"\n\n", "holds no FASTA record"),
+        (b"ACGT\n", r"x\.fa:1: 'ACGT' stands where a FASTA header"),
+        (b">\nACGT\n", r"x\.fa:1: .*no name"),
+        (b">a\nA\n>b\nC\n>a\nG\n", r"x\.fa:5: the name 'a' was used on line 1"),
+        (b">a\n\xff\xfe\n", "not UTF-8"),
+        (gzip.compress(b">a\n" + b"ACGT\n" * 100)[:20], "compressed data end early or are damaged"),
+    ],
+)
+def test_bad_files_get_one_sentence(tmp_path, content, message):
+    path = tmp_path / "x.fa"
+    path.write_bytes(content)
+    with pytest.raises(FormatError, match=message):
+        list(read_fasta(path))
+
+
+def test_names_that_would_not_come_back_are_not_written(tmp_path):
+    for record in (FastaRecord("a b", "", "A"), FastaRecord("", "", "A"), FastaRecord("a", "x\ny", "A")):
+        with pytest.raises(FormatError):
+            write_fasta(tmp_path / "x.fa", [record])
+    assert list(tmp_path.iterdir()) == []
+
+
+# Where the reader differs from Biopython on purpose.
+REFUSED = {
+    "names must be unique": [
+        "BioFmtSpecimens__pictogram.fasta",
+        "biopython__nucleotide_lib.fa",
+        "htslib__filter_casava.fa",  # paired reads share names
+        "htslib__interleaved_casava.fa",
+        "scikit-bio__fasta_10_seqs",
+    ],
+    "has no name after": [
+        "scikit-bio__fasta_multi_seq",
+        "scikit-bio__fasta_multi_seq_spaces",
+        "scikit-bio__fasta_blank_lines_between_records",
+        "scikit-bio__fasta_ws_lines_between_records",
+        "scikit-bio__fasta_ws_lines_end_of_file",
+        "scikit-bio__fasta_5_blanks_start_of_file",
+        "scikit-bio__fasta_5_ws_lines_start_of_file",
+        "scikit-bio__fasta_tabular_msa_different_type",
+        "seqkit__empty_id_and_seq.fa",
+        "seqkit__empty_id_and_seq2.fa",
+    ],
+}
+ACCEPTED = {"easel__fasta.2": "blank lines before the first record are harmless"}
+
+
+@pytest.mark.shared
+def test_the_corpus_is_read_as_biopython_reads_it(corpus):
+    refused = {name: reason for reason, names in REFUSED.items() for name in names}
+    for entry in corpus("fasta"):
+        name = entry.path.name
+        if name in refused:
+            with pytest.raises(FormatError, match=refused[name]):
+                list(read_fasta(entry.path))
+        elif entry.verdict.startswith("ok") or name in ACCEPTED:
+            records = list(read_fasta(entry.path))
+            if name not in ACCEPTED:
+                assert f"ok:{len(records)}" == entry.verdict, name
+            opened = gzip.open if name.endswith(".gz") else open
+            with opened(entry.path, "rt") as file:
+                text = file.read().lstrip()
+            expected = list(SimpleFastaParser(io.StringIO(text)))
+            assert [r.sequence for r in records] == ["".join(s.split()) for _, s in expected], name
+        else:
+            with pytest.raises(FormatError):
+                list(read_fasta(entry.path))

@@ -1,0 +1,246 @@
+"""The mapped genome: against Biopython, plain loops, other processes and changing files."""
+
+import gzip
+import io
+import multiprocessing
+import os
+import pickle
+from pathlib import Path
+
+import numpy as np
+import pytest
+from Bio import SeqIO, bgzf
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+
+from bioattn.errors import BioattnError, FormatError
+from bioattn.formats import genome as genome_module
+from bioattn.formats.fasta import FastaRecord, read_fasta, write_fasta
+from bioattn.formats.genome import Genome, cache_folder, open_genome
+from bioattn.formats.nucleotides import decode, encode, one_hot
+
+
+def write_random_fasta(path: Path, seed: int = 0) -> dict[str, str]:
+    """Three chromosomes of a few thousand bases, some N, some lower case."""
+    random = np.random.default_rng(seed)
+    sequences = {
+        name: "".join(random.choice(list("ACGTNacgtn"), size=length))
+        for name, length in (("chrA", 3001), ("chrB", 60), ("chrC", 4999))
+    }
+    write_fasta(path, (FastaRecord(name, f"describes {name}", text) for name, text in sequences.items()))
+    return sequences
+
+
+@pytest.fixture
+def fasta(tmp_path):
+    path = tmp_path / "genome.fa"
+    write_random_fasta(path)
+    return path
+
+
+def write_as(kind: str, plain: Path, path: Path) -> None:
+    content = plain.read_bytes()
+    if kind == "plain":
+        path.write_bytes(content)
+    elif kind == "gzip":
+        path.write_bytes(gzip.compress(content))
+    elif kind == "uneven":
+        path.write_bytes(content.replace(b">chrC", b"\n>chrC", 1).replace(b"Ac", b"A\nc", 50))
+    elif kind == "crlf":
+        path.write_bytes(content.replace(b"\n", b"\r\n"))
+    else:
+        with bgzf.BgzfWriter(str(path), "wb") as file:
+            file.write(content)
+
+
+@pytest.mark.parametrize("kind", ["plain", "gzip", "bgzip", "uneven", "crlf"])
+def test_every_kind_of_file_gives_biopythons_sequences(tmp_path, fasta, kind):
+    path = tmp_path / ("copy.fa.gz" if kind in ("gzip", "bgzip") else "copy.fa")
+    write_as(kind, fasta, path)
+    before = sorted(tmp_path.iterdir())
+    genome = open_genome(path)
+    assert sorted(tmp_path.iterdir()) == before  # nothing beside the input
+    expected = {record.id: str(record.seq).upper() for record in SeqIO.parse(fasta, "fasta")}
+    assert genome.names == list(expected)
+    assert genome.chromosomes[0].description == "describes chrA"
+    for name, sequence in expected.items():
+        assert decode(genome.fetch(name, 0, len(sequence))) == sequence
+        assert genome.lengths[name] == len(sequence)
+
+
+LINES = st.lists(
+    st.sampled_from(
+        [">a", ">b x", "> ", "", "ACGT", "ACGTACGT", "AC", "acgtN", " AC", "AC ", ";c", "AUG", "\t"]
+    ),
+    max_size=9,
+)
+
+
+@settings(suppress_health_check=[HealthCheck.function_scoped_fixture], max_examples=150, deadline=None)
+@given(LINES, st.sampled_from(["\n", "\r\n", "\r"]), st.booleans())
+def test_plain_and_streamed_reading_agree(tmp_path, lines, newline, ends):
+    """Plain files go through pyfaidx, compressed ones do not: same codes or the same refusal."""
+    content = (newline.join(lines) + (newline if ends else "")).encode()
+    outcomes = []
+    for name, data in (("p.fa", content), ("p.fa.gz", gzip.compress(content))):
+        path = tmp_path / name
+        path.write_bytes(data)
+        try:
+            genome = open_genome(path)
+            outcomes.append([(*c, decode(genome.fetch(c.name, 0, c.length))) for c in genome.chromosomes])
+        except BioattnError as error:
+            outcomes.append(str(error).replace(name, "p"))
+    assert outcomes[0] == outcomes[1]
+
+
+def test_windows_equal_a_plain_loop_also_beyond_the_ends(fasta):
+    genome = open_genome(fasta)
+    sequences = {record.id: str(record.seq).upper() for record in SeqIO.parse(fasta, "fasta")}
+    random = np.random.default_rng(1)
+    numbers = random.integers(0, 3, 200)
+    starts = random.integers(-150, 5100, 200)
+    windows = genome.windows(numbers, starts, 100)
+    for number, start, window in zip(numbers, starts, windows, strict=True):
+        sequence = sequences[genome.names[number]]
+        expected = "".join(sequence[i] if 0 <= i < len(sequence) else "N" for i in range(start, start + 100))
+        assert decode(window) == expected
+    np.testing.assert_array_equal(genome.windows("chrC", np.array([7]), 50)[0], genome.fetch("chrC", 7, 57))
+    assert decode(genome.fetch("chrB", -2, 1))[:2] == "NN"
+    assert genome.fetch("chrB", 5, 5).size == 0
+
+
+def test_an_unknown_chromosome_is_named(fasta):
+    with pytest.raises(BioattnError, match="no chromosome 'chrZ'; it has chrA, chrB, chrC"):
+        open_genome(fasta).fetch("chrZ", 0, 1)
+
+
+def test_a_changed_genome_is_indexed_again_and_the_old_index_goes(fasta):
+    first = open_genome(fasta)
+    state = fasta.stat()
+    write_random_fasta(fasta, seed=9)
+    os.utime(fasta, ns=(state.st_atime_ns, state.st_mtime_ns))  # same size and modification time
+    second = open_genome(fasta)
+    assert first.index != second.index
+    assert not first.index.exists()
+    expected = next(SeqIO.parse(fasta, "fasta"))
+    assert decode(second.fetch("chrA", 0, 3001)) == str(expected.seq).upper()
+    assert (
+        decode(first.fetch("chrA", 0, 3001)) != str(expected.seq).upper()
+    )  # who has the old one mapped keeps it
+
+
+def test_an_unchanged_genome_is_not_indexed_again(fasta, monkeypatch):
+    open_genome(fasta)
+    monkeypatch.setattr(genome_module, "build_index", lambda *_: pytest.fail("built again"))
+    open_genome(fasta)
+
+
+def test_a_damaged_index_is_made_again(fasta):
+    genome = open_genome(fasta)
+    expected = genome.codes.copy()
+    for content in (genome.index.read_bytes()[:-5], b"", genome_module.MAGIC + b"{}\n", genome_module.MAGIC):
+        genome.index.write_bytes(content)
+        with pytest.raises(FormatError):
+            Genome(genome.index)
+        np.testing.assert_array_equal(open_genome(fasta).codes, expected)
+
+
+def test_a_named_index_is_used_and_foreign_files_are_left_alone(tmp_path, fasta):
+    index = tmp_path / "my.index"
+    assert open_genome(fasta, index).index == index
+    assert index.is_file()
+    for other in (fasta, tmp_path / "notes.txt"):
+        content = other.read_bytes() if other.exists() else b"notes"
+        other.write_bytes(content)
+        with pytest.raises(BioattnError, match="is not a bioattn genome index"):
+            open_genome(fasta, other)
+        assert other.read_bytes() == content
+
+
+def test_the_cache_folder_follows_the_environment(tmp_path, monkeypatch):
+    monkeypatch.setenv("BIOATTN_CACHE", str(tmp_path / "named"))
+    assert cache_folder() == tmp_path / "named"
+    monkeypatch.delenv("BIOATTN_CACHE")
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "xdg"))
+    assert cache_folder() == tmp_path / "xdg" / "bioattn"
+    monkeypatch.delenv("XDG_CACHE_HOME")
+    monkeypatch.setenv("HOME", str(tmp_path))
+    assert cache_folder() == tmp_path / ".cache" / "bioattn"
+    (tmp_path / "file").touch()
+    monkeypatch.setenv("BIOATTN_CACHE", str(tmp_path / "file" / "x"))
+    with pytest.raises(BioattnError, match="BIOATTN_CACHE"):
+        cache_folder()
+
+
+@pytest.mark.parametrize(
+    ("content", "message"),
+    [
+        (b">a\nACGU\n", "record 'a', position 4: .*RNA"),
+        (b">a\nACGT\n>p\nMKLV\n", "record 'p', position 3"),
+        (b">a\nACGT\n>b\n", "record 'b' has no sequence"),
+        (b">b\n>a\nACGT\n", "record 'b' has no sequence"),
+        (b">a\nAC\n>a\nAC\n", "names must be unique"),
+        (b"", "no FASTA record"),
+        (gzip.compress(b">a\n" + b"ACGT\n" * 99)[:20], "early or are damaged"),
+        (b">a\n\xe9\n", "UTF-8"),
+    ],
+)
+def test_what_is_no_genome_is_refused_and_leaves_nothing(tmp_path, content, message):
+    path = tmp_path / "bad.fa"
+    path.write_bytes(content)
+    index = tmp_path / "index"
+    with pytest.raises(FormatError, match=message):
+        open_genome(path, index)
+    assert list(tmp_path.iterdir()) == [path]
+    with pytest.raises(BioattnError, match="no such file"):
+        open_genome(tmp_path / "missing.fa")
+
+
+def _batch_bytes(task: tuple[bytes, int]) -> bytes:
+    pickled, seed = task
+    genome = pickle.loads(pickled)
+    random = np.random.default_rng(seed)
+    numbers = random.choice([0, 2], size=64)
+    return one_hot(genome.windows(numbers, random.integers(0, 2000, 64), 1000)).tobytes()
+
+
+def _open_and_digest(path: Path) -> bytes:
+    return open_genome(path).codes.tobytes()
+
+
+@pytest.mark.parametrize("method", ["fork", "spawn"])
+def test_four_processes_read_the_same_bytes_as_one(fasta, method):
+    pickled = pickle.dumps(open_genome(fasta))
+    tasks = [(pickled, seed) for seed in range(16)]
+    with multiprocessing.get_context(method).Pool(4) as pool:
+        assert pool.map(_batch_bytes, tasks) == [_batch_bytes(task) for task in tasks]
+
+
+def test_processes_that_build_at_once_end_with_one_good_index(fasta):
+    with multiprocessing.get_context("fork").Pool(4) as pool:
+        results = pool.map(_open_and_digest, [fasta] * 8)
+    expected = b"".join(encode(record.sequence).tobytes() for record in read_fasta(fasta))
+    assert set(results) == {expected}
+    assert len(list(cache_folder().glob("genome.fa-*"))) >= 1
+    assert not list(cache_folder().glob(".tmp-*"))
+
+
+@pytest.mark.shared
+def test_the_corpus_is_indexed_as_biopython_reads_it_or_refused(corpus, tmp_path):
+    indexed = 0
+    for number, entry in enumerate(corpus("fasta")):
+        try:
+            genome = open_genome(entry.path, tmp_path / str(number))
+        except BioattnError as error:
+            assert entry.path.name in str(error)  # noqa: PT017 - either outcome is right
+            continue
+        indexed += 1
+        opened = gzip.open if entry.path.suffix == ".gz" else open
+        with opened(entry.path, "rt") as file:
+            lines = [line for line in file if line.strip()]
+        records = list(SeqIO.parse(io.StringIO("".join(lines)), "fasta"))
+        assert genome.names == [record.id for record in records]
+        for record in records:
+            expected = "".join(c if c in "ACGT" else "N" for c in str(record.seq).replace(" ", "").upper())
+            assert decode(genome.fetch(record.id, 0, genome.lengths[record.id])) == expected
+    assert indexed >= 40

@@ -1,0 +1,81 @@
+"""DNA codes against Biopython and plain loops."""
+
+import contextlib
+
+import numpy as np
+import pytest
+from Bio.Seq import Seq
+from hypothesis import given
+from hypothesis import strategies as st
+
+from bioattn.errors import BioattnError, FormatError
+from bioattn.formats.nucleotides import decode, encode, one_hot, reverse_complement
+
+IUPAC = "ACGTRYSWKMBDHVNacgtryswkmbdhvnXx"
+
+
+@given(st.text(IUPAC))
+def test_codes_keep_the_four_bases_and_call_the_rest_n(sequence):
+    expected = "".join(base if base in "ACGT" else "N" for base in sequence.upper())
+    assert decode(encode(sequence)) == expected
+    assert decode(encode(sequence.encode())) == expected
+
+
+@given(st.text("ACGTN"))
+def test_reverse_complement_is_biopythons_and_its_own_inverse(sequence):
+    codes = encode(sequence)
+    assert decode(reverse_complement(codes)) == str(Seq(sequence).reverse_complement())
+    np.testing.assert_array_equal(reverse_complement(reverse_complement(codes)), codes)
+
+
+def test_reverse_complement_works_along_the_last_axis():
+    batch = np.stack([encode("AACG"), encode("NTTT")])
+    assert [decode(row) for row in reverse_complement(batch)] == ["CGTT", "AAAN"]
+
+
+@pytest.mark.parametrize(
+    ("sequence", "position", "word"),
+    [
+        ("ACGU", "4", "RNA"),
+        ("MKLV", "3", "DNA"),
+        ("AC-GT", "3", "gap"),
+        ("AC*", "3", "gap"),
+        ("A1", "2", "DNA"),
+        ("AC\0", "3", "DNA"),
+    ],
+)
+def test_other_letters_are_refused_with_record_and_position(sequence, position, word):
+    with pytest.raises(FormatError, match=rf"record 'x', position {position}: .*{word}"):
+        encode(sequence, "record 'x'")
+
+
+def test_position_counts_from_the_start_of_the_record():
+    with pytest.raises(FormatError, match="position 1,004"):
+        encode("ACG!", offset=1000)
+
+
+@given(st.text() | st.binary())
+def test_anything_else_is_refused_cleanly(garbage):
+    with contextlib.suppress(BioattnError):
+        assert encode(garbage).max(initial=0) <= 4
+
+
+def test_one_hot_equals_a_plain_loop_and_reuses_its_buffer():
+    codes = np.random.default_rng(0).integers(0, 5, (7, 13), dtype=np.uint8)
+    expected = np.zeros((7, 4, 13), dtype=np.float32)
+    for n in range(7):
+        for position in range(13):
+            if codes[n, position] < 4:
+                expected[n, codes[n, position], position] = 1
+    buffer = np.full((7, 4, 13), np.nan, dtype=np.float32)
+    assert one_hot(codes, buffer) is buffer
+    np.testing.assert_array_equal(buffer, expected)
+    np.testing.assert_array_equal(one_hot(codes), expected)
+
+
+def test_one_hot_names_the_shape_it_needs():
+    codes = np.zeros((2, 3), dtype=np.uint8)
+    with pytest.raises(ValueError, match=r"must be float32 of shape \(2, 4, 3\)"):
+        one_hot(codes, np.zeros((2, 4, 3)))  # type: ignore[arg-type]
+    with pytest.raises(ValueError, match=r"must have shape \(n, length\)"):
+        one_hot(codes[0])
