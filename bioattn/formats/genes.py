@@ -87,6 +87,8 @@ class Annotation:
     """Other names of chromosomes the file states, such as I for BK006935.2."""
     circular: frozenset[str] = frozenset()
     """Chromosomes the file marks as circular."""
+    remnants: list[int] = field(default_factory=list)
+    """1-based lines of transcripts and CDS that were ignored because the file lacks their parent."""
 
     @property
     def chromosomes(self) -> list[str]:

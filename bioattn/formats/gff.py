@@ -3,6 +3,7 @@
 A gene is a row without Parent whose type ends in `gene` (gene, pseudogene, ncRNA_gene, transposable_element_gene).
 Transcript rows directly below it are its transcripts; a CDS directly below it (bacteria) counts as one. Where a
 file has no gene rows (gffread, UCSC, Prodigal, Prokka), transcripts and CDS rows without a parent make the genes.
+Where it has, rows whose Parent it lacks are what is left of genes that were cut away: counted and ignored.
 The `##FASTA` section, or the first line starting with `>`, ends the features.
 """
 
@@ -71,7 +72,8 @@ def read_gff3(path: Path, id_attribute: str | None = None) -> Annotation:
     """
     header = _Header()
     rows = list(_read_rows(path, header))
-    genes = _Hierarchy(path, rows, id_attribute).genes()
+    hierarchy = _Hierarchy(path, rows, id_attribute)
+    genes = hierarchy.genes()
     if not genes:
         raise FormatError(f"{path}: holds no gene, transcript or CDS row that could be a gene")
     if id_attribute is not None and all(gene.problem == "no_id" for gene in genes):
@@ -87,6 +89,7 @@ def read_gff3(path: Path, id_attribute: str | None = None) -> Annotation:
         header.lengths,
         header.labels,
         frozenset(header.circular),
+        sorted(hierarchy.remnants),
     )
 
 
@@ -198,6 +201,9 @@ class _Hierarchy:
         self.id_attribute = id_attribute
         self.row_of_id: dict[str, Row] = {}
         self.drafts: dict[str, GeneDraft] = {}
+        self.has_gene_rows = any(is_gene(row) for row in rows)
+        self.remnants: list[int] = []
+        """Lines whose Parent the file lacks."""
 
     def genes(self) -> list[GeneDraft]:
         """All genes, in file order."""
@@ -263,7 +269,7 @@ class _Hierarchy:
             if len(chain) == 1 and is_gene(chain[0]):
                 draft = self._draft(chain[0], *self._gene_id(chain[0]))
                 self._transcript(draft, row).spans.append(row.place)
-        if not chains:
+        if not chains and not self._is_remnant(row):
             self._transcript(self._orphan_gene(row), row).spans.append(row.place)
 
     def _add_cds(self, row: Row) -> None:
@@ -282,8 +288,14 @@ class _Hierarchy:
                 middle = row
             self._transcript(draft, middle).cds.append(row.place)
             placed = True
-        if not placed and not chains:
+        if not placed and not chains and not self._is_remnant(row):
             self._transcript(self._orphan_gene(row), row).cds.append(row.place)
+
+    def _is_remnant(self, row: Row) -> bool:
+        if not (self.has_gene_rows and row.parents):
+            return False
+        self.remnants.append(row.line)
+        return True
 
     def _orphan_gene(self, row: Row) -> GeneDraft:
         """The gene of a transcript or CDS that has no gene row."""

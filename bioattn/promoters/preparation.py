@@ -320,6 +320,11 @@ def _warn(
             f"the genome has no chromosome {first_names(missing)}; the {lost:,} genes there are dropped "
             "(--chromosome-aliases can name them)"
         )
+    if annotation.remnants:
+        LOGGER.warning(
+            f"{annotation.path}: {len(annotation.remnants):,} transcript and CDS rows are ignored because their "
+            f"Parent is not in the file (first: line {annotation.remnants[0]})"
+        )
     scattered = [gene for gene in annotation.genes if gene.problem == "several_places"]
     if scattered:
         first = scattered[0]

@@ -85,9 +85,10 @@ def test_a_cds_below_the_gene_counts_as_its_transcript(tmp_path):
         (["c mRNA 10 99 + ID=t1;Parent=absent"], [("absent", 9, 99)]),
         (["c CDS 10 99 + ID=1_1", "c CDS 200 299 - ID=1_2"], [("1_1", 9, 99), ("1_2", 199, 299)]),
         (["c gene 10 99 + ID=x;locus_tag=b1", "c CDS 10 99 + ID=y;locus_tag=b1"], [("b1", 9, 99)]),
+        (["c gene 10 99 + ID=g", "c CDS 200 299 + ID=p;Parent=absent"], [("g", 9, 99)]),
         (["c gene 10 99 + Note=nameless"], [("c:9-99(+)", 9, 99)]),
     ],
-    ids=["gffread", "lost parent", "cds only", "joined by locus_tag", "no id"],
+    ids=["gffread", "lost parent", "cds only", "joined by locus_tag", "remnant", "no id"],
 )
 def test_files_without_a_full_hierarchy(tmp_path, rows, expected):
     genes = read_gff3(gff(tmp_path, *rows)).genes

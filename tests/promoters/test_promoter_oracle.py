@@ -1,0 +1,308 @@
+"""Promoters of real genomes against bedtools, bioframe and plain loops that share no code with the package."""
+
+import csv
+import gzip
+import re
+import shutil
+import subprocess
+from pathlib import Path
+from typing import NamedTuple
+
+import bioframe
+import pandas as pd
+import pytest
+from Bio import SeqIO
+
+from bioattn_cli.main import main
+
+pytestmark = pytest.mark.shared
+
+
+class Source(NamedTuple):
+    """One genome with its annotation."""
+
+    genome: str
+    annotation: str
+    identifier: str
+    """Regular expression of the gene id in the last column of a gene row."""
+
+
+SOURCES = {
+    "yeast-genbank": Source(
+        "yeast/R64_genbank.genome.fa.gz", "yeast/R64_genbank.gff3.gz", r"locus_tag=([^;]+)"
+    ),
+    "yeast-ensembl": Source(
+        "yeast/R64_ensembl.genome.fa.gz", "yeast/R64_ensembl96.gtf.gz", r'gene_id "([^"]+)"'
+    ),
+    "ecoli": Source(
+        "ecoli/GCF_000005845.2_ASM584v2_genomic.fna.gz",
+        "ecoli/GCF_000005845.2_ASM584v2_genomic.gff.gz",
+        r"locus_tag=([^;]+)",
+    ),
+    "arabidopsis": Source(
+        "arabidopsis/A.thaliana.1pct.fa.gz", "arabidopsis/A.thaliana.1pct.gff.gz", r"ID=([^;]+)"
+    ),
+}
+UPSTREAM, DOWNSTREAM = 800, 200
+
+
+class Truth(NamedTuple):
+    """What the oracle reads from the files by itself."""
+
+    genome_path: Path
+    annotation_path: Path
+    sequences: dict[str, str]
+    genes: pd.DataFrame
+    """chrom, start, end, name, strand of every gene row, 0-based half-open."""
+    rows: pd.DataFrame
+    """All rows: chrom, kind, start, end, strand, attributes."""
+
+
+@pytest.fixture(scope="module", params=SOURCES)
+def truth(request, shared) -> Truth:
+    source = SOURCES[request.param]
+    genome_path, annotation_path = shared / "data" / source.genome, shared / "data" / source.annotation
+    with gzip.open(genome_path, "rt") as file:
+        sequences = {record.id: str(record.seq).upper() for record in SeqIO.parse(file, "fasta")}
+    rows = pd.read_csv(
+        annotation_path,
+        sep="\t",
+        comment="#",
+        header=None,
+        names=["chrom", "source", "kind", "start", "end", "score", "strand", "phase", "attributes"],
+        dtype={"chrom": str},
+        quoting=csv.QUOTE_NONE,
+    )
+    rows["start"] -= 1
+    genes = rows[rows["kind"].isin(["gene", "pseudogene", "transposable_element_gene"])].copy()
+    genes["name"] = genes["attributes"].str.extract(source.identifier)
+    return Truth(
+        genome_path, annotation_path, sequences, genes[["chrom", "start", "end", "name", "strand"]], rows
+    )
+
+
+def prepare(truth: Truth, folder: Path, *options: str) -> tuple[dict[str, dict[str, str]], dict[str, str]]:
+    """Run the command; audit rows by gene and sequences by gene."""
+    output = folder / "x.fa"
+    assert main(["prepare", "promoters", str(truth.genome_path), str(truth.annotation_path), "-o", str(output),
+                 "--upstream", str(UPSTREAM), "--downstream", str(DOWNSTREAM), "-q", *options]) == 0  # fmt: skip
+    with (folder / "x.audit.tsv").open() as file:
+        audit = {row["gene_id"]: row for row in csv.DictReader(file, delimiter="\t")}
+    return audit, {record.id: str(record.seq) for record in SeqIO.parse(output, "fasta")}
+
+
+def expected_window(gene) -> tuple[int, int]:
+    """The window of one gene, worked out by hand: 0-based half-open, possibly beyond the chromosome."""
+    if gene.strand == "+":
+        return gene.start - UPSTREAM, gene.start + DOWNSTREAM
+    return gene.end - DOWNSTREAM, gene.end + UPSTREAM
+
+
+def expected_sequence(truth: Truth, chrom: str, start: int, end: int, strand: str) -> str:
+    """The window's sequence, N beyond the chromosome."""
+    chromosome = truth.sequences[chrom]
+    inside = chromosome[max(start, 0) : max(end, 0)]
+    padded = "N" * (min(end, 0) - min(start, 0)) + inside
+    padded += "N" * (end - start - len(padded))
+    padded = re.sub("[^ACGT]", "N", padded)
+    return padded if strand == "+" else padded[::-1].translate(str.maketrans("ACGT", "TGCA"))
+
+
+def windows_of(truth: Truth) -> pd.DataFrame:
+    table = truth.genes.copy()
+    table[["start", "end"]] = [expected_window(gene) for gene in truth.genes.itertuples()]
+    return table
+
+
+def others_by_bioframe(truth: Truth) -> dict[str, set[str]]:
+    """Ids of the other genes each window reaches into."""
+    pairs = bioframe.overlap(windows_of(truth), truth.genes, how="inner", suffixes=("", "_other"))
+    pairs = pairs[pairs["name"] != pairs["name_other"]]
+    found = {name: set() for name in truth.genes["name"]}
+    for name, other in zip(pairs["name"], pairs["name_other"], strict=True):
+        found[name].add(other)
+    return found
+
+
+def test_every_gene_its_window_and_its_sequence(truth, tmp_path):
+    audit, sequences = prepare(truth, tmp_path)
+    assert list(audit) == list(truth.genes["name"]) == list(sequences)
+    assert set(truth.genes["strand"]) == {"+", "-"}
+    others = others_by_bioframe(truth)
+    for gene in truth.genes.itertuples():
+        row = audit[gene.name]
+        start, end = expected_window(gene)
+        assert (row["chrom"], int(row["start"]), int(row["end"]), row["strand"], row["status"]) == (
+            gene.chrom,
+            start,
+            end,
+            gene.strand,
+            "kept",
+        )
+        sequence = expected_sequence(truth, gene.chrom, start, end, gene.strand)
+        assert sequences[gene.name] == sequence
+        assert set(row["other_genes"].split(",")) - {""} == others[gene.name]
+        assert float(row["fraction_n"]) == pytest.approx(sequence.count("N") / 1000, abs=1e-6)
+
+
+@pytest.mark.skipif(shutil.which("bedtools") is None, reason="bedtools is not installed")
+def test_bedtools_cuts_the_same_windows_and_sees_the_same_overlaps(truth, tmp_path):
+    _, sequences = prepare(truth, tmp_path)
+    plain = tmp_path / "genome.fa"
+    plain.write_bytes(gzip.decompress(truth.genome_path.read_bytes()))
+    (tmp_path / "sizes").write_text("".join(f"{name}\t{len(s)}\n" for name, s in truth.sequences.items()))
+    genes = truth.genes.assign(score=0)[["chrom", "start", "end", "name", "score", "strand"]]
+    first = genes.assign(
+        start=genes["start"].where(genes["strand"] == "+", genes["end"] - 1),
+        end=(genes["start"] + 1).where(genes["strand"] == "+", genes["end"]),
+    )
+    genes.to_csv(tmp_path / "genes.bed", sep="\t", header=False, index=False)
+    first.to_csv(tmp_path / "first.bed", sep="\t", header=False, index=False)
+
+    def bedtools(*arguments: str) -> str:
+        run = subprocess.run(
+            ["bedtools", *arguments], cwd=tmp_path, capture_output=True, text=True, check=True
+        )
+        return run.stdout
+
+    slop = bedtools("slop", "-i", "first.bed", "-g", "sizes", "-s", "-l", "800", "-r", "199")
+    assert (tmp_path / "x.bed").read_text() == slop
+    fasta = bedtools("getfasta", "-fi", "genome.fa", "-bed", "x.bed", "-s", "-nameOnly", "-tab")
+    for line in fasta.splitlines():
+        label, sequence = line.split("\t")
+        name = re.sub(r"\([+-]\)$", "", label)
+        assert re.sub("[^ACGT]", "N", sequence.upper()) in sequences[name]
+        assert len(sequence) == 1000 or "N" in sequences[name]
+    hits = bedtools("intersect", "-a", "x.bed", "-b", "genes.bed", "-wa", "-wb")
+    seen: dict[str, set[str]] = {name: set() for name in truth.genes["name"]}
+    for line in hits.splitlines():
+        columns = line.split("\t")
+        if columns[3] != columns[9]:
+            seen[columns[3]].add(columns[9])
+    with (tmp_path / "x.audit.tsv").open() as file:
+        for row in csv.DictReader(file, delimiter="\t"):
+            assert set(row["other_genes"].split(",")) - {""} == seen[row["gene_id"]]
+
+
+def test_drop_follows_the_overlaps(truth, tmp_path):
+    audit, sequences = prepare(truth, tmp_path, "--overlap", "drop")
+    others = others_by_bioframe(truth)
+    assert list(sequences) == [name for name in truth.genes["name"] if not others[name]]
+    for name, row in audit.items():
+        expected = ("dropped", "overlap") if others[name] else ("kept", "")
+        assert (row["status"], row["reason"]) == expected
+
+
+def covered(truth: Truth, gene, start: int, end: int) -> list[bool]:
+    """Which bases of a window lie in other genes, base by base along the chromosome."""
+    here = truth.genes[(truth.genes["chrom"] == gene.chrom) & (truth.genes["name"] != gene.name)]
+    here = here[(here["start"] < end) & (here["end"] > start)]
+    inside = [False] * (end - start)
+    for other_start, other_end in zip(here["start"], here["end"], strict=True):
+        for position in range(max(other_start, start), min(other_end, end)):
+            inside[position - start] = True
+    return inside
+
+
+def sample(truth: Truth) -> pd.DataFrame:
+    """Every gene of a small genome, each fifth of a large one: the loops are slow."""
+    return truth.genes.iloc[:: 5 if len(truth.genes) > 1000 else 1]
+
+
+def test_mask_hides_exactly_the_bases_of_other_genes(truth, tmp_path):
+    audit, sequences = prepare(truth, tmp_path, "--overlap", "mask")
+    assert list(sequences) == list(truth.genes["name"])
+    for gene in sample(truth).itertuples():
+        start, end = expected_window(gene)
+        hidden = covered(truth, gene, start, end)
+        if gene.strand == "-":
+            hidden.reverse()
+        plain = expected_sequence(truth, gene.chrom, start, end, gene.strand)
+        assert sequences[gene.name] == "".join("N" if h else b for h, b in zip(hidden, plain, strict=True))
+        assert int(audit[gene.name]["masked"]) == sum(hidden)
+
+
+def test_trim_stops_at_the_nearest_other_gene(truth, tmp_path):
+    audit, sequences = prepare(truth, tmp_path, "--overlap", "trim", "--boundary", "trim")
+    for gene in sample(truth).itertuples():
+        row = audit[gene.name]
+        start, end = expected_window(gene)
+        length = len(truth.sequences[gene.chrom])
+        if (end > length) if gene.strand == "+" else (start < 0):
+            assert (row["status"], row["reason"]) == ("dropped", "boundary")
+            continue
+        hidden = covered(truth, gene, start, end)
+        outside = [not 0 <= position < length for position in range(start, end)]
+        blocked = [h or o for h, o in zip(hidden, outside, strict=True)]
+        if gene.strand == "-":
+            blocked.reverse()
+        upstream = 0
+        while upstream < UPSTREAM and not blocked[UPSTREAM - 1 - upstream]:
+            upstream += 1
+        if upstream == 0:
+            assert (row["status"], row["reason"]) == ("dropped", "no_upstream_left")
+            assert gene.name not in sequences
+            continue
+        assert row["status"] == ("kept" if upstream == UPSTREAM else "trimmed")
+        assert int(row["length"]) == upstream + DOWNSTREAM
+        whole = expected_sequence(truth, gene.chrom, start, end, gene.strand)
+        assert sequences[gene.name] == whole[UPSTREAM - upstream :]
+
+
+def test_anchors_of_coding_sequences(truth, tmp_path):
+    """Longest coding sequence of each gene, found by grouping rows and nothing else."""
+    audit, _ = prepare(truth, tmp_path, "--anchor", "cds")
+    rows = truth.rows
+    gtf = rows["attributes"].str.contains('gene_id "', regex=False).any()
+    coding = rows[rows["kind"] == "CDS"].drop_duplicates()
+    genes = truth.genes.set_index("name")
+    if gtf:
+        owner = coding["attributes"].str.extract(r'gene_id "([^"]+)"')[0]
+        group = coding["attributes"].str.extract(r'transcript_id "([^"]+)"')[0]
+    else:
+        parent = coding["attributes"].str.extract(r"Parent=([^;,]+)")[0]
+        group = parent
+        upper = rows.assign(id=rows["attributes"].str.extract(r"ID=([^;]+)")[0]).dropna(subset="id")
+        upper = upper.assign(up=upper["attributes"].str.extract(r"Parent=([^;,]+)")[0]).drop_duplicates("id")
+        up = upper.set_index("id")["up"]
+        name_of_id = upper.assign(
+            name=upper["attributes"].str.extract(r"locus_tag=([^;]+)")[0].fillna(upper["id"])
+        )
+        owner = parent.map(lambda p: up[p] if isinstance(up.get(p), str) else p)
+        owner = owner.map(name_of_id.set_index("id")["name"])
+    found: dict[str, tuple[int, set[int]]] = {}
+    for (name, _), part in coding.groupby([owner, group]):
+        total = int((part["end"] - part["start"]).sum())
+        first = int(part["start"].min() if genes.loc[name, "strand"] == "+" else part["end"].max() - 1)
+        best, anchors = found.get(name, (0, set()))
+        if total > best:
+            found[name] = total, {first}
+        elif total == best:
+            anchors.add(first)
+    assert len(found) > 300
+    for name, row in audit.items():
+        if name not in found:
+            assert (row["status"], row["reason"]) == ("dropped", "no_cds")
+        elif name in found:
+            assert int(row["anchor"]) in found[name][1]
+
+
+def test_aliases_make_the_two_yeasts_one(shared, tmp_path):
+    """The Ensembl genes on the GenBank sequences: same sequences as on the Ensembl genome, whose names differ."""
+    folder = shared / "data" / "yeast"
+    with gzip.open(folder / "R64_genbank.gff3.gz", "rt") as file:
+        pairs = re.findall(r"^(BK\S+)\t.*\tregion\t.*;chromosome=(\w+)", file.read(), re.MULTILINE)
+    aliases = tmp_path / "aliases.tsv"
+    aliases.write_text("".join(f"{name}\t{alias}\n" for name, alias in pairs))
+    runs = {}
+    for label, genome, options in (
+        ("genbank", "R64_genbank.genome.fa.gz", ["--chromosome-aliases", str(aliases)]),
+        ("ensembl", "R64_ensembl.genome.fa.gz", []),
+    ):
+        output = tmp_path / f"{label}.fa"
+        annotation = folder / "R64_ensembl96.gtf.gz"
+        arguments = ["prepare", "promoters", str(folder / genome), str(annotation), "-o", str(output), "-q"]
+        assert main([*arguments, *options]) == 0
+        runs[label] = {record.id: str(record.seq) for record in SeqIO.parse(output, "fasta")}
+    assert 6900 < len(runs["genbank"]) < len(runs["ensembl"]) == 7036  # all but the mitochondrial genes
+    assert all(runs["ensembl"][name] == sequence for name, sequence in runs["genbank"].items())
