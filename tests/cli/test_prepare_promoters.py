@@ -1,0 +1,275 @@
+"""`bioattn prepare promoters` through the front door, on a genome small enough to read."""
+
+import csv
+import gzip
+import hashlib
+import json
+import os
+
+import pytest
+
+from bioattn.promoters.promoter_fasta import read_promoters
+from bioattn_cli.main import main
+
+CHROMOSOME = "AAAAACCCCCGGGGGTTTTTACGTACGTAC"  # 30 bases
+GENOME = f">c1 first\n{CHROMOSOME}\n>c2\n{'N' * 10}{'ACGT' * 5}\n"
+GENES = """\
+##gff-version 3
+c1 . gene 11 14 . + . ID=f;gene_biotype=protein_coding
+c1 . CDS 12 14 . + 0 ID=pf;Parent=f
+c1 . gene 21 24 . - . ID=r;gene_biotype=tRNA
+c1 . gene 2 3 . + . ID=early;gene_biotype=tRNA
+c1 . gene 28 40 . + . ID=off;gene_biotype=tRNA
+c1 . gene 5 6 . . . ID=unstranded;gene_biotype=tRNA
+c9 . gene 5 6 . + . ID=elsewhere;gene_biotype=tRNA
+c2 . gene 13 20 . + . ID=dark;gene_biotype=tRNA
+"""
+
+
+@pytest.fixture
+def inputs(tmp_path):
+    (tmp_path / "in").mkdir()
+    (tmp_path / "out").mkdir()
+    genome, genes = tmp_path / "in" / "genome.fa", tmp_path / "in" / "genes.gff3"
+    genome.write_text(GENOME)
+    genes.write_text("\n".join("\t".join(r.split(" ")) if r[0] == "c" else r for r in GENES.splitlines()))
+    return genome, genes
+
+
+def run(inputs, *options, output="x.fa"):
+    folder = inputs[0].parent.parent / "out"
+    return main(["prepare", "promoters", *map(str, inputs), "-o", str(folder / output), *map(str, options)])
+
+
+def results(inputs, stem="x", suffix=".fa"):
+    folder = inputs[0].parent.parent / "out"
+    with (folder / f"{stem}.audit.tsv").open() as file:
+        audit = {row["gene_id"]: row for row in csv.DictReader(file, delimiter="\t")}
+    opened = gzip.open if suffix.endswith(".gz") else open
+    with opened(folder / (stem + suffix), "rt") as file:
+        records = [record.split("\n", 1) for record in file.read().split(">")[1:]]
+    fasta = {header.split()[0]: (header, body.replace("\n", "")) for header, body in records}
+    return audit, fasta, (folder / f"{stem}.bed").read_text()
+
+
+SMALL = ("--upstream", "4", "--downstream", "2")
+
+
+def test_both_strands_by_eye(inputs, capsys):
+    assert run(inputs, *SMALL) == 0
+    audit, fasta, bed = results(inputs)
+    assert fasta["f"] == ("f c1:6-12(+)", "CCCCGG")  # C6-C9, then G10 is base 1 of the gene
+    assert fasta["r"] == ("r c1:22-28(-)", "ACGTAC")  # bases 27…22 of the other strand; 23 is base 1
+    assert fasta["early"] == ("early c1:-3-3(+)", "NNNAAA")
+    assert bed.splitlines() == [
+        "c1\t6\t12\tf\t0\t+",
+        "c1\t22\t28\tr\t0\t-",
+        "c1\t0\t3\tearly\t0\t+",
+        "c2\t8\t14\tdark\t0\t+",
+    ]
+    assert {name: (row["status"], row["reason"]) for name, row in audit.items()} == {
+        "f": ("kept", ""),
+        "r": ("kept", ""),
+        "early": ("kept", ""),
+        "off": ("dropped", "outside_chromosome"),
+        "unstranded": ("dropped", "no_strand"),
+        "elsewhere": ("dropped", "chromosome_not_in_genome"),
+        "dark": ("kept", ""),
+    }
+    assert audit["f"]["anchor"] == "10"
+    assert audit["f"]["gc"] == "1.000000"
+    assert audit["early"]["fraction_n"] == "0.500000"
+    assert audit["r"]["other_genes"] == "off"
+    talk = capsys.readouterr()
+    assert talk.out == ""
+    assert (
+        "7 genes: 4 kept; 3 dropped (outside_chromosome 1, no_strand 1, chromosome_not_in_genome 1)"
+        in talk.err
+    )
+    assert "no chromosome c9" in talk.err
+
+
+def test_flanks_lie_outside_the_stated_window(inputs):
+    assert run(inputs, *SMALL, "--flank", "3") == 0
+    _, fasta, _ = results(inputs)
+    assert fasta["f"] == ("f c1:6-12(+) flank=3", "AACCCCCGGGGG"[0:0] + CHROMOSOME[3:15])
+    assert fasta["early"] == ("early c1:-3-3(+) flank=3", "N" * 6 + CHROMOSOME[:6])
+    promoters = {p.gene_id: p for p in read_promoters(inputs[0].parent.parent / "out" / "x.fa")}
+    assert promoters["r"].codes.size == 12
+    assert promoters["r"].flank == 3
+
+
+def test_boundary_rules(inputs):
+    assert run(inputs, *SMALL, "--boundary", "trim") == 0
+    audit, fasta, _ = results(inputs)
+    assert fasta["early"] == ("early c1:0-3(+)", "AAA")
+    assert (audit["early"]["status"], audit["early"]["reason"], audit["early"]["length"]) == (
+        "trimmed",
+        "boundary",
+        "3",
+    )
+    assert run(inputs, *SMALL, "--boundary", "drop") == 0
+    audit, fasta, _ = results(inputs)
+    assert "early" not in fasta
+    assert audit["early"]["reason"] == "boundary"
+
+
+def test_overlap_rules(inputs):
+    wide = ("--upstream", "6", "--downstream", "2")  # f: [4, 12) reaches into `unstranded` [4, 6)
+    assert run(inputs, *wide, "--overlap", "mask", "--flank", "1") == 0
+    audit, fasta, _ = results(inputs)
+    assert fasta["f"][1] == "A" + "NN" + "CCCCGG" + "G"
+    assert (audit["f"]["status"], audit["f"]["masked"], audit["f"]["other_genes"]) == (
+        "kept",
+        "2",
+        "unstranded",
+    )
+    assert run(inputs, *wide, "--overlap", "trim", "--flank", "1") == 0
+    audit, fasta, _ = results(inputs)
+    assert fasta["f"] == ("f c1:6-12(+) flank=1", "N" + "CCCCGG" + "G")
+    assert (audit["f"]["status"], audit["f"]["reason"], audit["f"]["length"]) == ("trimmed", "overlap", "6")
+    assert run(inputs, *wide, "--overlap", "drop") == 0
+    audit, fasta, _ = results(inputs)
+    assert audit["f"]["reason"] == "overlap"
+    assert "f" not in fasta
+
+
+def test_max_n_biotype_and_cds(inputs):
+    assert run(inputs, *SMALL, "--max-n", "0.4", "--biotype", "tRNA") == 0
+    audit, fasta, _ = results(inputs)
+    assert set(fasta) == {"r", "dark"}
+    assert audit["f"]["reason"] == "biotype"
+    assert audit["early"]["reason"] == "max_n"
+    assert run(inputs, *SMALL, "--anchor", "cds") == 0
+    audit, fasta, _ = results(inputs)
+    assert fasta == {"f": ("f c1:7-13(+)", "CCCGGG")}
+    assert audit["f"]["transcript"] == "pf"
+    assert audit["r"]["reason"] == "no_cds"
+
+
+def test_genes_across_the_origin_of_a_circular_chromosome(inputs):
+    inputs[1].write_text(
+        "##gff-version 3\nc1\t.\tregion\t1\t30\t.\t+\t.\tID=c1;Is_circular=true\n"
+        "c1\t.\tgene\t28\t35\t.\t-\t.\tID=a\nc1\t.\tgene\t10\t12\t.\t+\t.\tID=b\n"
+    )
+    assert run(inputs, "--upstream", "6", "--downstream", "2") == 0
+    audit, fasta, _ = results(inputs)
+    assert audit["a"]["anchor"] == "4"  # base 35 of 30
+    assert fasta["a"][0] == "a c1:3-11(-)"
+    assert audit["b"]["other_genes"] == "a"  # [3, 11) of b reaches into the part of a after the origin
+
+
+def test_bed_input_gz_output_and_named_index(inputs, tmp_path):
+    bed = tmp_path / "in" / "genes.bed"
+    bed.write_text("c1\t10\t14\tf\t0\t+\n")
+    index = tmp_path / "index"
+    assert run((inputs[0], bed), *SMALL, "--index", index, output="y.fa.gz") == 0
+    audit, fasta, _ = results(inputs, "y", ".fa.gz")
+    assert fasta == {"f": ("f c1:6-12(+)", "CCCCGG")}
+    assert audit["f"]["biotype"] == ""
+    assert index.is_file()
+
+
+def digests(folder):
+    return {
+        p.name: hashlib.sha256(p.read_bytes()).hexdigest()
+        for p in folder.iterdir()
+        if "run.json" not in p.name
+    }
+
+
+def test_same_input_same_bytes_and_a_record_beside(inputs, tmp_path):
+    assert run(inputs, *SMALL) == 0
+    first = digests(tmp_path / "out")
+    record = json.loads((tmp_path / "out" / "x.fa.run.json").read_text())
+    assert record["genes"] == {"kept": 4, "dropped": 3}
+    assert record["output"]["sha256"] == first["x.fa"]
+    assert run(inputs, *SMALL) == 0
+    assert digests(tmp_path / "out") == first
+    assert {path.name for path in (tmp_path / "in").iterdir()} == {"genome.fa", "genes.gff3"}
+
+
+@pytest.mark.parametrize(
+    ("options", "code", "message"),
+    [
+        (["--upstream", "-1"], 2, "--upstream is -1"),
+        (["--max-n", "2"], 2, "--max-n is 2"),
+        (
+            ["--biotype", "lincRNA"],
+            2,
+            "--biotype lincRNA: no gene of .* has it; there are tRNA, protein_coding",
+        ),
+        (["--overlap", "cut"], 2, "cut"),
+        (["--max-n", "0", "--biotype", "protein_coding", "--upstream", "20"], 1, "no promoter is left"),
+        (["--id-attribute", "nope"], 1, "'nope' named by --id-attribute; gene rows have ID, gene_biotype"),
+        (["--chromosome-aliases", "missing.tsv"], 1, "missing.tsv: no such file"),
+    ],
+)
+def test_bad_settings_write_nothing(inputs, tmp_path, capsys, options, code, message):
+    import re
+
+    assert run(inputs, *SMALL, *options) == code
+    assert re.search(message, capsys.readouterr().err)
+    assert list((tmp_path / "out").iterdir()) == []
+
+
+@pytest.mark.parametrize(
+    ("name", "content", "message"),
+    [
+        ("genome.fa", b"", "no FASTA record"),
+        ("genome.fa", b">c1\nACGU\n", "belongs to RNA"),
+        ("genome.fa", b">c1\nMKVL\n", "not a DNA letter"),
+        ("genome.fa", b">c1\nA\n>c1\nA\n", "names must be unique"),
+        ("genome.fa", gzip.compress(GENOME.encode())[:-9], "damaged"),
+        ("genome.fa", b">chrom1\nACGT\n", "no chromosome name agrees"),
+        ("genes.gff3", b"", "holds no annotation row"),
+        ("genes.gff3", b"\xff\xfe\x00", "not UTF-8"),
+        ("genes.gff3", b"c1\t.\tgene\t9\t5\t.\t+\t.\tID=g\n", "genes.gff3:1: start 9 lies behind end 5"),
+        ("genes.gff3", b"c1\t.\tgene\t5\t9\t.\t+\t.\tID=a%20b\n", "'a b' contains white space"),
+        ("genes.gff3", b"name\tvalue\nx\t1\n", "neither GFF3 nor GTF nor BED"),
+    ],
+)
+def test_bad_files_get_one_sentence_and_write_nothing(inputs, tmp_path, capsys, name, content, message):
+    (tmp_path / "in" / name).write_bytes(content)
+    assert run(inputs, *SMALL) == 1
+    error = capsys.readouterr().err
+    assert error.startswith("bioattn: error: ")
+    assert error.count("\n") == 1
+    assert message in error
+    assert list((tmp_path / "out").iterdir()) == []
+
+
+def test_inputs_are_never_overwritten(inputs, tmp_path, capsys):
+    bed = tmp_path / "out" / "x.bed"
+    bed.write_text("c1\t10\t14\tf\t0\t+\n")
+    assert run((inputs[0], bed), *SMALL) == 2
+    assert "which is an input" in capsys.readouterr().err
+    assert bed.read_text() == "c1\t10\t14\tf\t0\t+\n"
+    assert main(["prepare", "promoters", *map(str, inputs), "-o", str(inputs[0])]) == 2
+    assert inputs[0].read_text() == GENOME
+
+
+def test_a_failure_while_writing_leaves_the_old_results(inputs, tmp_path, monkeypatch, capsys):
+    assert run(inputs, *SMALL) == 0
+    before = digests(tmp_path / "out")
+
+    def full(*_):
+        raise OSError(28, os.strerror(28))
+
+    monkeypatch.setattr("bioattn.promoters.preparation.write_audit", full)
+    assert run(inputs, *SMALL, "--upstream", "5") == 1
+    assert "no space left on the device" in capsys.readouterr().err
+    assert digests(tmp_path / "out") == before
+
+
+def test_bed_cannot_serve_what_needs_transcripts(inputs, tmp_path, capsys):
+    bed = tmp_path / "in" / "genes.bed"
+    bed.write_text("c1\t10\t14\tf\t0\t+\n")
+    for options in (["--anchor", "cds"], ["--feature", "mRNA"], ["--biotype", "x"], ["--id-attribute", "x"]):
+        assert run((inputs[0], bed), *options) == 2
+        assert "is BED" in capsys.readouterr().err
+
+
+def test_a_missing_output_folder_is_named(inputs, capsys):
+    assert run(inputs, output="missing/x.fa") == 1
+    assert "does not exist; create it first" in capsys.readouterr().err

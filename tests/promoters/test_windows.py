@@ -1,0 +1,134 @@
+"""Windows and overlaps on cases a reader can check by eye, and against brute force."""
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from bioattn.errors import SettingsError
+from bioattn.formats.genes import Gene, Place, Transcript
+from bioattn.promoters.overlaps import GeneSpans, Span
+from bioattn.promoters.windows import (
+    WindowSettings,
+    find_anchor,
+    trim_to_chromosome,
+    trim_upstream,
+    window_around,
+)
+
+
+def test_the_anchor_is_the_first_base_of_the_downstream_part():
+    """Chromosome 0123456789, gene at [4, 7): its first base is 4 on +, 6 on -."""
+    chromosome = "0123456789"
+    start, end = window_around(4, "+", 3, 2)
+    assert chromosome[start:end] == "12345"
+    assert chromosome[start:end][3] == "4"
+    start, end = window_around(6, "-", 3, 2)
+    assert chromosome[start:end][::-1] == "98765"
+    assert chromosome[start:end][::-1][3] == "6"
+
+
+def gene(strand="+", transcripts=(), start=100, end=200, problem=""):
+    return Gene("g", "", "", (Place("c", start, end, strand),), tuple(transcripts), 1, problem)
+
+
+CODING = Transcript("long", "mRNA", 110, 190, 120, 180, 45)
+SHORT = Transcript("short", "mRNA", 100, 200, 130, 160, 30)
+NONCODING = Transcript("nc", "lnc_RNA", 90, 210, -1, -1, 0)
+
+
+@pytest.mark.parametrize(
+    ("strand", "anchor", "feature", "expected"),
+    [
+        ("+", "tss", "gene", (100, "")),
+        ("-", "tss", "gene", (199, "")),
+        ("+", "tss", "mRNA", (110, "long")),
+        ("-", "tss", "mRNA", (189, "long")),
+        ("+", "cds", "gene", (120, "long")),
+        ("-", "cds", "mRNA", (179, "long")),
+    ],
+)
+def test_anchor_rule(strand, anchor, feature, expected):
+    found = find_anchor(
+        gene(strand, (NONCODING, SHORT, CODING)), WindowSettings(anchor=anchor, feature=feature)
+    )
+    assert (found.position, found.transcript_id, found.reason) == (*expected, "")
+
+
+@pytest.mark.parametrize(
+    ("found", "settings", "reason"),
+    [
+        (gene("."), {}, "no_strand"),
+        (gene(end=100), {}, "zero_length"),
+        (gene(problem="several_places"), {}, "several_places"),
+        (gene(transcripts=(NONCODING,)), {"feature": "mRNA"}, "no_mrna"),
+        (gene(transcripts=(NONCODING,)), {"anchor": "cds"}, "no_cds"),
+        (gene(), {"anchor": "cds"}, "no_cds"),
+    ],
+)
+def test_genes_without_anchor_say_why(found, settings, reason):
+    assert find_anchor(found, WindowSettings(**settings)).reason == reason
+
+
+@given(
+    st.integers(0, 60),
+    st.sampled_from("+-"),
+    st.integers(0, 20),
+    st.integers(0, 10),
+    st.lists(st.tuples(st.integers(0, 60), st.integers(1, 15)), max_size=5),
+)
+def test_trimming_equals_walking_upstream_base_by_base(anchor, strand, upstream, downstream, spans):
+    start, end = window_around(anchor, strand, upstream, downstream)
+    others = [(s, s + length) for s, length in spans if s < end and s + length > start]
+    blocked = {position for s, e in others for position in range(s, e)}
+    step = -1 if strand == "+" else 1
+    kept = 0
+    while kept < upstream and anchor + step * (kept + 1) not in blocked:
+        kept += 1
+    assert trim_upstream(start, end, strand, anchor, others) == window_around(
+        anchor, strand, kept, downstream
+    )
+
+
+def test_chromosome_ends_only_cut_the_upstream_side():
+    assert trim_to_chromosome(-5, 10, "+", 100) == (0, 10)
+    assert trim_to_chromosome(90, 105, "-", 100) == (90, 100)
+    assert trim_to_chromosome(90, 105, "+", 100) is None
+    assert trim_to_chromosome(-5, 10, "-", 100) is None
+    assert trim_to_chromosome(0, 100, "+", 100) == (0, 100)
+
+
+@given(st.integers(0, 10**6), st.data())
+def test_overlaps_equal_brute_force(seed, data):
+    random = np.random.default_rng(seed)
+    count = data.draw(st.integers(0, 30))
+    starts = random.integers(0, 80, count)
+    spans = [
+        ("ab"[i % 2], Span(int(s), int(s + random.integers(0, 40)), i // 3)) for i, s in enumerate(starts)
+    ]
+    index = GeneSpans(spans)
+    for chrom, start, end, own in (("a", 10, 30, 0), ("b", 0, 1, 2), ("a", 60, 200, -1), ("c", 0, 9, 0)):
+        expected = sorted(
+            span
+            for where, span in spans
+            if where == chrom
+            and span.gene != own
+            and set(range(span.start, span.end)) & set(range(start, end))
+        )
+        assert index.overlapping(chrom, start, end, own) == expected
+
+
+@pytest.mark.parametrize(
+    ("settings", "message"),
+    [
+        ({"upstream": -1}, "--upstream is -1"),
+        ({"downstream": -1}, "--downstream is -1"),
+        ({"flank": -1}, "--flank is -1"),
+        ({"upstream": 0, "downstream": 0}, "both 0"),
+        ({"max_n": 1.5}, "--max-n is 1.5"),
+        ({"max_n": float("nan")}, "--max-n is nan"),
+    ],
+)
+def test_impossible_settings_are_refused(settings, message):
+    with pytest.raises(SettingsError, match=message):
+        WindowSettings(**settings)
