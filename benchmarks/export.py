@@ -4,7 +4,7 @@
 
 Prints Markdown. Every measurement is a process of its own on one thread: `forward` reads the promoters and runs
 the model, `run` writes predictions too, `export` writes attention (parts, assembly, checksums). Rounds interleave
-the three, so that a busy machine slows all alike; CPU time is shown beside wall time for the same reason. Memory is
+the three, so that a busy machine slows all alike; CPU time is shown beside wall time for that reason. Memory is
 the highest resident size after loading the model, less the resident size at that moment.
 """
 

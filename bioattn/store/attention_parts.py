@@ -30,8 +30,10 @@ JOB_FILE = "job.json"
 ASSEMBLED = "assembled.h5"
 SLAB_BYTES = 1 << 24
 """Bytes of one array moved at a time while assembling."""
-OVERHEAD_BYTES_PER_SAMPLE = 256
+OVERHEAD_BYTES_PER_SAMPLE = 100
 """Names and places of a sample in the samples, predictions and one site group, generously."""
+FIXED_BYTES = 1 << 15
+"""Headers and indexes of a small file."""
 
 try:
     import fcntl
@@ -53,9 +55,10 @@ def partial_folder(output: Path) -> Path:
 
 
 def attention_bytes(layouts: Sequence[SiteLayout], num_samples: int, num_treatments: int) -> int:
-    """Bytes of the finished file, to a few percent: arrays, predictions and sample names."""
-    per_sample = sum(layout.bytes_per_sample + OVERHEAD_BYTES_PER_SAMPLE for layout in layouts)
-    return num_samples * (per_sample + 4 * num_treatments + OVERHEAD_BYTES_PER_SAMPLE)
+    """Bytes of the finished file, to a few percent: arrays (whole chunks), predictions and sample names."""
+    arrays = sum(layout.stored_bytes(num_samples) for layout in layouts)
+    names = (len(layouts) + 1) * OVERHEAD_BYTES_PER_SAMPLE
+    return arrays + num_samples * (4 * num_treatments + names) + FIXED_BYTES
 
 
 class PartStore:
@@ -235,9 +238,14 @@ def write_errors(output: Path, folder: Path) -> Iterator[None]:
         yield
     except OSError as error:
         if error.errno in (errno.ENOSPC, errno.EDQUOT, errno.EFBIG):
+            kept = any(folder.glob("part-*.h5"))
+            advice = (
+                f"the parts that are complete stay in {folder}: make room and run again with --resume"
+                if kept
+                else "make room and run again"
+            )
             raise BioattnError(
-                f"{output}: no space left on the device; nothing was written under this name, the parts that are "
-                f"complete stay in {folder}: make room and run again with --resume"
+                f"{output}: no space left on the device; nothing was written under this name; {advice}"
             ) from error
         raise unwritable(output, error) from error
 

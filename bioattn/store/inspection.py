@@ -235,7 +235,7 @@ def as_text(description: Description, name: str) -> str:
     """Lines `figure: value` for people."""
     lines = [f"{name}: {description.title}"]
     for key, value in description.figures.items():
-        lines += _lines(key.replace("_", " "), value, "  ")
+        lines += _lines(key, value, "  ")
     return "\n".join(lines)
 
 
@@ -245,6 +245,7 @@ def as_json(description: Description) -> str:
 
 
 def _lines(key: str, value: Any, indent: str) -> list[str]:
+    key = key if "." in key else key.replace("_", " ")  # site names keep theirs
     if isinstance(value, dict) and set(value) == {"count", "first"}:
         return [f"{indent}{key}: {value['count']:,} ({', '.join(map(str, value['first']))}, …)"]
     if isinstance(value, dict) and value and all(isinstance(v, int) for v in value.values()):

@@ -108,6 +108,13 @@ class SiteLayout:
         """Length of an axis other than sample."""
         return self.sizes[self.dims.index(dim) - 1]
 
+    def stored_bytes(self, num_samples: int) -> int:
+        """Bytes of all arrays in the file; HDF5 stores whole chunks."""
+        chunk = self.chunk(num_samples)
+        shape = (num_samples, *self.sizes)
+        elements = math.prod(-(-size // part) * part for size, part in zip(shape, chunk, strict=True))
+        return len(self.quantities) * elements * np.dtype(self.dtype).itemsize
+
     def chunk(self, num_samples: int) -> tuple[int, ...]:
         """Chunk shape: whole rows of keys, then queries, heads and samples while it stays near `CHUNK_BYTES`.
 

@@ -19,6 +19,8 @@ from bioattn.inference.promoters import run_promoters
 from bioattn.models.model_folder import load_promoter_model
 from bioattn.store.attention_parts import partial_folder
 from bioattn.store.attention_validation import validate_attention
+from bioattn.store.inspection import inspect_file
+from bioattn.store.validation import validate_file
 
 Make = Callable[..., Path]
 REPOSITORY = Path(__file__).resolve().parents[2]
@@ -217,6 +219,10 @@ def test_parts_of_another_run_are_not_mixed_in(
         )
 
     folder = interrupted(export, output)
+    assert inspect_file(folder).figures["complete_parts"] == 1
+    assert [finding.message for finding in validate_file(folder)] == [
+        "is unfinished: repeat the command that made it with --resume"
+    ]
     with pytest.raises(BioattnError, match=r"holds 1 parts .* --resume to go on .* --force to start again"):
         export()
     with pytest.raises(BioattnError, match=r"another run \(different: model\)"):

@@ -247,3 +247,30 @@ def test_the_batch_shrinks_with_what_a_promoter_takes(
     assert 1 <= batch <= 5
     read = [pd.read_csv(io.StringIO(text), sep="\t", index_col=0) for text in (answers, fewer)]
     np.testing.assert_allclose(read[0], read[1], atol=1e-5)
+
+
+@pytest.mark.parametrize("number", [1, 23, 200])
+@pytest.mark.parametrize("conditioning", [Conditioning.CROSS, Conditioning.CROSS_ALL])
+def test_the_printed_size_is_the_size(
+    make_model: Make,
+    make_promoters: Make,
+    load: Any,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    number: int,
+    conditioning: Conditioning,
+) -> None:
+    loaded = load(make_model(conditioning=conditioning))
+    foreseen: list[int] = []
+    monkeypatch.setattr(
+        "bioattn.inference.promoters.require_free_space", lambda _, size, *__: foreseen.append(size)
+    )
+    summary = run_promoters(
+        loaded,
+        make_promoters(number),
+        treatments=loaded.treatments,
+        attention=tmp_path / "attention.h5",
+        options=AttentionOptions(value_weighted=True),
+    )
+    assert summary.attention_bytes == (tmp_path / "attention.h5").stat().st_size
+    assert foreseen[0] == pytest.approx(summary.attention_bytes, rel=0.1, abs=20_000)
