@@ -176,42 +176,23 @@ def prepare(yeast: Path, folder: Path, variant: str, output: Path, upstream: int
     """Run the two `bioattn prepare` commands a user would run."""
     promoters = folder / "promoters.fa"
     genome, annotation = yeast / "R64_genbank.genome.fa.gz", yeast / "R64_genbank.gff3.gz"
-    window = ["--upstream", upstream, "--downstream", downstream, "--anchor", "cds", "--flank", FLANK]
-    holdout = [f"test={','.join(TEST_CHROMOSOMES)}", f"validation={','.join(VALIDATION_CHROMOSOMES)}"]
     responses, treatments = folder / f"{variant}.responses.tsv", folder / f"{variant}.treatments.tsv"
     if not promoters.exists():
         run_command(
-            [
-                "prepare",
-                "promoters",
-                genome,
-                annotation,
-                "-o",
-                promoters,
-                *window,
-                "--id-attribute",
-                "locus_tag",
-            ]
+            f"prepare promoters {genome} {annotation} -o {promoters} --upstream {upstream} "
+            f"--downstream {downstream} --anchor cds --flank {FLANK} --biotype protein_coding --id-attribute locus_tag"
         )
-    split = [
-        "--split",
-        "chromosome",
-        "--holdout",
-        holdout[0],
-        "--holdout",
-        holdout[1],
-        "--standardize",
-        "treatment",
-    ]
     run_command(
-        ["prepare", "dataset", promoters, responses, "-o", output, "--treatment-table", treatments, *split]
+        f"prepare dataset {promoters} {responses} -o {output} --treatment-table {treatments} --split chromosome "
+        f"--holdout test={','.join(TEST_CHROMOSOMES)} --holdout validation={','.join(VALIDATION_CHROMOSOMES)} "
+        "--standardize treatment"
     )
 
 
-def run_command(arguments: list[object]) -> None:
-    """`bioattn …` in this process; stops the benchmark when it fails."""
+def run_command(line: str) -> None:
+    """`bioattn …` in this process; stops the benchmark when it fails. Paths must be free of blanks."""
     from bioattn_cli.main import main
 
-    code = main([str(argument) for argument in arguments])
+    code = main(line.split())
     if code != 0:
-        raise SystemExit(f"bioattn {arguments[0]} {arguments[1]} ended with exit code {code}")
+        raise SystemExit(f"`bioattn {line}` ended with exit code {code}")

@@ -1,0 +1,127 @@
+"""The yeast benchmark's inputs on the real tables, and its tables on a made-up dataset."""
+
+import dataclasses
+from pathlib import Path
+
+import numpy as np
+import pandas as pd
+import pytest
+
+from bioattn.promoters.dataset import PromoterDataset
+from bioattn.promoters.treatments import TreatmentTable
+
+BENCHMARKS = Path(__file__).resolve().parents[2] / "benchmarks"
+
+
+@pytest.fixture
+def yeast_data(monkeypatch):
+    monkeypatch.syspath_prepend(str(BENCHMARKS))
+    import yeast_data
+
+    return yeast_data
+
+
+@pytest.fixture
+def yeast_tables(monkeypatch):
+    monkeypatch.syspath_prepend(str(BENCHMARKS))
+    import yeast_tables
+
+    return yeast_tables
+
+
+@pytest.mark.shared
+def test_controls_are_dropped_and_only_their_own_series_corrected(yeast_data, shared):
+    yeast = shared / "data" / "yeast"
+    raw = pd.read_csv(yeast / "gasch2000_log2ratio.tsv.gz", sep="\t", index_col=0)
+    responses, conditions = yeast_data.gasch_responses(yeast)
+    assert responses.shape == (6152, 168)
+    assert "control" not in set(conditions["group"])
+    assert conditions["group"].nunique() == 35
+    gene = "YAL002W"
+    zero = raw.loc[gene, [f"Heat.Shock.000.minutes{end}" for end in (".hs.2", "..hs.2", "..hs.2.1")]].mean()
+    array = "Heat.Shock.015.minutes..hs.2"
+    assert responses.loc[gene, array] == pytest.approx(raw.loc[gene, array] - zero)
+    array = "dtt.060.min.dtt.2"
+    assert responses.loc[gene, array] == pytest.approx(
+        raw.loc[gene, array] - raw.loc[gene, "dtt.000.min..dtt.2"], nan_ok=True
+    )
+    changed = [name for name in responses if not responses[name].equals(raw[name])]
+    assert len(changed) == 10
+    assert all("hs.2" in name or "dtt.2" in name for name in changed)
+
+
+@pytest.mark.shared
+def test_held_out_treatments_can_be_described_by_what_is_trained_on(yeast_data, shared):
+    _, conditions = yeast_data.gasch_responses(shared / "data" / "yeast")
+    features = yeast_data.treatment_features(conditions)
+    times = yeast_data.held_out_times(conditions)
+    groups = list(conditions.index[conditions["group"].isin(yeast_data.HELD_OUT_GROUPS)])
+    assert len(times) == 27
+    assert len(groups) == 18
+    for held_out in (times, groups):
+        seen, asked = features.drop(index=held_out), features.loc[held_out]
+        for column in ("agent", "strain", "osmotic", "carbon"):
+            assert set(asked[column]) <= set(seen[column])
+    for name in times:
+        course = conditions[conditions["treatment"] == conditions.loc[name, "treatment"]].drop(
+            index=times, errors="ignore"
+        )
+        assert course["minutes"].min() < conditions.loc[name, "minutes"] < course["minutes"].max()
+
+
+def test_temperatures_are_read_from_groups_and_doses(yeast_data):
+    assert yeast_data.temperatures("mild_heat_osmotic", "1 M") == (29, 33)
+    assert yeast_data.temperatures("heat_shock_var_37", "17->37 C") == (17, 37)
+    assert yeast_data.temperatures("temperature_steady_ct1", "21 C") == (21, 21)
+    assert np.isnan(yeast_data.temperatures("heat_yap1_mutant", "37 C")[0])
+    assert np.isnan(yeast_data.temperatures("DTT", "2.5 mM")).all()
+
+
+@pytest.fixture
+def dataset():
+    generator = np.random.default_rng(0)
+    targets = generator.normal(size=(90, 4)) + generator.normal(size=(90, 1))
+    targets[generator.random(targets.shape) < 0.05] = np.nan
+    frame = pd.DataFrame(index=pd.Index(["a", "b", "c", "d"], dtype=object))
+    return PromoterDataset(
+        gene_ids=[f"g{index}" for index in range(90)],
+        chrom=[""] * 90,
+        start=np.full(90, -1),
+        end=np.full(90, -1),
+        strand=["."] * 90,
+        codes=np.zeros((90, 10), np.uint8),
+        flank=0,
+        targets=targets.astype(np.float32),
+        treatments=TreatmentTable(frame),
+        gene_split=np.repeat(np.array([0, 1, 2], np.uint8), 30),
+        treatment_split=np.zeros(4, np.uint8),
+        task="regression",
+        metadata={},
+        target_mean=np.zeros(4),
+        target_sd=np.full(4, 0.8),
+    )
+
+
+def test_tables_show_every_row_seeds_and_paired_differences(yeast_tables, dataset, capsys):
+    truth = np.nan_to_num(dataset.targets).astype(float)
+    noisy = [truth + np.random.default_rng(seed).normal(size=truth.shape) for seed in (1, 2)]
+    rows = {"6-mer ridge (x)": [np.random.default_rng(3).normal(size=truth.shape)], "cross": noisy}
+    yeast_tables.print_tables("Heading", dataset, rows, resamples=50)
+    lines = capsys.readouterr().out.splitlines()
+    scores = {
+        line.split(" | ")[0].strip("| "): line.split(" | ")[1:] for line in lines if line.startswith("|")
+    }
+    assert lines[1] == "## Heading"
+    assert float(scores["cross, 2 seeds"][2].split()[0]) > 0.5
+    assert float(scores["cross ensemble"][2].split()[0]) > float(scores["cross, 2 seeds"][2].split()[0])
+    difference = next(line for line in lines if line.startswith("| cross | 6-mer ridge (x) |"))
+    assert "[+" in difference
+
+
+def test_held_out_treatments_have_a_table_of_their_own(yeast_tables, dataset, capsys):
+    split = dataclasses.replace(dataset, treatment_split=np.array([0, 0, 2, 2], np.uint8))
+    yeast_tables.print_held_out("Heading", split, {"nearest": [np.nan_to_num(dataset.targets[:, 2:])]}, 20)
+    out = capsys.readouterr().out
+    assert "2 of 4 arrays" in out
+    cells = out.splitlines()[-1].split(" | ")[1:]
+    assert all(float(cell.split()[0]) > 0.9 for cell in cells)
