@@ -180,7 +180,8 @@ def prepare(yeast: Path, folder: Path, variant: str, output: Path, upstream: int
     if not promoters.exists():
         run_command(
             f"prepare promoters {genome} {annotation} -o {promoters} --upstream {upstream} "
-            f"--downstream {downstream} --anchor cds --flank {FLANK} --biotype protein_coding --id-attribute locus_tag"
+            f"--downstream {downstream} --anchor cds --flank {FLANK} --biotype protein_coding "
+            "--id-attribute locus_tag"
         )
     run_command(
         f"prepare dataset {promoters} {responses} -o {output} --treatment-table {treatments} --split chromosome "

@@ -17,7 +17,7 @@ from numpy.typing import NDArray
 from bioattn.errors import BioattnError
 from bioattn.progress import NoProgress, Progress
 from bioattn.promoters.dataset import TEST, TRAIN, VALIDATION, PromoterDataset
-from bioattn.training.metrics import SharedAxis, fit_shared_axis, summarise
+from bioattn.training.metrics import SharedAxis, auroc, fit_shared_axis, median, pearson, summarise
 from bioattn.training.ridge import LinearModel, Matrix, RidgePath
 from bioattn.training.sequence_counts import (
     Block,
@@ -31,8 +31,8 @@ from bioattn.training.sequence_counts import (
 
 LOGGER = logging.getLogger("bioattn")
 
-PENALTIES = (3.0, 10.0, 30.0, 100.0, 300.0)
-"""Ratios of noise to signal variance tried; promoters tell little about expression, so all are large."""
+PENALTIES = (0.3, 1.0, 3.0, 10.0, 30.0, 100.0, 300.0)
+"""Ratios of noise to signal variance tried; real promoters tell little about expression and want the large ones."""
 
 WINDOWS = (300, 500)
 """Bases upstream of the anchor whose k-mers are tried, besides the whole window."""
@@ -128,7 +128,8 @@ class BaselineData:
 
     def validation_score(self, predictions: Matrix) -> float:
         """What choices are made by: median Pearson r over treatments, or AUROC; −inf where undefined."""
-        value = self.score(predictions, self.validation)["auroc" if self.task == "binary" else "pearson"]
+        metric = auroc if self.task == "binary" else pearson
+        value = float(median(metric(self.targets[self.validation], predictions))[0])
         return value if np.isfinite(value) else -np.inf
 
     def baseline(self, name: str, choice: str, model: LinearModel) -> Baseline:
