@@ -32,7 +32,7 @@ from bioattn.training.sequence_counts import (
 LOGGER = logging.getLogger("bioattn")
 
 PENALTIES = (0.3, 1.0, 3.0, 10.0, 30.0, 100.0, 300.0)
-"""Ratios of noise to signal variance tried; real promoters tell little about expression and want the large ones."""
+"""Ratios of noise to signal variance tried; real promoters tell little of expression and want the large ones."""
 
 WINDOWS = (300, 500)
 """Bases upstream of the anchor whose k-mers are tried, besides the whole window."""

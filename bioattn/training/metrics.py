@@ -248,7 +248,7 @@ class SharedAxis(NamedTuple):
         deviation_GT = responses_GT - self.mean
         specific_GT: Floats = deviation_GT - np.outer(self.scores(responses_GT), self.loading)
         # What is left of a gene that lies on the axis is rounding; it must not be read as a response.
-        size_G = np.abs(np.where(np.isnan(deviation_GT), 0.0, deviation_GT)).max(axis=1, initial=0.0)
+        size_G = np.abs(np.where(np.isnan(responses_GT), 0.0, responses_GT)).max(axis=1, initial=0.0)
         specific_GT[np.abs(specific_GT) <= ROUNDING * size_G[:, None]] = 0.0
         return specific_GT
 
