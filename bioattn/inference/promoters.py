@@ -11,10 +11,12 @@ from typing import TYPE_CHECKING, Any, TextIO
 import numpy as np
 import torch
 from numpy.typing import NDArray
-from torch import nn
+from torch import Tensor
+from torch.overrides import TorchFunctionMode
 
 from bioattn import __version__
 from bioattn.attention.capture import capture
+from bioattn.attention.site import AttentionSite
 from bioattn.errors import BioattnError, Interrupted, SettingsError
 from bioattn.inference.attention_collector import AttentionCollector, choose_sites
 from bioattn.inference.predictions import PredictionWriter
@@ -243,25 +245,39 @@ class _Runner:
         return digest.hexdigest()
 
     def _fitting_batch(self) -> int:
-        """Promoters whose widest activation stays within `ACTIVATION_BYTES`, seen in a trial batch of one."""
-        widest = 1
+        """Promoters whose widest tensor stays within `ACTIVATION_BYTES`, seen in a trial batch of one.
 
-        def look(_module: nn.Module, _inputs: Any, output: Any) -> None:
-            nonlocal widest
-            if isinstance(output, torch.Tensor):
-                widest = max(widest, output.nbytes)
-
-        hooks = [module.register_forward_hook(look) for module in self.model.model.modules()]
-        try:
+        The trial listens to all attention, so that predictions with and without it form the same batches.
+        """
+        meter = _Meter()
+        with meter, capture(["*"], meter, value_weighted=True):
             self.predict(self._nothing_known())
-        finally:
-            for hook in hooks:
-                hook.remove()
-        return max(1, min(MAX_BATCH, ACTIVATION_BYTES // widest))
+        return max(1, min(MAX_BATCH, ACTIVATION_BYTES // max(1, meter.widest, meter.attention)))
 
     def _nothing_known(self) -> NDArray[np.uint8]:
         """One promoter of N alone, for trial batches: shapes do not depend on the bases."""
         return np.full((1, self.model.length), N_CODE, dtype=np.uint8)
+
+
+class _Meter(TorchFunctionMode):
+    """Notes the bytes of the widest tensor any operation makes, and of all attention together."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.widest = 0
+        self.attention = 0
+
+    def __torch_function__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
+        """Call through and look at what comes back."""
+        made = func(*args, **(kwargs or {}))
+        if isinstance(made, torch.Tensor):
+            self.widest = max(self.widest, made.numel() * made.element_size())
+        return made
+
+    def receive(self, _site: AttentionSite, weights: Tensor, value_weighted: Tensor | None) -> None:
+        """Be the sink of the attention."""
+        for tensor in (weights, value_weighted):
+            self.attention += 0 if tensor is None else tensor.numel() * tensor.element_size()
 
 
 def _predict(
