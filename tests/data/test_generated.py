@@ -1,0 +1,43 @@
+"""The files in data/ are what the commands in data/README.md make."""
+
+import gzip
+import re
+import shlex
+from pathlib import Path
+
+import pytest
+
+from bioattn_cli.main import main
+
+DATA = Path(__file__).resolve().parent.parent.parent / "data"
+COMMANDS = re.findall(
+    r"`bioattn (simulate promoters -o data/.*?)`", (DATA / "README.md").read_text(encoding="utf-8")
+)
+
+
+def content(path):
+    """Decompressed: the bytes of gzip depend on the zlib at hand, what they hold does not."""
+    return gzip.decompress(path.read_bytes()) if path.suffix == ".gz" else path.read_bytes()
+
+
+def test_every_folder_has_its_command():
+    folders = sorted(path.name for path in DATA.iterdir() if (path / "simulation.json").is_file())
+    assert folders == sorted(re.search(r"-o data/(\S+)", command)[1] for command in COMMANDS)
+    assert len(folders) >= 2
+
+
+@pytest.mark.parametrize("command", COMMANDS)
+def test_the_command_makes_the_same_files(tmp_path, monkeypatch, command):
+    monkeypatch.chdir(tmp_path)
+    Path("data").mkdir()
+    assert main([*shlex.split(command), "--quiet"]) == 0
+    made = Path(shlex.split(command)[shlex.split(command).index("-o") + 1])
+    kept = DATA.parent / made
+    names = {path.name for path in made.iterdir() if not path.name.endswith(".run.json")}
+    assert names == {path.name for path in kept.iterdir() if not path.name.endswith(".run.json")}
+    for name in sorted(names):
+        assert content(made / name) == content(kept / name), name
+
+
+def test_the_data_stay_small():
+    assert sum(path.stat().st_size for path in DATA.rglob("*") if path.is_file()) < 1_500_000
