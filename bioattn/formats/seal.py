@@ -1,9 +1,10 @@
-"""A seal at the end of an HDF5 file: the SHA-256 of all its bytes, checked before the HDF5 library sees the file.
+"""Writing HDF5 whole or not at all, with a seal at its end: the SHA-256 of all its bytes.
 
-The library trusts what it reads: one flipped bit in its own structures can end the process with a segmentation
-fault, which no `except` catches. So files are sealed when complete and the seal is compared first. It is appended
-behind the end that HDF5 knows of, where every HDF5 reader ignores it, and lists where each array's bytes lie, so
-that damage can be named. A file without a seal (edited or repacked by other tools) is not refused.
+The HDF5 library trusts the disk and the file: a full disk, or one flipped bit in its own structures, can end the
+process with a segmentation fault, which no `except` catches. So files are made in memory and written by us, and
+the seal is compared before the library sees a file. It stands behind the end that HDF5 knows of, where every HDF5
+reader ignores it, and lists where each array's bytes lie, so that damage can be named. Whoever edits the file with
+HDF5 tools drops the seal; a file without one is not refused.
 
     <HDF5 bytes>
     <JSON: {"/array": {"extents": [[offset, size], …], "sha256": …}, …}>
@@ -11,48 +12,37 @@ that damage can be named. A file without a seal (edited or repacked by other too
 """
 
 import hashlib
+import io
 import json
+from collections.abc import Callable
 from pathlib import Path
 
 import h5py
 
 from bioattn.errors import FormatError
-from bioattn.files import unreadable
+from bioattn.files import atomic_output, unreadable
 
 _MARK = b" bioattn-seal\n"
 _FOOTER_SIZE = 8 + 1 + 64 + len(_MARK)
 _BLOCK = 1 << 20
 
 
-def seal(path: Path) -> None:
-    """Append the seal to a closed HDF5 file.
+def write_sealed(path: Path, fill: Callable[[h5py.File], None]) -> None:
+    """Make an HDF5 file in memory, let `fill` write into it, seal it and put it on the disk in one go.
 
-    Raises: OSError when the file cannot be written (full disk), for the caller's `atomic_output`.
+    For files that fit in memory. Raises: BioattnError when the file cannot be written; then nothing is left.
     """
-    with h5py.File(path, "r") as file:
-        extents: dict[str, list[tuple[int, int]]] = {}
-
-        def note(name: str, node: h5py.Group | h5py.Dataset) -> None:
-            if isinstance(node, h5py.Dataset):
-                extents["/" + name] = _extents(node)
-
-        file.visititems(note)
-    with path.open("r+b") as raw:
-        arrays = {}
-        for name, pieces in extents.items():
-            digest = hashlib.sha256()
-            for offset, size in pieces:
-                raw.seek(offset)
-                digest.update(raw.read(size))
-            arrays[name] = {"extents": pieces, "sha256": digest.hexdigest()}
-        index = json.dumps(arrays, separators=(",", ":")).encode()
-        raw.seek(0, 2)
+    image = io.BytesIO()
+    with h5py.File(image, "w", libver=("earliest", "v110")) as file:
+        fill(file)
+    content = image.getvalue()
+    with h5py.File(image, "r") as file:
+        index = _index(file, content)
+    whole = hashlib.sha256(content)
+    whole.update(index)
+    with atomic_output(path) as temporary, temporary.open("wb") as raw:
+        raw.write(content)
         raw.write(index)
-        raw.seek(0)
-        whole = hashlib.sha256()
-        while block := raw.read(_BLOCK):
-            whole.update(block)
-        raw.seek(0, 2)
         raw.write(b"%08x %s%s" % (len(index), whole.hexdigest().encode(), _MARK))
 
 
@@ -85,6 +75,22 @@ def check_seal(path: Path) -> bool:
     raise FormatError(
         f"{path}: {what} changed after the file was written (SHA-256 differs); make or fetch the file again"
     )
+
+
+def _index(file: h5py.File, content: bytes) -> bytes:
+    """JSON that says where each array's bytes are in `content`, and their digest."""
+    arrays: dict[str, dict[str, object]] = {}
+
+    def note(name: str, node: h5py.Group | h5py.Dataset) -> None:
+        if isinstance(node, h5py.Dataset):
+            pieces = _extents(node)
+            digest = hashlib.sha256()
+            for offset, size in pieces:
+                digest.update(content[offset : offset + size])
+            arrays["/" + name] = {"extents": pieces, "sha256": digest.hexdigest()}
+
+    file.visititems(note)
+    return json.dumps(arrays, separators=(",", ":")).encode()
 
 
 def _extents(node: h5py.Dataset) -> list[tuple[int, int]]:

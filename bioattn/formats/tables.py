@@ -79,9 +79,9 @@ def open_table(path: Path) -> TableReader:
     """Open a delimited table and read its header.
 
     The delimiter is what the header line is cut by: tab, else semicolon, else comma, else blanks. Lines that
-    begin with `#` before the header are comments, except one that itself has as many cells as the line after it
-    (a commented-out header). Quotes follow the CSV rules, but a quoted cell ends on its line. A header one cell
-    short gets "" in front (R's `write.table`).
+    begin with `#` before the header are comments, except one like `#gene<tab>heat` right above the rows with as
+    many cells as they have (a commented-out header). Quotes follow the CSV rules, but a quoted cell ends on its
+    line. A header one cell short gets "" in front (R's `write.table`).
 
     Column names may repeat; see `refuse_duplicate_columns`.
 
@@ -226,7 +226,7 @@ def _find_header(path: Path, notes: TableNotes) -> tuple[int, str, Iterator[tupl
             notes.blank_lines += 1
             continue
         if line.startswith("#"):
-            comment = (number, line)
+            comment = None if line[1:2].isspace() else (number, line)
             notes.comment_lines += 1
             continue
         if comment is not None:

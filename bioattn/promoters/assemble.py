@@ -300,7 +300,7 @@ def _metadata(
         "replicate_column": settings.replicate_column,
         "standardize": settings.standardize,
         "split": split.description,
-        "holdouts": list(settings.holdouts),
+        "holdouts": [holdout.normalised() for holdout in settings.parsed_holdouts],
         "seed": settings.seed,
         "leakage": [figure.as_json() for figure in split.leakage],
     }

@@ -20,7 +20,7 @@ from numpy.typing import NDArray
 
 from bioattn import __version__
 from bioattn.errors import BioattnError, FormatError
-from bioattn.files import atomic_output, open_bytes
+from bioattn.files import open_bytes
 from bioattn.formats.checked_arrays import (
     DAMAGE,
     CheckedArrays,
@@ -29,7 +29,7 @@ from bioattn.formats.checked_arrays import (
     plain,
     put_array,
 )
-from bioattn.formats.seal import check_seal, seal
+from bioattn.formats.seal import check_seal, write_sealed
 from bioattn.promoters.treatments import TreatmentTable
 
 LOGGER = logging.getLogger("bioattn")
@@ -123,40 +123,37 @@ def write_dataset(path: Path, dataset: PromoterDataset) -> None:
         "flank": dataset.flank,
         "treatment_index": str(dataset.treatments.frame.index.name or "treatment"),
     }
-    with atomic_output(path) as temporary:
-        _write(temporary, dataset, attributes)
-        seal(temporary)
+    write_sealed(path, lambda file: _fill(file, dataset, attributes))
 
 
-def _write(path: Path, dataset: PromoterDataset, attributes: dict[str, Any]) -> None:
-    with h5py.File(path, "w", libver=("earliest", "v110")) as file:
-        put_array(file, "genes/id", encode_text(dataset.gene_ids))
-        put_array(file, "genes/chrom", encode_text(dataset.chrom))
-        put_array(file, "genes/start", dataset.start.astype("<i8"))
-        put_array(file, "genes/end", dataset.end.astype("<i8"))
-        put_array(file, "genes/strand", encode_text(dataset.strand))
-        put_array(file, "genes/split", dataset.gene_split)
-        put_array(file, "sequences/codes", dataset.codes)
-        put_array(file, "treatments/name", encode_text(dataset.treatments.names))
-        put_array(file, "treatments/split", dataset.treatment_split)
-        if dataset.target_mean is not None and dataset.target_sd is not None:
-            put_array(file, "treatments/mean", dataset.target_mean.astype("<f8"))
-            put_array(file, "treatments/sd", dataset.target_sd.astype("<f8"))
-        features = file.create_group("treatments/features")
-        for index, column in enumerate(dataset.treatments.columns):
-            values = dataset.treatments.frame[column]
-            numeric = dataset.treatments.is_numeric(column)
-            content = (
-                values.to_numpy().astype("<f8") if numeric else encode_text([str(value) for value in values])
-            )
-            put_array(features, f"{index:06d}", content, name=column)
-        put_array(file, "targets/values", dataset.targets.astype("<f4"))
-        if dataset.standard_error is not None:
-            put_array(file, "targets/standard_error", dataset.standard_error.astype("<f4"))
-        put_array(file, "metadata", encode_text([canonical_json(dataset.metadata)]))
-        for name, value in attributes.items():
-            file.attrs[name] = value
-        file.attrs["attributes_sha256"] = _attributes_digest(attributes)
+def _fill(file: h5py.File, dataset: PromoterDataset, attributes: dict[str, Any]) -> None:
+    put_array(file, "genes/id", encode_text(dataset.gene_ids))
+    put_array(file, "genes/chrom", encode_text(dataset.chrom))
+    put_array(file, "genes/start", dataset.start.astype("<i8"))
+    put_array(file, "genes/end", dataset.end.astype("<i8"))
+    put_array(file, "genes/strand", encode_text(dataset.strand))
+    put_array(file, "genes/split", dataset.gene_split)
+    put_array(file, "sequences/codes", dataset.codes)
+    put_array(file, "treatments/name", encode_text(dataset.treatments.names))
+    put_array(file, "treatments/split", dataset.treatment_split)
+    if dataset.target_mean is not None and dataset.target_sd is not None:
+        put_array(file, "treatments/mean", dataset.target_mean.astype("<f8"))
+        put_array(file, "treatments/sd", dataset.target_sd.astype("<f8"))
+    features = file.create_group("treatments/features")
+    for index, column in enumerate(dataset.treatments.columns):
+        values = dataset.treatments.frame[column]
+        numeric = dataset.treatments.is_numeric(column)
+        content = (
+            values.to_numpy().astype("<f8") if numeric else encode_text([str(value) for value in values])
+        )
+        put_array(features, f"{index:06d}", content, name=column)
+    put_array(file, "targets/values", dataset.targets.astype("<f4"))
+    if dataset.standard_error is not None:
+        put_array(file, "targets/standard_error", dataset.standard_error.astype("<f4"))
+    put_array(file, "metadata", encode_text([canonical_json(dataset.metadata)]))
+    for name, value in attributes.items():
+        file.attrs[name] = value
+    file.attrs["attributes_sha256"] = _attributes_digest(attributes)
 
 
 def read_dataset(path: Path) -> PromoterDataset:

@@ -44,8 +44,8 @@ class DatasetSettings:
     """Largest adjusted p. Regression: other values become missing. Binary: other values count as 0. Values without
     an adjusted p become missing in both (they were not tested)."""
     splits: tuple[Split, ...] = ()
-    """At most one of chromosome, homology and random, and treatment; empty = chromosome where there are enough
-    chromosomes, else homology."""
+    """At most one of chromosome, homology and random, and treatment; empty = what the holdouts speak of, without
+    any chromosome where there are enough of them, else homology."""
     holdouts: tuple[str, ...] = ()
     """`test=IV,XV`, `validation=0.1`, `test=group:heat_shock`; see `splits.parse_holdouts`."""
     replicate_column: str | None = None

@@ -110,8 +110,12 @@ def _kind(settings: DatasetSettings, chrom: Sequence[str]) -> Split | None:
         return asked[0]
     if settings.splits:
         return None
-    enough = all(chrom) and len(set(chrom)) >= MIN_CHROMOSOMES
-    kind = Split.CHROMOSOME if enough else Split.HOMOLOGY
+    said = [holdout for holdout in settings.gene_holdouts if holdout.values]
+    if said:  # names are chromosomes; fractions need groups that can be cut anywhere
+        kind = Split.HOMOLOGY if all(holdout.is_fraction for holdout in said) else Split.CHROMOSOME
+    else:
+        enough = all(chrom) and len(set(chrom)) >= MIN_CHROMOSOMES
+        kind = Split.CHROMOSOME if enough else Split.HOMOLOGY
     LOGGER.info(f"splitting by {kind} (choose with --split)")
     return kind
 
@@ -141,11 +145,9 @@ def _paralogues(promoters: Sequence[Promoter], proteins: Mapping[str, str]) -> L
 def _random_warning(leakage: Sequence[Leakage]) -> str:
     test = next((f for f in leakage if f.side == "test" and f.against == "train"), None)
     measured = (
-        ""
-        if test is None
-        else f" ({test.shared_kmers:.0%} of test promoters share sequence with one in training)"
+        "" if test is None else f" (here {test.shared_kmers:.0%} of test promoters share sequence with one)"
     )
     return (
-        f"--split random puts related promoters on both sides{measured}, so scores will be too good; "
-        "use --split homology or chromosome for figures you report"
+        f"--split random does not keep test promoters apart from their relatives in training{measured}, so scores "
+        "come out too good; use --split homology or chromosome for figures you report"
     )

@@ -119,14 +119,17 @@ def _links(
     """Pairs of rows that share k-mers, counted by the product of the row × k-mer matrix with its transpose."""
     size = len(offsets) - 1
     sizes = np.diff(offsets)
-    order = np.argsort(kmers, kind="stable")
-    ascending = kmers[order]
+    # One sort of k-mer and row in a single number is much faster than an argsort, and needs less room.
+    keys = kmers.astype(np.int64) << 32
+    keys |= np.repeat(np.arange(size, dtype=np.int64), sizes)
+    keys.sort()
+    ascending = (keys >> 32).astype(np.int32)
     starts = np.flatnonzero(np.diff(ascending, prepend=-1))
     counts = np.diff(starts, append=len(ascending))
     useful = (counts > 1) & (counts <= cap)
     if dna_k is not None and dna_k >= 8:
         useful[useful] &= ~is_low_complexity(ascending[starts[useful]], dna_k)
-    rows = np.repeat(np.arange(size), sizes)[order[np.repeat(useful, counts)]]
+    rows = (keys[np.repeat(useful, counts)] & 0xFFFFFFFF).astype(np.int64)
     columns = np.repeat(np.arange(int(useful.sum())), counts[useful])
     matrix = sparse.csr_matrix(
         (np.ones(len(rows), dtype=np.int32), (rows, columns)), shape=(size, int(useful.sum()))

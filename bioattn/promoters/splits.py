@@ -51,6 +51,19 @@ class Holdout:
         """The names, cut at commas; empty for an empty side."""
         return [value.strip() for value in self.text.split(",") if value.strip()]
 
+    @property
+    def is_fraction(self) -> bool:
+        """Whether this is a fraction of the genes (`0.1`) and not names; chromosomes called 1 or 10 are names."""
+        try:
+            return 0 < float(self.text) < 1
+        except ValueError:
+            return False
+
+    def normalised(self) -> str:
+        """The holdout as one would write it, whatever blanks it was written with."""
+        key = "" if self.key is None else f"{self.key}:"
+        return f"{SPLIT_NAMES[self.side]}={key}{','.join(self.values)}"
+
 
 def parse_holdouts(texts: Sequence[str], with_treatments: bool) -> list[Holdout]:
     """Read `--holdout` values; one text may hold several, separated by blanks (`test=IV,XV validation=VII`).
@@ -110,17 +123,20 @@ def split_by_chromosome(chrom: Sequence[str], holdouts: Sequence[Holdout], seed:
                 )
     size = dict(zip(known, counts.tolist(), strict=True))
     generator = np.random.default_rng(seed)
-    for side in _sides_to_fill(holdouts):
+    to_fill = _sides_to_fill(holdouts)
+    for index, side in enumerate(to_fill):
         free = [name for name in known if name not in side_of]
-        if len(free) < 2:
+        others = len(to_fill) - index  # the sides still to come, and training
+        if len(free) <= others:
             raise SettingsError(
                 f"--split chromosome: the promoters lie on {len(known)} chromosomes ({quoted(known)}), "
                 f"which leaves none for {SPLIT_NAMES[side]}; use --split homology"
             )
-        for name in _chromosomes_near(
-            {name: size[name] for name in free}, len(chrom) * DEFAULT_SHARE, generator
-        ):
+        sizes = {name: size[name] for name in free}
+        for name in _chromosomes_near(sizes, len(chrom) * DEFAULT_SHARE, len(free) - others, generator):
             side_of[name] = side
+    if len(side_of) == len(known):
+        raise SettingsError("--holdout: every chromosome is held out; none is left for training")
     return np.array([side_of.get(name, TRAIN) for name in known], dtype=np.uint8)[number]
 
 
@@ -227,12 +243,14 @@ def _sides_to_fill(holdouts: Sequence[Holdout]) -> list[int]:
     return [side for side in (TEST, VALIDATION) if side not in said]
 
 
-def _chromosomes_near(sizes: dict[str, int], wanted: float, generator: np.random.Generator) -> list[str]:
-    """Chromosomes whose genes add up to about `wanted`; never all of them."""
+def _chromosomes_near(
+    sizes: dict[str, int], wanted: float, most: int, generator: np.random.Generator
+) -> list[str]:
+    """At most `most` chromosomes whose genes add up to about `wanted`."""
     fitting = [name for name, size in sizes.items() if size <= wanted * 1.25]
     first = str(generator.choice(fitting)) if fitting else min(sizes, key=lambda name: (sizes[name], name))
     chosen, total = [first], sizes[first]
-    while len(chosen) < len(sizes) - 1:
+    while len(chosen) < most:
         free = [name for name in sizes if name not in chosen]
         best = min(free, key=lambda name: (abs(total + sizes[name] - wanted), name))
         if abs(total + sizes[best] - wanted) >= abs(total - wanted):

@@ -1,0 +1,323 @@
+"""`bioattn prepare dataset` through the front door: files made, files refused, nothing half-written."""
+
+import gzip
+import subprocess
+import sys
+
+import numpy as np
+import pandas as pd
+import pytest
+
+from bioattn.promoters import dataset_settings, response_columns, splits
+from bioattn.promoters.dataset import TEST, VALIDATION, read_dataset
+from bioattn.promoters.homology import promoter_links
+from bioattn.promoters.leakage import measure_leakage
+from bioattn.promoters.promoter_fasta import Promoter, read_promoters, write_promoters
+from bioattn_cli import prepare
+from bioattn_cli.main import main
+
+GENES = [f"YAL{i:03d}C" for i in range(120)]
+
+
+@pytest.fixture
+def folder(tmp_path, monkeypatch):
+    generator = np.random.default_rng(0)
+    write_promoters(
+        tmp_path / "p.fa",
+        [
+            Promoter(
+                gene,
+                f"chr{i // 20}",
+                i * 500,
+                i * 500 + 100,
+                "+",
+                0,
+                generator.integers(0, 4, 100).astype(np.uint8),
+            )
+            for i, gene in enumerate(GENES)
+        ],
+    )
+    values = generator.normal(size=(120, 3)).round(3)
+    frame = pd.DataFrame(values, pd.Index(GENES, name="gene"), ["heat_5", "heat_10", "salt"])
+    frame.to_csv(tmp_path / "r.tsv", sep="\t")
+    (tmp_path / "t.tsv").write_text(
+        "name\tagent\tminutes\nheat_5\theat\t5\nheat_10\theat\t10\nsalt\tNaCl\t\n"
+    )
+    monkeypatch.chdir(tmp_path)
+    return tmp_path
+
+
+def run(*arguments):
+    return main(["prepare", "dataset", *map(str, arguments)])
+
+
+def left_behind(folder):
+    return sorted(p.name for p in folder.iterdir() if p.name not in ("p.fa", "r.tsv", "t.tsv", "bad.tsv"))
+
+
+def test_everything_is_written(folder, capfd):
+    assert run("p.fa", "r.tsv", "--treatment-table", "t.tsv", "-o", "x.dataset.h5") == 0
+    assert left_behind(folder) == ["x.dataset.audit.tsv", "x.dataset.h5", "x.dataset.h5.run.json"]
+    audit = pd.read_csv("x.dataset.audit.tsv", sep="\t")
+    assert audit.value_counts(["kind", "status"]).to_dict() == {
+        ("gene", "kept"): 120,
+        ("treatment", "kept"): 3,
+    }
+    dataset = read_dataset(folder / "x.dataset.h5")
+    assert dataset.treatments.columns == ["agent", "minutes"]
+    out, err = capfd.readouterr()
+    assert out == ""
+    assert "test promoters against train: 0.0% share at least 10% of their 14-mers" in err
+
+
+def test_same_input_same_bytes(folder):
+    arguments = ("p.fa", "r.tsv", "--split", "homology", "--seed", 3, "-q")
+    assert run(*arguments, "-o", "a.h5") == run(*arguments, "-o", "b.h5") == 0
+    assert (folder / "a.h5").read_bytes() == (folder / "b.h5").read_bytes()
+    assert (folder / "a.audit.tsv").read_bytes() == (folder / "b.audit.tsv").read_bytes()
+
+
+@pytest.mark.parametrize(
+    "holdout",
+    [
+        ["--holdout", "test=chr0,chr1", "validation=chr2"],
+        ["--holdout", "test=chr0,chr1 validation=chr2"],
+        ["--holdout", "test=chr0", "--holdout", "test=chr1", "--holdout", "validation=chr2"],
+    ],
+)
+def test_holdouts_may_be_written_three_ways(folder, holdout):
+    assert run("p.fa", "r.tsv", "-o", "x.h5", "--split", "chromosome", *holdout) == 0
+    dataset = read_dataset(folder / "x.h5")
+    for side, names in ((TEST, {"chr0", "chr1"}), (VALIDATION, {"chr2"})):
+        assert {dataset.chrom[i] for i in dataset.genes_in(side)} == names
+
+
+def test_treatments_held_out_on_seen_and_unseen_genes(folder):
+    code = run(
+        "p.fa", "r.tsv", "--treatment-table", "t.tsv", "-o", "x.h5", "--split", "chromosome", "--split",
+        "treatment", "--holdout", "test=chr0 validation=chr1", "--holdout", "test=agent:NaCl",
+    )  # fmt: skip
+    dataset = read_dataset(folder / "x.h5")
+    assert code == 0
+    assert dataset.treatment_split.tolist() == [0, 0, TEST]
+    assert len(dataset.genes_in(TEST)) == 20
+
+
+def test_contrast_tables_with_names(folder):
+    for name, shift in (("a.csv", 0.0), ("b.csv.gz", 1.0)):
+        lines = ["gene,log2FoldChange,lfcSE,padj"]
+        lines += [f"{gene},{shift + i / 50},0.5,{0.01 if i % 2 else 0.9}" for i, gene in enumerate(GENES)]
+        text = "\n".join(lines).encode()
+        (folder / name).write_bytes(gzip.compress(text) if name.endswith("gz") else text)
+    code = run(
+        "p.fa",
+        "heat=a.csv",
+        "b.csv.gz",
+        "-o",
+        "x.h5",
+        "--task",
+        "binary",
+        "--threshold",
+        0.5,
+        "--max-padj",
+        0.05,
+    )
+    dataset = read_dataset(folder / "x.h5")
+    assert code == 0
+    assert dataset.treatments.names == ["heat", "b"]
+    index = [GENES.index(gene) for gene in dataset.gene_ids]
+    assert dataset.targets[:, 0].tolist() == [float(i % 2 == 1 and i / 50 >= 0.5) for i in index]
+
+
+@pytest.mark.parametrize(
+    ("bad", "arguments", "code", "sentence"),
+    [
+        (
+            "gene\theat\nYAL000C\thigh\nYAL001C\t1\n",
+            [],
+            1,
+            "bad.tsv:2, column 'heat': 'high' is not a number",
+        ),
+        ("gene\theat\nYAL000C\tinf\n", [], 1, "bad.tsv:2, column 'heat': the value inf is infinite"),
+        ("gene\theat\theat\nYAL000C\t1\t2\n", [], 1, "the column 'heat' occurs more than once"),
+        ("gene\theat\nYAL000C\t1\t2\t3\n", [], 1, "bad.tsv:2: the row has 4 cells, the header has 2"),
+        ("", [], 1, "bad.tsv: is empty"),
+        ("gene\theat\nb0001\t1\n", [], 1, "no gene of the response tables is among the promoters"),
+        (None, [], 1, "bad.tsv: no such file"),
+        (b"\x1f\x8b\x08\x00broken", [], 1, "the compressed data end early or are damaged"),
+        (b"gene\theat\n\xe9t\xe9\t1\n", [], 1, "bad.tsv: not UTF-8"),
+        ("gene\theat\nYAL000C\tNA\n", [], 1, "every value of the tables that has a promoter is missing"),
+        ("gene\tcold\nYAL000C\t1\n", ["--treatment-table", "t.tsv"], 1, "has no row for 1 of 1 treatments"),
+        (
+            "gene\theat\nYAL000C\t1\n",
+            ["--split", "chromosome", "--holdout", "test=chrX"],
+            2,
+            "no promoter lies on 'chrX'; the chromosomes are",
+        ),
+        ("gene\theat\nYAL000C\t1\n", ["--threshold", "1"], 2, "--threshold belongs to the binary task"),
+        ("gene\theat\nYAL000C\t1\n", ["--split", "treatment"], 2, "1 treatments cannot be parted in three"),
+        ("gene\theat\nYAL000C\t1\n", ["--gene-column", "id"], 1, "--gene-column: there is no column 'id'"),
+        ("gene\theat\nYAL000C\t1\n", ["--proteins", "p.fa"], 1, "p.fa: holds nucleotides"),
+    ],
+)
+def test_bad_input_is_one_sentence_and_leaves_nothing(folder, capfd, bad, arguments, code, sentence):
+    if bad is not None:
+        (folder / "bad.tsv").write_bytes(bad if isinstance(bad, bytes) else bad.encode())
+    assert run("p.fa", "bad.tsv", "-o", "x.h5", *arguments) == code
+    out, err = capfd.readouterr()
+    assert out == ""
+    assert sentence in err
+    errors = [line for line in err.splitlines() if line.startswith("bioattn: error:")]
+    assert len(errors) == 1
+    assert "Traceback" not in err
+    assert left_behind(folder) == []
+
+
+@pytest.mark.parametrize(
+    ("fasta", "sentence"),
+    [
+        (">a\nMKVLQ\n", "record 'a'"),
+        (">a\nACGU\n", "record 'a'"),
+        ("", "p.fa"),
+        (">YAL000C\nACGT\n>YAL000C\nACGT\n", "'YAL000C'"),
+        (">YAL000C chr1:0-10(+)\nACGT\n", "has 4 bases but its location"),
+    ],
+)
+def test_bad_promoters(folder, capfd, fasta, sentence):
+    (folder / "p.fa").write_text(fasta)
+    assert run("p.fa", "r.tsv", "-o", "x.h5") == 1
+    assert sentence in capfd.readouterr().err
+    assert left_behind(folder) == []
+
+
+def test_the_output_folder_must_exist(folder, capfd):
+    assert run("p.fa", "r.tsv", "-o", "none/x.h5") == 1
+    assert "the folder none does not exist" in capfd.readouterr().err
+
+
+def test_a_full_disk_leaves_nothing_and_keeps_what_was_there(folder):
+    (folder / "x.h5").write_text("before")
+    script = (
+        "import resource, signal, sys\n"
+        "signal.signal(signal.SIGXFSZ, signal.SIG_IGN)\n"
+        "resource.setrlimit(resource.RLIMIT_FSIZE, (12000, 12000))\n"
+        "from bioattn_cli.main import main\n"
+        "sys.exit(main(['prepare', 'dataset', 'p.fa', 'r.tsv', '-o', 'x.h5']))\n"
+    )
+    done = subprocess.run(
+        [sys.executable, "-c", script], cwd=folder, capture_output=True, text=True, check=False
+    )
+    assert done.returncode == 1, done.stderr
+    assert "x.h5: cannot be written" in done.stderr
+    assert "Traceback" not in done.stderr
+    assert left_behind(folder) == ["x.h5"]
+    assert (folder / "x.h5").read_text() == "before"
+
+
+def test_choices_on_the_command_line_are_those_of_the_library():
+    pairs = [
+        (prepare.Split, splits.Split),
+        (prepare.Direction, dataset_settings.Direction),
+        (prepare.Standardize, dataset_settings.Standardize),
+        (prepare.Layout, response_columns.Layout),
+    ]
+    for mine, theirs in pairs:
+        assert [choice.value for choice in mine] == [choice.value for choice in theirs]
+
+
+@pytest.fixture(scope="session")
+def yeast_promoters(shared, tmp_path_factory):
+    output = tmp_path_factory.mktemp("yeast") / "yeast.fa"
+    data = shared / "data/yeast"
+    code = main(
+        ["prepare", "promoters", str(data / "R64_genbank.genome.fa.gz"), str(data / "R64_genbank.gff3.gz"),
+         "--biotype", "protein_coding", "-o", str(output), "-q"]
+    )  # fmt: skip
+    assert code == 0
+    return output
+
+
+@pytest.mark.shared
+def test_yeast(shared, yeast_promoters, tmp_path, capfd):
+    data = shared / "data/yeast"
+    output = tmp_path / "yeast.dataset.h5"
+    code = run(
+        yeast_promoters, data / "gasch2000_log2ratio.tsv.gz",
+        "--treatment-table", data / "gasch2000_conditions.tsv", "-o", output, "--standardize", "treatment",
+        "--holdout", "test=BK006938.2,BK006948.2", "validation=BK006941.2,BK006943.2",
+    )  # fmt: skip
+    assert code == 0, capfd.readouterr().err
+    dataset = read_dataset(output)
+    table = pd.read_csv(data / "gasch2000_log2ratio.tsv.gz", sep="\t", index_col=0)
+    known = {promoter.gene_id for promoter in read_promoters(yeast_promoters)}
+    assert set(dataset.gene_ids) == known & set(table.index)
+    expected = table.loc[dataset.gene_ids]
+    training = expected[dataset.gene_split == 0]
+    scaled = (expected - training.mean()) / training.std(ddof=0)
+    np.testing.assert_allclose(dataset.targets, scaled.to_numpy(), atol=2e-5)
+    audit = pd.read_csv(tmp_path / "yeast.dataset.audit.tsv", sep="\t")
+    genes = audit[audit["kind"] == "gene"]
+    assert set(genes["name"]) == known | set(table.index)
+    unknown = genes[genes["reason"] == "no promoter of this name"]
+    assert set(unknown["name"]) == set(table.index) - known
+
+
+@pytest.mark.shared
+def test_half_of_yeast_test_promoters_leak_under_a_random_split(yeast_promoters):
+    made = list(read_promoters(yeast_promoters))
+    links = promoter_links(np.stack([promoter.codes for promoter in made]))
+    chrom = [promoter.chrom for promoter in made]
+    start, end = (np.array([getattr(promoter, name) for promoter in made]) for name in ("start", "end"))
+    shares = []
+    for seed in range(5):
+        sides = splits.split_by_group(np.arange(len(made)), [], seed, "random")
+        (figure,) = (
+            f
+            for f in measure_leakage(sides, links, chrom, start, end)
+            if (f.side, f.against) == ("test", "train")
+        )
+        shares.append(figure.shared_kmers)
+    assert 0.46 < np.mean(shares) < 0.56
+
+
+@pytest.mark.shared
+def test_yeast_homology_with_proteins(shared, yeast_promoters, tmp_path):
+    data = shared / "data/yeast"
+    output = tmp_path / "h.h5"
+    code = run(
+        yeast_promoters, data / "gasch2000_group_mean_log2ratio.tsv.gz", "-o", output, "--split", "homology",
+        "--proteins", data / "R64_genbank.protein.fa.gz", "-q",
+    )  # fmt: skip
+    assert code == 0
+    metadata = read_dataset(output).metadata
+    assert metadata["split"]["largest_group"] < 600
+    assert all(f["shared_kmers"] == f["overlapping"] == f["paralogues"] == 0 for f in metadata["leakage"])
+
+
+@pytest.mark.shared
+def test_phage_table_of_e_coli(shared, tmp_path, capfd):
+    data = shared / "data/ecoli"
+    code = main(
+        ["prepare", "promoters", str(data / "GCF_000005845.2_ASM584v2_genomic.fna.gz"),
+         str(data / "GCF_000005845.2_ASM584v2_genomic.gff.gz"),
+         "-o", str(tmp_path / "e.fa"), "--upstream", "300", "-q"]
+    )  # fmt: skip
+    assert code == 0
+    code = run(
+        tmp_path / "e.fa", data / "phage_log_tpm.csv.gz", "--treatment-table", data / "phage_metadata.tsv",
+        "--replicate-column", "condition_id", "-o", tmp_path / "e.dataset.h5",
+    )  # fmt: skip
+    err = capfd.readouterr().err
+    assert code == 0, err
+    dataset = read_dataset(tmp_path / "e.dataset.h5")
+    table = pd.read_csv(data / "phage_log_tpm.csv.gz", index_col=0)
+    groups = [name.split("__")[1] for name in table.columns]
+    expected = table.T.groupby(groups, sort=False).mean().T
+    assert dataset.treatments.names == list(expected.columns)
+    np.testing.assert_allclose(dataset.targets, expected.loc[dataset.gene_ids], rtol=1e-5, atol=1e-6)
+    audit = pd.read_csv(tmp_path / "e.dataset.audit.tsv", sep="\t")
+    unknown = audit[audit["reason"] == "no promoter of this name"]
+    assert len(unknown) == 77
+    assert unknown["name"].str.startswith("lambda").sum() == 73
+    assert "77 genes of the responses left out, no promoter of this name: 'b" in err
+    assert dataset.metadata["split"]["genes"] == "homology"

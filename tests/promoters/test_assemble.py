@@ -1,0 +1,311 @@
+"""Building datasets: matrices against pandas, labels, padding, scaling, the audit."""
+
+import numpy as np
+import pandas as pd
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from bioattn.errors import BioattnError, SettingsError
+from bioattn.formats.nucleotides import encode
+from bioattn.promoters.assemble import build_dataset
+from bioattn.promoters.dataset import TEST, TRAIN
+from bioattn.promoters.dataset_settings import DatasetSettings, Direction, Standardize
+from bioattn.promoters.promoter_fasta import Promoter
+from bioattn.promoters.responses import Responses
+from bioattn.promoters.splits import Split
+from bioattn.promoters.treatments import TreatmentTable, named_treatments
+
+RANDOM = (Split.RANDOM,)
+
+
+def promoters(names, length=50, flank=0):
+    generator = np.random.default_rng(0)
+    return [
+        Promoter(
+            name,
+            f"chr{i % 6}",
+            i * 1000,
+            i * 1000 + length,
+            "+",
+            flank,
+            generator.integers(0, 4, length + 2 * flank).astype(np.uint8),
+        )
+        for i, name in enumerate(names)
+    ]
+
+
+def responses(frame, padj=None, error=None):
+    return Responses(
+        gene_ids=list(frame.index),
+        treatments=list(frame.columns),
+        values=frame.to_numpy(dtype=np.float64),
+        padj=padj,
+        standard_error=error,
+        duplicated={},
+    )
+
+
+def random_frame(genes=60, treatments=4, seed=0):
+    generator = np.random.default_rng(seed)
+    values = generator.normal(size=(genes, treatments))
+    values[generator.random(values.shape) < 0.1] = np.nan
+    return pd.DataFrame(values, [f"g{i}" for i in range(genes)], [f"t{i}" for i in range(treatments)])
+
+
+def table_of(frame, **columns):
+    features = pd.DataFrame({name: pd.Series(list(values), dtype=object) for name, values in columns.items()})
+    features.index = pd.Index(list(frame.columns), dtype=object, name="sample")
+    return TreatmentTable(features)
+
+
+def rows(audit, kind, status):
+    return {row.name: row.reason for row in audit if (row.kind, row.status) == (kind, status)}
+
+
+def test_order_is_that_of_the_promoters_and_everything_is_in_the_audit():
+    frame = random_frame()
+    frame.loc["g5"] = np.nan
+    frame["empty"] = np.nan
+    built = build_dataset(
+        promoters([f"g{i}" for i in range(59, -1, -1)] + ["alone"]),
+        responses(pd.concat([frame, pd.DataFrame(1.0, ["phage1"], frame.columns)])),
+        None,
+        DatasetSettings(splits=RANDOM),
+    )
+    dataset = built.dataset
+    assert dataset.gene_ids == [f"g{i}" for i in range(59, -1, -1) if i != 5]
+    expected = frame.drop(columns="empty").loc[dataset.gene_ids].to_numpy(dtype=np.float32)
+    np.testing.assert_array_equal(dataset.targets, expected)
+    assert rows(built.audit, "gene", "dropped") == {
+        "g5": "no response",
+        "alone": "no response",
+        "phage1": "no promoter of this name",
+    }
+    assert rows(built.audit, "treatment", "dropped") == {"empty": "no value"}
+    kept = {row.name: row for row in built.audit if (row.kind, row.status) == ("gene", "kept")}
+    assert {row.split for row in kept.values()} == {"train", "validation", "test"}
+    assert kept["g7"].values == int(frame.loc["g7"].notna().sum())
+
+
+@settings(max_examples=30, deadline=None)
+@given(st.lists(st.sampled_from(["x", "y", "z"]), min_size=4, max_size=4), st.integers(0, 99))
+def test_replicates_are_averaged_as_pandas_does(groups, seed):
+    frame = random_frame(40, 4, seed)
+    table = table_of(frame, cells=groups, who=["a", "a", "b", "b"])
+    built = build_dataset(
+        promoters(frame.index),
+        responses(frame),
+        table,
+        DatasetSettings(splits=RANDOM, replicate_column="cells"),
+    )
+    expected = frame.T.groupby(groups, sort=False).mean().T
+    dataset = built.dataset
+    assert dataset.treatments.names == list(expected.columns)
+    np.testing.assert_allclose(dataset.targets, expected.loc[dataset.gene_ids], rtol=1e-5, atol=1e-6)
+    assert len(rows(built.audit, "sample", "averaged")) == 4
+
+
+def test_isoforms_are_averaged_and_said(caplog):
+    frame = random_frame(40)
+    isoforms = pd.DataFrame([[1.0] * 4, [3.0] * 4], ["h.1", "h.2"], frame.columns)
+    with caplog.at_level("WARNING", "bioattn"):
+        built = build_dataset(
+            promoters([*frame.index, "h"]),
+            responses(pd.concat([frame, isoforms])),
+            None,
+            DatasetSettings(splits=RANDOM),
+        )
+    assert built.dataset.targets[-1].tolist() == [2, 2, 2, 2]
+    assert rows(built.audit, "gene", "kept")["h"] == "averaged over rows"
+    assert "1 genes averaged over rows: 'h'" in caplog.text
+
+
+PADJ = np.array([[0.01, 0.5, np.nan, 0.01]])
+
+
+@pytest.mark.parametrize(
+    ("options", "expected"),
+    [
+        ({}, [1, 1, 0, 1]),
+        ({"threshold": 2.0}, [0, 0, 0, 1]),
+        ({"direction": Direction.UP}, [1, 0, 0, 1]),
+        ({"direction": Direction.DOWN}, [0, 1, 0, 0]),
+        ({"max_padj": 0.05}, [1, 0, np.nan, 1]),  # not tested: missing, not 0
+        ({"max_padj": 0.05, "direction": Direction.DOWN}, [0, 0, np.nan, 0]),
+    ],
+)
+def test_labels(options, expected):
+    frame = random_frame(40)
+    frame.iloc[0] = [1.0, -1.5, 0.2, 2.5]
+    padj = np.concatenate([PADJ, np.full((39, 4), 0.5)])
+    built = build_dataset(
+        promoters(frame.index),
+        responses(frame, padj),
+        None,
+        DatasetSettings(task="binary", splits=RANDOM, **options),
+    )
+    np.testing.assert_array_equal(built.dataset.targets[0], np.array(expected, dtype=np.float32))
+    missing = np.isnan(built.dataset.targets[1:])
+    np.testing.assert_array_equal(missing, frame.loc[built.dataset.gene_ids[1:]].isna())
+
+
+def test_max_padj_makes_regression_values_missing():
+    frame = random_frame(40).fillna(0.5)
+    padj = np.full((40, 4), 0.01)
+    padj[3, 1], padj[4] = 0.2, 0.9
+    built = build_dataset(
+        promoters(frame.index), responses(frame, padj), None, DatasetSettings(splits=RANDOM, max_padj=0.05)
+    )
+    assert "g4" not in built.dataset.gene_ids
+    assert rows(built.audit, "gene", "dropped") == {"g4": "no value left by --max-padj"}
+    assert np.argwhere(np.isnan(built.dataset.targets)).tolist() == [[3, 1]]
+
+
+def test_standardised_targets_can_be_turned_back():
+    frame = random_frame(80)
+    frame["flat"] = 3.0
+    error = np.full(frame.shape, 0.5)
+    plain, scaled = (
+        build_dataset(
+            promoters(frame.index),
+            responses(frame, error=error),
+            None,
+            DatasetSettings(splits=RANDOM, standardize=how),
+        ).dataset
+        for how in (Standardize.NONE, Standardize.TREATMENT)
+    )
+    training = scaled.targets[scaled.gene_split == TRAIN, :4]
+    np.testing.assert_allclose(np.nanmean(training, axis=0), 0, atol=1e-6)
+    np.testing.assert_allclose(np.nanstd(training, axis=0), 1, atol=1e-6)
+    back = scaled.targets * scaled.target_sd + scaled.target_mean
+    np.testing.assert_allclose(back, plain.targets, atol=1e-5)
+    error_back = scaled.standard_error * scaled.target_sd
+    np.testing.assert_allclose(error_back, plain.standard_error, atol=1e-6)
+    assert scaled.target_sd[4] == 1
+
+
+def test_constant_treatments_are_kept_and_said(caplog):
+    frame = random_frame(40)
+    frame["flat"] = 3.0
+    with caplog.at_level("WARNING", "bioattn"):
+        built = build_dataset(promoters(frame.index), responses(frame), None, DatasetSettings(splits=RANDOM))
+    assert built.dataset.treatments.names[-1] == "flat"
+    assert rows(built.audit, "treatment", "kept")["flat"] == "constant over the training genes"
+    assert "1 treatments have one value (or none) for all training genes" in caplog.text
+
+
+def test_shorter_promoters_are_padded_upstream(caplog):
+    frame = random_frame(40)
+    made = promoters(frame.index, length=6, flank=1)
+    made[2] = made[2]._replace(codes=encode("ACGTA"), start=made[2].start + 3)
+    with caplog.at_level("WARNING", "bioattn"):
+        dataset = build_dataset(made, responses(frame), None, DatasetSettings(splits=RANDOM)).dataset
+    assert dataset.codes[2].tolist() == [4, 4, 4, 0, 1, 2, 3, 0]
+    assert (dataset.length, dataset.flank) == (6, 1)
+    assert "1 of 40 promoters are shorter than 8 bases and padded with N upstream: 'g2'" in caplog.text
+
+
+def test_gene_and_treatment_splits_combine():
+    frame = random_frame(60, 6)
+    table = table_of(frame, group=["a", "a", "b", "b", "c", "c"])
+    asked = DatasetSettings(
+        splits=(Split.CHROMOSOME, Split.TREATMENT), holdouts=("test=chr1 validation=chr2", "test=group:b")
+    )
+    dataset = build_dataset(promoters(frame.index), responses(frame), table, asked).dataset
+    assert dataset.treatment_split.tolist() == [0, 0, 2, 2, 0, 0]
+    assert {c for c, s in zip(dataset.chrom, dataset.gene_split, strict=True) if s == TEST} == {"chr1"}
+    nearest = dataset.metadata["nearest_training_treatment_r"]
+    training = frame.loc[[g for g, s in zip(dataset.gene_ids, dataset.gene_split, strict=True) if s == TRAIN]]
+    filled = training.fillna(training.mean())
+    expected = max(filled["t2"].corr(filled[other]) for other in ("t0", "t1", "t4", "t5"))
+    assert nearest.keys() == {"t2", "t3"}
+    assert nearest["t2"] == pytest.approx(expected, abs=1e-5)
+
+
+def test_treatments_alone_can_be_held_out():
+    frame = random_frame(60, 6)
+    asked = DatasetSettings(splits=(Split.TREATMENT,), holdouts=("test=treatment:t1",))
+    dataset = build_dataset(promoters(frame.index), responses(frame), None, asked).dataset
+    assert not dataset.gene_split.any()
+    assert dataset.treatment_split.tolist() == [0, 2, 0, 0, 0, 0]
+
+
+def test_the_split_nobody_chose_depends_on_the_chromosomes():
+    frame = random_frame(60)
+    many = build_dataset(promoters(frame.index), responses(frame), None, DatasetSettings())
+    one = [p._replace(chrom="U") for p in promoters(frame.index)]
+    few = build_dataset(one, responses(frame), None, DatasetSettings())
+    assert many.dataset.metadata["split"]["genes"] == "chromosome"
+    assert few.dataset.metadata["split"]["genes"] == "homology"
+
+
+def test_homology_leaves_no_leakage_and_random_warns(caplog):
+    frame = random_frame(200)
+    made = promoters(frame.index, length=120)
+    for i in range(0, 200, 2):  # pairs share half their sequence
+        codes = made[i + 1].codes.copy()
+        codes[:60] = made[i].codes[:60]
+        made[i + 1] = made[i + 1]._replace(codes=codes)
+    strict = build_dataset(made, responses(frame), None, DatasetSettings(splits=(Split.HOMOLOGY,))).dataset
+    assert all(figure["shared_kmers"] == 0 for figure in strict.metadata["leakage"])
+    assert (strict.gene_split[::2] == strict.gene_split[1::2]).all()
+    with caplog.at_level("WARNING", "bioattn"):
+        loose = build_dataset(made, responses(frame), None, DatasetSettings(splits=RANDOM)).dataset
+    figure = next(f for f in loose.metadata["leakage"] if (f["side"], f["against"]) == ("test", "train"))
+    partner = loose.gene_split.reshape(-1, 2)[:, ::-1].ravel()
+    test = loose.gene_split == TEST
+    assert figure["shared_kmers"] == pytest.approx((partner[test] == TRAIN).mean())
+    assert (
+        "--split random does not keep test promoters apart from their relatives in training (here "
+        in caplog.text
+    )
+
+
+@pytest.mark.parametrize(
+    ("options", "sentence"),
+    [
+        ({"threshold": 1.0}, "--threshold belongs to the binary task"),
+        ({"direction": Direction.UP}, "--direction belongs to the binary task"),
+        (
+            {"task": "binary", "standardize": Standardize.TREATMENT},
+            "--standardize belongs to the regression task",
+        ),
+        ({"task": "binary", "threshold": -1.0}, "--threshold must be 0 or more"),
+        ({"max_padj": 5.0}, "--max-padj must be above 0 and at most 1"),
+        ({"max_padj": 0.1, "replicate_column": "x"}, "cannot be averaged"),
+        ({"splits": (Split.RANDOM, Split.HOMOLOGY)}, "--split random --split homology: give one of"),
+        (
+            {"splits": (Split.TREATMENT,), "holdouts": ("test=IV",)},
+            "hold out treatments as test=treatment:NAME",
+        ),
+    ],
+)
+def test_settings_that_do_not_fit(options, sentence):
+    with pytest.raises(SettingsError, match=sentence):
+        DatasetSettings(**options)
+
+
+def test_bad_combinations_of_files():
+    frame = random_frame(40)
+    good = promoters(frame.index)
+    plain = DatasetSettings(splits=RANDOM)
+    gap = table_of(frame, rep=["a", "", "b", "b"])
+    with pytest.raises(
+        BioattnError, match="no gene of the response tables is among the promoters: the tables have 'g0'"
+    ):
+        build_dataset(promoters(["a", "b"]), responses(frame), None, plain)
+    with pytest.raises(BioattnError, match="no row for 1 of 4 treatments of the responses: 't3'"):
+        build_dataset(good, responses(frame), named_treatments(["t0", "t1", "t2"]), plain)
+    with pytest.raises(BioattnError, match="the treatment table has no column 'rep'"):
+        build_dataset(good, responses(frame), None, DatasetSettings(replicate_column="rep"))
+    with pytest.raises(BioattnError, match="'t1' has no value in the column 'rep'"):
+        build_dataset(good, responses(frame), gap, DatasetSettings(replicate_column="rep"))
+    with pytest.raises(BioattnError, match="--max-padj: no response table has a column of adjusted p"):
+        build_dataset(good, responses(frame), None, DatasetSettings(max_padj=0.1))
+    with pytest.raises(BioattnError, match="promoters have different flanks: 'g0' has 0 bases, 'h' has 5"):
+        build_dataset(good + promoters(["h"], flank=5), responses(frame), None, plain)
+    with pytest.raises(BioattnError, match="every value of the tables that has a promoter is missing"):
+        build_dataset(good, responses(frame * np.nan), None, plain)
+    with pytest.raises(BioattnError, match="--proteins: none of its names is a gene"):
+        build_dataset(good, responses(frame), None, plain, proteins={"zzz": "MKV"})

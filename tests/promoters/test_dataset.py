@@ -1,0 +1,221 @@
+"""The dataset file: what is written is read, byte for byte again, and nothing damaged is."""
+
+import json
+
+import h5py
+import numpy as np
+import pandas as pd
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from bioattn.errors import BioattnError, FormatError
+from bioattn.promoters.dataset import (
+    DATASET_FORMAT,
+    DATASET_VERSION,
+    PromoterDataset,
+    read_dataset,
+    validate_dataset,
+    write_dataset,
+)
+from bioattn.promoters.treatments import TreatmentTable
+
+NAME = st.text(st.characters(codec="utf-8", exclude_categories=("C",)), min_size=1, max_size=6)
+
+
+@st.composite
+def datasets(draw):
+    genes, treatments = draw(st.integers(1, 5)), draw(st.integers(1, 4))
+    flank = draw(st.integers(0, 3))
+    generator = np.random.default_rng(draw(st.integers(0, 99)))
+    names = draw(st.lists(NAME, min_size=treatments, max_size=treatments, unique=True))
+    features = draw(st.lists(NAME, max_size=3, unique=True))
+    frame = pd.DataFrame(
+        {
+            feature: pd.Series(
+                generator.normal(size=treatments)
+                if i % 2
+                else draw(st.lists(NAME, min_size=treatments, max_size=treatments)),
+                dtype=np.float64 if i % 2 else object,
+            )
+            for i, feature in enumerate(features)
+        },
+        index=range(treatments),
+    )
+    frame.index = pd.Index(names, dtype=object, name="treatment")
+    targets = generator.normal(size=(genes, treatments)).astype(np.float32)
+    targets[generator.random(targets.shape) < 0.3] = np.nan
+    scaled = draw(st.booleans())
+    return PromoterDataset(
+        gene_ids=draw(st.lists(NAME, min_size=genes, max_size=genes, unique=True)),
+        chrom=draw(st.lists(st.sampled_from(["", "I", "chrII"]), min_size=genes, max_size=genes)),
+        start=generator.integers(-5, 100, genes),
+        end=generator.integers(100, 200, genes),
+        strand=draw(st.lists(st.sampled_from("+-."), min_size=genes, max_size=genes)),
+        codes=generator.integers(0, 5, (genes, 10 + 2 * flank)).astype(np.uint8),
+        flank=flank,
+        targets=targets,
+        treatments=TreatmentTable(frame),
+        gene_split=generator.integers(0, 3, genes).astype(np.uint8),
+        treatment_split=generator.integers(0, 3, treatments).astype(np.uint8),
+        task="regression",
+        metadata={"note": draw(NAME), "list": [1, 2.5, None]},
+        standard_error=np.abs(targets) if draw(st.booleans()) else None,
+        target_mean=generator.normal(size=treatments) if scaled else None,
+        target_sd=generator.random(treatments) + 0.1 if scaled else None,
+    )
+
+
+def same(a, b):
+    for name in PromoterDataset.__slots__:
+        left, right = getattr(a, name), getattr(b, name)
+        if isinstance(left, np.ndarray):
+            assert left.dtype == right.dtype
+            np.testing.assert_array_equal(left, right)
+        elif name == "treatments":
+            pd.testing.assert_frame_equal(left.frame, right.frame)
+        else:
+            assert left == right
+
+
+@settings(max_examples=40, deadline=None)
+@given(datasets())
+def test_write_and_read_back(tmp_path_factory, dataset):
+    folder = tmp_path_factory.mktemp("d")
+    write_dataset(folder / "a.h5", dataset)
+    write_dataset(folder / "b.h5", dataset)
+    assert (folder / "a.h5").read_bytes() == (folder / "b.h5").read_bytes()
+    same(read_dataset(folder / "a.h5"), dataset)
+    assert dataset.length == 10
+
+
+def example(**changes):
+    frame = pd.DataFrame({"dose": [1.0, 2.0]}, index=pd.Index(["a", "b"], dtype=object, name="treatment"))
+    parts = {
+        "gene_ids": [f"g{i}" for i in range(300)],
+        "chrom": ["I"] * 300,
+        "start": np.arange(300) * 100,
+        "end": np.arange(300) * 100 + 400,
+        "strand": ["+"] * 300,
+        "codes": np.random.default_rng(0).integers(0, 4, (300, 400)).astype(np.uint8),
+        "flank": 0,
+        "targets": np.random.default_rng(1).normal(size=(300, 2)).astype(np.float32),
+        "treatments": TreatmentTable(frame),
+        "gene_split": np.zeros(300, np.uint8),
+        "treatment_split": np.zeros(2, np.uint8),
+        "task": "regression",
+        "metadata": {},
+    }
+    return PromoterDataset(**parts | changes)
+
+
+@pytest.fixture
+def path(tmp_path):
+    path = tmp_path / "x.dataset.h5"
+    write_dataset(path, example())
+    return path
+
+
+def test_plain_h5py_reads_it(path):
+    with h5py.File(path) as file:
+        assert file.attrs["format"] == DATASET_FORMAT
+        assert file["genes/id"].asstr()[3] == "g3"
+        assert file["sequences/codes"].shape == (300, 400)
+        assert file["targets/values"].dtype == np.float32
+        assert file["treatments/features/000000"].attrs["name"] == "dose"
+        assert json.loads(file["metadata"].asstr()[0]) == {}
+
+
+@pytest.mark.parametrize("seed", range(150))
+def test_a_flipped_bit_is_found(path, seed):
+    content = bytearray(path.read_bytes())
+    position = int(np.random.default_rng(seed).integers(len(content)))
+    content[position] ^= 1 << seed % 8
+    path.write_bytes(content)
+    try:
+        dataset = read_dataset(path)
+    except FormatError as error:
+        assert str(path) in str(error)  # noqa: PT017 - or nothing that matters has changed
+        return
+    assert position >= len(content) - 87  # the seal itself
+    same(dataset, example())
+
+
+@pytest.mark.parametrize("keep", [0, 4, 8, 100, 2000, 0.5, 0.9])
+def test_a_truncated_file_is_refused(path, keep):
+    content = path.read_bytes()
+    path.write_bytes(content[: int(len(content) * keep) if isinstance(keep, float) else keep])
+    with pytest.raises(FormatError, match=r"x\.dataset\.h5: "):
+        read_dataset(path)
+
+
+@pytest.mark.parametrize(
+    "name", ["genes/id", "genes/split", "sequences/codes", "targets/values", "treatments/name"]
+)
+def test_an_edited_array_is_named(path, name):
+    with h5py.File(path, "r+") as file:
+        values = file[name][...]
+        values[0] = values[1] = b"zz" if values.dtype.kind == "S" else 1
+        file[name][...] = values
+    # Editing drops the seal; the digests of the arrays still tell.
+    with pytest.raises(FormatError, match=f"the array /{name} is not what was written"):
+        read_dataset(path)
+
+
+def test_other_files_and_versions_are_refused(path, tmp_path):
+    with h5py.File(path, "r+") as file:
+        file.attrs["format_version"] = DATASET_VERSION + 1
+    with pytest.raises(FormatError, match="has format version 2, this bioattn reads 1; update bioattn"):
+        read_dataset(path)
+    other = tmp_path / "other.h5"
+    with h5py.File(other, "w") as file:
+        file.attrs["format"] = "bioattn-attention"
+    with pytest.raises(FormatError, match="is HDF5 of the format 'bioattn-attention'"):
+        read_dataset(other)
+    other.write_text("gene\tx\n")
+    with pytest.raises(FormatError, match="is not an HDF5 file; a dataset made by"):
+        read_dataset(other)
+    with pytest.raises(BioattnError, match="no such file"):
+        read_dataset(tmp_path / "none.h5")
+
+
+def test_a_missing_array_is_named(path):
+    with h5py.File(path, "r+") as file:
+        del file["genes/strand"]
+    with pytest.raises(FormatError, match="the array /genes/strand is missing"):
+        read_dataset(path)
+
+
+@pytest.mark.parametrize(
+    ("changes", "sentence"),
+    [
+        ({"gene_ids": ["g"] * 300}, "a gene id occurs more than once"),
+        ({"strand": ["+"]}, "strand has 1 entries, 300 are needed"),
+        ({"flank": 200}, "flank 200 does not fit sequences of 400 bases"),
+        ({"task": "ordinal"}, "the task 'ordinal' is neither"),
+        ({"targets": np.zeros((300, 3), np.float32)}, "columns of targets has 3 entries, 2 are needed"),
+        ({"target_mean": np.zeros(2)}, "must be given together"),
+    ],
+)
+def test_contradictions_are_refused_when_built(changes, sentence):
+    with pytest.raises(BioattnError, match=sentence):
+        example(**changes)
+
+
+def test_validation_lists_findings(path, tmp_path):
+    assert validate_dataset(path) == []
+    write_dataset(
+        path, example(gene_split=np.full(300, 2, np.uint8), targets=np.full((300, 2), np.nan, np.float32))
+    )
+    findings = validate_dataset(path)
+    assert len(findings) == 3
+    assert "no gene is in the training split" in findings[0]
+    write_dataset(path, example(codes=np.full((300, 400), 9, np.uint8)))
+    assert "sequence codes reach 9" in validate_dataset(path)[0]
+    assert "no such file" in validate_dataset(tmp_path / "none.h5")[0]
+
+
+def test_binary_targets_are_0_and_1(path):
+    write_dataset(path, example(task="binary"))
+    with pytest.raises(FormatError, match="the task is binary but some targets are neither 0 nor 1"):
+        read_dataset(path)

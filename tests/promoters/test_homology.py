@@ -1,0 +1,183 @@
+"""k-mers, links and groups against plain loops over strings."""
+
+import itertools
+
+import numpy as np
+import pytest
+from Bio.Seq import Seq
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from bioattn.errors import FormatError, SettingsError
+from bioattn.formats.nucleotides import decode, encode
+from bioattn.promoters.homology import (
+    group_labels,
+    overlap_links,
+    promoter_links,
+    protein_links,
+    read_proteins,
+)
+from bioattn.promoters.kmers import distinct_kmers, is_low_complexity
+
+
+def canonical(sequence: str, k: int) -> set[str]:
+    """Canonical k-mers by string operations."""
+    found = set()
+    for i in range(len(sequence) - k + 1):
+        kmer = sequence[i : i + k]
+        if "N" not in kmer:
+            found.add(min(kmer, str(Seq(kmer).reverse_complement())))
+    return found
+
+
+def low_complexity(kmer: str) -> bool:
+    return len({kmer[i : i + 3] for i in range(len(kmer) - 2)}) < 6
+
+
+def pack(kmer: str) -> int:
+    return int("".join(str("ACGT".index(letter)) for letter in kmer), 4)
+
+
+@given(st.lists(st.text("ACGTN", min_size=20, max_size=20), min_size=1, max_size=5), st.integers(1, 15))
+def test_distinct_kmers(sequences, k):
+    kmers, offsets = distinct_kmers(np.stack([encode(s) for s in sequences]), k)
+    for row, sequence in enumerate(sequences):
+        expected = sorted(pack(kmer) for kmer in canonical(sequence, k))
+        assert kmers[offsets[row] : offsets[row + 1]].tolist() == expected
+
+
+def test_many_promoters_and_short_ones():
+    codes = np.random.default_rng(0).integers(0, 4, (2500, 30)).astype(np.uint8)
+    kmers, offsets = distinct_kmers(codes, 14)
+    for row in (0, 1023, 1024, 2499):
+        expected = sorted(pack(kmer) for kmer in canonical(decode(codes[row]), 14))
+        assert kmers[offsets[row] : offsets[row + 1]].tolist() == expected
+    assert distinct_kmers(codes[:, :10], 14)[0].size == 0
+    with pytest.raises(SettingsError, match="k must be 1 to 15, not 16"):
+        distinct_kmers(codes, 16)
+
+
+@given(st.lists(st.text("ACGT", min_size=14, max_size=14), min_size=1))
+def test_low_complexity(kmers):
+    packed = np.array([pack(kmer) for kmer in kmers], dtype=np.int32)
+    assert is_low_complexity(packed, 14).tolist() == [low_complexity(kmer) for kmer in kmers]
+
+
+@pytest.mark.parametrize("unit", ["A", "CA", "GAA", "GATA"])
+def test_repeats_are_of_low_complexity(unit):
+    assert is_low_complexity(np.array([pack((unit * 14)[:14])], dtype=np.int32), 14).all()
+
+
+def related_sequences(seed: int, count: int = 40) -> list[str]:
+    """Random promoters; some hold pieces of others, in either direction, some a poly-A run."""
+    generator = np.random.default_rng(seed)
+    sequences = ["".join(generator.choice(list("ACGT"), 120)) for _ in range(count)]
+    for _ in range(count // 2):
+        source, target = generator.choice(count, 2, replace=False)
+        size = int(generator.integers(14, 60))
+        piece = sequences[source][10 : 10 + size]
+        if generator.random() < 0.5:
+            piece = str(Seq(piece).reverse_complement())
+        sequences[target] = sequences[target][: 120 - size] + piece
+    for target in generator.choice(count, 8, replace=False):
+        sequences[target] = "A" * 40 + sequences[target][40:]
+    return sequences
+
+
+@pytest.mark.parametrize("seed", range(3))
+def test_promoter_links_against_all_pairs(seed):
+    sequences = related_sequences(seed)
+    links = promoter_links(np.stack([encode(s) for s in sequences]), k=14, min_share=0.1)
+    found = {(int(a), int(b)): float(s) for a, b, s in zip(*links, strict=True)}
+    expected = {}
+    sets = [canonical(sequence, 14) for sequence in sequences]
+    for a, b in itertools.permutations(range(len(sequences)), 2):
+        common = sum(not low_complexity(kmer) for kmer in sets[a] & sets[b])
+        if common and common / len(sets[a]) >= 0.1:
+            expected[a, b] = common / len(sets[a])
+    assert expected
+    assert found.keys() == expected.keys()
+    for pair, share in expected.items():
+        assert found[pair] == pytest.approx(share, rel=1e-6)
+
+
+def test_poly_a_links_nothing():
+    generator = np.random.default_rng(1)
+    codes = generator.integers(0, 4, (50, 200)).astype(np.uint8)
+    codes[:, :100] = 0
+    assert promoter_links(codes).first.size == 0
+
+
+def test_a_repeat_in_very_many_promoters_links_nothing():
+    generator = np.random.default_rng(2)
+    codes = generator.integers(0, 4, (300, 100)).astype(np.uint8)
+    codes[:250, :40] = codes[0, :40]
+    assert promoter_links(codes).first.size == 0
+    few = promoter_links(np.concatenate([codes[:150], codes[250:]]))
+    assert len(set(few.first.tolist())) == 150
+
+
+@given(
+    st.lists(st.tuples(st.sampled_from(["I", "II", ""]), st.integers(0, 60), st.integers(1, 20)), max_size=25)
+)
+def test_overlap_groups_against_a_plain_loop(intervals):
+    chrom = [interval[0] for interval in intervals]
+    start = np.array([interval[1] for interval in intervals], dtype=np.int64)
+    end = start + np.array([interval[2] for interval in intervals], dtype=np.int64)
+    labels = group_labels(len(intervals), [overlap_links(chrom, start, end)])
+    parent = list(range(len(intervals)))
+    changed = True
+    while changed:  # the smallest index spreads until nothing changes
+        changed = False
+        for a, b in itertools.combinations(range(len(intervals)), 2):
+            touching = chrom[a] and chrom[a] == chrom[b] and start[a] < end[b] and start[b] < end[a]
+            if touching and parent[a] != parent[b]:
+                parent[a] = parent[b] = min(parent[a], parent[b])
+                changed = True
+    for a, b in itertools.combinations(range(len(intervals)), 2):
+        assert (labels[a] == labels[b]) == (parent[a] == parent[b])
+
+
+@settings(max_examples=50)
+@given(
+    st.integers(1, 12).flatmap(
+        lambda n: st.tuples(st.just(n), st.lists(st.tuples(*[st.integers(0, n - 1)] * 2)))
+    )
+)
+def test_groups_are_numbered_by_their_first_item(case):
+    size, pairs = case
+    first, second = (np.array([pair[i] for pair in pairs], dtype=np.int64) for i in (0, 1))
+    labels = group_labels(size, [(first, second)])
+    seen = list(dict.fromkeys(labels.tolist()))
+    assert seen == list(range(len(seen)))
+    assert all(labels[a] == labels[b] for a, b in pairs)
+
+
+def mutated(protein: str, identity: float, generator: np.random.Generator) -> str:
+    letters = np.array(list(protein))
+    change = generator.random(len(letters)) > identity
+    letters[change] = generator.choice(list("ACDEFGHIKLMNPQRSTVWY"), int(change.sum()))
+    return "".join(letters)
+
+
+def test_paralogues_are_linked_and_strangers_are_not():
+    generator = np.random.default_rng(0)
+    families = ["".join(generator.choice(list("ACDEFGHIKLMNPQRSTVWY"), 400)) for _ in range(30)]
+    proteins = [mutated(family, 0.8, generator) for family in families for _ in range(2)]
+    links = protein_links(proteins)
+    pairs = set(zip(links.first.tolist(), links.second.tolist(), strict=True))
+    assert pairs == {(i, i ^ 1) for i in range(60)}
+
+
+def test_low_complexity_and_odd_letters_in_proteins():
+    links = protein_links(["Q" * 50, "Q" * 50, "QNQNQNQNQNQNQN", "MKX*", "", "NQNQNQNQNQNQNQ"])
+    assert links.first.size == 0
+
+
+def test_proteins_that_are_dna_are_refused(tmp_path):
+    path = tmp_path / "p.fa"
+    path.write_text(">a\nMKVL*\n>b\nmkvl\n")
+    assert read_proteins(path) == {"a": "MKVL", "b": "MKVL"}
+    path.write_text(">a\nACGTACGT\n")
+    with pytest.raises(FormatError, match="holds nucleotides"):
+        read_proteins(path)

@@ -1,0 +1,231 @@
+"""Reading response tables, with pandas as the independent reader."""
+
+import gzip
+
+import numpy as np
+import pandas as pd
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from bioattn.errors import BioattnError, FormatError
+from bioattn.promoters.response_columns import Layout, ResponseColumns
+from bioattn.promoters.responses import ResponseSource, file_stem, read_responses, response_source
+
+DESEQ2 = (
+    ',"baseMean","log2FoldChange","lfcSE","stat","pvalue","padj"\n'
+    '"AT1G01010",10.5,1.5,0.2,7.5,1e-10,1e-8\n'
+    '"AT1G01020",0,NA,NA,NA,NA,NA\n'
+    '"AT1G01030",3.1,-2.25,0.5,-4.5,0.004,NA\n'
+)
+LIMMA = (
+    "ID\tlogFC\tAveExpr\tt\tP.Value\tadj.P.Val\tB\ng1\t0.5\t8\t3\t0.01\t0.04\t1\ng2\t-1\t8\t3\t0.2\t0.5\t1\n"
+)
+EDGER = "logFC\tlogCPM\tF\tPValue\tFDR\ng1\t0.5\t8\t3\t0.01\t0.04\ng2\t-1\t8\t3\t0.2\t0.5\n"
+
+
+def write(tmp_path, text, name="r.tsv"):
+    path = tmp_path / name
+    path.write_bytes(gzip.compress(text.encode()) if name.endswith(".gz") else text.encode())
+    return path
+
+
+VALUE = st.one_of(st.none(), st.floats(-100, 100, allow_nan=False, width=32))
+
+
+@given(
+    st.integers(1, 4).flatmap(
+        lambda width: st.lists(st.lists(VALUE, min_size=width, max_size=width), min_size=1, max_size=6)
+    ),
+    st.sampled_from(["\t", ","]),
+)
+def test_wide_and_long_of_one_table_agree_with_pandas(tmp_path_factory, rows, delimiter):
+    folder = tmp_path_factory.mktemp("r")
+    frame = pd.DataFrame(
+        [[np.nan if v is None else v for v in row] for row in rows],
+        index=[f"g{i}" for i in range(len(rows))],
+        columns=[f"t{i}" for i in range(len(rows[0]))],
+    )
+    frame.to_csv(folder / "wide.csv", sep=delimiter, index_label="gene")
+    long = frame.rename_axis("gene").reset_index().melt("gene", var_name="treatment", value_name="value")
+    long.to_csv(folder / "long.csv", sep=delimiter, index=False)
+    wide_read, long_read = (read_responses([folder / name]) for name in ("wide.csv", "long.csv"))
+    assert wide_read.gene_ids == long_read.gene_ids == list(frame.index)
+    assert wide_read.treatments == long_read.treatments == list(frame.columns)
+    np.testing.assert_allclose(wide_read.values, frame.to_numpy())
+    np.testing.assert_allclose(long_read.values, frame.to_numpy())
+
+
+@given(
+    st.lists(
+        st.tuples(st.sampled_from("abc"), st.sampled_from("xy"), st.floats(-9, 9, allow_nan=False, width=32)),
+        min_size=1,
+        max_size=20,
+    )
+)
+def test_repeated_values_are_averaged_as_pandas_does(tmp_path_factory, rows):
+    path = tmp_path_factory.mktemp("r") / "long.tsv"
+    path.write_text("gene\ttreatment\tvalue\n" + "".join(f"{g}\t{t}\t{v!r}\n" for g, t, v in rows))
+    read = read_responses([path])
+    frame = pd.DataFrame(rows, columns=["gene", "treatment", "value"])
+    expected = frame.pivot_table(index="gene", columns="treatment", values="value", aggfunc="mean")
+    expected = expected.reindex(index=read.gene_ids, columns=read.treatments)
+    np.testing.assert_allclose(read.values, expected.to_numpy(), atol=1e-12)
+    counts = frame.groupby(["gene", "treatment"]).size().groupby("gene").max()
+    assert read.duplicated == {gene: n for gene, n in counts.items() if n > 1}
+
+
+def test_deseq2_with_row_names(tmp_path):
+    read = read_responses([write(tmp_path, DESEQ2, "drought.csv.gz")])
+    assert read.treatments == ["drought"]
+    assert read.gene_ids == ["AT1G01010", "AT1G01020", "AT1G01030"]
+    np.testing.assert_array_equal(read.values[:, 0], [1.5, np.nan, -2.25])
+    np.testing.assert_array_equal(read.standard_error[:, 0], [0.2, np.nan, 0.5])
+    np.testing.assert_array_equal(read.padj[:, 0], [1e-8, np.nan, np.nan])
+
+
+@pytest.mark.parametrize("text", [LIMMA, EDGER, EDGER.replace("\t", " ")])
+def test_limma_and_edger(tmp_path, text):
+    read = read_responses([ResponseSource(write(tmp_path, text), "salt")])
+    assert (read.treatments, read.gene_ids) == (["salt"], ["g1", "g2"])
+    np.testing.assert_array_equal(read.values[:, 0], [0.5, -1])
+    np.testing.assert_array_equal(read.padj[:, 0], [0.04, 0.5])
+    assert read.standard_error is None
+
+
+def test_row_numbers_give_way_to_the_column_of_genes(tmp_path):
+    text = ",log2FoldChange,padj,gene\n1,0.5,0.1,YAL001C\n2,1.5,0.1,YAL002W\n"
+    assert read_responses([write(tmp_path, text)]).gene_ids == ["YAL001C", "YAL002W"]
+
+
+def test_contrasts_glued_together_are_long(tmp_path):
+    text = "gene\tcontrast\tlogFC\tFDR\na\theat\t1\t0.01\na\tsalt\t2\t0.9\nb\tsalt\t3\t0.5\n"
+    read = read_responses([write(tmp_path, text)])
+    assert read.treatments == ["heat", "salt"]
+    np.testing.assert_array_equal(read.values, [[1, 2], [np.nan, 3]])
+    np.testing.assert_array_equal(read.padj, [[0.01, 0.9], [np.nan, 0.5]])
+
+
+def test_contrasts_wide_and_long_tables_join(tmp_path):
+    sources = [
+        write(tmp_path, DESEQ2, "drought.csv"),
+        write(tmp_path, "gene\theat\nAT1G01030\t4\nnew\t5\n", "wide.tsv"),
+        write(tmp_path, "gene\ttreatment\tvalue\nnew\tcold\t6\n", "long.tsv"),
+    ]
+    read = read_responses(sources)
+    assert read.treatments == ["drought", "heat", "cold"]
+    assert read.gene_ids[-1] == "new"
+    np.testing.assert_array_equal(read.values[2], [-2.25, 4, np.nan])
+    np.testing.assert_array_equal(read.values[3], [np.nan, 5, 6])
+
+
+def test_columns_are_chosen_by_pattern(tmp_path):
+    path = write(tmp_path, "gene\tsymbol\ths_1\ths_2\tcold\na\tABC\t1\t2\t3\n")
+    read = read_responses([path], ResponseColumns(values=("hs_*", "cold")))
+    assert read.treatments == ["hs_1", "hs_2", "cold"]
+
+
+def test_layout_and_columns_can_be_said(tmp_path):
+    path = write(tmp_path, "who\twhat\thow_much\textra\na\theat\t1\t9\nb\theat\t2\t9\n")
+    said = ResponseColumns(layout=Layout.LONG, gene="who", treatment="what", values=("how_much",))
+    read = read_responses([path], said)
+    np.testing.assert_array_equal(read.values[:, 0], [1, 2])
+
+
+def test_standard_error_of_a_mean_of_two(tmp_path):
+    text = "gene\tcontrast\tlogFC\tlfcSE\tpadj\na\theat\t1\t0.3\t0.2\na\theat\t3\t0.4\t0.1\n"
+    read = read_responses([write(tmp_path, text)])
+    assert read.values[0, 0] == 2
+    assert read.standard_error[0, 0] == pytest.approx(0.25)  # sqrt(0.09 + 0.16) / 2
+    assert read.padj[0, 0] == 0.2  # the largest
+
+
+@pytest.mark.parametrize(
+    ("text", "sentence"),
+    [
+        (
+            "gene\theat\tsalt\na\t1\t2\nb\t1\thigh\nc\t1\t2\n",
+            "r.tsv:3, column 'salt': 'high' is not a number",
+        ),
+        ("gene\theat\na\t1\nb\t-Inf\n", "r.tsv:3, column 'heat': the value -Inf is infinite"),
+        ("gene\theat\na\t1,234.5\n", "r.tsv:2, column 'heat': '1,234.5' has a comma"),
+        ("gene\theat\tsalt\na\t0,5\t0,6\n", "r.tsv:2, column 'heat': '0,5' has a comma"),
+        ("gene\theat\theat\na\t1\t2\n", "the column 'heat' occurs more than once (columns 2, 3)"),
+        ("gene\theat\n", "has a header but no rows"),
+        ("gene\theat\nNA\t1\n", "no row has a gene id"),
+        ("gene\theat\t\na\t1\t2\n", "column 3 has values but no name"),
+        ("a\t0.53\t1.5\nb\t0.1\t0.2\n", "the first line looks like data"),
+        ("gene\tsymbol\theat\tsalt\na\tABC\t1\t2\n", "the column 'symbol' holds text ('ABC')"),
+        ("gene\tlogFC\tFDR\na\t1\t1.5\n", "r.tsv:2, column 'FDR': 1.5 is above 1"),
+        ("gene\tlogFC\tlfcSE\na\t1\t-1\n", "r.tsv:2, column 'lfcSE': -1 is below 0"),
+        ("gene\ttreatment\tvalue\na\t\t1\n", "r.tsv:2: no treatment in column 'treatment'"),
+    ],
+)
+def test_bad_tables_are_refused_with_their_place(tmp_path, text, sentence):
+    with pytest.raises(FormatError) as caught:
+        read_responses([write(tmp_path, text)])
+    assert sentence in str(caught.value)
+
+
+@pytest.mark.parametrize(
+    ("said", "sentence"),
+    [
+        (ResponseColumns(gene="id"), "--gene-column: there is no column 'id'; it has 'gene', 'a', 'b'"),
+        (ResponseColumns(values=("x*",)), "--value-column 'x*' fits no column"),
+        (ResponseColumns(layout=Layout.LONG), "names the treatment; say which"),
+        (ResponseColumns(layout=Layout.CONTRAST), "known to hold the response; say which"),
+        (ResponseColumns(layout=Layout.CONTRAST, values=("a", "b")), "has one column of values"),
+    ],
+)
+def test_wrong_column_options_are_refused(tmp_path, said, sentence):
+    with pytest.raises(FormatError) as caught:
+        read_responses([write(tmp_path, "gene\ta\tb\ng\t1\t2\n")], said)
+    assert sentence in str(caught.value)
+
+
+def test_one_treatment_in_two_wide_tables_is_refused(tmp_path):
+    paths = [write(tmp_path, "gene\theat\na\t1\n", name) for name in ("one.tsv", "two.tsv")]
+    with pytest.raises(BioattnError, match=r"two.tsv: the treatment 'heat' is also in .*one.tsv"):
+        read_responses(paths)
+
+
+def test_a_name_for_a_wide_table_is_refused(tmp_path):
+    with pytest.raises(BioattnError, match="the name 'x' was given, but this is a wide table"):
+        read_responses([ResponseSource(write(tmp_path, "gene\theat\na\t1\n"), "x")])
+
+
+def test_rows_without_gene_and_repeated_headers_are_counted(tmp_path, caplog):
+    path = write(tmp_path, "gene\theat\na\t1\ngene\theat\nNA\t5\nb\t2\n")
+    with caplog.at_level("WARNING", "bioattn"):
+        assert read_responses([path]).gene_ids == ["a", "b"]
+    assert "left out 1 rows without a gene id, first at line 4" in caplog.text
+    assert "left out 1 rows that repeat the header, first at line 3" in caplog.text
+
+
+@given(st.text(alphabet='ab1\t,;."\n#-eNA', max_size=80))
+def test_any_text_gives_responses_or_a_sentence(tmp_path_factory, text):
+    path = tmp_path_factory.mktemp("r") / "r.tsv"
+    path.write_text(text)
+    try:
+        read = read_responses([path])
+    except BioattnError:
+        return
+    assert read.values.shape == (len(read.gene_ids), len(read.treatments))
+    assert not np.isinf(read.values).any()
+
+
+def test_names_of_contrasts(tmp_path):
+    assert response_source("heat=a.tsv") == ResponseSource(response_source("a.tsv").path, "heat")
+    odd = write(tmp_path, "x", "a=b.tsv")
+    assert response_source(str(odd)) == ResponseSource(odd, None)
+    assert file_stem(odd.with_name("heat.vs.mock.txt.xz")) == "heat.vs.mock"
+
+
+@pytest.mark.shared
+def test_gasch_2000_agrees_with_pandas(shared):
+    path = shared / "data/yeast/gasch2000_log2ratio.tsv.gz"
+    read = read_responses([path])
+    frame = pd.read_csv(path, sep="\t", index_col=0)
+    assert read.gene_ids == list(frame.index)
+    assert read.treatments == list(frame.columns)
+    np.testing.assert_array_equal(read.values, frame.to_numpy())

@@ -1,0 +1,181 @@
+"""Splits: what is asked for is held out, groups stay whole, mistakes are named."""
+
+import numpy as np
+import pandas as pd
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from bioattn.errors import SettingsError
+from bioattn.promoters.dataset import TEST, TRAIN, VALIDATION
+from bioattn.promoters.splits import (
+    parse_holdouts,
+    split_by_chromosome,
+    split_by_group,
+    split_treatments,
+)
+from bioattn.promoters.treatments import TreatmentTable
+
+CHROM = ["I"] * 40 + ["II"] * 30 + ["III"] * 10 + ["IV"] * 9 + ["V"] * 11
+
+
+def table():
+    frame = pd.DataFrame(
+        {
+            "group": pd.Series(["heat", "heat", "cold", "cold", "salt"], dtype=object),
+            "minutes": [5.0, 10.0, 5.0, 10.0, np.nan],
+        }
+    )
+    frame.index = pd.Index(["h5", "h10", "c5", "c10", "1,10-phenanthroline"], dtype=object)
+    return TreatmentTable(frame)
+
+
+def sides_of(holdouts, with_treatments=False):
+    return parse_holdouts(holdouts, with_treatments)
+
+
+@pytest.mark.parametrize(
+    "texts",
+    [["test=II,III", "validation=V"], ["test=II,III validation=V"], ["test=II", "test=III", "validation=V"]],
+)
+def test_named_chromosomes(texts):
+    sides = split_by_chromosome(CHROM, sides_of(texts), 0)
+    expected = {"II": TEST, "III": TEST, "V": VALIDATION}
+    assert sides.tolist() == [expected.get(name, TRAIN) for name in CHROM]
+
+
+@given(st.lists(st.integers(1, 60), min_size=3, max_size=20), st.integers(0, 5))
+def test_chosen_chromosomes_are_whole_and_leave_training(sizes, seed):
+    chrom = [f"chr{i}" for i, size in enumerate(sizes) for _ in range(size)]
+    sides = split_by_chromosome(chrom, [], seed)
+    assert set(sides) == {TRAIN, VALIDATION, TEST}
+    for name in set(chrom):
+        assert len({int(side) for side, c in zip(sides, chrom, strict=True) if c == name}) == 1
+    assert sides.tolist() == split_by_chromosome(chrom, [], seed).tolist()
+
+
+def test_chosen_chromosomes_come_near_a_tenth():
+    chrom = [f"chr{i}" for i in range(40) for _ in range(100)]
+    sides = split_by_chromosome(chrom, [], 3)
+    assert np.bincount(sides).tolist() == [3200, 400, 400]
+
+
+def test_an_empty_side_can_be_asked_for():
+    sides = split_by_chromosome(CHROM, sides_of(["test=II", "validation="]), 0)
+    assert set(sides) == {TRAIN, TEST}
+
+
+@given(st.lists(st.integers(0, 30), min_size=60, max_size=200), st.integers(0, 9))
+def test_groups_stay_whole(groups, seed):
+    numbered = np.unique(groups, return_inverse=True)[1]
+    try:
+        sides = split_by_group(numbered, [], seed, "homology")
+    except SettingsError as error:
+        assert "no group of related promoters fits" in str(error)  # noqa: PT017
+        return
+    for group in set(numbered.tolist()):
+        assert len(set(sides[numbered == group].tolist())) == 1
+    assert set(sides) == {TRAIN, VALIDATION, TEST}
+
+
+def test_random_takes_the_fractions_asked_for():
+    sides = split_by_group(np.arange(1000), sides_of(["test=0.25", "validation=0"]), 0, "random")
+    assert np.bincount(sides, minlength=3).tolist() == [750, 0, 250]
+    other = split_by_group(np.arange(1000), sides_of(["test=0.25", "validation=0"]), 1, "random")
+    assert (sides != other).any()
+
+
+def test_a_giant_group_stays_in_training():
+    groups = np.array([0] * 900 + list(range(1, 1001)))
+    sides = split_by_group(groups, [], 0, "homology")
+    assert (sides[:900] == TRAIN).all()
+    assert (sides == TEST).sum() == 190
+
+
+@pytest.mark.parametrize(
+    ("texts", "test", "validation"),
+    [
+        (["test=group:heat"], ["h5", "h10"], []),
+        (["test=treatment:h5,c5", "validation=treatment:h10"], ["h5", "c5"], ["h10"]),
+        (["test=minutes:10"], ["h10", "c10"], []),
+        (["test=treatment:1,10-phenanthroline"], ["1,10-phenanthroline"], []),
+        (["test=group:heat validation=group:salt"], ["h5", "h10"], ["1,10-phenanthroline"]),
+    ],
+)
+def test_treatments_by_name_and_column(texts, test, validation):
+    sides = split_treatments(table(), sides_of(texts, True), 0)
+    names = np.array(table().names)
+    assert names[sides == TEST].tolist() == test
+    assert names[sides == VALIDATION].tolist() == validation
+
+
+def test_treatments_at_random_are_warned_about(caplog):
+    with caplog.at_level("WARNING", "bioattn"):
+        sides = split_treatments(table(), [], 0)
+    assert np.bincount(sides).tolist() == [3, 1, 1]
+    assert "hold out whole groups with --holdout test=COLUMN:VALUE" in caplog.text
+
+
+@pytest.mark.parametrize(
+    ("call", "sentence"),
+    [
+        (lambda: sides_of(["IV"]), "--holdout 'IV': write test=NAMES or validation=NAMES"),
+        (lambda: sides_of(["train=IV"]), "write test=NAMES"),
+        (
+            lambda: split_by_chromosome(CHROM, sides_of(["test=VI"]), 0),
+            "no promoter lies on 'VI'; the chromosomes are 'I', 'II', 'III', 'IV', 'V'",
+        ),
+        (
+            lambda: split_by_chromosome(CHROM, sides_of(["test=group:heat"]), 0),
+            "treatments are held out with --split treatment",
+        ),
+        (
+            lambda: split_by_chromosome(CHROM, sides_of(["test=I", "validation=I"]), 0),
+            "the chromosome 'I' is named for both",
+        ),
+        (lambda: split_by_chromosome(["I", "II"], [], 0), "which leaves none for test; use --split homology"),
+        (
+            lambda: split_by_chromosome(CHROM, sides_of(["test=I,II,III", "validation=IV,V"]), 0),
+            "every chromosome is held out",
+        ),
+        (lambda: split_by_chromosome(["", ""], [], 0), "the promoters have no chromosome"),
+        (
+            lambda: split_by_group(np.arange(50), sides_of(["test=IV"]), 0, "homology"),
+            "with --split homology a fraction of the genes is needed",
+        ),
+        (
+            lambda: split_by_group(np.arange(50), sides_of(["test=0.95"]), 0, "random"),
+            "leaves none for training",
+        ),
+        (
+            lambda: split_by_group(np.zeros(50, np.int64), [], 0, "homology"),
+            "no group of related promoters fits",
+        ),
+        (
+            lambda: split_treatments(table(), sides_of(["test=group:fire"], True), 0),
+            "no value of the column 'group' is 'fire'; there are 'heat', 'cold', 'salt'",
+        ),
+        (
+            lambda: split_treatments(table(), sides_of(["test=kind:fire"], True), 0),
+            "'kind' is neither 'treatment' nor a column of the treatment table ('group', 'minutes')",
+        ),
+        (
+            lambda: split_treatments(
+                table(), sides_of(["test=group:heat", "validation=treatment:h5"], True), 0
+            ),
+            "'h5' is held out for both test and validation",
+        ),
+        (
+            lambda: split_treatments(table(), sides_of(["test=group:heat,cold,salt"], True), 0),
+            "every treatment is held out",
+        ),
+        (
+            lambda: split_treatments(table().select(["h5", "c5"]), [], 0),
+            "2 treatments cannot be parted in three",
+        ),
+    ],
+)
+def test_mistakes_are_named(call, sentence):
+    with pytest.raises(SettingsError) as caught:
+        call()
+    assert sentence in str(caught.value)
