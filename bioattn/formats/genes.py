@@ -88,7 +88,7 @@ class Annotation:
     circular: frozenset[str] = frozenset()
     """Chromosomes the file marks as circular."""
     remnants: list[int] = field(default_factory=list)
-    """1-based lines of transcripts and CDS that were ignored because the file lacks their parent."""
+    """1-based lines of CDS rows that were ignored because the file lacks their parent."""
 
     @property
     def chromosomes(self) -> list[str]:

@@ -3,7 +3,7 @@
 A gene is a row without Parent whose type ends in `gene` (gene, pseudogene, ncRNA_gene, transposable_element_gene).
 Transcript rows directly below it are its transcripts; a CDS directly below it (bacteria) counts as one. Where a
 file has no gene rows (gffread, UCSC, Prodigal, Prokka), transcripts and CDS rows without a parent make the genes.
-Where it has, rows whose Parent it lacks are what is left of genes that were cut away: counted and ignored.
+Where it has, CDS rows whose Parent it lacks are what is left of genes that were cut away: counted and ignored.
 The `##FASTA` section, or the first line starting with `>`, ends the features.
 """
 
@@ -123,6 +123,7 @@ class _Header:
 
 
 def _read_rows(path: Path, header: _Header) -> Iterator[Row]:
+    last_text, last_attributes = "", dict[str, str]()
     for number, line in read_lines(path):
         if not line or line.isspace():
             continue
@@ -145,7 +146,9 @@ def _read_rows(path: Path, header: _Header) -> Iterator[Row]:
             continue
         chrom = unquote(columns[0]) if "%" in columns[0] else columns[0]
         place = parse_place(path, number, chrom, columns)
-        row = Row(number, kind, place, _parse_attributes(path, number, columns[8]))
+        if columns[8] != last_text:  # the parts of one CDS mostly share their attributes
+            last_text, last_attributes = columns[8], _parse_attributes(path, number, columns[8])
+        row = Row(number, kind, place, last_attributes)
         if kind in _SEQUENCE_TYPES:
             header.sequence_row(row)
         else:
@@ -203,7 +206,8 @@ class _Hierarchy:
         self.drafts: dict[str, GeneDraft] = {}
         self.has_gene_rows = any(is_gene(row) for row in rows)
         self.remnants: list[int] = []
-        """Lines whose Parent the file lacks."""
+        """Lines of CDS rows that belong to no gene."""
+        self.homes_of_cds: dict[tuple[str, str], list[TranscriptDraft]] = {}
 
     def genes(self) -> list[GeneDraft]:
         """All genes, in file order."""
@@ -269,12 +273,24 @@ class _Hierarchy:
             if len(chain) == 1 and is_gene(chain[0]):
                 draft = self._draft(chain[0], *self._gene_id(chain[0]))
                 self._transcript(draft, row).spans.append(row.place)
-        if not chains and not self._is_remnant(row):
+        if not chains:
             self._transcript(self._orphan_gene(row), row).spans.append(row.place)
 
     def _add_cds(self, row: Row) -> None:
+        # Parts of one CDS name the same parents, mostly in consecutive rows: look them up once.
+        key = (row.attributes.get("Parent", ""), row.attributes.get("ID", ""))
+        homes = self.homes_of_cds.get(key) if key[0] else None
+        if homes is None:
+            homes = self.homes_of_cds[key] = self._find_homes(row)
+        for home in homes:
+            home.cds.append(row.place)
+        if not homes:
+            self.remnants.append(row.line)
+
+    def _find_homes(self, row: Row) -> list[TranscriptDraft]:
+        """The transcripts a CDS row belongs to; none when it is a remnant or lies below something else."""
         chains = [chain for parent in row.parents if (chain := self._ancestors(row, parent))]
-        placed = False
+        homes = []
         for chain in chains:
             top = chain[-1]
             if is_gene(top):
@@ -284,18 +300,10 @@ class _Hierarchy:
             else:
                 continue
             middle = chain[-2] if len(chain) > 1 else top
-            if is_gene(middle):
-                middle = row
-            self._transcript(draft, middle).cds.append(row.place)
-            placed = True
-        if not placed and not chains and not self._is_remnant(row):
-            self._transcript(self._orphan_gene(row), row).cds.append(row.place)
-
-    def _is_remnant(self, row: Row) -> bool:
-        if not (self.has_gene_rows and row.parents):
-            return False
-        self.remnants.append(row.line)
-        return True
+            homes.append(self._transcript(draft, row if is_gene(middle) else middle))
+        if not chains and not (self.has_gene_rows and row.parents):
+            homes.append(self._transcript(self._orphan_gene(row), row))
+        return homes
 
     def _orphan_gene(self, row: Row) -> GeneDraft:
         """The gene of a transcript or CDS that has no gene row."""

@@ -322,8 +322,8 @@ def _warn(
         )
     if annotation.remnants:
         LOGGER.warning(
-            f"{annotation.path}: {len(annotation.remnants):,} transcript and CDS rows are ignored because their "
-            f"Parent is not in the file (first: line {annotation.remnants[0]})"
+            f"{annotation.path}: {len(annotation.remnants):,} CDS rows are ignored because the gene or transcript "
+            f"they name is not in the file (first: line {annotation.remnants[0]})"
         )
     scattered = [gene for gene in annotation.genes if gene.problem == "several_places"]
     if scattered:
