@@ -97,7 +97,13 @@ def _model(path: Path) -> Description:
     config = read_json(path / "config.json")
     return _describe(
         "model",
-        **{key: value for key, value in config.items() if isinstance(value, str | int | float | bool)},
+        generated_by=config.get("generated_by"),
+        task=model.task,
+        length=model.length,
+        conditioning=str(model.config.conditioning),
+        treatment_encoder=str(model.config.treatment_encoder),
+        unconditional=model.config.unconditional,
+        reference_treatment=model.reference,
         parameters=sum(parameter.numel() for parameter in model.model.parameters()),
         sha256=model.sha256,
         treatments=_some(model.treatments.names),
