@@ -46,7 +46,7 @@ def validate_attention(path: Path, progress: Progress | None = None) -> list[Fin
     """Everything wrong with an attention file; an empty list when it keeps its contract.
 
     Reads every value once: digests, sums of rows, NaN and infinities are checked beside names, shapes, dtypes and
-    dimension scales. Raises: BioattnError when the file cannot be opened at all.
+    dimension scales. A file that cannot be read further is a finding too, never an exception.
     """
     progress = progress or NoProgress()
     findings: list[Finding] = []
