@@ -17,7 +17,7 @@ import numpy as np
 import numpy.typing as npt
 
 from bioattn.errors import FormatError
-from bioattn.files import open_bytes, read_lines
+from bioattn.files import read_lines, unreadable
 
 MISSING = frozenset({"", "na", "nan", "n/a", "#n/a", "null", "none", "-", "."})
 """Cells that mean "no value", compared without case and surrounding blanks."""
@@ -209,11 +209,11 @@ def _slow_number(cell: str, index: int, where: Callable[[int], str], decimal: st
 
 
 def _refuse_spreadsheet(path: Path) -> None:
-    with open_bytes(path) as file:
-        try:
-            magic = file.read(4)
-        except (OSError, EOFError):
-            return  # damaged compression: the reading proper says so in full
+    try:
+        with path.open("rb") as raw:
+            magic = raw.read(len(_ZIP_MAGIC))
+    except OSError as error:
+        raise unreadable(path, error) from error
     if magic == _ZIP_MAGIC:
         raise FormatError(f"{path}: is a spreadsheet or zip archive; save the table as CSV or TSV")
 

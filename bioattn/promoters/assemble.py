@@ -294,8 +294,8 @@ def _metadata(
     held_out = np.flatnonzero(treatment_split != TRAIN)
     metadata: dict[str, Any] = {
         "task": settings.task_name,
-        "threshold": settings.threshold,
-        "direction": settings.direction,
+        "threshold": settings.effective_threshold,
+        "direction": settings.effective_direction,
         "max_padj": settings.max_padj,
         "replicate_column": settings.replicate_column,
         "standardize": settings.standardize,

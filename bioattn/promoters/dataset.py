@@ -7,7 +7,6 @@ named when the file is read.
 
 import hashlib
 import json
-import logging
 from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
@@ -20,7 +19,7 @@ from numpy.typing import NDArray
 
 from bioattn import __version__
 from bioattn.errors import BioattnError, FormatError
-from bioattn.files import open_bytes
+from bioattn.files import unreadable
 from bioattn.formats.checked_arrays import (
     DAMAGE,
     CheckedArrays,
@@ -31,8 +30,6 @@ from bioattn.formats.checked_arrays import (
 )
 from bioattn.formats.seal import check_seal, write_sealed
 from bioattn.promoters.treatments import TreatmentTable
-
-LOGGER = logging.getLogger("bioattn")
 
 DATASET_FORMAT = "bioattn-promoter-dataset"
 DATASET_VERSION = 1
@@ -162,8 +159,11 @@ def read_dataset(path: Path) -> PromoterDataset:
     Raises: FormatError naming what is wrong: not a dataset, another version, truncated, or the array that changed
     after it was written.
     """
-    with open_bytes(path) as file:
-        magic = file.read(len(_HDF5_MAGIC))
+    try:
+        with path.open("rb") as raw:
+            magic = raw.read(len(_HDF5_MAGIC))
+    except OSError as error:
+        raise unreadable(path, error) from error
     if magic != _HDF5_MAGIC:
         raise FormatError(
             f"{path}: is not an HDF5 file; a dataset made by `bioattn prepare dataset` is needed"

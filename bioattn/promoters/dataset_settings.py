@@ -87,6 +87,17 @@ class DatasetSettings:
         return "binary" if self.task == "binary" else "regression"
 
     @property
+    def effective_threshold(self) -> float | None:
+        """The threshold in force; None for regression."""
+        default = DEFAULT_THRESHOLD if self.task == "binary" else None
+        return default if self.threshold is None else self.threshold
+
+    @property
+    def effective_direction(self) -> Direction | None:
+        """The direction in force; None for regression."""
+        return self.direction or (Direction.BOTH if self.task == "binary" else None)
+
+    @property
     def parsed_holdouts(self) -> list[Holdout]:
         """The holdouts, read."""
         return parse_holdouts(self.holdouts, Split.TREATMENT in self.splits)

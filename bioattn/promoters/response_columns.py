@@ -81,6 +81,8 @@ _EFFECT = (
 _VALUE = (*_EFFECT, "value", "response", "expression", "score", "measurement", "logtpm", "tpm")
 _PADJ = ("padj", "adjpval", "fdr", "qvalue", "qval", "pvaladj", "adjpvalue", "pvalsadj", "padjust", "svalue")
 _P = ("pvalue", "pval", "p", "pvals")
+# A wide table with such a column is several contrasts side by side, or one whose effect has an unknown name.
+_TESTED = ("padj", "adjpval", "adjpvalue", "fdr", "qvalue", "pvalue", "pval")
 _STANDARD_ERROR = ("lfcse", "stderr", "standarderror", "stderror", "se")
 
 
@@ -195,6 +197,12 @@ def _wide_columns(reader: TableReader, said: ResponseColumns, gene: int) -> tupl
         raise FormatError(
             f"{reader.path}:{reader.header_line}: the first line looks like data ({quoted(names, 3)}); "
             "the table needs a header that names its columns"
+        )
+    tested = [name for name in names if _plain(name).endswith(_TESTED)]
+    if tested and not said.values:
+        raise FormatError(
+            f"{reader.path}: the column {tested[0]!r} looks like a p value, not a response; name the columns to "
+            "use with --value-column, or say --layout contrast"
         )
     for index in chosen:
         example = next(

@@ -10,7 +10,7 @@ from numpy.typing import NDArray
 from bioattn.errors import BioattnError
 from bioattn.formats.tables import quoted
 from bioattn.promoters.dataset_audit import AuditRow
-from bioattn.promoters.dataset_settings import DEFAULT_THRESHOLD, DatasetSettings, Direction
+from bioattn.promoters.dataset_settings import DatasetSettings, Direction
 from bioattn.promoters.gene_ids import Matched, match_ids
 from bioattn.promoters.responses import Responses
 from bioattn.promoters.treatments import TreatmentTable, average_features
@@ -151,10 +151,10 @@ def apply_task(matrix: ResponseMatrix, settings: DatasetSettings) -> ResponseMat
                 f"{int(untested.sum()):,} values without an adjusted p (not tested) become missing"
             )
         values = np.where(untested, np.nan, values)
-    if settings.task == "binary":
-        threshold = DEFAULT_THRESHOLD if settings.threshold is None else settings.threshold
+    threshold, direction = settings.effective_threshold, settings.effective_direction
+    if threshold is not None:  # binary
         up, down = values >= threshold, values <= -threshold
-        passed = {Direction.UP: up, Direction.DOWN: down}.get(settings.direction or Direction.BOTH, up | down)
+        passed = up if direction is Direction.UP else down if direction is Direction.DOWN else up | down
         if settings.max_padj is not None and padj is not None:
             passed = passed & (padj <= settings.max_padj)
         return replace(matrix, values=np.where(np.isnan(values), np.nan, passed), standard_error=None)

@@ -175,8 +175,13 @@ def test_other_files_and_versions_are_refused(path, tmp_path):
     other.write_text("gene\tx\n")
     with pytest.raises(FormatError, match="is not an HDF5 file; a dataset made by"):
         read_dataset(other)
+    other.write_bytes(b"\x1f\x8bbroken")
+    with pytest.raises(FormatError, match="is not an HDF5 file"):
+        read_dataset(other)
     with pytest.raises(BioattnError, match="no such file"):
         read_dataset(tmp_path / "none.h5")
+    with pytest.raises(BioattnError, match="is a folder"):
+        read_dataset(tmp_path)
 
 
 def test_a_missing_array_is_named(path):

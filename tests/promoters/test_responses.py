@@ -156,6 +156,8 @@ def test_standard_error_of_a_mean_of_two(tmp_path):
         ("gene\theat\t\na\t1\t2\n", "column 3 has values but no name"),
         ("a\t0.53\t1.5\nb\t0.1\t0.2\n", "the first line looks like data"),
         ("gene\tsymbol\theat\tsalt\na\tABC\t1\t2\n", "the column 'symbol' holds text ('ABC')"),
+        ("gene\theat.logFC\theat.FDR\na\t1\t0.1\n", "the column 'heat.FDR' looks like a p value"),
+        ("gene\tfold_change\tp_value\na\t1\t0.1\n", "the column 'p_value' looks like a p value"),
         ("gene\tlogFC\tFDR\na\t1\t1.5\n", "r.tsv:2, column 'FDR': 1.5 is above 1"),
         ("gene\tlogFC\tlfcSE\na\t1\t-1\n", "r.tsv:2, column 'lfcSE': -1 is below 0"),
         ("gene\ttreatment\tvalue\na\t\t1\n", "r.tsv:2: no treatment in column 'treatment'"),
