@@ -45,6 +45,20 @@ def distinct_kmers(
     return kmers, np.cumsum(counts)
 
 
+def canonical_columns(k: int) -> NDArray[np.int64]:
+    """Feature column of every k-mer when a k-mer and its reverse complement share one: shape=(4^k,).
+
+    >>> canonical_columns(1).tolist()  # A C G T
+    [0, 1, 1, 0]
+    """
+    kmer = np.arange(4**k)
+    remaining, reverse_complement = kmer.copy(), np.zeros_like(kmer)
+    for _ in range(k):
+        reverse_complement = reverse_complement * 4 + (3 - remaining % 4)
+        remaining //= 4
+    return np.unique(np.minimum(kmer, reverse_complement), return_inverse=True)[1].ravel()
+
+
 def is_low_complexity(kmers: NDArray[np.int32], k: int) -> NDArray[np.bool_]:
     """Whether a k-mer repeats a unit of at most four bases or comes near it: fewer than six different 3-mers.
 

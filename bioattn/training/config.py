@@ -65,6 +65,9 @@ class TrainingConfig:
     """Largest random shift of the window in bases; default the flank of the dataset."""
     reverse_complement: bool = False
     """Whether half of the training windows are turned round; promoters are oriented, so off."""
+    warm_start: bool = False
+    """Start the kmer stem and the linear readout from a ridge by component on the same training genes
+    (`cross`, regression); attention then learns what the distance from the anchor does not explain."""
     precision: Precision = Precision.FP32
     """fp32 or bf16 (autocast)."""
 

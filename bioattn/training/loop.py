@@ -8,7 +8,6 @@ from collections.abc import Iterator
 from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass
 from pathlib import Path
-from typing import NamedTuple
 
 import numpy as np
 import torch
@@ -36,13 +35,6 @@ METRIC_KEYS = {
 """Names of the metrics in `bioattn.training.metrics.summarise`."""
 
 
-class Cells(NamedTuple):
-    """Genes × treatments on which a model is judged."""
-
-    genes: NDArray[np.int64]
-    treatments: NDArray[np.int64]
-
-
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Standardiser:
     """Dataset units ↔ standard units of training: one mean and sd over all training cells."""
@@ -59,11 +51,13 @@ class Trainer:
     dataset: PromoterDataset
     batches: TrainingBatches
     treatments: TreatmentBatch
-    """All treatments of the dataset, encoded, on the device."""
-    training_treatments: NDArray[np.int64]
+    """The training treatments, encoded, on the device."""
+    columns: NDArray[np.int64]
+    """Their columns in the dataset's targets."""
     unconditional: TreatmentBatch | None
     """The unconditional token as a batch of one, when it is trained."""
-    validation: Cells | None
+    validation: NDArray[np.int64] | None
+    """Genes on which an epoch is judged, under the training treatments; None without any."""
     axis: SharedAxis | None
     """The shared axis of the training targets, for the specific Pearson r."""
     standardiser: Standardiser
@@ -108,15 +102,16 @@ class Trainer:
         progress.end()
         return position, best
 
-    def predict(self, genes: NDArray[np.int64], treatments: TreatmentBatch, batch_size: int = 128) -> Tensor:
-        """Standard-unit answers for the unshifted windows of `genes`: float32 (B, T) on the CPU."""
+    def predict(self, genes: NDArray[np.int64], batch_size: int = 128) -> Tensor:
+        """Standard-unit answers for the unshifted windows of `genes` under the training treatments: float32
+        (B, T) on the CPU."""
         self.model.eval()
         answers = []
         with torch.inference_mode(), self._autocast():
             for first in range(0, len(genes), batch_size):
                 codes_BL = centred_windows(self.dataset, genes[first : first + batch_size]).to(self.device)
-                answers.append(self.model.standardised(codes_BL, treatments).float().cpu())
-        return torch.cat(answers) if answers else torch.empty(0, treatments.size)
+                answers.append(self.model.standardised(codes_BL, self.treatments).float().cpu())
+        return torch.cat(answers) if answers else torch.empty(0, self.treatments.size)
 
     def _remaining(self, position: Position) -> Iterator[Batch]:
         return self.batches.epoch(position.epoch, position.step)
@@ -128,8 +123,7 @@ class Trainer:
             group["lr"] = self._learning_rate(position)
         codes_BL = batch.codes_BL.to(self.device)
         targets_BT = ((batch.targets_BT - self.standardiser.mean) / self.standardiser.sd).to(self.device)
-        columns_T = torch.from_numpy(self.training_treatments)[batch.treatments_T].to(self.device)
-        asked = self.treatments.rows(columns_T)
+        asked = self.treatments.rows(batch.treatments_T.to(self.device))
         if self.unconditional is not None:
             asked = asked.joined(self.unconditional)
         with self._autocast():
@@ -185,21 +179,16 @@ class Trainer:
         position.epoch_loss = 0.0
         return best
 
-    def _validate(self, cells: Cells) -> dict[str, float]:
-        treatments = self.treatments.rows(torch.from_numpy(cells.treatments).to(self.device))
-        answers_BT = self.predict(cells.genes, treatments)
-        targets = self.dataset.targets[np.ix_(cells.genes, cells.treatments)]
+    def _validate(self, genes: NDArray[np.int64]) -> dict[str, float]:
+        answers_BT = self.predict(genes)
+        targets = self.dataset.targets[np.ix_(genes, self.columns)]
         targets_BT = (torch.from_numpy(targets) - self.standardiser.mean) / self.standardiser.sd
         losses_BT = cell_losses(answers_BT, targets_BT, self.loss, self.config.huber_delta)
-        # The shared axis is one of the training treatments; other columns have none.
-        axis = self.axis if np.array_equal(cells.treatments, self.training_treatments) else None
+        dataset_units = (answers_BT * self.standardiser.sd + self.standardiser.mean).numpy()
         return {
             "loss": float(masked_mean(losses_BT, targets_BT)),
-            **summarise(targets, self._dataset_units(answers_BT).numpy(), axis, self.dataset.task),
+            **summarise(targets, dataset_units, self.axis, self.dataset.task),
         }
-
-    def _dataset_units(self, answers_BT: Tensor) -> Tensor:
-        return answers_BT * self.standardiser.sd + self.standardiser.mean
 
     def _out_of_patience(self, position: Position) -> bool:
         return (

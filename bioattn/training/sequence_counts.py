@@ -13,6 +13,8 @@ from typing import Protocol, TypeAlias
 import numpy as np
 from numpy.typing import NDArray
 
+from bioattn.promoters.kmers import canonical_columns
+
 Codes: TypeAlias = NDArray[np.uint8]
 Counts: TypeAlias = NDArray[np.float32]
 
@@ -139,20 +141,6 @@ def kmer_counts(
         tally = np.bincount(cell[known], occurrences, minlength=len(block) * num_features)
         counts_GF[start : start + len(block)] = tally.reshape(len(block), num_features)
     return counts_GF
-
-
-def canonical_columns(k: int) -> NDArray[np.int64]:
-    """Feature column of every k-mer when a k-mer and its reverse complement share one: shape=(4^k,).
-
-    >>> canonical_columns(1).tolist()  # A C G T
-    [0, 1, 1, 0]
-    """
-    kmer = np.arange(4**k)
-    remaining, reverse_complement = kmer.copy(), np.zeros_like(kmer)
-    for _ in range(k):
-        reverse_complement = reverse_complement * 4 + (3 - remaining % 4)
-        remaining //= 4
-    return np.unique(np.minimum(kmer, reverse_complement), return_inverse=True)[1].ravel()
 
 
 def find_start_codon(codes: Codes, share: float = 0.9) -> int | None:

@@ -28,11 +28,12 @@ from bioattn.promoters.treatments import TreatmentTable, named_treatments
 from bioattn.training.batches import TrainingBatches
 from bioattn.training.config import Loss, Metric, TrainingConfig
 from bioattn.training.evaluation import Evaluation, evaluate
-from bioattn.training.loop import Cells, Standardiser, Trainer
+from bioattn.training.loop import Standardiser, Trainer
 from bioattn.training.metrics import SharedAxis, fit_shared_axis
 from bioattn.training.model_card import write_model_card
 from bioattn.training.state import STATE_FILE
 from bioattn.training.stop_request import StopRequest
+from bioattn.training.warm_start import warm_start
 
 LOGGER = logging.getLogger("bioattn")
 
@@ -87,16 +88,11 @@ def train_promoter(
     )
     torch.manual_seed(job.training.seed)
     model = make_promoter_model(config, vocabulary)
-    trainer = _trainer(
-        model,
-        dataset,
-        vocabulary,
-        config,
-        job,
-        device,
-        partial / STATE_FILE,
-        _digest(job, config, dataset_sha256),
-    )
+    digest = _digest(job, config, dataset_sha256)
+    trainer = _trainer(model, dataset, vocabulary, table, job, digest, device, partial / STATE_FILE)
+    if job.training.warm_start:
+        standard = trainer.standardiser
+        warm_start(model, dataset, trainer.treatments, standard.mean, standard.sd)
     LOGGER.info(
         f"training {config.conditioning} ({sum(p.numel() for p in model.parameters()):,} weights) on "
         f"{len(trainer.batches.genes):,} promoters × {len(treatments)} treatments"
@@ -163,13 +159,14 @@ def _trainer(
     model: PromoterModel,
     dataset: PromoterDataset,
     vocabulary: TreatmentVocabulary,
-    config: PromoterModelConfig,
+    table: TreatmentTable,
     job: TrainingJob,
+    digest: str,
     device: torch.device,
     state_path: Path,
-    digest: str,
 ) -> Trainer:
     training = job.training
+    config = model.config
     genes = dataset.genes_in(TRAIN)
     treatments = dataset.treatments_in(TRAIN)
     binary = dataset.task == "binary"
@@ -192,12 +189,10 @@ def _trainer(
         batches=TrainingBatches(
             dataset, genes, treatments, training, max_shift=max_shift, treatments_per_step=per_step
         ),
-        treatments=vocabulary.encode(
-            dataset.treatments.select([dataset.treatments.names[t] for t in treatments])
-        ).to(device),
-        training_treatments=treatments,
+        treatments=vocabulary.encode(table).to(device),
+        columns=treatments,
         unconditional=unconditional,
-        validation=_validation_cells(dataset, treatments),
+        validation=_validation_genes(dataset, treatments),
         axis=_axis(dataset, targets),
         standardiser=_standardiser(targets, binary),
         config=training,
@@ -209,11 +204,11 @@ def _trainer(
     )
 
 
-def _validation_cells(dataset: PromoterDataset, treatments: NDArray[np.int64]) -> Cells | None:
-    """Validation genes under the training treatments."""
+def _validation_genes(dataset: PromoterDataset, treatments: NDArray[np.int64]) -> NDArray[np.int64] | None:
+    """The validation genes, if anything was measured there under the training treatments."""
     genes = dataset.genes_in(VALIDATION)
     if len(genes) and np.isfinite(dataset.targets[np.ix_(genes, treatments)]).any():
-        return Cells(genes, treatments)
+        return genes
     LOGGER.warning("the dataset has no validation genes: training runs all epochs and keeps the last weights")
     return None
 

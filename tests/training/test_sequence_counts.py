@@ -7,12 +7,12 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from bioattn.promoters.kmers import canonical_columns
 from bioattn.training.sequence_counts import (
     BumpKmers,
     Codons,
     Kmers,
     Standardiser,
-    canonical_columns,
     find_start_codon,
     kmer_counts,
     region,

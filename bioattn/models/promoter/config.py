@@ -24,11 +24,25 @@ class TreatmentEncoding(StrEnum):
 
 
 class QuerySource(StrEnum):
-    """Who asks, in `cross`; the last two are the controls that attention must beat."""
+    """Who asks, in `cross`; all but the first are controls that attention must beat."""
 
     TREATMENT = "treatment"
+    """Each treatment its own question."""
     SHARED = "shared"
+    """One learned question for all treatments."""
+    POSITION = "position"
+    """No question: weights depend on the distance from the anchor alone."""
     UNIFORM = "uniform"
+    """No question: all positions weigh the same."""
+
+
+class Stem(StrEnum):
+    """How bases become bins."""
+
+    CONV = "conv"
+    """A convolution and the best match per bin: finds motifs of any width."""
+    KMER = "kmer"
+    """A learned vector per k-mer, summed per bin: contains k-mer regression, for small and noisy data."""
 
 
 class Activation(StrEnum):
@@ -51,6 +65,8 @@ class PromoterModelConfig:
     """id (learned per treatment) or features (from the treatment table)."""
     unconditional: bool = True
     """Whether a learned token for "treatment unknown" exists."""
+    stem: Stem = Stem.CONV
+    """conv or kmer."""
     channels: int = 64
     """Channels of the stem and of everything behind it."""
     kernel: int = 15
@@ -61,6 +77,11 @@ class PromoterModelConfig:
     """Whether a filter also matches as its reverse complement: most factors bind either way round."""
     activation: Activation = Activation.GELU
     """First-layer activation."""
+    kmer: int = 6
+    """Length of the k-mers of the kmer stem."""
+    kmer_dropout: float = 0.8
+    """Share of the k-mers left out in each training step, the rest scaled up: on counts this is what a ridge
+    penalty does."""
     value_layers: int = 1
     """Convolutions over bins on the value path (`cross`) or in the trunk (`film`, `cross-all`)."""
     value_kernel: int = 5
@@ -117,17 +138,26 @@ class PromoterModelConfig:
         ):
             if getattr(self, field) < 1:
                 raise SettingsError(f"{field} is {getattr(self, field)}; it must be at least 1")
+        if self.attention_query is QuerySource.POSITION and not self.position_bias:
+            raise SettingsError("attention_query = position needs position_bias = true")
         if self.hops < 1:
             raise SettingsError(f"--hops is {self.hops}; it must be at least 1")
         if self.length < self.pool:
             raise SettingsError(
                 f"the promoters have {self.length} bases, less than one bin of pool = {self.pool}"
             )
-        if not 0 <= self.dropout < 1:
-            raise SettingsError(f"dropout is {self.dropout}; it must lie in [0, 1)")
+        for field in ("dropout", "kmer_dropout", "concat_dropout"):
+            if not 0 <= getattr(self, field) < 1:
+                raise SettingsError(f"{field} is {getattr(self, field)}; it must lie in [0, 1)")
+        if not 1 <= self.kmer <= 8:
+            raise SettingsError(
+                f"kmer is {self.kmer}; it must lie in 1..8 (a vector is learned for each k-mer)"
+            )
         if self.conditioning is not Conditioning.CROSS:
             if self.hops > 1:
                 raise SettingsError(f"--hops is for --conditioning cross; {self.conditioning} has no hops")
+            if self.stem is not Stem.CONV:
+                raise SettingsError(f"stem = {self.stem} is for --conditioning cross")
             if self.attention_query is not QuerySource.TREATMENT:
                 raise SettingsError(f"attention_query = {self.attention_query} is for --conditioning cross")
         if (

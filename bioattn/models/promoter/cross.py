@@ -8,7 +8,8 @@ from torch import Tensor, nn
 
 from bioattn.attention.multi_head import MultiHeadAttention
 from bioattn.attention.site import AttentionSite
-from bioattn.models.promoter.config import PromoterModelConfig, QuerySource
+from bioattn.models.promoter.config import PromoterModelConfig, QuerySource, Stem
+from bioattn.models.promoter.kmer_stem import KmerStem
 from bioattn.models.promoter.readout import TreatmentReadout
 from bioattn.models.promoter.stem import BinMixer, ConvStem
 from bioattn.models.promoter.treatment_encoder import TreatmentEncoder
@@ -25,8 +26,7 @@ class CrossModel(nn.Module):
     def __init__(self, config: PromoterModelConfig, vocabulary: TreatmentVocabulary) -> None:
         super().__init__()
         channels = config.channels
-        self.query_source = config.attention_query
-        self.stem = ConvStem(config)
+        self.stem: ConvStem | KmerStem = KmerStem(config) if config.stem is Stem.KMER else ConvStem(config)
         self.mixer = BinMixer(channels, config.value_kernel, config.value_layers)
         self.treatment_encoder = TreatmentEncoder(config, vocabulary, num_tokens=1)
         self.first_question = nn.Linear(config.treatment_channels, channels)
@@ -34,7 +34,9 @@ class CrossModel(nn.Module):
             nn.Parameter(torch.randn(channels)) if config.attention_query is QuerySource.SHARED else None
         )
         self.position_bias_HP = (
-            nn.Parameter(torch.zeros(config.num_heads, config.num_bins)) if config.position_bias else None
+            nn.Parameter(torch.zeros(config.num_heads, config.num_bins))
+            if config.position_bias and config.attention_query is not QuerySource.UNIFORM
+            else None
         )
         self.normalise_question = nn.ModuleList(nn.LayerNorm(channels) for _ in range(config.hops))
         self.hops = nn.ModuleList(
@@ -46,13 +48,13 @@ class CrossModel(nn.Module):
                 num_heads=config.num_heads,
                 head_channels=config.head_channels,
                 score=config.attention_score,
-                uniform=config.attention_query is QuerySource.UNIFORM,
+                uniform=config.attention_query in (QuerySource.POSITION, QuerySource.UNIFORM),
                 site=AttentionSite(
                     name=f"promoter.cross.{hop}",
                     axes=("sample", "head", "treatment", "key"),
                     num_heads=config.num_heads,
                     key_edges=config.bin_edges,
-                    receptive_field=config.pool + config.kernel - 1,
+                    receptive_field=self.stem.receptive_field,
                     sink=config.sink,
                 ),
             )

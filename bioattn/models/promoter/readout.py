@@ -8,10 +8,10 @@ from torch import Tensor, nn
 
 
 class TreatmentReadout(nn.Module):
-    """A hidden layer shared by all treatments, read by a vector that belongs to the treatment.
+    """The context read by a vector that belongs to the treatment, linearly and through a shared hidden layer.
 
-    The product lets one feature raise the response to one treatment and lower that to another; a sum of the
-    two alone could not.
+    The product lets one feature raise the response to one treatment and lower that to another; a sum of the two
+    alone could not. The linear path sees the context as it is, so that weak evidence gives a small answer.
     """
 
     def __init__(
@@ -22,14 +22,18 @@ class TreatmentReadout(nn.Module):
         self.dropout = nn.Dropout(dropout)
         self.from_context = nn.Linear(context_channels, hidden_channels)
         self.from_treatment = nn.Linear(treatment_channels, hidden_channels, bias=False)
-        self.reader = nn.Linear(treatment_channels, hidden_channels)
+        self.hidden_reader = nn.Linear(treatment_channels, hidden_channels)
+        self.linear_reader = nn.Linear(treatment_channels, context_channels)
         self.offset = nn.Linear(treatment_channels, 1)
-        self.scale = hidden_channels**-0.5
+        self.hidden_scale = hidden_channels**-0.5
+        self.linear_scale = context_channels**-0.5
 
     def forward(self, context_BTC: Tensor, treatments_TE: Tensor) -> Tensor:
         """Context (B, T, C), or (B, 1, C) where it is the same for all, and embeddings (T, E) → (B, T)."""
+        linear_BT = (context_BTC * self.linear_reader(treatments_TE)).sum(-1) * self.linear_scale
         context_BTH = self.from_context(self.dropout(self.normalise(context_BTC)))
         hidden_BTH = self.dropout(F.gelu(context_BTH + self.from_treatment(treatments_TE)))
-        answer_BT: Tensor = (hidden_BTH * self.reader(treatments_TE)).sum(-1) * self.scale
+        hidden_BT = (hidden_BTH * self.hidden_reader(treatments_TE)).sum(-1) * self.hidden_scale
         offset_T: Tensor = self.offset(treatments_TE).squeeze(-1)
-        return answer_BT + offset_T
+        answer_BT: Tensor = linear_BT + hidden_BT + offset_T
+        return answer_BT

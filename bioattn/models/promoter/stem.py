@@ -38,25 +38,32 @@ def make_activation(name: Activation) -> nn.Module:
             return Exponential()
 
 
-class ConvStem(nn.Module):
-    """One convolution over the one-hot sequence, its best match per bin, normalised.
+def padded_to_bins(codes_BL: Tensor, config: PromoterModelConfig) -> Tensor:
+    """Codes with N added upstream until they fill whole bins, so that the last bin ends at the anchor."""
+    missing = config.num_bins * config.pool - config.length
+    return F.pad(codes_BL, (missing, 0), value=AMBIGUOUS) if missing else codes_BL
 
-    The bins end at the anchor: bases left over by the pool are padded on the upstream side.
-    """
+
+def known_bins(codes_BL: Tensor, pool: int) -> Tensor:
+    """Codes of whole bins (B, P·pool) → bool (B, P), True where a bin holds at least one known base."""
+    return (codes_BL.view(len(codes_BL), -1, pool) < AMBIGUOUS).any(-1)
+
+
+class ConvStem(nn.Module):
+    """One convolution over the one-hot sequence, its best match per bin, normalised."""
 
     def __init__(self, config: PromoterModelConfig) -> None:
         super().__init__()
-        self.pool = config.pool
+        self.config = config
+        self.receptive_field = config.pool + config.kernel - 1
         self.both_strands = config.both_strands
-        self.left_padding = config.num_bins * config.pool - config.length
         self.convolution = nn.Conv1d(4, config.channels, config.kernel, padding=config.kernel // 2)
         self.activation = make_activation(config.activation)
         self.normalise = nn.GroupNorm(1, config.channels)
 
     def forward(self, codes_BL: Tensor) -> tuple[Tensor, Tensor]:
         """Codes (B, L) → features (B, P, C) and mask (B, P), True where a bin holds at least one known base."""
-        if self.left_padding:
-            codes_BL = F.pad(codes_BL, (self.left_padding, 0), value=AMBIGUOUS)
+        codes_BL = padded_to_bins(codes_BL, self.config)
         bases_B4L = one_hot(codes_BL, self.convolution.weight.dtype)
         matches_BCL = self.convolution(bases_B4L)
         if self.both_strands:
@@ -69,9 +76,8 @@ class ConvStem(nn.Module):
             )
             matches_BCL = torch.maximum(matches_BCL, reverse_BCL)
         # Pool before the activation: where it is monotone the maximum is the same, at a pool-th of the work.
-        features_BCP = self.activation(F.max_pool1d(matches_BCL, self.pool))
-        known_BP = (codes_BL.unflatten(-1, (-1, self.pool)) < AMBIGUOUS).any(-1)
-        return self.normalise(features_BCP).transpose(1, 2), known_BP
+        features_BCP = self.activation(F.max_pool1d(matches_BCL, self.config.pool))
+        return self.normalise(features_BCP).transpose(1, 2), known_bins(codes_BL, self.config.pool)
 
 
 class BinMixer(nn.Module):

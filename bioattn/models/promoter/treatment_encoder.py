@@ -74,7 +74,9 @@ class TreatmentEncoder(nn.Module):
         self.unconditional_MC = (
             nn.Parameter(torch.zeros(self.num_tokens, channels)) if config.unconditional else None
         )
-        self.normalise = nn.LayerNorm(channels)
+        # Features add up, so their sum is brought back to one size; ids are free to take any.
+        by_id = config.treatment_encoder is TreatmentEncoding.ID
+        self.normalise = nn.Identity() if by_id else nn.LayerNorm(channels)
 
     def tokens(self, treatments: TreatmentBatch) -> Tensor:
         """(T, M, C)."""

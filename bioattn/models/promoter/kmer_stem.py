@@ -1,0 +1,64 @@
+"""A learned vector per k-mer, summed per bin.
+
+Shape suffixes: B promoters, L bases, K k-mer positions, P bins, C channels.
+"""
+
+import torch
+import torch.nn.functional as F  # noqa: N812
+from torch import Tensor, nn
+
+from bioattn.models.promoter.config import PromoterModelConfig
+from bioattn.models.promoter.stem import AMBIGUOUS, known_bins, padded_to_bins
+from bioattn.promoters.kmers import canonical_columns
+
+
+class KmerStem(nn.Module):
+    """Bins are sums of the vectors of the k-mers centred in them; a k-mer and its reverse complement share one.
+
+    With weights that depend on position alone this is k-mer regression, so a network on top of it starts from
+    what the best simple models do. k-mers with an ambiguous base count nothing.
+    """
+
+    column: Tensor
+
+    def __init__(self, config: PromoterModelConfig) -> None:
+        super().__init__()
+        self.config = config
+        self.receptive_field = config.pool + config.kmer - 1
+        kmers = torch.arange(4**config.kmer)
+        columns = torch.from_numpy(canonical_columns(config.kmer)) if config.both_strands else kmers
+        self.num_columns = int(columns.max()) + 1
+        # One column more, all zero: k-mers that count nothing.
+        self.register_buffer(
+            "column", torch.cat([columns, torch.tensor([self.num_columns])]), persistent=False
+        )
+        self.vectors = nn.EmbeddingBag(
+            self.num_columns + 1, config.channels, mode="sum", padding_idx=self.num_columns
+        )
+        nn.init.normal_(self.vectors.weight, std=config.pool**-0.5)
+        with torch.no_grad():
+            self.vectors.weight[self.num_columns] = 0
+
+    def forward(self, codes_BL: Tensor) -> tuple[Tensor, Tensor]:
+        """Codes (B, L) → features (B, P, C) and mask (B, P), True where a bin holds at least one known base."""
+        codes_BL = padded_to_bins(codes_BL, self.config)
+        columns_BL = self.kmer_columns(codes_BL)
+        keep = 1.0
+        if self.training and self.config.kmer_dropout:
+            keep = 1 - self.config.kmer_dropout
+            left_out_BL = torch.rand(columns_BL.shape, device=columns_BL.device) >= keep
+            columns_BL = columns_BL.masked_fill(left_out_BL, self.num_columns)
+        sums = self.vectors(columns_BL.reshape(-1, self.config.pool)) / keep
+        bins_BPC = sums.view(len(codes_BL), -1, sums.shape[-1])
+        return bins_BPC, known_bins(codes_BL, self.config.pool)
+
+    def kmer_columns(self, codes_BL: Tensor) -> Tensor:
+        """The column of the k-mer centred at each base (B, L); the empty column where there is none."""
+        k = self.config.kmer
+        codes_BL = F.pad(codes_BL, (k // 2, k - 1 - k // 2), value=AMBIGUOUS).long()
+        windows_BLk = codes_BL.unfold(-1, k, 1)
+        place_k = 4 ** torch.arange(k - 1, -1, -1, device=codes_BL.device)
+        index_BL = (windows_BLk.clamp(max=3) * place_k).sum(-1)
+        unknown_BL = (windows_BLk == AMBIGUOUS).any(-1)
+        columns_BL: Tensor = self.column[index_BL.masked_fill(unknown_BL, 4**k)]
+        return columns_BL
