@@ -4,12 +4,13 @@
 
 For every set and seed it runs the commands a user would (they are printed), in one process: simulate → prepare →
 train → export → score, and scores the promoters of the test chromosome. Beside it stands a scanner that is told
-the motifs (`bioattn.simulate.motif_scanner`): what could be known. Controls, scored alike: the same model with
+the motifs (`bioattn.interpret.motif_scanner`): what could be known. Controls, scored alike: the same model with
 random weights; a model trained on responses shuffled between promoters; the maps of other treatments. The scores
 are defined in `bioattn.interpret.localisation`.
 """
 
 import argparse
+import contextlib
 import json
 import platform
 import sys
@@ -26,11 +27,11 @@ from bioattn.errors import BioattnError
 from bioattn.inference.promoters import run_promoters
 from bioattn.interpret.attention_score import score_attention_and_predictions
 from bioattn.interpret.localisation import ALL, LocalisationReport, LocalisationScorer
+from bioattn.interpret.motif_scanner import scanner_attention
 from bioattn.models.model_folder import load_promoter_model
 from bioattn.models.promoter.model import make_promoter_model
 from bioattn.promoters.dataset import TEST, read_dataset, write_dataset
 from bioattn.promoters.promoter_fasta import read_promoters
-from bioattn.simulate.motif_scanner import scanner_attention
 from bioattn.simulate.promoters import simulate_promoters, simulation_settings
 from bioattn_cli.main import main
 
@@ -69,7 +70,8 @@ def step(arguments: list[str], *, show: bool) -> None:
     """Run one command of bioattn; stop when it fails."""
     if show:
         print("    bioattn " + " ".join(arguments), flush=True)
-    code = main([*arguments, "--quiet"])
+    with contextlib.redirect_stdout(sys.stderr):  # the tables of train; ours are the only ones on stdout
+        code = main([*arguments, "--quiet"])
     if code:
         raise SystemExit(f"bioattn {' '.join(arguments)} ended with {code}")
 
@@ -80,7 +82,7 @@ def prepare(folder: Path, difficulty: str, seed: int, options: argparse.Namespac
     simulate = ["simulate", "promoters", "-o", str(sim), "--difficulty", difficulty, "--seed", str(seed)]
     step([*simulate, "--genes", str(options.genes), "--task", options.task], show=show)
     inputs = [str(sim / "genome.fa"), str(sim / "annotation.gff3")]
-    window = ["--upstream", str(LENGTHS[difficulty]), "--downstream", "0"]
+    window = ["--upstream", str(LENGTHS[difficulty]), "--downstream", "0", "--flank", str(options.flank)]
     step(["prepare", "promoters", *inputs, *window, "-o", str(folder / "promoters.fa")], show=show)
     tables = [str(folder / "promoters.fa"), str(sim / "responses.tsv")]
     tables += ["--treatment-table", str(sim / "treatments.tsv"), "--task", options.task]
@@ -316,6 +318,7 @@ def parse_options() -> argparse.Namespace:
     parser.add_argument("--sets", nargs="+", choices=sorted(LENGTHS), default=["standard", "hard"])
     parser.add_argument("--genes", type=int, default=6000)
     parser.add_argument("--task", choices=("regression", "binary"), default="regression")
+    parser.add_argument("--flank", type=int, default=20, help="bases stored on both sides, for random shifts")
     parser.add_argument("--epochs", type=int, help="of training [default: the command's]")
     parser.add_argument("--config", type=Path, help="TOML of `bioattn train promoter`")
     parser.add_argument("--threads", type=int)

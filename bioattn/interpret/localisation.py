@@ -74,8 +74,8 @@ class LocalisationReport:
             "window_length": self.window_length,
             "bins": self.bins,
             "upsampling": self.upsampling,
-            "positives": _plain(self.positives),
-            "negatives": _plain(self.negatives),
+            "positives": plain(self.positives),
+            "negatives": plain(self.negatives),
         }
 
 
@@ -276,7 +276,8 @@ def _entropy(weights: NDArray[np.floating]) -> NDArray[np.float64]:
     return np.where(total[:, 0] > 0, scaled, np.nan)
 
 
-def _plain(table: pd.DataFrame) -> dict[str, dict[str, float | int | None]]:
+def plain(table: pd.DataFrame) -> dict[str, dict[str, float | int | None]]:
+    """A table of scores as plain data, row by row: six decimals, null for NaN, `pairs` as whole numbers."""
     return {
         str(name): {
             str(column): int(value)

@@ -34,17 +34,19 @@ LEGEND = """\
 Each promoter is ranked by itself, bases of the treatment's motif against all others; means over promoters that
 hold it. ceiling: AUPRC of perfect attention to these bins. top bin, top 5: the bin(s) of largest weight touch the
 motif(s). vs decoy, vs motifs: AUROC against bases of decoys, of all other planted motifs. wrong tr.: control,
-AUROC of other treatments' maps. on motif: share of the weight. entropy: 1 is uniform."""
+AUROC of other treatments' maps. on motif: share of the weight. entropy: 1 is uniform. pred.: how well the model's
+predictions agree with the responses, over promoters."""
 
 
 def localisation_text(report: LocalisationReport, predictions: pd.DataFrame | None = None) -> str:
-    """A table per treatment and overall, then where the weight lies; `predictions` adds its columns."""
+    """A table per treatment and overall, then where the weight lies; `predictions` adds its first column."""
     scores = report.to_json()
     positives, negatives = scores["positives"], scores["negatives"]
     predicted: dict[Any, dict[Any, Any]] = {} if predictions is None else predictions.to_dict(orient="index")
-    measures = [] if predictions is None else [str(name) for name in predictions.columns]
+    measures = [] if predictions is None else [str(predictions.columns[0])]
     columns = [(name, heading) for name, heading in POSITIVE_COLUMNS if name in positives[ALL]]
-    rows = [["treatment", "promoters", *(heading for _, heading in columns), *measures]]
+    rows = [["treatment", "promoters", *(heading for _, heading in columns)]]
+    rows[0] += [f"pred. {name}" for name in measures]
     for treatment, row in positives.items():
         cells = [treatment, f"{row['pairs']:,}", *(number(row[name]) for name, _ in columns)]
         rows.append(cells + [number(predicted.get(treatment, {}).get(name)) for name in measures])

@@ -131,7 +131,7 @@ def promoters(
     )
     reporter.say(
         f"next: bioattn prepare promoters {written['genome.fa']} {written['annotation.gff3']} "
-        f"--upstream {settings.length} --downstream 0 -o promoters.fa"
+        f"--upstream {settings.length} --downstream 0 --flank 20 -o promoters.fa"
     )
 
 
@@ -162,6 +162,7 @@ def score(
     """
     from bioattn.files import write_json, write_run_record
     from bioattn.interpret.attention_score import score_attention_and_predictions
+    from bioattn.interpret.localisation import plain
     from bioattn.interpret.localisation_table import localisation_text
 
     began = time.monotonic()
@@ -177,8 +178,8 @@ def score(
     )
     typer.echo(localisation_text(report, predictions), nl=False)
     if output is not None:
-        scores = report.to_json()
-        scores["predictions"] = None if predictions is None else predictions.to_dict(orient="index")
-        write_json(output, scores)
+        write_json(
+            output, report.to_json() | {"predictions": None if predictions is None else plain(predictions)}
+        )
         inputs = {"attention": attention, "truth": truth} | ({"dataset": dataset} if dataset else {})
         write_run_record(output, ["bioattn", *sys.argv[1:]], inputs, time.monotonic() - began)

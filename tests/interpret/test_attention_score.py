@@ -1,6 +1,7 @@
 """Scoring attention files: averaging over heads and hops, splits, predictions, refusals, the command."""
 
 import json
+from dataclasses import replace
 
 import numpy as np
 import pandas as pd
@@ -10,7 +11,7 @@ from bioattn.attention.site import AttentionSite
 from bioattn.errors import BioattnError
 from bioattn.interpret.attention_score import score_attention_file, score_predictions
 from bioattn.interpret.localisation import ALL, LocalisationScorer
-from bioattn.promoters.dataset import TEST, TRAIN, PromoterDataset, write_dataset
+from bioattn.promoters.dataset import TEST, TRAIN, PromoterDataset, read_dataset, write_dataset
 from bioattn.promoters.treatments import TreatmentTable
 from bioattn.simulate.promoters import simulate_promoters, simulation_settings
 from bioattn.simulate.truth import write_truth
@@ -197,7 +198,7 @@ def test_the_command_prints_a_table_and_writes_json(files, simulated, weights, c
     lines = captured.out.splitlines()
     assert lines[0] == "15 promoters of 400 bp, 50 bins, gaussian upsampling"
     header = lines[2].split("  ")
-    assert {"treatment", "AUROC", "AUPRC", "ceiling", "pearson"} <= {cell.strip() for cell in header}
+    assert {"treatment", "AUROC", "AUPRC", "ceiling", "pred. pearson"} <= {cell.strip() for cell in header}
     assert [line.split()[0] for line in lines[3:7]] == ["treatment1", "treatment2", "treatment3", ALL]
     scores = json.loads(out.read_text())
     expected = scored_in_memory(simulated, weights.mean(axis=2), set(simulated.gene_ids[25:]))
@@ -244,3 +245,16 @@ def test_windows_other_than_the_simulated_ones_are_noticed(tmp_path, simulated, 
     with caplog.at_level("WARNING", logger="bioattn"):
         score_attention_file(path, short.sites)
     assert "prepared with another --upstream" in caplog.text
+
+
+def test_what_cannot_be_computed_is_null_in_json(files, simulated, capsys):
+    """A treatment whose responses are all alike has no correlation."""
+    dataset = read_dataset(files / "d.h5")
+    targets = dataset.targets.copy()
+    targets[:, 1] = 2.5
+    write_dataset(files / "flat.h5", replace(dataset, targets=targets))
+    arguments = [str(files / "a.h5"), str(files / "truth.tsv"), "--dataset", str(files / "flat.h5")]
+    assert main(["simulate", "score", *arguments, "-o", str(files / "out.json"), "-q"]) == 0
+    scores = json.loads((files / "out.json").read_text())["predictions"]
+    assert scores["treatment2"]["pearson"] is None
+    assert scores["treatment1"]["pearson"] == pytest.approx(1)

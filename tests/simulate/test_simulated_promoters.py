@@ -10,6 +10,7 @@ import pytest
 
 from bioattn.errors import SettingsError
 from bioattn.formats.nucleotides import decode, encode
+from bioattn.promoters.promoter_fasta import read_promoters
 from bioattn.simulate.promoter_files import write_simulation
 from bioattn.simulate.promoters import EFFECT, simulate_promoters, simulation_settings
 from bioattn.simulate.truth import CAUSAL, DECOY, LONE, read_truth
@@ -273,3 +274,19 @@ def test_existing_folders_are_kept_unless_forced(tmp_path, capsys):
 def test_settings_are_checked_in_the_library_too(field, value):
     with pytest.raises(SettingsError):
         simulation_settings(**{field: value})
+
+
+@pytest.mark.parametrize("flank", ["0", "15"])
+def test_the_windows_of_prepare_promoters_are_the_simulated_ones(tmp_path, flank):
+    """The ordinary command on the written files gives the promoters that the truth speaks of, on both strands."""
+    assert main(["simulate", "promoters", "-o", str(tmp_path / "s"), "--genes", "120", "--gzip", "-q"]) == 0
+    inputs = [str(tmp_path / "s" / "genome.fa.gz"), str(tmp_path / "s" / "annotation.gff3.gz")]
+    window = ["--upstream", "400", "--downstream", "0", "--flank", flank]
+    assert main(["prepare", "promoters", *inputs, *window, "-o", str(tmp_path / "p.fa"), "-q"]) == 0
+    simulated = simulate_promoters(simulation_settings(genes=120))
+    promoters = {promoter.gene_id: promoter for promoter in read_promoters(tmp_path / "p.fa")}
+    assert list(promoters) == simulated.gene_ids
+    assert {promoter.strand for promoter in promoters.values()} == {"+", "-"}
+    for gene_id, codes in zip(simulated.gene_ids, simulated.codes, strict=True):
+        side = int(flank)
+        assert np.array_equal(promoters[gene_id].codes[side : side + 400], codes)

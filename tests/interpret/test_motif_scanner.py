@@ -5,7 +5,7 @@ import pytest
 
 from bioattn.formats.nucleotides import encode, reverse_complement
 from bioattn.interpret.localisation import ALL, LocalisationScorer
-from bioattn.simulate.motif_scanner import scan_place, scanner_attention
+from bioattn.interpret.motif_scanner import scan_place, scanner_attention
 from bioattn.simulate.motifs import Motif, consensus_matrix
 from bioattn.simulate.promoters import simulate_promoters, simulation_settings
 
