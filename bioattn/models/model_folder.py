@@ -13,13 +13,13 @@ from typing import Any, Literal
 import pandas as pd
 import torch
 from safetensors import SafetensorError
-from safetensors.torch import load_file, save_file
+from safetensors.torch import load_file, save
 
 from bioattn import __version__
 from bioattn.attention.site import AttentionSite
 from bioattn.config_file import build
 from bioattn.errors import BioattnError, FormatError
-from bioattn.files import read_json, sha256_of, write_json
+from bioattn.files import atomic_output, read_json, sha256_of, write_json
 from bioattn.models.promoter.config import PromoterModelConfig, TreatmentEncoding
 from bioattn.models.promoter.model import PromoterModel, attention_sites, make_promoter_model
 from bioattn.models.promoter.treatment_vocabulary import TreatmentBatch, TreatmentVocabulary
@@ -123,7 +123,9 @@ def write_promoter_model(
         },
     )
     weights = {name: tensor.detach().cpu().contiguous() for name, tensor in model.state_dict().items()}
-    save_file(weights, folder / WEIGHTS, metadata={"format": MODEL_FORMAT, "format_version": "1"})
+    # One metadata entry only: safetensors writes several in random order, and the bytes would not repeat.
+    with atomic_output(folder / WEIGHTS) as temporary:
+        temporary.write_bytes(save(weights, metadata={"format": f"{MODEL_FORMAT} {MODEL_FORMAT_VERSION}"}))
 
 
 def load_promoter_model(folder: Path, device: torch.device) -> LoadedPromoterModel:

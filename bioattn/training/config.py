@@ -47,6 +47,8 @@ class TrainingConfig:
     """On matrices and filters, not on biases and norms."""
     warmup_fraction: float = 0.1
     """Share of all steps in which the rate rises from zero; then it falls along a cosine."""
+    average_decay: float = 0.99
+    """How slowly the average of the weights, which is validated and kept, forgets; 0 for no average."""
     gradient_clip: float = 1.0
     """Largest norm of the gradient."""
     loss: Loss | None = None
@@ -78,7 +80,7 @@ class TrainingConfig:
         for field in ("learning_rate", "gradient_clip", "huber_delta"):
             if not getattr(self, field) > 0:
                 raise SettingsError(f"{field} is {getattr(self, field)}; it must be above 0")
-        for field in ("warmup_fraction", "unconditional_probability"):
+        for field in ("warmup_fraction", "unconditional_probability", "average_decay"):
             if not 0 <= getattr(self, field) < 1:
                 raise SettingsError(f"{field} is {getattr(self, field)}; it must lie in [0, 1)")
         if self.weight_decay < 0:

@@ -1,7 +1,7 @@
 """The state of an interrupted run: one safetensors file, replaced whole, read without unpickling.
 
-Tensors: `model.*`, `best.*` (the best epoch's weights), `optimizer.*`. Everything else (epoch, step, history)
-stands as JSON in the file's metadata. Random states need no place: see `batches.py`.
+Tensors: `model.*`, `average.*`, `best.*` (the best epoch's weights), `optimizer.*`. Everything else (epoch, step,
+history) stands as JSON in the file's metadata. Random states need no place: see `batches.py`.
 """
 
 import json
@@ -39,24 +39,30 @@ def save_state(
     job: str,
     position: Position,
     model: torch.nn.Module,
+    average: torch.nn.Module,
     best: dict[str, Tensor],
     optimizer: torch.optim.Optimizer,
 ) -> None:
     """Write the state of job `job` (a digest of data and settings) atomically."""
     tensors = {f"model.{name}": tensor for name, tensor in model.state_dict().items()}
+    tensors |= {f"average.{name}": tensor for name, tensor in average.state_dict().items()}
     tensors |= {f"best.{name}": tensor for name, tensor in best.items()}
     for index, entry in optimizer.state_dict()["state"].items():
         tensors |= {f"optimizer.{index}.{name}": tensor for name, tensor in entry.items()}
-    # Weights shared by name in safetensors must not share memory, and live on the CPU.
+    # safetensors refuses tensors that share memory, and the file is the same from every device.
     tensors = {name: tensor.detach().cpu().clone().contiguous() for name, tensor in tensors.items()}
     with atomic_output(path) as temporary:
         save_file(tensors, temporary, metadata={"job": job, "position": json.dumps(asdict(position))})
 
 
 def load_state(
-    path: Path, job: str, model: torch.nn.Module, optimizer: torch.optim.Optimizer
+    path: Path,
+    job: str,
+    model: torch.nn.Module,
+    average: torch.nn.Module,
+    optimizer: torch.optim.Optimizer,
 ) -> tuple[Position, dict[str, Tensor]]:
-    """Put the saved weights into `model` and `optimizer`; return the position and the best weights.
+    """Put the saved weights into `model`, `average` and `optimizer`; return the position and the best weights.
 
     Raises: BioattnError when the state is damaged or belongs to other data or settings.
     """
@@ -74,6 +80,7 @@ def load_state(
             "or start again with --force"
         )
     model.load_state_dict(_part(tensors, "model."))
+    average.load_state_dict(_part(tensors, "average."))
     state: dict[int, dict[str, Tensor]] = {}
     for name, tensor in _part(tensors, "optimizer.").items():
         index, entry = name.split(".", 1)

@@ -15,7 +15,7 @@ FLANK = 4
 LENGTH = 64
 
 
-def make_dataset(task: str = "regression", genes: int = 240, seed: int = 0) -> PromoterDataset:
+def make_dataset(task: str = "regression", genes: int = 400, seed: int = 0) -> PromoterDataset:
     random = np.random.default_rng(seed)
     codes = random.integers(0, 4, size=(genes, LENGTH + 2 * FLANK)).astype(np.uint8)
     holds = random.random((genes, len(MOTIFS))) < 0.4
@@ -42,7 +42,7 @@ def make_dataset(task: str = "regression", genes: int = 240, seed: int = 0) -> P
         flank=FLANK,
         targets=targets,
         treatments=TreatmentTable(frame=frame.astype({"agent": object})),
-        gene_split=np.repeat(np.array([0, 1, 2], np.uint8), [genes - 80, 40, 40]),
+        gene_split=np.repeat(np.array([0, 1, 2], np.uint8), [genes - 100, 50, 50]),
         treatment_split=np.zeros(len(MOTIFS), np.uint8),
         task=task,
         metadata={},

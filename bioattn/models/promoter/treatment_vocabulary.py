@@ -269,9 +269,9 @@ def _compress(value: FloatArray, log: bool) -> FloatArray:
 
 def _scale(column: str, value: FloatArray, *, dose: bool, largest: dict[str, float]) -> NumberScale:
     finite = value[np.isfinite(value)]
-    # Times and concentrations span decades: compress when the largest is over twenty times the median.
-    log = bool(finite.size and finite.min() >= 0 and finite.max() > 20 * max(float(np.median(finite)), 1e-9))
-    log = log or (not dose and bool(finite.size) and finite.min() >= 0 and finite.max() > 20)
+    # Times and concentrations span decades: compress what is over twenty times the median, or over 20.
+    typical = 20.0 if not dose or not finite.size else 20 * float(np.median(finite))
+    log = bool(finite.size and finite.min() >= 0 and finite.max() > typical)
     compressed = _compress(finite, log)
     sd = float(compressed.std()) if finite.size else 1.0
     return NumberScale(
