@@ -72,7 +72,7 @@ class Genome:
         )
         """All chromosomes one after another, shape (total length,), read-only."""
         self._number = {name: number for number, name in enumerate(self.names)}
-        self._windows: dict[int, NDArray[np.uint8]] = {}
+        self._windows: dict[int, tuple[NDArray[np.uint8], NDArray[np.int64]]] = {}
 
     def __reduce__(self) -> tuple[type["Genome"], tuple[Path]]:
         return Genome, (self.index,)
@@ -104,30 +104,34 @@ class Genome:
 
         Raises: BioattnError when the genome has no such chromosome.
         """
-        number = self.chromosome_numbers([chrom])[0] if isinstance(chrom, str) else chrom
-        starts = np.asarray(starts, dtype=np.int64)
-        limit = self.offsets[number + 1] - self.offsets[number]
-        absolute = self.offsets[number] + starts
-        outside = (starts < 0) | (starts + length > limit)
+        numbers = self.chromosome_numbers([chrom]) if isinstance(chrom, str) else chrom
+        view, last_starts = self._all_windows(length)
+        begins = self.offsets.take(numbers)
+        absolute = begins + starts
+        outside = (absolute < begins) | (absolute > last_starts.take(numbers))
         if not outside.any():
-            codes: NDArray[np.uint8] = self._all_windows(length)[absolute]
+            codes: NDArray[np.uint8] = view[absolute]
             return codes
-        codes = np.full((starts.size, length), UNKNOWN, dtype=np.uint8)
+        ends = self.offsets.take(numbers + 1)
+        codes = np.full((absolute.size, length), UNKNOWN, dtype=np.uint8)
         inside = np.flatnonzero(~outside)
         if inside.size:
-            codes[inside] = self._all_windows(length)[absolute[inside]]
-        limits = np.broadcast_to(limit, starts.shape)
+            codes[inside] = view[absolute[inside]]
+        begins, ends = (np.broadcast_to(bound, absolute.shape) for bound in (begins, ends))
         for row in np.flatnonzero(outside):
-            start = int(starts[row])
-            first, last = max(start, 0), min(start + length, int(limits[row]))
+            start = int(absolute[row])
+            first, last = max(start, int(begins[row])), min(start + length, int(ends[row]))
             if first < last:
-                begin = int(absolute[row]) - start
-                codes[row, first - start : last - start] = self.codes[begin + first : begin + last]
+                codes[row, first - start : last - start] = self.codes[first:last]
         return codes
 
-    def _all_windows(self, length: int) -> NDArray[np.uint8]:
+    def _all_windows(self, length: int) -> tuple[NDArray[np.uint8], NDArray[np.int64]]:
+        """A view of the window at every position, and the last start that fits into each chromosome."""
         if length not in self._windows:
-            self._windows[length] = np.lib.stride_tricks.sliding_window_view(self.codes, length)
+            room = self.codes[:length].size if length else 0
+            view = np.lib.stride_tricks.sliding_window_view(self.codes, room)
+            # A genome shorter than the window has no window that fits.
+            self._windows[length] = view, self.offsets[1:] - length
         return self._windows[length]
 
 

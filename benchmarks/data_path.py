@@ -1,0 +1,388 @@
+"""Random 1-kb intervals of a genome as float32 one-hot batches: bioattn beside its peers, as Markdown on stdout.
+
+    python benchmarks/data_path.py [--megabases 50] [--repeats 7] [--peers FOLDER]
+
+Every contender is one process with one thread, started once, warmed up, and given its turns one after another, so
+that whatever else the machine does hits all of them. A turn is at least half a second of passes over the same
+intervals in batches of 64. The first batch of each is compared with a plain loop before anything is timed. The
+peers are installed from PyPI into a throw-away environment (FOLDER keeps it for the next time); one that cannot be
+installed or imported is left out by name.
+
+Afterwards four worker processes read the same mapped genome and their batches are compared with those of one.
+"""
+
+import argparse
+import hashlib
+import json
+import multiprocessing
+import os
+import pickle
+import statistics
+import subprocess
+import sys
+import tempfile
+import time
+import venv
+from collections.abc import Callable
+from pathlib import Path
+
+import numpy as np
+
+LENGTH, BATCH, BATCHES = 1000, 64, 94
+CHROMOSOMES = 5
+TURN_SECONDS = 0.5
+PEERS = {"tangermeme": "tangermeme", "crested": "CREsted", "grelu": "gReLU"}
+TORCH = "torch==2.13.0"
+
+Batches = Callable[[], int]
+"""Makes all batches once and returns how many intervals that were."""
+
+
+def write_genome(path: Path, megabases: int) -> None:
+    """Random bases without N in lines of 60, and the table of chromosome sizes that gReLU asks for."""
+    random = np.random.default_rng(0)
+    sizes = path.with_name(path.name + ".sizes")
+    length = megabases * 1_000_000 // CHROMOSOMES // 60 * 60
+    sizes.write_text("".join(f"chr{number}\t{length}\n" for number in range(CHROMOSOMES)))
+    with path.open("wb") as file:
+        for number in range(CHROMOSOMES):
+            count = megabases * 1_000_000 // CHROMOSOMES // 60
+            lines = np.full((count, 61), ord("\n"), np.uint8)
+            lines[:, :60] = np.frombuffer(b"ACGT", np.uint8)[
+                random.integers(0, 4, (count, 60), dtype=np.uint8)
+            ]
+            file.write(f">chr{number}\n".encode() + lines.tobytes())
+
+
+def intervals(megabases: int) -> list[tuple[str, int]]:
+    """The same random (chromosome, start) for every contender."""
+    random = np.random.default_rng(1)
+    top = megabases * 1_000_000 // CHROMOSOMES // 60 * 60 - LENGTH
+    count = BATCH * BATCHES
+    chromosomes, starts = random.integers(0, CHROMOSOMES, count), random.integers(0, top, count)
+    return [(f"chr{c}", int(s)) for c, s in zip(chromosomes, starts, strict=True)]
+
+
+def first_batch_by_loop(fasta: Path, chosen: list[tuple[str, int]]) -> str:
+    """Digest of the first batch, made without any of the contenders."""
+    sequences = {}
+    for record in fasta.read_text().split(">")[1:]:
+        name, body = record.split("\n", 1)
+        sequences[name] = body.replace("\n", "")
+    planes = np.zeros((BATCH, 4, LENGTH), np.float32)
+    for row, (chrom, start) in enumerate(chosen[:BATCH]):
+        for column, base in enumerate(sequences[chrom][start : start + LENGTH]):
+            planes[row, "ACGT".index(base), column] = 1
+    return digest(planes)
+
+
+def digest(planes: np.ndarray) -> str:
+    return hashlib.sha256(np.ascontiguousarray(planes, dtype=np.float32).tobytes()).hexdigest()
+
+
+def ours(fasta: Path, chosen: list[tuple[str, int]], as_float: bool) -> tuple[Batches, str]:
+    """The mapped genome and one batch buffer; or the uint8 codes alone, as they go to another device."""
+    from bioattn.formats.genome import open_genome
+    from bioattn.formats.nucleotides import one_hot
+
+    genome = open_genome(fasta)
+    numbers = genome.chromosome_numbers([chrom for chrom, _ in chosen])
+    starts = np.array([start for _, start in chosen], dtype=np.int64)
+    buffer = np.empty((BATCH, 4, LENGTH), np.float32)
+
+    def run() -> int:
+        for first in range(0, len(starts), BATCH):
+            part = slice(first, first + BATCH)
+            codes = genome.windows(numbers[part], starts[part], LENGTH)
+            if as_float:
+                one_hot(codes, buffer)
+        return len(starts)
+
+    return run, digest(one_hot(genome.windows(numbers[:BATCH], starts[:BATCH], LENGTH)))
+
+
+def tangermeme_loci(fasta: Path, chosen: list[tuple[str, int]], mode: str) -> tuple[Batches, str]:
+    """`extract_loci` of all intervals at once, as it comes (int8) or turned into float32 batches; or of one batch
+    at a time, which like ours needs no room for all of them."""
+    import pandas as pd
+    import pyfaidx
+    import torch
+    from tangermeme.io import extract_loci
+
+    frame = pd.DataFrame(
+        {
+            "chrom": [c for c, _ in chosen],
+            "start": [s for _, s in chosen],
+            "end": [s + LENGTH for _, s in chosen],
+        }
+    )
+    opened = pyfaidx.Fasta(str(fasta))
+
+    def extract(part: pd.DataFrame) -> torch.Tensor:
+        return extract_loci(part, opened if mode == "batches" else str(fasta), in_window=LENGTH, n_jobs=1)
+
+    def run() -> int:
+        if mode == "batches":
+            for first in range(0, len(frame), BATCH):
+                extract(frame[first : first + BATCH]).float()
+            return len(frame)
+        loci = extract(frame)
+        if mode == "float":
+            for first in range(0, len(loci), BATCH):
+                loci[first : first + BATCH].float()
+        return len(loci)
+
+    return run, digest(extract(frame[:BATCH]).numpy())
+
+
+def crested_genome(fasta: Path, chosen: list[tuple[str, int]]) -> tuple[Batches, str]:
+    """`Genome.fetch` and `one_hot_encode_sequence` of each interval, stacked per batch."""
+    import crested
+    from crested.utils import one_hot_encode_sequence
+
+    genome = crested.Genome(fasta)
+
+    def batch(part: list[tuple[str, int]]) -> np.ndarray:
+        rows = [one_hot_encode_sequence(genome.fetch(chrom, start, start + LENGTH)) for chrom, start in part]
+        return np.concatenate(rows).astype(np.float32, copy=False)
+
+    def run() -> int:
+        for first in range(0, len(chosen), BATCH):
+            batch(chosen[first : first + BATCH])
+        return len(chosen)
+
+    return run, digest(batch(chosen[:BATCH]).transpose(0, 2, 1))
+
+
+def grelu_dataset(fasta: Path, chosen: list[tuple[str, int]], in_memory: bool) -> tuple[Batches, str]:
+    """`SeqDataset` items stacked per batch; with the sequences in memory already, or read from the genome too."""
+    import pandas as pd
+    import torch
+    from grelu.data.dataset import SeqDataset
+
+    frame = pd.DataFrame(
+        {
+            "chrom": [c for c, _ in chosen],
+            "start": [s for _, s in chosen],
+            "end": [s + LENGTH for _, s in chosen],
+        }
+    )
+
+    def load() -> SeqDataset:
+        return SeqDataset(frame, seq_len=LENGTH, genome=str(fasta))
+
+    loaded = load()
+
+    def run() -> int:
+        dataset = loaded if in_memory else load()
+        for first in range(0, len(dataset), BATCH):
+            torch.stack([dataset[i] for i in range(first, min(first + BATCH, len(dataset)))]).float()
+        return len(dataset)
+
+    return run, digest(torch.stack([loaded[i] for i in range(BATCH)]).float().numpy())
+
+
+CONTENDERS: dict[str, tuple[str, Callable[[Path, list[tuple[str, int]]], tuple[Batches, str]]]] = {
+    "bioattn: mapped genome, reused float32 buffer": ("", lambda f, c: ours(f, c, as_float=True)),
+    "bioattn: uint8 codes only": ("", lambda f, c: ours(f, c, as_float=False)),
+    "tangermeme extract_loci, all at once, int8": ("tangermeme", lambda f, c: tangermeme_loci(f, c, "int8")),
+    "tangermeme extract_loci, all at once, then float32 batches": (
+        "tangermeme",
+        lambda f, c: tangermeme_loci(f, c, "float"),
+    ),
+    "tangermeme extract_loci, batch by batch, float32": (
+        "tangermeme",
+        lambda f, c: tangermeme_loci(f, c, "batches"),
+    ),
+    "CREsted Genome.fetch + one-hot": ("crested", crested_genome),
+    "gReLU dataset items, sequences in memory": ("grelu", lambda f, c: grelu_dataset(f, c, in_memory=True)),
+    "gReLU dataset from intervals": ("grelu", lambda f, c: grelu_dataset(f, c, in_memory=False)),
+}
+
+
+def serve(name: str, fasta: Path, megabases: int) -> None:
+    """Be one contender: answer every line on stdin with the rate of one turn."""
+    try:
+        import torch
+
+        torch.set_num_threads(1)
+    except ImportError:
+        pass
+    run, first = CONTENDERS[name][1](fasta, intervals(megabases))
+    run()  # warm up: compilation, page cache, allocator
+    print(json.dumps({"ready": first}), flush=True)
+    for _ in sys.stdin:
+        done, started = 0, time.perf_counter()
+        while time.perf_counter() - started < TURN_SECONDS:
+            done += run()
+        print(json.dumps({"rate": done / (time.perf_counter() - started)}), flush=True)
+
+
+class Contender:
+    """One contender's process."""
+
+    def __init__(
+        self, python: Path, name: str, fasta: Path, megabases: int, environment: dict[str, str]
+    ) -> None:
+        self.log = tempfile.TemporaryFile("w+")  # noqa: SIM115 - lives as long as the process
+        self.process = subprocess.Popen(
+            [str(python), __file__, "--serve", name, "--genome", str(fasta), "--megabases", str(megabases)],
+            stdin=subprocess.PIPE,
+            stdout=subprocess.PIPE,
+            stderr=self.log,
+            text=True,
+            env=environment,
+        )
+        answer = self._answer()
+        if "ready" not in answer:
+            self.log.seek(0)
+            lines = self.log.read().strip().splitlines()
+            raise RuntimeError(lines[-1] if lines else "it ended without a word")
+        self.first: str = answer["ready"]
+
+    def _answer(self) -> dict[str, str]:
+        assert self.process.stdout is not None
+        for line in self.process.stdout:
+            if line.startswith("{"):  # some libraries print on import
+                return json.loads(line)
+        return {}
+
+    def turn(self) -> float:
+        assert self.process.stdin is not None
+        self.process.stdin.write("go\n")
+        self.process.stdin.flush()
+        return float(self._answer()["rate"])
+
+    def close(self) -> None:
+        assert self.process.stdin is not None
+        self.process.stdin.close()
+        self.process.wait()
+        self.log.close()
+
+
+def peer_environment(folder: Path) -> tuple[Path, dict[str, str]]:
+    """An environment with the peers: its Python, and why a peer is missing, by peer."""
+    python = folder / "bin" / "python"
+    if not python.exists():
+        venv.create(folder, with_pip=True)
+    missing = {}
+    for package, requirement in {"torch": TORCH, **PEERS}.items():
+        if subprocess.run([python, "-c", f"import {package}"], capture_output=True).returncode == 0:
+            continue
+        command = [
+            python,
+            "-m",
+            "pip",
+            "install",
+            "--quiet",
+            "--disable-pip-version-check",
+            requirement,
+            TORCH,
+        ]
+        installed = subprocess.run(command, capture_output=True, text=True)
+        if installed.returncode:
+            reason = installed.stderr.strip().splitlines() or ["pip failed"]
+            missing[package] = f"not installed: {reason[-1]}"
+    return python, missing
+
+
+def compare(fasta: Path, megabases: int, repeats: int, peers: Path) -> None:
+    """Print the table of rates."""
+    threads = dict.fromkeys(("OMP_NUM_THREADS", "MKL_NUM_THREADS", "NUMBA_NUM_THREADS"), "1")
+    environment = {**os.environ, **threads, "KERAS_BACKEND": "torch"}
+    expected = first_batch_by_loop(fasta, intervals(megabases))
+    python, missing = peer_environment(peers)
+    contenders: dict[str, Contender] = {}
+    skipped: dict[str, str] = {}
+    for name, (package, _) in CONTENDERS.items():
+        if package in missing:
+            skipped[name] = missing[package]
+            continue
+        try:
+            started = Contender(
+                python if package else Path(sys.executable), name, fasta, megabases, environment
+            )
+        except RuntimeError as error:
+            skipped[name] = str(error)
+            continue
+        if started.first != expected:
+            sys.exit(f"{name}: the first batch differs from the plain loop")
+        contenders[name] = started
+    rates: dict[str, list[float]] = {name: [] for name in contenders}
+    for _ in range(repeats):
+        for name, contender in contenders.items():
+            rates[name].append(contender.turn())
+    for contender in contenders.values():
+        contender.close()
+    best = statistics.median(rates[next(iter(rates))])
+    print(
+        f"{LENGTH}-base intervals of {megabases} Mb, batches of {BATCH} as float32 (n, 4, {LENGTH}), one process "
+        f"and thread each, {repeats} interleaved turns; {describe_load()}\n"
+    )
+    print("| path | intervals/s, median (min to max) | first row is faster by |")
+    print("| --- | --- | --- |")
+    for name, found in rates.items():
+        median = statistics.median(found)
+        print(f"| {name} | {median:,.0f} ({min(found):,.0f} to {max(found):,.0f}) | {best / median:.1f} × |")
+    for name, reason in skipped.items():
+        print(f"| {name} | left out: {reason} | |")
+
+
+def describe_load() -> str:
+    return f"{os.cpu_count()} cores, load {os.getloadavg()[0]:.1f}"
+
+
+def batch_digest(task: tuple[bytes, int]) -> str:
+    """What one worker makes of one batch."""
+    from bioattn.formats.nucleotides import one_hot
+
+    pickled, seed = task
+    genome = pickle.loads(pickled)
+    random = np.random.default_rng(seed)
+    numbers = random.integers(0, CHROMOSOMES, BATCH)
+    starts = random.integers(0, int(np.diff(genome.offsets).min()) - LENGTH, BATCH)
+    return digest(one_hot(genome.windows(numbers, starts, LENGTH)))
+
+
+def four_workers(fasta: Path) -> None:
+    """Print whether four processes read what one reads."""
+    from bioattn.formats.genome import open_genome
+
+    pickled = pickle.dumps(open_genome(fasta))
+    tasks = [(pickled, seed) for seed in range(200)]
+    alone = [batch_digest(task) for task in tasks]
+    print("\n| start of the workers | batches of 4 processes equal to those of one |")
+    print("| --- | --- |")
+    for method in ("fork", "spawn"):
+        with multiprocessing.get_context(method).Pool(4) as pool:
+            together = pool.map(batch_digest, tasks, chunksize=1)
+        same = sum(a == b for a, b in zip(alone, together, strict=True))
+        print(f"| {method} | {same} of {len(tasks)} |")
+        if same != len(tasks):
+            sys.exit("the workers read something else")
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
+    parser.add_argument("--megabases", type=int, default=50)
+    parser.add_argument("--repeats", type=int, default=7)
+    parser.add_argument("--peers", type=Path, help="environment of the peers, kept for the next time")
+    parser.add_argument("--serve", help=argparse.SUPPRESS)
+    parser.add_argument("--genome", type=Path, help=argparse.SUPPRESS)
+    options = parser.parse_args()
+    if options.serve:
+        serve(options.serve, options.genome, options.megabases)
+        return
+    with tempfile.TemporaryDirectory() as name:
+        folder = Path(name)
+        os.environ["BIOATTN_CACHE"] = str(folder / "cache")
+        fasta = folder / "genome.fa"
+        write_genome(fasta, options.megabases)
+        compare(fasta, options.megabases, options.repeats, options.peers or folder / "peers")
+        four_workers(fasta)
+
+
+if __name__ == "__main__":
+    main()
