@@ -7,6 +7,7 @@ import torch
 import torch.nn.functional as F  # noqa: N812
 from torch import Tensor, nn
 
+from bioattn.models.promoter.best_match import best_match
 from bioattn.models.promoter.config import Activation, PromoterModelConfig
 
 AMBIGUOUS = 4
@@ -57,27 +58,26 @@ class ConvStem(nn.Module):
         self.config = config
         self.receptive_field = config.pool + config.kernel - 1
         self.both_strands = config.both_strands
-        self.convolution = nn.Conv1d(4, config.channels, config.kernel, padding=config.kernel // 2)
+        self.convolution = nn.Conv1d(4, config.channels, config.kernel)  # holds the filters; see best_match
         self.activation = make_activation(config.activation)
         self.normalise = nn.GroupNorm(1, config.channels)
 
     def forward(self, codes_BL: Tensor) -> tuple[Tensor, Tensor]:
         """Codes (B, L) → features (B, P, C) and mask (B, P), True where a bin holds at least one known base."""
         codes_BL = padded_to_bins(codes_BL, self.config)
-        bases_B4L = one_hot(codes_BL, self.convolution.weight.dtype)
-        matches_BCL = self.convolution(bases_B4L)
+        filters_F4K = self.convolution.weight
         if self.both_strands:
             # A, C, G, T = 0..3, so flipping bases and positions is the reverse complement of the filter.
-            reverse_BCL = F.conv1d(
-                bases_B4L,
-                self.convolution.weight.flip(1, 2),
-                self.convolution.bias,
-                padding=self.convolution.padding[0],
-            )
-            matches_BCL = torch.maximum(matches_BCL, reverse_BCL)
-        # Pool before the activation: where it is monotone the maximum is the same, at a pool-th of the work.
-        features_BCP = self.activation(F.max_pool1d(matches_BCL, self.config.pool))
-        return self.normalise(features_BCP).transpose(1, 2), known_bins(codes_BL, self.config.pool)
+            filters_F4K = torch.cat([filters_F4K, filters_F4K.flip(1, 2)])
+        best_BPC = best_match(one_hot(codes_BL).transpose(1, 2), filters_F4K, self.config.pool)
+        if self.both_strands:
+            best_BPC = torch.maximum(*best_BPC.chunk(2, dim=-1))
+        # Bias and activation come after the maximum: where the activation is monotone nothing changes.
+        bias_C = self.convolution.bias
+        assert bias_C is not None
+        features_BPC = self.activation(best_BPC + bias_C)
+        features_BPC = self.normalise(features_BPC.transpose(1, 2)).transpose(1, 2)
+        return features_BPC, known_bins(codes_BL, self.config.pool)
 
 
 class BinMixer(nn.Module):

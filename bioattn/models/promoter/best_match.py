@@ -1,0 +1,79 @@
+"""The best match of every filter in every bin, faster than convolution and max-pooling one after the other.
+
+Four channels are too few for a convolution kernel to be good at, and pooling with indices walks over every match
+a second time. Here a few promoters at a time are laid out so that one matrix product gives all matches with the
+filters innermost, where the maximum is a vector instruction; matches never leave the cache. A training step of the
+stem takes less than half the time of `conv1d` and `max_pool1d` on a CPU.
+
+Shape suffixes: B promoters, L bases, K bases of a filter, P bins, S bases of a bin, F filters.
+"""
+
+from collections.abc import Iterator
+from typing import Any
+
+import torch
+from torch import Tensor
+from torch.autograd.function import once_differentiable
+
+PROMOTERS_AT_ONCE = 8
+"""On a CPU: 8 promoters of 1 kb with 128 filters make 4 MB of matches."""
+
+
+def best_match(bases_BL4: Tensor, filters_F4K: Tensor, pool: int) -> Tensor:
+    """The largest match of each filter in each bin, (B, P, F).
+
+    bases_BL4: one-hot (B, L, 4), L a multiple of `pool`. filters_F4K: (F, 4, K), K odd; a match is centred on its
+    base, and bases beyond the ends count nothing. Differentiable in the filters only; where several matches of a
+    bin are equally good they share the gradient, as in `torch.amax`.
+    """
+    best_BPF: Tensor = _BestMatch.apply(bases_BL4, filters_F4K, pool)  # type: ignore[no-untyped-call]
+    return best_BPF
+
+
+class _BestMatch(torch.autograd.Function):
+    @staticmethod
+    def forward(ctx: Any, bases_BL4: Tensor, filters_F4K: Tensor, pool: int) -> Tensor:
+        filters_KF = _flat(filters_F4K)
+        wants_gradient = filters_F4K.requires_grad
+        best, is_best = [], []
+        for windows_NK, count in _windows(bases_BL4, filters_F4K.shape[-1]):
+            with torch.autocast(bases_BL4.device.type, enabled=False):
+                matches_BPSF = (windows_NK @ filters_KF).view(count, -1, pool, filters_KF.shape[1])
+            best_BPF = matches_BPSF.amax(2)
+            best.append(best_BPF)
+            if wants_gradient:
+                is_best.append(matches_BPSF == best_BPF.unsqueeze(2))
+        ctx.save_for_backward(bases_BL4, *is_best)
+        ctx.kernel = filters_F4K.shape[-1]
+        return torch.cat(best)
+
+    @staticmethod
+    @once_differentiable
+    def backward(ctx: Any, gradient_BPF: Tensor) -> tuple[None, Tensor, None]:
+        bases_BL4, *is_best = ctx.saved_tensors
+        filters = gradient_BPF.shape[-1]
+        gradient_KF = gradient_BPF.new_zeros(ctx.kernel * 4, filters, dtype=torch.float32)
+        first = 0
+        for (windows_NK, count), is_best_BPSF in zip(_windows(bases_BL4, ctx.kernel), is_best, strict=True):
+            part_BPF = gradient_BPF[first : first + count].float() / is_best_BPSF.sum(2)
+            spread_NF = (is_best_BPSF * part_BPF.unsqueeze(2)).view(-1, filters)
+            gradient_KF += windows_NK.T @ spread_NF
+            first += count
+        return None, gradient_KF.view(ctx.kernel, 4, filters).permute(2, 1, 0), None
+
+
+def _flat(filters_F4K: Tensor) -> Tensor:
+    """(F, 4, K) → (K·4, F), the order in which the bases of a window lie in memory."""
+    return filters_F4K.permute(2, 1, 0).reshape(-1, filters_F4K.shape[0]).float()
+
+
+def _windows(bases_BL4: Tensor, kernel: int) -> Iterator[tuple[Tensor, int]]:
+    """Some promoters at a time, the bases around every position (promoters·L, K·4), and how many promoters."""
+    at_once = PROMOTERS_AT_ONCE if bases_BL4.device.type == "cpu" else len(bases_BL4)
+    half = kernel // 2
+    for part_BL4 in bases_BL4.split(max(1, at_once)):
+        padded_BL4 = torch.nn.functional.pad(part_BL4, (0, 0, half, half)).contiguous()
+        # Windows overlap in memory: each starts one base (four numbers) after the one before.
+        count, length = part_BL4.shape[:2]
+        windows = padded_BL4.as_strided((count, length, kernel * 4), (padded_BL4.stride(0), 4, 1))
+        yield windows.reshape(count * length, kernel * 4), count
