@@ -1,0 +1,255 @@
+"""Promoter models: invariants that must hold whatever the weights."""
+
+import itertools
+
+import numpy as np
+import pandas as pd
+import pytest
+import torch
+
+from bioattn.attention.capture import capture
+from bioattn.config_file import build
+from bioattn.errors import BioattnError, SettingsError
+from bioattn.formats.nucleotides import encode, reverse_complement
+from bioattn.models.promoter.config import PromoterModelConfig, TreatmentEncoding
+from bioattn.models.promoter.kmer_stem import KmerStem
+from bioattn.models.promoter.model import attention_sites, make_promoter_model
+from bioattn.models.promoter.treatment_vocabulary import TreatmentVocabulary
+from bioattn.promoters.treatments import TreatmentTable, named_treatments
+
+LENGTH = 52
+SMALL = {"channels": 16, "kernel": 5, "pool": 8, "num_heads": 2, "head_channels": 8, "hidden_channels": 16}
+
+
+def table() -> TreatmentTable:
+    frame = pd.DataFrame(
+        {
+            "agent": ["salt", "salt", "acid", ""],
+            "dose": ["0.5 M", "1 M", "3 mM", ""],
+            "minutes": [10.0, 20.0, np.nan, 40.0],
+        },
+        index=pd.Index(["a", "b", "c", "d"]),
+    )
+    return TreatmentTable(frame=frame.astype({"agent": object, "dose": object}))
+
+
+def make(encoding: str = "id", **settings):
+    config = build(
+        PromoterModelConfig, {"length": LENGTH, "treatment_encoder": encoding, **SMALL, **settings}, "test"
+    )
+    vocabulary = TreatmentVocabulary.learn(
+        table(), encoding=TreatmentEncoding(encoding), unconditional=config.unconditional
+    )
+    torch.manual_seed(0)
+    model = make_promoter_model(config, vocabulary).eval()
+    return model, vocabulary, vocabulary.encode(table())
+
+
+def codes(promoters: int = 3, seed: int = 0) -> torch.Tensor:
+    return torch.from_numpy(np.random.default_rng(seed).integers(0, 4, (promoters, LENGTH)).astype(np.uint8))
+
+
+class Recorder:
+    def __init__(self):
+        self.received = {}
+
+    def receive(self, site, weights, value_weighted):
+        self.received[site.name] = (site, weights, value_weighted)
+
+
+SHAPES = [
+    {"conditioning": "cross"},
+    {"conditioning": "cross", "hops": 2, "sink": True},
+    {"conditioning": "cross", "stem": "kmer"},
+    {"conditioning": "cross", "attention_query": "shared"},
+    {"conditioning": "film"},
+    {"conditioning": "cross-all"},
+    {"conditioning": "concat", "concat_pools": [4, 4], "concat_hidden": [16, 8, 8]},
+]
+NAMES = ["cross", "hops-sink", "kmer", "shared", "film", "cross-all", "concat"]
+
+
+@pytest.mark.parametrize("encoding", ["id", "features"])
+@pytest.mark.parametrize("settings", SHAPES, ids=NAMES)
+def test_a_cell_does_not_depend_on_its_company(settings, encoding):
+    """Each promoter and treatment alone gives what it gives in a batch with others."""
+    model, vocabulary, batch = make(encoding, **settings)
+    with torch.inference_mode():
+        together = model(codes(), batch)
+        assert together.shape == (3, 4)
+        for t in range(4):
+            row = vocabulary.encode(TreatmentTable(frame=table().frame.iloc[[t]]))
+            for b in range(3):
+                alone = model(codes()[b : b + 1], row)
+                torch.testing.assert_close(alone[0, 0], together[b, t], atol=2e-6, rtol=1e-5)
+
+
+@pytest.mark.parametrize(
+    "settings", SHAPES[:3] + SHAPES[5:6], ids=["cross", "hops-sink", "kmer", "cross-all"]
+)
+def test_captured_maps_have_the_promised_axes_and_sums(settings):
+    model, _, batch = make(**settings)
+    recorder = Recorder()
+    with torch.inference_mode():
+        fused = model(codes(), batch)
+        with capture(["promoter.*"], recorder):
+            explicit = model(codes(), batch)
+    torch.testing.assert_close(fused, explicit, atol=1e-5, rtol=1e-5)
+    assert set(recorder.received) == set(attention_sites(model))
+    bins = model.config.num_bins
+    for site, weights, _ in recorder.received.values():
+        sizes = dict(zip(site.axes, weights.shape, strict=True))
+        assert (sizes["sample"], sizes["treatment"], sizes["head"]) == (3, 4, 2)
+        if site.key_edges is not None:
+            assert sizes["key"] == bins == len(site.key_edges) - 1
+        else:
+            assert sizes["query"] == bins == len(site.query_edges) - 1
+        total = weights.sum(-1)
+        if site.sink:
+            assert (total < 1).all()
+        else:
+            torch.testing.assert_close(total, torch.ones_like(total), atol=1e-5, rtol=0)
+
+
+def test_controls_ask_what_they_should():
+    for query in ("shared", "position", "uniform"):
+        model, _, batch = make(attention_query=query)
+        if model.network.position_bias_HP is not None:
+            torch.nn.init.normal_(model.network.position_bias_HP)
+        recorder = Recorder()
+        with torch.inference_mode(), capture(["*"], recorder):
+            model(codes(), batch)
+        weights = recorder.received["promoter.cross.0"][1]
+        torch.testing.assert_close(weights, weights[:, :, :1].expand_as(weights))  # no treatment of its own
+        across_promoters = (weights - weights[:1]).abs().max()
+        assert (across_promoters < 1e-6) == (query != "shared")
+        uniform = (weights - 1 / weights.shape[-1]).abs().max() < 1e-6
+        assert bool(uniform) == (query == "uniform")
+
+
+@pytest.mark.parametrize("stem", ["conv", "kmer"])
+def test_filters_match_both_strands(stem):
+    """One bin over the whole promoter: its features cannot tell a sequence from its reverse complement."""
+    model, _, _ = make(stem=stem, pool=LENGTH)
+    forward = codes(4)
+    backward = torch.from_numpy(reverse_complement(forward.numpy()).copy())
+    with torch.inference_mode():
+        torch.testing.assert_close(
+            model.network.stem(forward)[0], model.network.stem(backward)[0], atol=1e-4, rtol=1e-4
+        )
+        model, _, _ = make(stem=stem, pool=LENGTH, both_strands=False)
+        bins = [model.network.stem(strand)[0] for strand in (forward, backward)]
+        assert not torch.allclose(*bins, atol=1e-2)
+
+
+def test_bins_end_at_the_anchor():
+    config = PromoterModelConfig(length=20, pool=8)
+    assert config.bin_edges == (0, 4, 12, 20)
+    assert config.num_bins == 3
+
+
+def test_unknown_bins_get_no_attention():
+    model, _, batch = make()
+    sequence = codes(1)
+    sequence[:, :28] = 4  # the first bin has 4 bases, the next three 8 each
+    recorder = Recorder()
+    with torch.inference_mode(), capture(["*"], recorder):
+        answer = model(sequence, batch)
+    weights = recorder.received["promoter.cross.0"][1]
+    assert (weights[..., :4] == 0).all()
+    assert (weights[..., 4:] > 0).all()
+    with torch.inference_mode():
+        nothing = model(torch.full((1, LENGTH), 4, dtype=torch.uint8), batch)
+    assert torch.isfinite(nothing).all()
+    assert torch.isfinite(answer).all()
+
+
+def test_kmer_stem_sums_the_vectors_of_its_kmers():
+    config = PromoterModelConfig(length=16, pool=8, stem="kmer", kmer=3, channels=5)  # type: ignore[arg-type]
+    stem = KmerStem(config).eval()
+    sequence = "ACGTNACGGATTACAG"
+    bins, known = stem(torch.from_numpy(encode(sequence).copy())[None])
+    expected = torch.zeros(2, 5)
+    complement = str.maketrans("ACGT", "TGCA")
+    columns = {}
+    for letters in itertools.product("ACGT", repeat=3):
+        word = "".join(letters)
+        columns.setdefault(min(word, word[::-1].translate(complement)), len(columns))
+    for start in range(len(sequence) - 2):
+        k = sequence[start : start + 3]
+        if "N" in k:
+            continue
+        canonical = min(k, k[::-1].translate(complement))
+        expected[(start + 1) // 8] += stem.vectors.weight[columns[canonical]]
+    torch.testing.assert_close(bins[0], expected)
+    assert known.all()
+
+
+class TestVocabulary:
+    def test_doses_are_scaled_within_agent_and_unit(self):
+        vocabulary = TreatmentVocabulary.learn(
+            table(), encoding=TreatmentEncoding.FEATURES, unconditional=True
+        )
+        batch = vocabulary.encode(table())
+        dose = [scale.column for scale in vocabulary.numbers].index("dose")
+        scale = vocabulary.numbers[dose]
+        assert scale.largest == {"salt|M": 1.0, "acid|mM": 3.0}
+        raw = (batch.numbers_TN[:, dose] * scale.sd + scale.mean).tolist()
+        assert raw[:3] == pytest.approx([0.5, 1.0, 1.0])
+        assert batch.present_TN[:, dose].tolist() == [1, 1, 1, 0]
+
+    def test_missing_categories_are_not_unknown_ones(self):
+        vocabulary = TreatmentVocabulary.learn(
+            table(), encoding=TreatmentEncoding.FEATURES, unconditional=True
+        )
+        assert vocabulary.categories == {"agent": ("acid", "salt")}
+        assert vocabulary.encode(table()).categories_TF[:, 0].tolist() == [2, 2, 1, 0]
+
+    def test_json_round_trip(self):
+        vocabulary = TreatmentVocabulary.learn(
+            table(), encoding=TreatmentEncoding.FEATURES, unconditional=True
+        )
+        assert TreatmentVocabulary.from_json(vocabulary.to_json()) == vocabulary
+
+    def test_unknown_things_are_named(self):
+        vocabulary = TreatmentVocabulary.learn(table(), encoding=TreatmentEncoding.ID, unconditional=True)
+        with pytest.raises(BioattnError, match="treatment 'nobody' was not in training"):
+            vocabulary.encode(named_treatments(["a", "nobody"]))
+        features = TreatmentVocabulary.learn(table(), encoding=TreatmentEncoding.FEATURES, unconditional=True)
+        frame = table().frame.copy()
+        frame.loc["a", "dose"] = "3 kg"
+        with pytest.raises(
+            BioattnError, match=r"treatment 'a' has the dose '3 kg', but training saw no dose"
+        ):
+            features.encode(TreatmentTable(frame=frame))
+        with pytest.raises(SettingsError, match="treatment_columns names 'colour'"):
+            TreatmentVocabulary.learn(
+                table(), encoding=TreatmentEncoding.FEATURES, unconditional=True, columns=["colour"]
+            )
+        with pytest.raises(
+            SettingsError, match="needs a treatment table with at least one column that varies"
+        ):
+            TreatmentVocabulary.learn(
+                named_treatments(["a", "b"]), encoding=TreatmentEncoding.FEATURES, unconditional=True
+            )
+
+
+@pytest.mark.parametrize(
+    ("settings", "message"),
+    [
+        ({"conditioning": "cross-all", "num_tokens": 0}, "over a single key softmax is 1 everywhere"),
+        ({"conditioning": "film", "hops": 2}, "--hops is for --conditioning cross"),
+        ({"kernel": 4}, "kernel is 4; it must be odd"),
+        ({"conditioning": "concat"}, "pools 19 × 8 bases into one, the promoters have 52"),
+        ({"conditioning": "film", "stem": "kmer"}, "stem = kmer is for --conditioning cross"),
+        ({"kernal": 5}, "unknown setting 'kernal'; did you mean kernel"),
+        (
+            {"conditioning": "attention"},
+            "conditioning is 'attention'; choose from concat, film, cross, cross-all",
+        ),
+        ({"channels": "many"}, "channels is 'many'; a value of type int is needed"),
+    ],
+)
+def test_settings_that_cannot_be_are_refused(settings, message):
+    with pytest.raises(SettingsError, match=message):
+        build(PromoterModelConfig, {"length": LENGTH, **settings}, "model settings")
