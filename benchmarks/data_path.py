@@ -22,17 +22,16 @@ import subprocess
 import sys
 import tempfile
 import time
-import venv
 from collections.abc import Callable
 from pathlib import Path
 
 import numpy as np
+from peers import peer_environment
 
 LENGTH, BATCH, BATCHES = 1000, 64, 94
 CHROMOSOMES = 5
 TURN_SECONDS = 0.5
 PEERS = {"tangermeme": "tangermeme", "crested": "CREsted", "grelu": "gReLU"}
-TORCH = "torch==2.13.0"
 
 Batches = Callable[[], int]
 """Makes all batches once and returns how many intervals that were."""
@@ -260,38 +259,12 @@ class Contender:
         self.log.close()
 
 
-def peer_environment(folder: Path) -> tuple[Path, dict[str, str]]:
-    """An environment with the peers: its Python, and why a peer is missing, by peer."""
-    python = folder / "bin" / "python"
-    if not python.exists():
-        venv.create(folder, with_pip=True)
-    missing = {}
-    for package, requirement in {"torch": TORCH, **PEERS}.items():
-        if subprocess.run([python, "-c", f"import {package}"], capture_output=True).returncode == 0:
-            continue
-        command = [
-            python,
-            "-m",
-            "pip",
-            "install",
-            "--quiet",
-            "--disable-pip-version-check",
-            requirement,
-            TORCH,
-        ]
-        installed = subprocess.run(command, capture_output=True, text=True)
-        if installed.returncode:
-            reason = installed.stderr.strip().splitlines() or ["pip failed"]
-            missing[package] = f"not installed: {reason[-1]}"
-    return python, missing
-
-
 def compare(fasta: Path, megabases: int, repeats: int, peers: Path) -> None:
     """Print the table of rates."""
     threads = dict.fromkeys(("OMP_NUM_THREADS", "MKL_NUM_THREADS", "NUMBA_NUM_THREADS"), "1")
     environment = {**os.environ, **threads, "KERAS_BACKEND": "torch"}
     expected = first_batch_by_loop(fasta, intervals(megabases))
-    python, missing = peer_environment(peers)
+    python, missing = peer_environment(peers, PEERS)
     contenders: dict[str, Contender] = {}
     skipped: dict[str, str] = {}
     for name, (package, _) in CONTENDERS.items():

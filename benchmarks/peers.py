@@ -1,0 +1,34 @@
+"""Peers for comparison, installed from PyPI into an environment of their own, away from ours."""
+
+import subprocess
+import venv
+from collections.abc import Mapping
+from pathlib import Path
+
+TORCH = "torch==2.13.0"
+
+
+def peer_environment(folder: Path, peers: Mapping[str, str]) -> tuple[Path, dict[str, str]]:
+    """An environment with the peers (import name → requirement): its Python, and why a peer is missing."""
+    python = folder / "bin" / "python"
+    if not python.exists():
+        venv.create(folder, with_pip=True)
+    missing = {}
+    for package, requirement in {"torch": TORCH, **peers}.items():
+        if subprocess.run([python, "-c", f"import {package}"], capture_output=True).returncode == 0:
+            continue
+        command = [
+            python,
+            "-m",
+            "pip",
+            "install",
+            "--quiet",
+            "--disable-pip-version-check",
+            requirement,
+            TORCH,
+        ]
+        installed = subprocess.run(command, capture_output=True, text=True)
+        if installed.returncode:
+            reason = installed.stderr.strip().splitlines() or ["pip failed"]
+            missing[package] = f"not installed: {reason[-1]}"
+    return python, missing

@@ -1,0 +1,204 @@
+"""Training speed of `cross` beside gReLU's ConvModel of equal width, as Markdown on stdout.
+
+    python benchmarks/training.py [--turns 9] [--peers FOLDER]
+
+Both train on the same shapes (1,000 bases, 64 channels, 6 answers, batches of 64, AdamW, float32) with one thread,
+turn about, each turn several steps after a warm-up; the figure is promoters per second of processor time. gReLU is
+installed from PyPI into a throw-away environment (FOLDER keeps it); without it only our rows are printed. The
+matrix-multiply peak of the same turns is the limit both are held against.
+"""
+
+import argparse
+import json
+import os
+import statistics
+import subprocess
+import sys
+import tempfile
+import time
+from collections.abc import Callable
+from pathlib import Path
+
+from peers import peer_environment
+
+LENGTH, BATCH, CHANNELS, STEPS = 1000, 64, 64, 8
+OURS = {"`cross`, 6 treatments": 6, "`cross`, 1 treatment": 1, "`cross`, 50 treatments": 50}
+PEER = "gReLU ConvModel, 6 tasks"
+PEAK = "matrix product, 2048³"
+
+
+def our_step(treatments: int) -> Callable[[], None]:
+    """One training step on random data, as `bioattn.training.loop` takes it, less reading and validation."""
+    import torch
+
+    from bioattn.models.promoter.config import PromoterModelConfig, TreatmentEncoding
+    from bioattn.models.promoter.model import make_promoter_model
+    from bioattn.models.promoter.treatment_vocabulary import TreatmentVocabulary
+    from bioattn.promoters.treatments import named_treatments
+    from bioattn.training.config import Loss
+    from bioattn.training.losses import classifier_free_loss
+
+    table = named_treatments([f"treatment{i}" for i in range(treatments)])
+    vocabulary = TreatmentVocabulary.learn(table, encoding=TreatmentEncoding.ID, unconditional=False)
+    config = PromoterModelConfig(length=LENGTH, channels=CHANNELS, unconditional=False)
+    model = make_promoter_model(config, vocabulary)
+    batch = vocabulary.encode(table)
+    optimizer = torch.optim.AdamW(model.parameters(), lr=1e-3)
+    codes = torch.randint(0, 4, (BATCH, LENGTH), dtype=torch.uint8)
+    targets = torch.randn(BATCH, treatments)
+
+    def step() -> None:
+        optimizer.zero_grad(set_to_none=True)
+        answers = model.standardised(codes, batch)
+        loss = classifier_free_loss(answers, None, targets, loss=Loss.MSE, huber_delta=1.0, probability=0.0)
+        loss.backward()
+        torch.nn.utils.clip_grad_norm_(model.parameters(), 1.0)
+        optimizer.step()
+
+    return step
+
+
+def grelu_step() -> Callable[[], None]:
+    """One training step of gReLU's ConvModel with its defaults: 64 channels, kernel 15, two more convolutions."""
+    import torch
+    from grelu.model.models import ConvModel
+
+    model = ConvModel(n_tasks=6, stem_channels=CHANNELS, channel_init=CHANNELS)
+    optimizer = torch.optim.AdamW(model.parameters(), lr=1e-3)
+    codes = torch.randint(0, 4, (BATCH, LENGTH))
+    bases = torch.nn.functional.one_hot(codes, 4).transpose(1, 2).float().contiguous()
+    targets = torch.randn(BATCH, 6, 1)
+
+    def step() -> None:
+        optimizer.zero_grad(set_to_none=True)
+        torch.nn.functional.mse_loss(model(bases), targets).backward()
+        optimizer.step()
+
+    return step
+
+
+def peak_step() -> Callable[[], None]:
+    """One product of two 2048 × 2048 matrices."""
+    import torch
+
+    left, right = torch.randn(2048, 2048), torch.randn(2048, 2048)
+
+    def step() -> None:
+        torch.mm(left, right)
+
+    return step
+
+
+def serve(name: str) -> None:
+    """Answer each line on stdin with the processor seconds of one step, the fastest of a turn."""
+    import torch
+
+    torch.set_num_threads(1)
+    step = peak_step() if name == PEAK else grelu_step() if name == PEER else our_step(OURS[name])
+    step()
+    print(json.dumps({"ready": True}), flush=True)
+    for _ in sys.stdin:
+        step()
+        seconds = []
+        for _ in range(STEPS):
+            began = time.process_time()
+            step()
+            seconds.append(time.process_time() - began)
+        print(json.dumps({"seconds": statistics.median(seconds)}), flush=True)
+
+
+class Contender:
+    """One contender's process."""
+
+    def __init__(self, python: Path, name: str) -> None:
+        environment = {**os.environ, "OMP_NUM_THREADS": "1", "MKL_NUM_THREADS": "1"}
+        self.process = subprocess.Popen(
+            [str(python), __file__, "--serve", name],
+            stdin=subprocess.PIPE,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.DEVNULL,
+            text=True,
+            env=environment,
+        )
+        if "ready" not in self._answer():
+            raise RuntimeError(f"{name} did not start")
+
+    def _answer(self) -> dict[str, float]:
+        assert self.process.stdout is not None
+        return next((json.loads(line) for line in self.process.stdout if line.startswith("{")), {})
+
+    def turn(self) -> float:
+        assert self.process.stdin is not None
+        print("go", file=self.process.stdin, flush=True)
+        return self._answer()["seconds"]
+
+    def close(self) -> None:
+        assert self.process.stdin is not None
+        self.process.stdin.close()
+        self.process.wait()
+
+
+def multiply_adds(treatments: int) -> float:
+    """Multiply-adds of the matrix products and convolutions of one step, forward and backward."""
+    from torch.utils.flop_counter import FlopCounterMode
+
+    step = our_step(treatments)
+    with FlopCounterMode(display=False) as counter:
+        step()
+    return counter.get_total_flops() / 2
+
+
+def compare(turns: int, peers: Path) -> None:
+    """Print the table of rates."""
+    python, missing = peer_environment(peers, {"grelu": "gReLU"})
+    contenders = {name: Contender(Path(sys.executable), name) for name in (*OURS, PEAK)}
+    if not missing:
+        contenders[PEER] = Contender(python, PEER)
+    seconds: dict[str, list[float]] = {name: [] for name in contenders}
+    for _ in range(turns):
+        for name, contender in contenders.items():
+            seconds[name].append(contender.turn())
+    for contender in contenders.values():
+        contender.close()
+    first = next(iter(OURS))
+    print(f"{turns} interleaved turns of {STEPS} steps, one thread each\n")
+    print("| row | promoters per core-second, median (min to max) | ratio to the first row, turn by turn |")
+    print("| --- | --- | --- |")
+    for name in (*OURS, *([] if missing else [PEER])):
+        rates = [BATCH / value for value in seconds[name]]
+        ratios = [value / base for value, base in zip(seconds[name], seconds[first], strict=True)]
+        print(
+            f"| {name} | {statistics.median(rates):,.0f} ({min(rates):,.0f} to {max(rates):,.0f}) "
+            f"| takes {statistics.median(ratios):.2f} × as long |"
+        )
+    fifty = [
+        a / b for a, b in zip(seconds["`cross`, 50 treatments"], seconds["`cross`, 1 treatment"], strict=True)
+    ]
+    print(f"\n50 treatments take {statistics.median(fifty):.2f} × as long as 1.")
+    peak = 2048**3 / statistics.median(seconds[PEAK])
+    reached = multiply_adds(6) / statistics.median(seconds[first])
+    print(
+        f"`cross` with 6 treatments: {reached / 1e9:.1f} billion multiply-adds a second in products and "
+        f"convolutions, {reached / peak:.0%} of the {peak / 1e9:.0f} billion of a large matrix product."
+    )
+    for reason in missing.values():
+        print(f"gReLU left out: {reason}")
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
+    parser.add_argument("--turns", type=int, default=9)
+    parser.add_argument("--peers", type=Path)
+    parser.add_argument("--serve", help=argparse.SUPPRESS)
+    options = parser.parse_args()
+    if options.serve:
+        serve(options.serve)
+        return
+    with tempfile.TemporaryDirectory() as scratch:
+        compare(options.turns, options.peers or Path(scratch) / "peers")
+
+
+if __name__ == "__main__":
+    main()
