@@ -21,9 +21,9 @@ from bioattn.errors import BioattnError, Interrupted, SettingsError
 from bioattn.inference.attention_collector import AttentionCollector, choose_sites
 from bioattn.inference.predictions import PredictionWriter
 from bioattn.inference.promoter_batches import N_CODE, PromoterBatch, PromoterSource, scan_promoters
-from bioattn.inference.signals import StopRequest, stop_on_signals
 from bioattn.progress import NoProgress, Progress
 from bioattn.promoters.treatments import TreatmentTable
+from bioattn.stop_request import StopRequest, stop_on_signals
 from bioattn.store.attention_parts import (
     Block,
     PartStore,

@@ -15,17 +15,17 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
-from bioattn.errors import BioattnError, Interrupted
+from bioattn.errors import BioattnError
 from bioattn.models.promoter.model import PromoterModel
 from bioattn.models.promoter.treatment_vocabulary import TreatmentBatch
 from bioattn.progress import Progress
 from bioattn.promoters.dataset import PromoterDataset
+from bioattn.stop_request import StopRequest
 from bioattn.training.batches import Batch, TrainingBatches, centred_windows
 from bioattn.training.config import Loss, Metric, Precision, TrainingConfig
 from bioattn.training.losses import cell_losses, classifier_free_loss, masked_mean
 from bioattn.training.metrics import SharedAxis, per_treatment, summarise
 from bioattn.training.state import Position, load_state, save_state
-from bioattn.training.stop_request import StopRequest
 from bioattn.training.weight_average import WeightAverage
 
 METRIC_KEYS = {
@@ -100,12 +100,11 @@ class Trainer:
                 position.step += 1
                 self.average.update(self.model, position.epoch * steps + position.step)
                 progress.advance(1, loss=position.epoch_loss / position.step, **_best_status(position))
-                if stop.exit_code is not None:
+                if stop.signal is not None:
                     self._save(position, best, optimizer)
-                    raise Interrupted(
+                    stop.check(
                         f"training stopped in epoch {position.epoch + 1} after step {position.step} and saved; "
-                        "go on with --resume",
-                        stop.exit_code,
+                        "go on with --resume"
                     )
             best = self._finish_epoch(position, best, optimizer)
             self._save(position, best, optimizer)

@@ -25,6 +25,7 @@ from bioattn.models.promoter.treatment_vocabulary import UNCONDITIONAL, Treatmen
 from bioattn.progress import NoProgress, Progress
 from bioattn.promoters.dataset import TRAIN, VALIDATION, PromoterDataset, read_dataset
 from bioattn.promoters.treatments import TreatmentTable, named_treatments
+from bioattn.stop_request import StopRequest
 from bioattn.training.batches import TrainingBatches
 from bioattn.training.config import Loss, Metric, TrainingConfig
 from bioattn.training.evaluation import Evaluation, evaluate
@@ -32,7 +33,6 @@ from bioattn.training.loop import Standardiser, Trainer
 from bioattn.training.metrics import SharedAxis, fit_shared_axis
 from bioattn.training.model_card import write_model_card
 from bioattn.training.state import STATE_FILE
-from bioattn.training.stop_request import StopRequest
 from bioattn.training.warm_start import warm_start
 
 LOGGER = logging.getLogger("bioattn")

@@ -72,7 +72,7 @@ def promoter(
     """
     from bioattn.device import choose_device, describe_device, set_threads
     from bioattn.files import write_run_record
-    from bioattn.training.stop_request import stop_requests
+    from bioattn.stop_request import stop_on_signals
     from bioattn.training.train import train_promoter
 
     set_threads(threads)
@@ -94,7 +94,7 @@ def promoter(
     )
     reporter.say(f"device: {describe_device(chosen)}")
     started = time.monotonic()
-    with stop_requests() as stop:
+    with stop_on_signals() as stop:
         evaluation = train_promoter(
             job, device=chosen, resume=resume, force=force, progress=reporter.progress(), stop=stop
         )

@@ -16,8 +16,8 @@ from bioattn.errors import BioattnError, Interrupted, SettingsError
 from bioattn.files import read_json
 from bioattn.models.model_folder import load_promoter_model
 from bioattn.promoters.treatments import TreatmentTable, named_treatments
+from bioattn.stop_request import StopRequest
 from bioattn.training.config import Loss, Metric, TrainingConfig
-from bioattn.training.stop_request import StopRequest
 from bioattn.training.train import TrainingJob, train_promoter
 
 CPU = torch.device("cpu")
@@ -54,7 +54,7 @@ class StopAfter:
         if status:
             self.left -= steps
             if self.left == 0:
-                self.request.exit_code = 143
+                self.request.signal = signal.SIGTERM
 
     def end(self):
         pass

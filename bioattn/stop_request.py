@@ -1,4 +1,8 @@
-"""Ctrl-C and SIGTERM as a request that work answers where it can stop."""
+"""Ctrl-C and SIGTERM as a request that long work looks at between steps, so that none is cut in half.
+
+An exception raised by the signal itself could strike inside a training step, or inside the HDF5 library, which
+does not survive that.
+"""
 
 import signal
 import threading
@@ -12,23 +16,22 @@ EXIT_CODES = {signal.SIGINT: 130, signal.SIGTERM: 143}
 
 
 class StopRequest:
-    """Whether a signal has come; made by `stop_on_signals`."""
+    """The signal that came, or None; made by `stop_on_signals`."""
 
     def __init__(self) -> None:
         self.signal: signal.Signals | None = None
 
-    def check(self) -> None:
-        """Raises: Interrupted when a signal has come."""
+    def check(self, message: str | None = None) -> None:
+        """Raises: Interrupted with `message` when a signal has come."""
         if self.signal is not None:
-            raise Interrupted(f"stopped by {self.signal.name}", EXIT_CODES[self.signal])
+            raise Interrupted(message or f"stopped by {self.signal.name}", EXIT_CODES[self.signal])
 
 
 @contextmanager
 def stop_on_signals() -> Iterator[StopRequest]:
-    """Note SIGINT and SIGTERM, for the body to `check` between steps; outside the main thread do nothing.
+    """Note SIGINT and SIGTERM, for the body to look at; outside the main thread do nothing.
 
-    An exception raised by the signal itself could strike inside the HDF5 library, which does not survive that. A
-    second signal gets what it would have got without this: the process ends.
+    A second signal gets what it would have got without this: the process ends.
     """
     request = StopRequest()
     if threading.current_thread() is not threading.main_thread():
