@@ -21,6 +21,7 @@ from bioattn.errors import BioattnError, Interrupted, SettingsError
 from bioattn.inference.attention_collector import AttentionCollector, choose_sites
 from bioattn.inference.predictions import PredictionWriter
 from bioattn.inference.promoter_batches import N_CODE, PromoterBatch, PromoterSource, scan_promoters
+from bioattn.models.promoter.treatment_vocabulary import UNCONDITIONAL
 from bioattn.progress import NoProgress, Progress
 from bioattn.promoters.treatments import TreatmentTable
 from bioattn.stop_request import StopRequest, stop_on_signals
@@ -79,10 +80,9 @@ def select_treatments(
     if len(set(names)) != len(names):
         twice = next(name for number, name in enumerate(names) if name in names[:number])
         raise SettingsError(f"--treatment {twice!r} is given twice")
-    token = "unconditional"
-    if token not in names or token in source.names:
+    if UNCONDITIONAL not in names or UNCONDITIONAL in source.names:
         return source.select(names)
-    chosen = source.select([name for name in names if name != token]).frame
+    chosen = source.select([name for name in names if name != UNCONDITIONAL]).frame
     return TreatmentTable(chosen.reindex(list(names)))
 
 

@@ -22,7 +22,7 @@ from bioattn.errors import BioattnError, FormatError
 from bioattn.files import atomic_output, read_json, sha256_of, write_json
 from bioattn.models.promoter.config import PromoterModelConfig, TreatmentEncoding
 from bioattn.models.promoter.model import PromoterModel, attention_sites, make_promoter_model
-from bioattn.models.promoter.treatment_vocabulary import TreatmentBatch, TreatmentVocabulary
+from bioattn.models.promoter.treatment_vocabulary import UNCONDITIONAL, TreatmentBatch, TreatmentVocabulary
 from bioattn.promoters.treatments import TreatmentTable
 
 MODEL_FORMAT = "bioattn-model"
@@ -69,7 +69,7 @@ class LoadedPromoterModel:
         frame = table.frame
         if self.vocabulary.encoding is TreatmentEncoding.FEATURES and frame.shape[1] == 0:
             known = self.treatments.frame
-            unknown = [name for name in frame.index if name not in known.index and name != "unconditional"]
+            unknown = [name for name in frame.index if name not in known.index and name != UNCONDITIONAL]
             if unknown:
                 raise BioattnError(
                     f"treatment {unknown[0]!r} was not in training; describe it by a row of --treatment-table "
@@ -80,12 +80,6 @@ class LoadedPromoterModel:
 
     def _number_columns(self) -> list[str]:
         return [scale.column for scale in self.vocabulary.numbers]
-
-    def batch_size(self, num_treatments: int) -> int:
-        """Promoters per batch that keep the activations near 100 MB."""
-        per_treatment = 1 if self.config.conditioning.value in ("cross", "concat") else self.config.num_bins
-        width = max(self.config.channels, self.config.hidden_channels)
-        return max(1, min(256, 4_000_000 // max(1, num_treatments * per_treatment * width)))
 
 
 def write_promoter_model(
