@@ -87,13 +87,14 @@ def test_a_cell_does_not_depend_on_its_company(settings, encoding):
 @pytest.mark.parametrize(
     "settings", SHAPES[:3] + SHAPES[5:6], ids=["cross", "hops-sink", "kmer", "cross-all"]
 )
-def test_captured_maps_have_the_promised_axes_and_sums(settings):
+def test_captured_maps_have_the_promised_axes_and_sums(settings, device):
     model, _, batch = make(**settings)
+    model, batch, sequences = model.to(device), batch.to(device), codes().to(device)
     recorder = Recorder()
     with torch.inference_mode():
-        fused = model(codes(), batch)
+        fused = model(sequences, batch)
         with capture(["promoter.*"], recorder):
-            explicit = model(codes(), batch)
+            explicit = model(sequences, batch)
     torch.testing.assert_close(fused, explicit, atol=1e-5, rtol=1e-5)
     assert set(recorder.received) == set(attention_sites(model))
     bins = model.config.num_bins
@@ -109,6 +110,26 @@ def test_captured_maps_have_the_promised_axes_and_sums(settings):
             assert (total < 1).all()
         else:
             torch.testing.assert_close(total, torch.ones_like(total), atol=1e-5, rtol=0)
+
+
+@pytest.mark.parametrize("settings", SHAPES, ids=NAMES)
+def test_a_training_step_on_every_device(settings, device):
+    """Gradients reach every weight that the answers depend on, and one step lowers the loss."""
+    model, _, batch = make(**settings)
+    model, batch, sequences = model.to(device).train(), batch.to(device), codes(8).to(device)
+    targets = torch.randn(8, 4, generator=torch.Generator().manual_seed(1)).to(device)
+    optimizer = torch.optim.SGD(model.parameters(), lr=3e-3)
+    losses = []
+    for _ in range(2):
+        torch.manual_seed(0)  # the same dropout in both passes
+        loss = (model.standardised(sequences, batch) - targets).square().mean()
+        losses.append(float(loss.detach()))
+        optimizer.zero_grad()
+        loss.backward()
+        optimizer.step()
+    assert losses[1] < losses[0]
+    idle = {name for name, weight in model.named_parameters() if weight.grad is None}
+    assert all("question" in name for name in idle), idle  # of the control that asks one shared question
 
 
 def test_controls_ask_what_they_should():

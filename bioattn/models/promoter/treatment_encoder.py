@@ -12,11 +12,12 @@ from bioattn.models.promoter.treatment_vocabulary import TreatmentBatch, Treatme
 
 
 class IdEncoder(nn.Module):
-    """Each training treatment has its own learned tokens; its embedding is their mean."""
+    """Each training treatment has its own learned tokens; its embedding is their sum."""
 
     def __init__(self, num_treatments: int, channels: int, num_tokens: int) -> None:
         super().__init__()
-        self.tokens_TMC = nn.Parameter(torch.randn(num_treatments, num_tokens, channels))
+        # The embedding is the sum of the tokens; this makes its first entries of size 1 whatever their number.
+        self.tokens_TMC = nn.Parameter(torch.randn(num_treatments, num_tokens, channels) * num_tokens**-0.5)
 
     def forward(self, treatments: TreatmentBatch) -> Tensor:
         """Tokens (T, M, C); a row that is no training treatment gets the first one's, to be replaced."""
