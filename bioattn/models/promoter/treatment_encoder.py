@@ -24,39 +24,42 @@ class IdEncoder(nn.Module):
         return self.tokens_TMC[treatments.index_T.clamp(min=0)]
 
 
+class NumberEncoder(nn.Module):
+    """Each number as a smooth curve in C dimensions, so that doses and times between and a little beyond those of
+    training have a place; a missing number is zero."""
+
+    def __init__(self, num_numbers: int, channels: int) -> None:
+        super().__init__()
+        # A number and whether it is known come in.
+        self.weight_N2C = nn.Parameter(torch.randn(num_numbers, 2, channels))
+        self.bias_NC = nn.Parameter(torch.randn(num_numbers, channels))
+        self.output = nn.Linear(channels, channels)
+
+    def forward(self, numbers_TN: Tensor, present_TN: Tensor) -> Tensor:
+        """(T, N) numbers and 1 where they are known → (T, N, C)."""
+        pairs_TN2 = torch.stack([numbers_TN, present_TN], dim=-1)
+        hidden_TNC = F.gelu(torch.einsum("tni,nic->tnc", pairs_TN2, self.weight_N2C) + self.bias_NC)
+        curves_TNC: Tensor = self.output(hidden_TNC)
+        return curves_TNC * present_TN.unsqueeze(-1)
+
+
 class FeatureEncoder(nn.Module):
-    """One token per category column and, together, one per number column."""
+    """One token per category column, one per number column."""
 
     def __init__(self, vocabulary: TreatmentVocabulary, channels: int) -> None:
         super().__init__()
-        self.categories = nn.ModuleList(
-            nn.Embedding(len(values) + 1, channels) for values in vocabulary.categories.values()
-        )
-        self.num_numbers = len(vocabulary.numbers)
-        # A number becomes a smooth curve in C dimensions, so that doses and times between and a little beyond
-        # those of training have a place.
-        self.number_hidden = (
-            nn.Conv1d(2 * self.num_numbers, channels * self.num_numbers, 1, groups=max(1, self.num_numbers))
-            if self.num_numbers
-            else None
-        )
-        self.number_output = nn.Linear(channels, channels) if self.num_numbers else None
-        self.number_identity_NC = nn.Parameter(torch.randn(self.num_numbers, channels) * channels**-0.5)
+        self.categories = nn.ModuleList()
+        for values in vocabulary.categories.values():
+            vectors = nn.Embedding(len(values) + 1, channels)
+            with torch.no_grad():
+                vectors.weight[0] = 0  # missing says nothing, unless training shows what it says
+            self.categories.append(vectors)
+        self.numbers = NumberEncoder(len(vocabulary.numbers), channels)
 
     def forward(self, treatments: TreatmentBatch) -> Tensor:
         """Tokens (T, F + N, C)."""
-        tokens = [embed(treatments.categories_TF[:, f]) for f, embed in enumerate(self.categories)]
-        stacked = [torch.stack(tokens, dim=1)] if tokens else []
-        if self.number_hidden is not None and self.number_output is not None:
-            pairs = torch.stack([treatments.numbers_TN, treatments.present_TN], dim=-1).flatten(1)
-            hidden_TNC = (
-                F.gelu(self.number_hidden(pairs.unsqueeze(-1)))
-                .squeeze(-1)
-                .unflatten(1, (self.num_numbers, -1))
-            )
-            number_TNC = self.number_output(hidden_TNC) + self.number_identity_NC
-            stacked.append(number_TNC * treatments.present_TN.unsqueeze(-1))
-        return torch.cat(stacked, dim=1)
+        tokens = [embed(treatments.categories_TF[:, f, None]) for f, embed in enumerate(self.categories)]
+        return torch.cat([*tokens, self.numbers(treatments.numbers_TN, treatments.present_TN)], dim=1)
 
 
 class TreatmentEncoder(nn.Module):
