@@ -277,13 +277,16 @@ def _write_history(path: Path, history: Sequence[Mapping[str, float]]) -> None:
 
 
 def _publish(partial: Path, output: Path) -> None:
-    """Give the finished folder its name; an old one under that name goes only now."""
+    """Give the finished folder its name; an old one under that name steps aside first and goes last."""
     (partial / STATE_FILE).unlink(missing_ok=True)
+    aside = output.with_name(f".tmp-old-{output.name}")
     try:
-        if output.is_dir():
-            shutil.rmtree(output)
-        elif output.exists():
-            output.unlink()
+        if output.exists():
+            output.rename(aside)
         partial.rename(output)
+        if aside.is_dir():
+            shutil.rmtree(aside)
+        else:
+            aside.unlink(missing_ok=True)
     except OSError as error:
         raise unwritable(output, error) from error
