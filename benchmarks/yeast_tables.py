@@ -28,13 +28,18 @@ COLUMNS = {
 DIFFERENCES = ("a", "b")
 REFERENCES = (
     "6-mer ridge",
+    "positional 6-mer ridge",
     "component ridge",
     "region + codon ridge",
+    "region + codon component ridge",
     "concat",
     "cross-shared",
+    "cross-position",
     "cross-uniform",
 )
-"""Rows the neural rows are compared with, by how their names start (less the prefix of a variant)."""
+"""Rows others are compared with, by how their names start (less the prefix of a variant)."""
+COMPARED = ("cross", "cross-conv", "film", "cross-all")
+"""Rows whose differences from these are printed."""
 
 
 def print_tables(heading: str, dataset: PromoterDataset, rows: Rows, resamples: int) -> None:
@@ -68,17 +73,34 @@ def print_tables(heading: str, dataset: PromoterDataset, rows: Rows, resamples: 
         seeds = f", {len(predictions)} seeds" if len(predictions) > 1 else ""
         print(f"| {name}{seeds} | {points[0]:.3f} | {points[1]:.3f} | {' | '.join(cells)} |", flush=True)
     print_differences(values)
+    print_seeds(dataset, rows, test, axis)
+
+
+def print_seeds(dataset: PromoterDataset, rows: Rows, test: np.ndarray, axis: SharedAxis) -> None:
+    """Test scores of each seed of the neural rows."""
+    seeded = {name: seeds for name, seeds in rows.items() if is_trained(name) and len(seeds) > 1}
+    if not seeded:
+        return
+    print(f"\n| row, by seed | {' | '.join(COLUMNS.values())} |")
+    print("| --- |" + " ---: |" * len(COLUMNS))
+    for name, seeds in seeded.items():
+        scores = [statistics(dataset, seed[test], test, axis) for seed in seeds]
+        cells = [
+            " · ".join(f"{one[column](np.ones((1, len(test))))[0]:.3f}" for one in scores)
+            for column in COLUMNS
+        ]
+        print(f"| {name} | {' | '.join(cells)} |", flush=True)
 
 
 def print_differences(values: dict[str, dict[str, np.ndarray]]) -> None:
-    """Each trained row less each reference, on the same drawn genes."""
+    """Each row to be compared less each reference, on the same drawn genes."""
     trained = [name for name in values if is_trained(name)]
     references = [name for name in values if short(name).startswith(REFERENCES)]
     pairs = [
         (one, other)
         for one in trained
         for other in references
-        if one != other and not one.startswith(other) and not other.endswith("ensemble")
+        if short(one).split()[0] in COMPARED and one != other and not other.endswith("ensemble")
     ]
     if not pairs:
         return

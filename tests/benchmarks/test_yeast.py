@@ -125,3 +125,25 @@ def test_held_out_treatments_have_a_table_of_their_own(yeast_tables, dataset, ca
     assert "2 of 4 arrays" in out
     cells = out.splitlines()[-1].split(" | ")[1:]
     assert all(float(cell.split()[0]) > 0.9 for cell in cells)
+
+
+def test_neural_rows_build_from_the_settings_files(monkeypatch):
+    monkeypatch.syspath_prepend(str(BENCHMARKS))
+    import yeast
+
+    from bioattn.config_file import build
+    from bioattn.models.promoter.config import PromoterModelConfig
+
+    shapes = {
+        name: build(PromoterModelConfig, {**row.model_settings(), "length": 600}, name)
+        for name, row in yeast.NEURAL_ROWS.items()
+    }
+    training = {name: row.training_config(seed=7) for name, row in yeast.NEURAL_ROWS.items()}
+    assert shapes["cross"].stem == "kmer"
+    assert training["cross"].warm_start
+    assert training["cross"].seed == 7
+    for control in ("shared", "position", "uniform"):
+        assert shapes[f"cross-{control}"] == dataclasses.replace(shapes["cross"], attention_query=control)
+        assert training[f"cross-{control}"] == training["cross"]
+    assert shapes["cross-conv"].stem == "conv"
+    assert not training["concat"].warm_start
