@@ -100,7 +100,7 @@ def run_model(
         if output is not None:
             write_run_record(
                 output,
-                ["bioattn", *sys.argv[1:]],
+                reporter.command,
                 inputs,
                 seconds,
                 device=str(chosen),

@@ -4,18 +4,49 @@ Exit codes: 0 done; 1 bad input or failure; 2 wrong usage; 130 Ctrl-C; 143 SIGTE
 """
 
 import os
+import signal
 import sys
-from typing import Annotated
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from types import FrameType
+from typing import Annotated, Any, NoReturn
 
 import typer
+from typer.core import TyperGroup
 
 from bioattn import __version__
 from bioattn.errors import BioattnError, Interrupted, SettingsError
 from bioattn_cli import export, inspect_file, prepare, run, simulate, train
 
+
+class _ReaderGone(Exception):  # noqa: N818 - not a failure: whoever read our stdout has seen enough (`| head`)
+    """A broken pipe under a name of its own: typer would end the program with exit code 1."""
+
+
+@contextmanager
+def _own_broken_pipe() -> Iterator[None]:
+    try:
+        yield
+    except BrokenPipeError as error:
+        raise _ReaderGone from error
+
+
+class _Program(TyperGroup):
+    def make_context(self, *arguments: Any, **options: Any) -> Any:
+        """As typer does it; --help and --version print from in here."""
+        with _own_broken_pipe():
+            return super().make_context(*arguments, **options)
+
+    def invoke(self, ctx: Any) -> Any:
+        """As typer does it."""
+        with _own_broken_pipe():
+            return super().invoke(ctx)
+
+
 app = typer.Typer(
     name="bioattn",
     help="Attention models on biological sequences, with every attention map kept.",
+    cls=_Program,
     no_args_is_help=True,
     pretty_exceptions_enable=False,
     rich_markup_mode=None,
@@ -43,26 +74,53 @@ def _root(
     """Attention models on biological sequences, with every attention map kept."""
 
 
-def main(argv: list[str] | None = None) -> int:
+def main(argv: Sequence[str] | None = None) -> int:
     """Run the program and return its exit code. Set BIOATTN_DEBUG=1 to see tracebacks of user errors too."""
+    arguments = list(sys.argv[1:] if argv is None else argv)
+    if argv is None:
+        signal.signal(signal.SIGTERM, _stop)
     try:
-        app(args=argv, prog_name="bioattn")
+        with _own_broken_pipe():
+            try:
+                app(args=arguments, prog_name="bioattn", obj=arguments)
+            finally:
+                sys.stdout.flush()
     except SystemExit as stop:
         return stop.code if isinstance(stop.code, int) else 0 if stop.code is None else 1
     except BioattnError as error:
         if os.environ.get("BIOATTN_DEBUG"):
             raise
-        print(f"bioattn: error: {error}", file=sys.stderr)  # noqa: T201 - the one place that reports errors
+        _say_error(str(error))
         if isinstance(error, Interrupted):
             return error.exit_code
         return 2 if isinstance(error, SettingsError) else 1
     except KeyboardInterrupt:
         return 130
-    except BrokenPipeError:
-        # The reader of our stdout went away (`| head`); nothing to say, and nothing left to flush.
+    except _ReaderGone:
+        # Nothing to say; what is still buffered goes nowhere when the interpreter closes stdout.
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         return 141
     except MemoryError:
-        print("bioattn: error: out of memory; use a smaller batch or input", file=sys.stderr)  # noqa: T201
+        _say_error("out of memory; use a smaller batch or input")
+        return 1
+    except RuntimeError as error:
+        if not _is_torch_out_of_memory(error):
+            raise
+        _say_error(f"out of memory; use a smaller batch or input ({str(error).splitlines()[0]})")
         return 1
     return 0
+
+
+def _say_error(sentence: str) -> None:
+    print(f"bioattn: error: {sentence}", file=sys.stderr)  # noqa: T201 - the one place that reports errors
+
+
+def _stop(_number: int, _frame: FrameType | None) -> NoReturn:
+    """SIGTERM ends the program as Ctrl-C does, so that temporary files go. Long work has a gentler way of its own:
+    `bioattn.stop_request`."""
+    sys.exit(143)
+
+
+def _is_torch_out_of_memory(error: RuntimeError) -> bool:
+    """Whether torch could not allocate: its GPU errors have a class, its CPU errors only a sentence."""
+    return type(error).__name__ == "OutOfMemoryError" or "can't allocate memory" in str(error)

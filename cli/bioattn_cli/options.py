@@ -58,12 +58,17 @@ def command(
                 ("quiet", False, _QuietOption),
                 ("verbose", False, _VerboseOption),
                 ("log_format", LogFormat.TEXT, _LogFormatOption),
+                ("context", inspect.Parameter.empty, typer.Context),
             )
         ]
 
         @functools.wraps(function)
-        def run(*, quiet: bool, verbose: bool, log_format: LogFormat, **arguments: Any) -> None:
-            reporter = Reporter(quiet=quiet, verbose=verbose, log_format=log_format)
+        def run(
+            *, quiet: bool, verbose: bool, log_format: LogFormat, context: typer.Context, **arguments: Any
+        ) -> None:
+            reporter = Reporter(
+                quiet=quiet, verbose=verbose, log_format=log_format, arguments=context.obj or ()
+            )
             function(reporter, **arguments)
 
         run.__signature__ = signature.replace(parameters=[*own, *shared])  # type: ignore[attr-defined]

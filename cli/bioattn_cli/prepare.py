@@ -56,8 +56,10 @@ class Boundary(StrEnum):
 @command(app, "promoters")
 def promoters(
     reporter: Reporter,
-    genome: Annotated[Path, typer.Argument(help="Genome FASTA: plain, gzip or bgzip.")],
-    annotation: Annotated[Path, typer.Argument(help="Genes: GFF3, GTF or BED6, gzip too.")],
+    genome: Annotated[Path, typer.Argument(metavar="GENOME", help="Genome FASTA: plain, gzip or bgzip.")],
+    annotation: Annotated[
+        Path, typer.Argument(metavar="ANNOTATION", help="Genes: GFF3, GTF or BED6, gzip too.")
+    ],
     output: OutputOption,
     upstream: Annotated[int, typer.Option(help="Bases before position 0.")] = 800,
     downstream: Annotated[int, typer.Option(help="Bases from position 0 on.")] = 200,
@@ -78,7 +80,7 @@ def promoters(
     ] = Boundary.PAD,
     max_n: Annotated[float, typer.Option(help="Drop windows with a larger fraction of N.")] = 1.0,
     biotype: Annotated[
-        list[str] | None, typer.Option(help="Keep genes of this biotype only; may be repeated.")
+        list[str] | None, typer.Option(help="Keep genes of this biotype only; can be repeated.")
     ] = None,
     chromosome_aliases: Annotated[
         Path | None, typer.Option(help="Table of two columns: names of the same chromosome.")
@@ -199,7 +201,7 @@ def dataset(
     responses: Annotated[
         list[str],
         typer.Argument(
-            metavar="RESPONSES…",
+            metavar="RESPONSES",
             help="TSV/CSV, gzip too: wide (genes × treatments), long, or one DESeq2/edgeR/limma table per "
             "contrast, FILE or NAME=FILE.",
         ),
@@ -231,7 +233,7 @@ def dataset(
         list[str] | None,
         typer.Option(
             help="test=IV,XV (chromosomes), validation=0.1 (fraction), test=COLUMN:VALUE or "
-            "test=treatment:NAME (treatments); repeat, or several in quotes [default: a tenth each]."
+            "test=treatment:NAME (treatments); can be repeated [default: a tenth each]."
         ),
     ] = None,
     layout: Annotated[Layout | None, typer.Option(help="Kind of table [default: found out].")] = None,
@@ -239,7 +241,7 @@ def dataset(
     treatment_column: Annotated[str | None, typer.Option(help="Column of treatments (long).")] = None,
     value_column: Annotated[
         list[str] | None,
-        typer.Option(help="Column of responses; wide: names or patterns of those to use, repeatable."),
+        typer.Option(help="Column of responses; wide: names or patterns of those to use; can be repeated."),
     ] = None,
     replicate_column: Annotated[
         str | None,

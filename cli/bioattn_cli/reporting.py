@@ -4,6 +4,7 @@ import json
 import logging
 import sys
 import time
+from collections.abc import Sequence
 from enum import StrEnum
 from typing import TYPE_CHECKING
 
@@ -42,9 +43,17 @@ class _TextFormatter(logging.Formatter):
 class Reporter:
     """Messages (through the `bioattn` logger) and progress of one command."""
 
-    def __init__(self, *, quiet: bool, verbose: bool, log_format: LogFormat) -> None:
+    def __init__(
+        self,
+        *,
+        quiet: bool,
+        verbose: bool,
+        log_format: LogFormat,
+        arguments: Sequence[str] = (),
+    ) -> None:
         self.quiet = quiet
-        self.command = ["bioattn", *sys.argv[1:]]
+        self.command = ["bioattn", *arguments]
+        """The command line as it was typed, for run records."""
         self.log_format = log_format
         handler = logging.StreamHandler(sys.stderr)
         handler.setFormatter(_JsonFormatter() if log_format is LogFormat.JSON else _TextFormatter())

@@ -1,6 +1,5 @@
 """`bioattn simulate …`: make inputs whose truth is known, and score attention against that truth."""
 
-import sys
 import time
 from enum import StrEnum
 from pathlib import Path
@@ -124,7 +123,7 @@ def promoters(
     )
     simulated = simulate_promoters(settings)
     written = write_simulation(output, simulated, compress=compress, force=force)
-    write_run_record(written["simulation.json"], ["bioattn", *sys.argv[1:]], {}, time.monotonic() - began)
+    write_run_record(written["simulation.json"], reporter.command, {}, time.monotonic() - began)
     reporter.say(
         f"{output}: {settings.genes:,} promoters of {settings.length:,} bp, {settings.treatments} treatments "
         f"({settings.pairs} need a pair of motifs), {len(simulated.sites):,} planted sites"
@@ -138,8 +137,10 @@ def promoters(
 @command(app)
 def score(
     reporter: Reporter,
-    attention: Annotated[Path, typer.Argument(help="Attention HDF5 of simulated promoters.")],
-    truth: Annotated[Path, typer.Argument(help="truth.tsv of the simulation.")],
+    attention: Annotated[
+        Path, typer.Argument(metavar="ATTENTION", help="Attention HDF5 of simulated promoters.")
+    ],
+    truth: Annotated[Path, typer.Argument(metavar="TRUTH", help="truth.tsv of the simulation.")],
     output: Annotated[
         Path | None, typer.Option("--output", "-o", help="Also write the scores as JSON here.")
     ] = None,
@@ -148,7 +149,10 @@ def score(
         typer.Option(help="Dataset of these promoters: choose genes by its split, judge predictions too."),
     ] = None,
     split: Annotated[Split, typer.Option(help="Which genes of the dataset are scored.")] = Split.TEST,
-    sites: Annotated[str, typer.Option(help="Attention sites to average, as a shell pattern.")] = "*",
+    sites: Annotated[
+        str,
+        typer.Option(metavar="PATTERN", help="Attention sites to average, for example 'promoter.cross.*'."),
+    ] = "*",
     value_weighted: Annotated[
         bool, typer.Option("--value-weighted", help="Score weights times the norm of the value vector.")
     ] = False,
@@ -182,4 +186,4 @@ def score(
             output, report.to_json() | {"predictions": None if predictions is None else plain(predictions)}
         )
         inputs = {"attention": attention, "truth": truth} | ({"dataset": dataset} if dataset else {})
-        write_run_record(output, ["bioattn", *sys.argv[1:]], inputs, time.monotonic() - began)
+        write_run_record(output, reporter.command, inputs, time.monotonic() - began)

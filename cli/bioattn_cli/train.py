@@ -1,6 +1,7 @@
 """`bioattn train …`: train a model from a prepared dataset."""
 
 import time
+from enum import StrEnum
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -29,31 +30,69 @@ def _verb() -> None:
     """Train a model from a prepared dataset."""
 
 
+# The choices of bioattn.models.promoter.config, bioattn.attention.score and bioattn.training.config, which import
+# torch: --help must not. A test compares them.
+
+
+class Conditioning(StrEnum):
+    """How the treatment meets the sequence."""
+
+    CONCAT = "concat"
+    FILM = "film"
+    CROSS = "cross"
+    CROSS_ALL = "cross-all"
+
+
+class TreatmentEncoding(StrEnum):
+    """What a treatment is known by."""
+
+    ID = "id"
+    FEATURES = "features"
+
+
+class AttentionScore(StrEnum):
+    """Scoring functions of attention."""
+
+    DOT = "dot"
+    ADDITIVE = "additive"
+    GAUSSIAN = "gaussian"
+
+
+class Precision(StrEnum):
+    """Arithmetic of the forward pass."""
+
+    FP32 = "fp32"
+    BF16 = "bf16"
+
+
 @command(app, "promoter")
 def promoter(
     reporter: Reporter,
-    dataset: Annotated[Path, typer.Argument(help="Dataset of `bioattn prepare dataset`.")],
+    dataset: Annotated[Path, typer.Argument(metavar="DATASET", help="Dataset of `bioattn prepare dataset`.")],
     output: Annotated[Path, typer.Option("--output", "-o", help="Model folder to write.")],
     conditioning: Annotated[
-        str | None,
-        typer.Option(help="How treatment meets sequence: concat, film, cross or cross-all [default: cross]."),
+        Conditioning | None, typer.Option(help="How treatment meets sequence [default: cross].")
     ] = None,
     treatment_encoder: Annotated[
-        str | None,
+        TreatmentEncoding | None,
         typer.Option(help="Treatments known by id or by features of the treatment table [default: id]."),
     ] = None,
     hops: Annotated[
-        int | None, typer.Option(help="How often treatments query positions [default: 1].")
+        int | None, typer.Option(min=1, help="How often treatments query positions [default: 1].")
     ] = None,
-    num_heads: Annotated[int | None, typer.Option(help="Attention heads [default: 4].")] = None,
+    num_heads: Annotated[int | None, typer.Option(min=1, help="Attention heads [default: 4].")] = None,
     attention_score: Annotated[
-        str | None, typer.Option(help="Scoring function: dot, additive or gaussian [default: dot].")
+        AttentionScore | None, typer.Option(help="Scoring function [default: dot].")
     ] = None,
     reference: Annotated[
         str | None, typer.Option(help="The treatment that is the control, for contrasts.")
     ] = None,
-    epochs: Annotated[int | None, typer.Option(help="Passes over the training promoters at most.")] = None,
-    precision: Annotated[str | None, typer.Option(help="fp32 or bf16 [default: fp32].")] = None,
+    epochs: Annotated[
+        int | None, typer.Option(min=1, help="Passes over the training promoters at most [default: 40].")
+    ] = None,
+    precision: Annotated[
+        Precision | None, typer.Option(help="Arithmetic of the forward pass [default: fp32].")
+    ] = None,
     config: ConfigOption = None,
     baselines: Annotated[
         bool, typer.Option(help="Fit simple models on the same split, to compare with.")
@@ -98,9 +137,8 @@ def promoter(
         evaluation = train_promoter(
             job, device=chosen, resume=resume, force=force, progress=reporter.progress(), stop=stop
         )
-    write_run_record(
-        output, reporter.command, {"dataset": dataset}, time.monotonic() - started, device=chosen.type
-    )
+    inputs = {"dataset": dataset} | ({"config": config} if config else {})
+    write_run_record(output, reporter.command, inputs, time.monotonic() - started, device=chosen.type)
     _print_figures(evaluation)
     reporter.say(f"wrote {output}")
 
