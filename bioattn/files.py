@@ -9,22 +9,29 @@ import lzma
 import os
 import shutil
 import zlib
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any, BinaryIO, cast
 
 from bioattn import __version__
-from bioattn.errors import BioattnError, FormatError
+from bioattn.errors import BioattnError, FormatError, SettingsError
 
 GZIP_MAGIC = b"\x1f\x8b"
 XZ_MAGIC = b"\xfd7zXZ\x00"
+OTHER_MAGIC = {
+    b"BZh": "compressed with bzip2",
+    b"PK\x03\x04": "a zip archive",
+    b"\x28\xb5\x2f\xfd": "compressed with zstd",
+}
+"""What people also pack text in."""
 
 
 def open_bytes(path: Path) -> BinaryIO:
     """Open `path` for reading, decompressing gzip (bgzip included) and xz by content, not by name.
 
-    Raises: BioattnError when the file is missing, a folder or not readable.
+    Raises: BioattnError when the file is missing, a folder or not readable; FormatError when it is packed in
+    another way.
     """
     try:
         raw = path.open("rb")
@@ -38,6 +45,10 @@ def open_bytes(path: Path) -> BinaryIO:
     if magic == XZ_MAGIC:
         raw.close()
         return cast(BinaryIO, lzma.open(path, "rb"))
+    for start, packed in OTHER_MAGIC.items():
+        if magic.startswith(start):
+            raw.close()
+            raise FormatError(f"{path}: is {packed}; unpack it, or compress it with gzip or xz")
     return raw
 
 
@@ -84,6 +95,26 @@ def unwritable(path: Path, error: OSError) -> BioattnError:
     if error.errno == errno.ENOSPC:
         return BioattnError(f"{path}: no space left on the device; nothing was written under this name")
     return BioattnError(f"{path}: cannot be written ({error.strerror or error})")
+
+
+def check_output(output: Path, inputs: Iterable[Path] = ()) -> None:
+    """Refuse an output that cannot be written or would destroy an input, before any work is done.
+
+    Raises: SettingsError when `output` is `-` or one of `inputs`; BioattnError when it is a folder or a device, or
+    the folder it is to stand in is missing or read-only.
+    """
+    if str(output) == "-":
+        raise SettingsError("--output -: this cannot go to standard output; give a file name")
+    if output.is_dir():
+        raise BioattnError(f"{output}: is a folder, a file name is needed")
+    if output.exists() and not output.is_file():
+        raise BioattnError(f"{output}: is a device or pipe, which would be replaced; give a file name")
+    if not output.parent.is_dir():
+        raise unwritable(output, FileNotFoundError())
+    if not os.access(output.parent, os.W_OK):
+        raise BioattnError(f"{output}: cannot be written, the folder {output.parent} is read-only")
+    if any(output.resolve() == path.resolve() for path in inputs):
+        raise SettingsError(f"--output would write {output}, which is an input; choose another name")
 
 
 @contextmanager

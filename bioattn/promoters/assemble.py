@@ -10,7 +10,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from bioattn.errors import BioattnError
-from bioattn.files import atomic_output
+from bioattn.files import atomic_output, check_output
 from bioattn.formats.tables import quoted
 from bioattn.promoters.dataset import SPLIT_NAMES, TRAIN, PromoterDataset, write_dataset
 from bioattn.promoters.dataset_audit import AuditRow, audit_path, audit_text
@@ -58,8 +58,13 @@ def prepare_dataset(
 ) -> PromoterDataset:
     """Read the files, build the dataset, write it to `output` and its audit beside it (`X.dataset.audit.tsv`).
 
-    Raises: BioattnError for anything wrong with the input; then neither file is written.
+    Raises: BioattnError for anything wrong with the input, SettingsError for an output that would replace an
+    input; then neither file is written.
     """
+    files = [inputs.promoters, *(source.path for source in inputs.responses)]
+    files += [path for path in (inputs.treatment_table, inputs.proteins) if path is not None]
+    check_output(output, files)
+    check_output(audit_path(output), files)
     promoters = list(read_promoters(inputs.promoters))
     responses = read_responses(inputs.responses, columns)
     table = None if inputs.treatment_table is None else read_treatment_table(inputs.treatment_table)

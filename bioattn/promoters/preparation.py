@@ -2,7 +2,7 @@
 
 import logging
 from collections import Counter
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 
@@ -10,7 +10,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from bioattn.errors import BioattnError, FormatError, SettingsError
-from bioattn.files import atomic_output, text_output
+from bioattn.files import atomic_output, check_output, text_output
 from bioattn.formats.annotation import read_annotation
 from bioattn.formats.genes import Annotation, Gene
 from bioattn.formats.genome import Genome, first_names, open_genome
@@ -73,8 +73,11 @@ def prepare_promoters(
     would replace an input.
     """
     progress = progress or NoProgress()
+    inputs = [path for path in (genome, annotation, aliases, index) if path is not None]
+    check_output(output, inputs)
     files = PromoterFiles.beside(output)
-    _protect_inputs(files, [path for path in (genome, annotation, aliases, index) if path is not None])
+    check_output(files.bed, inputs)
+    check_output(files.audit, inputs)
     read = read_annotation(annotation, id_attribute)
     check_settings(read, settings)
     pairs = read_aliases(aliases) if aliases is not None else []
@@ -300,13 +303,6 @@ class PromoterCutter:
             hidden[start:end] = False
         codes[hidden] = UNKNOWN
         return int(hidden[start:end].sum())
-
-
-def _protect_inputs(files: PromoterFiles, inputs: Iterable[Path]) -> None:
-    for written in (files.fasta, files.bed, files.audit):
-        for given in inputs:
-            if written.resolve() == given.resolve():
-                raise SettingsError(f"--output would write {written}, which is an input; choose another name")
 
 
 def _warn(

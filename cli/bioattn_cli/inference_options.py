@@ -59,21 +59,27 @@ def run_model(
     """Load, run, write the run record beside each output, and say what was written."""
     from bioattn.device import choose_device, describe_device, set_threads
     from bioattn.errors import SettingsError
-    from bioattn.files import text_output, write_run_record
+    from bioattn.files import check_output, text_output, write_run_record
     from bioattn.inference.promoters import human_bytes, run_promoters, select_treatments
     from bioattn.models.model_folder import load_promoter_model
     from bioattn.promoters.treatments import read_treatment_table
 
     began = time.monotonic()
+    to_stdout = predictions is not None and str(predictions) == "-"
     if attention is not None and str(attention) == "-":
         raise SettingsError("HDF5 cannot be written to standard output; give a file name")
+    given = [path for path in (promoters, treatment_table) if path is not None]
+    for output in (None if to_stdout else predictions, attention):
+        if output is not None:
+            check_output(output, given)
+    if predictions is not None and predictions == attention:
+        raise SettingsError("--output and --attention name the same file")
     set_threads(threads)
     chosen = choose_device(device)
     loaded = load_promoter_model(model, chosen)
     reporter.say(f"running on {describe_device(chosen)}")
     table = None if treatment_table is None else read_treatment_table(treatment_table)
     treatments = select_treatments(loaded.treatments, treatment or (), table)
-    to_stdout = predictions is not None and str(predictions) == "-"
     with ExitStack() as outputs:
         text: TextIO | None = None
         if to_stdout:

@@ -164,12 +164,15 @@ def score(
 
     Prints a table; without --dataset every promoter of the attention file is scored, training ones included.
     """
-    from bioattn.files import write_json, write_run_record
+    from bioattn.files import check_output, write_json, write_run_record
     from bioattn.interpret.attention_score import score_attention_and_predictions
     from bioattn.interpret.localisation import plain
     from bioattn.interpret.localisation_table import localisation_text
 
     began = time.monotonic()
+    inputs = {"attention": attention, "truth": truth} | ({"dataset": dataset} if dataset else {})
+    if output is not None:
+        check_output(output, inputs.values())
     report, predictions = score_attention_and_predictions(
         attention,
         truth,
@@ -185,5 +188,4 @@ def score(
         write_json(
             output, report.to_json() | {"predictions": None if predictions is None else plain(predictions)}
         )
-        inputs = {"attention": attention, "truth": truth} | ({"dataset": dataset} if dataset else {})
         write_run_record(output, reporter.command, inputs, time.monotonic() - began)

@@ -1,0 +1,65 @@
+"""Reading packed text, and refusing outputs before any work is done."""
+
+import bz2
+import os
+import zipfile
+from pathlib import Path
+
+import pytest
+
+from bioattn.errors import BioattnError, FormatError, SettingsError
+from bioattn.files import check_output, read_lines
+from bioattn_cli.main import main
+
+
+def test_other_compressions_are_named(tmp_path: Path) -> None:
+    (tmp_path / "a.bz2").write_bytes(bz2.compress(b">a\nACGT\n"))
+    with zipfile.ZipFile(tmp_path / "a.zip", "w") as archive:
+        archive.writestr("a", ">a\nACGT\n")
+    (tmp_path / "a.zst").write_bytes(b"\x28\xb5\x2f\xfd\x04\x00")
+    for name, packed in (("a.bz2", "bzip2"), ("a.zip", "zip archive"), ("a.zst", "zstd")):
+        with pytest.raises(FormatError, match=rf"{name}: is .*{packed}.*gzip or xz"):
+            list(read_lines(tmp_path / name))
+
+
+def test_outputs_are_refused_early(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    given = tmp_path / "given.fa"
+    given.write_text(">a\nACGT\n")
+    (tmp_path / "link.fa").symlink_to("given.fa")
+    os.mkfifo(tmp_path / "pipe")
+    for output, kind, sentence in (
+        ("-", SettingsError, "standard output"),
+        (".", BioattnError, "is a folder"),
+        ("none/x.fa", BioattnError, "folder none does not exist"),
+        ("pipe", BioattnError, "device or pipe"),
+        ("given.fa", SettingsError, "is an input"),
+        ("link.fa", SettingsError, "is an input"),
+    ):
+        with pytest.raises(kind, match=sentence):
+            check_output(Path(output), [given])
+    check_output(Path("new.fa"), [given])
+
+
+@pytest.mark.skipif(os.geteuid() == 0, reason="root may write everywhere")
+def test_read_only_folders_are_refused(tmp_path: Path) -> None:
+    tmp_path.chmod(0o500)
+    with pytest.raises(BioattnError, match="read-only"):
+        check_output(tmp_path / "x")
+
+
+def test_no_command_replaces_its_input(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    promoters, responses = tmp_path / "p.fa", tmp_path / "r.tsv"
+    promoters.write_text(">a\nACGT\n")
+    responses.write_text("gene\tx\na\t1\n")
+    before = {path.name: path.read_bytes() for path in tmp_path.iterdir()}
+    for arguments in (
+        ["prepare", "dataset", promoters, responses, "-o", promoters],
+        ["prepare", "dataset", promoters, responses, "-o", responses],
+        ["run", "promoter", tmp_path, promoters, "-o", promoters],
+        ["export", "attention", tmp_path, promoters, "-o", promoters],
+        ["simulate", "score", responses, promoters, "-o", promoters],
+    ):
+        assert main([str(argument) for argument in arguments]) == 2
+        assert "which is an input" in capsys.readouterr().err
+    assert {path.name: path.read_bytes() for path in tmp_path.iterdir()} == before
