@@ -4,7 +4,7 @@ from pathlib import Path
 
 from bioattn.errors import FormatError
 from bioattn.files import read_lines
-from bioattn.formats.genes import Annotation, GeneDraft, Place
+from bioattn.formats.genes import MAX_POSITION_DIGITS, Annotation, GeneDraft, Place
 
 _NO_STRAND = (".", "*", "?", "")
 
@@ -48,11 +48,13 @@ def _parse_row(path: Path, number: int, line: str, columns: list[str]) -> Place:
             f"name, score, strand), tab-separated{hint}"
         )
     chrom, name, strand = columns[0].strip(), columns[3].strip(), columns[5].strip()
-    if not (columns[1].strip().isdecimal() and columns[2].strip().isdecimal()):
+    positions = columns[1].strip(), columns[2].strip()
+    if not all(text.isdecimal() and len(text) <= MAX_POSITION_DIGITS for text in positions):
         raise FormatError(
-            f"{path}:{number}: start {columns[1]!r} and end {columns[2]!r} must be whole numbers from 0 up"
+            f"{path}:{number}: start {columns[1][:40]!r} and end {columns[2][:40]!r} must be whole numbers "
+            f"from 0 up, of at most {MAX_POSITION_DIGITS} digits"
         )
-    start, end = int(columns[1]), int(columns[2])
+    start, end = int(positions[0]), int(positions[1])
     if start > end:
         raise FormatError(
             f"{path}:{number}: start {start} lies behind end {end}; BED writes the lower one first"

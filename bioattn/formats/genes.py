@@ -11,6 +11,8 @@ from pathlib import Path
 from typing import NamedTuple
 
 STRANDS = ("+", "-")
+MAX_POSITION_DIGITS = 15
+"""Longer numbers lie beyond any chromosome, and beyond int64 soon after."""
 
 
 class Place(NamedTuple):
@@ -21,6 +23,16 @@ class Place(NamedTuple):
     end: int
     strand: str
     """`+`, `-`, or `.` when the file gives none."""
+
+
+def parse_position(text: str) -> int:
+    """A position as an annotation writes it.
+
+    Raises: ValueError when `text` is no whole number or has more than `MAX_POSITION_DIGITS` digits.
+    """
+    if len(text.strip()) > MAX_POSITION_DIGITS:
+        raise ValueError(text)
+    return int(text)
 
 
 class Transcript(NamedTuple):

@@ -14,7 +14,14 @@ from urllib.parse import unquote
 
 from bioattn.errors import FormatError
 from bioattn.files import read_lines
-from bioattn.formats.genes import Annotation, GeneDraft, Place, TranscriptDraft
+from bioattn.formats.genes import (
+    MAX_POSITION_DIGITS,
+    Annotation,
+    GeneDraft,
+    Place,
+    TranscriptDraft,
+    parse_position,
+)
 
 DEFAULT_ID_ATTRIBUTES = ("locus_tag", "gene_id", "ID")
 NAME_ATTRIBUTES = ("gene", "Name", "gene_name")
@@ -161,10 +168,11 @@ def parse_place(path: Path, number: int, chrom: str, columns: list[str]) -> Plac
     Raises: FormatError naming the line for positions that are not numbers, below 1 or inverted, and other strands.
     """
     try:
-        first, last = int(columns[3]), int(columns[4])
+        first, last = parse_position(columns[3]), parse_position(columns[4])
     except ValueError:
         raise FormatError(
-            f"{path}:{number}: start {columns[3]!r} and end {columns[4]!r} must be whole numbers"
+            f"{path}:{number}: start {columns[3][:40]!r} and end {columns[4][:40]!r} must be whole numbers "
+            f"of at most {MAX_POSITION_DIGITS} digits"
         ) from None
     if first < 1:
         raise FormatError(f"{path}:{number}: start {first} is below 1; positions in GFF and GTF count from 1")

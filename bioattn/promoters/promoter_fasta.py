@@ -18,8 +18,8 @@ from bioattn.files import text_output
 from bioattn.formats.fasta import format_record, read_fasta
 from bioattn.formats.nucleotides import decode, encode
 
-_LOCATION = re.compile(r"(?P<chrom>\S+):(?P<start>-?\d+)-(?P<end>-?\d+)\((?P<strand>[-+.])\)")
-_FLANK = re.compile(r"flank=(\d+)")
+_LOCATION = re.compile(r"(?P<chrom>\S+):(?P<start>-?\d{1,15})-(?P<end>-?\d{1,15})\((?P<strand>[-+.])\)")
+_FLANK = re.compile(r"flank=(\d{1,15})")
 
 
 class Promoter(NamedTuple):

@@ -78,8 +78,10 @@ def _site(where: str, fields: list[str]) -> PlantedSite:
         raise FormatError(f"{where}: role {role} with treatment {treatment!r}; only decoys have none")
     if strand not in ("+", "-"):
         raise FormatError(f"{where}: strand is {strand!r} but must be + or -")
-    if not (start.isascii() and start.isdigit() and end.isascii() and end.isdigit()):
-        raise FormatError(f"{where}: start {start!r} and end {end!r} must be whole numbers, 0 or more")
+    if not all(text.isascii() and text.isdigit() and len(text) < 16 for text in (start, end)):
+        raise FormatError(
+            f"{where}: start {start[:40]!r} and end {end[:40]!r} must be whole numbers, 0 or more"
+        )
     if int(start) >= int(end):
         raise FormatError(f"{where}: start {start} is not before end {end}")
     return PlantedSite(gene_id, motif, treatment, role, int(start), int(end), strand)

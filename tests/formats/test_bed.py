@@ -57,6 +57,7 @@ def test_genes_written_as_bed_come_back(tmp_path, genes, header, more):
         ("c\t1e3\t2000\tg\t0\t+\n", "whole numbers from 0 up"),
         ("c\t1\t9\t.\t0\t+\n", "column 4 is empty"),
         ("c\t1\t9\tg\t0\tx\n", "strand 'x'"),
+        (f"c\t1\t{'9' * 5000}\tg\t0\t+\n", "at most 15 digits"),
         ("#only\n\n", "holds no BED row"),
     ],
 )

@@ -160,6 +160,8 @@ def test_problems(tmp_path, rows, problem):
         ("c gene 9 1 + ID=g", r"x\.gff3:2: start 9 lies behind end 1"),
         ("c gene 0 9 + ID=g", "start 0 is below 1"),
         ("c gene a 9 + ID=g", "start 'a' and end '9' must be whole numbers"),
+        (f"c gene 1 1{'0' * 30} + ID=g", "at most 15 digits"),
+        (f"c gene 1 {'9' * 5000} + ID=g", "at most 15 digits"),
         ("c gene 1 9 x ID=g", "strand 'x'"),
         ("c gene 1 9 + something", "does not hold GFF3 name=value"),
         ("c exon 1 9 + ID=g", "holds no gene"),

@@ -37,8 +37,11 @@ def test_what_is_written_is_read_back(tmp_path, name, written):
 
 def test_fasta_of_other_origin_is_accepted(tmp_path):
     path = tmp_path / "p.fa"
-    path.write_text(">g1\nACgtR\n>g2 some text\nAC\n>g3 chrI:5-7(-) more flank=1 words\nACGT\n")
-    first, second, third = read_promoters(path)
+    path.write_text(
+        ">g1\nACgtR\n>g2 some text\nAC\n>g3 chrI:5-7(-) more flank=1 words\nACGT\n"
+        f">g4 chrI:1-{'9' * 5000}(-)\nA\n"
+    )
+    first, second, third, fourth = read_promoters(path)
     assert (first.gene_id, first.chrom, first.start, first.end, first.strand, first.flank) == (
         "g1",
         "",
@@ -48,7 +51,7 @@ def test_fasta_of_other_origin_is_accepted(tmp_path):
         0,
     )
     assert decode(first.codes) == "ACGTN"
-    assert second.chrom == ""
+    assert second.chrom == fourth.chrom == ""  # what is no place on a chromosome is a description
     assert third[:6] == ("g3", "chrI", 5, 7, "-", 1)
 
 

@@ -47,6 +47,7 @@ def test_garbage_is_a_bioattn_error(tmp_path, body):
         ("g\tm\tt\tcausal\t5\t5\t+", "start 5 is not before end 5"),
         ("g\tm\tt\tcausal\t-1\t5\t+", "must be whole numbers"),
         ("g\tm\tt\tcausal\t1\tx\t+", "must be whole numbers"),
+        (f"g\tm\tt\tcausal\t1\t{'9' * 5000}\t+", "must be whole numbers"),
         ("g\tm\tt\tcausal\t1\t5\t.", "strand is '.'"),
         ("g\tm\tt\tbait\t1\t5\t+", "role is 'bait'"),
         ("g\tm\tt\tdecoy\t1\t5\t+", "only decoys have none"),
