@@ -5,6 +5,9 @@ from pathlib import Path
 
 import pytest
 
+# Tensors of the tests are small: a second thread costs more than it gives. Before torch is imported.
+os.environ.setdefault("OMP_NUM_THREADS", "1")
+
 REPOSITORY = Path(__file__).resolve().parent.parent
 
 

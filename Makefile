@@ -1,0 +1,83 @@
+# Needs Python >= 3.11 with venv, and make. No compiler.
+#
+#   make demo           train on generated promoters, export attention, compare it with the planted motifs
+#   make demo SEED=3    the same with another seed of the training
+#   make test           lint, types and tests
+#
+# pip obeys its usual settings, so a mirror or a CPU build of torch can be asked for with PIP_EXTRA_INDEX_URL.
+
+PYTHON ?= python3
+SEED ?= 0
+OUT ?= demo-output
+
+VENV := .venv
+BIN := $(VENV)/bin
+INSTALL := $(BIN)/python -m pip install --quiet -c constraints.txt
+BIOATTN := $(BIN)/bioattn
+DEMO := data/demo
+
+.DELETE_ON_ERROR:
+.PHONY: demo install install-dev test lint types pytest clean distclean
+
+install: $(VENV)/installed
+install-dev: $(VENV)/installed-dev
+
+$(BIN)/python:
+	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11))' \
+	  || { echo "bioattn needs Python >= 3.11; name one: make PYTHON=python3.12" >&2; exit 1; }
+	$(PYTHON) -m venv $(VENV)
+
+$(VENV)/installed: $(BIN)/python pyproject.toml constraints.txt
+	$(INSTALL) -e .
+	@touch $@
+
+$(VENV)/installed-dev: $(BIN)/python pyproject.toml constraints.txt
+	$(INSTALL) -e '.[dev]'
+	@touch $@ $(VENV)/installed
+
+# The main job, step by step. Files that are newer than what they are made from are not made again; after a change
+# of the code: make clean demo.
+demo: $(OUT)/score-$(SEED).json | $(VENV)/installed
+	@cat $(OUT)/score-$(SEED).txt
+	@echo
+	@echo "Attention of seed $(SEED): $(OUT)/attention-$(SEED).h5; look inside: $(BIOATTN) inspect $(OUT)/attention-$(SEED).h5"
+
+$(OUT)/promoters.fa: $(DEMO)/genome.fa.gz $(DEMO)/annotation.gff3.gz | $(VENV)/installed
+	@mkdir -p $(OUT)
+	$(BIOATTN) prepare promoters $(DEMO)/genome.fa.gz $(DEMO)/annotation.gff3.gz \
+	  --upstream 200 --downstream 0 --flank 20 -o $@
+
+$(OUT)/demo.dataset.h5: $(OUT)/promoters.fa $(DEMO)/responses.tsv.gz $(DEMO)/treatments.tsv
+	$(BIOATTN) prepare dataset $(OUT)/promoters.fa $(DEMO)/responses.tsv.gz --treatment-table $(DEMO)/treatments.tsv \
+	  --holdout validation=chr7 --holdout test=chr8 -o $@
+
+$(OUT)/model-$(SEED)/model.safetensors: $(OUT)/demo.dataset.h5
+	$(BIOATTN) train promoter $(OUT)/demo.dataset.h5 -o $(OUT)/model-$(SEED) --epochs 20 --seed $(SEED) --force
+
+$(OUT)/predictions-$(SEED).tsv: $(OUT)/model-$(SEED)/model.safetensors
+	$(BIOATTN) run promoter $(OUT)/model-$(SEED) $(OUT)/promoters.fa -o $@
+
+$(OUT)/attention-$(SEED).h5: $(OUT)/model-$(SEED)/model.safetensors
+	$(BIOATTN) export attention $(OUT)/model-$(SEED) $(OUT)/promoters.fa -o $@ --force
+
+$(OUT)/score-$(SEED).json: $(OUT)/attention-$(SEED).h5 $(OUT)/predictions-$(SEED).tsv $(DEMO)/truth.tsv.gz
+	@$(BIOATTN) simulate score $(OUT)/attention-$(SEED).h5 $(DEMO)/truth.tsv.gz --dataset $(OUT)/demo.dataset.h5 \
+	  -o $@ > $(OUT)/score-$(SEED).txt
+
+test: lint types pytest
+
+lint: $(VENV)/installed-dev
+	$(BIN)/ruff check .
+	$(BIN)/ruff format --check .
+
+types: $(VENV)/installed-dev
+	$(BIN)/mypy
+
+pytest: $(VENV)/installed-dev
+	$(BIN)/python -m pytest
+
+clean:
+	rm -rf $(OUT) build dist .mypy_cache .pytest_cache .ruff_cache .hypothesis
+
+distclean: clean
+	rm -rf $(VENV)
