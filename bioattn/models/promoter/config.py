@@ -99,7 +99,7 @@ class PromoterModelConfig:
     attention_score: AttentionScore = AttentionScore.DOT
     """dot, additive or gaussian."""
     attention_query: QuerySource = QuerySource.TREATMENT
-    """treatment; shared and uniform are controls."""
+    """treatment; shared, position and uniform are controls."""
     position_bias: bool = True
     """Whether a head learns how much it looks at each distance from the anchor (`cross`)."""
     sink: bool = False
