@@ -6,6 +6,7 @@ it is ever unpickled. The schema stands in `docs/formats/model.md`.
 """
 
 import json
+import logging
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any, Literal
@@ -18,12 +19,15 @@ from safetensors.torch import load_file, save
 from bioattn import __version__
 from bioattn.attention.site import AttentionSite
 from bioattn.config_file import build
-from bioattn.errors import BioattnError, FormatError
+from bioattn.errors import BioattnError, FormatError, SettingsError
 from bioattn.files import atomic_output, read_json, sha256_of, write_json
+from bioattn.formats.tables import quoted
 from bioattn.models.promoter.config import PromoterModelConfig, TreatmentEncoding
 from bioattn.models.promoter.model import PromoterModel, attention_sites, make_promoter_model
 from bioattn.models.promoter.treatment_vocabulary import UNCONDITIONAL, TreatmentBatch, TreatmentVocabulary
 from bioattn.promoters.treatments import TreatmentTable
+
+LOGGER = logging.getLogger("bioattn")
 
 MODEL_FORMAT = "bioattn-model"
 MODEL_FORMAT_VERSION = 1
@@ -73,13 +77,37 @@ class LoadedPromoterModel:
             if unknown:
                 raise BioattnError(
                     f"treatment {unknown[0]!r} was not in training; describe it by a row of --treatment-table "
-                    f"with the columns {', '.join([*self.vocabulary.categories, *self._number_columns()])}"
+                    f"with the columns {quoted(self.vocabulary.columns)}"
                 )
             frame = known.reindex(frame.index)
+        elif self.vocabulary.encoding is TreatmentEncoding.FEATURES:
+            self._report_columns(table)
         return self.vocabulary.encode(TreatmentTable(frame=frame)).to(self.device)
 
-    def _number_columns(self) -> list[str]:
-        return [scale.column for scale in self.vocabulary.numbers]
+    def _report_columns(self, table: TreatmentTable) -> None:
+        """Say what of a table of new treatments the model does not use or does not get.
+
+        Raises: BioattnError when no column is a feature of the model.
+        """
+        features = self.vocabulary.columns
+        used = [column for column in features if column in table.columns]
+        if not used:
+            raise BioattnError(
+                "no column of the treatment table is a feature of this model: "
+                f"it has {quoted(table.columns)}, the model knows {quoted(features)}"
+            )
+        missing = [column for column in features if column not in table.columns]
+        familiar = {*features, *self.treatments.columns}
+        unused = [column for column in table.columns if column not in familiar]
+        if missing:
+            rest = f"; its columns {quoted(unused)} are not used" if unused else ""
+            LOGGER.warning(f"the treatment table lacks {quoted(missing)}, which count as unknown{rest}")
+        elif unused:
+            LOGGER.info(f"the model does not use the columns {quoted(unused)} of the treatment table")
+        told = set(self.vocabulary.unclear_doses(self.treatments))
+        unclear = [text for text in self.vocabulary.unclear_doses(table) if text not in told]
+        if unclear:
+            LOGGER.warning(f"doses that are no number with a unit count as unknown: {quoted(unclear)}")
 
 
 def write_promoter_model(
@@ -132,16 +160,18 @@ def load_promoter_model(folder: Path, device: torch.device) -> LoadedPromoterMod
             raise FormatError(f"{folder}: not a model folder, {name} is missing")
     content = read_json(folder / "config.json")
     check_model_config(folder / "config.json", content)
+    _check_digest(folder)
     stored = read_json(folder / "treatments.json")
     try:
         config = build(PromoterModelConfig, content["architecture"], f"{folder / 'config.json'}")
         vocabulary = TreatmentVocabulary.from_json(stored["vocabulary"])
         table = TreatmentTable(frame=_frame(stored["names"], stored["columns"]))
+    except SettingsError as error:
+        raise FormatError(f"{error}; the folder is damaged or was edited") from error
     except (KeyError, TypeError, ValueError) as error:
         raise FormatError(f"{folder}: config.json or treatments.json is incomplete ({error!r})") from error
     model = make_promoter_model(config, vocabulary)
     load_weights(model, folder / WEIGHTS)
-    _check_digest(folder)
     return LoadedPromoterModel(
         model=model.to(device).eval(),
         vocabulary=vocabulary,

@@ -117,10 +117,13 @@ def predict_responses(
     device: torch.device,
     batch_size: int = 64,
 ) -> NDArray[np.float32]:
-    """(genes, treatments) answers in response units (binary: logits) for unshifted windows."""
+    """(genes, treatments) answers in response units (binary: logits) for unshifted windows.
+
+    What training never saw of a held-out treatment (its category, the unit of its dose) counts as missing.
+    """
     model.eval()
     table = dataset.treatments.select([dataset.treatments.names[t] for t in treatments])
-    batch = vocabulary.encode(table).to(device)
+    batch = vocabulary.encode(table, unseen_is_missing=True).to(device)
     answers = [np.empty((0, len(treatments)), np.float32)]
     with torch.inference_mode():
         for first in range(0, len(genes), batch_size):

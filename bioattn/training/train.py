@@ -18,12 +18,13 @@ from bioattn import __version__
 from bioattn.config_file import build
 from bioattn.errors import BioattnError, SettingsError
 from bioattn.files import sha256_of, text_output, unwritable, write_json
+from bioattn.formats.tables import quoted
 from bioattn.models.model_folder import WEIGHTS, write_promoter_model
-from bioattn.models.promoter.config import Conditioning, PromoterModelConfig
+from bioattn.models.promoter.config import Conditioning, PromoterModelConfig, TreatmentEncoding
 from bioattn.models.promoter.model import PromoterModel, make_promoter_model
 from bioattn.models.promoter.treatment_vocabulary import UNCONDITIONAL, TreatmentVocabulary
 from bioattn.progress import NoProgress, Progress
-from bioattn.promoters.dataset import TRAIN, VALIDATION, PromoterDataset, read_dataset
+from bioattn.promoters.dataset import TEST, TRAIN, VALIDATION, PromoterDataset, read_dataset
 from bioattn.promoters.treatments import TreatmentTable, named_treatments
 from bioattn.stop_request import StopRequest
 from bioattn.training.batches import TrainingBatches
@@ -74,6 +75,24 @@ def train_promoter(
     (without `force`) or an interrupted run (without `resume` or `force`); Interrupted when `stop` was requested.
     """
     partial = prepare_output(job.output, resume=resume, force=force)
+    try:
+        return _train(job, partial, device=device, resume=resume, progress=progress, stop=stop)
+    finally:
+        # A run that failed before its first step leaves nothing to go on from.
+        if not any((partial / name).exists() for name in (STATE_FILE, WEIGHTS)):
+            shutil.rmtree(partial, ignore_errors=True)
+
+
+def _train(
+    job: TrainingJob,
+    partial: Path,
+    *,
+    device: torch.device,
+    resume: bool,
+    progress: Progress | None,
+    stop: StopRequest | None,
+) -> Evaluation:
+    """`train_promoter` inside its folder `partial`, which gets its final name when all is done."""
     dataset = read_dataset(job.dataset_path)
     dataset_sha256 = sha256_of(job.dataset_path)
     config = model_config(dataset, job.model, job.training)
@@ -86,6 +105,7 @@ def train_promoter(
         unconditional=config.unconditional,
         columns=job.treatment_columns,
     )
+    _report_features(dataset, vocabulary)
     torch.manual_seed(job.training.seed)
     model = make_promoter_model(config, vocabulary)
     digest = _digest(job, config, dataset_sha256)
@@ -129,11 +149,22 @@ def train_promoter(
 def prepare_output(output: Path, *, resume: bool, force: bool) -> Path:
     """The folder `<output>.partial` to work in.
 
-    Raises: BioattnError when `output` exists or an interrupted run is in the way.
+    Raises: SettingsError when `output` cannot name a folder; BioattnError when it exists (with `force`: and is no
+    model folder) or an interrupted run is in the way.
     """
+    if output.name in ("", "-", ".."):
+        raise SettingsError(f"--output {output}: give the name of a folder to make")
     partial = output.with_name(output.name + ".partial")
     if output.exists() and not force:
         raise BioattnError(f"{output}: exists already; choose another --output, or --force to replace it")
+    if (
+        output.exists()
+        and not (output / WEIGHTS).is_file()
+        and not (output.is_dir() and not any(output.iterdir()))
+    ):
+        raise BioattnError(
+            f"{output}: is no model folder, and --force replaces no other; choose another --output"
+        )
     try:
         if partial.exists() and force and not resume:
             shutil.rmtree(partial)
@@ -249,6 +280,22 @@ def _checked_table(
             f"--reference {reference!r} is no training treatment; there are {', '.join(table.names[:5])}…"
         )
     return table
+
+
+def _report_features(dataset: PromoterDataset, vocabulary: TreatmentVocabulary) -> None:
+    """Say by what treatments are known, and what the held-out ones have that training does not show."""
+    if vocabulary.encoding is not TreatmentEncoding.FEATURES:
+        return
+    LOGGER.info(f"treatment features: {vocabulary.describe()} (choose with treatment_columns in --config)")
+    names = dataset.treatments.names
+    held_out = [names[t] for split in (VALIDATION, TEST) for t in dataset.treatments_in(split)]
+    unseen = vocabulary.unseen(dataset.treatments.select(held_out))
+    if unseen:
+        values = "; ".join(f"{column} {quoted(cells)}" for column, cells in unseen.items())
+        LOGGER.warning(
+            f"held-out treatments have what training never saw ({values}): "
+            "the model is asked about them without it"
+        )
 
 
 def _check_task(dataset: PromoterDataset, training: TrainingConfig) -> None:

@@ -25,7 +25,8 @@ UNCONDITIONAL = "unconditional"
 """The name under which the unconditional token is asked for."""
 AGENT_COLUMNS = ("agent", "chemical", "compound", "treatment", "group")
 """Columns that may say which agent a dose belongs to, in this order."""
-_DOSE = re.compile(r"\s*([-+]?\d+(?:\.\d+)?(?:[eE][-+]?\d+)?)\s*([^\d\s].*?)\s*")
+_DOSE = re.compile(r"\s*((?>[-+]?\d+(?:\.\d+)?(?:[eE][-+]?\d+)?))\s*([^\d\s.].*?)\s*")
+"""A number, taken whole, and a unit: `1.2` is no dose of 1 `.2`."""
 
 
 class TreatmentBatch(NamedTuple):
@@ -140,11 +141,15 @@ class TreatmentVocabulary:
             unconditional=unconditional,
         )
 
-    def encode(self, table: TreatmentTable) -> TreatmentBatch:
+    def encode(self, table: TreatmentTable, *, unseen_is_missing: bool = False) -> TreatmentBatch:
         """Turn the rows of `table` into tensors; the row named "unconditional" is the unconditional token.
+
+        unseen_is_missing: categories and units that training never saw count as missing instead of being refused.
 
         Raises: BioattnError naming treatments, columns or categories the model does not know.
         """
+        if unseen_is_missing:
+            table = self._without_unseen(table)
         names = tuple(table.names)
         unconditional = np.array([name == UNCONDITIONAL and name not in self.names for name in names])
         if unconditional.any() and not self.unconditional:
@@ -181,13 +186,70 @@ class TreatmentVocabulary:
             torch.from_numpy(unconditional),
         )
 
+    @property
+    def columns(self) -> list[str]:
+        """The features, and the column that says of which agent a dose is."""
+        doses = [self.agent_column] if self.agent_column and any(scale.dose for scale in self.numbers) else []
+        return list(dict.fromkeys([*self.categories, *(scale.column for scale in self.numbers), *doses]))
+
+    def unclear_doses(self, table: TreatmentTable) -> list[str]:
+        """Texts in dose columns of `table` that are no number with a unit and so count as missing."""
+        found = {
+            str(text)
+            for scale in self.numbers
+            if scale.dose
+            for text in _column(table.frame, scale.column)
+            if _present(text) and _dose_of(text, None)[0] is None
+        }
+        return sorted(found)
+
+    def describe(self) -> str:
+        """The features in words."""
+        parts = [f"{column} ({len(values)} categories)" for column, values in self.categories.items()]
+        for scale in self.numbers:
+            kind = f"dose in {len(scale.largest)} scales" if scale.dose else "number"
+            parts.append(f"{scale.column} ({kind}{', log' if scale.log else ''})")
+        return ", ".join(parts)
+
+    def unseen(self, table: TreatmentTable) -> dict[str, list[str]]:
+        """By feature, the categories and doses of `table` that training never saw, sorted."""
+        found: dict[str, list[str]] = {}
+        for column, mask in self._unseen_cells(table.frame).items():
+            if mask.any():
+                found[column] = sorted({str(value) for value in table.frame[column][mask]})
+        return found
+
+    def _without_unseen(self, table: TreatmentTable) -> TreatmentTable:
+        frame = table.frame.copy()
+        for column, mask in self._unseen_cells(frame).items():
+            frame[column] = frame[column].mask(mask, "")
+        return TreatmentTable(frame)
+
+    def _unseen_cells(self, frame: pd.DataFrame) -> dict[str, "pd.Series[bool]"]:
+        """Per text feature, which cells hold something that is not in the vocabulary."""
+        cells: dict[str, pd.Series[bool]] = {}
+        for column, values in self.categories.items():
+            series = _column(frame, column)
+            known = frozenset(values)
+            cells[column] = series.map(lambda value, known=known: _present(value) and str(value) not in known)
+        agents = _column(frame, self.agent_column) if self.agent_column else None
+        for scale in self.numbers:
+            if scale.dose:
+                doses = [
+                    _dose_of(text, None if agents is None else agents.iloc[row])
+                    for row, text in enumerate(_column(frame, scale.column))
+                ]
+                unseen = [amount is not None and key not in scale.largest for amount, key in doses]
+                cells[scale.column] = pd.Series(unseen, index=frame.index, dtype=bool)
+        return {column: mask.astype(bool) for column, mask in cells.items() if column in frame.columns}
+
     def _encode_categories(
         self, frame: pd.DataFrame, column: str, values: tuple[str, ...]
     ) -> npt.NDArray[np.int64]:
         index_of = {value: i + 1 for i, value in enumerate(values)}
         encoded = np.zeros(len(frame), dtype=np.int64)
         for row, (name, value) in enumerate(_column(frame, column).items()):
-            if pd.isna(value) or value == "":
+            if not _present(value):
                 continue
             if str(value) not in index_of:
                 raise BioattnError(
@@ -214,9 +276,11 @@ class TreatmentVocabulary:
                 if amount is None:
                     continue
                 if key not in scale.largest:
+                    agent = key.rpartition("|")[0] + "|"
+                    near = [k for k in scale.largest if k.startswith(agent)] or list(scale.largest)[:5]
                     raise BioattnError(
-                        f"treatment {name!r} has the dose {str(text)!r}, but training saw no dose of that agent "
-                        f"and unit ({key!r}); known are {', '.join(list(scale.largest)[:5])}"
+                        f"treatment {name!r} has the dose {str(text)!r}, but training saw no dose of "
+                        f"{_key_text(key)}; known are {', '.join(map(_key_text, near))}"
                     )
                 value[row] = amount / scale.largest[key]
         return (_compress(value, scale.log) - scale.mean) / scale.sd
@@ -253,6 +317,16 @@ def _is_dose(series: pd.Series) -> bool:
     """At least half of the entries read "number unit"; the others count as unknown doses."""
     present = [str(value) for value in series.dropna() if value != ""]
     return len(present) > 0 and sum(bool(_DOSE.fullmatch(text)) for text in present) >= 0.5 * len(present)
+
+
+def _present(value: Any) -> bool:
+    return not pd.isna(value) and value != ""
+
+
+def _key_text(key: str) -> str:
+    """`diamide in mM` for `diamide|mM`."""
+    agent, _, unit = key.rpartition("|")
+    return f"{agent or 'no named agent'} in {unit}"
 
 
 def _dose_of(text: Any, agent: Any) -> tuple[float | None, str]:

@@ -1,0 +1,45 @@
+"""Damaged model folders: whatever the file and the byte, one sentence and exit code 1."""
+
+import json
+from pathlib import Path
+
+import pytest
+import torch
+
+from bioattn.errors import FormatError, SettingsError
+from bioattn.files import sha256_of, write_json
+from bioattn.models.model_folder import load_promoter_model, write_promoter_model
+from bioattn.models.promoter.config import PromoterModelConfig, TreatmentEncoding
+from bioattn.models.promoter.model import make_promoter_model
+from bioattn.models.promoter.treatment_vocabulary import TreatmentVocabulary
+from bioattn.promoters.treatments import named_treatments
+
+CPU = torch.device("cpu")
+
+
+@pytest.fixture
+def folder(tmp_path: Path) -> Path:
+    table = named_treatments(["heat", "salt"])
+    vocabulary = TreatmentVocabulary.learn(table, encoding=TreatmentEncoding.ID, unconditional=True)
+    model = make_promoter_model(PromoterModelConfig(length=40, channels=4), vocabulary)
+    write_promoter_model(tmp_path, model, vocabulary, table, task="regression", reference=None)
+    return tmp_path
+
+
+def test_settings_no_version_has_are_damage_not_usage(folder: Path) -> None:
+    content = json.loads((folder / "config.json").read_text())
+    content["architecture"]["chanfels"] = content["architecture"].pop("channels")
+    write_json(folder / "config.json", content)
+    with pytest.raises(FormatError, match=r"config\.json: unknown setting 'chanfels'.*damaged") as caught:
+        load_promoter_model(folder, CPU)
+    assert not isinstance(caught.value, SettingsError)
+
+
+def test_digests_speak_before_what_follows_from_the_damage(folder: Path) -> None:
+    names = ("config.json", "treatments.json", "model.safetensors")
+    write_json(folder / "training.json", {"sha256": {name: sha256_of(folder / name) for name in names}})
+    load_promoter_model(folder, CPU)
+    text = (folder / "config.json").read_text()
+    (folder / "config.json").write_text(text.replace('"channels": 4', '"channels": 5'))
+    with pytest.raises(FormatError, match=r"config\.json: differs from the digest"):
+        load_promoter_model(folder, CPU)

@@ -1,0 +1,130 @@
+"""Held-out treatments whose features training never saw, and folders of runs that never began."""
+
+import dataclasses
+import logging
+from pathlib import Path
+
+import numpy as np
+import pandas as pd
+import pytest
+import torch
+
+from bioattn.errors import BioattnError, SettingsError
+from bioattn.models.model_folder import load_promoter_model
+from bioattn.promoters.dataset import read_dataset, write_dataset
+from bioattn.promoters.treatments import TreatmentTable
+from bioattn.training.config import TrainingConfig
+from bioattn.training.train import TrainingJob, prepare_output, train_promoter
+
+CPU = torch.device("cpu")
+MODEL = {"channels": 8, "kernel": 7, "pool": 4, "hidden_channels": 8, "head_channels": 4, "num_heads": 1}
+
+
+@pytest.fixture
+def heard(caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch) -> pytest.LogCaptureFixture:
+    """What the library says to a user; commands stop its messages from reaching the root logger."""
+    monkeypatch.setattr(logging.getLogger("bioattn"), "propagate", True)
+    caplog.set_level(logging.INFO, logger="bioattn")
+    return caplog
+
+
+def features(dataset: Path, output: Path) -> TrainingJob:
+    return TrainingJob(
+        dataset_path=dataset,
+        output=output,
+        model={**MODEL, "treatment_encoder": "features"},
+        training=TrainingConfig(epochs=1),
+        baselines=False,
+    )
+
+
+@pytest.fixture
+def held_out_path(dataset_path: Path, tmp_path: Path) -> Path:
+    """Treatment `b` is held out, with an agent and a unit of dose of its own."""
+    dataset = read_dataset(dataset_path)
+    frame = dataset.treatments.frame.assign(dose=["1 mM", "37.5 C", "2.5 mM"]).astype({"dose": object})
+    path = tmp_path / "held-out.dataset.h5"
+    write_dataset(
+        path,
+        dataclasses.replace(
+            dataset, treatments=TreatmentTable(frame), treatment_split=np.array([0, 2, 0], np.uint8)
+        ),
+    )
+    return path
+
+
+def test_unseen_features_of_held_out_treatments_count_as_missing(
+    held_out_path: Path, tmp_path: Path, heard: pytest.LogCaptureFixture
+) -> None:
+    evaluation = train_promoter(features(held_out_path, tmp_path / "m"), device=CPU)
+    assert "test genes × test treatments" in {row.cells for row in evaluation.rows}
+    # The agents of training do not differ, so they are no feature of the model.
+    assert "treatment features: minutes (number, log), dose (dose in 1 scales)" in heard.text
+    assert "held-out treatments have what training never saw (dose '37.5 C')" in heard.text
+    loaded = load_promoter_model(tmp_path / "m", CPU)
+    table = read_dataset(held_out_path).treatments.select(["b"])
+    with pytest.raises(
+        BioattnError, match=r"the dose '37.5 C', but training saw no dose of heat in C; known"
+    ):
+        loaded.encode_treatments(table)
+    batch = loaded.vocabulary.encode(table, unseen_is_missing=True)
+    assert batch.present_TN.tolist() == [[1, 0]]
+
+
+def test_tables_that_do_not_fit_the_model_are_reported(
+    held_out_path: Path, tmp_path: Path, heard: pytest.LogCaptureFixture
+) -> None:
+    train_promoter(features(held_out_path, tmp_path / "m"), device=CPU)
+    loaded = load_promoter_model(tmp_path / "m", CPU)
+
+    def ask(**columns: object) -> torch.Tensor:
+        heard.clear()
+        frame = pd.DataFrame(
+            {
+                name: pd.Series([value], dtype=float if name in ("minutes", "time") else object)
+                for name, value in columns.items()
+            }
+        )
+        table = TreatmentTable(frame.set_axis(pd.Index(["new"])))
+        return loaded.encode_treatments(table).present_TN
+
+    with pytest.raises(BioattnError, match=r"no column .* it has 'time', the model knows 'minutes', 'dose'"):
+        ask(time=5.0)
+    assert ask(time=5.0, dose="1 mM", agent="salt").tolist() == [[0, 1]]
+    assert "lacks 'minutes', which count as unknown; its columns 'time' are not used" in heard.text
+    assert ask(minutes=5.0, agent="salt", dose="1.2").tolist() == [[1, 0]]  # no dose of 1 in units of `.2`
+    assert "doses that are no number with a unit count as unknown: '1.2'" in heard.text
+    ask(minutes=5.0, agent="salt", dose="1.5e-1mM", lab="here")
+    assert "does not use the columns 'lab'" in heard.text
+    with pytest.raises(BioattnError, match=r"training saw no dose of salt in uM; known are salt in mM$"):
+        ask(minutes=5.0, agent="salt", dose="3 uM")
+    heard.clear()
+    loaded.encode_treatments(loaded.treatments)
+    assert not heard.text
+
+
+def test_a_run_that_never_began_leaves_nothing(dataset_path: Path, tmp_path: Path) -> None:
+    for bad in (
+        features(tmp_path / "none.h5", tmp_path / "m"),
+        dataclasses.replace(features(dataset_path, tmp_path / "m"), reference="nobody"),
+        dataclasses.replace(features(dataset_path, tmp_path / "m"), treatment_columns=("colour",)),
+    ):
+        with pytest.raises(BioattnError):
+            train_promoter(bad, device=CPU)
+        assert list(tmp_path.iterdir()) == []
+
+
+def test_force_replaces_models_alone(tmp_path: Path) -> None:
+    (tmp_path / "results").mkdir()
+    (tmp_path / "results" / "mine.txt").write_text("mine")
+    (tmp_path / "file").write_text("mine")
+    for name in ("results", "file"):
+        with pytest.raises(BioattnError, match="is no model folder"):
+            prepare_output(tmp_path / name, resume=False, force=True)
+    for name in ("", ".", "-", ".."):
+        with pytest.raises(SettingsError, match="name of a folder"):
+            prepare_output(Path(name), resume=False, force=True)
+    assert sorted(path.name for path in tmp_path.iterdir()) == ["file", "results"]
+    (tmp_path / "model").mkdir()
+    (tmp_path / "model" / "model.safetensors").write_text("")
+    assert prepare_output(tmp_path / "model", resume=False, force=True).name == "model.partial"
