@@ -18,6 +18,7 @@ import tempfile
 import time
 from dataclasses import dataclass, replace
 from pathlib import Path
+from typing import get_args
 
 import numpy as np
 import pandas as pd
@@ -28,14 +29,18 @@ from bioattn.inference.promoters import run_promoters
 from bioattn.interpret.attention_score import score_attention_and_predictions
 from bioattn.interpret.localisation import ALL, LocalisationReport, LocalisationScorer
 from bioattn.interpret.motif_scanner import scanner_attention
+from bioattn.interpret.upsampling import UpsamplingMethod
 from bioattn.models.model_folder import load_promoter_model
 from bioattn.models.promoter.model import make_promoter_model
 from bioattn.promoters.dataset import TEST, read_dataset, write_dataset
 from bioattn.promoters.promoter_fasta import read_promoters
-from bioattn.simulate.promoters import simulate_promoters, simulation_settings
+from bioattn.simulate.promoters import SimulatedPromoters, simulate_promoters, simulation_settings
 from bioattn_cli.main import main
 
 LENGTHS = {"standard": 400, "hard": 1000}
+BIN_WIDTH = 8
+"""Bases of a bin of the model, unless --config says otherwise."""
+CEILING_WIDTHS = (8, 16)
 
 ROWS = (
     ("auroc", "AUROC per position", "must ≥ 0.95, stretch 0.99 (hard: 0.90)"),
@@ -62,6 +67,9 @@ class SeedResult:
     value_weighted: LocalisationReport
     scanner: LocalisationReport
     prediction: float
+    """Agreement of predictions and responses on the test promoters, mean over treatments."""
+    ceilings: pd.DataFrame
+    """What bins of `CEILING_WIDTHS` bases allow; see `ceilings`."""
     controls: dict[str, LocalisationReport]
     seconds: dict[str, float]
 
@@ -147,24 +155,46 @@ def random_weights(folder: Path, model: Path, promoters: Path, seed: int) -> Pat
     return path
 
 
-def scanner(difficulty: str, seed: int, genes: set[str], options: argparse.Namespace) -> LocalisationReport:
-    """Scores of a reader that knows the motifs, on the same promoters and 8-bp bins."""
-    simulated = simulate_promoters(
+def simulated_again(difficulty: str, seed: int, options: argparse.Namespace) -> SimulatedPromoters:
+    """What `simulate` wrote, with the motifs that no file of the user's shows."""
+    return simulate_promoters(
         simulation_settings(difficulty, genes=options.genes, seed=seed, task=options.task)
     )
+
+
+def scanner(
+    simulated: SimulatedPromoters, genes: set[str], width: int, method: UpsamplingMethod = "gaussian"
+) -> LocalisationReport:
+    """Scores of a reader that knows the motifs, on the same promoters and bins of `width` bases."""
     rows = [row for row, gene_id in enumerate(simulated.gene_ids) if gene_id in genes]
     motifs = {motif.name: motif for motif in simulated.motifs}
-    edges = range(0, simulated.settings.length + 1, 8)
+    length = simulated.settings.length
+    # As in the model, bins end at the anchor and the first may be shorter.
+    edges = [0, *range(length - width * (-(-length // width) - 1), length + 1, width)]
     scorer = LocalisationScorer(
         simulated.sites,
         gene_ids=[simulated.gene_ids[row] for row in rows],
         treatments=[rule.treatment for rule in simulated.rules],
-        key_edges=list(edges),
-        window_length=simulated.settings.length,
+        key_edges=edges,
+        window_length=length,
+        upsampling=method,
     )
     needed = [[motifs[name] for name in rule.motifs] for rule in simulated.rules]
-    scorer.add(scanner_attention(simulated.codes[rows], needed, list(edges)))
+    scorer.add(scanner_attention(simulated.codes[rows], needed, edges))
     return scorer.report()
+
+
+def ceilings(simulated: SimulatedPromoters, genes: set[str]) -> pd.DataFrame:
+    """Per width of the bins: AUROC and AUPRC of perfect attention and of the scanner, either upsampling."""
+    rows = {}
+    for width in CEILING_WIDTHS:
+        row = {}
+        for method in get_args(UpsamplingMethod):
+            scores = scanner(simulated, genes, width, method).positives.loc[ALL]
+            for name in ("ceiling_auroc", "ceiling_auprc", "auroc", "auprc"):
+                row[f"{method} {name}"] = float(scores[name])
+        rows[width] = row
+    return pd.DataFrame.from_dict(rows, orient="index")
 
 
 def shuffled_labels(folder: Path, seed: int) -> Path:
@@ -177,7 +207,7 @@ def shuffled_labels(folder: Path, seed: int) -> Path:
 
 
 def run_seed(
-    folder: Path, difficulty: str, seed: int, options: argparse.Namespace, *, show: bool
+    folder: Path, difficulty: str, seed: int, options: argparse.Namespace, *, show: bool, shuffle: bool
 ) -> SeedResult:
     """The whole job and its controls for one seed."""
     seconds = {}
@@ -197,16 +227,24 @@ def run_seed(
     seconds["export and score"] = time.monotonic() - began
     began = time.monotonic()
     controls = {"random weights": score(folder, random_weights(folder, model, promoters, seed))[0]}
-    if options.shuffle:
+    if shuffle:
         other = train(folder, shuffled_labels(folder, seed), "shuffled", seed, options, show=False)
         control = folder / "shuffled.attention.h5"
         step(["export", "attention", str(other), str(promoters), "-o", str(control)], show=False)
         controls["shuffled labels"] = score(folder, control)[0]
     seconds["controls"] = time.monotonic() - began
     genes = set(read_fasta_names(promoters))
-    known = scanner(difficulty, seed, genes, options)
+    simulated = simulated_again(difficulty, seed, options)
     agreement = predictions.loc[ALL, predictions.columns[0]]
-    return SeedResult(report, weighted, known, float(agreement), controls, seconds)
+    return SeedResult(
+        report=report,
+        value_weighted=weighted,
+        scanner=scanner(simulated, genes, BIN_WIDTH),
+        prediction=float(agreement),
+        ceilings=ceilings(simulated, genes),
+        controls=controls,
+        seconds=seconds,
+    )
 
 
 def spread(values: list[float], *, worst: str = "min") -> tuple[str, str]:
@@ -240,6 +278,8 @@ def markdown(difficulty: str, results: dict[int, SeedResult], options: argparse.
     for name, label in (("auroc", "AUROC"), ("auprc", "AUPRC")):
         values = [float(result.value_weighted.positives.loc[ALL, name]) for result in results.values()]
         lines.append("| value-weighted attention, {} | {} | {} | | |".format(label, *spread(values)))
+    lines += seed_lines(results)
+    lines += ceiling_lines(results)
     lines += control_lines(results)
     lines += mass_lines(results)
     lines += treatment_lines(results)
@@ -251,28 +291,63 @@ def markdown(difficulty: str, results: dict[int, SeedResult], options: argparse.
     return "\n".join(lines) + "\n"
 
 
-def control_lines(results: dict[int, SeedResult]) -> list[str]:
-    """Controls: mean and highest over seeds."""
+def seed_lines(results: dict[int, SeedResult]) -> list[str]:
+    """One line per seed, with its worst treatment: a motif that was not found shows there."""
     lines = [
         "",
-        "| control | AUROC | highest | AUPRC | highest | aim |",
+        "| seed | prediction | AUROC | AUPRC | top bin | top 5 bins | vs decoys | worst treatment's AUROC |",
+        "| --- | --- | --- | --- | --- | --- | --- | --- |",
+    ]
+    for seed, result in results.items():
+        table = result.report.positives
+        names = ("auroc", "auprc", "top_bin", "top_5_bins", "decoy_auroc")
+        cells = [result.prediction, *(float(table.loc[ALL, name]) for name in names)]
+        cells.append(float(table["auroc"].drop(ALL).min()))
+        lines.append(f"| {seed} | " + " | ".join(f"{value:.3f}" for value in cells) + " |")
+    return lines
+
+
+def ceiling_lines(results: dict[int, SeedResult]) -> list[str]:
+    """What the width of the bins allows, means over seeds."""
+    table = pd.concat([result.ceilings for result in results.values()]).groupby(level=0).mean()
+    lines = [
+        "",
+        "| bins of | upsampling | perfect attention, AUROC | AUPRC | knowing the motifs, AUROC | AUPRC |",
         "| --- | --- | --- | --- | --- | --- |",
     ]
+    for width, row in table.iterrows():
+        for method in get_args(UpsamplingMethod):
+            names = ("ceiling_auroc", "ceiling_auprc", "auroc", "auprc")
+            cells = " | ".join(f"{row[f'{method} {name}']:.3f}" for name in names)
+            lines.append(f"| {width} bp | {method} | {cells} |")
+    return lines
+
+
+def control_lines(results: dict[int, SeedResult]) -> list[str]:
+    """Controls: mean and highest over the seeds that ran them."""
+    lines = [
+        "",
+        "| control | seeds | AUROC | highest | AUPRC | highest | aim |",
+        "| --- | --- | --- | --- | --- | --- | --- |",
+    ]
     for control in next(iter(results.values())).controls:
-        reports = [result.controls[control].positives.loc[ALL] for result in results.values()]
+        ran = [seed for seed, result in results.items() if control in result.controls]
+        reports = [results[seed].controls[control].positives.loc[ALL] for seed in ran]
         cells = [
             cell
             for name in ("auroc", "auprc")
             for cell in spread([float(r[name]) for r in reports], worst="max")
         ]
-        lines.append(f"| {control} | " + " | ".join(cells) + " | AUROC ≤ 0.65 |")
+        seeds = " ".join(map(str, ran))
+        lines.append(f"| {control} | {seeds} | " + " | ".join(cells) + " | AUROC ≤ 0.65 |")
     reports = [result.report.positives.loc[ALL] for result in results.values()]
     cells = [
         cell
         for name in ("wrong_auroc", "wrong_auprc")
         for cell in spread([float(r[name]) for r in reports], worst="max")
     ]
-    return [*lines, "| wrong treatment's map | " + " | ".join(cells) + " | AUROC ≤ 0.65 |"]
+    seeds = " ".join(map(str, results))
+    return [*lines, f"| wrong treatment's map | {seeds} | " + " | ".join(cells) + " | AUROC ≤ 0.65 |"]
 
 
 def mass_lines(results: dict[int, SeedResult]) -> list[str]:
@@ -322,7 +397,9 @@ def parse_options() -> argparse.Namespace:
     parser.add_argument("--epochs", type=int, help="of training [default: the command's]")
     parser.add_argument("--config", type=Path, help="TOML of `bioattn train promoter`")
     parser.add_argument("--threads", type=int)
-    parser.add_argument("--no-shuffle", dest="shuffle", action="store_false", help="leave out that control")
+    parser.add_argument(
+        "--shuffled", type=int, metavar="N", help="run that control on the first N seeds only [default: all]"
+    )
     parser.add_argument("-o", "--output", type=Path, help="also write the tables here")
     return parser.parse_args()
 
@@ -339,15 +416,18 @@ def run() -> None:
         results: dict[int, SeedResult] = {}
         for seed in options.seeds:
             with tempfile.TemporaryDirectory(prefix="planted-") as folder:
-                results[seed] = run_seed(Path(folder), difficulty, seed, options, show=not results)
+                shuffle = options.shuffled is None or len(results) < options.shuffled
+                show = not results
+                results[seed] = run_seed(Path(folder), difficulty, seed, options, show=show, shuffle=shuffle)
             positives = results[seed].report.positives.loc[ALL]
             summary = {name: round(float(positives[name]), 3) for name in ("auroc", "auprc", "top_bin")}
             seconds = {name: round(value) for name, value in results[seed].seconds.items()}
             print(f"{difficulty} seed {seed}: {json.dumps(summary)} {json.dumps(seconds)}", flush=True)
-        text.append(markdown(difficulty, results, options))
-        print("\n" + text[-1], flush=True)
-    if options.output is not None:
-        options.output.write_text("\n".join(text))
+            tables = markdown(difficulty, results, options)
+            if options.output is not None:  # after every seed: a run of an hour may be cut short
+                options.output.write_text("\n".join([*text, tables]))
+        text.append(tables)
+        print("\n" + tables, flush=True)
 
 
 if __name__ == "__main__":
