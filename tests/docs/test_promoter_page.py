@@ -1,0 +1,45 @@
+"""docs/models/promoter.md: its tables are those of the code, its TOML is accepted."""
+
+import importlib.util
+import re
+from pathlib import Path
+
+from bioattn_cli.train import _job
+
+ROOT = Path(__file__).resolve().parents[2]
+PAGE = ROOT / "docs" / "models" / "promoter.md"
+
+
+def settings_tables():
+    spec = importlib.util.spec_from_file_location("settings_tables", ROOT / "docs" / "settings_tables.py")
+    module = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(module)
+    return module
+
+
+def test_the_tables_are_those_of_the_code():
+    text = PAGE.read_text(encoding="utf-8")
+    assert text == settings_tables().with_tables(text), "run: python docs/settings_tables.py"
+
+
+def test_every_setting_is_explained():
+    tables = settings_tables()
+    for kind in tables.TABLES.values():
+        assert set(tables.field_texts(kind)) == set(kind.__dataclass_fields__)
+
+
+def test_the_toml_is_accepted(tmp_path):
+    (toml,) = re.findall(r"```toml\n(.*?)```", PAGE.read_text(encoding="utf-8"), flags=re.DOTALL)
+    (tmp_path / "settings.toml").write_text(toml)
+    job = _job(
+        tmp_path / "x.h5",
+        tmp_path / "m",
+        tmp_path / "settings.toml",
+        model={"num_heads": None},
+        training={"seed": 3},
+        reference=None,
+        baselines=True,
+    )
+    assert job.model == {"hops": 2}
+    assert (job.training.epochs, job.training.seed) == (60, 3)
+    assert job.reference == "control"

@@ -1,0 +1,135 @@
+"""Every command and every line of Python in README.md, as a reader would type them.
+
+A comment above a block says what is different about it: `<!-- test: shared -->` needs the shared data, and
+`<!-- test: not run, … -->` is only looked at: its options must exist.
+"""
+
+import os
+import re
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import numpy as np
+import pytest
+
+from bioattn_cli.main import main
+
+ROOT = Path(__file__).resolve().parents[2]
+TEXT = (ROOT / "README.md").read_text(encoding="utf-8")
+
+
+class Block(NamedTuple):
+    mark: str
+    code: str
+
+
+def blocks(language: str) -> list[Block]:
+    found = re.findall(rf"(?:<!-- test: ([^>]*) -->\n)?```{language}\n(.*?)```", TEXT, flags=re.DOTALL)
+    return [Block(*block) for block in found]
+
+
+BASH = blocks("bash")
+PYTHON = blocks("python")
+
+
+def run_bash(code: str, folder: Path, **variables: str) -> str:
+    """Run a block as a script that stops at the first failure, with `bioattn` on the path; returns its stdout."""
+    programs = folder / "bin"
+    programs.mkdir(exist_ok=True)
+    program = programs / "bioattn"
+    program.write_text(f'#!/bin/sh\nexec "{sys.executable}" -m bioattn_cli "$@"\n')
+    program.chmod(0o755)
+    (folder / "data").symlink_to(ROOT / "data")
+    environment = {
+        **os.environ,
+        "PATH": f"{programs}{os.pathsep}{os.environ['PATH']}",
+        "PYTHONPATH": f"{ROOT}{os.pathsep}{ROOT / 'cli'}",
+        **variables,
+    }
+    done = subprocess.run(
+        ["bash", "-euo", "pipefail", "-c", code], cwd=folder, env=environment, capture_output=True, text=True
+    )
+    assert done.returncode == 0, done.stderr
+    return done.stdout
+
+
+@pytest.fixture(scope="module")
+def worked_example(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """The folder in which the unmarked bash block ran."""
+    folder = tmp_path_factory.mktemp("readme")
+    (example,) = [block for block in BASH if not block.mark]
+    output = run_bash(example.code, folder)
+    assert "this model\ttest genes" in output
+    assert output.endswith("attention.h5: valid\n")
+    return folder
+
+
+def run_python(code: str, folder: Path, monkeypatch: pytest.MonkeyPatch) -> dict[str, Any]:
+    monkeypatch.chdir(folder)
+    names: dict[str, Any] = {}
+    exec(compile(code, "README.md", "exec"), names)
+    return names
+
+
+def test_nothing_escapes_the_test() -> None:
+    marks = [block.mark.split(",")[0] for block in BASH]
+    assert marks == ["not run", "", "shared", "not run"]
+    assert len(PYTHON) == 2
+    assert len(re.findall(r"```\w", TEXT)) == len(BASH) + len(PYTHON) + len(blocks("r"))
+
+
+@pytest.mark.slow
+def test_the_worked_example_finds_the_motifs(worked_example: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The picture says so: in treatment 1 the motif at -45..-37 is looked at most."""
+    names = run_python(PYTHON[0].code, worked_example, monkeypatch)
+    np.testing.assert_allclose(names["weights"].sum(-1), 1, rtol=1e-5)
+    best = int(names["weights"].mean(0).argmax())
+    assert names["edges"][best] - 200 < -37
+    assert names["edges"][best + 1] - 200 > -45
+    seen = run_python(PYTHON[1].code, worked_example, monkeypatch)
+    assert float(seen["best"]) == (names["edges"][best] + names["edges"][best + 1]) / 2
+
+
+@pytest.mark.shared
+def test_yeast(shared: Path, tmp_path: Path) -> None:
+    (block,) = [block for block in BASH if block.mark == "shared"]
+    run_bash(block.code, tmp_path, YEAST=str(shared / "data" / "yeast"))
+    assert (tmp_path / "yeast.dataset.h5").stat().st_size > 1_000_000
+
+
+def commands_not_run() -> list[str]:
+    lines = [line for block in BASH if block.mark.startswith("not run") for line in block.code.splitlines()]
+    return [line for line in lines if line.startswith("bioattn ")]
+
+
+@pytest.mark.parametrize("line", commands_not_run())
+def test_options_that_are_not_run_exist(line: str, capsys: pytest.CaptureFixture[str]) -> None:
+    words = line.split()
+    assert main([*words[1:3], "--help"]) == 0
+    text = capsys.readouterr().out
+    for word in words[3:]:
+        if word.startswith("-"):
+            assert re.search(rf"(^|[\s,]){re.escape(word)}[\s,]", text), word
+        elif word.startswith("data/"):
+            assert (ROOT / word).exists()
+
+
+@pytest.mark.parametrize("target", ["demo", "test"])
+def test_make_knows_what_the_readme_says(target: str) -> None:
+    assert f"make {target}\n" in TEXT.replace("            #", "\n")
+    done = subprocess.run(["make", "-n", target], cwd=ROOT, capture_output=True, text=True)
+    assert done.returncode == 0, done.stderr
+
+
+def pages() -> list[Path]:
+    return [ROOT / "README.md", *sorted((ROOT / "docs").rglob("*.md")), ROOT / "data" / "README.md"]
+
+
+@pytest.mark.parametrize("page", pages(), ids=lambda page: str(page.relative_to(ROOT)))
+def test_links_lead_somewhere(page: Path) -> None:
+    text = re.sub(r"```.*?```", "", page.read_text(encoding="utf-8"), flags=re.DOTALL)
+    for target in re.findall(r"\]\(([^)#\s]+)", text):
+        if not target.startswith("http") and not target.endswith("benchmarks/RESULTS.md"):
+            assert (page.parent / target).exists(), target
