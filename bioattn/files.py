@@ -7,6 +7,7 @@ import io
 import json
 import lzma
 import os
+import re
 import shutil
 import zlib
 from collections.abc import Iterable, Iterator, Mapping, Sequence
@@ -19,6 +20,8 @@ from bioattn.errors import BioattnError, FormatError, SettingsError
 
 GZIP_MAGIC = b"\x1f\x8b"
 XZ_MAGIC = b"\xfd7zXZ\x00"
+_TEMPORARY = re.compile(r"\.tmp-\d+-")
+"""What `atomic_output` puts before a name."""
 OTHER_MAGIC = {
     b"BZh": "compressed with bzip2",
     b"PK\x03\x04": "a zip archive",
@@ -89,7 +92,8 @@ def unreadable(path: Path, error: OSError) -> BioattnError:
 
 
 def unwritable(path: Path, error: OSError) -> BioattnError:
-    """The sentence for an output that cannot be written."""
+    """The sentence for an output that cannot be written; a temporary name is given as what it stands for."""
+    path = Path(_TEMPORARY.sub("", str(path)))
     if isinstance(error, FileNotFoundError):
         return BioattnError(f"{path}: the folder {path.parent} does not exist; create it first")
     if error.errno == errno.ENOSPC:

@@ -1,6 +1,7 @@
 """Reading packed text, and refusing outputs before any work is done."""
 
 import bz2
+import errno
 import os
 import zipfile
 from pathlib import Path
@@ -8,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from bioattn.errors import BioattnError, FormatError, SettingsError
-from bioattn.files import check_output, read_lines
+from bioattn.files import atomic_output, check_output, read_lines
 from bioattn_cli.main import main
 
 
@@ -39,6 +40,19 @@ def test_outputs_are_refused_early(tmp_path: Path, monkeypatch: pytest.MonkeyPat
         with pytest.raises(kind, match=sentence):
             check_output(Path(output), [given])
     check_output(Path("new.fa"), [given])
+
+
+def test_a_full_disk_is_told_of_the_output_not_of_its_temporary_name(tmp_path: Path) -> None:
+    def write() -> None:
+        with atomic_output(tmp_path / "out") as folder:
+            folder.mkdir()
+            with atomic_output(folder / "a.txt"):
+                raise OSError(errno.ENOSPC, "No space left on device")
+
+    with pytest.raises(BioattnError) as caught:
+        write()
+    assert str(caught.value).startswith(f"{tmp_path / 'out' / 'a.txt'}: no space left")
+    assert list(tmp_path.iterdir()) == []
 
 
 @pytest.mark.skipif(os.geteuid() == 0, reason="root may write everywhere")

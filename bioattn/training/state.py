@@ -11,7 +11,7 @@ from typing import Any
 
 import torch
 from safetensors import SafetensorError, safe_open
-from safetensors.torch import save_file
+from safetensors.torch import save
 from torch import Tensor
 
 from bioattn.errors import BioattnError
@@ -52,7 +52,8 @@ def save_state(
     # safetensors refuses tensors that share memory, and the file is the same from every device.
     tensors = {name: tensor.detach().cpu().clone().contiguous() for name, tensor in tensors.items()}
     with atomic_output(path) as temporary:
-        save_file(tensors, temporary, metadata={"job": job, "position": json.dumps(asdict(position))})
+        # Not save_file: its error on a full disk is no OSError.
+        temporary.write_bytes(save(tensors, metadata={"job": job, "position": json.dumps(asdict(position))}))
 
 
 def load_state(
