@@ -4,6 +4,7 @@ Tensors: `model.*`, `average.*`, `best.*` (the best epoch's weights), `optimizer
 history) stands as JSON in the file's metadata. Random states need no place: see `batches.py`.
 """
 
+import hashlib
 import json
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
@@ -51,9 +52,11 @@ def save_state(
         tensors |= {f"optimizer.{index}.{name}": tensor for name, tensor in entry.items()}
     # safetensors refuses tensors that share memory, and the file is the same from every device.
     tensors = {name: tensor.detach().cpu().clone().contiguous() for name, tensor in tensors.items()}
+    metadata = {"job": job, "position": json.dumps(asdict(position))}
+    metadata["sha256"] = _digest(tensors, metadata)
     with atomic_output(path) as temporary:
         # Not save_file: its error on a full disk is no OSError.
-        temporary.write_bytes(save(tensors, metadata={"job": job, "position": json.dumps(asdict(position))}))
+        temporary.write_bytes(save(tensors, metadata=metadata))
 
 
 def load_state(
@@ -69,12 +72,14 @@ def load_state(
     """
     try:
         with safe_open(path, framework="pt") as file:
-            metadata = file.metadata()
+            metadata = file.metadata() or {}
             tensors = {name: file.get_tensor(name) for name in file.keys()}  # noqa: SIM118 - not a dict
     except (SafetensorError, OSError) as error:
         raise BioattnError(
             f"{path}: the saved state is damaged ({error}); start again with --force"
         ) from error
+    if metadata.pop("sha256", None) != _digest(tensors, metadata):
+        raise BioattnError(f"{path}: the saved state is damaged (SHA-256 differs); start again with --force")
     if metadata.get("job") != job:
         raise BioattnError(
             f"{path}: belongs to other data or settings; repeat the command that was interrupted, "
@@ -89,6 +94,16 @@ def load_state(
     groups: list[dict[str, Any]] = optimizer.state_dict()["param_groups"]
     optimizer.load_state_dict({"state": state, "param_groups": groups})
     return Position(**json.loads(metadata["position"])), _part(tensors, "best.")
+
+
+def _digest(tensors: dict[str, Tensor], metadata: dict[str, str]) -> str:
+    """SHA-256 over everything a state says: a flipped bit in a weight is a plausible weight."""
+    digest = hashlib.sha256(json.dumps(metadata, sort_keys=True).encode())
+    for name in sorted(tensors):
+        tensor = tensors[name]
+        digest.update(f"{name} {tensor.dtype} {list(tensor.shape)}".encode())
+        digest.update(tensor.contiguous().flatten().view(torch.uint8).numpy().tobytes())
+    return digest.hexdigest()
 
 
 def _part(tensors: dict[str, Tensor], prefix: str) -> dict[str, Tensor]:

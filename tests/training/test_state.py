@@ -24,3 +24,28 @@ def test_a_full_disk_keeps_the_earlier_state(tmp_path: Path, monkeypatch: pytest
         save_state(path, "job", Position(epoch=4), model, model, model.state_dict(), optimizer)
     assert [file.name for file in tmp_path.iterdir()] == ["state.safetensors"]
     assert load_state(path, "job", model, model, optimizer)[0].epoch == 3
+
+
+def test_every_flipped_bit_is_found_or_harmless(tmp_path: Path) -> None:
+    torch.manual_seed(0)
+    model = torch.nn.Linear(3, 2)
+    optimizer = torch.optim.AdamW(model.parameters())
+    model(torch.ones(1, 3)).sum().backward()
+    optimizer.step()
+    path = tmp_path / "state.safetensors"
+    save_state(path, "job", Position(epoch=3), model, model, model.state_dict(), optimizer)
+    whole = path.read_bytes()
+    expected = {name: tensor.clone() for name, tensor in model.state_dict().items()}
+    found = 0
+    for bit in range(0, 8 * len(whole), 13):
+        damaged = bytearray(whole)
+        damaged[bit // 8] ^= 1 << bit % 8
+        path.write_bytes(damaged)
+        try:
+            position, best = load_state(path, "job", model, model, optimizer)
+        except BioattnError:
+            found += 1
+        else:
+            assert position == Position(epoch=3)
+            assert all(torch.equal(best[name], tensor) for name, tensor in expected.items())
+    assert found > 0.95 * (8 * len(whole) / 13)
