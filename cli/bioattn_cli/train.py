@@ -160,12 +160,21 @@ def _job(
     from bioattn.training.train import TrainingJob
 
     content = read_toml(config) if config else {}
-    for table in content:
-        if table not in ("model", "training", "treatment_columns", "reference"):
+    known = {
+        "model": (dict, "a table"),
+        "training": (dict, "a table"),
+        "treatment_columns": (list, "a list of column names"),
+        "reference": (str, "the name of a treatment"),
+    }
+    for name, value in content.items():
+        if name not in known:
             raise SettingsError(
-                f"{config}: unknown table or key {table!r}; "
+                f"{config}: unknown table or key {name!r}; "
                 "known are [model], [training], treatment_columns and reference"
             )
+        kind, wanted = known[name]
+        if not isinstance(value, kind):
+            raise SettingsError(f"{config}: {name} is {value!r}; {wanted} is needed")
     model_settings = {**content.get("model", {}), **{k: v for k, v in model.items() if v is not None}}
     training_settings = {
         **content.get("training", {}),

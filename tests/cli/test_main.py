@@ -1,0 +1,203 @@
+"""The program as a whole: light start, exit codes, closed pipes, signals, run records."""
+
+import json
+import os
+import signal
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import pytest
+import typer
+
+from bioattn import __version__
+from bioattn.errors import BioattnError, Interrupted, SettingsError
+from bioattn_cli import main as program
+from bioattn_cli.main import app, main
+
+ROOT = Path(__file__).resolve().parents[2]
+TINY = ROOT / "data" / "tiny"
+ENVIRONMENT = {**os.environ, "PYTHONPATH": f"{ROOT}{os.pathsep}{ROOT / 'cli'}"}
+BIOATTN = [sys.executable, "-m", "bioattn_cli"]
+
+
+def every_command() -> list[list[str]]:
+    group = typer.main.get_command(app)
+    words = []
+    for verb, command in group.commands.items():
+        words += [[verb, noun] for noun in command.commands] if hasattr(command, "commands") else [[verb]]
+    return words
+
+
+def test_there_are_the_promised_commands() -> None:
+    assert {" ".join(words) for words in every_command()} >= {
+        "prepare promoters",
+        "prepare dataset",
+        "simulate promoters",
+        "simulate score",
+        "train promoter",
+        "run promoter",
+        "export attention",
+        "inspect",
+        "validate",
+    }
+
+
+def test_version_and_help_import_nothing_heavy() -> None:
+    script = (
+        "import sys; from bioattn_cli.main import main\n"
+        f"codes = [main([*words, '--help']) for words in {[[], *every_command()]}] + [main(['--version'])]\n"
+        "heavy = {'torch', 'pandas', 'h5py', 'numpy', 'scipy', 'Bio', 'rich'} & set(sys.modules)\n"
+        "sys.exit(f'{codes} {heavy}' if heavy or any(codes) else 0)"
+    )
+    done = subprocess.run([sys.executable, "-c", script], env=ENVIRONMENT, capture_output=True, text=True)
+    assert done.returncode == 0, done.stderr
+    assert done.stdout.endswith(f"bioattn {__version__}\n")
+
+
+@pytest.mark.parametrize(("word", "limit"), [("--version", 0.25), ("--help", 0.5)])
+def test_the_start_is_quick(word: str, limit: float) -> None:
+    """Processor time, of the best of three: the machine may be busy."""
+    seconds = []
+    for _ in range(3):
+        before = os.times()
+        subprocess.run([*BIOATTN, word], env=ENVIRONMENT, check=True, stdout=subprocess.DEVNULL)
+        after = os.times()
+        seconds.append(after.children_user - before.children_user)
+    assert min(seconds) < limit
+
+
+@pytest.mark.parametrize("words", every_command(), ids=" ".join)
+def test_a_command_has_at_most_about_fifteen_options_of_its_own(words: list[str]) -> None:
+    command = typer.main.get_command(app)
+    for word in words:
+        command = command.commands[word]
+    shared = {"--quiet", "--verbose", "--log-format", "--output", "--help"}
+    own = {name for parameter in command.params for name in parameter.opts if name.startswith("--")}
+    assert len(own - shared) <= 16
+
+
+def test_one_option_has_one_help_text() -> None:
+    """The same words wherever an option means the same."""
+    texts: dict[str, set[str]] = {}
+    for words in every_command():
+        command = typer.main.get_command(app)
+        for word in words:
+            command = command.commands[word]
+        for parameter in command.params:
+            for name in parameter.opts:
+                texts.setdefault(name, set()).add(parameter.help or "")
+    for name in ("--device", "--threads", "--resume", "--quiet", "--verbose", "--log-format"):
+        assert len(texts[name]) == 1, name
+
+
+@pytest.mark.parametrize(
+    ("words", "code"),
+    [
+        (["--version"], 0),
+        (["inspect", str(TINY / "responses.tsv")], 0),
+        (["inspect", "nowhere"], 1),
+        ([], 2),
+        (["train"], 2),
+        (["nonsense"], 2),
+        (["inspect"], 2),
+        (["inspect", "--nonsense", "x"], 2),
+        (["simulate", "promoters", "-o", "x", "--genes", "none"], 2),
+    ],
+)
+def test_exit_codes(words: list[str], code: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    assert main(words) == code
+
+
+@pytest.mark.parametrize(
+    ("error", "code", "says"),
+    [
+        (BioattnError("bad file"), 1, "bioattn: error: bad file\n"),
+        (SettingsError("bad option"), 2, "bioattn: error: bad option\n"),
+        (Interrupted("saved", 143), 143, "bioattn: error: saved\n"),
+        (KeyboardInterrupt(), 130, ""),
+        (MemoryError(), 1, "bioattn: error: out of memory"),
+        (
+            RuntimeError("[enforce fail] can't allocate memory: 9 bytes\nmore"),
+            1,
+            "bioattn: error: out of memory",
+        ),
+    ],
+    ids=lambda value: type(value).__name__,
+)
+def test_errors_become_sentences_and_codes(
+    error: BaseException,
+    code: int,
+    says: str,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    def fail(*_: object) -> None:
+        raise error
+
+    monkeypatch.setattr("bioattn.store.inspection.inspect_file", fail)
+    assert main(["inspect", "x"]) == code
+    captured = capsys.readouterr()
+    assert captured.err.startswith(says)
+    assert "Traceback" not in captured.err
+
+
+def test_a_bug_is_shown_in_full(monkeypatch: pytest.MonkeyPatch) -> None:
+    def fail(*_: object) -> None:
+        raise RuntimeError("a bug")
+
+    monkeypatch.setattr("bioattn.store.inspection.inspect_file", fail)
+    with pytest.raises(RuntimeError, match="a bug"):
+        main(["inspect", "x"])
+
+
+@pytest.mark.parametrize(
+    "words",
+    [["--help"], ["--version"], ["train", "promoter", "--help"], ["inspect", str(TINY / "responses.tsv")]],
+    ids=" ".join,
+)
+def test_a_closed_pipe_is_141_and_silent(words: list[str]) -> None:
+    reader, writer = os.pipe()
+    os.close(reader)
+    done = subprocess.run(
+        [*BIOATTN, *words], env=ENVIRONMENT, stdout=writer, stderr=subprocess.PIPE, text=True
+    )
+    os.close(writer)
+    assert (done.returncode, done.stderr) == (141, "")
+
+
+@pytest.mark.parametrize(("number", "code"), [(signal.SIGINT, 130), (signal.SIGTERM, 143)])
+def test_signals_end_a_command_with_their_code_and_leave_nothing(
+    number: signal.Signals, code: int, tmp_path: Path
+) -> None:
+    """The annotation is a pipe that nobody writes to, so the command waits in the middle of its work."""
+    pipe = tmp_path / "annotation.gff3"
+    os.mkfifo(pipe)
+    command = ["prepare", "promoters", str(TINY / "genome.fa"), str(pipe), "-o", str(tmp_path / "p.fa")]
+    environment = {**ENVIRONMENT, "BIOATTN_CACHE": str(tmp_path / "cache")}
+    process = subprocess.Popen([*BIOATTN, *command], env=environment, stderr=subprocess.PIPE, text=True)
+    writer = os.open(pipe, os.O_WRONLY)  # waits until the command reads
+    time.sleep(0.2)
+    process.send_signal(number)
+    _, errors = process.communicate(timeout=60)
+    os.close(writer)
+    assert process.returncode == code
+    assert "Traceback" not in errors
+    assert {path.name for path in tmp_path.iterdir()} <= {"annotation.gff3", "cache"}
+
+
+def test_run_records_hold_the_command_as_typed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    words = ["simulate", "promoters", "-o", "simulated", "--genes", "20", "--length", "100", "-q"]
+    assert main(words) == 0
+    record = json.loads((tmp_path / "simulated" / "simulation.json.run.json").read_text())
+    assert record["command"] == ["bioattn", *words]
+
+
+def test_main_leaves_signals_alone_when_called_from_python() -> None:
+    before = signal.getsignal(signal.SIGTERM)
+    main(["--version"])
+    assert signal.getsignal(signal.SIGTERM) is before
+    assert program.main is main

@@ -1,0 +1,273 @@
+"""`bioattn train promoter` and the use of its model through the front door: choices, mistakes, damaged folders."""
+
+import json
+import os
+import shutil
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+import torch
+
+from bioattn.attention.score import AttentionScore
+from bioattn.models.promoter.config import Conditioning, PromoterModelConfig, TreatmentEncoding
+from bioattn.training.config import Precision, TrainingConfig
+from bioattn_cli import train
+from bioattn_cli.main import main
+
+ROOT = Path(__file__).resolve().parents[2]
+TINY = ROOT / "data" / "tiny"
+
+
+def bioattn(*arguments: object) -> int:
+    return main([str(argument) for argument in arguments])
+
+
+@pytest.fixture(scope="module")
+def prepared(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A folder with promoters.fa and tiny.dataset.h5."""
+    folder = tmp_path_factory.mktemp("tiny")
+    promoters, dataset = folder / "promoters.fa", folder / "tiny.dataset.h5"
+    index = folder / "genome.index"
+    assert (
+        bioattn(
+            *("prepare", "promoters", TINY / "genome.fa", TINY / "annotation.gff3", "-o", promoters),
+            *("--upstream", 120, "--downstream", 0, "--flank", 10, "--index", index, "-q"),
+        )
+        == 0
+    )
+    assert (
+        bioattn(
+            *("prepare", "dataset", promoters, TINY / "responses.tsv", "-o", dataset, "-q"),
+            *("--treatment-table", TINY / "treatments.tsv"),
+        )
+        == 0
+    )
+    return folder
+
+
+@pytest.fixture(scope="module")
+def trained(prepared: Path) -> Path:
+    """A model folder, trained for one epoch."""
+    folder = prepared / "model"
+    words = ("--epochs", 1, "--no-baselines", "--threads", 1, "-q")
+    assert bioattn("train", "promoter", prepared / "tiny.dataset.h5", "-o", folder, *words) == 0
+    return folder
+
+
+def test_help_offers_the_choices_of_the_library() -> None:
+    for offered, known in [
+        (train.Conditioning, Conditioning),
+        (train.TreatmentEncoding, TreatmentEncoding),
+        (train.AttentionScore, AttentionScore),
+        (train.Precision, Precision),
+    ]:
+        assert list(offered) == list(known)
+
+
+def test_help_names_the_defaults_of_the_library(capsys: pytest.CaptureFixture[str]) -> None:
+    main(["train", "promoter", "--help"])
+    text = " ".join(capsys.readouterr().out.split())
+    model, training = PromoterModelConfig(length=1000), TrainingConfig()
+    for option, value in [
+        ("--conditioning", model.conditioning),
+        ("--treatment-encoder", model.treatment_encoder),
+        ("--hops", model.hops),
+        ("--num-heads", model.num_heads),
+        ("--attention-score", model.attention_score),
+        ("--epochs", training.epochs),
+        ("--precision", training.precision),
+        ("--seed", training.seed),
+    ]:
+        after = text.split(f" {option} ", 1)[1]
+        assert after.split("[default: ", 1)[1].split("]", 1)[0] == str(value), option
+
+
+def test_options_win_over_the_config_file(prepared: Path, tmp_path: Path) -> None:
+    settings = tmp_path / "settings.toml"
+    settings.write_text("[model]\nhops = 2\nnum_heads = 2\n[training]\nepochs = 9\nlearning_rate = 1e-3\n")
+    output = tmp_path / "m"
+    words = ("-c", settings, "--hops", 3, "--epochs", 1, "--no-baselines", "-t", 1, "-q")
+    assert bioattn("train", "promoter", prepared / "tiny.dataset.h5", "-o", output, *words) == 0
+    architecture = json.loads((output / "config.json").read_text())["architecture"]
+    assert (architecture["hops"], architecture["num_heads"]) == (3, 2)
+    training = json.loads((output / "training.json").read_text())["training"]
+    assert (training["epochs"], training["learning_rate"]) == (1, 1e-3)
+    record = json.loads((tmp_path / "m.run.json").read_text())
+    assert record["command"][:3] == ["bioattn", "train", "promoter"]
+    assert set(record["inputs"]) == {"dataset", "config"}
+
+
+@pytest.mark.parametrize(
+    ("toml", "sentence"),
+    [
+        ("[model]\nchanels = 8\n", "unknown setting 'chanels'; did you mean channels?"),
+        ("[training]\nlr = 1\n", "unknown setting 'lr'"),
+        ("[modle]\n", "unknown table or key 'modle'"),
+        ("[model]\nchannels = 'many'\n", "channels is 'many'; a value of type int is needed"),
+        ("[model]\nkernel = 8\n", "kernel is 8; it must be odd"),
+        ("[model]\nstem = 'patch'\n", "stem is 'patch'; choose from conv, kmer"),
+        ("[model]\nconcat_pools = [1]\n", "concat_pools is [1]; a list of 2 is needed"),
+        ("[training]\nlearning_rate = 0.0\n", "learning_rate is 0.0; it must be above 0"),
+        ("[training]\nmax_shift = 11\n", "max_shift is 11, the dataset stores a flank of 10"),
+        ("[training]\nmetric = 'auroc'\n", "metric = auroc does not fit the dataset"),
+        ("model = 3\n", "settings.toml: model is 3; a table is needed"),
+        ("training = []\n", "settings.toml: training is []; a table is needed"),
+        ("treatment_columns = 'agent'\n", "treatment_columns is 'agent'; a list of column names is needed"),
+        ("[model\n", "not valid TOML"),
+        ("treatment_columns = ['dose']\n[model]\ntreatment_encoder = 'features'\n", "'dose'"),
+    ],
+)
+def test_wrong_settings_are_one_sentence_and_code_2(
+    prepared: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str], toml: str, sentence: str
+) -> None:
+    settings = tmp_path / "settings.toml"
+    settings.write_text(toml)
+    code = bioattn("train", "promoter", prepared / "tiny.dataset.h5", "-o", tmp_path / "m", "-c", settings)
+    check_mistake(code, 2, sentence, capsys)
+    assert {path.name for path in tmp_path.iterdir()} == {"settings.toml"}
+
+
+@pytest.mark.parametrize(
+    ("words", "code", "sentence"),
+    [
+        (["{dataset}", "-o", "{here}/m", "--conditioning", "magic"], 2, None),
+        (["{dataset}", "-o", "{here}/m", "--hops", "0"], 2, None),
+        (["{dataset}"], 2, None),
+        (["{dataset}", "-o", "{here}/m", "--hops", "2", "--conditioning", "film"], 2, "--hops is for"),
+        (["{dataset}", "-o", "{here}/m", "--reference", "nobody"], 2, "'nobody' is no training treatment"),
+        (["{dataset}", "-o", "{here}/no/m"], 1, "no does not exist"),
+        (["{here}/none.h5", "-o", "{here}/m"], 1, "none.h5: no such file"),
+        (["{promoters}", "-o", "{here}/m"], 1, "promoters.fa"),
+        (["{dataset}", "-o", "{here}/m", "-c", "{here}/none.toml"], 1, "none.toml: no such file"),
+    ],
+)
+def test_mistakes_leave_nothing_behind(
+    prepared: Path,
+    tmp_path: Path,
+    capsys: pytest.CaptureFixture[str],
+    words: list[str],
+    code: int,
+    sentence: str | None,
+) -> None:
+    places = {
+        "dataset": prepared / "tiny.dataset.h5",
+        "promoters": prepared / "promoters.fa",
+        "here": tmp_path,
+    }
+    given = bioattn("train", "promoter", *(word.format(**places) for word in words))
+    if sentence is None:
+        assert given == code
+        assert "Error: " in capsys.readouterr().err
+    else:
+        check_mistake(given, code, sentence, capsys)
+    assert not list(tmp_path.iterdir())
+
+
+def test_a_gpu_that_is_not_there_is_named(
+    prepared: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    if torch.cuda.is_available():
+        pytest.skip("there is a GPU")
+    words = ("train", "promoter", prepared / "tiny.dataset.h5", "-o", tmp_path / "m", "--device", "cuda")
+    check_mistake(bioattn(*words), 1, "--device cuda: torch sees no such device here", capsys)
+    assert not list(tmp_path.iterdir())
+
+
+@pytest.mark.parametrize(("number", "code"), [(signal.SIGINT, 130), (signal.SIGTERM, 143)])
+def test_a_stopped_run_says_how_to_go_on_and_does(
+    prepared: Path, tmp_path: Path, number: signal.Signals, code: int
+) -> None:
+    words = [
+        *(sys.executable, "-m", "bioattn_cli", "train", "promoter", str(prepared / "tiny.dataset.h5")),
+        *("-o", str(tmp_path / "m"), "--no-baselines", "--threads", "1", "--epochs", "3000"),
+    ]
+    settings = tmp_path / "settings.toml"
+    settings.write_text("[training]\npatience = 3000\n")
+    environment = {**os.environ, "PYTHONPATH": f"{ROOT}{os.pathsep}{ROOT / 'cli'}"}
+    process = subprocess.Popen(
+        [*words, "-c", str(settings)], env=environment, stderr=subprocess.PIPE, text=True
+    )
+    state = tmp_path / "m.partial" / "trainer_state.safetensors"
+    while not state.exists() and process.poll() is None:
+        time.sleep(0.02)
+    process.send_signal(number)
+    _, errors = process.communicate(timeout=60)
+    assert process.returncode == code
+    assert "and saved; go on with --resume" in errors
+    assert "Traceback" not in errors
+    assert not (tmp_path / "m").exists()
+    assert state.exists()
+
+
+def cut_in_half(path: Path) -> None:
+    path.write_bytes(path.read_bytes()[: path.stat().st_size // 2])
+
+
+def flip_last_bit(path: Path) -> None:
+    content = bytearray(path.read_bytes())
+    content[-1] ^= 1
+    path.write_bytes(bytes(content))
+
+
+def replace(old: str, new: str) -> Callable[[Path], None]:
+    def change(path: Path) -> None:
+        text = path.read_text()
+        assert old in text
+        path.write_text(text.replace(old, new))
+
+    return change
+
+
+@pytest.mark.parametrize(
+    ("name", "damage", "sentence"),
+    [
+        ("config.json", Path.unlink, "not a model folder, config.json is missing"),
+        ("treatments.json", Path.unlink, "not a model folder, treatments.json is missing"),
+        ("model.safetensors", Path.unlink, "not a model folder, model.safetensors is missing"),
+        ("config.json", replace('"format_version": 1', '"format_version": 2'), "version 2"),
+        ("config.json", replace('"bioattn-model"', '"other"'), "not the config of a bioattn model"),
+        ("config.json", replace('"channels": 64', '"channels": 32'), "config.json"),
+        ("config.json", cut_in_half, "config.json"),
+        ("treatments.json", cut_in_half, "treatments.json"),
+        ("treatments.json", replace("treatment1", "treatment9"), "treatments.json"),
+        ("model.safetensors", cut_in_half, "model.safetensors"),
+        ("model.safetensors", flip_last_bit, "model.safetensors: differs from the digest"),
+        ("model.safetensors", lambda path: path.write_bytes(b""), "model.safetensors"),
+    ],
+)
+def test_damaged_models_are_one_sentence_and_code_1(
+    prepared: Path,
+    trained: Path,
+    tmp_path: Path,
+    capsys: pytest.CaptureFixture[str],
+    name: str,
+    damage: Callable[[Path], None],
+    sentence: str,
+) -> None:
+    model = tmp_path / "damaged"
+    shutil.copytree(trained, model)
+    damage(model / name)
+    promoters = prepared / "promoters.fa"
+    check_mistake(bioattn("run", "promoter", model, promoters, "-o", tmp_path / "x.tsv"), 1, sentence, capsys)
+    check_mistake(
+        bioattn("export", "attention", model, promoters, "-o", tmp_path / "x.h5"), 1, sentence, capsys
+    )
+    assert {path.name for path in tmp_path.iterdir()} == {"damaged"}
+    assert bioattn("validate", model) == 1
+    captured = capsys.readouterr()
+    assert captured.out.endswith("invalid\n") or "bioattn: error: " in captured.err
+    assert "Traceback" not in captured.err
+
+
+def check_mistake(given: int, code: int, sentence: str, capsys: pytest.CaptureFixture[str]) -> None:
+    captured = capsys.readouterr()
+    assert given == code, captured.err
+    assert sentence in captured.err
+    assert sum(line.startswith("bioattn: error: ") for line in captured.err.splitlines()) == 1
+    assert "Traceback" not in captured.err
+    assert captured.out == ""
