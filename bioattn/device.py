@@ -26,17 +26,22 @@ def describe_device(device: torch.device) -> str:
     if device.type == "cuda":
         return f"cuda ({torch.cuda.get_device_name(device)})"
     if device.type == "cpu":
-        return f"cpu ({torch.get_num_threads()} threads)"
+        threads = torch.get_num_threads()
+        return f"cpu ({threads} thread{'s' * (threads != 1)})"
     return device.type
 
 
 def set_threads(threads: int | None) -> int:
     """Use `threads` CPU threads, or as many as this process may run on; returns the number.
 
-    The affinity mask, not the machine's core count, says what a pipeline granted; more threads than cores
-    make small convolutions several times slower.
+    The affinity mask, not the machine's core count, says what a pipeline granted, and OMP_NUM_THREADS (Snakemake
+    and batch systems set it) if that is less; more threads than cores make small convolutions several times
+    slower.
     """
     granted = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
+    told = os.environ.get("OMP_NUM_THREADS", "")
+    if told.isdecimal() and int(told) > 0:
+        granted = min(granted, int(told))
     chosen = threads or granted
     torch.set_num_threads(chosen)
     return chosen

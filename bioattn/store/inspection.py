@@ -2,6 +2,7 @@
 
 import json
 import math
+import shlex
 from collections import Counter
 from dataclasses import dataclass
 from itertools import islice
@@ -13,6 +14,7 @@ import numpy as np
 
 from bioattn.errors import BioattnError, FormatError
 from bioattn.files import decompression_errors, open_bytes, read_json, read_lines
+from bioattn.formats.bed import read_bed
 from bioattn.promoters.promoter_fasta import read_promoters
 from bioattn.store.attention_reader import AttentionFile
 from bioattn.store.hdf5_access import HDF5_MAGIC, open_hdf5, text_attribute
@@ -43,6 +45,7 @@ KINDS = {
     "json": "JSON file",
     "run-record": "run record of an output",
     "audit": "audit of promoter preparation",
+    "bed": "BED",
     "table": "table",
 }
 
@@ -214,6 +217,8 @@ def _table(path: Path) -> Description:
     _, header = next(lines)
     separator = "\t" if "\t" in header else ","
     columns = header.split(separator)
+    if separator == "\t" and len(columns) >= 6 and columns[1].isdecimal() and columns[2].isdecimal():
+        return _bed(path)
     status = columns.index("status") if {"gene_id", "status"} <= set(columns) else None
     statuses: Counter[str] = Counter()
     rows = 0
@@ -230,6 +235,12 @@ def _table(path: Path) -> Description:
     if status is not None:
         return _describe("audit", genes=rows, genes_per_status=dict(sorted(statuses.items())))
     return _describe("table", rows=rows, columns=len(columns), names=_some(columns))
+
+
+def _bed(path: Path) -> Description:
+    genes = read_bed(path).genes
+    chromosomes = {place.chrom for gene in genes for place in gene.places}
+    return _describe("bed", genes=len(genes), chromosomes=_some(sorted(chromosomes)))
 
 
 def _some(names: list[str]) -> list[str] | dict[str, Any]:
@@ -261,6 +272,8 @@ def _lines(key: str, value: Any, indent: str) -> list[str]:
             f"{indent}{key}:",
             *(line for k, v in value.items() for line in _lines(str(k), v, indent + "  ")),
         ]
+    if key == "command" and isinstance(value, list):
+        return [f"{indent}{key}: {shlex.join(map(str, value))}"]
     if isinstance(value, list):
         return [f"{indent}{key}: {', '.join(map(str, value)) or 'none'}"]
     if isinstance(value, bool) or value is None:

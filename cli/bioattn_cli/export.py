@@ -7,6 +7,7 @@ import typer
 
 from bioattn_cli.inference_options import (
     BatchSizeOption,
+    DropPartsOption,
     ModelArgument,
     PromotersArgument,
     TreatmentOption,
@@ -16,7 +17,6 @@ from bioattn_cli.inference_options import (
 from bioattn_cli.options import (
     Device,
     DeviceOption,
-    ForceOption,
     OutputOption,
     ResumeOption,
     ThreadsOption,
@@ -86,7 +86,7 @@ def attention(
     device: DeviceOption = Device.AUTO,
     threads: ThreadsOption = None,
     resume: ResumeOption = False,
-    force: ForceOption = False,
+    force: DropPartsOption = False,
 ) -> None:
     """Write where a model looks in each promoter for each treatment, as HDF5.
 

@@ -34,6 +34,12 @@ TreatmentTableOption = Annotated[
         "trained with --treatment-encoder features."
     ),
 ]
+DropPartsOption = Annotated[
+    bool,
+    typer.Option(
+        "--force", help="Drop the parts of an interrupted run (a finished file is always replaced)."
+    ),
+]
 BatchSizeOption = Annotated[
     int | None,
     typer.Option(min=1, help="Promoters per forward pass [default: what keeps memory flat]."),

@@ -7,6 +7,7 @@ import typer
 
 from bioattn_cli.inference_options import (
     BatchSizeOption,
+    DropPartsOption,
     ModelArgument,
     PromotersArgument,
     TreatmentOption,
@@ -16,7 +17,6 @@ from bioattn_cli.inference_options import (
 from bioattn_cli.options import (
     Device,
     DeviceOption,
-    ForceOption,
     OutputOption,
     ResumeOption,
     ThreadsOption,
@@ -48,7 +48,7 @@ def promoter(
     device: DeviceOption = Device.AUTO,
     threads: ThreadsOption = None,
     resume: ResumeOption = False,
-    force: ForceOption = False,
+    force: DropPartsOption = False,
 ) -> None:
     """Predict the response of promoters to treatments.
 

@@ -45,3 +45,18 @@ def test_any_bytes_are_answered(tmp_path: Path, head: bytes, rest: bytes) -> Non
 def test_folders_that_are_nothing_are_refused(tmp_path: Path) -> None:
     with pytest.raises(BioattnError, match="is a folder but no model"):
         inspect_file(tmp_path)
+
+
+def test_run_records_show_the_command_as_typed(tmp_path: Path) -> None:
+    path = tmp_path / "x.run.json"
+    path.write_text('{"command": ["bioattn", "run", "a file"], "bioattn_version": "1"}')
+    description = inspect_file(path)
+    assert "  command: bioattn run 'a file'\n" in as_text(description, "x.run.json")
+    assert '"a file"' in as_json(description)
+
+
+def test_bed_is_no_table_with_a_header(tmp_path: Path) -> None:
+    path = tmp_path / "x.bed"
+    path.write_text("chr1\t5\t9\tg\t0\t+\nchr2\t5\t9\th\t0\t-\n")
+    description = inspect_file(path)
+    assert (description.kind, description.figures) == ("bed", {"genes": 2, "chromosomes": ["chr1", "chr2"]})
