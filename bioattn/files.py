@@ -11,7 +11,7 @@ import re
 import shutil
 import zlib
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Any, BinaryIO, cast
 
@@ -142,7 +142,13 @@ def atomic_output(path: Path) -> Iterator[Path]:
         if temporary.is_dir():
             shutil.rmtree(temporary, ignore_errors=True)
         else:
-            temporary.unlink(missing_ok=True)
+            remove_leftover(temporary)
+
+
+def remove_leftover(path: Path) -> None:
+    """Remove a file that may not be there, on a disk that may be read-only: never in the way of the real error."""
+    with suppress(OSError):
+        path.unlink()
 
 
 @contextmanager

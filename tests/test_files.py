@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from bioattn.errors import BioattnError, FormatError, SettingsError
-from bioattn.files import atomic_output, check_output, read_lines
+from bioattn.files import atomic_output, check_output, read_lines, write_json
 from bioattn_cli.main import main
 
 
@@ -53,6 +53,16 @@ def test_a_full_disk_is_told_of_the_output_not_of_its_temporary_name(tmp_path: P
         write()
     assert str(caught.value).startswith(f"{tmp_path / 'out' / 'a.txt'}: no space left")
     assert list(tmp_path.iterdir()) == []
+
+
+def test_a_read_only_disk_does_not_hide_the_sentence(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    def read_only(self: Path, *arguments: object, **options: object) -> None:
+        raise OSError(errno.EROFS, "Read-only file system")
+
+    monkeypatch.setattr(Path, "open", read_only)
+    monkeypatch.setattr(Path, "unlink", read_only)  # Linux says so even of a file that is not there
+    with pytest.raises(BioattnError, match=r"x\.tsv: cannot be written \(Read-only file system\)"):
+        write_json(tmp_path / "x.tsv", {})
 
 
 @pytest.mark.skipif(os.geteuid() == 0, reason="root may write everywhere")

@@ -24,7 +24,7 @@ import pyfaidx
 from numpy.typing import NDArray
 
 from bioattn.errors import BioattnError, FormatError
-from bioattn.files import atomic_output, open_bytes, unreadable
+from bioattn.files import atomic_output, open_bytes, remove_leftover, unreadable
 from bioattn.formats.fasta import read_fasta_pieces, split_header
 from bioattn.formats.nucleotides import UNKNOWN, encode
 from bioattn.progress import NoProgress, Progress
@@ -153,9 +153,14 @@ def open_genome(fasta: Path, index: Path | None = None, progress: Progress | Non
         stale = []
         _refuse_foreign(index)
     if not _is_current(index, source):
+        if index.parent.is_dir() and not os.access(index.parent, os.W_OK):
+            raise BioattnError(
+                f"{index.parent}: the genome's index cannot be written, the folder is read-only; name another one "
+                "in BIOATTN_CACHE or an index file with --index"
+            )
         build_index(fasta, index, source, progress or NoProgress())
         for path in stale:  # of the same FASTA before it changed; who maps one keeps it until they finish
-            path.unlink(missing_ok=True)
+            remove_leftover(path)
     return Genome(index)
 
 
@@ -167,14 +172,14 @@ def cache_folder() -> Path:
     elif os.environ.get("XDG_CACHE_HOME"):
         folder = Path(os.environ["XDG_CACHE_HOME"]) / "bioattn"
     else:
-        folder = Path("~/.cache/bioattn").expanduser()
+        folder = Path("~/.cache/bioattn")
+    other = "name another one in BIOATTN_CACHE or an index file with --index"
     try:
+        folder = folder.expanduser()
         folder.mkdir(parents=True, exist_ok=True)
-    except OSError as error:
-        raise BioattnError(
-            f"{folder}: the cache folder cannot be made ({error.strerror}); name another one in "
-            "BIOATTN_CACHE or an index file with --index"
-        ) from error
+    except (OSError, RuntimeError) as error:  # RuntimeError: this user has no home folder
+        reason = error.strerror if isinstance(error, OSError) else error
+        raise BioattnError(f"{folder}: the cache folder cannot be made ({reason}); {other}") from error
     return folder
 
 
@@ -204,7 +209,7 @@ def build_index(fasta: Path, index: Path, source: dict[str, Any], progress: Prog
                 while block := codes_in.read(PIECE_LENGTH):
                     file.write(block)
         finally:
-            codes_file.unlink(missing_ok=True)
+            remove_leftover(codes_file)
             progress.end()
 
 
@@ -236,7 +241,7 @@ def _even_records(fasta: Path, fai: Path) -> Iterator[_Piece] | None:
     try:
         reader = pyfaidx.Fasta(str(fasta), indexname=str(fai), as_raw=True)
     except (pyfaidx.FastaIndexingError, ValueError, IndexError, RuntimeError, OSError):
-        fai.unlink(missing_ok=True)
+        remove_leftover(fai)
         return None
     # Comments and blank lines before a header come along with it; only the first loses its first letter.
     headers = {
@@ -246,7 +251,7 @@ def _even_records(fasta: Path, fai: Path) -> Iterator[_Piece] | None:
     lengths = {name: entry.rlen for name, entry in reader.faidx.index.items()}
     if not all(lengths.values()):
         reader.close()
-        fai.unlink(missing_ok=True)
+        remove_leftover(fai)
         return None
 
     def pieces() -> Iterator[_Piece]:
@@ -258,7 +263,7 @@ def _even_records(fasta: Path, fai: Path) -> Iterator[_Piece] | None:
                     yield _Piece(name, description, text if text.isalnum() else "".join(text.split()))
         finally:
             reader.close()
-            fai.unlink(missing_ok=True)
+            remove_leftover(fai)
 
     return pieces()
 

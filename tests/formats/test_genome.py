@@ -244,3 +244,27 @@ def test_the_corpus_is_indexed_as_biopython_reads_it_or_refused(corpus, tmp_path
             expected = "".join(c if c in "ACGT" else "N" for c in str(record.seq).replace(" ", "").upper())
             assert decode(genome.fetch(record.id, 0, genome.lengths[record.id])) == expected
     assert indexed >= 40
+
+
+def test_a_read_only_cache_is_named_with_the_way_out(tmp_path, monkeypatch):
+    fasta = tmp_path / "g.fa"
+    fasta.write_text(">c\nACGT\n")
+    monkeypatch.setenv("BIOATTN_CACHE", str(tmp_path / "cache"))
+    monkeypatch.setattr(os, "access", lambda path, mode: Path(path).name != "cache")
+    with pytest.raises(
+        BioattnError, match=r"cache: .*read-only; name another one in BIOATTN_CACHE or .*--index"
+    ):
+        open_genome(fasta)
+    assert open_genome(fasta, tmp_path / "g.index").lengths == {"c": 4}
+
+
+def test_a_user_without_a_home_is_told_of_the_cache(monkeypatch):
+    for name in ("BIOATTN_CACHE", "XDG_CACHE_HOME"):
+        monkeypatch.delenv(name, raising=False)
+
+    def homeless(self):
+        raise RuntimeError("Could not determine home directory.")
+
+    monkeypatch.setattr(Path, "expanduser", homeless)
+    with pytest.raises(BioattnError, match=r"cannot be made .*home directory.*BIOATTN_CACHE"):
+        cache_folder()
