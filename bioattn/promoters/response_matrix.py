@@ -102,6 +102,10 @@ def average_replicates(
     Raises: BioattnError when there is no such column, or a sample has no value in it.
     """
     table = matrix.treatments
+    if not table.columns:
+        raise BioattnError(
+            f"--replicate-column {column}: there is no treatment table with features; give --treatment-table"
+        )
     if column not in table.columns:
         raise BioattnError(
             f"--replicate-column: the treatment table has no column {column!r}; it has {quoted(table.columns, 20)}"

@@ -99,7 +99,9 @@ class Trainer:
                 position.epoch_loss += self._step(batch, optimizer, position)
                 position.step += 1
                 self.average.update(self.model, position.epoch * steps + position.step)
-                progress.advance(1, loss=position.epoch_loss / position.step, **_best_status(position))
+                progress.advance(
+                    1, loss=position.epoch_loss / position.step, **_best_status(position, self.metric)
+                )
                 if stop.signal is not None:
                     self._save(position, best, optimizer)
                     stop.check(
@@ -243,5 +245,8 @@ class Trainer:
         return nullcontext()
 
 
-def _best_status(position: Position) -> dict[str, float]:
-    return {} if position.best_score is None else {"best": position.best_score}
+def _best_status(position: Position, metric: Metric) -> dict[str, float]:
+    """The best validation score so far, under its name."""
+    if position.best_score is None:
+        return {}
+    return {f"best {metric}": -position.best_score if metric is Metric.LOSS else position.best_score}

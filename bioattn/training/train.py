@@ -57,6 +57,8 @@ class TrainingJob:
     """The treatment that is the control."""
     baselines: bool = True
     """Whether simple models are fitted on the same split for comparison."""
+    settings_source: str = "model settings"
+    """Where `model` comes from, for messages."""
 
 
 def train_promoter(
@@ -95,7 +97,7 @@ def _train(
     """`train_promoter` inside its folder `partial`, which gets its final name when all is done."""
     dataset = read_dataset(job.dataset_path)
     dataset_sha256 = sha256_of(job.dataset_path)
-    config = model_config(dataset, job.model, job.training)
+    config = model_config(dataset, job.model, job.training, job.settings_source)
     _check_task(dataset, job.training)
     treatments = dataset.treatments_in(TRAIN)
     table = _checked_table(dataset, treatments, job.reference)
@@ -179,11 +181,14 @@ def prepare_output(output: Path, *, resume: bool, force: bool) -> Path:
 
 
 def model_config(
-    dataset: PromoterDataset, settings: Mapping[str, Any], training: TrainingConfig
+    dataset: PromoterDataset,
+    settings: Mapping[str, Any],
+    training: TrainingConfig,
+    source: str = "model settings",
 ) -> PromoterModelConfig:
     """The shape of the model: the dataset's length, the settings given, defaults for the rest."""
     values = {"unconditional": training.unconditional_probability > 0, **settings, "length": dataset.length}
-    return build(PromoterModelConfig, values, "model settings")
+    return build(PromoterModelConfig, values, source)
 
 
 def _trainer(

@@ -180,7 +180,7 @@ def _job(
         **content.get("training", {}),
         **{k: v for k, v in training.items() if v is not None},
     }
-    source = str(config) if config else "options"
+    source = f"{config} [training]" if config else "options"
     return TrainingJob(
         dataset_path=dataset,
         output=output,
@@ -189,6 +189,7 @@ def _job(
         treatment_columns=tuple(content.get("treatment_columns", ())),
         reference=reference or content.get("reference"),
         baselines=baselines,
+        settings_source=f"{config} [model]" if config else "options",
     )
 
 

@@ -297,7 +297,7 @@ def test_bad_combinations_of_files():
         build_dataset(promoters(["a", "b"]), responses(frame), None, plain)
     with pytest.raises(BioattnError, match="no row for 1 of 4 treatments of the responses: 't3'"):
         build_dataset(good, responses(frame), named_treatments(["t0", "t1", "t2"]), plain)
-    with pytest.raises(BioattnError, match="the treatment table has no column 'rep'"):
+    with pytest.raises(BioattnError, match=r"--replicate-column rep: .*give --treatment-table"):
         build_dataset(good, responses(frame), None, DatasetSettings(replicate_column="rep"))
     with pytest.raises(BioattnError, match="'t1' has no value in the column 'rep'"):
         build_dataset(good, responses(frame), gap, DatasetSettings(replicate_column="rep"))

@@ -3,6 +3,7 @@
 import dataclasses
 import logging
 from pathlib import Path
+from typing import ClassVar
 
 import numpy as np
 import pandas as pd
@@ -11,9 +12,10 @@ import torch
 
 from bioattn.errors import BioattnError, SettingsError
 from bioattn.models.model_folder import load_promoter_model
+from bioattn.progress import NoProgress
 from bioattn.promoters.dataset import read_dataset, write_dataset
 from bioattn.promoters.treatments import TreatmentTable
-from bioattn.training.config import TrainingConfig
+from bioattn.training.config import Metric, TrainingConfig
 from bioattn.training.train import TrainingJob, prepare_output, train_promoter
 
 CPU = torch.device("cpu")
@@ -128,3 +130,26 @@ def test_force_replaces_models_alone(tmp_path: Path) -> None:
     (tmp_path / "model").mkdir()
     (tmp_path / "model" / "model.safetensors").write_text("")
     assert prepare_output(tmp_path / "model", resume=False, force=True).name == "model.partial"
+
+
+def test_a_wrong_setting_is_named_with_its_file(dataset_path: Path, tmp_path: Path) -> None:
+    job = features(dataset_path, tmp_path / "m")
+    wrong = dataclasses.replace(job, model={"chanels": 3}, settings_source="mine.toml [model]")
+    with pytest.raises(
+        SettingsError, match=r"^mine\.toml \[model\]: unknown setting 'chanels'; did you mean channels"
+    ):
+        train_promoter(wrong, device=CPU)
+
+
+def test_progress_names_the_metric_and_gives_it_its_own_sign(dataset_path: Path, tmp_path: Path) -> None:
+    class Shown(NoProgress):
+        status: ClassVar[dict[str, float | str]] = {}
+
+        def advance(self, steps: int = 1, **status: float | str) -> None:
+            self.status.update(status)
+
+    for metric, lowest in ((Metric.LOSS, 0.0), (Metric.PEARSON, -1.0)):
+        job = features(dataset_path, tmp_path / metric)
+        training = TrainingConfig(epochs=2, metric=metric)
+        train_promoter(dataclasses.replace(job, training=training), device=CPU, progress=Shown())
+        assert Shown.status[f"best {metric}"] >= lowest
