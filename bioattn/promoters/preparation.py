@@ -328,7 +328,7 @@ def _warn(
             f"{len(scattered):,} gene ids stand at several places, such as {first.gene_id} (line {first.line}), "
             "and are dropped; if they are different genes, choose another --id-attribute"
         )
-    if settings.anchor == "tss" and settings.downstream:
+    if settings.anchor == "tss":
         coding = [(gene, t) for gene in annotation.genes if (t := gene.representative()) and t.kind == "mRNA"]
         same = sum(
             find_anchor(gene, settings).position
@@ -338,6 +338,10 @@ def _warn(
         if coding and same >= NO_UTR_FRACTION * len(coding):
             LOGGER.warning(
                 f"{same:,} of {len(coding):,} mRNAs start with their coding sequence: the annotation has no 5' "
-                f"UTRs, so position 0 is the start codon and the {settings.downstream} bases from there on are "
-                "coding"
+                "UTRs, so position 0 is the start codon"
+                + (
+                    f" and the {settings.downstream} bases from there on are coding"
+                    if settings.downstream
+                    else ""
+                )
             )

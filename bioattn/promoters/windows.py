@@ -28,6 +28,10 @@ Overlap = Literal["keep", "mask", "trim", "drop"]
 Boundary = Literal["pad", "trim", "drop"]
 
 
+LONGEST = 10_000_000
+"""Bases on one side of the anchor; more is a slip of the finger."""
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class WindowSettings:
     """How promoter windows are cut."""
@@ -59,6 +63,8 @@ class WindowSettings:
         ):
             if value < 0:
                 raise SettingsError(f"{option} is {value} but must be 0 or more")
+            if value > LONGEST:
+                raise SettingsError(f"{option} is {value:,} bases; no more than {LONGEST:,} are cut")
         if self.upstream + self.downstream == 0:
             raise SettingsError("--upstream and --downstream are both 0; a window needs at least one base")
         if not 0 <= self.max_n <= 1:

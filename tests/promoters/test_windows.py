@@ -132,3 +132,8 @@ def test_overlaps_equal_brute_force(seed, data):
 def test_impossible_settings_are_refused(settings, message):
     with pytest.raises(SettingsError, match=message):
         WindowSettings(**settings)
+
+
+def test_a_window_longer_than_any_promoter_is_a_slip():
+    with pytest.raises(SettingsError, match="--upstream is 1,000,000,000,000 bases; no more than 10,000,000"):
+        WindowSettings(upstream=10**12)
