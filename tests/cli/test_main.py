@@ -177,7 +177,14 @@ def test_signals_end_a_command_with_their_code_and_leave_nothing(
     os.mkfifo(pipe)
     command = ["prepare", "promoters", str(TINY / "genome.fa"), str(pipe), "-o", str(tmp_path / "p.fa")]
     environment = {**ENVIRONMENT, "BIOATTN_CACHE": str(tmp_path / "cache")}
-    process = subprocess.Popen([*BIOATTN, *command], env=environment, stderr=subprocess.PIPE, text=True)
+    process = subprocess.Popen(
+        [*BIOATTN, *command],
+        env=environment,
+        stderr=subprocess.PIPE,
+        text=True,
+        # A shell's background job, which the tests may be, passes on that Ctrl-C is ignored.
+        preexec_fn=lambda: signal.signal(signal.SIGINT, signal.SIG_DFL),
+    )
     writer = os.open(pipe, os.O_WRONLY)  # waits until the command reads
     time.sleep(0.2)
     process.send_signal(number)
