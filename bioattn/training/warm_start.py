@@ -127,7 +127,8 @@ def _set_readers(
     embeddings_TE = network.treatment_encoder(treatments).double().cpu().numpy()
     design = np.hstack([embeddings_TE, np.ones((len(embeddings_TE), 1))])
     wanted = np.hstack([readers_TC, offset_T[:, None]])
-    solved = torch.from_numpy(np.linalg.lstsq(design, wanted, rcond=None)[0]).float()
+    # Embeddings of features lie nearly in fewer dimensions; solving in the rest gives enormous readers.
+    solved = torch.from_numpy(np.linalg.lstsq(design, wanted, rcond=0.03)[0]).float()
     readout = network.readout
     readout.linear_reader.weight.copy_(solved[:-1, :-1].T)
     readout.linear_reader.bias.copy_(solved[-1, :-1])

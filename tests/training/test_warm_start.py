@@ -1,0 +1,55 @@
+"""The warm start: a model that has not been trained yet answers what the ridge answers."""
+
+import numpy as np
+import pytest
+import torch
+
+from bioattn.errors import SettingsError
+from bioattn.models.model_folder import load_promoter_model
+from bioattn.promoters.dataset import read_dataset
+from bioattn.training.baselines import BaselineData, best_component_ridge, kmer_bumps
+from bioattn.training.batches import centred_windows
+from bioattn.training.config import TrainingConfig
+from bioattn.training.train import TrainingJob, train_promoter
+
+CPU = torch.device("cpu")
+KMER = {"stem": "kmer", "kmer": 4, "channels": 16, "num_heads": 2, "head_channels": 8, "pool": 2}
+
+
+def start(dataset_path, output, **model):
+    """Train with a rate that changes nothing."""
+    job = TrainingJob(
+        dataset_path=dataset_path,
+        output=output,
+        model={**KMER, **model},
+        training=TrainingConfig(
+            epochs=1, learning_rate=1e-12, weight_decay=0.0, warm_start=True, max_shift=0, average_decay=0.0
+        ),
+        baselines=False,
+    )
+    train_promoter(job, device=CPU)
+    return load_promoter_model(output, CPU)
+
+
+@pytest.mark.parametrize("encoder", ["id", "features"])
+def test_the_start_answers_what_the_ridge_answers(dataset_path, tmp_path, encoder):
+    dataset = read_dataset(dataset_path)
+    data = BaselineData(dataset)
+    ridge, _ = best_component_ridge(data, kmer_bumps(data, KMER["kmer"]))
+    loaded = start(dataset_path, tmp_path / "m", treatment_encoder=encoder, treatment_channels=8)
+    with torch.inference_mode():
+        codes = centred_windows(dataset, data.test)
+        answers = loaded.model(codes, loaded.encode_treatments(loaded.treatments)).numpy()
+    expected = ridge.predict(data.codes[data.test])
+    for treatment in range(answers.shape[1]):
+        assert np.corrcoef(answers[:, treatment], expected[:, treatment])[0, 1] > 0.98
+    assert np.abs(answers - expected).mean() < 0.1 * expected.std()
+
+
+def test_it_needs_the_kmer_stem_and_regression(dataset_path, binary_path, tmp_path):
+    with pytest.raises(SettingsError, match="warm_start needs --conditioning cross, stem = kmer"):
+        start(dataset_path, tmp_path / "m", stem="conv")
+    with pytest.raises(SettingsError, match="num_heads × head_channels = channels, here 3 × 8 and 16"):
+        start(dataset_path, tmp_path / "m", num_heads=3)
+    with pytest.raises(SettingsError, match="warm_start needs a regression task"):
+        start(binary_path, tmp_path / "m")
