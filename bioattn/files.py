@@ -78,8 +78,26 @@ def read_lines(path: Path) -> Iterator[tuple[int, str]]:
     Raises: FormatError when the file is not UTF-8 or its compression is damaged; BioattnError when unreadable.
     """
     with open_bytes(path) as raw, decompression_errors(path):
-        for number, line in enumerate(io.TextIOWrapper(raw, encoding="utf-8-sig", newline=None), start=1):
-            yield number, line.rstrip("\n")
+        try:
+            for number, line in enumerate(io.TextIOWrapper(raw, encoding="utf-8-sig", newline=None), start=1):
+                yield number, line.rstrip("\n")
+        except UnicodeDecodeError as error:
+            raise _not_utf8(path, error) from error
+
+
+def _not_utf8(path: Path, error: UnicodeDecodeError) -> FormatError:
+    """The sentence for the line that is not UTF-8. Text is decoded in blocks, so the line is looked for again."""
+    where = str(path)
+    with open_bytes(path) as raw:
+        for number, line in enumerate(raw, start=1):
+            try:
+                line.decode("utf-8")
+            except UnicodeDecodeError as found:
+                where, error = f"{path}:{number}", found
+                break
+    return FormatError(
+        f"{where}: not UTF-8 text (byte 0x{error.object[error.start]:02x}); save the file as UTF-8 or ASCII"
+    )
 
 
 def unreadable(path: Path, error: OSError) -> BioattnError:

@@ -81,8 +81,8 @@ def select_treatments(
         twice = next(name for number, name in enumerate(names) if name in names[:number])
         raise SettingsError(f"--treatment {twice!r} is given twice")
     if UNCONDITIONAL not in names or UNCONDITIONAL in source.names:
-        return source.select(names)
-    chosen = source.select([name for name in names if name != UNCONDITIONAL]).frame
+        return source.select(names, "--treatment")
+    chosen = source.select([name for name in names if name != UNCONDITIONAL], "--treatment").frame
     return TreatmentTable(chosen.reindex(list(names)))
 
 

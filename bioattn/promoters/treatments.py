@@ -53,8 +53,8 @@ class TreatmentTable:
         """Whether a feature is a number (otherwise a category)."""
         return self.frame[column].dtype == np.float64
 
-    def select(self, names: Sequence[str]) -> "TreatmentTable":
-        """The rows of `names`, in that order.
+    def select(self, names: Sequence[str], asked_by: str = "treatment table") -> "TreatmentTable":
+        """The rows of `names`, in that order. `asked_by`: what the message starts with.
 
         Raises: BioattnError naming the treatments that are not in the table, and near misses.
         """
@@ -63,7 +63,7 @@ class TreatmentTable:
         if unknown:
             near = difflib.get_close_matches(unknown[0], self.names, n=3)
             hint = f"; near: {quoted(near)}" if near else f"; it has {quoted(self.names)}"
-            raise BioattnError(f"treatment table: no treatment named {quoted(unknown)}{hint}")
+            raise BioattnError(f"{asked_by}: no treatment named {quoted(unknown)}{hint}")
         return TreatmentTable(self.frame.loc[list(names)])
 
 

@@ -148,7 +148,9 @@ def score(
         Path | None,
         typer.Option(help="Dataset of these promoters: choose genes by its split, judge predictions too."),
     ] = None,
-    split: Annotated[Split, typer.Option(help="Which genes of the dataset are scored.")] = Split.TEST,
+    split: Annotated[
+        Split | None, typer.Option(help="Which genes of the dataset are scored [default: test].")
+    ] = None,
     sites: Annotated[
         str,
         typer.Option(metavar="PATTERN", help="Attention sites to average, for example 'promoter.cross.*'."),
@@ -164,12 +166,15 @@ def score(
 
     Prints a table; without --dataset every promoter of the attention file is scored, training ones included.
     """
+    from bioattn.errors import SettingsError
     from bioattn.files import check_output, write_json, write_run_record
     from bioattn.interpret.attention_score import score_attention_and_predictions
     from bioattn.interpret.localisation import plain
     from bioattn.interpret.localisation_table import localisation_text
 
     began = time.monotonic()
+    if split is not None and dataset is None:
+        raise SettingsError(f"--split {split.value}: the split stands in the dataset; give it with --dataset")
     inputs = {"attention": attention, "truth": truth} | ({"dataset": dataset} if dataset else {})
     if output is not None:
         check_output(output, inputs.values())
@@ -177,7 +182,7 @@ def score(
         attention,
         truth,
         dataset=dataset,
-        split=None if split is Split.ALL else split.value,
+        split=None if split is Split.ALL else (split or Split.TEST).value,
         sites=sites,
         value_weighted=value_weighted,
         upsampling=upsampling.value,

@@ -145,7 +145,7 @@ def test_contrast_tables_with_names(folder):
         ("gene\theat\nb0001\t1\n", [], 1, "no gene of the response tables is among the promoters"),
         (None, [], 1, "bad.tsv: no such file"),
         (b"\x1f\x8b\x08\x00broken", [], 1, "the compressed data end early or are damaged"),
-        (b"gene\theat\n\xe9t\xe9\t1\n", [], 1, "bad.tsv: not UTF-8"),
+        (b"gene\theat\n\xe9t\xe9\t1\n", [], 1, "bad.tsv:2: not UTF-8"),
         ("gene\theat\nYAL000C\tNA\n", [], 1, "every value of the tables that has a promoter is missing"),
         ("gene\tcold\nYAL000C\t1\n", ["--treatment-table", "t.tsv"], 1, "has no row for 1 of 1 treatments"),
         (

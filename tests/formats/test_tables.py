@@ -114,7 +114,7 @@ def test_quotes_are_ordinary_in_tsv(tmp_path):
         ("gene,x\nA,1\nB,1,2\n", "t.tsv:3: the row has 3 cells, the header has 2"),
         ('gene,x\n"A,1\n', "t.tsv:2: a quoted cell does not end on its line"),
         (b"PK\x03\x04rest", "spreadsheet or zip archive"),
-        (b"gene\tx\n\xff\xfe\t1\n", "not UTF-8"),
+        (b"gene\tx\n\xff\xfe\t1\n", "t.tsv:2: not UTF-8"),
         (b"\x1f\x8b\x08\x00broken", "compressed data end early or are damaged"),
         (b"\xfd7zXZ\x00broken", "compressed data end early or are damaged"),
         (gzip.compress(b"gene\tx\nA\t1\n" * 99)[:40], "compressed data end early or are damaged"),

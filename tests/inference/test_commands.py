@@ -108,7 +108,11 @@ def test_export_options_reach_the_file(make_model: Make, make_promoters: Make, t
 @pytest.mark.parametrize(
     ("arguments", "code", "sentence"),
     [
-        (["run", "promoter", "{model}", "{promoters}", "-o", "x.tsv", "--treatment", "salt"], 1, "'salt'"),
+        (
+            ["run", "promoter", "{model}", "{promoters}", "-o", "x.tsv", "--treatment", "salt"],
+            1,
+            "--treatment: no treatment named 'salt'",
+        ),
         (["run", "promoter", "nowhere", "{promoters}", "-o", "x.tsv"], 1, "config.json is missing"),
         (["run", "promoter", "{model}", "nowhere.fa", "-o", "x.tsv"], 1, "nowhere.fa: no such file"),
         (["run", "promoter", "{model}", "{promoters}", "-o", "no/x.tsv"], 1, "no does not exist"),

@@ -238,6 +238,12 @@ def test_bad_input_is_one_sentence(files, capsys, arguments, message):
     assert not (files / "out.json").exists()
 
 
+def test_a_split_without_the_dataset_it_stands_in_is_wrong_usage(files, capsys):
+    paths = [str(files / "a.h5"), str(files / "truth.tsv")]
+    assert main(["simulate", "score", *paths, "--split", "validation", "-q"]) == 2
+    assert "give it with --dataset" in capsys.readouterr().err
+
+
 def test_windows_other_than_the_simulated_ones_are_noticed(tmp_path, simulated, caplog):
     short = simulate_promoters(simulation_settings(genes=GENES, treatments=TREATMENTS, length=200, seed=2))
     flat = np.full((GENES, TREATMENTS, HEADS, BINS), 1 / BINS, np.float32)
