@@ -30,8 +30,8 @@ def make_inputs(folder: Path, promoters: int, treatments: int, conditioning: str
     import pandas as pd
     import torch
 
-    from bioattn.models.model_folder import write_promoter_model
     from bioattn.models.promoter.config import Conditioning, PromoterModelConfig
+    from bioattn.models.promoter.folder import write_promoter_model
     from bioattn.models.promoter.model import make_promoter_model
     from bioattn.models.promoter.treatment_vocabulary import TreatmentVocabulary
     from bioattn.promoters.promoter_fasta import Promoter, write_promoters
@@ -84,7 +84,7 @@ def work(task: str, folder: Path) -> dict[str, float]:
 
     from bioattn.inference.promoter_batches import scan_promoters
     from bioattn.inference.promoters import MAX_BATCH, run_promoters
-    from bioattn.models.model_folder import load_promoter_model
+    from bioattn.models.promoter.folder import load_promoter_model
 
     torch.set_num_threads(1)
     loaded = load_promoter_model(folder / "model", torch.device("cpu"))

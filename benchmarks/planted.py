@@ -30,7 +30,7 @@ from bioattn.interpret.attention_score import score_attention_and_predictions
 from bioattn.interpret.localisation import ALL, LocalisationReport, LocalisationScorer
 from bioattn.interpret.motif_scanner import scanner_attention
 from bioattn.interpret.upsampling import UpsamplingMethod
-from bioattn.models.model_folder import load_promoter_model
+from bioattn.models.promoter.folder import load_promoter_model
 from bioattn.models.promoter.model import make_promoter_model
 from bioattn.promoters.dataset import TEST, read_dataset, write_dataset
 from bioattn.promoters.promoter_fasta import read_promoters

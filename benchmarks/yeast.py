@@ -238,7 +238,7 @@ def train_row(row: str, seed: int, dataset_path: Path, options: argparse.Namespa
     import torch
 
     from bioattn.device import set_threads
-    from bioattn.models.model_folder import load_promoter_model
+    from bioattn.models.promoter.folder import load_promoter_model
     from bioattn.training.evaluation import predict_responses
     from bioattn.training.train import TrainingJob, model_config, train_promoter
 

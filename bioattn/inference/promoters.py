@@ -37,7 +37,7 @@ from bioattn.store.attention_writer import AttentionHeader
 from bioattn.store.schema import AttentionOptions, SiteLayout
 
 if TYPE_CHECKING:
-    from bioattn.models.model_folder import LoadedPromoterModel
+    from bioattn.models.promoter.folder import LoadedPromoterModel
 
 LOGGER = logging.getLogger("bioattn")
 

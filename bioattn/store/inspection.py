@@ -94,7 +94,7 @@ def _folder(path: Path) -> Description:
 def _model(path: Path) -> Description:
     import torch
 
-    from bioattn.models.model_folder import load_promoter_model
+    from bioattn.models.promoter.folder import load_promoter_model
 
     model = load_promoter_model(path, torch.device("cpu"))
     config = read_json(path / "config.json")

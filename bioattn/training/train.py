@@ -19,8 +19,9 @@ from bioattn.config_file import build
 from bioattn.errors import BioattnError, SettingsError
 from bioattn.files import sha256_of, text_output, unwritable, write_json
 from bioattn.formats.tables import quoted
-from bioattn.models.model_folder import WEIGHTS, write_promoter_model
+from bioattn.models.model_folder import WEIGHTS
 from bioattn.models.promoter.config import Conditioning, PromoterModelConfig, TreatmentEncoding
+from bioattn.models.promoter.folder import write_promoter_model
 from bioattn.models.promoter.model import PromoterModel, make_promoter_model
 from bioattn.models.promoter.treatment_vocabulary import UNCONDITIONAL, TreatmentVocabulary
 from bioattn.progress import NoProgress, Progress

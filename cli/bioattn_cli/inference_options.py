@@ -67,7 +67,7 @@ def run_model(
     from bioattn.errors import SettingsError
     from bioattn.files import check_output, text_output, write_run_record
     from bioattn.inference.promoters import human_bytes, run_promoters, select_treatments
-    from bioattn.models.model_folder import load_promoter_model
+    from bioattn.models.promoter.folder import load_promoter_model
     from bioattn.promoters.treatments import read_treatment_table
 
     began = time.monotonic()

@@ -9,8 +9,8 @@ import pandas as pd
 import pytest
 import torch
 
-from bioattn.models.model_folder import LoadedPromoterModel, load_promoter_model, write_promoter_model
 from bioattn.models.promoter.config import Conditioning, PromoterModelConfig, TreatmentEncoding
+from bioattn.models.promoter.folder import LoadedPromoterModel, load_promoter_model, write_promoter_model
 from bioattn.models.promoter.model import make_promoter_model
 from bioattn.models.promoter.treatment_vocabulary import TreatmentVocabulary
 from bioattn.promoters.promoter_fasta import Promoter, write_promoters

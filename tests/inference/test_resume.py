@@ -16,7 +16,7 @@ import torch
 
 from bioattn.errors import BioattnError
 from bioattn.inference.promoters import run_promoters
-from bioattn.models.model_folder import load_promoter_model
+from bioattn.models.promoter.folder import load_promoter_model
 from bioattn.store.attention_parts import partial_folder
 from bioattn.store.attention_validation import validate_attention
 from bioattn.store.inspection import inspect_file
@@ -33,7 +33,7 @@ import torch
 torch.set_num_threads(1)
 from bioattn.errors import BioattnError, Interrupted
 from bioattn.inference.promoters import run_promoters
-from bioattn.models.model_folder import load_promoter_model
+from bioattn.models.promoter.folder import load_promoter_model
 
 model, promoters, output, predictions, pause = sys.argv[1:6]
 loaded = load_promoter_model(Path(model), torch.device("cpu"))

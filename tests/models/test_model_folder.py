@@ -8,8 +8,8 @@ import torch
 
 from bioattn.errors import FormatError, SettingsError
 from bioattn.files import sha256_of, write_json
-from bioattn.models.model_folder import load_promoter_model, write_promoter_model
 from bioattn.models.promoter.config import PromoterModelConfig, TreatmentEncoding
+from bioattn.models.promoter.folder import load_promoter_model, write_promoter_model
 from bioattn.models.promoter.model import make_promoter_model
 from bioattn.models.promoter.treatment_vocabulary import TreatmentVocabulary
 from bioattn.promoters.treatments import named_treatments

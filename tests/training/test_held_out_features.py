@@ -11,7 +11,7 @@ import pytest
 import torch
 
 from bioattn.errors import BioattnError, SettingsError
-from bioattn.models.model_folder import load_promoter_model
+from bioattn.models.promoter.folder import load_promoter_model
 from bioattn.progress import NoProgress
 from bioattn.promoters.dataset import read_dataset, write_dataset
 from bioattn.promoters.treatments import TreatmentTable

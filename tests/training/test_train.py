@@ -14,7 +14,7 @@ import torch
 
 from bioattn.errors import BioattnError, Interrupted, SettingsError
 from bioattn.files import read_json
-from bioattn.models.model_folder import load_promoter_model
+from bioattn.models.promoter.folder import load_promoter_model
 from bioattn.promoters.treatments import TreatmentTable, named_treatments
 from bioattn.stop_request import StopRequest
 from bioattn.training.config import Loss, Metric, TrainingConfig

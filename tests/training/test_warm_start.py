@@ -5,7 +5,7 @@ import pytest
 import torch
 
 from bioattn.errors import SettingsError
-from bioattn.models.model_folder import load_promoter_model
+from bioattn.models.promoter.folder import load_promoter_model
 from bioattn.promoters.dataset import read_dataset
 from bioattn.training.baselines import BaselineData, best_component_ridge, kmer_bumps
 from bioattn.training.batches import centred_windows

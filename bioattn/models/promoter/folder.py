@@ -1,0 +1,175 @@
+"""A trained promoter model as a folder that explains itself.
+
+`config.json` (format, version, shape), `treatments.json` (vocabulary and table), `model.safetensors`,
+`training.json` (settings, data digests, versions, metrics), `history.csv`, `README.md` (model card). The schema
+stands in `docs/formats/model.md`.
+"""
+
+import logging
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from typing import Any, Literal
+
+import pandas as pd
+import torch
+
+from bioattn.attention.site import AttentionSite
+from bioattn.config_file import build
+from bioattn.errors import BioattnError, FormatError, SettingsError
+from bioattn.files import read_json, sha256_of, write_json
+from bioattn.formats.tables import quoted
+from bioattn.models.model_folder import (
+    CONFIG,
+    WEIGHTS,
+    load_weights,
+    read_model_config,
+    write_model_config,
+    write_weights,
+)
+from bioattn.models.promoter.config import PromoterModelConfig, TreatmentEncoding
+from bioattn.models.promoter.model import PromoterModel, attention_sites, make_promoter_model
+from bioattn.models.promoter.treatment_vocabulary import UNCONDITIONAL, TreatmentBatch, TreatmentVocabulary
+from bioattn.promoters.treatments import TreatmentTable
+
+LOGGER = logging.getLogger("bioattn")
+
+MODEL_TYPE = "promoter"
+TREATMENTS = "treatments.json"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class LoadedPromoterModel:
+    """A promoter model ready to run, on its device and in evaluation mode."""
+
+    model: PromoterModel
+    vocabulary: TreatmentVocabulary
+    treatments: TreatmentTable
+    """The training treatments with their features."""
+    task: Literal["regression", "binary"]
+    reference: str | None
+    """The treatment that is the control, if one was named."""
+    device: torch.device
+    sha256: str
+    """Of the weights file."""
+
+    @property
+    def config(self) -> PromoterModelConfig:
+        """The model's shape."""
+        return self.model.config
+
+    @property
+    def length(self) -> int:
+        """Bases of a window."""
+        return self.config.length
+
+    @property
+    def sites(self) -> dict[str, AttentionSite]:
+        """Attention sites by name; empty for `concat`."""
+        return attention_sites(self.model)
+
+    def encode_treatments(self, table: TreatmentTable) -> TreatmentBatch:
+        """Treatments as the model takes them, on its device.
+
+        With the id encoder only names count. With features, a training treatment may stand in `table` by name
+        alone (no columns): its own features are used then. Raises: BioattnError naming what is unknown.
+        """
+        frame = table.frame
+        if self.vocabulary.encoding is TreatmentEncoding.FEATURES and frame.shape[1] == 0:
+            known = self.treatments.frame
+            unknown = [name for name in frame.index if name not in known.index and name != UNCONDITIONAL]
+            if unknown:
+                raise BioattnError(
+                    f"treatment {unknown[0]!r} was not in training; describe it by a row of --treatment-table "
+                    f"with the columns {quoted(self.vocabulary.columns)}"
+                )
+            frame = known.reindex(frame.index)
+        elif self.vocabulary.encoding is TreatmentEncoding.FEATURES:
+            self._report_columns(table)
+        return self.vocabulary.encode(TreatmentTable(frame=frame)).to(self.device)
+
+    def _report_columns(self, table: TreatmentTable) -> None:
+        """Say what of a table of new treatments the model does not use or does not get.
+
+        Raises: BioattnError when no column is a feature of the model.
+        """
+        features = self.vocabulary.columns
+        used = [column for column in features if column in table.columns]
+        if not used:
+            raise BioattnError(
+                "no column of the treatment table is a feature of this model: "
+                f"it has {quoted(table.columns)}, the model knows {quoted(features)}"
+            )
+        missing = [column for column in features if column not in table.columns]
+        familiar = {*features, *self.treatments.columns}
+        unused = [column for column in table.columns if column not in familiar]
+        if missing:
+            rest = f"; its columns {quoted(unused)} are not used" if unused else ""
+            LOGGER.warning(f"the treatment table lacks {quoted(missing)}, which count as unknown{rest}")
+        elif unused:
+            LOGGER.info(f"the model does not use the columns {quoted(unused)} of the treatment table")
+        told = set(self.vocabulary.unclear_doses(self.treatments))
+        unclear = [text for text in self.vocabulary.unclear_doses(table) if text not in told]
+        if unclear:
+            LOGGER.warning(f"doses that are no number with a unit count as unknown: {quoted(unclear)}")
+
+
+def write_promoter_model(
+    folder: Path,
+    model: PromoterModel,
+    vocabulary: TreatmentVocabulary,
+    treatments: TreatmentTable,
+    *,
+    task: str,
+    reference: str | None,
+) -> None:
+    """Write `config.json`, `treatments.json` and the weights into the existing `folder`."""
+    write_model_config(folder, MODEL_TYPE, task=task, reference=reference, architecture=asdict(model.config))
+    frame = treatments.frame
+    write_json(
+        folder / TREATMENTS,
+        {
+            "vocabulary": vocabulary.to_json(),
+            "names": list(frame.index),
+            "columns": {
+                column: [None if pd.isna(value) else value for value in frame[column].tolist()]
+                for column in frame.columns
+            },
+        },
+    )
+    write_weights(folder, model)
+
+
+def load_promoter_model(folder: Path, device: torch.device) -> LoadedPromoterModel:
+    """Load what `write_promoter_model` wrote.
+
+    Raises: FormatError naming the file that is missing, of another version, damaged or at odds with the rest.
+    """
+    content = read_model_config(folder, MODEL_TYPE, (TREATMENTS,))
+    stored = read_json(folder / TREATMENTS)
+    try:
+        config = build(PromoterModelConfig, content["architecture"], f"{folder / CONFIG}")
+        vocabulary = TreatmentVocabulary.from_json(stored["vocabulary"])
+        table = TreatmentTable(frame=_frame(stored["names"], stored["columns"]))
+    except SettingsError as error:
+        raise FormatError(f"{error}; the folder is damaged or was edited") from error
+    except (KeyError, TypeError, ValueError) as error:
+        raise FormatError(f"{folder}: config.json or treatments.json is incomplete ({error!r})") from error
+    model = make_promoter_model(config, vocabulary)
+    load_weights(model, folder / WEIGHTS)
+    return LoadedPromoterModel(
+        model=model.to(device).eval(),
+        vocabulary=vocabulary,
+        treatments=table,
+        task=content["task"],
+        reference=content.get("reference"),
+        device=device,
+        sha256=sha256_of(folder / WEIGHTS),
+    )
+
+
+def _frame(names: list[str], columns: dict[str, list[Any]]) -> pd.DataFrame:
+    frame = pd.DataFrame(index=pd.Index(names, dtype=object))
+    for column, values in columns.items():
+        numeric = all(value is None or isinstance(value, (int, float)) for value in values)
+        frame[column] = pd.Series(values, index=frame.index, dtype=float if numeric else object)
+    return frame
