@@ -13,14 +13,19 @@ from typing import Protocol
 
 from torch import Tensor
 
-from bioattn.attention.site import AttentionSite
+from bioattn.attention.site import AttentionSite, Tile
 
 
 class AttentionSink(Protocol):
-    """Takes the weights of one site for one batch."""
+    """Takes the weights of one site for one batch, or tile after tile of them."""
 
-    def receive(self, site: AttentionSite, weights: Tensor, value_weighted: Tensor | None) -> None:
+    def receive(
+        self, site: AttentionSite, weights: Tensor, value_weighted: Tensor | None, tile: Tile | None = None
+    ) -> None:
         """`weights`: float32, detached, axes as `site.axes`; `value_weighted`: the same shape, or None.
+
+        tile: which slice of its outer axis the weights are; None = all of it. Tiles come in order. Whoever keeps
+        what it gets copies it: the memory may be used again for the next tile.
 
         Value-weighted attention is the weight times the Euclidean norm of the value vector it multiplies
         (Kobayashi et al. 2020, Attention is not only a weight).
@@ -51,6 +56,26 @@ def capture(sites: Sequence[str], sink: AttentionSink, *, value_weighted: bool =
         yield
     finally:
         _LISTENERS.reset(token)
+
+
+def hand_over(
+    site: AttentionSite, weights: Tensor, value: Tensor | None = None, tile: Tile | None = None
+) -> None:
+    """Give weights that a layer computed itself to whoever listens to `site`.
+
+    weights: (..., Q, K), or (..., K) where the site has no query axis; value: (..., K, V), broadcastable to the
+    weights' leading axes, or None when nothing single is weighted. With `site.sink` the last key is kept back.
+    """
+    listener = listener_for(site)
+    if listener is None:
+        return
+    positions = slice(0, -1) if site.sink else slice(None)
+    kept = weights[..., positions].detach().float()
+    norms = None
+    if listener.value_weighted and value is not None:
+        norm = value[..., positions, :].detach().float().norm(dim=-1)
+        norms = kept * (norm if site.axes[-2] == "head" else norm.unsqueeze(-2))
+    listener.sink.receive(site, kept, norms, tile)
 
 
 def listener_for(site: AttentionSite | None) -> Listener | None:

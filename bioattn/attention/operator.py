@@ -9,9 +9,9 @@ import torch.nn.functional as F  # noqa: N812 - torch's own habit
 from torch import Tensor
 from torch.utils.checkpoint import checkpoint
 
-from bioattn.attention.capture import listener_for
+from bioattn.attention.capture import hand_over, listener_for
 from bioattn.attention.score import Score
-from bioattn.attention.site import AttentionSite
+from bioattn.attention.site import AttentionSite, Tile
 
 MAX_TILE_ELEMENTS = 1 << 24
 """Largest (..., Q, K, D) tensor a scoring function without fused form may make at once (64 MB in float32)."""
@@ -32,35 +32,52 @@ def attend(
     mask: Tensor | None = None,
     bias: Tensor | None = None,
     site: AttentionSite | None = None,
+    tile: Tile | None = None,
 ) -> Tensor:
     """softmax(score(query, key) + bias) value, shape (..., Q, V).
 
     query: (..., Q, D). key: (..., K, D). value: (..., K, V). Their leading axes broadcast.
     mask: bool, broadcastable to (..., Q, K); True = this key may be attended. A row without any key attends to
     all keys alike.
-    bias: added to the logits, broadcastable to (..., Q, K).
+    bias: added to the logits, broadcastable to (..., Q, K); without a mask a bias that many rows share is never
+    copied for each.
     site: with a listener (`bioattn.attention.capture`) the weights are computed explicitly and handed to it,
     otherwise no (..., Q, K) tensor is made where a fused kernel can avoid it. With `site.sink` the last key is
     the sink: it takes part, and its weights are not handed on.
+    tile: which slice of the site's outer axis this call attends; the listener is told.
     """
-    listener = listener_for(site)
-    if listener is None:
+    if listener_for(site) is None:
         return _attend_fused(query, key, value, score, mask, bias)
+    weights = _softmax(query, key, score, mask, bias)
     assert site is not None
-    weights = attention_weights(query, key, score=score, mask=mask, bias=bias)
-    positions = slice(0, -1) if site.sink else slice(None)
-    kept = weights[..., positions].detach().float()
-    norms = None
-    if listener.value_weighted:
-        norms = kept * value[..., positions, :].detach().float().norm(dim=-1).unsqueeze(-2)
-    listener.sink.receive(site, kept, norms)
+    hand_over(site, weights, value, tile)
     return weights @ value
 
 
 def attention_weights(
-    query: Tensor, key: Tensor, *, score: Score, mask: Tensor | None = None, bias: Tensor | None = None
+    query: Tensor,
+    key: Tensor,
+    *,
+    score: Score,
+    mask: Tensor | None = None,
+    bias: Tensor | None = None,
+    site: AttentionSite | None = None,
+    tile: Tile | None = None,
+    value: Tensor | None = None,
 ) -> Tensor:
-    """The softmax weights (..., Q, K) themselves; arguments as in `attend`."""
+    """The softmax weights (..., Q, K) themselves, for layers that need them; arguments as in `attend`.
+
+    They are handed to whoever listens to `site`, without the query axis where the site has none (then Q is 1).
+    value: (..., K, V), used only for the value-weighted attention of such a listener.
+    """
+    weights = _softmax(query, key, score, mask, bias)
+    if site is not None:
+        hand_over(site, weights.squeeze(-2) if site.axes[-2] == "head" else weights, value, tile)
+    return weights
+
+
+def _softmax(query: Tensor, key: Tensor, score: Score, mask: Tensor | None, bias: Tensor | None) -> Tensor:
+    """Weights (..., Q, K)."""
     logits = score.logits(query, key)
     offset = _offset(mask, bias, logits.dtype)
     return torch.softmax(logits if offset is None else logits + offset, dim=-1)

@@ -8,7 +8,7 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
-from bioattn.attention.site import AXES, AttentionSite
+from bioattn.attention.site import AXES, AttentionSite, Tile
 from bioattn.errors import SettingsError
 from bioattn.store.schema import (
     VALUE_WEIGHTED,
@@ -32,8 +32,12 @@ class AttentionCollector:
         self.layouts: dict[str, SiteLayout] = {}
         """Every site that was heard, as it is stored."""
 
-    def receive(self, site: AttentionSite, weights: Tensor, value_weighted: Tensor | None) -> None:
+    def receive(
+        self, site: AttentionSite, weights: Tensor, value_weighted: Tensor | None, tile: Tile | None = None
+    ) -> None:
         """Keep the weights of one site. Raises: SettingsError when the site lacks a head that is asked for."""
+        if tile is not None:
+            raise RuntimeError(f"site {site.name} comes in tiles, which belong to alignments")
         layout = self.layouts.get(site.name)
         if layout is None:
             layout = self.layouts[site.name] = site_layout(site, weights.shape, self._options)

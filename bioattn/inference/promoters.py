@@ -16,7 +16,7 @@ from torch.overrides import TorchFunctionMode
 
 from bioattn import __version__
 from bioattn.attention.capture import capture
-from bioattn.attention.site import AttentionSite
+from bioattn.attention.site import AttentionSite, Tile
 from bioattn.errors import BioattnError, Interrupted, SettingsError
 from bioattn.inference.attention_collector import AttentionCollector, choose_sites
 from bioattn.inference.predictions import PredictionWriter
@@ -35,6 +35,7 @@ from bioattn.store.attention_parts import (
 )
 from bioattn.store.attention_writer import AttentionHeader
 from bioattn.store.schema import AttentionOptions, SiteLayout
+from bioattn.wording import counted, human_bytes
 
 if TYPE_CHECKING:
     from bioattn.models.promoter.folder import LoadedPromoterModel
@@ -142,8 +143,9 @@ def run_promoters(
     )
     size = attention_bytes(layouts, source.num_promoters, len(treatments.names))
     LOGGER.info(
-        f"attention of {source.num_promoters:,} promoters × {len(treatments.names):,} treatments at "
-        f"{len(layouts)} site{'s' * (len(layouts) != 1)} takes {human_bytes(size)}"
+        f"attention of {counted(source.num_promoters, 'promoter')} × "
+        f"{counted(len(treatments.names), 'treatment')} at "
+        f"{counted(len(layouts), 'site')} takes {human_bytes(size)}"
     )
     require_free_space(attention, size, store.bytes_on_disk() if resume else 0, human_bytes(size))
     job = _job(runner, source, store, options)
@@ -174,16 +176,6 @@ def run_promoters(
         attention_bytes=attention.stat().st_size,
         resumed_promoters=resumed,
     )
-
-
-def human_bytes(number: int) -> str:
-    """A size for people: `1.2 GB` (powers of 1000, as disks are sold)."""
-    size = float(number)
-    for unit in ("bytes", "kB", "MB", "GB"):
-        if size < 1000:
-            return f"{size:.0f} {unit}" if unit == "bytes" else f"{size:.3g} {unit}"
-        size /= 1000
-    return f"{size:.3g} TB"
 
 
 class _Runner:
@@ -274,7 +266,9 @@ class _Meter(TorchFunctionMode):
             self.widest = max(self.widest, made.numel() * made.element_size())
         return made
 
-    def receive(self, _site: AttentionSite, weights: Tensor, value_weighted: Tensor | None) -> None:
+    def receive(
+        self, _site: AttentionSite, weights: Tensor, value_weighted: Tensor | None, _tile: Tile | None = None
+    ) -> None:
         """Be the sink of the attention."""
         for tensor in (weights, value_weighted):
             self.attention += 0 if tensor is None else tensor.numel() * tensor.element_size()

@@ -11,7 +11,7 @@ from bioattn.attention.capture import capture
 from bioattn.attention.multi_head import MultiHeadAttention
 from bioattn.attention.operator import attend, attention_weights
 from bioattn.attention.score import AttentionScore, make_score
-from bioattn.attention.site import AttentionSite
+from bioattn.attention.site import AttentionSite, Tile, alignment_site
 
 BATCH, HEADS, QUERIES, KEYS, CHANNELS, VALUES = 2, 3, 5, 7, 4, 6
 SITE = AttentionSite(name="test.site", axes=("sample", "head", "query", "key"), num_heads=HEADS)
@@ -22,9 +22,11 @@ class Recorder:
 
     def __init__(self):
         self.received = []
+        self.tiles = []
 
-    def receive(self, site, weights, value_weighted):
+    def receive(self, site, weights, value_weighted, tile=None):
         self.received.append((site, weights, value_weighted))
+        self.tiles.append(tile)
 
 
 def inputs(score_name, *, with_mask, with_bias, seed=0):
@@ -149,7 +151,7 @@ def test_without_a_listener_no_weights_are_made(monkeypatch):
     def refuse(*_args, **_kwargs):
         raise AssertionError("the explicit path ran")
 
-    monkeypatch.setattr(operator, "attention_weights", refuse)
+    monkeypatch.setattr(operator, "_softmax", refuse)
     score, query, key, value, _, _ = inputs("dot", with_mask=False, with_bias=False)
     with capture(["other.*"], Recorder()):
         attend(query, key, value, score=score, site=SITE)
@@ -197,3 +199,65 @@ def test_the_innermost_capture_gets_a_site():
             attend(query, key, value, score=score, site=SITE)
         attend(query, key, value, score=score, site=SITE)
     assert (len(outer.received), len(inner.received)) == (1, 1)
+
+
+def test_tiles_put_together_are_the_whole():
+    """Row attention with a bias that all rows share, two rows at a time."""
+    torch.manual_seed(2)
+    rows, residues = 5, 6
+    score = make_score(AttentionScore.DOT, HEADS, CHANNELS)
+    query, key, value = torch.randn(3, rows, HEADS, residues, CHANNELS).unbind(0)
+    bias = torch.randn(HEADS, residues, residues)
+    site = alignment_site("evoformer", 7, "msa_row", HEADS)
+    assert (site.name, site.keys) == ("evoformer.07.msa_row", "residue")
+    whole, recorder = Recorder(), Recorder()
+    with capture(["evoformer.*"], whole):
+        attend(query, key, value, score=score, bias=bias, site=site)
+    with capture(["evoformer.*"], recorder):
+        for start in range(0, rows, 2):
+            part = slice(start, start + 2)
+            tile = Tile("row", start, rows)
+            attend(query[part], key[part], value[part], score=score, bias=bias, site=site, tile=tile)
+    assert whole.tiles == [None]
+    assert recorder.tiles == [Tile("row", 0, 5), Tile("row", 2, 5), Tile("row", 4, 5)]
+    together = torch.cat([weights for _, weights, _ in recorder.received])
+    torch.testing.assert_close(together, whole.received[0][1])
+
+
+def test_weights_of_one_query_lose_its_axis_and_keep_the_values_norms():
+    """Global column attention: one query a column, keys and values shared by the heads."""
+    torch.manual_seed(3)
+    residues, rows = 4, 6
+    score = make_score(AttentionScore.DOT, HEADS, CHANNELS)
+    query = torch.randn(residues, HEADS, 1, CHANNELS)
+    key, value = torch.randn(residues, 1, rows, CHANNELS), torch.randn(residues, 1, rows, VALUES)
+    mask = torch.rand(residues, 1, 1, rows) < 0.7
+    site = alignment_site("extra_msa", 2, "msa_column_global", HEADS)
+    recorder = Recorder()
+    with capture(["*.msa_column_global"], recorder, value_weighted=True):
+        weights = attention_weights(query, key, score=score, mask=mask, value=value, site=site)
+    _, heard, norms = recorder.received[0]
+    assert heard.shape == (residues, HEADS, rows)
+    torch.testing.assert_close(heard, weights[:, :, 0])
+    for residue in range(residues):
+        for row in range(rows):
+            norm = math.sqrt(sum(x * x for x in value[residue, 0, row].tolist()))
+            torch.testing.assert_close(norms[residue, :, row], heard[residue, :, row] * norm)
+
+
+def test_a_shared_bias_is_not_copied_for_every_row(monkeypatch):
+    """The kernel sees one (H, Q, K) bias, stretched over the rows with stride 0."""
+    seen = []
+    kernel = torch.nn.functional.scaled_dot_product_attention
+
+    def watch(*args, attn_mask=None, **kwargs):
+        seen.append(attn_mask)
+        return kernel(*args, attn_mask=attn_mask, **kwargs)
+
+    monkeypatch.setattr(torch.nn.functional, "scaled_dot_product_attention", watch)
+    score, query, key, value, _, _ = inputs("dot", with_mask=False, with_bias=False)
+    bias = torch.randn(HEADS, QUERIES, KEYS)
+    attend(query, key, value, score=score, bias=bias)
+    assert seen[0].shape == (BATCH, HEADS, QUERIES, KEYS)
+    assert seen[0].data_ptr() == bias.data_ptr()
+    assert seen[0].stride(0) == 0

@@ -11,7 +11,7 @@ import pytest
 import torch
 
 from bioattn.attention.capture import capture
-from bioattn.attention.site import AXES, AttentionSite
+from bioattn.attention.site import AXES, AttentionSite, Tile
 from bioattn.errors import BioattnError, SettingsError
 from bioattn.inference.promoter_batches import make_batch
 from bioattn.inference.promoters import run_promoters, select_treatments
@@ -32,9 +32,14 @@ class Ears:
         self.heard: dict[str, list[tuple[AttentionSite, np.ndarray, np.ndarray]]] = {}
 
     def receive(
-        self, site: AttentionSite, weights: torch.Tensor, value_weighted: torch.Tensor | None
+        self,
+        site: AttentionSite,
+        weights: torch.Tensor,
+        value_weighted: torch.Tensor | None,
+        tile: Tile | None = None,
     ) -> None:
         assert value_weighted is not None
+        assert tile is None
         self.heard.setdefault(site.name, []).append((site, weights.numpy(), value_weighted.numpy()))
 
     def stacked(self, name: str, quantity: int) -> np.ndarray:

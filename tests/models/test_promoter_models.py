@@ -53,7 +53,7 @@ class Recorder:
     def __init__(self):
         self.received = {}
 
-    def receive(self, site, weights, value_weighted):
+    def receive(self, site, weights, value_weighted, tile=None):
         self.received[site.name] = (site, weights, value_weighted)
 
 
