@@ -3,7 +3,7 @@
 Shapes: S MSA rows (cluster centres), E extra MSA rows, R residues (match columns), F pair features. No batch axis.
 """
 
-from typing import NamedTuple, Self
+from typing import NamedTuple
 
 import torch
 from torch import Tensor
@@ -40,6 +40,6 @@ class ModelInputs(NamedTuple):
         """R."""
         return self.aatype.shape[0]
 
-    def to(self, device: torch.device) -> Self:
+    def to(self, device: torch.device) -> "ModelInputs":
         """The same on another device."""
-        return self._make(None if tensor is None else tensor.to(device) for tensor in self)
+        return ModelInputs._make(None if tensor is None else tensor.to(device) for tensor in self)
