@@ -1,0 +1,24 @@
+"""How numbers read in messages."""
+
+
+def human_bytes(number: int) -> str:
+    """A size for people, in powers of 1000, as disks are sold.
+
+    >>> human_bytes(999), human_bytes(1_234_567)
+    ('999 bytes', '1.23 MB')
+    """
+    size = float(number)
+    for unit in ("bytes", "kB", "MB", "GB"):
+        if size < 1000:
+            return f"{size:.0f} {unit}" if unit == "bytes" else f"{size:.3g} {unit}"
+        size /= 1000
+    return f"{size:.3g} TB"
+
+
+def counted(number: int, noun: str) -> str:
+    """A number with its noun, whose plural takes an s.
+
+    >>> counted(1, "gene"), counted(2345, "gene")
+    ('1 gene', '2,345 genes')
+    """
+    return f"{number:,} {noun}{'s' * (number != 1)}"
