@@ -21,4 +21,4 @@ def counted(number: int, noun: str) -> str:
     >>> counted(1, "gene"), counted(2345, "gene")
     ('1 gene', '2,345 genes')
     """
-    return f"{number:,} {noun}{'s' * (number != 1)}"
+    return f"{number:,} {noun}" if number == 1 else f"{number:,} {noun}s"

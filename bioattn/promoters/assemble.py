@@ -29,6 +29,7 @@ from bioattn.promoters.response_matrix import (
 from bioattn.promoters.responses import Responses, ResponseSource, read_responses
 from bioattn.promoters.splits import Split, split_treatments
 from bioattn.promoters.treatments import TreatmentTable, named_treatments, read_treatment_table
+from bioattn.wording import counted
 
 LOGGER = logging.getLogger("bioattn")
 
@@ -182,7 +183,9 @@ def _treatments_of(
     asked = set(responses.treatments)
     unused = [name for name in table.names if name not in asked]
     if unused:
-        LOGGER.warning(f"{len(unused):,} rows of the treatment table have no responses: {quoted(unused)}")
+        LOGGER.warning(
+            f"{counted(len(unused), 'row')} of the treatment table without responses: {quoted(unused)}"
+        )
     return table.select(responses.treatments), [
         AuditRow("table row", name, "unused", "no responses") for name in unused
     ]
@@ -195,7 +198,7 @@ def _report_matches(
     for row in rejected:
         by_reason.setdefault(row.reason, []).append(row.name)
     for reason, names in by_reason.items():
-        LOGGER.warning(f"{len(names):,} genes of the responses left out, {reason}: {quoted(names)}")
+        LOGGER.warning(f"{counted(len(names), 'gene')} of the responses left out, {reason}: {quoted(names)}")
     if len(rejected) > FEW_MATCHES * len(responses.gene_ids):
         LOGGER.warning(
             f"only {len(responses.gene_ids) - len(rejected):,} of {len(responses.gene_ids):,} response genes have "
@@ -206,7 +209,7 @@ def _report_matches(
         if note:
             by_note.setdefault(note, []).append(promoter.gene_id)
     for note, names in by_note.items():
-        LOGGER.warning(f"{len(names):,} genes {note}: {quoted(names)}")
+        LOGGER.warning(f"{counted(len(names), 'gene')} {note}: {quoted(names)}")
 
 
 def _drop_empty_genes(
@@ -241,7 +244,9 @@ def _drop_empty_treatments(labelled: ResponseMatrix) -> tuple[NDArray[np.int64],
     ]
     without = [row.name for row in rows if row.status == "dropped"]
     if without:
-        LOGGER.warning(f"{len(without):,} treatments left out, no value for any promoter: {quoted(without)}")
+        LOGGER.warning(
+            f"{counted(len(without), 'treatment')} left out, no value for any promoter: {quoted(without)}"
+        )
     return np.flatnonzero(counts), rows
 
 
@@ -269,8 +274,8 @@ def _report_constant(labelled: ResponseMatrix, training: NDArray[np.int64]) -> s
     constant = [str(name) for name in names[lowest >= highest]]
     if constant:
         LOGGER.warning(
-            f"{len(constant):,} treatments have one value (or none) for all training genes and can teach nothing: "
-            f"{quoted(constant)}"
+            f"{counted(len(constant), 'treatment')} with one value (or none) for all training genes can teach "
+            f"nothing: {quoted(constant)}"
         )
     return set(constant)
 

@@ -5,6 +5,8 @@ from collections.abc import Sequence
 from io import TextIOBase
 from typing import NamedTuple
 
+from bioattn.wording import counted
+
 REASONS = {
     "biotype": "its biotype was not asked for",
     "no_id": "it has no value of the id attribute",
@@ -113,4 +115,4 @@ def summarise(rows: Sequence[AuditRow]) -> str:
             reasons = Counter(row.reason for row in rows if row.status == status)
             named = ", ".join(f"{reason} {count:,}" for reason, count in reasons.most_common())
             parts.append(f"{statuses[status]:,} {status} ({named})")
-    return f"{len(rows):,} genes: " + "; ".join(parts)
+    return f"{counted(len(rows), 'gene')}: " + "; ".join(parts)

@@ -30,6 +30,7 @@ from bioattn.formats.checked_arrays import (
 )
 from bioattn.formats.seal import check_seal, write_sealed
 from bioattn.promoters.treatments import TreatmentTable
+from bioattn.wording import counted
 
 DATASET_FORMAT = "bioattn-promoter-dataset"
 DATASET_VERSION = 1
@@ -197,10 +198,10 @@ def validate_dataset(path: Path) -> list[str]:
         findings.append(f"{path}: no treatment is in the training split")
     empty = np.isnan(dataset.targets).all(axis=1).sum()
     if empty:
-        findings.append(f"{path}: {empty:,} genes have no value for any treatment")
+        findings.append(f"{path}: no value for any treatment in {counted(empty, 'gene')}")
     empty = np.isnan(dataset.targets).all(axis=0).sum()
     if empty:
-        findings.append(f"{path}: {empty:,} treatments have no value for any gene")
+        findings.append(f"{path}: no value for any gene in {counted(empty, 'treatment')}")
     return findings
 
 

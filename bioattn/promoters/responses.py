@@ -25,6 +25,7 @@ from bioattn.formats.tables import (
 )
 from bioattn.promoters.response_columns import ColumnRoles, Layout, ResponseColumns, find_columns
 from bioattn.promoters.treatments import NO_CATEGORY
+from bioattn.wording import counted
 
 LOGGER = logging.getLogger("bioattn")
 
@@ -187,11 +188,11 @@ def _read_table(path: Path, name: str | None, said: ResponseColumns, gathered: _
         rows = _read_cells(reader, roles, gathered, name or file_stem(path), without_id)
     if without_id:
         LOGGER.warning(
-            f"{path}: left out {len(without_id):,} rows without a gene id, first at line {without_id[0]}"
+            f"{path}: left out {counted(len(without_id), 'row')} without a gene id, first at line {without_id[0]}"
         )
     if reader.notes.repeated_headers:
         LOGGER.warning(
-            f"{path}: left out {len(reader.notes.repeated_headers):,} rows that repeat the header, first at line "
+            f"{path}: left out {counted(len(reader.notes.repeated_headers), 'row')} equal to the header, first at line "
             f"{reader.notes.repeated_headers[0]}"
         )
     if not rows:

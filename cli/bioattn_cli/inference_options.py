@@ -66,9 +66,10 @@ def run_model(
     from bioattn.device import choose_device, describe_device, set_threads
     from bioattn.errors import SettingsError
     from bioattn.files import check_output, text_output, write_run_record
-    from bioattn.inference.promoters import human_bytes, run_promoters, select_treatments
+    from bioattn.inference.promoters import run_promoters, select_treatments
     from bioattn.models.promoter.folder import load_promoter_model
     from bioattn.promoters.treatments import read_treatment_table
+    from bioattn.wording import counted, human_bytes
 
     began = time.monotonic()
     to_stdout = predictions is not None and str(predictions) == "-"
@@ -120,7 +121,7 @@ def run_model(
                 treatments=summary.num_treatments,
                 resumed_promoters=summary.resumed_promoters,
             )
-    scope = f"{summary.num_promoters:,} promoters × {summary.num_treatments:,} treatments"
+    scope = f"{counted(summary.num_promoters, 'promoter')} × {counted(summary.num_treatments, 'treatment')}"
     if predictions is not None and not to_stdout:
         reporter.say(f"{predictions}: predictions of {scope}")
     if attention is not None:

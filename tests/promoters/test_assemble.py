@@ -118,7 +118,7 @@ def test_isoforms_are_averaged_and_said(caplog):
         )
     assert built.dataset.targets[-1].tolist() == [2, 2, 2, 2]
     assert rows(built.audit, "gene", "kept")["h"] == "averaged over rows"
-    assert "1 genes averaged over rows: 'h'" in caplog.text
+    assert "1 gene averaged over rows: 'h'" in caplog.text
 
 
 PADJ = np.array([[0.01, 0.5, np.nan, 0.01]])
@@ -192,7 +192,7 @@ def test_constant_treatments_are_kept_and_said(caplog):
         built = build_dataset(promoters(frame.index), responses(frame), None, DatasetSettings(splits=RANDOM))
     assert built.dataset.treatments.names[-1] == "flat"
     assert rows(built.audit, "treatment", "kept")["flat"] == "constant over the training genes"
-    assert "1 treatments have one value (or none) for all training genes" in caplog.text
+    assert "1 treatment with one value (or none) for all training genes" in caplog.text
 
 
 def test_shorter_promoters_are_padded_upstream(caplog):

@@ -200,8 +200,8 @@ def test_rows_without_gene_and_repeated_headers_are_counted(tmp_path, caplog):
     path = write(tmp_path, "gene\theat\na\t1\ngene\theat\nNA\t5\nb\t2\n")
     with caplog.at_level("WARNING", "bioattn"):
         assert read_responses([path]).gene_ids == ["a", "b"]
-    assert "left out 1 rows without a gene id, first at line 4" in caplog.text
-    assert "left out 1 rows that repeat the header, first at line 3" in caplog.text
+    assert "left out 1 row without a gene id, first at line 4" in caplog.text
+    assert "left out 1 row equal to the header, first at line 3" in caplog.text
 
 
 @given(st.text(alphabet='ab1\t,;."\n#-eNA', max_size=80))
