@@ -192,8 +192,8 @@ def _read_table(path: Path, name: str | None, said: ResponseColumns, gathered: _
         )
     if reader.notes.repeated_headers:
         LOGGER.warning(
-            f"{path}: left out {counted(len(reader.notes.repeated_headers), 'row')} equal to the header, first at line "
-            f"{reader.notes.repeated_headers[0]}"
+            f"{path}: left out {counted(len(reader.notes.repeated_headers), 'row')} equal to the header, "
+            f"first at line {reader.notes.repeated_headers[0]}"
         )
     if not rows:
         raise FormatError(f"{path}: no row has a gene id in column {reader.header[roles.gene] or 1!r}")
