@@ -1,0 +1,223 @@
+"""A multiple sequence alignment in memory: match columns as a matrix of letters, insertions beside it.
+
+Match columns hold a residue (upper case) or a gap (`-`) in every row. Residues between two match columns are
+insertions, as in A3M and A2M; they are not aligned to each other. Columns are counted from 0.
+"""
+
+import re
+from dataclasses import dataclass, field, replace
+from typing import Self
+
+import numpy as np
+from numpy.typing import ArrayLike, NDArray
+
+GAP = ord("-")
+UPPER = b"ABCDEFGHIJKLMNOPQRSTUVWXYZ"
+LOWER = UPPER.lower()
+_INSERTION = re.compile(b"[a-z]+")
+_NUCLEOTIDES = np.frombuffer(b"ACGTUN", dtype=np.uint8)
+_REMOVED = 0
+"""Stands for a gap that a row loses with its column."""
+_ROWS_AT_ONCE = 1024
+"""NumPy counts with eight bytes a letter: this many rows at a time keep that small."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Annotations:
+    """What Stockholm files say beside the rows. Texts over columns cover the match columns only."""
+
+    alignment: list[tuple[str, str]] = field(default_factory=list)
+    """Feature and text of each `#=GF` line, in file order."""
+    rows: dict[int, list[tuple[str, str]]] = field(default_factory=dict)
+    """Row -> feature and text of each of its `#=GS` lines, in file order."""
+    residues: dict[int, dict[str, str]] = field(default_factory=dict)
+    """Row -> feature -> one character per match column (`#=GR`)."""
+    columns: dict[str, str] = field(default_factory=dict)
+    """Feature -> one character per match column (`#=GC`; also `ss_pred` and its like of HH-suite's A3M)."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Alignment:
+    """S rows over R match columns."""
+
+    names: list[str]
+    """S names: the first word of each header, `row1`, `row2`, ... where the file has none. May repeat."""
+    descriptions: list[str]
+    """S texts: the rest of each header, possibly empty."""
+    residues: NDArray[np.uint8]
+    """Shape (S, R), ASCII codes: `A`-`Z` and `-`."""
+    insertions: list[dict[int, str]]
+    """Per row: match column c -> the lower-case letters that stand before it; R -> those after the last one."""
+    annotations: Annotations = field(default_factory=Annotations)
+
+    @property
+    def num_rows(self) -> int:
+        """S, the depth."""
+        return int(self.residues.shape[0])
+
+    @property
+    def num_columns(self) -> int:
+        """R, the number of match columns."""
+        return int(self.residues.shape[1])
+
+    def row(self, index: int) -> str:
+        """The match columns of one row as text; insertions are left out."""
+        return str(self.residues[index].tobytes(), "ascii")
+
+    def row_with_insertions(self, index: int) -> str:
+        """One row as A3M writes it: match columns upper case or `-`, insertions lower case."""
+        return insert_letters(self.row(index), self.insertions[index])
+
+    def sequence(self, index: int) -> str:
+        """The unaligned sequence of one row: every residue upper case, insertions too, no gaps."""
+        return self.row_with_insertions(index).replace("-", "").upper()
+
+    def deletions(self) -> NDArray[np.int32]:
+        """Shape (S, R): letters inserted before each column.
+
+        This is AlphaFold's deletion matrix; letters after the last column have no place in it.
+        """
+        counts = np.zeros(self.residues.shape, dtype=np.int32)
+        for row, inserted in enumerate(self.insertions):
+            for column, letters in inserted.items():
+                if column < self.num_columns:
+                    counts[row, column] = len(letters)
+        return counts
+
+    def select_rows(self, indices: ArrayLike) -> Self:
+        """The rows at `indices` (positions, or a boolean mask of S) in that order, with all that is theirs."""
+        kept = _positions(indices, self.num_rows)
+        notes = self.annotations
+        return replace(
+            self,
+            names=[self.names[row] for row in kept],
+            descriptions=[self.descriptions[row] for row in kept],
+            residues=self.residues[kept],
+            insertions=[self.insertions[row] for row in kept],
+            annotations=replace(
+                notes,
+                rows={new: notes.rows[old] for new, old in enumerate(kept) if old in notes.rows},
+                residues={new: notes.residues[old] for new, old in enumerate(kept) if old in notes.residues},
+            ),
+        )
+
+    def select_columns(self, indices: ArrayLike) -> Self:
+        """Cut down to the match columns at `indices` (ascending positions or a boolean mask of R).
+
+        What stood in the other columns, and the insertions before them, is gone; the insertions after the last
+        column stay if that column stays. `keep_as_match` is the way that loses no residue.
+
+        Raises: ValueError when the positions do not ascend.
+        """
+        kept = _positions(indices, self.num_columns, ascending=True)
+        new_place = {int(old): new for new, old in enumerate(kept)}
+        if kept.size and kept[-1] == self.num_columns - 1:
+            new_place[self.num_columns] = kept.size
+        return replace(
+            self,
+            residues=np.ascontiguousarray(self.residues[:, kept]),
+            insertions=[
+                {new_place[column]: letters for column, letters in inserted.items() if column in new_place}
+                if inserted
+                else {}
+                for inserted in self.insertions
+            ],
+            annotations=_cut_annotations(self.annotations, kept),
+        )
+
+    def keep_as_match(self, indices: ArrayLike) -> Self:
+        """Keep the match columns at `indices` (ascending positions or a mask); the others become insertions.
+
+        This is how an alignment is centred on its query or thinned of gappy columns: every row keeps its whole
+        sequence, residues of a column given up turn into lower-case letters, gaps in it vanish.
+
+        Raises: ValueError when the positions do not ascend.
+        """
+        kept = _positions(indices, self.num_columns, ascending=True)
+        given_up = np.ones(self.num_columns, dtype=bool)
+        given_up[kept] = False
+        lowered = self.residues.copy()
+        lowered[:, given_up] |= 0x20
+        lowered[:, given_up] = np.where(self.residues[:, given_up] == GAP, _REMOVED, lowered[:, given_up])
+        insertions = []
+        for row, inserted in zip(lowered, self.insertions, strict=True):
+            text = row.tobytes()
+            if inserted:
+                text = insert_letters(text.decode("ascii"), inserted).encode("ascii")
+            insertions.append(split_insertions(text.translate(None, b"\0"))[1])
+        return replace(
+            self,
+            residues=np.ascontiguousarray(self.residues[:, kept]),
+            insertions=insertions,
+            annotations=_cut_annotations(self.annotations, kept),
+        )
+
+
+def split_insertions(text: bytes) -> tuple[bytes, dict[int, str]]:
+    """Split a row of A3M (without `.`) into its match columns and its insertions.
+
+    >>> split_insertions(b"aaMK-Ght")
+    (b'MK-G', {0: 'aa', 4: 'ht'})
+    """
+    match = text.translate(None, LOWER)
+    if len(match) == len(text):
+        return match, {}
+    inserted = {}
+    letters_before = 0
+    for run in _INSERTION.finditer(text):
+        inserted[run.start() - letters_before] = run.group().decode("ascii")
+        letters_before += run.end() - run.start()
+    return match, inserted
+
+
+def insert_letters(match: str, inserted: dict[int, str]) -> str:
+    """The inverse of `split_insertions`: match columns with the insertions between them.
+
+    >>> insert_letters("MK-G", {0: "aa", 4: "ht"})
+    'aaMK-Ght'
+    """
+    if not inserted:
+        return match
+    parts = []
+    start = 0
+    for column in sorted(inserted):
+        parts += [match[start:column], inserted[column]]
+        start = column
+    return "".join([*parts, match[start:]])
+
+
+def looks_like_nucleotides(alignment: Alignment) -> bool:
+    """Whether this is DNA or RNA: more than 98 % of ten or more residues, insertions included, are A C G T U N."""
+    counts = np.zeros(256, dtype=np.int64)
+    for start in range(0, alignment.num_rows, _ROWS_AT_ONCE):
+        counts += np.bincount(alignment.residues[start : start + _ROWS_AT_ONCE].ravel(), minlength=256)
+    inserted = "".join(letters for row in alignment.insertions for letters in row.values()).upper()
+    counts += np.bincount(np.frombuffer(inserted.encode("ascii"), dtype=np.uint8), minlength=256)
+    total = int(counts.sum() - counts[GAP])
+    return total >= 10 and int(counts[_NUCLEOTIDES].sum()) > 0.98 * total
+
+
+def _positions(indices: ArrayLike, size: int, *, ascending: bool = False) -> NDArray[np.intp]:
+    chosen = np.asarray(indices)
+    if chosen.dtype == np.bool_:
+        if chosen.shape != (size,):
+            raise ValueError(f"the mask has shape {chosen.shape} but must have shape ({size},)")
+        return np.flatnonzero(chosen)
+    positions = np.arange(size, dtype=np.intp)[chosen.astype(np.intp)]
+    if ascending and np.any(np.diff(positions) <= 0):
+        raise ValueError("the columns must be given in ascending order, each once")
+    return positions
+
+
+def _cut_annotations(annotations: Annotations, kept: NDArray[np.intp]) -> Annotations:
+    def cut(text: str) -> str:
+        return "".join(text[column] for column in kept)
+
+    return replace(
+        annotations,
+        residues={
+            row: {feature: cut(text) for feature, text in features.items()}
+            for row, features in annotations.residues.items()
+        },
+        columns={feature: cut(text) for feature, text in annotations.columns.items()},
+    )
