@@ -1,0 +1,297 @@
+"""From an alignment to the numbers an MSA/pair model is given (AlphaFold 2 supplement 1.2.7 and table 1).
+
+`encode_alignment` does once what is the same for every sample; `sample_input_features` then draws the cluster
+centres, the masked cells and the extra rows. AlphaFold 2 does so for every recycling pass, at inference too:
+
+    encoded = encode_alignment(alignment)
+    passes = [
+        sample_input_features(encoded, max_clusters=512, max_extra=5120, random=pass_random(seed, number))
+        for number in range(num_recycles + 1)
+    ]
+
+Shapes: S rows of the alignment without duplicates, N cluster centres, E extra rows, R match columns.
+"""
+
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import NDArray
+from scipy.sparse import csr_array
+
+from bioattn.alignments.alphabet import (
+    NUM_AATYPES,
+    NUM_MSA_CLASSES,
+    NUM_PROFILE_CLASSES,
+    aatype_codes,
+    msa_codes,
+)
+from bioattn.alignments.masked_msa import mask_msa
+from bioattn.alignments.msa_clusters import assign_clusters, cluster_deletion_means, cluster_profiles
+from bioattn.errors import BioattnError, SettingsError
+from bioattn.formats.alignment import Alignment, looks_like_nucleotides
+
+MASKED_FRACTION = 0.15
+"""Part of the centres' cells that are replaced, at inference too."""
+TARGET_CHANNELS = 1 + NUM_AATYPES
+MSA_CHANNELS = 2 * NUM_MSA_CLASSES + 3
+_CELLS_PER_COUNT = 1 << 22
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class EncodedAlignment:
+    """An alignment without duplicate rows, as codes (`bioattn.alignments.alphabet`); row 0 is the query."""
+
+    aatype: NDArray[np.int32]
+    """(R,): the query, 0..20."""
+    msa: NDArray[np.uint8]
+    """(S, R): 0..21."""
+    deletions: csr_array
+    """(S, R) int32, sparse: letters inserted before each column. Those after the last column are lost."""
+    profile: NDArray[np.float32]
+    """(R, 22): part of each class in each column, over all S rows."""
+
+    @property
+    def num_rows(self) -> int:
+        """S."""
+        return int(self.msa.shape[0])
+
+    @property
+    def num_columns(self) -> int:
+        """R."""
+        return int(self.msa.shape[1])
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class InputFeatures:
+    """One sample of an alignment, as AlphaFold 2 names it; nothing is padded."""
+
+    aatype: NDArray[np.int32]
+    """(R,): the query, 0..20."""
+    residue_index: NDArray[np.int32]
+    """(R,): 0..R-1."""
+    seq_mask: NDArray[np.float32]
+    """(R,): ones."""
+    target_feat: NDArray[np.float32]
+    """(R, 22): 0 (no chain break) and the query one-hot."""
+    msa_feat: NDArray[np.float32]
+    """(N, R, 49): masked centre one-hot (23), has deletion, deletion value, cluster profile (23), mean deletion
+    value."""
+    msa_mask: NDArray[np.float32]
+    """(N, R): ones."""
+    extra_msa: NDArray[np.int32]
+    """(E, R): 0..21, at least one row."""
+    extra_has_deletion: NDArray[np.float32]
+    """(E, R): 0 or 1."""
+    extra_deletion_value: NDArray[np.float32]
+    """(E, R): atan(deletions / 3) * 2 / pi."""
+    extra_msa_mask: NDArray[np.float32]
+    """(E, R): ones, or zeros in the one row that stands for no row at all. No model may skip its extra stack then:
+    without covered pairs the outer product mean still adds its bias, divided by 0.001."""
+    true_msa: NDArray[np.int32]
+    """(N, R): the centres before masking."""
+    bert_mask: NDArray[np.float32]
+    """(N, R): 1 where a cell was chosen for masking."""
+
+
+def encode_alignment(
+    alignment: Alignment, *, source: str = "the alignment", allow_incomplete_query: bool = False
+) -> EncodedAlignment:
+    """Leave out duplicate rows (the first stays, with its deletions) and translate letters to codes.
+
+    Rows are duplicates when their match columns have the same letters. The first row is the query; it must have a
+    residue in every column and no insertion, unless `allow_incomplete_query`: then its gaps become residues of
+    unknown kind and its insertions are left out, as suits a model that predicts columns rather than residues.
+
+    Raises: BioattnError beginning with `source` when there is no row or no column, the query is incomplete, or the
+    letters are those of nucleotides.
+    """
+    if alignment.num_rows == 0 or alignment.num_columns == 0:
+        raise BioattnError(f"{source}: has no residues; an alignment of one row at least is needed")
+    if looks_like_nucleotides(alignment):
+        raise BioattnError(
+            f"{source}: holds only A, C, G, T, U and N, or nearly so: it looks like DNA or RNA; "
+            "give an alignment of proteins (translate the sequences first)"
+        )
+    if not allow_incomplete_query:
+        _refuse_incomplete_query(alignment, source)
+    rows = first_of_equal_rows(alignment.residues)
+    msa = msa_codes(alignment.residues[rows])
+    return EncodedAlignment(
+        aatype=aatype_codes(alignment.residues[0]),
+        msa=msa,
+        deletions=_sparse_deletions(alignment, rows),
+        profile=column_profile(msa),
+    )
+
+
+def make_input_features(
+    alignment: Alignment,
+    *,
+    max_clusters: int,
+    max_extra: int,
+    masked_fraction: float = MASKED_FRACTION,
+    random: np.random.Generator | None,
+) -> InputFeatures:
+    """One sample of the features of `alignment`: `encode_alignment`, then `sample_input_features`.
+
+    Raises: BioattnError and SettingsError as these do.
+    """
+    return sample_input_features(
+        encode_alignment(alignment),
+        max_clusters=max_clusters,
+        max_extra=max_extra,
+        masked_fraction=masked_fraction,
+        random=random,
+    )
+
+
+def sample_input_features(
+    encoded: EncodedAlignment,
+    *,
+    max_clusters: int,
+    max_extra: int,
+    masked_fraction: float = MASKED_FRACTION,
+    random: np.random.Generator | None,
+) -> InputFeatures:
+    """Draw centres, masked cells and extra rows.
+
+    The query is always the first centre; the other rows are shuffled, the first `max_clusters` - 1 of them become
+    centres, the next `max_extra` the extra rows. All rows that are no centre, also those beyond `max_extra`, take
+    part in the clusters. `masked_fraction` of the centres' cells are replaced (see `masked_msa`).
+
+    random: None keeps the rows in the order of the file and masks nothing, for comparisons.
+
+    Raises: SettingsError when `max_clusters` or `max_extra` is below 1 or `masked_fraction` not in 0..1.
+    """
+    if max_clusters < 1 or max_extra < 1:
+        raise SettingsError(
+            f"--max-msa-clusters {max_clusters}, --max-extra-msa {max_extra}: both must be at least 1"
+        )
+    if not 0 <= masked_fraction <= 1:
+        raise SettingsError(f"the masked fraction is {masked_fraction}; it must be between 0 and 1")
+    order = np.arange(encoded.num_rows)
+    if random is not None:
+        # What follows the centres is in random order already: AlphaFold's second shuffle, of the extra rows,
+        # would change nothing.
+        order[1:] = 1 + random.permutation(encoded.num_rows - 1)
+    centres, others = order[:max_clusters], order[max_clusters:]
+    msa = encoded.msa[centres]
+    if random is None:
+        masked, chosen = msa, np.zeros(msa.shape, np.bool_)
+    else:
+        masked, chosen = mask_msa(msa, encoded.profile, masked_fraction, random)
+    return assemble_features(encoded, centres, others, masked, chosen, max_extra)
+
+
+def assemble_features(
+    encoded: EncodedAlignment,
+    centres: NDArray[np.integer],
+    others: NDArray[np.integer],
+    masked: NDArray[np.uint8],
+    chosen: NDArray[np.bool_],
+    max_extra: int,
+) -> InputFeatures:
+    """Features of a sample already drawn.
+
+    centres: (N,) rows of `encoded`, the query first; others: the rows that are no centre, of which the first
+    `max_extra` become extra rows. masked: (N, R) centres after masking; chosen: (N, R) cells masking chose.
+    """
+    num_columns = encoded.num_columns
+    rows = encoded.msa[others]
+    assignment = assign_clusters(masked, rows)
+    centre_deletions = encoded.deletions[centres]
+    deletions = centre_deletions.toarray().astype(np.float32)
+    means = cluster_deletion_means(centre_deletions, encoded.deletions[others], assignment)
+    msa_feat = np.zeros((len(centres), num_columns, MSA_CHANNELS), np.float32)
+    np.put_along_axis(msa_feat, masked[..., None].astype(np.intp), 1, axis=-1)
+    msa_feat[..., NUM_MSA_CLASSES] = np.minimum(deletions, 1)
+    msa_feat[..., NUM_MSA_CLASSES + 1] = deletion_value(deletions)
+    msa_feat[..., NUM_MSA_CLASSES + 2 : -1] = cluster_profiles(masked, rows, assignment)
+    msa_feat[..., -1] = deletion_value(means)
+    target_feat = np.zeros((num_columns, TARGET_CHANNELS), np.float32)
+    target_feat[np.arange(num_columns), 1 + encoded.aatype] = 1
+
+    extra = others[:max_extra]
+    if len(extra):
+        extra_msa = encoded.msa[extra].astype(np.int32)
+        extra_deletions = encoded.deletions[extra].toarray().astype(np.float32)
+    else:
+        extra_msa = np.zeros((1, num_columns), np.int32)
+        extra_deletions = np.zeros((1, num_columns), np.float32)
+    return InputFeatures(
+        aatype=encoded.aatype,
+        residue_index=np.arange(num_columns, dtype=np.int32),
+        seq_mask=np.ones(num_columns, np.float32),
+        target_feat=target_feat,
+        msa_feat=msa_feat,
+        msa_mask=np.ones(masked.shape, np.float32),
+        extra_msa=extra_msa,
+        extra_has_deletion=np.minimum(extra_deletions, 1),
+        extra_deletion_value=deletion_value(extra_deletions),
+        extra_msa_mask=np.full(extra_msa.shape, float(len(extra) > 0), np.float32),
+        true_msa=encoded.msa[centres].astype(np.int32),
+        bert_mask=chosen.astype(np.float32),
+    )
+
+
+def pass_random(seed: int, number: int) -> np.random.Generator:
+    """The generator of recycling pass `number` (0-based): a function of both, whatever ran before."""
+    return np.random.default_rng([seed, number])
+
+
+def deletion_value(deletions: NDArray[np.float32]) -> NDArray[np.float32]:
+    """Numbers of deletions squeezed into 0..1."""
+    values: NDArray[np.float32] = np.arctan(deletions / np.float32(3)) * np.float32(2 / np.pi)
+    return values
+
+
+def column_profile(msa: NDArray[np.uint8]) -> NDArray[np.float32]:
+    """(R, 22): part of each class in each column of (S, R) codes 0..21, gap and unknown counted."""
+    num_rows, num_columns = msa.shape
+    offsets = np.arange(num_columns, dtype=np.intp) * NUM_PROFILE_CLASSES
+    counts = np.zeros(num_columns * NUM_PROFILE_CLASSES, np.int64)
+    rows_per_count = max(1, _CELLS_PER_COUNT // num_columns)
+    for first in range(0, num_rows, rows_per_count):
+        part = msa[first : first + rows_per_count]
+        counts += np.bincount((part + offsets).ravel(), minlength=counts.size)
+    profile: NDArray[np.float32] = (counts.reshape(num_columns, -1) / num_rows).astype(np.float32)
+    return profile
+
+
+def first_of_equal_rows(residues: NDArray[np.uint8]) -> NDArray[np.intp]:
+    """Indices of the rows of an (S, R) array that equal no row before them."""
+    first: dict[bytes, int] = {}
+    for index, row in enumerate(residues):
+        first.setdefault(row.tobytes(), index)
+    return np.fromiter(first.values(), np.intp, len(first))
+
+
+def _sparse_deletions(alignment: Alignment, rows: NDArray[np.intp]) -> csr_array:
+    places = [
+        (row, column, len(letters))
+        for row, index in enumerate(rows)
+        for column, letters in alignment.insertions[index].items()
+        if column < alignment.num_columns
+    ]
+    found = np.array(places, np.int64).reshape(-1, 3)
+    shape = (len(rows), alignment.num_columns)
+    return csr_array((found[:, 2].astype(np.int32), (found[:, 0], found[:, 1])), shape=shape)
+
+
+def _refuse_incomplete_query(alignment: Alignment, source: str) -> None:
+    name, query = alignment.names[0], alignment.residues[0]
+    gaps = np.flatnonzero(query == ord("-"))
+    if gaps.size:
+        raise BioattnError(
+            f"{source}: the first row, {name!r}, is the query and has a gap in {gaps.size:,} of its "
+            f"{alignment.num_columns:,} columns (the first is column {gaps[0] + 1:,}); "
+            "name a complete row as query, or cut the columns where it has gaps, "
+            f"with `bioattn prepare msa --query {name}`"
+        )
+    if alignment.insertions[0]:
+        letters = sum(map(len, alignment.insertions[0].values()))
+        raise BioattnError(
+            f"{source}: the first row, {name!r}, is the query and has {letters:,} lower-case letters, which stand "
+            "outside the match columns; write the query in upper case, or make its residues the columns with "
+            f"`bioattn prepare msa --query {name}`"
+        )
