@@ -25,15 +25,9 @@ from bioattn.models.promoter.treatment_vocabulary import UNCONDITIONAL
 from bioattn.progress import NoProgress, Progress
 from bioattn.promoters.treatments import TreatmentTable
 from bioattn.stop_request import StopRequest, stop_on_signals
-from bioattn.store.attention_parts import (
-    Block,
-    PartStore,
-    attention_bytes,
-    open_parts,
-    partial_folder,
-    require_free_space,
-)
+from bioattn.store.attention_parts import Block, PartStore, attention_bytes
 from bioattn.store.attention_writer import AttentionHeader
+from bioattn.store.part_folder import open_parts, partial_folder, require_free_space
 from bioattn.store.schema import AttentionOptions, SiteLayout
 from bioattn.wording import counted, human_bytes
 
@@ -147,9 +141,14 @@ def run_promoters(
         f"{counted(len(treatments.names), 'treatment')} at "
         f"{counted(len(layouts), 'site')} takes {human_bytes(size)}"
     )
-    require_free_space(attention, size, store.bytes_on_disk() if resume else 0, human_bytes(size))
+    require_free_space(
+        attention,
+        2 * size - (store.bytes_on_disk() if resume else 0),
+        f"{human_bytes(size)}, and as much for its parts",
+        "choose fewer --treatment, --sites or --heads, --reduce, or another disk",
+    )
     job = _job(runner, source, store, options)
-    with open_parts(store, job, resume=resume, force=force):
+    with open_parts(attention, job, resume=resume, force=force):
         resumed = sum(len(store.samples_of(part)) for part in range(store.num_parts) if store.is_whole(part))
         if resumed:
             LOGGER.info(f"going on after {resumed:,} of {source.num_promoters:,} promoters of an earlier run")

@@ -17,9 +17,9 @@ import torch
 from bioattn.errors import BioattnError
 from bioattn.inference.promoters import run_promoters
 from bioattn.models.promoter.folder import load_promoter_model
-from bioattn.store.attention_parts import partial_folder
 from bioattn.store.attention_validation import validate_attention
 from bioattn.store.inspection import inspect_file
+from bioattn.store.part_folder import partial_folder
 from bioattn.store.validation import validate_file
 
 Make = Callable[..., Path]
@@ -125,7 +125,7 @@ def test_killed_while_assembling(
     make_model: Make, make_promoters: Make, load: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Death between any two steps of the assembly, the rename included, leaves a whole file or none."""
-    from bioattn.store import attention_parts
+    from bioattn.store import attention_parts, part_folder
 
     loaded, promoters = load(make_model()), make_promoters()
 
@@ -156,7 +156,7 @@ def test_killed_while_assembling(
             export("killed.h5")
     assert not output.exists()
     with monkeypatch.context() as patch:
-        patch.setattr(attention_parts, "_clear", die)
+        patch.setattr(part_folder, "_clear", die)
         with pytest.raises(Killed):
             export("killed.h5", resume=True)
     assert output.read_bytes() == whole
