@@ -1,0 +1,46 @@
+"""First weights of the MSA/pair model's layers (AlphaFold 2 supplement, 1.11.4).
+
+What ends a residual update starts at 0, so that an untrained block is the identity; gates start half-open
+towards 1 (weights 0, bias 1); what precedes a ReLU starts as He et al. 2015, the rest as LeCun et al. 1998.
+"""
+
+import math
+
+import torch
+from torch import Tensor, nn
+
+
+def lecun_normal_(weight: Tensor) -> None:
+    """Normal, variance 1 / inputs; weight is (outputs, inputs)."""
+    nn.init.trunc_normal_(weight, std=math.sqrt(1 / weight.shape[1]))
+
+
+def he_normal_(weight: Tensor) -> None:
+    """Normal, variance 2 / inputs; weight is (outputs, inputs)."""
+    nn.init.trunc_normal_(weight, std=math.sqrt(2 / weight.shape[1]))
+
+
+def linear(inputs: int, outputs: int, *, bias: bool = True) -> nn.Linear:
+    """A linear layer that starts as LeCun's, bias 0."""
+    layer = nn.Linear(inputs, outputs, bias=bias)
+    with torch.no_grad():
+        lecun_normal_(layer.weight)
+        if bias:
+            layer.bias.zero_()
+    return layer
+
+
+def final_linear(inputs: int, outputs: int) -> nn.Linear:
+    """A linear layer that starts at 0."""
+    layer = nn.Linear(inputs, outputs)
+    nn.init.zeros_(layer.weight)
+    nn.init.zeros_(layer.bias)
+    return layer
+
+
+def relu_linear(inputs: int, outputs: int) -> nn.Linear:
+    """A linear layer before a ReLU: starts as He's, bias 0."""
+    layer = linear(inputs, outputs)
+    with torch.no_grad():
+        he_normal_(layer.weight)
+    return layer

@@ -1,0 +1,35 @@
+"""Column-wise gated self-attention (AlphaFold 2 supplement, Algorithm 8).
+
+Shape suffixes: S MSA rows, R residues, T residues of a tile, C channels.
+"""
+
+from torch import Tensor, nn
+
+from bioattn.attention.site import AttentionSite, Tile
+from bioattn.models.evoformer.gated_attention import GatedAttention
+from bioattn.models.evoformer.tiles import add_update
+
+TILE_RESIDUES = 16
+
+
+class MsaColumnAttention(nn.Module):
+    """Every row attends to the rows of the same column."""
+
+    def __init__(self, msa_channels: int, site: AttentionSite, *, uniform: bool = False) -> None:
+        super().__init__()
+        self.normalise = nn.LayerNorm(msa_channels)
+        self.attention = GatedAttention(msa_channels, site, uniform=uniform)
+
+    def forward(self, msa_SRC: Tensor, mask_SR: Tensor) -> Tensor:
+        """msa + update (in place without autograd); mask: 1 = residue, 0 = masked.
+
+        A column that is masked throughout attends to all its rows alike.
+        """
+        allowed_RS = (mask_SR > 0).T
+
+        def update(columns_TSC: Tensor, columns: slice) -> Tensor:
+            tile = Tile("residue", columns.start, msa_SRC.shape[1])
+            attended: Tensor = self.attention(self.normalise(columns_TSC), allowed_RS[columns], None, tile)
+            return attended
+
+        return add_update(msa_SRC.transpose(0, 1), update, TILE_RESIDUES).transpose(0, 1)

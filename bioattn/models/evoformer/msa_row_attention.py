@@ -1,0 +1,42 @@
+"""Row-wise gated self-attention with pair bias (AlphaFold 2 supplement, Algorithm 7).
+
+Shape suffixes: S MSA rows, R residues, C channels, H heads.
+"""
+
+from torch import Tensor, nn
+
+from bioattn.attention.site import AttentionSite, Tile
+from bioattn.models.evoformer.gated_attention import GatedAttention
+from bioattn.models.evoformer.tiles import add_update
+
+TILE_ROWS = 4
+
+
+class MsaRowAttention(nn.Module):
+    """Every residue of a row attends to the row's residues; the pair representation biases the logits."""
+
+    def __init__(
+        self, msa_channels: int, pair_channels: int, site: AttentionSite, *, uniform: bool = False
+    ) -> None:
+        super().__init__()
+        self.normalise = nn.LayerNorm(msa_channels)
+        self.normalise_pair = nn.LayerNorm(pair_channels)
+        self.project_pair_bias = nn.Linear(pair_channels, site.num_heads, bias=False)
+        self.attention = GatedAttention(msa_channels, site, uniform=uniform)
+
+    def forward(self, msa_SRC: Tensor, pair_RRC: Tensor, mask_SR: Tensor) -> Tensor:
+        """msa + update (in place without autograd); mask: 1 = residue, 0 = masked.
+
+        A row that is masked throughout attends to all its residues alike.
+        """
+        normed_pair = self.normalise_pair(pair_RRC).to(self.project_pair_bias.weight.dtype)
+        bias_HRR = self.project_pair_bias(normed_pair).movedim(-1, 0).contiguous()
+        allowed_SR = mask_SR > 0
+
+        def update(rows_TRC: Tensor, rows: slice) -> Tensor:
+            allowed = allowed_SR[rows]
+            tile = Tile("row", rows.start, msa_SRC.shape[0])
+            attended: Tensor = self.attention(self.normalise(rows_TRC), allowed, bias_HRR, tile)
+            return attended
+
+        return add_update(msa_SRC, update, TILE_ROWS)

@@ -1,0 +1,32 @@
+"""Residual updates some rows at a time: `state += update(state)` without a whole-sized intermediate.
+
+Shape suffixes: N rows of a state (its first axis); the other axes are the layer's.
+"""
+
+from collections.abc import Callable, Iterator
+
+import torch
+from torch import Tensor
+
+TileUpdate = Callable[[Tensor, slice], Tensor]
+"""Rows of the state and where they lie → what is to be added to them."""
+
+
+def tiles(total: int, size: int) -> Iterator[slice]:
+    """Slices of at most `size` rows that cover `total` rows in order."""
+    for start in range(0, total, size):
+        yield slice(start, min(start + size, total))
+
+
+def add_update(state: Tensor, update: TileUpdate, size: int) -> Tensor:
+    """state + update(state).
+
+    Without autograd `size` rows at a time and in place: the result is `state` itself. With autograd at once, and
+    `state` stays as it was.
+    """
+    if torch.is_grad_enabled():
+        return state + update(state, slice(0, state.shape[0]))
+    for rows in tiles(state.shape[0], size):
+        part = state[rows]
+        part += update(part, rows)
+    return state

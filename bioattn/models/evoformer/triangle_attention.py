@@ -1,0 +1,45 @@
+"""Triangular gated self-attention around the starting and the ending node (AlphaFold 2 supplement, Algorithms
+13 and 14).
+
+Shape suffixes: R residues, T residues of a tile, C channels, H heads.
+"""
+
+from torch import Tensor, nn
+
+from bioattn.attention.site import AttentionSite, Tile
+from bioattn.models.evoformer.gated_attention import GatedAttention
+from bioattn.models.evoformer.tiles import add_update
+
+TILE_RESIDUES = 4
+
+
+class TriangleAttention(nn.Module):
+    """Edges that share their starting node attend to each other, biased by the third edge of the triangle.
+
+    Around the ending node the same is done to the transposed pair representation.
+    """
+
+    def __init__(self, pair_channels: int, site: AttentionSite, *, starting: bool) -> None:
+        super().__init__()
+        self.starting = starting
+        self.normalise = nn.LayerNorm(pair_channels)
+        self.project_pair_bias = nn.Linear(pair_channels, site.num_heads, bias=False)
+        self.attention = GatedAttention(pair_channels, site)
+
+    def forward(self, pair_RRC: Tensor, mask_RR: Tensor) -> Tensor:
+        """pair + update (in place without autograd); mask: 1 = both residues exist, 0 = masked.
+
+        Where all edges of a node are masked, its edges attend to all of them alike.
+        """
+        state_RRC = pair_RRC if self.starting else pair_RRC.transpose(0, 1)
+        allowed_RR = (mask_RR if self.starting else mask_RR.T) > 0
+        normed = self.normalise(state_RRC).to(self.project_pair_bias.weight.dtype)
+        bias_HRR = self.project_pair_bias(normed).movedim(-1, 0).contiguous()
+
+        def update(edges_TRC: Tensor, nodes: slice) -> Tensor:
+            tile = Tile("residue", nodes.start, pair_RRC.shape[0])
+            attended: Tensor = self.attention(self.normalise(edges_TRC), allowed_RR[nodes], bias_HRR, tile)
+            return attended
+
+        updated = add_update(state_RRC, update, TILE_RESIDUES)
+        return updated if self.starting else updated.transpose(0, 1)
