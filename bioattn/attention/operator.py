@@ -46,12 +46,22 @@ def attend(
     the sink: it takes part, and its weights are not handed on.
     tile: which slice of the site's outer axis this call attends; the listener is told.
     """
-    if listener_for(site) is None:
+    listened = listener_for(site) is not None
+    if not listened and not _needs_weights_to_learn(mask):
         return _attend_fused(query, key, value, score, mask, bias)
     weights = _softmax(query, key, score, mask, bias)
-    assert site is not None
-    hand_over(site, weights, value, tile)
+    if site is not None:
+        hand_over(site, weights, value, tile)
     return weights @ value
+
+
+def _needs_weights_to_learn(mask: Tensor | None) -> bool:
+    """Whether a row has no key and gradients are wanted.
+
+    The fused backward pass computes weights again from the logarithm of their sum, which beside a logit of -1e30
+    is lost: each of K masked keys would weigh 1 and not 1 / K.
+    """
+    return mask is not None and torch.is_grad_enabled() and not bool(mask.any(-1).all())
 
 
 def attention_weights(
@@ -87,8 +97,9 @@ def _offset(mask: Tensor | None, bias: Tensor | None, dtype: torch.dtype) -> Ten
     """What mask and bias together add to the logits."""
     if mask is None:
         return None if bias is None else bias.to(dtype)
-    base = mask.new_zeros((), dtype=dtype) if bias is None else bias.to(dtype)
-    return torch.where(mask, base, masked_logit(dtype))
+    masked = torch.zeros_like(mask, dtype=dtype).masked_fill_(~mask, masked_logit(dtype))
+    # Added, not chosen: the gradient of a row without keys reaches the bias, as it does in AlphaFold.
+    return masked if bias is None else bias.to(dtype) + masked
 
 
 def _attend_fused(

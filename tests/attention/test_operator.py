@@ -129,6 +129,25 @@ def test_gradients_of_both_paths_agree(score_name, monkeypatch):
         torch.testing.assert_close(fused, explicit, atol=2e-5, rtol=1e-4)
 
 
+def test_rows_without_keys_learn_as_if_weights_were_written_down():
+    torch.manual_seed(0)
+    leaves = [torch.randn(2, 3, 5, 4, requires_grad=True) for _ in range(3)]
+    bias = torch.randn(3, 5, 5, requires_grad=True)
+    mask = torch.tensor([[True, True, False, True, True], [False] * 5])[:, None, None, :]
+    score = make_score(AttentionScore.DOT, 3, 4)
+    attend(*leaves, score=score, mask=mask, bias=bias).square().sum().backward()
+    gradients = [leaf.grad for leaf in (*leaves, bias)]
+    query, key, value = (leaf.detach().double().requires_grad_() for leaf in leaves)
+    other_bias = bias.detach().double().requires_grad_()
+    logits = query @ key.transpose(-2, -1) / 2 + other_bias
+    # What softmax would give beside a number that swallows the logits, with the slope it has there.
+    swallowed = logits - logits.detach()
+    weights = torch.softmax(torch.where(mask.any(-1, keepdim=True), logits - 1e30 * ~mask, swallowed), dim=-1)
+    (weights @ value).square().sum().backward()
+    for actual, expected in zip(gradients, (query.grad, key.grad, value.grad, other_bias.grad), strict=True):
+        torch.testing.assert_close(actual.double(), expected, atol=1e-5, rtol=1e-4)
+
+
 def test_leading_axes_broadcast():
     torch.manual_seed(0)
     score = make_score(AttentionScore.DOT, HEADS, CHANNELS)
