@@ -1,0 +1,169 @@
+"""One protein chain of a PDB or mmCIF file: its residues, how they are numbered, where CA and CB stand.
+
+What is read: the first model; chain ids and residue numbers as the authors gave them (mmCIF: `auth_asym_id`,
+`auth_seq_id`); of alternative locations the one with the highest occupancy. Modified amino acids (MSE and its
+like) count as their parents. A residue without a CA atom is left out, as are waters and ligands.
+"""
+
+import io
+import warnings
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, Literal
+
+import numpy as np
+from Bio.Data.PDBData import protein_letters_3to1, protein_letters_3to1_extended
+from Bio.PDB.Chain import Chain as BioChain
+from Bio.PDB.MMCIFParser import MMCIFParser
+from Bio.PDB.Model import Model
+from Bio.PDB.PDBExceptions import PDBConstructionException, PDBException
+from Bio.PDB.PDBParser import PDBParser
+from Bio.PDB.Residue import DisorderedResidue, Residue
+from numpy.typing import NDArray
+
+from bioattn.errors import BioattnError, FormatError
+from bioattn.files import decompression_errors, open_bytes
+from bioattn.formats.tables import quoted
+
+MissingCb = Literal["ca", "virtual"]
+"""What stands for a CB that is not in the file: CA, or its ideal place by N, CA and C (CA if one is missing)."""
+BLANK_CHAIN = "_"
+"""Stands for the chain without an id, of PDB files whose column 22 is empty."""
+UNKNOWN_LETTER = "X"
+
+# What Biopython's parsers let through on files that only begin well.
+_PARSER_ERRORS = (ValueError, KeyError, IndexError, TypeError, AttributeError, StopIteration)
+# CB of an ideal residue from its backbone: coefficients of (CA-N)x(C-CA), CA-N and C-CA.
+_VIRTUAL_CB = (-0.58273431, 0.56802827, -0.54067466)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Chain:
+    """L residues in the order of the file."""
+
+    name: str
+    """The author's chain id, `_` where it is blank."""
+    letters: str
+    """L one-letter codes, X where a residue is none of the 20 and has no parent among them."""
+    residue_names: list[str]
+    """L three-letter names as in the file."""
+    numbers: list[int]
+    """L residue numbers of the author; they need not ascend and may be negative."""
+    insertion_codes: list[str]
+    """L insertion codes, "" where there is none."""
+    ca: NDArray[np.float32]
+    """(L, 3) ångström."""
+    cb: NDArray[np.float32]
+    """(L, 3) ångström: CB; CA of glycine; where CB is missing, what `read_chain` was told to put there."""
+    num_missing_cb: int
+    """Residues other than glycine whose CB is not in the file."""
+
+    def __len__(self) -> int:
+        return len(self.letters)
+
+
+def read_chain(path: Path, chain: str | None = None, *, missing_cb: MissingCb = "ca") -> Chain:
+    """Read one chain of a PDB or mmCIF file, plain, gzip or xz; which of the two is found by content.
+
+    chain: the author's id, `_` for the blank one; None takes the only protein chain.
+
+    Raises: BioattnError naming the chains there are when `chain` is not one of them, has no amino acids, or is
+    needed to choose; FormatError when the file is neither PDB nor mmCIF or is damaged.
+    """
+    model = _first_model(path)
+    proteins = {_name(found): residues for found in model if (residues := _amino_acids(found))}
+    known = quoted(list(proteins), limit=10) if proteins else "none"
+    if chain is None:
+        if len(proteins) != 1:
+            raise BioattnError(f"{path}: which chain is meant must be said; protein chains: {known}")
+        chain = next(iter(proteins))
+    chain = chain.strip() or BLANK_CHAIN
+    if chain not in proteins:
+        if chain in {_name(found) for found in model}:
+            raise BioattnError(f"{path}: chain {chain!r} has no amino acids; protein chains: {known}")
+        raise BioattnError(f"{path}: there is no chain {chain!r}; protein chains: {known}")
+    found = _chain(chain, proteins[chain], missing_cb)
+    if not (np.isfinite(found.ca).all() and np.isfinite(found.cb).all()):
+        raise FormatError(
+            f"{path}: chain {chain!r} has coordinates that are no numbers; fetch the file again"
+        )
+    return found
+
+
+def virtual_cb(
+    n: NDArray[np.floating], ca: NDArray[np.floating], c: NDArray[np.floating]
+) -> NDArray[np.float64]:
+    """Where CB of an L-amino acid stands by ideal geometry; arguments and result (..., 3) in ångström."""
+    first, second = np.asarray(ca, np.float64) - n, np.asarray(c, np.float64) - ca
+    across, along_first, along_second = _VIRTUAL_CB
+    return across * np.cross(first, second) + along_first * first + along_second * second + ca
+
+
+def _first_model(path: Path) -> Model:
+    with open_bytes(path) as raw, decompression_errors(path):
+        text = io.TextIOWrapper(raw, encoding="utf-8", errors="replace").read()
+    is_mmcif = text.lstrip("\ufeff \t\r\n#").startswith("data_") or "\n_atom_site." in text
+    if not is_mmcif and not any(line.startswith(("ATOM", "HETATM")) for line in text.splitlines()):
+        raise FormatError(f"{path}: holds no atoms; a PDB or mmCIF file is needed")
+    parser: Any = MMCIFParser(QUIET=True) if is_mmcif else PDBParser(QUIET=True)
+    try:
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore")
+            model: Model = next(iter(parser.get_structure("", io.StringIO(text))))
+    except (PDBException, PDBConstructionException, *_PARSER_ERRORS) as error:
+        kind = "mmCIF" if is_mmcif else "PDB"
+        reason = " ".join(str(error).split()) or type(error).__name__
+        raise FormatError(f"{path}: cannot be read as {kind} ({reason}); fetch the file again") from error
+    return model
+
+
+def _name(chain: BioChain) -> str:
+    return str(chain.id).strip() or BLANK_CHAIN
+
+
+def _amino_acids(chain: BioChain) -> list[Residue]:
+    residues = [_likeliest(residue) for residue in chain]
+    return [residue for residue in residues if _is_amino_acid(residue)]
+
+
+def _likeliest(residue: Residue | DisorderedResidue) -> Residue:
+    """Of a residue modelled as different amino acids at once (a point mutation), the one with most occupancy."""
+    if not isinstance(residue, DisorderedResidue):
+        return residue
+    children: list[Residue] = residue.disordered_get_list()
+    return max(
+        children, key=lambda child: max((atom.get_occupancy() or 0) for atom in child.get_unpacked_list())
+    )
+
+
+def _is_amino_acid(residue: Residue) -> bool:
+    if "CA" not in residue or residue["CA"].element not in ("C", ""):
+        return False
+    name = residue.get_resname().strip()
+    if residue.id[0] == " ":
+        return True
+    # Amino acids among the ligands carry standard names; modified residues of the chain do not.
+    return name in protein_letters_3to1_extended and name not in protein_letters_3to1
+
+
+def _chain(name: str, residues: list[Residue], missing_cb: MissingCb) -> Chain:
+    names = [residue.get_resname().strip() for residue in residues]
+    cb, missing = [], 0
+    for residue, residue_name in zip(residues, names, strict=True):
+        if "CB" in residue:
+            cb.append(residue["CB"].coord)
+        elif missing_cb == "virtual" and residue_name != "GLY" and "N" in residue and "C" in residue:
+            cb.append(virtual_cb(residue["N"].coord, residue["CA"].coord, residue["C"].coord))
+        else:
+            cb.append(residue["CA"].coord)
+        missing += "CB" not in residue and residue_name != "GLY"
+    return Chain(
+        name=name,
+        letters="".join(protein_letters_3to1_extended.get(found, UNKNOWN_LETTER) for found in names),
+        residue_names=names,
+        numbers=[int(residue.id[1]) for residue in residues],
+        insertion_codes=[residue.id[2].strip() for residue in residues],
+        ca=np.array([residue["CA"].coord for residue in residues], np.float32),
+        cb=np.array(cb, np.float32),
+        num_missing_cb=missing,
+    )

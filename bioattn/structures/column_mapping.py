@@ -1,0 +1,233 @@
+"""Which residue of a structure stands in which match column of an alignment.
+
+Structure and alignment seldom hold the same sequence: a chain lacks disordered loops or has a tag, a family
+alignment may not hold the protein itself. So the chain is aligned to one row: the query if that is close enough,
+otherwise the closest row of all. A residue aligned to an insertion of that row, or to nothing, has no column.
+
+The file form is a table with one line per mapped residue: `msa_column` (0-based), `query_aa`, `chain`, `resi`,
+`icode` (`.` = none), `resname`, `cb_x`, `cb_y`, `cb_z`.
+"""
+
+from dataclasses import dataclass
+from functools import lru_cache
+from pathlib import Path
+
+import numpy as np
+from Bio.Align import PairwiseAligner, substitution_matrices
+from numpy.typing import NDArray
+
+from bioattn.errors import BioattnError, FormatError
+from bioattn.files import text_output
+from bioattn.formats.alignment import GAP, Alignment
+from bioattn.formats.tables import open_table, quoted
+from bioattn.structures.chain import Chain
+
+MIN_IDENTITY = 0.7
+"""Of the residues aligned to each other, the part that must be equal for a chain to be taken as that of a row."""
+MIN_COVERAGE = 0.5
+"""Of the shorter of chain and row, the part that must be aligned."""
+GOOD_IDENTITY = 0.95
+"""From here on the query is taken without a look at the other rows."""
+COLUMNS = ("msa_column", "query_aa", "chain", "resi", "icode", "resname", "cb_x", "cb_y", "cb_z")
+
+_CANDIDATES = 20
+_WORD = 3
+_LETTERS = 27
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ColumnMapping:
+    """M residues of a chain in ascending match columns."""
+
+    columns: NDArray[np.intp]
+    """(M,) match columns, 0-based."""
+    residues: NDArray[np.intp]
+    """(M,) indices into the chain."""
+    row: int
+    """Row of the alignment the chain was aligned to; -1 when the mapping was read from a file."""
+    identity: float
+    """Part of the aligned residues that are equal; NaN when the mapping was read from a file."""
+
+    def column_cb(self, chain: Chain, num_columns: int) -> NDArray[np.float32]:
+        """(R, 3) CB coordinates of the match columns in ångström, NaN where no residue is mapped."""
+        coordinates = np.full((num_columns, 3), np.nan, np.float32)
+        coordinates[self.columns] = chain.cb[self.residues]
+        return coordinates
+
+
+def map_columns(
+    chain: Chain, alignment: Alignment, *, source: str = "the structure", min_identity: float = MIN_IDENTITY
+) -> ColumnMapping:
+    """Align `chain` to the query or else to the closest row, and read the columns off that row.
+
+    Raises: BioattnError beginning with `source` when no row is close: less than `MIN_COVERAGE` of the shorter
+    sequence aligned, or fewer than `min_identity` of the aligned residues equal.
+    """
+    best = _aligned(chain, alignment, 0)
+    if best.identity < GOOD_IDENTITY or best.coverage < MIN_COVERAGE:
+        others = (_aligned(chain, alignment, row) for row in _likely_rows(chain, alignment) if row)
+        best = max((best, *others), key=lambda found: found.equal)
+    if best.coverage < MIN_COVERAGE or best.identity < min_identity:
+        name = alignment.names[best.row]
+        raise BioattnError(
+            f"{source}: the sequence of chain {chain.name} does not match the alignment: its closest row, "
+            f"{name!r}, has {100 * best.identity:.0f} % equal residues over {100 * best.coverage:.0f} % of the "
+            f"shorter sequence ({100 * min_identity:.0f} % over {100 * MIN_COVERAGE:.0f} % are needed); "
+            "check that chain and alignment belong together"
+        )
+    if not best.columns.size:
+        raise BioattnError(f"{source}: no residue of chain {chain.name} stands in a match column")
+    return ColumnMapping(
+        columns=best.columns, residues=best.residues, row=best.row, identity=round(best.identity, 6)
+    )
+
+
+def write_mapping(path: Path, mapping: ColumnMapping, chain: Chain) -> None:
+    """Write the table of this file's head."""
+    with text_output(path) as file:
+        file.write("\t".join(COLUMNS) + "\n")
+        for column, residue in zip(mapping.columns, mapping.residues, strict=True):
+            x, y, z = (f"{value:.3f}" for value in chain.cb[residue])
+            cells = (
+                column,
+                chain.letters[residue],
+                chain.name,
+                chain.numbers[residue],
+                chain.insertion_codes[residue] or ".",
+                chain.residue_names[residue],
+                x,
+                y,
+                z,
+            )
+            file.write("\t".join(map(str, cells)) + "\n")
+
+
+def read_mapping(path: Path, chain: Chain, num_columns: int) -> ColumnMapping:
+    """Read such a table and find its residues in `chain`; the coordinates are those of the chain.
+
+    Only `msa_column`, `resi`, and, where the table has them, `icode` and `resname` are looked at.
+
+    Raises: FormatError naming the line of a column that is out of range, not ascending or not a number, and of a
+    residue that the chain does not have or has under another name.
+    """
+    table = open_table(path)
+    missing = [name for name in ("msa_column", "resi") if name not in table.header]
+    if missing:
+        raise FormatError(
+            f"{path}:{table.header_line}: the column {missing[0]!r} is missing; it has {quoted(table.header)}"
+        )
+    place = {
+        (number, code): index
+        for index, (number, code) in enumerate(zip(chain.numbers, chain.insertion_codes, strict=True))
+    }
+    columns: list[int] = []
+    residues: list[int] = []
+    for line, cells in table.rows():
+        row = dict(zip(table.header, cells, strict=True))
+        where = f"{path}:{line}"
+        column = _integer(row["msa_column"], where, "msa_column")
+        if not 0 <= column < num_columns:
+            raise FormatError(f"{where}: match column {column}, the alignment has 0 to {num_columns - 1}")
+        if columns and column <= columns[-1]:
+            raise FormatError(f"{where}: match column {column} after {columns[-1]}; they must ascend")
+        code = row.get("icode", ".").replace(".", "").replace("?", "")
+        residue = place.get((_integer(row["resi"], where, "resi"), code))
+        if residue is None:
+            raise FormatError(f"{where}: chain {chain.name} has no residue {row['resi']}{code}")
+        if row.get("resname", chain.residue_names[residue]) != chain.residue_names[residue]:
+            raise FormatError(
+                f"{where}: residue {row['resi']}{code} of chain {chain.name} is {chain.residue_names[residue]}, "
+                f"not {row['resname']}; mapping and structure do not belong together"
+            )
+        columns.append(column)
+        residues.append(residue)
+    if not columns:
+        raise FormatError(f"{path}: maps no residue")
+    return ColumnMapping(
+        columns=np.array(columns, np.intp),
+        residues=np.array(residues, np.intp),
+        row=-1,
+        identity=float("nan"),
+    )
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _RowAlignment:
+    """A chain aligned to a row: which residues meet."""
+
+    row: int
+    columns: NDArray[np.intp]
+    residues: NDArray[np.intp]
+    equal: int
+    identity: float
+    coverage: float
+
+
+@lru_cache(maxsize=1)
+def _aligner() -> PairwiseAligner:
+    """Global alignment with free ends: a chain may hold more than the row, and the row more than the chain."""
+    aligner = PairwiseAligner(mode="global")
+    aligner.substitution_matrix = substitution_matrices.load("BLOSUM62")
+    aligner.open_gap_score, aligner.extend_gap_score = -11, -1
+    aligner.end_gap_score = 0
+    return aligner
+
+
+def _aligned(chain: Chain, alignment: Alignment, row: int) -> _RowAlignment:
+    letters, columns = _row_residues(alignment, row)
+    if not letters:
+        none = np.empty(0, np.intp)
+        return _RowAlignment(row=row, columns=none, residues=none, equal=0, identity=0.0, coverage=0.0)
+    blocks = _aligner().align(_scorable(letters), _scorable(chain.letters))[0].aligned
+    in_row = np.concatenate([np.arange(*block) for block in blocks[0]] or [np.empty(0)]).astype(np.intp)
+    in_chain = np.concatenate([np.arange(*block) for block in blocks[1]] or [np.empty(0)]).astype(np.intp)
+    equal = sum(letters[i] == chain.letters[j] for i, j in zip(in_row, in_chain, strict=True))
+    column = columns[in_row]
+    matched = column >= 0
+    return _RowAlignment(
+        row=row,
+        columns=column[matched],
+        residues=in_chain[matched],
+        equal=equal,
+        identity=equal / max(1, len(in_row)),
+        coverage=len(in_row) / min(len(letters), len(chain)),
+    )
+
+
+def _row_residues(alignment: Alignment, row: int) -> tuple[str, NDArray[np.intp]]:
+    """The residues of a row, insertions included, and the match column of each; -1 for those of insertions."""
+    text = alignment.row_with_insertions(row)
+    letters = np.frombuffer(text.encode("ascii"), np.uint8)
+    lower = letters >= ord("a")
+    columns = np.where(lower, -1, np.cumsum(~lower) - 1)
+    residues = letters != GAP
+    return text.replace("-", "").upper(), columns[residues]
+
+
+def _scorable(letters: str) -> str:
+    """Letters the substitution matrix knows: U, O and J are none of them."""
+    return letters.translate(str.maketrans("UOJ", "CKL"))
+
+
+def _likely_rows(chain: Chain, alignment: Alignment) -> list[int]:
+    """The rows that share most words of three letters with the chain, insertions left aside; most first."""
+    words = np.zeros(_LETTERS**_WORD, np.bool_)
+    words[_words(np.frombuffer(chain.letters.encode("ascii"), np.uint8))] = True
+    shared = np.empty(alignment.num_rows, np.int64)
+    for row, residues in enumerate(alignment.residues):
+        shared[row] = words[_words(residues[residues != GAP])].sum()
+    return [int(row) for row in np.argsort(-shared, kind="stable")[:_CANDIDATES]]
+
+
+def _words(letters: NDArray[np.uint8]) -> NDArray[np.intp]:
+    codes = letters.astype(np.intp) - ord("A")
+    if len(codes) < _WORD:
+        return np.empty(0, np.intp)
+    return np.unique((codes[:-2] * _LETTERS + codes[1:-1]) * _LETTERS + codes[2:])
+
+
+def _integer(cell: str, where: str, name: str) -> int:
+    try:
+        return int(cell)
+    except ValueError as error:
+        raise FormatError(f"{where}: {name} {cell!r} is not a whole number") from error

@@ -1,0 +1,189 @@
+"""Chains of PDB and mmCIF files against the files' own columns and against hand-made corner cases."""
+
+import gzip
+from pathlib import Path
+
+import numpy as np
+import pytest
+from Bio.PDB.MMCIF2Dict import MMCIF2Dict
+
+from bioattn.errors import BioattnError, FormatError
+from bioattn.structures.chain import read_chain, virtual_cb
+
+NAMES = "ALA ARG ASN ASP CYS GLN GLU GLY HIS ILE LEU LYS MET PHE PRO SER THR TRP TYR VAL"
+LETTERS = dict(zip(NAMES.split(" "), "ARNDCQEGHILKMFPSTWYV", strict=True))
+
+
+def atom(
+    number: int,
+    residue: str,
+    x: float,
+    name: str = "CA",
+    *,
+    record: str = "ATOM",
+    altloc: str = " ",
+    chain: str = "A",
+    code: str = " ",
+    occupancy: float = 1.0,
+    element: str = "C",
+) -> str:
+    return (
+        f"{record:6}{1:5} {name:^4}{altloc}{residue:>3} {chain}{number:4}{code}   "
+        f"{x:8.3f}{0.0:8.3f}{0.0:8.3f}{occupancy:6.2f}{0.0:6.2f}          {element:>2}"
+    )
+
+
+def pdb(path: Path, *lines: str) -> Path:
+    path.write_text("\n".join([*lines, "END", ""]))
+    return path
+
+
+def test_corner_cases_of_a_pdb_file(tmp_path: Path) -> None:
+    file = pdb(
+        tmp_path / "x.pdb",
+        "MODEL        1",
+        atom(-1, "ALA", 0, "CA"),
+        atom(-1, "ALA", 1, "CB"),
+        atom(5, "GLY", 2, "CA"),
+        atom(5, "SER", 3, "CA", code="A"),
+        atom(5, "SER", 4, "CB", code="A", altloc="A", occupancy=0.3),
+        atom(5, "SER", 5, "CB", code="A", altloc="B", occupancy=0.7),
+        atom(7, "MSE", 6, "CA", record="HETATM"),
+        atom(7, "MSE", 7, "CB", record="HETATM"),
+        atom(8, "TRP", 7, "N", element="N"),
+        atom(9, "ASN", 8, "CA", altloc="A", occupancy=0.6),
+        atom(9, "ASP", 9, "CA", altloc="B", occupancy=0.4),
+        atom(10, "UNK", 10, "CA"),
+        atom(11, "HOH", 11, "O", record="HETATM", element="O"),
+        atom(12, "CA", 12, "CA", record="HETATM", element="CA"),
+        atom(13, "GLU", 13, "CA", record="HETATM"),
+        "ENDMDL",
+        "MODEL        2",
+        atom(-1, "TRP", 99, "CA"),
+        "ENDMDL",
+    )
+    chain = read_chain(file)
+    assert chain.letters == "AGSMNX"
+    assert chain.residue_names == ["ALA", "GLY", "SER", "MSE", "ASN", "UNK"]
+    assert chain.numbers == [-1, 5, 5, 7, 9, 10]
+    assert chain.insertion_codes == ["", "", "A", "", "", ""]
+    assert chain.ca[:, 0].tolist() == [0, 2, 3, 6, 8, 10]
+    assert chain.cb[:, 0].tolist() == [1, 2, 5, 7, 8, 10]
+    assert chain.num_missing_cb == 2
+
+
+@pytest.mark.parametrize(
+    ("file", "chain"), [("PF00254_2PPN_A.pdb", "A"), ("sca_S1A_3TGI.pdb", "E"), ("psicov_16pkA.pdb", "_")]
+)
+def test_pdb_chains_equal_their_columns(shared: Path, file: str, chain: str) -> None:
+    """The ATOM records cut by columns, the alternative location with most occupancy kept."""
+    path = shared / "data" / "msa_structure" / "structure" / file
+    best: dict[tuple[str, str], dict[str, tuple[float, str, list[float]]]] = {}
+    for line in path.read_text().splitlines():
+        if line.startswith("ATOM") and line[21] == chain.replace("_", " "):
+            atoms = best.setdefault((line[22:26].strip(), line[26].strip()), {})
+            name, occupancy = line[12:16].strip(), float(line[54:60])
+            if name not in atoms or occupancy > atoms[name][0]:
+                place = [float(line[start : start + 8]) for start in (30, 38, 46)]
+                atoms[name] = (occupancy, line[17:20], place)
+    wanted = {key: atoms for key, atoms in best.items() if "CA" in atoms}
+    found = read_chain(path, chain)
+    keys = list(zip(map(str, found.numbers), found.insertion_codes, strict=True))
+    assert keys == list(wanted)
+    assert found.letters == "".join(LETTERS[atoms["CA"][1]] for atoms in wanted.values())
+    np.testing.assert_allclose(found.ca, [atoms["CA"][2] for atoms in wanted.values()], atol=1e-4)
+    cb = [atoms.get("CB", atoms["CA"])[2] for atoms in wanted.values()]
+    np.testing.assert_allclose(found.cb, cb, atol=1e-4)
+
+
+def test_mmcif_chains_equal_their_loop(shared: Path) -> None:
+    """Residues numbered by the authors, not by the sequence; a CB missing from the file."""
+    path = shared / "data" / "msa_structure" / "structure" / "protenix_1k1a.cif"
+    table = MMCIF2Dict(str(path))
+    names = ("group_PDB", "auth_asym_id", "auth_seq_id", "label_atom_id", "label_comp_id", "Cartn_x")
+    atoms = zip(*(table[f"_atom_site.{name}"] for name in names), strict=True)
+    wanted = [
+        (int(number), residue, float(x))
+        for group, chain, number, name, residue, x in atoms
+        if (group, chain, name) == ("ATOM", "A", "CA")
+    ]
+    found = read_chain(path, "A")
+    assert found.numbers == [number for number, _, _ in wanted]
+    assert found.letters == "".join(LETTERS[residue] for _, residue, _ in wanted)
+    np.testing.assert_allclose(found.ca[:, 0], [x for _, _, x in wanted], atol=1e-4)
+
+
+def test_missing_cb_stands_at_ca_or_at_its_ideal_place(shared: Path) -> None:
+    path = shared / "data" / "msa_structure" / "structure" / "af3pt_721p.cif"
+    plain, virtual = read_chain(path, "A"), read_chain(path, "A", missing_cb="virtual")
+    missing = plain.numbers.index(122)
+    assert (plain.num_missing_cb, plain.letters[missing]) == (1, "A")
+    np.testing.assert_array_equal(plain.cb[missing], plain.ca[missing])
+    assert np.linalg.norm(virtual.cb[missing] - virtual.ca[missing]) == pytest.approx(1.53, abs=0.05)
+    others = np.arange(len(plain)) != missing
+    np.testing.assert_array_equal(plain.cb[others], virtual.cb[others])
+
+
+def test_virtual_cb_is_near_the_real_one(shared: Path) -> None:
+    """On a crystal structure at 0.9 ångström, N and C taken from the file by columns."""
+    path = shared / "data" / "msa_structure" / "structure" / "PF00582_2Z3V_A.pdb"
+    atoms: dict[str, dict[str, list[float]]] = {}
+    for line in path.read_text().splitlines():
+        if line.startswith("ATOM"):
+            place = [float(line[start : start + 8]) for start in (30, 38, 46)]
+            atoms.setdefault(line[22:27], {})[line[12:16].strip()] = place
+    whole = [found for found in atoms.values() if {"N", "CA", "C", "CB"} <= set(found)]
+    n, ca, c, cb = (np.array([found[name] for found in whole]) for name in ("N", "CA", "C", "CB"))
+    apart = np.linalg.norm(virtual_cb(n, ca, c) - cb, axis=1)
+    assert np.median(apart) < 0.15
+    assert apart.max() < 0.5
+
+
+def test_compressed_structures_are_the_same(shared: Path, tmp_path: Path) -> None:
+    for name in ("of_1UBQ.pdb", "protenix_102m.cif"):
+        path = shared / "data" / "msa_structure" / "structure" / name
+        packed = tmp_path / "structure.gz"
+        packed.write_bytes(gzip.compress(path.read_bytes()))
+        np.testing.assert_array_equal(read_chain(packed, "A").cb, read_chain(path, "A").cb)
+
+
+def test_chains_that_are_not_there(tmp_path: Path) -> None:
+    file = pdb(
+        tmp_path / "x.pdb",
+        atom(1, "ALA", 0),
+        atom(1, "ALA", 0, chain="B"),
+        atom(1, "DA", 0, "P", chain="C", element="P"),
+    )
+    with pytest.raises(BioattnError, match=r"which chain is meant.*'A', 'B'"):
+        read_chain(file)
+    with pytest.raises(BioattnError, match=r"no chain 'Z'; protein chains: 'A', 'B'"):
+        read_chain(file, "Z")
+    with pytest.raises(BioattnError, match="chain 'C' has no amino acids"):
+        read_chain(file, "C")
+
+
+@pytest.mark.parametrize(
+    "content",
+    [
+        b"",
+        b">x\nMKTGYIAKQR\n",
+        b"\x00\x01\x02\xff" * 50,
+        b"data_x\nloop_\n_atom_site.id\n1\n",
+        b"data_x\nloop_\n_atom_site.id\n_atom_site.Cartn_x\n1\n",
+        b"data_x\n#\n",
+        b"ATOM      1  CA  ALA A   1      xx.xxx   0.000   0.000  1.00  0.00           C\n",
+        gzip.compress(b"ATOM" * 5000)[:60],
+    ],
+    ids=["empty", "FASTA", "binary", "few columns", "odd loop", "no atoms", "letters in x", "cut gzip"],
+)
+def test_other_files_are_refused(tmp_path: Path, content: bytes) -> None:
+    file = tmp_path / "x.pdb"
+    file.write_bytes(content)
+    with pytest.raises(FormatError) as refused:
+        read_chain(file)
+    assert str(refused.value).startswith(f"{file}: ")
+
+
+def test_a_missing_file(tmp_path: Path) -> None:
+    with pytest.raises(BioattnError, match="no such file"):
+        read_chain(tmp_path / "none.pdb")
