@@ -58,7 +58,9 @@ def block_names(extra_msa: bool) -> dict[str, list[str]]:
         "msa_row_attention.project_pair_bias.weight": ["msa_att_row.linear_z.weight"],
         **attention_names("msa_row_attention.attention", "msa_att_row.mha"),
         **plain_names("outer_product_mean.normalise", "outer_product_mean.layer_norm"),
-        "outer_product_mean.project_factors.weight": [f"outer_product_mean.linear_{i}.weight" for i in (1, 2)],
+        "outer_product_mean.project_factors.weight": [
+            f"outer_product_mean.linear_{i}.weight" for i in (1, 2)
+        ],
         "outer_product_mean.project_factors.bias": [f"outer_product_mean.linear_{i}.bias" for i in (1, 2)],
         **plain_names("outer_product_mean.project_output", "outer_product_mean.linear_out"),
     }
@@ -66,13 +68,18 @@ def block_names(extra_msa: bool) -> dict[str, list[str]]:
         names |= plain_names("msa_column_attention.normalise", "msa_att_col.layer_norm_m")
         theirs = "msa_att_col.global_attention"
         names["msa_column_attention.project_query.weight"] = [f"{theirs}.linear_q.weight"]
-        names["msa_column_attention.project_kvg.weight"] = [f"{theirs}.linear_{part}.weight" for part in "kvg"]
+        names["msa_column_attention.project_kvg.weight"] = [
+            f"{theirs}.linear_{part}.weight" for part in "kvg"
+        ]
         names["msa_column_attention.gate_bias"] = [f"{theirs}.linear_g.bias"]
         names |= plain_names("msa_column_attention.project_output", f"{theirs}.linear_o")
     else:
         names |= plain_names("msa_column_attention.normalise", "msa_att_col._msa_att.layer_norm_m")
         names |= attention_names("msa_column_attention.attention", "msa_att_col._msa_att.mha")
-    for ours, theirs in (("msa_transition", "msa_transition"), ("pair_transition", "pair_stack.pair_transition")):
+    for ours, theirs in (
+        ("msa_transition", "msa_transition"),
+        ("pair_transition", "pair_stack.pair_transition"),
+    ):
         names |= plain_names(f"{ours}.normalise", f"{theirs}.layer_norm")
         names |= plain_names(f"{ours}.expand", f"{theirs}.linear_1")
         names |= plain_names(f"{ours}.contract", f"{theirs}.linear_2")
@@ -94,7 +101,9 @@ def block_names(extra_msa: bool) -> dict[str, list[str]]:
     return names
 
 
-def stacked(arrays: dict[str, np.ndarray], prefix: str, names: dict[str, list[str]]) -> dict[str, torch.Tensor]:
+def stacked(
+    arrays: dict[str, np.ndarray], prefix: str, names: dict[str, list[str]]
+) -> dict[str, torch.Tensor]:
     """Our parameters, or their gradients, out of arrays under OpenFold's names."""
     return {
         ours: torch.from_numpy(np.concatenate([arrays[prefix + name] for name in theirs]))

@@ -1,0 +1,211 @@
+"""The trunk's layers against plain loops, at sizes and masks the golden files lack, and by their invariants."""
+
+import dataclasses
+
+import numpy as np
+import pytest
+import torch
+
+from bioattn.attention.capture import capture
+from bioattn.errors import SettingsError
+from bioattn.models.evoformer.block import EvoformerBlock
+from bioattn.models.evoformer.config import EvoformerConfig
+from bioattn.models.evoformer.stack import EvoformerStack
+from tests.models.evoformer import trunk_loops
+
+CONFIG = EvoformerConfig(
+    msa_channels=12,
+    pair_channels=8,
+    extra_msa_channels=6,
+    single_channels=5,
+    msa_heads=3,
+    pair_heads=2,
+    extra_msa_heads=2,
+    outer_product_channels=3,
+    triangle_multiplication_channels=6,
+    transition_factor=2,
+    num_blocks=2,
+    num_extra_msa_blocks=1,
+)
+
+
+class Recorder:
+    """A sink that joins tiles."""
+
+    def __init__(self):
+        self.parts = []
+
+    def receive(self, site, weights, value_weighted, tile=None):
+        self.parts.append(weights.numpy().copy())
+
+
+def random_block(extra_msa=False):
+    block = EvoformerBlock(CONFIG, 3, extra_msa=extra_msa)
+    generator = torch.Generator().manual_seed(7)
+    for name, parameter in block.named_parameters():
+        torch.nn.init.normal_(parameter, std=0.5, generator=generator)
+        if "normalise" in name and name.endswith("weight"):
+            parameter.data += 1
+    return block
+
+
+def inputs(num_rows, num_residues, masks, extra_msa=False):
+    random = np.random.default_rng(num_rows * 100 + num_residues)
+    channels = CONFIG.extra_msa_channels if extra_msa else CONFIG.msa_channels
+    msa = random.normal(size=(num_rows, num_residues, channels))
+    pair = random.normal(size=(num_residues, num_residues, CONFIG.pair_channels))
+    if masks == "none":
+        msa_mask, seq_mask = np.ones((num_rows, num_residues)), np.ones(num_residues)
+    elif masks == "all":
+        msa_mask, seq_mask = np.zeros((num_rows, num_residues)), np.zeros(num_residues)
+    else:
+        seq_mask = (np.arange(num_residues) < max(1, num_residues - 2)).astype(float)
+        msa_mask = (random.random((num_rows, num_residues)) < 0.7) * seq_mask
+        msa_mask[-1] = 0
+    return msa, pair, msa_mask, np.outer(seq_mask, seq_mask)
+
+
+SIZES = [(1, 1), (1, 6), (4, 1), (5, 7), (9, 19)]
+MASKS = ["none", "ragged", "all"]
+
+
+@pytest.mark.parametrize("grad", [False, True])
+@pytest.mark.parametrize("masks", MASKS)
+@pytest.mark.parametrize(("num_rows", "num_residues"), SIZES)
+@pytest.mark.parametrize("extra_msa", [False, True])
+def test_layers_against_loops(num_rows, num_residues, masks, extra_msa, grad):
+    block = random_block(extra_msa)
+    msa, pair, msa_mask, pair_mask = inputs(num_rows, num_residues, masks, extra_msa)
+    heads = CONFIG.extra_msa_heads if extra_msa else CONFIG.msa_heads
+    column = trunk_loops.msa_column_global_attention if extra_msa else trunk_loops.msa_column_attention
+    cases = {
+        "msa_row_attention": lambda p: trunk_loops.msa_row_attention(msa, pair, msa_mask, p, heads),
+        "msa_column_attention": lambda p: column(msa, msa_mask, p, heads),
+        "msa_transition": lambda p: (trunk_loops.transition(msa, p), None),
+        "outer_product_mean": lambda p: (trunk_loops.outer_product_mean(msa, msa_mask, p), None),
+        "triangle_multiplication_outgoing": lambda p: (
+            trunk_loops.triangle_multiplication(pair, pair_mask, p, outgoing=True),
+            None,
+        ),
+        "triangle_multiplication_incoming": lambda p: (
+            trunk_loops.triangle_multiplication(pair, pair_mask, p, outgoing=False),
+            None,
+        ),
+        "triangle_attention_starting": lambda p: trunk_loops.triangle_attention(
+            pair, pair_mask, p, CONFIG.pair_heads, starting=True
+        ),
+        "triangle_attention_ending": lambda p: trunk_loops.triangle_attention(
+            pair, pair_mask, p, CONFIG.pair_heads, starting=False
+        ),
+        "pair_transition": lambda p: (trunk_loops.transition(pair, p), None),
+    }
+    arguments = {
+        "msa_row_attention": (msa, pair, msa_mask),
+        "msa_column_attention": (msa, msa_mask),
+        "msa_transition": (msa,),
+        "outer_product_mean": (pair, msa, msa_mask),
+        "pair_transition": (pair,),
+    }
+    for name, loop in cases.items():
+        layer = getattr(block, name)
+        given = arguments.get(name, (pair, pair_mask))
+        parameters = {key: value.detach().double().numpy() for key, value in layer.named_parameters()}
+        update, weights = loop(parameters)
+        for captured in (False, True):
+            recorder = Recorder()
+            with torch.set_grad_enabled(grad), capture(["*"] if captured else [], recorder):
+                actual = layer(*(torch.tensor(array, dtype=torch.float32) for array in given))
+            np.testing.assert_allclose(
+                actual.detach().numpy(), given[0] + update, rtol=1e-4, atol=5e-5, err_msg=name
+            )
+            if captured and weights is not None:
+                np.testing.assert_allclose(np.concatenate(recorder.parts), weights, atol=2e-6, err_msg=name)
+
+
+@pytest.mark.parametrize("masks", MASKS)
+def test_a_block_with_autograd_equals_one_without(masks):
+    block = random_block()
+    arrays = [torch.tensor(array, dtype=torch.float32) for array in inputs(6, 21, masks)]
+    expected = block(*(array.clone() for array in arrays))
+    with torch.no_grad():
+        actual = block(*arrays)
+    for one, other, given in zip(actual, expected, arrays[:2], strict=True):
+        torch.testing.assert_close(
+            one, other.detach(), rtol=1e-4, atol=1e-6 * float(other.detach().abs().max())
+        )
+        assert one.data_ptr() == given.data_ptr()
+
+
+@pytest.mark.parametrize("masks", MASKS)
+def test_recomputing_blocks_changes_no_gradient(masks):
+    torch.manual_seed(0)
+    stack = EvoformerStack(CONFIG)
+    for parameter in stack.parameters():
+        torch.nn.init.normal_(parameter, std=0.3)
+    arrays = [torch.tensor(array, dtype=torch.float32) for array in inputs(4, 9, masks)]
+    gradients = []
+    for recompute in (False, True):
+        stack.zero_grad()
+        msa, pair, single = stack(*arrays, recompute=recompute)
+        (msa.square().mean() + pair.square().mean() + single.square().mean()).backward()
+        gradients.append([parameter.grad.clone() for parameter in stack.parameters()])
+    for kept, recomputed in zip(*gradients, strict=True):
+        torch.testing.assert_close(kept, recomputed, rtol=1e-5, atol=1e-6 * float(kept.abs().max()) + 1e-12)
+
+
+@torch.no_grad()
+def test_the_order_of_rows_does_not_reach_the_pairs():
+    block = random_block()
+    msa, pair, msa_mask, pair_mask = (
+        torch.tensor(array, dtype=torch.float32) for array in inputs(8, 10, "ragged")
+    )
+    order = torch.randperm(8, generator=torch.Generator().manual_seed(0))
+    msa_one, pair_one = block(msa.clone(), pair.clone(), msa_mask, pair_mask)
+    msa_other, pair_other = block(msa[order], pair.clone(), msa_mask[order], pair_mask)
+    torch.testing.assert_close(msa_other, msa_one[order], rtol=1e-4, atol=1e-4)
+    torch.testing.assert_close(pair_other, pair_one, rtol=1e-4, atol=1e-4 * float(pair_one.abs().max()))
+
+
+@torch.no_grad()
+def test_masked_rows_and_residues_change_nothing_else():
+    block = random_block()
+    msa, pair, _, _ = (torch.tensor(array, dtype=torch.float32) for array in inputs(8, 10, "none"))
+    rows, residues = 6, 7
+    msa_mask, pair_mask = torch.zeros(8, 10), torch.zeros(10, 10)
+    msa_mask[:rows, :residues] = 1
+    pair_mask[:residues, :residues] = 1
+    cut_msa, cut_pair = block(
+        msa[:rows, :residues].clone(),
+        pair[:residues, :residues].clone(),
+        msa_mask[:rows, :residues],
+        pair_mask[:residues, :residues],
+    )
+    padded_msa, padded_pair = block(msa, pair, msa_mask, pair_mask)
+    torch.testing.assert_close(padded_msa[:rows, :residues], cut_msa, rtol=1e-4, atol=1e-4)
+    torch.testing.assert_close(padded_pair[:residues, :residues], cut_pair, rtol=1e-4, atol=1e-4)
+
+
+@torch.no_grad()
+def test_uniform_attention_weighs_all_keys_alike():
+    config = dataclasses.replace(CONFIG, uniform_msa_attention=True)
+    msa, pair, msa_mask, pair_mask = (
+        torch.tensor(array, dtype=torch.float32) for array in inputs(5, 7, "ragged")
+    )
+    block = EvoformerBlock(config, 0)
+    for parameter in block.parameters():
+        torch.nn.init.normal_(parameter)
+    recorder = Recorder()
+    with capture(["*.msa_row", "*.msa_column"], recorder):
+        block(msa, pair, msa_mask, pair_mask)
+    for weights in recorder.parts:
+        highest = weights.max(-1, keepdims=True)
+        np.testing.assert_allclose(
+            np.where(weights > 0, weights, highest), np.broadcast_to(highest, weights.shape)
+        )
+
+
+def test_settings_that_fit_no_model():
+    with pytest.raises(SettingsError, match="msa_channels = 10 cannot be divided among msa_heads = 4"):
+        EvoformerConfig(msa_channels=10, msa_heads=4)
+    with pytest.raises(SettingsError, match="num_blocks is 0"):
+        EvoformerConfig(num_blocks=0)
