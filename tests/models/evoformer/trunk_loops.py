@@ -32,7 +32,7 @@ def softmax(logits, mask):
 
 
 def gated_attention(normed, mask, bias, p, heads):
-    """One sequence (N, C): `mask` (N,), `bias` (N, N, heads) or None → its update (N, C) and weights (heads, N, N)."""
+    """One sequence (N, C), mask (N,), bias (N, N, heads) or None → its update (N, C), weights (heads, N, N)."""
     n, channels = normed.shape
     d = channels // heads
     query, key, value, gate = (
