@@ -1,86 +1,84 @@
-"""A3M and A2M: FASTA records in which upper case and `-` are match columns and lower case is an insertion.
+"""A3M, A2M and aligned FASTA: three readings of FASTA records, and how they are told apart. Writes A3M.
 
-A2M pads insertions with `.` to equal length, A3M leaves the padding out; both are read alike.
+In A3M and A2M upper case and `-` are match columns and lower case is an insertion; A2M pads insertions with `.`
+to equal length, A3M leaves the padding out, and both are read alike. In aligned FASTA every character is a column.
 """
 
+import logging
+import re
 from pathlib import Path
 
 from bioattn.errors import FormatError
 from bioattn.files import text_output
 from bioattn.formats.alignment import Alignment, Annotations
-from bioattn.formats.alignment_rows import RawRows, read_with_insertions
+from bioattn.formats.alignment_rows import (
+    WHITE_SPACE,
+    RawRows,
+    empty_rows,
+    match_columns_by_case,
+    match_width,
+    read_columns,
+    read_with_insertions,
+)
 
+LOGGER = logging.getLogger("bioattn")
 ANNOTATION_RECORDS = ("ss_dssp", "sa_dssp", "aa_dssp", "ss_pred", "aa_pred", "ss_conf")
 """Records of HH-suite that are no rows: one character per match column, digits among them."""
-
-
-def split_records(source: str, data: bytes) -> RawRows:
-    """The records of FASTA-like text, white space and blank lines removed, `#` and `;` lines passed over.
-
-    A header without a name, as public alignments have it for the query, is given `row` and its number.
-
-    Raises: FormatError for text before the first `>`.
-    """
-    first, *records = (b"\n" + data).split(b"\n>")
-    line = 1 + first.count(b"\n")
-    for number, text in enumerate(first.splitlines()):
-        if text.strip() and not text.startswith((b"#", b";")):
-            shown = text[:40].decode("utf-8", "replace")
-            raise FormatError(f"{source}:{number}: {shown!r} stands where a header ('>name') is expected")
-    raw = RawRows(source, [], [], [], [])
-    for record in records:
-        header, _, body = record.partition(b"\n")
-        words = header.decode("utf-8").split(maxsplit=1) or [f"row{len(raw.names) + 1}"]
-        if b"#" in body or b";" in body:
-            body = b"\n".join(text for text in body.split(b"\n") if not text.startswith((b"#", b";")))
-        raw.names.append(words[0])
-        raw.descriptions.append(words[1].rstrip() if len(words) == 2 else "")
-        raw.texts.append(body.translate(None, b" \t\n\r\v\f"))
-        raw.lines.append(line)
-        line += 1 + record.count(b"\n")
-    return raw
+_COMMENT = (b"#", b";")
+_NAMED_A3M = re.compile(r"\.(a3m|a2m)(\.gz|\.xz)?$")
+_CHAIN_LENGTHS = re.compile(rb"#\d+(,\d+)+\t")
+"""The first line of ColabFold's A3M of a complex."""
 
 
 def parse_a3m(source: str, data: bytes) -> Alignment:
     """Read A3M or A2M text; HH-suite's structure records become column annotations.
 
-    Raises: FormatError naming the line for whatever does not belong there (see `split_records` and
-    `read_with_insertions`), and for a structure record that does not fit the columns.
+    Raises: FormatError naming the line for text before the first `>`, rows that do not fit each other (see
+    `read_with_insertions`) and a structure record that does not fit the columns.
     """
-    return alignment_of_records(split_records(source, data))
+    return _with_insertions(_split_records(source, data))
 
 
-def alignment_of_records(raw: RawRows) -> Alignment:
-    """As `parse_a3m`, for records split already."""
-    rows, notes = split_annotation_records(raw)
-    columns = {name: text.decode("utf-8") for name, text in zip(notes.names, notes.texts, strict=True)}
-    alignment = read_with_insertions(rows, Annotations(columns=columns))
-    for index, text in enumerate(columns.values()):
-        if len(text) != alignment.num_columns:
-            raise FormatError(
-                f"{notes.place(index)} describes {len(text):,} columns where the rows have "
-                f"{alignment.num_columns:,} match columns"
+def parse_aligned_fasta(source: str, data: bytes) -> Alignment:
+    """Read FASTA text in which each character is a column.
+
+    Raises: FormatError naming the line for text before the first `>` and rows that do not fit each other.
+    """
+    return read_columns(_split_records(source, data))
+
+
+def parse_records(source: str, data: bytes) -> Alignment:
+    """Read A3M, A2M or aligned FASTA, whichever the letters say (docs/formats/alignments.md has the rules)."""
+    raw = _split_records(source, data)
+    if any(name in ANNOTATION_RECORDS for name in raw.names):
+        return _with_insertions(raw)
+    has_lower = any(text != text.upper() for text in raw.texts)
+    has_upper = any(text != text.lower() for text in raw.texts)
+    if not (has_lower and has_upper):
+        return read_columns(raw)
+    if len({len(text) for text in raw.texts}) == 1:
+        if len({match_width(text) for text in raw.texts}) != 1 and not _NAMED_A3M.search(source):
+            LOGGER.warning(
+                "%s: rows are equally long only with their lower-case letters, which are read as aligned "
+                "residues; in A3M they would be insertions",
+                source,
             )
-    return alignment
-
-
-def split_annotation_records(raw: RawRows) -> tuple[RawRows, RawRows]:
-    """The rows proper and the records of HH-suite that describe columns."""
-    if not any(name in ANNOTATION_RECORDS for name in raw.names):
-        return raw, RawRows(raw.source, [], [], [], [])
-    parts = []
-    for wanted in (False, True):
-        chosen = [index for index, name in enumerate(raw.names) if (name in ANNOTATION_RECORDS) == wanted]
-        parts.append(
-            RawRows(raw.source, *([values[index] for index in chosen] for values in raw[1:]))  # type: ignore[arg-type]
-        )
-    return parts[0], parts[1]
+            return read_columns(raw)
+        if raw.names[1:] == [] or match_columns_by_case(raw) is None:
+            LOGGER.warning(
+                "%s: lower-case letters are read as insertions (A3M); if they are aligned residues, give the "
+                "format as fasta",
+                source,
+            )
+    return _with_insertions(raw)
 
 
 def write_a3m(alignment: Alignment, path: Path) -> None:
     """Write A3M whole or not at all, one line a sequence; a `.gz` name gives gzip.
 
     `parse_a3m` gives the same alignment back, but for annotations other than HH-suite's records.
+
+    Raises: FormatError for a name or description that would not come back; BioattnError when it cannot be written.
     """
     with text_output(path) as file:
         for name in ANNOTATION_RECORDS:
@@ -90,4 +88,48 @@ def write_a3m(alignment: Alignment, path: Path) -> None:
             zip(alignment.names, alignment.descriptions, strict=True)
         ):
             header = f"{name} {description}" if description else name
+            if header.split(maxsplit=1)[:1] != [name] or "\n" in header or "\r" in header:
+                raise FormatError(
+                    f"row {index + 1}: {header[:60]!r} cannot be a header: no name, or a line break"
+                )
             file.write(f">{header}\n{alignment.row_with_insertions(index)}\n")
+
+
+def _split_records(source: str, data: bytes) -> RawRows:
+    """The records; white space and lines starting with `#` or `;` are dropped."""
+    if _CHAIN_LENGTHS.match(data):
+        LOGGER.warning("%s: the first line names several chains; their columns are read as one chain", source)
+    first, *records = (b"\n" + data).split(b"\n>")
+    for number, text in enumerate(first.split(b"\n")):
+        if text.strip() and not text.startswith(_COMMENT):
+            shown = text[:40].decode("utf-8", "replace")
+            raise FormatError(f"{source}:{number}: {shown!r} stands where a header ('>name') is expected")
+    line = 1 + first.count(b"\n")
+    raw = empty_rows(source)
+    for record in records:
+        header, _, body = record.partition(b"\n")
+        name, description = [*header.decode("utf-8").split(maxsplit=1), "", ""][:2]
+        if b"#" in body or b";" in body:
+            body = b"\n".join(text for text in body.split(b"\n") if not text.startswith(_COMMENT))
+        raw.add(line, name, body.translate(None, WHITE_SPACE), description.rstrip())
+        line += 1 + record.count(b"\n")
+    return raw
+
+
+def _with_insertions(raw: RawRows) -> Alignment:
+    kept: list[int] = []
+    columns: dict[str, tuple[int, str]] = {}
+    for index, name in enumerate(raw.names):
+        if name in ANNOTATION_RECORDS:
+            columns[name] = index, raw.texts[index].decode("utf-8")
+        else:
+            kept.append(index)
+    annotations = Annotations(columns={name: text for name, (_, text) in columns.items()})
+    alignment = read_with_insertions(raw.select(kept) if columns else raw, annotations)
+    for index, text in columns.values():
+        if len(text) != alignment.num_columns:
+            raise FormatError(
+                f"{raw.place(index)} describes {len(text):,} columns where the rows have "
+                f"{alignment.num_columns:,} match columns"
+            )
+    return alignment

@@ -1,19 +1,25 @@
 """Reading an alignment of any format, plain, gzip or xz, from a file or standard input.
 
-The format is found by content; see docs/formats/alignments.md for the rules.
+The format is found by content; docs/formats/alignments.md has the rules.
 """
 
 import gzip
 import lzma
+import re
 import sys
+from collections.abc import Callable
 from enum import StrEnum
 from pathlib import Path
 
 from bioattn.errors import FormatError
 from bioattn.files import GZIP_MAGIC, XZ_MAGIC, decompression_errors, open_bytes
-from bioattn.formats.a3m import alignment_of_records, split_annotation_records, split_records
+from bioattn.formats import clustal, phylip, stockholm
+from bioattn.formats.a3m import parse_a3m, parse_aligned_fasta, parse_records
 from bioattn.formats.alignment import Alignment
-from bioattn.formats.alignment_rows import RawRows, match_texts, read_columns
+from bioattn.formats.clustal import parse_clustal
+from bioattn.formats.phylip import parse_phylip
+from bioattn.formats.psicov_aln import parse_psicov
+from bioattn.formats.stockholm import parse_stockholm
 
 STANDARD_INPUT = Path("-")
 
@@ -24,6 +30,35 @@ class AlignmentFormat(StrEnum):
     A3M = "a3m"
     A2M = "a2m"
     FASTA = "fasta"
+    STOCKHOLM = "stockholm"
+    CLUSTAL = "clustal"
+    PSICOV = "psicov"
+    PHYLIP = "phylip"
+
+
+_PARSERS: dict[AlignmentFormat, Callable[[str, bytes], Alignment]] = {
+    AlignmentFormat.A3M: parse_a3m,
+    AlignmentFormat.A2M: parse_a3m,
+    AlignmentFormat.FASTA: parse_aligned_fasta,
+    AlignmentFormat.STOCKHOLM: parse_stockholm,
+    AlignmentFormat.CLUSTAL: parse_clustal,
+    AlignmentFormat.PSICOV: parse_psicov,
+    AlignmentFormat.PHYLIP: parse_phylip,
+}
+_BARE_ROW = re.compile(rb"[A-Za-z.~_*?-]+[ \t]*$")
+_OTHER_FORMATS = {
+    b"#NEXUS": "NEXUS",
+    b"HMMER3": "a profile of HMMER, not an alignment",
+    b"HHsearch": "a profile of HH-suite, not an alignment",
+    b"##maf": "MAF",
+    b"!!AA_MULTIPLE": "GCG MSF",
+    b"!!NA_MULTIPLE": "GCG MSF",
+    b"PileUp": "GCG MSF",
+    b"MSF:": "GCG MSF",
+    b"@": "FASTQ, not an alignment",
+    b"<": "XML or HTML",
+}
+"""First bytes of what people may take for one of ours."""
 
 
 def read_alignment(path: Path, *, format: AlignmentFormat | None = None) -> Alignment:
@@ -33,35 +68,43 @@ def read_alignment(path: Path, *, format: AlignmentFormat | None = None) -> Alig
     letters that are no residues, damaged compression, text that is not UTF-8; BioattnError when unreadable.
     """
     source = "standard input" if path == STANDARD_INPUT else str(path)
-    data = _read_text(path)
+    data = _read_text(path, source)
     if not data.strip():
-        raise FormatError(f"{source}: is empty")
-    raw = split_records(source, data)
-    if format is None:
-        format = _format_of_records(raw)
-    if format is AlignmentFormat.FASTA:
-        return read_columns(raw)
-    return alignment_of_records(raw)
+        raise FormatError(f"{source}: is empty, an alignment is needed")
+    if b"\0" in data:
+        raise FormatError(f"{source}: holds NUL bytes, so it is no text or a database of several alignments")
+    parse = _PARSERS[format] if format else _find_parser(source, data)
+    return parse(source, data)
 
 
-def _format_of_records(raw: RawRows) -> AlignmentFormat:
-    """A3M (A2M is read alike) or aligned FASTA, by the letters of the rows."""
-    rows, notes = split_annotation_records(raw)
-    if notes.names:
-        return AlignmentFormat.A3M
-    has_lower = any(not text.isupper() and text != text.upper() for text in rows.texts)
-    has_upper = any(text != text.lower() for text in rows.texts)
-    if not has_lower or not has_upper:
-        return AlignmentFormat.FASTA
-    widths = {len(text) for text in match_texts(rows)}
-    if len(widths) == 1 or len({len(text) for text in rows.texts}) != 1:
-        return AlignmentFormat.A3M
-    return AlignmentFormat.FASTA
+def _find_parser(source: str, data: bytes) -> Callable[[str, bytes], Alignment]:
+    lines = (line for line in data.split(b"\n") if line.strip())
+    first = next(lines)
+    if first.startswith(stockholm.HEADER):
+        return parse_stockholm
+    # ColabFold's A3M and old FASTA have comments on top.
+    record = (
+        first if not first.startswith((b"#", b";")) else next((x for x in lines if x[:1] not in b"#;"), b"")
+    )
+    if record.startswith(b">"):
+        return parse_records
+    if clustal.HEADER.match(first):
+        return parse_clustal
+    if phylip.HEADER.match(first):
+        return parse_phylip
+    if _BARE_ROW.match(first) and all(_BARE_ROW.match(line) for line in lines):
+        return parse_psicov
+    known = next((f"is {name}" for start, name in _OTHER_FORMATS.items() if first.startswith(start)), None)
+    shown = first[:40].decode("utf-8", "replace")
+    raise FormatError(
+        f"{source}: {known or f'starts with {shown!r}, which no format known here does'}; alignments are read "
+        "from A3M, A2M, aligned FASTA, Stockholm, Clustal, PSICOV .aln (bare rows) and PHYLIP"
+    )
 
 
-def _read_text(path: Path) -> bytes:
+def _read_text(path: Path, source: str) -> bytes:
     """All bytes of a text file, decompressed, line ends as `\\n`, no byte-order mark; checked to be UTF-8."""
-    with decompression_errors(path):
+    with decompression_errors(Path(source)):
         if path == STANDARD_INPUT:
             data = sys.stdin.buffer.read()
             if data.startswith(GZIP_MAGIC):
@@ -76,4 +119,5 @@ def _read_text(path: Path) -> bytes:
             data = data.removeprefix(b"\xef\xbb\xbf")
     if b"\r" in data:
         data = data.replace(b"\r\n", b"\n").replace(b"\r", b"\n")
-    return data
+    # MMseqs2 ends each alignment of its databases with a NUL, and ColabFold's server sends it along.
+    return data.removesuffix(b"\0")

@@ -4,22 +4,23 @@ Two readings exist. In A3M and A2M the case carries meaning: lower-case letters 
 all other rows every character is a column: lower case is read as upper case, `.`, `~` and `_` as gaps.
 """
 
-from typing import NamedTuple
+from collections.abc import Sequence
+from typing import NamedTuple, NoReturn
 
 import numpy as np
+from numpy.typing import NDArray
 
 from bioattn.errors import FormatError
 from bioattn.formats.alignment import LOWER, UPPER, Alignment, Annotations, split_insertions
 
+WHITE_SPACE = b" \t\n\r\v\f"
 _MATCH = UPPER + b"-"
-_GAPS = b".~_"
-_TO_COLUMNS = bytes.maketrans(LOWER + _GAPS, UPPER + b"-" * len(_GAPS))
 _HINTS = {
     "*": "a stop; remove it or write X",
     "?": "write X for an unknown residue or - for a gap",
-    ".": "a gap is written -",
-    "~": "a gap is written -",
-    "_": "a gap is written -",
+    ".": "write - for a gap",
+    "~": "write - for a gap",
+    "_": "write - for a gap",
     " ": "a row must not be broken by spaces",
 }
 
@@ -40,10 +41,50 @@ class RawRows(NamedTuple):
         """`file:line: row 'name'` for messages."""
         return f"{self.source}:{self.lines[index]}: row {self.names[index]!r}"
 
+    def add(self, line: int, name: str, text: bytes, description: str = "") -> None:
+        """Append a row; without a name it is given `row` and its number."""
+        self.names.append(name or f"row{len(self.names) + 1}")
+        self.descriptions.append(description)
+        self.texts.append(text)
+        self.lines.append(line)
 
-def match_texts(raw: RawRows) -> list[bytes]:
-    """What each row has in match columns under the reading of A3M and A2M."""
-    return [text.translate(None, LOWER + b".") for text in raw.texts]
+    def select(self, indices: Sequence[int]) -> "RawRows":
+        """The rows at `indices`."""
+        return RawRows(
+            self.source,
+            [self.names[index] for index in indices],
+            [self.descriptions[index] for index in indices],
+            [self.texts[index] for index in indices],
+            [self.lines[index] for index in indices],
+        )
+
+
+def empty_rows(source: str) -> RawRows:
+    """No rows yet."""
+    return RawRows(source, [], [], [], [])
+
+
+def match_width(text: bytes) -> int:
+    """How many match columns a row has under the reading of A3M and A2M."""
+    return len(text.translate(None, LOWER + b"."))
+
+
+def match_columns_by_case(raw: RawRows) -> NDArray[np.bool_] | None:
+    """Which characters of equally long rows are match columns, if their case says so; else None.
+
+    It does when there is a lower-case letter, and every column holds either lower-case letters and `.` only (an
+    insert column) or neither of them (a match column), and there is one of the latter: the convention of A2M,
+    which HMMER and Pfam follow in Stockholm files.
+    """
+    if not raw.texts or len({len(text) for text in raw.texts}) != 1:
+        return None
+    letters = np.frombuffer(b"".join(raw.texts), dtype=np.uint8).reshape(len(raw.texts), -1)
+    lower = (letters >= ord("a")) & (letters <= ord("z"))
+    insert = lower | (letters == ord("."))
+    some = insert.any(axis=0)
+    if not lower.any() or not np.array_equal(some, insert.all(axis=0)) or some.all():
+        return None
+    return ~some
 
 
 def read_with_insertions(raw: RawRows, annotations: Annotations | None = None) -> Alignment:
@@ -61,12 +102,14 @@ def read_with_insertions(raw: RawRows, annotations: Annotations | None = None) -
     return _build(raw, texts, insertions, annotations, "match columns (upper-case letters and '-')")
 
 
-def read_columns(raw: RawRows, annotations: Annotations | None = None) -> Alignment:
+def read_columns(raw: RawRows, annotations: Annotations | None = None, *, gaps: bytes = b".~_") -> Alignment:
     """The reading of all other formats: each character is a column, whatever its case.
 
+    gaps: what is read as `-`.
     Raises: FormatError for no rows, no columns, rows of unequal length, or letters that are no residues.
     """
-    texts = [text.translate(_TO_COLUMNS) for text in raw.texts]
+    to_columns = bytes.maketrans(LOWER + gaps, UPPER + b"-" * len(gaps))
+    texts = [text.translate(to_columns) for text in raw.texts]
     return _build(raw, texts, [{} for _ in texts], annotations, "columns")
 
 
@@ -85,9 +128,11 @@ def _build(
     width = len(texts[0])
     for index, text in enumerate(texts):
         if len(text) != width:
+            aligned = any(b"-" in each or b"." in each for each in raw.texts)
+            hint = "the rows of an alignment are equally long"
             raise FormatError(
                 f"{raw.place(index)} has {len(text):,} {columns} but the first row, {raw.names[0]!r}, has "
-                f"{width:,}; the rows of an alignment are equally long"
+                f"{width:,}; " + (hint if aligned else f"{hint}, these sequences must be aligned first")
             )
     if not width:
         raise FormatError(f"{raw.source}: the first row, {raw.names[0]!r}, has no {columns}")
@@ -100,11 +145,9 @@ def _build(
     )
 
 
-def _refuse_letter(raw: RawRows, texts: list[bytes]) -> None:
-    for index, text in enumerate(texts):
-        bad = text.translate(None, _MATCH)
-        if bad:
-            shown = raw.texts[index].decode("utf-8", "replace")
-            letter = bad.decode("utf-8", "replace")[0]
-            hint = _HINTS.get(letter, "residues are the letters A to Z")
-            raise FormatError(f"{raw.place(index)}, position {shown.find(letter) + 1:,}: {letter!r} ({hint})")
+def _refuse_letter(raw: RawRows, texts: list[bytes]) -> NoReturn:
+    index, bad = next((i, bad) for i, text in enumerate(texts) if (bad := text.translate(None, _MATCH)))
+    letter = bad.decode("utf-8", "replace")[0]
+    position = raw.texts[index].decode("utf-8", "replace").find(letter) + 1
+    hint = _HINTS.get(letter, "residues are the letters A to Z")
+    raise FormatError(f"{raw.place(index)}, position {position:,}: {letter!r} is no residue ({hint})")

@@ -1,0 +1,166 @@
+"""Stockholm 1.0: rows in one block or several, with annotation of the file, its rows, residues and columns."""
+
+import logging
+from collections import defaultdict
+from dataclasses import replace
+from typing import NamedTuple
+
+import numpy as np
+
+from bioattn.errors import FormatError
+from bioattn.formats.alignment import Alignment, Annotations
+from bioattn.formats.alignment_blocks import BlockLine, join_blocks
+from bioattn.formats.alignment_rows import match_columns_by_case, read_columns, read_with_insertions
+
+LOGGER = logging.getLogger("bioattn")
+HEADER = b"# STOCKHOLM"
+
+
+class _ResiduesLine(NamedTuple):
+    """A `#=GR` line."""
+
+    name: str
+    feature: str
+    text: str
+    block: int
+    place: int | None
+    """Place in its block of the last row of this name above the line."""
+
+
+class _Lines:
+    """The lines of one alignment, sorted by kind."""
+
+    def __init__(self, source: str) -> None:
+        self.source = source
+        self.blocks: list[list[BlockLine]] = [[]]
+        self.places: dict[str, int] = {}
+        """Name -> its last place in the block being read."""
+        self.file: list[tuple[str, str]] = []
+        self.rows: list[tuple[str, str, str]] = []
+        """Name, feature and text of each `#=GS` line."""
+        self.residues: list[_ResiduesLine] = []
+        self.columns: dict[str, str] = {}
+
+    def add(self, number: int, line: bytes) -> None:
+        """Sort one line in. Raises: FormatError when a part of it is missing."""
+        if not line.strip():
+            if self.blocks[-1]:
+                self.blocks.append([])
+                self.places = {}
+        elif not line.startswith(b"#"):
+            name, letters = self._words(number, line, 2, "a row needs a name and its letters")
+            self.places[name] = len(self.blocks[-1])
+            self.blocks[-1].append(BlockLine(number, name, letters.encode("utf-8")))
+        elif line.startswith(b"#=GF"):
+            feature, text = self._words(number, line, 2, "'#=GF' needs a feature", most=3)[1:]
+            self.file.append((feature, text))
+        elif line.startswith(b"#=GS"):
+            _, name, feature, text = self._words(
+                number, line, 3, "'#=GS' needs a row name and a feature", most=4
+            )
+            self.rows.append((name, feature, text))
+        elif line.startswith(b"#=GC"):
+            _, feature, text = self._words(number, line, 3, "'#=GC' needs a feature and its columns", most=3)
+            self.columns[feature] = self.columns.get(feature, "") + text
+        elif line.startswith(b"#=GR"):
+            _, name, feature, text = self._words(
+                number, line, 4, "'#=GR' needs a row name, a feature and its columns", most=4
+            )
+            self.residues.append(
+                _ResiduesLine(name, feature, text, len(self.blocks) - 1, self.places.get(name))
+            )
+
+    def _words(self, number: int, line: bytes, fewest: int, message: str, *, most: int = 2) -> list[str]:
+        text = line.decode("utf-8").strip()
+        words = text.split(maxsplit=most - 1)
+        if len(words) < fewest:
+            raise FormatError(f"{self.source}:{number}: {message}, the line is {text[:60]!r}")
+        return words + [""] * (most - len(words))
+
+
+def parse_stockholm(source: str, data: bytes) -> Alignment:
+    """Read a Stockholm file of one alignment.
+
+    Insert columns (see `match_columns_by_case`) become insertions; where the case says nothing of the kind, each
+    column is a match column. `#=GS name DE` is the row's description, all other annotation is kept for the match
+    columns. Annotation of rows that are not there is passed over with a warning, as is a missing `//`.
+
+    Raises: FormatError naming the line for a missing header, several alignments, no rows, blocks that do not fit,
+    annotation that is not as long as the rows, and rows that do not fit each other.
+    """
+    lines = _Lines(source)
+    started = ended = False
+    for number, line in enumerate(data.split(b"\n"), start=1):
+        if not started:
+            started = line.startswith(HEADER)
+            if line.strip() and not started:
+                raise FormatError(f"{source}:{number}: a Stockholm file starts with '# STOCKHOLM 1.0'")
+        elif line.startswith(b"//"):
+            ended = True
+        elif ended:
+            if line.strip():
+                raise FormatError(
+                    f"{source}:{number}: a second alignment starts here; split the file, one alignment each"
+                )
+        else:
+            lines.add(number, line)
+    if not ended:
+        LOGGER.warning("%s: the closing '//' is missing; the file may be cut off", source)
+    return _assemble(lines)
+
+
+def _assemble(lines: _Lines) -> Alignment:
+    blocks = [block for block in lines.blocks if block]
+    raw, rows_of_blocks = join_blocks(lines.source, blocks)
+    match = match_columns_by_case(raw)
+    alignment = read_columns(raw) if match is None else read_with_insertions(raw)
+    rows_of_name: dict[str, list[int]] = defaultdict(list)
+    for row, name in enumerate(raw.names):
+        rows_of_name[name].append(row)
+
+    notes: dict[int, list[tuple[str, str]]] = defaultdict(list)
+    strange: set[str] = set()
+    for name, feature, text in lines.rows:
+        for row in rows_of_name.get(name, ()):
+            if feature == "DE":
+                alignment.descriptions[row] = f"{alignment.descriptions[row]} {text}".strip()
+            else:
+                notes[row].append((feature, text))
+        if name not in rows_of_name:
+            strange.add(name)
+    texts_of_rows: dict[int, dict[str, str]] = defaultdict(dict)
+    for line in lines.residues:
+        if line.name not in rows_of_name:
+            strange.add(line.name)
+            continue
+        row = rows_of_name[line.name][0] if line.place is None else rows_of_blocks[line.block][line.place]
+        texts_of_rows[row][line.feature] = texts_of_rows[row].get(line.feature, "") + line.text
+    if strange:
+        LOGGER.warning("%s: annotates rows that it does not hold, such as %s", lines.source, min(strange))
+
+    kept = np.arange(len(raw.texts[0])) if match is None else np.flatnonzero(match)
+    width = len(raw.texts[0])
+
+    def cut(where: str, text: str) -> str:
+        if len(text) != width:
+            raise FormatError(f"{where} has {len(text):,} characters where the rows have {width:,}")
+        return "".join(text[column] for column in kept)
+
+    return replace(
+        alignment,
+        annotations=Annotations(
+            alignment=lines.file,
+            rows=dict(notes),
+            residues={
+                row: {
+                    feature: cut(f"{raw.place(row)}: its #=GR {feature}", text)
+                    for feature, text in texts.items()
+                }
+                for row, texts in texts_of_rows.items()
+            },
+            columns={
+                feature: cut(f"{lines.source}: #=GC {feature}", text)
+                for feature, text in lines.columns.items()
+            },
+        ),
+    )
