@@ -81,10 +81,10 @@ def match_columns_by_case(raw: RawRows) -> NDArray[np.bool_] | None:
     letters = np.frombuffer(b"".join(raw.texts), dtype=np.uint8).reshape(len(raw.texts), -1)
     lower = (letters >= ord("a")) & (letters <= ord("z"))
     insert = lower | (letters == ord("."))
-    some = insert.any(axis=0)
-    if not lower.any() or not np.array_equal(some, insert.all(axis=0)) or some.all():
+    match: NDArray[np.bool_] = ~insert.any(axis=0)
+    if not lower.any() or not np.array_equal(match, ~insert.all(axis=0)) or not match.any():
         return None
-    return ~some
+    return match
 
 
 def read_with_insertions(raw: RawRows, annotations: Annotations | None = None) -> Alignment:
@@ -128,11 +128,11 @@ def _build(
     width = len(texts[0])
     for index, text in enumerate(texts):
         if len(text) != width:
-            aligned = any(b"-" in each or b"." in each for each in raw.texts)
-            hint = "the rows of an alignment are equally long"
+            gaps = any(b"-" in each or b"." in each for each in raw.texts)
             raise FormatError(
                 f"{raw.place(index)} has {len(text):,} {columns} but the first row, {raw.names[0]!r}, has "
-                f"{width:,}; " + (hint if aligned else f"{hint}, these sequences must be aligned first")
+                f"{width:,}; the rows of an alignment are equally long"
+                + ("" if gaps else ", and no row here has a gap: are these sequences aligned?")
             )
     if not width:
         raise FormatError(f"{raw.source}: the first row, {raw.names[0]!r}, has no {columns}")

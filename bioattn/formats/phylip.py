@@ -34,8 +34,8 @@ def parse_phylip(source: str, data: bytes) -> Alignment:
     """Read a PHYLIP file of one alignment; blank lines are passed over, `?` is read as a gap.
 
     Raises: FormatError for a first line that is not two numbers, a file that fits none of the four layouts or two
-    of them with different rows, letters that are no residues, and `.`, which means the letter of the first row in
-    some files and a gap in others.
+    of them with different rows, letters that are no residues, and `.` in any row but the first: it means the
+    letter of the first row in some files and a gap in others, which a `.` in the first row tells.
     """
     lines = [_Line(number, text) for number, text in enumerate(data.split(b"\n"), start=1) if text.strip()]
     found = HEADER.match(lines[0].text) if lines else None
@@ -60,19 +60,21 @@ def parse_phylip(source: str, data: bytes) -> Alignment:
     if not readings:
         furthest = max(misfits, key=lambda misfit: misfit.line)
         raise FormatError(
-            f"{source}:{furthest.line}: {furthest}; the first line promises {num_rows:,} rows of {num_columns:,} columns"
+            f"{source}:{furthest.line}: {furthest}; the first line promises {num_rows:,} rows of "
+            f"{num_columns:,} columns"
         )
     if len({tuple(reading.texts) for reading in readings}) > 1:
         raise FormatError(
             f"{source}: can be read as interleaved and as sequential PHYLIP with different rows; write it as FASTA"
         )
-    for index, text in enumerate(readings[0].texts):
-        if b"." in text:
+    raw = readings[0]
+    for index, text in enumerate(raw.texts):
+        if b"." in text and b"." not in raw.texts[0]:
             raise FormatError(
-                f"{readings[0].place(index)}: '.' means the letter of the first row in some PHYLIP files and a gap "
-                "in others; write the letter or -"
+                f"{raw.place(index)}: '.' means the letter of the first row in some PHYLIP files and a gap in "
+                "others; write the letter or -"
             )
-    return read_columns(readings[0], gaps=b"?")
+    return read_columns(raw, gaps=b"?.")
 
 
 def _interleaved(source: str, lines: list[_Line], num_rows: int, num_columns: int, strict: bool) -> RawRows:
