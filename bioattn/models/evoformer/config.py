@@ -1,8 +1,15 @@
-"""The settings of an MSA/pair model: everything that decides its shape, nothing of how it is trained."""
+"""The settings of an MSA/pair model: everything that decides its shape, nothing of how it is trained.
 
-from dataclasses import dataclass, fields
+A model without structure module, extra-MSA stack, recycling or some heads is another config, not another class.
+"""
+
+from dataclasses import dataclass, field, fields
 
 from bioattn.errors import SettingsError
+from bioattn.models.evoformer.structure_module.config import StructureModuleConfig
+
+MAY_BE_ZERO = ("num_extra_msa_blocks", "pair_features", "distogram_bins")
+"""Settings that leave a part out when they are 0."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -35,13 +42,37 @@ class EvoformerConfig:
     """Blocks of the extra-MSA stack; 0 = no such stack."""
     uniform_msa_attention: bool = False
     """Whether row and column attention weigh all keys alike: the control that attention has to beat."""
+    centred_outer_product: bool = False
+    """Whether the outer product mean is one of covariances: see `outer_product_mean`. AlphaFold's is not."""
+    target_features: int = 22
+    """Features of a target residue."""
+    msa_features: int = 49
+    """Features of a cell of the clustered MSA."""
+    pair_features: int = 0
+    """Features of a pair of columns that come from outside (covariances, say); 0 = none."""
+    max_relative_position: int = 32
+    """Residues farther apart in the chain than this are told apart no more."""
+    recycling: bool = True
+    """Whether a pass takes over from the pass before it; needed for more than one pass."""
+    structure_module: StructureModuleConfig | None = field(default_factory=StructureModuleConfig)
+    """None for a model that predicts no atoms; it has no pLDDT head either."""
+    distogram_bins: int = 64
+    """Distance bins of the distogram head; 0 = no such head."""
+    masked_msa_head: bool = True
+    """Whether masked cells of the MSA are predicted."""
+    plddt_channels: int = 128
+    """Hidden channels of the pLDDT head."""
+    aligned_error_head: bool = False
+    """Whether there is a predicted aligned error head (the pTM models)."""
+    experimentally_resolved_head: bool = True
+    """Whether it is predicted which atoms an experiment resolves."""
 
     def __post_init__(self) -> None:
-        for field in fields(self):
-            value = getattr(self, field.name)
-            least = 0 if field.name == "num_extra_msa_blocks" else 1
+        for setting in fields(self):
+            value = getattr(self, setting.name)
+            least = 0 if setting.name in MAY_BE_ZERO else 1
             if isinstance(value, int) and not isinstance(value, bool) and value < least:
-                raise SettingsError(f"{field.name} is {value}; it must be at least {least}")
+                raise SettingsError(f"{setting.name} is {value}; it must be at least {least}")
         for channels, heads in (
             ("msa_channels", "msa_heads"),
             ("pair_channels", "pair_heads"),

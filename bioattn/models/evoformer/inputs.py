@@ -8,6 +8,8 @@ from typing import NamedTuple
 import torch
 from torch import Tensor
 
+from bioattn.alignments.input_features import InputFeatures
+
 
 class ModelInputs(NamedTuple):
     """One sample of an alignment's input features; recycling may take another sample for every pass."""
@@ -43,3 +45,19 @@ class ModelInputs(NamedTuple):
     def to(self, device: torch.device) -> "ModelInputs":
         """The same on another device."""
         return ModelInputs._make(None if tensor is None else tensor.to(device) for tensor in self)
+
+    @classmethod
+    def from_features(cls, features: InputFeatures) -> "ModelInputs":
+        """The NumPy features of `bioattn.alignments.input_features` as tensors on the CPU."""
+        return cls(
+            aatype=torch.from_numpy(features.aatype).long(),
+            residue_index=torch.from_numpy(features.residue_index).long(),
+            seq_mask=torch.from_numpy(features.seq_mask),
+            target_feat=torch.from_numpy(features.target_feat),
+            msa_feat=torch.from_numpy(features.msa_feat),
+            msa_mask=torch.from_numpy(features.msa_mask),
+            extra_msa=torch.from_numpy(features.extra_msa).long(),
+            extra_has_deletion=torch.from_numpy(features.extra_has_deletion),
+            extra_deletion_value=torch.from_numpy(features.extra_deletion_value),
+            extra_msa_mask=torch.from_numpy(features.extra_msa_mask),
+        )

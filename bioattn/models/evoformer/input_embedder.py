@@ -1,0 +1,53 @@
+"""From features to the first MSA and pair representation (AlphaFold 2 supplement, Algorithms 3, 4 and 5).
+
+Shape suffixes: S MSA rows, R residues, C channels, F features.
+"""
+
+import torch.nn.functional as F  # noqa: N812 - torch's own habit
+from torch import Tensor, nn
+
+from bioattn.models.evoformer.config import EvoformerConfig
+from bioattn.models.evoformer.initial_weights import linear
+from bioattn.models.evoformer.inputs import ModelInputs
+
+
+class InputEmbedder(nn.Module):
+    """Pairs are sums of what their two residues are and how far apart they stand in the chain; MSA cells are sums
+    of what the row says there and of the target residue."""
+
+    def __init__(self, config: EvoformerConfig) -> None:
+        super().__init__()
+        self.max_relative_position = config.max_relative_position
+        self.project_target_left = linear(config.target_features, config.pair_channels)
+        self.project_target_right = linear(config.target_features, config.pair_channels)
+        self.project_target_msa = linear(config.target_features, config.msa_channels)
+        self.project_msa = linear(config.msa_features, config.msa_channels)
+        self.project_relative_position = linear(2 * config.max_relative_position + 1, config.pair_channels)
+        self.project_pair_features = (
+            linear(config.pair_features, config.pair_channels) if config.pair_features else None
+        )
+
+    def forward(self, inputs: ModelInputs) -> tuple[Tensor, Tensor]:
+        """MSA (S, R, C) and pair (R, R, C) representation.
+
+        Raises: ValueError when the model has pair features and the inputs have none, or the other way round.
+        """
+        msa_SRC = self.project_msa(inputs.msa_feat) + self.project_target_msa(inputs.target_feat)
+        pair_RRC = (
+            self.project_target_left(inputs.target_feat)[:, None]
+            + self.project_target_right(inputs.target_feat)[None, :]
+        )
+        pair_RRC += self._relative_position(inputs.residue_index)
+        if (self.project_pair_features is None) != (inputs.pair_feat is None):
+            raise ValueError("pair features must be given exactly when the model's config has some")
+        if self.project_pair_features is not None:
+            pair_RRC += self.project_pair_features(inputs.pair_feat)
+        return msa_SRC, pair_RRC
+
+    def _relative_position(self, residue_index_R: Tensor) -> Tensor:
+        """Algorithm 4: i − j, clipped, as one-hot, projected; (R, R, C)."""
+        limit = self.max_relative_position
+        offset_RR = (residue_index_R[:, None] - residue_index_R[None, :]).clamp(-limit, limit) + limit
+        projection = self.project_relative_position
+        # The columns of the weight, looked up: no one-hot tensor is made.
+        return F.embedding(offset_RR, projection.weight.t() + projection.bias)

@@ -1,0 +1,171 @@
+"""The whole MSA/pair model (AlphaFold 2 supplement, Algorithm 2, without templates and ensembling).
+
+Shape suffixes: S MSA rows, R residues, C channels.
+"""
+
+from collections.abc import Sequence
+from typing import NamedTuple
+
+import torch
+from torch import Tensor, nn
+
+from bioattn.models.evoformer.config import EvoformerConfig
+from bioattn.models.evoformer.extra_msa_embedder import ExtraMsaEmbedder
+from bioattn.models.evoformer.extra_msa_stack import ExtraMsaStack
+from bioattn.models.evoformer.heads import (
+    AlignedErrorHead,
+    DistogramHead,
+    ExperimentallyResolvedHead,
+    MaskedMsaHead,
+    PlddtHead,
+)
+from bioattn.models.evoformer.input_embedder import InputEmbedder
+from bioattn.models.evoformer.inputs import ModelInputs
+from bioattn.models.evoformer.recycling_embedder import Recycled, RecyclingEmbedder
+from bioattn.models.evoformer.stack import EvoformerStack
+from bioattn.models.evoformer.structure_module.atoms import pseudo_beta
+from bioattn.models.evoformer.structure_module.structure_module import StructureModule, StructureOutputs
+
+
+class Trunk(NamedTuple):
+    """What the stacks make of one pass."""
+
+    msa: Tensor
+    """(S, R, C)"""
+    pair: Tensor
+    """(R, R, C)"""
+    single: Tensor
+    """(R, C)"""
+
+
+class ModelOutputs(NamedTuple):
+    """What the last pass predicts; None where the model has no such part. Logits are float32."""
+
+    msa: Tensor
+    """(S, R, C) MSA representation."""
+    pair: Tensor
+    """(R, R, C) pair representation."""
+    single: Tensor
+    """(R, C) single representation of the trunk."""
+    structure: StructureOutputs | None
+    """Frames, angles and atoms."""
+    distogram_logits: Tensor | None
+    """(R, R, bins)"""
+    masked_msa_logits: Tensor | None
+    """(S, R, 23)"""
+    plddt_logits: Tensor | None
+    """(R, 50)"""
+    aligned_error_logits: Tensor | None
+    """(R, R, 64)"""
+    experimentally_resolved_logits: Tensor | None
+    """(R, 37)"""
+
+
+class EvoformerModel(nn.Module):
+    """Embedders, extra-MSA stack, Evoformer stack, structure module and heads, as far as the config has them."""
+
+    def __init__(self, config: EvoformerConfig) -> None:
+        super().__init__()
+        self.config = config
+        pair, single = config.pair_channels, config.single_channels
+        structure = config.structure_module
+        self.input_embedder = InputEmbedder(config)
+        self.recycling_embedder = RecyclingEmbedder(config) if config.recycling else None
+        self.extra_msa_embedder = ExtraMsaEmbedder(config) if config.num_extra_msa_blocks else None
+        self.extra_msa_stack = ExtraMsaStack(config) if config.num_extra_msa_blocks else None
+        self.evoformer = EvoformerStack(config)
+        self.structure_module = StructureModule(structure, single, pair) if structure else None
+        self.distogram_head = DistogramHead(pair, config.distogram_bins) if config.distogram_bins else None
+        self.masked_msa_head = MaskedMsaHead(config.msa_channels) if config.masked_msa_head else None
+        self.plddt_head = PlddtHead(single, config.plddt_channels) if structure else None
+        self.aligned_error_head = AlignedErrorHead(pair) if config.aligned_error_head else None
+        self.experimentally_resolved_head = (
+            ExperimentallyResolvedHead(single) if config.experimentally_resolved_head else None
+        )
+
+    def forward(
+        self, inputs: ModelInputs | Sequence[ModelInputs], num_recycles: int = 0, *, recompute: bool = False
+    ) -> ModelOutputs:
+        """Run 1 + `num_recycles` passes, each given the end of the one before; no gradient goes through that.
+
+        inputs: the same for all passes, or one for each. The passes may have different MSA samples, not different
+        targets. recompute: activation checkpointing in the last pass.
+
+        Raises: ValueError when the number of inputs is not that of the passes, passes are asked of a model without
+        recycling, or the model has an extra-MSA stack and the inputs no extra MSA.
+        """
+        num_passes = num_recycles + 1
+        passes = [inputs] * num_passes if isinstance(inputs, ModelInputs) else list(inputs)
+        if len(passes) != num_passes:
+            raise ValueError(f"{len(passes)} samples of features for {num_passes} passes")
+        if num_recycles and self.recycling_embedder is None:
+            raise ValueError("this model has no recycling: it can make one pass only")
+        recycled = None
+        for sample in passes[:-1]:
+            with torch.no_grad():
+                recycled = self._recycle(sample, recycled)
+        trunk = self._run_trunk(passes[-1], recycled, recompute=recompute)
+        return self._run_heads(passes[-1], trunk)
+
+    def _recycle(self, inputs: ModelInputs, recycled: Recycled | None) -> Recycled:
+        """One pass, of which only what the next one needs is kept."""
+        trunk = self._run_trunk(inputs, recycled)
+        structure = self._run_structure_module(inputs, trunk)
+        positions = None if structure is None else pseudo_beta(structure.atom37, inputs.aatype)
+        # A copy: a view of the first row would keep the whole MSA representation alive.
+        return Recycled(trunk.msa[0].clone(), trunk.pair, positions)
+
+    def _run_trunk(self, inputs: ModelInputs, recycled: Recycled | None, *, recompute: bool = False) -> Trunk:
+        msa_SRC, pair_RRC = self.input_embedder(inputs)
+        if self.recycling_embedder is not None:
+            if recycled is None:
+                recycled = self._nothing_recycled(msa_SRC, pair_RRC)
+            first_row_RC, recycled_pair_RRC = self.recycling_embedder(recycled)
+            msa_SRC[0] += first_row_RC
+            pair_RRC += recycled_pair_RRC
+            del recycled_pair_RRC
+        pair_mask_RR = inputs.seq_mask[:, None] * inputs.seq_mask[None, :]
+        if self.extra_msa_embedder is not None and self.extra_msa_stack is not None:
+            if (
+                inputs.extra_msa is None
+                or inputs.extra_has_deletion is None
+                or inputs.extra_deletion_value is None
+                or inputs.extra_msa_mask is None
+            ):
+                raise ValueError("this model has an extra-MSA stack: the inputs must have an extra MSA")
+            extra_ERC = self.extra_msa_embedder(
+                inputs.extra_msa, inputs.extra_has_deletion, inputs.extra_deletion_value
+            )
+            pair_RRC = self.extra_msa_stack(
+                extra_ERC, pair_RRC, inputs.extra_msa_mask, pair_mask_RR, recompute=recompute
+            )
+            del extra_ERC
+        return Trunk(*self.evoformer(msa_SRC, pair_RRC, inputs.msa_mask, pair_mask_RR, recompute=recompute))
+
+    def _nothing_recycled(self, msa_SRC: Tensor, pair_RRC: Tensor) -> Recycled:
+        positions = msa_SRC.new_zeros(msa_SRC.shape[1], 3) if self.config.structure_module else None
+        return Recycled(torch.zeros_like(msa_SRC[0]), torch.zeros_like(pair_RRC), positions)
+
+    def _run_structure_module(self, inputs: ModelInputs, trunk: Trunk) -> StructureOutputs | None:
+        if self.structure_module is None:
+            return None
+        structure: StructureOutputs = self.structure_module(
+            trunk.single, trunk.pair, inputs.aatype, inputs.seq_mask
+        )
+        return structure
+
+    def _run_heads(self, inputs: ModelInputs, trunk: Trunk) -> ModelOutputs:
+        structure = self._run_structure_module(inputs, trunk)
+        return ModelOutputs(
+            *trunk,
+            structure=structure,
+            distogram_logits=_read(self.distogram_head, trunk.pair),
+            masked_msa_logits=_read(self.masked_msa_head, trunk.msa),
+            plddt_logits=None if structure is None else _read(self.plddt_head, structure.single),
+            aligned_error_logits=_read(self.aligned_error_head, trunk.pair),
+            experimentally_resolved_logits=_read(self.experimentally_resolved_head, trunk.single),
+        )
+
+
+def _read(head: nn.Module | None, representation: Tensor) -> Tensor | None:
+    return None if head is None else head(representation)

@@ -1,0 +1,1 @@
+"""The structure module: from single and pair representation to atoms (supplement, 1.8)."""

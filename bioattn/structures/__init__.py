@@ -1,0 +1,1 @@
+"""Protein structures: residues and their atoms, contacts, distances, ideal geometry."""

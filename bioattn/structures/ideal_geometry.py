@@ -1,0 +1,221 @@
+"""The atoms of the 20 amino acids and where they stand when bond lengths and angles are ideal.
+
+An amino acid is a tree of rigid groups: the backbone (0), the oxygen that turns with psi (3) and the atoms that
+turn with chi1 to chi4 (4 to 7); groups 1 (omega) and 2 (phi) turn hydrogens only and hold no atom here. A position
+is given in the frame of its group: the origin is the atom at the end of the group's rotation axis, x points along
+the axis, and the atom that defines the torsion angle lies in the xy plane at positive y. The backbone frame has CA
+at the origin, C on x and N in the xy plane. The numbers, in ångström, are those the published AlphaFold 2
+parameters were trained with (supplement, 1.8.4 and table 2).
+
+Orders used everywhere: `AMINO_ACIDS` (the model order of `aatype`), `ATOM37` (one slot per atom name), atom14 (the
+order of an amino acid's atoms in the table below).
+"""
+
+from typing import NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+
+# fmt: off
+ATOM37 = (
+    "N", "CA", "C", "CB", "O", "CG", "CG1", "CG2", "OG", "OG1", "SG", "CD", "CD1", "CD2", "ND1", "ND2", "OD1",
+    "OD2", "SD", "CE", "CE1", "CE2", "CE3", "NE", "NE1", "NE2", "OE1", "OE2", "CH2", "NH1", "NH2", "OH", "CZ",
+    "CZ2", "CZ3", "NZ", "OXT",
+)
+# fmt: on
+"""The atom names of the 37 slots."""
+NUM_GROUPS = 8
+"""Backbone, omega, phi, psi, chi1 to chi4."""
+
+CHI_CHAINS = {
+    "ALA": "",
+    "ARG": "N CA CB CG CD NE CZ",
+    "ASN": "N CA CB CG OD1",
+    "ASP": "N CA CB CG OD1",
+    "CYS": "N CA CB SG",
+    "GLN": "N CA CB CG CD OE1",
+    "GLU": "N CA CB CG CD OE1",
+    "GLY": "",
+    "HIS": "N CA CB CG ND1",
+    "ILE": "N CA CB CG1 CD1",
+    "LEU": "N CA CB CG CD1",
+    "LYS": "N CA CB CG CD CE NZ",
+    "MET": "N CA CB CG SD CE",
+    "PHE": "N CA CB CG CD1",
+    "PRO": "N CA CB CG CD",
+    "SER": "N CA CB OG",
+    "THR": "N CA CB OG1",
+    "TRP": "N CA CB CG CD1",
+    "TYR": "N CA CB CG CD1",
+    "VAL": "N CA CB CG1",
+}
+"""Atoms along the side chain; chi k is the torsion of the four consecutive ones that begin at the k-th."""
+
+_GROUP_ATOMS = """
+ALA  0 N -0.525 1.363 0     0 CA 0 0 0   0 C 1.526 0 0   3 O 0.627 1.062 0   0 CB -0.529 -0.774 -1.205
+
+ARG  0 N -0.524 1.362 0     0 CA 0 0 0   0 C 1.525 0 0   3 O 0.626 1.062 0   0 CB -0.524 -0.778 -1.209
+     4 CG 0.616 1.390 0     5 CD 0.564 1.414 0      6 NE 0.539 1.357 0
+     7 CZ 0.758 1.093 0     7 NH1 0.206 2.301 0     7 NH2 2.078 0.978 0
+
+ASN  0 N -0.536 1.357 0     0 CA 0 0 0   0 C 1.526 0 0   3 O 0.625 1.062 0   0 CB -0.531 -0.787 -1.200
+     4 CG 0.584 1.399 0     5 OD1 0.633 1.059 0     5 ND2 0.593 -1.188 0.001
+
+ASP  0 N -0.525 1.362 0     0 CA 0 0 0   0 C 1.527 0 0   3 O 0.626 1.062 0   0 CB -0.526 -0.778 -1.208
+     4 CG 0.593 1.398 0     5 OD1 0.610 1.091 0     5 OD2 0.592 -1.101 -0.003
+
+CYS  0 N -0.522 1.362 0     0 CA 0 0 0   0 C 1.524 0 0   3 O 0.625 1.062 0   0 CB -0.519 -0.773 -1.212
+     4 SG 0.728 1.653 0
+
+GLN  0 N -0.526 1.361 0     0 CA 0 0 0   0 C 1.526 0 0   3 O 0.626 1.062 0   0 CB -0.525 -0.779 -1.207
+     4 CG 0.615 1.393 0     5 CD 0.587 1.399 0      6 OE1 0.634 1.060 0     6 NE2 0.593 -1.189 -0.001
+
+GLU  0 N -0.528 1.361 0     0 CA 0 0 0   0 C 1.526 0 0   3 O 0.626 1.062 0   0 CB -0.526 -0.781 -1.207
+     4 CG 0.615 1.392 0     5 CD 0.600 1.397 0      6 OE1 0.607 1.095 0     6 OE2 0.589 -1.104 -0.001
+
+GLY  0 N -0.572 1.337 0     0 CA 0 0 0   0 C 1.517 0 0   3 O 0.626 1.062 0
+
+HIS  0 N -0.527 1.360 0     0 CA 0 0 0   0 C 1.525 0 0   3 O 0.625 1.063 0   0 CB -0.525 -0.778 -1.208
+     4 CG 0.600 1.370 0     5 ND1 0.744 1.160 0     5 CD2 0.889 -1.021 0.003
+     5 CE1 2.030 0.851 0.002                        5 NE2 2.145 -0.466 0.004
+
+ILE  0 N -0.493 1.373 0     0 CA 0 0 0   0 C 1.527 0 0   3 O 0.627 1.062 0   0 CB -0.536 -0.793 -1.213
+     4 CG1 0.534 1.437 0    4 CG2 0.540 -0.785 -1.199      5 CD1 0.619 1.391 0
+
+LEU  0 N -0.520 1.363 0     0 CA 0 0 0   0 C 1.525 0 0   3 O 0.625 1.063 0   0 CB -0.522 -0.773 -1.214
+     4 CG 0.678 1.371 0     5 CD1 0.530 1.430 0     5 CD2 0.535 -0.774 1.200
+
+LYS  0 N -0.526 1.362 0     0 CA 0 0 0   0 C 1.526 0 0   3 O 0.626 1.062 0   0 CB -0.524 -0.778 -1.208
+     4 CG 0.619 1.390 0     5 CD 0.559 1.417 0      6 CE 0.560 1.416 0      7 NZ 0.554 1.387 0
+
+MET  0 N -0.521 1.364 0     0 CA 0 0 0   0 C 1.525 0 0   3 O 0.625 1.062 0   0 CB -0.523 -0.776 -1.210
+     4 CG 0.613 1.391 0     5 SD 0.703 1.695 0      6 CE 0.320 1.786 0
+
+PHE  0 N -0.518 1.363 0     0 CA 0 0 0   0 C 1.524 0 0   3 O 0.626 1.062 0   0 CB -0.525 -0.776 -1.212
+     4 CG 0.607 1.377 0     5 CD1 0.709 1.195 0     5 CD2 0.706 -1.196 0
+     5 CE1 2.102 1.198 0    5 CE2 2.098 -1.201 0    5 CZ 2.794 -0.003 -0.001
+
+PRO  0 N -0.566 1.351 0     0 CA 0 0 0   0 C 1.527 0 0   3 O 0.621 1.066 0   0 CB -0.546 -0.611 -1.293
+     4 CG 0.382 1.445 0     5 CD 0.477 1.424 0
+
+SER  0 N -0.529 1.360 0     0 CA 0 0 0   0 C 1.525 0 0   3 O 0.626 1.062 0   0 CB -0.518 -0.777 -1.211
+     4 OG 0.503 1.325 0
+
+THR  0 N -0.517 1.364 0     0 CA 0 0 0   0 C 1.526 0 0   3 O 0.626 1.062 0   0 CB -0.516 -0.793 -1.215
+     4 OG1 0.472 1.353 0    4 CG2 0.550 -0.718 -1.228
+
+TRP  0 N -0.521 1.363 0     0 CA 0 0 0   0 C 1.525 0 0   3 O 0.627 1.062 0   0 CB -0.523 -0.776 -1.212
+     4 CG 0.609 1.370 0     5 CD1 0.824 1.091 0     5 CD2 0.854 -1.148 -0.005
+     5 NE1 2.140 0.690 -0.004                       5 CE2 2.186 -0.678 -0.007
+     5 CE3 0.622 -2.530 -0.007                      5 CZ2 3.283 -1.543 -0.011
+     5 CZ3 1.715 -3.389 -0.011                      5 CH2 3.028 -2.890 -0.013
+
+TYR  0 N -0.522 1.362 0     0 CA 0 0 0   0 C 1.524 0 0   3 O 0.627 1.062 0   0 CB -0.522 -0.776 -1.213
+     4 CG 0.607 1.382 0     5 CD1 0.716 1.195 0     5 CD2 0.713 -1.194 -0.001
+     5 CE1 2.107 1.200 -0.002                       5 CE2 2.104 -1.201 -0.003
+     5 CZ 2.791 -0.001 -0.003                       5 OH 4.168 -0.002 -0.005
+
+VAL  0 N -0.494 1.373 0     0 CA 0 0 0   0 C 1.527 0 0   3 O 0.627 1.062 0   0 CB -0.533 -0.795 -1.213
+     4 CG1 0.540 1.429 0    4 CG2 0.533 -0.776 1.203
+"""
+"""Per amino acid, in atom14 order: rigid group, atom, x y z in the group's frame."""
+
+
+_Vector = NDArray[np.float64]
+
+
+class GroupAtom(NamedTuple):
+    """An atom and its ideal place."""
+
+    name: str
+    """PDB atom name."""
+    group: int
+    """Rigid group 0..7."""
+    position: tuple[float, float, float]
+    """Å, in the frame of the group."""
+
+
+def _parse_group_atoms() -> dict[str, list[GroupAtom]]:
+    atoms = {}
+    for block in _GROUP_ATOMS.strip().split("\n\n"):
+        amino_acid, *fields = block.split()
+        atoms[amino_acid] = [
+            GroupAtom(name, int(group), (float(x), float(y), float(z)))
+            for group, name, x, y, z in zip(*(iter(fields),) * 5, strict=True)
+        ]
+    return atoms
+
+
+GROUP_ATOMS = _parse_group_atoms()
+"""Atoms of each amino acid, in atom14 order."""
+AMINO_ACIDS = tuple(GROUP_ATOMS)
+"""Three-letter names in model order, `aatype` 0..19; 20 is an unknown residue, which has no atoms."""
+UNKNOWN = len(AMINO_ACIDS)
+"""`aatype` of an unknown residue."""
+
+
+def _frame(x_axis: _Vector, towards_y: _Vector, origin: _Vector) -> NDArray[np.float64]:
+    """The 4×4 matrix of the frame with this x axis whose y axis lies in the plane with `towards_y`."""
+    x = x_axis / np.linalg.norm(x_axis)
+    y = towards_y - (towards_y @ x) * x
+    y /= np.linalg.norm(y)
+    matrix = np.eye(4)
+    matrix[:3] = np.stack([x, y, np.cross(x, y), origin], axis=1)
+    return matrix
+
+
+def _default_frames(amino_acid: str) -> NDArray[np.float64]:
+    """(8, 4, 4): each group's frame in that of its parent, at torsion angle 0; 0 where there is none."""
+    place = {atom.name: np.array(atom.position) for atom in GROUP_ATOMS[amino_acid]}
+    frames = np.zeros((NUM_GROUPS, 4, 4))
+    frames[:2] = np.eye(4)
+    frames[2] = _frame(place["N"] - place["CA"], np.array([1.0, 0.0, 0.0]), place["N"])
+    frames[3] = _frame(place["C"] - place["CA"], place["CA"] - place["N"], place["C"])
+    chain = CHI_CHAINS[amino_acid].split()
+    for chi in range(len(chain) - 3):
+        end = place[chain[chi + 2]]
+        if chi == 0:
+            frames[4] = _frame(end - place["CA"], place["N"] - place["CA"], end)
+        else:
+            # The previous axis ends at this frame's origin and comes along x.
+            frames[4 + chi] = _frame(end, np.array([-1.0, 0.0, 0.0]), end)
+    return frames
+
+
+class ResidueTables(NamedTuple):
+    """The geometry as arrays over `aatype` 0..20; 0 where an amino acid lacks a group or an atom."""
+
+    default_frames: NDArray[np.float32]
+    """(21, 8, 4, 4) each group's frame in the frame of its parent, at torsion angle 0."""
+    atom14_group: NDArray[np.int64]
+    """(21, 14) rigid group of each atom."""
+    atom14_position: NDArray[np.float32]
+    """(21, 14, 3) Å in the frame of the group."""
+    atom14_mask: NDArray[np.float32]
+    """(21, 14) 1 where the amino acid has this atom."""
+    atom37_mask: NDArray[np.float32]
+    """(21, 37) the same by atom name."""
+    atom37_to_atom14: NDArray[np.int64]
+    """(21, 37) which of the 14 slots holds this atom; 0 where the mask is 0."""
+
+
+def make_residue_tables() -> ResidueTables:
+    """Build the arrays from the table of this file."""
+    kinds = UNKNOWN + 1
+    tables = ResidueTables(
+        default_frames=np.zeros((kinds, NUM_GROUPS, 4, 4), dtype=np.float32),
+        atom14_group=np.zeros((kinds, 14), dtype=np.int64),
+        atom14_position=np.zeros((kinds, 14, 3), dtype=np.float32),
+        atom14_mask=np.zeros((kinds, 14), dtype=np.float32),
+        atom37_mask=np.zeros((kinds, len(ATOM37)), dtype=np.float32),
+        atom37_to_atom14=np.zeros((kinds, len(ATOM37)), dtype=np.int64),
+    )
+    for aatype, amino_acid in enumerate(AMINO_ACIDS):
+        tables.default_frames[aatype] = _default_frames(amino_acid)
+        for slot, atom in enumerate(GROUP_ATOMS[amino_acid]):
+            tables.atom14_group[aatype, slot] = atom.group
+            tables.atom14_position[aatype, slot] = atom.position
+            tables.atom14_mask[aatype, slot] = 1
+            tables.atom37_mask[aatype, ATOM37.index(atom.name)] = 1
+            tables.atom37_to_atom14[aatype, ATOM37.index(atom.name)] = slot
+    return tables
