@@ -14,13 +14,16 @@ HDF5 tools drops the seal; a file without one is not refused.
 import hashlib
 import io
 import json
-from collections.abc import Callable
+import mmap
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from pathlib import Path
 
 import h5py
 
 from bioattn.errors import FormatError
 from bioattn.files import atomic_output, unreadable
+from bioattn.formats.hdf5_output import hdf5_output
 
 _MARK = b" bioattn-seal\n"
 _FOOTER_SIZE = 8 + 1 + 64 + len(_MARK)
@@ -44,6 +47,32 @@ def write_sealed(path: Path, fill: Callable[[h5py.File], None]) -> None:
         raw.write(content)
         raw.write(index)
         raw.write(b"%08x %s%s" % (len(index), whole.hexdigest().encode(), _MARK))
+
+
+@contextmanager
+def stream_sealed(path: Path) -> Iterator[h5py.File]:
+    """Make an HDF5 file on the disk, seal it and give it its name when the body has ended well.
+
+    For files that may not fit in memory; `write_sealed` for the others. Raises: BioattnError when the file cannot
+    be written; then nothing is left.
+    """
+    with atomic_output(path) as temporary:
+        with hdf5_output(temporary) as (file, raw):
+            yield file
+            raw.check()
+        with (
+            temporary.open("r+b") as raw_file,
+            mmap.mmap(raw_file.fileno(), 0, access=mmap.ACCESS_READ) as content,
+        ):
+            with h5py.File(temporary, "r") as file:
+                index = _index(file, content)
+            whole = hashlib.sha256()
+            for start in range(0, len(content), _BLOCK):
+                whole.update(content[start : start + _BLOCK])
+            whole.update(index)
+            raw_file.seek(0, 2)
+            raw_file.write(index)
+            raw_file.write(b"%08x %s%s" % (len(index), whole.hexdigest().encode(), _MARK))
 
 
 def check_seal(path: Path) -> bool:
@@ -77,7 +106,7 @@ def check_seal(path: Path) -> bool:
     )
 
 
-def _index(file: h5py.File, content: bytes) -> bytes:
+def _index(file: h5py.File, content: bytes | mmap.mmap) -> bytes:
     """JSON that says where each array's bytes are in `content`, and their digest."""
     arrays: dict[str, dict[str, object]] = {}
 

@@ -32,5 +32,6 @@ def known_pairs(cb: NDArray[np.floating], min_separation: int = MIN_SEPARATION) 
     """(R, R): pairs of columns, both in the structure, at least `min_separation` apart: those that are judged."""
     present = ~np.isnan(cb).any(axis=-1)
     column = np.arange(len(cb))
-    apart = np.abs(column[:, None] - column[None]) >= min_separation
-    return present[:, None] & present[None] & apart
+    apart: NDArray[np.bool_] = np.abs(column[:, None] - column[None]) >= min_separation
+    apart &= present[:, None] & present[None]
+    return apart

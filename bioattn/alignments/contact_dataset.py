@@ -1,0 +1,356 @@
+"""The contact dataset: alignments and the structures of their columns in one HDF5 file, enough to train from.
+
+The schema is written down in `docs/formats/contact-dataset.md`. The file is sealed (`bioattn.formats.seal`), every
+array carries the SHA-256 of its content and the root one of the attributes: a flipped bit or a later edit is found
+and named when it is read. Proteins are read one at a time, so a dataset may be larger than memory.
+"""
+
+import hashlib
+import json
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import h5py
+import numpy as np
+from numpy.typing import NDArray
+from scipy.sparse import csr_array
+
+from bioattn import __version__
+from bioattn.alignments.alphabet import GAP, UNKNOWN
+from bioattn.alignments.input_features import EncodedAlignment, column_profile
+from bioattn.errors import BioattnError, FormatError
+from bioattn.files import unreadable
+from bioattn.formats.checked_arrays import (
+    DAMAGE,
+    CheckedArrays,
+    canonical_json,
+    encode_text,
+    plain,
+    put_array,
+)
+from bioattn.formats.seal import check_seal, stream_sealed
+from bioattn.formats.tables import quoted
+
+CONTACT_DATASET_FORMAT = "bioattn-contact-dataset"
+CONTACT_DATASET_VERSION = 1
+TRAIN, VALIDATION, TEST = 0, 1, 2
+SPLIT_NAMES = ("train", "validation", "test")
+
+_HDF5_MAGIC = b"\x89HDF\r\n\x1a\n"
+_MAKE_AGAIN = "make it with `bioattn prepare contacts`"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ContactProtein:
+    """One alignment and where the residues of its columns stand; S rows, R match columns."""
+
+    id: str
+    group: str
+    """Family; proteins of one group must not be parted by a split."""
+    split: int
+    """TRAIN, VALIDATION or TEST."""
+    chain: str
+    """Author's chain id in the structure, `_` = blank."""
+    msa: NDArray[np.uint8]
+    """(S, R): 0..21 (`bioattn.alignments.alphabet`), no row twice, the file's first row first."""
+    deletions: csr_array
+    """(S, R) int32, sparse: letters inserted before each column."""
+    aatype: NDArray[np.int32]
+    """(R,): the first row, 0..20; unknown where it has a gap."""
+    cb: NDArray[np.float32]
+    """(R, 3) ångström: CB, CA of glycine; NaN where the structure has no residue for the column."""
+    residue_numbers: list[str]
+    """(R,): author's residue number with its insertion code (`184A`), "" where there is no residue."""
+
+    @property
+    def num_rows(self) -> int:
+        """S."""
+        return int(self.msa.shape[0])
+
+    @property
+    def num_columns(self) -> int:
+        """R."""
+        return int(self.msa.shape[1])
+
+    @property
+    def mapped(self) -> NDArray[np.bool_]:
+        """(R,): columns with a residue in the structure."""
+        missing: NDArray[np.bool_] = np.isnan(self.cb).any(axis=1)
+        return ~missing
+
+    def encoded(self) -> EncodedAlignment:
+        """The alignment as `sample_input_features` takes it."""
+        return EncodedAlignment(
+            aatype=self.aatype, msa=self.msa, deletions=self.deletions, profile=column_profile(self.msa)
+        )
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ContactDataset:
+    """An opened dataset: what is known of all proteins, and a way to read one. Made by `open_contact_dataset`."""
+
+    path: Path
+    ids: list[str]
+    """P unique names; the order of all that follows."""
+    groups: list[str]
+    splits: NDArray[np.uint8]
+    """(P,): TRAIN, VALIDATION or TEST."""
+    chains: list[str]
+    num_rows: NDArray[np.int64]
+    """(P,): S of each."""
+    num_columns: NDArray[np.int64]
+    """(P,): R of each."""
+    num_mapped: NDArray[np.int64]
+    """(P,): columns with a residue in the structure."""
+    metadata: dict[str, Any]
+    """Settings the dataset was made with; JSON types only."""
+
+    def __len__(self) -> int:
+        return len(self.ids)
+
+    def index(self, protein_id: str) -> int:
+        """Place of a protein. Raises: BioattnError when there is none of that name."""
+        try:
+            return self.ids.index(protein_id)
+        except ValueError:
+            raise BioattnError(
+                f"{self.path}: has no protein {protein_id!r}; it has {quoted(self.ids)}"
+            ) from None
+
+    def proteins_in(self, split: int) -> NDArray[np.int64]:
+        """Places of the proteins on one side of the split (TRAIN, VALIDATION or TEST)."""
+        return np.flatnonzero(self.splits == split)
+
+    def protein(self, index: int) -> ContactProtein:
+        """Read one protein, every array checked.
+
+        Raises: FormatError naming the array that is missing, changed or of impossible content.
+        """
+        try:
+            with h5py.File(self.path, "r") as file:
+                found = self._read(CheckedArrays(self.path, file), index)
+        except BioattnError:
+            raise
+        except DAMAGE as error:
+            raise FormatError(
+                f"{self.path}: protein {self.ids[index]!r} is damaged ({error}); {_MAKE_AGAIN} again"
+            ) from error
+        problem = _protein_problem(found)
+        if problem is not None:
+            raise FormatError(f"{self.path}: protein {self.ids[index]!r}: {problem}; {_MAKE_AGAIN} again")
+        return found
+
+    def _read(self, arrays: CheckedArrays, index: int) -> ContactProtein:
+        folder = _folder(index)
+        msa = arrays.get(f"{folder}/residues", "u1")
+        shape = (int(self.num_rows[index]), int(self.num_columns[index]))
+        if msa.shape != shape:
+            raise FormatError(
+                f"{self.path}: /{folder}/residues has shape {msa.shape}, the table says {shape}"
+            )
+        places = arrays.get(f"{folder}/deletions", "i4")
+        if places.ndim != 2 or places.shape[1] != 3 or (places < 0).any():
+            raise FormatError(f"{self.path}: /{folder}/deletions must be rows of row, column, number")
+        deletions = csr_array((places[:, 2], (places[:, 0], places[:, 1])), shape=shape)
+        return ContactProtein(
+            id=self.ids[index],
+            group=self.groups[index],
+            split=int(self.splits[index]),
+            chain=self.chains[index],
+            msa=msa,
+            deletions=deletions,
+            aatype=arrays.get(f"{folder}/aatype", "u1").astype(np.int32),
+            cb=arrays.get(f"{folder}/cb", "f4"),
+            residue_numbers=arrays.text(f"{folder}/residue_number"),
+        )
+
+
+def write_contact_dataset(path: Path, proteins: Iterable[ContactProtein], metadata: dict[str, Any]) -> int:
+    """Write proteins as they come, one in memory at a time; the same proteins give the same bytes.
+
+    metadata may be filled while the proteins are made: it is written last. Returns how many were written.
+
+    Raises: BioattnError when there is no protein, an id comes twice or the file cannot be written; then nothing is
+    left.
+    """
+    attributes = {
+        "format": CONTACT_DATASET_FORMAT,
+        "format_version": CONTACT_DATASET_VERSION,
+        "generated_by": f"bioattn {__version__}",
+    }
+    ids: list[str] = []
+    groups: list[str] = []
+    chains: list[str] = []
+    figures: list[tuple[int, int, int, int]] = []
+    with stream_sealed(path) as file:
+        for protein in proteins:
+            problem = _protein_problem(protein)
+            if problem is None and protein.id in ids:
+                problem = "the id comes twice"
+            if problem is not None:
+                raise BioattnError(f"contact dataset: protein {protein.id!r}: {problem}")
+            _put_protein(file, len(ids), protein)
+            ids.append(protein.id)
+            groups.append(protein.group)
+            chains.append(protein.chain)
+            figures.append((protein.split, protein.num_rows, protein.num_columns, int(protein.mapped.sum())))
+        if not ids:
+            raise BioattnError(f"{path}: there is no protein to write")
+        put_array(file, "proteins/id", encode_text(ids))
+        put_array(file, "proteins/group", encode_text(groups))
+        table = np.array(figures, "<i8")
+        put_array(file, "proteins/split", table[:, 0].astype(np.uint8))
+        put_array(file, "proteins/chain", encode_text(chains))
+        for column, name in enumerate(("num_rows", "num_columns", "num_mapped"), start=1):
+            put_array(file, f"proteins/{name}", np.ascontiguousarray(table[:, column]))
+        put_array(file, "metadata", encode_text([canonical_json(metadata)]))
+        for name, value in attributes.items():
+            file.attrs[name] = value
+        file.attrs["attributes_sha256"] = _attributes_digest(attributes)
+    return len(ids)
+
+
+def open_contact_dataset(path: Path) -> ContactDataset:
+    """Open a dataset: its seal is compared, the table of its proteins read.
+
+    Raises: FormatError naming what is wrong: not a contact dataset, another version, truncated, or the array that
+    changed after it was written.
+    """
+    try:
+        with path.open("rb") as raw:
+            magic = raw.read(len(_HDF5_MAGIC))
+    except OSError as error:
+        raise unreadable(path, error) from error
+    if magic != _HDF5_MAGIC:
+        raise FormatError(f"{path}: is not an HDF5 file; a contact dataset is needed, {_MAKE_AGAIN}")
+    check_seal(path)
+    try:
+        with h5py.File(path, "r") as file:
+            _check_attributes(path, file)
+            arrays = CheckedArrays(path, file)
+            dataset = ContactDataset(
+                path=path,
+                ids=arrays.text("proteins/id"),
+                groups=arrays.text("proteins/group"),
+                splits=arrays.get("proteins/split", "u1"),
+                chains=arrays.text("proteins/chain"),
+                num_rows=arrays.get("proteins/num_rows", "i8"),
+                num_columns=arrays.get("proteins/num_columns", "i8"),
+                num_mapped=arrays.get("proteins/num_mapped", "i8"),
+                metadata=json.loads(arrays.text("metadata")[0]),
+            )
+    except BioattnError:
+        raise
+    except DAMAGE as error:
+        raise FormatError(f"{path}: is truncated or damaged ({error}); {_MAKE_AGAIN} again") from error
+    problem = _table_problem(dataset)
+    if problem is not None:
+        raise FormatError(f"{path}: {problem}; {_MAKE_AGAIN} again")
+    return dataset
+
+
+def validate_contact_dataset(path: Path) -> list[str]:
+    """Everything found wrong with a contact dataset, every array read: one sentence each, none when it is good."""
+    try:
+        dataset = open_contact_dataset(path)
+    except BioattnError as error:
+        return [str(error)]
+    findings = []
+    for index in range(len(dataset)):
+        try:
+            dataset.protein(index)
+        except BioattnError as error:
+            findings.append(str(error))
+    if not len(dataset.proteins_in(TRAIN)):
+        findings.append(f"{path}: no protein is in the training split")
+    return findings
+
+
+def split_groups(groups: Iterable[str], splits: Iterable[int]) -> list[str]:
+    """The groups whose proteins stand on more than one side of the split."""
+    sides: dict[str, set[int]] = {}
+    for group, split in zip(groups, splits, strict=True):
+        sides.setdefault(group, set()).add(int(split))
+    return [group for group, found in sides.items() if len(found) > 1]
+
+
+def _folder(index: int) -> str:
+    return f"alignments/{index:06d}"
+
+
+def _put_protein(file: h5py.File, index: int, protein: ContactProtein) -> None:
+    folder = _folder(index)
+    found = protein.deletions.tocoo()
+    places = np.stack([found.row, found.col, found.data], axis=1).astype("<i4")
+    put_array(file, f"{folder}/residues", protein.msa)
+    put_array(file, f"{folder}/deletions", places[np.lexsort((places[:, 1], places[:, 0]))])
+    put_array(file, f"{folder}/aatype", protein.aatype.astype(np.uint8))
+    put_array(file, f"{folder}/cb", protein.cb.astype("<f4"))
+    put_array(file, f"{folder}/residue_number", encode_text(protein.residue_numbers))
+
+
+def _check_attributes(path: Path, file: h5py.File) -> None:
+    found = {name: plain(value) for name, value in file.attrs.items()}
+    if found.get("format") != CONTACT_DATASET_FORMAT:
+        raise FormatError(
+            f"{path}: is HDF5 of the format {found.get('format', 'unknown')!r}, not {CONTACT_DATASET_FORMAT!r}; "
+            f"a contact dataset is needed, {_MAKE_AGAIN}"
+        )
+    version = found.get("format_version")
+    if version != CONTACT_DATASET_VERSION:
+        newer = isinstance(version, int) and version > CONTACT_DATASET_VERSION
+        advice = "update bioattn" if newer else f"{_MAKE_AGAIN} again"
+        raise FormatError(
+            f"{path}: has format version {version}, this bioattn reads {CONTACT_DATASET_VERSION}; {advice}"
+        )
+    digest = found.pop("attributes_sha256", None)
+    if digest != _attributes_digest(found):
+        raise FormatError(f"{path}: the root attributes changed after it was written; {_MAKE_AGAIN} again")
+
+
+def _attributes_digest(attributes: Mapping[str, Any]) -> str:
+    return hashlib.sha256(canonical_json(dict(sorted(attributes.items()))).encode()).hexdigest()
+
+
+def _table_problem(dataset: ContactDataset) -> str | None:
+    number = len(dataset.ids)
+    columns = (
+        dataset.groups,
+        dataset.splits,
+        dataset.chains,
+        dataset.num_rows,
+        dataset.num_columns,
+        dataset.num_mapped,
+    )
+    if any(len(column) != number for column in columns):
+        return "the arrays of /proteins differ in length"
+    if len(set(dataset.ids)) != number:
+        return "an id occurs more than once"
+    if dataset.splits.size and dataset.splits.max() > TEST:
+        return f"the split has the code {dataset.splits.max()}, 0 to 2 are defined"
+    if min(dataset.num_rows.min(initial=1), dataset.num_columns.min(initial=1)) < 1:
+        return "an alignment has no rows or no columns"
+    parted = split_groups(dataset.groups, dataset.splits)
+    if parted:
+        return f"the split parts groups: {quoted(parted)}"
+    return None
+
+
+def _protein_problem(protein: ContactProtein) -> str | None:
+    """What no protein may hold."""
+    if protein.msa.ndim != 2 or 0 in protein.msa.shape:
+        return f"residues have shape {protein.msa.shape}, rows and columns are needed"
+    columns = protein.num_columns
+    if protein.msa.max() > GAP:
+        return f"residue codes reach {protein.msa.max()}, 0 to {GAP} are defined"
+    if protein.aatype.shape != (columns,) or protein.aatype.max() > UNKNOWN or protein.aatype.min() < 0:
+        return f"aatype must be {columns} codes of 0 to {UNKNOWN}"
+    if protein.cb.shape != (columns, 3) or len(protein.residue_numbers) != columns:
+        return f"coordinates and residue numbers must be given for {columns} columns"
+    if np.isinf(protein.cb).any():
+        return "the coordinates hold infinities"
+    if not protein.mapped.any():
+        return "no column has a residue in the structure"
+    return None

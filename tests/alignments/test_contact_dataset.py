@@ -1,0 +1,168 @@
+"""The contact dataset as a file: what comes back, what repeats, what is refused."""
+
+from dataclasses import replace
+from pathlib import Path
+
+import h5py
+import numpy as np
+import pytest
+from scipy.sparse import csr_array
+
+from bioattn.alignments.contact_dataset import (
+    TEST,
+    TRAIN,
+    VALIDATION,
+    ContactProtein,
+    open_contact_dataset,
+    split_groups,
+    validate_contact_dataset,
+    write_contact_dataset,
+)
+from bioattn.errors import BioattnError, FormatError
+
+
+def protein(name: str, rows: int, columns: int, *, group: str = "", split: int = TRAIN) -> ContactProtein:
+    random = np.random.default_rng(rows * 1000 + columns)
+    deletions = random.integers(0, 40, (rows, columns)) * (random.random((rows, columns)) < 0.05)
+    cb = random.normal(0, 20, (columns, 3)).astype(np.float32)
+    cb[::7] = np.nan
+    numbers = ["" if np.isnan(place[0]) else f"{index}A" for index, place in enumerate(cb)]
+    return ContactProtein(
+        id=name,
+        group=group or name,
+        split=split,
+        chain="_",
+        msa=random.integers(0, 22, (rows, columns)).astype(np.uint8),
+        deletions=csr_array(deletions.astype(np.int32)),
+        aatype=random.integers(0, 21, columns).astype(np.int32),
+        cb=cb,
+        residue_numbers=numbers,
+    )
+
+
+PROTEINS = [
+    protein("first", 40, 30, group="a", split=VALIDATION),
+    protein("wide", 3, 900, group="b", split=TEST),
+    protein("deep", 5000, 20, group="c"),
+    protein("one row", 1, 8, group="c"),
+]
+
+
+@pytest.fixture
+def dataset_file(tmp_path: Path) -> Path:
+    path = tmp_path / "x.dataset.h5"
+    write_contact_dataset(path, iter(PROTEINS), {"max_depth": 12})
+    return path
+
+
+def test_what_was_written_is_read(dataset_file: Path) -> None:
+    dataset = open_contact_dataset(dataset_file)
+    assert dataset.ids == ["first", "wide", "deep", "one row"]
+    assert dataset.groups == ["a", "b", "c", "c"]
+    assert dataset.splits.tolist() == [VALIDATION, TEST, TRAIN, TRAIN]
+    assert dataset.num_rows.tolist() == [40, 3, 5000, 1]
+    assert dataset.num_columns.tolist() == [30, 900, 20, 8]
+    assert dataset.metadata == {"max_depth": 12}
+    assert dataset.proteins_in(TRAIN).tolist() == [2, 3]
+    for index, written in enumerate(PROTEINS):
+        read = dataset.protein(index)
+        for name in ("id", "group", "split", "chain", "residue_numbers"):
+            assert getattr(read, name) == getattr(written, name)
+        for name in ("msa", "aatype", "cb"):
+            np.testing.assert_array_equal(getattr(read, name), getattr(written, name))
+        np.testing.assert_array_equal(read.deletions.toarray(), written.deletions.toarray())
+        assert dataset.num_mapped[index] == read.mapped.sum() == len([n for n in read.residue_numbers if n])
+    assert validate_contact_dataset(dataset_file) == []
+
+
+def test_bytes_repeat_and_are_sealed(dataset_file: Path, tmp_path: Path) -> None:
+    again = tmp_path / "again.h5"
+    write_contact_dataset(again, PROTEINS, {"max_depth": 12})
+    content = again.read_bytes()
+    assert content == dataset_file.read_bytes()
+    assert content.endswith(b"bioattn-seal\n")
+
+
+def test_every_flipped_byte_is_found(dataset_file: Path) -> None:
+    content = dataset_file.read_bytes()
+    with h5py.File(dataset_file) as file:
+        place = file["alignments/000000/cb"].id.get_offset()
+    for offset in (9, place, len(content) // 2, len(content) - 30):
+        damaged = bytearray(content)
+        damaged[offset] ^= 1
+        dataset_file.write_bytes(damaged)
+        with pytest.raises(FormatError, match=str(dataset_file)) as refused:
+            open_contact_dataset(dataset_file)
+        if offset == place:
+            assert "/alignments/000000/cb" in str(refused.value)
+
+
+@pytest.mark.parametrize("length", [5, 700, 0.5, 0.9])
+def test_cut_files_are_refused(dataset_file: Path, length: float) -> None:
+    content = dataset_file.read_bytes()
+    dataset_file.write_bytes(content[: int(length if length > 1 else length * len(content))])
+    assert len(validate_contact_dataset(dataset_file)) == 1
+
+
+def test_edits_with_other_programs_are_found(dataset_file: Path) -> None:
+    """HDF5 tools drop the seal; the digest of the array remains."""
+    with h5py.File(dataset_file, "r+") as file:
+        file["alignments/000001/cb"][3] = 0
+    findings = validate_contact_dataset(dataset_file)
+    assert len(findings) == 1
+    assert "/alignments/000001/cb" in findings[0]
+    open_contact_dataset(dataset_file).protein(0)
+
+
+@pytest.mark.parametrize(
+    ("change", "words"),
+    [
+        ({"id": "deep"}, "comes twice"),
+        ({"cb": np.full((30, 3), np.nan, np.float32)}, "no column has a residue"),
+        ({"msa": np.full((40, 30), 22, np.uint8)}, "codes reach 22"),
+        ({"residue_numbers": []}, "30 columns"),
+    ],
+)
+def test_impossible_proteins_leave_no_file(tmp_path: Path, change: dict[str, object], words: str) -> None:
+    path = tmp_path / "x.h5"
+    with pytest.raises(BioattnError, match=words):
+        write_contact_dataset(path, [PROTEINS[2], replace(PROTEINS[0], **change)], {})
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_an_empty_dataset_is_refused(tmp_path: Path) -> None:
+    with pytest.raises(BioattnError, match="no protein"):
+        write_contact_dataset(tmp_path / "x.h5", [], {})
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_a_group_on_two_sides_is_refused(tmp_path: Path) -> None:
+    path = tmp_path / "x.h5"
+    write_contact_dataset(path, [PROTEINS[2], replace(PROTEINS[3], split=TEST)], {})
+    with pytest.raises(FormatError, match="parts groups: 'c'"):
+        open_contact_dataset(path)
+    assert split_groups(["a", "b", "a"], [0, 1, 0]) == []
+
+
+def test_other_files_are_refused(tmp_path: Path, dataset_file: Path) -> None:
+    other = tmp_path / "other.h5"
+    with h5py.File(other, "w") as file:
+        file.attrs["format"] = "bioattn-promoter-dataset"
+    with pytest.raises(FormatError, match="'bioattn-promoter-dataset'"):
+        open_contact_dataset(other)
+    with h5py.File(dataset_file, "r+") as file:
+        file.attrs["format_version"] = 2
+    with pytest.raises(FormatError, match=r"version 2.*update bioattn"):
+        open_contact_dataset(dataset_file)
+    other.write_text("id\tmsa\n")
+    with pytest.raises(FormatError, match="not an HDF5 file"):
+        open_contact_dataset(other)
+    with pytest.raises(BioattnError, match="no such file"):
+        open_contact_dataset(tmp_path / "none.h5")
+
+
+def test_an_unknown_protein(dataset_file: Path) -> None:
+    dataset = open_contact_dataset(dataset_file)
+    assert dataset.index("deep") == 2
+    with pytest.raises(BioattnError, match=r"'other'.*'first'"):
+        dataset.index("other")
