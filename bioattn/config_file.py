@@ -25,7 +25,8 @@ def read_toml(path: Path) -> dict[str, Any]:
 
 
 def build(kind: type[T], values: Mapping[str, Any], source: str) -> T:
-    """An instance of the dataclass `kind` from plain values; strings become enums, lists become tuples.
+    """An instance of the dataclass `kind` from plain values; strings become enums, lists
+    tuples, tables dataclasses.
 
     Raises: SettingsError naming `source` and the key that is unknown or of the wrong type.
     """
@@ -48,6 +49,10 @@ def _convert(value: Any, hint: Any, where: str) -> Any:
     if isinstance(hint, types.UnionType) or typing.get_origin(hint) is typing.Union:
         options = [option for option in typing.get_args(hint) if option is not types.NoneType]
         return None if value is None else _convert(value, options[0], where)
+    if dataclasses.is_dataclass(hint):
+        if not isinstance(value, Mapping):
+            raise SettingsError(f"{where} is {value!r}; a table of settings is needed")
+        return build(typing.cast(type, hint), value, where)
     if isinstance(hint, type) and issubclass(hint, StrEnum):
         try:
             return hint(value)

@@ -1,0 +1,101 @@
+"""An MSA/pair model as a folder that explains itself, and the one way to load a model from whatever holds it.
+
+`config.json` (format, version, shape) and `model.safetensors`; of a model trained here also `training.json`
+(settings, data digests, versions, metrics), `history.csv` and `README.md` (model card). The schema stands in
+`docs/formats/model.md`.
+"""
+
+from dataclasses import asdict, dataclass
+from pathlib import Path
+
+import torch
+
+from bioattn.attention.site import AttentionSite
+from bioattn.config_file import build
+from bioattn.errors import FormatError, SettingsError
+from bioattn.files import sha256_of
+from bioattn.models.evoformer.config import EvoformerConfig
+from bioattn.models.evoformer.model import EvoformerModel
+from bioattn.models.evoformer.parameters import allocate_model, load_parameters
+from bioattn.models.model_folder import (
+    CONFIG,
+    WEIGHTS,
+    load_weights,
+    read_model_config,
+    write_model_config,
+    write_weights,
+)
+
+MODEL_TYPE = "evoformer"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class LoadedEvoformerModel:
+    """An MSA/pair model ready to run, on its device and in evaluation mode."""
+
+    model: EvoformerModel
+    device: torch.device
+    path: Path
+    """The file the weights came from."""
+    sha256: str
+    """Of that file."""
+
+    @property
+    def config(self) -> EvoformerConfig:
+        """The model's shape."""
+        return self.model.config
+
+    @property
+    def sites(self) -> dict[str, AttentionSite]:
+        """Attention sites by name, in the order in which a pass comes to them."""
+        found: dict[str, AttentionSite] = {}
+        for module in self.model.modules():
+            for value in vars(module).values():
+                for site in value if isinstance(value, list) else [value]:
+                    if isinstance(site, AttentionSite):
+                        found[site.name] = site
+        return found
+
+
+def write_evoformer_model(folder: Path, model: EvoformerModel) -> None:
+    """Write `config.json` and the weights into the existing `folder`."""
+    write_model_config(folder, MODEL_TYPE, architecture=asdict(model.config))
+    write_weights(folder, model)
+
+
+def read_evoformer_config(folder: Path) -> EvoformerConfig:
+    """The shape of the model in a folder.
+
+    Raises: FormatError naming the file that is missing, of another version or kind, or damaged.
+    """
+    content = read_model_config(folder, MODEL_TYPE)
+    try:
+        return build(EvoformerConfig, content["architecture"], f"{folder / CONFIG}")
+    except SettingsError as error:
+        raise FormatError(f"{error}; the folder is damaged or was edited") from error
+    except (KeyError, TypeError, AttributeError) as error:
+        raise FormatError(f"{folder / CONFIG}: is incomplete ({error!r})") from error
+
+
+def load_evoformer_model(
+    path: Path, device: torch.device, num_structure_layers: int | None = None
+) -> LoadedEvoformerModel:
+    """Load a folder that `write_evoformer_model` wrote, or a parameter file of AlphaFold or OpenFold.
+
+    num_structure_layers: for parameter files, which do not tell (`load_parameters`).
+
+    Raises: FormatError naming the file or array that is missing, of another version, damaged or at odds with the
+    rest; SettingsError when layers are given for a folder.
+    """
+    if path.is_dir():
+        if num_structure_layers is not None:
+            raise SettingsError(f"{path}: a model folder knows its number of structure module layers")
+        model = allocate_model(read_evoformer_config(path))
+        weights = path / WEIGHTS
+        load_weights(model, weights)
+    else:
+        weights = path
+        model = load_parameters(path, num_structure_layers)
+    return LoadedEvoformerModel(
+        model=model.to(device).eval(), device=device, path=weights, sha256=sha256_of(weights)
+    )

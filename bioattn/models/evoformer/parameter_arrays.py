@@ -1,0 +1,189 @@
+"""Named arrays as they lie in a parameter file: `.npz`, PyTorch checkpoint, or weights of a model folder.
+
+Each opens lazily and gives one array at a time, so that a file is never in memory as a whole beside the model.
+"""
+
+import pickle
+import re
+import zipfile
+from collections.abc import Iterable, Mapping
+from pathlib import Path
+from typing import Any, Protocol
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+from safetensors import SafetensorError, safe_open
+
+from bioattn.errors import FormatError
+from bioattn.files import unreadable
+from bioattn.formats.npz import NpzFile
+from bioattn.models.model_folder import CONFIG, WEIGHTS
+
+Shape = tuple[int, ...]
+
+_CONTAINERS = ("ema", "params", "state_dict", "model_state_dict", "module", "model")
+"""Where training checkpoints keep the weights; averaged weights come first."""
+_PREFIXES = ("module.", "model.")
+
+
+class StoredArrays(Protocol):
+    """Arrays of one file by their names in it."""
+
+    path: Path
+    shapes: dict[str, Shape]
+
+    def read(self, name: str) -> NDArray[np.float32]:
+        """One array as float32."""
+
+    def close(self) -> None:
+        """Let go of the file."""
+
+
+class NpzArrays:
+    """The arrays of an `.npz`."""
+
+    def __init__(self, path: Path) -> None:
+        self.path = path
+        self._file = NpzFile(path)
+        self.shapes = {name: info.shape for name, info in self._file.arrays.items()}
+
+    def read(self, name: str) -> NDArray[np.float32]:
+        """One array as float32. Raises: FormatError when it holds no real numbers."""
+        array = self._file.read(name)
+        if array.dtype.kind != "f":
+            raise FormatError(
+                f"{self.path}: the array {name} has type {array.dtype}, real numbers are needed"
+            )
+        return array.astype(np.float32, copy=False)
+
+    def close(self) -> None:
+        """Let go of the file."""
+        self._file.close()
+
+
+class TorchArrays:
+    """The tensors of a PyTorch checkpoint: a state dict, alone or inside a training checkpoint."""
+
+    def __init__(self, path: Path) -> None:
+        self.path = path
+        tensors = _strip_prefixes(_state_dict(path, _load(path)))
+        self._tensors = tensors
+        self.shapes = {name: tuple(tensor.shape) for name, tensor in tensors.items()}
+
+    def read(self, name: str) -> NDArray[np.float32]:
+        """One array as float32. Raises: FormatError when it holds no real numbers."""
+        tensor = self._tensors[name]
+        if not tensor.is_floating_point():
+            raise FormatError(
+                f"{self.path}: the array {name} has type {tensor.dtype}, real numbers are needed"
+            )
+        array: NDArray[np.float32] = tensor.detach().float().numpy()
+        return array
+
+    def close(self) -> None:
+        """Let go of the file."""
+        self._tensors = {}
+
+
+class FolderArrays:
+    """The weights of a model folder."""
+
+    def __init__(self, folder: Path) -> None:
+        self.path = folder / WEIGHTS
+        try:
+            file: Any = safe_open(self.path, framework="pt")
+            names = list(file.keys())
+            self.shapes = {name: tuple(file.get_slice(name).get_shape()) for name in names}
+        except (SafetensorError, OSError) as error:
+            raise FormatError(f"{self.path}: damaged or not a safetensors file ({error})") from error
+
+        self._file = file
+
+    def read(self, name: str) -> NDArray[np.float32]:
+        """One array as float32."""
+        array: NDArray[np.float32] = self._file.get_tensor(name).float().numpy()
+        return array
+
+    def close(self) -> None:
+        """Let go of the file."""
+
+
+def open_arrays(path: Path) -> StoredArrays:
+    """Open a parameter file by its content.
+
+    Raises: FormatError when it is none of the three kinds, holds pickled objects, or is damaged; BioattnError when
+    it cannot be read.
+    """
+    if path.is_dir():
+        if not (path / CONFIG).is_file() or not (path / WEIGHTS).is_file():
+            raise FormatError(f"{path}: not a model folder, {CONFIG} and {WEIGHTS} are not both there")
+        return FolderArrays(path)
+    try:
+        with path.open("rb") as file:
+            magic = file.read(4)
+    except OSError as error:
+        raise unreadable(path, error) from error
+    if magic == b"PK\x03\x04":
+        return NpzArrays(path) if _holds_npy(path) else TorchArrays(path)
+    if magic[:2] == b"\x80\x02":
+        return TorchArrays(path)
+    raise FormatError(
+        f"{path}: no parameter file (AlphaFold's .npz, an OpenFold .pt, or a model folder is needed)"
+        + ("; unpack the archive first" if magic[:2] == b"\x1f\x8b" or path.suffix == ".tar" else "")
+    )
+
+
+def _holds_npy(path: Path) -> bool:
+    try:
+        with zipfile.ZipFile(path) as archive:
+            return not any(name.endswith("data.pkl") for name in archive.namelist())
+    except zipfile.BadZipFile as error:
+        raise FormatError(f"{path}: the archive is damaged ({error}); fetch the file again") from error
+
+
+def _load(path: Path) -> Any:
+    """The checkpoint with its tensors left on the disk where its format allows it; never unpickles objects."""
+    try:
+        return torch.load(path, map_location="cpu", weights_only=True, mmap=zipfile.is_zipfile(path))
+    except pickle.UnpicklingError as error:
+        named = re.search(r"GLOBAL (\S+)", str(error))
+        what = f" ({named[1]})" if named else ""
+        raise FormatError(
+            f"{path}: holds Python objects{what} besides tensors, which are never unpickled here; save its "
+            "state dict alone"
+        ) from error
+    except OSError as error:
+        raise unreadable(path, error) from error
+    except (RuntimeError, ValueError, EOFError, KeyError, AttributeError, TypeError) as error:
+        reason = (str(error).splitlines() or ["no reason given"])[0]
+        raise FormatError(f"{path}: damaged or not a PyTorch checkpoint ({reason})") from error
+
+
+def _state_dict(path: Path, content: Any) -> dict[str, torch.Tensor]:
+    """The tensors by name, out of whatever a training program wrapped them in."""
+    while isinstance(content, Mapping):
+        inner = next((content[key] for key in _CONTAINERS if isinstance(content.get(key), Mapping)), None)
+        if inner is None:
+            break
+        content = inner
+    if not isinstance(content, Mapping):
+        raise FormatError(
+            f"{path}: holds a {type(content).__name__}, a state dict (names and tensors) is needed"
+        )
+    tensors = {str(name): value for name, value in content.items() if isinstance(value, torch.Tensor)}
+    if not tensors:
+        raise FormatError(f"{path}: holds no tensors")
+    return tensors
+
+
+def _strip_prefixes(tensors: dict[str, torch.Tensor]) -> dict[str, torch.Tensor]:
+    """Names without what wrapping a model in another puts before all of them."""
+    while any(_all_start_with(tensors, prefix) for prefix in _PREFIXES):
+        prefix = next(prefix for prefix in _PREFIXES if _all_start_with(tensors, prefix))
+        tensors = {name.removeprefix(prefix): tensor for name, tensor in tensors.items()}
+    return tensors
+
+
+def _all_start_with(names: Iterable[str], prefix: str) -> bool:
+    return all(name.startswith(prefix) for name in names)

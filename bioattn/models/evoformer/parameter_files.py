@@ -1,0 +1,270 @@
+"""Parameter files in AlphaFold's, OpenFold's and our own names, seen through the one table.
+
+A `ParameterFile` knows which canonical arrays (`parameter_table`) its file has and of which shape, says what is
+missing, unknown or misshapen in the file's own words, and reads one row of the table at a time.
+"""
+
+import logging
+import re
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from types import TracebackType
+from typing import Protocol, Self
+
+import numpy as np
+from numpy.typing import NDArray
+
+from bioattn.errors import FormatError
+from bioattn.models.evoformer.parameter_arrays import FolderArrays, StoredArrays, open_arrays
+from bioattn.models.evoformer.parameter_layout import Shape, canonical_shape, to_canonical
+from bioattn.models.evoformer.parameter_shapes import ModelRow, block_names
+from bioattn.models.evoformer.parameter_table import parameter_table
+
+LOGGER = logging.getLogger("bioattn")
+
+ALPHAFOLD_PREFIX = "alphafold/alphafold_iteration/"
+_ALPHAFOLD_TEMPLATES = (
+    "evoformer/template_embedding",
+    "evoformer/template_projection",
+    "evoformer/template_single_embedding",
+)
+_OPENFOLD_TEMPLATES = (
+    "template_embedder.",
+    "template_angle_",
+    "template_single_",
+    "template_pair_",
+    "template_point",
+)
+_MULTIMER = re.compile(
+    # AlphaFold: chain-aware relative positions, points as modules, fused triangle updates; OpenFold: the same.
+    r"relative_encoding|point_projection|template_pair_embedding_0|left_norm_input"
+    r"|linear_ab_[pg]|dgram_linear|ipa\.linear_[kv]\."
+)
+_SHOWN = 3
+
+
+class _Names(Protocol):
+    """How one kind of file names and shapes the canonical arrays."""
+
+    @property
+    def kind(self) -> str:
+        """In words."""
+
+    @property
+    def shapes(self) -> Mapping[str, Shape]:
+        """Canonical name → canonical shape of what the file has."""
+
+    def is_template(self, name: str) -> bool:
+        """Whether an array, by its name in the file, belongs to the template embedder."""
+
+    def expected(self, rows: Sequence[ModelRow]) -> dict[str, Shape]:
+        """Names and shapes in the file of the arrays that a model needs."""
+
+    def own_name(self, canonical: str) -> str:
+        """What the file calls, or would call, a canonical array."""
+
+    def read(self, row: ModelRow) -> NDArray[np.float32]:
+        """The canonical arrays of a row, stacked on axis 0 where it has blocks."""
+
+
+class ParameterFile:
+    """An open parameter file; a context manager. Made by `open_parameters`."""
+
+    def __init__(self, path: Path, arrays: StoredArrays) -> None:
+        self.path = path
+        self._arrays = arrays
+        self._names: _Names
+        if isinstance(arrays, FolderArrays):
+            self._names = _OurNames(arrays)
+        elif any("//" in name for name in arrays.shapes):
+            self._names = _AlphaFoldNames(arrays)
+        else:
+            self._names = _OpenFoldNames(arrays)
+
+    @property
+    def kind(self) -> str:
+        """What the file is, in words."""
+        return self._names.kind
+
+    @property
+    def shapes(self) -> Mapping[str, Shape]:
+        """Canonical shapes of the arrays the file has, by canonical name."""
+        return self._names.shapes
+
+    def own_name(self, canonical: str) -> str:
+        """What the file calls, or would call, a canonical array."""
+        return self._names.own_name(canonical)
+
+    def check(self, rows: Sequence[ModelRow]) -> None:
+        """Compare with what a model needs; arrays of a template embedder are left out, with a warning.
+
+        Raises: FormatError naming arrays that are missing, misshapen, or that no such model has.
+        """
+        expected = self._names.expected(rows)
+        stored = dict(self._arrays.shapes)
+        templates = [name for name in stored if self._names.is_template(name)]
+        for name in templates:
+            del stored[name]
+        if missing := [name for name in expected if name not in stored]:
+            raise FormatError(f"{self.path}: {_listed(missing)} missing from {self.kind}")
+        if unknown := [name for name in stored if name not in expected]:
+            raise FormatError(f"{self.path}: {_listed(unknown)} unknown in {self.kind} of a monomer model")
+        for name, shape in stored.items():
+            if shape != expected[name]:
+                raise FormatError(
+                    f"{self.path}: the array {name} has shape {shape}, beside the others {expected[name]} is "
+                    "needed"
+                )
+        if templates:
+            LOGGER.warning(
+                f"{self.path}: {len(templates)} arrays of the template embedder are not used: templates are not "
+                "supported, and the model runs as one that was given none"
+            )
+
+    def read(self, row: ModelRow) -> NDArray[np.float32]:
+        """The canonical arrays of one row of the table, stacked on axis 0 where the row has blocks.
+
+        Raises: FormatError when an array is damaged or holds NaN or infinite values.
+        """
+        array = self._names.read(row)
+        if not np.isfinite(array).all():
+            name = self.own_name(row.canonical_names()[0])
+            raise FormatError(f"{self.path}: the array {name} holds NaN or infinite values")
+        return array
+
+    def close(self) -> None:
+        """Let go of the file."""
+        self._arrays.close()
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
+        self.close()
+
+
+def open_parameters(path: Path) -> ParameterFile:
+    """Open AlphaFold's `.npz`, an OpenFold state dict (`.pt`, or the same names in an `.npz`) or a model folder.
+
+    Raises: FormatError when it is none of these, holds pickled objects or parameters of AlphaFold-Multimer, or is
+    damaged; BioattnError when it cannot be read.
+    """
+    arrays = open_arrays(path)
+    found = next((name for name in arrays.shapes if _MULTIMER.search(name)), None)
+    if found is not None:
+        arrays.close()
+        raise FormatError(
+            f"{path}: parameters of AlphaFold-Multimer (the array {found}), which are not supported; give "
+            "those of a monomer model, such as params_model_1_ptm.npz"
+        )
+    return ParameterFile(path, arrays)
+
+
+class _AlphaFoldNames:
+    """`alphafold/alphafold_iteration/<module>//<array>`, blocks on axis 0."""
+
+    kind = "AlphaFold's parameters"
+
+    def __init__(self, arrays: StoredArrays) -> None:
+        self._arrays = arrays
+        self._keys = {row.openfold: ALPHAFOLD_PREFIX + row.alphafold for row in parameter_table()}
+        self.shapes: dict[str, Shape] = {}
+        for row in parameter_table():
+            name = ALPHAFOLD_PREFIX + row.alphafold
+            shape = arrays.shapes.get(name)
+            if shape is None:
+                continue
+            if row.stack is not None and not shape:
+                raise FormatError(f"{arrays.path}: the array {name} has no axis of blocks")
+            blocks, rest = (None, shape) if row.stack is None else (shape[0], shape[1:])
+            try:
+                canonical = canonical_shape(rest, row.layout)
+            except FormatError as error:
+                raise FormatError(f"{arrays.path}: the array {name} {error}") from None
+            self.shapes.update(dict.fromkeys(block_names(row.openfold, blocks), canonical))
+
+    def is_template(self, name: str) -> bool:
+        return name.removeprefix(ALPHAFOLD_PREFIX).startswith(_ALPHAFOLD_TEMPLATES)
+
+    def expected(self, rows: Sequence[ModelRow]) -> dict[str, Shape]:
+        return {ALPHAFOLD_PREFIX + row.row.alphafold: row.alphafold_shape for row in rows}
+
+    def own_name(self, canonical: str) -> str:
+        pattern = re.sub(r"(?<=\.blocks\.)\d+(?=\.)", "{block}", canonical)
+        return self._keys.get(pattern) or self._keys[canonical]
+
+    def read(self, row: ModelRow) -> NDArray[np.float32]:
+        array = self._arrays.read(ALPHAFOLD_PREFIX + row.row.alphafold)
+        return to_canonical(array, row.row.layout, stacked=row.num_blocks is not None)
+
+
+class _OpenFoldNames:
+    """A state dict; names that OpenFold has since changed are understood."""
+
+    kind = "OpenFold's parameters"
+
+    def __init__(self, arrays: StoredArrays) -> None:
+        self._arrays = arrays
+        self._own = {_modern_name(name): name for name in arrays.shapes}
+        self.shapes = {name: arrays.shapes[own] for name, own in self._own.items()}
+
+    def is_template(self, name: str) -> bool:
+        return name.startswith(_OPENFOLD_TEMPLATES)
+
+    def expected(self, rows: Sequence[ModelRow]) -> dict[str, Shape]:
+        return {self.own_name(name): row.shape for row in rows for name in row.canonical_names()}
+
+    def own_name(self, canonical: str) -> str:
+        return self._own.get(canonical, canonical)
+
+    def read(self, row: ModelRow) -> NDArray[np.float32]:
+        arrays = [self._arrays.read(self._own[name]) for name in row.canonical_names()]
+        return arrays[0] if row.num_blocks is None else np.stack(arrays)
+
+
+class _OurNames:
+    """The weights of a model folder, some projections fused into one matrix."""
+
+    kind = "the folder's weights"
+
+    def __init__(self, arrays: StoredArrays) -> None:
+        self._arrays = arrays
+        self._own = {row.openfold: row.ours for row in parameter_table()}
+        self.shapes: dict[str, Shape] = {}
+
+    def is_template(self, name: str) -> bool:
+        return False
+
+    def expected(self, rows: Sequence[ModelRow]) -> dict[str, Shape]:
+        return {name: row.our_shape for row in rows for name in row.our_names()}
+
+    def own_name(self, canonical: str) -> str:
+        return self._own.get(canonical, canonical)
+
+    def read(self, row: ModelRow) -> NDArray[np.float32]:
+        arrays = [self._arrays.read(name)[row.place] for name in row.our_names()]
+        return arrays[0] if row.num_blocks is None else np.stack(arrays)
+
+
+def _modern_name(name: str) -> str:
+    """OpenFold's present name of an array of an older checkpoint."""
+    name = re.sub(r"(\.blocks\.\d+)\.core\.", r"\1.", name)
+    name = re.sub(
+        r"^((?:evoformer|extra_msa_stack)\.blocks\.\d+)\.(tri_mul_|tri_att_|pair_transition)",
+        r"\1.pair_stack.\2",
+        name,
+    )
+    return re.sub(r"(\.ipa\.linear_(?:q|kv)_points)\.(weight|bias)$", r"\1.linear.\2", name)
+
+
+def _listed(names: Sequence[str]) -> str:
+    """`the array X is` or `5 arrays (X, Y, Z, …) are`."""
+    if len(names) == 1:
+        return f"the array {names[0]} is"
+    more = ", …" if len(names) > _SHOWN else ""
+    return f"{len(names)} arrays ({', '.join(names[:_SHOWN])}{more}) are"

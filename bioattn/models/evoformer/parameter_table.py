@@ -1,0 +1,351 @@
+"""One table of every array of an MSA/pair model: our name, AlphaFold's key, OpenFold's name, AlphaFold's layout.
+
+AlphaFold's keys stand without `alphafold/alphafold_iteration/`; `{block}` in the other names is a block number,
+which AlphaFold has as axis 0. Where we keep several projections as one matrix (`fused`), each part is a row of the
+table. Canonical arrays, as the table speaks of them, are OpenFold's: one per block, weights as (outputs, inputs).
+"""
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from enum import Enum, auto
+from functools import cache
+
+from bioattn.models.evoformer.parameter_layout import Layout
+
+
+class Stack(Enum):
+    """The stacks whose blocks AlphaFold keeps in one array."""
+
+    EVOFORMER = auto()
+    EXTRA_MSA = auto()
+
+
+class Heads(Enum):
+    """Whose number of heads an array is divided by."""
+
+    NONE = auto()
+    MSA = auto()
+    PAIR = auto()
+    EXTRA_MSA = auto()
+
+
+class Fused(Enum):
+    """Which projections one matrix of ours holds, one after another along its rows."""
+
+    QUERY_KEY_VALUE_GATE = auto()
+    KEY_VALUE_GATE = auto()
+    """Of global attention: key and value have the channels of one head."""
+    FACTORS = auto()
+    """Left and right factor of the outer product."""
+    TRIANGLE = auto()
+    """Left, right, gate of left, gate of right, gate of the output."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ArrayRow:
+    """One row of the table."""
+
+    ours: str
+    alphafold: str
+    openfold: str
+    layout: Layout
+    heads: Heads = Heads.NONE
+    stack: Stack | None = None
+    fused: Fused | None = None
+    part: int = 0
+    """Which part of the fused matrix."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Place:
+    """Where in the three naming schemes a module stands; arrays are named beneath it."""
+
+    ours: str
+    alphafold: str
+    openfold: str
+    stack: Stack | None = None
+
+    def beneath(self, ours: str, alphafold: str, openfold: str) -> "_Place":
+        """A module inside this one."""
+        return _Place(
+            ours=_joined(".", self.ours, ours),
+            alphafold=_joined("/", self.alphafold, alphafold),
+            openfold=_joined(".", self.openfold, openfold),
+            stack=self.stack,
+        )
+
+    def array(
+        self,
+        ours: str,
+        alphafold: str,
+        openfold: str,
+        layout: Layout,
+        *,
+        heads: Heads = Heads.NONE,
+        fused: Fused | None = None,
+        part: int = 0,
+    ) -> ArrayRow:
+        """An array of this module; AlphaFold's name may go through a module within (`query_norm//scale`)."""
+        return ArrayRow(
+            ours=_joined(".", self.ours, ours),
+            alphafold=_joined("/" if "//" in alphafold else "//", self.alphafold, alphafold),
+            openfold=_joined(".", self.openfold, openfold),
+            layout=layout,
+            heads=heads,
+            stack=self.stack,
+            fused=fused,
+            part=part,
+        )
+
+    def norm(self, ours: str, alphafold: str, openfold: str) -> Iterator[ArrayRow]:
+        """A LayerNorm."""
+        yield self.array(f"{ours}.weight", f"{alphafold}//scale", f"{openfold}.weight", Layout.AS_IS)
+        yield self.array(f"{ours}.bias", f"{alphafold}//offset", f"{openfold}.bias", Layout.AS_IS)
+
+    def linear(
+        self, ours: str, alphafold: str, openfold: str, *, fused: Fused | None = None, part: int = 0
+    ) -> Iterator[ArrayRow]:
+        """A linear layer with bias."""
+        yield self.array(
+            f"{ours}.weight",
+            f"{alphafold}//weights",
+            f"{openfold}.weight",
+            Layout.LINEAR,
+            fused=fused,
+            part=part,
+        )
+        yield self.array(
+            f"{ours}.bias", f"{alphafold}//bias", f"{openfold}.bias", Layout.AS_IS, fused=fused, part=part
+        )
+
+    def attention_output(self, ours: str, openfold: str, heads: Heads) -> Iterator[ArrayRow]:
+        """The projection out of the heads."""
+        yield self.array(f"{ours}.weight", "output_w", f"{openfold}.weight", Layout.OUTPUT, heads=heads)
+        yield self.array(f"{ours}.bias", "output_b", f"{openfold}.bias", Layout.AS_IS)
+
+    def gated_attention(self, heads: Heads) -> Iterator[ArrayRow]:
+        """Multi-head attention with gates."""
+        for part, (theirs, name) in enumerate(
+            (
+                ("query_w", "linear_q"),
+                ("key_w", "linear_k"),
+                ("value_w", "linear_v"),
+                ("gating_w", "linear_g"),
+            )
+        ):
+            yield self.array(
+                "project_qkvg.weight",
+                theirs,
+                f"{name}.weight",
+                Layout.HEADS,
+                heads=heads,
+                fused=Fused.QUERY_KEY_VALUE_GATE,
+                part=part,
+            )
+        yield self.array("gate_bias", "gating_b", "linear_g.bias", Layout.HEAD_BIAS, heads=heads)
+        yield from self.attention_output("project_output", "linear_o", heads)
+
+
+def _joined(separator: str, before: str, name: str) -> str:
+    return f"{before}{separator}{name}" if before else name
+
+
+_ROOT = _Place(ours="", alphafold="", openfold="")
+
+
+@cache
+def parameter_table() -> tuple[ArrayRow, ...]:
+    """Every row."""
+    return (
+        *_embedders(),
+        *_block_stack(
+            _Place(
+                ours="extra_msa_stack.blocks.{block}",
+                alphafold="evoformer/extra_msa_stack",
+                openfold="extra_msa_stack.blocks.{block}",
+                stack=Stack.EXTRA_MSA,
+            ),
+            Heads.EXTRA_MSA,
+        ),
+        *_block_stack(
+            _Place(
+                ours="evoformer.blocks.{block}",
+                alphafold="evoformer/evoformer_iteration",
+                openfold="evoformer.blocks.{block}",
+                stack=Stack.EVOFORMER,
+            ),
+            Heads.MSA,
+        ),
+        *_ROOT.linear("evoformer.project_single", "evoformer/single_activations", "evoformer.linear"),
+        *_structure_module(),
+        *_heads(),
+    )
+
+
+def _embedders() -> Iterator[ArrayRow]:
+    inputs = _Place(ours="input_embedder", alphafold="evoformer", openfold="input_embedder")
+    yield from inputs.linear("project_target_left", "left_single", "linear_tf_z_i")
+    yield from inputs.linear("project_target_right", "right_single", "linear_tf_z_j")
+    yield from inputs.linear("project_target_msa", "preprocess_1d", "linear_tf_m")
+    yield from inputs.linear("project_msa", "preprocess_msa", "linear_msa_m")
+    # Spelt as in the published files.
+    yield from inputs.linear("project_relative_position", "pair_activiations", "linear_relpos")
+    recycling = _Place(ours="recycling_embedder", alphafold="evoformer", openfold="recycling_embedder")
+    yield from recycling.norm("normalise_msa_row", "prev_msa_first_row_norm", "layer_norm_m")
+    yield from recycling.norm("normalise_pair", "prev_pair_norm", "layer_norm_z")
+    yield from recycling.linear("project_distances", "prev_pos_linear", "linear")
+    yield from _ROOT.linear(
+        "extra_msa_embedder.project_extra_msa", "evoformer/extra_msa_activations", "extra_msa_embedder.linear"
+    )
+
+
+def _block_stack(block: _Place, heads: Heads) -> Iterator[ArrayRow]:
+    """One block of the Evoformer or of the extra-MSA stack."""
+    row = block.beneath("msa_row_attention", "msa_row_attention_with_pair_bias", "msa_att_row")
+    yield from row.norm("normalise", "query_norm", "layer_norm_m")
+    yield from row.norm("normalise_pair", "feat_2d_norm", "layer_norm_z")
+    yield row.array("project_pair_bias.weight", "feat_2d_weights", "linear_z.weight", Layout.LINEAR)
+    yield from row.beneath("attention", "attention", "mha").gated_attention(heads)
+    if heads is Heads.EXTRA_MSA:
+        yield from _global_attention(block, heads)
+    else:
+        column = block.beneath("msa_column_attention", "msa_column_attention", "msa_att_col._msa_att")
+        yield from column.norm("normalise", "query_norm", "layer_norm_m")
+        yield from column.beneath("attention", "attention", "mha").gated_attention(heads)
+    yield from _transition(block.beneath("msa_transition", "msa_transition", "msa_transition"))
+    yield from _outer_product_mean(block.beneath(*["outer_product_mean"] * 3))
+    for way, alphafold, openfold in (
+        ("outgoing", "triangle_multiplication_outgoing", "pair_stack.tri_mul_out"),
+        ("incoming", "triangle_multiplication_incoming", "pair_stack.tri_mul_in"),
+    ):
+        place = block.beneath(f"triangle_multiplication_{way}", alphafold, openfold)
+        yield from _triangle_multiplication(place, outgoing=way == "outgoing")
+    for way, alphafold, openfold in (
+        ("starting", "triangle_attention_starting_node", "pair_stack.tri_att_start"),
+        ("ending", "triangle_attention_ending_node", "pair_stack.tri_att_end"),
+    ):
+        triangle = block.beneath(f"triangle_attention_{way}", alphafold, openfold)
+        yield from triangle.norm("normalise", "query_norm", "layer_norm")
+        yield triangle.array("project_pair_bias.weight", "feat_2d_weights", "linear.weight", Layout.LINEAR)
+        yield from triangle.beneath("attention", "attention", "mha").gated_attention(Heads.PAIR)
+    yield from _transition(block.beneath("pair_transition", "pair_transition", "pair_stack.pair_transition"))
+
+
+def _global_attention(block: _Place, heads: Heads) -> Iterator[ArrayRow]:
+    column = block.beneath("msa_column_attention", "msa_column_global_attention", "msa_att_col")
+    yield from column.norm("normalise", "query_norm", "layer_norm_m")
+    attention = _Place(
+        ours=column.ours,
+        alphafold=f"{column.alphafold}/attention",
+        openfold=f"{column.openfold}.global_attention",
+        stack=column.stack,
+    )
+    yield attention.array("project_query.weight", "query_w", "linear_q.weight", Layout.HEADS, heads=heads)
+    for part, (theirs, name, layout) in enumerate(
+        (
+            ("key_w", "linear_k", Layout.LINEAR),
+            ("value_w", "linear_v", Layout.LINEAR),
+            ("gating_w", "linear_g", Layout.HEADS),
+        )
+    ):
+        yield attention.array(
+            "project_kvg.weight",
+            theirs,
+            f"{name}.weight",
+            layout,
+            heads=heads if layout is Layout.HEADS else Heads.NONE,
+            fused=Fused.KEY_VALUE_GATE,
+            part=part,
+        )
+    yield attention.array("gate_bias", "gating_b", "linear_g.bias", Layout.HEAD_BIAS, heads=heads)
+    yield from attention.attention_output("project_output", "linear_o", heads)
+
+
+def _transition(place: _Place) -> Iterator[ArrayRow]:
+    yield from place.norm("normalise", "input_layer_norm", "layer_norm")
+    yield from place.linear("expand", "transition1", "linear_1")
+    yield from place.linear("contract", "transition2", "linear_2")
+
+
+def _outer_product_mean(place: _Place) -> Iterator[ArrayRow]:
+    yield from place.norm("normalise", "layer_norm_input", "layer_norm")
+    yield from place.linear("project_factors", "left_projection", "linear_1", fused=Fused.FACTORS, part=0)
+    yield from place.linear("project_factors", "right_projection", "linear_2", fused=Fused.FACTORS, part=1)
+    yield place.array("project_output.weight", "output_w", "linear_out.weight", Layout.OUTER)
+    yield place.array("project_output.bias", "output_b", "linear_out.bias", Layout.AS_IS)
+
+
+def _triangle_multiplication(place: _Place, *, outgoing: bool) -> Iterator[ArrayRow]:
+    # Of the incoming update OpenFold's a is AlphaFold's right and its b the left.
+    left, right = ("a", "b") if outgoing else ("b", "a")
+    yield from place.norm("normalise", "layer_norm_input", "layer_norm_in")
+    for part, (theirs, name) in enumerate(
+        (
+            ("left_projection", f"linear_{left}_p"),
+            ("right_projection", f"linear_{right}_p"),
+            ("left_gate", f"linear_{left}_g"),
+            ("right_gate", f"linear_{right}_g"),
+            ("gating_linear", "linear_g"),
+        )
+    ):
+        yield from place.linear("project_factors", theirs, name, fused=Fused.TRIANGLE, part=part)
+    yield from place.norm("normalise_product", "center_layer_norm", "layer_norm_out")
+    yield from place.linear("project_output", "output_projection", "linear_z")
+
+
+def _structure_module() -> Iterator[ArrayRow]:
+    module = _ROOT.beneath(*["structure_module"] * 3)
+    yield from module.norm("normalise_single", "single_layer_norm", "layer_norm_s")
+    yield from module.norm("normalise_pair", "pair_layer_norm", "layer_norm_z")
+    yield from module.linear("project_single", "initial_projection", "linear_in")
+    attention = module.beneath("invariant_point_attention", "fold_iteration/invariant_point_attention", "ipa")
+    yield attention.array("point_weight_H", "trainable_point_weights", "head_weights", Layout.AS_IS)
+    yield from attention.linear("project_query", "q_scalar", "linear_q")
+    yield from attention.linear("project_query_points", "q_point_local", "linear_q_points.linear")
+    yield from attention.linear("project_key_value", "kv_scalar", "linear_kv")
+    yield from attention.linear("project_key_value_points", "kv_point_local", "linear_kv_points.linear")
+    yield from attention.linear("project_pair_bias", "attention_2d", "linear_b")
+    yield from attention.linear("project_output", "output_projection", "linear_out")
+    yield from module.norm("normalise_attended", "fold_iteration/attention_layer_norm", "layer_norm_ipa")
+    yield from module.linear("transition.first", "fold_iteration/transition", "transition.layers.0.linear_1")
+    yield from module.linear(
+        "transition.second", "fold_iteration/transition_1", "transition.layers.0.linear_2"
+    )
+    yield from module.linear(
+        "transition.third", "fold_iteration/transition_2", "transition.layers.0.linear_3"
+    )
+    yield from module.norm(
+        "transition.normalise", "fold_iteration/transition_layer_norm", "transition.layer_norm"
+    )
+    yield from module.linear(
+        "backbone_update.project_motion", "fold_iteration/affine_update", "bb_update.linear"
+    )
+    angles = module.beneath("angle_network", "fold_iteration/rigid_sidechain", "angle_resnet")
+    yield from angles.linear("project_current", "input_projection", "linear_in")
+    yield from angles.linear("project_initial", "input_projection_1", "linear_initial")
+    for number, suffix in enumerate(("", "_1")):
+        yield from angles.linear(f"blocks.{number}.first", f"resblock1{suffix}", f"layers.{number}.linear_1")
+        yield from angles.linear(f"blocks.{number}.second", f"resblock2{suffix}", f"layers.{number}.linear_2")
+    yield from angles.linear("project_output", "unnormalized_angles", "linear_out")
+
+
+def _heads() -> Iterator[ArrayRow]:
+    yield from _ROOT.linear(
+        "distogram_head.project_pair", "distogram_head/half_logits", "aux_heads.distogram.linear"
+    )
+    yield from _ROOT.linear(
+        "masked_msa_head.project_msa", "masked_msa_head/logits", "aux_heads.masked_msa.linear"
+    )
+    lddt = _Place(ours="plddt_head", alphafold="predicted_lddt_head", openfold="aux_heads.plddt")
+    yield from lddt.norm("normalise", "input_layer_norm", "layer_norm")
+    yield from lddt.linear("first", "act_0", "linear_1")
+    yield from lddt.linear("second", "act_1", "linear_2")
+    yield from lddt.linear("project_bins", "logits", "linear_3")
+    yield from _ROOT.linear(
+        "experimentally_resolved_head.project_single",
+        "experimentally_resolved_head/logits",
+        "aux_heads.experimentally_resolved.linear",
+    )
+    yield from _ROOT.linear(
+        "aligned_error_head.project_pair", "predicted_aligned_error_head/logits", "aux_heads.tm.linear"
+    )
