@@ -73,7 +73,9 @@ class EvoformerBlock(nn.Module):
                 channels, alignment_site(stack, index, "msa_column", heads), uniform=uniform
             )
         self.msa_transition = Transition(channels, config.transition_factor)
-        self.outer_product_mean = OuterProductMean(channels, pair_channels, config.outer_product_channels)
+        self.outer_product_mean = OuterProductMean(
+            channels, pair_channels, config.outer_product_channels, centred=config.centred_outer_product
+        )
         hidden = config.triangle_multiplication_channels
         self.triangle_multiplication_outgoing = TriangleMultiplication(pair_channels, hidden, outgoing=True)
         self.triangle_multiplication_incoming = TriangleMultiplication(pair_channels, hidden, outgoing=False)

@@ -21,8 +21,14 @@ class OuterProductMean(nn.Module):
     gets bias / 1e-3, as in AlphaFold.
     """
 
-    def __init__(self, msa_channels: int, pair_channels: int, hidden_channels: int) -> None:
+    def __init__(
+        self, msa_channels: int, pair_channels: int, hidden_channels: int, *, centred: bool = False
+    ) -> None:
+        """`centred`: each projection loses its mean over the rows of its column first, so that the layer gives
+        covariances of columns instead of mean products. Not AlphaFold's, whose pairs must learn to subtract what
+        two columns have in common by chance; models trained on few families have not the data for that."""
         super().__init__()
+        self.centred = centred
         self.normalise = nn.LayerNorm(msa_channels)
         self.project_factors = linear(msa_channels, 2 * hidden_channels)
         self.project_output = final_linear(hidden_channels * hidden_channels, pair_channels)
@@ -31,6 +37,9 @@ class OuterProductMean(nn.Module):
         """pair + update (in place without autograd); mask: 1 = residue, 0 = masked."""
         dtype = self.project_factors.weight.dtype
         factors = self.project_factors(self.normalise(msa_SRC).to(dtype)) * mask_SR.unsqueeze(-1).to(dtype)
+        if self.centred:
+            present_SR1 = mask_SR.unsqueeze(-1).to(dtype)
+            factors = factors - present_SR1 * (factors.sum(0) / (present_SR1.sum(0) + EPSILON))
         first_SRA, second_SRB = factors.chunk(2, dim=-1)
         num_rows, num_residues, channels = first_SRA.shape
         first_RAS = first_SRA.permute(1, 2, 0).contiguous()

@@ -1,0 +1,200 @@
+"""Protein families with known contacts: Potts models sampled along random trees.
+
+A family is a Potts model (Weigt et al. 2009) whose couplings stand at the contacts of a fold, evolved from one
+root sequence by Gibbs updates while its lineages split. What is planted is therefore known exactly, and what a
+tree adds to it, sequences that resemble each other by descent, is there as well.
+"""
+
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import NDArray
+
+from bioattn.errors import SettingsError
+
+LETTERS = "ARNDCQEGHILKMFPSTWYV"
+"""States 0..19; 20 is the gap."""
+GAP = 20
+_HYDROPATHY = np.array(
+    [1.8, -4.5, -3.5, -3.5, 2.5, -3.5, -3.5, -0.4, -3.2, 4.5, 3.8, -3.9, 1.9, 2.8, -1.6, -0.8, -0.7, -0.9, -1.3,
+     4.2]
+)  # fmt: skip
+"""Kyte & Doolittle 1982."""
+_CHARGE = np.array([0, 1, 0, -1, 0, 0, -1, 0, 0.3, 0, 0, 1, 0, 0, 0, 0, 0, 0, 0, 0])
+_VOLUME = np.array(
+    [88.6, 173.4, 114.1, 111.1, 108.5, 143.8, 138.4, 60.1, 153.2, 166.7, 166.7, 168.6, 162.9, 189.9, 112.7, 89.0,
+     116.1, 227.8, 193.6, 140.0]
+)  # fmt: skip
+"""Å³, Zamyatnin 1972."""
+_COMMON = np.array(
+    [8.3, 5.5, 4.1, 5.5, 1.4, 3.9, 6.7, 7.1, 2.3, 5.9, 9.7, 5.8, 2.4, 3.9, 4.7, 6.6, 5.3, 1.1, 2.9, 6.9]
+)  # fmt: skip
+"""Amino acids per 100 residues of Swiss-Prot."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class FamilySettings:
+    """How a family is drawn from a fold."""
+
+    depth: int = 1000
+    """Sequences."""
+    strength: float = 1.0
+    """Scale of the couplings."""
+    field: float = 0.9
+    """Standard deviation of the fields that make columns conserved."""
+    generations: int = 10
+    """Rounds in which the lineages double, at most."""
+    sweeps: float = 6.0
+    """Gibbs updates per site from the root to a leaf."""
+    tips: float = 0.6
+    """Share of these updates after the last split: 1 gives unrelated sequences."""
+    gaps: float = 0.06
+    """Expected share of gaps."""
+    contact_distance: float = 8.0
+    """Å between C-betas below which a pair is coupled."""
+    min_separation: int = 3
+    """Smallest distance in the chain of a coupled pair."""
+
+    def __post_init__(self) -> None:
+        for name in ("depth", "generations", "min_separation"):
+            if getattr(self, name) < 1:
+                raise SettingsError(f"{name} is {getattr(self, name)}; it must be at least 1")
+        for name in ("strength", "field", "sweeps", "contact_distance"):
+            if not getattr(self, name) >= 0:
+                raise SettingsError(f"{name} is {getattr(self, name)}; it must not be negative")
+        if not 0 <= self.tips <= 1:
+            raise SettingsError(f"tips is {self.tips}; it must lie in [0, 1]")
+        if not 0 <= self.gaps < 0.9:
+            raise SettingsError(f"gaps is {self.gaps}; it must lie in [0, 0.9)")
+
+
+@dataclass(frozen=True, slots=True)
+class PottsModel:
+    """Fields and couplings; a state's log odds at a site are its field plus the couplings to its neighbours."""
+
+    fields: NDArray[np.float64]
+    """(R, 20)."""
+    pairs: NDArray[np.int64]
+    """(P, 2) coupled sites, i < j."""
+    couplings: NDArray[np.float64]
+    """(P, 20, 20): first axis the state at i."""
+
+    def neighbours(self) -> list[tuple[NDArray[np.int64], NDArray[np.float64]]]:
+        """Per site its coupled sites (K,) and their couplings (K, state there, state here)."""
+        found: list[tuple[list[int], list[NDArray[np.float64]]]] = [([], []) for _ in self.fields]
+        for (i, j), coupling in zip(self.pairs, self.couplings, strict=True):
+            found[i][0].append(int(j))
+            found[i][1].append(coupling.T)
+            found[j][0].append(int(i))
+            found[j][1].append(coupling)
+        return [
+            (np.array(sites, np.int64), np.array(blocks).reshape(len(sites), 20, 20))
+            for sites, blocks in found
+        ]
+
+
+def contact_pairs(
+    positions: NDArray[np.floating], *, distance: float = 8.0, min_separation: int = 3
+) -> NDArray[np.int64]:
+    """Pairs (P, 2) of residues, i < j, closer than `distance` Å and at least `min_separation` apart in the chain.
+
+    Positions that are NaN are near nothing.
+    """
+    gap = np.linalg.norm(positions[:, None] - positions[None], axis=-1)
+    i, j = np.nonzero(np.triu(gap < distance, min_separation))
+    return np.stack([i, j], axis=1)
+
+
+def potts_model(
+    positions: NDArray[np.floating], settings: FamilySettings, random: np.random.Generator
+) -> PottsModel:
+    """A Potts model on the contacts of a fold: couplings that favour hydrophobic neighbours, opposite charges and
+    complementary sizes, each with a random part; fields that bury hydrophobic residues where there are many
+    contacts."""
+    pairs = contact_pairs(
+        positions, distance=settings.contact_distance, min_separation=settings.min_separation
+    )
+    columns = len(positions)
+    degree = np.bincount(pairs.ravel(), minlength=columns).astype(float)
+    burial = (degree - degree.mean()) / max(degree.std(), 1e-6)
+    hydropathy, volume = _standard(_HYDROPATHY), _standard(_VOLUME)
+    fields = (
+        np.log(_COMMON / _COMMON.sum())
+        + settings.field * 0.6 * burial[:, None] * hydropathy
+        + settings.field * random.gamma(1.0, 1.0, (columns, 1)) * random.normal(0, 1, (columns, 20))
+    )
+    alike = np.stack(
+        [np.outer(hydropathy, hydropathy), -2 * np.outer(_CHARGE, _CHARGE), -np.outer(volume, volume)]
+    )
+    shares = random.gamma(1.0, 1.0, (len(pairs), 3))
+    blocks = 0.25 * np.einsum("pk,kab->pab", shares, alike) + random.normal(0, 0.45, (len(pairs), 20, 20))
+    blocks -= blocks.mean(1, keepdims=True)
+    blocks -= blocks.mean(2, keepdims=True)
+    scale = settings.strength * random.gamma(2.0, 0.5, (len(pairs), 1, 1))
+    return PottsModel(fields, pairs, scale * blocks)
+
+
+def sample_family(
+    model: PottsModel, settings: FamilySettings, random: np.random.Generator
+) -> NDArray[np.uint8]:
+    """Aligned states (depth, R), 0..19 and 20 for gaps; the first row has none.
+
+    The number of lineages doubles, with random parents, until there are `depth`; between splits every lineage gets
+    its share of Gibbs updates. Gaps are runs that lineages inherit.
+    """
+    columns = len(model.fields)
+    neighbours = model.neighbours()
+    states = random.choice(20, size=(1, columns), p=_COMMON / _COMMON.sum())
+    gaps = np.zeros((1, columns), bool)
+    for _ in range(30):
+        _update(states, np.arange(columns), model, neighbours, random)
+    shared = (1 - settings.tips) / max(1, settings.generations - 1)
+    # A run of gaps is 5 columns long on average and there is one chance for it per generation.
+    opening = settings.gaps * columns / 5 / settings.generations
+    for generation in range(settings.generations):
+        left = settings.generations - 1 - generation
+        lineages = max(len(states), int(np.ceil(settings.depth / 2**left))) if left else settings.depth
+        parents = random.integers(len(states), size=lineages)
+        parents[: min(len(states), lineages)] = np.arange(min(len(states), lineages))
+        states, gaps = states[parents], gaps[parents]
+        updates = round(settings.sweeps * columns * (shared if left else settings.tips))
+        _update(states, random.integers(columns, size=updates), model, neighbours, random)
+        _delete(gaps, opening, random)
+    gaps[0] = False
+    return np.where(gaps, GAP, states).astype(np.uint8)
+
+
+def _update(
+    states: NDArray[np.int64],
+    sites: NDArray[np.int64],
+    model: PottsModel,
+    neighbours: list[tuple[NDArray[np.int64], NDArray[np.float64]]],
+    random: np.random.Generator,
+) -> None:
+    """Redraw each of `sites` in turn in every row, given the rest of the row (Gibbs sampling), in place."""
+    for site in sites:
+        near, blocks = neighbours[site]
+        odds = np.broadcast_to(model.fields[site], (len(states), 20)).copy()
+        for other, block in zip(near, blocks, strict=True):
+            odds += block[states[:, other]]
+        # The largest of log odds plus Gumbel noise is a draw from them.
+        odds -= np.log(random.exponential(size=odds.shape))
+        states[:, site] = odds.argmax(1)
+
+
+def _delete(gaps: NDArray[np.bool_], opening: float, random: np.random.Generator) -> None:
+    """Open runs of gaps in some rows, in place; near the ends they reach the end, as fragments do."""
+    columns = gaps.shape[1]
+    for row in np.flatnonzero(random.random(len(gaps)) < opening):
+        first = int(random.integers(columns))
+        last = first + int(random.geometric(0.2))
+        if random.random() < 0.3:
+            first, last = (
+                (0, first) if first < columns / 4 else (first, columns if first > 0.75 * columns else last)
+            )
+        gaps[row, first:last] = True
+
+
+def _standard(values: NDArray[np.float64]) -> NDArray[np.float64]:
+    standard: NDArray[np.float64] = (values - values.mean()) / values.std()
+    return standard
