@@ -5,6 +5,7 @@ insertions, as in A3M and A2M; they are not aligned to each other. Columns are c
 """
 
 import re
+from collections.abc import Callable
 from dataclasses import dataclass, field, replace
 from typing import Self
 
@@ -152,6 +153,33 @@ class Alignment:
             annotations=_cut_annotations(self.annotations, kept),
         )
 
+    def centre_on_row(self, index: int) -> Self:
+        """Make the residues of one row, the query, the match columns: all of them and nothing else.
+
+        Columns where it has a gap become insertions (see `keep_as_match`). A residue it has inserted becomes a
+        column with gaps in all other rows, for insertions are not aligned to each other; what others have
+        inserted at that place stays an insertion behind it.
+        """
+        cut = self.keep_as_match(self.residues[index] != GAP)
+        own = cut.insertions[index]
+        if not own:
+            return cut
+        places = [column for column in sorted(own) for _ in own[column]]
+        residues = np.insert(cut.residues, places, GAP, axis=1)
+        residues[index] = np.frombuffer(self.sequence(index).encode("ascii"), dtype=np.uint8)
+        shift = np.searchsorted(places, np.arange(cut.num_columns + 1), side="right")
+        insertions = [
+            {column + int(shift[column]): letters for column, letters in inserted.items()}
+            for inserted in cut.insertions
+        ]
+        insertions[index] = {}
+        return replace(
+            cut,
+            residues=residues,
+            insertions=insertions,
+            annotations=_edit_annotations(cut.annotations, lambda text: _insert_dots(text, own)),
+        )
+
 
 def split_insertions(text: bytes) -> tuple[bytes, dict[int, str]]:
     """Split a row of A3M (without `.`) into its match columns and its insertions.
@@ -210,14 +238,20 @@ def _positions(indices: ArrayLike, size: int, *, ascending: bool = False) -> NDA
 
 
 def _cut_annotations(annotations: Annotations, kept: NDArray[np.intp]) -> Annotations:
-    def cut(text: str) -> str:
-        return "".join(text[column] for column in kept)
+    return _edit_annotations(annotations, lambda text: "".join(text[column] for column in kept))
 
+
+def _insert_dots(text: str, inserted: dict[int, str]) -> str:
+    return insert_letters(text, {column: "." * len(letters) for column, letters in inserted.items()})
+
+
+def _edit_annotations(annotations: Annotations, edit: Callable[[str], str]) -> Annotations:
+    """Apply `edit` to every text that runs over the columns."""
     return replace(
         annotations,
         residues={
-            row: {feature: cut(text) for feature, text in features.items()}
+            row: {feature: edit(text) for feature, text in features.items()}
             for row, features in annotations.residues.items()
         },
-        columns={feature: cut(text) for feature, text in annotations.columns.items()},
+        columns={feature: edit(text) for feature, text in annotations.columns.items()},
     )
