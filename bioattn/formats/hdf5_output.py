@@ -105,8 +105,12 @@ class ShieldedFile(io.RawIOBase):
 
 
 @contextmanager
-def hdf5_output(path: Path) -> Iterator[tuple[h5py.File, ShieldedFile]]:
+def hdf5_output(
+    path: Path, *, chunk_cache_bytes: int | None = None
+) -> Iterator[tuple[h5py.File, ShieldedFile]]:
     """Create `path` as HDF5; its bytes are on the disk when the body has ended well.
+
+    chunk_cache_bytes: None = h5py's; 0 = whole chunks go to the file as they are written, in that order.
 
     Call the second object's `check` now and then, so that a full disk ends long work early.
 
@@ -114,7 +118,7 @@ def hdf5_output(path: Path) -> Iterator[tuple[h5py.File, ShieldedFile]]:
     """
     with ShieldedFile(path) as raw:
         try:
-            with h5py.File(raw, "w", libver=LIBRARY_VERSIONS) as file:
+            with h5py.File(raw, "w", libver=LIBRARY_VERSIONS, rdcc_nbytes=chunk_cache_bytes) as file:
                 yield file, raw
         except Exception:
             raw.check()

@@ -13,6 +13,14 @@ import pandas as pd
 from numpy.typing import NDArray
 
 from bioattn.errors import BioattnError, FormatError
+from bioattn.store.alignment_attention_reader import (
+    alignment_samples,
+    array_of,
+    first_array,
+    is_over_alignments,
+    read_head,
+)
+from bioattn.store.alignment_schema import KEY_INDEX, AlignmentReduction
 from bioattn.store.content_digest import CONTENT_DIGEST, content_digest
 from bioattn.store.hdf5_access import damage_named, open_hdf5, require_self_contained, strings, text_attribute
 from bioattn.store.schema import (
@@ -26,6 +34,7 @@ from bioattn.store.schema import (
     WEIGHTS,
     Reduction,
 )
+from bioattn.store.window_coordinates import genomic_interval
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -34,14 +43,15 @@ class SiteInfo:
 
     name: str
     dims: tuple[str, ...]
-    """Axes of the weights, `sample` first."""
+    """Axes of the weights, `sample` first; in files over alignments those of one sample."""
     shape: tuple[int, ...]
+    """In files over alignments of the first sample: the others have their own."""
     dtype: np.dtype[Any]
     treatments: list[str] | None
     """Names along the treatment axis; None without one."""
     heads: tuple[int, ...]
     """Head numbers of the model along the head axis, or those reduced over."""
-    reduce: Reduction
+    reduce: Reduction | AlignmentReduction
     key_edges: NDArray[np.int64] | None
     """K + 1 bin edges in bases from the window's first base, 5'→3'; None when keys are not positions."""
     query_edges: NDArray[np.int64] | None
@@ -49,6 +59,8 @@ class SiteInfo:
     sink: bool
     """Rows sum to at most 1; what is missing went to a key that stands for "nowhere"."""
     has_value_weighted: bool
+    keys: str | None = None
+    """In files over alignments: whether keys and queries are the `residue`s or the `row`s."""
 
 
 class AttentionFile:
@@ -67,12 +79,20 @@ class AttentionFile:
         self.model_sha256 = text_attribute(file, "model_sha256") or ""
         self.input_sha256 = text_attribute(file, "input_sha256") or ""
         self.task = text_attribute(file, "task") or ""
-        self.window_length = int(file.attrs["window_length"])
+        self.over_alignments = is_over_alignments(file)
+        """Whether the samples are alignments and not promoters."""
+        self.window_length = 0 if self.over_alignments else int(file.attrs["window_length"])
+        """Positions of the window of promoters; 0 for alignments."""
 
     @cached_property
     def samples(self) -> pd.DataFrame:
-        """Chrom, start, end (0-based, half-open; -1 unknown) and strand by gene id, in file order."""
+        """Chrom, start, end (0-based, half-open; -1 unknown) and strand by gene id, in file order.
+
+        Of alignments: length (match columns), rows, extra_rows, query and input_sha256.
+        """
         with damage_named(self.path):
+            if self.over_alignments:
+                return alignment_samples(self._file)
             group = self._file["samples"]
             return pd.DataFrame(
                 {
@@ -90,7 +110,9 @@ class AttentionFile:
 
     @cached_property
     def treatments(self) -> list[str]:
-        """All treatments asked for, in the order of every treatment axis."""
+        """All treatments asked for, in the order of every treatment axis; alignments have none."""
+        if PREDICTIONS not in self._file:
+            return []
         with damage_named(self.path):
             return strings(self._file[f"{PREDICTIONS}/treatment"])
 
@@ -99,6 +121,7 @@ class AttentionFile:
         site: str,
         *,
         gene: str | Sequence[str] | slice | None = None,
+        sample: str | None = None,
         treatment: str | Sequence[str] | None = None,
         head: int | None = None,
         value_weighted: bool = False,
@@ -106,12 +129,21 @@ class AttentionFile:
         """The weights of a site, axes as `sites[site].dims`; only what is asked for is read.
 
         gene, treatment: one name (its axis is dropped), several (in that order), or None for all; gene can also
-        be a slice of sample numbers. head: one of `sites[site].heads`.
+        be a slice of sample numbers. sample: like one gene; files over alignments need it, as each alignment has
+        its own shape. head: one of `sites[site].heads`.
 
         Raises: BioattnError for a site, gene, treatment or head that the file does not hold; FormatError when
         the data are damaged.
         """
         info = self._info(site)
+        if self.over_alignments:
+            if gene is not None or treatment is not None or value_weighted:
+                raise BioattnError(
+                    f"{self.path}: holds alignments; they are chosen with sample and head only"
+                )
+            return self._array(info, WEIGHTS, sample, head)
+        if sample is not None:
+            gene = sample
         if value_weighted and not info.has_value_weighted:
             raise BioattnError(
                 f"{self.path}: site {site} has no value-weighted attention; export with --value-weighted"
@@ -131,8 +163,38 @@ class AttentionFile:
         with damage_named(self.path):
             return _read(dataset, selection)
 
+    def key_index(self, site: str, *, sample: str, head: int | None = None) -> NDArray[np.int32]:
+        """Of which key (0-based) each of the weights of a site reduced with `top-k` is; the same shape.
+
+        Raises: BioattnError for a sample, head or site that the file does not hold, or a site that is not reduced
+        so; FormatError when the data are damaged.
+        """
+        info = self._info(site)
+        if info.reduce != AlignmentReduction.TOP_K:
+            raise BioattnError(
+                f"{self.path}: site {site} holds all keys, in order; it was not reduced with top-k"
+            )
+        return self._array(info, KEY_INDEX, sample, head)
+
+    def _array(self, info: SiteInfo, quantity: str, sample: str | None, head: int | None) -> NDArray[Any]:
+        """One array of one alignment."""
+        if sample is None:
+            raise BioattnError(f"{self.path}: every alignment has its own shape; say which sample is wanted")
+        if sample not in self._gene_numbers:
+            raise BioattnError(f"{self.path}: sample {sample!r} is not in the file")
+        if head is not None and ("head" not in info.dims or head not in info.heads):
+            raise BioattnError(f"{self.path}: site {info.name} holds no head {head}")
+        with damage_named(self.path):
+            dataset = array_of(self._file[f"sites/{info.name}"], self._gene_numbers[sample], quantity)
+            return read_head(dataset, info.dims, None if head is None else info.heads.index(head))
+
     def predictions(self) -> pd.DataFrame:
-        """The model's predictions, genes × treatments (response units, or probabilities of a binary model)."""
+        """The model's predictions, genes × treatments (response units, or probabilities of a binary model).
+
+        Raises: BioattnError for a file without any, FormatError for a damaged one.
+        """
+        if PREDICTIONS not in self._file:
+            raise BioattnError(f"{self.path}: holds no predictions")
         with damage_named(self.path):
             group = self._file[PREDICTIONS]
             return pd.DataFrame(
@@ -188,32 +250,6 @@ def open_attention(path: Path) -> Iterator[AttentionFile]:
         yield AttentionFile(path, file)
 
 
-def genomic_interval(
-    window_start: NDArray[np.int64],
-    window_end: NDArray[np.int64],
-    start: int,
-    end: int,
-    strand: str,
-    window_length: int,
-) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
-    """Chromosome coordinates (0-based, half-open) of window intervals, clipped to the gene's window.
-
-    A promoter shorter than the window lies at its right (3') end, so the window's right edge is the promoter's:
-    `end` on the + strand, `start` on the − strand. Position p is base `end - window_length + p` on the + strand
-    and `start + window_length - 1 - p` on the − strand.
-
-    >>> genomic_interval(np.array([2]), np.array([4]), 100, 110, "+", 10)
-    (array([102]), array([104]))
-    >>> genomic_interval(np.array([2]), np.array([4]), 100, 110, "-", 10)
-    (array([106]), array([108]))
-    """
-    if strand == "+":
-        first, last = end - window_length + window_start, end - window_length + window_end
-    else:
-        first, last = start + window_length - window_end, start + window_length - window_start
-    return np.clip(first, start, end), np.clip(last, start, end)
-
-
 def require_attention(path: Path, file: h5py.File) -> None:
     """Raises: FormatError when the file is not attention or its major version is newer than this reader's."""
     found = text_attribute(file, "format")
@@ -232,7 +268,9 @@ def require_attention(path: Path, file: h5py.File) -> None:
 
 
 def _site_info(name: str, group: h5py.Group) -> SiteInfo:
-    weights = group[WEIGHTS]
+    reduce = text_attribute(group, "reduce") or ""
+    ragged = WEIGHTS not in group
+    weights = first_array(group) if ragged else group[WEIGHTS]
     receptive_field = group.attrs.get("receptive_field")
     return SiteInfo(
         name=name,
@@ -241,12 +279,13 @@ def _site_info(name: str, group: h5py.Group) -> SiteInfo:
         dtype=weights.dtype,
         treatments=strings(group["treatment"]) if "treatment" in group else None,
         heads=tuple(int(head) for head in group.attrs["heads"]),
-        reduce=Reduction(text_attribute(group, "reduce") or ""),
+        reduce=AlignmentReduction(reduce) if ragged else Reduction(reduce),
         key_edges=group[KEY_EDGES][:].astype(np.int64) if KEY_EDGES in group else None,
         query_edges=group[QUERY_EDGES][:].astype(np.int64) if QUERY_EDGES in group else None,
         receptive_field=None if receptive_field is None else int(receptive_field),
-        sink=bool(group.attrs["sink"]),
+        sink=bool(group.attrs.get("sink", 0)),
         has_value_weighted=VALUE_WEIGHTED in group,
+        keys=text_attribute(group, "keys"),
     )
 
 

@@ -13,12 +13,13 @@ from numpy.typing import NDArray
 from bioattn import __version__
 from bioattn.formats.hdf5_output import hdf5_output
 from bioattn.store.content_digest import CONTENT_DIGEST, content_digest
+from bioattn.store.hdf5_datasets import attach_scale, text_array, write_scale
 from bioattn.store.schema import (
     DIGEST,
     FORMAT,
-    FORMAT_VERSION,
     KEY_EDGES,
     PREDICTIONS,
+    PROMOTER_VERSION,
     QUERY_EDGES,
     SAMPLE_FIELDS,
     Digest,
@@ -68,7 +69,7 @@ class AttentionWriter:
         self._digests: dict[str, Digest] = {}
         self._layouts = tuple(layouts)
         file.attrs["format"] = FORMAT
-        file.attrs["format_version"] = FORMAT_VERSION
+        file.attrs["format_version"] = PROMOTER_VERSION
         file.attrs["generated_by"] = f"bioattn {__version__}"
         file.attrs["model_sha256"] = header.model_sha256
         file.attrs["input_sha256"] = header.input_sha256
@@ -107,7 +108,7 @@ class AttentionWriter:
         for name in SAMPLE_FIELDS[1:]:
             kind = np.dtype(np.int64) if name in ("start", "end") else None
             dataset = self._stream(group, name, None, kind)
-            _attach(dataset, 0, "id", scale)
+            attach_scale(dataset, 0, "id", scale)
         group["start"].attrs["comment"] = "0-based first base of the window along the chromosome; -1 unknown"
         group["end"].attrs["comment"] = "base after the last one of the window; -1 unknown"
 
@@ -116,8 +117,8 @@ class AttentionWriter:
         values = self._array(
             group, "values", (self._num_samples, len(treatments)), np.dtype(np.float32), None
         )
-        _attach(values, 0, "sample", self._stream(group, "sample", "gene id"))
-        _attach(values, 1, "treatment", self._scale(group, "treatment", list(treatments)))
+        attach_scale(values, 0, "sample", self._stream(group, "sample", "gene id"))
+        attach_scale(values, 1, "treatment", write_scale(group, "treatment", list(treatments)))
 
     def _create_site(self, layout: SiteLayout, treatments: Sequence[str]) -> None:
         group = self._file.create_group(f"sites/{layout.name}")
@@ -128,10 +129,10 @@ class AttentionWriter:
             group.attrs["receptive_field"] = np.int64(layout.receptive_field)
         scales = {"sample": self._stream(group, "sample", "gene id")}
         for dim in layout.dims[1:]:
-            scales[dim] = self._scale(group, dim, _coordinate(layout, dim, treatments))
+            scales[dim] = write_scale(group, dim, _coordinate(layout, dim, treatments))
         for name, edges in ((KEY_EDGES, layout.key_edges), (QUERY_EDGES, layout.query_edges)):
             if edges is not None:
-                dataset = self._scale(group, name, np.asarray(edges, dtype=np.int32))
+                dataset = write_scale(group, name, np.asarray(edges, dtype=np.int32))
                 dataset.attrs["units"] = "bases from the first base of the window, 5'->3'"
         shape = (self._num_samples, *layout.sizes)
         for quantity in layout.quantities:
@@ -139,24 +140,12 @@ class AttentionWriter:
                 group, quantity, shape, np.dtype(layout.dtype), layout.chunk(self._num_samples)
             )
             for axis, dim in enumerate(layout.dims):
-                _attach(dataset, axis, dim, scales[dim])
+                attach_scale(dataset, axis, dim, scales[dim])
         group[layout.quantities[0]].attrs["long_name"] = _LONG_NAMES[layout.reduce]
         if layout.value_weighted:
             group[layout.quantities[1]].attrs["long_name"] = (
                 f"{_LONG_NAMES[layout.reduce]} times norm of the value vector"
             )
-
-    def _scale(self, group: h5py.Group, name: str, values: Any) -> h5py.Dataset:
-        """A small dimension scale, written at once."""
-        if isinstance(values, list):
-            dataset = group.create_dataset(name, data=_objects(values), dtype=h5py.string_dtype())
-        else:
-            dataset = group.create_dataset(name, data=values)
-        dataset.make_scale(name)
-        digest = Digest()
-        digest.add(values)
-        dataset.attrs[DIGEST] = digest.hexdigest()
-        return dataset
 
     def _stream(
         self,
@@ -188,7 +177,7 @@ class AttentionWriter:
         return dataset
 
     def _put(self, where: str, rows: slice, values: Any) -> None:
-        self._file[where][rows] = _objects(values) if isinstance(values, list) else values
+        self._file[where][rows] = text_array(values) if isinstance(values, list) else values
         self._digests[where].add(values)
 
 
@@ -233,13 +222,3 @@ def _coordinate(layout: SiteLayout, dim: str, treatments: Sequence[str]) -> Any:
     if edges is not None:
         return bin_centres(edges)
     return np.arange(layout.size_of(dim), dtype=np.int32)
-
-
-def _attach(dataset: h5py.Dataset, axis: int, label: str, scale: h5py.Dataset) -> None:
-    dataset.dims[axis].label = label
-    dataset.dims[axis].attach_scale(scale)
-
-
-def _objects(texts: list[str]) -> NDArray[np.object_]:
-    """An object array of exactly one axis, whatever the texts look like."""
-    return np.array(texts, dtype=object)

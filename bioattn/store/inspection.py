@@ -2,6 +2,7 @@
 
 import json
 import math
+import re
 import shlex
 from collections import Counter
 from dataclasses import dataclass
@@ -84,7 +85,8 @@ def _folder(path: Path) -> Description:
     if (path / "job.json").is_file():
         job = read_json(path / "job.json")
         whole = len(list(path.glob("part-*.h5")))
-        parts = math.ceil(job.get("num_promoters", 0) / max(1, job.get("part_samples", 1)))
+        samples = job.get("num_promoters", job.get("num_alignments", 0))
+        parts = math.ceil(samples / max(1, job.get("part_samples", 1)))
         return _describe("attention-parts", complete_parts=whole, all_parts=parts, **job)
     raise BioattnError(
         f"{path}: is a folder but no model (config.json and model.safetensors are not both there)"
@@ -128,6 +130,8 @@ def _hdf5(path: Path) -> Description:
 def _attention(path: Path, file: h5py.File) -> Description:
     attention = AttentionFile(path, file)
     samples = attention.samples
+    if attention.over_alignments:
+        return _alignment_attention(attention, file)
     sites = {
         info.name: {
             "shape": dict(zip(info.dims, info.shape, strict=True)),
@@ -152,6 +156,38 @@ def _attention(path: Path, file: h5py.File) -> Description:
         first_genes=_some([str(name) for name in samples.index]),
         chromosomes=_some(sorted(set(samples["chrom"]) - {""})),
         treatments=_some(attention.treatments),
+        sites=sites,
+    )
+
+
+def _alignment_attention(attention: AttentionFile, file: h5py.File) -> Description:
+    samples = attention.samples
+    sites: dict[str, dict[str, Any]] = {}
+    for info in attention.sites.values():
+        layer = re.sub(r"\.\d+(?=\.|$)", ".*", info.name)
+        figures = sites.setdefault(
+            layer,
+            {
+                "sites": 0,
+                "first_shape": dict(zip(info.dims, info.shape, strict=True)),
+                "dtype": str(info.dtype),
+                "reduce": str(info.reduce),
+                "heads": list(info.heads),
+                "keys": f"{info.keys}s",
+            },
+        )
+        figures["sites"] += 1
+    return _describe(
+        "attention",
+        format_version=text_attribute(file, "format_version"),
+        generated_by=text_attribute(file, "generated_by"),
+        model_sha256=attention.model_sha256,
+        inputs="alignments",
+        alignments=len(samples),
+        first_alignments=_some([str(name) for name in samples.index]),
+        residues=f"{samples['length'].min():,} to {samples['length'].max():,}",
+        msa_rows=f"{samples['rows'].min():,} to {samples['rows'].max():,}",
+        extra_msa_rows=f"{samples['extra_rows'].min():,} to {samples['extra_rows'].max():,}",
         sites=sites,
     )
 

@@ -14,8 +14,10 @@ from bioattn.attention.site import AXES, AttentionSite
 from bioattn.errors import SettingsError
 
 FORMAT = "bioattn-attention"
-FORMAT_VERSION = "1.0"
+FORMAT_VERSION = "1.1"
 """Major.minor: a reader of major version 1 reads every 1.x and refuses 2.0 by name."""
+PROMOTER_VERSION = "1.0"
+"""What files over promoters say: they hold nothing that 1.0 did not have."""
 
 SAMPLE_FIELDS = ("id", "chrom", "start", "end", "strand")
 WEIGHTS = "weights"
@@ -140,12 +142,7 @@ def site_layout(site: AttentionSite, shape: Sequence[int], options: AttentionOpt
     Raises: SettingsError when a head is asked for that the site does not have.
     """
     sizes = dict(zip(site.axes, shape, strict=True))
-    heads = options.heads if options.heads is not None else tuple(range(site.num_heads))
-    for head in heads:
-        if not 0 <= head < site.num_heads:
-            raise SettingsError(
-                f"--heads: site {site.name} has heads 0 to {site.num_heads - 1}, but {head} was asked for"
-            )
+    heads = kept_heads(site, options.heads)
     if "head" in sizes:
         sizes["head"] = len(heads)
         if options.reduce is not Reduction.NONE:
@@ -155,7 +152,7 @@ def site_layout(site: AttentionSite, shape: Sequence[int], options: AttentionOpt
         name=site.name,
         dims=dims,
         sizes=tuple(sizes[dim] for dim in dims[1:]),
-        heads=tuple(heads),
+        heads=heads,
         reduce=options.reduce,
         dtype=options.dtype,
         value_weighted=options.value_weighted,
@@ -164,6 +161,17 @@ def site_layout(site: AttentionSite, shape: Sequence[int], options: AttentionOpt
         receptive_field=site.receptive_field,
         sink=site.sink,
     )
+
+
+def kept_heads(site: AttentionSite, wanted: tuple[int, ...] | None) -> tuple[int, ...]:
+    """The heads to keep of a site, None = all. Raises: SettingsError for a head that it does not have."""
+    heads = wanted if wanted is not None else tuple(range(site.num_heads))
+    for head in heads:
+        if not 0 <= head < site.num_heads:
+            raise SettingsError(
+                f"--heads: site {site.name} has heads 0 to {site.num_heads - 1}, but {head} was asked for"
+            )
+    return heads
 
 
 def bin_centres(edges: Sequence[int]) -> NDArray[np.float64]:

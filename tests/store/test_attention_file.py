@@ -13,8 +13,9 @@ from hypothesis import strategies as st
 
 from bioattn.attention.site import AttentionSite
 from bioattn.errors import BioattnError, FormatError, SettingsError
-from bioattn.store.attention_reader import genomic_interval, open_attention
+from bioattn.store.attention_reader import open_attention
 from bioattn.store.schema import CHUNK_BYTES, AttentionOptions, Reduction, WeightType, site_layout
+from bioattn.store.window_coordinates import genomic_interval
 
 Writer = Callable[..., Any]
 
@@ -196,7 +197,7 @@ def test_layouts_of_heads_and_reductions() -> None:
     ("attribute", "value", "sentence"),
     [
         ("format", "cooler", "not an attention file"),
-        ("format_version", "2.0", "attention format 2.0 is newer than 1.0"),
+        ("format_version", "2.0", "attention format 2.0 is newer than 1.1"),
         ("format_version", "one", "format_version 'one' is not of the form"),
         ("model_sha256", "0" * 64, "content_sha256 differs"),
     ],

@@ -86,7 +86,7 @@ def drop_scale(file: h5py.File) -> None:
         (delete(f"{SITE}/key"), f"/{SITE}/key: the dimension scale is missing"),
         (drop_scale, "axis 3 is not labelled 'key' with the scale"),
         (set_attribute(SITE, "reduce", "sum"), "the attribute 'reduce' is 'sum'"),
-        (set_attribute("/", "format_version", "3.1"), "attention format 3.1 is newer than 1.0"),
+        (set_attribute("/", "format_version", "3.1"), "attention format 3.1 is newer than 1.1"),
     ],
 )
 def test_each_break_is_named(write_example: Writer, change: Callable[[h5py.File], None], words: str) -> None:

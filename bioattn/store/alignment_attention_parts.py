@@ -1,0 +1,142 @@
+"""The parts of an attention file over alignments: one complete file per alignment, put together at the end."""
+
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+from pathlib import Path
+
+import h5py
+import numpy as np
+from numpy.typing import NDArray
+
+from bioattn.errors import BioattnError, FormatError
+from bioattn.progress import NoProgress, Progress
+from bioattn.store.alignment_attention_writer import (
+    AlignmentAttentionFile,
+    SiteStream,
+    alignment_attention_file,
+)
+from bioattn.store.alignment_schema import (
+    AlignmentSample,
+    AlignmentSiteLayout,
+    sample_group,
+    slabs,
+)
+from bioattn.store.hdf5_access import open_hdf5, strings, text_attribute
+from bioattn.store.part_folder import assembled_output, part_output, part_path, write_errors
+from bioattn.store.schema import DIGEST
+
+MADE_AGAIN = "the damaged part was removed, run again with --resume to make it again"
+
+
+class AlignmentParts:
+    """The parts of one output, in the folder that `bioattn.store.part_folder.open_parts` makes.
+
+    An alignment that failed has no part and does not come into the file.
+    """
+
+    def __init__(self, output: Path, model_sha256: str, num_samples: int) -> None:
+        self.output = output
+        self.model_sha256 = model_sha256
+        self.num_samples = num_samples
+
+    def is_whole(self, number: int) -> bool:
+        """Whether the part of the alignment with this number was written and closed."""
+        return part_path(self.output, number).is_file()
+
+    def bytes_on_disk(self) -> int:
+        """Bytes of the parts that are whole."""
+        return sum(part_path(self.output, number).stat().st_size for number in self._whole())
+
+    @contextmanager
+    def part_writer(self, number: int, sample: AlignmentSample) -> Iterator[AlignmentAttentionFile]:
+        """Write one part; it gets its name only when the body ends well.
+
+        Raises: BioattnError when the disk is full or the folder is not writable.
+        """
+        with (
+            part_output(self.output, number) as path,
+            alignment_attention_file(path, self.model_sha256, [sample]) as file,
+        ):
+            yield file
+
+    def assemble(
+        self,
+        layouts: Callable[[AlignmentSample], Sequence[AlignmentSiteLayout]],
+        progress: Progress | None = None,
+    ) -> list[str]:
+        """Make the output from the parts that there are, in order, replacing an older one; returns their ids.
+
+        layouts: the sites of a sample. A single part becomes the output as it is.
+
+        Raises: BioattnError when the disk is full or there is no part; FormatError when a part is damaged (it is
+        removed, so that resuming makes it again).
+        """
+        progress = progress or NoProgress()
+        whole = self._whole()
+        if not whole:
+            raise BioattnError(f"{self.output}: no alignment gave attention, so nothing was written")
+        samples = [self._sample(number) for number in whole]
+        if len(whole) == 1:
+            with write_errors(self.output, part_path(self.output, 0).parent):
+                part_path(self.output, whole[0]).replace(self.output)
+            return [samples[0].id]
+        progress.begin("assembling", len(whole))
+        try:
+            with (
+                assembled_output(self.output) as assembled,
+                alignment_attention_file(assembled, self.model_sha256, samples) as file,
+            ):
+                for number, part in enumerate(whole):
+                    for layout in layouts(samples[number]):
+                        self._copy(part, layout, file.site(layout, number))
+                    progress.advance()
+        finally:
+            progress.end()
+        return [sample.id for sample in samples]
+
+    def _whole(self) -> list[int]:
+        return [number for number in range(self.num_samples) if self.is_whole(number)]
+
+    def _sample(self, number: int) -> AlignmentSample:
+        with self._open(number) as file:
+            group = file["samples"]
+            return AlignmentSample(
+                id=strings(group["id"])[0],
+                query=strings(group["query"])[0],
+                rows=int(group["rows"][0]),
+                extra_rows=int(group["extra_rows"][0]),
+                input_sha256=strings(group["input_sha256"])[0],
+            )
+
+    def _copy(self, part: int, layout: AlignmentSiteLayout, stream: SiteStream) -> None:
+        stored = {}
+        for quantity, index, values, digest in self._slabs(part, layout):
+            stream.copy(quantity, index, values)
+            stored[quantity] = digest
+        if stream.finish_copy() != stored:
+            path = part_path(self.output, part)
+            path.unlink(missing_ok=True)
+            raise FormatError(f"{path}: its values are not those that were written; {MADE_AGAIN}")
+
+    def _slabs(
+        self, part: int, layout: AlignmentSiteLayout
+    ) -> Iterator[tuple[str, tuple[int | slice, ...], NDArray[np.generic], str | None]]:
+        """Quantity, index, values and stored digest of one site, in C order, a few megabytes at a time.
+
+        A generator, so that an error of the file that is written never passes for damage of the part.
+        """
+        with self._open(part) as file:
+            for quantity, kind in layout.quantities.items():
+                dataset = file[f"sites/{layout.name}/{sample_group(0)}/{quantity}"]
+                for index in slabs(layout.sizes, kind.itemsize):
+                    yield quantity, index, dataset[index], text_attribute(dataset, DIGEST)
+
+    @contextmanager
+    def _open(self, number: int) -> Iterator[h5py.File]:
+        path = part_path(self.output, number)
+        try:
+            with open_hdf5(path) as file:
+                yield file
+        except FormatError as error:
+            path.unlink(missing_ok=True)
+            raise FormatError(f"{error}; {MADE_AGAIN}") from error

@@ -1,0 +1,46 @@
+"""Reading what is particular to attention files over alignments: each sample has its own arrays."""
+
+from typing import Any
+
+import h5py
+import numpy as np
+import pandas as pd
+from numpy.typing import NDArray
+
+from bioattn.store.alignment_schema import ALIGNMENTS, INPUTS, SAMPLE_COLUMNS, sample_group
+from bioattn.store.hdf5_access import strings, text_attribute
+from bioattn.store.schema import WEIGHTS
+
+
+def is_over_alignments(file: h5py.File) -> bool:
+    """Whether the inputs of an attention file are alignments and not promoters."""
+    return text_attribute(file, INPUTS) == ALIGNMENTS
+
+
+def alignment_samples(file: h5py.File) -> pd.DataFrame:
+    """Length (match columns), rows, extra_rows, query and input_sha256 by sample id, in file order."""
+    group = file["samples"]
+    return pd.DataFrame(
+        {
+            name: strings(group[name]) if name in ("query", "input_sha256") else group[name][:]
+            for name in SAMPLE_COLUMNS[1:]
+        },
+        index=pd.Index(strings(group["id"]), name="id"),
+    )
+
+
+def first_array(group: h5py.Group) -> h5py.Dataset:
+    """The weights of the first sample at a site; axes and dtype are those of all."""
+    return group[f"{sample_group(0)}/{WEIGHTS}"]
+
+
+def array_of(group: h5py.Group, number: int, quantity: str) -> h5py.Dataset:
+    """One quantity of the sample with this number at a site."""
+    return group[f"{sample_group(number)}/{quantity}"]
+
+
+def read_head(dataset: h5py.Dataset, dims: tuple[str, ...], head: int | None) -> NDArray[Any]:
+    """The array, or that of the head at this index alone, its axis dropped."""
+    if head is None:
+        return np.asarray(dataset[()])
+    return np.asarray(dataset[tuple(head if dim == "head" else slice(None) for dim in dims)])

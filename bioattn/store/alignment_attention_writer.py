@@ -1,0 +1,159 @@
+"""Writing an attention file over alignments: arrays of a site go in slice by slice, whatever their size."""
+
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from pathlib import Path
+
+import h5py
+import numpy as np
+from numpy.typing import NDArray
+
+from bioattn import __version__
+from bioattn.formats.hdf5_output import hdf5_output
+from bioattn.store.alignment_schema import (
+    ALIGNMENTS,
+    INPUTS,
+    KEY_INDEX,
+    AlignmentReduction,
+    AlignmentSample,
+    AlignmentSiteLayout,
+    coordinate,
+    sample_group,
+)
+from bioattn.store.content_digest import CONTENT_DIGEST, content_digest
+from bioattn.store.hdf5_datasets import attach_scale, write_digested, write_scale
+from bioattn.store.schema import DIGEST, FORMAT, FORMAT_VERSION, WEIGHTS, Digest
+
+LONG_NAMES = {
+    AlignmentReduction.NONE: "attention weight",
+    AlignmentReduction.MEAN_ROWS: "attention weight, mean over rows",
+    AlignmentReduction.MAX_ROWS: "attention weight, maximum over rows",
+    AlignmentReduction.TOP_K: "largest attention weights of each query",
+    AlignmentReduction.MEAN_HEADS: "attention weight, mean over heads",
+    AlignmentReduction.MAX_HEADS: "attention weight, maximum over heads",
+}
+
+
+class SiteStream:
+    """The arrays of one site of one alignment, filled in C order."""
+
+    def __init__(self, group: h5py.Group, layout: AlignmentSiteLayout, check: Callable[[], None]) -> None:
+        self._check = check
+        self._next = 0
+        self._length = layout.sizes[0]
+        scales = {dim: write_scale(group, dim, coordinate(layout, dim)) for dim in layout.dims}
+        self._datasets = {}
+        for quantity, kind in layout.quantities.items():
+            dataset = group.create_dataset(
+                quantity, shape=layout.sizes, dtype=kind, chunks=layout.chunk(kind.itemsize), fletcher32=True
+            )
+            for axis, dim in enumerate(layout.dims):
+                attach_scale(dataset, axis, dim, scales[dim])
+            self._datasets[quantity] = dataset
+        self._datasets[WEIGHTS].attrs["long_name"] = LONG_NAMES[layout.reduce]
+        if KEY_INDEX in self._datasets:
+            self._datasets[KEY_INDEX].attrs["long_name"] = f"{layout.keys} that the weight is of, from 0"
+        self._digests = {quantity: Digest() for quantity in self._datasets}
+
+    def write(self, arrays: Mapping[str, NDArray[np.generic]]) -> None:
+        """Write the next slices along the first axis, all quantities alike."""
+        stop = self._next + len(arrays[WEIGHTS])
+        for quantity, dataset in self._datasets.items():
+            dataset[self._next : stop] = arrays[quantity]
+            self._digests[quantity].add(arrays[quantity])
+        self._next = stop
+        self._check()
+        if self.complete:
+            self._seal()
+
+    @property
+    def complete(self) -> bool:
+        """Whether all slices were written."""
+        return self._next == self._length
+
+    def copy(self, quantity: str, index: tuple[int | slice, ...], values: NDArray[np.generic]) -> None:
+        """Write the values at the next index (in C order) of one quantity."""
+        self._datasets[quantity][index] = values
+        self._digests[quantity].add(values)
+        self._check()
+
+    def finish_copy(self) -> dict[str, str]:
+        """Write the digests; returns them by quantity."""
+        self._seal()
+        return {quantity: digest.hexdigest() for quantity, digest in self._digests.items()}
+
+    def _seal(self) -> None:
+        for quantity, dataset in self._datasets.items():
+            dataset.attrs[DIGEST] = self._digests[quantity].hexdigest()
+
+
+class AlignmentAttentionFile:
+    """A new attention file over alignments; made by `alignment_attention_file`."""
+
+    def __init__(
+        self,
+        file: h5py.File,
+        model_sha256: str,
+        samples: Sequence[AlignmentSample],
+        check: Callable[[], None],
+    ) -> None:
+        self._file = file
+        self._check = check
+        self._samples = tuple(samples)
+        file.attrs["format"] = FORMAT
+        file.attrs["format_version"] = FORMAT_VERSION
+        file.attrs[INPUTS] = ALIGNMENTS
+        file.attrs["generated_by"] = f"bioattn {__version__}"
+        file.attrs["model_sha256"] = model_sha256
+        self._write_samples()
+        file.create_group("sites")
+
+    def site(self, layout: AlignmentSiteLayout, number: int) -> SiteStream:
+        """Begin the arrays of one site of the sample with this number in `/samples`."""
+        sites = self._file["sites"]
+        if layout.name not in sites:
+            group = sites.create_group(layout.name)
+            group.attrs["reduce"] = str(layout.reduce)
+            group.attrs["heads"] = np.asarray(layout.heads, dtype=np.int32)
+            group.attrs["keys"] = layout.keys
+            group.attrs["extra_rows"] = np.int8(layout.extra_rows)
+            if layout.reduce is AlignmentReduction.TOP_K:
+                group.attrs["top_k"] = np.int32(layout.top_k)
+        group = sites[layout.name].create_group(sample_group(number))
+        group.attrs["sample"] = self._samples[number].id
+        return SiteStream(group, layout, self._check)
+
+    def finish(self) -> None:
+        """Write the digest of everything."""
+        self._file.attrs[CONTENT_DIGEST] = content_digest(self._file)
+
+    def _write_samples(self) -> None:
+        group = self._file.create_group("samples")
+        scale = write_scale(group, "id", [sample.id for sample in self._samples])
+        scale.attrs["long_name"] = "sample id"
+        columns: dict[str, NDArray[np.generic] | list[str]] = {
+            "length": np.array([len(sample.query) for sample in self._samples], dtype=np.int32),
+            "rows": np.array([sample.rows for sample in self._samples], dtype=np.int32),
+            "extra_rows": np.array([sample.extra_rows for sample in self._samples], dtype=np.int32),
+            "query": [sample.query for sample in self._samples],
+            "input_sha256": [sample.input_sha256 for sample in self._samples],
+        }
+        for name, values in columns.items():
+            attach_scale(write_digested(group, name, values), 0, "id", scale)
+        group["length"].attrs["comment"] = "match columns of the alignment"
+        group["rows"].attrs["comment"] = "rows of the clustered MSA that the model saw"
+        group["extra_rows"].attrs["comment"] = "rows of the extra MSA that the model saw"
+
+
+@contextmanager
+def alignment_attention_file(
+    path: Path, model_sha256: str, samples: Sequence[AlignmentSample]
+) -> Iterator[AlignmentAttentionFile]:
+    """Create `path`; the file is complete only when the body ends without an exception.
+
+    Raises: OSError when it cannot be written.
+    """
+    with hdf5_output(path, chunk_cache_bytes=0) as (file, raw):
+        made = AlignmentAttentionFile(file, model_sha256, samples, raw.check)
+        yield made
+        made.finish()
