@@ -16,7 +16,16 @@ from typer.core import TyperGroup
 
 from bioattn import __version__
 from bioattn.errors import BioattnError, Interrupted, SettingsError
-from bioattn_cli import export, inspect_file, prepare, run, simulate, train
+from bioattn_cli import (
+    export,
+    export_parameters,
+    inspect_file,
+    prepare,
+    prepare_contacts,
+    run,
+    simulate,
+    train,
+)
 
 
 class _ReaderGone(Exception):  # noqa: N818 - not a failure: whoever read our stdout has seen enough (`| head`)
@@ -56,7 +65,9 @@ app.add_typer(simulate.app, name="simulate")
 app.add_typer(train.app, name="train")
 app.add_typer(run.app, name="run")
 app.add_typer(export.app, name="export")
+export_parameters.register(export.app)
 inspect_file.register(app)
+prepare_contacts.register(prepare.app)
 
 
 def _print_version(asked: bool) -> None:

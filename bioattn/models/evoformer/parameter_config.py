@@ -16,6 +16,35 @@ _BLOCK = "evoformer.blocks.0"
 _EXTRA_BLOCK = "extra_msa_stack.blocks.0"
 
 
+INFERRED = frozenset(
+    {
+        "msa_channels",
+        "pair_channels",
+        "extra_msa_channels",
+        "single_channels",
+        "msa_heads",
+        "pair_heads",
+        "extra_msa_heads",
+        "outer_product_channels",
+        "triangle_multiplication_channels",
+        "transition_factor",
+        "num_blocks",
+        "num_extra_msa_blocks",
+        "target_features",
+        "msa_features",
+        "max_relative_position",
+        "recycling",
+        "structure_module",
+        "distogram_bins",
+        "masked_msa_head",
+        "plddt_channels",
+        "aligned_error_head",
+        "experimentally_resolved_head",
+    }
+)
+"""Settings that the shapes tell; the others are AlphaFold 2's in every parameter file."""
+
+
 def infer_config(file: ParameterFile, num_structure_layers: int | None = None) -> EvoformerConfig:
     """The config of the model a parameter file belongs to.
 

@@ -1,0 +1,128 @@
+"""Parameters of an MSA/pair model from one form into another: AlphaFold's, OpenFold's, our folder."""
+
+import math
+from dataclasses import fields
+from enum import StrEnum
+from pathlib import Path
+
+import torch
+
+from bioattn.errors import BioattnError, SettingsError
+from bioattn.files import atomic_folder, atomic_output
+from bioattn.formats.npz import npz_output
+from bioattn.models.evoformer.config import EvoformerConfig
+from bioattn.models.evoformer.folder import read_evoformer_config, write_evoformer_model
+from bioattn.models.evoformer.parameter_config import INFERRED, infer_config
+from bioattn.models.evoformer.parameter_files import ALPHAFOLD_PREFIX, ParameterFile, open_parameters
+from bioattn.models.evoformer.parameter_layout import from_canonical
+from bioattn.models.evoformer.parameter_shapes import ModelRow, model_rows
+from bioattn.models.evoformer.parameters import load_parameters, per_block
+from bioattn.models.model_folder import WEIGHTS
+
+
+class ParameterForm(StrEnum):
+    """What parameters can be written as."""
+
+    ALPHAFOLD = "alphafold"
+    """One `.npz` with AlphaFold's keys and layouts."""
+    OPENFOLD = "openfold"
+    """A PyTorch state dict with OpenFold's names."""
+    FOLDER = "folder"
+    """A model folder of bioattn."""
+
+
+def parameter_form(output: Path) -> ParameterForm:
+    """The form an output's name stands for: `.npz`, `.pt`, or a folder without suffix.
+
+    Raises: SettingsError for any other suffix.
+    """
+    forms = {".npz": ParameterForm.ALPHAFOLD, ".pt": ParameterForm.OPENFOLD, "": ParameterForm.FOLDER}
+    form = forms.get(output.suffix)
+    if form is None:
+        raise SettingsError(
+            f"--output {output}: give a name ending in .npz (AlphaFold's form) or .pt (OpenFold's), or without "
+            "suffix for a model folder"
+        )
+    return form
+
+
+def export_parameters(
+    source: Path, output: Path, *, num_structure_layers: int | None = None, force: bool = False
+) -> int:
+    """Write the parameters in `source` (any of the three forms) as `output`'s name says; returns how many numbers.
+
+    num_structure_layers: what a folder is to say of parameters whose file does not (`load_parameters`).
+    force: replace a model folder.
+
+    Raises: FormatError and BioattnError as `load_parameters`; BioattnError when the model has parts that the form
+    has no place for, or the output exists or cannot be written.
+    """
+    form = parameter_form(output)
+    if form is ParameterForm.FOLDER:
+        if source.is_dir():
+            raise SettingsError(
+                f"{source}: is a model folder already; give --output a name ending in .npz or .pt"
+            )
+        return _write_folder(source, output, num_structure_layers, force=force)
+    with open_parameters(source) as file:
+        config = (
+            read_evoformer_config(source) if source.is_dir() else infer_config(file, num_structure_layers)
+        )
+        write = _write_alphafold if form is ParameterForm.ALPHAFOLD else _write_openfold
+        return write(file, config, output)
+
+
+def _write_folder(source: Path, output: Path, num_structure_layers: int | None, *, force: bool) -> int:
+    is_model = (output / WEIGHTS).is_file()
+    if output.exists() and not (force and is_model):
+        raise BioattnError(
+            f"{output}: exists already; choose another --output{', or --force to replace it' * is_model}"
+        )
+    model = load_parameters(source, num_structure_layers)
+    with atomic_folder(output) as folder:
+        write_evoformer_model(folder, model)
+    return sum(parameter.numel() for parameter in model.parameters())
+
+
+def _write_alphafold(source: ParameterFile, config: EvoformerConfig, output: Path) -> int:
+    """AlphaFold's `.npz`; returns how many numbers."""
+    rows = _checked_rows(source, config)
+    with npz_output(output) as archive:
+        for row in rows:
+            array = from_canonical(
+                source.read(row), row.row.layout, row.num_heads, stacked=row.num_blocks is not None
+            )
+            archive.write(ALPHAFOLD_PREFIX + row.row.alphafold, array)
+    return sum(math.prod(row.alphafold_shape) for row in rows)
+
+
+def _write_openfold(source: ParameterFile, config: EvoformerConfig, output: Path) -> int:
+    """A state dict with OpenFold's names; returns how many numbers."""
+    tensors: dict[str, torch.Tensor] = {}
+    for row in _checked_rows(source, config):
+        for name, array in zip(row.canonical_names(), per_block(source, row), strict=True):
+            # A copy of its own: torch would store all that a view is a view of.
+            tensors[name] = torch.from_numpy(array.copy(order="C"))
+    # Through an open file: given a name, torch writes that name, the temporary one, into the file.
+    with atomic_output(output) as temporary, temporary.open("wb") as file:
+        torch.save(tensors, file)
+    return sum(tensor.numel() for tensor in tensors.values())
+
+
+def _checked_rows(source: ParameterFile, config: EvoformerConfig) -> list[ModelRow]:
+    """The rows of the table the model has, when they are all of the model.
+
+    Raises: BioattnError when the model does something that the published forms have no place for; FormatError as
+    `ParameterFile.check`.
+    """
+    usual = EvoformerConfig()
+    for field in fields(config):
+        value = getattr(config, field.name)
+        if field.name not in INFERRED and value != getattr(usual, field.name):
+            raise BioattnError(
+                f"{source.path}: the model has {field.name} = {value}, for which AlphaFold's and OpenFold's "
+                "parameters have no place"
+            )
+    rows = model_rows(config)
+    source.check(rows)
+    return rows

@@ -1,0 +1,56 @@
+"""`bioattn export parameters`: the parameters of an MSA/pair model from one published form into another."""
+
+import time
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from bioattn_cli.options import OutputOption, command
+from bioattn_cli.reporting import Reporter
+
+StructureLayersOption = Annotated[
+    int | None,
+    typer.Option(
+        min=1,
+        help="Layers of the structure module, which share their weights and so cannot be counted in a parameter "
+        "file [default: 8].",
+    ),
+]
+
+
+def parameters(
+    reporter: Reporter,
+    model: Annotated[
+        Path,
+        typer.Argument(
+            metavar="MODEL",
+            help="Model folder, AlphaFold's params_model_*.npz, or an OpenFold .pt state dict.",
+        ),
+    ],
+    output: OutputOption,
+    structure_layers: StructureLayersOption = None,
+    force: Annotated[bool, typer.Option("--force", help="Replace an existing model folder.")] = False,
+) -> None:
+    """Write the parameters of an MSA/pair model in another form.
+
+    The name of the output says which: .npz for AlphaFold's keys and layouts, .pt for OpenFold's state dict, no
+    suffix for a model folder. Arrays of a template embedder are left out, with a warning.
+    """
+    from bioattn.files import check_output, write_run_record
+    from bioattn.models.evoformer.parameter_export import ParameterForm, export_parameters, parameter_form
+
+    began = time.monotonic()
+    if parameter_form(output) is not ParameterForm.FOLDER:
+        check_output(output, [model])
+    numbers = export_parameters(model, output, num_structure_layers=structure_layers, force=force)
+    weights = model / "model.safetensors" if model.is_dir() else model
+    write_run_record(
+        output, reporter.command, {"model": weights}, time.monotonic() - began, parameters=numbers
+    )
+    reporter.say(f"{output}: {numbers:,} parameters")
+
+
+def register(app: typer.Typer) -> None:
+    """Add the command to its verb."""
+    command(app)(parameters)

@@ -1,0 +1,350 @@
+"""Parameters of AlphaFold and OpenFold against each other, against the shapes of the real files, and damaged."""
+
+import io
+import json
+import pickle
+import zipfile
+from pathlib import Path
+
+import numpy as np
+import pytest
+import torch
+
+from bioattn.errors import BioattnError, FormatError, SettingsError
+from bioattn.models.evoformer.config import EvoformerConfig
+from bioattn.models.evoformer.folder import load_evoformer_model, write_evoformer_model
+from bioattn.models.evoformer.model import EvoformerModel
+from bioattn.models.evoformer.parameter_export import export_parameters
+from bioattn.models.evoformer.parameter_shapes import model_rows
+from bioattn.models.evoformer.parameters import load_parameters
+from bioattn.models.evoformer.structure_module.config import StructureModuleConfig
+from tests.models.evoformer.trunk import CASES, read_arrays
+from tests.models.evoformer.whole_model import golden_model, model_config
+
+PREFIX = "alphafold/alphafold_iteration/"
+QUERY = PREFIX + "evoformer/evoformer_iteration/msa_column_attention/attention//query_w"
+CPU = torch.device("cpu")
+SMALL = EvoformerConfig(
+    msa_channels=8,
+    pair_channels=6,
+    extra_msa_channels=4,
+    single_channels=5,
+    msa_heads=2,
+    pair_heads=3,
+    extra_msa_heads=2,
+    outer_product_channels=3,
+    triangle_multiplication_channels=7,
+    transition_factor=2,
+    num_blocks=2,
+    num_extra_msa_blocks=1,
+    structure_module=StructureModuleConfig(
+        num_heads=2, head_channels=3, num_query_points=2, num_value_points=3, angle_channels=4
+    ),
+    plddt_channels=9,
+    aligned_error_head=True,
+)
+
+
+@pytest.fixture
+def small(tmp_path: Path) -> Path:
+    """A folder with a small model in it, its parameters as AlphaFold's and as OpenFold's file."""
+    torch.manual_seed(1)
+    model = EvoformerModel(SMALL)
+    with torch.no_grad():
+        for parameter in model.parameters():
+            parameter.normal_()
+    (tmp_path / "model").mkdir()
+    write_evoformer_model(tmp_path / "model", model)
+    export_parameters(tmp_path / "model", tmp_path / "params.npz")
+    export_parameters(tmp_path / "model", tmp_path / "params.pt")
+    return tmp_path
+
+
+def assert_same_weights(first: EvoformerModel, second: EvoformerModel) -> None:
+    theirs = second.state_dict()
+    assert set(theirs) == set(first.state_dict())
+    for name, tensor in first.state_dict().items():
+        assert torch.equal(tensor, theirs[name]), name
+
+
+@pytest.mark.shared
+@pytest.mark.parametrize("case", CASES)
+def test_golden_parameters_of_both_kinds_are_the_same_model(case: str, shared: Path, tmp_path: Path) -> None:
+    golden = shared / "golden"
+    layers = model_config(golden, case).structure_module.num_layers
+    independent = golden_model(golden, case)  # names mapped by the tests' own table
+    theirs = read_arrays(golden / f"{case}_params_openfold.npz")
+    torch.save({name: torch.from_numpy(array) for name, array in theirs.items()}, tmp_path / "x.pt")
+    for path in (
+        golden / f"{case}_params_af2.npz",
+        golden / f"{case}_params_openfold.npz",
+        tmp_path / "x.pt",
+    ):
+        model = load_parameters(path, layers)
+        assert model.config == independent.config
+        assert_same_weights(model, independent)
+
+
+@pytest.mark.shared
+@pytest.mark.parametrize("case", CASES)
+def test_golden_parameters_come_back_bit_for_bit(case: str, shared: Path, tmp_path: Path) -> None:
+    for name, suffix, other in (("af2", ".npz", ".pt"), ("openfold", ".pt", ".npz")):
+        source = shared / "golden" / f"{case}_params_{name}.npz"
+        export_parameters(source, tmp_path / "folder", force=True)
+        export_parameters(tmp_path / "folder", tmp_path / f"one{other}")
+        export_parameters(tmp_path / f"one{other}", tmp_path / f"two{suffix}")
+        original = read_arrays(source)
+        if suffix == ".npz":
+            returned = read_arrays(tmp_path / "two.npz")
+        else:
+            loaded = torch.load(tmp_path / "two.pt", weights_only=True)
+            returned = {key: tensor.numpy() for key, tensor in loaded.items()}
+        assert set(returned) == set(original)
+        for key, array in original.items():
+            assert returned[key].dtype == array.dtype
+            np.testing.assert_array_equal(returned[key], array, err_msg=key)
+
+
+@pytest.mark.shared
+def test_every_array_of_the_real_files_has_its_place(shared: Path) -> None:
+    """Names and shapes that AlphaFold's own code gives for the published models."""
+    golden = shared / "golden"
+    alphafold = json.loads((golden / "af2_param_shapes_model_3_ptm.json").read_text())
+    openfold = json.loads((golden / "openfold_param_shapes_model_3_ptm.json").read_text())
+    with_templates = json.loads((golden / "af2_param_shapes_model_1.json").read_text())
+    rows = model_rows(EvoformerConfig(aligned_error_head=True))
+    assert {PREFIX + row.row.alphafold: list(row.alphafold_shape) for row in rows} == alphafold
+    assert {name: list(row.shape) for row in rows for name in row.canonical_names()} == openfold
+    rows = model_rows(EvoformerConfig())
+    ours = {PREFIX + row.row.alphafold: list(row.alphafold_shape) for row in rows}
+    rest = {name for name in with_templates if name not in ours}
+    assert {name: shape for name, shape in with_templates.items() if name not in rest} == ours
+    assert all("/template_" in name for name in rest)
+    assert len(rest) == 336 - 265
+    with torch.device("meta"):
+        count = sum(p.numel() for p in EvoformerModel(EvoformerConfig(aligned_error_head=True)).parameters())
+    assert count == 92_907_930
+
+
+def test_the_config_is_read_off_the_shapes(small: Path) -> None:
+    for name in ("params.npz", "params.pt"):
+        assert load_parameters(small / name).config == SMALL
+    assert load_parameters(small / "params.npz", 3).config.structure_module.num_layers == 3
+
+
+def test_the_same_parameters_give_the_same_bytes(small: Path) -> None:
+    export_parameters(small / "params.pt", small / "again.npz")
+    export_parameters(small / "params.npz", small / "again.pt")
+    assert (small / "again.npz").read_bytes() == (small / "params.npz").read_bytes()
+    assert (small / "again.pt").read_bytes() == (small / "params.pt").read_bytes()
+
+
+def test_a_folder_comes_back(small: Path) -> None:
+    loaded = load_evoformer_model(small / "model", CPU)
+    assert loaded.config == SMALL
+    assert_same_weights(loaded.model, load_parameters(small / "params.npz"))
+    # Not only parameters: tables that are no weights are there too.
+    with torch.no_grad():
+        fresh = EvoformerModel(SMALL)
+    ours = dict(loaded.model.named_buffers())
+    for name, buffer in fresh.named_buffers():
+        assert torch.equal(ours[name], buffer), name
+
+
+def test_sites_are_listed_in_the_order_of_a_pass(small: Path) -> None:
+    sites = list(load_evoformer_model(small / "model", CPU).sites)
+    assert sites[:3] == [
+        "extra_msa.00.msa_row",
+        "extra_msa.00.msa_column_global",
+        "extra_msa.00.triangle_starting",
+    ]
+    assert sites[4:6] == ["evoformer.00.msa_row", "evoformer.00.msa_column"]
+    assert sites[-1] == "structure.invariant_point.7"
+    assert len(sites) == 3 * 4 + 8
+
+
+def without(name: str) -> dict[str, np.ndarray | None]:
+    return {name: None}
+
+
+@pytest.mark.parametrize(
+    ("changes", "message"),
+    [
+        (without(QUERY), f"the array {QUERY} is missing"),
+        (
+            {PREFIX + "evoformer/preprocess_msa//weights": None},
+            "evoformer/preprocess_msa//weights is missing",
+        ),
+        ({PREFIX + "evoformer/new//weights": np.zeros(3, "f4")}, "evoformer/new//weights is unknown"),
+        (
+            {QUERY: np.zeros((2, 8, 2, 5), "f4")},
+            rf"{QUERY} has shape \(2, 8, 2, 5\), .*\(2, 8, 2, 4\) is needed",
+        ),
+        ({QUERY: np.zeros((3, 8, 2, 4), "f4")}, r"query_w has shape \(3, 8, 2, 4\)|is needed"),
+        ({QUERY: np.zeros((8, 8), "f4")}, f"{QUERY} has shape"),
+        ({QUERY: np.zeros((2, 8, 2, 4), "i4")}, f"{QUERY} has type int32"),
+        ({QUERY: np.full((2, 8, 2, 4), np.nan, "f4")}, f"{QUERY} holds NaN"),
+        ({QUERY: np.array([{}], dtype=object)}, f"{QUERY} holds pickled"),
+        (
+            {PREFIX + "evoformer/~_relative_encoding/position_activations//weights": np.zeros(3, "f4")},
+            "AlphaFold-Multimer.*not supported",
+        ),
+    ],
+)
+def test_what_is_wrong_with_alphafolds_file_is_named(
+    changes: dict[str, np.ndarray | None], message: str, small: Path
+) -> None:
+    arrays = read_arrays(small / "params.npz")
+    for name, array in changes.items():
+        if array is None:
+            del arrays[name]
+        else:
+            arrays[name] = array
+    np.savez(small / "bad.npz", **arrays)
+    with pytest.raises(FormatError, match=message):
+        load_parameters(small / "bad.npz")
+
+
+@pytest.mark.parametrize(
+    ("name", "shape", "message"),
+    [
+        ("evoformer.blocks.1.msa_att_row.mha.linear_q.weight", None, "is missing"),
+        ("evoformer.blocks.1.msa_att_row.mha.linear_q.weight", (8, 9), r"has shape \(8, 9\)"),
+        ("evoformer.blocks.1.surprise", (3,), "is unknown"),
+        ("evoformer.blocks.0.pair_stack.tri_mul_out.linear_ab_p.weight", (3,), "AlphaFold-Multimer"),
+    ],
+)
+def test_what_is_wrong_with_openfolds_file_is_named(
+    name: str, shape: tuple[int, ...] | None, message: str, small: Path
+) -> None:
+    tensors = torch.load(small / "params.pt", weights_only=True)
+    if shape is None:
+        del tensors[name]
+    else:
+        tensors[name] = torch.zeros(shape)
+    torch.save(tensors, small / "bad.pt")
+    with pytest.raises(FormatError, match=rf"{name}.*{message}|{message}.*{name}"):
+        load_parameters(small / "bad.pt")
+
+
+def test_templates_are_left_aside_aloud(small: Path, caplog: pytest.LogCaptureFixture) -> None:
+    arrays = read_arrays(small / "params.npz")
+    arrays[PREFIX + "evoformer/template_embedding/attention//query_w"] = np.zeros((6, 1, 2), "f4")
+    arrays[PREFIX + "evoformer/template_projection//bias"] = np.zeros(8, "f4")
+    np.savez(small / "templates.npz", **arrays)
+    caplog.set_level("WARNING", "bioattn")
+    model = load_parameters(small / "templates.npz")
+    assert_same_weights(model, load_parameters(small / "params.npz"))
+    assert "2 arrays of the template embedder are not used" in caplog.text
+
+
+def test_older_and_wrapped_checkpoints_are_understood(small: Path) -> None:
+    tensors = torch.load(small / "params.pt", weights_only=True)
+    expected = load_parameters(small / "params.pt")
+    older = {}
+    for name, tensor in tensors.items():
+        for part in ("msa_transition", "outer_product_mean", "pair_stack"):
+            name = name.replace(f".{part}.", ".core." + ("" if part == "pair_stack" else f"{part}."))
+        older[name.replace("points.linear.", "points.")] = tensor
+    assert set(older) != set(tensors)
+    wrapped = {
+        "ema": {"params": {f"module.model.{name}": t for name, t in older.items()}, "decay": 0.999},
+        "module": {name: torch.zeros_like(tensor) for name, tensor in tensors.items()},
+        "global_step": 5,
+    }
+    torch.save(wrapped, small / "old.pt")
+    torch.save({"state_dict": tensors}, small / "legacy.pt", _use_new_zipfile_serialization=False)
+    assert_same_weights(load_parameters(small / "old.pt"), expected)
+    assert_same_weights(load_parameters(small / "legacy.pt"), expected)
+
+
+def test_nothing_is_unpickled(small: Path) -> None:
+    class Trap:
+        def __reduce__(self) -> tuple[object, tuple[str]]:
+            return (Path.touch, (small / "sprung",))
+
+    torch.save({"weights": Trap()}, small / "trap.pt")
+    (small / "trap.pkl").write_bytes(pickle.dumps(Trap(), protocol=2))
+    content = io.BytesIO()
+    np.lib.format.write_array(content, np.array([Trap()], dtype=object))
+    with zipfile.ZipFile(small / "trap.npz", "w") as archive:
+        archive.writestr("a//b.npy", content.getvalue())
+    for name in ("trap.pt", "trap.pkl", "trap.npz"):
+        with pytest.raises(FormatError, match=r"unpickled|not a PyTorch checkpoint"):
+            load_parameters(small / name)
+    assert not (small / "sprung").exists()
+
+
+@pytest.mark.parametrize("name", ["params.npz", "params.pt"])
+def test_damage_is_one_sentence(name: str, small: Path) -> None:
+    content = (small / name).read_bytes()
+    for cut in (0, 3, 200, len(content) // 2, len(content) - 30):
+        (small / "cut").write_bytes(content[:cut])
+        with pytest.raises(FormatError, match="cut: "):
+            load_parameters(small / "cut")
+    flipped = bytearray(content)
+    flipped[len(content) // 2] ^= 0xFF
+    if name == "params.npz":  # torch does not compare the checksums of its archive
+        (small / "flipped").write_bytes(flipped)
+        with pytest.raises(FormatError, match=r"flipped: the array .* is damaged"):
+            load_parameters(small / "flipped")
+
+
+def test_what_is_no_parameter_file_is_refused(small: Path) -> None:
+    (small / "text").write_text("hello")
+    with pytest.raises(FormatError, match="no parameter file"):
+        load_parameters(small / "text")
+    with pytest.raises(BioattnError, match="no such file"):
+        load_parameters(small / "absent.npz")
+    with pytest.raises(SettingsError, match=r"\.npz"):
+        export_parameters(small / "params.npz", small / "x.safetensors")
+    with pytest.raises(SettingsError, match="model folder already"):
+        export_parameters(small / "model", small / "other")
+    with pytest.raises(BioattnError, match="exists already"):
+        export_parameters(small / "params.npz", small / "model")
+    with pytest.raises(SettingsError, match="knows its number"):
+        load_evoformer_model(small / "model", CPU, 4)
+
+
+@pytest.mark.parametrize("setting", [{"uniform_msa_attention": True}, {"pair_features": 3}])
+def test_models_that_the_published_forms_cannot_say_are_not_exported(
+    setting: dict[str, int], tmp_path: Path
+) -> None:
+    config = EvoformerConfig(
+        **{"msa_channels": 8, "pair_channels": 4, "num_blocks": 1, "num_extra_msa_blocks": 0},
+        structure_module=None,
+        **setting,
+    )
+    (tmp_path / "m").mkdir()
+    write_evoformer_model(tmp_path / "m", EvoformerModel(config))
+    with pytest.raises(BioattnError, match=next(iter(setting))):
+        export_parameters(tmp_path / "m", tmp_path / "x.npz")
+    assert not (tmp_path / "x.npz").exists()
+
+
+def test_a_trunk_alone_goes_to_both_forms_and_back(tmp_path: Path) -> None:
+    config = EvoformerConfig(
+        msa_channels=8,
+        pair_channels=4,
+        num_blocks=1,
+        num_extra_msa_blocks=0,
+        structure_module=None,
+        recycling=False,
+        experimentally_resolved_head=False,
+    )
+    model = EvoformerModel(config)
+    (tmp_path / "m").mkdir()
+    write_evoformer_model(tmp_path / "m", model)
+    for name in ("x.npz", "x.pt"):
+        export_parameters(tmp_path / "m", tmp_path / name)
+        loaded = load_parameters(tmp_path / name)
+        assert_same_weights(loaded, model)
+        for field in (
+            "num_extra_msa_blocks",
+            "structure_module",
+            "recycling",
+            "experimentally_resolved_head",
+        ):
+            assert getattr(loaded.config, field) == getattr(config, field)
+    with pytest.raises(SettingsError, match="no structure module"):
+        load_parameters(tmp_path / "x.npz", 8)
