@@ -77,8 +77,8 @@ class ContactProtein:
     @property
     def mapped(self) -> NDArray[np.bool_]:
         """(R,): columns with a residue in the structure."""
-        missing: NDArray[np.bool_] = np.isnan(self.cb).any(axis=1)
-        return ~missing
+        present: NDArray[np.bool_] = ~np.isnan(self.cb.sum(axis=1))
+        return present
 
     def encoded(self) -> EncodedAlignment:
         """The alignment as `sample_input_features` takes it."""

@@ -90,6 +90,15 @@ def read_chain(path: Path, chain: str | None = None, *, missing_cb: MissingCb = 
     return found
 
 
+def scorable(letters: str) -> str:
+    """One-letter codes as a substitution matrix knows them: U, O and J are none of its letters.
+
+    >>> scorable("MUOJ")
+    'MCKL'
+    """
+    return letters.translate(str.maketrans("UOJ", "CKL"))
+
+
 def virtual_cb(
     n: NDArray[np.floating], ca: NDArray[np.floating], c: NDArray[np.floating]
 ) -> NDArray[np.float64]:

@@ -20,7 +20,7 @@ from bioattn.errors import BioattnError, FormatError
 from bioattn.files import text_output
 from bioattn.formats.alignment import GAP, Alignment
 from bioattn.formats.tables import open_table, quoted
-from bioattn.structures.chain import Chain
+from bioattn.structures.chain import Chain, scorable
 
 MIN_IDENTITY = 0.7
 """Of the residues aligned to each other, the part that must be equal for a chain to be taken as that of a row."""
@@ -151,6 +151,13 @@ def read_mapping(path: Path, chain: Chain, num_columns: int) -> ColumnMapping:
     )
 
 
+def row_identities(mapping: ColumnMapping, chain: Chain, alignment: Alignment) -> NDArray[np.float64]:
+    """(S,): the part of the mapped residues that each row of the alignment has in their columns."""
+    letters = np.frombuffer(chain.letters.encode("ascii"), np.uint8)[mapping.residues]
+    identities: NDArray[np.float64] = (alignment.residues[:, mapping.columns] == letters).mean(axis=1)
+    return identities
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class _RowAlignment:
     """A chain aligned to a row: which residues meet."""
@@ -178,7 +185,7 @@ def _aligned(chain: Chain, alignment: Alignment, row: int) -> _RowAlignment:
     if not letters:
         none = np.empty(0, np.intp)
         return _RowAlignment(row=row, columns=none, residues=none, equal=0, identity=0.0, coverage=0.0)
-    blocks = _aligner().align(_scorable(letters), _scorable(chain.letters))[0].aligned
+    blocks = _aligner().align(scorable(letters), scorable(chain.letters))[0].aligned
     in_row = np.concatenate([np.arange(*block) for block in blocks[0]] or [np.empty(0)]).astype(np.intp)
     in_chain = np.concatenate([np.arange(*block) for block in blocks[1]] or [np.empty(0)]).astype(np.intp)
     equal = sum(letters[i] == chain.letters[j] for i, j in zip(in_row, in_chain, strict=True))
@@ -202,11 +209,6 @@ def _row_residues(alignment: Alignment, row: int) -> tuple[str, NDArray[np.intp]
     columns = np.where(lower, -1, np.cumsum(~lower) - 1)
     residues = letters != GAP
     return text.replace("-", "").upper(), columns[residues]
-
-
-def _scorable(letters: str) -> str:
-    """Letters the substitution matrix knows: U, O and J are none of them."""
-    return letters.translate(str.maketrans("UOJ", "CKL"))
 
 
 def _likely_rows(chain: Chain, alignment: Alignment) -> list[int]:

@@ -1,0 +1,73 @@
+"""The audit of a contact dataset: one row for every pair of alignment and structure, what became of it and why."""
+
+from collections import Counter
+from collections.abc import Sequence
+from pathlib import Path
+from typing import NamedTuple
+
+from bioattn.wording import counted
+
+
+class ContactAuditRow(NamedTuple):
+    """What became of one pair; None and "" stand for an empty field."""
+
+    id: str
+    status: str
+    """kept or refused."""
+    reason: str = ""
+    """Of a refusal: structure, alignment, mapping or sequence."""
+    group: str = ""
+    split: str = ""
+    chain: str = ""
+    rows: int | None = None
+    """In the file."""
+    distinct_rows: int | None = None
+    """Without duplicates."""
+    kept_rows: int | None = None
+    """With --max-depth."""
+    columns: int | None = None
+    mapped: int | None = None
+    """Columns with a residue in the structure."""
+    contacts: int | None = None
+    """Pairs of columns nearer than 8 ångström, at least 6 columns apart."""
+    closest_row: str = ""
+    """Name of the row the chain was aligned to or, with a mapping, agrees with best."""
+    identity: float | None = None
+    """Part of the residues aligned to that row that equal it."""
+    missing_cb: int | None = None
+    """Residues of the chain other than glycine without CB."""
+    detail: str = ""
+    """Why it was refused, in a sentence."""
+
+
+def contact_audit_path(output: Path) -> Path:
+    """Where the audit of a contact dataset stands: `X.dataset.h5` has `X.dataset.audit.tsv`."""
+    stem = output.name
+    for suffix in (".h5", ".hdf5"):
+        stem = stem.removesuffix(suffix)
+    return output.with_name(stem + ".audit.tsv")
+
+
+def audit_text(rows: Sequence[ContactAuditRow]) -> str:
+    """The audit as TSV with a header."""
+    lines = ["\t".join(ContactAuditRow._fields)]
+    lines += ["\t".join(_cell(value) for value in row) for row in rows]
+    return "\n".join(lines) + "\n"
+
+
+def summary(rows: Sequence[ContactAuditRow]) -> str:
+    """One line of counts."""
+    kept = [row for row in rows if row.status == "kept"]
+    reasons = Counter(row.reason for row in rows if row.status == "refused")
+    groups = counted(len({row.group for row in kept}), "group")
+    text = f"{counted(len(rows), 'pair')}: {len(kept):,} kept in {groups}"
+    if reasons:
+        named = ", ".join(f"{reason} {count:,}" for reason, count in sorted(reasons.items()))
+        text += f", {sum(reasons.values()):,} refused ({named})"
+    return text
+
+
+def _cell(value: str | int | float | None) -> str:
+    if value is None:
+        return ""
+    return f"{value:.3f}" if isinstance(value, float) else " ".join(str(value).split())

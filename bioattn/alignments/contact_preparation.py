@@ -1,0 +1,287 @@
+"""From pairs of alignment and structure to a contact dataset and an audit of what became of each pair."""
+
+import logging
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, field, replace
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from bioattn.alignments.contact_audit import ContactAuditRow, audit_text, contact_audit_path, summary
+from bioattn.alignments.contact_dataset import (
+    SPLIT_NAMES,
+    TRAIN,
+    ContactProtein,
+    split_groups,
+    write_contact_dataset,
+)
+from bioattn.alignments.contact_pairs import ContactPair, read_pairs
+from bioattn.alignments.input_features import encode_alignment
+from bioattn.errors import BioattnError, SettingsError
+from bioattn.files import check_output, text_output
+from bioattn.formats.alignment import Alignment
+from bioattn.formats.alignment_file import read_alignment
+from bioattn.formats.tables import quoted
+from bioattn.progress import NoProgress, Progress
+from bioattn.structures.chain import Chain, MissingCb, read_chain
+from bioattn.structures.column_mapping import (
+    MIN_IDENTITY,
+    ColumnMapping,
+    map_columns,
+    read_mapping,
+    row_identities,
+)
+from bioattn.structures.contacts import contacts
+from bioattn.structures.relatedness import MAX_PAIRS, RelatedPair, families, related_pairs
+from bioattn.wording import counted
+
+LOGGER = logging.getLogger(__name__)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ContactSettings:
+    """How pairs become a dataset."""
+
+    max_depth: int | None = None
+    """Rows kept of an alignment: the first and a random choice of the others; None = all."""
+    min_identity: float = MIN_IDENTITY
+    """Of the residues a structure shares with its closest row, the part that must be equal."""
+    missing_cb: MissingCb = "ca"
+    """What stands for a CB that the structure lacks."""
+    seed: int = 0
+    """Of the choice of rows; each alignment has its own random numbers, whatever else is in the table."""
+
+    def __post_init__(self) -> None:
+        if self.max_depth is not None and self.max_depth < 1:
+            raise SettingsError(f"--max-depth {self.max_depth}: at least 1 row must be kept")
+        if not 0 < self.min_identity <= 1:
+            raise SettingsError(
+                f"--min-structure-identity {self.min_identity:g}: must be above 0 and at most 1"
+            )
+
+
+@dataclass(slots=True)
+class _Entry:
+    """A pair on its way into the dataset."""
+
+    pair: ContactPair
+    chain: Chain | None
+    audit: ContactAuditRow
+    group: str = field(default="")
+
+
+class _Refused(Exception):  # noqa: N818 - a verdict on one pair, caught where the next one begins
+    def __init__(self, reason: str, error: BioattnError) -> None:
+        super().__init__(str(error))
+        self.reason = reason
+
+
+def prepare_contacts(
+    table: Path, output: Path, settings: ContactSettings, progress: Progress | None = None
+) -> list[ContactAuditRow]:
+    """Write the dataset of all pairs that can be used, and beside it the audit; return the audit's rows.
+
+    A pair whose structure, alignment or mapping cannot be read, or whose sequences do not match, is refused: it is
+    warned about and named in the audit, and the others go on. Without a group column, chains related by sequence
+    form groups; with one, related chains of different groups are warned about.
+
+    Raises: BioattnError when the table is wrong, no pair can be used, related chains stand on different sides of a
+    given split, or a file cannot be written; then nothing is left.
+    """
+    progress = progress or NoProgress()
+    pairs = read_pairs(table)
+    inputs = [table, *(file for pair in pairs for file in (pair.msa, pair.structure, pair.mapping) if file)]
+    check_output(output, inputs)
+    check_output(contact_audit_path(output), inputs)
+    entries = _read_chains(pairs, settings, progress)
+    metadata = _group(table, entries, progress) | {
+        "max_depth": settings.max_depth,
+        "min_identity": settings.min_identity,
+        "missing_cb": settings.missing_cb,
+        "seed": settings.seed,
+    }
+    for entry in entries:
+        split = SPLIT_NAMES[entry.pair.split or TRAIN]
+        entry.audit = entry.audit._replace(group=entry.group, split=split)
+    if any(entry.chain is not None for entry in entries):
+        write_contact_dataset(output, _proteins(output, entries, settings, progress), metadata)
+    else:
+        _refuse_all(output, entries)
+    rows = [entry.audit for entry in entries]
+    with text_output(contact_audit_path(output)) as file:
+        file.write(audit_text(rows))
+    LOGGER.info(summary(rows))
+    return rows
+
+
+def _read_chains(pairs: Sequence[ContactPair], settings: ContactSettings, progress: Progress) -> list[_Entry]:
+    progress.begin("reading structures", len(pairs))
+    entries = []
+    for pair in pairs:
+        entry = _Entry(pair=pair, chain=None, audit=ContactAuditRow(id=pair.id, status="kept"))
+        try:
+            entry.chain = read_chain(pair.structure, pair.chain, missing_cb=settings.missing_cb)
+            entry.audit = entry.audit._replace(chain=entry.chain.name, missing_cb=entry.chain.num_missing_cb)
+        except BioattnError as error:
+            _refuse(entry, "structure", str(error))
+        entries.append(entry)
+        progress.advance()
+    progress.end()
+    return entries
+
+
+def _group(table: Path, entries: Sequence[_Entry], progress: Progress) -> dict[str, Any]:
+    """Give every entry its group; says in the metadata where the groups come from."""
+    known = [entry for entry in entries if entry.chain is not None]
+    too_many = len(known) * (len(known) - 1) // 2 > MAX_PAIRS
+    if too_many:
+        LOGGER.warning(
+            "%s chains are too many to compare all of them; whether pairs of different groups are related was "
+            "not looked at",
+            f"{len(known):,}",
+        )
+    found = (
+        []
+        if too_many
+        else related_pairs([entry.chain.letters for entry in known if entry.chain is not None], progress)
+    )
+    given = entries[0].pair.group is not None
+    if given:
+        for entry in entries:
+            entry.group = entry.pair.group or ""
+        _warn_of_relatives(
+            [pair for pair in found if known[pair.first].group != known[pair.second].group], known
+        )
+        return {"groups": "given"}
+    for entry in entries:
+        entry.group = entry.pair.id
+    for entry, first in zip(known, families(len(known), found), strict=True):
+        entry.group = known[first].pair.id
+    parted = split_groups([entry.group for entry in known], [entry.pair.split or TRAIN for entry in known])
+    if parted:
+        members = [entry.pair.id for entry in known if entry.group == parted[0]]
+        raise BioattnError(
+            f"{table}: the pairs {quoted(members, limit=4)} are related by sequence but stand on different sides "
+            "of the split; put them on one side, or add a column `group` that says which pairs belong together"
+        )
+    return {"groups": "none compared" if too_many else "related by sequence"}
+
+
+def _warn_of_relatives(pairs: Sequence[RelatedPair], known: Sequence[_Entry]) -> None:
+    for pair in pairs:
+        LOGGER.warning(
+            "%s and %s are of different groups but related: %.0f %% of %s equal; a split between them leaks",
+            known[pair.first].pair.id,
+            known[pair.second].pair.id,
+            100 * pair.identity,
+            counted(pair.aligned, "aligned residue"),
+        )
+
+
+def _proteins(
+    output: Path, entries: Sequence[_Entry], settings: ContactSettings, progress: Progress
+) -> Iterator[ContactProtein]:
+    """Read one alignment after the other; entries get their audit on the way."""
+    progress.begin("mapping structures to alignments", len(entries))
+    kept = 0
+    for entry in entries:
+        if entry.chain is not None:
+            try:
+                protein = _protein(entry, entry.chain, settings)
+            except _Refused as refused:
+                _refuse(entry, refused.reason, str(refused))
+            else:
+                kept += 1
+                yield protein
+        progress.advance()
+    progress.end()
+    if not kept:
+        _refuse_all(output, entries)
+
+
+def _protein(entry: _Entry, chain: Chain, settings: ContactSettings) -> ContactProtein:
+    pair = entry.pair
+    try:
+        alignment = read_alignment(pair.msa)
+        encoded = encode_alignment(alignment, source=str(pair.msa), allow_incomplete_query=True)
+    except BioattnError as error:
+        raise _Refused("alignment", error) from error
+    mapping = _mapping(pair, chain, alignment, settings)
+    rows = _sampled_rows(encoded.num_rows, pair.id, settings)
+    cb = mapping.column_cb(chain, alignment.num_columns)
+    numbers = [""] * alignment.num_columns
+    for column, residue in zip(mapping.columns, mapping.residues, strict=True):
+        numbers[column] = f"{chain.numbers[residue]}{chain.insertion_codes[residue]}"
+    entry.audit = entry.audit._replace(
+        rows=alignment.num_rows,
+        distinct_rows=encoded.num_rows,
+        kept_rows=len(rows),
+        columns=alignment.num_columns,
+        mapped=len(mapping.columns),
+        contacts=int(contacts(cb).sum()) // 2,
+        closest_row=alignment.names[mapping.row],
+        identity=mapping.identity,
+    )
+    return ContactProtein(
+        id=pair.id,
+        group=entry.group,
+        split=pair.split or TRAIN,
+        chain=chain.name,
+        msa=encoded.msa[rows],
+        deletions=encoded.deletions[rows],
+        aatype=encoded.aatype,
+        cb=cb,
+        residue_numbers=numbers,
+    )
+
+
+def _mapping(
+    pair: ContactPair, chain: Chain, alignment: Alignment, settings: ContactSettings
+) -> ColumnMapping:
+    if pair.mapping is None:
+        source = f"{pair.msa} and {pair.structure}"
+        try:
+            return map_columns(chain, alignment, source=source, min_identity=settings.min_identity)
+        except BioattnError as error:
+            raise _Refused("sequence", error) from error
+    try:
+        mapping = read_mapping(pair.mapping, chain, alignment.num_columns)
+    except BioattnError as error:
+        raise _Refused("mapping", error) from error
+    identities = row_identities(mapping, chain, alignment)
+    best = int(identities.argmax())
+    if identities[best] < settings.min_identity:
+        raise _Refused(
+            "mapping",
+            BioattnError(
+                f"{pair.mapping}: no row of {pair.msa} has the residues of chain {chain.name} in these columns; "
+                f"the best, {alignment.names[best]!r}, has {100 * identities[best]:.0f} % of them "
+                f"({100 * settings.min_identity:.0f} % are needed); check that mapping and alignment belong "
+                "together"
+            ),
+        )
+    return replace(mapping, row=best, identity=round(float(identities[best]), 6))
+
+
+def _sampled_rows(number: int, name: str, settings: ContactSettings) -> NDArray[np.int64]:
+    if settings.max_depth is None or number <= settings.max_depth:
+        return np.arange(number)
+    random = np.random.default_rng([settings.seed, *name.encode()])
+    others = 1 + random.choice(number - 1, settings.max_depth - 1, replace=False)
+    return np.concatenate([[0], np.sort(others)]).astype(np.int64)
+
+
+def _refuse(entry: _Entry, reason: str, message: str) -> None:
+    entry.chain = None
+    entry.audit = entry.audit._replace(status="refused", reason=reason, detail=message)
+    LOGGER.warning("%s is left out: %s", entry.pair.id, message)
+
+
+def _refuse_all(output: Path, entries: Sequence[_Entry]) -> None:
+    first = entries[0]
+    raise BioattnError(
+        f"{output} is not written, none of {counted(len(entries), 'pair')} can be used; {first.pair.id}: "
+        f"{first.audit.detail}"
+    )

@@ -1,0 +1,163 @@
+"""Which residue stands in which column: hand-made cases, and the mappings published with the shared pairs."""
+
+import csv
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from bioattn.errors import BioattnError, FormatError
+from bioattn.formats.alignment import Alignment, split_insertions
+from bioattn.formats.alignment_file import read_alignment
+from bioattn.structures.chain import Chain, read_chain
+from bioattn.structures.column_mapping import map_columns, read_mapping, row_identities, write_mapping
+
+SEQUENCE = "MKTAYIAKQRQISFVKSHFSRQLEERLGLIEVQ"
+SHUFFLED = "QVEILGLREELQRSFHSKVFSIQRQKAIYATKM"
+
+# Of the 38 published mappings, those that differ from ours; all others are equal residue by residue.
+DIFFERENT = {
+    # Three residues before the first gap shift by a column: the family's profile put the gap before them.
+    "PF00486_2ZXJ_A": (74, 77, 78),
+    # Read off another row, with one residue more in common (107 of 130), which puts a gap of five elsewhere.
+    "PF01451_1JL3_A": (127, 130, 130),
+    # Read off another row with more residues in common (157); the published one also leaves out 29 residues.
+    "pfam_PF13354_1FQG": (170, 173, 202),
+}
+
+
+def chain_of(letters: str) -> Chain:
+    coordinates = np.arange(3 * len(letters), dtype=np.float32).reshape(-1, 3)
+    return Chain(
+        name="A",
+        letters=letters,
+        residue_names=["UNK"] * len(letters),
+        numbers=list(range(11, 11 + len(letters))),
+        insertion_codes=[""] * len(letters),
+        ca=coordinates,
+        cb=coordinates,
+        num_missing_cb=0,
+    )
+
+
+def alignment_of(*rows: str) -> Alignment:
+    parts = [split_insertions(row.encode()) for row in rows]
+    return Alignment(
+        names=[f"row{number}" for number in range(1, len(rows) + 1)],
+        descriptions=[""] * len(rows),
+        residues=np.array([np.frombuffer(match, np.uint8) for match, _ in parts]),
+        insertions=[inserted for _, inserted in parts],
+    )
+
+
+def pairs_of(letters: str, *rows: str) -> dict[int, int]:
+    mapping = map_columns(chain_of(letters), alignment_of(*rows))
+    return dict(zip(mapping.columns.tolist(), mapping.residues.tolist(), strict=True))
+
+
+def test_the_same_sequence_maps_one_to_one() -> None:
+    assert pairs_of(SEQUENCE, SEQUENCE) == {index: index for index in range(33)}
+
+
+def test_gaps_insertions_tags_and_loops() -> None:
+    """The row has a gap in columns 2 and 3 and an insertion before 10; the chain has a tag and lacks a loop."""
+    row = SEQUENCE[:2] + "--" + SEQUENCE[2:8] + SEQUENCE[8:11].lower() + SEQUENCE[11:]
+    tagged = "GHHHHHH" + SEQUENCE[:20] + SEQUENCE[24:]
+    wanted = {}
+    for place, residue in enumerate(SEQUENCE):
+        if 8 <= place < 11 or 20 <= place < 24:
+            continue
+        column = place + (0 if place < 2 else 2) - (3 if place >= 11 else 0)
+        wanted[column] = tagged.index(SEQUENCE[:20]) + place - (4 if place >= 24 else 0)
+        assert residue == tagged[wanted[column]]
+    assert pairs_of(tagged, row) == wanted
+
+
+def test_the_closest_row_is_found_when_the_query_is_another_protein() -> None:
+    mapping = map_columns(chain_of(SEQUENCE), alignment_of(SHUFFLED, SHUFFLED[::-1][:30] + "KKK", SEQUENCE))
+    assert (mapping.row, mapping.identity) == (2, 1.0)
+
+
+def test_coordinates_of_columns() -> None:
+    mapping = map_columns(chain_of(SEQUENCE[3:]), alignment_of(SEQUENCE))
+    cb = mapping.column_cb(chain_of(SEQUENCE[3:]), 33)
+    assert np.isnan(cb[:3]).all()
+    np.testing.assert_array_equal(cb[3:], np.arange(90, dtype=np.float32).reshape(-1, 3))
+
+
+@pytest.mark.parametrize(
+    ("letters", "rows"),
+    [
+        (SHUFFLED, [SEQUENCE, SEQUENCE[:30] + "AAA"]),
+        (SEQUENCE[-6:], [SEQUENCE[:-6] + "------", "-" * 33]),
+        (SEQUENCE, ["-" * 33]),
+    ],
+    ids=["another protein", "another part", "only gaps"],
+)
+def test_sequences_that_do_not_match(letters: str, rows: list[str]) -> None:
+    with pytest.raises(BioattnError, match=r"^x\.pdb: the sequence of chain A does not match.*'row1'"):
+        map_columns(chain_of(letters), alignment_of(*rows), source="x.pdb")
+
+
+def test_the_published_mappings(shared: Path) -> None:
+    folder = shared / "data" / "msa_structure"
+    with (folder / "INDEX.tsv").open() as index:
+        pairs = list(csv.DictReader(index, delimiter="\t"))
+    assert len(pairs) == 38
+    for pair in pairs:
+        chain = read_chain(folder / pair["structure"], pair["chain"])
+        with (folder / pair["mapping"]).open() as file:
+            published = [
+                (int(row["msa_column"]), int(row["resi"]), row["icode"].replace(".", ""))
+                for row in csv.DictReader(file, delimiter="\t")
+            ]
+        mapping = map_columns(chain, read_alignment(folder / pair["msa"]))
+        ours = {
+            (int(column), chain.numbers[residue], chain.insertion_codes[residue])
+            for column, residue in zip(mapping.columns, mapping.residues, strict=True)
+        }
+        same = len(ours & set(published))
+        wanted = DIFFERENT.get(pair["id"], (len(published),) * 3)
+        assert (same, len(published), len(ours)) == wanted, pair["id"]
+
+
+def test_a_written_mapping_is_the_published_file(shared: Path, tmp_path: Path) -> None:
+    """Byte for byte: blank chains, insertion codes and glycines included."""
+    folder = shared / "data" / "msa_structure"
+    for name, structure, chain_name, msa in (
+        ("psicov_16pkA", "psicov_16pkA.pdb", "_", "psicov_16pkA.aln"),
+        ("sca_S1A_3TGI", "sca_S1A_3TGI.pdb", "E", "sca_S1A_3TGI.fasta.gz"),
+        ("protenix_1k1a", "protenix_1k1a.cif", "A", "protenix_1k1a.a3m"),
+    ):
+        chain = read_chain(folder / "structure" / structure, chain_name)
+        alignment = read_alignment(folder / "msa" / msa)
+        mapping = map_columns(chain, alignment)
+        written = tmp_path / f"{name}.tsv"
+        write_mapping(written, mapping, chain)
+        assert written.read_bytes() == (folder / "mapping" / f"{name}.tsv").read_bytes()
+        read = read_mapping(written, chain, alignment.num_columns)
+        np.testing.assert_array_equal(read.columns, mapping.columns)
+        np.testing.assert_array_equal(read.residues, mapping.residues)
+        assert row_identities(read, chain, alignment).max() == 1
+
+
+@pytest.mark.parametrize(
+    ("lines", "words"),
+    [
+        (["msa_column\tresname", "0\tUNK"], "column 'resi' is missing"),
+        (["msa_column\tresi", "0\t11", "33\t12"], ":3: match column 33, the alignment has 0 to 32"),
+        (["msa_column\tresi", "4\t11", "4\t12"], ":3: match column 4 after 4"),
+        (["msa_column\tresi", "x\t11"], ":2: msa_column 'x' is not a whole number"),
+        (["msa_column\tresi", "0\t11A"], ":2: resi '11A' is not a whole number"),
+        (["msa_column\tresi\ticode", "0\t11\tA"], ":2: chain A has no residue 11A"),
+        (["msa_column\tresi\tresname", "0\t11\tGLY"], ":2: residue 11 of chain A is UNK, not GLY"),
+        (["msa_column\tresi"], "maps no residue"),
+    ],
+)
+def test_mappings_that_are_refused(tmp_path: Path, lines: list[str], words: str) -> None:
+    file = tmp_path / "x.tsv"
+    file.write_text("\n".join(lines) + "\n")
+    with pytest.raises(FormatError) as refused:
+        read_mapping(file, chain_of(SEQUENCE), 33)
+    assert str(refused.value).startswith(str(file))
+    assert words in str(refused.value)
