@@ -57,11 +57,16 @@ class SiteStream:
 
     def write(self, arrays: Mapping[str, NDArray[np.generic]]) -> None:
         """Write the next slices along the first axis, all quantities alike."""
-        stop = self._next + len(arrays[WEIGHTS])
-        for quantity, dataset in self._datasets.items():
-            dataset[self._next : stop] = arrays[quantity]
-            self._digests[quantity].add(arrays[quantity])
-        self._next = stop
+        number = len(arrays[WEIGHTS])
+        # Where chunks lie in the file follows from the order of writing: several quantities take turns slice by
+        # slice, so that it does not follow from the size of tiles.
+        step = number if len(arrays) == 1 else 1
+        for first in range(0, number, step):
+            for quantity, dataset in self._datasets.items():
+                part = arrays[quantity][first : first + step]
+                dataset[self._next : self._next + len(part)] = part
+                self._digests[quantity].add(part)
+            self._next += min(step, number - first)
         self._check()
         if self.complete:
             self._seal()
