@@ -8,18 +8,21 @@ from collections import Counter
 from dataclasses import dataclass
 from itertools import islice
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import h5py
 import numpy as np
 
 from bioattn.errors import BioattnError, FormatError
-from bioattn.files import decompression_errors, open_bytes, read_json, read_lines
+from bioattn.files import decompression_errors, open_bytes, read_json, read_lines, unreadable
 from bioattn.formats.bed import read_bed
 from bioattn.promoters.promoter_fasta import read_promoters
 from bioattn.store.attention_reader import AttentionFile
 from bioattn.store.hdf5_access import HDF5_MAGIC, open_hdf5, text_attribute
 from bioattn.store.schema import FORMAT
+
+if TYPE_CHECKING:
+    from bioattn.models.evoformer.config import EvoformerConfig
 
 SHOWN = 8
 """Names shown of a list."""
@@ -42,6 +45,8 @@ KINDS = {
     "attention-parts": "parts of an unfinished attention export",
     "dataset": "promoter dataset HDF5",
     "model": "promoter model folder",
+    "evoformer-model": "MSA/pair model folder",
+    "parameters": "parameters of an MSA/pair model",
     "promoters": "promoter FASTA",
     "json": "JSON file",
     "run-record": "run record of an output",
@@ -59,6 +64,8 @@ def inspect_file(path: Path) -> Description:
     """
     if path.is_dir():
         return _folder(path)
+    if _is_zip(path):
+        return _parameters(path)
     with open_bytes(path) as file, decompression_errors(path):
         head = file.read(4096)
     if head.startswith(HDF5_MAGIC):
@@ -73,6 +80,15 @@ def inspect_file(path: Path) -> Description:
     if b"\0" in head or not (b"\t" in first_line or b"," in first_line):
         raise BioattnError(f"{path}: is none of the files bioattn reads or writes")
     return _table(path)
+
+
+def _is_zip(path: Path) -> bool:
+    """Whether a file is an archive of arrays: AlphaFold's parameters, or a PyTorch checkpoint."""
+    try:
+        with path.open("rb") as file:
+            return file.read(4) == b"PK\x03\x04"
+    except OSError as error:
+        raise unreadable(path, error) from error
 
 
 def _describe(kind: str, **figures: Any) -> Description:
@@ -94,6 +110,65 @@ def _folder(path: Path) -> Description:
 
 
 def _model(path: Path) -> Description:
+    from bioattn.models.model_folder import check_model_config
+
+    content = read_json(path / "config.json")
+    check_model_config(path / "config.json", content)
+    if content.get("model_type") == "evoformer":
+        return _evoformer_model(path)
+    return _promoter_model(path)
+
+
+def _evoformer_model(path: Path) -> Description:
+    import torch
+
+    from bioattn.models.evoformer.folder import load_evoformer_model
+
+    model = load_evoformer_model(path, torch.device("cpu"))
+    config = read_json(path / "config.json")
+    return _describe(
+        "evoformer-model",
+        generated_by=config.get("generated_by"),
+        sha256=model.sha256,
+        **_architecture(model.config),
+        parameters=sum(parameter.numel() for parameter in model.model.parameters()),
+        attention_sites=_some(list(model.sites)),
+    )
+
+
+def _parameters(path: Path) -> Description:
+    from bioattn.models.evoformer.parameter_config import infer_config
+    from bioattn.models.evoformer.parameter_files import open_parameters
+    from bioattn.models.evoformer.parameter_shapes import model_rows
+
+    with open_parameters(path) as file:
+        config = infer_config(file)
+        file.check(model_rows(config))
+        return _describe(
+            "parameters",
+            form=file.kind,
+            **_architecture(config),
+            parameters=sum(math.prod(shape) for shape in file.shapes.values()),
+        )
+
+
+def _architecture(config: "EvoformerConfig") -> dict[str, Any]:
+    """The figures people compare models by."""
+    return {
+        "blocks": config.num_blocks,
+        "extra_msa_blocks": config.num_extra_msa_blocks,
+        "msa_channels": config.msa_channels,
+        "pair_channels": config.pair_channels,
+        "msa_heads": config.msa_heads,
+        "pair_heads": config.pair_heads,
+        "recycling": config.recycling,
+        "structure_module": config.structure_module is not None,
+        "aligned_error_head": config.aligned_error_head,
+        "pair_features": config.pair_features,
+    }
+
+
+def _promoter_model(path: Path) -> Description:
     import torch
 
     from bioattn.models.promoter.folder import load_promoter_model

@@ -18,6 +18,9 @@ from bioattn.models.evoformer.parameter_export import export_parameters
 from bioattn.models.evoformer.parameter_shapes import model_rows
 from bioattn.models.evoformer.parameters import load_parameters
 from bioattn.models.evoformer.structure_module.config import StructureModuleConfig
+from bioattn.store.inspection import inspect_file
+from bioattn.store.validation import validate_file
+from bioattn_cli.main import main
 from tests.models.evoformer.trunk import CASES, read_arrays
 from tests.models.evoformer.whole_model import golden_model, model_config
 
@@ -348,3 +351,39 @@ def test_a_trunk_alone_goes_to_both_forms_and_back(tmp_path: Path) -> None:
             assert getattr(loaded.config, field) == getattr(config, field)
     with pytest.raises(SettingsError, match="no structure module"):
         load_parameters(tmp_path / "x.npz", 8)
+
+
+def test_inspect_and_validate_know_folder_and_parameter_files(small: Path) -> None:
+    for name, kind in (
+        ("model", "evoformer-model"),
+        ("params.npz", "parameters"),
+        ("params.pt", "parameters"),
+    ):
+        figures = inspect_file(small / name)
+        assert (figures.kind, figures.figures["blocks"]) == (kind, 2)
+        assert figures.figures["parameters"] == sum(
+            p.numel() for p in load_evoformer_model(small / "model", CPU).model.parameters()
+        )
+        assert validate_file(small / name) == []
+    content = json.loads((small / "model/config.json").read_text())
+    content["architecture"]["structure_module"]["num_heads"] = "many"
+    (small / "model/config.json").write_text(json.dumps(content))
+    (finding,) = validate_file(small / "model")
+    assert "structure_module: num_heads is 'many'" in str(finding)
+
+
+def test_through_the_front_door(small: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    out = small / "door.npz"
+    assert main(["export", "parameters", str(small / "model"), "-o", str(out)]) == 0
+    assert out.read_bytes() == (small / "params.npz").read_bytes()
+    record = json.loads((small / "door.npz.run.json").read_text())
+    assert record["parameters"] == sum(
+        p.numel() for p in load_evoformer_model(small / "model", CPU).model.parameters()
+    )
+    assert main(["export", "parameters", str(out), "-o", str(small / "x.bin")]) == 2
+    assert main(["export", "parameters", str(small / "absent"), "-o", str(small / "x.pt")]) == 1
+    assert main(["export", "parameters", str(out), "-o", str(small / "model"), "--force"]) == 0
+    assert main(["export", "parameters", str(out), "-o", str(small / "model")]) == 1
+    assert "exists already" in capsys.readouterr().err
+    assert not list(small.glob("*.partial"))
+    assert not list(small.glob(".tmp*"))
