@@ -1,10 +1,9 @@
 """Choosing where and with how many threads a model runs."""
 
-import os
-
 import torch
 
 from bioattn.errors import BioattnError
+from bioattn.threads import granted_threads
 
 
 def choose_device(name: str) -> torch.device:
@@ -32,16 +31,10 @@ def describe_device(device: torch.device) -> str:
 
 
 def set_threads(threads: int | None) -> int:
-    """Use `threads` CPU threads, or as many as this process may run on; returns the number.
+    """Use `threads` CPU threads, or as many as this process was granted; returns the number.
 
-    The affinity mask, not the machine's core count, says what a pipeline granted, and OMP_NUM_THREADS (Snakemake
-    and batch systems set it) if that is less; more threads than cores make small convolutions several times
-    slower.
+    More threads than cores make small convolutions several times slower.
     """
-    granted = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
-    told = os.environ.get("OMP_NUM_THREADS", "")
-    if told.isdecimal() and int(told) > 0:
-        granted = min(granted, int(told))
-    chosen = threads or granted
+    chosen = threads or granted_threads()
     torch.set_num_threads(chosen)
     return chosen

@@ -22,6 +22,7 @@ from bioattn_cli import (
     inspect_file,
     prepare,
     prepare_contacts,
+    prepare_msa,
     run,
     simulate,
     train,
@@ -68,6 +69,7 @@ app.add_typer(export.app, name="export")
 export_parameters.register(export.app)
 inspect_file.register(app)
 prepare_contacts.register(prepare.app)
+prepare_msa.register(prepare.app)
 
 
 def _print_version(asked: bool) -> None:

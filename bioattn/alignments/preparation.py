@@ -1,0 +1,277 @@
+"""From an alignment as found, or a query and a database, to the A3M a model is given, and its statistics."""
+
+import logging
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from bioattn.alignments import filtering
+from bioattn.alignments.query import centre_on_query, find_name
+from bioattn.alignments.redundancy import filter_order, non_redundant
+from bioattn.alignments.search import SearchRound, SearchSettings, read_search_query, search_database
+from bioattn.alignments.size_check import check_alignment_size
+from bioattn.alignments.statistics import (
+    FORMAT,
+    FORMAT_VERSION,
+    AlignmentStatistics,
+    alignment_statistics,
+)
+from bioattn.alignments.weights import WEIGHT_IDENTITY, sequence_weights
+from bioattn.errors import BioattnError, FormatError, SettingsError
+from bioattn.files import check_output, write_json
+from bioattn.formats.a3m import write_a3m
+from bioattn.formats.alignment import Alignment, looks_like_nucleotides
+from bioattn.formats.alignment_file import STANDARD_INPUT, read_alignment
+from bioattn.progress import NoProgress, Progress
+from bioattn.wording import counted
+
+LOGGER = logging.getLogger("bioattn")
+OUTPUT_SUFFIXES = (".a3m", ".a3m.gz")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PreparationSettings:
+    """Choices made when an alignment is prepared; all parts are fractions from 0 to 1."""
+
+    query: str | None = None
+    """Name of the row to centre on; None: row 1 is the query and no column is given up for it."""
+    max_gap_column: float | None = None
+    """Columns with a larger part of gaps become insertions; None: none do."""
+    max_gap_row: float | None = None
+    """Rows with a larger part of gaps are left out; None: none are."""
+    min_query_identity: float | None = None
+    """Rows less identical to the query are left out; None: none are."""
+    max_identity: float | None = None
+    """Of rows more identical to each other one is kept; None: all are."""
+    weight_identity: float = WEIGHT_IDENTITY
+    """Rows at least as identical as this share their weight in Neff."""
+    max_depth: int | None = None
+    """Rows kept at most, the query and a random choice of the others; None: all."""
+    seed: int = 0
+    """Of that choice."""
+
+    def __post_init__(self) -> None:
+        for name in (
+            "max_gap_column",
+            "max_gap_row",
+            "min_query_identity",
+            "max_identity",
+            "weight_identity",
+        ):
+            value = getattr(self, name)
+            option = "--" + name.replace("_", "-")
+            if value is not None and not 0 <= value <= 1:
+                hint = f"; for {value:g} % write {value / 100:g}" if 1 < value <= 100 else ""
+                raise SettingsError(f"{option} is a fraction from 0 to 1, not {value:g}{hint}")
+        if self.weight_identity == 0:
+            raise SettingsError("--weight-identity 0 would make one sequence of all rows; take about 0.8")
+        if self.max_identity == 0:
+            raise SettingsError("--max-identity 0 would leave hardly more than the query; take about 0.9")
+        if self.max_depth is not None and self.max_depth < 1:
+            raise SettingsError(f"--max-depth must be at least 1, not {self.max_depth}")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Step:
+    """What one step left out, and what stayed."""
+
+    name: str
+    removed_rows: int
+    removed_columns: int
+    rows: int
+    columns: int
+
+
+@dataclass(slots=True)
+class Preparation:
+    """An alignment on its way, with the steps it went through."""
+
+    alignment: Alignment
+    steps: list[Step] = field(default_factory=list)
+
+    def replace(self, name: str, alignment: Alignment) -> None:
+        """Go on with `alignment`, what the step `name` made of the one before."""
+        before = self.alignment
+        self.steps.append(
+            Step(
+                name=name,
+                removed_rows=before.num_rows - alignment.num_rows,
+                removed_columns=before.num_columns - alignment.num_columns,
+                rows=alignment.num_rows,
+                columns=alignment.num_columns,
+            )
+        )
+        self.alignment = alignment
+
+    def keep_rows(self, name: str, rows: NDArray[np.intp]) -> None:
+        """Go on with the rows at `rows`."""
+        all_stay = len(rows) == self.alignment.num_rows
+        self.replace(name, self.alignment if all_stay else self.alignment.select_rows(rows))
+
+
+def prepare_msa(
+    source: Path,
+    output: Path,
+    settings: PreparationSettings,
+    *,
+    database: Path | None = None,
+    search: SearchSettings | None = None,
+    statistics_file: Path | None = None,
+    threads: int | None = None,
+    progress: Progress | None = None,
+) -> tuple[Preparation, AlignmentStatistics]:
+    """Write what `settings` make of the alignment in `source` as A3M, and its statistics if a file is named.
+
+    source: any format of `read_alignment`, `-` for standard input. With `database`, source is protein FASTA that
+    holds the query (`settings.query` where there are several) and the alignment is what `search` finds.
+    output: X.a3m or X.a3m.gz. Files appear when they are complete.
+
+    Raises: SettingsError for an output of another name or one that is an input; BioattnError for a query that is
+    not there or has no residue, an alignment of DNA, or one that needs more memory than there is; FormatError as
+    the readers do.
+    """
+    progress = progress or NoProgress()
+    inputs = [path for path in (source, database) if path is not None and path != STANDARD_INPUT]
+    check_output(output, inputs)
+    if not output.name.endswith(OUTPUT_SUFFIXES):
+        raise SettingsError(
+            f"--output {output}: the result is A3M; give it a name that ends in .a3m or .a3m.gz"
+        )
+    if statistics_file is not None:
+        check_output(statistics_file, [*inputs, output])
+    name = "standard input" if source == STANDARD_INPUT else str(source)
+    rounds: list[SearchRound] = []
+    if database is None:
+        check_alignment_size(source)
+        preparation = Preparation(read_alignment(source))
+        if looks_like_nucleotides(preparation.alignment):
+            raise FormatError(f"{name}: an alignment of DNA or RNA; translate it, the models read proteins")
+    else:
+        query = read_search_query(source, settings.query)
+        found, rounds = search_database(
+            query, database, search or SearchSettings(), threads=threads, progress=progress
+        )
+        preparation = Preparation(found)
+    alignment = preparation.alignment
+    LOGGER.info(f"{name}: {counted(alignment.num_rows, 'row')} of {counted(alignment.num_columns, 'column')}")
+    read = (alignment.num_rows, alignment.num_columns)
+    prepare_alignment(preparation, settings, name, centred=database is not None, progress=progress)
+    alignment = preparation.alignment
+    weights = sequence_weights(
+        alignment.residues, settings.weight_identity, threads=threads, progress=progress
+    )
+    statistics = alignment_statistics(alignment, weights, settings.weight_identity)
+    write_a3m(alignment, output)
+    if statistics_file is not None:
+        write_json(statistics_file, statistics_json(preparation, statistics, read, rounds))
+    for step in preparation.steps:
+        if step.removed_rows or step.removed_columns:
+            LOGGER.info(describe_step(step))
+    LOGGER.info(
+        f"{counted(statistics.depth, 'row')} of {counted(statistics.columns, 'column')}, "
+        f"Neff {statistics.neff:.1f} at {settings.weight_identity:.0%} identity"
+    )
+    for warning in statistics.warnings():
+        LOGGER.warning(f"{output}: {warning}")
+    return preparation, statistics
+
+
+def prepare_alignment(
+    preparation: Preparation,
+    settings: PreparationSettings,
+    source: str,
+    *,
+    centred: bool = False,
+    progress: Progress | None = None,
+) -> None:
+    """Take an alignment through the steps that `settings` ask for, in the order of the fields.
+
+    Duplicates and rows without a residue always go, after the columns are settled. centred: it is one of the
+    query's columns already. Raises: BioattnError when no column is left, and as `find_name`.
+    """
+    if settings.query is not None and not centred:
+        query = find_name(preparation.alignment.names, settings.query, source)
+        preparation.replace("query_columns", centre_on_query(preparation.alignment, query, source))
+    if settings.max_gap_column is not None:
+        columns = filtering.columns_within_gaps(preparation.alignment.residues, settings.max_gap_column)
+        if not columns.size:
+            raise BioattnError(
+                f"{source}: --max-gap-column {settings.max_gap_column:g} leaves no column; every one has more gaps"
+            )
+        preparation.replace("gap_columns", preparation.alignment.keep_as_match(columns))
+    preparation.keep_rows("duplicates", filtering.first_of_each(preparation.alignment.residues))
+    preparation.keep_rows("empty_rows", filtering.rows_with_residues(preparation.alignment.residues))
+    # hhfilter looks at rows in an order that comes from all of them, also those other criteria leave out.
+    order = filter_order(filtering.count_residues(preparation.alignment.residues))
+    kept = np.arange(preparation.alignment.num_rows)
+    whole = preparation.alignment
+    if settings.max_gap_row is not None:
+        rows = filtering.rows_within_gaps(whole.residues, settings.max_gap_row)
+        kept = np.intersect1d(kept, rows)
+        preparation.keep_rows("gap_rows", rows)
+    if settings.min_query_identity is not None:
+        rows = filtering.rows_near_query(preparation.alignment.residues, settings.min_query_identity)
+        kept = kept[rows]
+        preparation.keep_rows("query_identity", rows)
+    if settings.max_identity is not None:
+        chosen = non_redundant(
+            whole.residues, settings.max_identity, order[np.isin(order, kept)], progress=progress
+        )
+        preparation.keep_rows("redundant_rows", np.searchsorted(kept, chosen))
+    if settings.max_depth is not None:
+        preparation.keep_rows(
+            "depth",
+            filtering.random_rows(
+                preparation.alignment.num_rows, settings.max_depth, np.random.default_rng(settings.seed)
+            ),
+        )
+
+
+def describe_step(step: Step) -> str:
+    """One line for people.
+
+    >>> describe_step(Step(name="duplicates", removed_rows=2, removed_columns=0, rows=8, columns=50))
+    'duplicates: 2 rows left out, 8 stay'
+    """
+    parts = []
+    if step.removed_columns > 0:
+        parts.append(f"{counted(step.removed_columns, 'column')} made insertions, {step.columns:,} stay")
+    if step.removed_columns < 0:
+        parts.append(f"{counted(-step.removed_columns, 'column')} more than before, {step.columns:,} in all")
+    if step.removed_rows:
+        parts.append(f"{counted(step.removed_rows, 'row')} left out, {step.rows:,} stay")
+    return f"{step.name.replace('_', ' ')}: {'; '.join(parts)}"
+
+
+def statistics_json(
+    preparation: Preparation,
+    statistics: AlignmentStatistics,
+    read: tuple[int, int],
+    rounds: list[SearchRound],
+) -> dict[str, Any]:
+    """The content of the statistics file; read: rows and columns as found."""
+    return {
+        "format": FORMAT,
+        "format_version": FORMAT_VERSION,
+        "query": preparation.alignment.names[0],
+        "search": [
+            {"sequences": each.sequences, "domains": each.rows, "new_sequences": each.new} for each in rounds
+        ],
+        "rows_read": read[0],
+        "columns_read": read[1],
+        "steps": [
+            {
+                "step": step.name,
+                "removed_rows": step.removed_rows,
+                "removed_columns": step.removed_columns,
+                "rows": step.rows,
+                "columns": step.columns,
+            }
+            for step in preparation.steps
+        ],
+        **statistics.as_json(),
+        "warnings": statistics.warnings(),
+    }

@@ -1,0 +1,268 @@
+"""Building an alignment by searching a sequence database with a query, as jackhmmer does, in this process.
+
+The first iteration searches with the query alone, every further one with a profile of what was found so far, whose
+columns stay the query's. The work is pyhmmer's (HMMER 3), the optional dependency of the extra `msa`.
+"""
+
+import logging
+import re
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from bioattn.alignments.query import find_name
+from bioattn.errors import BioattnError, FormatError, SettingsError
+from bioattn.files import decompression_errors, open_bytes, read_lines
+from bioattn.formats.alignment import Alignment, looks_like_nucleotides, split_insertions
+from bioattn.formats.alignment_file import STANDARD_INPUT, read_alignment
+from bioattn.formats.fasta import FastaRecord, read_fasta
+from bioattn.progress import NoProgress, Progress
+from bioattn.threads import map_in_order
+from bioattn.wording import counted
+
+LOGGER = logging.getLogger("bioattn")
+MAX_EVALUE = 1e-3
+_HMMER_SEED = 42
+"""HMMER's own; its sampling is no choice of the user, and 0 would mean the clock."""
+_MAX_LENGTH = 100_000
+"""Residues of a sequence that HMMER still compares."""
+_RESIDUES_AT_ONCE = 500_000
+_SEQUENCES_LOOKED_AT = 100
+_EASEL_LINE = re.compile(r"Line (\d+): (.*)", re.DOTALL)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SearchSettings:
+    """How a database is searched."""
+
+    iterations: int = 1
+    """At most so many; the search ends before when it finds nothing new."""
+    max_evalue: float = MAX_EVALUE
+    """Largest E-value of a sequence, and of each of its domains, that enters the alignment."""
+
+    def __post_init__(self) -> None:
+        if self.iterations < 1:
+            raise SettingsError(f"--iterations must be at least 1, not {self.iterations}")
+        if not self.max_evalue > 0:
+            raise SettingsError(f"--max-evalue must be above 0, not {self.max_evalue:g}")
+
+
+@dataclass(frozen=True, slots=True)
+class SearchRound:
+    """What one iteration found."""
+
+    sequences: int
+    """Sequences of the database that were looked at."""
+    rows: int
+    """Domains in the alignment, without the query."""
+    new: int
+    """Sequences not among those of the iteration before."""
+
+
+def read_search_query(source: Path, name: str | None) -> FastaRecord:
+    """The sequence to search with, without gaps: the only one of `source`, or the one called `name`.
+
+    source: FASTA, aligned or not; on standard input (`-`), and where it is not FASTA, an alignment.
+
+    Raises: SettingsError when there are several and no name; BioattnError when none is called so.
+    """
+    if source == STANDARD_INPUT or not _starts_like_fasta(source):
+        alignment = read_alignment(source)
+        records = [
+            FastaRecord(alignment.names[row], alignment.descriptions[row], alignment.sequence(row))
+            for row in range(alignment.num_rows)
+        ]
+    else:
+        records = list(read_fasta(source))
+    shown = "standard input" if source == STANDARD_INPUT else str(source)
+    if name is None and len(records) > 1:
+        raise SettingsError(
+            f"{shown} holds {counted(len(records), 'sequence')}; a search starts from one: name it with --query, "
+            f"for example --query {records[0].name}"
+        )
+    record = records[0] if name is None else records[find_name([each.name for each in records], name, shown)]
+    return record._replace(sequence=re.sub("[-.]", "", record.sequence).removesuffix("*"))
+
+
+def _starts_like_fasta(path: Path) -> bool:
+    for _, line in read_lines(path):
+        if line.strip() and not line.startswith(";"):
+            return line.startswith(">")
+    return True
+
+
+def search_database(
+    query: FastaRecord,
+    database: Path,
+    settings: SearchSettings,
+    *,
+    threads: int | None = None,
+    progress: Progress | None = None,
+) -> tuple[Alignment, list[SearchRound]]:
+    """Search protein FASTA (plain, gzip or xz) with `query`; returns the alignment and what each iteration found.
+
+    The alignment has one match column per query residue and the query, whole, as row 0; then one row per domain
+    found, named `sequence/start-end`, best first. The database is read anew in each iteration, a part at a time,
+    so memory holds the hits only. Results do not depend on `threads`.
+
+    Raises: BioattnError when pyhmmer is not installed; FormatError for a query or database that is not protein, or
+    not FASTA.
+    """
+    hmmer = _import_hmmer()
+    progress = progress or NoProgress()
+    alphabet = hmmer.easel.Alphabet.amino()
+    sequence = _digital_query(query, hmmer, alphabet)
+    builder = hmmer.plan7.Builder(alphabet, architecture="hand", seed=_HMMER_SEED)
+    background = hmmer.plan7.Background(alphabet)
+    faux_trace = hmmer.plan7.Trace.from_sequence(sequence)
+    ranking = hmmer.easel.KeyHash()
+    model, _, _ = builder.build(sequence, background)
+    rounds: list[SearchRound] = []
+    known_rows = 1
+    for iteration in range(1, settings.iterations + 1):
+        of_all = f" {iteration}/{settings.iterations}" if settings.iterations > 1 else ""
+        progress.begin(f"search{of_all} (sequences)", rounds[0].sequences if rounds else None)
+        blocks = _read_blocks(hmmer, alphabet, database, say_what_is_left_out=not rounds)
+        hits, looked_at = _search_once(hmmer, alphabet, model, blocks, settings, threads, progress)
+        progress.end()
+        hits.sort(by="key")
+        new = hits.compare_ranking(ranking)
+        found = hits.to_msa(
+            alphabet, sequences=[sequence], traces=[faux_trace], all_consensus_cols=True, digitize=True
+        )
+        rows = len(found.names)
+        rounds.append(SearchRound(sequences=looked_at, rows=rows - 1, new=new))
+        LOGGER.info(
+            f"search{of_all}: {counted(rows - 1, 'domain')} among {counted(looked_at, 'sequence')}, "
+            f"{counted(new, 'sequence')} new"
+        )
+        if iteration == settings.iterations or (new == 0 and rows <= known_rows):
+            break
+        known_rows = rows
+        found.name = sequence.name
+        model, _, _ = builder.build_msa(found, background)
+    text = hits.to_msa(alphabet, sequences=[sequence], traces=[faux_trace], all_consensus_cols=True)
+    return _as_alignment(text, query), rounds
+
+
+def _import_hmmer() -> Any:
+    try:
+        import pyhmmer
+    except ImportError as error:
+        raise BioattnError(
+            "--search needs pyhmmer, which is not installed: pip install 'bioattn[msa]', or pip install pyhmmer"
+        ) from error
+    return pyhmmer
+
+
+def _digital_query(query: FastaRecord, hmmer: Any, alphabet: Any) -> Any:
+    letters = query.sequence.upper()
+    foreign = re.search("[^A-Z]", letters)
+    if foreign:
+        raise FormatError(
+            f"query {query.name}, position {foreign.start() + 1:,}: {foreign.group()!r} is no residue; "
+            "residues are the letters A to Z"
+        )
+    if not letters:
+        raise FormatError(f"query {query.name} has no sequence")
+    if len(letters) > _MAX_LENGTH:
+        raise FormatError(
+            f"query {query.name} has {len(letters):,} residues; HMMER takes at most {_MAX_LENGTH:,}"
+        )
+    _refuse_nucleotides([letters], f"query {query.name}")
+    text = hmmer.easel.TextSequence(name=query.name, description=query.description, sequence=letters)
+    return text.digitize(alphabet)
+
+
+def _refuse_nucleotides(sequences: list[str], what: str) -> None:
+    joined = np.frombuffer("".join(sequences).upper().encode("ascii"), np.uint8)[None]
+    if looks_like_nucleotides(Alignment(names=[what], descriptions=[""], residues=joined, insertions=[{}])):
+        raise FormatError(f"{what}: looks like DNA or RNA; a search takes proteins")
+
+
+def _search_once(
+    hmmer: Any,
+    alphabet: Any,
+    model: Any,
+    blocks: Iterator[Any],
+    settings: SearchSettings,
+    threads: int | None,
+    progress: Progress,
+) -> tuple[Any, int]:
+    """The hits of one pass through the blocks of a database, merged, and the number of its sequences."""
+
+    def search(block: Any) -> tuple[Any, int]:
+        pipeline = hmmer.plan7.Pipeline(
+            alphabet, seed=_HMMER_SEED, incE=settings.max_evalue, incdomE=settings.max_evalue
+        )
+        return pipeline.search_hmm(model, block), len(block)
+
+    parts, looked_at = [], 0
+    for part, size in map_in_order(search, blocks, threads):
+        parts.append(part)
+        looked_at += size
+        progress.advance(size, hits=sum(len(each) for each in parts))
+    return (parts[0].merge(*parts[1:]) if len(parts) > 1 else parts[0]), looked_at
+
+
+def _read_blocks(hmmer: Any, alphabet: Any, database: Path, *, say_what_is_left_out: bool) -> Iterator[Any]:
+    """The database, at least one block of it, without sequences that are empty or too long for HMMER."""
+    too_long = 0
+    with (
+        open_bytes(database) as raw,
+        decompression_errors(database),
+        _easel_errors(database),
+        hmmer.easel.SequenceFile(raw, format="fasta", digital=True, alphabet=alphabet) as file,
+    ):
+        first = True
+        while block := file.read_block(residues=_RESIDUES_AT_ONCE):
+            if first:
+                sample = [each.textize().sequence for each in block[:_SEQUENCES_LOOKED_AT]]
+                _refuse_nucleotides([re.sub("[^A-Za-z]", "", text) for text in sample], str(database))
+                first = False
+            fitting = [each for each in block if 0 < len(each) <= _MAX_LENGTH]
+            if len(fitting) < len(block):
+                too_long += sum(len(each) > _MAX_LENGTH for each in block)
+                block = hmmer.easel.DigitalSequenceBlock(alphabet, fitting)
+            yield block
+    if too_long and say_what_is_left_out:
+        LOGGER.warning(
+            f"{database}: {counted(too_long, 'sequence')} of more than {_MAX_LENGTH:,} residues left out, "
+            "which is more than HMMER takes"
+        )
+
+
+@contextmanager
+def _easel_errors(database: Path) -> Iterator[None]:
+    """Turn what pyhmmer's reader raises into one sentence; it counts lines from 0."""
+    try:
+        yield
+    except EOFError as error:
+        raise FormatError(f"{database}: is empty") from error
+    except ValueError as error:
+        place = _EASEL_LINE.search(str(error))
+        where, what = (f":{int(place[1]) + 1}", place[2].strip()) if place else ("", str(error))
+        raise FormatError(
+            f"{database}{where}: not FASTA of unaligned protein sequences ({what}); --search takes no other format"
+        ) from error
+
+
+def _as_alignment(found: Any, query: FastaRecord) -> Alignment:
+    """The alignment of pyhmmer, whose insertions are lower case and padded with dots."""
+    texts, insertions = [], []
+    for text in found.alignment:
+        match, inserted = split_insertions(text.replace(".", "").encode("ascii"))
+        texts.append(match)
+        insertions.append(inserted)
+    residues = np.frombuffer(bytearray().join(texts), np.uint8).reshape(len(texts), -1)
+    descriptions = [each.description or "" for each in found.sequences]
+    return Alignment(
+        names=[query.name, *found.names[1:]],
+        descriptions=[query.description, *descriptions[1:]],
+        residues=residues,
+        insertions=insertions,
+    )

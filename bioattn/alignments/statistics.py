@@ -1,0 +1,146 @@
+"""What can be said of an alignment before a model sees it: depth, Neff, coverage, identities, and warnings."""
+
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from bioattn.alignments.alphabet import NUM_PROFILE_CLASSES, UNKNOWN, msa_codes
+from bioattn.alignments.filtering import count_residues, identity_to_query
+from bioattn.formats.alignment import Alignment
+
+FORMAT = "bioattn-msa-statistics"
+FORMAT_VERSION = 1
+HISTOGRAM_BINS = 20
+MIN_NEFF = 30
+"""AlphaFold 2 loses much of its accuracy below about 30 effective sequences (Jumper et al. 2021, fig. 5a)."""
+MIN_AGREEMENT = 2.0
+"""Rows that agree less than so many times what chance makes of their composition are not of one family."""
+_ROWS_AT_ONCE = 4096
+_QUARTILES = (0, 0.25, 0.5, 0.75, 1)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class AlignmentStatistics:
+    """Figures of one alignment; R columns, row 0 the query. Weighted figures use the sequence weights."""
+
+    depth: int
+    columns: int
+    neff: float
+    """Sum of the sequence weights."""
+    weight_identity: float
+    """Identity from which on rows share their weight."""
+    inserted_letters: int
+    """Residues of all rows outside the match columns."""
+    coverage: NDArray[np.float64]
+    """(R,) part of the rows with a residue in the column."""
+    effective_depth: NDArray[np.float64]
+    """(R,) sum of the weights of the rows with a residue in the column."""
+    row_gaps: NDArray[np.float64]
+    """Smallest, quarter, median, three quarters and largest part of the columns in which a row has no residue."""
+    query_identity: NDArray[np.float64]
+    """(S − 1,) identity of the other rows to the query, see `identity_to_query`."""
+    pair_identity: float | None
+    """Weighted part of equal residues, over all pairs of rows and the columns both cover; None: no pair."""
+    chance_identity: float
+    """The same for residues drawn independently from the alignment's weighted composition."""
+
+    @property
+    def gaps(self) -> float:
+        """Part of all cells that hold no residue."""
+        return 1 - float(self.coverage.mean())
+
+    @property
+    def neff_per_root_column(self) -> float:
+        """Neff / √R, the measure of Ovchinnikov et al. 2017 (64 is plenty)."""
+        return float(self.neff / np.sqrt(self.columns))
+
+    def warnings(self) -> list[str]:
+        """Reasons not to expect contacts from this alignment, a sentence each."""
+        found = []
+        if self.pair_identity is not None and self.pair_identity < MIN_AGREEMENT * self.chance_identity:
+            found.append(
+                f"the rows carry no common signal: two of them agree in {self.pair_identity:.1%} of the residues, "
+                f"chance alone gives {self.chance_identity:.1%} (median identity to the query "
+                f"{np.median(self.query_identity):.2f}); they hardly are a family, look at how they were found"
+            )
+        if self.depth == 1:
+            found.append(
+                "the query stands alone: without other rows there is nothing to learn from an alignment"
+            )
+        elif self.neff < MIN_NEFF:
+            found.append(
+                f"only {self.neff:.1f} effective sequences; below about {MIN_NEFF} predictions suffer: search a "
+                "larger database or more widely"
+            )
+        return found
+
+    def as_json(self) -> dict[str, Any]:
+        """For `write_json`; docs/formats/msa.md says what each entry is."""
+        counts, edges = np.histogram(self.query_identity, bins=HISTOGRAM_BINS, range=(0, 1))
+        return {
+            "depth": self.depth,
+            "columns": self.columns,
+            "neff": _rounded(self.neff),
+            "neff_per_root_column": _rounded(self.neff_per_root_column),
+            "weight_identity": self.weight_identity,
+            "gaps": _rounded(self.gaps),
+            "row_gaps": dict(zip(("min", "q25", "median", "q75", "max"), _list(self.row_gaps), strict=True)),
+            "inserted_letters": self.inserted_letters,
+            "median_query_identity": _rounded(np.median(self.query_identity)) if self.depth > 1 else None,
+            "query_identity_histogram": {"edges": _list(edges), "rows": counts.tolist()},
+            "pair_identity": None if self.pair_identity is None else _rounded(self.pair_identity),
+            "chance_identity": _rounded(self.chance_identity),
+            "coverage": _list(self.coverage),
+            "effective_depth": _list(self.effective_depth),
+        }
+
+
+def alignment_statistics(
+    alignment: Alignment, weights: NDArray[np.floating], weight_identity: float
+) -> AlignmentStatistics:
+    """Figures of `alignment`, row 0 being the query; weights: (S,) of `sequence_weights` at `weight_identity`."""
+    residues = alignment.residues
+    rows, columns = residues.shape
+    states = NUM_PROFILE_CLASSES
+    counts = np.zeros(columns, np.int64)
+    weighted = np.zeros((columns, states))
+    squared = np.zeros(columns)
+    offsets = np.arange(columns) * states
+    for start in range(0, rows, _ROWS_AT_ONCE):
+        codes = msa_codes(residues[start : start + _ROWS_AT_ONCE])
+        weight = np.asarray(weights[start : start + _ROWS_AT_ONCE], np.float64)
+        is_residue = codes < UNKNOWN
+        counts += np.count_nonzero(is_residue, axis=0)
+        squared += weight**2 @ is_residue
+        weighted += np.bincount(
+            (codes + offsets).ravel(), weights=np.repeat(weight, columns), minlength=columns * states
+        ).reshape(columns, states)
+    weighted = weighted[:, :UNKNOWN]
+    depth_of_column = weighted.sum(axis=1)
+    pairs = float((depth_of_column**2 - squared).sum())
+    equal = float((weighted**2).sum() - squared.sum())
+    composition = weighted.sum(axis=0) / max(float(weighted.sum()), 1e-300)
+    return AlignmentStatistics(
+        depth=rows,
+        columns=columns,
+        neff=float(np.sum(weights)),
+        weight_identity=weight_identity,
+        inserted_letters=sum(len(letters) for row in alignment.insertions for letters in row.values()),
+        coverage=counts / rows,
+        effective_depth=depth_of_column,
+        row_gaps=np.quantile(1 - count_residues(residues) / columns, _QUARTILES),
+        query_identity=identity_to_query(residues)[1:],
+        pair_identity=equal / pairs if pairs > 1e-9 * depth_of_column.sum() ** 2 else None,
+        chance_identity=float((composition**2).sum()),
+    )
+
+
+def _rounded(number: float | np.floating[Any]) -> float:
+    """Six digits: sums of many weights may differ in the last ones between machines."""
+    return float(f"{number:.6g}")
+
+
+def _list(numbers: NDArray[np.floating[Any]]) -> list[float]:
+    return [_rounded(number) for number in numbers]

@@ -1,0 +1,48 @@
+"""How many CPU threads this process has been granted, and work spread over them in a fixed order."""
+
+import os
+from collections import deque
+from collections.abc import Callable, Iterable, Iterator
+from concurrent.futures import Future, ThreadPoolExecutor
+from typing import TypeVar
+
+Item = TypeVar("Item")
+Result = TypeVar("Result")
+
+
+def granted_threads() -> int:
+    """The cores this process may run on, or OMP_NUM_THREADS if that is less.
+
+    The affinity mask, not the machine's core count, says what a pipeline granted; Snakemake and batch systems set
+    OMP_NUM_THREADS.
+    """
+    granted = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
+    told = os.environ.get("OMP_NUM_THREADS", "")
+    if told.isdecimal() and int(told) > 0:
+        granted = min(granted, int(told))
+    return granted
+
+
+def map_in_order(
+    function: Callable[[Item], Result], items: Iterable[Item], threads: int | None = None
+) -> Iterator[Result]:
+    """Results in the order of `items`, at most two items per thread ahead of the one asked for.
+
+    threads: None takes those granted; 1 works in the calling thread. When the caller stops, items not yet begun
+    are dropped.
+    """
+    threads = threads or granted_threads()
+    if threads == 1:
+        yield from map(function, items)
+        return
+    waiting: deque[Future[Result]] = deque()
+    pool = ThreadPoolExecutor(threads)
+    try:
+        for item in items:
+            waiting.append(pool.submit(function, item))
+            if len(waiting) > 2 * threads:
+                yield waiting.popleft().result()
+        while waiting:
+            yield waiting.popleft().result()
+    finally:
+        pool.shutdown(cancel_futures=True)
