@@ -1,4 +1,4 @@
-"""The alignment in memory: choosing rows and columns, insertions, counts; compared with strings a reader can check."""
+"""The alignment in memory: rows, columns and insertions chosen and counted, against strings a reader can check."""
 
 import numpy as np
 import pytest
