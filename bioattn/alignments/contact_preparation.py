@@ -32,6 +32,7 @@ from bioattn.structures.column_mapping import (
     map_columns,
     read_mapping,
     row_identities,
+    write_mapping,
 )
 from bioattn.structures.contacts import contacts
 from bioattn.structures.relatedness import MAX_PAIRS, RelatedPair, families, related_pairs
@@ -70,6 +71,7 @@ class _Entry:
     chain: Chain | None
     audit: ContactAuditRow
     group: str = field(default="")
+    mapping: ColumnMapping | None = None
 
 
 class _Refused(Exception):  # noqa: N818 - a verdict on one pair, caught where the next one begins
@@ -79,13 +81,20 @@ class _Refused(Exception):  # noqa: N818 - a verdict on one pair, caught where t
 
 
 def prepare_contacts(
-    table: Path, output: Path, settings: ContactSettings, progress: Progress | None = None
+    table: Path,
+    output: Path,
+    settings: ContactSettings,
+    *,
+    mappings: Path | None = None,
+    progress: Progress | None = None,
 ) -> list[ContactAuditRow]:
     """Write the dataset of all pairs that can be used, and beside it the audit; return the audit's rows.
 
     A pair whose structure, alignment or mapping cannot be read, or whose sequences do not match, is refused: it is
     warned about and named in the audit, and the others go on. Without a group column, chains related by sequence
     form groups; with one, related chains of different groups are warned about.
+
+    mappings: a folder, made if missing, that gets `ID.tsv` of every pair: which residue stands in which column.
 
     Raises: BioattnError when the table is wrong, no pair can be used, related chains stand on different sides of a
     given split, or a file cannot be written; then nothing is left.
@@ -95,6 +104,7 @@ def prepare_contacts(
     inputs = [table, *(file for pair in pairs for file in (pair.msa, pair.structure, pair.mapping) if file)]
     check_output(output, inputs)
     check_output(contact_audit_path(output), inputs)
+    mapping_files = {} if mappings is None else _mapping_files(mappings, pairs, inputs)
     entries = _read_chains(pairs, settings, progress)
     metadata = _group(table, entries, progress) | {
         "max_depth": settings.max_depth,
@@ -109,11 +119,35 @@ def prepare_contacts(
         write_contact_dataset(output, _proteins(output, entries, settings, progress), metadata)
     else:
         _refuse_all(output, entries)
+    for entry in entries:
+        if mappings is not None and entry.chain is not None and entry.mapping is not None:
+            mappings.mkdir(exist_ok=True)
+            write_mapping(mapping_files[entry.pair.id], entry.mapping, entry.chain)
     rows = [entry.audit for entry in entries]
     with text_output(contact_audit_path(output)) as file:
         file.write(audit_text(rows))
     LOGGER.info(summary(rows))
     return rows
+
+
+def _mapping_files(folder: Path, pairs: Sequence[ContactPair], inputs: Sequence[Path]) -> dict[str, Path]:
+    """Where the mapping of each pair goes; refuses what could not be written later."""
+    if folder.exists() and not folder.is_dir():
+        raise SettingsError(f"--mappings {folder}: is a file, a folder is needed")
+    if not folder.parent.is_dir():
+        raise SettingsError(
+            f"--mappings {folder}: the folder {folder.parent} does not exist; create it first"
+        )
+    files = {}
+    for pair in pairs:
+        if Path(pair.id).name != pair.id:
+            raise SettingsError(
+                f"--mappings: the id {pair.id!r} cannot be a file name; rename it in the table"
+            )
+        files[pair.id] = folder / f"{pair.id}.tsv"
+        if folder.is_dir():
+            check_output(files[pair.id], inputs)
+    return files
 
 
 def _read_chains(pairs: Sequence[ContactPair], settings: ContactSettings, progress: Progress) -> list[_Entry]:
@@ -154,7 +188,7 @@ def _group(table: Path, entries: Sequence[_Entry], progress: Progress) -> dict[s
         _warn_of_relatives(
             [pair for pair in found if known[pair.first].group != known[pair.second].group], known
         )
-        return {"groups": "given"}
+        return {"grouping": "given"}
     for entry in entries:
         entry.group = entry.pair.id
     for entry, first in zip(known, families(len(known), found), strict=True):
@@ -166,7 +200,7 @@ def _group(table: Path, entries: Sequence[_Entry], progress: Progress) -> dict[s
             f"{table}: the pairs {quoted(members, limit=4)} are related by sequence but stand on different sides "
             "of the split; put them on one side, or add a column `group` that says which pairs belong together"
         )
-    return {"groups": "none compared" if too_many else "related by sequence"}
+    return {"grouping": "none compared" if too_many else "related by sequence"}
 
 
 def _warn_of_relatives(pairs: Sequence[RelatedPair], known: Sequence[_Entry]) -> None:
@@ -209,6 +243,7 @@ def _protein(entry: _Entry, chain: Chain, settings: ContactSettings) -> ContactP
     except BioattnError as error:
         raise _Refused("alignment", error) from error
     mapping = _mapping(pair, chain, alignment, settings)
+    entry.mapping = mapping
     rows = _sampled_rows(encoded.num_rows, pair.id, settings)
     cb = mapping.column_cb(chain, alignment.num_columns)
     numbers = [""] * alignment.num_columns

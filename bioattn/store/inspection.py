@@ -44,6 +44,7 @@ KINDS = {
     "attention": "attention HDF5",
     "attention-parts": "parts of an unfinished attention export",
     "dataset": "promoter dataset HDF5",
+    "contact-dataset": "contact dataset HDF5",
     "model": "promoter model folder",
     "evoformer-model": "MSA/pair model folder",
     "parameters": "parameters of an MSA/pair model",
@@ -199,6 +200,8 @@ def _hdf5(path: Path) -> Description:
             return _attention(path, file)
     if kind == "bioattn-promoter-dataset":
         return _dataset(path)
+    if kind == "bioattn-contact-dataset":
+        return _contact_dataset(path)
     raise BioattnError(f"{path}: is HDF5 but not written by bioattn (no known 'format' attribute)")
 
 
@@ -284,6 +287,22 @@ def _dataset(path: Path) -> Description:
             name: len(dataset.treatments_in(code)) for code, name in enumerate(SPLIT_NAMES)
         },
         treatment_features=list(dataset.treatments.columns),
+    )
+
+
+def _contact_dataset(path: Path) -> Description:
+    from bioattn.alignments.contact_dataset import SPLIT_NAMES, open_contact_dataset
+
+    dataset = open_contact_dataset(path)
+    return _describe(
+        "contact-dataset",
+        proteins=_some(dataset.ids),
+        groups=len(set(dataset.groups)),
+        proteins_per_split={name: len(dataset.proteins_in(code)) for code, name in enumerate(SPLIT_NAMES)},
+        rows={"fewest": int(dataset.num_rows.min()), "most": int(dataset.num_rows.max())},
+        columns={"fewest": int(dataset.num_columns.min()), "most": int(dataset.num_columns.max())},
+        mapped_columns=int(dataset.num_mapped.sum()),
+        settings=dataset.metadata,
     )
 
 

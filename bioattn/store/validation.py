@@ -40,6 +40,12 @@ def _by_content(path: Path, progress: Progress | None) -> list[Finding]:
                 from bioattn.promoters.dataset import validate_dataset
 
                 return [error("", message.removeprefix(f"{path}: ")) for message in validate_dataset(path)]
+            if kind == "bioattn-contact-dataset":
+                from bioattn.alignments.contact_dataset import validate_contact_dataset
+
+                return [
+                    error("", message.removeprefix(f"{path}: ")) for message in validate_contact_dataset(path)
+                ]
         description = inspect_file(path)
     except BioattnError as problem:
         return [error("", str(problem).removeprefix(f"{path}: "))]

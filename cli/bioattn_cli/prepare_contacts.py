@@ -39,6 +39,10 @@ def contacts(
         MissingCbChoice,
         typer.Option(help="Where a CB is missing: CA, or its ideal place by N, CA and C (virtual)."),
     ] = MissingCbChoice.CA,
+    mappings: Annotated[
+        Path | None,
+        typer.Option(metavar="DIR", help="Also write DIR/ID.tsv: which residue stands in which column."),
+    ] = None,
     seed: SeedOption = 0,
 ) -> None:
     """Join alignments and structures into a dataset of contacts to train on.
@@ -61,7 +65,7 @@ def contacts(
         missing_cb=missing_cb.value,
         seed=seed,
     )
-    rows = prepare_contacts(pairs, output, settings, reporter.progress())
+    rows = prepare_contacts(pairs, output, settings, mappings=mappings, progress=reporter.progress())
     write_run_record(
         output,
         reporter.command,

@@ -1,0 +1,302 @@
+"""`bioattn prepare contacts` through the front door, on shared pairs and on small made-up ones."""
+
+import csv
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from bioattn.alignments.contact_dataset import TEST, TRAIN, open_contact_dataset
+from bioattn_cli.main import main
+
+NAMES = "ALA CYS ASP GLU PHE GLY HIS ILE LYS LEU"
+LETTERS = dict(zip("ACDEFGHIKL", NAMES.split(" "), strict=True))
+FIRST = "ACDEFGHIKLLKIHGFEDCAAEGIKD"
+SECOND = "GGLLKDIAHEAGFKCCLEDHIAFKEG"
+
+
+def write_chain(path: Path, letters: str) -> None:
+    """CA and CB on a line, 3 ångström from residue to residue."""
+    lines = []
+    for index, letter in enumerate(letters):
+        for name in ("CA", "CB"):
+            place = f"{3 * index:8.3f}{len(name) * (name == 'CB'):8.3f}{0:8.3f}"
+            residue = LETTERS[letter]
+            if (name, residue) != ("CB", "GLY"):
+                lines.append(
+                    f"ATOM  {1:5}  {name}  {residue} A{index + 101:4}    {place}  1.00  0.00           C"
+                )
+    path.write_text("\n".join(lines) + "\n")
+
+
+def write_msa(path: Path, *rows: str) -> None:
+    path.write_text("".join(f">r{number} x\n{row}\n" for number, row in enumerate(rows, start=1)))
+
+
+@pytest.fixture
+def folder(tmp_path: Path) -> Path:
+    """Two good pairs, and files for bad ones."""
+    for name in ("msa", "pdb", "out"):
+        (tmp_path / name).mkdir()
+    write_chain(tmp_path / "pdb" / "one.pdb", FIRST)
+    write_chain(tmp_path / "pdb" / "two.pdb", SECOND[2:])
+    write_msa(tmp_path / "msa" / "one.a3m", FIRST, FIRST[:5] + "kk" + FIRST[5:20] + "------", FIRST, SECOND)
+    write_msa(tmp_path / "msa" / "two.a3m", FIRST, SECOND)
+    write_msa(tmp_path / "msa" / "uneven.a3m", FIRST, FIRST[:9])
+    write_msa(tmp_path / "msa" / "dna.a3m", "ACGTACGTACGTACGTACGT", "ACGTACGTACGTACGTACGA")
+    return tmp_path
+
+
+def write_pairs(folder: Path, *lines: str, header: str = "id msa structure chain") -> Path:
+    path = folder / "pairs.tsv"
+    text = [header, *lines]
+    path.write_text("".join(line.replace(" ", "\t") + "\n" for line in text))
+    return path
+
+
+def run(*arguments: str | Path) -> int:
+    return main(["prepare", "contacts", *map(str, arguments)])
+
+
+def audit(folder: Path) -> dict[str, dict[str, str]]:
+    with (folder / "out" / "x.dataset.audit.tsv").open() as file:
+        return {row["id"]: row for row in csv.DictReader(file, delimiter="\t")}
+
+
+GOOD = ("one msa/one.a3m pdb/one.pdb A", "two msa/two.a3m pdb/two.pdb A")
+
+
+def test_small_pairs(folder: Path) -> None:
+    output = folder / "out" / "x.dataset.h5"
+    assert run(write_pairs(folder, *GOOD), "-o", output) == 0
+    dataset = open_contact_dataset(output)
+    assert dataset.ids == dataset.groups == ["one", "two"]
+    one, two = dataset.protein(0), dataset.protein(1)
+    assert one.num_rows == 3  # the third row repeats the first
+    assert one.deletions.toarray()[1].nonzero()[0].tolist() == [5]
+    assert one.deletions[1, 5] == 2
+    x = np.arange(26) * 3.0
+    np.testing.assert_allclose(one.cb[:, 0], x)
+    np.testing.assert_allclose(one.cb[:, 1], [0 if letter == "G" else 2 for letter in FIRST])
+    assert one.residue_numbers == [str(101 + index) for index in range(26)]
+    # The chain of the second lacks two residues and is the second row, not the first.
+    assert np.isnan(two.cb[:2]).all()
+    np.testing.assert_allclose(two.cb[2:, 0], x[:24])
+    rows = audit(folder)
+    assert [rows[name]["status"] for name in ("one", "two")] == ["kept", "kept"]
+    assert (rows["one"]["rows"], rows["one"]["distinct_rows"], rows["two"]["closest_row"]) == ("4", "3", "r2")
+    assert (rows["two"]["mapped"], rows["two"]["contacts"], rows["two"]["identity"]) == ("24", "0", "1.000")
+    assert (folder / "out" / "x.dataset.h5.run.json").is_file()
+
+
+def test_shared_pairs(shared: Path, tmp_path: Path) -> None:
+    """Without mappings of their own: the coordinates of each column are those published with the pairs."""
+    data = shared / "data" / "msa_structure"
+    names = (
+        "PF00018_2O9S_A",
+        "psicov_1guuA",
+        "PF00249_1GUU_A",
+        "sca_S1A_3TGI",
+        "dncon_3e7u",
+        "protenix_102m",
+    )
+    with (data / "INDEX.tsv").open() as file:
+        index = {row["id"]: row for row in csv.DictReader(file, delimiter="\t")}
+    table = tmp_path / "pairs.tsv"
+    lines = ["id\tmsa\tstructure\tchain"]
+    lines += [
+        f"{name}\t{data / index[name]['msa']}\t{data / index[name]['structure']}\t{index[name]['chain']}"
+        for name in names
+    ]
+    table.write_text("\n".join(lines) + "\n")
+    output = tmp_path / "x.dataset.h5"
+    assert run(table, "-o", output, "--max-depth", 500, "--mappings", tmp_path / "mappings") == 0
+    dataset = open_contact_dataset(output)
+    assert dataset.groups == [name if name != "PF00249_1GUU_A" else "psicov_1guuA" for name in names]
+    for number, name in enumerate(names):
+        with (data / "mapping" / f"{name}.tsv").open() as file:
+            rows = list(csv.DictReader(file, delimiter="\t"))
+        protein = dataset.protein(number)
+        cb = np.full(protein.cb.shape, np.nan)
+        cb[[int(row["msa_column"]) for row in rows]] = [
+            [float(row[f"cb_{axis}"]) for axis in "xyz"] for row in rows
+        ]
+        np.testing.assert_allclose(protein.cb, cb, atol=1e-4)
+        assert protein.num_rows == min(500, int(index[name]["n_seqs"]))
+        written = (tmp_path / "mappings" / f"{name}.tsv").read_bytes()
+        assert written == (data / "mapping" / f"{name}.tsv").read_bytes()
+
+
+def test_depth_is_capped_by_chance_and_repeats(folder: Path) -> None:
+    random = np.random.default_rng(0)
+    rows = ["".join(random.choice(list("ACDEFGHIKL"), 26)) for _ in range(60)]
+    write_msa(folder / "msa" / "one.a3m", FIRST, *rows)
+    table = write_pairs(folder, *GOOD)
+
+    def sampled(name: str, *options: str) -> tuple[np.ndarray, bytes]:
+        output = folder / "out" / f"{name}.h5"
+        assert run(table, "-o", output, "--max-depth", 7, *options) == 0
+        return open_contact_dataset(output).protein(0).msa, output.read_bytes()
+
+    first, content = sampled("a")
+    again, same_content = sampled("b")
+    other, _ = sampled("c", "--seed", "1")
+    assert content == same_content
+    np.testing.assert_array_equal(first, again)
+    assert len(first) == len(other) == 7
+    np.testing.assert_array_equal(first[0], other[0])
+    assert (first != other).any()
+    # What is drawn for one pair does not depend on the others.
+    table = write_pairs(folder, *GOOD[::-1])
+    output = folder / "out" / "d.h5"
+    assert run(table, "-o", output, "--max-depth", 7) == 0
+    dataset = open_contact_dataset(output)
+    np.testing.assert_array_equal(dataset.protein(dataset.index("one")).msa, first)
+
+
+def test_bad_pairs_are_left_out_by_name(folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    (folder / "pdb" / "text.pdb").write_text("no atoms here\n")
+    table = write_pairs(
+        folder,
+        "good msa/one.a3m pdb/one.pdb A",
+        "other msa/uneven.a3m pdb/one.pdb A",
+        "dna msa/dna.a3m pdb/one.pdb A",
+        "chain msa/one.a3m pdb/one.pdb Q",
+        "text msa/one.a3m pdb/text.pdb A",
+        "unlike msa/two.a3m pdb/unlike.pdb A",
+    )
+    write_chain(folder / "pdb" / "unlike.pdb", "DDKKDDEEHHFFIIHHCCDDAAKKEE")
+    assert run(table, "-o", folder / "out" / "x.dataset.h5") == 0
+    rows = audit(folder)
+    assert {name: row["reason"] for name, row in rows.items() if row["status"] == "refused"} == {
+        "other": "alignment",
+        "dna": "alignment",
+        "chain": "structure",
+        "text": "structure",
+        "unlike": "sequence",
+    }
+    assert "does not match the alignment" in rows["unlike"]["detail"]
+    assert "'r1'" in rows["unlike"]["detail"] or "'r2'" in rows["unlike"]["detail"]
+    said = capsys.readouterr().err
+    for name in ("other", "dna", "chain", "text", "unlike"):
+        assert f"warning: {name} is left out: " in said
+    assert open_contact_dataset(folder / "out" / "x.dataset.h5").ids == ["good"]
+
+
+@pytest.mark.parametrize("number", [1, 2])
+def test_no_usable_pair_writes_nothing(folder: Path, capsys: pytest.CaptureFixture[str], number: int) -> None:
+    """One whose structure cannot be used at all, then also one that fails when its alignment is read."""
+    lines = ("bad msa/one.a3m pdb/one.pdb Q", "worse msa/uneven.a3m pdb/one.pdb A")[:number]
+    assert run(write_pairs(folder, *lines), "-o", folder / "out" / "x.dataset.h5") == 1
+    assert "none of" in capsys.readouterr().err
+    assert list((folder / "out").iterdir()) == []
+
+
+def test_given_groups_and_splits(folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    header = "id msa structure chain group split"
+    table = write_pairs(
+        folder,
+        "one msa/one.a3m pdb/one.pdb A fam test",
+        "two msa/two.a3m pdb/two.pdb A alone train",
+        "again msa/one.a3m pdb/one.pdb A other validation",
+        header=header,
+    )
+    output = folder / "out" / "x.dataset.h5"
+    assert run(table, "-o", output) == 0
+    assert "one and again are of different groups but related: 100 %" in capsys.readouterr().err
+    dataset = open_contact_dataset(output)
+    assert dataset.groups == ["fam", "alone", "other"]
+    assert dataset.proteins_in(TEST).tolist() == [0]
+    assert dataset.proteins_in(TRAIN).tolist() == [1]
+    assert main(["validate", str(output)]) == 0
+    capsys.readouterr()
+    assert main(["inspect", str(output)]) == 0
+    said = capsys.readouterr().out
+    assert "contact dataset HDF5" in said
+    assert "proteins per split: train 1, validation 1, test 1" in said
+
+
+def test_related_chains_on_two_sides_are_refused(folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    table = write_pairs(
+        folder,
+        "one msa/one.a3m pdb/one.pdb A test",
+        "again msa/one.a3m pdb/one.pdb A train",
+        header="id msa structure chain split",
+    )
+    assert run(table, "-o", folder / "out" / "x.dataset.h5") == 1
+    assert "'one', 'again' are related by sequence" in capsys.readouterr().err
+    assert list((folder / "out").iterdir()) == []
+
+
+def test_mappings_are_used_and_checked(folder: Path) -> None:
+    """A mapping may leave residues out; one that fits another alignment is refused."""
+    head = "msa_column\tresi\tresname\n"
+    names = [LETTERS[letter] for letter in FIRST]
+    good = [f"{column}\t{101 + column}\t{names[column]}\n" for column in range(3, 20)]
+    shifted = [f"{column + 1}\t{101 + column}\t{names[column]}\n" for column in range(3, 20)]
+    (folder / "good.tsv").write_text(head + "".join(good))
+    (folder / "shifted.tsv").write_text(head + "".join(shifted))
+    (folder / "names.tsv").write_text(head + "0\t101\tGLY\n")
+    table = write_pairs(
+        folder,
+        "good msa/one.a3m pdb/one.pdb A good.tsv",
+        "none msa/one.a3m pdb/one.pdb A -",
+        "shifted msa/one.a3m pdb/one.pdb A shifted.tsv",
+        "names msa/one.a3m pdb/one.pdb A names.tsv",
+        header="id msa structure chain mapping",
+    )
+    output = folder / "out" / "x.dataset.h5"
+    assert run(table, "-o", output) == 0
+    dataset = open_contact_dataset(output)
+    assert dataset.ids == ["good", "none"]
+    assert np.flatnonzero(dataset.protein(0).mapped).tolist() == list(range(3, 20))
+    assert dataset.protein(1).mapped.all()
+    rows = audit(folder)
+    assert [rows[name]["reason"] for name in ("shifted", "names")] == ["mapping", "mapping"]
+
+
+@pytest.mark.parametrize(
+    ("header", "lines", "words"),
+    [
+        ("id msa chain", ["one msa/one.a3m A"], ":1: the column 'structure' is missing"),
+        ("id msa structure chain", [], "no pairs"),
+        ("id msa structure chain", [GOOD[0], GOOD[0]], ":3: the id 'one' stands in line 2 too"),
+        ("id msa structure chain", ["one none.a3m pdb/one.pdb A"], ":2: msa: no such file as"),
+        ("id msa structure chain", [" msa/one.a3m pdb/one.pdb A"], ":2: id is empty"),
+        ("id msa structure split", ["one msa/one.a3m pdb/one.pdb A"], ":2: split 'A' is none of train"),
+        ("id msa structure group", ["one msa/one.a3m pdb/one.pdb "], ":2: group is empty"),
+        (
+            "id msa structure group split",
+            ["one msa/one.a3m pdb/one.pdb g train", "two msa/two.a3m pdb/two.pdb g test"],
+            "the split parts the groups 'g'",
+        ),
+    ],
+)
+def test_wrong_tables(
+    folder: Path, capsys: pytest.CaptureFixture[str], header: str, lines: list[str], words: str
+) -> None:
+    table = write_pairs(folder, *lines, header=header)
+    assert run(table, "-o", folder / "out" / "x.dataset.h5") == 1
+    said = capsys.readouterr().err
+    assert said.startswith(f"bioattn: error: {table}")
+    assert words in said
+    assert list((folder / "out").iterdir()) == []
+
+
+@pytest.mark.parametrize(
+    ("options", "words"),
+    [
+        (["--max-depth", "0"], "--max-depth 0"),
+        (["--min-structure-identity", "1.5"], "--min-structure-identity 1.5"),
+        (["--mappings", "{folder}/none/here"], "does not exist"),
+        (["--mappings", "{folder}/pairs.tsv"], "is a file"),
+        (["-o", "{folder}/pdb/one.pdb"], "is an input"),
+    ],
+)
+def test_wrong_options(
+    folder: Path, capsys: pytest.CaptureFixture[str], options: list[str], words: str
+) -> None:
+    arguments = [option.format(folder=folder) for option in options]
+    assert run(write_pairs(folder, *GOOD), "-o", folder / "out" / "x.dataset.h5", *arguments) == 2
+    assert words in capsys.readouterr().err
+    assert list((folder / "out").iterdir()) == []
