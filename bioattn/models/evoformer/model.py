@@ -116,6 +116,20 @@ class EvoformerModel(nn.Module):
         return Recycled(trunk.msa[0].clone(), trunk.pair, positions)
 
     def _run_trunk(self, inputs: ModelInputs, recycled: Recycled | None, *, recompute: bool = False) -> Trunk:
+        # What enters the residual stream is not rounded: only the layers of the stacks may run in low precision.
+        with torch.autocast(inputs.msa_feat.device.type, enabled=False):
+            msa_SRC, pair_RRC = self._embed(inputs, recycled)
+            extra_ERC = self._embed_extra_msa(inputs)
+        pair_mask_RR = inputs.seq_mask[:, None] * inputs.seq_mask[None, :]
+        if self.extra_msa_stack is not None:
+            pair_RRC = self.extra_msa_stack(
+                extra_ERC, pair_RRC, inputs.extra_msa_mask, pair_mask_RR, recompute=recompute
+            )
+            del extra_ERC
+        return Trunk(*self.evoformer(msa_SRC, pair_RRC, inputs.msa_mask, pair_mask_RR, recompute=recompute))
+
+    def _embed(self, inputs: ModelInputs, recycled: Recycled | None) -> tuple[Tensor, Tensor]:
+        """MSA (S, R, C) and pair (R, R, C) representation before the stacks."""
         msa_SRC, pair_RRC = self.input_embedder(inputs)
         if self.recycling_embedder is not None:
             if recycled is None:
@@ -123,24 +137,16 @@ class EvoformerModel(nn.Module):
             first_row_RC, recycled_pair_RRC = self.recycling_embedder(recycled)
             msa_SRC[0] += first_row_RC
             pair_RRC += recycled_pair_RRC
-            del recycled_pair_RRC
-        pair_mask_RR = inputs.seq_mask[:, None] * inputs.seq_mask[None, :]
-        if self.extra_msa_embedder is not None and self.extra_msa_stack is not None:
-            if (
-                inputs.extra_msa is None
-                or inputs.extra_has_deletion is None
-                or inputs.extra_deletion_value is None
-                or inputs.extra_msa_mask is None
-            ):
-                raise ValueError("this model has an extra-MSA stack: the inputs must have an extra MSA")
-            extra_ERC = self.extra_msa_embedder(
-                inputs.extra_msa, inputs.extra_has_deletion, inputs.extra_deletion_value
-            )
-            pair_RRC = self.extra_msa_stack(
-                extra_ERC, pair_RRC, inputs.extra_msa_mask, pair_mask_RR, recompute=recompute
-            )
-            del extra_ERC
-        return Trunk(*self.evoformer(msa_SRC, pair_RRC, inputs.msa_mask, pair_mask_RR, recompute=recompute))
+        return msa_SRC, pair_RRC
+
+    def _embed_extra_msa(self, inputs: ModelInputs) -> Tensor | None:
+        if self.extra_msa_embedder is None:
+            return None
+        parts = (inputs.extra_msa, inputs.extra_has_deletion, inputs.extra_deletion_value)
+        if any(part is None for part in (*parts, inputs.extra_msa_mask)):
+            raise ValueError("this model has an extra-MSA stack: the inputs must have an extra MSA")
+        extra_ERC: Tensor = self.extra_msa_embedder(*parts)
+        return extra_ERC
 
     def _nothing_recycled(self, msa_SRC: Tensor, pair_RRC: Tensor) -> Recycled:
         positions = msa_SRC.new_zeros(msa_SRC.shape[1], 3) if self.config.structure_module else None
@@ -156,15 +162,16 @@ class EvoformerModel(nn.Module):
 
     def _run_heads(self, inputs: ModelInputs, trunk: Trunk) -> ModelOutputs:
         structure = self._run_structure_module(inputs, trunk)
-        return ModelOutputs(
-            *trunk,
-            structure=structure,
-            distogram_logits=_read(self.distogram_head, trunk.pair),
-            masked_msa_logits=_read(self.masked_msa_head, trunk.msa),
-            plddt_logits=None if structure is None else _read(self.plddt_head, structure.single),
-            aligned_error_logits=_read(self.aligned_error_head, trunk.pair),
-            experimentally_resolved_logits=_read(self.experimentally_resolved_head, trunk.single),
-        )
+        with torch.autocast(trunk.pair.device.type, enabled=False):
+            return ModelOutputs(
+                *trunk,
+                structure=structure,
+                distogram_logits=_read(self.distogram_head, trunk.pair),
+                masked_msa_logits=_read(self.masked_msa_head, trunk.msa),
+                plddt_logits=None if structure is None else _read(self.plddt_head, structure.single),
+                aligned_error_logits=_read(self.aligned_error_head, trunk.pair),
+                experimentally_resolved_logits=_read(self.experimentally_resolved_head, trunk.single),
+            )
 
 
 def _read(head: nn.Module | None, representation: Tensor) -> Tensor | None:

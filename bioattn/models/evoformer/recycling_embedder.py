@@ -46,8 +46,8 @@ class RecyclingEmbedder(nn.Module):
 
     def forward(self, recycled: Recycled) -> tuple[Tensor, Tensor]:
         """What to add to the MSA's first row (R, C) and to the pairs (R, R, C)."""
-        msa_RC: Tensor = self.normalise_msa_row(recycled.msa_first_row)
-        pair_RRC: Tensor = self.normalise_pair(recycled.pair)
+        msa_RC: Tensor = self.normalise_msa_row(recycled.msa_first_row.float())
+        pair_RRC: Tensor = self.normalise_pair(recycled.pair.float())
         if self.project_distances is not None and recycled.pseudo_beta is not None:
             pair_RRC = pair_RRC + self._embed_distances(recycled.pseudo_beta)
         return msa_RC, pair_RRC

@@ -229,6 +229,21 @@ def test_order_of_rows_does_not_count():
     )
 
 
+@torch.no_grad()
+def test_autocast_rounds_the_stacks_only():
+    model, inputs = model_of(SMALL), sample(SMALL)
+    with torch.autocast("cpu", dtype=torch.bfloat16):
+        outputs = model(inputs, 1)
+    names = [name for name in tensors(outputs) if name.startswith("structure") or name.endswith("logits")]
+    assert all(tensors(outputs)[name].dtype == torch.float32 for name in names)
+    again = model.structure_module(outputs.single, outputs.pair, inputs.aatype, inputs.seq_mask)
+    assert torch.equal(outputs.structure.atom37, again.atom37)
+    assert torch.equal(outputs.distogram_logits, model.distogram_head(outputs.pair))
+    expected = model(inputs, 1)
+    error = (outputs.pair.float() - expected.pair).norm() / expected.pair.norm()
+    assert 0 < error < 0.2
+
+
 class Recorder:
     """A sink that counts the calls of each site."""
 
