@@ -1,0 +1,301 @@
+"""Attention files over alignments: read as written, every break named, damage found."""
+
+from collections.abc import Callable
+from contextlib import suppress
+from pathlib import Path
+from typing import Any
+
+import h5py
+import numpy as np
+import pytest
+import xarray
+
+from bioattn.attention.site import alignment_site
+from bioattn.errors import BioattnError, FormatError
+from bioattn.store.alignment_attention_writer import alignment_attention_file
+from bioattn.store.alignment_schema import (
+    SLAB_BYTES,
+    AlignmentAttentionOptions,
+    AlignmentReduction,
+    AlignmentSample,
+    alignment_layout,
+    slabs,
+)
+from bioattn.store.attention_reader import open_attention
+from bioattn.store.attention_validation import validate_attention
+from bioattn.store.content_digest import content_digest
+from bioattn.store.inspection import as_text, inspect_file
+from bioattn.store.schema import Digest
+from bioattn.store.validation import validate_file
+
+SAMPLES = [
+    AlignmentSample(id="1ubq", query="MQIFVK", rows=5, extra_rows=3, input_sha256="ab" * 32),
+    AlignmentSample(id="später", query="ACDEFGHI", rows=2, extra_rows=1, input_sha256="cd" * 32),
+]
+ROW, COLUMN = "evoformer.00.msa_row", "extra_msa.01.msa_column_global"
+SITES = [alignment_site("evoformer", 0, "msa_row", 2), alignment_site("extra_msa", 1, "msa_column_global", 3)]
+MAP = f"sites/{ROW}/s0000000/weights"
+INDEX = f"sites/{ROW}/s0000000/key_index"
+TOP_K, MEAN, MAX, NONE = (
+    AlignmentReduction.TOP_K,
+    AlignmentReduction.MEAN_ROWS,
+    AlignmentReduction.MAX_ROWS,
+    AlignmentReduction.NONE,
+)
+
+
+def write(
+    path: Path, reduce: AlignmentReduction = NONE, samples: list[AlignmentSample] = SAMPLES
+) -> dict[str, np.ndarray]:
+    """A file of random weights; returns its arrays by path."""
+    random = np.random.default_rng(0)
+    options = AlignmentAttentionOptions(reduce=reduce, top_k=3)
+    arrays = {}
+    with alignment_attention_file(path, "0" * 64, samples) as file:
+        for number, sample in enumerate(samples):
+            for site in SITES:
+                layout = alignment_layout(site, sample.sizes, options)
+                weights = random.random(layout.sizes) + 0.1
+                weights = -np.sort(-weights, axis=-1) if reduce is TOP_K else weights
+                weights = (weights / weights.sum(-1, keepdims=True)).astype(np.float32)
+                written: dict[str, np.ndarray] = {"weights": weights}
+                if reduce is TOP_K:
+                    keys = np.argsort(random.random(layout.sizes), axis=-1).astype(np.int32)
+                    written["key_index"] = keys
+                file.site(layout, number).write(written)
+                for quantity, values in written.items():
+                    arrays[f"sites/{site.name}/s{number:07d}/{quantity}"] = values
+    return arrays
+
+
+@pytest.fixture
+def path(tmp_path: Path) -> Path:
+    return tmp_path / "attention.h5"
+
+
+@pytest.mark.parametrize("reduce", list(AlignmentReduction))
+def test_files_are_valid_and_read_as_written(path: Path, reduce: AlignmentReduction) -> None:
+    arrays = write(path, reduce)
+    assert validate_file(path) == []
+    with open_attention(path) as attention:
+        assert attention.over_alignments
+        assert attention.treatments == []
+        assert attention.samples.loc["später"].to_dict() == {
+            "length": 8,
+            "rows": 2,
+            "extra_rows": 1,
+            "query": "ACDEFGHI",
+            "input_sha256": "cd" * 32,
+        }
+        assert {name: info.keys for name, info in attention.sites.items()} == {ROW: "residue", COLUMN: "row"}
+        for name, dims in ((ROW, attention.sites[ROW].dims), (COLUMN, attention.sites[COLUMN].dims)):
+            for number, sample in enumerate(SAMPLES):
+                expected = arrays[f"sites/{name}/s{number:07d}/weights"]
+                np.testing.assert_array_equal(attention.weights(name, sample=sample.id), expected)
+                if "head" in dims:
+                    np.testing.assert_array_equal(
+                        attention.weights(name, sample=sample.id, head=1),
+                        expected.take(1, dims.index("head")),
+                    )
+                if reduce is TOP_K:
+                    np.testing.assert_array_equal(
+                        attention.key_index(name, sample=sample.id, head=1),
+                        arrays[f"sites/{name}/s{number:07d}/key_index"].take(1, dims.index("head")),
+                    )
+
+
+def test_xarray_finds_the_coordinates(path: Path) -> None:
+    arrays = write(path, MEAN)
+    site = xarray.open_dataset(path, group=f"sites/{ROW}/s0000001", engine="h5netcdf")
+    assert site["weights"].dims == ("head", "query", "key")
+    np.testing.assert_array_equal(
+        site["weights"].sel(head=1, query=7), arrays[f"sites/{ROW}/s0000001/weights"][1, 7]
+    )
+
+
+def test_questions_that_the_file_cannot_answer(path: Path) -> None:
+    write(path)
+    with open_attention(path) as attention:
+        for question, words in (
+            (lambda: attention.weights(ROW), "say which sample is wanted"),
+            (lambda: attention.weights(ROW, sample="2abc"), "sample '2abc' is not in the file"),
+            (lambda: attention.weights(ROW, sample="1ubq", head=2), "holds no head 2"),
+            (lambda: attention.weights(ROW, gene="1ubq"), "holds alignments"),
+            (lambda: attention.weights("evoformer.01.msa_row", sample="1ubq"), "no site 'evoformer.01"),
+            (lambda: attention.key_index(ROW, sample="1ubq"), "not reduced with top-k"),
+            (lambda: attention.predictions(), "holds no predictions"),
+            (lambda: attention.key_bins(ROW, "1ubq"), "are not positions"),
+        ):
+            with pytest.raises(BioattnError, match=words):
+                question()
+
+
+def test_inspect_counts_sites_of_a_kind(path: Path) -> None:
+    write(path, MEAN)
+    description = inspect_file(path)
+    assert description.figures["alignments"] == 2
+    assert description.figures["residues"] == "6 to 8"
+    row = description.figures["sites"]["evoformer.*.msa_row"]
+    assert row["sites"] == 1
+    assert row["first_shape"] == {"head": 2, "query": 6, "key": 6}
+    assert "extra_msa.*.msa_column_global" in as_text(description, "attention.h5")
+
+
+def test_slabs_cover_every_value_once_in_order() -> None:
+    for shape in ((3, 4), (7, 2, 3000, 2000), (2, 1, 5), (1, 5000, 3000)):
+        covered = np.zeros(shape[:-1], dtype=np.int64)
+        last = -1
+        for index in slabs(shape, 4):
+            part = covered[index]
+            covered[index] += 1
+            assert part.size * shape[-1] * 4 <= max(SLAB_BYTES, shape[-1] * 4)
+            first = int(
+                np.ravel_multi_index(
+                    [i if isinstance(i, int) else i.start for i in index], shape[: len(index)]
+                )
+            )
+            first *= int(np.prod(shape[len(index) :]))
+            assert first > last
+            last = first
+        assert (covered == 1).all()
+
+
+def reseal(file: h5py.File, *datasets: str) -> None:
+    """Make the digests right again, so that only the meaning is wrong."""
+    for name in datasets:
+        digest = Digest()
+        values = file[name]
+        digest.add([str(v) for v in values.asstr()[:]] if values.dtype.kind == "O" else values[()])
+        file[name].attrs["sha256"] = digest.hexdigest()
+    file.attrs["content_sha256"] = content_digest(file)
+
+
+Change = Callable[[h5py.File], None]
+
+
+def values(name: str, index: Any, value: Any) -> Change:
+    def change(file: h5py.File) -> None:
+        file[name][index] = value
+        reseal(file, name)
+
+    return change
+
+
+def delete(name: str) -> Change:
+    def change(file: h5py.File) -> None:
+        del file[name]
+        reseal(file)
+
+    return change
+
+
+def attribute(holder: str, name: str, value: Any) -> Change:
+    def change(file: h5py.File) -> None:
+        file[holder].attrs[name] = value
+        reseal(file)
+
+    return change
+
+
+def foreign_sample(file: h5py.File) -> None:
+    file.create_group(f"sites/{ROW}/s0000002")
+    reseal(file)
+
+
+def drop_scale(file: h5py.File) -> None:
+    file[MAP].dims[2].detach_scale(file[f"sites/{ROW}/s0000000/query"])
+
+
+@pytest.mark.parametrize(
+    ("reduce", "change", "words"),
+    [
+        (NONE, values(MAP, (4, 0, 0, 0), np.nan), "sample '1ubq': holds NaN"),
+        (NONE, values(MAP, (4, 1, 0, 3), -0.1), "sample '1ubq': holds negative values"),
+        (NONE, values(MAP, (2, 1, 0, 3), 0.9), "sample '1ubq': a row of weights sums to"),
+        (MEAN, values(MAP, (1, 0, 3), 0.0), "sample '1ubq': a row of weights sums to"),
+        (MAX, values(MAP, (1, 0), 0.0), "sample '1ubq': a row of weights sums to 0"),
+        (TOP_K, values(MAP, (2, 1, 0), [0.2, 0.3, 0.1]), "do not fall from its largest on"),
+        (TOP_K, values(MAP, (2, 1, 0), [0.6, 0.5, 0.4]), "a row of weights sums to 1.5"),
+        (TOP_K, values(MAP, (2, 1, 0), [0.1, 0.1, 0.1]), "a row of weights sums to 0.3"),
+        (TOP_K, values(INDEX, (2, 1, 0, 1), 6), "names a key outside 0 to 5"),
+        (TOP_K, values(INDEX, (2, 1, 0), [3, 1, 3]), "names a key of a query twice"),
+        (TOP_K, delete(INDEX), f"/{INDEX}: the dataset is missing"),
+        (NONE, delete(MAP), f"/{MAP}: the dataset is missing"),
+        (NONE, delete(f"sites/{ROW}/s0000001"), f"/sites/{ROW}/s0000001: is missing"),
+        (NONE, foreign_sample, f"/sites/{ROW}/s0000002: belongs to no sample"),
+        (NONE, delete(f"sites/{ROW}/s0000000/key"), "key: the dimension scale is missing"),
+        (NONE, drop_scale, "axis 2 is not labelled 'query' with the scale"),
+        (NONE, attribute(f"sites/{ROW}", "reduce", "sum"), "the attribute 'reduce' is 'sum'"),
+        (NONE, attribute(f"sites/{ROW}", "reduce", "top-k"), "the attribute 'top_k' is missing"),
+        (NONE, attribute(f"sites/{ROW}", "keys", "row"), "has shape (5, 2, 6, 6), (5, 2, 5, 5) is needed"),
+        (NONE, attribute(f"sites/{ROW}", "keys", "x"), "the attribute 'keys' is neither"),
+        (NONE, attribute(f"sites/{COLUMN}", "extra_rows", 0), "has shape (6, 3, 3), (6, 3, 5) is needed"),
+        (NONE, attribute(f"sites/{ROW}/s0000000", "sample", "x"), "says that it is of 'x'"),
+        (NONE, values("samples/rows", 0, 4), "has shape (5, 2, 6, 6), (4, 2, 6, 6) is needed"),
+        (NONE, values("samples/length", 0, 7), "a query of 6 letters has length 7"),
+        (NONE, values("samples/extra_rows", 0, 0), "has 0, at least 1 is needed"),
+        (NONE, values("samples/id", 1, "1ubq"), "'1ubq' occurs more than once"),
+        (NONE, delete("samples/query"), "/samples/query: the dataset is missing"),
+        (NONE, attribute("/", "format_version", "2.0"), "attention format 2.0 is newer than 1.1"),
+        (NONE, attribute("/", "inputs", "promoters"), "'window_length' is missing"),
+    ],
+)
+def test_each_break_is_named(path: Path, reduce: AlignmentReduction, change: Change, words: str) -> None:
+    write(path, reduce)
+    with h5py.File(path, "a") as file:
+        change(file)
+    findings = validate_attention(path)
+    assert any(words in str(finding) for finding in findings), [str(finding) for finding in findings]
+
+
+@pytest.mark.parametrize(
+    "name",
+    [MAP, INDEX, f"sites/{ROW}/s0000000/head", "samples/rows", "samples/query", "samples/input_sha256"],
+)
+def test_changed_values_do_not_match_their_digest(path: Path, name: str) -> None:
+    write(path, TOP_K)
+    with h5py.File(path, "a") as file:
+        dataset = file[name]
+        first = (0,) * dataset.ndim
+        dataset[first] = "QQQQQQ" if dataset.dtype.kind == "O" else dataset[first] + 1
+    assert any("sha256" in finding.message and name in finding.where for finding in validate_attention(path))
+
+
+@pytest.mark.parametrize(
+    "link", [h5py.SoftLink("/samples"), h5py.ExternalLink("/etc/passwd", "/")], ids=["soft", "external"]
+)
+def test_links_are_refused(path: Path, link: Any) -> None:
+    write(path)
+    with h5py.File(path, "a") as file:
+        del file[f"sites/{ROW}/s0000001"]
+        file[f"sites/{ROW}/s0000001"] = link
+    with pytest.raises(FormatError, match=r"s0000001 is a link to elsewhere"), open_attention(path):
+        pass
+    assert any("is a link to elsewhere" in finding.message for finding in validate_attention(path))
+
+
+@pytest.mark.parametrize("reduce", [TOP_K, MEAN])
+def test_flipped_bits_are_found_or_harmless(path: Path, reduce: AlignmentReduction) -> None:
+    """A flip anywhere is either reported in one sentence or leaves every value and name as it was."""
+    arrays = write(path, reduce, SAMPLES[:1])
+    content = bytearray(path.read_bytes())
+    random = np.random.default_rng(0)
+    damaged = path.with_name("damaged.h5")
+    reported = 0
+    for position in random.choice(len(content), size=80, replace=False):
+        kept = content[position]
+        content[position] ^= 1 << int(random.integers(8))
+        damaged.write_bytes(content)
+        findings = validate_attention(damaged)
+        assert all("\n" not in str(finding) for finding in findings)
+        reported += bool(findings)
+        if not findings:
+            with h5py.File(damaged) as file:
+                for name, expected in arrays.items():
+                    np.testing.assert_array_equal(file[name][()], expected)
+            with open_attention(damaged) as attention:
+                assert attention.samples.loc["1ubq", "query"] == "MQIFVK"
+        with suppress(BioattnError), open_attention(damaged) as attention:
+            attention.weights(ROW, sample="1ubq")
+        content[position] = kept
+    assert reported > 15
