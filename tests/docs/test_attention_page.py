@@ -7,7 +7,9 @@ from typing import Any
 import numpy as np
 import pytest
 
-from bioattn.attention.site import AttentionSite
+from bioattn.attention.site import AttentionSite, alignment_site
+from bioattn.store.alignment_attention_writer import alignment_attention_file
+from bioattn.store.alignment_schema import AlignmentAttentionOptions, AlignmentSample, alignment_layout
 from bioattn.store.attention_writer import AttentionHeader, attention_writer
 from bioattn.store.schema import AttentionOptions, Samples, site_layout
 
@@ -49,12 +51,11 @@ def run(snippet: str) -> dict[str, Any]:
     return names
 
 
-def test_there_are_the_three_promised_snippets() -> None:
-    assert [
-        "import h5py" in SNIPPETS[0],
-        "import xarray" in SNIPPETS[1],
-        "open_attention" in SNIPPETS[2],
-    ] == [True] * 3
+def test_there_are_the_promised_snippets_for_both_kinds_of_file() -> None:
+    assert len(SNIPPETS) == 6
+    for number, words in enumerate(["import h5py", "import xarray", "open_attention"]):
+        assert words in SNIPPETS[number]
+        assert words in SNIPPETS[number + 3]
 
 
 def test_h5py(weights: np.ndarray) -> None:
@@ -75,3 +76,44 @@ def test_bioattn(weights: np.ndarray) -> None:
     assert list(names["bins"].iloc[0][["chrom", "start", "end", "strand"]]) == ["chrI", 1090, 1100, "-"]
     assert list(names["samples"].index) == NAMES
     assert names["predictions"].shape == (3, 2)
+
+
+@pytest.fixture
+def maps(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> list[np.ndarray]:
+    """An attention.h5 over alignments in the current folder; returns the row maps of each."""
+    monkeypatch.chdir(tmp_path)
+    sites = [alignment_site("evoformer", 0, "msa_row", 4), alignment_site("evoformer", 0, "msa_column", 4)]
+    samples = [
+        AlignmentSample(id="1UBQ", query="MQIFVK", rows=3, extra_rows=1, input_sha256="0" * 64),
+        AlignmentSample(id="other", query="ACDEFGHI", rows=2, extra_rows=1, input_sha256="1" * 64),
+    ]
+    random = np.random.default_rng(0)
+    maps = []
+    with alignment_attention_file(Path("attention.h5"), "0" * 64, samples) as file:
+        for number, sample in enumerate(samples):
+            for site in sites:
+                layout = alignment_layout(site, sample.sizes, AlignmentAttentionOptions())
+                weights = random.random(layout.sizes).astype(np.float32)
+                weights /= weights.sum(-1, keepdims=True)
+                file.site(layout, number).write({"weights": weights})
+                if site.keys == "residue":
+                    maps.append(weights)
+    return maps
+
+
+def test_h5py_over_alignments(maps: list[np.ndarray]) -> None:
+    names = run(SNIPPETS[3])
+    np.testing.assert_array_equal(names["weights"], maps[0][2])
+    assert names["query"] == "MQIFVK"
+
+
+def test_xarray_over_alignments(maps: list[np.ndarray]) -> None:
+    names = run(SNIPPETS[4])
+    np.testing.assert_array_equal(names["head"], maps[0][2])
+    np.testing.assert_array_equal(names["best"], maps[0][2].argmax(-1))
+
+
+def test_bioattn_over_alignments(maps: list[np.ndarray]) -> None:
+    names = run(SNIPPETS[5])
+    np.testing.assert_array_equal(names["weights"], maps[0][2])
+    assert list(names["samples"]["query"]) == ["MQIFVK", "ACDEFGHI"]
