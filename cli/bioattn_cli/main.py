@@ -25,6 +25,7 @@ from bioattn_cli import (
     prepare_msa,
     run,
     simulate,
+    simulate_msa,
     train,
 )
 
@@ -70,6 +71,7 @@ export_parameters.register(export.app)
 inspect_file.register(app)
 prepare_contacts.register(prepare.app)
 prepare_msa.register(prepare.app)
+simulate_msa.register(simulate.app)
 
 
 def _print_version(asked: bool) -> None:

@@ -1,0 +1,108 @@
+"""`bioattn simulate msa` through the front door: the files agree with each other, repeat, and are read on."""
+
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from bioattn.alignments.contact_dataset import open_contact_dataset
+from bioattn.alignments.couplings import column_states, direct_coupling_scores
+from bioattn.formats.alignment_file import read_alignment
+from bioattn.structures.chain import read_chain
+from bioattn.structures.contacts import contacts
+from bioattn_cli.main import main
+
+SMALL = ["--families", "2", "--min-depth", "60", "--max-depth", "80", "--max-length", "60", "-q"]
+
+
+def tree(folder: Path) -> dict[str, bytes]:
+    return {
+        str(path.relative_to(folder)): path.read_bytes()
+        for path in sorted(folder.rglob("*"))
+        if path.is_file() and not path.name.endswith(".run.json")
+    }
+
+
+@pytest.fixture(scope="module")
+def simulated(tmp_path_factory):
+    folder = tmp_path_factory.mktemp("simulate") / "families"
+    assert main(["simulate", "msa", "-o", str(folder), *SMALL]) == 0
+    return folder
+
+
+def test_files_agree(simulated):
+    for name in ("simulated000000", "simulated000001"):
+        alignment = read_alignment(simulated / "msa" / f"{name}.a3m")
+        chain = read_chain(simulated / "structure" / f"{name}.pdb")
+        assert alignment.row(0) == chain.letters
+        assert 60 <= alignment.num_rows <= 80
+        near = contacts(chain.cb, min_separation=3)
+        lines = (simulated / "contacts" / f"{name}.tsv").read_text().splitlines()[1:]
+        pairs = np.array([[float(cell) for cell in line.split("\t")] for line in lines])
+        i, j = pairs[:, :2].astype(int).T
+        listed = np.zeros_like(near)
+        listed[i, j] = True
+        # Coordinates are rounded in the PDB file: distances at the very edge may fall on either side.
+        unsure = np.abs(pairs[:, 2] - 8) < 0.01
+        assert near[i, j][~unsure].all()
+        assert np.triu(near & ~listed).sum() <= unsure.sum() + 1
+        assert (pairs[:, 2] < 8).all()
+        assert (pairs[:, 3] > 0).all()
+
+
+def test_same_seed_same_bytes_and_more_families_leave_the_first_as_they_were(simulated, tmp_path):
+    again, more, other = (tmp_path / name for name in ("again", "more", "other"))
+    assert main(["simulate", "msa", "-o", str(again), *SMALL]) == 0
+    assert tree(again) == tree(simulated)
+    assert main(["simulate", "msa", "-o", str(more), *SMALL, "--families", "3"]) == 0
+    first = "msa/simulated000001.a3m"
+    assert tree(more)[first] == tree(simulated)[first]
+    assert main(["simulate", "msa", "-o", str(other), *SMALL, "--seed", "1"]) == 0
+    assert tree(other)[first] != tree(simulated)[first]
+
+
+def test_dataset_is_made_of_them(simulated, tmp_path):
+    output = tmp_path / "X.dataset.h5"
+    assert main(["prepare", "contacts", str(simulated / "PAIRS.tsv"), "-o", str(output), "-q"]) == 0
+    dataset = open_contact_dataset(output)
+    assert dataset.ids == ["simulated000000", "simulated000001"]
+    assert len(set(dataset.groups)) == 2
+    protein = dataset.protein(0)
+    assert protein.mapped.all()
+
+
+def test_given_folds_are_planted(simulated, tmp_path):
+    fold = simulated / "structure" / "simulated000001.pdb"
+    output = tmp_path / "families"
+    options = ["--families", "1", "--min-depth", "1200", "--max-depth", "1200", "--strength", "1", "-q"]
+    assert main(["simulate", "msa", str(fold), "-o", str(output), *options]) == 0
+    planted = contacts(read_chain(fold).cb)
+    alignment = read_alignment(output / "msa" / "simulated000000.a3m")
+    letters = {letter: code for code, letter in enumerate(b"ARNDCQEGHILKMFPSTWYV")} | {ord("-"): 21}
+    codes = np.vectorize(letters.get)(alignment.residues)
+    scores = direct_coupling_scores(column_states(codes))
+    i, j = np.triu_indices(len(scores), 6)
+    best = np.argsort(-scores[i, j])[: len(scores) // 5]
+    assert planted[i[best], j[best]].mean() > 0.7
+    assert "simulated000001" in (output / "PAIRS.tsv").read_text().splitlines()[1].split("\t")[4]
+
+
+@pytest.mark.parametrize(
+    ("arguments", "code", "words"),
+    [
+        (["--min-depth", "90", "--max-depth", "80"], 2, "--min-depth 90 is larger than --max-depth 80"),
+        (["missing.pdb"], 1, "missing.pdb: no such file"),
+    ],
+)
+def test_bad_input(tmp_path, capsys, arguments, code, words):
+    output = tmp_path / "families"
+    assert main(["simulate", "msa", *arguments, "-o", str(output)]) == code
+    assert words in capsys.readouterr().err
+    assert not output.exists()
+
+
+def test_a_folder_with_files_is_kept(simulated, capsys):
+    before = tree(simulated)
+    assert main(["simulate", "msa", "-o", str(simulated), *SMALL]) == 1
+    assert "--force" in capsys.readouterr().err
+    assert tree(simulated) == before
