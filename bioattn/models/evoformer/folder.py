@@ -15,6 +15,7 @@ from bioattn.config_file import build
 from bioattn.errors import FormatError, SettingsError
 from bioattn.files import sha256_of
 from bioattn.models.evoformer.config import EvoformerConfig
+from bioattn.models.evoformer.input_settings import InputSettings
 from bioattn.models.evoformer.model import EvoformerModel
 from bioattn.models.evoformer.parameters import allocate_model, load_parameters
 from bioattn.models.model_folder import (
@@ -39,6 +40,8 @@ class LoadedEvoformerModel:
     """The file the weights came from."""
     sha256: str
     """Of that file."""
+    inputs: InputSettings
+    """How it wants alignments presented."""
 
     @property
     def config(self) -> EvoformerConfig:
@@ -57,20 +60,23 @@ class LoadedEvoformerModel:
         return found
 
 
-def write_evoformer_model(folder: Path, model: EvoformerModel) -> None:
-    """Write `config.json` and the weights into the existing `folder`."""
-    write_model_config(folder, MODEL_TYPE, architecture=asdict(model.config))
+def write_evoformer_model(folder: Path, model: EvoformerModel, inputs: InputSettings) -> None:
+    """Write `config.json` and the weights into the existing `folder`; inputs: what `run` gives the model."""
+    write_model_config(folder, MODEL_TYPE, architecture=asdict(model.config), inputs=asdict(inputs))
     write_weights(folder, model)
 
 
-def read_evoformer_config(folder: Path) -> EvoformerConfig:
-    """The shape of the model in a folder.
+def read_evoformer_config(folder: Path) -> tuple[EvoformerConfig, InputSettings]:
+    """The shape of the model in a folder, and how it wants alignments presented.
 
     Raises: FormatError naming the file that is missing, of another version or kind, or damaged.
     """
     content = read_model_config(folder, MODEL_TYPE)
     try:
-        return build(EvoformerConfig, content["architecture"], f"{folder / CONFIG}")
+        return (
+            build(EvoformerConfig, content["architecture"], f"{folder / CONFIG}"),
+            build(InputSettings, content["inputs"], f"{folder / CONFIG}"),
+        )
     except SettingsError as error:
         raise FormatError(f"{error}; the folder is damaged or was edited") from error
     except (KeyError, TypeError, AttributeError) as error:
@@ -90,12 +96,13 @@ def load_evoformer_model(
     if path.is_dir():
         if num_structure_layers is not None:
             raise SettingsError(f"{path}: a model folder knows its number of structure module layers")
-        model = allocate_model(read_evoformer_config(path))
+        config, inputs = read_evoformer_config(path)
+        model = allocate_model(config)
         weights = path / WEIGHTS
         load_weights(model, weights)
     else:
         weights = path
-        model = load_parameters(path, num_structure_layers)
+        model, inputs = load_parameters(path, num_structure_layers)
     return LoadedEvoformerModel(
-        model=model.to(device).eval(), device=device, path=weights, sha256=sha256_of(weights)
+        model=model.to(device).eval(), device=device, path=weights, sha256=sha256_of(weights), inputs=inputs
     )

@@ -66,7 +66,7 @@ def export_parameters(
         return _write_folder(source, output, num_structure_layers, force=force)
     with open_parameters(source) as file:
         config = (
-            read_evoformer_config(source) if source.is_dir() else infer_config(file, num_structure_layers)
+            read_evoformer_config(source)[0] if source.is_dir() else infer_config(file, num_structure_layers)
         )
         write = _write_alphafold if form is ParameterForm.ALPHAFOLD else _write_openfold
         return write(file, config, output)
@@ -78,9 +78,9 @@ def _write_folder(source: Path, output: Path, num_structure_layers: int | None, 
         raise BioattnError(
             f"{output}: exists already; choose another --output{', or --force to replace it' * is_model}"
         )
-    model = load_parameters(source, num_structure_layers)
+    model, inputs = load_parameters(source, num_structure_layers)
     with atomic_folder(output) as folder:
-        write_evoformer_model(folder, model)
+        write_evoformer_model(folder, model, inputs)
     return sum(parameter.numel() for parameter in model.parameters())
 
 

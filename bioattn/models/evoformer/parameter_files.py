@@ -91,6 +91,11 @@ class ParameterFile:
         """Canonical shapes of the arrays the file has, by canonical name."""
         return self._names.shapes
 
+    @property
+    def has_templates(self) -> bool:
+        """Whether there are arrays of a template embedder."""
+        return any(map(self._names.is_template, self._arrays.shapes))
+
     def own_name(self, canonical: str) -> str:
         """What the file calls, or would call, a canonical array."""
         return self._names.own_name(canonical)

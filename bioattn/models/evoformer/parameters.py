@@ -4,6 +4,7 @@ Arrays go one by one from the file into the place that waits for them: parameter
 """
 
 import logging
+import re
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -13,6 +14,7 @@ from numpy.typing import NDArray
 from torch import nn
 
 from bioattn.models.evoformer.config import EvoformerConfig
+from bioattn.models.evoformer.input_settings import InputSettings
 from bioattn.models.evoformer.model import EvoformerModel
 from bioattn.models.evoformer.parameter_config import infer_config
 from bioattn.models.evoformer.parameter_files import ParameterFile, open_parameters
@@ -21,8 +23,11 @@ from bioattn.models.evoformer.parameter_shapes import ModelRow, model_rows
 LOGGER = logging.getLogger("bioattn")
 
 
-def load_parameters(path: Path, num_structure_layers: int | None = None) -> EvoformerModel:
-    """The model that the parameters of AlphaFold (`.npz`) or OpenFold (`.pt`) belong to, on the CPU.
+def load_parameters(
+    path: Path, num_structure_layers: int | None = None
+) -> tuple[EvoformerModel, InputSettings]:
+    """The model that the parameters of AlphaFold (`.npz`) or OpenFold (`.pt`) belong to, on the CPU, and how it
+    wants alignments presented.
 
     num_structure_layers: layers of the structure module, which share their weights and so cannot be counted;
     None = the 8 of AlphaFold 2.
@@ -40,7 +45,17 @@ def load_parameters(path: Path, num_structure_layers: int | None = None) -> Evof
             for row in rows:
                 for name, array in zip(row.our_names(), per_block(file, row), strict=True):
                     targets[name][row.place].copy_(torch.from_numpy(array))
-    return model
+    return model, published_inputs(path, has_templates=file.has_templates)
+
+
+def published_inputs(path: Path, *, has_templates: bool) -> InputSettings:
+    """How many rows the published models take (AlphaFold's `config.py`).
+
+    Models with a template embedder (1 and 2) keep 4 of 512 places for templates. Models 2 and 5 take 1,024 extra
+    rows instead of 5,120, which only the file's name tells: `params_model_2_ptm.npz`.
+    """
+    few = re.search(r"model_[25](?![0-9])", path.name) is not None
+    return InputSettings(max_msa_clusters=512 - 4 * has_templates, max_extra_msa=1024 if few else 5120)
 
 
 def allocate_model(config: EvoformerConfig) -> EvoformerModel:

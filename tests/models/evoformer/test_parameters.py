@@ -13,10 +13,11 @@ import torch
 from bioattn.errors import BioattnError, FormatError, SettingsError
 from bioattn.models.evoformer.config import EvoformerConfig
 from bioattn.models.evoformer.folder import load_evoformer_model, write_evoformer_model
+from bioattn.models.evoformer.input_settings import InputSettings
 from bioattn.models.evoformer.model import EvoformerModel
 from bioattn.models.evoformer.parameter_export import export_parameters
 from bioattn.models.evoformer.parameter_shapes import model_rows
-from bioattn.models.evoformer.parameters import load_parameters
+from bioattn.models.evoformer.parameters import load_parameters, published_inputs
 from bioattn.models.evoformer.structure_module.config import StructureModuleConfig
 from bioattn.store.inspection import inspect_file
 from bioattn.store.validation import validate_file
@@ -57,7 +58,7 @@ def small(tmp_path: Path) -> Path:
         for parameter in model.parameters():
             parameter.normal_()
     (tmp_path / "model").mkdir()
-    write_evoformer_model(tmp_path / "model", model)
+    write_evoformer_model(tmp_path / "model", model, InputSettings())
     export_parameters(tmp_path / "model", tmp_path / "params.npz")
     export_parameters(tmp_path / "model", tmp_path / "params.pt")
     return tmp_path
@@ -83,7 +84,7 @@ def test_golden_parameters_of_both_kinds_are_the_same_model(case: str, shared: P
         golden / f"{case}_params_openfold.npz",
         tmp_path / "x.pt",
     ):
-        model = load_parameters(path, layers)
+        model = load_parameters(path, layers)[0]
         assert model.config == independent.config
         assert_same_weights(model, independent)
 
@@ -131,8 +132,8 @@ def test_every_array_of_the_real_files_has_its_place(shared: Path) -> None:
 
 def test_the_config_is_read_off_the_shapes(small: Path) -> None:
     for name in ("params.npz", "params.pt"):
-        assert load_parameters(small / name).config == SMALL
-    assert load_parameters(small / "params.npz", 3).config.structure_module.num_layers == 3
+        assert load_parameters(small / name)[0].config == SMALL
+    assert load_parameters(small / "params.npz", 3)[0].config.structure_module.num_layers == 3
 
 
 def test_the_same_parameters_give_the_same_bytes(small: Path) -> None:
@@ -145,7 +146,7 @@ def test_the_same_parameters_give_the_same_bytes(small: Path) -> None:
 def test_a_folder_comes_back(small: Path) -> None:
     loaded = load_evoformer_model(small / "model", CPU)
     assert loaded.config == SMALL
-    assert_same_weights(loaded.model, load_parameters(small / "params.npz"))
+    assert_same_weights(loaded.model, load_parameters(small / "params.npz")[0])
     # Not only parameters: tables that are no weights are there too.
     with torch.no_grad():
         fresh = EvoformerModel(SMALL)
@@ -236,14 +237,14 @@ def test_templates_are_left_aside_aloud(small: Path, caplog: pytest.LogCaptureFi
     arrays[PREFIX + "evoformer/template_projection//bias"] = np.zeros(8, "f4")
     np.savez(small / "templates.npz", **arrays)
     caplog.set_level("WARNING", "bioattn")
-    model = load_parameters(small / "templates.npz")
-    assert_same_weights(model, load_parameters(small / "params.npz"))
+    model = load_parameters(small / "templates.npz")[0]
+    assert_same_weights(model, load_parameters(small / "params.npz")[0])
     assert "2 arrays of the template embedder are not used" in caplog.text
 
 
 def test_older_and_wrapped_checkpoints_are_understood(small: Path) -> None:
     tensors = torch.load(small / "params.pt", weights_only=True)
-    expected = load_parameters(small / "params.pt")
+    expected = load_parameters(small / "params.pt")[0]
     older = {}
     for name, tensor in tensors.items():
         for part in ("msa_transition", "outer_product_mean", "pair_stack"):
@@ -257,8 +258,8 @@ def test_older_and_wrapped_checkpoints_are_understood(small: Path) -> None:
     }
     torch.save(wrapped, small / "old.pt")
     torch.save({"state_dict": tensors}, small / "legacy.pt", _use_new_zipfile_serialization=False)
-    assert_same_weights(load_parameters(small / "old.pt"), expected)
-    assert_same_weights(load_parameters(small / "legacy.pt"), expected)
+    assert_same_weights(load_parameters(small / "old.pt")[0], expected)
+    assert_same_weights(load_parameters(small / "legacy.pt")[0], expected)
 
 
 def test_nothing_is_unpickled(small: Path) -> None:
@@ -319,7 +320,7 @@ def test_models_that_the_published_forms_cannot_say_are_not_exported(
         **setting,
     )
     (tmp_path / "m").mkdir()
-    write_evoformer_model(tmp_path / "m", EvoformerModel(config))
+    write_evoformer_model(tmp_path / "m", EvoformerModel(config), InputSettings())
     with pytest.raises(BioattnError, match=next(iter(setting))):
         export_parameters(tmp_path / "m", tmp_path / "x.npz")
     assert not (tmp_path / "x.npz").exists()
@@ -337,10 +338,10 @@ def test_a_trunk_alone_goes_to_both_forms_and_back(tmp_path: Path) -> None:
     )
     model = EvoformerModel(config)
     (tmp_path / "m").mkdir()
-    write_evoformer_model(tmp_path / "m", model)
+    write_evoformer_model(tmp_path / "m", model, InputSettings())
     for name in ("x.npz", "x.pt"):
         export_parameters(tmp_path / "m", tmp_path / name)
-        loaded = load_parameters(tmp_path / name)
+        loaded = load_parameters(tmp_path / name)[0]
         assert_same_weights(loaded, model)
         for field in (
             "num_extra_msa_blocks",
@@ -387,3 +388,21 @@ def test_through_the_front_door(small: Path, capsys: pytest.CaptureFixture[str])
     assert "exists already" in capsys.readouterr().err
     assert not list(small.glob("*.partial"))
     assert not list(small.glob(".tmp*"))
+
+
+@pytest.mark.parametrize(
+    ("name", "templates", "clusters", "extra"),
+    [
+        ("params_model_1.npz", True, 508, 5120),
+        ("params_model_2_ptm.npz", True, 508, 1024),
+        ("params_model_3_ptm.npz", False, 512, 5120),
+        ("params_model_5.npz", False, 512, 1024),
+        ("finetuning_ptm_2.pt", False, 512, 5120),
+    ],
+)
+def test_published_models_take_their_own_numbers_of_rows(
+    name: str, templates: bool, clusters: int, extra: int
+) -> None:
+    inputs = published_inputs(Path(name), has_templates=templates)
+    assert (inputs.max_msa_clusters, inputs.max_extra_msa) == (clusters, extra)
+    assert (inputs.num_recycles, inputs.masked_fraction) == (3, 0.15)
