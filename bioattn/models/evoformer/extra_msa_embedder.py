@@ -25,5 +25,5 @@ class ExtraMsaEmbedder(nn.Module):
         columns = self.project_extra_msa.weight.t()
         # Columns of the weight looked up: thousands of rows times 25 features would be larger than the result.
         embedded_ERC = F.embedding(extra_msa_ER, columns[:NUM_CLASSES] + self.project_extra_msa.bias)
-        embedded_ERC = embedded_ERC.addcmul(has_deletion_ER.unsqueeze(-1), columns[NUM_CLASSES])
-        return embedded_ERC.addcmul(deletion_value_ER.unsqueeze(-1), columns[NUM_CLASSES + 1])
+        embedded_ERC.addcmul_(has_deletion_ER.unsqueeze(-1), columns[NUM_CLASSES])
+        return embedded_ERC.addcmul_(deletion_value_ER.unsqueeze(-1), columns[NUM_CLASSES + 1])

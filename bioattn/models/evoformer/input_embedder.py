@@ -9,6 +9,9 @@ from torch import Tensor, nn
 from bioattn.models.evoformer.config import EvoformerConfig
 from bioattn.models.evoformer.initial_weights import linear
 from bioattn.models.evoformer.inputs import ModelInputs
+from bioattn.models.evoformer.tiles import add_update
+
+TILE_ROWS = 16
 
 
 class InputEmbedder(nn.Module):
@@ -37,17 +40,22 @@ class InputEmbedder(nn.Module):
             self.project_target_left(inputs.target_feat)[:, None]
             + self.project_target_right(inputs.target_feat)[None, :]
         )
-        pair_RRC += self._relative_position(inputs.residue_index)
+        pair_RRC = self._add_relative_position(pair_RRC, inputs.residue_index)
         if (self.project_pair_features is None) != (inputs.pair_feat is None):
             raise ValueError("pair features must be given exactly when the model's config has some")
         if self.project_pair_features is not None:
             pair_RRC += self.project_pair_features(inputs.pair_feat)
         return msa_SRC, pair_RRC
 
-    def _relative_position(self, residue_index_R: Tensor) -> Tensor:
-        """Algorithm 4: i − j, clipped, as one-hot, projected; (R, R, C)."""
+    def _add_relative_position(self, pair_RRC: Tensor, residue_index_R: Tensor) -> Tensor:
+        """Algorithm 4: i − j, clipped, as one-hot, projected."""
         limit = self.max_relative_position
-        offset_RR = (residue_index_R[:, None] - residue_index_R[None, :]).clamp(-limit, limit) + limit
         projection = self.project_relative_position
-        # The columns of the weight, looked up: no one-hot tensor is made.
-        return F.embedding(offset_RR, projection.weight.t() + projection.bias)
+        columns = projection.weight.t() + projection.bias
+
+        def update(_part: Tensor, rows: slice) -> Tensor:
+            offset_TR = residue_index_R[rows, None] - residue_index_R[None, :]
+            # The columns of the weight looked up: no one-hot tensor is made.
+            return F.embedding(offset_TR.clamp(-limit, limit) + limit, columns)
+
+        return add_update(pair_RRC, update, TILE_ROWS)

@@ -103,41 +103,45 @@ class EvoformerModel(nn.Module):
         recycled = None
         for sample in passes[:-1]:
             with torch.no_grad():
-                recycled = self._recycle(sample, recycled)
-        trunk = self._run_trunk(passes[-1], recycled, recompute=recompute)
-        return self._run_heads(passes[-1], trunk)
+                embedded = self._embed(sample, recycled)
+                # What came from the pass before is in there now; its pairs need not stay through this one.
+                del recycled
+                recycled = self._end_of_pass(sample, self._run_stacks(sample, *embedded))
+        embedded = self._embed(passes[-1], recycled)
+        del recycled
+        return self._run_heads(passes[-1], self._run_stacks(passes[-1], *embedded, recompute=recompute))
 
-    def _recycle(self, inputs: ModelInputs, recycled: Recycled | None) -> Recycled:
-        """One pass, of which only what the next one needs is kept."""
-        trunk = self._run_trunk(inputs, recycled)
+    def _embed(self, inputs: ModelInputs, recycled: Recycled | None) -> tuple[Tensor, Tensor]:
+        """MSA (S, R, C) and pair (R, R, C) representation before the stacks."""
+        # What enters the residual stream is not rounded: only the layers of the stacks may run in low precision.
+        with torch.autocast(inputs.msa_feat.device.type, enabled=False):
+            msa_SRC, pair_RRC = self.input_embedder(inputs)
+            if self.recycling_embedder is not None:
+                if recycled is None:
+                    recycled = self._nothing_recycled(msa_SRC, pair_RRC)
+                msa_SRC, pair_RRC = self.recycling_embedder(msa_SRC, pair_RRC, recycled)
+        return msa_SRC, pair_RRC
+
+    def _run_stacks(
+        self, inputs: ModelInputs, msa_SRC: Tensor, pair_RRC: Tensor, *, recompute: bool = False
+    ) -> Trunk:
+        pair_mask_RR = inputs.seq_mask[:, None] * inputs.seq_mask[None, :]
+        if self.extra_msa_stack is not None:
+            pair_RRC = self.extra_msa_stack(
+                self._embed_extra_msa(inputs),
+                pair_RRC,
+                inputs.extra_msa_mask,
+                pair_mask_RR,
+                recompute=recompute,
+            )
+        return Trunk(*self.evoformer(msa_SRC, pair_RRC, inputs.msa_mask, pair_mask_RR, recompute=recompute))
+
+    def _end_of_pass(self, inputs: ModelInputs, trunk: Trunk) -> Recycled:
+        """Only what the next pass needs."""
         structure = self._run_structure_module(inputs, trunk)
         positions = None if structure is None else pseudo_beta(structure.atom37, inputs.aatype)
         # A copy: a view of the first row would keep the whole MSA representation alive.
         return Recycled(trunk.msa[0].clone(), trunk.pair, positions)
-
-    def _run_trunk(self, inputs: ModelInputs, recycled: Recycled | None, *, recompute: bool = False) -> Trunk:
-        # What enters the residual stream is not rounded: only the layers of the stacks may run in low precision.
-        with torch.autocast(inputs.msa_feat.device.type, enabled=False):
-            msa_SRC, pair_RRC = self._embed(inputs, recycled)
-            extra_ERC = self._embed_extra_msa(inputs)
-        pair_mask_RR = inputs.seq_mask[:, None] * inputs.seq_mask[None, :]
-        if self.extra_msa_stack is not None:
-            pair_RRC = self.extra_msa_stack(
-                extra_ERC, pair_RRC, inputs.extra_msa_mask, pair_mask_RR, recompute=recompute
-            )
-            del extra_ERC
-        return Trunk(*self.evoformer(msa_SRC, pair_RRC, inputs.msa_mask, pair_mask_RR, recompute=recompute))
-
-    def _embed(self, inputs: ModelInputs, recycled: Recycled | None) -> tuple[Tensor, Tensor]:
-        """MSA (S, R, C) and pair (R, R, C) representation before the stacks."""
-        msa_SRC, pair_RRC = self.input_embedder(inputs)
-        if self.recycling_embedder is not None:
-            if recycled is None:
-                recycled = self._nothing_recycled(msa_SRC, pair_RRC)
-            first_row_RC, recycled_pair_RRC = self.recycling_embedder(recycled)
-            msa_SRC[0] += first_row_RC
-            pair_RRC += recycled_pair_RRC
-        return msa_SRC, pair_RRC
 
     def _embed_extra_msa(self, inputs: ModelInputs) -> Tensor | None:
         if self.extra_msa_embedder is None:
@@ -145,7 +149,8 @@ class EvoformerModel(nn.Module):
         parts = (inputs.extra_msa, inputs.extra_has_deletion, inputs.extra_deletion_value)
         if any(part is None for part in (*parts, inputs.extra_msa_mask)):
             raise ValueError("this model has an extra-MSA stack: the inputs must have an extra MSA")
-        extra_ERC: Tensor = self.extra_msa_embedder(*parts)
+        with torch.autocast(inputs.msa_feat.device.type, enabled=False):
+            extra_ERC: Tensor = self.extra_msa_embedder(*parts)
         return extra_ERC
 
     def _nothing_recycled(self, msa_SRC: Tensor, pair_RRC: Tensor) -> Recycled:

@@ -11,12 +11,14 @@ from torch import Tensor, nn
 
 from bioattn.models.evoformer.config import EvoformerConfig
 from bioattn.models.evoformer.initial_weights import linear
+from bioattn.models.evoformer.tiles import add_update
 
 NUM_DISTANCE_BINS = 15
 FIRST_EDGE, LAST_EDGE = 3.25, 20.75
 """Å: lower edges of the first and of the last bin."""
 LARGEST_SQUARE = 1e8
 """Å²: upper edge of the last bin."""
+TILE_ROWS = 16
 
 
 class Recycled(NamedTuple):
@@ -44,20 +46,23 @@ class RecyclingEmbedder(nn.Module):
             linear(NUM_DISTANCE_BINS, config.pair_channels) if config.structure_module else None
         )
 
-    def forward(self, recycled: Recycled) -> tuple[Tensor, Tensor]:
-        """What to add to the MSA's first row (R, C) and to the pairs (R, R, C)."""
-        msa_RC: Tensor = self.normalise_msa_row(recycled.msa_first_row.float())
-        pair_RRC: Tensor = self.normalise_pair(recycled.pair.float())
-        if self.project_distances is not None and recycled.pseudo_beta is not None:
-            pair_RRC = pair_RRC + self._embed_distances(recycled.pseudo_beta)
-        return msa_RC, pair_RRC
+    def forward(self, msa_SRC: Tensor, pair_RRC: Tensor, recycled: Recycled) -> tuple[Tensor, Tensor]:
+        """The representations with what is recycled added, the MSA's to its first row (pairs in place without
+        autograd, the MSA always)."""
+        msa_SRC[0] += self.normalise_msa_row(recycled.msa_first_row.float())
+        bins_RR = None if recycled.pseudo_beta is None else distance_bins(recycled.pseudo_beta)
 
-    def _embed_distances(self, positions_R3: Tensor) -> Tensor:
+        def update(_part: Tensor, rows: slice) -> Tensor:
+            pair_TRC: Tensor = self.normalise_pair(recycled.pair[rows].float())
+            return pair_TRC if bins_RR is None else pair_TRC + self._embed_distances(bins_RR[rows])
+
+        return msa_SRC, add_update(pair_RRC, update, TILE_ROWS)
+
+    def _embed_distances(self, bins: Tensor) -> Tensor:
         assert self.project_distances is not None
-        bins_RR = distance_bins(positions_R3)
         # A pair in no bin (closer than the first edge) has a one-hot of zeros.
         table = F.pad(self.project_distances.weight.t(), (0, 0, 0, 1)) + self.project_distances.bias
-        return F.embedding(bins_RR, table)
+        return F.embedding(bins, table)
 
 
 def distance_bins(positions_R3: Tensor) -> Tensor:
