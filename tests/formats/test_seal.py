@@ -1,11 +1,14 @@
 """The seal of HDF5 files: any changed byte is found before the HDF5 library reads it."""
 
+import errno
+import os
+
 import h5py
 import numpy as np
 import pytest
 
-from bioattn.errors import FormatError
-from bioattn.formats.seal import check_seal, write_sealed
+from bioattn.errors import BioattnError, FormatError
+from bioattn.formats.seal import check_seal, stream_sealed, write_sealed
 
 
 def fill(file):
@@ -14,9 +17,14 @@ def fill(file):
     file.create_dataset("empty", shape=(0,), dtype="f4")
 
 
-@pytest.fixture
-def sealed(tmp_path):
-    write_sealed(tmp_path / "a.h5", fill)
+def write_streamed(path, fill):
+    with stream_sealed(path) as file:
+        fill(file)
+
+
+@pytest.fixture(params=[write_sealed, write_streamed])
+def sealed(tmp_path, request):
+    request.param(tmp_path / "a.h5", fill)
     return tmp_path / "a.h5"
 
 
@@ -63,3 +71,25 @@ def test_the_array_that_changed_is_named(sealed, name):
     sealed.write_bytes(content)
     with pytest.raises(FormatError, match=f"the array {name} changed"):
         check_seal(sealed)
+
+
+def test_a_streamed_file_appears_whole_or_not_at_all(tmp_path, monkeypatch):
+    path = tmp_path / "a.h5"
+    with pytest.raises(ZeroDivisionError), stream_sealed(path) as file:
+        fill(file)
+        file["x"] = 1 // 0
+    assert list(tmp_path.iterdir()) == []
+
+    def full(descriptor, content, offset):
+        raise OSError(errno.ENOSPC, "No space left on device")
+
+    monkeypatch.setattr(os, "pwrite", full)
+    with pytest.raises(BioattnError, match=r"a\.h5: no space left"):
+        write_streamed(path, fill)
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_streamed_bytes_repeat(tmp_path):
+    for name in ("a.h5", "b.h5"):
+        write_streamed(tmp_path / name, fill)
+    assert (tmp_path / "a.h5").read_bytes() == (tmp_path / "b.h5").read_bytes()
