@@ -1,0 +1,146 @@
+"""From an alignment to what an MSA/pair model is given in each pass, as the model's `InputSettings` say."""
+
+import logging
+from dataclasses import dataclass
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+
+from bioattn.alignments.alphabet import GAP, RESIDUES
+from bioattn.alignments.couplings import column_states, covariance_features
+from bioattn.alignments.input_features import (
+    EncodedAlignment,
+    InputFeatures,
+    encode_alignment,
+    sample_input_features,
+)
+from bioattn.alignments.weights import sequence_weights
+from bioattn.errors import BioattnError
+from bioattn.formats.alignment import Alignment
+from bioattn.models.evoformer.config import EvoformerConfig
+from bioattn.models.evoformer.input_settings import InputSettings
+from bioattn.models.evoformer.inputs import ModelInputs
+
+LOGGER = logging.getLogger("bioattn")
+
+_LETTERS = np.frombuffer((RESIDUES + "X-").encode(), np.uint8)
+_NUM_COVARIANCE_FEATURES = 3
+
+
+@dataclass(frozen=True, eq=False, kw_only=True)
+class AlignmentInputs:
+    """An alignment ready to draw samples from; made by `prepare_inputs`."""
+
+    encoded: EncodedAlignment
+    """All rows without duplicates, all match columns."""
+    columns: NDArray[np.intp]
+    """(R,) 0-based match columns of the alignment that the model sees, ascending."""
+    settings: InputSettings
+    weights: NDArray[np.float64] | None
+    """(S,) sequence weights, where rows are drawn by them."""
+    pair_feat: NDArray[np.float32] | None
+    """(R, R, F) for a model with pair features."""
+
+    @property
+    def num_clusters(self) -> int:
+        """Rows of the clustered MSA."""
+        room = int(self.num_drawn * (1 - self.settings.min_extra_share))
+        return max(1, min(self.settings.max_msa_clusters, room, self.num_drawn))
+
+    @property
+    def num_extra(self) -> int:
+        """Rows of the extra MSA: one masked row where there is none."""
+        return max(1, min(self.settings.max_extra_msa, self.num_drawn - self.num_clusters))
+
+    @property
+    def num_drawn(self) -> int:
+        """Rows that a sample is drawn from after weighting."""
+        wanted = self.settings.max_msa_clusters + self.settings.max_extra_msa
+        return min(self.encoded.num_rows, wanted) if self.settings.weighted_rows else self.encoded.num_rows
+
+    def draw(self, seed: int, number: int) -> InputFeatures:
+        """Features of pass `number`, counted over all samples: a function of both, whatever was drawn before."""
+        random = np.random.default_rng([seed, number])
+        encoded = self.encoded
+        if self.weights is not None:
+            # Rows in the order of exponential clocks with these rates are a weighted draw without repetition.
+            clock = random.exponential(size=encoded.num_rows) / self.weights
+            clock[0] = -1
+            rows = np.argsort(clock)[: self.num_drawn]
+        else:
+            rows = np.arange(encoded.num_rows)
+        if self.weights is not None or len(self.columns) < encoded.num_columns:
+            encoded = EncodedAlignment(
+                aatype=encoded.aatype[self.columns],
+                msa=encoded.msa[np.ix_(rows, self.columns)],
+                deletions=encoded.deletions[rows][:, self.columns],
+                profile=encoded.profile[self.columns],
+            )
+        return sample_input_features(
+            encoded,
+            max_clusters=self.num_clusters,
+            max_extra=self.settings.max_extra_msa,
+            masked_fraction=self.settings.masked_fraction,
+            random=random,
+        )
+
+    def sample(self, seed: int, number: int) -> ModelInputs:
+        """The same as tensors."""
+        return to_model_inputs(self.draw(seed, number), self.pair_feat)
+
+
+def prepare_inputs(
+    alignment: Alignment, config: EvoformerConfig, settings: InputSettings, *, source: str
+) -> AlignmentInputs:
+    """Encode an alignment, choose its columns, and compute once what all samples share.
+
+    A gap of the target, row 1, counts as a residue of unknown kind; what it has inserted is left out.
+
+    Raises: BioattnError beginning with `source` when the alignment is empty, of nucleotides, or its target has no
+    residue; when it is too wide for a model with pair features; or when the model takes other features.
+    """
+    encoded = encode_alignment(alignment, source=source, allow_incomplete_query=True)
+    if config.pair_features not in (0, _NUM_COVARIANCE_FEATURES):
+        raise BioattnError(
+            f"the model takes {config.pair_features} features of column pairs; only the "
+            f"{_NUM_COVARIANCE_FEATURES} covariance features are known"
+        )
+    target = alignment.residues[0] != ord("-")
+    if not target.any():
+        raise BioattnError(f"{source}: row 1, {alignment.names[0]}, is the target and has no residue")
+    columns = np.arange(encoded.num_columns)
+    if settings.max_gap_column < 1:
+        gaps = (encoded.msa == GAP).mean(axis=0)
+        columns = np.flatnonzero(target | (gaps < settings.max_gap_column))
+    weights = None
+    if settings.weighted_rows or config.pair_features:
+        weights = sequence_weights(_LETTERS[encoded.msa])
+    pair_feat = None
+    if config.pair_features:
+        covariances = covariance_features(column_states(encoded.msa), weights)
+        pair_feat = np.ascontiguousarray(covariances[np.ix_(columns, columns)])
+    return AlignmentInputs(
+        encoded=encoded,
+        columns=columns,
+        settings=settings,
+        weights=weights if settings.weighted_rows else None,
+        pair_feat=pair_feat,
+    )
+
+
+def to_model_inputs(features: InputFeatures, pair_feat: NDArray[np.float32] | None = None) -> ModelInputs:
+    """The tensors a model takes."""
+    return ModelInputs(
+        aatype=torch.from_numpy(features.aatype).long(),
+        residue_index=torch.from_numpy(features.residue_index).long(),
+        seq_mask=torch.from_numpy(features.seq_mask),
+        target_feat=torch.from_numpy(features.target_feat),
+        msa_feat=torch.from_numpy(features.msa_feat),
+        msa_mask=torch.from_numpy(features.msa_mask),
+        extra_msa=torch.from_numpy(features.extra_msa).long(),
+        extra_has_deletion=torch.from_numpy(features.extra_has_deletion),
+        extra_deletion_value=torch.from_numpy(features.extra_deletion_value),
+        extra_msa_mask=torch.from_numpy(features.extra_msa_mask),
+        pair_feat=None if pair_feat is None else torch.from_numpy(pair_feat),
+    )
