@@ -59,15 +59,15 @@ def parse_records(source: str, data: bytes) -> Alignment:
     if len({len(text) for text in raw.texts}) == 1:
         if len({match_width(text) for text in raw.texts}) != 1 and not _NAMED_A3M.search(source):
             LOGGER.warning(
-                "%s: rows are equally long only with their lower-case letters, which are read as aligned "
-                "residues; in A3M they would be insertions",
+                "%s: the rows are equally long only with their lower-case letters, so these are read as aligned "
+                "residues, as in FASTA; in A3M they would be insertions",
                 source,
             )
             return read_columns(raw)
         if raw.names[1:] == [] or match_columns_by_case(raw) is None:
             LOGGER.warning(
-                "%s: lower-case letters are read as insertions (A3M); if they are aligned residues, give the "
-                "format as fasta",
+                "%s: lower-case letters are read as insertions, as in A3M; write them in upper case if they are "
+                "aligned residues",
                 source,
             )
     return _with_insertions(raw)

@@ -39,7 +39,11 @@ class RawRows(NamedTuple):
 
     def place(self, index: int) -> str:
         """`file:line: row 'name'` for messages."""
-        return f"{self.source}:{self.lines[index]}: row {self.names[index]!r}"
+        return f"{self.source}:{self.lines[index]}: row {self.shown_name(index)}"
+
+    def shown_name(self, index: int) -> str:
+        """The name in quotes, cut where it is too long for a message."""
+        return repr(self.names[index][:60])
 
     def add(self, line: int, name: str, text: bytes, description: str = "") -> None:
         """Append a row; without a name it is given `row` and its number."""
@@ -130,12 +134,12 @@ def _build(
         if len(text) != width:
             gaps = any(b"-" in each or b"." in each for each in raw.texts)
             raise FormatError(
-                f"{raw.place(index)} has {len(text):,} {columns} but the first row, {raw.names[0]!r}, has "
+                f"{raw.place(index)} has {len(text):,} {columns} but the first row, {raw.shown_name(0)}, has "
                 f"{width:,}; the rows of an alignment are equally long"
                 + ("" if gaps else ", and no row here has a gap: are these sequences aligned?")
             )
     if not width:
-        raise FormatError(f"{raw.source}: the first row, {raw.names[0]!r}, has no {columns}")
+        raise FormatError(f"{raw.source}: the first row, {raw.shown_name(0)}, has no {columns}")
     return Alignment(
         names=raw.names,
         descriptions=raw.descriptions,

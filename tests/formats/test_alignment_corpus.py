@@ -29,7 +29,7 @@ DIFFERENT = {
     "a3m/openfold-3__a3m_realign.a3m": "read: 2 x 69",
     "fasta/easel__a2m.good.1": "read: 4 x 153",
     "fasta/easel__a2m.good.2": "read: 5 x 72",
-    # aUG, AuC, AUg: as many capitals in each row, so A3M; `--format fasta` is there for the other reading.
+    # aUG, AuC, AUg: as many capitals in each row, so A3M; a warning tells how to have the other reading.
     "fasta/scikit-bio__fasta_tabular_msa_different_type": "other rows",
     # Aligned FASTA under another name; Biopython asks its Clustal reader.
     "clustal/biopython__clustalw.fa": "read: 2 x 601",

@@ -103,7 +103,7 @@ def test_a_broken_file_named_a3m_is_not_read_as_fasta(
 ) -> None:
     text = ">a\nMKVL\n>b\nMKvL\n>c\nMKVl\n>d\nM-kL\n>e\nmK-L\n>f\nMkvL\n"
     assert rows(read(tmp_path, text, "x.fasta"))[5] == "MKVL"
-    assert "lower-case letters, which are read as aligned residues" in caplog.text
+    assert "so these are read as aligned residues, as in FASTA" in caplog.text
     with pytest.raises(FormatError, match=r"x.a3m:3: row 'b' has 3 match columns .* has 4"):
         read(tmp_path, text, "x.a3m")
 
@@ -111,7 +111,7 @@ def test_a_broken_file_named_a3m_is_not_read_as_fasta(
 @pytest.mark.parametrize("text", [">a\nMKlV\n", ">a\nMaKV\n>b\nMKaV\n"])
 def test_a_doubtful_reading_is_said(tmp_path: Path, text: str, caplog: pytest.LogCaptureFixture) -> None:
     read(tmp_path, text)
-    assert "give the format as fasta" in caplog.text
+    assert "write them in upper case if they are aligned residues" in caplog.text
 
 
 def test_a_clear_reading_is_not_talked_about(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
