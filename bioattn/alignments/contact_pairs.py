@@ -74,6 +74,8 @@ def _pair(row: dict[str, str], where: str, folder: Path) -> ContactPair:
         if row.get(name, "").lower() not in (MISSING if name == "mapping" else ())
     }
     for name, file in files.items():
+        if file.is_dir():
+            raise FormatError(f"{where}: {name}: {file} is a folder, a file is needed")
         if not file.is_file():
             raise FormatError(
                 f"{where}: {name}: no such file as {file}; file names count from the table's folder"

@@ -123,6 +123,7 @@ def prepare_contacts(
         if mappings is not None and entry.chain is not None and entry.mapping is not None:
             mappings.mkdir(exist_ok=True)
             write_mapping(mapping_files[entry.pair.id], entry.mapping, entry.chain)
+    _warn_of_refused(entries)
     rows = [entry.audit for entry in entries]
     with text_output(contact_audit_path(output)) as file:
         file.write(audit_text(rows))
@@ -311,12 +312,16 @@ def _sampled_rows(number: int, name: str, settings: ContactSettings) -> NDArray[
 def _refuse(entry: _Entry, reason: str, message: str) -> None:
     entry.chain = None
     entry.audit = entry.audit._replace(status="refused", reason=reason, detail=message)
-    LOGGER.warning("%s is left out: %s", entry.pair.id, message)
 
 
 def _refuse_all(output: Path, entries: Sequence[_Entry]) -> None:
-    first = entries[0]
-    raise BioattnError(
-        f"{output} is not written, none of {counted(len(entries), 'pair')} can be used; {first.pair.id}: "
-        f"{first.audit.detail}"
-    )
+    if len(entries) == 1:
+        raise BioattnError(entries[0].audit.detail)
+    _warn_of_refused(entries)
+    raise BioattnError(f"{output}: is not written, none of {counted(len(entries), 'pair')} can be used")
+
+
+def _warn_of_refused(entries: Sequence[_Entry]) -> None:
+    for entry in entries:
+        if entry.audit.status == "refused":
+            LOGGER.warning("%s is left out: %s", entry.pair.id, entry.audit.detail)

@@ -188,7 +188,10 @@ def test_no_usable_pair_writes_nothing(folder: Path, capsys: pytest.CaptureFixtu
     """One whose structure cannot be used at all, then also one that fails when its alignment is read."""
     lines = ("bad msa/one.a3m pdb/one.pdb Q", "worse msa/uneven.a3m pdb/one.pdb A")[:number]
     assert run(write_pairs(folder, *lines), "-o", folder / "out" / "x.dataset.h5") == 1
-    assert "none of" in capsys.readouterr().err
+    said = capsys.readouterr().err
+    assert said.count("no chain 'Q'") == 1
+    assert said.splitlines()[-1].startswith("bioattn: error: ")
+    assert ("none of 2 pairs" in said) == (number == 2)
     assert list((folder / "out").iterdir()) == []
 
 
