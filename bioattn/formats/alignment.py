@@ -37,9 +37,9 @@ class Annotations:
     """Feature -> one character per match column (`#=GC`; also `ss_pred` and its like of HH-suite's A3M)."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@dataclass(frozen=True, slots=True, kw_only=True, eq=False)
 class Alignment:
-    """S rows over R match columns."""
+    """S rows over R match columns. Not compared by content: two are equal when they are the same object."""
 
     names: list[str]
     """S names: the first word of each header, `row1`, `row2`, ... where the file has none. May repeat."""

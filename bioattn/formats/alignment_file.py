@@ -4,6 +4,7 @@ The format is found by content; docs/formats/alignments.md has the rules.
 """
 
 import gzip
+import io
 import lzma
 import re
 import sys
@@ -78,7 +79,7 @@ def read_alignment(path: Path, *, format: AlignmentFormat | None = None) -> Alig
 
 
 def _find_parser(source: str, data: bytes) -> Callable[[str, bytes], Alignment]:
-    lines = (line for line in data.split(b"\n") if line.strip())
+    lines = (line.rstrip() for line in io.BytesIO(data) if line.strip())
     first = next(lines)
     if first.startswith(stockholm.HEADER):
         return parse_stockholm
