@@ -17,7 +17,6 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy.sparse import csr_array
 
-from bioattn import __version__
 from bioattn.alignments.alphabet import GAP, UNKNOWN
 from bioattn.alignments.input_features import EncodedAlignment, column_profile
 from bioattn.errors import BioattnError, FormatError
@@ -26,11 +25,9 @@ from bioattn.formats.checked_arrays import (
     DAMAGE,
     CheckedArrays,
     canonical_json,
-    encode_text,
     plain,
-    put_array,
 )
-from bioattn.formats.seal import check_seal, stream_sealed
+from bioattn.formats.seal import check_seal
 from bioattn.formats.tables import quoted
 
 CONTACT_DATASET_FORMAT = "bioattn-contact-dataset"
@@ -137,13 +134,13 @@ class ContactDataset:
             raise FormatError(
                 f"{self.path}: protein {self.ids[index]!r} is damaged ({error}); {_MAKE_AGAIN} again"
             ) from error
-        problem = _protein_problem(found)
+        problem = protein_problem(found)
         if problem is not None:
             raise FormatError(f"{self.path}: protein {self.ids[index]!r}: {problem}; {_MAKE_AGAIN} again")
         return found
 
     def _read(self, arrays: CheckedArrays, index: int) -> ContactProtein:
-        folder = _folder(index)
+        folder = protein_folder(index)
         msa = arrays.get(f"{folder}/residues", "u1")
         shape = (int(self.num_rows[index]), int(self.num_columns[index]))
         if msa.shape != shape:
@@ -165,51 +162,6 @@ class ContactDataset:
             cb=arrays.get(f"{folder}/cb", "f4"),
             residue_numbers=arrays.text(f"{folder}/residue_number"),
         )
-
-
-def write_contact_dataset(path: Path, proteins: Iterable[ContactProtein], metadata: dict[str, Any]) -> int:
-    """Write proteins as they come, one in memory at a time; the same proteins give the same bytes.
-
-    metadata may be filled while the proteins are made: it is written last. Returns how many were written.
-
-    Raises: BioattnError when there is no protein, an id comes twice or the file cannot be written; then nothing is
-    left.
-    """
-    attributes = {
-        "format": CONTACT_DATASET_FORMAT,
-        "format_version": CONTACT_DATASET_VERSION,
-        "generated_by": f"bioattn {__version__}",
-    }
-    ids: list[str] = []
-    groups: list[str] = []
-    chains: list[str] = []
-    figures: list[tuple[int, int, int, int]] = []
-    with stream_sealed(path) as file:
-        for protein in proteins:
-            problem = _protein_problem(protein)
-            if problem is None and protein.id in ids:
-                problem = "the id comes twice"
-            if problem is not None:
-                raise BioattnError(f"contact dataset: protein {protein.id!r}: {problem}")
-            _put_protein(file, len(ids), protein)
-            ids.append(protein.id)
-            groups.append(protein.group)
-            chains.append(protein.chain)
-            figures.append((protein.split, protein.num_rows, protein.num_columns, int(protein.mapped.sum())))
-        if not ids:
-            raise BioattnError(f"{path}: there is no protein to write")
-        put_array(file, "proteins/id", encode_text(ids))
-        put_array(file, "proteins/group", encode_text(groups))
-        table = np.array(figures, "<i8")
-        put_array(file, "proteins/split", table[:, 0].astype(np.uint8))
-        put_array(file, "proteins/chain", encode_text(chains))
-        for column, name in enumerate(("num_rows", "num_columns", "num_mapped"), start=1):
-            put_array(file, f"proteins/{name}", np.ascontiguousarray(table[:, column]))
-        put_array(file, "metadata", encode_text([canonical_json(metadata)]))
-        for name, value in attributes.items():
-            file.attrs[name] = value
-        file.attrs["attributes_sha256"] = _attributes_digest(attributes)
-    return len(ids)
 
 
 def open_contact_dataset(path: Path) -> ContactDataset:
@@ -276,19 +228,9 @@ def split_groups(groups: Iterable[str], splits: Iterable[int]) -> list[str]:
     return [group for group, found in sides.items() if len(found) > 1]
 
 
-def _folder(index: int) -> str:
+def protein_folder(index: int) -> str:
+    """The HDF5 group of a protein."""
     return f"alignments/{index:06d}"
-
-
-def _put_protein(file: h5py.File, index: int, protein: ContactProtein) -> None:
-    folder = _folder(index)
-    found = protein.deletions.tocoo()
-    places = np.stack([found.row, found.col, found.data], axis=1).astype("<i4")
-    put_array(file, f"{folder}/residues", protein.msa)
-    put_array(file, f"{folder}/deletions", places[np.lexsort((places[:, 1], places[:, 0]))])
-    put_array(file, f"{folder}/aatype", protein.aatype.astype(np.uint8))
-    put_array(file, f"{folder}/cb", protein.cb.astype("<f4"))
-    put_array(file, f"{folder}/residue_number", encode_text(protein.residue_numbers))
 
 
 def _check_attributes(path: Path, file: h5py.File) -> None:
@@ -306,11 +248,12 @@ def _check_attributes(path: Path, file: h5py.File) -> None:
             f"{path}: has format version {version}, this bioattn reads {CONTACT_DATASET_VERSION}; {advice}"
         )
     digest = found.pop("attributes_sha256", None)
-    if digest != _attributes_digest(found):
+    if digest != attributes_digest(found):
         raise FormatError(f"{path}: the root attributes changed after it was written; {_MAKE_AGAIN} again")
 
 
-def _attributes_digest(attributes: Mapping[str, Any]) -> str:
+def attributes_digest(attributes: Mapping[str, Any]) -> str:
+    """Hexadecimal SHA-256 of the root attributes."""
     return hashlib.sha256(canonical_json(dict(sorted(attributes.items()))).encode()).hexdigest()
 
 
@@ -338,8 +281,8 @@ def _table_problem(dataset: ContactDataset) -> str | None:
     return None
 
 
-def _protein_problem(protein: ContactProtein) -> str | None:
-    """What no protein may hold."""
+def protein_problem(protein: ContactProtein) -> str | None:
+    """What a protein holds that none may hold, in words; None when it is good."""
     if protein.msa.ndim != 2 or 0 in protein.msa.shape:
         return f"residues have shape {protein.msa.shape}, rows and columns are needed"
     columns = protein.num_columns

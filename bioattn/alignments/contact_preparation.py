@@ -14,16 +14,15 @@ from bioattn.alignments.contact_dataset import (
     SPLIT_NAMES,
     TRAIN,
     ContactProtein,
-    split_groups,
-    write_contact_dataset,
 )
+from bioattn.alignments.contact_dataset_output import write_contact_dataset
+from bioattn.alignments.contact_groups import family_groups
 from bioattn.alignments.contact_pairs import ContactPair, read_pairs
 from bioattn.alignments.input_features import encode_alignment
 from bioattn.errors import BioattnError, SettingsError
 from bioattn.files import check_output, text_output
 from bioattn.formats.alignment import Alignment
 from bioattn.formats.alignment_file import read_alignment
-from bioattn.formats.tables import quoted
 from bioattn.progress import NoProgress, Progress
 from bioattn.structures.chain import Chain, MissingCb, read_chain
 from bioattn.structures.column_mapping import (
@@ -35,7 +34,6 @@ from bioattn.structures.column_mapping import (
     write_mapping,
 )
 from bioattn.structures.contacts import contacts
-from bioattn.structures.relatedness import MAX_PAIRS, RelatedPair, families, related_pairs
 from bioattn.wording import counted
 
 LOGGER = logging.getLogger(__name__)
@@ -106,7 +104,8 @@ def prepare_contacts(
     check_output(contact_audit_path(output), inputs)
     mapping_files = {} if mappings is None else _mapping_files(mappings, pairs, inputs)
     entries = _read_chains(pairs, settings, progress)
-    metadata = _group(table, entries, progress) | {
+    metadata: dict[str, Any] = {
+        "grouping": _group(table, entries, progress),
         "max_depth": settings.max_depth,
         "min_identity": settings.min_identity,
         "missing_cb": settings.missing_cb,
@@ -167,52 +166,17 @@ def _read_chains(pairs: Sequence[ContactPair], settings: ContactSettings, progre
     return entries
 
 
-def _group(table: Path, entries: Sequence[_Entry], progress: Progress) -> dict[str, Any]:
-    """Give every entry its group; says in the metadata where the groups come from."""
-    known = [entry for entry in entries if entry.chain is not None]
-    too_many = len(known) * (len(known) - 1) // 2 > MAX_PAIRS
-    if too_many:
-        LOGGER.warning(
-            "%s chains are too many to compare all of them; whether pairs of different groups are related was "
-            "not looked at",
-            f"{len(known):,}",
-        )
-    found = (
-        []
-        if too_many
-        else related_pairs([entry.chain.letters for entry in known if entry.chain is not None], progress)
+def _group(table: Path, entries: Sequence[_Entry], progress: Progress) -> str:
+    """Give every entry its group; returns where the groups come from."""
+    known = [(entry, entry.chain.letters) for entry in entries if entry.chain is not None]
+    groups, origin = family_groups(
+        table, [entry.pair for entry, _ in known], [letters for _, letters in known], progress
     )
-    given = entries[0].pair.group is not None
-    if given:
-        for entry in entries:
-            entry.group = entry.pair.group or ""
-        _warn_of_relatives(
-            [pair for pair in found if known[pair.first].group != known[pair.second].group], known
-        )
-        return {"grouping": "given"}
     for entry in entries:
-        entry.group = entry.pair.id
-    for entry, first in zip(known, families(len(known), found), strict=True):
-        entry.group = known[first].pair.id
-    parted = split_groups([entry.group for entry in known], [entry.pair.split or TRAIN for entry in known])
-    if parted:
-        members = [entry.pair.id for entry in known if entry.group == parted[0]]
-        raise BioattnError(
-            f"{table}: the pairs {quoted(members, limit=4)} are related by sequence but stand on different sides "
-            "of the split; put them on one side, or add a column `group` that says which pairs belong together"
-        )
-    return {"grouping": "none compared" if too_many else "related by sequence"}
-
-
-def _warn_of_relatives(pairs: Sequence[RelatedPair], known: Sequence[_Entry]) -> None:
-    for pair in pairs:
-        LOGGER.warning(
-            "%s and %s are of different groups but related: %.0f %% of %s equal; a split between them leaks",
-            known[pair.first].pair.id,
-            known[pair.second].pair.id,
-            100 * pair.identity,
-            counted(pair.aligned, "aligned residue"),
-        )
+        entry.group = entry.pair.group or entry.pair.id
+    for (entry, _), group in zip(known, groups, strict=True):
+        entry.group = group
+    return origin
 
 
 def _proteins(

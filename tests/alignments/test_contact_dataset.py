@@ -16,8 +16,8 @@ from bioattn.alignments.contact_dataset import (
     open_contact_dataset,
     split_groups,
     validate_contact_dataset,
-    write_contact_dataset,
 )
+from bioattn.alignments.contact_dataset_output import write_contact_dataset
 from bioattn.errors import BioattnError, FormatError
 
 

@@ -219,6 +219,16 @@ def test_given_groups_and_splits(folder: Path, capsys: pytest.CaptureFixture[str
     assert "proteins per split: train 1, validation 1, test 1" in said
 
 
+def test_too_many_chains_are_not_compared(
+    folder: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("bioattn.alignments.contact_groups.MAX_PAIRS", 0)
+    output = folder / "out" / "x.dataset.h5"
+    assert run(write_pairs(folder, GOOD[0], "again msa/one.a3m pdb/one.pdb A"), "-o", output) == 0
+    assert "2 chains are too many to compare" in capsys.readouterr().err
+    assert open_contact_dataset(output).groups == ["one", "again"]
+
+
 def test_related_chains_on_two_sides_are_refused(folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
     table = write_pairs(
         folder,
