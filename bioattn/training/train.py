@@ -5,7 +5,7 @@ import json
 import logging
 import platform
 import shutil
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
@@ -17,7 +17,7 @@ from numpy.typing import NDArray
 from bioattn import __version__
 from bioattn.config_file import build
 from bioattn.errors import BioattnError, SettingsError
-from bioattn.files import sha256_of, text_output, unwritable, write_json
+from bioattn.files import sha256_of, write_json
 from bioattn.formats.tables import quoted
 from bioattn.models.model_folder import WEIGHTS
 from bioattn.models.promoter.config import Conditioning, PromoterModelConfig, TreatmentEncoding
@@ -34,6 +34,7 @@ from bioattn.training.evaluation import Evaluation, evaluate
 from bioattn.training.loop import Standardiser, Trainer
 from bioattn.training.metrics import SharedAxis, fit_shared_axis
 from bioattn.training.model_card import write_model_card
+from bioattn.training.output_folder import prepare_output, publish, write_history
 from bioattn.training.state import STATE_FILE
 from bioattn.training.warm_start import warm_start
 
@@ -126,7 +127,7 @@ def _train(
     evaluation = evaluate(
         model, dataset, vocabulary, device, baselines=job.baselines, progress=progress or NoProgress()
     )
-    _write_history(partial / "history.csv", position.history)
+    write_history(partial / "history.csv", position.history)
     write_promoter_model(partial, model, vocabulary, table, task=dataset.task, reference=job.reference)
     record = {
         "dataset": {"file": job.dataset_path.name, "sha256": dataset_sha256},
@@ -145,40 +146,8 @@ def _train(
     }
     write_json(partial / "training.json", record)
     write_model_card(partial / "README.md", config, dataset, record, evaluation)
-    _publish(partial, job.output)
+    publish(partial, job.output)
     return evaluation
-
-
-def prepare_output(output: Path, *, resume: bool, force: bool) -> Path:
-    """The folder `<output>.partial` to work in.
-
-    Raises: SettingsError when `output` cannot name a folder; BioattnError when it exists (with `force`: and is no
-    model folder) or an interrupted run is in the way.
-    """
-    if output.name in ("", "-", ".."):
-        raise SettingsError(f"--output {output}: give the name of a folder to make")
-    partial = output.with_name(output.name + ".partial")
-    if output.exists() and not force:
-        raise BioattnError(f"{output}: exists already; choose another --output, or --force to replace it")
-    if (
-        output.exists()
-        and not (output / WEIGHTS).is_file()
-        and not (output.is_dir() and not any(output.iterdir()))
-    ):
-        raise BioattnError(
-            f"{output}: is no model folder, and --force replaces no other; choose another --output"
-        )
-    try:
-        if partial.exists() and force and not resume:
-            shutil.rmtree(partial)
-        if partial.exists() and not resume:
-            raise BioattnError(
-                f"{partial}: an interrupted run; go on with --resume, or start again with --force"
-            )
-        partial.mkdir(exist_ok=True)
-    except OSError as error:
-        raise unwritable(partial, error) from error
-    return partial
 
 
 def model_config(
@@ -318,28 +287,3 @@ def _check_task(dataset: PromoterDataset, training: TrainingConfig) -> None:
 def _digest(job: TrainingJob, config: PromoterModelConfig, dataset_sha256: str) -> str:
     content = [__version__, dataset_sha256, asdict(config), asdict(job.training), job.treatment_columns]
     return hashlib.sha256(json.dumps(content, sort_keys=True).encode()).hexdigest()
-
-
-def _write_history(path: Path, history: Sequence[Mapping[str, float]]) -> None:
-    columns = list(dict.fromkeys(name for row in history for name in row))
-    with text_output(path) as file:
-        file.write(",".join(columns) + "\n")
-        for row in history:
-            cells = [f"{row[name]:.6g}" if name in row else "" for name in columns]
-            file.write(",".join(cells) + "\n")
-
-
-def _publish(partial: Path, output: Path) -> None:
-    """Give the finished folder its name; an old one under that name steps aside first and goes last."""
-    (partial / STATE_FILE).unlink(missing_ok=True)
-    aside = output.with_name(f".tmp-old-{output.name}")
-    try:
-        if output.exists():
-            output.rename(aside)
-        partial.rename(output)
-        if aside.is_dir():
-            shutil.rmtree(aside)
-        else:
-            aside.unlink(missing_ok=True)
-    except OSError as error:
-        raise unwritable(output, error) from error

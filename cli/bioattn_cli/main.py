@@ -27,6 +27,7 @@ from bioattn_cli import (
     simulate,
     simulate_msa,
     train,
+    train_evoformer,
 )
 
 
@@ -72,6 +73,7 @@ inspect_file.register(app)
 prepare_contacts.register(prepare.app)
 prepare_msa.register(prepare.app)
 simulate_msa.register(simulate.app)
+train_evoformer.register(train.app)
 
 
 def _print_version(asked: bool) -> None:

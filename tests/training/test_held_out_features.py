@@ -16,7 +16,8 @@ from bioattn.progress import NoProgress
 from bioattn.promoters.dataset import read_dataset, write_dataset
 from bioattn.promoters.treatments import TreatmentTable
 from bioattn.training.config import Metric, TrainingConfig
-from bioattn.training.train import TrainingJob, prepare_output, train_promoter
+from bioattn.training.output_folder import prepare_output
+from bioattn.training.train import TrainingJob, train_promoter
 
 CPU = torch.device("cpu")
 MODEL = {"channels": 8, "kernel": 7, "pool": 4, "hidden_channels": 8, "head_channels": 4, "num_heads": 1}

@@ -118,8 +118,7 @@ def prepare_inputs(
         weights = sequence_weights(_LETTERS[encoded.msa])
     pair_feat = None
     if config.pair_features:
-        covariances = covariance_features(column_states(encoded.msa), weights)
-        pair_feat = np.ascontiguousarray(covariances[np.ix_(columns, columns)])
+        pair_feat = covariance_features(column_states(encoded.msa[:, columns]), weights)
     return AlignmentInputs(
         encoded=encoded,
         columns=columns,

@@ -1,0 +1,143 @@
+"""The settings of a training run of the MSA/pair stack, and the shape of the small model it trains by default."""
+
+from dataclasses import dataclass, fields
+
+from bioattn.errors import SettingsError
+from bioattn.models.evoformer.input_settings import InputSettings
+from bioattn.training.config import Precision
+
+SMALL_MODEL = {
+    "msa_channels": 32,
+    "pair_channels": 48,
+    "extra_msa_channels": 32,
+    "single_channels": 32,
+    "msa_heads": 4,
+    "pair_heads": 2,
+    "extra_msa_heads": 4,
+    "outer_product_channels": 16,
+    "triangle_multiplication_channels": 32,
+    "transition_factor": 2,
+    "num_blocks": 2,
+    "num_extra_msa_blocks": 1,
+    "centred_outer_product": True,
+    "recycling": False,
+    "structure_module": None,
+    "experimentally_resolved_head": False,
+}
+"""Fields of `EvoformerConfig` that differ from AlphaFold 2's: a trunk with distogram and masked-MSA head, small
+enough to train on one core at some three steps a second."""
+
+MIN_EXTRA_SHARE = 0.5
+"""At least this part of a sample's rows goes to the extra MSA, also where all would fit among the clusters."""
+MOSTLY_GAPS = 0.5
+"""Columns with at least this share of gaps are left out of a sample unless its target has a residue there."""
+PREDICTION_EXTRA_MSA = 1024
+"""Extra rows a trained model is run with: more than a training step has, as covariances are sums over rows."""
+
+AT_LEAST_ONE = (
+    "total_steps",
+    "steps_per_round",
+    "families_per_step",
+    "max_msa_clusters",
+    "max_extra_msa",
+    "crop",
+    "prediction_samples",
+    "patience",
+)
+SHARES = ("masked_fraction", "average_decay", "warmup_fraction", "simulated_share", "any_target")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class EvoformerTrainingConfig:
+    """How an MSA/pair model is trained. With `simulated_steps` the run begins on simulated families alone."""
+
+    seed: int = 0
+    """Decides first weights, the simulated families and every sample."""
+    steps: int = 2000
+    """Updates of the weights on the dataset's families, after `simulated_steps`; 0 for none."""
+    simulated_steps: int = 0
+    """Updates on simulated families alone, before."""
+    simulated_share: float = 0.0
+    """Chance that a sample of the later steps is of a simulated family too."""
+    simulated_families: int = 600
+    """Different simulated families; each is made when it is first drawn."""
+    steps_per_round: int = 100
+    """Updates after which the model is validated, the history gets a row and the state is saved."""
+    families_per_step: int = 1
+    """Samples whose gradients are summed before an update (gradient accumulation)."""
+    max_msa_clusters: int = 32
+    """Rows of the clustered MSA."""
+    max_extra_msa: int = 384
+    """Rows of the extra MSA."""
+    crop: int = 72
+    """Columns of a sample at most; wider alignments are cut at random."""
+    weighted_rows: bool = True
+    """Whether rows are drawn in proportion to their sequence weights (1 / rows alike at 80 %)."""
+    any_target: float = 0.5
+    """Chance that another row than the first stands as target: all rows share the fold."""
+    masked_fraction: float = 0.15
+    """Cells of the clustered MSA that are masked."""
+    learning_rate: float = 2e-3
+    """Peak rate of AdamW."""
+    weight_decay: float = 0.01
+    """On matrices, not on biases and norms."""
+    warmup_fraction: float = 0.03
+    """Share of the steps of a stage in which the rate rises from zero; then it falls along a cosine."""
+    gradient_clip: float = 1.0
+    """Largest norm of the gradient."""
+    average_decay: float = 0.99
+    """How slowly the average of the weights, which is validated and kept, forgets; 0 for no average."""
+    distogram_weight: float = 0.3
+    """Weight of the cross-entropy of distance bins, as in AlphaFold 2."""
+    contact_weight: float = 5.0
+    """Weight of the cross-entropy of contact or not, from the summed bins below 8 Å, pairs 6 or more apart."""
+    masked_msa_weight: float = 0.1
+    """Weight of the cross-entropy of masked cells."""
+    activation_checkpointing: bool = False
+    """Keep only what enters each block and compute the rest again in the backward pass: less memory, more time."""
+    prediction_samples: int = 1
+    """Draws of rows whose predicted distances are averaged when the model is judged and run."""
+    patience: int = 1000
+    """Rounds without improvement on the validation families before training stops."""
+    precision: Precision = Precision.FP32
+    """fp32 or bf16 (autocast)."""
+
+    def __post_init__(self) -> None:
+        for name in AT_LEAST_ONE:
+            if getattr(self, name) < 1:
+                raise SettingsError(f"{name} is {getattr(self, name)}; it must be at least 1")
+        for name in SHARES:
+            if not 0 <= getattr(self, name) <= 1:
+                raise SettingsError(f"{name} is {getattr(self, name)}; it must lie between 0 and 1")
+        for name in ("learning_rate", "gradient_clip"):
+            if not getattr(self, name) > 0:
+                raise SettingsError(f"{name} is {getattr(self, name)}; it must be above 0")
+        for field in fields(self):
+            value = getattr(self, field.name)
+            if isinstance(value, int | float) and value < 0:
+                raise SettingsError(f"{field.name} is {value}; it must not be negative")
+        if self.average_decay == 1:
+            raise SettingsError(
+                "average_decay is 1; an average that forgets nothing stays at the first weights"
+            )
+        if (self.simulated_steps or self.simulated_share) and not self.simulated_families:
+            raise SettingsError("simulated_families is 0; steps on simulated families need some")
+
+    @property
+    def prediction_inputs(self) -> InputSettings:
+        """How a model trained so wants alignments presented."""
+        return InputSettings(
+            max_msa_clusters=self.max_msa_clusters,
+            max_extra_msa=max(self.max_extra_msa, PREDICTION_EXTRA_MSA),
+            min_extra_share=MIN_EXTRA_SHARE,
+            masked_fraction=self.masked_fraction,
+            weighted_rows=self.weighted_rows,
+            max_gap_column=MOSTLY_GAPS,
+            num_recycles=0,
+            num_samples=self.prediction_samples,
+        )
+
+    @property
+    def total_steps(self) -> int:
+        """Updates of both stages."""
+        return self.simulated_steps + self.steps

@@ -1,0 +1,209 @@
+"""The training loop of the MSA/pair stack: steps, rounds, validation, saving and going on.
+
+A run has two stages, each with its own warm-up and cosine: simulated families first, where asked for, then the
+dataset's. It is counted in rounds of `steps_per_round` updates; `Position.epoch` is the round.
+"""
+
+import math
+from collections.abc import Sequence
+from contextlib import AbstractContextManager, nullcontext
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import cast
+
+import torch
+from torch import Tensor
+
+from bioattn.errors import BioattnError
+from bioattn.models.evoformer.model import EvoformerModel
+from bioattn.progress import Progress
+from bioattn.stop_request import StopRequest
+from bioattn.training.config import Precision
+from bioattn.training.evoformer.config import EvoformerTrainingConfig
+from bioattn.training.evoformer.contact_metrics import ContactScores, mean_scores
+from bioattn.training.evoformer.families import TrainingFamily
+from bioattn.training.evoformer.losses import Losses, sample_losses
+from bioattn.training.evoformer.prediction import score_family
+from bioattn.training.evoformer.samples import Sample, TrainingSamples
+from bioattn.training.state import Position, load_state, save_state
+from bioattn.training.weight_average import WeightAverage
+
+
+@dataclass(slots=True, kw_only=True)
+class EvoformerTrainer:
+    """One training run of one model."""
+
+    model: EvoformerModel
+    samples: TrainingSamples
+    validation: Sequence[TrainingFamily]
+    """Families on which rounds are judged; without any, all steps are run and the last average is kept."""
+    config: EvoformerTrainingConfig
+    device: torch.device
+    job: str
+    """Digest of data and settings: a saved state of another job is refused."""
+    state_path: Path
+    average: WeightAverage = field(init=False)
+
+    def run(
+        self, *, resume: bool, progress: Progress, stop: StopRequest
+    ) -> tuple[Position, dict[str, Tensor]]:
+        """Train to the end; return the history and the weights to keep.
+
+        Raises: Interrupted when `stop` was requested, after the step is finished and the state saved.
+        BioattnError when the loss is no longer a number.
+        """
+        config = self.config
+        optimizer = self._optimizer()
+        self.average = WeightAverage(self.model, config.average_decay)
+        position = Position()
+        best: dict[str, Tensor] = {}
+        if resume and self.state_path.exists():
+            position, best = load_state(self.state_path, self.job, self.model, self.average.model, optimizer)
+        rounds = math.ceil(config.total_steps / config.steps_per_round)
+        progress.begin("training", config.total_steps)
+        progress.advance(self._done(position))
+        while position.epoch < rounds and not self._out_of_patience(position):
+            in_round = min(
+                config.steps_per_round, config.total_steps - position.epoch * config.steps_per_round
+            )
+            while position.step < in_round:
+                position.epoch_loss += self._step(self._done(position), optimizer)
+                position.step += 1
+                self.average.update(self.model, self._done(position))
+                progress.advance(1, loss=position.epoch_loss / position.step, **_best_status(position))
+                if stop.signal is not None:
+                    self._save(position, best, optimizer)
+                    stop.check(
+                        f"training stopped after step {self._done(position)} and saved; go on with --resume"
+                    )
+            best = self._finish_round(position, best, optimizer)
+            self._save(position, best, optimizer)
+            # A signal that came while the round was judged.
+            stop.check(f"training stopped after step {self._done(position)} and saved; go on with --resume")
+        progress.end()
+        return position, best
+
+    def _done(self, position: Position) -> int:
+        """Updates made."""
+        return position.epoch * self.config.steps_per_round + position.step
+
+    def _step(self, step: int, optimizer: torch.optim.Optimizer) -> float:
+        """One update; returns its loss."""
+        self.model.train()
+        for group in optimizer.param_groups:
+            group["lr"] = self._learning_rate(step)
+        optimizer.zero_grad(set_to_none=True)
+        total = 0.0
+        samples = self.samples.step(step)
+        for sample in samples:
+            loss = self._weighted(self._losses(sample)) / len(samples)
+            loss.backward()
+            total += float(loss.detach())
+        if not math.isfinite(total):
+            raise BioattnError(
+                f"the loss became {total} in step {step + 1}; try a smaller learning_rate, or precision = 'fp32'"
+            )
+        torch.nn.utils.clip_grad_norm_(self.model.parameters(), self.config.gradient_clip)
+        optimizer.step()
+        return total
+
+    def _losses(self, sample: Sample) -> Losses:
+        inputs = sample.inputs.to(self.device)
+        with self._autocast():
+            outputs = self.model(inputs, recompute=self.config.activation_checkpointing)
+        assert outputs.distogram_logits is not None
+        index = inputs.residue_index
+        return sample_losses(
+            outputs.distogram_logits.float(),
+            None if outputs.masked_msa_logits is None else outputs.masked_msa_logits.float(),
+            sample.distances_RR.to(self.device),
+            index[:, None] - index[None, :],
+            sample.true_msa_SR.to(self.device),
+            sample.chosen_SR.to(self.device),
+        )
+
+    def _weighted(self, losses: Losses) -> Tensor:
+        config = self.config
+        return (
+            config.distogram_weight * losses.distogram
+            + config.contact_weight * losses.contact
+            + config.masked_msa_weight * losses.masked_msa
+        )
+
+    def _finish_round(
+        self, position: Position, best: dict[str, Tensor], optimizer: torch.optim.Optimizer
+    ) -> dict[str, Tensor]:
+        """Validate, note the history, keep the weights when they are the best so far."""
+        position.epoch += 1
+        steps = position.step
+        position.step = 0
+        row = {
+            "step": float(min(self._done(position), self.config.total_steps)),
+            "learning_rate": optimizer.param_groups[0]["lr"],
+            "training_loss": position.epoch_loss / max(1, steps),
+        }
+        position.epoch_loss = 0.0
+        score: float | None = None
+        if self.validation:
+            scores = self._validate()
+            row |= {f"validation_{name}": value for name, value in scores.as_figures().items()}
+            score = scores.precision_l
+        position.history.append({name: value for name, value in row.items() if math.isfinite(value)})
+        # While only simulated families are seen, nothing of the dataset is learnt that could be best.
+        simulated_only = self._done(position) <= self.config.simulated_steps and self.config.steps > 0
+        improved = score is None or position.best_score is None or score > position.best_score
+        if improved or simulated_only or not best:
+            position.best_epoch = position.epoch - 1
+            position.best_score = None if simulated_only else score
+            best = {
+                name: tensor.detach().cpu().clone()
+                for name, tensor in self.average.model.state_dict().items()
+            }
+        return best
+
+    def _validate(self) -> ContactScores:
+        model = cast(EvoformerModel, self.average.model)
+        model.eval()
+        settings = self.config.prediction_inputs
+        with self._autocast():
+            return mean_scores([score_family(model, family, settings) for family in self.validation])
+
+    def _out_of_patience(self, position: Position) -> bool:
+        return bool(self.validation) and position.epoch - 1 - position.best_epoch >= self.config.patience
+
+    def _learning_rate(self, step: int) -> float:
+        """Linear warm-up, then half a cosine down to 1 % of the peak, in each stage anew."""
+        config = self.config
+        first = step < config.simulated_steps
+        total = config.simulated_steps if first else config.steps
+        now = step if first else step - config.simulated_steps
+        warmup = config.warmup_fraction * total
+        if now < warmup:
+            return config.learning_rate * (now + 1) / max(1.0, warmup)
+        share = (now - warmup) / max(1.0, total - warmup)
+        return config.learning_rate * (0.01 + 0.99 * 0.5 * (1 + math.cos(math.pi * share)))
+
+    def _optimizer(self) -> torch.optim.Optimizer:
+        matrices = [p for p in self.model.parameters() if p.dim() > 1]
+        others = [p for p in self.model.parameters() if p.dim() <= 1]
+        return torch.optim.AdamW(
+            [
+                {"params": matrices, "weight_decay": self.config.weight_decay},
+                {"params": others, "weight_decay": 0.0},
+            ],
+            lr=self.config.learning_rate,
+            betas=(0.9, 0.98),
+        )
+
+    def _save(self, position: Position, best: dict[str, Tensor], optimizer: torch.optim.Optimizer) -> None:
+        save_state(self.state_path, self.job, position, self.model, self.average.model, best, optimizer)
+
+    def _autocast(self) -> AbstractContextManager[object]:
+        if self.config.precision is Precision.BF16:
+            return torch.autocast(self.device.type, dtype=torch.bfloat16)
+        return nullcontext()
+
+
+def _best_status(position: Position) -> dict[str, float]:
+    """The best validation score so far, under its name."""
+    return {} if position.best_score is None else {"best P@L": position.best_score}

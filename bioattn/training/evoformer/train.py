@@ -1,0 +1,207 @@
+"""From a contact dataset to a model folder: the one function behind `bioattn train evoformer`."""
+
+import hashlib
+import json
+import logging
+import platform
+import shutil
+from collections.abc import Mapping, Sequence
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import torch
+
+from bioattn import __version__
+from bioattn.alignments.contact_dataset import TEST, TRAIN, VALIDATION, ContactDataset, open_contact_dataset
+from bioattn.alignments.couplings import FEATURE_NAMES
+from bioattn.config_file import build
+from bioattn.errors import BioattnError, SettingsError
+from bioattn.files import sha256_of, write_json
+from bioattn.formats.tables import quoted
+from bioattn.models.evoformer.config import EvoformerConfig
+from bioattn.models.evoformer.folder import load_evoformer_model, read_evoformer_config, write_evoformer_model
+from bioattn.models.evoformer.model import EvoformerModel
+from bioattn.models.model_folder import CONFIG, WEIGHTS
+from bioattn.progress import NoProgress, Progress
+from bioattn.stop_request import StopRequest
+from bioattn.training.evoformer.config import SMALL_MODEL, EvoformerTrainingConfig
+from bioattn.training.evoformer.evaluation import FamilyScores, evaluate_families
+from bioattn.training.evoformer.families import SimulatedFamilies, TrainingFamily, load_families
+from bioattn.training.evoformer.loop import EvoformerTrainer
+from bioattn.training.evoformer.model_card import write_model_card
+from bioattn.training.evoformer.samples import TrainingSamples
+from bioattn.training.output_folder import prepare_output, publish, write_history
+from bioattn.training.state import STATE_FILE
+
+LOGGER = logging.getLogger("bioattn")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class EvoformerTrainingJob:
+    """What is trained on what, into which folder."""
+
+    dataset_path: Path
+    output: Path
+    model: Mapping[str, Any]
+    """Fields of `EvoformerConfig`, over those of `SMALL_MODEL`; must be empty with `initial`."""
+    training: EvoformerTrainingConfig
+    initial: Path | None = None
+    """A model folder whose weights are the first ones; the shape is then its own."""
+    exclude: tuple[str, ...] = ()
+    """Proteins of the dataset that are not used at all."""
+    settings_source: str = "model settings"
+    """Where `model` comes from, for messages."""
+
+
+def train_evoformer(
+    job: EvoformerTrainingJob,
+    *,
+    device: torch.device,
+    resume: bool = False,
+    force: bool = False,
+    progress: Progress | None = None,
+    stop: StopRequest | None = None,
+) -> list[FamilyScores]:
+    """Train an MSA/pair model and write its folder, which never exists incomplete: until the end everything lies
+    in `<output>.partial/`. Returns the scores of the validation and test proteins.
+
+    Raises: SettingsError on settings that do not fit; BioattnError on a bad dataset, an output that exists
+    (without `force`) or an interrupted run (without `resume` or `force`); Interrupted when `stop` was requested.
+    """
+    partial = prepare_output(job.output, resume=resume, force=force)
+    try:
+        return _train(job, partial, device, resume, progress or NoProgress(), stop or StopRequest())
+    finally:
+        # A run that failed before its first step leaves nothing to go on from.
+        if not any((partial / name).exists() for name in (STATE_FILE, WEIGHTS)):
+            shutil.rmtree(partial, ignore_errors=True)
+
+
+def model_config(
+    settings: Mapping[str, Any], initial: Path | None = None, source: str = "model settings"
+) -> EvoformerConfig:
+    """The shape of the model: that of `initial`, or the settings given over those of the small model.
+
+    Raises: SettingsError when there are both, or a setting is unknown or contradicts another.
+    """
+    if initial is None:
+        config = build(EvoformerConfig, {**SMALL_MODEL, **settings}, source)
+    elif settings:
+        raise SettingsError(
+            f"{source}: {', '.join(settings)}: --initial-model brings its own shape; leave out one of the two"
+        )
+    else:
+        config, _ = read_evoformer_config(initial)
+    if config.structure_module is not None or config.recycling or not config.distogram_bins:
+        raise SettingsError(
+            f"{source}: training covers the trunk with its distogram and masked-MSA heads; "
+            "set structure_module = null (leave it out), recycling = false and distogram_bins above 0"
+        )
+    if config.pair_features not in (0, len(FEATURE_NAMES)):
+        raise SettingsError(
+            f"{source}: pair_features is {config.pair_features}; 0 (none) or {len(FEATURE_NAMES)} (covariances)"
+        )
+    return config
+
+
+def _train(
+    job: EvoformerTrainingJob,
+    partial: Path,
+    device: torch.device,
+    resume: bool,
+    progress: Progress,
+    stop: StopRequest,
+) -> list[FamilyScores]:
+    """`train_evoformer` inside its folder `partial`, which gets its final name when all is done."""
+    config = model_config(job.model, job.initial, job.settings_source)
+    training = job.training
+    dataset = open_contact_dataset(job.dataset_path)
+    record_of_data = {"file": job.dataset_path.name, "sha256": sha256_of(job.dataset_path)}
+    used = _used(dataset, job.exclude)
+    places = {split: [i for i in used if dataset.splits[i] == split] for split in (TRAIN, VALIDATION, TEST)}
+    if training.steps and not places[TRAIN]:
+        raise BioattnError(f"{job.dataset_path}: has no training proteins left; prepare another split")
+    covariance = config.pair_features > 0
+    train, validation, test = (
+        _load(dataset, places[s], covariance, progress) for s in (TRAIN, VALIDATION, TEST)
+    )
+    torch.manual_seed(training.seed)
+    model = EvoformerModel(config)
+    initial_sha256 = None
+    if job.initial is not None:
+        initial = load_evoformer_model(job.initial, torch.device("cpu"))
+        model.load_state_dict(initial.model.state_dict())
+        initial_sha256 = initial.sha256
+    trainer = EvoformerTrainer(
+        model=model.to(device),
+        samples=TrainingSamples(
+            train,
+            SimulatedFamilies(training.seed, training.simulated_families),
+            training,
+            covariance=covariance,
+        ),
+        validation=validation,
+        config=training,
+        device=device,
+        job=_digest(job, config, record_of_data["sha256"], initial_sha256),
+        state_path=partial / STATE_FILE,
+    )
+    LOGGER.info(
+        f"training {sum(p.numel() for p in model.parameters()):,} weights on {len(train)} families"
+        + (f" and {training.simulated_families} simulated ones" if training.simulated_steps else "")
+    )
+    position, best = trainer.run(resume=resume, progress=progress, stop=stop)
+    model.load_state_dict(best)
+    model.eval()
+    scores = [
+        *evaluate_families(model, validation, training.prediction_inputs, "validation", progress),
+        *evaluate_families(model, test, training.prediction_inputs, "test", progress),
+    ]
+    write_history(partial / "history.csv", position.history)
+    write_evoformer_model(partial, model, training.prediction_inputs)
+    record = {
+        "dataset": {**record_of_data, "excluded": list(job.exclude)},
+        "families": {"train": len(train), "validation": len(validation), "test": len(test)},
+        "initial_model_sha256": initial_sha256,
+        "training": asdict(training),
+        "steps_trained": min(position.epoch * training.steps_per_round, training.total_steps),
+        "best_step": min((position.best_epoch + 1) * training.steps_per_round, training.total_steps),
+        "versions": {
+            "bioattn": __version__,
+            "torch": torch.__version__,
+            "numpy": np.__version__,
+            "python": platform.python_version(),
+        },
+        "evaluation": [each.to_json() for each in scores],
+        "sha256": {name: sha256_of(partial / name) for name in (WEIGHTS, CONFIG)},
+    }
+    write_json(partial / "training.json", record)
+    write_model_card(partial / "README.md", model, record, scores)
+    publish(partial, job.output)
+    return scores
+
+
+def _used(dataset: ContactDataset, exclude: Sequence[str]) -> list[int]:
+    unknown = [name for name in exclude if name not in dataset.ids]
+    if unknown:
+        raise SettingsError(
+            f"--exclude {quoted(unknown)}: {dataset.path} has no such protein; it has {quoted(dataset.ids)}"
+        )
+    return [i for i, name in enumerate(dataset.ids) if name not in exclude]
+
+
+def _load(
+    dataset: ContactDataset, places: Sequence[int], covariance: bool, progress: Progress
+) -> list[TrainingFamily]:
+    return load_families(
+        (dataset.protein(i) for i in places), len(places), covariance=covariance, progress=progress
+    )
+
+
+def _digest(
+    job: EvoformerTrainingJob, config: EvoformerConfig, dataset_sha256: str, initial_sha256: str | None
+) -> str:
+    content = [__version__, dataset_sha256, asdict(config), asdict(job.training), job.exclude, initial_sha256]
+    return hashlib.sha256(json.dumps(content, sort_keys=True).encode()).hexdigest()

@@ -1,0 +1,68 @@
+"""The folder a training run works in, and how it gets its final name: a model folder never exists incomplete."""
+
+import shutil
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+
+from bioattn.errors import BioattnError, SettingsError
+from bioattn.files import text_output, unwritable
+from bioattn.models.model_folder import WEIGHTS
+from bioattn.training.state import STATE_FILE
+
+
+def prepare_output(output: Path, *, resume: bool, force: bool) -> Path:
+    """The folder `<output>.partial` to work in.
+
+    Raises: SettingsError when `output` cannot name a folder; BioattnError when it exists (with `force`: and is no
+    model folder) or an interrupted run is in the way.
+    """
+    if output.name in ("", "-", ".."):
+        raise SettingsError(f"--output {output}: give the name of a folder to make")
+    partial = output.with_name(output.name + ".partial")
+    if output.exists() and not force:
+        raise BioattnError(f"{output}: exists already; choose another --output, or --force to replace it")
+    if (
+        output.exists()
+        and not (output / WEIGHTS).is_file()
+        and not (output.is_dir() and not any(output.iterdir()))
+    ):
+        raise BioattnError(
+            f"{output}: is no model folder, and --force replaces no other; choose another --output"
+        )
+    try:
+        if partial.exists() and force and not resume:
+            shutil.rmtree(partial)
+        if partial.exists() and not resume:
+            raise BioattnError(
+                f"{partial}: an interrupted run; go on with --resume, or start again with --force"
+            )
+        partial.mkdir(exist_ok=True)
+    except OSError as error:
+        raise unwritable(partial, error) from error
+    return partial
+
+
+def write_history(path: Path, history: Sequence[Mapping[str, float]]) -> None:
+    """Write one row per epoch or round; columns in the order in which they first appear."""
+    columns = list(dict.fromkeys(name for row in history for name in row))
+    with text_output(path) as file:
+        file.write(",".join(columns) + "\n")
+        for row in history:
+            cells = [f"{row[name]:.6g}" if name in row else "" for name in columns]
+            file.write(",".join(cells) + "\n")
+
+
+def publish(partial: Path, output: Path) -> None:
+    """Give the finished folder its name; an old one under that name steps aside first and goes last."""
+    (partial / STATE_FILE).unlink(missing_ok=True)
+    aside = output.with_name(f".tmp-old-{output.name}")
+    try:
+        if output.exists():
+            output.rename(aside)
+        partial.rename(output)
+        if aside.is_dir():
+            shutil.rmtree(aside)
+        else:
+            aside.unlink(missing_ok=True)
+    except OSError as error:
+        raise unwritable(output, error) from error
