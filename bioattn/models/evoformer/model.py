@@ -88,28 +88,30 @@ class EvoformerModel(nn.Module):
     ) -> ModelOutputs:
         """Run 1 + `num_recycles` passes, each given the end of the one before; no gradient goes through that.
 
-        inputs: the same for all passes, or one for each. The passes may have different MSA samples, not different
-        targets. recompute: activation checkpointing in the last pass.
+        inputs: the same for all passes, or one for each, which may be made when it is asked for (each is, once). The
+        passes may have different MSA samples, not different targets. recompute: activation checkpointing in the last pass.
 
         Raises: ValueError when the number of inputs is not that of the passes, passes are asked of a model without
         recycling, or the model has an extra-MSA stack and the inputs no extra MSA.
         """
         num_passes = num_recycles + 1
-        passes = [inputs] * num_passes if isinstance(inputs, ModelInputs) else list(inputs)
+        passes = [inputs] * num_passes if isinstance(inputs, ModelInputs) else inputs
         if len(passes) != num_passes:
             raise ValueError(f"{len(passes)} samples of features for {num_passes} passes")
         if num_recycles and self.recycling_embedder is None:
             raise ValueError("this model has no recycling: it can make one pass only")
         recycled = None
-        for sample in passes[:-1]:
+        for number in range(num_recycles):
+            sample = passes[number]
             with torch.no_grad():
                 embedded = self._embed(sample, recycled)
                 # What came from the pass before is in there now; its pairs need not stay through this one.
                 del recycled
                 recycled = self._end_of_pass(sample, self._run_stacks(sample, *embedded))
-        embedded = self._embed(passes[-1], recycled)
+        sample = passes[num_recycles]
+        embedded = self._embed(sample, recycled)
         del recycled
-        return self._run_heads(passes[-1], self._run_stacks(passes[-1], *embedded, recompute=recompute))
+        return self._run_heads(sample, self._run_stacks(sample, *embedded, recompute=recompute))
 
     def _embed(self, inputs: ModelInputs, recycled: Recycled | None) -> tuple[Tensor, Tensor]:
         """MSA (S, R, C) and pair (R, R, C) representation before the stacks."""
