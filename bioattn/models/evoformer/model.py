@@ -88,8 +88,8 @@ class EvoformerModel(nn.Module):
     ) -> ModelOutputs:
         """Run 1 + `num_recycles` passes, each given the end of the one before; no gradient goes through that.
 
-        inputs: the same for all passes, or one for each, which may be made when it is asked for (each is, once). The
-        passes may have different MSA samples, not different targets. recompute: activation checkpointing in the last pass.
+        inputs: the same for all passes, or one for each, asked for once when its pass begins. The passes may have
+        different MSA samples, not different targets. recompute: activation checkpointing in the last pass.
 
         Raises: ValueError when the number of inputs is not that of the passes, passes are asked of a model without
         recycling, or the model has an extra-MSA stack and the inputs no extra MSA.
