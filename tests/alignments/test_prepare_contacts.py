@@ -127,6 +127,36 @@ def test_shared_pairs(shared: Path, tmp_path: Path) -> None:
         assert written == (data / "mapping" / f"{name}.tsv").read_bytes()
 
 
+def test_the_shared_index_is_a_table_of_pairs(shared: Path, tmp_path: Path) -> None:
+    """All 38 pairs with their published mappings; the two homologous ones share a group."""
+    index = shared / "data" / "msa_structure" / "INDEX.tsv"
+    output = tmp_path / "out" / "x.dataset.h5"
+    output.parent.mkdir()
+    assert run(index, "-o", output, "--max-depth", 50) == 0
+    rows = audit(tmp_path)
+    with index.open() as file:
+        pairs = list(csv.DictReader(file, delimiter="\t"))
+    dataset = open_contact_dataset(output)
+    assert dataset.ids == list(rows) == [pair["id"] for pair in pairs]
+    for number, pair in enumerate(pairs):
+        row = rows[pair["id"]]
+        assert (row["status"], row["rows"], row["columns"], row["mapped"]) == (
+            "kept",
+            pair["n_seqs"],
+            pair["msa_columns"],
+            pair["mapped_residues"],
+        )
+        assert float(row["identity"]) == pytest.approx(float(pair["query_identity"]), abs=0.001)
+        assert dataset.num_columns[number] == int(pair["msa_columns"])
+    groups: dict[str, set[str]] = {}
+    for name, group in zip(dataset.ids, dataset.groups, strict=True):
+        groups.setdefault(group, set()).add(name)
+    assert [members for members in groups.values() if len(members) > 1] == [
+        {"PF00249_1GUU_A", "psicov_1guuA"},
+        {"PF00240_2BWF_A", "of_1UBQ"},
+    ]
+
+
 def test_depth_is_capped_by_chance_and_repeats(folder: Path) -> None:
     random = np.random.default_rng(0)
     rows = ["".join(random.choice(list("ACDEFGHIKL"), 26)) for _ in range(60)]
