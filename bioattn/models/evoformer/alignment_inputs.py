@@ -13,6 +13,7 @@ from bioattn.alignments.input_features import (
     EncodedAlignment,
     InputFeatures,
     encode_alignment,
+    pass_random,
     sample_input_features,
 )
 from bioattn.alignments.weights import sequence_weights
@@ -61,7 +62,7 @@ class AlignmentInputs:
 
     def draw(self, seed: int, number: int) -> InputFeatures:
         """Features of pass `number`, counted over all samples: a function of both, whatever was drawn before."""
-        random = np.random.default_rng([seed, number])
+        random = pass_random(seed, number)
         encoded = self.encoded
         if self.weights is not None:
             # Rows in the order of exponential clocks with these rates are a weighted draw without repetition.
