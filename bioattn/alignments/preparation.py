@@ -22,7 +22,7 @@ from bioattn.alignments.statistics import (
 from bioattn.alignments.weights import WEIGHT_IDENTITY, sequence_weights
 from bioattn.errors import BioattnError, FormatError, SettingsError
 from bioattn.files import check_output, write_json
-from bioattn.formats.a3m import write_a3m
+from bioattn.formats.a3m import ANNOTATION_RECORDS, write_a3m
 from bioattn.formats.alignment import Alignment, looks_like_nucleotides
 from bioattn.formats.alignment_file import STANDARD_INPUT, read_alignment
 from bioattn.progress import NoProgress, Progress
@@ -141,7 +141,7 @@ def prepare_msa(
             f"--output {output}: the result is A3M; give it a name that ends in .a3m or .a3m.gz"
         )
     if statistics_file is not None:
-        check_output(statistics_file, [*inputs, output])
+        _check_statistics_file(statistics_file, output, inputs)
     name = "standard input" if source == STANDARD_INPUT else str(source)
     rounds: list[SearchRound] = []
     if database is None:
@@ -156,6 +156,7 @@ def prepare_msa(
         )
         preparation = Preparation(found)
     alignment = preparation.alignment
+    _say_what_a3m_cannot_hold(alignment, name)
     LOGGER.info(f"{name}: {counted(alignment.num_rows, 'row')} of {counted(alignment.num_columns, 'column')}")
     read = (alignment.num_rows, alignment.num_columns)
     prepare_alignment(preparation, settings, name, centred=database is not None, progress=progress)
@@ -190,7 +191,9 @@ def prepare_alignment(
     """Take an alignment through the steps that `settings` ask for, in the order of the fields.
 
     Duplicates and rows without a residue always go, after the columns are settled. centred: it is one of the
-    query's columns already. Raises: BioattnError when no column is left, and as `find_name`.
+    query's columns already.
+
+    Raises: BioattnError when no column or no residue of the query is left, and as `find_name`.
     """
     if settings.query is not None and not centred:
         query = find_name(preparation.alignment.names, settings.query, source)
@@ -202,6 +205,10 @@ def prepare_alignment(
                 f"{source}: --max-gap-column {settings.max_gap_column:g} leaves no column; every one has more gaps"
             )
         preparation.replace("gap_columns", preparation.alignment.keep_as_match(columns))
+    if not filtering.count_residues(preparation.alignment.residues[:1])[0]:
+        raise BioattnError(
+            f"{source}: the query, {preparation.alignment.names[0]}, has no residue in the columns that are left"
+        )
     preparation.keep_rows("duplicates", filtering.first_of_each(preparation.alignment.residues))
     preparation.keep_rows("empty_rows", filtering.rows_with_residues(preparation.alignment.residues))
     # hhfilter looks at rows in an order that comes from all of them, also those other criteria leave out.
@@ -228,6 +235,27 @@ def prepare_alignment(
                 preparation.alignment.num_rows, settings.max_depth, np.random.default_rng(settings.seed)
             ),
         )
+
+
+def _check_statistics_file(path: Path, output: Path, inputs: list[Path]) -> None:
+    if str(path) == "-":
+        raise SettingsError("--stats -: this cannot go to standard output; give a file name")
+    if any(path.resolve() == other.resolve() for other in [output, *inputs]):
+        raise SettingsError(f"--stats would write {path}, another file of this command; choose another name")
+    check_output(path)
+
+
+def _say_what_a3m_cannot_hold(alignment: Alignment, source: str) -> None:
+    notes = alignment.annotations
+    lost = {
+        "of the alignment (GF)": len(notes.alignment),
+        "of rows (GS)": sum(len(lines) for lines in notes.rows.values()),
+        "of residues (GR)": sum(len(features) for features in notes.residues.values()),
+        "of columns (GC)": sum(feature not in ANNOTATION_RECORDS for feature in notes.columns),
+    }
+    parts = [f"{number:,} {kind}" for kind, number in lost.items() if number]
+    if parts:
+        LOGGER.info(f"{source}: annotation lines that A3M has no place for are left out: {', '.join(parts)}")
 
 
 def describe_step(step: Step) -> str:

@@ -1,10 +1,9 @@
 """Thinning an alignment by the identity between its rows, keeping the same rows as hhfilter -id.
 
 As hhfilter goes through them: row 1 first, then by falling number of residues, rows of the same number in the
-order in which its quicksort leaves them. A row is kept unless it is too close to one kept before: with n columns in
-which both have a residue and d of these different, and with f = 0.9999 − the identity allowed, unless d < f·n and
-d < ⌊f·min(residues of the row, length of the overlap) + 0.999⌋. So the identity is counted over the columns that
-both rows cover, and a row longer than its overlap has no advantage from that.
+order in which its quicksort leaves them. A row is kept unless it is too close to one kept before: of the n columns
+in which both have a residue, fewer than f·n differ, f being 0.9999 − the identity allowed. (hhfilter also demands
+fewer than ⌊f·min(residues of the row, length of the overlap) + 0.999⌋, which differs by rounding only.)
 """
 
 import numpy as np

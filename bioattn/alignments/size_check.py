@@ -7,7 +7,7 @@ from bioattn.files import GZIP_MAGIC, XZ_MAGIC
 from bioattn.memory import free_memory
 from bioattn.wording import human_bytes
 
-BYTES_PER_LETTER = 6
+BYTES_PER_LETTER = 8
 """Peak memory of reading and preparing an alignment, by the size of its text (docs/formats/msa.md)."""
 _PACKED = 4
 """How much smaller alignments are packed, at least."""
