@@ -1,8 +1,8 @@
-"""Write the tables of settings in docs/models/promoter.md from the dataclasses that hold them.
+"""Write the tables of settings in docs/models/ from the dataclasses that hold them.
 
     python docs/settings_tables.py
 
-A test compares, so the page cannot lag behind the code.
+Tests compare, so the pages cannot lag behind the code.
 """
 
 import ast
@@ -14,11 +14,17 @@ from enum import StrEnum
 from pathlib import Path
 from typing import Any
 
+from bioattn.models.evoformer.config import EvoformerConfig
+from bioattn.models.evoformer.structure_module.config import StructureModuleConfig
 from bioattn.models.promoter.config import PromoterModelConfig
 from bioattn.training.config import TrainingConfig
 
-PAGE = Path(__file__).resolve().parent / "models" / "promoter.md"
-TABLES = {"model": PromoterModelConfig, "training": TrainingConfig}
+MODELS = Path(__file__).resolve().parent / "models"
+TABLES = {
+    "promoter.md": {"model": PromoterModelConfig, "training": TrainingConfig},
+    "evoformer.md": {"model": EvoformerConfig, "structure_module": StructureModuleConfig},
+}
+"""By page, the tables it has."""
 NOT_A_SETTING = {"length"}
 """The dataset decides it."""
 
@@ -47,18 +53,21 @@ def table(kind: type) -> str:
     lines = ["| setting | default | meaning |", "| --- | --- | --- |"]
     for field in dataclasses.fields(kind):
         if field.name not in NOT_A_SETTING:
-            lines.append(f"| `{field.name}` | {toml(field.default)} | {texts[field.name]} |")
+            default = "see below" if field.default is dataclasses.MISSING else toml(field.default)
+            lines.append(f"| `{field.name}` | {default} | {texts[field.name]} |")
     return "\n".join(lines)
 
 
-def with_tables(page: str) -> str:
-    """`page` with the tables between its markers written anew."""
-    for name, kind in TABLES.items():
+def with_tables(page: str, text: str) -> str:
+    """The text of `page` with the tables between its markers written anew."""
+    for name, kind in TABLES[page].items():
         pattern = rf"(<!-- table of \[{name}\] -->\n).*?(\n<!-- end -->)"
-        page, found = re.subn(pattern, lambda m, kind=kind: m[1] + table(kind) + m[2], page, flags=re.DOTALL)
+        text, found = re.subn(pattern, lambda m, kind=kind: m[1] + table(kind) + m[2], text, flags=re.DOTALL)
         assert found == 1, name
-    return page
+    return text
 
 
 if __name__ == "__main__":
-    PAGE.write_text(with_tables(PAGE.read_text(encoding="utf-8")), encoding="utf-8")
+    for page in TABLES:
+        path = MODELS / page
+        path.write_text(with_tables(page, path.read_text(encoding="utf-8")), encoding="utf-8")
