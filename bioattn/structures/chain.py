@@ -2,7 +2,7 @@
 
 What is read: the first model; chain ids and residue numbers as the authors gave them (mmCIF: `auth_asym_id`,
 `auth_seq_id`); of alternative locations the one with the highest occupancy. Modified amino acids (MSE and its
-like) count as their parents. A residue without a CA atom is left out, as are waters and ligands.
+like) count as their parents. Residues without a CA atom, waters and ligands are left out.
 """
 
 import io
@@ -31,6 +31,8 @@ BLANK_CHAIN = "_"
 """Stands for the chain without an id, of PDB files whose column 22 is empty."""
 UNKNOWN_LETTER = "X"
 
+# Selenocysteine and pyrrolysine are missing from Biopython's table, as are the ambiguous residues.
+_LETTER_OF = protein_letters_3to1_extended | {"SEC": "U", "PYL": "O", "ASX": "B", "GLX": "Z"}
 # What Biopython's parsers let through on files that only begin well.
 _PARSER_ERRORS = (ValueError, KeyError, IndexError, TypeError, AttributeError, StopIteration)
 # CB of an ideal residue from its backbone: coefficients of (CA-N)x(C-CA), CA-N and C-CA.
@@ -44,7 +46,7 @@ class Chain:
     name: str
     """The author's chain id, `_` where it is blank."""
     letters: str
-    """L one-letter codes, X where a residue is none of the 20 and has no parent among them."""
+    """L one-letter codes, U and O among them; X where a residue is no known amino acid and has no known parent."""
     residue_names: list[str]
     """L three-letter names as in the file."""
     numbers: list[int]
@@ -152,7 +154,7 @@ def _is_amino_acid(residue: Residue) -> bool:
     if residue.id[0] == " ":
         return True
     # Amino acids among the ligands carry standard names; modified residues of the chain do not.
-    return name in protein_letters_3to1_extended and name not in protein_letters_3to1
+    return name in _LETTER_OF and name not in protein_letters_3to1
 
 
 def _chain(name: str, residues: list[Residue], missing_cb: MissingCb) -> Chain:
@@ -168,7 +170,7 @@ def _chain(name: str, residues: list[Residue], missing_cb: MissingCb) -> Chain:
         missing += "CB" not in residue and residue_name != "GLY"
     return Chain(
         name=name,
-        letters="".join(protein_letters_3to1_extended.get(found, UNKNOWN_LETTER) for found in names),
+        letters="".join(_LETTER_OF.get(found, UNKNOWN_LETTER) for found in names),
         residue_names=names,
         numbers=[int(residue.id[1]) for residue in residues],
         insertion_codes=[residue.id[2].strip() for residue in residues],

@@ -54,6 +54,7 @@ def test_corner_cases_of_a_pdb_file(tmp_path: Path) -> None:
         atom(9, "ASN", 8, "CA", altloc="A", occupancy=0.6),
         atom(9, "ASP", 9, "CA", altloc="B", occupancy=0.4),
         atom(10, "UNK", 10, "CA"),
+        atom(14, "SEC", 14, "CA", record="HETATM"),
         atom(11, "HOH", 11, "O", record="HETATM", element="O"),
         atom(12, "CA", 12, "CA", record="HETATM", element="CA"),
         atom(13, "GLU", 13, "CA", record="HETATM"),
@@ -63,13 +64,13 @@ def test_corner_cases_of_a_pdb_file(tmp_path: Path) -> None:
         "ENDMDL",
     )
     chain = read_chain(file)
-    assert chain.letters == "AGSMNX"
-    assert chain.residue_names == ["ALA", "GLY", "SER", "MSE", "ASN", "UNK"]
-    assert chain.numbers == [-1, 5, 5, 7, 9, 10]
-    assert chain.insertion_codes == ["", "", "A", "", "", ""]
-    assert chain.ca[:, 0].tolist() == [0, 2, 3, 6, 8, 10]
-    assert chain.cb[:, 0].tolist() == [1, 2, 5, 7, 8, 10]
-    assert chain.num_missing_cb == 2
+    assert chain.letters == "AGSMNXU"
+    assert chain.residue_names == ["ALA", "GLY", "SER", "MSE", "ASN", "UNK", "SEC"]
+    assert chain.numbers == [-1, 5, 5, 7, 9, 10, 14]
+    assert chain.insertion_codes == ["", "", "A", "", "", "", ""]
+    assert chain.ca[:, 0].tolist() == [0, 2, 3, 6, 8, 10, 14]
+    assert chain.cb[:, 0].tolist() == [1, 2, 5, 7, 8, 10, 14]
+    assert chain.num_missing_cb == 3
 
 
 @pytest.mark.parametrize(
