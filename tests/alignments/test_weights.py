@@ -74,7 +74,7 @@ def test_codes_of_more_than_five_bits_are_refused() -> None:
 
 @pytest.mark.shared
 def test_neff_of_the_real_alignments(families) -> None:
-    """The index gives Neff over the columns with a residue in the structure, without rows of more than half gaps."""
+    """The index gives Neff over the columns seen in the structure, without rows of more than half gaps."""
     checked = 0
     for family in families.values():
         if int(family.row["n_seqs"]) > 3000:  # those were thinned before
