@@ -62,10 +62,10 @@ def rows_within_gaps(residues: NDArray[np.uint8], max_gap: float) -> NDArray[np.
 
 
 def rows_near_query(residues: NDArray[np.uint8], min_identity: float) -> NDArray[np.intp]:
-    """Rows with at least `min_identity` (0 to 1) of their residues equal to the query's: hhfilter -qid.
+    """Rows with more than `min_identity` (0 to 1) of their residues equal to the query's: hhfilter -qid.
 
-    On the threshold hhfilter's rounding decides: a row of n residues needs fewer than ⌊(0.9999 − min_identity)·n +
-    0.9999⌋ that differ, in single precision.
+    Exactly: fewer than ⌊(0.9999 − min_identity)·n + 0.9999⌋ of the n residues of a row differ, in single
+    precision. A row on the threshold is out.
     """
     if min_identity <= 0:
         return np.arange(len(residues))

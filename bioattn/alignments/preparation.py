@@ -43,7 +43,7 @@ class PreparationSettings:
     max_gap_row: float | None = None
     """Rows with a larger part of gaps are left out; None: none are."""
     min_query_identity: float | None = None
-    """Rows less identical to the query are left out; None: none are."""
+    """Rows not more identical to the query are left out; None: none are."""
     max_identity: float | None = None
     """Of rows more identical to each other one is kept; None: all are."""
     weight_identity: float = WEIGHT_IDENTITY

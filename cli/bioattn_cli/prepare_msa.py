@@ -36,7 +36,8 @@ def msa(
         float | None, typer.Option(metavar="F", help="Drop rows with a larger fraction of gaps.")
     ] = None,
     min_query_identity: Annotated[
-        float | None, typer.Option(metavar="F", help="Drop rows less identical to the query (hhfilter -qid).")
+        float | None,
+        typer.Option(metavar="F", help="Drop rows not more identical to the query (hhfilter -qid)."),
     ] = None,
     max_identity: Annotated[
         float | None,

@@ -40,8 +40,9 @@ def test_rows_and_columns_by_eye() -> None:
     assert filtering.rows_with_residues(SMALL).tolist() == [0, 1, 2, 3, 4, 6]
     assert filtering.rows_within_gaps(SMALL, 0.6).tolist() == [0, 1, 2, 4, 6]
     assert filtering.rows_within_gaps(SMALL, 0.0).tolist() == [0, 1, 6]  # the query stays whatever it has
-    assert filtering.rows_near_query(SMALL, 0.9).tolist() == [0, 1, 2, 3, 4]
-    assert filtering.rows_near_query(SMALL, 0.95).tolist() == [0, 2, 3, 4]
+    assert filtering.rows_near_query(SMALL, 0.89).tolist() == [0, 1, 2, 3, 4]
+    assert filtering.rows_near_query(SMALL, 0.9).tolist() == [0, 2, 3, 4]  # 90 % is not more than 90 %
+    assert filtering.rows_near_query(SMALL, 0).tolist() == [0, 1, 2, 3, 4, 5, 6]
     assert filtering.first_of_each(SMALL).tolist() == [0, 1, 2, 3, 5, 6]
     # Gaps: 1 in columns 0 and 1, 2 in 2 and 3, 5 in 4, then 4 in each; of 7 rows.
     assert filtering.columns_within_gaps(SMALL, 2 / 7).tolist() == [0, 1, 2, 3]

@@ -94,14 +94,8 @@ def test_by_eye() -> None:
 
 
 def test_rows_without_a_common_column_stay_as_in_hhfilter(hhfilter) -> None:
-    rows = [
-        b"ACDEFGHIKLMN----",
-        b"------------PQRS",
-        b"--WY--------CCCC",
-        b"ACDE------------",
-        b"--------GGGG----",
-    ]
-    residues = np.array([list(row) for row in rows], np.uint8)
+    rows = "ACDEFGHIKLMN---- ------------PQRS --WY--------CCCC ACDE------------ --------GGGG----"
+    residues = np.array([list(row.encode()) for row in rows.split()], np.uint8)
     kept = non_redundant(residues, 0.9, filter_order(count_residues(residues))).tolist()
     assert kept == [0, 1, 2, 4] == hhfilter(residues, "-id", "90")
 
@@ -117,17 +111,16 @@ def test_random_families_as_hhfilter(hhfilter, percent: int) -> None:
 
 @pytest.mark.shared
 def test_real_families_as_hhfilter(hhfilter, families) -> None:
-    """The same rows, one by one, of all 38 but the three largest; those agree as well (docs/formats/msa.md)."""
+    """The same rows, one by one; docs/formats/msa.md has the agreement on all files and at more thresholds."""
     checked = 0
-    for family in families.values():
-        if int(family.row["n_seqs"]) > 7000:
+    for number, family in enumerate(families.values()):
+        if int(family.row["n_seqs"]) > 4000:
             continue
         residues = family.alignment.residues
         residues = residues[first_of_each(residues)]
         order = filter_order(count_residues(residues))
-        for percent in (90, 50):
-            assert non_redundant(residues, percent / 100, order).tolist() == hhfilter(
-                residues, "-id", str(percent)
-            ), family.row["id"]
+        percent = (90, 70, 50, 35)[number % 4]
+        kept = non_redundant(residues, percent / 100, order)
+        assert kept.tolist() == hhfilter(residues, "-id", str(percent)), family.row["id"]
         checked += 1
-    assert checked == 35
+    assert checked == 32
