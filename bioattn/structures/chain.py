@@ -123,9 +123,18 @@ def _first_model(path: Path) -> Model:
             model: Model = next(iter(parser.get_structure("", io.StringIO(text))))
     except (PDBException, PDBConstructionException, *_PARSER_ERRORS) as error:
         kind = "mmCIF" if is_mmcif else "PDB"
-        reason = " ".join(str(error).split()) or type(error).__name__
-        raise FormatError(f"{path}: cannot be read as {kind} ({reason}); fetch the file again") from error
+        raise FormatError(
+            f"{path}: cannot be read as {kind} ({_reason(error)}); fetch the file again"
+        ) from error
     return model
+
+
+def _reason(error: Exception) -> str:
+    if isinstance(error, KeyError):
+        return f"it has no {error.args[0]}"
+    if isinstance(error, IndexError):
+        return "a line or row of atoms ends early"
+    return " ".join(str(error).split()) or type(error).__name__
 
 
 def _name(chain: BioChain) -> str:

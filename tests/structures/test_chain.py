@@ -163,6 +163,17 @@ def test_chains_that_are_not_there(tmp_path: Path) -> None:
         read_chain(file, "C")
 
 
+def test_a_cut_mmcif_file_says_so(shared: Path, tmp_path: Path) -> None:
+    text = (shared / "data" / "msa_structure" / "structure" / "protenix_102m.cif").read_text()
+    file = tmp_path / "cut.cif"
+    file.write_text(text[: text.index("\nATOM   40 ") + 30])
+    with pytest.raises(FormatError, match=r"cannot be read as mmCIF .a line or row of atoms ends early"):
+        read_chain(file)
+    file.write_text(text.replace("_atom_site.Cartn_y", "_atom_site.other"))
+    with pytest.raises(FormatError, match=r"cannot be read as mmCIF .it has no _atom_site\.Cartn_y"):
+        read_chain(file)
+
+
 @pytest.mark.parametrize(
     "content",
     [
