@@ -18,6 +18,7 @@ from bioattn import __version__
 from bioattn.errors import BioattnError, Interrupted, SettingsError
 from bioattn_cli import (
     export,
+    export_contacts,
     export_parameters,
     inspect_file,
     prepare,
@@ -68,6 +69,7 @@ app.add_typer(simulate.app, name="simulate")
 app.add_typer(train.app, name="train")
 app.add_typer(run.app, name="run")
 app.add_typer(export.app, name="export")
+export_contacts.register(export.app)
 export_parameters.register(export.app)
 inspect_file.register(app)
 prepare_contacts.register(prepare.app)

@@ -1,0 +1,109 @@
+"""`bioattn export contacts`: what row attention says of contacts."""
+
+import math
+import time
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from bioattn_cli.options import OutputOption, command
+from bioattn_cli.reporting import Reporter
+
+
+def contacts(
+    reporter: Reporter,
+    attention: Annotated[
+        Path, typer.Argument(metavar="ATTENTION", help="Attention HDF5 of `run evoformer --attention`.")
+    ],
+    output: OutputOption,
+    regression: Annotated[
+        Path | None, typer.Option(metavar="JSON", help="What each head tells of contacts, made with --fit.")
+    ] = None,
+    fit: Annotated[
+        Path | None,
+        typer.Option(
+            metavar="DATASET", help="Fit a regression on this contact dataset and write it as JSON."
+        ),
+    ] = None,
+    sample: Annotated[
+        str | None, typer.Option(help="Only the alignment of this id [default: all; .rr holds one].")
+    ] = None,
+    inverse_strength: Annotated[
+        float,
+        typer.Option(min=1e-6, help="With --fit: smaller uses fewer heads (C of the L1 penalty)."),
+    ] = 0.15,
+) -> None:
+    """Read contacts from the row attention of a model.
+
+    Head by head: mean over rows, symmetrised, average product correction; a logistic regression weighs the heads.
+    First fit one on a handful of proteins with known structure, then use it on any attention of the same model:
+
+    bioattn export contacts train.attention.h5 --fit X.dataset.h5 -o heads.json
+
+    bioattn export contacts attention.h5 --regression heads.json -o contacts.rr
+
+    --fit takes the proteins of the dataset's training split that are in ATTENTION (by id) and judges the others.
+    The output is CASP RR or a table by its name (.rr, .tsv); without --regression a table of means over heads.
+    """
+    from bioattn.errors import SettingsError
+    from bioattn.files import check_output, write_run_record
+
+    begun = time.monotonic()
+    inputs = {
+        name: path
+        for name, path in (("attention", attention), ("regression", regression), ("dataset", fit))
+        if path is not None
+    }
+    if fit is not None and (regression is not None or sample is not None):
+        raise SettingsError("--fit makes a regression and goes with neither --regression nor --sample")
+    if fit is not None:
+        from bioattn.interpret.attention_contacts import fit_contacts
+        from bioattn.interpret.contact_regression import write_regression
+
+        check_output(output, inputs.values())
+        fitted, report = fit_contacts(
+            attention, fit, inverse_strength=inverse_strength, progress=reporter.progress()
+        )
+        write_regression(output, fitted)
+        precision = {"fitted": report.fitted.as_figures()}
+        reporter.say(
+            f"fitted on {len(fitted.proteins)} proteins, {fitted.num_heads_used} heads in use: "
+            f"{_figures(report.fitted.as_figures())} on these"
+        )
+        if report.num_held_out:
+            precision["held_out"] = report.held_out.as_figures()
+            reporter.say(
+                f"{_figures(report.held_out.as_figures())} on {report.num_held_out} proteins of other splits"
+            )
+        write_run_record(
+            output,
+            reporter.command,
+            inputs,
+            time.monotonic() - begun,
+            precision={
+                name: {figure: None if math.isnan(value) else value for figure, value in figures.items()}
+                for name, figures in precision.items()
+            },
+        )
+    else:
+        from bioattn.interpret.contact_export import export_contacts, require_contact_name
+        from bioattn.interpret.contact_regression import read_regression
+
+        require_contact_name(output)
+        check_output(output, inputs.values())
+        known = None if regression is None else read_regression(regression)
+        number = export_contacts(
+            attention, output, regression=known, sample=sample, progress=reporter.progress()
+        )
+        write_run_record(output, reporter.command, inputs, time.monotonic() - begun, alignments=number)
+    reporter.say(f"wrote {output}")
+
+
+def _figures(figures: dict[str, float]) -> str:
+    return ", ".join(f"{name} {value:.3f}" for name, value in figures.items())
+
+
+def register(app: typer.Typer) -> None:
+    """Add the command to `bioattn export`."""
+    command(app, "contacts")(contacts)

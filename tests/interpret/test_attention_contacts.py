@@ -1,0 +1,283 @@
+"""Contacts from attention: planted in one head, found by the regression, exported as RR and as a table."""
+
+import json
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import numpy as np
+import pytest
+from scipy.sparse import csr_array
+
+from bioattn.alignments.contact_dataset import TEST, TRAIN, ContactProtein
+from bioattn.alignments.contact_dataset_output import write_contact_dataset
+from bioattn.attention.site import alignment_site
+from bioattn.errors import BioattnError, FormatError, SettingsError
+from bioattn.interpret.attention_contacts import fit_contacts, head_maps, mean_map, predict_contacts
+from bioattn.interpret.contact_export import export_contacts
+from bioattn.interpret.contact_regression import ContactRegression, read_regression, write_regression
+from bioattn.store.alignment_attention_writer import alignment_attention_file
+from bioattn.store.alignment_schema import (
+    AlignmentAttentionOptions,
+    AlignmentReduction,
+    AlignmentSample,
+    alignment_layout,
+)
+from bioattn.store.attention_reader import open_attention
+from bioattn.structures.contacts import contacts
+from bioattn_cli.main import main
+
+HEADS, ROWS = 3, 4
+LETTERS = 2 * "ACDEFGHIKLMNPQRSTVWY"
+SITES = [
+    *(alignment_site("evoformer", block, "msa_row", HEADS) for block in (0, 1)),
+    alignment_site("evoformer", 0, "msa_column", HEADS),
+    alignment_site("extra_msa", 0, "msa_row", HEADS),
+]
+TELLING = ("evoformer.01.msa_row", 2)
+"""The head that looks at contacts; the others look anywhere."""
+PROTEINS = {"a": (40, TRAIN), "b": (30, TRAIN), "c": (36, TEST), "d": (25, TEST)}
+
+
+class Files(NamedTuple):
+    attention: Path
+    dataset: Path
+    proteins: dict[str, ContactProtein]
+
+
+def fold(length: int, seed: int) -> np.ndarray:
+    """Coordinates of a compact random walk, the last two residues unknown."""
+    random = np.random.default_rng(seed)
+    points = np.zeros((length, 3))
+    for place in range(1, length):
+        step = random.normal(size=3) - 0.15 * points[place - 1]
+        points[place] = points[place - 1] + 3.8 * step / np.linalg.norm(step)
+    points[-2:] = np.nan
+    return points.astype(np.float32)
+
+
+def protein(name: str) -> ContactProtein:
+    length, split = PROTEINS[name]
+    aatype = (np.arange(length) % 20).astype(np.int32)
+    return ContactProtein(
+        id=name,
+        group=f"group of {name}",
+        split=split,
+        chain="A",
+        msa=np.tile(aatype.astype(np.uint8), (2, 1)),
+        deletions=csr_array((2, length), dtype=np.int32),
+        aatype=aatype,
+        cb=fold(length, seed=ord(name)),
+        residue_numbers=["" if place >= length - 2 else str(place + 1) for place in range(length)],
+    )
+
+
+def row_maps(name: str, site: str, length: int, seed: int) -> np.ndarray:
+    """(ROWS, HEADS, R, R) weights: noise, popular residues, and contacts in the telling head."""
+    random = np.random.default_rng([seed, ord(site[11]), len(site)])
+    logits = random.normal(size=(ROWS, HEADS, length, length)) + 2 * random.normal(size=(length,))
+    if site == TELLING[0]:
+        near = contacts(fold(length, seed=ord(name)))
+        logits[:, TELLING[1]] += 3 * np.where(random.random(near.shape) < 0.8, near, 0)
+    weights = np.exp(logits)
+    return (weights / weights.sum(-1, keepdims=True)).astype(np.float32)
+
+
+def write_attention(
+    path: Path,
+    reduce: AlignmentReduction = AlignmentReduction.MEAN_ROWS,
+    *,
+    names: tuple[str, ...] = tuple(PROTEINS),
+    model: str = "a" * 64,
+    sites: Any = SITES,
+) -> Path:
+    samples = [
+        AlignmentSample(
+            id=name,
+            query=LETTERS[: PROTEINS[name][0]],
+            rows=ROWS,
+            extra_rows=ROWS,
+            input_sha256="",
+        )
+        for name in names
+    ]
+    with alignment_attention_file(path, model, samples) as file:
+        for number, sample in enumerate(samples):
+            for site in sites:
+                layout = alignment_layout(site, sample.sizes, AlignmentAttentionOptions(reduce=reduce))
+                if site.keys == "residue":
+                    whole = row_maps(sample.id, site.name, len(sample.query), number)
+                    weights = whole if reduce is AlignmentReduction.NONE else whole.mean(0)
+                else:
+                    weights = np.full(layout.sizes, 1 / layout.sizes[-1], dtype=np.float32)
+                file.site(layout, number).write({"weights": weights})
+    return path
+
+
+@pytest.fixture
+def files(tmp_path: Path) -> Files:
+    proteins = {name: protein(name) for name in PROTEINS}
+    dataset = tmp_path / "x.dataset.h5"
+    write_contact_dataset(dataset, proteins.values(), {})
+    return Files(write_attention(tmp_path / "attention.h5"), dataset, proteins)
+
+
+@pytest.mark.parametrize("reduce", [AlignmentReduction.MEAN_ROWS, AlignmentReduction.NONE])
+def test_maps_are_symmetric_and_lose_what_residues_share(tmp_path: Path, reduce: AlignmentReduction) -> None:
+    """Plain loops over pairs; only row attention over the clustered MSA is a feature."""
+    path = write_attention(tmp_path / "attention.h5", reduce, names=("d",))
+    whole = row_maps("d", "evoformer.00.msa_row", 25, 0).mean(axis=0, dtype=np.float64)
+    with open_attention(path) as attention:
+        maps = {(site, head): found for site, head, found in head_maps(attention, "d")}
+    assert list(maps) == [(f"evoformer.0{block}.msa_row", head) for block in (0, 1) for head in range(HEADS)]
+    both = whole[1] + whole[1].T
+    pairs = [(i, j) for i in range(25) for j in range(25) if i != j]
+    mean = sum(both[i, j] for i, j in pairs) / len(pairs)
+    share = [sum(both[i, j] for j in range(25) if j != i) / 24 for i in range(25)]
+    for i, j in pairs:
+        expected = both[i, j] - share[i] * share[j] / mean
+        assert maps["evoformer.00.msa_row", 1][i, j] == pytest.approx(expected, abs=1e-7)
+
+
+def test_the_telling_head_is_found_and_works_on_other_proteins(files: Files, tmp_path: Path) -> None:
+    regression, report = fit_contacts(files.attention, files.dataset)
+    assert regression.proteins == ("a", "b")
+    weights = np.array([regression.weights[site.name] for site in SITES[:2]])
+    assert np.unravel_index(np.abs(weights).argmax(), weights.shape) == (1, TELLING[1])
+    others = np.delete(weights.ravel(), HEADS + TELLING[1])
+    assert np.abs(others).max() < weights[1, TELLING[1]] / 5
+    assert report.num_held_out == 2
+    assert report.held_out.precision_l5 > 0.8
+    with open_attention(files.attention) as attention:
+        found = predict_contacts(attention, "c", regression)
+        untaught = mean_map(attention, "c")
+    near = contacts(files.proteins["c"].cb)
+    # Chances are calibrated: as many contacts as they say, roughly, and more than the untaught mean ranks high.
+    judged = np.triu(np.ones_like(near), k=6)
+    judged[:, -2:] = False
+    expected = found[judged].sum()
+    assert expected == pytest.approx(near[judged].sum(), rel=0.5)
+    best = np.argsort(-found[judged])[:10]
+    assert near[judged][best].sum() >= near[judged][np.argsort(-untaught[judged])[:10]].sum()
+    again, _ = fit_contacts(files.attention, files.dataset)
+    write_regression(tmp_path / "a.json", regression)
+    write_regression(tmp_path / "b.json", again)
+    assert (tmp_path / "a.json").read_bytes() == (tmp_path / "b.json").read_bytes()
+    assert read_regression(tmp_path / "a.json") == regression
+
+
+def test_a_regression_of_another_model_or_of_other_heads_is_refused(files: Files, tmp_path: Path) -> None:
+    regression, _ = fit_contacts(files.attention, files.dataset)
+    other = write_attention(tmp_path / "other.h5", model="b" * 64)
+    with open_attention(other) as attention, pytest.raises(BioattnError, match="of another model"):
+        predict_contacts(attention, "a", regression)
+    fewer = write_attention(tmp_path / "fewer.h5", sites=SITES[:1])
+    words = r"other sites or heads .*\(1 sites, the regression 2\)"
+    with open_attention(fewer) as attention, pytest.raises(BioattnError, match=words):
+        predict_contacts(attention, "a", regression)
+
+
+def test_attention_that_says_nothing_of_contacts_is_refused(files: Files, tmp_path: Path) -> None:
+    maximum = write_attention(tmp_path / "max.h5", AlignmentReduction.MAX_ROWS)
+    with pytest.raises(BioattnError, match="was reduced with max-rows; contacts need --reduce mean-rows"):
+        fit_contacts(maximum, files.dataset)
+    columns = write_attention(tmp_path / "columns.h5", sites=SITES[2:3])
+    with pytest.raises(BioattnError, match=r"holds no row attention; write it with --sites"):
+        fit_contacts(columns, files.dataset)
+    strangers = write_attention(tmp_path / "strangers.h5", names=("c",))
+    with pytest.raises(BioattnError, match="holds no protein of the training split"):
+        fit_contacts(strangers, files.dataset)
+    short = tmp_path / "short.dataset.h5"
+    write_contact_dataset(short, [files.proteins["c"], _shortened(files.proteins["a"])], {})
+    with pytest.raises(
+        BioattnError, match=r"'a' has 40 residues there, 39 in .*; both must come from the same"
+    ):
+        fit_contacts(files.attention, short)
+
+
+def _shortened(whole: ContactProtein) -> ContactProtein:
+    return ContactProtein(
+        id=whole.id,
+        group=whole.group,
+        split=whole.split,
+        chain=whole.chain,
+        msa=whole.msa[:, 1:],
+        deletions=csr_array((2, 39), dtype=np.int32),
+        aatype=whole.aatype[1:],
+        cb=whole.cb[1:],
+        residue_numbers=whole.residue_numbers[1:],
+    )
+
+
+@pytest.mark.parametrize(
+    ("content", "words"),
+    [
+        ("[1]", "is no contact regression"),
+        ('{"format": "bioattn-contact-regression", "format_version": 2}', "has format version 2"),
+        ('{"format": "bioattn-contact-regression", "format_version": 1}', "is damaged or incomplete"),
+        (
+            '{"format": "bioattn-contact-regression", "format_version": 1, "model_sha256": "", "proteins": [], '
+            '"inverse_strength": 1, "intercept": NaN, "weights": {}}',
+            "is damaged or incomplete",
+        ),
+        ("{", r"not valid JSON"),
+    ],
+)
+def test_other_json_is_no_regression(tmp_path: Path, content: str, words: str) -> None:
+    path = tmp_path / "x.json"
+    path.write_text(content)
+    with pytest.raises(FormatError, match=words):
+        read_regression(path)
+
+
+def test_names_and_choices_that_make_no_sense(files: Files, tmp_path: Path) -> None:
+    regression = ContactRegression(
+        model_sha256="a" * 64,
+        weights={site.name: [0.0] * HEADS for site in SITES[:2]},
+        intercept=0.0,
+        proteins=(),
+        inverse_strength=1.0,
+    )
+    for name, choices, words in (
+        ("x.txt", {}, r"end its name in \.rr"),
+        ("x.rr", {}, "RR holds probabilities, which need --regression"),
+        (
+            "x.rr",
+            {"regression": regression},
+            r"RR holds one alignment and .* has 4; .* --sample \(a, b",
+        ),
+    ):
+        with pytest.raises(SettingsError, match=words):
+            export_contacts(files.attention, tmp_path / name, **choices)
+    with pytest.raises(BioattnError, match="has no sample 'x'; it holds a, b, c, d"):
+        export_contacts(files.attention, tmp_path / "x.tsv", sample="x")
+    assert not list(tmp_path.glob("x.*sv")) + list(tmp_path.glob("x.rr"))
+
+
+def test_through_the_front_door(files: Files, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    heads, rr, table, untaught = (tmp_path / name for name in ("h.json", "c.rr", "c.tsv", "mean.tsv"))
+    attention = str(files.attention)
+    assert main(["export", "contacts", attention, "--fit", str(files.dataset), "-o", str(heads)]) == 0
+    said = capsys.readouterr().err
+    assert "fitted on 2 proteins" in said
+    assert "on 2 proteins of other splits" in said
+    assert json.loads((tmp_path / "h.json.run.json").read_text())["precision"]["held_out"]["P@L/5"] > 0.8
+    assert (
+        main(["export", "contacts", attention, "--regression", str(heads), "--sample", "c", "-o", str(rr)])
+        == 0
+    )
+    assert main(["export", "contacts", attention, "--regression", str(heads), "-o", str(table)]) == 0
+    assert main(["export", "contacts", attention, "-o", str(untaught)]) == 0
+    lines = [line.split() for line in rr.read_text().splitlines() if line[0].isdigit()]
+    rows = [line.split("\t") for line in table.read_text().splitlines()]
+    assert rows[0] == ["sample", "i", "j", "residue_i", "residue_j", "probability"]
+    assert sum(row[0] == "c" for row in rows) == 30 * 31 // 2
+    of_c = {(row[1], row[2]): float(row[5]) for row in rows if row[0] == "c"}
+    for i, j, low, high, chance in lines:
+        assert (low, high) == ("0", "8")
+        assert of_c[i, j] == pytest.approx(float(chance), abs=1e-5)
+    near = contacts(files.proteins["c"].cb)
+    assert np.mean([near[int(i) - 1, int(j) - 1] for i, j, *_ in lines[:6]]) > 0.8
+    assert untaught.read_text().splitlines()[0].endswith("\tscore")
+    code = main(["export", "contacts", attention, "--fit", "x", "--regression", "y", "-o", str(heads)])
+    assert code == 2
+    assert "--fit makes a regression and goes with neither" in capsys.readouterr().err
