@@ -7,6 +7,7 @@ import numpy as np
 import pytest
 
 from bioattn.alignments.contact_dataset import TEST, TRAIN, open_contact_dataset
+from bioattn.structures.chain import read_chain
 from bioattn_cli.main import main
 
 NAMES = "ALA CYS ASP GLU PHE GLY HIS ILE LYS LEU"
@@ -155,6 +156,23 @@ def test_the_shared_index_is_a_table_of_pairs(shared: Path, tmp_path: Path) -> N
         {"PF00249_1GUU_A", "psicov_1guuA"},
         {"PF00240_2BWF_A", "of_1UBQ"},
     ]
+
+
+def test_a_missing_cb_is_placed_as_asked(shared: Path, folder: Path) -> None:
+    """Alanine 122 of 721p has no CB."""
+    structure = shared / "data" / "msa_structure" / "structure" / "af3pt_721p.cif"
+    chain = read_chain(structure, "A")
+    write_msa(folder / "msa" / "one.a3m", chain.letters)
+    table = write_pairs(folder, f"one msa/one.a3m {structure} A")
+    found = {}
+    for choice in ("ca", "virtual"):
+        output = folder / "out" / f"{choice}.h5"
+        assert run(table, "-o", output, "--missing-cb", choice) == 0
+        protein = open_contact_dataset(output).protein(0)
+        place = protein.residue_numbers.index("122")
+        found[choice] = np.linalg.norm(protein.cb[place] - chain.ca[place])
+    assert found["ca"] == 0
+    assert found["virtual"] == pytest.approx(1.53, abs=0.05)
 
 
 def test_depth_is_capped_by_chance_and_repeats(folder: Path) -> None:
