@@ -1,31 +1,38 @@
 """The query of an alignment: finding its row, and making the alignment one of the query's own columns."""
 
 import difflib
+import re
 from collections.abc import Sequence
 
 from bioattn.errors import BioattnError
 from bioattn.formats.alignment import Alignment
 
 _SHOWN = 3
+_RANGE = re.compile(r"/\d+-\d+$")
 
 
 def find_name(names: Sequence[str], name: str, source: str) -> int:
     """The row called `name`: in full or, if one alone has it so, without `/start-end` or within `db|name|…`.
 
-    source: the file, as messages name it.
+    Of rows with the same full name the first row of all is taken if it is among them. source: the file, as
+    messages name it.
 
     Raises: BioattnError when no row or more than one is called so.
     """
-    for called in (
-        lambda full: full == name,
-        lambda full: full.rpartition("/")[0] == name,
-        lambda full: name in full.rpartition("/")[0].split("|") or name in full.split("|"),
-    ):
-        rows = [row for row, full in enumerate(names) if called(full)]
+    rows = [row for row, full in enumerate(names) if full == name]
+    if len(rows) > 1 and rows[0] != 0:
+        raise BioattnError(
+            f"{source}: --query {name}: rows {_listed([f'{row + 1:,}' for row in rows])} are all called so; "
+            "names of rows must differ for one to be chosen"
+        )
+    if rows:
+        return rows[0]
+    shortened = [_RANGE.sub("", full) for full in names]
+    for called in (lambda short: short == name, lambda short: name in short.split("|")):
+        rows = [row for row, short in enumerate(shortened) if called(short)]
         if len(rows) > 1:
-            places = ", ".join(f"{names[row]} (row {row + 1:,})" for row in rows[:_SHOWN])
-            more = f" and {len(rows) - _SHOWN:,} more" if len(rows) > _SHOWN else ""
-            raise BioattnError(f"{source}: --query {name} could be {places}{more}; give the full name of one")
+            places = _listed([f"{names[row]} (row {row + 1:,})" for row in rows])
+            raise BioattnError(f"{source}: --query {name} could be {places}; give the full name of one")
         if rows:
             return rows[0]
     close = difflib.get_close_matches(name, names, n=_SHOWN, cutoff=0.5) or names[:_SHOWN]
@@ -45,3 +52,8 @@ def centre_on_query(alignment: Alignment, query: int, source: str) -> Alignment:
         raise BioattnError(f"{source}: the query, {alignment.names[query]}, has no residue in the alignment")
     order = [query, *(row for row in range(alignment.num_rows) if row != query)]
     return alignment.select_rows(order).centre_on_row(0)
+
+
+def _listed(texts: list[str]) -> str:
+    more = f" and {len(texts) - _SHOWN:,} more" if len(texts) > _SHOWN else ""
+    return ", ".join(texts[:_SHOWN]) + more

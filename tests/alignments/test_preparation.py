@@ -1,0 +1,184 @@
+"""The steps of `prepare msa` on alignments small enough to read."""
+
+import numpy as np
+import pytest
+
+from bioattn.alignments.preparation import Preparation, PreparationSettings, prepare_alignment
+from bioattn.alignments.query import centre_on_query, find_name
+from bioattn.errors import BioattnError, SettingsError
+from bioattn.formats.a3m import parse_a3m
+from bioattn.formats.alignment import Alignment
+from tests.alignments.conftest import random_family
+
+SMALL = b"""\
+>q/1-6 the query
+AC-DEF
+>a
+ACWDxxEY
+>b
+GC-DE-
+>b_again
+GC-DE-
+>short
+----E-
+>nothing
+------
+>sp|P1|c_LONG
+aWWWWkWWrr
+"""
+
+
+def prepare(text: bytes = SMALL, **settings: object) -> Preparation:
+    preparation = Preparation(parse_a3m("in.a3m", text))
+    prepare_alignment(preparation, PreparationSettings(**settings), "in.a3m")  # type: ignore[arg-type]
+    return preparation
+
+
+def rows(alignment: Alignment) -> dict[str, str]:
+    return {name: alignment.row_with_insertions(row) for row, name in enumerate(alignment.names)}
+
+
+def test_without_a_query_row_1_stays_first_and_every_column_stays() -> None:
+    assert rows(prepare().alignment) == {
+        "q/1-6": "AC-DEF",
+        "a": "ACWDxxEY",
+        "b": "GC-DE-",
+        "short": "----E-",
+        "sp|P1|c_LONG": "aWWWWkWWrr",
+    }
+
+
+def test_centred_on_the_first_row() -> None:
+    preparation = prepare(query="q/1-6")
+    assert rows(preparation.alignment) == {
+        "q/1-6": "ACDEF",
+        "a": "ACwDxxEY",
+        "b": "GCDE-",
+        "short": "---E-",
+        "sp|P1|c_LONG": "aWWwWkWWrr",
+    }
+    steps = {step.name: (step.removed_rows, step.removed_columns, step.rows) for step in preparation.steps}
+    assert steps == {"query_columns": (0, 1, 7), "duplicates": (1, 0, 6), "empty_rows": (1, 0, 5)}
+
+
+def test_centred_on_a_row_with_insertions_of_its_own() -> None:
+    alignment = prepare(query="c_LONG").alignment
+    assert alignment.names[0] == "sp|P1|c_LONG"
+    assert alignment.row_with_insertions(0) == "AWWWWKWWRR"
+    # Columns of the query's insertions hold gaps; what others inserted at the same place stays an insertion.
+    assert rows(alignment)["a"] == "-ACWD-xxEY--"
+    assert rows(alignment)["q/1-6"] == "-AC-D-EF--"
+
+
+def test_every_row_keeps_its_whole_sequence() -> None:
+    residues = random_family(30, 40, seed=9)
+    text = b"".join(b">s%d\n%s\n" % (i, row.tobytes()) for i, row in enumerate(residues))
+    before = parse_a3m("in.a3m", text)
+    after = prepare(text, query="s5", max_gap_column=0.3).alignment
+    assert 0 < after.num_columns < 40
+    sequences = {name: before.sequence(row) for row, name in enumerate(before.names)}
+    assert {name: after.sequence(row) for row, name in enumerate(after.names)}.items() <= sequences.items()
+
+
+def test_gappy_columns_become_insertions_and_gappy_rows_go() -> None:
+    preparation = prepare(max_gap_column=0.4, max_gap_row=0.5)
+    # Gaps of the seven rows: 2, 2, 5, 2, 1 and 4. Without the last column a is a duplicate of the query.
+    assert rows(preparation.alignment) == {
+        "q/1-6": "ACDEf",
+        "b": "GCDE",
+        "sp|P1|c_LONG": "aWWwWkWwrr",
+    }
+    assert [step.name for step in preparation.steps] == [
+        "gap_columns",
+        "duplicates",
+        "empty_rows",
+        "gap_rows",
+    ]
+
+
+def test_identity_and_depth() -> None:
+    assert list(rows(prepare(min_query_identity=0.5).alignment)) == ["q/1-6", "a", "b", "short"]
+    assert list(rows(prepare(max_identity=0.7).alignment)) == ["q/1-6", "sp|P1|c_LONG"]
+    assert list(rows(prepare(max_identity=0.9).alignment)) == ["q/1-6", "a", "b", "sp|P1|c_LONG"]
+    drawn = {tuple(rows(prepare(max_depth=3, seed=seed).alignment)) for seed in range(20)}
+    assert {len(names) for names in drawn} == {3}
+    assert {names[0] for names in drawn} == {"q/1-6"}
+    assert len(drawn) > 3
+    assert rows(prepare(max_depth=3, seed=4).alignment) == rows(prepare(max_depth=3, seed=4).alignment)
+    assert list(rows(prepare(max_depth=1).alignment)) == ["q/1-6"]
+
+
+def test_rows_left_out_by_other_filters_do_not_hold_back_the_redundancy_filter() -> None:
+    """A long distant row may be the one that a nearer row is too close to."""
+    residues = random_family(120, 60, seed=13)
+    text = b"".join(b">s%d\n%s\n" % (i, row.tobytes()) for i, row in enumerate(residues))
+    both = prepare(text, max_gap_row=0.4, min_query_identity=0.2, max_identity=0.8).alignment
+    first = prepare(text, max_gap_row=0.4, min_query_identity=0.2).alignment
+    assert 5 < both.num_rows < first.num_rows < 120
+    codes = {name: both.residues[row] for row, name in enumerate(both.names)}
+    for name, row in zip(first.names, first.residues, strict=True):
+        shared = [(row != ord("-")) & (other != ord("-")) for other in codes.values()]
+        closest = max(
+            np.mean(row[where] == other[where]) if where.any() else 0
+            for where, other in zip(shared, codes.values(), strict=True)
+        )
+        assert name in codes or closest > 0.75  # rare letters apart, 0.8
+
+
+@pytest.mark.shared
+def test_all_filters_together_as_hhfilter(hhfilter, families) -> None:
+    for name in ("protenix_102m", "PF00041_1TEN_A", "psicov_16pkA"):
+        preparation = Preparation(families[name].alignment)
+        prepare_alignment(preparation, PreparationSettings(), name)
+        whole = preparation.alignment
+        settings = PreparationSettings(max_gap_row=0.3, min_query_identity=0.2, max_identity=0.7)
+        prepare_alignment(preparation, settings, name)
+        kept = hhfilter(whole.residues, "-cov", "70", "-qid", "20", "-id", "70")
+        assert 1 < len(kept) < whole.num_rows * 0.6
+        assert preparation.alignment.residues.tolist() == whole.residues[kept].tolist()
+
+
+def test_names() -> None:
+    names = ["A/1-5", "B/1-5", "B/7-9", "sp|P0|NAME_X/2-4", "A/1-5x"]
+    assert find_name(names, "A/1-5", "f") == 0
+    assert find_name(names, "A", "f") == 0
+    assert find_name(names, "P0", "f") == 3
+    assert find_name(names, "NAME_X", "f") == 3
+    assert find_name(["A", "B", "A"], "A", "f") == 0
+    with pytest.raises(BioattnError, match="f: --query B: rows 2, 3 are all called so"):
+        find_name(["A", "B", "B"], "B", "f")
+    with pytest.raises(
+        BioattnError, match=r"f: --query B could be B/1-5 \(row 2\), B/7-9 \(row 3\); give the"
+    ):
+        find_name(names, "B", "f")
+    with pytest.raises(
+        BioattnError, match=r"f: --query A/1-6: none of the 5 rows is called so; there are A/1-5"
+    ):
+        find_name(names, "A/1-6", "f")
+
+
+def test_queries_that_cannot_be() -> None:
+    with pytest.raises(BioattnError, match=r"in\.a3m: the query, nothing, has no residue in the alignment"):
+        prepare(query="nothing")
+    with pytest.raises(BioattnError, match="--max-gap-column 0 leaves no column"):
+        prepare(max_gap_column=0)
+    with pytest.raises(BioattnError, match="the query, q, has no residue in the columns that are left"):
+        prepare(b">q\nA---\n>a\n-CDE\n>b\n-CDE\n", max_gap_column=0.4)
+    alignment = parse_a3m("in.a3m", b">q\nAC\n")
+    assert centre_on_query(alignment, 0, "in.a3m").row(0) == "AC"
+
+
+@pytest.mark.parametrize(
+    ("settings", "sentence"),
+    [
+        ({"max_identity": 90.0}, r"--max-identity is a fraction from 0 to 1, not 90; for 90 % write 0\.9"),
+        ({"max_gap_row": -0.1}, r"--max-gap-row is a fraction from 0 to 1, not -0\.1$"),
+        ({"max_gap_column": float("nan")}, "--max-gap-column is a fraction from 0 to 1, not nan"),
+        ({"weight_identity": 0.0}, "--weight-identity 0 would"),
+        ({"max_identity": 0.0}, "--max-identity 0 would"),
+        ({"max_depth": 0}, "--max-depth must be at least 1, not 0"),
+    ],
+)
+def test_settings_out_of_range(settings: dict[str, float], sentence: str) -> None:
+    with pytest.raises(SettingsError, match=sentence):
+        PreparationSettings(**settings)  # type: ignore[arg-type]

@@ -1,0 +1,116 @@
+"""Statistics of alignments: by eye, by loops, and the warning on the real ones."""
+
+import itertools
+
+import numpy as np
+import pytest
+
+from bioattn.alignments.statistics import alignment_statistics
+from bioattn.alignments.weights import sequence_weights
+from bioattn.formats.alignment import Alignment
+from tests.alignments.conftest import random_family
+
+RESIDUES = set("ACDEFGHIKLMNPQRSTVWY")
+
+
+def as_alignment(residues: np.ndarray, insertions: list[dict[int, str]] | None = None) -> Alignment:
+    rows = len(residues)
+    return Alignment(
+        names=[f"s{row}" for row in range(rows)],
+        descriptions=[""] * rows,
+        residues=residues,
+        insertions=insertions or [{} for _ in range(rows)],
+    )
+
+
+def describe(residues: np.ndarray, **extra):
+    return alignment_statistics(as_alignment(residues, **extra), sequence_weights(residues), 0.8)
+
+
+def test_by_eye() -> None:
+    rows = ["ACDEF", "ACDE-", "ACDE-", "WCW--"]
+    found = describe(
+        np.array([list(row.encode()) for row in rows], np.uint8), insertions=[{}, {2: "ab"}, {5: "k"}, {}]
+    )
+    assert (found.depth, found.columns, found.inserted_letters) == (4, 5, 3)
+    # Rows 0, 1 and 2 share four of five columns or more; row 3 is alone.
+    assert found.neff == pytest.approx(2)
+    assert found.neff_per_root_column == pytest.approx(2 / 5**0.5)
+    assert found.coverage.tolist() == [1, 1, 1, 0.75, 0.25]
+    assert found.effective_depth == pytest.approx([2, 2, 2, 1, 1 / 3])
+    assert found.gaps == pytest.approx(4 / 20)
+    assert found.row_gaps == pytest.approx([0, 0.15, 0.2, 0.25, 0.4])
+    assert found.query_identity == pytest.approx([1, 1, 1 / 3])
+    json = found.as_json()
+    assert json["median_query_identity"] == 1
+    assert len(json["query_identity_histogram"]["edges"]) == 21
+    assert json["query_identity_histogram"]["rows"] == [0] * 6 + [1] + [0] * 12 + [2]
+
+
+def test_pair_and_chance_identity_by_loops() -> None:
+    residues = random_family(25, 30, seed=4)
+    residues[np.isin(residues, np.frombuffer(b"BZU", np.uint8))] = ord("X")
+    weights = sequence_weights(residues)
+    equal = total = 0.0
+    for one, other in itertools.permutations(range(len(residues)), 2):
+        for a, b in zip(residues[one].tobytes().decode(), residues[other].tobytes().decode(), strict=True):
+            if a in RESIDUES and b in RESIDUES:
+                total += weights[one] * weights[other]
+                equal += weights[one] * weights[other] * (a == b)
+    composition = dict.fromkeys(RESIDUES, 0.0)
+    for row, weight in zip(residues, weights, strict=True):
+        for letter in row.tobytes().decode():
+            if letter in RESIDUES:
+                composition[letter] += weight
+    found = describe(residues)
+    assert found.pair_identity == pytest.approx(equal / total)
+    whole = sum(composition.values())
+    assert found.chance_identity == pytest.approx(sum((part / whole) ** 2 for part in composition.values()))
+
+
+def test_blocks_of_rows_change_nothing(monkeypatch: pytest.MonkeyPatch) -> None:
+    residues = random_family(40, 30, seed=6)
+    expected = describe(residues).as_json()
+    monkeypatch.setattr("bioattn.alignments.statistics._ROWS_AT_ONCE", 7)
+    assert describe(residues).as_json() == expected
+
+
+def test_rows_of_chance_and_rows_of_a_family() -> None:
+    random = np.random.default_rng(0)
+    letters = np.frombuffer(b"ACDEFGHIKLMNPQRSTVWY", np.uint8)
+    chance = random.choice(letters, (200, 60))
+    assert len(describe(chance).warnings()) == 1
+    assert "carry no common signal" in describe(chance).warnings()[0]
+    family = np.where(random.random((200, 60)) < 0.5, chance[0], chance)
+    assert describe(family).warnings() == []
+    # Copies of a few unrelated rows agree with their copies, but weigh no more than one row each.
+    assert "carry no common signal" in describe(np.repeat(chance[:40], 5, axis=0)).warnings()[0]
+
+
+def test_few_rows_and_one() -> None:
+    family = random_family(12, 40, seed=1)
+    assert "effective sequences; below about 30" in describe(family).warnings()[-1]
+    alone = describe(family[:1])
+    assert alone.pair_identity is None
+    assert len(alone.warnings()) == 1
+    assert "stands alone" in alone.warnings()[0]
+    assert alone.as_json()["median_query_identity"] is None
+
+
+def test_rows_that_never_overlap() -> None:
+    rows = np.array([list(b"ACDE----"), list(b"----FGHI")], np.uint8)
+    assert describe(rows).pair_identity is None
+
+
+@pytest.mark.shared
+def test_only_the_alignment_without_signal_is_warned_of(families) -> None:
+    ratios = {}
+    for name, family in families.items():
+        if int(family.row["n_seqs"]) > 7000:  # their figures are in docs/formats/msa.md
+            continue
+        found = describe(family.alignment.residues)
+        ratios[name] = found.pair_identity / found.chance_identity
+        assert len(found.warnings()) == (name == "of_1UBQ"), name
+    assert 1.2 < ratios.pop("of_1UBQ") < 1.3
+    assert len(ratios) == 34
+    assert min(ratios.values()) > 2.8
