@@ -25,6 +25,7 @@ from bioattn_cli import (
     prepare_contacts,
     prepare_msa,
     run,
+    run_evoformer,
     simulate,
     simulate_msa,
     train,
@@ -71,6 +72,7 @@ app.add_typer(run.app, name="run")
 app.add_typer(export.app, name="export")
 export_contacts.register(export.app)
 export_parameters.register(export.app)
+run_evoformer.register(run.app)
 inspect_file.register(app)
 prepare_contacts.register(prepare.app)
 prepare_msa.register(prepare.app)

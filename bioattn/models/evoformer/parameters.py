@@ -6,6 +6,7 @@ Arrays go one by one from the file into the place that waits for them: parameter
 import logging
 import re
 from collections.abc import Iterator
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
@@ -45,7 +46,8 @@ def load_parameters(
             for row in rows:
                 for name, array in zip(row.our_names(), per_block(file, row), strict=True):
                     targets[name][row.place].copy_(torch.from_numpy(array))
-    return model, published_inputs(path, has_templates=file.has_templates)
+    inputs = published_inputs(path, has_templates=file.has_templates)
+    return model, inputs if config.recycling else replace(inputs, num_recycles=0)
 
 
 def published_inputs(path: Path, *, has_templates: bool) -> InputSettings:

@@ -1,0 +1,131 @@
+"""Which alignments a command is given: files, folders of files, lists of files."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+from bioattn.errors import BioattnError, SettingsError
+from bioattn.files import read_lines, unreadable
+from bioattn.formats.alignment_file import STANDARD_INPUT
+
+SUFFIXES = frozenset(
+    {
+        ".a2m",
+        ".a3m",
+        ".afa",
+        ".aln",
+        ".clu",
+        ".clustal",
+        ".clustalw",
+        ".clw",
+        ".fa",
+        ".faa",
+        ".fas",
+        ".fasta",
+        ".msa",
+        ".mfa",
+        ".phy",
+        ".phylip",
+        ".sth",
+        ".sto",
+        ".stockholm",
+        ".stk",
+    }
+)
+"""Files of a folder that are taken for alignments; a file that is named itself may be called anything."""
+_PACKED = (".gz", ".xz")
+_LONGEST_LIST_LINE = 4096
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class AlignmentSource:
+    """One alignment."""
+
+    name: str
+    """Without folder and suffixes; unique among those given together."""
+    path: Path
+
+
+def find_alignments(given: Path) -> tuple[list[AlignmentSource], bool]:
+    """The alignments that `given` stands for, and whether it was a folder or a list.
+
+    A folder stands for the files in it with a suffix of alignments, in the order of their names; a list is a text
+    file whose every line is the path of a file, from the folder of the list or from where the program runs; `-` is
+    standard input.
+
+    Raises: BioattnError when there is no such file, or no alignment in a folder; SettingsError when two alignments
+    would have the same name.
+    """
+    if given == STANDARD_INPUT:
+        return [AlignmentSource(name="stdin", path=given)], False
+    if given.is_dir():
+        try:
+            paths = sorted(path for path in given.iterdir() if path.is_file() and _is_alignment(path))
+        except OSError as error:
+            raise unreadable(given, error) from error
+        if not paths:
+            raise BioattnError(
+                f"{given}: no file in this folder has a suffix of alignments ({', '.join(sorted(SUFFIXES))})"
+            )
+    elif (listed := _listed(given)) is not None:
+        paths = listed
+    else:
+        return [AlignmentSource(name=_name(given), path=given)], False
+    sources = [AlignmentSource(name=_name(path), path=path) for path in paths]
+    _refuse_same_names(given, sources)
+    return sources, True
+
+
+def _is_alignment(path: Path) -> bool:
+    suffixes = [suffix.lower() for suffix in path.suffixes if suffix.lower() not in _PACKED]
+    return not path.name.startswith(".") and bool(suffixes) and suffixes[-1] in SUFFIXES
+
+
+def _name(path: Path) -> str:
+    name = path.name
+    for packed in _PACKED:
+        name = name.removesuffix(packed)
+    stem, dot, suffix = name.rpartition(".")
+    return stem if stem and dot + suffix.lower() in SUFFIXES else name
+
+
+def _listed(path: Path) -> list[Path] | None:
+    """The files a list names, or None when its first line names none."""
+    found: list[Path] = []
+    try:
+        with path.open("rb") as file:
+            head = file.readline(_LONGEST_LIST_LINE)
+    except OSError as error:
+        raise unreadable(path, error) from error
+    try:
+        first = head.decode().strip()
+        if not first or _resolve(path, first) is None:
+            return None
+    except (UnicodeDecodeError, ValueError, OSError):
+        return None
+    for number, line in read_lines(path):
+        if not line.strip():
+            continue
+        listed = _resolve(path, line.strip())
+        if listed is None:
+            raise BioattnError(f"{path}:{number}: there is no file {line.strip()}")
+        found.append(listed)
+    return found
+
+
+def _resolve(list_path: Path, text: str) -> Path | None:
+    for candidate in (list_path.parent / text, Path(text)):
+        if candidate.is_file():
+            return candidate
+    return None
+
+
+def _refuse_same_names(given: Path, sources: Sequence[AlignmentSource]) -> None:
+    first: dict[str, Path] = {}
+    for source in sources:
+        other = first.setdefault(source.name, source.path)
+        if other != source.path:
+            raise SettingsError(
+                f"{given}: {other.name} and {source.path.name} would both be written to {source.name}; "
+                "rename one, or run them apart"
+            )
