@@ -10,6 +10,7 @@ from torch import Tensor
 from torch.utils.checkpoint import checkpoint
 
 from bioattn.attention.capture import hand_over, listener_for
+from bioattn.attention.cpu_tiles import attend_on_cpu
 from bioattn.attention.score import Score
 from bioattn.attention.site import AttentionSite, Tile
 
@@ -108,6 +109,10 @@ def _attend_fused(
     form = score.fused_form(query, key)
     if form is None:
         return _attend_tiled(query, key, value, score, _offset(mask, bias, query.dtype))
+    if form.bias is None:
+        attended = attend_on_cpu(form.query, form.key, value, scale=form.scale, mask=mask, bias=bias)
+        if attended is not None:
+            return attended
     offset = _offset(mask, bias, form.query.dtype)
     if form.bias is not None:
         offset = form.bias if offset is None else offset + form.bias

@@ -9,6 +9,8 @@ import math
 import torch
 from torch import Tensor, nn
 
+from bioattn.models.evoformer.projection import Projection
+
 
 def lecun_normal_(weight: Tensor) -> None:
     """Normal, variance 1 / inputs; weight is (outputs, inputs)."""
@@ -20,9 +22,9 @@ def he_normal_(weight: Tensor) -> None:
     nn.init.trunc_normal_(weight, std=math.sqrt(2 / weight.shape[1]))
 
 
-def linear(inputs: int, outputs: int, *, bias: bool = True) -> nn.Linear:
+def linear(inputs: int, outputs: int, *, bias: bool = True) -> Projection:
     """A linear layer that starts as LeCun's, bias 0."""
-    layer = nn.Linear(inputs, outputs, bias=bias)
+    layer = Projection(inputs, outputs, bias=bias)
     with torch.no_grad():
         lecun_normal_(layer.weight)
         if bias:
@@ -30,15 +32,15 @@ def linear(inputs: int, outputs: int, *, bias: bool = True) -> nn.Linear:
     return layer
 
 
-def final_linear(inputs: int, outputs: int) -> nn.Linear:
+def final_linear(inputs: int, outputs: int) -> Projection:
     """A linear layer that starts at 0."""
-    layer = nn.Linear(inputs, outputs)
+    layer = Projection(inputs, outputs)
     nn.init.zeros_(layer.weight)
     nn.init.zeros_(layer.bias)
     return layer
 
 
-def relu_linear(inputs: int, outputs: int) -> nn.Linear:
+def relu_linear(inputs: int, outputs: int) -> Projection:
     """A linear layer before a ReLU: starts as He's, bias 0."""
     layer = linear(inputs, outputs)
     with torch.no_grad():

@@ -9,7 +9,7 @@ from torch import Tensor, nn
 from bioattn.attention.operator import attention_weights
 from bioattn.attention.score import DotScore
 from bioattn.attention.site import AttentionSite, Tile
-from bioattn.models.evoformer.initial_weights import final_linear, lecun_normal_, linear
+from bioattn.models.evoformer.initial_weights import final_linear, linear
 from bioattn.models.evoformer.tiles import add_update
 
 TILE_RESIDUES = 16
@@ -31,11 +31,10 @@ class MsaColumnGlobalAttention(nn.Module):
         self.score = DotScore()
         self.normalise = nn.LayerNorm(msa_channels)
         self.project_query = linear(msa_channels, msa_channels, bias=False)
-        self.project_kvg = nn.Linear(msa_channels, 2 * self.head_channels + msa_channels, bias=False)
+        self.project_kvg = linear(msa_channels, 2 * self.head_channels + msa_channels, bias=False)
         self.gate_bias = nn.Parameter(torch.ones(msa_channels))
         self.project_output = final_linear(msa_channels, msa_channels)
         with torch.no_grad():
-            lecun_normal_(self.project_kvg.weight)
             self.project_kvg.weight[2 * self.head_channels :] = 0
 
     def forward(self, msa_SRC: Tensor, mask_SR: Tensor) -> Tensor:
@@ -50,13 +49,12 @@ class MsaColumnGlobalAttention(nn.Module):
 
     def _attend(self, normed_TSC: Tensor, mask_TS: Tensor, tile: Tile) -> Tensor:
         """(T, S, C) → the update (T, S, C)."""
-        dtype = self.project_kvg.weight.dtype
         counted = mask_TS.unsqueeze(-1).to(normed_TSC.dtype)
         mean_TC = (normed_TSC * counted).sum(1) / (counted.sum(1) + EPSILON)
-        query_THD = self.project_query(mean_TC.to(dtype)).unflatten(-1, (-1, self.head_channels))
+        query_THD = self.project_query(mean_TC).unflatten(-1, (-1, self.head_channels))
         if self.uniform:
             query_THD = torch.zeros_like(query_THD)
-        kvg = self.project_kvg(normed_TSC.to(dtype))
+        kvg = self.project_kvg(normed_TSC)
         key_TSD, value_TSD, gate_TSC = kvg.split(
             [self.head_channels, self.head_channels, kvg.shape[-1] - 2 * self.head_channels], dim=-1
         )

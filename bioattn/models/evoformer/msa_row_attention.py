@@ -7,9 +7,11 @@ from torch import Tensor, nn
 
 from bioattn.attention.site import AttentionSite, Tile
 from bioattn.models.evoformer.gated_attention import GatedAttention
+from bioattn.models.evoformer.initial_weights import linear
+from bioattn.models.evoformer.pair_bias import pair_bias
 from bioattn.models.evoformer.tiles import add_update
 
-TILE_ROWS = 4
+TILE_ROWS = 8
 
 
 class MsaRowAttention(nn.Module):
@@ -21,7 +23,7 @@ class MsaRowAttention(nn.Module):
         super().__init__()
         self.normalise = nn.LayerNorm(msa_channels)
         self.normalise_pair = nn.LayerNorm(pair_channels)
-        self.project_pair_bias = nn.Linear(pair_channels, site.num_heads, bias=False)
+        self.project_pair_bias = linear(pair_channels, site.num_heads, bias=False)
         self.attention = GatedAttention(msa_channels, site, uniform=uniform)
 
     def forward(self, msa_SRC: Tensor, pair_RRC: Tensor, mask_SR: Tensor) -> Tensor:
@@ -29,8 +31,7 @@ class MsaRowAttention(nn.Module):
 
         A row that is masked throughout attends to all its residues alike.
         """
-        normed_pair = self.normalise_pair(pair_RRC).to(self.project_pair_bias.weight.dtype)
-        bias_HRR = self.project_pair_bias(normed_pair).movedim(-1, 0).contiguous()
+        bias_HRR = pair_bias(pair_RRC, self.normalise_pair, self.project_pair_bias)
         allowed_SR = mask_SR > 0
 
         def update(rows_TRC: Tensor, rows: slice) -> Tensor:

@@ -1,14 +1,17 @@
 """Outer product mean: from the MSA to pairs of columns (AlphaFold 2 supplement, Algorithm 10).
 
-Shape suffixes: S MSA rows, R residues, T residues of a tile, C channels, A and B channels of the two factors.
+Shape suffixes: S MSA rows, R residues, T residues of a tile, C pair channels, A and B channels of the two factors.
 """
 
+import torch
 from torch import Tensor, nn
 
+from bioattn.matrix_products import matmul
 from bioattn.models.evoformer.initial_weights import final_linear, linear
-from bioattn.models.evoformer.tiles import add_update
+from bioattn.models.evoformer.tiles import tiles
 
 TILE_RESIDUES = 8
+TILE_ROWS = 16
 EPSILON = 1e-3
 """Added to the number of rows that cover a pair."""
 
@@ -35,22 +38,38 @@ class OuterProductMean(nn.Module):
 
     def forward(self, pair_RRC: Tensor, msa_SRC: Tensor, mask_SR: Tensor) -> Tensor:
         """pair + update (in place without autograd); mask: 1 = residue, 0 = masked."""
-        dtype = self.project_factors.weight.dtype
-        factors = self.project_factors(self.normalise(msa_SRC).to(dtype)) * mask_SR.unsqueeze(-1).to(dtype)
-        if self.centred:
-            present_SR1 = mask_SR.unsqueeze(-1).to(dtype)
-            factors = factors - present_SR1 * (factors.sum(0) / (present_SR1.sum(0) + EPSILON))
-        first_SRA, second_SRB = factors.chunk(2, dim=-1)
+        count_RR = mask_SR.T @ mask_SR + EPSILON
+        first_SRA, second_SRB = self._factors(msa_SRC, mask_SR).chunk(2, dim=-1)
+        if torch.is_grad_enabled():
+            outer = torch.einsum("sia,sjb->ijab", first_SRA, second_SRB).flatten(-2)
+            projected: Tensor = self.project_output(outer)
+            return pair_RRC + projected / count_RR.unsqueeze(-1)
         num_rows, num_residues, channels = first_SRA.shape
         first_RAS = first_SRA.permute(1, 2, 0).contiguous()
-        # (S, B·R): the products of residue i are then (A·B, R) as they lie, ready for the output projection.
-        second_SBR = second_SRB.transpose(1, 2).reshape(num_rows, -1)
-        count_RR = mask_SR.T @ mask_SR + EPSILON
+        second_SX = second_SRB.transpose(1, 2).reshape(num_rows, channels * num_residues)
+        weight = self.project_output.weight
+        bias_C1 = self.project_output.bias.unsqueeze(-1)
+        for residues in tiles(num_residues, TILE_RESIDUES):
+            # The products of one residue lie as (A·B, R): ready for the output projection, transposed.
+            outer = matmul(first_RAS[residues].flatten(0, 1), second_SX)
+            outer_TAR = outer.view(-1, channels * channels, num_residues)
+            for residue, outer_AR in enumerate(outer_TAR, start=residues.start):
+                update_CR = matmul(weight, outer_AR).add_(bias_C1) / count_RR[residue]
+                pair_RRC[residue] += update_CR.T
+        return pair_RRC
 
-        def update(_pair_TRC: Tensor, residues: slice) -> Tensor:
-            first = first_RAS[residues].flatten(0, 1)
-            outer = (first @ second_SBR).view(-1, channels * channels, num_residues)
-            projected: Tensor = self.project_output(outer.transpose(1, 2))
-            return projected / count_RR[residues].unsqueeze(-1)
-
-        return add_update(pair_RRC, update, TILE_RESIDUES)
+    def _factors(self, msa_SRC: Tensor, mask_SR: Tensor) -> Tensor:
+        """Both factors (S, R, A + B), 0 where masked."""
+        mask_SR1 = mask_SR.unsqueeze(-1).to(self.project_factors.weight.dtype)
+        if torch.is_grad_enabled():
+            factors: Tensor = self.project_factors(self.normalise(msa_SRC)) * mask_SR1
+        else:
+            factors = msa_SRC.new_empty(
+                *mask_SR.shape, self.project_factors.out_features, dtype=mask_SR1.dtype
+            )
+            for rows in tiles(len(msa_SRC), TILE_ROWS):
+                projected = self.project_factors(self.normalise(msa_SRC[rows]))
+                torch.mul(projected, mask_SR1[rows], out=factors[rows])
+        if self.centred:
+            factors = factors - mask_SR1 * (factors.sum(0) / (mask_SR1.sum(0) + EPSILON))
+        return factors

@@ -36,7 +36,7 @@ class EvoformerStack(nn.Module):
         """
         for block in self.blocks:
             msa_SRC, pair_RRC = run_block(block, msa_SRC, pair_RRC, msa_mask_SR, pair_mask_RR, recompute)
-        single: Tensor = self.project_single(msa_SRC[0].to(self.project_single.weight.dtype))
+        single: Tensor = self.project_single(msa_SRC[0])
         return msa_SRC, pair_RRC, single.to(msa_SRC.dtype)
 
 

@@ -8,9 +8,11 @@ from torch import Tensor, nn
 
 from bioattn.attention.site import AttentionSite, Tile
 from bioattn.models.evoformer.gated_attention import GatedAttention
+from bioattn.models.evoformer.initial_weights import linear
+from bioattn.models.evoformer.pair_bias import pair_bias
 from bioattn.models.evoformer.tiles import add_update
 
-TILE_RESIDUES = 4
+TILE_RESIDUES = 16
 
 
 class TriangleAttention(nn.Module):
@@ -23,7 +25,7 @@ class TriangleAttention(nn.Module):
         super().__init__()
         self.starting = starting
         self.normalise = nn.LayerNorm(pair_channels)
-        self.project_pair_bias = nn.Linear(pair_channels, site.num_heads, bias=False)
+        self.project_pair_bias = linear(pair_channels, site.num_heads, bias=False)
         self.attention = GatedAttention(pair_channels, site)
 
     def forward(self, pair_RRC: Tensor, mask_RR: Tensor) -> Tensor:
@@ -33,8 +35,9 @@ class TriangleAttention(nn.Module):
         """
         state_RRC = pair_RRC if self.starting else pair_RRC.transpose(0, 1)
         allowed_RR = (mask_RR if self.starting else mask_RR.T) > 0
-        normed = self.normalise(state_RRC).to(self.project_pair_bias.weight.dtype)
-        bias_HRR = self.project_pair_bias(normed).movedim(-1, 0).contiguous()
+        bias_HRR = pair_bias(pair_RRC, self.normalise, self.project_pair_bias)
+        if not self.starting:
+            bias_HRR = bias_HRR.transpose(1, 2)
 
         def update(edges_TRC: Tensor, nodes: slice) -> Tensor:
             tile = Tile("residue", nodes.start, pair_RRC.shape[0])

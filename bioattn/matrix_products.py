@@ -1,0 +1,118 @@
+"""Matrix products in float32 on the CPU, by oneDNN where PyTorch would ask MKL.
+
+Shape suffixes: B batch, M and N rows and columns of a product, K the summed axis.
+
+On processors that are not Intel's, MKL multiplies float32 with half the vector width the processor has: on an AMD
+EPYC with AVX-512 torch.mm reaches 113 GFLOP/s a core and oneDNN, which PyTorch carries for convolutions and for
+bfloat16, 240. `linear` and `matmul` take oneDNN where it is present, where a trial agrees with torch, and where
+the product is large enough to pay for the call; otherwise they are torch's own. Inside
+`torch.backends.mkldnn.flags(enabled=False)` they are torch's own too.
+"""
+
+from functools import cache
+from typing import Any
+
+import torch
+import torch.nn.functional as F  # noqa: N812 - torch's own habit
+from torch import Tensor
+
+MIN_MULTIPLICATIONS = 1_000_000
+"""Smaller products are left to torch: a call of oneDNN costs 10 µs more."""
+
+
+def linear(x: Tensor, weight: Tensor, bias: Tensor | None = None) -> Tensor:
+    """x weightᵀ + bias: x (..., K), weight (N, K), bias (N,) → (..., N); as torch.nn.functional.linear."""
+    if not suits_onednn(x, weight):
+        return F.linear(x, weight, bias)
+    if torch.is_grad_enabled() and any(t is not None and t.requires_grad for t in (x, weight, bias)):
+        product: Tensor = _Linear.apply(x, weight, bias)  # type: ignore[no-untyped-call]
+        return product
+    return _onednn_linear(x, weight, bias)
+
+
+def matmul(left: Tensor, right: Tensor, plus: Tensor | None = None) -> Tensor:
+    """left right + plus, where no gradient is wanted: (M, K) (K, N) + (M, N), perhaps with a batch axis before.
+
+    `right` may be a transposed view. Only single matrices go to oneDNN.
+    """
+    if left.dim() == 2 and not torch.is_grad_enabled() and suits_onednn(left, right.T):
+        return _onednn_linear(left, right.T, plus=plus)
+    if plus is None:
+        return left @ right
+    return torch.addmm(plus, left, right) if left.dim() == 2 else torch.baddbmm(plus, left, right)
+
+
+class _Linear(torch.autograd.Function):
+    """The linear map whose backward products go through oneDNN as well."""
+
+    @staticmethod
+    def forward(ctx: Any, x: Tensor, weight: Tensor, bias: Tensor | None) -> Tensor:
+        ctx.save_for_backward(x, weight)
+        ctx.has_bias = bias is not None
+        return _onednn_linear(x, weight, bias)
+
+    @staticmethod
+    @torch.autograd.function.once_differentiable
+    def backward(ctx: Any, slope: Tensor) -> tuple[Tensor | None, Tensor | None, Tensor | None]:
+        x, weight = ctx.saved_tensors
+        slope_MN, x_MK = slope.reshape(-1, slope.shape[-1]), x.reshape(-1, x.shape[-1])
+        x_slope = weight_slope = bias_slope = None
+        if ctx.needs_input_grad[0]:
+            x_slope = _onednn_linear(slope_MN, weight.T).view(x.shape)
+        if ctx.needs_input_grad[1]:
+            # oneDNN repacks a transposed left factor badly, so it gets a copy.
+            weight_slope = _onednn_linear(slope_MN.T.contiguous(), x_MK.T)
+        if ctx.has_bias and ctx.needs_input_grad[2]:
+            bias_slope = slope_MN.sum(0)
+        return x_slope, weight_slope, bias_slope
+
+
+def suits_onednn(x: Tensor, weight: Tensor) -> bool:
+    """Whether x weightᵀ goes to oneDNN: x (..., K), weight (N, K)."""
+    return (
+        x.dtype == torch.float32
+        and weight.dtype == torch.float32
+        and x.device.type == "cpu"
+        and x.numel() * weight.shape[-2] >= MIN_MULTIPLICATIONS
+        and not torch.is_autocast_enabled("cpu")
+        and not torch.compiler.is_compiling()
+        and bool(torch.backends.mkldnn.enabled)
+        and _onednn_agrees()
+    )
+
+
+def _onednn_linear(
+    x: Tensor, weight: Tensor, bias: Tensor | None = None, *, plus: Tensor | None = None
+) -> Tensor:
+    # A weight that is neither dense nor a dense matrix transposed would run a reference loop, 1000 times slower.
+    if not (weight.is_contiguous() or weight.T.is_contiguous()):
+        weight = weight.contiguous()
+    operator = torch.ops.mkldnn._linear_pointwise
+    product: Tensor = (
+        operator(x, weight, bias, "none", [], "")
+        if plus is None
+        else operator.binary(x, plus, weight, bias, "add")
+    )
+    return product
+
+
+@cache
+def _onednn_agrees() -> bool:
+    """Whether this PyTorch has the oneDNN operator and it multiplies as torch does, in all layouts used here."""
+    if not torch.backends.mkldnn.is_available():
+        return False
+    with torch.no_grad():
+        # Exact in any order of summation: products of small integers.
+        x = (torch.arange(24 * 40) % 7 - 3.0).view(24, 40)
+        weight = (torch.arange(32 * 40) % 5 - 2.0).view(32, 40)
+        bias = torch.arange(32.0)
+        try:
+            results = [
+                _onednn_linear(x, weight, bias),
+                _onednn_linear(x.T.contiguous().T, weight.T.contiguous().T, bias),
+                _onednn_linear(x.view(2, 12, 40), weight, bias).view(24, 32),
+                _onednn_linear(x, weight, plus=bias.expand(24, 32).contiguous()),
+            ]
+        except (AttributeError, RuntimeError, TypeError):
+            return False
+        return all(torch.equal(result, F.linear(x, weight, bias)) for result in results)

@@ -1,0 +1,13 @@
+"""The linear layer of the MSA/pair model."""
+
+from torch import Tensor, nn
+
+from bioattn.matrix_products import linear
+
+
+class Projection(nn.Linear):
+    """A linear layer that multiplies in the type of its weight, by the fastest product there is."""
+
+    def forward(self, input: Tensor) -> Tensor:
+        """(..., inputs) → (..., outputs), in the weight's type."""
+        return linear(input.to(self.weight.dtype), self.weight, self.bias)

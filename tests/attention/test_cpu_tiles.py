@@ -1,0 +1,132 @@
+"""Attention in cache-sized pieces on the CPU against softmax written down in float64."""
+
+import numpy as np
+import pytest
+import torch
+
+from bioattn.attention import cpu_tiles
+from bioattn.attention.capture import capture
+from bioattn.attention.cpu_tiles import attend_on_cpu
+from bioattn.attention.operator import attend
+from bioattn.attention.score import DotScore
+from bioattn.attention.site import AttentionSite
+
+BATCH, HEADS, QUERIES, KEYS, CHANNELS = 3, 4, 40, 50, 8
+
+
+@pytest.fixture(autouse=True)
+def _small_is_enough(monkeypatch):
+    """Take this way at the sizes of a test, in pieces that divide neither heads nor queries."""
+    monkeypatch.setattr(cpu_tiles, "MIN_MULTIPLICATIONS", {torch.float32: 1, torch.bfloat16: 1})
+    with torch.no_grad():
+        yield
+
+
+def inputs(*, with_mask, with_bias, largest=1.0, dtype=torch.float32):
+    random = torch.Generator().manual_seed(0)
+    # Heads between positions, as a fused projection leaves them.
+    query, key, value = (
+        torch.randn(BATCH, n, HEADS, CHANNELS, generator=random).mul(largest).to(dtype).transpose(1, 2)
+        for n in (QUERIES, KEYS, KEYS)
+    )
+    mask = torch.rand(BATCH, 1, 1, KEYS, generator=random) < 0.6 if with_mask else None
+    if mask is not None:
+        mask[1] = False
+    bias = torch.randn(HEADS, QUERIES, KEYS, generator=random).to(dtype) if with_bias else None
+    return query, key, value, mask, bias
+
+
+def written_down(query, key, value, mask, bias):
+    logits = query.double() @ key.double().mT / CHANNELS**0.5
+    if bias is not None:
+        logits = logits + bias.double()
+    if mask is not None:
+        logits = torch.where(mask, logits, -1e30)
+    weights = torch.softmax(logits, -1)
+    return weights, weights @ value.double()
+
+
+@pytest.mark.parametrize("piece_bytes", [1, 4 * KEYS * 7, 4 * KEYS * QUERIES * 3, 1 << 20])
+@pytest.mark.parametrize("with_bias", [False, True])
+@pytest.mark.parametrize("with_mask", [False, True])
+def test_equals_softmax(with_mask, with_bias, piece_bytes, monkeypatch):
+    monkeypatch.setattr(cpu_tiles, "CACHE_BYTES", piece_bytes)
+    query, key, value, mask, bias = inputs(with_mask=with_mask, with_bias=with_bias)
+    weights = torch.full((BATCH, HEADS, QUERIES, KEYS), torch.nan)
+    given = [t.clone() for t in (query, key, value)]
+    attended = attend_on_cpu(
+        query, key, value, scale=CHANNELS**-0.5, mask=mask, bias=bias, weights_BHQK=weights
+    )
+    expected_weights, expected = written_down(query, key, value, mask, bias)
+    np.testing.assert_allclose(attended.numpy(), expected.numpy(), atol=2e-6)
+    np.testing.assert_allclose(weights.numpy(), expected_weights.numpy(), atol=1e-6)
+    for tensor, before in zip((query, key, value), given, strict=True):
+        assert torch.equal(tensor, before)
+
+
+@pytest.mark.parametrize("with_mask", [False, True])
+def test_bfloat16_stays_near(with_mask):
+    query, key, value, mask, bias = inputs(with_mask=with_mask, with_bias=True, dtype=torch.bfloat16)
+    attended = attend_on_cpu(query, key, value, scale=CHANNELS**-0.5, mask=mask, bias=bias)
+    _, expected = written_down(query, key, value, mask, bias)
+    assert (attended - expected).norm() <= 1e-2 * expected.norm()
+
+
+def test_logits_near_the_bound_keep_their_digits():
+    query, key, value, mask, bias = inputs(with_mask=True, with_bias=True)
+    # All keys of head 0 score -68, of head 1 +68: powers of 2^-98 and 2^98.
+    bias = bias * 0
+    bias[0], bias[1] = -67.0, 67.0
+    query, key = query * 0.1, key * 0.1
+    attended = attend_on_cpu(query, key, value, scale=CHANNELS**-0.5, mask=mask, bias=bias)
+    assert attended is not None
+    np.testing.assert_allclose(
+        attended.numpy(), written_down(query, key, value, mask, bias)[1].numpy(), atol=2e-6
+    )
+
+
+@pytest.mark.parametrize("huge", ["query", "bias", "negative bias", "nan"])
+def test_logits_beyond_the_bound_are_left_to_others(huge):
+    query, key, value, mask, bias = inputs(with_mask=True, with_bias=True)
+    if huge == "query":
+        query[0, 0, 0] = 1e4
+    elif huge == "nan":
+        query[0, 0, 0] = torch.nan
+    else:
+        bias[2, 0, 0] = -200.0 if huge.startswith("negative") else 200.0
+    assert attend_on_cpu(query, key, value, scale=1.0, mask=mask, bias=bias) is None
+    attended = attend(query, key, value, score=DotScore(), mask=mask, bias=bias)
+    _, expected = written_down(query, key, value, mask, bias)
+    np.testing.assert_allclose(attended.numpy(), expected.numpy(), atol=1e-5)
+
+
+def test_what_does_not_suit():
+    query, key, value, mask, bias = inputs(with_mask=True, with_bias=True)
+    suits = {"scale": 1.0, "mask": mask, "bias": bias}
+    assert attend_on_cpu(query, key, value, **suits) is not None
+    each_query = mask.expand(-1, -1, QUERIES, -1)
+    assert attend_on_cpu(query, key, value, **{**suits, "mask": each_query}) is None
+    assert attend_on_cpu(query, key, value, **{**suits, "bias": bias.expand(BATCH, -1, -1, -1)}) is None
+    assert attend_on_cpu(query.double(), key.double(), value.double(), **suits) is None
+    with torch.enable_grad():
+        assert attend_on_cpu(query, key, value, **suits) is None
+
+
+@pytest.mark.parametrize("value_weighted", [False, True])
+def test_a_listener_gets_the_same_weights(value_weighted):
+    query, key, value, mask, bias = inputs(with_mask=True, with_bias=True)
+    site = AttentionSite(name="a", axes=("row", "head", "query", "key"), num_heads=HEADS)
+    received = []
+
+    class Sink:
+        def receive(self, site, weights, value_weighted, tile=None):
+            received.append((weights.clone(), value_weighted))
+
+    with capture(["a"], Sink(), value_weighted=value_weighted):
+        attended = attend(query, key, value, score=DotScore(), mask=mask, bias=bias, site=site)
+    weights, expected = written_down(query, key, value, mask, bias)
+    np.testing.assert_allclose(received[0][0].numpy(), weights.numpy(), atol=1e-6)
+    np.testing.assert_allclose(attended.numpy(), expected.numpy(), atol=2e-6)
+    if value_weighted:
+        norms = value.double().norm(dim=-1).unsqueeze(-2)
+        np.testing.assert_allclose(received[0][1].numpy(), (weights * norms).numpy(), atol=1e-5)
