@@ -242,7 +242,11 @@ def _easel_errors(database: Path) -> Iterator[None]:
     try:
         yield
     except EOFError as error:
+        if "is empty" not in str(error):  # the end of damaged compression
+            raise
         raise FormatError(f"{database}: is empty") from error
+    except SystemError as error:  # how pyhmmer wraps what reading a compressed file raises
+        raise error.__cause__ or error from None
     except ValueError as error:
         place = _EASEL_LINE.search(str(error))
         where, what = (f":{int(place[1]) + 1}", place[2].strip()) if place else ("", str(error))
@@ -259,10 +263,15 @@ def _as_alignment(found: Any, query: FastaRecord) -> Alignment:
         texts.append(match)
         insertions.append(inserted)
     residues = np.frombuffer(bytearray().join(texts), np.uint8).reshape(len(texts), -1)
-    descriptions = [each.description or "" for each in found.sequences]
     return Alignment(
         names=[query.name, *found.names[1:]],
-        descriptions=[query.description, *descriptions[1:]],
+        descriptions=[query.description, *(_description(each) for each in list(found.sequences)[1:])],
         residues=residues,
         insertions=insertions,
     )
+
+
+def _description(row: Any) -> str:
+    """What the database says of a sequence; HMMER puts `[subseq from]` before it, or else before the name."""
+    said = (row.description or "").removeprefix("[subseq from] ")
+    return "" if said == row.name.rpartition("/")[0] else said

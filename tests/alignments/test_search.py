@@ -1,0 +1,202 @@
+"""Searching a database in process, against pyhmmer's own jackhmmer and families known beforehand."""
+
+import builtins
+import gzip
+import logging
+
+import numpy as np
+import pytest
+
+from bioattn.alignments import search
+from bioattn.alignments.search import SearchSettings, read_search_query, search_database
+from bioattn.errors import BioattnError, FormatError, SettingsError
+from bioattn.formats.fasta import FastaRecord, read_fasta, write_fasta
+
+LETTERS = np.frombuffer(b"ACDEFGHIKLMNPQRSTVWY", np.uint8)
+
+
+@pytest.fixture
+def hmmer():
+    return pytest.importorskip("pyhmmer", reason="pyhmmer is not installed (the extra msa)")
+
+
+@pytest.fixture
+def database(tmp_path):
+    """A family of twelve, one with an insertion, one cut in two domains, among 200 unrelated sequences."""
+    random = np.random.default_rng(7)
+    query = random.choice(LETTERS, 80).tobytes().decode()
+    family = []
+    for number in range(12):
+        letters = np.frombuffer(query.encode(), np.uint8).copy()
+        changed = random.random(80) < 0.3
+        letters[changed] = random.choice(LETTERS, int(changed.sum()))
+        family.append(FastaRecord(f"kin{number}", "of the family", letters.tobytes().decode()))
+    family[3] = family[3]._replace(sequence=family[3].sequence[:40] + "GGSGG" + family[3].sequence[40:])
+    spacer = random.choice(LETTERS, 150).tobytes().decode()
+    family[5] = family[5]._replace(sequence=family[5].sequence + spacer + family[6].sequence)
+    others = [
+        FastaRecord(f"other{number}", "", random.choice(LETTERS, 120).tobytes().decode())
+        for number in range(200)
+    ]
+    path = tmp_path / "database.fasta"
+    write_fasta(path, [*others[:90], *family, *others[90:]])
+    return FastaRecord("query", "a planted one", query), path
+
+
+def test_the_planted_family_is_found_and_no_other(hmmer, database) -> None:
+    query, path = database
+    alignment, rounds = search_database(query, path, SearchSettings())
+    assert alignment.row(0) == query.sequence
+    assert (alignment.names[0], alignment.descriptions[0]) == ("query", "a planted one")
+    names = [name.split("/")[0] for name in alignment.names[1:]]
+    assert sorted(set(names)) == sorted(f"kin{number}" for number in range(12))
+    assert names.count("kin5") == 2  # both domains
+    assert set(alignment.descriptions[1:]) == {"of the family"}
+    assert [(each.sequences, each.rows, each.new) for each in rounds] == [(212, 13, 12)]
+    inserted = alignment.insertions[names.index("kin3") + 1]
+    assert [len(letters) for letters in inserted.values()] == [5]
+    assert alignment.sequence(names.index("kin3") + 1) in path.read_text().replace("\n", "")
+
+
+def test_parts_threads_and_packing_change_nothing(hmmer, database, monkeypatch, tmp_path) -> None:
+    query, path = database
+    expected, rounds = search_database(query, path, SearchSettings(iterations=3))
+    packed = tmp_path / "database.fasta.gz"
+    packed.write_bytes(gzip.compress(path.read_bytes()))
+    monkeypatch.setattr(search, "_RESIDUES_AT_ONCE", 1000)
+    for threads in (1, 3):
+        found, again = search_database(query, packed, SearchSettings(iterations=3), threads=threads)
+        assert again == rounds
+        assert found.names == expected.names
+        assert found.insertions == expected.insertions
+        assert np.array_equal(found.residues, expected.residues)
+
+
+@pytest.mark.shared
+@pytest.mark.parametrize("iterations", [1, 2, 5])
+def test_globins_as_in_jackhmmer(hmmer, shared, iterations: int) -> None:
+    """MYG_ESCGI finds all 45 globins, itself too, in two iterations, and ends when nothing is new."""
+    path = shared / "data" / "homologs" / "globins45.fasta"
+    query = read_search_query(path, "MYG_ESCGI")
+    alignment, rounds = search_database(query, path, SearchSettings(iterations=iterations))
+    alphabet = hmmer.easel.Alphabet.amino()
+    with hmmer.easel.SequenceFile(str(path), digital=True, alphabet=alphabet) as file:
+        block = file.read_block()
+    own = next(hmmer.hmmer.jackhmmer([block[0]], block, max_iterations=iterations, cpus=1))
+    assert alignment.names == list(own.msa.names)
+    assert len(rounds) == own.iteration == min(iterations, 3)
+    # Its alignment is digital and knows no case; the reference line marks the query's columns.
+    columns = [place for place, mark in enumerate(own.msa.reference) if mark == "x"]
+    for row, codes in enumerate(own.msa.alignment):
+        letters = "".join(alphabet.symbols[code] for code in codes)
+        assert "".join(letters[place] for place in columns) == alignment.row(row)
+    assert alignment.num_columns == len(query.sequence)
+    if iterations > 1:
+        assert len({name.split("/")[0] for name in alignment.names[1:]}) == 45
+
+
+def test_evalue_decides(hmmer, database) -> None:
+    query, path = database
+    few, _ = search_database(query, path, SearchSettings(max_evalue=1e-32))
+    many, _ = search_database(query, path, SearchSettings(max_evalue=1000))
+    assert few.num_rows < 13 < many.num_rows
+
+
+def test_queries(tmp_path) -> None:
+    several = tmp_path / "several.fasta"
+    several.write_text(">sp|P1|A_X first\nMK-.vl\nAA*\n>b\nMMM\n")
+    assert read_search_query(several, "A_X")[:3] == ("sp|P1|A_X", "first", "MKvlAA")
+    with pytest.raises(
+        SettingsError, match=r"holds 2 sequences; a search starts from one: name it with --query"
+    ):
+        read_search_query(several, None)
+    with pytest.raises(BioattnError, match="--query c: none of the 2 rows is called so"):
+        read_search_query(several, "c")
+    one = tmp_path / "one.sto"
+    one.write_text("# STOCKHOLM 1.0\nq MK-v\n//\n")
+    assert read_search_query(one, None).sequence.upper() == "MKV"
+
+
+@pytest.mark.parametrize(
+    ("sequence", "sentence"),
+    [
+        ("MK1V", "query q, position 3: '1' is no residue"),
+        ("", "query q has no sequence"),
+        ("ACGTACGTACGTACGT", "query q: looks like DNA or RNA"),
+        ("MKVL" * 30_000, "query q has 120,000 residues; HMMER takes at most 100,000"),
+    ],
+)
+def test_queries_that_cannot_be_searched_with(hmmer, database, sequence: str, sentence: str) -> None:
+    with pytest.raises(FormatError, match=sentence):
+        search_database(FastaRecord("q", "", sequence), database[1], SearchSettings())
+
+
+@pytest.mark.parametrize(
+    ("text", "sentence"),
+    [
+        ("", "is empty"),
+        ("MKVL\n", ":1: not FASTA of unaligned protein sequences"),
+        (">a\nMK-V\n", r":2: not FASTA of unaligned protein sequences \(illegal character -\)"),
+        (">a\nACGTACGTACGT\n>b\nACGTAACC\n", "looks like DNA or RNA"),
+    ],
+)
+def test_databases_that_cannot_be_searched(hmmer, tmp_path, text: str, sentence: str) -> None:
+    path = tmp_path / "db.fasta"
+    path.write_text(text)
+    with pytest.raises(FormatError, match=f"db.fasta.*{sentence}"):
+        search_database(FastaRecord("q", "", "MKVLAAGGHEE"), path, SearchSettings())
+
+
+def test_a_damaged_database(hmmer, database, tmp_path) -> None:
+    packed = gzip.compress(database[1].read_bytes())
+    path = tmp_path / "cut.fasta.gz"
+    path.write_bytes(packed[: len(packed) // 2])
+    with pytest.raises(FormatError, match=r"cut\.fasta\.gz: the compressed data end early"):
+        search_database(database[0], path, SearchSettings())
+
+
+def test_what_hmmer_cannot_take_is_left_out(hmmer, database, tmp_path, caplog, monkeypatch) -> None:
+    query, path = database
+    longer = tmp_path / "longer.fasta"
+    longer.write_text(f">empty\n>titan\n{'MKVLAE' * 20_000}\n{path.read_text()}")
+    monkeypatch.setattr(logging.getLogger("bioattn"), "propagate", True)
+    alignment, rounds = search_database(query, longer, SearchSettings(iterations=2))
+    assert rounds[0].sequences == 212
+    assert alignment.num_rows == 14
+    warnings = [record.getMessage() for record in caplog.records if record.levelno == logging.WARNING]
+    assert len(warnings) == 1
+    assert "1 sequence of more than 100,000 residues left out" in warnings[0]
+
+
+def test_without_pyhmmer(monkeypatch, tmp_path) -> None:
+    real = builtins.__import__
+
+    def without(name: str, *arguments, **options):
+        if name.startswith("pyhmmer"):
+            raise ImportError(name)
+        return real(name, *arguments, **options)
+
+    monkeypatch.setattr(builtins, "__import__", without)
+    with pytest.raises(BioattnError, match=r"--search needs pyhmmer.*pip install 'bioattn\[msa\]'"):
+        search_database(FastaRecord("q", "", "MKV"), tmp_path / "db.fasta", SearchSettings())
+
+
+def test_settings_out_of_range() -> None:
+    with pytest.raises(SettingsError, match="--iterations must be at least 1, not 0"):
+        SearchSettings(iterations=0)
+    with pytest.raises(SettingsError, match="--max-evalue must be above 0, not nan"):
+        SearchSettings(max_evalue=float("nan"))
+
+
+@pytest.mark.shared
+def test_an_aligned_file_serves_as_query(hmmer, shared) -> None:
+    globins = shared / "data" / "homologs"
+    query = read_search_query(globins / "globins4.sto", "MYG_PHYCA")
+    database = {record.name: record.sequence for record in read_fasta(globins / "globins45.fasta")}
+    alignment, _ = search_database(query, globins / "globins45.fasta", SearchSettings())
+    assert "-" not in alignment.row(0)
+    assert alignment.num_rows > 30
+    for row in range(1, alignment.num_rows):
+        name, _, place = alignment.names[row].partition("/")
+        start, end = map(int, place.split("-"))
+        assert database[name][start - 1 : end].upper() == alignment.sequence(row)

@@ -1,0 +1,214 @@
+"""`bioattn prepare msa` through the front door, files compared whole."""
+
+import gzip
+import hashlib
+import io
+import json
+import lzma
+import sys
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from bioattn.alignments import size_check
+from bioattn.formats.alignment_file import read_alignment
+from bioattn_cli.main import main
+
+SMALL = """\
+# STOCKHOLM 1.0
+#=GF ID Small
+#=GS c/3-9 DE the third
+a/1-6        MK-VLaA
+b/2-5        MR-VL..
+c/3-9        MRWIL.A
+d/1-6        MR-VL..
+#=GC SS_cons HH-EE.C
+//
+"""
+A3M = """\
+>b/2-5
+MRVL
+>a/1-6
+MKVLaa
+>c/3-9 the third
+MRwILa
+"""
+
+
+def run(*arguments: object) -> int:
+    return main(["prepare", "msa", *map(str, arguments)])
+
+
+@pytest.fixture
+def small(tmp_path: Path) -> Path:
+    path = tmp_path / "small.sto"
+    path.write_text(SMALL)
+    return path
+
+
+def test_from_stockholm_to_a3m_by_eye(small, tmp_path, capsys) -> None:
+    output, stats = tmp_path / "x.a3m", tmp_path / "x.json"
+    assert run(small, "-o", output, "--query", "b", "--stats", stats) == 0
+    assert output.read_text() == A3M
+    told = capsys.readouterr()
+    assert told.out == ""
+    assert "A3M has no place for are left out: 1 of the alignment (GF), " in told.err
+    assert "query columns: 3 columns made insertions, 4 stay" in told.err
+    assert "duplicates: 1 row left out, 3 stay" in told.err
+    assert "warning: " in told.err
+    assert "only 3.0 effective sequences" in told.err
+    figures = json.loads(stats.read_text())
+    assert figures["format"] == "bioattn-msa-statistics"
+    assert (figures["query"], figures["depth"], figures["columns"]) == ("b/2-5", 3, 4)
+    assert (figures["rows_read"], figures["columns_read"], figures["neff"]) == (4, 7, 3)
+    assert [(step["step"], step["removed_rows"]) for step in figures["steps"]] == [
+        ("query_columns", 0),
+        ("duplicates", 1),
+        ("empty_rows", 0),
+    ]
+    record = json.loads((tmp_path / "x.a3m.run.json").read_text())
+    assert record["output"]["sha256"] == hashlib.sha256(output.read_bytes()).hexdigest()
+    assert record["inputs"]["alignment"]["file"] == "small.sto"
+    assert record["steps"] == {"query_columns": 0, "duplicates": 1, "empty_rows": 0}
+    assert sorted(path.name for path in tmp_path.iterdir()) == [
+        "small.sto",
+        "x.a3m",
+        "x.a3m.run.json",
+        "x.json",
+    ]
+
+
+def test_packed_input_standard_input_and_packed_output(small, tmp_path, monkeypatch) -> None:
+    for name, data in (("g", gzip.compress(small.read_bytes())), ("x", lzma.compress(small.read_bytes()))):
+        packed = tmp_path / name
+        packed.write_bytes(data)
+        assert run(packed, "-o", tmp_path / f"{name}.a3m", "--query", "b/2-5", "-q") == 0
+        assert (tmp_path / f"{name}.a3m").read_text() == A3M
+    monkeypatch.setattr(sys, "stdin", io.TextIOWrapper(io.BytesIO(small.read_bytes())))
+    assert run("-", "-o", tmp_path / "in.a3m.gz", "--query", "b", "-q") == 0
+    assert gzip.decompress((tmp_path / "in.a3m.gz").read_bytes()).decode() == A3M
+    record = json.loads((tmp_path / "in.a3m.gz.run.json").read_text())
+    assert record["inputs"]["alignment"] == {"file": "-", "sha256": None}
+
+
+def test_what_is_written_can_be_prepared_again(small, tmp_path) -> None:
+    first, second = tmp_path / "1.a3m", tmp_path / "2.a3m"
+    assert run(small, "-o", first, "--query", "c", "-q") == 0
+    assert run(first, "-o", second, "-q") == 0
+    assert first.read_bytes() == second.read_bytes()
+
+
+@pytest.mark.shared
+def test_the_same_bytes_again_and_other_rows_with_another_seed(shared, tmp_path) -> None:
+    source = shared / "data" / "msa_structure" / "msa" / "psicov_16pkA.aln"
+    options = ("--max-identity", "0.9", "--max-depth", "100", "--max-gap-row", "0.5", "-q")
+    for name, seed in (("a", 1), ("b", 1), ("c", 2)):
+        stats = ("--stats", tmp_path / f"{name}.json")
+        assert run(source, "-o", tmp_path / f"{name}.a3m", "--seed", seed, *stats, *options) == 0
+    for suffix in (".a3m", ".json"):
+        assert (tmp_path / f"a{suffix}").read_bytes() == (tmp_path / f"b{suffix}").read_bytes()
+    one, other = (read_alignment(tmp_path / f"{name}.a3m") for name in "ac")
+    assert one.num_rows == other.num_rows == 100
+    assert one.row(0) == other.row(0) == source.read_text().split("\n")[0]
+    assert one.names != other.names
+
+
+@pytest.mark.shared
+def test_the_alignment_without_signal(shared, tmp_path, capsys) -> None:
+    source = shared / "data" / "msa_structure" / "msa" / "of_1UBQ.a3m"
+    assert run(source, "-o", tmp_path / "u.a3m", "--stats", tmp_path / "u.json", "-q") == 0
+    sentence = capsys.readouterr().err
+    assert sentence.startswith(f"warning: {tmp_path / 'u.a3m'}: the rows carry no common signal")
+    assert "median identity to the query 0.14" in sentence
+    figures = json.loads((tmp_path / "u.json").read_text())
+    assert sentence.strip().endswith(figures["warnings"][0])
+    assert figures["median_query_identity"] == pytest.approx(0.14, abs=0.005)
+    assert figures["neff"] == 1026
+    assert sum(figures["query_identity_histogram"]["rows"]) == figures["depth"] - 1 == 1035
+    assert len(figures["coverage"]) == len(figures["effective_depth"]) == 76
+
+
+def test_found_by_search(tmp_path) -> None:
+    pytest.importorskip("pyhmmer", reason="pyhmmer is not installed (the extra msa)")
+    random = np.random.default_rng(1)
+    letters = np.frombuffer(b"ACDEFGHIKLMNPQRSTVWY", np.uint8)
+    query = random.choice(letters, 60)
+    kin = [np.where(random.random(60) < 0.3, random.choice(letters, 60), query) for _ in range(5)]
+    rows = [*random.choice(letters, (40, 90)), *kin]
+    database, source = tmp_path / "db.fasta.gz", tmp_path / "q.fasta"
+    text = "".join(f">s{i}\n{row.tobytes().decode()}\n" for i, row in enumerate(rows))
+    database.write_bytes(gzip.compress(text.encode()))
+    source.write_text(f">target my protein\n{query.tobytes().decode()}\n")
+    options = ("--search", database, "--iterations", 2, "--stats", tmp_path / "x.json", "-q")
+    assert run(source, "-o", tmp_path / "x.a3m", *options) == 0
+    alignment = read_alignment(tmp_path / "x.a3m")
+    assert alignment.row(0) == query.tobytes().decode()
+    assert {name.split("/")[0] for name in alignment.names} == {"target", *(f"s{i}" for i in range(40, 45))}
+    searches = json.loads((tmp_path / "x.json").read_text())["search"]
+    assert searches[0] == {"sequences": 45, "domains": 5, "new_sequences": 5}
+    assert json.loads((tmp_path / "x.a3m.run.json").read_text())["inputs"].keys() == {"query", "database"}
+
+
+@pytest.mark.parametrize(
+    ("text", "options", "code", "sentence"),
+    [
+        ("", (), 1, "is empty"),
+        (">a\nMK\n>b\nMKV\n", (), 1, "equally long"),
+        (">a\nMK1V\n", (), 1, "'1'"),
+        (">a\nACGTACGTACGT\n>b\nACGTACGTACGA\n", (), 1, "an alignment of DNA or RNA; translate it"),
+        (">a\nMKVL\n", ("--query", "z"), 1, "--query z: none of the 1 rows is called so; there are a"),
+        (">a\n----\n>b\nMKVL\n", (), 1, "the query, a, has no residue in the columns that are left"),
+        (">a\nMKVL\n", ("--max-identity", "90"), 2, "--max-identity is a fraction from 0 to 1, not 90"),
+        (">a\nMKVL\n", ("--iterations", "3"), 2, "--iterations is for --search"),
+        (">a\nMKVL\n", ("--max-evalue", "3"), 2, "--max-evalue is for --search"),
+        (">a\nMKVL\n", ("--stats", "-"), 2, "--stats -: this cannot go to standard output"),
+    ],
+)
+def test_bad_input_in_one_sentence_and_nothing_written(
+    tmp_path, capsys, text, options, code, sentence
+) -> None:
+    source = tmp_path / "in.fasta"
+    source.write_text(text)
+    assert run(source, "-o", tmp_path / "x.a3m", *options) == code
+    told = capsys.readouterr()
+    assert sentence in told.err
+    errors = [line for line in told.err.splitlines() if line.startswith("bioattn: error: ")]
+    assert len(errors) == 1
+    assert "Traceback" not in told.err
+    assert [path.name for path in tmp_path.iterdir()] == ["in.fasta"]
+
+
+def test_outputs_that_cannot_be(small, tmp_path, capsys) -> None:
+    assert run(small, "-o", tmp_path / "x.sto") == 2
+    assert "the result is A3M; give it a name that ends in .a3m or .a3m.gz" in capsys.readouterr().err
+    assert run(small, "-o", tmp_path / "x.a3m", "--stats", tmp_path / "x.a3m") == 2
+    assert "another file of this command" in capsys.readouterr().err
+    assert run(small, "-o", tmp_path / "no" / "x.a3m") == 1
+    assert "does not exist" in capsys.readouterr().err
+    own = tmp_path / "own.a3m"
+    own.write_text(A3M)
+    assert run(own, "-o", own) == 2
+    assert own.read_text() == A3M
+
+
+def test_one_row_is_prepared_with_a_warning(tmp_path, capsys) -> None:
+    source = tmp_path / "one.fasta"
+    source.write_text(">a\nMKVLAAG\n")
+    assert run(source, "-o", tmp_path / "x.a3m", "--stats", tmp_path / "x.json", "--max-identity", 0.9) == 0
+    assert "the query stands alone" in capsys.readouterr().err
+    assert (tmp_path / "x.a3m").read_text() == ">a\nMKVLAAG\n"
+
+
+def test_too_large_for_memory_is_said_before_it_is_read(tmp_path, capsys, monkeypatch) -> None:
+    source = tmp_path / "large.a3m"
+    source.write_bytes(b">a\n" + b"M" * 100_000 + b"\n")
+    monkeypatch.setattr(size_check, "free_memory", lambda: 700_000)
+    assert run(source, "-o", tmp_path / "x.a3m") == 1
+    assert "about 100 kB of text needs about 800 kB of memory, 700 kB are free" in capsys.readouterr().err
+    packed = tmp_path / "large.a3m.gz"
+    packed.write_bytes(gzip.compress(np.random.default_rng(0).bytes(30_000)))
+    assert run(packed, "-o", tmp_path / "x.a3m") == 1
+    assert "700 kB are free" in capsys.readouterr().err
+    monkeypatch.setattr(size_check, "free_memory", lambda: None)
+    assert run(source, "-o", tmp_path / "x.a3m", "-q") == 0
