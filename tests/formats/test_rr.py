@@ -1,0 +1,70 @@
+"""RR files against a reader written here, and against ranking by eye."""
+
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from bioattn.formats.rr import ranked_pairs, write_rr
+
+
+def read_rr(path: Path) -> tuple[str, list[tuple[int, int, float, float, float]]]:
+    """Sequence and contact lines."""
+    lines = path.read_text().splitlines()
+    assert lines[0] == "PFRMAT RR"
+    assert lines[-1] == "END"
+    body = lines[lines.index("MODEL 1") + 1 : -1]
+    sequence = "".join(line for line in body if " " not in line)
+    contacts = [tuple(map(float, line.split())) for line in body if " " in line]
+    return sequence, [(int(i), int(j), low, high, p) for i, j, low, high, p in contacts]
+
+
+def test_what_is_written_is_what_ranks(tmp_path: Path) -> None:
+    probabilities = np.zeros((120, 120), np.float32)
+    for i, j, value in (
+        (0, 9, 0.5),
+        (3, 50, 0.9),
+        (2, 7, 0.99),
+        (2, 8, 0.5),
+        (5, 80, 4e-6),
+        (118, 100, 0.25),
+    ):
+        probabilities[i, j] = probabilities[j, i] = value
+    sequence = "ACDEFGHIKLMN" * 10
+    count = write_rr(tmp_path / "x.rr", sequence, probabilities, target="t", method=["one", "two"])
+    written, contacts = read_rr(tmp_path / "x.rr")
+    assert written == sequence
+    # 2-7 is closer than 6, 5-80 prints as 0; of the equal ones the smaller i comes first
+    assert contacts == [(4, 51, 0, 8, 0.9), (1, 10, 0, 8, 0.5), (3, 9, 0, 8, 0.5), (101, 119, 0, 8, 0.25)]
+    assert count == 4
+    head = (tmp_path / "x.rr").read_text().splitlines()
+    assert head[1:5] == ["TARGET t", "METHOD one", "METHOD two", "MODEL 1"]
+    assert max(map(len, head)) <= 80
+
+
+def test_columns_are_those_of_the_sequence(tmp_path: Path) -> None:
+    columns = np.array([1, 4, 8, 19])
+    probabilities = np.full((4, 4), 0.5) + np.arange(4) * 0.1 + np.arange(4)[:, None] * 0.1
+    write_rr(tmp_path / "x.rr", "A" * 20, probabilities, target="t", method=[], columns=columns)
+    assert [line[:2] for line in read_rr(tmp_path / "x.rr")[1]] == [(9, 20), (5, 20), (2, 20), (2, 9)]
+
+
+@pytest.mark.parametrize("size", [0, 1, 5, 6])
+def test_short_targets_have_no_pairs(size: int, tmp_path: Path) -> None:
+    assert write_rr(tmp_path / "x.rr", "A" * size, np.ones((size, size)), target="t", method=[]) == 0
+    assert read_rr(tmp_path / "x.rr") == ("A" * size, [])
+
+
+def test_ranking_equals_a_plain_sort() -> None:
+    random = np.random.default_rng(0)
+    values = random.integers(0, 5, (40, 40)) / 7
+    values = (values + values.T) / 2
+    columns = np.sort(random.choice(80, 40, replace=False))
+    expected = sorted(
+        (-values[i, j], i, j)
+        for i in range(40)
+        for j in range(i + 1, 40)
+        if columns[j] - columns[i] >= 6 and values[i, j] > 0
+    )
+    first, second = ranked_pairs(values, columns)
+    assert list(zip(first, second, strict=True)) == [(i, j) for _, i, j in expected]

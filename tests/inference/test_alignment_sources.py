@@ -1,0 +1,60 @@
+"""Which alignments a folder or a list stands for."""
+
+from pathlib import Path
+
+import pytest
+
+from bioattn.errors import BioattnError, SettingsError
+from bioattn.inference.alignment_sources import find_alignments
+
+A3M = ">q\nACDE\n"
+
+
+def test_one_file_may_be_called_anything(tmp_path: Path) -> None:
+    for name, stem in (("x.a3m.gz", "x"), ("PF1.full.sto", "PF1.full"), ("noend", "noend"), ("a.b", "a.b")):
+        (tmp_path / name).write_text(A3M)
+        sources, several = find_alignments(tmp_path / name)
+        assert ([source.name for source in sources], several) == ([stem], False)
+
+
+def test_a_folder_stands_for_its_alignments_in_order(tmp_path: Path) -> None:
+    for name in ("b.sto", "a.a3m", "c.fasta.xz", "README.md", ".hidden.a3m", "d.tsv", "e.A3M"):
+        (tmp_path / name).write_text(A3M)
+    (tmp_path / "sub.a3m").mkdir()
+    sources, several = find_alignments(tmp_path)
+    assert several
+    assert [source.name for source in sources] == ["a", "b", "c", "e"]
+    assert sources[1].path == tmp_path / "b.sto"
+
+
+def test_a_list_names_files_from_its_own_folder(tmp_path: Path) -> None:
+    (tmp_path / "deep").mkdir()
+    for name in ("one.a3m", "deep/two.sto"):
+        (tmp_path / name).write_text(A3M)
+    (tmp_path / "files.txt").write_text(f"deep/two.sto\n\n{tmp_path / 'one.a3m'}\n")
+    sources, several = find_alignments(tmp_path / "files.txt")
+    assert several
+    assert [source.name for source in sources] == ["two", "one"]
+    (tmp_path / "files.txt").write_text("one.a3m\nthree.a3m\n")
+    with pytest.raises(BioattnError, match=r"files\.txt:2: there is no file three\.a3m"):
+        find_alignments(tmp_path / "files.txt")
+
+
+def test_a_bare_alignment_is_no_list(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "x.aln").write_text("ACDEFG\nACDEYG\n")
+    (tmp_path / "binary").write_bytes(b"\xff\xfe\x00" * 2000)
+    assert find_alignments(Path("x.aln"))[1] is False
+    assert find_alignments(Path("binary"))[1] is False
+
+
+def test_refusals(tmp_path: Path) -> None:
+    (tmp_path / "notes.md").write_text("x")
+    with pytest.raises(BioattnError, match="no file in this folder"):
+        find_alignments(tmp_path)
+    (tmp_path / "a.sto").write_text(A3M)
+    (tmp_path / "a.a3m.gz").write_text(A3M)
+    with pytest.raises(SettingsError, match=r"a\.a3m\.gz and a\.sto would both be written to a"):
+        find_alignments(tmp_path)
+    with pytest.raises(BioattnError, match="no such file"):
+        find_alignments(tmp_path / "absent.a3m")
