@@ -1,0 +1,560 @@
+"""`bioattn run evoformer` through its front door: against the model called by hand, every format, failures."""
+
+import gzip
+import json
+import lzma
+import os
+import re
+import shutil
+import signal
+from collections.abc import Callable
+from pathlib import Path
+
+import h5py
+import numpy as np
+import pytest
+import torch
+from Bio.PDB import MMCIFParser, PDBParser
+
+from bioattn.alignments.input_features import encode_alignment, sample_input_features
+from bioattn.attention.capture import capture
+from bioattn.errors import Interrupted
+from bioattn.formats.alignment_file import read_alignment
+from bioattn.formats.seal import check_seal
+from bioattn.inference import evoformer_memory
+from bioattn.inference.alignment_sources import find_alignments
+from bioattn.inference.evoformer import RunSettings, run_alignments
+from bioattn.models.evoformer.confidence import plddt, predicted_tm_score
+from bioattn.models.evoformer.config import EvoformerConfig
+from bioattn.models.evoformer.folder import load_evoformer_model, write_evoformer_model
+from bioattn.models.evoformer.input_settings import InputSettings
+from bioattn.models.evoformer.inputs import ModelInputs
+from bioattn.models.evoformer.model import EvoformerModel, ModelOutputs
+from bioattn.models.evoformer.parameter_export import export_parameters
+from bioattn.models.evoformer.structure_module.config import StructureModuleConfig
+from bioattn.progress import NoProgress
+from bioattn.store.validation import validate_file
+from bioattn_cli.main import main
+
+CPU = torch.device("cpu")
+INPUTS = InputSettings(max_msa_clusters=5, max_extra_msa=7, num_recycles=1)
+SHAPE = {
+    "msa_channels": 16,
+    "pair_channels": 8,
+    "extra_msa_channels": 8,
+    "single_channels": 12,
+    "msa_heads": 2,
+    "pair_heads": 2,
+    "extra_msa_heads": 2,
+    "outer_product_channels": 4,
+    "triangle_multiplication_channels": 8,
+    "num_blocks": 2,
+    "num_extra_msa_blocks": 1,
+}
+STRUCTURE = StructureModuleConfig(
+    num_layers=2, num_heads=2, head_channels=4, num_query_points=2, num_value_points=3, angle_channels=8
+)
+ROWS = [
+    "MKTAYIAKQRQISFVKSHFSRQLEERLG",
+    "MKTAYLAKQRNISFVKAHFSRQLEDRLG",
+    "-KTSYIARQRQISWVKSHFSKQ--ERLG",
+    "MRTAYIAKHRQVSFIKSHYSRQLEERMG",
+    "MKSAYIGKQRQISFVRSHFSRELEERL-",
+    "LKTAFIAKQKQITFVKSNFSRQLDERLG",
+    "MKTAYIAKQRQLSFVKTHFARQLEEKLG",
+    "MKTGYVAKQRQISYVKSHFSRQMEERLA",
+    "MQTAYIAKNRQISFVKSHWSRQLEERIG",
+    "MKTAYISKQRQISFVNSHFSRQLE--LG",
+]
+FILES = {"contacts.rr", "contacts.tsv", "distogram.h5", "scores.json"}
+STRUCTURE_FILES = {"structure.pdb", "structure.cif"}
+
+
+def make_model(folder: Path, inputs: InputSettings = INPUTS, **settings: object) -> Path:
+    """A model with random weights, in a folder."""
+    torch.manual_seed(3)
+    model = EvoformerModel(EvoformerConfig(**{**SHAPE, "structure_module": STRUCTURE, **settings}))
+    with torch.no_grad():
+        for name, parameter in model.named_parameters():
+            if "normalise" not in name:
+                parameter.normal_(std=0.3)
+    folder.mkdir()
+    write_evoformer_model(folder, model, inputs)
+    return folder
+
+
+def write_fasta(path: Path, rows: list[str] = ROWS) -> Path:
+    path.write_text("".join(f">row{number}\n{row}\n" for number, row in enumerate(rows)))
+    return path
+
+
+@pytest.fixture(scope="module")
+def model(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    return make_model(tmp_path_factory.mktemp("models") / "whole", aligned_error_head=True)
+
+
+@pytest.fixture(scope="module")
+def trunk(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    return make_model(
+        tmp_path_factory.mktemp("models") / "trunk",
+        InputSettings(max_msa_clusters=4, max_extra_msa=5, num_recycles=0, num_samples=2),
+        structure_module=None,
+        recycling=False,
+        experimentally_resolved_head=False,
+    )
+
+
+def run(*arguments: object) -> int:
+    return main(["run", "evoformer", *map(str, arguments), "-q"])
+
+
+def arrays(path: Path) -> dict[str, np.ndarray]:
+    with h5py.File(path) as file:
+        return {name: file[name][()] for name in file}
+
+
+def by_hand(
+    model: EvoformerModel, path: Path, settings: InputSettings, seed: int, first_pass: int = 0
+) -> ModelOutputs:
+    """The model on features made step by step from the file."""
+    encoded = encode_alignment(read_alignment(path), allow_incomplete_query=True)
+    passes = []
+    for number in range(first_pass, first_pass + settings.num_recycles + 1):
+        features = sample_input_features(
+            encoded,
+            max_clusters=settings.max_msa_clusters,
+            max_extra=settings.max_extra_msa,
+            random=np.random.default_rng([seed, number]),
+        )
+        fields = [torch.from_numpy(getattr(features, name)) for name in ModelInputs._fields[:-1]]
+        sample = ModelInputs(*fields)
+        passes.append(
+            sample._replace(
+                aatype=sample.aatype.long(),
+                residue_index=sample.residue_index.long(),
+                extra_msa=sample.extra_msa.long(),
+            )
+        )
+    with torch.no_grad():
+        return model(passes, settings.num_recycles)
+
+
+def test_results_are_those_of_the_model_called_by_hand(model: Path, tmp_path: Path) -> None:
+    path = write_fasta(tmp_path / "x.fasta")
+    out = tmp_path / "out"
+    assert run(path, "--model", model, "-o", out, "--seed", 7, "--representations", "pair") == 0
+    assert {file.name for file in out.iterdir()} == FILES | STRUCTURE_FILES | {"representations.h5"}
+    assert (tmp_path / "out.run.json").is_file()
+    expected = by_hand(load_evoformer_model(model, CPU).model, path, INPUTS, seed=7)
+    probability = expected.distogram_logits.softmax(-1).numpy()
+    edges = np.linspace(2.3125, 21.6875, 63)
+    distances = arrays(out / "distogram.h5")
+    np.testing.assert_allclose(distances["probability"], probability, atol=1e-6)
+    np.testing.assert_allclose(distances["bin_edge"], edges, atol=1e-5)
+    below = np.append(edges, np.inf) <= 8
+    np.testing.assert_allclose(distances["contact_probability"], probability[..., below].sum(-1), atol=1e-5)
+    middles = np.append(edges - 0.3125 / 2, edges[-1] + 0.3125 / 2)
+    np.testing.assert_allclose(
+        distances["expected_distance"], (probability * middles).sum(-1), rtol=1e-5, atol=1e-4
+    )
+    np.testing.assert_array_equal(distances["column_i"], np.arange(1, 29))
+    np.testing.assert_array_equal(distances["residue_number"], np.arange(1, 29))
+    with h5py.File(out / "representations.h5") as file:
+        np.testing.assert_allclose(file["pair"][()], expected.pair.numpy(), rtol=1e-4, atol=1e-5)
+    assert check_seal(out / "distogram.h5")
+    scores = json.loads((out / "scores.json").read_text())
+    confidence = plddt(expected.plddt_logits).numpy()
+    np.testing.assert_allclose(scores["plddt"], confidence, atol=6e-3)
+    assert scores["ptm"] == pytest.approx(float(predicted_tm_score(expected.aligned_error_logits)), abs=1e-5)
+    for parser, name in (
+        (PDBParser(QUIET=True), "structure.pdb"),
+        (MMCIFParser(QUIET=True), "structure.cif"),
+    ):
+        (chain,) = parser.get_structure("x", out / name).get_chains()
+        residues = list(chain)
+        assert [residue.id[1] for residue in residues] == list(range(1, 29))
+        positions = np.array([residue["CA"].coord for residue in residues])
+        np.testing.assert_allclose(positions, expected.structure.atom37[:, 1].numpy(), atol=6e-4)
+        factors = [residue["CA"].bfactor for residue in residues]
+        np.testing.assert_allclose(factors, confidence, atol=6e-3)
+
+
+def test_contact_files_agree_with_the_distogram(model: Path, tmp_path: Path) -> None:
+    rows = [row[:4] + "-" + row[5:] if number == 0 else row for number, row in enumerate(ROWS)]
+    path = write_fasta(tmp_path / "x.fasta", rows)
+    path.write_text(path.read_text().replace(">row0", ">target/101-127 words"))
+    assert run(path, "--model", model, "-o", tmp_path / "out") == 0
+    lines = (tmp_path / "out/contacts.rr").read_text().splitlines()
+    assert lines[0] == "PFRMAT RR"
+    assert lines[1] == "TARGET x"
+    assert rows[0] in lines
+    contact = arrays(tmp_path / "out/distogram.h5")["contact_probability"]
+    pairs = [line.split() for line in lines if line[0].isdigit()]
+    assert len(pairs) > 50
+    values = [float(p) for *_, p in pairs]
+    assert values == sorted(values, reverse=True)
+    for i, j, low, high, p in pairs:
+        assert (low, high) == ("0", "8")
+        assert int(j) - int(i) >= 6
+        assert float(p) == pytest.approx(contact[int(i) - 1, int(j) - 1], abs=6e-6)
+    table = [line.split("\t") for line in (tmp_path / "out/contacts.tsv").read_text().splitlines()]
+    assert table[0][:4] == ["column_i", "column_j", "residue_i", "residue_j"]
+    assert [row[:2] for row in table[1:]] == [pair[:2] for pair in pairs]
+    for row in table[1:]:
+        for column, residue, letter in ((row[0], row[2], row[4]), (row[1], row[3], row[5])):
+            place = int(column) - 1
+            assert letter == rows[0][place]
+            assert residue == ("" if place == 4 else str(101 + place - (place > 4)))
+    (chain,) = PDBParser(QUIET=True).get_structure("x", tmp_path / "out/structure.pdb").get_chains()
+    assert [residue.id[1] for residue in chain] == list(range(101, 128))
+
+
+def test_distances_are_averaged_over_samples(trunk: Path, tmp_path: Path) -> None:
+    path = write_fasta(tmp_path / "x.fasta")
+    assert run(path, "--model", trunk, "-o", tmp_path / "out") == 0
+    assert {file.name for file in (tmp_path / "out").iterdir()} == FILES
+    loaded = load_evoformer_model(trunk, CPU)
+    samples = [
+        by_hand(loaded.model, path, loaded.inputs, 0, first_pass=number).distogram_logits.softmax(-1)
+        for number in range(2)
+    ]
+    assert not torch.allclose(*samples)
+    np.testing.assert_allclose(
+        arrays(tmp_path / "out/distogram.h5")["probability"], sum(samples).numpy() / 2, atol=1e-6
+    )
+
+
+@pytest.mark.shared
+def test_published_layout_from_alignment_to_atoms(shared: Path, tmp_path: Path) -> None:
+    """AlphaFold's form of parameters, an alignment with every trap, the model called by hand."""
+    golden = shared / "golden"
+    source, parameters = golden / "features_small.a3m", golden / "tiny_params_af2.npz"
+    options = ("--structure-layers", 2, "--max-msa-clusters", 6, "--max-extra-msa", 5, "--recycles", 2)
+    assert run(source, "--parameters", parameters, *options, "-o", tmp_path / "out", "--seed", 1) == 0
+    model = load_evoformer_model(parameters, CPU, 2).model
+    settings = InputSettings(max_msa_clusters=6, max_extra_msa=5, num_recycles=2)
+    expected = by_hand(model, source, settings, seed=1)
+    np.testing.assert_allclose(
+        arrays(tmp_path / "out/distogram.h5")["probability"],
+        expected.distogram_logits.softmax(-1).numpy(),
+        atol=1e-5,
+    )
+    (chain,) = PDBParser(QUIET=True).get_structure("x", tmp_path / "out/structure.pdb").get_chains()
+    for residue in chain:
+        place = residue.id[1] - 1
+        np.testing.assert_allclose(
+            residue["CA"].coord, expected.structure.atom37[place, 1].numpy(), atol=6e-4
+        )
+
+
+def test_parameter_files_run_as_the_folder_they_came_from(model: Path, tmp_path: Path) -> None:
+    path = write_fasta(tmp_path / "x.fasta")
+    results = []
+    sizes = ("--max-msa-clusters", 5, "--max-extra-msa", 7, "--recycles", 1)
+    for name in ("p.npz", "p.pt"):
+        export_parameters(model, tmp_path / name)
+        out = tmp_path / f"out-{name}"
+        options = ("--structure-layers", 2, *sizes, "-o", out)
+        assert run(path, "--parameters", tmp_path / name, *options) == 0
+        results.append(arrays(out / "distogram.h5")["probability"])
+    assert run(path, "--model", model, "-o", tmp_path / "out") == 0
+    for result in results:
+        np.testing.assert_array_equal(result, arrays(tmp_path / "out/distogram.h5")["probability"])
+
+
+def stockholm(rows: list[str]) -> str:
+    lines = "".join(f"row{number} {row}\n" for number, row in enumerate(rows))
+    return f"# STOCKHOLM 1.0\n{lines}//\n"
+
+
+def clustal(rows: list[str]) -> str:
+    blocks = []
+    for start in range(0, len(rows[0]), 20):
+        blocks.append("".join(f"row{n}     {row[start : start + 20]}\n" for n, row in enumerate(rows)))
+    return "CLUSTAL W (1.83) multiple sequence alignment\n\n" + "\n".join(blocks)
+
+
+def phylip(rows: list[str]) -> str:
+    return f" {len(rows)} {len(rows[0])}\n" + "".join(f"row{n:<7} {row}\n" for n, row in enumerate(rows))
+
+
+FORMATS: dict[str, Callable[[list[str]], bytes]] = {
+    "x.a3m": lambda rows: "".join(f">row{n}\n{row}\n" for n, row in enumerate(rows)).encode(),
+    "x.sto": lambda rows: stockholm(rows).encode(),
+    "x.clw": lambda rows: clustal(rows).encode(),
+    "x.phy": lambda rows: phylip(rows).encode(),
+    "x.aln": lambda rows: "".join(f"{row}\n" for row in rows).encode(),
+    "x.fa.gz": lambda rows: gzip.compress(FORMATS["x.a3m"](rows)),
+    "x.sto.xz": lambda rows: lzma.compress(stockholm(rows).encode()),
+}
+
+
+def test_every_format_gives_the_same_contacts(trunk: Path, tmp_path: Path) -> None:
+    assert run(write_fasta(tmp_path / "x.fasta"), "--model", trunk, "-o", tmp_path / "out") == 0
+    expected = (tmp_path / "out/contacts.rr").read_bytes()
+    for name, render in FORMATS.items():
+        (tmp_path / name).write_bytes(render(ROWS))
+        assert run(tmp_path / name, "--model", trunk, "-o", tmp_path / f"out-{name}") == 0, name
+        assert (tmp_path / f"out-{name}/contacts.rr").read_bytes() == expected, name
+
+
+def test_the_same_run_gives_the_same_bytes(model: Path, tmp_path: Path) -> None:
+    path = write_fasta(tmp_path / "x.fasta")
+    for name in ("one", "two"):
+        assert run(path, "--model", model, "-o", tmp_path / name) == 0
+    assert run(path, "--model", model, "-o", tmp_path / "other", "--seed", 1) == 0
+    files = sorted(file.name for file in (tmp_path / "one").iterdir())
+    for name in files:
+        assert (tmp_path / "one" / name).read_bytes() == (tmp_path / "two" / name).read_bytes(), name
+        assert (tmp_path / "one" / name).read_bytes() != (tmp_path / "other" / name).read_bytes(), name
+
+
+def test_the_query_makes_the_columns(model: Path, tmp_path: Path) -> None:
+    path = write_fasta(tmp_path / "x.fasta")
+    assert run(path, "--model", model, "-o", tmp_path / "out", "--query", "row2") == 0
+    query = ROWS[2].replace("-", "")
+    assert query in (tmp_path / "out/contacts.rr").read_text().splitlines()
+    distances = arrays(tmp_path / "out/distogram.h5")
+    assert len(distances["probability"]) == len(query) == 25
+    assert run(path, "--model", model, "-o", tmp_path / "none", "--query", "nobody") == 1
+    assert not (tmp_path / "none").exists()
+
+
+def test_a_target_with_gaps_is_run_with_a_warning(
+    model: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    path = write_fasta(tmp_path / "x.fasta", ROWS[2:])
+    assert run(path, "--model", model, "-o", tmp_path / "out") == 0
+    warned = capsys.readouterr().err
+    assert "row 1, row0, is the target and has a gap in 3 of 28 columns" in warned
+    assert "--query row0" in warned
+    (chain,) = PDBParser(QUIET=True).get_structure("x", tmp_path / "out/structure.pdb").get_chains()
+    assert len(list(chain)) == 25
+    assert "".join(ROWS[2]) in (tmp_path / "out/contacts.rr").read_text()
+
+
+def test_columns_of_gaps_are_left_out_where_the_model_wants_it(tmp_path: Path) -> None:
+    folder = make_model(
+        tmp_path / "m",
+        InputSettings(max_msa_clusters=4, max_extra_msa=5, num_recycles=0, max_gap_column=0.5),
+        structure_module=None,
+    )
+    gappy = [row[:10] + ("-" * 3 if number else "-A-") + row[10:] for number, row in enumerate(ROWS)]
+    path = write_fasta(tmp_path / "x.fasta", gappy)
+    assert run(path, "--model", folder, "-o", tmp_path / "out") == 0
+    columns = arrays(tmp_path / "out/distogram.h5")["column_i"]
+    np.testing.assert_array_equal(columns, [n for n in range(1, 32) if n not in (11, 13)])
+    used = {
+        int(part)
+        for line in (tmp_path / "out/contacts.rr").read_text().splitlines()
+        if line[0].isdigit()
+        for part in line.split()[:2]
+    }
+    assert used <= set(columns.tolist())
+    assert max(used) == 31
+
+
+@pytest.fixture
+def folder(tmp_path: Path) -> Path:
+    """Three alignments, the second of which cannot be read."""
+    (tmp_path / "in").mkdir()
+    write_fasta(tmp_path / "in/a.fasta")
+    write_fasta(tmp_path / "in/b.fasta", [*ROWS, "SHORT"])
+    write_fasta(tmp_path / "in/c.fasta", ROWS[1:])
+    return tmp_path / "in"
+
+
+def test_one_bad_alignment_does_not_stop_the_rest(
+    trunk: Path, folder: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    out = tmp_path / "out"
+    assert run(folder, "--model", trunk, "-o", out, "--attention", tmp_path / "att.h5") == 1
+    assert {path.name for path in out.iterdir()} == {"a", "c"}
+    message = capsys.readouterr().err.splitlines()[-1]
+    assert "1 of 3 alignments failed: b (" in message
+    assert "b.fasta" in message
+    record = json.loads((tmp_path / "out.run.json").read_text())
+    assert record["finished"] == ["a", "c"]
+    assert list(record["failed"]) == ["b"]
+    assert validate_file(tmp_path / "att.h5") == []
+    with h5py.File(tmp_path / "att.h5") as file:
+        assert [name.decode() for name in file["samples/id"][()]] == ["a", "c"]
+    # Alone, each gives the same bytes.
+    options = ("--model", trunk, "-o", tmp_path / "alone", "--attention", tmp_path / "alone.h5")
+    assert run(folder / "c.fasta", *options) == 0
+    for name in FILES:
+        assert (tmp_path / "alone" / name).read_bytes() == (out / "c" / name).read_bytes()
+
+
+def test_resume_keeps_what_is_finished_and_the_same(trunk: Path, folder: Path, tmp_path: Path) -> None:
+    out = tmp_path / "out"
+    write_fasta(folder / "b.fasta", ROWS[2:])
+    assert run(folder, "--model", trunk, "-o", out) == 0
+    shutil.rmtree(out / "b")
+    kept = (out / "a/scores.json").stat()
+    assert run(folder, "--model", trunk, "-o", out) == 1  # neither --resume nor --force
+    shutil.rmtree(out / "b", ignore_errors=True)
+    assert run(folder, "--model", trunk, "-o", out, "--resume") == 0
+    assert (out / "a/scores.json").stat().st_mtime_ns == kept.st_mtime_ns
+    assert (out / "b/contacts.rr").is_file()
+    record = json.loads((tmp_path / "out.run.json").read_text())
+    assert (record["finished"], record["resumed"]) == (["b"], ["a", "c"])
+    assert run(folder, "--model", trunk, "-o", out, "--resume", "--seed", 5) == 1
+    write_fasta(folder / "a.fasta", ROWS[3:])
+    assert run(folder, "--model", trunk, "-o", out, "--resume") == 1
+    assert run(folder, "--model", trunk, "-o", out, "--force") == 0
+    assert (out / "a/scores.json").stat().st_mtime_ns != kept.st_mtime_ns
+
+
+def test_folders_of_other_things_are_never_replaced(trunk: Path, tmp_path: Path) -> None:
+    path = write_fasta(tmp_path / "x.fasta")
+    (tmp_path / "mine").mkdir()
+    assert run(path, "--model", trunk, "-o", tmp_path / "mine") == 0  # empty: nothing to lose
+    (tmp_path / "other").mkdir()
+    (tmp_path / "other/thesis.txt").write_text("years")
+    for flag in ("--force", "--resume"):
+        assert run(path, "--model", trunk, "-o", tmp_path / "other", flag) == 1
+    assert (tmp_path / "other/thesis.txt").read_text() == "years"
+    assert run(path, "--model", trunk, "-o", path) == 1
+    assert run(path, "--model", trunk, "-o", ".") == 2
+    assert run(path, "--model", trunk, "-o", tmp_path / "no/such/out") == 1
+
+
+def test_a_signal_leaves_nothing_half_written(trunk: Path, folder: Path, tmp_path: Path) -> None:
+    class Impatient(NoProgress):
+        def advance(self, steps: int = 1, **status: float | str) -> None:
+            if (tmp_path / "out/a").is_dir():
+                os.kill(os.getpid(), signal.SIGTERM)
+
+    write_fasta(folder / "b.fasta", ROWS[2:])
+    loaded = load_evoformer_model(trunk, CPU)
+    sources, several = find_alignments(folder)
+    settings = RunSettings(inputs=loaded.inputs)
+    with pytest.raises(Interrupted) as caught:
+        run_alignments(loaded, sources, tmp_path / "out", settings, several=several, progress=Impatient())
+    assert caught.value.exit_code == 143
+    assert [path.name for path in (tmp_path / "out").iterdir()] == ["a"]
+    assert run(folder, "--model", trunk, "-o", tmp_path / "out", "--resume") == 0
+    assert run(folder, "--model", trunk, "-o", tmp_path / "calm") == 0
+    for name in ("a", "b", "c"):
+        for file in FILES:
+            expected = (tmp_path / "calm" / name / file).read_bytes()
+            assert (tmp_path / "out" / name / file).read_bytes() == expected
+
+
+def test_attention_is_that_of_the_last_pass(model: Path, tmp_path: Path) -> None:
+    path = write_fasta(tmp_path / "x.fasta")
+    site = "evoformer.01.msa_row"
+    options = ("--attention", tmp_path / "att.h5", "--sites", site, "--heads", "1", "--reduce", "none")
+    assert run(path, "--model", model, "-o", tmp_path / "out", *options) == 0
+    assert validate_file(tmp_path / "att.h5") == []
+    heard: list[torch.Tensor] = []
+
+    class Sink:
+        def receive(self, _site: object, weights: torch.Tensor, _norms: object, _tile: object = None) -> None:
+            heard.append(weights.clone())
+
+    with capture([site], Sink()):
+        by_hand(load_evoformer_model(model, CPU).model, path, INPUTS, seed=0)
+    both = torch.cat(heard)  # rows of the first pass, then rows of the last
+    assert len(both) == 2 * 5
+    with h5py.File(tmp_path / "att.h5") as file:
+        weights = file[f"sites/{site}/s0000000/weights"][()]
+    np.testing.assert_allclose(weights, both[5:, 1:2].numpy(), atol=1e-6)
+    assert not np.allclose(weights, both[:5, 1:2].numpy(), atol=1e-3)
+
+
+BAD = {
+    "empty": ("", "empty"),
+    "no_rows": (">q\n", "sequence|row|empty"),
+    "unequal": (">q\nACDEF\n>r\nACDE\n", "columns|letters"),
+    "digits": (">q\nACD1F\n>r\nACDEF\n", "1"),
+    "stop": (">q\nACD*F\n>r\nACDEF\n", r"\*"),
+    "dna": (">q\nACGTACGTACGT\n>r\nACGTACGAACGT\n", "DNA"),
+    "all_gaps": (">q\n------\n>r\nACDEFG\n", "no residue"),
+}
+
+
+@pytest.mark.parametrize("name", BAD)
+def test_bad_alignments_end_in_one_sentence(
+    name: str, trunk: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    content, said = BAD[name]
+    path = tmp_path / f"{name}.a3m"
+    path.write_text(content)
+    assert run(path, "--model", trunk, "-o", tmp_path / "out") == 1
+    error = capsys.readouterr().err.splitlines()
+    assert len(error) == 1
+    assert error[0].startswith(f"bioattn: error: {path}")
+    assert re.search(said, error[0])
+    assert sorted(file.name for file in tmp_path.iterdir()) == [path.name]
+
+
+def test_one_row_and_very_many(trunk: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    assert run(write_fasta(tmp_path / "one.fasta", ROWS[:1]), "--model", trunk, "-o", tmp_path / "one") == 0
+    assert "one distinct row only" in capsys.readouterr().err
+    scores = json.loads((tmp_path / "one/scores.json").read_text())
+    assert (scores["msa_clusters"], scores["distinct_rows"]) == (1, 1)
+    random = np.random.default_rng(0)
+    letters = np.frombuffer(b"ACDEFGHIKLMNPQRSTVWY", np.uint8)
+    many = letters[random.integers(20, size=(20_000, 12))]
+    with (tmp_path / "many.aln").open("wb") as file:
+        file.writelines(row.tobytes() + b"\n" for row in many)
+    assert run(tmp_path / "many.aln", "--model", trunk, "-o", tmp_path / "many") == 0
+    scores = json.loads((tmp_path / "many/scores.json").read_text())
+    assert (scores["rows"], scores["msa_clusters"], scores["extra_msa_rows"]) == (20_000, 4, 5)
+
+
+def test_what_memory_cannot_hold_is_refused_with_an_estimate(
+    trunk: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(evoformer_memory, "free_memory", lambda: 1_000_000_000)
+    path = tmp_path / "wide.aln"
+    path.write_text("ACDEFGHIKL" * 500 + "\n" + "ACDEFGHIKV" * 500 + "\n")
+    assert run(path, "--model", trunk, "-o", tmp_path / "out") == 1
+    error = capsys.readouterr().err.splitlines()[-1]
+    assert "5,000 columns" in error
+    assert "GB of memory, 1 GB are free" in error
+    assert not (tmp_path / "out").exists()
+
+
+@pytest.mark.parametrize(
+    ("options", "code", "said"),
+    [
+        ((), 2, "--parameters FILE"),
+        (("--model", "M", "--parameters", "M"), 2, "give one of them"),
+        (("--model", "M", "--chunk", "few"), 2, "--chunk few"),
+        (("--model", "M", "--recycles", 2), 2, "no recycling"),
+        (("--model", "M", "--reduce", "none"), 2, "--attention FILE"),
+        (("--model", "M", "--attention", "A", "--sites", "evoformer.*.surprise"), 2, "matches none"),
+        (("--model", "M", "--attention", "A", "--heads", "9"), 2, "head"),
+        (("--model", "M", "--representations", "structure"), 2, "no structure module"),
+        (("--model", "M", "--structure-layers", 3), 2, "knows its number"),
+        (("--model", "X"), 1, "no such file"),
+    ],
+)
+def test_options_that_cannot_be_met(
+    options: tuple[object, ...],
+    code: int,
+    said: str,
+    trunk: Path,
+    tmp_path: Path,
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    path = write_fasta(tmp_path / "x.fasta")
+    names = {"M": trunk, "A": tmp_path / "att.h5", "X": tmp_path / "absent.npz"}
+    arguments = [names.get(str(option), option) for option in options]
+    assert run(path, *arguments, "-o", tmp_path / "out") == code
+    assert said in capsys.readouterr().err
+    assert sorted(file.name for file in tmp_path.iterdir()) == ["x.fasta"]
+
+
+def test_standard_input(trunk: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    with write_fasta(tmp_path / "x.fasta").open("rb") as file:
+        monkeypatch.setattr("sys.stdin", type("In", (), {"buffer": file, "isatty": lambda _self: False})())
+        attention = ("--attention", tmp_path / "att.h5")
+        assert run("-", "--model", trunk, "-o", tmp_path / "out", *attention) == 0
+    assert run(tmp_path / "x.fasta", "--model", trunk, "-o", tmp_path / "file") == 0
+    piped, named = (arrays(tmp_path / name / "distogram.h5") for name in ("out", "file"))
+    # Weights that are heard are computed in another order than those that are not.
+    np.testing.assert_allclose(piped["probability"], named["probability"], atol=1e-5)
