@@ -1,7 +1,9 @@
 """The training loop of the MSA/pair stack: steps, rounds, validation, saving and going on.
 
-A run has two stages, each with its own warm-up and cosine: simulated families first, where asked for, then the
-dataset's. It is counted in rounds of `steps_per_round` updates; `Position.epoch` is the round.
+A run has two stages, each with its own warm-up, cosine, optimiser state and average: simulated families first,
+where asked for, then the dataset's. The second starts from the first one's average, so that one run of both gives
+the weights of two runs, the second with the first one's model as initial model. It is counted in rounds of
+`steps_per_round` updates; `Position.epoch` is the round.
 """
 
 import math
@@ -67,16 +69,20 @@ class EvoformerTrainer:
                 config.steps_per_round, config.total_steps - position.epoch * config.steps_per_round
             )
             while position.step < in_round:
+                if 0 < self._done(position) == config.simulated_steps:
+                    self.model.load_state_dict(self.average.model.state_dict())
+                    self.average = WeightAverage(self.model, config.average_decay)
+                    optimizer = self._optimizer()
                 position.epoch_loss += self._step(self._done(position), optimizer)
                 position.step += 1
-                self.average.update(self.model, self._done(position))
+                self.average.update(self.model, self._in_stage(self._done(position)))
                 progress.advance(1, loss=position.epoch_loss / position.step, **_best_status(position))
                 if stop.signal is not None:
                     self._save(position, best, optimizer)
                     stop.check(
                         f"training stopped after step {self._done(position)} and saved; go on with --resume"
                     )
-            best = self._finish_round(position, best, optimizer)
+            best = self._finish_round(position, best)
             self._save(position, best, optimizer)
             # A signal that came while the round was judged.
             stop.check(f"training stopped after step {self._done(position)} and saved; go on with --resume")
@@ -86,6 +92,11 @@ class EvoformerTrainer:
     def _done(self, position: Position) -> int:
         """Updates made."""
         return position.epoch * self.config.steps_per_round + position.step
+
+    def _in_stage(self, step: int) -> int:
+        """Steps of this stage among the first `step` steps, at least one of which is taken."""
+        simulated = self.config.simulated_steps
+        return step if step <= simulated else step - simulated
 
     def _step(self, step: int, optimizer: torch.optim.Optimizer) -> float:
         """One update; returns its loss."""
@@ -130,18 +141,16 @@ class EvoformerTrainer:
             + config.masked_msa_weight * losses.masked_msa
         )
 
-    def _finish_round(
-        self, position: Position, best: dict[str, Tensor], optimizer: torch.optim.Optimizer
-    ) -> dict[str, Tensor]:
+    def _finish_round(self, position: Position, best: dict[str, Tensor]) -> dict[str, Tensor]:
         """Validate, note the history, keep the weights when they are the best so far."""
-        position.epoch += 1
-        steps = position.step
-        position.step = 0
+        done = self._done(position)
         row = {
-            "step": float(min(self._done(position), self.config.total_steps)),
-            "learning_rate": optimizer.param_groups[0]["lr"],
-            "training_loss": position.epoch_loss / max(1, steps),
+            "step": float(done),
+            "learning_rate": self._learning_rate(done - 1),
+            "training_loss": position.epoch_loss / max(1, position.step),
         }
+        position.epoch += 1
+        position.step = 0
         position.epoch_loss = 0.0
         score: float | None = None
         if self.validation:
@@ -150,7 +159,7 @@ class EvoformerTrainer:
             score = scores.precision_l
         position.history.append({name: value for name, value in row.items() if math.isfinite(value)})
         # While only simulated families are seen, nothing of the dataset is learnt that could be best.
-        simulated_only = self._done(position) <= self.config.simulated_steps and self.config.steps > 0
+        simulated_only = done <= self.config.simulated_steps and self.config.steps > 0
         improved = score is None or position.best_score is None or score > position.best_score
         if improved or simulated_only or not best:
             position.best_epoch = position.epoch - 1

@@ -20,7 +20,7 @@ from bioattn.structures.contacts import distances
 from bioattn.training.evoformer.config import MIN_EXTRA_SHARE, EvoformerTrainingConfig
 from bioattn.training.evoformer.families import TrainingFamily, target_columns
 
-_SIMULATED, _REAL = 0, 1
+_REAL_STAGE = 1
 
 
 class Sample(NamedTuple):
@@ -60,22 +60,25 @@ class TrainingSamples:
 
     def step(self, step: int) -> list[Sample]:
         """The samples whose gradients make update number `step` (from 0); torch's seed is set before."""
-        torch.manual_seed(int(np.random.default_rng([self.config.seed, step]).integers(2**62)))
-        return [self._draw(step, number) for number in range(self.config.families_per_step)]
+        later = step - self.config.simulated_steps
+        where = (step,) if later < 0 else (_REAL_STAGE, later)
+        torch.manual_seed(int(np.random.default_rng([self.config.seed, *where]).integers(2**62)))
+        return [
+            self._draw(step, np.random.default_rng([self.config.seed, *where, number]), number)
+            for number in range(self.config.families_per_step)
+        ]
 
-    def _draw(self, step: int, number: int) -> Sample:
+    def _draw(self, step: int, random: np.random.Generator, number: int) -> Sample:
+        """random: a function of stage and step in the stage, so a stage does not depend on what was before it."""
         config = self.config
-        random = np.random.default_rng([config.seed, step, number])
-        source = self._source(step, random)
-        if source == _SIMULATED:
+        later = step - config.simulated_steps
+        if random.random() < config.simulated_share or later < 0:
             family = self.simulated[int(random.integers(len(self.simulated)))]
         else:
             # Every family once per pass, in an order that is the pass's own.
-            position = (step - config.simulated_steps) * config.families_per_step + number
-            turn, place = divmod(position, len(self.real))
-            family = self.real[
-                int(np.random.default_rng([config.seed, 1, turn]).permutation(len(self.real))[place])
-            ]
+            turn, place = divmod(later * config.families_per_step + number, len(self.real))
+            order = np.random.default_rng([config.seed, turn]).permutation(len(self.real))
+            family = self.real[int(order[place])]
         rows = draw_rows(family, config, random)
         # Covariances are those of the columns of the first row.
         columns = family.columns if self.covariance else target_columns(family.protein.msa, int(rows[0]))
@@ -89,10 +92,6 @@ class TrainingSamples:
             random=random,
             covariance=self.covariance,
         )
-
-    def _source(self, step: int, random: np.random.Generator) -> int:
-        simulated = random.random() < self.config.simulated_share
-        return _SIMULATED if step < self.config.simulated_steps or simulated else _REAL
 
 
 def draw_rows(

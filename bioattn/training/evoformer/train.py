@@ -6,7 +6,7 @@ import logging
 import platform
 import shutil
 from collections.abc import Mapping, Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -45,7 +45,7 @@ class EvoformerTrainingJob:
     dataset_path: Path
     output: Path
     model: Mapping[str, Any]
-    """Fields of `EvoformerConfig`, over those of `SMALL_MODEL`; must be empty with `initial`."""
+    """Fields of `EvoformerConfig`, over those of `SMALL_MODEL`; with `initial` only pair features can be added."""
     training: EvoformerTrainingConfig
     initial: Path | None = None
     """A model folder whose weights are the first ones; the shape is then its own."""
@@ -84,16 +84,20 @@ def model_config(
 ) -> EvoformerConfig:
     """The shape of the model: that of `initial`, or the settings given over those of the small model.
 
-    Raises: SettingsError when there are both, or a setting is unknown or contradicts another.
+    To `initial` pair features may be added; no other setting may be given with it.
+
+    Raises: SettingsError when one is, or a setting is unknown or contradicts another.
     """
     if initial is None:
         config = build(EvoformerConfig, {**SMALL_MODEL, **settings}, source)
-    elif settings:
-        raise SettingsError(
-            f"{source}: {', '.join(settings)}: --initial-model brings its own shape; leave out one of the two"
-        )
     else:
         config, _ = read_evoformer_config(initial)
+        others = [name for name in settings if name != "pair_features"]
+        if others:
+            raise SettingsError(
+                f"{source}: {', '.join(others)}: --initial-model brings its own shape; leave out one of the two"
+            )
+        config = replace(config, pair_features=settings.get("pair_features", config.pair_features))
     if config.structure_module is not None or config.recycling or not config.distogram_bins:
         raise SettingsError(
             f"{source}: training covers the trunk with its distogram and masked-MSA heads; "
@@ -131,9 +135,7 @@ def _train(
     model = EvoformerModel(config)
     initial_sha256 = None
     if job.initial is not None:
-        initial = load_evoformer_model(job.initial, torch.device("cpu"))
-        model.load_state_dict(initial.model.state_dict())
-        initial_sha256 = initial.sha256
+        initial_sha256 = _load_initial(model, job.initial)
     trainer = EvoformerTrainer(
         model=model.to(device),
         samples=TrainingSamples(
@@ -181,6 +183,20 @@ def _train(
     write_model_card(partial / "README.md", model, record, scores)
     publish(partial, job.output)
     return scores
+
+
+def _load_initial(model: EvoformerModel, folder: Path) -> str:
+    """Start from the weights of a model folder; what it has not, the projection of pair features, starts at 0.
+
+    Returns the SHA-256 of its weights.
+    """
+    initial = load_evoformer_model(folder, torch.device("cpu"))
+    added = model.input_embedder.project_pair_features
+    model.load_state_dict(initial.model.state_dict(), strict=initial.config == model.config)
+    if added is not None and not initial.config.pair_features:
+        torch.nn.init.zeros_(added.weight)
+        torch.nn.init.zeros_(added.bias)
+    return initial.sha256
 
 
 def _used(dataset: ContactDataset, exclude: Sequence[str]) -> list[int]:

@@ -1,0 +1,251 @@
+"""Training the MSA/pair stack: it learns planted contacts, repeats, and goes on to the same bytes."""
+
+import json
+import os
+import signal
+import subprocess
+import sys
+import time
+from dataclasses import replace
+from pathlib import Path
+
+import numpy as np
+import pytest
+import torch
+
+from bioattn.errors import Interrupted, SettingsError
+from bioattn.models.evoformer.folder import load_evoformer_model
+from bioattn.stop_request import StopRequest
+from bioattn.training.evoformer.config import EvoformerTrainingConfig
+from bioattn.training.evoformer.evaluation import MODEL
+from bioattn.training.evoformer.train import EvoformerTrainingJob, train_evoformer
+from bioattn_cli.main import main
+
+CPU = torch.device("cpu")
+TINY = {
+    "msa_channels": 8,
+    "pair_channels": 16,
+    "extra_msa_channels": 8,
+    "single_channels": 8,
+    "msa_heads": 2,
+    "extra_msa_heads": 2,
+    "outer_product_channels": 8,
+    "triangle_multiplication_channels": 8,
+    "num_blocks": 1,
+}
+"""A model small enough to train in seconds."""
+
+
+def job(dataset: Path, output: Path, model=None, initial=None, **training) -> EvoformerTrainingJob:
+    settings = {"steps": 12, "steps_per_round": 5, "max_extra_msa": 60, "max_msa_clusters": 8, "crop": 32}
+    return EvoformerTrainingJob(
+        dataset_path=dataset,
+        output=output,
+        model={} if initial else {**TINY, **(model or {})},
+        training=EvoformerTrainingConfig(**{**settings, **training}),
+        initial=initial,
+    )
+
+
+def same_folders(one: Path, other: Path) -> None:
+    for name in ("model.safetensors", "history.csv", "training.json", "config.json", "README.md"):
+        assert (one / name).read_bytes() == (other / name).read_bytes(), name
+
+
+class StopAfter:
+    """Progress that asks for a stop after some steps."""
+
+    def __init__(self, steps: int, request: StopRequest) -> None:
+        self.left, self.request = steps, request
+
+    def begin(self, description, total):
+        pass
+
+    def advance(self, steps=1, **status):
+        if status:
+            self.left -= steps
+            if self.left == 0:
+                self.request.signal = signal.SIGTERM
+
+    def end(self):
+        pass
+
+
+def test_planted_contacts_of_families_never_seen_are_found(contact_dataset, tmp_path):
+    """Trained on generated families; the dataset's own training families stay unused."""
+    settings = {"simulated_families": 60, "max_extra_msa": 250, "crop": 48, "masked_fraction": 0.05}
+    (validation, test) = train_evoformer(
+        job(
+            contact_dataset,
+            tmp_path / "m",
+            simulated_steps=120,
+            steps=0,
+            steps_per_round=60,
+            learning_rate=5e-3,
+            **settings,
+        ),
+        device=CPU,
+    )
+    assert (validation.split, test.split) == ("validation", "test")
+    # Of all pairs about one in ten is a contact.
+    assert np.mean([each.scores[MODEL].precision_l5 for each in (validation, test)]) > 0.35
+
+
+@pytest.mark.parametrize(
+    ("model", "training"),
+    [
+        ({}, {}),
+        ({"uniform_msa_attention": True, "centred_outer_product": False}, {"families_per_step": 2}),
+        (
+            {"pair_features": 3},
+            {"simulated_steps": 2, "simulated_share": 0.5, "simulated_families": 1, "steps": 3},
+        ),
+    ],
+    ids=["alone", "uniform-accumulated", "covariance-simulated"],
+)
+def test_same_seed_same_bytes(contact_dataset, tmp_path, model, training):
+    for name in ("first", "second"):
+        train_evoformer(job(contact_dataset, tmp_path / name, model, **training), device=CPU)
+    same_folders(tmp_path / "first", tmp_path / "second")
+    train_evoformer(job(contact_dataset, tmp_path / "third", model, seed=1, **training), device=CPU)
+    weights = [(tmp_path / name / "model.safetensors").read_bytes() for name in ("first", "third")]
+    assert weights[0] != weights[1]
+
+
+@pytest.mark.parametrize("steps", [1, 5, 7])
+def test_a_stopped_run_goes_on_to_the_same_bytes(contact_dataset, tmp_path, steps):
+    """Five steps make a round: stopped in the first, at the end of it, and in the second."""
+    train_evoformer(job(contact_dataset, tmp_path / "whole"), device=CPU)
+    request = StopRequest()
+    stopped = job(contact_dataset, tmp_path / "stopped")
+    with pytest.raises(Interrupted) as stop:
+        train_evoformer(stopped, device=CPU, progress=StopAfter(steps, request), stop=request)
+    assert stop.value.exit_code == 143
+    assert not (tmp_path / "stopped").exists()
+    train_evoformer(stopped, device=CPU, resume=True)
+    same_folders(tmp_path / "whole", tmp_path / "stopped")
+    assert not (tmp_path / "stopped.partial").exists()
+
+
+def test_a_terminated_process_goes_on_to_the_same_bytes(contact_dataset, tmp_path):
+    settings = tmp_path / "settings.toml"
+    table = "\n".join(f"{name} = {value}" for name, value in TINY.items())
+    settings.write_text(
+        f"[model]\n{table}\n[training]\nsteps_per_round = 10\ncrop = 32\nmax_extra_msa = 60\n"
+    )
+    words = [sys.executable, "-m", "bioattn_cli", "train", "evoformer", str(contact_dataset)]
+    words += ["-c", str(settings), "--threads", "1", "--steps", "25", "-q"]
+    environment = {**os.environ, "PYTHONPATH": os.pathsep.join(sys.path)}
+    subprocess.run([*words, "-o", str(tmp_path / "whole")], check=True, env=environment, capture_output=True)
+    process = subprocess.Popen(
+        [*words, "-o", str(tmp_path / "stopped")], env=environment, stderr=subprocess.PIPE, text=True
+    )
+    state = tmp_path / "stopped.partial" / "trainer_state.safetensors"
+    while not state.exists() and process.poll() is None:
+        time.sleep(0.02)
+    process.send_signal(signal.SIGTERM)
+    _, errors = process.communicate(timeout=60)
+    assert process.returncode == 143, errors
+    assert "and saved; go on with --resume" in errors
+    resumed = [*words, "-o", str(tmp_path / "stopped"), "--resume"]
+    subprocess.run(resumed, check=True, env=environment, capture_output=True)
+    same_folders(tmp_path / "whole", tmp_path / "stopped")
+
+
+def test_activation_checkpointing_and_accumulation_change_no_gradient(contact_dataset, tmp_path):
+    """With it the backward pass runs each block again: weights agree to rounding."""
+    for name, checkpointing in (("kept", False), ("again", True)):
+        train_evoformer(
+            job(contact_dataset, tmp_path / name, activation_checkpointing=checkpointing, steps=3), device=CPU
+        )
+    kept, again = (
+        load_evoformer_model(tmp_path / name, CPU).model.state_dict() for name in ("kept", "again")
+    )
+    for name, weight in kept.items():
+        torch.testing.assert_close(weight, again[name], rtol=1e-4, atol=1e-5)
+
+
+def test_two_stages_are_two_runs(contact_dataset, tmp_path):
+    """One run on simulated, then real families has the weights of two, the second started from the first."""
+    simulated = {"simulated_steps": 4, "simulated_families": 2, "steps_per_round": 3}
+    for name, settings in (
+        ("both", {**simulated, "steps": 4}),
+        ("first", {**simulated, "steps": 0}),
+        ("second", {"initial": tmp_path / "first", "steps": 4}),
+    ):
+        # Without validation families the last weights are kept, which are those handed on inside one run.
+        trained = replace(job(contact_dataset, tmp_path / name, **settings), exclude=("simulated000004",))
+        train_evoformer(trained, device=CPU)
+    both, second = ((tmp_path / name / "model.safetensors").read_bytes() for name in ("both", "second"))
+    assert both == second
+
+
+def test_a_model_starts_from_another_ones_weights(contact_dataset, tmp_path):
+    train_evoformer(job(contact_dataset, tmp_path / "first", steps=2), device=CPU)
+    start = job(contact_dataset, tmp_path / "next", initial=tmp_path / "first", steps=1, learning_rate=1e-12)
+    train_evoformer(start, device=CPU)
+    first, following = (
+        load_evoformer_model(tmp_path / name, CPU).model.state_dict() for name in ("first", "next")
+    )
+    for name, weight in first.items():
+        torch.testing.assert_close(weight, following[name], rtol=0, atol=1e-9)
+    with_features = job(contact_dataset, tmp_path / "wider", initial=tmp_path / "first", steps=1)
+    with_features = replace(with_features, model={"pair_features": 3})
+    train_evoformer(with_features, device=CPU)
+    assert load_evoformer_model(tmp_path / "wider", CPU).config.pair_features == 3
+    with pytest.raises(SettingsError, match="--initial-model brings its own shape"):
+        train_evoformer(replace(start, output=tmp_path / "other", model={"num_blocks": 3}), device=CPU)
+    record = json.loads((tmp_path / "next" / "training.json").read_text())
+    digest = json.loads((tmp_path / "first" / "training.json").read_text())["sha256"]["model.safetensors"]
+    assert record["initial_model_sha256"] == digest
+
+
+def test_excluded_proteins_are_not_used_and_the_figures_are_printed(contact_dataset, tmp_path, capsys):
+    settings = tmp_path / "settings.toml"
+    settings.write_text("[model]\n" + "\n".join(f"{name} = {value}" for name, value in TINY.items()))
+    words = ["train", "evoformer", str(contact_dataset), "-o", str(tmp_path / "m"), "-c", str(settings)]
+    words += ["--steps", "2", "--exclude", "simulated000004", "--uniform-attention", "-q"]
+    assert main(words) == 0
+    rows = [line.split("\t") for line in capsys.readouterr().out.splitlines()]
+    assert rows[0] == ["split", "predictor", "families", "P@L/5", "P@L"]
+    assert [row[:3] for row in rows[1:]] == [
+        ["test", "this model", "1"],
+        ["test", "APC mutual information", "1"],
+        ["test", "mean-field DCA", "1"],
+    ]
+    record = json.loads((tmp_path / "m" / "training.json").read_text())
+    assert record["dataset"]["excluded"] == ["simulated000004"]
+    assert record["families"] == {"train": 4, "validation": 0, "test": 1}
+    card = (tmp_path / "m" / "README.md").read_text()
+    assert "simulated000004" in card
+    assert "uniform (a control)" in card
+
+
+def test_contradictions_are_named(contact_dataset, tmp_path):
+    for model, words in (
+        ({"recycling": True}, "recycling = false"),
+        ({"pair_features": 2}, "0 \\(none\\) or 3"),
+        ({"msa_channel": 2}, "did you mean msa_channels"),
+    ):
+        with pytest.raises(SettingsError, match=words):
+            train_evoformer(job(contact_dataset, tmp_path / "m", model), device=CPU)
+    assert not list(tmp_path.iterdir())
+
+
+@pytest.mark.parametrize(
+    ("words", "code", "sentence"),
+    [
+        (["--exclude", "1ABC"], 2, "--exclude '1ABC'"),
+        (["--steps", "0"], 2, "total_steps is 0"),
+        (["--initial-model", "missing"], 1, "missing"),
+        (
+            ["--exclude", *" --exclude ".join(f"simulated00000{i}" for i in range(4)).split()],
+            1,
+            "no training",
+        ),
+    ],
+)
+def test_mistakes_leave_nothing(contact_dataset, tmp_path, capsys, words, code, sentence):
+    assert main(["train", "evoformer", str(contact_dataset), "-o", str(tmp_path / "m"), *words]) == code
+    assert sentence in capsys.readouterr().err
+    assert not list(tmp_path.iterdir())
