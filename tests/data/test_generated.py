@@ -11,7 +11,7 @@ from bioattn_cli.main import main
 
 DATA = Path(__file__).resolve().parent.parent.parent / "data"
 COMMANDS = re.findall(
-    r"`bioattn (simulate promoters -o data/.*?)`", (DATA / "README.md").read_text(encoding="utf-8")
+    r"`bioattn (simulate \w+ -o data/.*?)`", (DATA / "README.md").read_text(encoding="utf-8")
 )
 
 
@@ -20,10 +20,18 @@ def content(path):
     return gzip.decompress(path.read_bytes()) if path.suffix == ".gz" else path.read_bytes()
 
 
+def files_in(folder):
+    return sorted(
+        path.relative_to(folder)
+        for path in folder.rglob("*")
+        if path.is_file() and not path.name.endswith(".run.json")
+    )
+
+
 def test_every_folder_has_its_command():
     folders = sorted(path.name for path in DATA.iterdir() if (path / "simulation.json").is_file())
     assert folders == sorted(re.search(r"-o data/(\S+)", command)[1] for command in COMMANDS)
-    assert len(folders) >= 2
+    assert len(folders) >= 3
 
 
 @pytest.mark.parametrize("command", COMMANDS)
@@ -33,9 +41,9 @@ def test_the_command_makes_the_same_files(tmp_path, monkeypatch, command):
     assert main([*shlex.split(command), "--quiet"]) == 0
     made = Path(shlex.split(command)[shlex.split(command).index("-o") + 1])
     kept = DATA.parent / made
-    names = {path.name for path in made.iterdir() if not path.name.endswith(".run.json")}
-    assert names == {path.name for path in kept.iterdir() if not path.name.endswith(".run.json")}
-    for name in sorted(names):
+    names = files_in(made)
+    assert names == files_in(kept)
+    for name in names:
         assert content(made / name) == content(kept / name), name
 
 
