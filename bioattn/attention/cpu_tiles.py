@@ -3,8 +3,8 @@
 torch's fused kernel multiplies small float32 matrices through MKL and gains nothing from bfloat16: 70 GFLOP/s in
 both, on a core whose matrix products reach 240 and 470. Here a piece of logits is computed, exponentiated and
 multiplied with the values while it stays in the cache. Three things make it cheap: powers of 2 (torch's exp2 is
-four times faster than its exp); no maximum is subtracted where a bound says that no power can overflow or vanish;
-and masked keys cost nothing per weight, because their values are set to 0 and left out of the sum.
+four times faster than its exp); no maximum is subtracted, and the sums tell afterwards whether that was right; and
+masked keys cost nothing per weight, because their values are set to 0 and left out of the sum.
 
 Shape suffixes: B sequences, H heads, Q queries, K keys, D channels of a head, V channels of a value.
 """
@@ -20,9 +20,8 @@ CACHE_BYTES = 1 << 20
 """Weights held at once: what the second-level cache of one core keeps (1 MB on current servers)."""
 MIN_MULTIPLICATIONS = {torch.float32: 1 << 21, torch.bfloat16: 1 << 17}
 """Per head and product; below, the fused kernel is faster than the calls made here (measured with 32 channels)."""
-LARGEST_POWER = 100.0
-"""Largest |logit|, in powers of 2: sums of thousands of 2^100 stay finite and 2^-100 keeps all its digits, in
-float32 and in bfloat16."""
+SUMS = (2.0**-100, 2.0**100)
+"""Between these a sum of powers has lost nothing: no power overflowed, and one that vanished was no part of it."""
 LOG2_E = math.log2(math.e)
 
 
@@ -37,18 +36,18 @@ def attend_on_cpu(
     weights_BHQK: Tensor | None = None,
 ) -> Tensor | None:
     """softmax(scale · query keyᵀ + bias, where mask) value, shape (B, H, Q, V), or None where this is not the way:
-    on other devices, with gradients, for small matrices, huge logits, a mask that differs between queries or a
-    bias that differs between sequences.
+    on other devices, with gradients, for small matrices, for logits beyond ±69, for a mask that differs between
+    queries or a bias that differs between sequences.
 
     mask: bool, (B or 1, 1, 1, K) if it is to suit. bias: (H or 1, Q or 1, K) if it is to suit. weights_BHQK:
     where to write the weights, or None.
     """
-    if not _suits(query_BHQD, key_BHKD, mask, bias, scale):
+    if not _suits(query_BHQD, key_BHKD, mask, bias):
         return None
     num_sequences, num_heads, num_queries, _ = query_BHQD.shape
     num_keys, dtype = key_BHKD.shape[2], query_BHQD.dtype
-    query_BHQD = torch.mul(query_BHQD, scale * LOG2_E).contiguous()
-    key_BHKD, value_BHKV = key_BHKD.contiguous(), value_BHKV.contiguous()
+    query_BHQD = torch.mul(query_BHQD, scale * LOG2_E, out=query_BHQD.new_empty(query_BHQD.shape))
+    key_BHKD = key_BHKD.contiguous()
     empty_B = [False] * num_sequences
     kept_BK1 = query_BHQD.new_ones(num_sequences, num_keys, 1)
     if mask is not None:
@@ -57,10 +56,13 @@ def attend_on_cpu(
         empty = ~kept_BK.any(-1)
         empty_B = empty.tolist()
         kept_BK1 = (kept_BK | empty[:, None]).to(dtype)[:, :, None]
-        value_BHKV = value_BHKV * kept_BK1[:, None]
+        value_BHKV = torch.mul(value_BHKV, kept_BK1[:, None], out=value_BHKV.new_empty(value_BHKV.shape))
+    else:
+        value_BHKV = value_BHKV.contiguous()
     # Heads lie next to channels: whoever joins them needs no copy.
     attended_BQHV = value_BHKV.new_empty(num_sequences, num_queries, num_heads, value_BHKV.shape[-1])
     attended_BHQV = attended_BQHV.transpose(1, 2)
+    sums_BHQ1 = query_BHQD.new_empty(num_sequences, num_heads, num_queries, 1)
     queries_at_once, heads_at_once = _piece(query_BHQD, key_BHKD)
 
     def by_heads(tensor_HXX: Tensor) -> tuple[Tensor, ...]:
@@ -68,36 +70,39 @@ def attend_on_cpu(
 
     for first in range(0, num_queries, queries_at_once):
         rows = slice(first, first + queries_at_once)
-        query_BHRD, into_BHRV = query_BHQD[:, :, rows], attended_BHQV[:, :, rows]
+        query_BHRD, into_BHRV, sums_BHR1 = (t[:, :, rows] for t in (query_BHQD, attended_BHQV, sums_BHQ1))
         biases: tuple[Tensor | None, ...] = (None,) * num_heads
         if bias is not None:
-            bias_HRK = bias.expand(num_heads, num_queries, num_keys)[:, rows].to(dtype) * LOG2_E
+            bias_HRK = bias.expand(num_heads, num_queries, num_keys)[:, rows].to(dtype)
+            bias_HRK = torch.mul(bias_HRK, LOG2_E, out=bias_HRK.new_empty(bias_HRK.shape))
             biases = by_heads(bias_HRK)
         for sequence in range(num_sequences):
             kept_K1 = kept_BK1[sequence]
             if empty_B[sequence]:
                 query_BHRD[sequence] = 0
             weights = by_heads(weights_BHQK[sequence, :, rows]) if weights_BHQK is not None else ()
-            for piece, (query, key, value, bias_RK, into) in enumerate(
+            for piece, (query, key, value, bias_RK, sums, into) in enumerate(
                 zip(
                     by_heads(query_BHRD[sequence]),
                     by_heads(key_BHKD[sequence]),
                     by_heads(value_BHKV[sequence]),
                     biases,
+                    by_heads(sums_BHR1[sequence]),
                     by_heads(into_BHRV[sequence]),
                     strict=False,
                 )
             ):
                 powers = matmul(query, key.mT, plus=None if empty_B[sequence] else bias_RK).exp2_()
-                sums = powers @ kept_K1
+                sums.copy_(powers @ kept_K1)
                 torch.div(matmul(powers, value), sums, out=into)
                 if weights:
                     torch.div(powers, sums, out=weights[piece]).mul_(kept_K1.T)
-    return attended_BHQV
+    least, most = torch.aminmax(sums_BHQ1)
+    return attended_BHQV if bool((least >= SUMS[0]) & (most <= SUMS[1])) else None
 
 
-def _suits(query: Tensor, key: Tensor, mask: Tensor | None, bias: Tensor | None, scale: float) -> bool:
-    if (
+def _suits(query: Tensor, key: Tensor, mask: Tensor | None, bias: Tensor | None) -> bool:
+    return not (
         query.device.type != "cpu"
         or query.dim() != 4
         or torch.is_grad_enabled()
@@ -106,14 +111,7 @@ def _suits(query: Tensor, key: Tensor, mask: Tensor | None, bias: Tensor | None,
         or not (mask is None or (mask.dim() == 4 and mask.shape[1:3] == (1, 1)))
         or not (bias is None or bias.dim() == 3)
         or query.shape[2:].numel() * key.shape[2] < MIN_MULTIPLICATIONS[query.dtype]
-    ):
-        return False
-    # |q · k| ≤ ‖q‖ ‖k‖, sequence by sequence and head by head.
-    norms = query.square().sum(-1).amax(-1) * key.square().sum(-1).amax(-1)
-    largest = scale * norms.amax().float().sqrt()
-    if bias is not None:
-        largest = largest + torch.maximum(bias.amax(), -bias.amin()).float()
-    return bool(largest * LOG2_E <= LARGEST_POWER)
+    )
 
 
 def _piece(query_BHQD: Tensor, key_BHKD: Tensor) -> tuple[int, int]:

@@ -74,9 +74,9 @@ def test_bfloat16_stays_near(with_mask):
 
 def test_logits_near_the_bound_keep_their_digits():
     query, key, value, mask, bias = inputs(with_mask=True, with_bias=True)
-    # All keys of head 0 score -68, of head 1 +68: powers of 2^-98 and 2^98.
+    # All keys of head 0 score -65, of head 1 +65: powers of 2^-94 and 2^94.
     bias = bias * 0
-    bias[0], bias[1] = -67.0, 67.0
+    bias[0], bias[1] = -65.0, 65.0
     query, key = query * 0.1, key * 0.1
     attended = attend_on_cpu(query, key, value, scale=CHANNELS**-0.5, mask=mask, bias=bias)
     assert attended is not None
@@ -85,15 +85,17 @@ def test_logits_near_the_bound_keep_their_digits():
     )
 
 
-@pytest.mark.parametrize("huge", ["query", "bias", "negative bias", "nan"])
+@pytest.mark.parametrize("huge", ["query", "masked key", "bias", "negative bias", "nan"])
 def test_logits_beyond_the_bound_are_left_to_others(huge):
     query, key, value, mask, bias = inputs(with_mask=True, with_bias=True)
     if huge == "query":
         query[0, 0, 0] = 1e4
+    elif huge == "masked key":
+        key[0, 0, ~mask[0, 0, 0]] = 1e5
     elif huge == "nan":
         query[0, 0, 0] = torch.nan
     else:
-        bias[2, 0, 0] = -200.0 if huge.startswith("negative") else 200.0
+        bias[2, 0] = -200.0 if huge.startswith("negative") else 200.0
     assert attend_on_cpu(query, key, value, scale=1.0, mask=mask, bias=bias) is None
     attended = attend(query, key, value, score=DotScore(), mask=mask, bias=bias)
     _, expected = written_down(query, key, value, mask, bias)
