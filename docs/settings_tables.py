@@ -18,11 +18,13 @@ from bioattn.models.evoformer.config import EvoformerConfig
 from bioattn.models.evoformer.structure_module.config import StructureModuleConfig
 from bioattn.models.promoter.config import PromoterModelConfig
 from bioattn.training.config import TrainingConfig
+from bioattn.training.evoformer.config import SMALL_MODEL, EvoformerTrainingConfig
 
 MODELS = Path(__file__).resolve().parent / "models"
 TABLES = {
     "promoter.md": {"model": PromoterModelConfig, "training": TrainingConfig},
     "evoformer.md": {"model": EvoformerConfig, "structure_module": StructureModuleConfig},
+    "evoformer-training.md": {"training": EvoformerTrainingConfig},
 }
 """By page, the tables it has."""
 NOT_A_SETTING = {"length"}
@@ -58,13 +60,25 @@ def table(kind: type) -> str:
     return "\n".join(lines)
 
 
+def small_model_table() -> str:
+    """What the model that is trained by default has other than AlphaFold 2."""
+    lines = ["| setting | here | AlphaFold 2 |", "| --- | --- | --- |"]
+    theirs = EvoformerConfig()
+    for name, value in SMALL_MODEL.items():
+        default = getattr(theirs, name)
+        other = "has one" if dataclasses.is_dataclass(default) else toml(default)
+        lines.append(f"| `{name}` | {toml(value) or 'none'} | {other} |")
+    return "\n".join(lines)
+
+
 def with_tables(page: str, text: str) -> str:
     """The text of `page` with the tables between its markers written anew."""
     for name, kind in TABLES[page].items():
         pattern = rf"(<!-- table of \[{name}\] -->\n).*?(\n<!-- end -->)"
         text, found = re.subn(pattern, lambda m, kind=kind: m[1] + table(kind) + m[2], text, flags=re.DOTALL)
         assert found == 1, name
-    return text
+    marked = r"(<!-- table of \[small_model\] -->\n).*?(\n?<!-- end -->)"
+    return re.sub(marked, lambda m: m[1] + small_model_table() + "\n<!-- end -->", text, flags=re.DOTALL)
 
 
 if __name__ == "__main__":
