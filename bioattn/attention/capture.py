@@ -65,12 +65,17 @@ def hand_over(
 
     weights: (..., Q, K), or (..., K) where the site has no query axis; value: (..., K, V), broadcastable to the
     weights' leading axes, or None when nothing single is weighted. With `site.sink` the last key is kept back.
+    Weights of half precision are scaled so that a row sums to 1.
     """
     listener = listener_for(site)
     if listener is None:
         return
     positions = slice(0, -1) if site.sink else slice(None)
-    kept = weights[..., positions].detach().float()
+    whole = weights.detach().float()
+    if weights.dtype != whole.dtype:
+        # Rounded one by one to half precision, the weights of a row miss a sum of 1 by up to some thousandths.
+        whole /= whole.sum(-1, keepdim=True)
+    kept = whole[..., positions]
     norms = None
     if listener.value_weighted and value is not None:
         norm = value[..., positions, :].detach().float().norm(dim=-1)

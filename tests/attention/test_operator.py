@@ -280,3 +280,20 @@ def test_a_shared_bias_is_not_copied_for_every_row(monkeypatch):
     assert seen[0].shape == (BATCH, HEADS, QUERIES, KEYS)
     assert seen[0].data_ptr() == bias.data_ptr()
     assert seen[0].stride(0) == 0
+
+
+@pytest.mark.parametrize("dtype", [torch.bfloat16, torch.float16])
+@pytest.mark.parametrize("residues", [50, 400])
+def test_rows_of_half_precision_weights_sum_to_one(dtype, residues):
+    """In small and in large pieces, where the operator has ways of its own."""
+    torch.manual_seed(4)
+    query, key, value = torch.randn(3, 2, HEADS, residues, 32).to(dtype).unbind(0)
+    site = alignment_site("evoformer", 0, "msa_row", HEADS)
+    recorder = Recorder()
+    with torch.no_grad(), capture(["*"], recorder):
+        attend(query, key, value, score=make_score(AttentionScore.DOT, HEADS, 32), site=site)
+    weights = recorder.received[0][1]
+    assert weights.dtype == torch.float32
+    torch.testing.assert_close(weights.sum(-1), torch.ones(2, HEADS, residues), atol=1e-5, rtol=0)
+    exact = attention_weights(query.double(), key.double(), score=make_score(AttentionScore.DOT, HEADS, 32))
+    torch.testing.assert_close(weights.double(), exact, rtol=0.05, atol=1e-6)
