@@ -11,6 +11,8 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
 
+import torch
+
 from bioattn import __version__
 from bioattn.alignments.query import centre_on_query, find_name
 from bioattn.alignments.size_check import check_alignment_size
@@ -27,6 +29,7 @@ from bioattn.inference.target_row import TargetRow, target_row
 from bioattn.models.evoformer.alignment_inputs import AlignmentInputs, prepare_inputs
 from bioattn.models.evoformer.folder import LoadedEvoformerModel
 from bioattn.models.evoformer.input_settings import InputSettings
+from bioattn.models.evoformer.precision import use_precision
 from bioattn.progress import NoProgress, Progress
 from bioattn.stop_request import StopRequest, stop_on_signals
 from bioattn.store.alignment_schema import AlignmentAttentionOptions, AlignmentSample, AlignmentSizes
@@ -48,6 +51,7 @@ class RunSettings:
     """Name of the row that is the target and whose residues become the columns; None = row 1, all columns stay."""
     seed: int = 0
     precision: Precision = Precision.FP32
+    """With bf16 the weights of the given model's stacks are rounded, once and for all."""
     chunk: int | None = None
     """Rows or residues that layers take at a time, at most; None = what memory allows."""
     representations: tuple[Representation, ...] = ()
@@ -166,6 +170,10 @@ class _Runner:
         self.settings = settings
         self.progress = progress
         self._stdin: tuple[Alignment, str] | None = None
+        if settings.precision is Precision.BF16:
+            for stack in (model.model.extra_msa_stack, model.model.evoformer):
+                if stack is not None:
+                    use_precision(stack, torch.bfloat16)
 
     def check(self) -> None:
         """Raises: SettingsError for settings that the model cannot take."""
@@ -225,7 +233,12 @@ class _Runner:
         _tell(source, prepared, predicts_atoms=self.model.config.structure_module is not None)
         sample = prepared.sample(source.name)
         with plan_memory(
-            self.model, sample.sizes, self.settings.precision, self.settings.chunk, source=str(source.path)
+            self.model.config,
+            self.model.device,
+            sample.sizes,
+            self.settings.chunk,
+            attention=writer is not None,
+            source=str(source.path),
         ):
             prediction = self._predict(source, prepared, sample, request, writer, number)
         subject = PredictionOf(

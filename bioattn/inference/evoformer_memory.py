@@ -1,4 +1,5 @@
-"""How much memory a model needs for an alignment, said and checked before it is run.
+"""How much memory a model needs for an alignment: said before it is run, kept low where little is free, refused
+where there is too little.
 
 Shapes: S clustered MSA rows, E extra MSA rows, R columns.
 """
@@ -13,11 +14,22 @@ import torch
 from bioattn.errors import BioattnError
 from bioattn.memory import free_memory
 from bioattn.models.evoformer.config import EvoformerConfig
-from bioattn.models.evoformer.folder import LoadedEvoformerModel
+from bioattn.models.evoformer.tiles import tiles_of_at_most
 from bioattn.store.alignment_schema import AlignmentSizes
-from bioattn.wording import human_bytes
+from bioattn.wording import counted, human_bytes
 
 LOGGER = logging.getLogger("bioattn")
+
+FIXED_BYTES = 64_000_000
+"""What torch and its threads take whatever the sizes."""
+MARGIN = 1.2
+"""The estimate over the terms counted."""
+SMALL_TILES = (4, 1)
+"""Rows or residues at a time that are tried where memory is short."""
+_LARGEST_TILE = 16
+_ROW_TILE = 8
+_TILE_FLOATS = 8
+"""Numbers a layer holds for each number of a tile: projections, attention, update."""
 
 
 class Precision(StrEnum):
@@ -27,39 +39,95 @@ class Precision(StrEnum):
     BF16 = "bf16"
 
 
-def estimate_memory(config: EvoformerConfig, sizes: AlignmentSizes) -> int:
-    """Bytes that a run needs beside the model at its highest point; measured in docs/models/parameters.md."""
+def estimate_memory(
+    config: EvoformerConfig, sizes: AlignmentSizes, *, chunk: int | None = None, attention: bool = False
+) -> int:
+    """Bytes that a run needs beside the model's parameters at its highest point, counted generously.
+
+    chunk: rows or residues that layers take at a time, None = the sizes that are fastest. attention: whether
+    weights are listened to.
+    """
     rows, extra, columns = sizes
-    msa = rows * columns * config.msa_channels
-    pair = columns * columns * config.pair_channels
-    extra_msa = extra * columns * config.extra_msa_channels if config.num_extra_msa_blocks else 0
-    return 4 * (2 * msa + 8 * pair + 3 * extra_msa)
+    tile = min(_LARGEST_TILE, columns, chunk or _LARGEST_TILE)
+    row_tile = min(_ROW_TILE, rows, chunk or _ROW_TILE)
+    pairs = columns * columns
+    msa, pair = rows * columns * config.msa_channels, pairs * config.pair_channels
+    factors = 4 * config.outer_product_channels * columns
+    work = [
+        factors * rows,
+        _TILE_FLOATS * tile * rows * config.msa_channels,
+        _TILE_FLOATS * row_tile * columns * config.msa_channels,
+        _TILE_FLOATS * tile * columns * config.pair_channels,
+        2 * pairs * config.triangle_multiplication_channels,
+    ]
+    if attention:
+        heads = max(row_tile * config.msa_heads, tile * config.pair_heads)
+        work.append(2 * heads * pairs + 2 * tile * config.msa_heads * rows * rows)
+    stages = [2 * msa + pair, msa + pair + max(work), msa + _head_floats(config, pairs)]
+    features = 2 * rows * columns * config.msa_features
+    if config.num_extra_msa_blocks:
+        extra_msa = extra * columns * config.extra_msa_channels
+        tiled = _TILE_FLOATS * tile * extra * config.extra_msa_channels
+        stages.append(msa + pair + extra_msa + max(factors * extra, tiled))
+        features += 8 * extra * columns
+    return FIXED_BYTES + int(MARGIN * 4 * (max(stages) + features))
+
+
+def _head_floats(config: EvoformerConfig, pairs: int) -> int:
+    """Numbers per pair of residues when everything is read off the representations."""
+    per_pair = config.pair_channels + 3 * config.distogram_bins
+    if config.aligned_error_head:
+        per_pair += 64
+    if config.structure_module is not None:
+        per_pair += config.pair_channels + 4 * config.structure_module.num_heads
+    return per_pair * pairs
 
 
 @contextmanager
 def plan_memory(
-    model: LoadedEvoformerModel,
+    config: EvoformerConfig,
+    device: torch.device,
     sizes: AlignmentSizes,
-    precision: Precision,
     chunk: int | None,
     *,
+    attention: bool,
     source: str,
 ) -> Iterator[None]:
-    """Say how much memory a run will need and refuse one for which there is not enough.
+    """Say how much memory a run will need; run the body with layers that take as many rows at a time as fit.
 
-    Raises: BioattnError with the estimate.
+    chunk: at most so many, None = as memory allows.
+
+    Raises: BioattnError with the estimate when there is too little memory whatever the size of tiles.
     """
-    needed = estimate_memory(model.config, sizes)
-    if model.device.type == "cuda":
-        free: int | None = torch.cuda.mem_get_info(model.device)[0]
-    else:
-        free = free_memory()
-    said = f"about {human_bytes(needed)} of memory needed"
-    if free is not None and needed > free:
-        raise BioattnError(
-            f"{source}: {sizes.residues:,} columns with {sizes.rows:,} + {sizes.extra_rows:,} rows need about "
-            f"{human_bytes(needed)} of memory, {human_bytes(free)} are free; give smaller --max-msa-clusters and "
-            "--max-extra-msa, or cut the alignment into domains"
-        )
-    LOGGER.info(said + ("" if free is None else f", {human_bytes(free)} free"))
-    yield
+    free = _free(device)
+    choices: list[int | None] = [chunk]
+    if chunk is None:
+        choices += SMALL_TILES
+    needed = 0
+    for choice in choices:
+        needed = estimate_memory(config, sizes, chunk=choice, attention=attention)
+        if free is None or needed <= free:
+            LOGGER.info(
+                f"needs about {human_bytes(needed)} of memory beside the model"
+                + ("" if free is None else f", {human_bytes(free)} are free")
+                + (
+                    ""
+                    if choice is None or choice == chunk
+                    else f": layers take {counted(choice, 'row')} at a time (--chunk)"
+                )
+            )
+            with tiles_of_at_most(choice):
+                yield
+            return
+    assert free is not None
+    raise BioattnError(
+        f"{source}: {sizes.residues:,} columns with {sizes.rows:,} + {sizes.extra_rows:,} rows need about "
+        f"{human_bytes(needed)} of memory beside the model, {human_bytes(free)} are free; give smaller "
+        "--max-msa-clusters and --max-extra-msa, or cut the alignment into domains"
+    )
+
+
+def _free(device: torch.device) -> int | None:
+    if device.type == "cuda":
+        return int(torch.cuda.mem_get_info(device)[0])
+    return free_memory()

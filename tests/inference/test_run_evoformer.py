@@ -33,6 +33,7 @@ from bioattn.models.evoformer.model import EvoformerModel, ModelOutputs
 from bioattn.models.evoformer.parameter_export import export_parameters
 from bioattn.models.evoformer.structure_module.config import StructureModuleConfig
 from bioattn.progress import NoProgress
+from bioattn.store.alignment_schema import AlignmentSizes
 from bioattn.store.validation import validate_file
 from bioattn_cli.main import main
 
@@ -514,8 +515,42 @@ def test_what_memory_cannot_hold_is_refused_with_an_estimate(
     assert run(path, "--model", trunk, "-o", tmp_path / "out") == 1
     error = capsys.readouterr().err.splitlines()[-1]
     assert "5,000 columns" in error
-    assert "GB of memory, 1 GB are free" in error
+    assert re.search(r"need about \d\S* GB of memory .*, 1 GB are free", error)
     assert not (tmp_path / "out").exists()
+
+
+def test_tiles_get_smaller_where_memory_is_short(
+    model: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    letters = np.frombuffer(b"ACDEFGHIKLMNPQRSTVWY", np.uint8)
+    many = letters[np.random.default_rng(0).integers(20, size=(2005, 12))]
+    path = write_fasta(tmp_path / "x.fasta", [row.tobytes().decode() for row in many])
+    config = load_evoformer_model(model, CPU).config
+    sizes = AlignmentSizes(5, 2000, 12)
+    whole, small = (evoformer_memory.estimate_memory(config, sizes, chunk=chunk) for chunk in (None, 1))
+    assert small < whole
+    command = ["run", "evoformer", str(path), "--model", str(model), "--max-extra-msa", "2000", "-o"]
+    assert main([*command, str(tmp_path / "whole")]) == 0
+    assert "of memory beside the model" in capsys.readouterr().err
+    monkeypatch.setattr(evoformer_memory, "free_memory", lambda: small)
+    assert main([*command, str(tmp_path / "small")]) == 0
+    assert re.search(r"layers take [14] rows? at a time", capsys.readouterr().err)
+    monkeypatch.setattr(evoformer_memory, "free_memory", lambda: small - 1)
+    assert main([*command, str(tmp_path / "none")]) == 1
+    results = [arrays(tmp_path / name / "distogram.h5")["probability"] for name in ("whole", "small")]
+    np.testing.assert_allclose(*results, atol=1e-5)
+
+
+def test_bf16_is_near_fp32_and_not_the_same(model: Path, tmp_path: Path) -> None:
+    path = write_fasta(tmp_path / "x.fasta")
+    results = []
+    for precision in ("fp32", "bf16"):
+        out = tmp_path / precision
+        assert run(path, "--model", model, "-o", out, "--precision", precision) == 0
+        results.append(arrays(out / "distogram.h5")["expected_distance"])
+    difference = np.abs(results[0] - results[1])
+    assert 0 < difference.mean() < 1
+    assert json.loads((tmp_path / "bf16/scores.json").read_text())["settings"]["precision"] == "bf16"
 
 
 @pytest.mark.parametrize(
