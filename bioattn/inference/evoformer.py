@@ -94,6 +94,8 @@ class _Prepared:
             rows=self.inputs.num_clusters,
             extra_rows=self.inputs.num_extra,
             input_sha256=self.input_sha256,
+            columns=tuple(self.inputs.columns.tolist()),
+            alignment_columns=len(self.target.letters),
         )
 
 

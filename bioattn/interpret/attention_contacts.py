@@ -5,7 +5,8 @@ what a residue shares with all others (average product correction); a logistic r
 how much each head tells of contacts (Rao et al. 2021, Transformer protein language models are unsupervised
 structure learners; Rao et al. 2021, MSA Transformer).
 
-Shape suffixes: R residues, F features (heads of all sites), N pairs.
+Shape suffixes: R residues (the match columns that the model saw), C match columns of the alignment, F features
+(heads of all sites), N pairs.
 """
 
 from collections.abc import Iterator, Sequence
@@ -15,6 +16,7 @@ from typing import NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
+from bioattn.alignments.alphabet import RESIDUES, letters_of
 from bioattn.alignments.contact_dataset import TRAIN, ContactDataset, ContactProtein, open_contact_dataset
 from bioattn.alignments.couplings import average_product_correction
 from bioattn.errors import BioattnError
@@ -180,45 +182,58 @@ def _proteins_of(
     attention: AttentionFile, dataset: ContactDataset
 ) -> tuple[list[ContactProtein], list[ContactProtein]]:
     """Proteins in both files: those to fit on, and the others."""
-    lengths = attention.samples["length"]
+    known = attention.samples.index
     fitted: list[ContactProtein] = []
     held_out: list[ContactProtein] = []
     for index, name in enumerate(dataset.ids):
-        if name not in lengths.index:
+        if name not in known:
             continue
         protein = dataset.protein(index)
-        if protein.num_columns != lengths[name]:
-            raise BioattnError(
-                f"{attention.path}: {name!r} has {lengths[name]:,} residues there, {protein.num_columns:,} in "
-                f"{dataset.path}; both must come from the same alignment"
-            )
+        _require_same_alignment(attention, protein, dataset.path)
         (fitted if protein.split == TRAIN else held_out).append(protein)
     if not fitted:
         raise BioattnError(
             f"{attention.path}: holds no protein of the training split of {dataset.path}; it holds "
-            f"{', '.join(map(str, lengths.index[:5]))}"
+            f"{', '.join(map(str, known[:5]))}"
         )
     return fitted, held_out
+
+
+def _require_same_alignment(attention: AttentionFile, protein: ContactProtein, dataset: Path) -> None:
+    """The columns that the model saw must be columns of the dataset's alignment, with the same target residues."""
+    sample = attention.samples.loc[protein.id]
+    letters = "".join(letter if letter in RESIDUES else "X" for letter in str(sample["query"]))
+    seen = attention.columns(protein.id)
+    same_width = sample["alignment_columns"] == protein.num_columns > seen.max()
+    if not same_width or letters != letters_of(protein.aatype[seen]):
+        raise BioattnError(
+            f"{attention.path}: {protein.id!r} has {sample['alignment_columns']:,} columns there, "
+            f"{protein.num_columns:,} in {dataset}, or another target row; both must come from the same alignment"
+        )
 
 
 def _examples(
     attention: AttentionFile, protein: ContactProtein
 ) -> tuple[NDArray[np.float32], NDArray[np.bool_]]:
     """Features (N, F) and labels (N,) of the pairs that are judged."""
-    pairs = np.nonzero(np.triu(known_pairs(protein.cb)))
-    columns = [map_RR[pairs].astype(np.float32) for _, _, map_RR in head_maps(attention, protein.id)]
-    return np.stack(columns, axis=1), contacts(protein.cb)[pairs]
+    seen = attention.columns(protein.id)
+    apart = np.triu(known_pairs(protein.cb))[np.ix_(seen, seen)]
+    pairs = np.nonzero(apart)
+    features = [map_RR[pairs].astype(np.float32) for _, _, map_RR in head_maps(attention, protein.id)]
+    return np.stack(features, axis=1), contacts(protein.cb)[np.ix_(seen, seen)][pairs]
 
 
 def _scores(
     attention: AttentionFile, regression: ContactRegression, proteins: Sequence[ContactProtein]
 ) -> ContactScores:
-    return mean_scores(
-        [
-            contact_scores(predict_contacts(attention, protein.id, regression), protein.cb)
-            for protein in proteins
-        ]
-    )
+    """Columns that the model does not see have no contacts."""
+    judged = []
+    for protein in proteins:
+        seen = attention.columns(protein.id)
+        whole_CC = np.zeros((protein.num_columns, protein.num_columns))
+        whole_CC[np.ix_(seen, seen)] = predict_contacts(attention, protein.id, regression)
+        judged.append(contact_scores(whole_CC, protein.cb))
+    return mean_scores(judged)
 
 
 def _require_same_heads(attention: AttentionFile, regression: ContactRegression) -> None:

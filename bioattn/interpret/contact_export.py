@@ -4,12 +4,11 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import numpy as np
-from numpy.typing import NDArray
 
 from bioattn import __version__
 from bioattn.errors import BioattnError, SettingsError
 from bioattn.files import text_output
-from bioattn.formats.rr import write_rr
+from bioattn.formats.rr import ranked_pairs, write_rr
 from bioattn.interpret.attention_contacts import mean_map, predict_contacts
 from bioattn.interpret.contact_regression import ContactRegression
 from bioattn.progress import NoProgress, Progress
@@ -36,9 +35,9 @@ def export_contacts(
 ) -> int:
     """Write the pairs of residues at least 6 apart, likeliest first; returns how many alignments are in the file.
 
-    output: CASP RR (one alignment) by its name `.rr`, else a table: sample, i, j (match columns from 1),
-    residue_i, residue_j and probability, or score without a regression: the mean corrected map of all heads, which
-    ranks pairs but is no probability. sample: one alignment; None = all.
+    output: CASP RR (one alignment) by its name `.rr`, else a table: sample, column_i, column_j (match columns of
+    the alignment from 1), letter_i, letter_j and probability, or score without a regression: the mean corrected
+    map of all heads, which ranks pairs but is no probability. sample: one alignment; None = all.
 
     Raises: SettingsError for another name or for RR without a regression; BioattnError when RR is asked of several
     alignments, the sample is not there, or the regression belongs to another model.
@@ -61,21 +60,26 @@ def export_contacts(
         try:
             if as_rr:
                 assert regression is not None
+                columns = attention.columns(names[0])
+                # The model sees every column in which the target has a residue.
+                letters = np.full(int(attention.samples["alignment_columns"][names[0]]), "-")
+                letters[columns] = list(str(attention.samples["query"][names[0]]))
                 write_rr(
                     output,
-                    str(attention.samples["query"][names[0]]),
+                    "".join(letters),
                     predict_contacts(attention, names[0], regression),
                     target=names[0],
                     method=[
                         f"bioattn {__version__}",
                         "logistic regression on row attention, symmetrised, average product correction",
                     ],
+                    columns=columns,
                 )
                 progress.advance()
                 return 1
             with text_output(output) as file:
                 quantity = "score" if regression is None else "probability"
-                file.write(f"sample\ti\tj\tresidue_i\tresidue_j\t{quantity}\n")
+                file.write(f"sample\tcolumn_i\tcolumn_j\tletter_i\tletter_j\t{quantity}\n")
                 for name in names:
                     file.writelines(_lines(attention, name, regression))
                     progress.advance()
@@ -98,13 +102,18 @@ def _some(names: list[str]) -> str:
 
 
 def _lines(attention: AttentionFile, name: str, regression: ContactRegression | None) -> Iterator[str]:
+    columns = attention.columns(name)
     if regression is None:
-        map_RR: NDArray[np.float64] = mean_map(attention, name)
+        map_RR = mean_map(attention, name)
+        first, second = np.triu_indices(len(columns), k=1)
+        apart = columns[second] - columns[first] >= MIN_SEPARATION
+        first, second = first[apart], second[apart]
+        order = np.argsort(-map_RR[first, second], kind="stable")
+        first, second = first[order], second[order]
     else:
         map_RR = predict_contacts(attention, name, regression)
+        first, second = ranked_pairs(map_RR, columns)
     query = str(attention.samples["query"][name])
-    first, second = np.triu_indices(len(query), k=MIN_SEPARATION)
-    values = map_RR[first, second]
-    for index in np.argsort(-values, kind="stable"):
-        i, j = int(first[index]), int(second[index])
-        yield f"{name}\t{i + 1}\t{j + 1}\t{query[i]}\t{query[j]}\t{values[index]:.6g}\n"
+    for i, j in zip(first.tolist(), second.tolist(), strict=True):
+        places = f"{columns[i] + 1}\t{columns[j] + 1}\t{query[i]}\t{query[j]}"
+        yield f"{name}\t{places}\t{map_RR[i, j]:.6g}\n"

@@ -16,6 +16,7 @@ from bioattn.store.alignment_attention_writer import (
     alignment_attention_file,
 )
 from bioattn.store.alignment_schema import (
+    COLUMNS,
     AlignmentSample,
     AlignmentSiteLayout,
     sample_group,
@@ -106,6 +107,8 @@ class AlignmentParts:
                 rows=int(group["rows"][0]),
                 extra_rows=int(group["extra_rows"][0]),
                 input_sha256=strings(group["input_sha256"])[0],
+                columns=tuple(group[f"{COLUMNS}/{sample_group(0)}"][:].tolist()),
+                alignment_columns=int(group["alignment_columns"][0]),
             )
 
     def _copy(self, part: int, layout: AlignmentSiteLayout, stream: SiteStream) -> None:

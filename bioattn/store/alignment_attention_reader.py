@@ -7,7 +7,7 @@ import numpy as np
 import pandas as pd
 from numpy.typing import NDArray
 
-from bioattn.store.alignment_schema import ALIGNMENTS, INPUTS, SAMPLE_COLUMNS, sample_group
+from bioattn.store.alignment_schema import ALIGNMENTS, COLUMNS, INPUTS, SAMPLE_FIELDS, sample_group
 from bioattn.store.hdf5_access import strings, text_attribute
 from bioattn.store.schema import WEIGHTS
 
@@ -18,15 +18,21 @@ def is_over_alignments(file: h5py.File) -> bool:
 
 
 def alignment_samples(file: h5py.File) -> pd.DataFrame:
-    """Length (match columns), rows, extra_rows, query and input_sha256 by sample id, in file order."""
+    """Length, alignment_columns, rows, extra_rows, query and input_sha256 by sample id, in file order."""
     group = file["samples"]
     return pd.DataFrame(
         {
             name: strings(group[name]) if name in ("query", "input_sha256") else group[name][:]
-            for name in SAMPLE_COLUMNS[1:]
+            for name in SAMPLE_FIELDS[1:]
         },
         index=pd.Index(strings(group["id"]), name="id"),
     )
+
+
+def seen_columns(file: h5py.File, number: int) -> NDArray[np.int64]:
+    """(R,) match columns of the alignment with this number that the model saw, from 0."""
+    columns: NDArray[np.int64] = file[f"samples/{COLUMNS}/{sample_group(number)}"][:].astype(np.int64)
+    return columns
 
 
 def first_array(group: h5py.Group) -> h5py.Dataset:

@@ -10,11 +10,13 @@ from numpy.typing import NDArray
 from bioattn.attention.site import AXES
 from bioattn.progress import Progress
 from bioattn.store.alignment_schema import (
+    COLUMNS,
     KEY_INDEX,
     RANK,
-    SAMPLE_COLUMNS,
+    SAMPLE_FIELDS,
     AlignmentReduction,
     AlignmentSizes,
+    runs_over_residues,
     sample_group,
     slabs,
 )
@@ -46,8 +48,8 @@ def validate_alignments(file: h5py.File, progress: Progress) -> Iterator[Finding
 
 
 def _samples(group: h5py.Group) -> Iterator[Finding]:
-    lengths = set()
-    for name in SAMPLE_COLUMNS:
+    numbers = set()
+    for name in SAMPLE_FIELDS:
         dataset = group.get(name)
         where = f"/samples/{name}"
         if not isinstance(dataset, h5py.Dataset):
@@ -67,16 +69,29 @@ def _samples(group: h5py.Group) -> Iterator[Finding]:
             if (values < 1).any():
                 yield error(where, f"has {values.min()}, at least 1 is needed")
                 return
-        lengths.add(len(dataset))
-    if len(lengths) != 1:
-        yield error("/samples", f"the datasets differ in length: {sorted(lengths)}")
+        numbers.add(len(dataset))
+    if len(numbers) != 1:
+        yield error("/samples", f"the datasets differ in length: {sorted(numbers)}")
         return
     twice = next((name for name, times in Counter(strings(group["id"])).items() if times > 1), None)
     if twice is not None:
         yield error("/samples/id", f"{twice!r} occurs more than once")
-    for query, length in zip(strings(group["query"]), group["length"][:], strict=True):
+    lengths, widths = group["length"][:], group["alignment_columns"][:]
+    for number, (query, length, width) in enumerate(
+        zip(strings(group["query"]), lengths, widths, strict=True)
+    ):
         if len(query) != length:
             yield error("/samples/query", f"a query of {len(query)} letters has length {length}")
+            return
+        where = f"/samples/{COLUMNS}/{sample_group(number)}"
+        columns = group.get(f"{COLUMNS}/{sample_group(number)}")
+        if not isinstance(columns, h5py.Dataset) or columns.shape != (length,) or columns.dtype.kind != "i":
+            yield error(where, f"{length} integers are needed")
+            return
+        values = columns[:]
+        yield from digest_of(columns, values)
+        if values[0] < 0 or values[-1] >= width or (np.diff(values) <= 0).any():
+            yield error(where, f"is not an ascending choice of the columns 0 to {width - 1}")
             return
 
 
@@ -102,14 +117,20 @@ def _site(
     for number, (sample, size) in enumerate(zip(ids, sizes, strict=True)):
         arrays = group.get(sample_group(number))
         if isinstance(arrays, h5py.Group):
-            yield from _arrays(arrays, group, sample, size, AlignmentReduction(reduce))
+            columns = group.file[f"samples/{COLUMNS}/{sample_group(number)}"][:]
+            yield from _arrays(arrays, group, sample, size, columns, AlignmentReduction(reduce))
         progress.advance()
 
 
 def _arrays(
-    arrays: h5py.Group, site: h5py.Group, sample: str, size: AlignmentSizes, reduce: AlignmentReduction
+    arrays: h5py.Group,
+    site: h5py.Group,
+    sample: str,
+    size: AlignmentSizes,
+    columns: NDArray[np.integer],
+    reduce: AlignmentReduction,
 ) -> Iterator[Finding]:
-    """The arrays of one sample at one site."""
+    """The arrays of one sample at one site; columns: what residue axes count."""
     where = f"{arrays.name}/{WEIGHTS}"
     if text_attribute(arrays, "sample") != sample:
         yield error(
@@ -139,10 +160,14 @@ def _arrays(
             )
             return
         yield from dimensions(f"{arrays.name}/{quantity}", arrays, arrays[quantity], dims)
+    keys = text_attribute(site, "keys") or ""
     for dim in dims:
-        if isinstance(arrays.get(dim), h5py.Dataset):
-            yield from digest_of(arrays[dim], arrays[dim][:])
-    num_keys = size.residues if text_attribute(site, "keys") == "residue" else _rows(site, size)
+        if not isinstance(arrays.get(dim), h5py.Dataset):
+            continue  # reported with the dimensions
+        yield from digest_of(arrays[dim], arrays[dim][:])
+        if runs_over_residues(dim, keys) and not np.array_equal(arrays[dim][:], columns):
+            yield error(arrays[dim].name, f"differs from /samples/{COLUMNS}")
+    num_keys = size.residues if keys == "residue" else _rows(site, size)
     if reduce is AlignmentReduction.TOP_K:
         index = arrays[KEY_INDEX]
         if index.dtype.kind != "i":

@@ -12,6 +12,7 @@ from bioattn import __version__
 from bioattn.formats.hdf5_output import hdf5_output
 from bioattn.store.alignment_schema import (
     ALIGNMENTS,
+    COLUMNS,
     INPUTS,
     KEY_INDEX,
     AlignmentReduction,
@@ -37,11 +38,17 @@ LONG_NAMES = {
 class SiteStream:
     """The arrays of one site of one alignment, filled in C order."""
 
-    def __init__(self, group: h5py.Group, layout: AlignmentSiteLayout, check: Callable[[], None]) -> None:
+    def __init__(
+        self,
+        group: h5py.Group,
+        layout: AlignmentSiteLayout,
+        sample: AlignmentSample,
+        check: Callable[[], None],
+    ) -> None:
         self._check = check
         self._next = 0
         self._length = layout.sizes[0]
-        scales = {dim: write_scale(group, dim, coordinate(layout, dim)) for dim in layout.dims}
+        scales = {dim: write_scale(group, dim, coordinate(layout, dim, sample)) for dim in layout.dims}
         self._datasets = {}
         for quantity, kind in layout.quantities.items():
             dataset = group.create_dataset(
@@ -126,7 +133,7 @@ class AlignmentAttentionFile:
                 group.attrs["top_k"] = np.int32(layout.top_k)
         group = sites[layout.name].create_group(sample_group(number))
         group.attrs["sample"] = self._samples[number].id
-        return SiteStream(group, layout, self._check)
+        return SiteStream(group, layout, self._samples[number], self._check)
 
     def finish(self) -> None:
         """Write the digest of everything."""
@@ -138,6 +145,9 @@ class AlignmentAttentionFile:
         scale.attrs["long_name"] = "sample id"
         columns: dict[str, NDArray[np.generic] | list[str]] = {
             "length": np.array([len(sample.query) for sample in self._samples], dtype=np.int32),
+            "alignment_columns": np.array(
+                [sample.alignment_columns or len(sample.query) for sample in self._samples], dtype=np.int32
+            ),
             "rows": np.array([sample.rows for sample in self._samples], dtype=np.int32),
             "extra_rows": np.array([sample.extra_rows for sample in self._samples], dtype=np.int32),
             "query": [sample.query for sample in self._samples],
@@ -145,7 +155,11 @@ class AlignmentAttentionFile:
         }
         for name, values in columns.items():
             attach_scale(write_digested(group, name, values), 0, "id", scale)
-        group["length"].attrs["comment"] = "match columns of the alignment"
+        columns_group = group.create_group(COLUMNS)
+        for number, sample in enumerate(self._samples):
+            write_digested(columns_group, sample_group(number), sample.seen_columns)
+        group["length"].attrs["comment"] = "match columns that the model saw"
+        group["alignment_columns"].attrs["comment"] = "match columns of the alignment"
         group["rows"].attrs["comment"] = "rows of the clustered MSA that the model saw"
         group["extra_rows"].attrs["comment"] = "rows of the extra MSA that the model saw"
 

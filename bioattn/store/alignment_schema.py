@@ -21,7 +21,9 @@ ALIGNMENTS = "alignments"
 INPUTS = "inputs"
 KEY_INDEX = "key_index"
 RANK = "rank"
-SAMPLE_COLUMNS = ("id", "length", "rows", "extra_rows", "query", "input_sha256")
+SAMPLE_FIELDS = ("id", "length", "alignment_columns", "rows", "extra_rows", "query", "input_sha256")
+COLUMNS = "columns"
+"""Group in `/samples` that holds the match columns seen, a dataset per sample."""
 
 MAP_CHUNK_BYTES = 1 << 22
 """Largest chunk: one head's map up to 1024 × 1024 in float32 is one chunk; larger ones are cut along queries."""
@@ -60,11 +62,20 @@ class AlignmentSample:
     id: str
     """Unique in the file."""
     query: str
-    """The target row, one letter per match column."""
+    """The target row, one letter for each match column that the model sees (R)."""
     rows: int
     extra_rows: int
     input_sha256: str
     """Of the alignment file."""
+    columns: tuple[int, ...] | None = None
+    """(R,) which match columns these are, from 0, ascending; None = all of them."""
+    alignment_columns: int | None = None
+    """Match columns of the alignment; None = R."""
+
+    @property
+    def seen_columns(self) -> NDArray[np.int32]:
+        """(R,) match columns that the model sees, from 0."""
+        return np.array(range(len(self.query)) if self.columns is None else self.columns, dtype=np.int32)
 
     @property
     def sizes(self) -> AlignmentSizes:
@@ -151,6 +162,7 @@ INDEX_BYTES_PER_CHUNK = 90
 BYTES_PER_ARRAY_GROUP = 7000
 """A sample's group at one site: headers, dimension scales and their references."""
 BYTES_PER_SITE = 1500
+BYTES_PER_SAMPLE = 1000
 FIXED_BYTES = 1 << 14
 """Headers of a small file."""
 
@@ -210,9 +222,15 @@ def alignment_attention_bytes(
     """
     total = FIXED_BYTES + len(sites) * BYTES_PER_SITE
     for sizes in samples:
+        total += BYTES_PER_SAMPLE + 5 * sizes.residues
         for site in sites:
             total += alignment_layout(site, sizes, options).stored_bytes() + BYTES_PER_ARRAY_GROUP
     return total
+
+
+def runs_over_residues(dim: str, keys: str) -> bool:
+    """Whether an axis counts residues, at a site whose keys are `residue`s or `row`s."""
+    return dim == "residue" or (dim in ("query", "key") and keys == "residue")
 
 
 def sample_group(number: int) -> str:
@@ -241,8 +259,10 @@ def slabs(shape: Sequence[int], itemsize: int) -> Iterator[tuple[int | slice, ..
             yield (number, *rest)
 
 
-def coordinate(layout: AlignmentSiteLayout, dim: str) -> NDArray[np.int32]:
-    """Values of one axis: the model's head numbers, or plain numbers from 0."""
+def coordinate(layout: AlignmentSiteLayout, dim: str, sample: AlignmentSample) -> NDArray[np.int32]:
+    """Values of one axis: the model's head numbers, match columns where it counts residues, or plain numbers."""
     if dim == "head":
         return np.asarray(layout.heads, dtype=np.int32)
+    if runs_over_residues(dim, layout.keys):
+        return sample.seen_columns
     return np.arange(layout.sizes[layout.dims.index(dim)], dtype=np.int32)

@@ -19,6 +19,7 @@ from bioattn.store.alignment_attention_reader import (
     first_array,
     is_over_alignments,
     read_head,
+    seen_columns,
 )
 from bioattn.store.alignment_schema import KEY_INDEX, AlignmentReduction
 from bioattn.store.content_digest import CONTENT_DIGEST, content_digest
@@ -88,7 +89,8 @@ class AttentionFile:
     def samples(self) -> pd.DataFrame:
         """Chrom, start, end (0-based, half-open; -1 unknown) and strand by gene id, in file order.
 
-        Of alignments: length (match columns), rows, extra_rows, query and input_sha256.
+        Of alignments: length (match columns that the model saw), alignment_columns (all of them), rows,
+        extra_rows, query and input_sha256.
         """
         with damage_named(self.path):
             if self.over_alignments:
@@ -163,6 +165,16 @@ class AttentionFile:
         with damage_named(self.path):
             return _read(dataset, selection)
 
+    def columns(self, sample: str) -> NDArray[np.int64]:
+        """(R,) which match columns of its alignment the residues of a sample are, from 0.
+
+        Raises: BioattnError when the file does not hold the sample, or no alignments.
+        """
+        if not self.over_alignments:
+            raise BioattnError(f"{self.path}: holds promoters, which have no columns")
+        with damage_named(self.path):
+            return seen_columns(self._file, self._number_of(sample))
+
     def key_index(self, site: str, *, sample: str, head: int | None = None) -> NDArray[np.int32]:
         """Of which key (0-based) each of the weights of a site reduced with `top-k` is; the same shape.
 
@@ -180,13 +192,17 @@ class AttentionFile:
         """One array of one alignment."""
         if sample is None:
             raise BioattnError(f"{self.path}: every alignment has its own shape; say which sample is wanted")
-        if sample not in self._gene_numbers:
-            raise BioattnError(f"{self.path}: sample {sample!r} is not in the file")
+        number = self._number_of(sample)
         if head is not None and ("head" not in info.dims or head not in info.heads):
             raise BioattnError(f"{self.path}: site {info.name} holds no head {head}")
         with damage_named(self.path):
-            dataset = array_of(self._file[f"sites/{info.name}"], self._gene_numbers[sample], quantity)
+            dataset = array_of(self._file[f"sites/{info.name}"], number, quantity)
             return read_head(dataset, info.dims, None if head is None else info.heads.index(head))
+
+    def _number_of(self, sample: str) -> int:
+        if sample not in self._gene_numbers:
+            raise BioattnError(f"{self.path}: sample {sample!r} is not in the file")
+        return self._gene_numbers[sample]
 
     def predictions(self) -> pd.DataFrame:
         """The model's predictions, genes × treatments (response units, or probabilities of a binary model).

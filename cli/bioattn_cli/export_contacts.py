@@ -60,6 +60,7 @@ def contacts(
     if fit is not None:
         from bioattn.interpret.attention_contacts import fit_contacts
         from bioattn.interpret.contact_regression import write_regression
+        from bioattn.wording import counted
 
         check_output(output, inputs.values())
         fitted, report = fit_contacts(
@@ -68,13 +69,15 @@ def contacts(
         write_regression(output, fitted)
         precision = {"fitted": report.fitted.as_figures()}
         reporter.say(
-            f"fitted on {len(fitted.proteins)} proteins, {fitted.num_heads_used} heads in use: "
+            f"fitted on {counted(len(fitted.proteins), 'protein')}, {counted(fitted.num_heads_used, 'head')} in "
+            f"use: "
             f"{_figures(report.fitted.as_figures())} on these"
         )
         if report.num_held_out:
             precision["held_out"] = report.held_out.as_figures()
             reporter.say(
-                f"{_figures(report.held_out.as_figures())} on {report.num_held_out} proteins of other splits"
+                f"{_figures(report.held_out.as_figures())} on {counted(report.num_held_out, 'protein')} of "
+                "other splits"
             )
         write_run_record(
             output,

@@ -1,6 +1,7 @@
 """Contacts from attention: planted in one head, found by the regression, exported as RR and as a table."""
 
 import json
+from dataclasses import replace
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -8,6 +9,7 @@ import numpy as np
 import pytest
 from scipy.sparse import csr_array
 
+from bioattn.alignments.alphabet import RESIDUES
 from bioattn.alignments.contact_dataset import TEST, TRAIN, ContactProtein
 from bioattn.alignments.contact_dataset_output import write_contact_dataset
 from bioattn.attention.site import alignment_site
@@ -27,7 +29,7 @@ from bioattn.structures.contacts import contacts
 from bioattn_cli.main import main
 
 HEADS, ROWS = 3, 4
-LETTERS = 2 * "ACDEFGHIKLMNPQRSTVWY"
+LETTERS = 2 * RESIDUES
 SITES = [
     *(alignment_site("evoformer", block, "msa_row", HEADS) for block in (0, 1)),
     alignment_site("evoformer", 0, "msa_column", HEADS),
@@ -35,6 +37,8 @@ SITES = [
 ]
 TELLING = ("evoformer.01.msa_row", 2)
 """The head that looks at contacts; the others look anywhere."""
+UNSEEN = {"b": {5, 11}, "c": {5, 11}}
+"""Match columns that the model leaves out."""
 PROTEINS = {"a": (40, TRAIN), "b": (30, TRAIN), "c": (36, TEST), "d": (25, TEST)}
 
 
@@ -71,14 +75,19 @@ def protein(name: str) -> ContactProtein:
     )
 
 
-def row_maps(name: str, site: str, length: int, seed: int) -> np.ndarray:
+def seen(name: str) -> tuple[int, ...]:
+    return tuple(column for column in range(PROTEINS[name][0]) if column not in UNSEEN.get(name, set()))
+
+
+def row_maps(name: str, site: str, seed: int) -> np.ndarray:
     """(ROWS, HEADS, R, R) weights: noise, popular residues, and contacts in the telling head."""
+    length = PROTEINS[name][0]
     random = np.random.default_rng([seed, ord(site[11]), len(site)])
     logits = random.normal(size=(ROWS, HEADS, length, length)) + 2 * random.normal(size=(length,))
     if site == TELLING[0]:
         near = contacts(fold(length, seed=ord(name)))
         logits[:, TELLING[1]] += 3 * np.where(random.random(near.shape) < 0.8, near, 0)
-    weights = np.exp(logits)
+    weights = np.exp(logits)[..., seen(name), :][..., seen(name)]
     return (weights / weights.sum(-1, keepdims=True)).astype(np.float32)
 
 
@@ -93,10 +102,12 @@ def write_attention(
     samples = [
         AlignmentSample(
             id=name,
-            query=LETTERS[: PROTEINS[name][0]],
+            query="".join(LETTERS[column] for column in seen(name)),
             rows=ROWS,
             extra_rows=ROWS,
             input_sha256="",
+            columns=seen(name),
+            alignment_columns=PROTEINS[name][0],
         )
         for name in names
     ]
@@ -105,7 +116,7 @@ def write_attention(
             for site in sites:
                 layout = alignment_layout(site, sample.sizes, AlignmentAttentionOptions(reduce=reduce))
                 if site.keys == "residue":
-                    whole = row_maps(sample.id, site.name, len(sample.query), number)
+                    whole = row_maps(sample.id, site.name, number)
                     weights = whole if reduce is AlignmentReduction.NONE else whole.mean(0)
                 else:
                     weights = np.full(layout.sizes, 1 / layout.sizes[-1], dtype=np.float32)
@@ -125,7 +136,7 @@ def files(tmp_path: Path) -> Files:
 def test_maps_are_symmetric_and_lose_what_residues_share(tmp_path: Path, reduce: AlignmentReduction) -> None:
     """Plain loops over pairs; only row attention over the clustered MSA is a feature."""
     path = write_attention(tmp_path / "attention.h5", reduce, names=("d",))
-    whole = row_maps("d", "evoformer.00.msa_row", 25, 0).mean(axis=0, dtype=np.float64)
+    whole = row_maps("d", "evoformer.00.msa_row", 0).mean(axis=0, dtype=np.float64)
     with open_attention(path) as attention:
         maps = {(site, head): found for site, head, found in head_maps(attention, "d")}
     assert list(maps) == [(f"evoformer.0{block}.msa_row", head) for block in (0, 1) for head in range(HEADS)]
@@ -150,9 +161,9 @@ def test_the_telling_head_is_found_and_works_on_other_proteins(files: Files, tmp
     with open_attention(files.attention) as attention:
         found = predict_contacts(attention, "c", regression)
         untaught = mean_map(attention, "c")
-    near = contacts(files.proteins["c"].cb)
+    near = contacts(files.proteins["c"].cb)[np.ix_(seen("c"), seen("c"))]
     # Chances are calibrated: as many contacts as they say, roughly, and more than the untaught mean ranks high.
-    judged = np.triu(np.ones_like(near), k=6)
+    judged = np.triu(np.subtract.outer(seen("c"), seen("c")) <= -6)
     judged[:, -2:] = False
     expected = found[judged].sum()
     assert expected == pytest.approx(near[judged].sum(), rel=0.5)
@@ -189,17 +200,19 @@ def test_attention_that_says_nothing_of_contacts_is_refused(files: Files, tmp_pa
     short = tmp_path / "short.dataset.h5"
     write_contact_dataset(short, [files.proteins["c"], _shortened(files.proteins["a"])], {})
     with pytest.raises(
-        BioattnError, match=r"'a' has 40 residues there, 39 in .*; both must come from the same"
+        BioattnError, match=r"'a' has 40 columns there, 39 in .*; both must come from the same"
     ):
         fit_contacts(files.attention, short)
+    other = tmp_path / "other.dataset.h5"
+    turned = replace(files.proteins["a"], aatype=files.proteins["a"].aatype[::-1].copy())
+    write_contact_dataset(other, [files.proteins["c"], turned], {})
+    with pytest.raises(BioattnError, match=r"'a' has 40 columns there, 40 in .*, or another target row"):
+        fit_contacts(files.attention, other)
 
 
 def _shortened(whole: ContactProtein) -> ContactProtein:
-    return ContactProtein(
-        id=whole.id,
-        group=whole.group,
-        split=whole.split,
-        chain=whole.chain,
+    return replace(
+        whole,
         msa=whole.msa[:, 1:],
         deletions=csr_array((2, 39), dtype=np.int32),
         aatype=whole.aatype[1:],
@@ -269,12 +282,20 @@ def test_through_the_front_door(files: Files, tmp_path: Path, capsys: pytest.Cap
     assert main(["export", "contacts", attention, "-o", str(untaught)]) == 0
     lines = [line.split() for line in rr.read_text().splitlines() if line[0].isdigit()]
     rows = [line.split("\t") for line in table.read_text().splitlines()]
-    assert rows[0] == ["sample", "i", "j", "residue_i", "residue_j", "probability"]
-    assert sum(row[0] == "c" for row in rows) == 30 * 31 // 2
-    of_c = {(row[1], row[2]): float(row[5]) for row in rows if row[0] == "c"}
+    assert rows[0] == ["sample", "column_i", "column_j", "letter_i", "letter_j", "probability"]
+    pairs = [(i, j) for i in seen("c") for j in seen("c") if j - i >= 6]
+    of_c = [row for row in rows if row[0] == "c"]
+    assert sorted((int(row[1]) - 1, int(row[2]) - 1) for row in of_c) == pairs
+    assert all((LETTERS[int(row[1]) - 1], LETTERS[int(row[2]) - 1]) == (row[3], row[4]) for row in of_c)
+    chances = [float(row[5]) for row in of_c]
+    assert chances == sorted(chances, reverse=True)
+    chance_of = {(row[1], row[2]): float(row[5]) for row in of_c}
+    assert len(lines) == len(pairs)
     for i, j, low, high, chance in lines:
         assert (low, high) == ("0", "8")
-        assert of_c[i, j] == pytest.approx(float(chance), abs=1e-5)
+        assert chance_of[i, j] == pytest.approx(float(chance), abs=1e-5)
+    sequence = "".join(line for line in rr.read_text().splitlines() if line[0].isupper() and " " not in line)
+    assert sequence == "".join(LETTERS[i] if i in seen("c") else "-" for i in range(36)) + "END"
     near = contacts(files.proteins["c"].cb)
     assert np.mean([near[int(i) - 1, int(j) - 1] for i, j, *_ in lines[:6]]) > 0.8
     assert untaught.read_text().splitlines()[0].endswith("\tscore")

@@ -30,7 +30,15 @@ from bioattn.store.validation import validate_file
 
 SAMPLES = [
     AlignmentSample(id="1ubq", query="MQIFVK", rows=5, extra_rows=3, input_sha256="ab" * 32),
-    AlignmentSample(id="später", query="ACDEFGHI", rows=2, extra_rows=1, input_sha256="cd" * 32),
+    AlignmentSample(
+        id="später",
+        query="ACDEFGHI",
+        rows=2,
+        extra_rows=1,
+        input_sha256="cd" * 32,
+        columns=(0, 2, 3, 4, 5, 6, 7, 9),
+        alignment_columns=11,
+    ),
 ]
 ROW, COLUMN = "evoformer.00.msa_row", "extra_msa.01.msa_column_global"
 SITES = [alignment_site("evoformer", 0, "msa_row", 2), alignment_site("extra_msa", 1, "msa_column_global", 3)]
@@ -82,11 +90,14 @@ def test_files_are_valid_and_read_as_written(path: Path, reduce: AlignmentReduct
         assert attention.treatments == []
         assert attention.samples.loc["später"].to_dict() == {
             "length": 8,
+            "alignment_columns": 11,
             "rows": 2,
             "extra_rows": 1,
             "query": "ACDEFGHI",
             "input_sha256": "cd" * 32,
         }
+        assert attention.columns("1ubq").tolist() == list(range(6))
+        assert attention.columns("später").tolist() == [0, 2, 3, 4, 5, 6, 7, 9]
         assert {name: info.keys for name, info in attention.sites.items()} == {ROW: "residue", COLUMN: "row"}
         for name, dims in ((ROW, attention.sites[ROW].dims), (COLUMN, attention.sites[COLUMN].dims)):
             for number, sample in enumerate(SAMPLES):
@@ -108,8 +119,8 @@ def test_xarray_finds_the_coordinates(path: Path) -> None:
     arrays = write(path, MEAN)
     site = xarray.open_dataset(path, group=f"sites/{ROW}/s0000001", engine="h5netcdf")
     assert site["weights"].dims == ("head", "query", "key")
-    np.testing.assert_array_equal(
-        site["weights"].sel(head=1, query=7), arrays[f"sites/{ROW}/s0000001/weights"][1, 7]
+    np.testing.assert_array_equal(  # the last residue is match column 9
+        site["weights"].sel(head=1, query=9), arrays[f"sites/{ROW}/s0000001/weights"][1, 7]
     )
 
 
@@ -124,6 +135,7 @@ def test_questions_that_the_file_cannot_answer(path: Path) -> None:
             (lambda: attention.weights("evoformer.01.msa_row", sample="1ubq"), "no site 'evoformer.01"),
             (lambda: attention.key_index(ROW, sample="1ubq"), "not reduced with top-k"),
             (lambda: attention.predictions(), "holds no predictions"),
+            (lambda: attention.columns("2abc"), "sample '2abc' is not in the file"),
             (lambda: attention.key_bins(ROW, "1ubq"), "are not positions"),
         ):
             with pytest.raises(BioattnError, match=words):
@@ -233,6 +245,10 @@ def drop_scale(file: h5py.File) -> None:
         (NONE, attribute(f"sites/{ROW}/s0000000", "sample", "x"), "says that it is of 'x'"),
         (NONE, values("samples/rows", 0, 4), "has shape (5, 2, 6, 6), (4, 2, 6, 6) is needed"),
         (NONE, values("samples/length", 0, 7), "a query of 6 letters has length 7"),
+        (NONE, values("samples/alignment_columns", 1, 9), "not an ascending choice of the columns 0 to 8"),
+        (NONE, values("samples/columns/s0000001", 3, 3), "not an ascending choice of the columns 0 to 10"),
+        (NONE, values("samples/columns/s0000001", 7, 10), "key: differs from /samples/columns"),
+        (NONE, delete("samples/columns/s0000000"), "/samples/columns/s0000000: 6 integers are needed"),
         (NONE, values("samples/extra_rows", 0, 0), "has 0, at least 1 is needed"),
         (NONE, values("samples/id", 1, "1ubq"), "'1ubq' occurs more than once"),
         (NONE, delete("samples/query"), "/samples/query: the dataset is missing"),
