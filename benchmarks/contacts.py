@@ -32,9 +32,9 @@ from bioattn.training.evoformer.families import TrainingFamily
 from bioattn.training.evoformer.prediction import score_family
 from bioattn.training.evoformer.train import EvoformerTrainingJob, train_evoformer
 
-CNN_STEPS = 900
+CNN_STEPS = 300
 PRETRAINING = {"steps": 0, "simulated_steps": 1600}
-TRAINING = {"steps": 600, "simulated_share": 0.3, "learning_rate": 1e-3}
+TRAINING = {"steps": 400, "simulated_share": 0.3, "learning_rate": 1e-3}
 CONTROLS = {
     "evoformer": {},
     "evoformer-uniform": {"uniform_msa_attention": True},
