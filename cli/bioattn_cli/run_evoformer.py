@@ -21,7 +21,7 @@ from bioattn_cli.options import (
 from bioattn_cli.reporting import Reporter
 
 if TYPE_CHECKING:
-    from bioattn.inference.evoformer import AttentionOutput
+    from bioattn.inference.alignment_runner import AttentionOutput
     from bioattn.models.evoformer.input_settings import InputSettings
 
 
@@ -137,8 +137,9 @@ def evoformer(
     from bioattn.device import choose_device, describe_device, set_threads
     from bioattn.errors import BioattnError, SettingsError
     from bioattn.files import write_run_record
+    from bioattn.inference.alignment_runner import RunSettings
     from bioattn.inference.alignment_sources import find_alignments
-    from bioattn.inference.evoformer import RunSettings, run_alignments
+    from bioattn.inference.evoformer import run_alignments
     from bioattn.inference.evoformer_memory import Precision as LayerPrecision
     from bioattn.inference.evoformer_prediction import Representation as KeptRepresentation
     from bioattn.models.evoformer.folder import load_evoformer_model
@@ -235,7 +236,7 @@ def _attention(
 ) -> "AttentionOutput | None":
     from bioattn.errors import SettingsError
     from bioattn.files import check_output
-    from bioattn.inference.evoformer import AttentionOutput
+    from bioattn.inference.alignment_runner import AttentionOutput
     from bioattn.store.alignment_schema import AlignmentAttentionOptions
     from bioattn.store.alignment_schema import AlignmentReduction as StoredReduction
 

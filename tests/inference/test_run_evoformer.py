@@ -22,8 +22,9 @@ from bioattn.errors import Interrupted
 from bioattn.formats.alignment_file import read_alignment
 from bioattn.formats.seal import check_seal
 from bioattn.inference import evoformer_memory
+from bioattn.inference.alignment_runner import RunSettings
 from bioattn.inference.alignment_sources import find_alignments
-from bioattn.inference.evoformer import RunSettings, run_alignments
+from bioattn.inference.evoformer import run_alignments
 from bioattn.models.evoformer.confidence import plddt, predicted_tm_score
 from bioattn.models.evoformer.config import EvoformerConfig
 from bioattn.models.evoformer.folder import load_evoformer_model, write_evoformer_model
@@ -327,7 +328,7 @@ def test_a_target_with_gaps_is_run_with_a_warning(
     path = write_fasta(tmp_path / "x.fasta", ROWS[2:])
     assert run(path, "--model", model, "-o", tmp_path / "out") == 0
     warned = capsys.readouterr().err
-    assert "row 1, row0, is the target and has a gap in 3 of 28 columns" in warned
+    assert "row 1, the target, has gaps in 3 columns, which count as unknown residues" in warned
     assert "--query row0" in warned
     (chain,) = PDBParser(QUIET=True).get_structure("x", tmp_path / "out/structure.pdb").get_chains()
     assert len(list(chain)) == 25

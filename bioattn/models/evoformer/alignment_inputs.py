@@ -22,6 +22,7 @@ from bioattn.formats.alignment import Alignment
 from bioattn.models.evoformer.config import EvoformerConfig
 from bioattn.models.evoformer.input_settings import InputSettings
 from bioattn.models.evoformer.inputs import ModelInputs
+from bioattn.progress import Progress
 
 LOGGER = logging.getLogger("bioattn")
 
@@ -92,7 +93,12 @@ class AlignmentInputs:
 
 
 def prepare_inputs(
-    alignment: Alignment, config: EvoformerConfig, settings: InputSettings, *, source: str
+    alignment: Alignment,
+    config: EvoformerConfig,
+    settings: InputSettings,
+    *,
+    source: str,
+    progress: Progress | None = None,
 ) -> AlignmentInputs:
     """Encode an alignment, choose its columns, and compute once what all samples share.
 
@@ -116,10 +122,13 @@ def prepare_inputs(
         columns = np.flatnonzero(target | (gaps < settings.max_gap_column))
     weights = None
     if settings.weighted_rows or config.pair_features:
-        weights = sequence_weights(_LETTERS[encoded.msa])
+        weights = sequence_weights(_LETTERS[encoded.msa], progress=progress)
     pair_feat = None
     if config.pair_features:
-        pair_feat = covariance_features(column_states(encoded.msa[:, columns]), weights)
+        try:
+            pair_feat = covariance_features(column_states(encoded.msa[:, columns]), weights)
+        except BioattnError as error:
+            raise BioattnError(f"{source}: {error}") from error
     return AlignmentInputs(
         encoded=encoded,
         columns=columns,
