@@ -25,11 +25,15 @@ class InvariantPointScore:
     """Logit = qᵀk/√(3d) + bias/√3 − ½ γ Σ_p ‖q_p − k_p‖² for queries and keys in space."""
 
     def __init__(
-        self, query_points_HRE: Tensor, key_points_HRE: Tensor, point_weight_H: Tensor, pair_bias_HRR: Tensor
+        self,
+        query_points_HRP3: Tensor,
+        key_points_HRP3: Tensor,
+        point_weight_H: Tensor,
+        pair_bias_HRR: Tensor,
     ) -> None:
-        """Points (H, R, 3P) flattened, in global coordinates; point_weight_H: γ; pair_bias_HRR: from the pair."""
-        self.query_points_HRE = query_points_HRE
-        self.key_points_HRE = key_points_HRE
+        """Points in global coordinates; point_weight_H: γ; pair_bias_HRR: from the pair representation."""
+        self.query_points_HRP3 = query_points_HRP3
+        self.key_points_HRP3 = key_points_HRP3
         self.point_weight_H = point_weight_H
         self.pair_bias_HRR = pair_bias_HRR
 
@@ -37,11 +41,24 @@ class InvariantPointScore:
         """(H, R, D) queries and keys → (H, R, R)."""
         logits_HRR = (query @ key.transpose(-1, -2)) * math.sqrt(1 / (3 * query.shape[-1]))
         logits_HRR = logits_HRR + math.sqrt(1 / 3) * self.pair_bias_HRR
-        # Differences, not ‖q‖² + ‖k‖² − 2qᵀk, which cancels far from the origin.
-        distance_HRR = torch.cdist(
-            self.query_points_HRE, self.key_points_HRE, compute_mode="donot_use_mm_for_euclid_dist"
-        )
-        return logits_HRR - 0.5 * self.point_weight_H[:, None, None] * distance_HRR.square()
+        return logits_HRR - 0.5 * self._weighted_squares()
+
+    def _weighted_squares(self) -> Tensor:
+        """γ Σ_p ‖q_p − k_p‖², (H, R, R), point by point: all differences at once would be 3P times as large.
+
+        Not as ‖q‖² + ‖k‖² − 2qᵀk, which cancels far from the origin. The order of the sums is OpenFold's: where a
+        mask leaves of a logit steps of 1/128, another order can change the step.
+        """
+        weight_H11 = self.point_weight_H[:, None, None]
+        total_HRR = self.pair_bias_HRR.new_zeros(self.pair_bias_HRR.shape)
+        for query_HR3, key_HR3 in zip(
+            self.query_points_HRP3.unbind(-2), self.key_points_HRP3.unbind(-2), strict=True
+        ):
+            squares_HRR = torch.zeros_like(total_HRR)
+            for query_HR, key_HR in zip(query_HR3.unbind(-1), key_HR3.unbind(-1), strict=True):
+                squares_HRR += (query_HR[:, :, None] - key_HR[:, None, :]).square()
+            total_HRR += squares_HRR * weight_H11
+        return total_HRR
 
     def fused_form(self, query: Tensor, key: Tensor) -> None:
         """None: the weights are needed themselves, for three kinds of values."""
@@ -94,8 +111,8 @@ class InvariantPointAttention(nn.Module):
         ).split([self.num_query_points, self.num_value_points], dim=-2)
         point_weight_H = F.softplus(self.point_weight_H) * math.sqrt(2 / (27 * self.num_query_points))
         score = InvariantPointScore(
-            query_points_HRP3.flatten(-2),
-            key_points_HRP3.flatten(-2),
+            query_points_HRP3,
+            key_points_HRP3,
             point_weight_H,
             self.project_pair_bias(pair_RRC).permute(2, 0, 1),
         )
