@@ -17,6 +17,7 @@ from bioattn.errors import BioattnError, FormatError
 from bioattn.files import decompression_errors, open_bytes, read_json, read_lines, unreadable
 from bioattn.formats.bed import read_bed
 from bioattn.promoters.promoter_fasta import read_promoters
+from bioattn.store.alignment_inspection import alignment_figures, looks_like_alignment, statistics_figures
 from bioattn.store.attention_reader import AttentionFile
 from bioattn.store.hdf5_access import HDF5_MAGIC, open_hdf5, text_attribute
 from bioattn.store.schema import FORMAT
@@ -49,6 +50,8 @@ KINDS = {
     "evoformer-model": "MSA/pair model folder",
     "parameters": "parameters of an MSA/pair model",
     "promoters": "promoter FASTA",
+    "alignment": "protein alignment",
+    "msa-statistics": "statistics of a prepared alignment",
     "json": "JSON file",
     "run-record": "run record of an output",
     "audit": "audit of promoter preparation",
@@ -73,6 +76,8 @@ def inspect_file(path: Path) -> Description:
         return _hdf5(path)
     if not head.strip():
         raise FormatError(f"{path}: is empty")
+    if looks_like_alignment(head):
+        return _describe("alignment", **alignment_figures(path))
     if head.lstrip().startswith(b">"):
         return _fasta(path)
     if head.lstrip().startswith((b"{", b"[")):
@@ -339,6 +344,8 @@ def _json(path: Path) -> Description:
         return _describe("json", entries=len(content))
     if "command" in content and "bioattn_version" in content:
         return _describe("run-record", **content)
+    if content.get("format") == "bioattn-msa-statistics":
+        return _describe("msa-statistics", **statistics_figures(path, content))
     return _describe("json", keys=_some(list(content)))
 
 

@@ -1,0 +1,49 @@
+"""What `inspect` says of protein alignments and of the statistics beside them."""
+
+from pathlib import Path
+from typing import Any
+
+from bioattn.alignments.filtering import count_residues
+from bioattn.alignments.size_check import check_alignment_size
+from bioattn.errors import FormatError
+from bioattn.formats.alignment_file import read_alignment
+
+_ALIGNMENT_STARTS = (b"# STOCKHOLM", b"CLUSTAL")
+_NUCLEOTIDES = b"ACGTUNRYSWKMBDHV"
+_FOREIGN_PART = 0.1
+"""DNA with a larger part of letters that mean no nucleotide is taken for protein."""
+_STATISTICS = ("query", "depth", "columns", "neff", "median_query_identity", "warnings")
+
+
+def looks_like_alignment(head: bytes) -> bool:
+    """Whether the first bytes of a file are those of a protein alignment, and not of promoters."""
+    text = head.lstrip()
+    if text.startswith(_ALIGNMENT_STARTS):
+        return True
+    if not text.startswith(b">"):
+        return False
+    letters = b"".join(line for line in text.upper().splitlines() if not line.startswith(b">"))
+    letters = bytes(letter for letter in letters if ord("A") <= letter <= ord("Z"))
+    return len(letters.translate(None, _NUCLEOTIDES)) > _FOREIGN_PART * len(letters)
+
+
+def alignment_figures(path: Path) -> dict[str, Any]:
+    """Size and gaps of an alignment, its first row. Raises: FormatError as `read_alignment`."""
+    check_alignment_size(path)
+    alignment = read_alignment(path)
+    residues = int(count_residues(alignment.residues).sum())
+    return {
+        "rows": alignment.num_rows,
+        "columns": alignment.num_columns,
+        "first_row": alignment.names[0],
+        "gaps": f"{100 * (1 - residues / alignment.residues.size):.3g} %",
+        "inserted_letters": sum(len(text) for row in alignment.insertions for text in row.values()),
+    }
+
+
+def statistics_figures(path: Path, content: dict[str, Any]) -> dict[str, Any]:
+    """The main entries of a statistics file. Raises: FormatError when they are not there."""
+    missing = [name for name in _STATISTICS if name not in content]
+    if missing:
+        raise FormatError(f"{path}: statistics of an alignment without {', '.join(missing)}")
+    return {name: content[name] for name in _STATISTICS}
