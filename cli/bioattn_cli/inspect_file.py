@@ -18,7 +18,8 @@ def inspect(
 ) -> None:
     """Say what a file is and give its main figures.
 
-    Knows attention HDF5, dataset HDF5, model folders, promoter FASTA, alignments, run records and tables by their content.
+    Knows attention HDF5, dataset HDF5, model folders, promoter FASTA, alignments, run records and tables by
+    their content.
     """
     from bioattn.store.inspection import as_json, as_text, inspect_file
 
