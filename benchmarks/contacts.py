@@ -35,7 +35,7 @@ from bioattn.training.evoformer.train import EvoformerTrainingJob, train_evoform
 
 CNN_STEPS = 300
 PRETRAINING = {"steps": 0, "simulated_steps": 1600}
-TRAINING = {"steps": 400, "simulated_share": 0.3, "learning_rate": 1e-3}
+TRAINING = {"steps": 400, "simulated_share": 0.3}
 CONTROLS = {
     "evoformer": {},
     "evoformer-uniform": {"uniform_msa_attention": True},

@@ -77,8 +77,10 @@ class EvoformerTrainingConfig:
     """Chance that another row than the first stands as target: all rows share the fold."""
     masked_fraction: float = 0.15
     """Cells of the clustered MSA that are masked."""
-    learning_rate: float = 2e-3
-    """Peak rate of AdamW."""
+    learning_rate: float = 1e-3
+    """Peak rate of AdamW on the dataset's families."""
+    simulated_learning_rate: float = 2e-3
+    """Peak rate in the steps on simulated families alone."""
     weight_decay: float = 0.01
     """On matrices, not on biases and norms."""
     warmup_fraction: float = 0.03
@@ -109,7 +111,7 @@ class EvoformerTrainingConfig:
         for name in SHARES:
             if not 0 <= getattr(self, name) <= 1:
                 raise SettingsError(f"{name} is {getattr(self, name)}; it must lie between 0 and 1")
-        for name in ("learning_rate", "gradient_clip"):
+        for name in ("learning_rate", "simulated_learning_rate", "gradient_clip"):
             if not getattr(self, name) > 0:
                 raise SettingsError(f"{name} is {getattr(self, name)}; it must be above 0")
         for field in fields(self):

@@ -186,11 +186,12 @@ class EvoformerTrainer:
         first = step < config.simulated_steps
         total = config.simulated_steps if first else config.steps
         now = step if first else step - config.simulated_steps
+        peak = config.simulated_learning_rate if first else config.learning_rate
         warmup = config.warmup_fraction * total
         if now < warmup:
-            return config.learning_rate * (now + 1) / max(1.0, warmup)
+            return peak * (now + 1) / max(1.0, warmup)
         share = (now - warmup) / max(1.0, total - warmup)
-        return config.learning_rate * (0.01 + 0.99 * 0.5 * (1 + math.cos(math.pi * share)))
+        return peak * (0.01 + 0.99 * 0.5 * (1 + math.cos(math.pi * share)))
 
     def _optimizer(self) -> torch.optim.Optimizer:
         matrices = [p for p in self.model.parameters() if p.dim() > 1]

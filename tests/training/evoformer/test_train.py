@@ -81,7 +81,7 @@ def test_planted_contacts_of_families_never_seen_are_found(contact_dataset, tmp_
             simulated_steps=120,
             steps=0,
             steps_per_round=60,
-            learning_rate=5e-3,
+            simulated_learning_rate=5e-3,
             **settings,
         ),
         device=CPU,
