@@ -19,6 +19,7 @@ from bioattn.formats.rr import ranked_pairs, write_rr
 from bioattn.formats.seal import stream_sealed
 from bioattn.inference.evoformer_prediction import Prediction, Representation
 from bioattn.inference.target_row import TargetRow
+from bioattn.store.distogram_file import DISTOGRAM_FORMAT, FORMAT_VERSION, REPRESENTATIONS_FORMAT
 from bioattn.structures.predicted_residues import predicted_residues
 
 LOGGER = logging.getLogger("bioattn")
@@ -31,9 +32,6 @@ STRUCTURE_PDB = "structure.pdb"
 STRUCTURE_MMCIF = "structure.cif"
 SCORES = "scores.json"
 
-DISTOGRAM_FORMAT = "bioattn-distogram"
-REPRESENTATIONS_FORMAT = "bioattn-representations"
-FORMAT_VERSION = 1
 _ROWS_AT_ONCE = 64
 _NO_RESIDUE = -1
 

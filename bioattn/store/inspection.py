@@ -19,6 +19,11 @@ from bioattn.formats.bed import read_bed
 from bioattn.promoters.promoter_fasta import read_promoters
 from bioattn.store.alignment_inspection import alignment_figures, looks_like_alignment, statistics_figures
 from bioattn.store.attention_reader import AttentionFile
+from bioattn.store.distogram_file import (
+    DISTOGRAM_FORMAT,
+    REPRESENTATIONS_FORMAT,
+    describe_prediction_file,
+)
 from bioattn.store.hdf5_access import HDF5_MAGIC, open_hdf5, text_attribute
 from bioattn.store.schema import FORMAT
 
@@ -52,7 +57,11 @@ KINDS = {
     "promoters": "promoter FASTA",
     "alignment": "protein alignment",
     "msa-statistics": "statistics of a prepared alignment",
+    "prediction": "prediction of an MSA/pair model",
+    "distogram": "predicted distances",
+    "representations": "representations of an MSA/pair model",
     "json": "JSON file",
+    "contact-regression": "contact regression of attention heads",
     "run-record": "run record of an output",
     "audit": "audit of promoter preparation",
     "bed": "BED",
@@ -110,8 +119,20 @@ def _folder(path: Path) -> Description:
         samples = job.get("num_promoters", job.get("num_alignments", 0))
         parts = math.ceil(samples / max(1, job.get("part_samples", 1)))
         return _describe("attention-parts", complete_parts=whole, all_parts=parts, **job)
+    if (path / "scores.json").is_file():
+        return _prediction(path)
     raise BioattnError(
         f"{path}: is a folder but no model (config.json and model.safetensors are not both there)"
+    )
+
+
+def _prediction(path: Path) -> Description:
+    scores = read_json(path / "scores.json")
+    if not isinstance(scores, dict) or scores.get("format") != "bioattn-prediction":
+        raise FormatError(f"{path / 'scores.json'}: not the scores of a prediction of bioattn")
+    kept = {name: value for name, value in scores.items() if name not in ("format", "plddt", "settings")}
+    return _describe(
+        "prediction", **kept, files=sorted(each.name for each in path.iterdir() if each.is_file())
     )
 
 
@@ -207,6 +228,8 @@ def _hdf5(path: Path) -> Description:
         return _dataset(path)
     if kind == "bioattn-contact-dataset":
         return _contact_dataset(path)
+    if kind in (DISTOGRAM_FORMAT, REPRESENTATIONS_FORMAT):
+        return _describe(kind.removeprefix("bioattn-"), **describe_prediction_file(path))
     raise BioattnError(f"{path}: is HDF5 but not written by bioattn (no known 'format' attribute)")
 
 
@@ -346,7 +369,23 @@ def _json(path: Path) -> Description:
         return _describe("run-record", **content)
     if content.get("format") == "bioattn-msa-statistics":
         return _describe("msa-statistics", **statistics_figures(path, content))
+    if content.get("format") == "bioattn-contact-regression":
+        return _contact_regression(path)
     return _describe("json", keys=_some(list(content)))
+
+
+def _contact_regression(path: Path) -> Description:
+    from bioattn.interpret.contact_regression import read_regression
+
+    regression = read_regression(path)
+    return _describe(
+        "contact-regression",
+        model_sha256=regression.model_sha256,
+        proteins=_some(list(regression.proteins)),
+        sites=len(regression.weights),
+        heads=sum(len(heads) for heads in regression.weights.values()),
+        heads_in_use=regression.num_heads_used,
+    )
 
 
 def _table(path: Path) -> Description:

@@ -1,11 +1,17 @@
 """Whether a file keeps its contract, whatever kind it is."""
 
+from dataclasses import replace
 from pathlib import Path
 
 from bioattn.errors import BioattnError
 from bioattn.files import read_json, sha256_of
 from bioattn.progress import Progress
 from bioattn.store.attention_validation import validate_attention
+from bioattn.store.distogram_file import (
+    DISTOGRAM_FORMAT,
+    REPRESENTATIONS_FORMAT,
+    validate_prediction_file,
+)
 from bioattn.store.findings import Finding, Severity, error, warning
 from bioattn.store.hdf5_access import is_hdf5, open_hdf5, text_attribute
 from bioattn.store.inspection import inspect_file
@@ -46,11 +52,19 @@ def _by_content(path: Path, progress: Progress | None) -> list[Finding]:
                 return [
                     error("", message.removeprefix(f"{path}: ")) for message in validate_contact_dataset(path)
                 ]
+            if kind in (DISTOGRAM_FORMAT, REPRESENTATIONS_FORMAT):
+                return validate_prediction_file(path)
         description = inspect_file(path)
     except BioattnError as problem:
         return [error("", str(problem).removeprefix(f"{path}: "))]
     if description.kind == "attention-parts":
         return [error("", "is unfinished: repeat the command that made it with --resume")]
+    if description.kind == "prediction":
+        return [
+            replace(finding, where=f"{each.name} {finding.where}".strip())
+            for each in sorted(path.glob("*.h5"))
+            for finding in _by_content(each, progress)
+        ]
     return []
 
 

@@ -1,0 +1,134 @@
+"""What `inspect` and `validate` say of a prediction's files, whole and damaged."""
+
+import shutil
+from collections.abc import Callable
+from pathlib import Path
+
+import h5py
+import numpy as np
+import pytest
+
+from bioattn.inference.evoformer_outputs import PredictionOf, write_prediction
+from bioattn.inference.evoformer_prediction import Prediction, Representation
+from bioattn.inference.target_row import TargetRow
+from bioattn.store.inspection import inspect_file
+from bioattn.store.validation import validate_file
+
+SIZE = 9
+
+
+@pytest.fixture
+def folder(tmp_path: Path) -> Path:
+    random = np.random.default_rng(0)
+    probability = random.random((SIZE, SIZE, 4), dtype=np.float32)
+    probability += probability.transpose(1, 0, 2)
+    probability /= probability.sum(-1, keepdims=True)
+    symmetric = probability[..., :2].sum(-1)
+    (tmp_path / "out").mkdir()
+    write_prediction(
+        tmp_path / "out",
+        PredictionOf(
+            name="x",
+            target=TargetRow(
+                name="q", letters="ACDEFG-HIKL", numbers=[1, 2, 3, 4, 5, 6, None, 7, 8, 9, 10], num_inserted=0
+            ),
+            columns=np.array([0, 1, 2, 3, 5, 6, 7, 9, 10]),
+            aatype=np.zeros(SIZE, np.int32),
+            model_sha256="m",
+            input_sha256="i",
+        ),
+        Prediction(
+            bin_edges=np.array([4, 8, 12], np.float32),
+            distogram=probability,
+            contact_probability=symmetric,
+            expected_distance=symmetric * 10,
+            aligned_error=random.random((SIZE, SIZE), dtype=np.float32),
+            ptm=0.5,
+            plddt=None,
+            atom37=None,
+            representations={Representation.MSA: random.random((3, SIZE, 5), dtype=np.float32)},
+        ),
+        {"format": "bioattn-prediction", "id": "x"},
+    )
+    return tmp_path / "out"
+
+
+def test_whole_files_are_described_and_valid(folder: Path) -> None:
+    described = inspect_file(folder / "distogram.h5")
+    assert described.kind == "distogram"
+    assert described.figures["arrays"]["probability"] == "9 × 9 × 4"
+    assert (described.figures["columns"], described.figures["sealed"]) == (9, True)
+    assert inspect_file(folder / "representations.h5").figures["arrays"] == {"msa": "3 × 9 × 5"}
+    assert inspect_file(folder).kind == "prediction"
+    for path in (folder, folder / "distogram.h5", folder / "representations.h5"):
+        assert validate_file(path) == []
+    with h5py.File(folder / "distogram.h5") as file:
+        np.testing.assert_array_equal(file["residue_number"], [1, 2, 3, 4, 6, -1, 7, 9, 10])
+        np.testing.assert_array_equal(file["column_j"], [1, 2, 3, 4, 6, 7, 8, 10, 11])
+        assert file["probability"].dims[1][0] == file["column_j"]
+
+
+def test_a_flipped_bit_is_named(folder: Path) -> None:
+    path = folder / "distogram.h5"
+    with h5py.File(path) as file:
+        place = file["contact_probability"].id.get_offset()
+    content = bytearray(path.read_bytes())
+    content[place + 5] ^= 1
+    path.write_bytes(content)
+    (finding,) = validate_file(path)
+    assert "/contact_probability" in str(finding)
+    (finding,) = validate_file(folder)
+    assert finding.where == "distogram.h5"
+
+
+def nan(file: h5py.File) -> None:
+    file["aligned_error"][3, 4] = np.nan
+
+
+def unequal(file: h5py.File) -> None:
+    file["probability"][2, 2] *= 2
+
+
+def lopsided(file: h5py.File) -> None:
+    file["contact_probability"][1, 5] = 0.999
+
+
+def missing(file: h5py.File) -> None:
+    del file["bin_edge"]
+
+
+def disordered(file: h5py.File) -> None:
+    file["column_i"][3] = 1
+
+
+def newer(file: h5py.File) -> None:
+    file.attrs["format_version"] = 2
+
+
+@pytest.mark.parametrize(
+    ("edit", "said"),
+    [
+        (nan, "aligned_error: holds NaN"),
+        (unequal, "probability: does not sum to 1"),
+        (lopsided, "contact_probability: is not symmetric"),
+        (missing, "bin_edge: is missing"),
+        (disordered, "column_i: columns must ascend"),
+        (newer, "has format version 2"),
+    ],
+)
+def test_edited_files_are_checked_by_content(
+    edit: Callable[[h5py.File], None], said: str, folder: Path
+) -> None:
+    with h5py.File(folder / "distogram.h5") as old, h5py.File(folder / "edited.h5", "w") as new:
+        for name in old:  # a copy: HDF5 tools drop the seal
+            old.copy(name, new)
+        new.attrs.update(old.attrs)
+        edit(new)
+    assert said in str(validate_file(folder / "edited.h5")[0])
+
+
+def test_a_folder_with_other_scores_is_no_prediction(folder: Path) -> None:
+    (folder / "scores.json").write_text("[1]")
+    (finding,) = validate_file(folder)
+    assert "not the scores of a prediction" in str(finding)
+    shutil.rmtree(folder)
