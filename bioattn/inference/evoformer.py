@@ -15,7 +15,8 @@ from bioattn.inference.alignment_runner import AlignmentRunner, AttentionOutput,
 from bioattn.inference.alignment_sources import AlignmentSource
 from bioattn.models.evoformer.folder import LoadedEvoformerModel
 from bioattn.progress import NoProgress, Progress
-from bioattn.stop_request import stop_on_signals
+from bioattn.stop_request import StopRequest, stop_on_signals
+from bioattn.wording import counted
 
 LOGGER = logging.getLogger("bioattn")
 
@@ -63,8 +64,11 @@ def run_alignments(
             if runner.is_finished(source, folders[source.name], resume=resume, force=force):
                 summary.resumed.append(source.name)
             pending.append(source)
+    if attention is not None and attention.path.is_file() and len(summary.resumed) == len(sources):
+        LOGGER.info(f"{attention.path}: is there already, and so are all results")
+        return summary
     with ExitStack() as stack:
-        request = stack.enter_context(stop_on_signals())
+        request = stack.enter_context(_stop_with_hint(summary, len(sources)))
         writer = None
         numbers: dict[str, int] = {}
         if attention is not None:
@@ -94,6 +98,8 @@ def run_alignments(
                 )
         if writer is not None and len(summary.failed) < len(sources):
             writer.assemble(progress)
+    if several and not any(output.iterdir()):
+        output.rmdir()
     return summary
 
 
@@ -116,6 +122,20 @@ def prepare_output_folder(output: Path, *, several: bool) -> None:
 
 
 @contextmanager
+def _stop_with_hint(summary: RunSummary, total: int) -> Iterator[StopRequest]:
+    """Stop on signals, saying what is kept."""
+    try:
+        with stop_on_signals() as request:
+            yield request
+    except Interrupted as stop:
+        done = len(summary.finished) + len(summary.resumed)
+        hint = "repeat the command with --resume to go on" if done else "nothing is kept yet"
+        raise Interrupted(
+            f"{stop}; {done:,} of {counted(total, 'alignment')} finished: {hint}", stop.exit_code
+        ) from stop
+
+
+@contextmanager
 def _noting_failure(source: AlignmentSource, summary: RunSummary, several: bool) -> Iterator[None]:
     """With several alignments, note what is wrong with one and go on with the next."""
     try:
@@ -125,5 +145,18 @@ def _noting_failure(source: AlignmentSource, summary: RunSummary, several: bool)
     except BioattnError as error:
         if not several:
             raise
-        summary.failed[source.name] = str(error)
-        LOGGER.warning(f"{source.name} is left out: {error}")
+        _note(source, summary, str(error))
+    except (MemoryError, RuntimeError) as error:
+        if not several or not _is_out_of_memory(error):
+            raise
+        _note(source, summary, f"{source.path}: out of memory")
+
+
+def _note(source: AlignmentSource, summary: RunSummary, reason: str) -> None:
+    summary.failed[source.name] = reason
+    LOGGER.warning(f"{source.name} is left out: {reason}")
+
+
+def _is_out_of_memory(error: Exception) -> bool:
+    """torch says so by a class on GPUs, by a sentence on the CPU."""
+    return isinstance(error, MemoryError) or "can't allocate memory" in str(error)

@@ -21,8 +21,8 @@ from bioattn.attention.capture import capture
 from bioattn.errors import Interrupted
 from bioattn.formats.alignment_file import read_alignment
 from bioattn.formats.seal import check_seal
-from bioattn.inference import evoformer_memory
-from bioattn.inference.alignment_runner import RunSettings
+from bioattn.inference import evoformer_memory, evoformer_prediction
+from bioattn.inference.alignment_runner import AttentionOutput, RunSettings
 from bioattn.inference.alignment_sources import find_alignments
 from bioattn.inference.evoformer import run_alignments
 from bioattn.models.evoformer.confidence import plddt, predicted_tm_score
@@ -34,7 +34,7 @@ from bioattn.models.evoformer.model import EvoformerModel, ModelOutputs
 from bioattn.models.evoformer.parameter_export import export_parameters
 from bioattn.models.evoformer.structure_module.config import StructureModuleConfig
 from bioattn.progress import NoProgress
-from bioattn.store.alignment_schema import AlignmentSizes
+from bioattn.store.alignment_schema import AlignmentAttentionOptions, AlignmentSizes
 from bioattn.store.validation import validate_file
 from bioattn_cli.main import main
 
@@ -442,6 +442,80 @@ def test_a_signal_leaves_nothing_half_written(trunk: Path, folder: Path, tmp_pat
         for file in FILES:
             expected = (tmp_path / "calm" / name / file).read_bytes()
             assert (tmp_path / "out" / name / file).read_bytes() == expected
+
+
+def test_attention_goes_on_after_a_signal(trunk: Path, folder: Path, tmp_path: Path) -> None:
+    class Impatient(NoProgress):
+        def advance(self, steps: int = 1, **status: float | str) -> None:
+            if (tmp_path / "out/a").is_dir():
+                os.kill(os.getpid(), signal.SIGINT)
+
+    write_fasta(folder / "b.fasta", ROWS[2:])
+    loaded = load_evoformer_model(trunk, CPU)
+    sources, several = find_alignments(folder)
+    attention = AttentionOutput(path=tmp_path / "att.h5", options=AlignmentAttentionOptions())
+    settings = RunSettings(inputs=loaded.inputs)
+    with pytest.raises(Interrupted, match=r"1 of 3 alignments finished: repeat .* --resume") as caught:
+        run_alignments(
+            loaded,
+            sources,
+            tmp_path / "out",
+            settings,
+            several=several,
+            attention=attention,
+            progress=Impatient(),
+        )
+    assert caught.value.exit_code == 130
+    assert not attention.path.exists()
+    options = ("--model", trunk, "--attention", attention.path)
+    assert run(folder, *options, "-o", tmp_path / "out", "--resume") == 0
+    assert not (tmp_path / "att.h5.partial").exists()
+    made = attention.path.stat().st_mtime_ns
+    assert run(folder, *options, "-o", tmp_path / "out", "--resume") == 0
+    assert attention.path.stat().st_mtime_ns == made
+    resumed = attention.path.read_bytes()
+    assert run(folder, *options, "-o", tmp_path / "calm") == 0
+    assert attention.path.read_bytes() == resumed
+
+
+def test_running_out_of_memory_stops_one_alignment(
+    trunk: Path, folder: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def predict(_model: object, inputs: object, **arguments: object) -> object:
+        if arguments["description"] == "a":
+            raise RuntimeError("DefaultCPUAllocator: can't allocate memory: you tried to allocate 9 bytes")
+        return evoformer_prediction.predict(_model, inputs, **arguments)
+
+    write_fasta(folder / "b.fasta", ROWS[2:])
+    monkeypatch.setattr("bioattn.inference.alignment_runner.predict", predict)
+    assert run(folder, "--model", trunk, "-o", tmp_path / "out") == 1
+    assert sorted(path.name for path in (tmp_path / "out").iterdir()) == ["b", "c"]
+
+
+def test_when_all_fail_no_empty_folder_stays(trunk: Path, tmp_path: Path) -> None:
+    (tmp_path / "in").mkdir()
+    for name in ("a.a3m", "b.a3m"):
+        (tmp_path / "in" / name).write_text(">q\nACGT1\n")
+    options = ("--model", trunk, "--attention", tmp_path / "att.h5")
+    assert run(tmp_path / "in", *options, "-o", tmp_path / "out") == 1
+    assert sorted(path.name for path in tmp_path.iterdir()) == ["in", "out.run.json"]
+
+
+def test_parameter_files_that_cannot_be_used(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    path = write_fasta(tmp_path / "x.fasta")
+    name = "alphafold/alphafold_iteration/evoformer/~_relative_encoding/position_activations//weights"
+    np.savez(tmp_path / "multimer.npz", **{name: np.zeros((73, 128), np.float32)})
+    np.savez(tmp_path / "pickled.npz", **{"a//b": np.array([{}], dtype=object)})
+    (tmp_path / "text.npz").write_text("no")
+    for file, said in (
+        ("multimer", "AlphaFold-Multimer"),
+        ("pickled", "never unpickled"),
+        ("text", "no par"),
+    ):
+        options = ("--parameters", tmp_path / f"{file}.npz", "-o", tmp_path / "out")
+        assert run(path, *options) == 1
+        assert said in capsys.readouterr().err
+    assert not (tmp_path / "out").exists()
 
 
 def test_attention_is_that_of_the_last_pass(model: Path, tmp_path: Path) -> None:

@@ -140,16 +140,5 @@ def prepare_inputs(
 
 def to_model_inputs(features: InputFeatures, pair_feat: NDArray[np.float32] | None = None) -> ModelInputs:
     """The tensors a model takes."""
-    return ModelInputs(
-        aatype=torch.from_numpy(features.aatype).long(),
-        residue_index=torch.from_numpy(features.residue_index).long(),
-        seq_mask=torch.from_numpy(features.seq_mask),
-        target_feat=torch.from_numpy(features.target_feat),
-        msa_feat=torch.from_numpy(features.msa_feat),
-        msa_mask=torch.from_numpy(features.msa_mask),
-        extra_msa=torch.from_numpy(features.extra_msa).long(),
-        extra_has_deletion=torch.from_numpy(features.extra_has_deletion),
-        extra_deletion_value=torch.from_numpy(features.extra_deletion_value),
-        extra_msa_mask=torch.from_numpy(features.extra_msa_mask),
-        pair_feat=None if pair_feat is None else torch.from_numpy(pair_feat),
-    )
+    tensors = ModelInputs.from_features(features)
+    return tensors if pair_feat is None else tensors._replace(pair_feat=torch.from_numpy(pair_feat))
