@@ -96,7 +96,9 @@ def attend_on_cpu(
                 sums.copy_(powers @ kept_K1)
                 torch.div(matmul(powers, value), sums, out=into)
                 if weights:
-                    torch.div(powers, sums, out=weights[piece]).mul_(kept_K1.T)
+                    # Not over `sums`: in bfloat16 rows would miss 1 by its rounding.
+                    torch.mul(powers, kept_K1.T.to(weights[piece].dtype), out=weights[piece])
+                    weights[piece].div_(weights[piece].sum(-1, keepdim=True))
     least, most = torch.aminmax(sums_BHQ1)
     return attended_BHQV if bool((least >= SUMS[0]) & (most <= SUMS[1])) else None
 

@@ -47,13 +47,30 @@ def attend(
     the sink: it takes part, and its weights are not handed on.
     tile: which slice of the site's outer axis this call attends; the listener is told.
     """
-    listened = listener_for(site) is not None
-    if not listened and not _needs_weights_to_learn(mask):
-        return _attend_fused(query, key, value, score, mask, bias)
-    weights = _softmax(query, key, score, mask, bias)
-    if site is not None:
+    if listener_for(site) is not None:
+        assert site is not None
+        weights, attended = _attend_and_keep(query, key, value, score, mask, bias)
         hand_over(site, weights, value, tile)
-    return weights @ value
+        return attended
+    if _needs_weights_to_learn(mask):
+        return _softmax(query, key, score, mask, bias) @ value
+    return _attend_fused(query, key, value, score, mask, bias)
+
+
+def _attend_and_keep(
+    query: Tensor, key: Tensor, value: Tensor, score: Score, mask: Tensor | None, bias: Tensor | None
+) -> tuple[Tensor, Tensor]:
+    """The weights, and what they attend to."""
+    form = score.fused_form(query, key)
+    if form is not None and form.bias is None and query.shape[:-2] == key.shape[:-2] == value.shape[:-2]:
+        kept = query.new_empty(*query.shape[:-1], key.shape[-2], dtype=torch.float32)
+        attended = attend_on_cpu(
+            form.query, form.key, value, scale=form.scale, mask=mask, bias=bias, weights_BHQK=kept
+        )
+        if attended is not None:
+            return kept, attended
+    weights = _softmax(query, key, score, mask, bias)
+    return weights, weights @ value
 
 
 def _needs_weights_to_learn(mask: Tensor | None) -> bool:
