@@ -25,6 +25,8 @@ from bioattn.store.alignment_schema import (
     alignment_layout,
 )
 from bioattn.store.attention_reader import open_attention
+from bioattn.store.inspection import inspect_file
+from bioattn.store.validation import validate_file
 from bioattn.structures.contacts import contacts
 from bioattn_cli.main import main
 
@@ -274,6 +276,8 @@ def test_through_the_front_door(files: Files, tmp_path: Path, capsys: pytest.Cap
     assert "fitted on 2 proteins" in said
     assert "on 2 proteins of other splits" in said
     assert json.loads((tmp_path / "h.json.run.json").read_text())["precision"]["held_out"]["P@L/5"] > 0.8
+    assert inspect_file(heads).figures["heads"] == 2 * HEADS
+    assert validate_file(heads) == []
     assert (
         main(["export", "contacts", attention, "--regression", str(heads), "--sample", "c", "-o", str(rr)])
         == 0
