@@ -185,6 +185,11 @@ def atomic_folder(path: Path) -> Iterator[Path]:
             partial.rename(path)
         except OSError as error:
             raise unwritable(path, error) from error
+        except BioattnError as error:
+            # The name that was asked for, not the one it had meanwhile.
+            if type(error) is BioattnError and str(partial) in str(error):
+                raise BioattnError(str(error).replace(str(partial), str(path))) from error
+            raise
     finally:
         for leftover in (partial, aside):
             shutil.rmtree(leftover, ignore_errors=True)

@@ -58,6 +58,7 @@ KINDS = {
     "alignment": "protein alignment",
     "msa-statistics": "statistics of a prepared alignment",
     "prediction": "prediction of an MSA/pair model",
+    "predictions": "folder of predictions",
     "distogram": "predicted distances",
     "representations": "representations of an MSA/pair model",
     "json": "JSON file",
@@ -121,6 +122,8 @@ def _folder(path: Path) -> Description:
         return _describe("attention-parts", complete_parts=whole, all_parts=parts, **job)
     if (path / "scores.json").is_file():
         return _prediction(path)
+    if names := sorted(each.parent.name for each in path.glob("*/scores.json")):
+        return _describe("predictions", predictions=len(names), alignments=_some(names))
     raise BioattnError(
         f"{path}: is a folder but no model (config.json and model.safetensors are not both there)"
     )

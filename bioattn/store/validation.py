@@ -59,10 +59,11 @@ def _by_content(path: Path, progress: Progress | None) -> list[Finding]:
         return [error("", str(problem).removeprefix(f"{path}: "))]
     if description.kind == "attention-parts":
         return [error("", "is unfinished: repeat the command that made it with --resume")]
-    if description.kind == "prediction":
+    if description.kind in ("prediction", "predictions"):
+        inside = path.glob("*.h5") if description.kind == "prediction" else path.glob("*/scores.json")
         return [
             replace(finding, where=f"{each.name} {finding.where}".strip())
-            for each in sorted(path.glob("*.h5"))
+            for each in sorted(part.parent if part.name == "scores.json" else part for part in inside)
             for finding in _by_content(each, progress)
         ]
     return []

@@ -60,7 +60,8 @@ def test_whole_files_are_described_and_valid(folder: Path) -> None:
     assert (described.figures["columns"], described.figures["sealed"]) == (9, True)
     assert inspect_file(folder / "representations.h5").figures["arrays"] == {"msa": "3 × 9 × 5"}
     assert inspect_file(folder).kind == "prediction"
-    for path in (folder, folder / "distogram.h5", folder / "representations.h5"):
+    assert inspect_file(folder.parent).figures == {"predictions": 1, "alignments": ["out"]}
+    for path in (folder, folder.parent, folder / "distogram.h5", folder / "representations.h5"):
         assert validate_file(path) == []
     with h5py.File(folder / "distogram.h5") as file:
         np.testing.assert_array_equal(file["residue_number"], [1, 2, 3, 4, 6, -1, 7, 9, 10])
@@ -79,6 +80,8 @@ def test_a_flipped_bit_is_named(folder: Path) -> None:
     assert "/contact_probability" in str(finding)
     (finding,) = validate_file(folder)
     assert finding.where == "distogram.h5"
+    (finding,) = validate_file(folder.parent)
+    assert finding.where == "out distogram.h5"
 
 
 def nan(file: h5py.File) -> None:
