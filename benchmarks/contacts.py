@@ -33,7 +33,8 @@ from bioattn.training.evoformer.families import TrainingFamily
 from bioattn.training.evoformer.prediction import score_family
 from bioattn.training.evoformer.train import EvoformerTrainingJob, train_evoformer
 
-CNN_STEPS = 300
+CNN_STEPS = {profile_maps: (100, 600), coupling_maps: (300, 300)}
+"""Steps, and the length of their schedule: the network on profiles is at its best early and then overfits."""
 PRETRAINING = {"steps": 0, "simulated_steps": 1600}
 TRAINING = {"steps": 400, "simulated_share": 0.3}
 CONTROLS = {
@@ -97,7 +98,8 @@ def network_scores(
         return np.load(file)
 
     train, test = read_families(path, TRAIN), read_families(path, TEST)
-    network = train_network([maps(family) for family in train], train, steps=CNN_STEPS, seed=0)
+    steps, schedule = CNN_STEPS[maps_of]
+    network = train_network([maps(family) for family in train], train, steps=steps, schedule=schedule, seed=0)
     return {
         family.protein.id: contact_scores(predict(network, maps(family)), family.protein.cb, family.columns)
         for family in test

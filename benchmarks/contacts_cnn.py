@@ -75,11 +75,18 @@ class ContactNetwork(nn.Module):
 
 
 def train_network(
-    maps: list[np.ndarray], families: list[TrainingFamily], *, steps: int, seed: int, report=None
+    maps: list[np.ndarray],
+    families: list[TrainingFamily],
+    *,
+    steps: int,
+    schedule: int,
+    seed: int,
+    report=None,
 ) -> ContactNetwork:
     """Train on crops of the families' maps; the weights returned are a running average.
 
-    report: called with (step, network) every 100 steps.
+    schedule: steps over which the rate would fall to its end, of which `steps` are taken. report: called with
+    (step, network) every 100 steps.
     """
     torch.manual_seed(seed)
     network = ContactNetwork(len(maps[0]))
@@ -97,7 +104,7 @@ def train_network(
         start = int(random.integers(max(1, maps[index].shape[1] - CROP + 1)))
         window = slice(start, start + CROP)
         near, known = (torch.from_numpy(part[window, window]) for part in truth[index])
-        share = min(1, (step + 1) / 30) * (0.01 + 0.99 * 0.5 * (1 + math.cos(math.pi * step / steps)))
+        share = min(1, (step + 1) / 30) * (0.01 + 0.99 * 0.5 * (1 + math.cos(math.pi * step / schedule)))
         for group in optimizer.param_groups:
             group["lr"] = LEARNING_RATE * share
         if known.any():
