@@ -1,5 +1,6 @@
 """Which alignments a command is given: files, folders of files, lists of files."""
 
+from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -42,7 +43,7 @@ class AlignmentSource:
     """One alignment."""
 
     name: str
-    """Without folder and suffixes; unique among those given together."""
+    """Without folder and suffixes (with these where another differs only there); unique."""
     path: Path
 
 
@@ -71,7 +72,12 @@ def find_alignments(given: Path) -> tuple[list[AlignmentSource], bool]:
         paths = listed
     else:
         return [AlignmentSource(name=_name(given), path=given)], False
-    sources = [AlignmentSource(name=_name(path), path=path) for path in paths]
+    stems = Counter(map(_name, paths))
+    # Those that differ in their suffixes only go by their whole names.
+    sources = [
+        AlignmentSource(name=path.name if stems[_name(path)] > 1 else _name(path), path=path)
+        for path in paths
+    ]
     _refuse_same_names(given, sources)
     return sources, True
 

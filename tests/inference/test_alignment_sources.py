@@ -27,6 +27,12 @@ def test_a_folder_stands_for_its_alignments_in_order(tmp_path: Path) -> None:
     assert sources[1].path == tmp_path / "b.sto"
 
 
+def test_equal_stems_keep_their_suffixes(tmp_path: Path) -> None:
+    for name in ("a.sto", "a.a3m.gz", "b.sto"):
+        (tmp_path / name).write_text(A3M)
+    assert [source.name for source in find_alignments(tmp_path)[0]] == ["a.a3m.gz", "a.sto", "b"]
+
+
 def test_a_list_names_files_from_its_own_folder(tmp_path: Path) -> None:
     (tmp_path / "deep").mkdir()
     for name in ("one.a3m", "deep/two.sto"):
@@ -52,9 +58,11 @@ def test_refusals(tmp_path: Path) -> None:
     (tmp_path / "notes.md").write_text("x")
     with pytest.raises(BioattnError, match="no file in this folder"):
         find_alignments(tmp_path)
-    (tmp_path / "a.sto").write_text(A3M)
-    (tmp_path / "a.a3m.gz").write_text(A3M)
-    with pytest.raises(SettingsError, match=r"a\.a3m\.gz and a\.sto would both be written to a"):
-        find_alignments(tmp_path)
+    (tmp_path / "other").mkdir()
+    for name in ("a.sto", "other/a.sto"):
+        (tmp_path / name).write_text(A3M)
+    (tmp_path / "list").write_text("a.sto\nother/a.sto\n")
+    with pytest.raises(SettingsError, match=r"a\.sto and a\.sto would both be written to a\.sto"):
+        find_alignments(tmp_path / "list")
     with pytest.raises(BioattnError, match="no such file"):
         find_alignments(tmp_path / "absent.a3m")
