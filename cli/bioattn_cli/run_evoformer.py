@@ -25,6 +25,9 @@ if TYPE_CHECKING:
     from bioattn.models.evoformer.input_settings import InputSettings
 
 
+SHOWN_FAILURES = 3
+
+
 class Precision(StrEnum):
     """Arithmetic of the layers (as in `bioattn.inference.evoformer_memory`, which --help must not import)."""
 
@@ -190,9 +193,11 @@ def evoformer(
     if summary.resumed:
         reporter.say(f"{counted(len(summary.resumed), 'alignment')} had been finished before")
     if summary.failed:
+        shown = [f"{name} ({reason})" for name, reason in summary.failed.items()][:SHOWN_FAILURES]
+        more = len(summary.failed) - len(shown)
         raise BioattnError(
-            f"{len(summary.failed):,} of {counted(len(sources), 'alignment')} failed: "
-            + "; ".join(f"{name} ({reason})" for name, reason in summary.failed.items())
+            f"{len(summary.failed):,} of {counted(len(sources), 'alignment')} failed: {'; '.join(shown)}"
+            + (f"; and {more:,} more, listed in {output.name}.run.json" if more else "")
         )
 
 
