@@ -42,5 +42,5 @@ def target_row(alignment: Alignment) -> TargetRow:
     for column, residue in enumerate(alignment.residues[0]):
         number += len(inserted.get(column, ""))
         numbers.append(None if residue == GAP else number)
-        number += residue != GAP
+        number += int(residue != GAP)
     return TargetRow(name=alignment.names[0], letters=letters, numbers=numbers, num_inserted=num_inserted)

@@ -16,6 +16,7 @@ import pytest
 import torch
 from Bio.PDB import MMCIFParser, PDBParser
 
+from bioattn.alignments.contact_dataset import ContactProtein
 from bioattn.alignments.input_features import encode_alignment, sample_input_features
 from bioattn.attention.capture import capture
 from bioattn.errors import Interrupted
@@ -36,6 +37,9 @@ from bioattn.models.evoformer.structure_module.config import StructureModuleConf
 from bioattn.progress import NoProgress
 from bioattn.store.alignment_schema import AlignmentAttentionOptions, AlignmentSizes
 from bioattn.store.validation import validate_file
+from bioattn.training.evoformer.config import EvoformerTrainingConfig
+from bioattn.training.evoformer.families import TrainingFamily
+from bioattn.training.evoformer.prediction import predict_contacts
 from bioattn_cli.main import main
 
 CPU = torch.device("cpu")
@@ -354,6 +358,40 @@ def test_columns_of_gaps_are_left_out_where_the_model_wants_it(tmp_path: Path) -
     }
     assert used <= set(columns.tolist())
     assert max(used) == 31
+
+
+@pytest.mark.parametrize("pair_features", [0, 3])
+def test_a_trained_model_is_run_as_it_was_judged(pair_features: int, tmp_path: Path) -> None:
+    settings = EvoformerTrainingConfig(max_msa_clusters=3, prediction_samples=2).prediction_inputs
+    model = make_model(
+        tmp_path / "m",
+        settings,
+        structure_module=None,
+        recycling=False,
+        experimentally_resolved_head=False,
+        pair_features=pair_features,
+    )
+    gappy = [row[:10] + ("--" if number else "A-") + row[10:] for number, row in enumerate(ROWS)]
+    path = write_fasta(tmp_path / "x.fasta", [*gappy, gappy[3]])
+    assert run(path, "--model", model, "-o", tmp_path / "out") == 0
+    encoded = encode_alignment(read_alignment(path), allow_incomplete_query=True)
+    protein = ContactProtein(
+        id="x",
+        group="x",
+        split=0,
+        chain="A",
+        msa=encoded.msa,
+        deletions=encoded.deletions,
+        aatype=encoded.aatype,
+        cb=np.zeros((encoded.num_columns, 3), np.float32),
+        residue_numbers=[str(number) for number in range(encoded.num_columns)],
+    )
+    family = TrainingFamily(protein)
+    expected = predict_contacts(load_evoformer_model(model, CPU).model, family, settings)
+    distances = arrays(tmp_path / "out/distogram.h5")
+    np.testing.assert_array_equal(distances["column_i"], family.columns + 1)
+    assert 12 not in distances["column_i"]
+    np.testing.assert_allclose(distances["contact_probability"], expected, atol=1e-6)
 
 
 @pytest.fixture
