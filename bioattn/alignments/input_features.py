@@ -49,6 +49,8 @@ class EncodedAlignment:
     """(S, R) int32, sparse: letters inserted before each column. Those after the last column are lost."""
     profile: NDArray[np.float32]
     """(R, 22): part of each class in each column, over all S rows."""
+    records: NDArray[np.intp] | None = None
+    """(S,): which rows of the alignment these are, from 0; None where nobody keeps count."""
 
     @property
     def num_rows(self) -> int:
@@ -121,6 +123,7 @@ def encode_alignment(
         msa=msa,
         deletions=_sparse_deletions(alignment, rows),
         profile=column_profile(msa),
+        records=rows,
     )
 
 
@@ -169,11 +172,7 @@ def sample_input_features(
         )
     if not 0 <= masked_fraction <= 1:
         raise SettingsError(f"the masked fraction is {masked_fraction}; it must be between 0 and 1")
-    order = np.arange(encoded.num_rows)
-    if random is not None:
-        # What follows the centres is in random order already: AlphaFold's second shuffle, of the extra rows,
-        # would change nothing.
-        order[1:] = 1 + random.permutation(encoded.num_rows - 1)
+    order = shuffled_rows(encoded.num_rows, random)
     centres, others = order[:max_clusters], order[max_clusters:]
     msa = encoded.msa[centres]
     if random is None:
@@ -181,6 +180,16 @@ def sample_input_features(
     else:
         masked, chosen = mask_msa(msa, encoded.profile, masked_fraction, random)
     return assemble_features(encoded, centres, others, masked, chosen, max_extra)
+
+
+def shuffled_rows(num_rows: int, random: np.random.Generator | None) -> NDArray[np.intp]:
+    """The order in which rows become centres and then extra rows: row 0 first; None = that of the file."""
+    order = np.arange(num_rows)
+    if random is not None:
+        # What follows the centres is in random order already: AlphaFold's second shuffle, of the extra rows,
+        # would change nothing.
+        order[1:] = 1 + random.permutation(num_rows - 1)
+    return order
 
 
 def assemble_features(

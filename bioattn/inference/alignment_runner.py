@@ -4,7 +4,7 @@ import hashlib
 import logging
 from collections.abc import Sequence
 from contextlib import AbstractContextManager, ExitStack
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -69,7 +69,12 @@ class PreparedAlignment:
     target: TargetRow
     inputs: AlignmentInputs
     input_sha256: str
-    num_rows: int
+    row_names: list[str]
+
+    @property
+    def num_rows(self) -> int:
+        """Rows of the alignment."""
+        return len(self.row_names)
 
     def sample(self, name: str) -> AlignmentSample:
         """As the attention file names it."""
@@ -82,6 +87,16 @@ class PreparedAlignment:
             columns=tuple(self.inputs.columns.tolist()),
             alignment_columns=len(self.target.letters),
         )
+
+    def sample_of_pass(self, name: str, seed: int, number: int) -> AlignmentSample:
+        """The same with the names of the rows that a pass draws."""
+        records = self.inputs.encoded.records
+        assert records is not None
+        clusters, extra = (
+            tuple(self.row_names[record] for record in records[rows])
+            for rows in self.inputs.rows_of(seed, number)
+        )
+        return replace(self.sample(name), row_names=clusters, extra_row_names=extra or ("",))
 
 
 class AlignmentRunner:
@@ -146,9 +161,7 @@ class AlignmentRunner:
             source=str(source.path),
             progress=self.progress,
         )
-        return PreparedAlignment(
-            target=target, inputs=inputs, input_sha256=digest, num_rows=alignment.num_rows
-        )
+        return PreparedAlignment(target=target, inputs=inputs, input_sha256=digest, row_names=alignment.names)
 
     def run(
         self,
@@ -161,7 +174,9 @@ class AlignmentRunner:
         """Predict one alignment and write its folder; returns the names of the files."""
         prepared = self.prepare(source)
         _tell(source, prepared, predicts_atoms=self.model.config.structure_module is not None)
-        sample = prepared.sample(source.name)
+        # Attention is that of the last pass.
+        last = prepared.inputs.settings.num_recycles
+        sample = prepared.sample_of_pass(source.name, self.settings.seed, last)
         with plan_memory(
             self.model.config,
             self.model.device,

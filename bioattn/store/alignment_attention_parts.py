@@ -10,6 +10,7 @@ from numpy.typing import NDArray
 
 from bioattn.errors import BioattnError, FormatError
 from bioattn.progress import NoProgress, Progress
+from bioattn.store.alignment_attention_reader import row_names
 from bioattn.store.alignment_attention_writer import (
     AlignmentAttentionFile,
     SiteStream,
@@ -109,6 +110,8 @@ class AlignmentParts:
                 input_sha256=strings(group["input_sha256"])[0],
                 columns=tuple(group[f"{COLUMNS}/{sample_group(0)}"][:].tolist()),
                 alignment_columns=int(group["alignment_columns"][0]),
+                row_names=row_names(file, 0, extra=False),
+                extra_row_names=row_names(file, 0, extra=True),
             )
 
     def _copy(self, part: int, layout: AlignmentSiteLayout, stream: SiteStream) -> None:

@@ -7,7 +7,15 @@ import numpy as np
 import pandas as pd
 from numpy.typing import NDArray
 
-from bioattn.store.alignment_schema import ALIGNMENTS, COLUMNS, INPUTS, SAMPLE_FIELDS, sample_group
+from bioattn.store.alignment_schema import (
+    ALIGNMENTS,
+    COLUMNS,
+    EXTRA_ROW_NAMES,
+    INPUTS,
+    ROW_NAMES,
+    SAMPLE_FIELDS,
+    sample_group,
+)
 from bioattn.store.hdf5_access import strings, text_attribute
 from bioattn.store.schema import WEIGHTS
 
@@ -33,6 +41,12 @@ def seen_columns(file: h5py.File, number: int) -> NDArray[np.int64]:
     """(R,) match columns of the alignment with this number that the model saw, from 0."""
     columns: NDArray[np.int64] = file[f"samples/{COLUMNS}/{sample_group(number)}"][:].astype(np.int64)
     return columns
+
+
+def row_names(file: h5py.File, number: int, *, extra: bool) -> tuple[str, ...] | None:
+    """Names of the rows of the clustered or the extra MSA of the sample with this number; None = not known."""
+    where = f"samples/{EXTRA_ROW_NAMES if extra else ROW_NAMES}/{sample_group(number)}"
+    return tuple(strings(file[where])) if where in file else None
 
 
 def first_array(group: h5py.Group) -> h5py.Dataset:

@@ -11,8 +11,10 @@ from bioattn.attention.site import AXES
 from bioattn.progress import Progress
 from bioattn.store.alignment_schema import (
     COLUMNS,
+    EXTRA_ROW_NAMES,
     KEY_INDEX,
     RANK,
+    ROW_NAMES,
     SAMPLE_FIELDS,
     AlignmentReduction,
     AlignmentSizes,
@@ -93,6 +95,15 @@ def _samples(group: h5py.Group) -> Iterator[Finding]:
         if values[0] < 0 or values[-1] >= width or (np.diff(values) <= 0).any():
             yield error(where, f"is not an ascending choice of the columns 0 to {width - 1}")
             return
+    for name, counts in ((ROW_NAMES, "rows"), (EXTRA_ROW_NAMES, "extra_rows")):
+        for number, wanted in enumerate(group[counts][:]):
+            names = group.get(f"{name}/{sample_group(number)}")
+            if names is None:
+                continue  # optional
+            texts = strings(names)
+            yield from digest_of(names, texts)
+            if len(texts) != wanted:
+                yield error(names.name, f"has {len(texts)} names for {wanted} rows")
 
 
 def _site(

@@ -13,8 +13,10 @@ from bioattn.formats.hdf5_output import hdf5_output
 from bioattn.store.alignment_schema import (
     ALIGNMENTS,
     COLUMNS,
+    EXTRA_ROW_NAMES,
     INPUTS,
     KEY_INDEX,
+    ROW_NAMES,
     AlignmentReduction,
     AlignmentSample,
     AlignmentSiteLayout,
@@ -158,6 +160,12 @@ class AlignmentAttentionFile:
         columns_group = group.create_group(COLUMNS)
         for number, sample in enumerate(self._samples):
             write_digested(columns_group, sample_group(number), sample.seen_columns)
+        for name in (ROW_NAMES, EXTRA_ROW_NAMES):
+            names_group = group.create_group(name)
+            for number, sample in enumerate(self._samples):
+                names = sample.row_names if name == ROW_NAMES else sample.extra_row_names
+                if names is not None:
+                    write_digested(names_group, sample_group(number), list(names))
         group["length"].attrs["comment"] = "match columns that the model saw"
         group["alignment_columns"].attrs["comment"] = "match columns of the alignment"
         group["rows"].attrs["comment"] = "rows of the clustered MSA that the model saw"

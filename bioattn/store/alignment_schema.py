@@ -24,6 +24,8 @@ RANK = "rank"
 SAMPLE_FIELDS = ("id", "length", "alignment_columns", "rows", "extra_rows", "query", "input_sha256")
 COLUMNS = "columns"
 """Group in `/samples` that holds the match columns seen, a dataset per sample."""
+ROW_NAMES, EXTRA_ROW_NAMES = "row_names", "extra_row_names"
+"""Groups in `/samples` that hold the names of rows, a dataset per sample where they are known."""
 
 MAP_CHUNK_BYTES = 1 << 22
 """Largest chunk: one head's map up to 1024 × 1024 in float32 is one chunk; larger ones are cut along queries."""
@@ -71,6 +73,10 @@ class AlignmentSample:
     """(R,) which match columns these are, from 0, ascending; None = all of them."""
     alignment_columns: int | None = None
     """Match columns of the alignment; None = R."""
+    row_names: tuple[str, ...] | None = None
+    """(rows,) names of the clustered MSA's rows; None = not known."""
+    extra_row_names: tuple[str, ...] | None = None
+    """(extra_rows,) names of the extra MSA's rows, "" for one that stands for none."""
 
     @property
     def seen_columns(self) -> NDArray[np.int32]:
@@ -162,7 +168,8 @@ INDEX_BYTES_PER_CHUNK = 90
 BYTES_PER_ARRAY_GROUP = 7000
 """A sample's group at one site: headers, dimension scales and their references."""
 BYTES_PER_SITE = 1500
-BYTES_PER_SAMPLE = 1000
+BYTES_PER_SAMPLE = 2000
+BYTES_PER_NAME = 50
 FIXED_BYTES = 1 << 14
 """Headers of a small file."""
 
@@ -223,6 +230,7 @@ def alignment_attention_bytes(
     total = FIXED_BYTES + len(sites) * BYTES_PER_SITE
     for sizes in samples:
         total += BYTES_PER_SAMPLE + 5 * sizes.residues
+        total += BYTES_PER_NAME * (sizes.rows + sizes.extra_rows)
         for site in sites:
             total += alignment_layout(site, sizes, options).stored_bytes() + BYTES_PER_ARRAY_GROUP
     return total

@@ -19,6 +19,7 @@ from bioattn.store.alignment_attention_reader import (
     first_array,
     is_over_alignments,
     read_head,
+    row_names,
     seen_columns,
 )
 from bioattn.store.alignment_schema import KEY_INDEX, AlignmentReduction
@@ -174,6 +175,18 @@ class AttentionFile:
             raise BioattnError(f"{self.path}: holds promoters, which have no columns")
         with damage_named(self.path):
             return seen_columns(self._file, self._number_of(sample))
+
+    def row_names(self, sample: str, *, extra: bool = False) -> list[str] | None:
+        """Names of the rows that the model saw of a sample, in its order; None where they are not known.
+
+        extra: those of the extra MSA ("" stands for no row). Raises: BioattnError when the file does not hold the
+        sample, or no alignments.
+        """
+        if not self.over_alignments:
+            raise BioattnError(f"{self.path}: holds promoters, which have no rows")
+        with damage_named(self.path):
+            names = row_names(self._file, self._number_of(sample), extra=extra)
+        return None if names is None else list(names)
 
     def key_index(self, site: str, *, sample: str, head: int | None = None) -> NDArray[np.int32]:
         """Of which key (0-based) each of the weights of a site reduced with `top-k` is; the same shape.

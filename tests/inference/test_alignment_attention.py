@@ -57,7 +57,13 @@ def sample(number: int) -> AlignmentSample:
     rows, extra_rows, residues = SIZES[number]
     query = "ACDEFGHIKLMNPQRSTVWY"[:residues]
     return AlignmentSample(
-        id=f"prötein {number}", query=query, rows=rows, extra_rows=extra_rows, input_sha256="0" * 64
+        id=f"prötein {number}",
+        query=query,
+        rows=rows,
+        extra_rows=extra_rows,
+        input_sha256="0" * 64,
+        row_names=tuple(f"row {place} of {number}" for place in range(rows)),
+        extra_row_names=tuple(f"extra {place}" for place in range(extra_rows)),
     )
 
 
@@ -142,6 +148,7 @@ def test_what_is_stored_is_what_numpy_makes_of_the_whole(tmp_path: Path, reduce:
                         expected = whole
                 assert stored.shape == expected.shape
                 np.testing.assert_allclose(stored, expected, atol=1e-6)
+        assert attention.row_names(sample(1).id) == [f"row {place} of 1" for place in range(7)]
 
 
 def test_padding_rows_and_residues_do_not_count(tmp_path: Path) -> None:

@@ -38,6 +38,8 @@ SAMPLES = [
         input_sha256="cd" * 32,
         columns=(0, 2, 3, 4, 5, 6, 7, 9),
         alignment_columns=11,
+        row_names=("target", "größer"),
+        extra_row_names=("",),
     ),
 ]
 ROW, COLUMN = "evoformer.00.msa_row", "extra_msa.01.msa_column_global"
@@ -98,6 +100,9 @@ def test_files_are_valid_and_read_as_written(path: Path, reduce: AlignmentReduct
         }
         assert attention.columns("1ubq").tolist() == list(range(6))
         assert attention.columns("später").tolist() == [0, 2, 3, 4, 5, 6, 7, 9]
+        assert attention.row_names("später") == ["target", "größer"]
+        assert attention.row_names("später", extra=True) == [""]
+        assert attention.row_names("1ubq") is None
         assert {name: info.keys for name, info in attention.sites.items()} == {ROW: "residue", COLUMN: "row"}
         for name, dims in ((ROW, attention.sites[ROW].dims), (COLUMN, attention.sites[COLUMN].dims)):
             for number, sample in enumerate(SAMPLES):
@@ -248,6 +253,7 @@ def drop_scale(file: h5py.File) -> None:
         (NONE, values("samples/alignment_columns", 1, 9), "not an ascending choice of the columns 0 to 8"),
         (NONE, values("samples/columns/s0000001", 3, 3), "not an ascending choice of the columns 0 to 10"),
         (NONE, values("samples/columns/s0000001", 7, 10), "key: differs from /samples/columns"),
+        (NONE, values("samples/rows", 1, 3), "row_names/s0000001: has 2 names for 3 rows"),
         (NONE, delete("samples/columns/s0000000"), "/samples/columns/s0000000: 6 integers are needed"),
         (NONE, values("samples/extra_rows", 0, 0), "has 0, at least 1 is needed"),
         (NONE, values("samples/id", 1, "1ubq"), "'1ubq' occurs more than once"),
@@ -266,7 +272,15 @@ def test_each_break_is_named(path: Path, reduce: AlignmentReduction, change: Cha
 
 @pytest.mark.parametrize(
     "name",
-    [MAP, INDEX, f"sites/{ROW}/s0000000/head", "samples/rows", "samples/query", "samples/input_sha256"],
+    [
+        MAP,
+        INDEX,
+        f"sites/{ROW}/s0000000/head",
+        "samples/rows",
+        "samples/query",
+        "samples/input_sha256",
+        "samples/row_names/s0000001",
+    ],
 )
 def test_changed_values_do_not_match_their_digest(path: Path, name: str) -> None:
     write(path, TOP_K)

@@ -15,6 +15,7 @@ from bioattn.alignments.input_features import (
     encode_alignment,
     pass_random,
     sample_input_features,
+    shuffled_rows,
 )
 from bioattn.alignments.weights import sequence_weights
 from bioattn.errors import BioattnError
@@ -65,13 +66,7 @@ class AlignmentInputs:
         """Features of pass `number`, counted over all samples: a function of both, whatever was drawn before."""
         random = pass_random(seed, number)
         encoded = self.encoded
-        if self.weights is not None:
-            # Rows in the order of exponential clocks with these rates are a weighted draw without repetition.
-            clock = random.exponential(size=encoded.num_rows) / self.weights
-            clock[0] = -1
-            rows = np.argsort(clock)[: self.num_drawn]
-        else:
-            rows = np.arange(encoded.num_rows)
+        rows = self._drawn(random)
         if self.weights is not None or len(self.columns) < encoded.num_columns:
             encoded = EncodedAlignment(
                 aatype=encoded.aatype[self.columns],
@@ -86,6 +81,23 @@ class AlignmentInputs:
             masked_fraction=self.settings.masked_fraction,
             random=random,
         )
+
+    def rows_of(self, seed: int, number: int) -> tuple[NDArray[np.intp], NDArray[np.intp]]:
+        """Which rows of `encoded` pass `number` draws: (N,) of the clustered MSA, and those of the extra MSA."""
+        random = pass_random(seed, number)
+        rows = self._drawn(random)
+        order = rows[shuffled_rows(len(rows), random)]
+        last = self.num_clusters + self.settings.max_extra_msa
+        return order[: self.num_clusters], order[self.num_clusters : last]
+
+    def _drawn(self, random: np.random.Generator) -> NDArray[np.intp]:
+        """The rows of `encoded` that a sample is drawn from, the target first."""
+        if self.weights is None:
+            return np.arange(self.encoded.num_rows)
+        # Rows in the order of exponential clocks with these rates are a weighted draw without repetition.
+        clock = random.exponential(size=self.encoded.num_rows) / self.weights
+        clock[0] = -1
+        return np.argsort(clock)[: self.num_drawn]
 
     def sample(self, seed: int, number: int) -> ModelInputs:
         """The same as tensors."""
