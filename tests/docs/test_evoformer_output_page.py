@@ -82,3 +82,16 @@ def test_layouts_of_the_parameters_page_are_all_there_are() -> None:
     leaves = {row.alphafold.split("//")[1] for row in parameter_table()}
     named = set(re.findall(r"`(\w+)`", text))
     assert leaves - named <= {"bias", "output_b", "feat_2d_weights", "trainable_point_weights"}
+
+
+def test_the_python_runs(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    from tests.inference.test_run_evoformer import make_model, write_fasta
+
+    make_model(tmp_path / "model")
+    (tmp_path / "alignments").mkdir()
+    write_fasta(tmp_path / "alignments" / "x.fasta")
+    monkeypatch.chdir(tmp_path)
+    run_snippet = re.findall(r"```python\n(.*?)```", section("In Python"), flags=re.DOTALL)
+    assert len(run_snippet) == 1
+    exec(run_snippet[0], {})
+    assert (tmp_path / "out" / "x" / "contacts.rr").is_file()
