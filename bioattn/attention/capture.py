@@ -58,6 +58,16 @@ def capture(sites: Sequence[str], sink: AttentionSink, *, value_weighted: bool =
         _LISTENERS.reset(token)
 
 
+@contextmanager
+def no_capture() -> Iterator[None]:
+    """Let nobody listen: what is computed again for a gradient was heard the first time."""
+    token = _LISTENERS.set(())
+    try:
+        yield
+    finally:
+        _LISTENERS.reset(token)
+
+
 def hand_over(
     site: AttentionSite, weights: Tensor, value: Tensor | None = None, tile: Tile | None = None
 ) -> None:

@@ -7,7 +7,7 @@ from torch import Tensor, nn
 
 from bioattn.attention.site import AttentionSite, Tile
 from bioattn.models.evoformer.gated_attention import GatedAttention
-from bioattn.models.evoformer.tiles import add_update
+from bioattn.models.evoformer.tiled_layers import add_tiled
 
 TILE_RESIDUES = 16
 
@@ -25,11 +25,13 @@ class MsaColumnAttention(nn.Module):
 
         A column that is masked throughout attends to all its rows alike.
         """
-        allowed_RS = (mask_SR > 0).T
 
-        def update(columns_TSC: Tensor, columns: slice) -> Tensor:
+        def update(columns: slice, columns_TSC: Tensor, allowed_TS: Tensor) -> Tensor:
             tile = Tile("residue", columns.start, msa_SRC.shape[1])
-            attended: Tensor = self.attention(self.normalise(columns_TSC), allowed_RS[columns], None, tile)
+            attended: Tensor = self.attention(self.normalise(columns_TSC), allowed_TS, None, tile)
             return attended
 
-        return add_update(msa_SRC.transpose(0, 1), update, TILE_RESIDUES).transpose(0, 1)
+        columns_RSC = msa_SRC.transpose(0, 1)
+        return add_tiled(
+            update, TILE_RESIDUES, sliced=(columns_RSC, mask_SR.T > 0), parameters=self.parameters()
+        ).transpose(0, 1)

@@ -10,7 +10,7 @@ from bioattn.attention.operator import attention_weights
 from bioattn.attention.score import DotScore
 from bioattn.attention.site import AttentionSite, Tile
 from bioattn.models.evoformer.initial_weights import final_linear, linear
-from bioattn.models.evoformer.tiles import add_update
+from bioattn.models.evoformer.tiled_layers import add_tiled
 
 TILE_RESIDUES = 16
 EPSILON = 1e-10
@@ -39,13 +39,15 @@ class MsaColumnGlobalAttention(nn.Module):
 
     def forward(self, msa_SRC: Tensor, mask_SR: Tensor) -> Tensor:
         """msa + update (in place without autograd); mask: 1 = residue, 0 = masked."""
-        mask_RS = mask_SR.T
 
-        def update(columns_TSC: Tensor, columns: slice) -> Tensor:
+        def update(columns: slice, columns_TSC: Tensor, mask_TS: Tensor) -> Tensor:
             tile = Tile("residue", columns.start, msa_SRC.shape[1])
-            return self._attend(self.normalise(columns_TSC), mask_RS[columns], tile)
+            return self._attend(self.normalise(columns_TSC), mask_TS, tile)
 
-        return add_update(msa_SRC.transpose(0, 1), update, TILE_RESIDUES).transpose(0, 1)
+        columns_RSC = msa_SRC.transpose(0, 1)
+        return add_tiled(
+            update, TILE_RESIDUES, sliced=(columns_RSC, mask_SR.T), parameters=self.parameters()
+        ).transpose(0, 1)
 
     def _attend(self, normed_TSC: Tensor, mask_TS: Tensor, tile: Tile) -> Tensor:
         """(T, S, C) → the update (T, S, C)."""

@@ -9,7 +9,7 @@ from bioattn.attention.site import AttentionSite, Tile
 from bioattn.models.evoformer.gated_attention import GatedAttention
 from bioattn.models.evoformer.initial_weights import linear
 from bioattn.models.evoformer.pair_bias import pair_bias
-from bioattn.models.evoformer.tiles import add_update
+from bioattn.models.evoformer.tiled_layers import add_tiled
 
 TILE_ROWS = 8
 
@@ -32,12 +32,16 @@ class MsaRowAttention(nn.Module):
         A row that is masked throughout attends to all its residues alike.
         """
         bias_HRR = pair_bias(pair_RRC, self.normalise_pair, self.project_pair_bias)
-        allowed_SR = mask_SR > 0
 
-        def update(rows_TRC: Tensor, rows: slice) -> Tensor:
-            allowed = allowed_SR[rows]
+        def update(rows: slice, rows_TRC: Tensor, allowed_TR: Tensor, bias_HRR: Tensor) -> Tensor:
             tile = Tile("row", rows.start, msa_SRC.shape[0])
-            attended: Tensor = self.attention(self.normalise(rows_TRC), allowed, bias_HRR, tile)
+            attended: Tensor = self.attention(self.normalise(rows_TRC), allowed_TR, bias_HRR, tile)
             return attended
 
-        return add_update(msa_SRC, update, TILE_ROWS)
+        return add_tiled(
+            update,
+            TILE_ROWS,
+            sliced=(msa_SRC, mask_SR > 0),
+            whole=(bias_HRR,),
+            parameters=[*self.normalise.parameters(), *self.attention.parameters()],
+        )

@@ -6,9 +6,10 @@ Shape suffixes: S MSA rows, R residues, T residues of a tile, C pair channels, A
 import torch
 from torch import Tensor, nn
 
-from bioattn.matrix_products import matmul
-from bioattn.models.evoformer.initial_weights import final_linear, linear
-from bioattn.models.evoformer.tiles import tiles
+from bioattn.matrix_products import linear, matmul
+from bioattn.models.evoformer.initial_weights import final_linear
+from bioattn.models.evoformer.initial_weights import linear as new_linear
+from bioattn.models.evoformer.tiled_layers import add_tiled, map_tiled
 
 TILE_RESIDUES = 8
 TILE_ROWS = 16
@@ -33,43 +34,53 @@ class OuterProductMean(nn.Module):
         super().__init__()
         self.centred = centred
         self.normalise = nn.LayerNorm(msa_channels)
-        self.project_factors = linear(msa_channels, 2 * hidden_channels)
+        self.project_factors = new_linear(msa_channels, 2 * hidden_channels)
         self.project_output = final_linear(hidden_channels * hidden_channels, pair_channels)
 
     def forward(self, pair_RRC: Tensor, msa_SRC: Tensor, mask_SR: Tensor) -> Tensor:
         """pair + update (in place without autograd); mask: 1 = residue, 0 = masked."""
         count_RR = mask_SR.T @ mask_SR + EPSILON
-        first_SRA, second_SRB = self._factors(msa_SRC, mask_SR).chunk(2, dim=-1)
-        if torch.is_grad_enabled():
-            outer = torch.einsum("sia,sjb->ijab", first_SRA, second_SRB).flatten(-2)
-            projected: Tensor = self.project_output(outer)
-            return pair_RRC + projected / count_RR.unsqueeze(-1)
-        num_rows, num_residues, channels = first_SRA.shape
-        first_RAS = first_SRA.permute(1, 2, 0).contiguous()
-        second_SX = second_SRB.transpose(1, 2).reshape(num_rows, channels * num_residues)
-        weight = self.project_output.weight
-        bias_C1 = self.project_output.bias.unsqueeze(-1)
-        for residues in tiles(num_residues, TILE_RESIDUES):
-            # The products of one residue lie as (A·B, R): ready for the output projection, transposed.
-            outer = matmul(first_RAS[residues].flatten(0, 1), second_SX)
-            outer_TAR = outer.view(-1, channels * channels, num_residues)
-            for residue, outer_AR in enumerate(outer_TAR, start=residues.start):
-                update_CR = matmul(weight, outer_AR).add_(bias_C1) / count_RR[residue]
-                pair_RRC[residue] += update_CR.T
-        return pair_RRC
-
-    def _factors(self, msa_SRC: Tensor, mask_SR: Tensor) -> Tensor:
-        """Both factors (S, R, A + B), 0 where masked."""
-        mask_SR1 = mask_SR.unsqueeze(-1).to(self.project_factors.weight.dtype)
-        if torch.is_grad_enabled():
-            factors: Tensor = self.project_factors(self.normalise(msa_SRC)) * mask_SR1
-        else:
-            factors = msa_SRC.new_empty(
-                *mask_SR.shape, self.project_factors.out_features, dtype=mask_SR1.dtype
-            )
-            for rows in tiles(len(msa_SRC), TILE_ROWS):
-                projected = self.project_factors(self.normalise(msa_SRC[rows]))
-                torch.mul(projected, mask_SR1[rows], out=factors[rows])
+        factors_SRX = map_tiled(
+            self._factors,
+            TILE_ROWS,
+            lambda: self._new_factors(msa_SRC),
+            sliced=(msa_SRC, mask_SR),
+            parameters=[*self.normalise.parameters(), *self.project_factors.parameters()],
+        )
         if self.centred:
-            factors = factors - mask_SR1 * (factors.sum(0) / (mask_SR1.sum(0) + EPSILON))
-        return factors
+            mask_SR1 = mask_SR.unsqueeze(-1).to(factors_SRX.dtype)
+            factors_SRX = factors_SRX - mask_SR1 * (factors_SRX.sum(0) / (mask_SR1.sum(0) + EPSILON))
+        first_SRA, second_SRB = factors_SRX.chunk(2, dim=-1)
+        return add_tiled(
+            self._update,
+            TILE_RESIDUES,
+            sliced=(pair_RRC, first_SRA.permute(1, 2, 0), count_RR),
+            # (B·R, S): the products of one residue then lie as (A·B, R), ready for the output projection.
+            whole=(second_SRB.permute(2, 1, 0).reshape(-1, len(msa_SRC)),),
+            parameters=self.project_output.parameters(),
+        )
+
+    def _new_factors(self, msa_SRC: Tensor) -> Tensor:
+        projection = self.project_factors
+        return msa_SRC.new_empty(*msa_SRC.shape[:2], projection.out_features, dtype=projection.weight.dtype)
+
+    def _factors(self, _rows: slice, msa_TRC: Tensor, mask_TR: Tensor) -> Tensor:
+        """Both factors (T, R, A + B) of some rows, 0 where masked."""
+        factors: Tensor = self.project_factors(self.normalise(msa_TRC))
+        return factors * mask_TR.unsqueeze(-1).to(factors.dtype)
+
+    def _update(
+        self, _rows: slice, pair_TRC: Tensor, first_TAS: Tensor, count_TR: Tensor, second_XS: Tensor
+    ) -> Tensor:
+        """What some residues i add to their pairs with all residues j."""
+        num_residues, channels = pair_TRC.shape[1], first_TAS.shape[1]
+        outer = linear(first_TAS.flatten(0, 1), second_XS)
+        outer_TXR = outer.view(-1, channels * channels, num_residues)
+        if torch.is_grad_enabled():
+            projected: Tensor = self.project_output(outer_TXR.transpose(1, 2))
+            return projected / count_TR.unsqueeze(-1)
+        weight, bias_C1 = self.project_output.weight, self.project_output.bias.unsqueeze(-1)
+        update_TRC = torch.empty_like(pair_TRC)
+        for outer_XR, count_R, update_RC in zip(outer_TXR, count_TR, update_TRC, strict=True):
+            torch.div(matmul(weight, outer_XR).add_(bias_C1), count_R, out=update_RC.T)
+        return update_TRC

@@ -3,21 +3,29 @@
 Shape suffixes: R residues, C channels, H heads.
 """
 
-import torch
 from torch import Tensor, nn
 
 from bioattn.models.evoformer.projection import Projection
-from bioattn.models.evoformer.tiles import tiles
+from bioattn.models.evoformer.tiled_layers import map_tiled
 
 TILE_ROWS = 16
 
 
 def pair_bias(pair_RRC: Tensor, normalise: nn.LayerNorm, project: Projection) -> Tensor:
     """A projection of the LayerNormed pairs to one number per head: (H, R, R)."""
-    if torch.is_grad_enabled():
-        projected: Tensor = project(normalise(pair_RRC))
-        return projected.movedim(-1, 0)
-    bias_HRR = pair_RRC.new_empty(project.out_features, *pair_RRC.shape[:2], dtype=project.weight.dtype)
-    for rows in tiles(len(pair_RRC), TILE_ROWS):
-        bias_HRR[:, rows] = project(normalise(pair_RRC[rows])).movedim(-1, 0)
-    return bias_HRR
+
+    def bias(_rows: slice, pair_TRC: Tensor) -> Tensor:
+        projected_TRH: Tensor = project(normalise(pair_TRC))
+        return projected_TRH.transpose(1, 2)
+
+    def new_output() -> Tensor:
+        shape = (project.out_features, *pair_RRC.shape[:2])
+        return pair_RRC.new_empty(shape, dtype=project.weight.dtype).transpose(0, 1)
+
+    return map_tiled(
+        bias,
+        TILE_ROWS,
+        new_output,
+        sliced=(pair_RRC,),
+        parameters=[*normalise.parameters(), *project.parameters()],
+    ).transpose(0, 1)

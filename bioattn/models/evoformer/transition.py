@@ -6,7 +6,7 @@ Shape suffixes: C channels, N all other axes together.
 from torch import Tensor, nn
 
 from bioattn.models.evoformer.initial_weights import final_linear, relu_linear
-from bioattn.models.evoformer.tiles import add_update
+from bioattn.models.evoformer.tiled_layers import add_tiled
 
 TILE_POSITIONS = 512
 """Hidden activations of so many positions (2 MB in float32, 1 MB in bfloat16) stay near the core between the two
@@ -25,8 +25,11 @@ class Transition(nn.Module):
     def forward(self, state: Tensor) -> Tensor:
         """state + update, shape (..., C) (in place without autograd)."""
 
-        def update(part_NC: Tensor, _rows: slice) -> Tensor:
+        def update(_rows: slice, part_NC: Tensor) -> Tensor:
             contracted: Tensor = self.contract(self.expand(self.normalise(part_NC)).relu_())
             return contracted
 
-        return add_update(state.view(-1, state.shape[-1]), update, TILE_POSITIONS).view(state.shape)
+        flat_NC = state.view(-1, state.shape[-1])
+        return add_tiled(update, TILE_POSITIONS, sliced=(flat_NC,), parameters=self.parameters()).view(
+            state.shape
+        )

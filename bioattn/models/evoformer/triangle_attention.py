@@ -10,7 +10,7 @@ from bioattn.attention.site import AttentionSite, Tile
 from bioattn.models.evoformer.gated_attention import GatedAttention
 from bioattn.models.evoformer.initial_weights import linear
 from bioattn.models.evoformer.pair_bias import pair_bias
-from bioattn.models.evoformer.tiles import add_update
+from bioattn.models.evoformer.tiled_layers import add_tiled
 
 TILE_RESIDUES = 16
 
@@ -34,15 +34,18 @@ class TriangleAttention(nn.Module):
         Where all edges of a node are masked, its edges attend to all of them alike.
         """
         state_RRC = pair_RRC if self.starting else pair_RRC.transpose(0, 1)
-        allowed_RR = (mask_RR if self.starting else mask_RR.T) > 0
         bias_HRR = pair_bias(pair_RRC, self.normalise, self.project_pair_bias)
-        if not self.starting:
-            bias_HRR = bias_HRR.transpose(1, 2)
 
-        def update(edges_TRC: Tensor, nodes: slice) -> Tensor:
+        def update(nodes: slice, edges_TRC: Tensor, allowed_TR: Tensor, bias_HRR: Tensor) -> Tensor:
             tile = Tile("residue", nodes.start, pair_RRC.shape[0])
-            attended: Tensor = self.attention(self.normalise(edges_TRC), allowed_RR[nodes], bias_HRR, tile)
+            attended: Tensor = self.attention(self.normalise(edges_TRC), allowed_TR, bias_HRR, tile)
             return attended
 
-        updated = add_update(state_RRC, update, TILE_RESIDUES)
+        updated = add_tiled(
+            update,
+            TILE_RESIDUES,
+            sliced=(state_RRC, (mask_RR if self.starting else mask_RR.T) > 0),
+            whole=(bias_HRR if self.starting else bias_HRR.transpose(1, 2),),
+            parameters=[*self.normalise.parameters(), *self.attention.parameters()],
+        )
         return updated if self.starting else updated.transpose(0, 1)

@@ -1,6 +1,7 @@
 """Triangular multiplicative updates (AlphaFold 2 supplement, Algorithms 11 and 12).
 
-Shape suffixes: R residues, T residues of a tile, N = T · R pairs of a tile, C channels, M hidden channels.
+Shape suffixes: R residues, T residues of a tile, N = T · R pairs of a tile, C channels, M hidden channels (2M:
+left and right).
 """
 
 import torch
@@ -8,10 +9,9 @@ from torch import Tensor, nn
 
 from bioattn.matrix_products import linear, matmul
 from bioattn.models.evoformer import initial_weights
-from bioattn.models.evoformer.tiles import tiles
+from bioattn.models.evoformer.tiled_layers import add_tiled, map_tiled
 
 TILE_RESIDUES = 8
-TILE_CHANNELS = 8
 
 
 class TriangleMultiplication(nn.Module):
@@ -37,59 +37,57 @@ class TriangleMultiplication(nn.Module):
 
     def forward(self, pair_RRC: Tensor, mask_RR: Tensor) -> Tensor:
         """pair + update (in place without autograd); mask: 1 = both residues exist, 0 = masked."""
-        if torch.is_grad_enabled():
-            return pair_RRC + self._update(pair_RRC, mask_RR)
-        left_MRR, right_MRR = self._factors(pair_RRC, mask_RR)
-        # Both factors of the incoming update come transposed, so that either product is one of rows with rows.
+        factors_2MRR = self._factors(pair_RRC, mask_RR)
+        left_MRR, right_MRR = factors_2MRR.chunk(2)
         first_MRR, second_MRR = (left_MRR, right_MRR) if self.outgoing else (right_MRR, left_MRR)
-        for channels in tiles(self.hidden_channels, TILE_CHANNELS):
-            for channel in range(channels.start, channels.stop):
-                first_MRR[channel] = matmul(first_MRR[channel], second_MRR[channel].T)
-        product_MRR = first_MRR
-        hidden = self.hidden_channels
-        gate_weight, gate_bias = (
-            self.project_factors.weight[4 * hidden :],
-            self.project_factors.bias[4 * hidden :],
+        if torch.is_grad_enabled():
+            product_MRR = first_MRR @ second_MRR.mT
+        else:
+            product_MRR = first_MRR
+            for first_RR, second_RR in zip(first_MRR, second_MRR, strict=True):
+                first_RR.copy_(matmul(first_RR, second_RR.T))
+        return add_tiled(
+            self._update,
+            TILE_RESIDUES,
+            sliced=(pair_RRC, product_MRR.transpose(0, 1)),
+            parameters=self.parameters(),
         )
-        for rows in tiles(len(pair_RRC), TILE_RESIDUES):
-            part_TRC = pair_RRC[rows]
-            gate_TRC = linear(
-                self.normalise(part_TRC).to(gate_weight.dtype), gate_weight, gate_bias
-            ).sigmoid_()
-            product_TRM = product_MRR[:, rows].movedim(0, -1).float()
-            part_TRC += self.project_output(self.normalise_product(product_TRM)).mul_(gate_TRC)
-        return pair_RRC
 
-    def _factors(self, pair_RRC: Tensor, mask_RR: Tensor) -> tuple[Tensor, Tensor]:
-        """Left and right, (M, R, R) each, those of the incoming update with their residues swapped."""
+    def _factors(self, pair_RRC: Tensor, mask_RR: Tensor) -> Tensor:
+        """Left and right, (2·M, R, R), those of the incoming update with their residues swapped: the product of
+        either update is then one of rows with rows."""
         if not self.outgoing:
             pair_RRC, mask_RR = pair_RRC.transpose(0, 1), mask_RR.T
-        hidden, num_residues = self.hidden_channels, len(pair_RRC)
-        weight = self.project_factors.weight[: 4 * hidden]
-        bias_M1 = self.project_factors.bias[: 4 * hidden].unsqueeze(-1)
-        factors_MN = pair_RRC.new_empty(2 * hidden, num_residues * num_residues, dtype=weight.dtype)
-        mask_N = mask_RR.to(weight.dtype).flatten()
-        for rows in tiles(num_residues, TILE_RESIDUES):
-            pairs = slice(rows.start * num_residues, rows.stop * num_residues)
-            normed_NC = self.normalise(pair_RRC[rows]).to(weight.dtype).flatten(0, 1)
-            projected_MN = matmul(weight, normed_NC.T).add_(bias_M1)
-            gates_MN = projected_MN[2 * hidden :].sigmoid_().mul_(mask_N[pairs])
-            torch.mul(projected_MN[: 2 * hidden], gates_MN, out=factors_MN[:, pairs])
-        left_MRR, right_MRR = factors_MN.view(2, hidden, num_residues, num_residues)
-        return left_MRR, right_MRR
+        num_factors = 2 * self.hidden_channels
+        dtype = self.project_factors.weight.dtype
+        return map_tiled(
+            self._factors_of_rows,
+            TILE_RESIDUES,
+            lambda: pair_RRC.new_empty(num_factors, *mask_RR.shape, dtype=dtype).transpose(0, 1),
+            sliced=(pair_RRC, mask_RR),
+            parameters=[*self.normalise.parameters(), *self.project_factors.parameters()],
+        ).transpose(0, 1)
 
-    def _update(self, pair_RRC: Tensor, mask_RR: Tensor) -> Tensor:
-        """What is added, of which gradients can be taken."""
-        hidden = self.hidden_channels
-        left, right, left_gate, right_gate, output_gate = self.project_factors(
-            self.normalise(pair_RRC)
-        ).split([hidden] * 4 + [pair_RRC.shape[-1]], dim=-1)
-        mask = mask_RR.unsqueeze(-1).to(left.dtype)
-        left_MRR = (mask * torch.sigmoid(left_gate) * left).movedim(-1, 0)
-        right_MRR = (mask * torch.sigmoid(right_gate) * right).movedim(-1, 0)
-        if self.outgoing:
-            product_MRR = left_MRR @ right_MRR.transpose(1, 2)
+    def _factors_of_rows(self, _rows: slice, pair_TRC: Tensor, mask_TR: Tensor) -> Tensor:
+        """(T, 2·M, R)."""
+        num_factors = 2 * self.hidden_channels
+        weight = self.project_factors.weight[: 2 * num_factors]
+        bias_N1 = self.project_factors.bias[: 2 * num_factors].unsqueeze(-1)
+        normed_NC = self.normalise(pair_TRC).to(weight.dtype).flatten(0, 1)
+        mask_N = mask_TR.to(weight.dtype).flatten()
+        if torch.is_grad_enabled():
+            projected = linear(weight, normed_NC) + bias_N1
+            factors = projected[:num_factors] * torch.sigmoid(projected[num_factors:]) * mask_N
         else:
-            product_MRR = right_MRR.transpose(1, 2) @ left_MRR
-        update: Tensor = self.project_output(self.normalise_product(product_MRR.movedim(0, -1).float()))
-        return update * torch.sigmoid(output_gate)
+            projected = linear(weight, normed_NC).add_(bias_N1)
+            factors = projected[:num_factors].mul_(projected[num_factors:].sigmoid_()).mul_(mask_N)
+        return factors.view(num_factors, *mask_TR.shape).transpose(0, 1)
+
+    def _update(self, _rows: slice, pair_TRC: Tensor, product_TMR: Tensor) -> Tensor:
+        first_row = 4 * self.hidden_channels
+        weight, bias = self.project_factors.weight[first_row:], self.project_factors.bias[first_row:]
+        gate_TRC = linear(self.normalise(pair_TRC).to(weight.dtype), weight, bias)
+        update: Tensor = self.project_output(self.normalise_product(product_TMR.transpose(1, 2).float()))
+        if torch.is_grad_enabled():
+            return update * torch.sigmoid(gate_TRC)
+        return update.mul_(gate_TRC.sigmoid_())

@@ -1,0 +1,145 @@
+"""What a layer does to some rows at a time, forwards and backwards, with the memory of one tile.
+
+A layer gives a function of a tile. Without gradients tiles are computed one after another, updates in place. With
+gradients the same is done, and only the layer's inputs are kept: the backward pass computes each tile again, with
+autograd, and takes its gradients at once. What lies between a tile's input and its output never exists for more
+than one tile, so it stays in the cache; that pays for computing it twice.
+"""
+
+from collections.abc import Callable, Iterable, Sequence
+from typing import Any
+
+import torch
+from torch import Tensor, nn
+
+from bioattn.attention.capture import no_capture
+from bioattn.models.evoformer.tiles import tiles
+
+TileFunction = Callable[..., Tensor]
+"""(rows, *tiles of the sliced tensors, *whole tensors) → the result for those rows. It must depend on nothing else
+that has gradients but the layer's parameters, and must not change what it is given."""
+
+
+def add_tiled(
+    function: TileFunction,
+    size: int,
+    *,
+    sliced: Sequence[Tensor],
+    whole: Sequence[Tensor] = (),
+    parameters: Iterable[nn.Parameter],
+) -> Tensor:
+    """sliced[0] + function, `size` rows of the first axis at a time; in place without gradients.
+
+    sliced: tensors cut along their first axis. whole: tensors that each tile gets whole. parameters: all that
+    `function` uses.
+    """
+    if not torch.is_grad_enabled():
+        state = sliced[0]
+        for rows in tiles(len(state), size):
+            part = state[rows]
+            part += function(rows, *(tensor[rows] for tensor in sliced), *whole)
+        return state
+    return _apply(function, size, None, sliced, whole, parameters)
+
+
+def map_tiled(
+    function: TileFunction,
+    size: int,
+    new_output: Callable[[], Tensor],
+    *,
+    sliced: Sequence[Tensor],
+    whole: Sequence[Tensor] = (),
+    parameters: Iterable[nn.Parameter],
+) -> Tensor:
+    """function, `size` rows of the first axis at a time, into the empty tensor that `new_output` makes.
+
+    The other arguments are those of `add_tiled`.
+    """
+    if not torch.is_grad_enabled():
+        output = new_output()
+        for rows in tiles(len(output), size):
+            output[rows] = function(rows, *(tensor[rows] for tensor in sliced), *whole)
+        return output
+    return _apply(function, size, new_output, sliced, whole, parameters)
+
+
+def _apply(
+    function: TileFunction,
+    size: int,
+    new_output: Callable[[], Tensor] | None,
+    sliced: Sequence[Tensor],
+    whole: Sequence[Tensor],
+    parameters: Iterable[nn.Parameter],
+) -> Tensor:
+    wanted = [parameter for parameter in parameters if parameter.requires_grad]
+    result: Tensor = _Tiled.apply(  # type: ignore[no-untyped-call]
+        function, size, new_output, len(sliced), wanted, *sliced, *whole, *wanted
+    )
+    return result
+
+
+class _Tiled(torch.autograd.Function):
+    @staticmethod
+    def forward(
+        ctx: Any,
+        function: TileFunction,
+        size: int,
+        new_output: Callable[[], Tensor] | None,
+        num_sliced: int,
+        parameters: list[nn.Parameter],
+        *tensors: Tensor,
+    ) -> Tensor:
+        inputs = tensors[: len(tensors) - len(parameters)]
+        ctx.save_for_backward(*inputs)
+        ctx.function, ctx.size, ctx.num_sliced, ctx.parameters = function, size, num_sliced, parameters
+        ctx.residual = new_output is None
+        device = inputs[0].device.type
+        ctx.autocast = (device, torch.get_autocast_dtype(device), torch.is_autocast_enabled(device))
+        sliced, whole = inputs[:num_sliced], inputs[num_sliced:]
+        # Gradients are off here.
+        if new_output is not None:
+            return map_tiled(function, size, new_output, sliced=sliced, whole=whole, parameters=parameters)
+        output = sliced[0].clone()
+        for rows in tiles(len(output), size):
+            output[rows] += function(rows, *(tensor[rows] for tensor in sliced), *whole)
+        return output
+
+    @staticmethod
+    @torch.autograd.function.once_differentiable
+    def backward(ctx: Any, slope: Tensor) -> tuple[Tensor | None, ...]:
+        inputs, parameters = ctx.saved_tensors, ctx.parameters
+        wanted = ctx.needs_input_grad[5 : 5 + len(inputs)]
+        sliced, whole = inputs[: ctx.num_sliced], inputs[ctx.num_sliced :]
+        whole_leaves = [
+            tensor.detach().requires_grad_(need)
+            for tensor, need in zip(whole, wanted[ctx.num_sliced :], strict=True)
+        ]
+        slopes: list[Tensor | None] = [None] * (len(inputs) + len(parameters))
+        device, dtype, enabled = ctx.autocast
+        for rows in tiles(len(slope), ctx.size):
+            leaves = [
+                tensor[rows].detach().requires_grad_(need)
+                for tensor, need in zip(sliced, wanted[: ctx.num_sliced], strict=True)
+            ]
+            # A listener has heard the forward pass.
+            with torch.enable_grad(), no_capture(), torch.autocast(device, dtype=dtype, enabled=enabled):
+                result = ctx.function(rows, *leaves, *whole_leaves)
+            targets = [*leaves, *whole_leaves, *parameters]
+            places = [place for place, target in enumerate(targets) if target.requires_grad]
+            parts = torch.autograd.grad(
+                result, [targets[place] for place in places], slope[rows].to(result.dtype), allow_unused=True
+            )
+            for place, part in zip(places, parts, strict=True):
+                total = slopes[place]
+                if part is None:
+                    continue
+                if place < ctx.num_sliced:
+                    if total is None:
+                        total = slopes[place] = torch.zeros_like(inputs[place])
+                    total[rows] = part
+                else:
+                    slopes[place] = part if total is None else total + part
+        if ctx.residual and wanted[0]:
+            first = slopes[0]
+            slopes[0] = slope if first is None else first.add_(slope)
+        return (None, None, None, None, None, *slopes)
