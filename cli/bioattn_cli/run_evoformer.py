@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from bioattn_cli.export import parse_heads
+from bioattn_cli.export import WeightType, parse_heads
 from bioattn_cli.export_parameters import StructureLayersOption
 from bioattn_cli.options import (
     Device,
@@ -115,6 +115,10 @@ def evoformer(
         typer.Option(help="What is kept of the attention: over MSA rows, over heads, or of the keys."),
     ] = AlignmentReduction.MEAN_ROWS,
     top_k: Annotated[int, typer.Option(min=1, help="Keys kept of each query with --reduce top-k.")] = 16,
+    dtype: Annotated[
+        WeightType,
+        typer.Option(help="How attention is stored; netCDF programs cannot read float16, half the size."),
+    ] = WeightType.FLOAT32,
     precision: Annotated[
         Precision, typer.Option(help="Arithmetic of the layers; bf16 is faster where the processor has it.")
     ] = Precision.FP32,
@@ -152,7 +156,7 @@ def evoformer(
     weights = _one_of(parameters, model)
     size = _chunk(chunk)
     sources, several = find_alignments(alignment)
-    wanted = _attention(attention, sites, heads, reduce, top_k)
+    wanted = _attention(attention, sites, heads, reduce, top_k, dtype)
     set_threads(threads)
     chosen = choose_device(device)
     loaded = load_evoformer_model(weights, chosen, structure_layers)
@@ -237,17 +241,25 @@ def _inputs(
 
 
 def _attention(
-    path: Path | None, sites: list[str] | None, heads: str | None, reduce: AlignmentReduction, top_k: int
+    path: Path | None,
+    sites: list[str] | None,
+    heads: str | None,
+    reduce: AlignmentReduction,
+    top_k: int,
+    dtype: WeightType,
 ) -> "AttentionOutput | None":
     from bioattn.errors import SettingsError
     from bioattn.files import check_output
     from bioattn.inference.alignment_runner import AttentionOutput
     from bioattn.store.alignment_schema import AlignmentAttentionOptions
     from bioattn.store.alignment_schema import AlignmentReduction as StoredReduction
+    from bioattn.store.schema import WeightType as StoredType
 
     if path is None:
-        if sites or heads or reduce is not AlignmentReduction.MEAN_ROWS:
-            raise SettingsError("--sites, --heads and --reduce speak of attention: give --attention FILE too")
+        if sites or heads or reduce is not AlignmentReduction.MEAN_ROWS or dtype is not WeightType.FLOAT32:
+            raise SettingsError(
+                "--sites, --heads, --reduce and --dtype speak of attention: give --attention FILE too"
+            )
         return None
     check_output(path)
     return AttentionOutput(
@@ -257,6 +269,7 @@ def _attention(
             heads=parse_heads(heads),
             reduce=StoredReduction(reduce),
             top_k=top_k,
+            dtype=StoredType(dtype),
         ),
     )
 

@@ -16,6 +16,7 @@ import pytest
 import torch
 from Bio.PDB import MMCIFParser, PDBParser
 
+from bioattn.alignments.alphabet import letters_of
 from bioattn.alignments.contact_dataset import ContactProtein
 from bioattn.alignments.input_features import encode_alignment, sample_input_features
 from bioattn.attention.capture import capture
@@ -572,8 +573,17 @@ def test_attention_is_that_of_the_last_pass(model: Path, tmp_path: Path) -> None
         by_hand(load_evoformer_model(model, CPU).model, path, INPUTS, seed=0)
     both = torch.cat(heard)  # rows of the first pass, then rows of the last
     assert len(both) == 2 * 5
+    last = sample_input_features(
+        encode_alignment(read_alignment(path)),
+        max_clusters=INPUTS.max_msa_clusters,
+        max_extra=INPUTS.max_extra_msa,
+        random=np.random.default_rng([0, 1]),
+    )
     with h5py.File(tmp_path / "att.h5") as file:
         weights = file[f"sites/{site}/s0000000/weights"][()]
+        for kind, drawn in (("row_names", last.true_msa), ("extra_row_names", last.extra_msa)):
+            names = file[f"samples/{kind}/s0000000"].asstr()[:].tolist()
+            assert names == [f"row{ROWS.index(letters_of(row))}" for row in drawn]
     np.testing.assert_allclose(weights, both[5:, 1:2].numpy(), atol=1e-6)
     assert not np.allclose(weights, both[:5, 1:2].numpy(), atol=1e-3)
 
@@ -674,6 +684,7 @@ def test_bf16_is_near_fp32_and_not_the_same(model: Path, tmp_path: Path) -> None
         (("--model", "M", "--chunk", "few"), 2, "--chunk few"),
         (("--model", "M", "--recycles", 2), 2, "no recycling"),
         (("--model", "M", "--reduce", "none"), 2, "--attention FILE"),
+        (("--model", "M", "--dtype", "float16"), 2, "--attention FILE"),
         (("--model", "M", "--attention", "A", "--sites", "evoformer.*.surprise"), 2, "matches none"),
         (("--model", "M", "--attention", "A", "--heads", "9"), 2, "head"),
         (("--model", "M", "--representations", "structure"), 2, "no structure module"),
