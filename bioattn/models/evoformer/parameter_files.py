@@ -35,6 +35,10 @@ _OPENFOLD_TEMPLATES = (
     "template_pair_",
     "template_point",
 )
+_OPENFOLD_CONSTANTS = frozenset(
+    f"structure_module.{name}" for name in ("default_frames", "group_idx", "atom_mask", "lit_positions")
+)
+"""Tables of ideal geometry that some checkpoints carry; they are no parameters."""
 _MULTIMER = re.compile(
     # AlphaFold: chain-aware relative positions, points as modules, fused triangle updates; OpenFold: the same.
     r"relative_encoding|point_projection|template_pair_embedding_0|left_norm_input"
@@ -215,6 +219,8 @@ class _OpenFoldNames:
 
     def __init__(self, arrays: StoredArrays) -> None:
         self._arrays = arrays
+        for constant in _OPENFOLD_CONSTANTS:
+            arrays.shapes.pop(constant, None)
         self._own = {_modern_name(name): name for name in arrays.shapes}
         self.shapes = {name: arrays.shapes[own] for name, own in self._own.items()}
 

@@ -262,6 +262,20 @@ def test_older_and_wrapped_checkpoints_are_understood(small: Path) -> None:
     assert_same_weights(load_parameters(small / "legacy.pt")[0], expected)
 
 
+def test_how_numbers_are_stored_does_not_matter(small: Path) -> None:
+    expected = load_parameters(small / "params.npz")[0]
+    arrays = read_arrays(small / "params.npz")
+    as_double = {name: np.asfortranarray(array.astype(np.float64)) for name, array in arrays.items()}
+    np.savez_compressed(small / "packed.npz", **as_double)
+    assert_same_weights(load_parameters(small / "packed.npz")[0], expected)
+    tensors = torch.load(small / "params.pt", weights_only=True)
+    rounded = {name: tensor.bfloat16() for name, tensor in tensors.items()}
+    tables = {"structure_module.group_idx": torch.zeros(21, 14, dtype=torch.int64)}
+    torch.save(rounded | tables, small / "half.pt")
+    for name, tensor in load_parameters(small / "half.pt")[0].state_dict().items():
+        assert torch.equal(tensor, expected.state_dict()[name].bfloat16().float()), name
+
+
 def test_nothing_is_unpickled(small: Path) -> None:
     class Trap:
         def __reduce__(self) -> tuple[object, tuple[str]]:
