@@ -5,8 +5,7 @@ what a residue shares with all others (average product correction); a logistic r
 how much each head tells of contacts (Rao et al. 2021, Transformer protein language models are unsupervised
 structure learners; Rao et al. 2021, MSA Transformer).
 
-Shape suffixes: R residues (the match columns that the model saw), C match columns of the alignment, F features
-(heads of all sites), N pairs.
+Shape suffixes: R residues (the match columns that the model saw), F features (heads of all sites), N pairs.
 """
 
 from collections.abc import Iterator, Sequence
@@ -226,14 +225,16 @@ def _examples(
 def _scores(
     attention: AttentionFile, regression: ContactRegression, proteins: Sequence[ContactProtein]
 ) -> ContactScores:
-    """Columns that the model does not see have no contacts."""
-    judged = []
-    for protein in proteins:
-        seen = attention.columns(protein.id)
-        whole_CC = np.zeros((protein.num_columns, protein.num_columns))
-        whole_CC[np.ix_(seen, seen)] = predict_contacts(attention, protein.id, regression)
-        judged.append(contact_scores(whole_CC, protein.cb))
-    return mean_scores(judged)
+    return mean_scores(
+        [
+            contact_scores(
+                predict_contacts(attention, protein.id, regression),
+                protein.cb,
+                attention.columns(protein.id),
+            )
+            for protein in proteins
+        ]
+    )
 
 
 def _require_same_heads(attention: AttentionFile, regression: ContactRegression) -> None:
