@@ -1,4 +1,4 @@
-"""Write a predicted chain as a PDB file (wwPDB format 3.3), pLDDT as B-factor.
+"""Write a chain as a PDB file (wwPDB format 3.3), a confidence for each residue as B-factor.
 
 A residue without atoms, `UNK`, stands in SEQRES only. Fields are fixed-width: what does not fit is refused.
 """
@@ -15,10 +15,11 @@ _LARGEST_SERIAL = 99_999
 _LARGEST_SEQRES = 9_999
 _NUMBERS = range(-999, 10_000)
 _COORDINATES = (-999.9995, 9999.9995)
+PREDICTED = "PREDICTED BY BIOATTN; THE B-FACTOR IS THE PLDDT, 0 TO 100"
 
 
-def write_pdb(path: Path, residues: Sequence[StructureResidue]) -> None:
-    """Write one chain, `A`, atomically.
+def write_pdb(path: Path, residues: Sequence[StructureResidue], title: str = PREDICTED) -> None:
+    """Write one chain, `A`, atomically. title: at most 70 characters that say what this is.
 
     Raises: BioattnError when residues or atoms are more, or numbers or coordinates larger, than the format has
     room for, when a value is no number, or when the file cannot be written.
@@ -26,7 +27,7 @@ def write_pdb(path: Path, residues: Sequence[StructureResidue]) -> None:
     check_residues(path, residues)
     _check_room(path, residues)
     with text_output(path) as file:
-        file.writelines(f"{line:<80}\n" for line in _lines(residues))
+        file.writelines(f"{line:<80}\n" for line in _lines(residues, title))
 
 
 def _check_room(path: Path, residues: Sequence[StructureResidue]) -> None:
@@ -46,8 +47,8 @@ def _check_room(path: Path, residues: Sequence[StructureResidue]) -> None:
             raise BioattnError(f"{where}: the PDB format has no room for its coordinates; write mmCIF")
 
 
-def _lines(residues: Sequence[StructureResidue]) -> Iterator[str]:
-    yield "TITLE     PREDICTED BY BIOATTN; THE B-FACTOR IS THE PLDDT, 0 TO 100"
+def _lines(residues: Sequence[StructureResidue], title: str) -> Iterator[str]:
+    yield f"TITLE     {title}"
     for start in range(0, len(residues), _SEQRES_RESIDUES):
         names = " ".join(residue.name for residue in residues[start : start + _SEQRES_RESIDUES])
         yield f"SEQRES{start // _SEQRES_RESIDUES + 1:>4} {CHAIN}{len(residues):>5}  {names}"

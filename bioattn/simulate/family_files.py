@@ -5,7 +5,7 @@
 | `PAIRS.tsv` | id, msa, structure, chain, group: what `bioattn prepare contacts` reads |
 | `msa/ID.a3m` | the alignment; its first row has no gaps |
 | `structure/ID.pdb` | CA and CB of the fold, named after the first row |
-| `contacts/ID.tsv` | the coupled pairs: match columns (0-based), CB distance in Å, norm of the coupling |
+| `contacts/ID.tsv` | the coupled pairs: match columns from 1, CB distance in Å, norm of the coupling |
 | `simulation.json` | the settings of each family |
 """
 
@@ -30,6 +30,9 @@ from bioattn.simulate.promoter_files import check_output_folder
 from bioattn.structures.chain import read_chain
 
 PAIRS = "PAIRS.tsv"
+FORMAT = "bioattn-simulated-families"
+FORMAT_VERSION = 1
+_TITLE = "SIMULATED BY BIOATTN: A FOLD WITH CA AND CB, NO MEASURED STRUCTURE"
 _CA_TO_CB = 1.53
 """Å."""
 _ASCII = np.frombuffer((LETTERS + "-").encode(), np.uint8)
@@ -109,7 +112,15 @@ def _write_all(folder: Path, simulation: FamilySimulation, progress: Progress) -
     progress.end()
     with text_output(folder / PAIRS) as file:
         file.writelines(rows)
-    write_json(folder / "simulation.json", {"seed": simulation.seed, "families": settings})
+    write_json(
+        folder / "simulation.json",
+        {
+            "format": FORMAT,
+            "format_version": FORMAT_VERSION,
+            "seed": simulation.seed,
+            "families": settings,
+        },
+    )
     return simulation.families
 
 
@@ -122,12 +133,12 @@ def _write_family(folder: Path, name: str, family: SimulatedFamily) -> None:
         insertions=[{} for _ in range(rows)],
     )
     write_a3m(alignment, folder / "msa" / f"{name}.a3m")
-    write_pdb(folder / "structure" / f"{name}.pdb", _residues(alignment.row(0), family.positions))
+    write_pdb(folder / "structure" / f"{name}.pdb", _residues(alignment.row(0), family.positions), _TITLE)
     distance = np.linalg.norm(family.positions[:, None] - family.positions[None], axis=-1)
     with text_output(folder / "contacts" / f"{name}.tsv") as file:
         file.write("column_i\tcolumn_j\tdistance\tcoupling_norm\n")
         for (i, j), coupling in zip(family.model.pairs, family.model.couplings, strict=True):
-            file.write(f"{i}\t{j}\t{distance[i, j]:.3f}\t{np.linalg.norm(coupling):.4f}\n")
+            file.write(f"{i + 1}\t{j + 1}\t{distance[i, j]:.3f}\t{np.linalg.norm(coupling):.4f}\n")
 
 
 def _residues(letters: str, cb: NDArray[np.float64]) -> list[StructureResidue]:

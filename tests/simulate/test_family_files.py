@@ -39,7 +39,7 @@ def test_files_agree(simulated):
         near = contacts(chain.cb, min_separation=3)
         lines = (simulated / "contacts" / f"{name}.tsv").read_text().splitlines()[1:]
         pairs = np.array([[float(cell) for cell in line.split("\t")] for line in lines])
-        i, j = pairs[:, :2].astype(int).T
+        i, j = pairs[:, :2].astype(int).T - 1
         listed = np.zeros_like(near)
         listed[i, j] = True
         # Coordinates are rounded in the PDB file: distances at the very edge may fall on either side.
