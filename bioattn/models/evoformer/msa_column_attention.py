@@ -9,7 +9,8 @@ from bioattn.attention.site import AttentionSite, Tile
 from bioattn.models.evoformer.gated_attention import GatedAttention
 from bioattn.models.evoformer.tiled_layers import add_tiled
 
-TILE_RESIDUES = 16
+TILE_ELEMENTS = 1 << 19
+"""Of the MSA: 16 residues of 128 rows and 256 channels; as in row attention."""
 
 
 class MsaColumnAttention(nn.Module):
@@ -33,5 +34,5 @@ class MsaColumnAttention(nn.Module):
 
         columns_RSC = msa_SRC.transpose(0, 1)
         return add_tiled(
-            update, TILE_RESIDUES, sliced=(columns_RSC, mask_SR.T > 0), parameters=self.parameters()
+            update, TILE_ELEMENTS, sliced=(columns_RSC, mask_SR.T > 0), parameters=self.parameters()
         ).transpose(0, 1)

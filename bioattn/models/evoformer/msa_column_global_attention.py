@@ -12,7 +12,8 @@ from bioattn.attention.site import AttentionSite, Tile
 from bioattn.models.evoformer.initial_weights import final_linear, linear
 from bioattn.models.evoformer.tiled_layers import add_tiled
 
-TILE_RESIDUES = 16
+TILE_ELEMENTS = 1 << 19
+"""Of the MSA: 8 residues of 1024 rows and 64 channels; as in row attention."""
 EPSILON = 1e-10
 """Rows added to the count of a column's mean, so that a column without rows has mean 0."""
 
@@ -46,7 +47,7 @@ class MsaColumnGlobalAttention(nn.Module):
 
         columns_RSC = msa_SRC.transpose(0, 1)
         return add_tiled(
-            update, TILE_RESIDUES, sliced=(columns_RSC, mask_SR.T), parameters=self.parameters()
+            update, TILE_ELEMENTS, sliced=(columns_RSC, mask_SR.T), parameters=self.parameters()
         ).transpose(0, 1)
 
     def _attend(self, normed_TSC: Tensor, mask_TS: Tensor, tile: Tile) -> Tensor:

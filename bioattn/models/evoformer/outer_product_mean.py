@@ -11,8 +11,10 @@ from bioattn.models.evoformer.initial_weights import final_linear
 from bioattn.models.evoformer.initial_weights import linear as new_linear
 from bioattn.models.evoformer.tiled_layers import add_tiled, map_tiled
 
-TILE_RESIDUES = 8
-TILE_ROWS = 16
+TILE_ELEMENTS = 1 << 18
+"""Of the pairs: 8 residues i with 256 residues j and 128 channels; their outer products are 8 MB in float32."""
+TILE_MSA_ELEMENTS = 1 << 20
+"""Of the MSA: 16 rows of 256 residues with 256 channels."""
 EPSILON = 1e-3
 """Added to the number of rows that cover a pair."""
 
@@ -42,7 +44,7 @@ class OuterProductMean(nn.Module):
         count_RR = mask_SR.T @ mask_SR + EPSILON
         factors_SRX = map_tiled(
             self._factors,
-            TILE_ROWS,
+            TILE_MSA_ELEMENTS,
             lambda: self._new_factors(msa_SRC),
             sliced=(msa_SRC, mask_SR),
             parameters=[*self.normalise.parameters(), *self.project_factors.parameters()],
@@ -53,7 +55,7 @@ class OuterProductMean(nn.Module):
         first_SRA, second_SRB = factors_SRX.chunk(2, dim=-1)
         return add_tiled(
             self._update,
-            TILE_RESIDUES,
+            TILE_ELEMENTS,
             sliced=(pair_RRC, first_SRA.permute(1, 2, 0), count_RR),
             # (B·R, S): the products of one residue then lie as (A·B, R), ready for the output projection.
             whole=(second_SRB.permute(2, 1, 0).reshape(-1, len(msa_SRC)),),

@@ -8,7 +8,8 @@ from torch import Tensor, nn
 from bioattn.models.evoformer.projection import Projection
 from bioattn.models.evoformer.tiled_layers import map_tiled
 
-TILE_ROWS = 16
+TILE_ELEMENTS = 1 << 19
+"""Of the pairs: 16 rows of 256 residues with 128 channels, 2 MB beside their LayerNorm of the same size."""
 
 
 def pair_bias(pair_RRC: Tensor, normalise: nn.LayerNorm, project: Projection) -> Tensor:
@@ -24,7 +25,7 @@ def pair_bias(pair_RRC: Tensor, normalise: nn.LayerNorm, project: Projection) ->
 
     return map_tiled(
         bias,
-        TILE_ROWS,
+        TILE_ELEMENTS,
         new_output,
         sliced=(pair_RRC,),
         parameters=[*normalise.parameters(), *project.parameters()],

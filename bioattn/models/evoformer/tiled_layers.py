@@ -13,7 +13,11 @@ import torch
 from torch import Tensor, nn
 
 from bioattn.attention.capture import no_capture
-from bioattn.models.evoformer.tiles import tiles
+from bioattn.models.evoformer.tiles import rows_per_tile, tiles
+
+MIN_RECOMPUTED_ELEMENTS = 1 << 20
+"""A smaller first tensor goes through autograd whole: its intermediates are small, and so are tiles that are
+computed twice (a model of 32 channels learns 1.5 times faster on crops of 64 residues)."""
 
 TileFunction = Callable[..., Tensor]
 """(rows, *tiles of the sliced tensors, *whole tensors) → the result for those rows. It must depend on nothing else
@@ -22,50 +26,56 @@ that has gradients but the layer's parameters, and must not change what it is gi
 
 def add_tiled(
     function: TileFunction,
-    size: int,
+    elements: int,
     *,
     sliced: Sequence[Tensor],
     whole: Sequence[Tensor] = (),
     parameters: Iterable[nn.Parameter],
 ) -> Tensor:
-    """sliced[0] + function, `size` rows of the first axis at a time; in place without gradients.
+    """sliced[0] + function, some rows of the first axis at a time; in place without gradients.
 
-    sliced: tensors cut along their first axis. whole: tensors that each tile gets whole. parameters: all that
-    `function` uses.
+    elements: how many numbers of sliced[0] make a tile. sliced: tensors cut along their first axis. whole:
+    tensors that each tile gets whole. parameters: all that `function` uses.
     """
     if not torch.is_grad_enabled():
         state = sliced[0]
+        size = rows_per_tile(state, elements)
         for rows in tiles(len(state), size):
             part = state[rows]
             part += function(rows, *(tensor[rows] for tensor in sliced), *whole)
         return state
-    return _apply(function, size, None, sliced, whole, parameters)
+    if sliced[0].numel() < MIN_RECOMPUTED_ELEMENTS:
+        return sliced[0] + function(slice(0, len(sliced[0])), *sliced, *whole)
+    return _apply(function, elements, None, sliced, whole, parameters)
 
 
 def map_tiled(
     function: TileFunction,
-    size: int,
+    elements: int,
     new_output: Callable[[], Tensor],
     *,
     sliced: Sequence[Tensor],
     whole: Sequence[Tensor] = (),
     parameters: Iterable[nn.Parameter],
 ) -> Tensor:
-    """function, `size` rows of the first axis at a time, into the empty tensor that `new_output` makes.
+    """function, some rows of the first axis at a time, into the empty tensor that `new_output` makes.
 
     The other arguments are those of `add_tiled`.
     """
     if not torch.is_grad_enabled():
         output = new_output()
+        size = rows_per_tile(sliced[0], elements)
         for rows in tiles(len(output), size):
             output[rows] = function(rows, *(tensor[rows] for tensor in sliced), *whole)
         return output
-    return _apply(function, size, new_output, sliced, whole, parameters)
+    if sliced[0].numel() < MIN_RECOMPUTED_ELEMENTS:
+        return function(slice(0, len(sliced[0])), *sliced, *whole)
+    return _apply(function, elements, new_output, sliced, whole, parameters)
 
 
 def _apply(
     function: TileFunction,
-    size: int,
+    elements: int,
     new_output: Callable[[], Tensor] | None,
     sliced: Sequence[Tensor],
     whole: Sequence[Tensor],
@@ -73,7 +83,7 @@ def _apply(
 ) -> Tensor:
     wanted = [parameter for parameter in parameters if parameter.requires_grad]
     result: Tensor = _Tiled.apply(  # type: ignore[no-untyped-call]
-        function, size, new_output, len(sliced), wanted, *sliced, *whole, *wanted
+        function, elements, new_output, len(sliced), wanted, *sliced, *whole, *wanted
     )
     return result
 
@@ -83,7 +93,7 @@ class _Tiled(torch.autograd.Function):
     def forward(
         ctx: Any,
         function: TileFunction,
-        size: int,
+        elements: int,
         new_output: Callable[[], Tensor] | None,
         num_sliced: int,
         parameters: list[nn.Parameter],
@@ -91,16 +101,19 @@ class _Tiled(torch.autograd.Function):
     ) -> Tensor:
         inputs = tensors[: len(tensors) - len(parameters)]
         ctx.save_for_backward(*inputs)
-        ctx.function, ctx.size, ctx.num_sliced, ctx.parameters = function, size, num_sliced, parameters
+        ctx.function, ctx.num_sliced, ctx.parameters = function, num_sliced, parameters
+        ctx.size = rows_per_tile(inputs[0], elements)
         ctx.residual = new_output is None
         device = inputs[0].device.type
         ctx.autocast = (device, torch.get_autocast_dtype(device), torch.is_autocast_enabled(device))
         sliced, whole = inputs[:num_sliced], inputs[num_sliced:]
         # Gradients are off here.
         if new_output is not None:
-            return map_tiled(function, size, new_output, sliced=sliced, whole=whole, parameters=parameters)
+            return map_tiled(
+                function, elements, new_output, sliced=sliced, whole=whole, parameters=parameters
+            )
         output = sliced[0].clone()
-        for rows in tiles(len(output), size):
+        for rows in tiles(len(output), ctx.size):
             output[rows] += function(rows, *(tensor[rows] for tensor in sliced), *whole)
         return output
 

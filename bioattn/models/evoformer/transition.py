@@ -8,9 +8,9 @@ from torch import Tensor, nn
 from bioattn.models.evoformer.initial_weights import final_linear, relu_linear
 from bioattn.models.evoformer.tiled_layers import add_tiled
 
-TILE_POSITIONS = 512
-"""Hidden activations of so many positions (2 MB in float32, 1 MB in bfloat16) stay near the core between the two
-products; the products themselves are already as fast as larger ones."""
+TILE_ELEMENTS = 1 << 17
+"""512 positions of 256 channels: their hidden activations (2 MB in float32, 1 MB in bfloat16) stay near the core
+between the two products, which are already as fast as larger ones."""
 
 
 class Transition(nn.Module):
@@ -30,6 +30,6 @@ class Transition(nn.Module):
             return contracted
 
         flat_NC = state.view(-1, state.shape[-1])
-        return add_tiled(update, TILE_POSITIONS, sliced=(flat_NC,), parameters=self.parameters()).view(
+        return add_tiled(update, TILE_ELEMENTS, sliced=(flat_NC,), parameters=self.parameters()).view(
             state.shape
         )

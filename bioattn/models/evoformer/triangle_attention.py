@@ -12,7 +12,8 @@ from bioattn.models.evoformer.initial_weights import linear
 from bioattn.models.evoformer.pair_bias import pair_bias
 from bioattn.models.evoformer.tiled_layers import add_tiled
 
-TILE_RESIDUES = 16
+TILE_ELEMENTS = 1 << 19
+"""Of the pairs: 16 of 256 residues with 128 channels; as in row attention."""
 
 
 class TriangleAttention(nn.Module):
@@ -43,7 +44,7 @@ class TriangleAttention(nn.Module):
 
         updated = add_tiled(
             update,
-            TILE_RESIDUES,
+            TILE_ELEMENTS,
             sliced=(state_RRC, (mask_RR if self.starting else mask_RR.T) > 0),
             whole=(bias_HRR if self.starting else bias_HRR.transpose(1, 2),),
             parameters=[*self.normalise.parameters(), *self.attention.parameters()],

@@ -11,7 +11,8 @@ from bioattn.matrix_products import linear, matmul
 from bioattn.models.evoformer import initial_weights
 from bioattn.models.evoformer.tiled_layers import add_tiled, map_tiled
 
-TILE_RESIDUES = 8
+TILE_ELEMENTS = 1 << 18
+"""Of the pairs: 8 rows of 256 residues with 128 channels, projected to 4 times as many."""
 
 
 class TriangleMultiplication(nn.Module):
@@ -48,7 +49,7 @@ class TriangleMultiplication(nn.Module):
                 first_RR.copy_(matmul(first_RR, second_RR.T))
         return add_tiled(
             self._update,
-            TILE_RESIDUES,
+            TILE_ELEMENTS,
             sliced=(pair_RRC, product_MRR.transpose(0, 1)),
             parameters=self.parameters(),
         )
@@ -62,7 +63,7 @@ class TriangleMultiplication(nn.Module):
         dtype = self.project_factors.weight.dtype
         return map_tiled(
             self._factors_of_rows,
-            TILE_RESIDUES,
+            TILE_ELEMENTS,
             lambda: pair_RRC.new_empty(num_factors, *mask_RR.shape, dtype=dtype).transpose(0, 1),
             sliced=(pair_RRC, mask_RR),
             parameters=[*self.normalise.parameters(), *self.project_factors.parameters()],

@@ -5,6 +5,7 @@ import pytest
 import torch
 
 from bioattn.attention.capture import capture
+from bioattn.models.evoformer import tiled_layers
 from bioattn.models.evoformer.extra_msa_stack import ExtraMsaStack
 from bioattn.models.evoformer.stack import EvoformerStack
 from tests.models.evoformer.trunk import (
@@ -73,6 +74,14 @@ def autograd_off(request):
     """With autograd and without it other code runs."""
     with torch.set_grad_enabled(not request.param):
         yield request.param
+
+
+@pytest.fixture(autouse=True, params=[False, True], ids=["whole", "tiled"])
+def _tiled(request, monkeypatch):
+    """In tiles of three rows, computed again for gradients, and in one piece through autograd."""
+    if request.param:
+        monkeypatch.setattr(tiled_layers, "rows_per_tile", lambda state, elements: 3)
+        monkeypatch.setattr(tiled_layers, "MIN_RECOMPUTED_ELEMENTS", 0)
 
 
 def tensors(arrays, *names):

@@ -8,6 +8,7 @@ import torch
 
 from bioattn.attention.capture import capture
 from bioattn.errors import SettingsError
+from bioattn.models.evoformer import tiled_layers
 from bioattn.models.evoformer.block import EvoformerBlock
 from bioattn.models.evoformer.config import EvoformerConfig
 from bioattn.models.evoformer.stack import EvoformerStack
@@ -37,6 +38,14 @@ class Recorder:
 
     def receive(self, site, weights, value_weighted, tile=None):
         self.parts.append(weights.numpy().copy())
+
+
+@pytest.fixture(params=[False, True], ids=["whole", "tiled"])
+def tiled(request, monkeypatch):
+    """In tiles of four rows, computed again for gradients, and in one piece through autograd."""
+    if request.param:
+        monkeypatch.setattr(tiled_layers, "rows_per_tile", lambda state, elements: 4)
+        monkeypatch.setattr(tiled_layers, "MIN_RECOMPUTED_ELEMENTS", 0)
 
 
 def random_block(extra_msa=False):
@@ -73,7 +82,7 @@ MASKS = ["none", "ragged", "all"]
 @pytest.mark.parametrize("masks", MASKS)
 @pytest.mark.parametrize(("num_rows", "num_residues"), SIZES)
 @pytest.mark.parametrize("extra_msa", [False, True])
-def test_layers_against_loops(num_rows, num_residues, masks, extra_msa, grad):
+def test_layers_against_loops(num_rows, num_residues, masks, extra_msa, grad, tiled):
     block = random_block(extra_msa)
     msa, pair, msa_mask, pair_mask = inputs(num_rows, num_residues, masks, extra_msa)
     heads = CONFIG.extra_msa_heads if extra_msa else CONFIG.msa_heads
@@ -123,7 +132,7 @@ def test_layers_against_loops(num_rows, num_residues, masks, extra_msa, grad):
 
 
 @pytest.mark.parametrize("masks", MASKS)
-def test_a_block_with_autograd_equals_one_without(masks):
+def test_a_block_with_autograd_equals_one_without(masks, tiled):
     block = random_block()
     arrays = [torch.tensor(array, dtype=torch.float32) for array in inputs(6, 21, masks)]
     expected = block(*(array.clone() for array in arrays))
@@ -137,7 +146,7 @@ def test_a_block_with_autograd_equals_one_without(masks):
 
 
 @pytest.mark.parametrize("masks", MASKS)
-def test_recomputing_blocks_changes_no_gradient(masks):
+def test_recomputing_blocks_changes_no_gradient(masks, tiled):
     torch.manual_seed(0)
     stack = EvoformerStack(CONFIG)
     for parameter in stack.parameters():
@@ -151,6 +160,38 @@ def test_recomputing_blocks_changes_no_gradient(masks):
         gradients.append([parameter.grad.clone() for parameter in stack.parameters()])
     for kept, recomputed in zip(*gradients, strict=True):
         torch.testing.assert_close(kept, recomputed, rtol=1e-5, atol=1e-6 * float(kept.abs().max()) + 1e-12)
+
+
+@pytest.mark.parametrize("masks", MASKS)
+@pytest.mark.parametrize("extra_msa", [False, True])
+def test_tiles_change_no_gradient(masks, extra_msa, monkeypatch):
+    block = random_block(extra_msa)
+    arrays = [torch.tensor(array, dtype=torch.float32) for array in inputs(6, 10, masks, extra_msa)]
+    gradients = []
+    monkeypatch.setattr(tiled_layers, "rows_per_tile", lambda state, elements: 4)
+    for least in (1 << 30, 0):
+        monkeypatch.setattr(tiled_layers, "MIN_RECOMPUTED_ELEMENTS", least)
+        block.zero_grad()
+        leaves = [array.clone().requires_grad_() for array in arrays[:2]]
+        msa, pair = block(*leaves, *arrays[2:])
+        recorder = Recorder()
+        with capture(["*"], recorder):
+            (msa.tanh().sum() + pair.tanh().sum()).backward()
+        assert not recorder.parts  # what is computed again is not heard again
+        gradients.append([leaf.grad for leaf in leaves] + [p.grad.clone() for p in block.parameters()])
+    for whole, tiled in zip(*gradients, strict=True):
+        torch.testing.assert_close(tiled, whole, rtol=1e-4, atol=1e-5 * float(whole.abs().max()) + 1e-5)
+
+
+def test_frozen_parameters_get_no_gradient(tiled):
+    block = random_block()
+    for parameter in block.msa_row_attention.parameters():
+        parameter.requires_grad_(False)
+    arrays = [torch.tensor(array, dtype=torch.float32) for array in inputs(6, 10, "ragged")]
+    msa, pair = block(*arrays)
+    (msa.sum() + pair.sum()).backward()
+    for name, parameter in block.named_parameters():
+        assert (parameter.grad is None) == name.startswith("msa_row_attention"), name
 
 
 @torch.no_grad()
