@@ -60,9 +60,10 @@ def estimate_memory(
         _TILE_FLOATS * tile * columns * config.pair_channels,
         2 * pairs * config.triangle_multiplication_channels,
     ]
+    weights = 0
     if attention:
         heads = max(row_tile * config.msa_heads, tile * config.pair_heads)
-        work.append(2 * heads * pairs + 2 * tile * config.msa_heads * rows * rows)
+        weights = max(4 * heads * pairs, tile * config.msa_heads * rows * rows)
     stages = [2 * msa + pair, msa + pair + max(work), msa + _head_floats(config, pairs)]
     features = 2 * rows * columns * config.msa_features
     if config.num_extra_msa_blocks:
@@ -70,7 +71,7 @@ def estimate_memory(
         tiled = _TILE_FLOATS * tile * extra * config.extra_msa_channels
         stages.append(msa + pair + extra_msa + max(factors * extra, tiled))
         features += 8 * extra * columns
-    return FIXED_BYTES + int(MARGIN * 4 * (max(stages) + features))
+    return FIXED_BYTES + int(MARGIN * 4 * (max(stages) + features + weights))
 
 
 def _head_floats(config: EvoformerConfig, pairs: int) -> int:
