@@ -34,15 +34,18 @@ def attend_on_cpu(
     mask: Tensor | None,
     bias: Tensor | None,
     weights_BHQK: Tensor | None = None,
+    sums_BHQ1: Tensor | None = None,
+    least: int | None = None,
 ) -> Tensor | None:
     """softmax(scale · query keyᵀ + bias, where mask) value, shape (B, H, Q, V), or None where this is not the way:
     on other devices, with gradients, for small matrices, for logits beyond ±69, for a mask that differs between
     queries or a bias that differs between sequences.
 
-    mask: bool, (B or 1, 1, 1, K) if it is to suit. bias: (H or 1, Q or 1, K) if it is to suit. weights_BHQK:
-    where to write the weights, or None.
+    mask: bool, (B or 1, 1, 1, K) if it is to suit. bias: (H or 1, Q or 1, K) if it is to suit. weights_BHQK,
+    sums_BHQ1: where to write the weights and the sums of powers they were divided by, or None. least:
+    multiplications per head from which on this is taken, None for MIN_MULTIPLICATIONS.
     """
-    if not _suits(query_BHQD, key_BHKD, mask, bias):
+    if torch.is_grad_enabled() or not suits(query_BHQD, key_BHKD, mask, bias, least=least):
         return None
     num_sequences, num_heads, num_queries, _ = query_BHQD.shape
     num_keys, dtype = key_BHKD.shape[2], query_BHQD.dtype
@@ -62,12 +65,9 @@ def attend_on_cpu(
     # Heads lie next to channels: whoever joins them needs no copy.
     attended_BQHV = value_BHKV.new_empty(num_sequences, num_queries, num_heads, value_BHKV.shape[-1])
     attended_BHQV = attended_BQHV.transpose(1, 2)
-    sums_BHQ1 = query_BHQD.new_empty(num_sequences, num_heads, num_queries, 1)
-    queries_at_once, heads_at_once = _piece(query_BHQD, key_BHKD)
-
-    def by_heads(tensor_HXX: Tensor) -> tuple[Tensor, ...]:
-        return tensor_HXX.unbind() if heads_at_once == 1 else tensor_HXX.split(heads_at_once)
-
+    if sums_BHQ1 is None:
+        sums_BHQ1 = query_BHQD.new_empty(num_sequences, num_heads, num_queries, 1)
+    queries_at_once, heads_at_once = piece_size(query_BHQD, key_BHKD)
     for first in range(0, num_queries, queries_at_once):
         rows = slice(first, first + queries_at_once)
         query_BHRD, into_BHRV, sums_BHR1 = (t[:, :, rows] for t in (query_BHQD, attended_BHQV, sums_BHQ1))
@@ -75,20 +75,22 @@ def attend_on_cpu(
         if bias is not None:
             bias_HRK = bias.expand(num_heads, num_queries, num_keys)[:, rows].to(dtype)
             bias_HRK = torch.mul(bias_HRK, LOG2_E, out=bias_HRK.new_empty(bias_HRK.shape))
-            biases = by_heads(bias_HRK)
+            biases = heads_of(bias_HRK, heads_at_once)
         for sequence in range(num_sequences):
             kept_K1 = kept_BK1[sequence]
             if empty_B[sequence]:
                 query_BHRD[sequence] = 0
-            weights = by_heads(weights_BHQK[sequence, :, rows]) if weights_BHQK is not None else ()
+            weights = (
+                heads_of(weights_BHQK[sequence, :, rows], heads_at_once) if weights_BHQK is not None else ()
+            )
             for piece, (query, key, value, bias_RK, sums, into) in enumerate(
                 zip(
-                    by_heads(query_BHRD[sequence]),
-                    by_heads(key_BHKD[sequence]),
-                    by_heads(value_BHKV[sequence]),
+                    heads_of(query_BHRD[sequence], heads_at_once),
+                    heads_of(key_BHKD[sequence], heads_at_once),
+                    heads_of(value_BHKV[sequence], heads_at_once),
                     biases,
-                    by_heads(sums_BHR1[sequence]),
-                    by_heads(into_BHRV[sequence]),
+                    heads_of(sums_BHR1[sequence], heads_at_once),
+                    heads_of(into_BHRV[sequence], heads_at_once),
                     strict=False,
                 )
             ):
@@ -99,24 +101,31 @@ def attend_on_cpu(
                     # Not over `sums`: in bfloat16 rows would miss 1 by its rounding.
                     torch.mul(powers, kept_K1.T.to(weights[piece].dtype), out=weights[piece])
                     weights[piece].div_(weights[piece].sum(-1, keepdim=True))
-    least, most = torch.aminmax(sums_BHQ1)
-    return attended_BHQV if bool((least >= SUMS[0]) & (most <= SUMS[1])) else None
+    smallest, largest = torch.aminmax(sums_BHQ1)
+    return attended_BHQV if bool((smallest >= SUMS[0]) & (largest <= SUMS[1])) else None
 
 
-def _suits(query: Tensor, key: Tensor, mask: Tensor | None, bias: Tensor | None) -> bool:
+def suits(
+    query: Tensor, key: Tensor, mask: Tensor | None, bias: Tensor | None, *, least: int | None = None
+) -> bool:
+    """Whether attention may and should go this way; arguments as in `attend_on_cpu`."""
     return not (
         query.device.type != "cpu"
         or query.dim() != 4
-        or torch.is_grad_enabled()
         or torch.is_autocast_enabled("cpu")
         or query.dtype not in MIN_MULTIPLICATIONS
         or not (mask is None or (mask.dim() == 4 and mask.shape[1:3] == (1, 1)))
         or not (bias is None or bias.dim() == 3)
-        or query.shape[2:].numel() * key.shape[2] < MIN_MULTIPLICATIONS[query.dtype]
+        or query.shape[2:].numel() * key.shape[2] < (least or MIN_MULTIPLICATIONS[query.dtype])
     )
 
 
-def _piece(query_BHQD: Tensor, key_BHKD: Tensor) -> tuple[int, int]:
+def heads_of(tensor_HXX: Tensor, heads_at_once: int) -> tuple[Tensor, ...]:
+    """Pieces of some heads; single heads lose the axis."""
+    return tensor_HXX.unbind() if heads_at_once == 1 else tensor_HXX.split(heads_at_once)
+
+
+def piece_size(query_BHQD: Tensor, key_BHKD: Tensor) -> tuple[int, int]:
     """How many queries and how many heads have their weights held together."""
     _, num_heads, num_queries, _ = query_BHQD.shape
     rows = max(1, CACHE_BYTES // (key_BHKD.shape[2] * query_BHQD.element_size()))

@@ -10,6 +10,7 @@ from torch import Tensor
 from torch.utils.checkpoint import checkpoint
 
 from bioattn.attention.capture import hand_over, listener_for
+from bioattn.attention.cpu_backward import attend_and_learn_on_cpu
 from bioattn.attention.cpu_tiles import attend_on_cpu
 from bioattn.attention.score import Score
 from bioattn.attention.site import AttentionSite, Tile
@@ -52,6 +53,9 @@ def attend(
         weights, attended = _attend_and_keep(query, key, value, score, mask, bias)
         hand_over(site, weights, value, tile)
         return attended
+    learned = _attend_and_learn(query, key, value, score, mask, bias)
+    if learned is not None:
+        return learned
     if _needs_weights_to_learn(mask):
         return _softmax(query, key, score, mask, bias) @ value
     return _attend_fused(query, key, value, score, mask, bias)
@@ -71,6 +75,19 @@ def _attend_and_keep(
             return kept, attended
     weights = _softmax(query, key, score, mask, bias)
     return weights, weights @ value
+
+
+def _attend_and_learn(
+    query: Tensor, key: Tensor, value: Tensor, score: Score, mask: Tensor | None, bias: Tensor | None
+) -> Tensor | None:
+    """Where torch's fused kernel cannot learn (a bias, or a row without keys) and the CPU's pieces can."""
+    wanted = bias is not None and bias.requires_grad
+    if not torch.is_grad_enabled() or not (wanted or _needs_weights_to_learn(mask)):
+        return None
+    form = score.fused_form(query, key)
+    if form is None or form.bias is not None or not query.shape[:-2] == key.shape[:-2] == value.shape[:-2]:
+        return None
+    return attend_and_learn_on_cpu(form.query, form.key, value, scale=form.scale, mask=mask, bias=bias)
 
 
 def _needs_weights_to_learn(mask: Tensor | None) -> bool:
