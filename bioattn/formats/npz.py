@@ -54,12 +54,11 @@ class NpzFile:
                 for member in self._archive.infolist()
             }
             """Headers by name, in the file's order."""
+            if len(self._archive.infolist()) != len(self.arrays):
+                raise FormatError(f"{path}: an array stands in it twice; the archive is damaged")
         except BaseException:
             self._archive.close()
             raise
-        self.num_members = len(self._archive.infolist())
-        if self.num_members != len(self.arrays):
-            raise FormatError(f"{path}: an array stands in it twice; the archive is damaged")
 
     def read(self, name: str) -> NDArray[Any]:
         """One array. Raises: FormatError naming it when its bytes are damaged."""
