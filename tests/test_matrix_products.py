@@ -61,12 +61,16 @@ def test_linear_and_matmul(way, x_layout, weight_layout):
 
 
 @pytest.mark.filterwarnings("ignore:TF32 acceleration")
-def test_gradients(way):
-    leaves = [t.requires_grad_() for t in operands()]
-    slope = torch.randn(2, SIZE[0] // 2, SIZE[2], generator=torch.Generator().manual_seed(5))
-    linear(leaves[0].view(2, -1, SIZE[1]), *leaves[1:]).backward(slope)
-    x, weight, _ = (leaf.detach().double().numpy() for leaf in leaves)
-    slope = slope.double().numpy().reshape(SIZE[0], SIZE[2])
+@pytest.mark.parametrize("wider", [False, True])
+def test_gradients(way, wider):
+    x, weight, bias = operands()
+    if not wider:
+        x, weight, bias = torch.randn(130, 120), weight.T.contiguous(), bias[:70]
+    leaves = [t.clone().requires_grad_() for t in (x, weight, bias)]
+    slope = torch.randn(2, 65, len(weight), generator=torch.Generator().manual_seed(5))
+    linear(leaves[0].view(2, 65, -1), *leaves[1:]).backward(slope)
+    x, weight = x.double().numpy(), weight.double().numpy()
+    slope = slope.double().numpy().reshape(130, -1)
     for leaf, expected in zip(leaves, (slope @ weight, slope.T @ x, slope.sum(0)), strict=True):
         np.testing.assert_allclose(leaf.grad.numpy(), expected, rtol=1e-4, atol=1e-4)
 
