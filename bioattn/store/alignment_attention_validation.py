@@ -96,6 +96,9 @@ def _samples(group: h5py.Group) -> Iterator[Finding]:
             yield error(where, f"is not an ascending choice of the columns 0 to {width - 1}")
             return
     for name, counts in ((ROW_NAMES, "rows"), (EXTRA_ROW_NAMES, "extra_rows")):
+        if isinstance(group.get(name), h5py.Dataset):
+            yield error(f"/samples/{name}", "is a dataset, a group is needed")
+            continue
         for number, wanted in enumerate(group[counts][:]):
             names = group.get(f"{name}/{sample_group(number)}")
             if names is None:
@@ -122,12 +125,17 @@ def _site(
         if name not in group.attrs:
             yield error(where, f"the attribute {name!r} is missing")
             return
+    if group.attrs["extra_rows"] not in (0, 1):
+        yield error(where, f"the attribute 'extra_rows' is {group.attrs['extra_rows']}, 0 or 1 is needed")
+        return
     wanted = {sample_group(number) for number in range(len(ids))}
     for name in sorted(wanted ^ set(group)):
         yield error(f"{where}/{name}", "is missing" if name in wanted else "belongs to no sample")
     for number, (sample, size) in enumerate(zip(ids, sizes, strict=True)):
         arrays = group.get(sample_group(number))
-        if isinstance(arrays, h5py.Group):
+        if arrays is not None and not isinstance(arrays, h5py.Group):
+            yield error(arrays.name, "is a dataset, a group is needed")
+        elif arrays is not None:
             columns = group.file[f"samples/{COLUMNS}/{sample_group(number)}"][:]
             yield from _arrays(arrays, group, sample, size, columns, AlignmentReduction(reduce))
         progress.advance()
@@ -178,6 +186,8 @@ def _arrays(
         yield from digest_of(arrays[dim], arrays[dim][:])
         if runs_over_residues(dim, keys) and not np.array_equal(arrays[dim][:], columns):
             yield error(arrays[dim].name, f"differs from /samples/{COLUMNS}")
+        if dim == "head" and not np.array_equal(arrays[dim][:], site.attrs["heads"]):
+            yield error(arrays[dim].name, "differs from the attribute 'heads' of the site")
     num_keys = size.residues if keys == "residue" else _rows(site, size)
     if reduce is AlignmentReduction.TOP_K:
         index = arrays[KEY_INDEX]

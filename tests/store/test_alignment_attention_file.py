@@ -219,6 +219,15 @@ def foreign_sample(file: h5py.File) -> None:
     reseal(file)
 
 
+def dataset_for_group(name: str) -> Change:
+    def change(file: h5py.File) -> None:
+        del file[name]
+        file[name] = np.zeros(3)
+        reseal(file)
+
+    return change
+
+
 def drop_scale(file: h5py.File) -> None:
     file[MAP].dims[2].detach_scale(file[f"sites/{ROW}/s0000000/query"])
 
@@ -239,6 +248,9 @@ def drop_scale(file: h5py.File) -> None:
         (TOP_K, delete(INDEX), f"/{INDEX}: the dataset is missing"),
         (NONE, delete(MAP), f"/{MAP}: the dataset is missing"),
         (NONE, delete(f"sites/{ROW}/s0000001"), f"/sites/{ROW}/s0000001: is missing"),
+        (NONE, dataset_for_group(f"sites/{ROW}/s0000001"), "s0000001: is a dataset, a group is needed"),
+        (NONE, dataset_for_group("samples/row_names"), "/samples/row_names: is a dataset, a group is"),
+        (NONE, attribute(f"sites/{ROW}", "extra_rows", 5), "the attribute 'extra_rows' is 5, 0 or 1"),
         (NONE, foreign_sample, f"/sites/{ROW}/s0000002: belongs to no sample"),
         (NONE, delete(f"sites/{ROW}/s0000000/key"), "key: the dimension scale is missing"),
         (NONE, drop_scale, "axis 2 is not labelled 'query' with the scale"),
@@ -247,6 +259,7 @@ def drop_scale(file: h5py.File) -> None:
         (NONE, attribute(f"sites/{ROW}", "keys", "row"), "has shape (5, 2, 6, 6), (5, 2, 5, 5) is needed"),
         (NONE, attribute(f"sites/{ROW}", "keys", "x"), "the attribute 'keys' is neither"),
         (NONE, attribute(f"sites/{COLUMN}", "extra_rows", 0), "has shape (6, 3, 3), (6, 3, 5) is needed"),
+        (NONE, attribute(f"sites/{ROW}", "heads", np.array([0, 2])), "differs from the attribute 'heads'"),
         (NONE, attribute(f"sites/{ROW}/s0000000", "sample", "x"), "says that it is of 'x'"),
         (NONE, values("samples/rows", 0, 4), "has shape (5, 2, 6, 6), (4, 2, 6, 6) is needed"),
         (NONE, values("samples/length", 0, 7), "a query of 6 letters has length 7"),
