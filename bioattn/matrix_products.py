@@ -60,11 +60,13 @@ class _Linear(torch.autograd.Function):
         if ctx.needs_input_grad[0]:
             x_slope = _onednn_linear(slope_MN, weight.T).view(x.shape)
         if ctx.needs_input_grad[1]:
-            # oneDNN repacks a transposed left factor badly, so it gets a copy, and of the two the smaller one.
-            if slope_MN.shape[1] <= x_MK.shape[1]:
-                weight_slope = _onednn_linear(slope_MN.T.contiguous(), x_MK.T)
-            else:
+            # oneDNN repacks a transposed left factor badly, so it gets a copy: of the smaller one, unless the
+            # weight is itself a transposed view and its slope had better be one too.
+            transposed = not weight.is_contiguous() and weight.T.is_contiguous()
+            if transposed or slope_MN.shape[1] > x_MK.shape[1]:
                 weight_slope = _onednn_linear(x_MK.T.contiguous(), slope_MN.T).T
+            else:
+                weight_slope = _onednn_linear(slope_MN.T.contiguous(), x_MK.T)
         if ctx.has_bias and ctx.needs_input_grad[2]:
             bias_slope = slope_MN.sum(0)
         return x_slope, weight_slope, bias_slope

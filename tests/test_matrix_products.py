@@ -61,11 +61,14 @@ def test_linear_and_matmul(way, x_layout, weight_layout):
 
 
 @pytest.mark.filterwarnings("ignore:TF32 acceleration")
+@pytest.mark.parametrize("transposed", [False, True])
 @pytest.mark.parametrize("wider", [False, True])
-def test_gradients(way, wider):
+def test_gradients(way, wider, transposed):
     x, weight, bias = operands()
     if not wider:
         x, weight, bias = torch.randn(130, 120), weight.T.contiguous(), bias[:70]
+    if transposed:
+        weight = weight.T.contiguous().T
     leaves = [t.clone().requires_grad_() for t in (x, weight, bias)]
     slope = torch.randn(2, 65, len(weight), generator=torch.Generator().manual_seed(5))
     linear(leaves[0].view(2, 65, -1), *leaves[1:]).backward(slope)

@@ -20,6 +20,8 @@ CACHE_BYTES = 1 << 20
 """Weights held at once: what the second-level cache of one core keeps (1 MB on current servers)."""
 MIN_MULTIPLICATIONS = {torch.float32: 1 << 21, torch.bfloat16: 1 << 17}
 """Per head and product; below, the fused kernel is faster than the calls made here (measured with 32 channels)."""
+MASK_AND_BIAS = 4
+"""So much earlier they pay with a mask and a bias, which the fused kernel wants added up for every sequence."""
 SUMS = (2.0**-100, 2.0**100)
 """Between these a sum of powers has lost nothing: no power overflowed, and one that vanished was no part of it."""
 LOG2_E = math.log2(math.e)
@@ -109,6 +111,10 @@ def suits(
     query: Tensor, key: Tensor, mask: Tensor | None, bias: Tensor | None, *, least: int | None = None
 ) -> bool:
     """Whether attention may and should go this way; arguments as in `attend_on_cpu`."""
+    if least is None:
+        least = MIN_MULTIPLICATIONS.get(query.dtype, 0)
+        if mask is not None and bias is not None:
+            least //= MASK_AND_BIAS
     return not (
         query.device.type != "cpu"
         or query.dim() != 4
@@ -116,7 +122,7 @@ def suits(
         or query.dtype not in MIN_MULTIPLICATIONS
         or not (mask is None or (mask.dim() == 4 and mask.shape[1:3] == (1, 1)))
         or not (bias is None or bias.dim() == 3)
-        or query.shape[2:].numel() * key.shape[2] < (least or MIN_MULTIPLICATIONS[query.dtype])
+        or query.shape[2:].numel() * key.shape[2] < least
     )
 
 

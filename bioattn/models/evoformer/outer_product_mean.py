@@ -78,10 +78,10 @@ class OuterProductMean(nn.Module):
         num_residues, channels = pair_TRC.shape[1], first_TAS.shape[1]
         outer = linear(first_TAS.flatten(0, 1), second_XS)
         outer_TXR = outer.view(-1, channels * channels, num_residues)
-        if torch.is_grad_enabled():
-            projected: Tensor = self.project_output(outer_TXR.transpose(1, 2))
-            return projected / count_TR.unsqueeze(-1)
         weight, bias_C1 = self.project_output.weight, self.project_output.bias.unsqueeze(-1)
+        if torch.is_grad_enabled():
+            projected_TCR = torch.stack([linear(weight, outer_XR.T) for outer_XR in outer_TXR.unbind()])
+            return (projected_TCR + bias_C1).transpose(1, 2) / count_TR.unsqueeze(-1)
         update_TRC = torch.empty_like(pair_TRC)
         for outer_XR, count_R, update_RC in zip(outer_TXR, count_TR, update_TRC, strict=True):
             torch.div(matmul(weight, outer_XR).add_(bias_C1), count_R, out=update_RC.T)

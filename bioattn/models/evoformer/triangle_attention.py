@@ -46,7 +46,7 @@ class TriangleAttention(nn.Module):
             update,
             TILE_ELEMENTS,
             sliced=(state_RRC, (mask_RR if self.starting else mask_RR.T) > 0),
-            whole=(bias_HRR if self.starting else bias_HRR.transpose(1, 2),),
+            whole=(bias_HRR if self.starting else bias_HRR.transpose(1, 2).contiguous(),),
             parameters=[*self.normalise.parameters(), *self.attention.parameters()],
         )
         return updated if self.starting else updated.transpose(0, 1)

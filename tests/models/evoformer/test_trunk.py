@@ -179,8 +179,9 @@ def test_tiles_change_no_gradient(masks, extra_msa, monkeypatch):
             (msa.tanh().sum() + pair.tanh().sum()).backward()
         assert not recorder.parts  # what is computed again is not heard again
         gradients.append([leaf.grad for leaf in leaves] + [p.grad.clone() for p in block.parameters()])
+    largest = max(float(gradient.abs().max()) for gradient in gradients[0])
     for whole, tiled in zip(*gradients, strict=True):
-        torch.testing.assert_close(tiled, whole, rtol=1e-4, atol=1e-5 * float(whole.abs().max()) + 1e-5)
+        torch.testing.assert_close(tiled, whole, rtol=1e-3, atol=1e-6 * largest)
 
 
 def test_frozen_parameters_get_no_gradient(tiled):
