@@ -14,20 +14,19 @@ import torch
 from bioattn.errors import BioattnError
 from bioattn.memory import free_memory
 from bioattn.models.evoformer.config import EvoformerConfig
-from bioattn.models.evoformer.tiles import tiles_of_at_most
+from bioattn.models.evoformer.msa_row_attention import TILE_ELEMENTS
+from bioattn.models.evoformer.tiles import ACCELERATOR_FACTOR, tiles_of_at_most
 from bioattn.store.alignment_schema import AlignmentSizes
 from bioattn.wording import counted, human_bytes
 
 LOGGER = logging.getLogger("bioattn")
 
-FIXED_BYTES = 64_000_000
+FIXED_BYTES = 80_000_000
 """What torch and its threads take whatever the sizes."""
 MARGIN = 1.2
 """The estimate over the terms counted."""
 SMALL_TILES = (4, 1)
 """Rows or residues at a time that are tried where memory is short."""
-_LARGEST_TILE = 16
-_ROW_TILE = 8
 _TILE_FLOATS = 8
 """Numbers a layer holds for each number of a tile: projections, attention, update."""
 
@@ -40,7 +39,12 @@ class Precision(StrEnum):
 
 
 def estimate_memory(
-    config: EvoformerConfig, sizes: AlignmentSizes, *, chunk: int | None = None, attention: bool = False
+    config: EvoformerConfig,
+    sizes: AlignmentSizes,
+    *,
+    chunk: int | None = None,
+    attention: bool = False,
+    device: str = "cpu",
 ) -> int:
     """Bytes that a run needs beside the model's parameters at its highest point, counted generously.
 
@@ -48,35 +52,42 @@ def estimate_memory(
     weights are listened to.
     """
     rows, extra, columns = sizes
-    tile = min(_LARGEST_TILE, columns, chunk or _LARGEST_TILE)
-    row_tile = min(_ROW_TILE, rows, chunk or _ROW_TILE)
     pairs = columns * columns
     msa, pair = rows * columns * config.msa_channels, pairs * config.pair_channels
-    factors = 4 * config.outer_product_channels * columns
+    factors = 3 * config.outer_product_channels * columns
+    tile_numbers = TILE_ELEMENTS if device == "cpu" else TILE_ELEMENTS * ACCELERATOR_FACTOR
+
+    def tile(number: int, width: int) -> int:
+        """How many of `number` rows of `width` numbers a layer takes at a time."""
+        return max(1, min(number, tile_numbers // max(1, width), chunk or number))
+
+    msa_rows = tile(rows, columns * config.msa_channels)
+    msa_columns = tile(columns, rows * config.msa_channels)
+    pair_rows = tile(columns, columns * config.pair_channels)
     work = [
         factors * rows,
-        _TILE_FLOATS * tile * rows * config.msa_channels,
-        _TILE_FLOATS * row_tile * columns * config.msa_channels,
-        _TILE_FLOATS * tile * columns * config.pair_channels,
+        _TILE_FLOATS * msa_rows * columns * config.msa_channels,
+        _TILE_FLOATS * msa_columns * rows * config.msa_channels,
+        _TILE_FLOATS * pair_rows * columns * config.pair_channels,
         2 * pairs * config.triangle_multiplication_channels,
     ]
     weights = 0
     if attention:
-        heads = max(row_tile * config.msa_heads, tile * config.pair_heads)
-        weights = max(4 * heads * pairs, tile * config.msa_heads * rows * rows)
+        heads = max(msa_rows * config.msa_heads, pair_rows * config.pair_heads)
+        weights = max(4 * heads * pairs, msa_columns * config.msa_heads * rows * rows)
     stages = [2 * msa + pair, msa + pair + max(work), msa + _head_floats(config, pairs)]
     features = 2 * rows * columns * config.msa_features
     if config.num_extra_msa_blocks:
-        extra_msa = extra * columns * config.extra_msa_channels
-        tiled = _TILE_FLOATS * tile * extra * config.extra_msa_channels
-        stages.append(msa + pair + extra_msa + max(factors * extra, tiled))
+        width = extra * config.extra_msa_channels
+        tiled = _TILE_FLOATS * tile(columns, width) * width
+        stages.append(msa + pair + columns * width + max(factors * extra, tiled))
         features += 8 * extra * columns
     return FIXED_BYTES + int(MARGIN * 4 * (max(stages) + features + weights))
 
 
 def _head_floats(config: EvoformerConfig, pairs: int) -> int:
     """Numbers per pair of residues when everything is read off the representations."""
-    per_pair = config.pair_channels + 3 * config.distogram_bins
+    per_pair = config.pair_channels + 2 * config.distogram_bins
     if config.aligned_error_head:
         per_pair += 64
     if config.structure_module is not None:
@@ -106,7 +117,7 @@ def plan_memory(
         choices += SMALL_TILES
     needed = 0
     for choice in choices:
-        needed = estimate_memory(config, sizes, chunk=choice, attention=attention)
+        needed = estimate_memory(config, sizes, chunk=choice, attention=attention, device=device.type)
         if free is None or needed <= free:
             LOGGER.info(
                 f"needs about {human_bytes(needed)} of memory beside the model"

@@ -21,9 +21,10 @@ _LARGEST: ContextVar[int | None] = ContextVar("largest_tile", default=None)
 
 @contextmanager
 def tiles_of_at_most(rows: int | None) -> Iterator[None]:
-    """Let no layer take more than `rows` rows at a time meanwhile; None = the sizes that are fastest.
+    """Let layers take at most `rows` rows or residues at a time meanwhile; None = the sizes that are fastest.
 
-    Less memory, more time, and the same results up to the order in which products are summed.
+    Transitions, which take cells one by one, keep their size. Less memory, more time, and the same results up to
+    the order in which products are summed.
     """
     token = _LARGEST.set(rows)
     try:
@@ -33,20 +34,21 @@ def tiles_of_at_most(rows: int | None) -> Iterator[None]:
 
 
 def tiles(total: int, size: int) -> Iterator[slice]:
-    """Slices of at most `size` rows (`tiles_of_at_most` may ask for fewer) that cover `total` rows in order."""
-    size = min(size, _LARGEST.get() or size)
+    """Slices of at most `size` rows that cover `total` rows in order."""
     for start in range(0, total, size):
         yield slice(start, min(start + size, total))
 
 
 def rows_per_tile(state: Tensor, elements: int) -> int:
-    """Rows of the first axis that have about `elements` numbers together; at least one.
+    """Rows of the first axis that have about `elements` numbers together, no more than `tiles_of_at_most` lets;
+    at least one.
 
     `elements` suits the caches of a CPU; other devices take ACCELERATOR_FACTOR times as many.
     """
     if state.device.type != "cpu":
         elements *= ACCELERATOR_FACTOR
-    return max(1, elements // max(1, state[:1].numel()))
+    rows = max(1, elements // max(1, state[:1].numel()))
+    return rows if state.dim() < 3 else min(rows, _LARGEST.get() or rows)
 
 
 def add_update(state: Tensor, update: TileUpdate, size: int) -> Tensor:
@@ -57,7 +59,7 @@ def add_update(state: Tensor, update: TileUpdate, size: int) -> Tensor:
     """
     if torch.is_grad_enabled():
         return state + update(state, slice(0, state.shape[0]))
-    for rows in tiles(state.shape[0], size):
+    for rows in tiles(state.shape[0], min(size, _LARGEST.get() or size)):
         part = state[rows]
         part += update(part, rows)
     return state
