@@ -74,6 +74,14 @@ def test_a_command_has_at_most_about_fifteen_options_of_its_own(words: list[str]
     for word in words:
         command = command.commands[word]
     shared = {"--quiet", "--verbose", "--log-format", "--output", "--help"}
+    shared |= {
+        "--device",
+        "--threads",
+        "--seed",
+        "--resume",
+        "--force",
+        "--config",
+    }  # mean the same everywhere
     own = {name for parameter in command.params for name in parameter.opts if name.startswith("--")}
     assert len(own - shared) <= 16
 

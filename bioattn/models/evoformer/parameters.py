@@ -38,6 +38,8 @@ def load_parameters(
     """
     with open_parameters(path) as file:
         config = infer_config(file, num_structure_layers)
+        if config.structure_module is not None and num_structure_layers is None:
+            _tell_assumed_layers(path, config)
         rows = model_rows(config)
         file.check(rows)
         model = allocate_model(config)
@@ -48,6 +50,17 @@ def load_parameters(
                     targets[name][row.place].copy_(torch.from_numpy(array))
     inputs = published_inputs(path, has_templates=file.has_templates)
     return model, inputs if config.recycling else replace(inputs, num_recycles=0)
+
+
+def _tell_assumed_layers(path: Path, config: EvoformerConfig) -> None:
+    assert config.structure_module is not None
+    published = EvoformerConfig()
+    unusual = (config.msa_channels, config.num_blocks) != (published.msa_channels, published.num_blocks)
+    tell = LOGGER.warning if unusual else LOGGER.debug
+    tell(
+        f"{path}: parameters do not tell how many layers the structure module has (they share their weights); "
+        f"{config.structure_module.num_layers} are assumed, --structure-layers says otherwise"
+    )
 
 
 def published_inputs(path: Path, *, has_templates: bool) -> InputSettings:

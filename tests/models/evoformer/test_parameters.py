@@ -136,6 +136,16 @@ def test_the_config_is_read_off_the_shapes(small: Path) -> None:
     assert load_parameters(small / "params.npz", 3)[0].config.structure_module.num_layers == 3
 
 
+def test_assumed_layers_are_said_where_they_may_be_wrong(
+    small: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    caplog.set_level("WARNING", "bioattn")
+    load_parameters(small / "params.npz", 8)
+    assert not caplog.text
+    load_parameters(small / "params.npz")
+    assert "8 are assumed, --structure-layers says otherwise" in caplog.text
+
+
 def test_the_same_parameters_give_the_same_bytes(small: Path) -> None:
     export_parameters(small / "params.pt", small / "again.npz")
     export_parameters(small / "params.npz", small / "again.pt")
