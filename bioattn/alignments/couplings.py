@@ -7,6 +7,7 @@ of them in units of their spread, for models that take pair features.
 
 import numpy as np
 from numpy.typing import NDArray
+from scipy.linalg.lapack import dpotrf, dpotri
 
 from bioattn.errors import BioattnError
 
@@ -117,7 +118,7 @@ def mean_field_couplings(
     single_RA, pair_RARA = with_pseudocount(single_RA, pair_RARA, pseudocount)
     covariance = pair_RARA[:, :kept, :, :kept] - np.multiply.outer(single_RA[:, :kept], single_RA[:, :kept])
     flat = covariance.reshape(columns * kept, columns * kept)
-    return -np.asarray(np.linalg.inv(flat), np.float64).reshape(columns, kept, columns, kept)
+    return -_inverse(flat).reshape(columns, kept, columns, kept)
 
 
 def coupling_norms(couplings: NDArray[np.float64]) -> NDArray[np.float64]:
@@ -158,7 +159,7 @@ def shrunk_inverse_covariance(
     covariance = (pair_RARA - np.multiply.outer(single_RA, single_RA)).reshape(size, size)
     target = float(np.trace(covariance)) / size
     shrunk = (1 - shrinkage) * covariance + shrinkage * max(target, 1e-6) * np.eye(size)
-    return np.asarray(np.linalg.inv(shrunk), np.float64).reshape(columns, NUM_STATES, columns, NUM_STATES)
+    return _inverse(shrunk).reshape(columns, NUM_STATES, columns, NUM_STATES)
 
 
 FEATURE_NAMES = ("mean-field couplings", "mutual information", "shrunk inverse covariance")
@@ -187,3 +188,14 @@ def covariance_features(
     spread = np.sqrt((features**2).sum((0, 1)) / pairs)
     scaled: NDArray[np.float32] = (features / np.maximum(spread, 1e-12)).astype(np.float32)
     return scaled
+
+
+def _inverse(matrix: NDArray[np.float64]) -> NDArray[np.float64]:
+    """Inverse of a positive definite matrix by Cholesky factors, in half the time of a general one."""
+    factor, problem = dpotrf(matrix, lower=1, clean=1)
+    if problem:
+        # Definite in exact arithmetic only.
+        return np.asarray(np.linalg.inv(matrix), np.float64)
+    lower, _ = dpotri(factor, lower=1, overwrite_c=1)
+    inverse: NDArray[np.float64] = lower + np.tril(lower, -1).T
+    return inverse
