@@ -88,7 +88,13 @@ class TriangleMultiplication(nn.Module):
         first_row = 4 * self.hidden_channels
         weight, bias = self.project_factors.weight[first_row:], self.project_factors.bias[first_row:]
         gate_TRC = linear(self.normalise(pair_TRC).to(weight.dtype), weight, bias)
-        update: Tensor = self.project_output(self.normalise_product(product_TMR.transpose(1, 2).float()))
+        if torch.is_grad_enabled():
+            product_TRM = product_TMR.transpose(1, 2)
+        else:
+            # Dense float32 first: torch transposes that block by block, anything else number by number.
+            product_MN = product_TMR.transpose(0, 1).float().contiguous().view(self.hidden_channels, -1)
+            product_TRM = product_MN.T.contiguous().view(*pair_TRC.shape[:2], -1)
+        update: Tensor = self.project_output(self.normalise_product(product_TRM.float()))
         if torch.is_grad_enabled():
             return update * torch.sigmoid(gate_TRC)
         return update.mul_(gate_TRC.sigmoid_())
