@@ -4,11 +4,11 @@ It knows tensors and a dataset, no files of models: `bioattn.training.train` giv
 """
 
 import math
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import cast
+from typing import Any, cast
 
 import numpy as np
 import torch
@@ -71,8 +71,8 @@ class Trainer:
     loss: Loss
     metric: Metric
     device: torch.device
-    job: str
-    """Digest of data and settings: a saved state of another job is refused."""
+    job: Mapping[str, Any]
+    """Data and settings: a saved state of another job is refused."""
     state_path: Path
     average: WeightAverage = field(init=False)
     """Made when the run starts, after any warm start."""

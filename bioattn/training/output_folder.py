@@ -6,8 +6,14 @@ from pathlib import Path
 
 from bioattn.errors import BioattnError, SettingsError
 from bioattn.files import text_output, unwritable
-from bioattn.models.model_folder import WEIGHTS
+from bioattn.models.model_folder import TRAINING_RECORD, WEIGHTS
 from bioattn.training.state import STATE_FILE
+
+
+def is_finished(output: Path) -> bool:
+    """Whether `output` is the model folder of a run that ended, and no other run of that name is under way."""
+    files = (output / WEIGHTS, output / TRAINING_RECORD)
+    return all(file.is_file() for file in files) and not _partial(output).exists()
 
 
 def prepare_output(output: Path, *, resume: bool, force: bool) -> Path:
@@ -18,7 +24,7 @@ def prepare_output(output: Path, *, resume: bool, force: bool) -> Path:
     """
     if output.name in ("", "-", ".."):
         raise SettingsError(f"--output {output}: give the name of a folder to make")
-    partial = output.with_name(output.name + ".partial")
+    partial = _partial(output)
     if output.exists() and not force:
         raise BioattnError(f"{output}: exists already; choose another --output, or --force to replace it")
     if (
@@ -66,3 +72,7 @@ def publish(partial: Path, output: Path) -> None:
             aside.unlink(missing_ok=True)
     except OSError as error:
         raise unwritable(output, error) from error
+
+
+def _partial(output: Path) -> Path:
+    return output.with_name(output.name + ".partial")

@@ -6,6 +6,7 @@ history) stands as JSON in the file's metadata. Random states need no place: see
 
 import hashlib
 import json
+from collections.abc import Mapping
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import Any
@@ -17,6 +18,7 @@ from torch import Tensor
 
 from bioattn.errors import BioattnError
 from bioattn.files import atomic_output
+from bioattn.training.job import job_differences, plain_job
 
 STATE_FILE = "trainer_state.safetensors"
 
@@ -37,14 +39,14 @@ class Position:
 
 def save_state(
     path: Path,
-    job: str,
+    job: Mapping[str, Any],
     position: Position,
     model: torch.nn.Module,
     average: torch.nn.Module,
     best: dict[str, Tensor],
     optimizer: torch.optim.Optimizer,
 ) -> None:
-    """Write the state of job `job` (a digest of data and settings) atomically."""
+    """Write the state of job `job` (data and settings, `bioattn.training.job`) atomically."""
     tensors = {f"model.{name}": tensor for name, tensor in model.state_dict().items()}
     tensors |= {f"average.{name}": tensor for name, tensor in average.state_dict().items()}
     tensors |= {f"best.{name}": tensor for name, tensor in best.items()}
@@ -52,7 +54,7 @@ def save_state(
         tensors |= {f"optimizer.{index}.{name}": tensor for name, tensor in entry.items()}
     # safetensors refuses tensors that share memory, and the file is the same from every device.
     tensors = {name: tensor.detach().cpu().clone().contiguous() for name, tensor in tensors.items()}
-    metadata = {"job": job, "position": json.dumps(asdict(position))}
+    metadata = {"job": json.dumps(job), "position": json.dumps(asdict(position))}
     metadata["sha256"] = _digest(tensors, metadata)
     with atomic_output(path) as temporary:
         # Not save_file: its error on a full disk is no OSError.
@@ -61,14 +63,14 @@ def save_state(
 
 def load_state(
     path: Path,
-    job: str,
+    job: Mapping[str, Any],
     model: torch.nn.Module,
     average: torch.nn.Module,
     optimizer: torch.optim.Optimizer,
 ) -> tuple[Position, dict[str, Tensor]]:
     """Put the saved weights into `model`, `average` and `optimizer`; return the position and the best weights.
 
-    Raises: BioattnError when the state is damaged or belongs to other data or settings.
+    Raises: BioattnError when the state is damaged, or belongs to other data or settings, which it names.
     """
     try:
         with safe_open(path, framework="pt") as file:
@@ -80,11 +82,7 @@ def load_state(
         ) from error
     if metadata.pop("sha256", None) != _digest(tensors, metadata):
         raise BioattnError(f"{path}: the saved state is damaged (SHA-256 differs); start again with --force")
-    if metadata.get("job") != job:
-        raise BioattnError(
-            f"{path}: belongs to other data or settings; repeat the command that was interrupted, "
-            "or start again with --force"
-        )
+    _require_same_job(path, metadata.get("job", ""), job)
     model.load_state_dict(_part(tensors, "model."))
     average.load_state_dict(_part(tensors, "average."))
     state: dict[int, dict[str, Tensor]] = {}
@@ -94,6 +92,21 @@ def load_state(
     groups: list[dict[str, Any]] = optimizer.state_dict()["param_groups"]
     optimizer.load_state_dict({"state": state, "param_groups": groups})
     return Position(**json.loads(metadata["position"])), _part(tensors, "best.")
+
+
+def _require_same_job(path: Path, stored: str, job: Mapping[str, Any]) -> None:
+    advice = "repeat the command that was interrupted, or start again with --force"
+    try:
+        earlier = json.loads(stored)
+    except json.JSONDecodeError:
+        earlier = None
+    if not isinstance(earlier, dict):
+        raise BioattnError(f"{path}: was saved by another version of bioattn; {advice}")
+    different = job_differences(earlier, plain_job(job))
+    if different:
+        raise BioattnError(
+            f"{path}: belongs to other data or settings (different: {', '.join(different)}); {advice}"
+        )
 
 
 def _digest(tensors: dict[str, Tensor], metadata: dict[str, str]) -> str:

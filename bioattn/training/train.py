@@ -1,7 +1,5 @@
 """From a dataset to a model folder: the one function behind `bioattn train promoter`."""
 
-import hashlib
-import json
 import logging
 import platform
 import shutil
@@ -16,12 +14,12 @@ from numpy.typing import NDArray
 
 from bioattn import __version__
 from bioattn.config_file import build
-from bioattn.errors import BioattnError, SettingsError
-from bioattn.files import sha256_of, write_json
+from bioattn.errors import BioattnError, FormatError, SettingsError
+from bioattn.files import read_json, sha256_of, write_json
 from bioattn.formats.tables import quoted
-from bioattn.models.model_folder import WEIGHTS
+from bioattn.models.model_folder import TRAINING_RECORD, WEIGHTS, read_model_config
 from bioattn.models.promoter.config import Conditioning, PromoterModelConfig, TreatmentEncoding
-from bioattn.models.promoter.folder import write_promoter_model
+from bioattn.models.promoter.folder import MODEL_TYPE, write_promoter_model
 from bioattn.models.promoter.model import PromoterModel, make_promoter_model
 from bioattn.models.promoter.treatment_vocabulary import UNCONDITIONAL, TreatmentVocabulary
 from bioattn.progress import NoProgress, Progress
@@ -31,10 +29,11 @@ from bioattn.stop_request import StopRequest
 from bioattn.training.batches import TrainingBatches
 from bioattn.training.config import Loss, Metric, TrainingConfig
 from bioattn.training.evaluation import Evaluation, evaluate
+from bioattn.training.job import Job, plain_job, require_finished_by
 from bioattn.training.loop import Standardiser, Trainer
 from bioattn.training.metrics import SharedAxis, fit_shared_axis
 from bioattn.training.model_card import write_model_card
-from bioattn.training.output_folder import prepare_output, publish, write_history
+from bioattn.training.output_folder import is_finished, prepare_output, publish, write_history
 from bioattn.training.state import STATE_FILE
 from bioattn.training.warm_start import warm_start
 
@@ -71,13 +70,19 @@ def train_promoter(
     force: bool = False,
     progress: Progress | None = None,
     stop: StopRequest | None = None,
-) -> Evaluation:
+) -> Evaluation | None:
     """Train a promoter model and write its folder, which never exists incomplete: until the end everything lies
-    in `<output>.partial/`.
+    in `<output>.partial/`. Returns None when, with `resume`, the same job had been finished before.
 
     Raises: SettingsError on settings that do not fit; BioattnError on a bad dataset, an output that exists
     (without `force`) or an interrupted run (without `resume` or `force`); Interrupted when `stop` was requested.
     """
+    if resume and not force and is_finished(job.output):
+        dataset = read_dataset(job.dataset_path)
+        config = model_config(dataset, job.model, job.training, job.settings_source)
+        require_finished_by(job.output, _finished_job(job.output), _content(job, config))
+        LOGGER.info(f"{job.output}: finished before with the same data and settings, nothing is left to do")
+        return None
     partial = prepare_output(job.output, resume=resume, force=force)
     try:
         return _train(job, partial, device=device, resume=resume, progress=progress, stop=stop)
@@ -98,7 +103,6 @@ def _train(
 ) -> Evaluation:
     """`train_promoter` inside its folder `partial`, which gets its final name when all is done."""
     dataset = read_dataset(job.dataset_path)
-    dataset_sha256 = sha256_of(job.dataset_path)
     config = model_config(dataset, job.model, job.training, job.settings_source)
     _check_task(dataset, job.training)
     treatments = dataset.treatments_in(TRAIN)
@@ -112,8 +116,8 @@ def _train(
     _report_features(dataset, vocabulary)
     torch.manual_seed(job.training.seed)
     model = make_promoter_model(config, vocabulary)
-    digest = _digest(job, config, dataset_sha256)
-    trainer = _trainer(model, dataset, vocabulary, table, job, digest, device, partial / STATE_FILE)
+    content = _content(job, config)
+    trainer = _trainer(model, dataset, vocabulary, table, job, content, device, partial / STATE_FILE)
     if job.training.warm_start:
         standard = trainer.standardiser
         warm_start(model, dataset, trainer.treatments, standard.mean, standard.sd)
@@ -130,7 +134,7 @@ def _train(
     write_history(partial / "history.csv", position.history)
     write_promoter_model(partial, model, vocabulary, table, task=dataset.task, reference=job.reference)
     record = {
-        "dataset": {"file": job.dataset_path.name, "sha256": dataset_sha256},
+        "dataset": {"file": job.dataset_path.name, "sha256": content["dataset"]},
         "training": asdict(job.training),
         "treatment_columns": list(job.treatment_columns),
         "epochs_trained": position.epoch,
@@ -167,7 +171,7 @@ def _trainer(
     vocabulary: TreatmentVocabulary,
     table: TreatmentTable,
     job: TrainingJob,
-    digest: str,
+    content: Job,
     device: torch.device,
     state_path: Path,
 ) -> Trainer:
@@ -205,7 +209,7 @@ def _trainer(
         loss=training.loss or (Loss.BINARY if binary else Loss.MSE),
         metric=training.metric or (Metric.AUROC if binary else Metric.PEARSON),
         device=device,
-        job=digest,
+        job=content,
         state_path=state_path,
     )
 
@@ -284,6 +288,31 @@ def _check_task(dataset: PromoterDataset, training: TrainingConfig) -> None:
         )
 
 
-def _digest(job: TrainingJob, config: PromoterModelConfig, dataset_sha256: str) -> str:
-    content = [__version__, dataset_sha256, asdict(config), asdict(job.training), job.treatment_columns]
-    return hashlib.sha256(json.dumps(content, sort_keys=True).encode()).hexdigest()
+def _content(job: TrainingJob, config: PromoterModelConfig) -> Job:
+    return plain_job(
+        {
+            "bioattn_version": __version__,
+            "dataset": sha256_of(job.dataset_path),
+            "model": asdict(config),
+            "training": asdict(job.training),
+            "treatment_columns": job.treatment_columns,
+            "reference": job.reference,
+        }
+    )
+
+
+def _finished_job(folder: Path) -> Job:
+    """The job by which a model folder was trained."""
+    config = read_model_config(folder, MODEL_TYPE)
+    record = read_json(folder / TRAINING_RECORD)
+    try:
+        return {
+            "bioattn_version": record["versions"]["bioattn"],
+            "dataset": record["dataset"]["sha256"],
+            "model": config["architecture"],
+            "training": record["training"],
+            "treatment_columns": record["treatment_columns"],
+            "reference": config["reference"],
+        }
+    except (KeyError, TypeError) as error:
+        raise FormatError(f"{folder / TRAINING_RECORD}: is incomplete ({error!r})") from error

@@ -137,6 +137,8 @@ def promoter(
         evaluation = train_promoter(
             job, device=chosen, resume=resume, force=force, progress=reporter.progress(), stop=stop
         )
+    if evaluation is None:
+        return
     inputs = {"dataset": dataset} | ({"config": config} if config else {})
     write_run_record(output, reporter.command, inputs, time.monotonic() - started, device=chosen.type)
     _print_figures(evaluation)

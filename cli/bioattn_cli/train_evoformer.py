@@ -89,6 +89,8 @@ def evoformer(
         scores = train_evoformer(
             job, device=chosen, resume=resume, force=force, progress=reporter.progress(), stop=stop
         )
+    if scores is None:
+        return
     inputs = {"dataset": dataset} | ({"config": config} if config else {})
     write_run_record(output, reporter.command, inputs, time.monotonic() - started, device=chosen.type)
     if scores:

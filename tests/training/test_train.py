@@ -1,7 +1,9 @@
 """Training through the library: it learns, it repeats, it goes on where it stopped, it refuses what cannot be."""
 
 import dataclasses
+import logging
 import os
+import re
 import signal
 import subprocess
 import sys
@@ -159,10 +161,30 @@ def test_a_state_of_other_settings_is_refused(dataset_path, tmp_path):
         train_promoter(
             job(dataset_path, tmp_path / "m"), device=CPU, progress=StopAfter(3, request), stop=request
         )
-    with pytest.raises(BioattnError, match="other data or settings"):
+    with pytest.raises(BioattnError, match=r"different: training.learning_rate \(0.005 then, 0.0001 now\)"):
         train_promoter(job(dataset_path, tmp_path / "m", learning_rate=1e-4), device=CPU, resume=True)
     with pytest.raises(BioattnError, match="interrupted run; go on with --resume"):
         train_promoter(job(dataset_path, tmp_path / "m"), device=CPU)
+
+
+def test_resume_of_a_finished_run_leaves_it_as_it_is(dataset_path, tmp_path, caplog, monkeypatch):
+    one = job(dataset_path, tmp_path / "m", epochs=1)
+    assert train_promoter(one, device=CPU) is not None
+    before = {path.name: (path.read_bytes(), path.stat().st_mtime_ns) for path in (tmp_path / "m").iterdir()}
+    # A command run before in this process keeps messages to itself.
+    monkeypatch.setattr(logging.getLogger("bioattn"), "propagate", True)
+    caplog.set_level("INFO", "bioattn")
+    assert train_promoter(one, device=CPU, resume=True) is None
+    assert "m: finished before with the same data and settings" in caplog.text
+    for other, words in (({"seed": 5}, "training.seed (0 then, 5 now)"), ({"epochs": 2}, "training.epochs")):
+        with pytest.raises(BioattnError, match=f"is finished, but .*{re.escape(words)}"):
+            train_promoter(
+                job(dataset_path, tmp_path / "m", **{"epochs": 1, **other}), device=CPU, resume=True
+            )
+    with pytest.raises(BioattnError, match=r"different: reference \(none then, a now\)"):
+        train_promoter(dataclasses.replace(one, reference="a"), device=CPU, resume=True)
+    after = {path.name: (path.read_bytes(), path.stat().st_mtime_ns) for path in (tmp_path / "m").iterdir()}
+    assert after == before
 
 
 def test_an_existing_model_is_not_overwritten_unasked(dataset_path, tmp_path):

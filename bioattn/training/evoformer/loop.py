@@ -7,11 +7,11 @@ the weights of two runs, the second with the first one's model as initial model.
 """
 
 import math
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import cast
+from typing import Any, cast
 
 import torch
 from torch import Tensor
@@ -41,8 +41,8 @@ class EvoformerTrainer:
     """Families on which rounds are judged; without any, all steps are run and the last average is kept."""
     config: EvoformerTrainingConfig
     device: torch.device
-    job: str
-    """Digest of data and settings: a saved state of another job is refused."""
+    job: Mapping[str, Any]
+    """Data and settings: a saved state of another job is refused."""
     state_path: Path
     average: WeightAverage = field(init=False)
 

@@ -1,7 +1,5 @@
 """From a contact dataset to a model folder: the one function behind `bioattn train evoformer`."""
 
-import hashlib
-import json
 import logging
 import platform
 import shutil
@@ -17,13 +15,18 @@ from bioattn import __version__
 from bioattn.alignments.contact_dataset import TEST, TRAIN, VALIDATION, ContactDataset, open_contact_dataset
 from bioattn.alignments.couplings import FEATURE_NAMES
 from bioattn.config_file import build
-from bioattn.errors import BioattnError, SettingsError
-from bioattn.files import sha256_of, write_json
+from bioattn.errors import BioattnError, FormatError, SettingsError
+from bioattn.files import read_json, sha256_of, write_json
 from bioattn.formats.tables import quoted
 from bioattn.models.evoformer.config import EvoformerConfig
-from bioattn.models.evoformer.folder import load_evoformer_model, read_evoformer_config, write_evoformer_model
+from bioattn.models.evoformer.folder import (
+    MODEL_TYPE,
+    load_evoformer_model,
+    read_evoformer_config,
+    write_evoformer_model,
+)
 from bioattn.models.evoformer.model import EvoformerModel
-from bioattn.models.model_folder import CONFIG, WEIGHTS
+from bioattn.models.model_folder import CONFIG, TRAINING_RECORD, WEIGHTS, read_model_config
 from bioattn.progress import NoProgress, Progress
 from bioattn.stop_request import StopRequest
 from bioattn.training.evoformer.config import SMALL_MODEL, EvoformerTrainingConfig
@@ -32,7 +35,8 @@ from bioattn.training.evoformer.families import SimulatedFamilies, TrainingFamil
 from bioattn.training.evoformer.loop import EvoformerTrainer
 from bioattn.training.evoformer.model_card import write_model_card
 from bioattn.training.evoformer.samples import TrainingSamples
-from bioattn.training.output_folder import prepare_output, publish, write_history
+from bioattn.training.job import Job, plain_job, require_finished_by
+from bioattn.training.output_folder import is_finished, prepare_output, publish, write_history
 from bioattn.training.state import STATE_FILE
 
 LOGGER = logging.getLogger("bioattn")
@@ -63,13 +67,19 @@ def train_evoformer(
     force: bool = False,
     progress: Progress | None = None,
     stop: StopRequest | None = None,
-) -> list[FamilyScores]:
+) -> list[FamilyScores] | None:
     """Train an MSA/pair model and write its folder, which never exists incomplete: until the end everything lies
-    in `<output>.partial/`. Returns the scores of the validation and test proteins.
+    in `<output>.partial/`. Returns the scores of the validation and test proteins; None when, with `resume`, the
+    same job had been finished before.
 
     Raises: SettingsError on settings that do not fit; BioattnError on a bad dataset, an output that exists
     (without `force`) or an interrupted run (without `resume` or `force`); Interrupted when `stop` was requested.
     """
+    if resume and not force and is_finished(job.output):
+        config = model_config(job.model, job.initial, job.settings_source)
+        require_finished_by(job.output, _finished_job(job.output), _content(job, config))
+        LOGGER.info(f"{job.output}: finished before with the same data and settings, nothing is left to do")
+        return None
     partial = prepare_output(job.output, resume=resume, force=force)
     try:
         return _train(job, partial, device, resume, progress or NoProgress(), stop or StopRequest())
@@ -122,7 +132,7 @@ def _train(
     config = model_config(job.model, job.initial, job.settings_source)
     training = job.training
     dataset = open_contact_dataset(job.dataset_path)
-    record_of_data = {"file": job.dataset_path.name, "sha256": sha256_of(job.dataset_path)}
+    content = _content(job, config)
     used = _used(dataset, job.exclude)
     places = {split: [i for i in used if dataset.splits[i] == split] for split in (TRAIN, VALIDATION, TEST)}
     if training.steps and not places[TRAIN]:
@@ -133,9 +143,8 @@ def _train(
     )
     torch.manual_seed(training.seed)
     model = EvoformerModel(config)
-    initial_sha256 = None
     if job.initial is not None:
-        initial_sha256 = _load_initial(model, job.initial)
+        _load_initial(model, job.initial)
     trainer = EvoformerTrainer(
         model=model.to(device),
         samples=TrainingSamples(
@@ -147,7 +156,7 @@ def _train(
         validation=validation,
         config=training,
         device=device,
-        job=_digest(job, config, record_of_data["sha256"], initial_sha256),
+        job=content,
         state_path=partial / STATE_FILE,
     )
     LOGGER.info(
@@ -164,9 +173,13 @@ def _train(
     write_history(partial / "history.csv", position.history)
     write_evoformer_model(partial, model, training.prediction_inputs)
     record = {
-        "dataset": {**record_of_data, "excluded": list(job.exclude)},
+        "dataset": {
+            "file": job.dataset_path.name,
+            "sha256": content["dataset"],
+            "excluded": list(job.exclude),
+        },
         "families": {"train": len(train), "validation": len(validation), "test": len(test)},
-        "initial_model_sha256": initial_sha256,
+        "initial_model_sha256": content["initial_model"],
         "training": asdict(training),
         "steps_trained": min(position.epoch * training.steps_per_round, training.total_steps),
         "best_step": min((position.best_epoch + 1) * training.steps_per_round, training.total_steps),
@@ -185,18 +198,14 @@ def _train(
     return scores
 
 
-def _load_initial(model: EvoformerModel, folder: Path) -> str:
-    """Start from the weights of a model folder; what it has not, the projection of pair features, starts at 0.
-
-    Returns the SHA-256 of its weights.
-    """
+def _load_initial(model: EvoformerModel, folder: Path) -> None:
+    """Start from the weights of a model folder; what it has not, the projection of pair features, starts at 0."""
     initial = load_evoformer_model(folder, torch.device("cpu"))
     added = model.input_embedder.project_pair_features
     model.load_state_dict(initial.model.state_dict(), strict=initial.config == model.config)
     if added is not None and not initial.config.pair_features:
         torch.nn.init.zeros_(added.weight)
         torch.nn.init.zeros_(added.bias)
-    return initial.sha256
 
 
 def _used(dataset: ContactDataset, exclude: Sequence[str]) -> list[int]:
@@ -216,8 +225,31 @@ def _load(
     )
 
 
-def _digest(
-    job: EvoformerTrainingJob, config: EvoformerConfig, dataset_sha256: str, initial_sha256: str | None
-) -> str:
-    content = [__version__, dataset_sha256, asdict(config), asdict(job.training), job.exclude, initial_sha256]
-    return hashlib.sha256(json.dumps(content, sort_keys=True).encode()).hexdigest()
+def _content(job: EvoformerTrainingJob, config: EvoformerConfig) -> Job:
+    return plain_job(
+        {
+            "bioattn_version": __version__,
+            "dataset": sha256_of(job.dataset_path),
+            "model": asdict(config),
+            "training": asdict(job.training),
+            "exclude": sorted(job.exclude),
+            "initial_model": None if job.initial is None else sha256_of(job.initial / WEIGHTS),
+        }
+    )
+
+
+def _finished_job(folder: Path) -> Job:
+    """The job by which a model folder was trained."""
+    config = read_model_config(folder, MODEL_TYPE)
+    record = read_json(folder / TRAINING_RECORD)
+    try:
+        return {
+            "bioattn_version": record["versions"]["bioattn"],
+            "dataset": record["dataset"]["sha256"],
+            "model": config["architecture"],
+            "training": record["training"],
+            "exclude": sorted(record["dataset"]["excluded"]),
+            "initial_model": record["initial_model_sha256"],
+        }
+    except (KeyError, TypeError) as error:
+        raise FormatError(f"{folder / TRAINING_RECORD}: is incomplete ({error!r})") from error

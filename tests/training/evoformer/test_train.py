@@ -13,7 +13,7 @@ import numpy as np
 import pytest
 import torch
 
-from bioattn.errors import Interrupted, SettingsError
+from bioattn.errors import BioattnError, Interrupted, SettingsError
 from bioattn.models.evoformer.folder import load_evoformer_model
 from bioattn.stop_request import StopRequest
 from bioattn.training.evoformer.config import EvoformerTrainingConfig
@@ -125,6 +125,36 @@ def test_a_stopped_run_goes_on_to_the_same_bytes(contact_dataset, tmp_path, step
     train_evoformer(stopped, device=CPU, resume=True)
     same_folders(tmp_path / "whole", tmp_path / "stopped")
     assert not (tmp_path / "stopped.partial").exists()
+
+
+def test_resume_names_the_settings_that_differ(contact_dataset, tmp_path):
+    request = StopRequest()
+    with pytest.raises(Interrupted):
+        train_evoformer(
+            job(contact_dataset, tmp_path / "m"), device=CPU, progress=StopAfter(2, request), stop=request
+        )
+    other = job(contact_dataset, tmp_path / "m", {"num_blocks": 2}, seed=3)
+    words = r"different: model.num_blocks \(1 then, 2 now\), training.seed \(0 then, 3 now\)\)"
+    with pytest.raises(BioattnError, match=words):
+        train_evoformer(other, device=CPU, resume=True)
+
+
+def test_resume_of_a_finished_run_is_done(contact_dataset, tmp_path, capsys):
+    settings = tmp_path / "settings.toml"
+    settings.write_text("[model]\n" + "\n".join(f"{name} = {value}" for name, value in TINY.items()))
+    words = ["train", "evoformer", str(contact_dataset), "-o", str(tmp_path / "m"), "-c", str(settings)]
+    words += ["--steps", "1", "--threads", "1", "--resume"]
+    assert main(words) == 0
+    files = [*(tmp_path / "m").iterdir(), tmp_path / "m.run.json"]
+    before = [(path.read_bytes(), path.stat().st_mtime_ns) for path in files]
+    capsys.readouterr()
+    assert main(words) == 0
+    captured = capsys.readouterr()
+    assert captured.out == ""
+    assert "m: finished before with the same data and settings, nothing is left to do" in captured.err
+    assert main([*words, "--exclude", "simulated000004"]) == 1
+    assert "different: exclude (none then, simulated000004 now)" in capsys.readouterr().err
+    assert [(path.read_bytes(), path.stat().st_mtime_ns) for path in files] == before
 
 
 def test_a_terminated_process_goes_on_to_the_same_bytes(contact_dataset, tmp_path):
