@@ -22,6 +22,8 @@ GZIP_MAGIC = b"\x1f\x8b"
 XZ_MAGIC = b"\xfd7zXZ\x00"
 _TEMPORARY = re.compile(r"\.tmp-\d+-")
 """What `atomic_output` puts before a name."""
+OUTPUT_SUFFIXES = ("", ".partial", ".run.json")
+"""What is written for an output: itself, the folder it is made in, and its run record."""
 OTHER_MAGIC = {
     b"BZh": "compressed with bzip2",
     b"PK\x03\x04": "a zip archive",
@@ -119,24 +121,53 @@ def unwritable(path: Path, error: OSError) -> BioattnError:
     return BioattnError(f"{path}: cannot be written ({error.strerror or error})")
 
 
-def check_output(output: Path, inputs: Iterable[Path] = ()) -> None:
+def check_output(output: Path, inputs: Iterable[Path] = (), option: str = "--output") -> None:
     """Refuse an output that cannot be written or would destroy an input, before any work is done.
 
-    Raises: SettingsError when `output` is `-` or one of `inputs`; BioattnError when it is a folder or a device, or
-    the folder it is to stand in is missing or read-only.
+    option: what named the output, for messages. Raises: SettingsError when `output` is `-` or as `check_apart`;
+    BioattnError when it is a folder or a device, or the folder it is to stand in is missing or read-only.
     """
     if str(output) == "-":
-        raise SettingsError("--output -: this cannot go to standard output; give a file name")
+        raise SettingsError(f"{option} -: this cannot go to standard output; give a file name")
     if output.is_dir():
         raise BioattnError(f"{output}: is a folder, a file name is needed")
     if output.exists() and not output.is_file():
         raise BioattnError(f"{output}: is a device or pipe, which would be replaced; give a file name")
+    check_parent(output)
+    check_apart(output, inputs, option)
+
+
+def check_parent(output: Path) -> None:
+    """Raises: BioattnError when the folder that `output` is to stand in is missing or read-only."""
     if not output.parent.is_dir():
         raise unwritable(output, FileNotFoundError())
     if not os.access(output.parent, os.W_OK):
         raise BioattnError(f"{output}: cannot be written, the folder {output.parent} is read-only")
-    if any(output.resolve() == path.resolve() for path in inputs):
-        raise SettingsError(f"--output would write {output}, which is an input; choose another name")
+
+
+def check_apart(output: Path, inputs: Iterable[Path], option: str = "--output") -> None:
+    """Refuse a file or folder to write that is an input, holds one, or lies in one that is a folder (a model).
+
+    What stands beside an output (`.partial` while it is made, `.run.json`) counts as the output.
+
+    Raises: SettingsError.
+    """
+    target = output.resolve()
+    written = [target.with_name(target.name + end) for end in OUTPUT_SUFFIXES] if target.name else []
+    for path in inputs:
+        place = path.resolve()
+        if place == target:
+            raise SettingsError(f"{option} would write {output}, which is an input; choose another name")
+        for name in written:
+            if place.is_relative_to(name):
+                raise SettingsError(
+                    f"{option} {output}: {name.name} would be replaced, and with it the input {path}; choose "
+                    "another name"
+                )
+        if place.is_dir() and target.is_relative_to(place):
+            raise SettingsError(
+                f"{option} {output}: lies in the folder {path}, which is an input; choose another place"
+            )
 
 
 @contextmanager

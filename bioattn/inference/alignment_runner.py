@@ -19,6 +19,7 @@ from bioattn.formats.alignment import Alignment
 from bioattn.formats.alignment_file import STANDARD_INPUT, read_alignment
 from bioattn.inference.alignment_attention import AlignmentAttentionWriter, alignment_attention
 from bioattn.inference.alignment_sources import AlignmentSource
+from bioattn.inference.attention_collector import choose_sites
 from bioattn.inference.evoformer_memory import Precision, plan_memory
 from bioattn.inference.evoformer_outputs import SCORES, PredictionOf, write_prediction
 from bioattn.inference.evoformer_prediction import Prediction, Representation, predict
@@ -30,6 +31,7 @@ from bioattn.models.evoformer.precision import use_precision
 from bioattn.progress import Progress
 from bioattn.stop_request import StopRequest
 from bioattn.store.alignment_schema import AlignmentAttentionOptions, AlignmentSample, AlignmentSizes
+from bioattn.store.schema import kept_heads
 from bioattn.wording import counted
 
 LOGGER = logging.getLogger("bioattn")
@@ -112,8 +114,12 @@ class AlignmentRunner:
                 if stack is not None:
                     use_precision(stack, torch.bfloat16)
 
-    def check(self) -> None:
-        """Raises: SettingsError for settings that the model cannot take."""
+    def check(self, attention: AlignmentAttentionOptions | None = None) -> None:
+        """Raises: SettingsError for settings, sites or heads that the model does not have."""
+        if attention is not None:
+            sites = self.model.sites
+            for name in choose_sites(sites, attention.sites):
+                kept_heads(sites[name], attention.heads)
         config = self.model.config
         if self.settings.inputs.num_recycles and not config.recycling:
             raise SettingsError(

@@ -5,7 +5,7 @@ A folder appears complete or not at all. An alignment that fails does not stop t
 
 import logging
 from collections.abc import Iterator, Sequence
-from contextlib import ExitStack, contextmanager
+from contextlib import ExitStack, contextmanager, suppress
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -13,6 +13,7 @@ from bioattn.errors import BioattnError, Interrupted, SettingsError
 from bioattn.files import unwritable
 from bioattn.inference.alignment_runner import AlignmentRunner, AttentionOutput, RunSettings
 from bioattn.inference.alignment_sources import AlignmentSource
+from bioattn.inference.run_paths import check_run_paths, result_folders
 from bioattn.models.evoformer.folder import LoadedEvoformerModel
 from bioattn.progress import NoProgress, Progress
 from bioattn.stop_request import StopRequest, stop_on_signals
@@ -50,24 +51,33 @@ def run_alignments(
     resume: folders that an earlier run with the same settings finished are kept; force: folders of earlier results
     are replaced.
 
-    Raises: SettingsError for settings the model cannot take; BioattnError when results exist and neither `resume`
-    nor `force` is given, and what is wrong with the alignment when it is the only one; Interrupted.
+    Raises: SettingsError for settings the model cannot take, and as `check_run_paths`; BioattnError when results
+    exist and neither `resume` nor `force` is given, and what is wrong with the alignment when it is the only one;
+    Interrupted.
     """
     runner = AlignmentRunner(model, settings, progress or NoProgress())
-    runner.check()
+    check_run_paths(
+        sources,
+        output,
+        several=several,
+        attention=None if attention is None else attention.path,
+        model=model.path,
+    )
+    runner.check(None if attention is None else attention.options)
     summary = RunSummary(finished={}, resumed=[], failed={})
-    folders = {source.name: output / source.name if several else output for source in sources}
-    prepare_output_folder(output, several=several)
-    pending = []
-    for source in sources:
-        with _noting_failure(source, summary, several):
-            if runner.is_finished(source, folders[source.name], resume=resume, force=force):
-                summary.resumed.append(source.name)
-            pending.append(source)
-    if attention is not None and attention.path.is_file() and len(summary.resumed) == len(sources):
-        LOGGER.info(f"{attention.path}: is there already, and so are all results")
-        return summary
+    folders = result_folders(sources, output, several=several)
     with ExitStack() as stack:
+        if several:
+            stack.enter_context(_folder_of_results(output))
+        pending = []
+        for source in sources:
+            with _noting_failure(source, summary, several):
+                if runner.is_finished(source, folders[source.name], resume=resume, force=force):
+                    summary.resumed.append(source.name)
+                pending.append(source)
+        if attention is not None and attention.path.is_file() and len(summary.resumed) == len(sources):
+            LOGGER.info(f"{attention.path}: is there already, and so are all results")
+            return summary
         request = stack.enter_context(_stop_with_hint(summary, len(sources)))
         writer = None
         numbers: dict[str, int] = {}
@@ -98,27 +108,21 @@ def run_alignments(
                 )
         if writer is not None and len(summary.failed) < len(sources):
             writer.assemble(progress)
-    if several and not any(output.iterdir()):
-        output.rmdir()
     return summary
 
 
-def prepare_output_folder(output: Path, *, several: bool) -> None:
-    """Check the folder of results, and make it where it is to hold several.
-
-    Raises: SettingsError when `output` cannot name a folder; BioattnError when it is a file or cannot be made.
-    """
-    if output.name in ("", "-", ".."):
-        raise SettingsError(f"--output {output}: give the name of a folder to make")
-    if output.exists() and not output.is_dir():
-        raise BioattnError(f"{output}: is a file, the results need a folder; choose another --output")
-    if not output.parent.is_dir():
-        raise unwritable(output, FileNotFoundError())
-    if several:
-        try:
-            output.mkdir(exist_ok=True)
-        except OSError as error:
-            raise unwritable(output, error) from error
+@contextmanager
+def _folder_of_results(output: Path) -> Iterator[None]:
+    """Make the folder that results of several alignments go to; where it stays empty it goes again."""
+    try:
+        output.mkdir(exist_ok=True)
+    except OSError as error:
+        raise unwritable(output, error) from error
+    try:
+        yield
+    finally:
+        with suppress(OSError):
+            output.rmdir()
 
 
 @contextmanager

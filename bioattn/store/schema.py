@@ -169,7 +169,8 @@ def kept_heads(site: AttentionSite, wanted: tuple[int, ...] | None) -> tuple[int
     for head in heads:
         if not 0 <= head < site.num_heads:
             raise SettingsError(
-                f"--heads: site {site.name} has heads 0 to {site.num_heads - 1}, but {head} was asked for"
+                f"--heads: site {site.name} has heads 0 to {site.num_heads - 1}, but {head} was asked for; ask "
+                "for other heads, or with --sites for sites that have it"
             )
     return heads
 

@@ -37,11 +37,14 @@ def parameters(
     The name of the output says which: .npz for AlphaFold's keys and layouts, .pt for OpenFold's state dict, no
     suffix for a model folder. Arrays of a template embedder are left out, with a warning.
     """
-    from bioattn.files import check_output, write_run_record
+    from bioattn.files import check_apart, check_output, check_parent, write_run_record
     from bioattn.models.evoformer.parameter_export import ParameterForm, export_parameters, parameter_form
 
     began = time.monotonic()
-    if parameter_form(output) is not ParameterForm.FOLDER:
+    if parameter_form(output) is ParameterForm.FOLDER:
+        check_parent(output)
+        check_apart(output, [model])
+    else:
         check_output(output, [model])
     numbers = export_parameters(model, output, num_structure_layers=structure_layers, force=force)
     weights = model / "model.safetensors" if model.is_dir() else model

@@ -75,11 +75,12 @@ def run_model(
     to_stdout = predictions is not None and str(predictions) == "-"
     if attention is not None and str(attention) == "-":
         raise SettingsError("HDF5 cannot be written to standard output; give a file name")
-    given = [path for path in (promoters, treatment_table) if path is not None]
-    for output in (None if to_stdout else predictions, attention):
+    given = [path for path in (model, promoters, treatment_table) if path is not None]
+    for output, option in ((None if to_stdout else predictions, "--output"), (attention, "--attention")):
         if output is not None:
-            check_output(output, given)
-    if predictions is not None and predictions == attention:
+            # `export attention` calls its attention file --output.
+            check_output(output, given, option if predictions is not None else "--output")
+    if predictions is not None and attention is not None and predictions.resolve() == attention.resolve():
         raise SettingsError("--output and --attention name the same file")
     set_threads(threads)
     chosen = choose_device(device)

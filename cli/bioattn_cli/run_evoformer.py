@@ -25,7 +25,8 @@ if TYPE_CHECKING:
     from bioattn.models.evoformer.input_settings import InputSettings
 
 
-SHOWN_FAILURES = 3
+SHOWN_FAILURES = 5
+"""Names of alignments in the last sentence."""
 
 
 class Precision(StrEnum):
@@ -114,7 +115,9 @@ def evoformer(
         AlignmentReduction,
         typer.Option(help="What is kept of the attention: over MSA rows, over heads, or of the keys."),
     ] = AlignmentReduction.MEAN_ROWS,
-    top_k: Annotated[int, typer.Option(min=1, help="Keys kept of each query with --reduce top-k.")] = 16,
+    top_k: Annotated[
+        int | None, typer.Option(min=1, help="Keys kept of each query with --reduce top-k [default: 16].")
+    ] = None,
     dtype: Annotated[
         WeightType,
         typer.Option(help="How attention is stored; netCDF programs cannot read float16, half the size."),
@@ -142,13 +145,14 @@ def evoformer(
     scores.json. With several alignments each has its own folder, and one that fails does not stop the rest.
     """
     from bioattn.device import choose_device, describe_device, set_threads
-    from bioattn.errors import BioattnError, SettingsError
+    from bioattn.errors import BioattnError
     from bioattn.files import write_run_record
     from bioattn.inference.alignment_runner import RunSettings
     from bioattn.inference.alignment_sources import find_alignments
     from bioattn.inference.evoformer import run_alignments
     from bioattn.inference.evoformer_memory import Precision as LayerPrecision
     from bioattn.inference.evoformer_prediction import Representation as KeptRepresentation
+    from bioattn.inference.run_paths import check_run_paths
     from bioattn.models.evoformer.folder import load_evoformer_model
     from bioattn.wording import counted
 
@@ -157,13 +161,12 @@ def evoformer(
     size = _chunk(chunk)
     sources, several = find_alignments(alignment)
     wanted = _attention(attention, sites, heads, reduce, top_k, dtype)
+    check_run_paths(sources, output, several=several, attention=attention, model=weights)
     set_threads(threads)
     chosen = choose_device(device)
     loaded = load_evoformer_model(weights, chosen, structure_layers)
     reporter.say(f"running on {describe_device(chosen)}")
     inputs = _inputs(loaded.inputs, recycles, max_msa_clusters, max_extra_msa)
-    if wanted is not None and wanted.path.resolve() == output.resolve():
-        raise SettingsError("--output and --attention name the same file")
     summary = run_alignments(
         loaded,
         sources,
@@ -197,11 +200,12 @@ def evoformer(
     if summary.resumed:
         reporter.say(f"{counted(len(summary.resumed), 'alignment')} had been finished before")
     if summary.failed:
-        shown = [f"{name} ({reason})" for name, reason in summary.failed.items()][:SHOWN_FAILURES]
-        more = len(summary.failed) - len(shown)
+        more = len(summary.failed) - SHOWN_FAILURES
         raise BioattnError(
-            f"{len(summary.failed):,} of {counted(len(sources), 'alignment')} failed: {'; '.join(shown)}"
-            + (f"; and {more:,} more, listed in {output.name}.run.json" if more else "")
+            f"{len(summary.failed):,} of {counted(len(sources), 'alignment')} failed: "
+            f"{', '.join(list(summary.failed)[:SHOWN_FAILURES])}"
+            + (f" and {more:,} more" if more > 0 else "")
+            + f"; the reasons stand above and in {output.name}.run.json"
         )
 
 
@@ -245,30 +249,32 @@ def _attention(
     sites: list[str] | None,
     heads: str | None,
     reduce: AlignmentReduction,
-    top_k: int,
+    top_k: int | None,
     dtype: WeightType,
 ) -> "AttentionOutput | None":
     from bioattn.errors import SettingsError
-    from bioattn.files import check_output
     from bioattn.inference.alignment_runner import AttentionOutput
     from bioattn.store.alignment_schema import AlignmentAttentionOptions
     from bioattn.store.alignment_schema import AlignmentReduction as StoredReduction
     from bioattn.store.schema import WeightType as StoredType
 
     if path is None:
-        if sites or heads or reduce is not AlignmentReduction.MEAN_ROWS or dtype is not WeightType.FLOAT32:
+        changed = reduce is not AlignmentReduction.MEAN_ROWS or dtype is not WeightType.FLOAT32
+        if sites or heads or top_k is not None or changed:
             raise SettingsError(
-                "--sites, --heads, --reduce and --dtype speak of attention: give --attention FILE too"
+                "--sites, --heads, --reduce, --top-k and --dtype speak of attention: give --attention FILE too"
             )
         return None
-    check_output(path)
+    if top_k is not None and reduce is not AlignmentReduction.TOP_K:
+        raise SettingsError(f"--top-k {top_k} is for --reduce top-k; give that too, or leave it out")
+    usual = AlignmentAttentionOptions()
     return AttentionOutput(
         path=path,
         options=AlignmentAttentionOptions(
             sites=tuple(sites or ("*",)),
             heads=parse_heads(heads),
             reduce=StoredReduction(reduce),
-            top_k=top_k,
+            top_k=usual.top_k if top_k is None else top_k,
             dtype=StoredType(dtype),
         ),
     )

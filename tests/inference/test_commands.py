@@ -126,6 +126,21 @@ def test_export_options_reach_the_file(make_model: Make, make_promoters: Make, t
         (["export", "attention", "{model}", "{promoters}", "-o", "x.h5", "--sites", "x"], 2, "--sites 'x'"),
         (["export", "attention", "{film}", "{promoters}", "-o", "x.h5"], 2, "has no attention sites"),
         (["export", "attention", "{model}", "{promoters}", "-o", "x.h5", "--dtype", "int8"], 2, ""),
+        (
+            ["run", "promoter", "{model}", "{promoters}", "-o", "{model}/model.safetensors"],
+            2,
+            "--output {model}/model.safetensors: lies in the folder",
+        ),
+        (
+            ["run", "promoter", "{model}", "{promoters}", "-o", "x.tsv", "--attention", "{promoters}"],
+            2,
+            "--attention would write {promoters}, which is an input",
+        ),
+        (
+            ["export", "attention", "{model}", "{promoters}", "-o", "{model}/new.h5"],
+            2,
+            "--output {model}/new.h5: lies in the folder",
+        ),
         (["inspect", "nowhere.h5"], 1, "nowhere.h5: no such file"),
         (["validate", "nowhere.h5"], 1, "nowhere.h5: no such file"),
     ],
@@ -149,7 +164,7 @@ def test_mistakes_are_one_sentence_and_a_code(
     before = sorted(tmp_path.rglob("*"))
     assert bioattn(*(argument.format(**places) for argument in arguments)) == code
     errors = capsys.readouterr().err
-    assert sentence in errors
+    assert sentence.format(**places) in errors
     assert "Traceback" not in errors
     if sentence:
         assert sum(line.startswith("bioattn: error: ") for line in errors.splitlines()) == 1

@@ -1,0 +1,184 @@
+"""Where `run evoformer` and its like may write: never over what they read, never into each other."""
+
+from pathlib import Path
+
+import pytest
+
+from bioattn.errors import SettingsError
+from bioattn.files import check_apart
+from bioattn.inference.alignment_sources import find_alignments
+from bioattn.inference.run_paths import check_run_paths
+from bioattn.models.evoformer.parameter_export import export_parameters
+from bioattn.store.validation import validate_file
+from bioattn_cli.main import main
+from tests.inference.test_run_evoformer import ROWS, make_model, write_fasta
+
+
+@pytest.fixture
+def trunk(tmp_path: Path) -> Path:
+    return make_model(tmp_path / "m", structure_module=None, recycling=False, num_blocks=1)
+
+
+def run(*arguments: object) -> int:
+    return main(["run", "evoformer", *map(str, arguments), "-q"])
+
+
+def contents(folder: Path) -> dict[Path, bytes]:
+    return {path: path.read_bytes() for path in folder.rglob("*") if path.is_file()}
+
+
+def run_options(trunk: Path) -> tuple[object, ...]:
+    return ("--model", trunk, "--recycles", 0)
+
+
+@pytest.mark.parametrize(
+    ("output", "attention"),
+    [
+        ("out", "x.fasta"),
+        ("out", "m/model.safetensors"),
+        ("out", "m/new.h5"),
+        ("out", "link.h5"),
+        ("m", None),
+        ("m/out", None),
+        ("out", "out"),
+        ("out", "out/a.h5"),
+        ("out", "out.run.json"),
+        ("a.h5.partial", "a.h5"),
+    ],
+)
+def test_no_output_goes_over_an_input_or_another(
+    output: str, attention: str | None, trunk: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    path = write_fasta(tmp_path / "x.fasta")
+    (tmp_path / "link.h5").symlink_to("x.fasta")
+    before = contents(tmp_path)
+    options = () if attention is None else ("--attention", tmp_path / attention)
+    assert run(path, *run_options(trunk), "-o", tmp_path / output, *options) == 2
+    said = capsys.readouterr().err.splitlines()
+    assert len(said) == 1
+    assert said[0].startswith("bioattn: error: --")
+    assert contents(tmp_path) == before
+    assert sorted(path.name for path in tmp_path.iterdir()) == ["link.h5", "m", "x.fasta"]
+
+
+def test_an_input_in_a_folder_that_is_replaced_stays(trunk: Path, tmp_path: Path) -> None:
+    path = write_fasta(tmp_path / "x.fasta")
+    assert run(path, *run_options(trunk), "-o", tmp_path / "out") == 0
+    inside = write_fasta(tmp_path / "out/x.fasta")
+    assert run(inside, *run_options(trunk), "-o", tmp_path / "out", "--force") == 2
+    (tmp_path / "y.partial").mkdir()
+    inside = write_fasta(tmp_path / "y.partial/y.fasta")
+    assert run(inside, *run_options(trunk), "-o", tmp_path / "y") == 2
+    assert inside.is_file()
+    # Of several, only the folder of that name is replaced.
+    (tmp_path / "in/a").mkdir(parents=True)
+    write_fasta(tmp_path / "in/a.fasta")
+    inside = write_fasta(tmp_path / "in/a/b.fasta")
+    (tmp_path / "list").write_text(f"{tmp_path / 'in/a.fasta'}\n{inside}\n")
+    assert run(tmp_path / "list", *run_options(trunk), "-o", tmp_path / "in") == 2
+    assert inside.is_file()
+    assert run(tmp_path / "in", *run_options(trunk), "-o", tmp_path / "in/results") == 0
+
+
+def test_parameter_files_are_inputs(trunk: Path, tmp_path: Path) -> None:
+    path = write_fasta(tmp_path / "x.fasta")
+    parameters = tmp_path / "p.npz"
+    export_parameters(trunk, parameters)
+    before = parameters.read_bytes()
+    options = ("--parameters", parameters, "-o", tmp_path / "out", "--recycles", 0)
+    assert run(path, *options, "--attention", parameters) == 2
+    assert parameters.read_bytes() == before
+    held = contents(tmp_path)
+    for source, output in ((parameters, parameters), (trunk, trunk / "new.pt")):
+        assert main(["export", "parameters", str(source), "-o", str(output)]) == 2
+    assert contents(tmp_path) == held
+    inside = trunk / "p.npz"
+    parameters.rename(inside)
+    held = contents(tmp_path)
+    assert main(["export", "parameters", str(inside), "-o", str(trunk), "--force"]) == 2
+    assert contents(tmp_path) == held
+
+
+def test_attention_of_several_may_stand_beside_their_folders(trunk: Path, tmp_path: Path) -> None:
+    (tmp_path / "in").mkdir()
+    for name in ("a", "b"):
+        write_fasta(tmp_path / f"in/{name}.fasta")
+    options = ("--model", trunk, "--recycles", 0, "-o", tmp_path / "out")
+    assert run(tmp_path / "in", *options, "--attention", tmp_path / "out/att.h5") == 0
+    names = ["a", "att.h5", "att.h5.run.json", "b"]
+    assert sorted(path.name for path in (tmp_path / "out").iterdir()) == names
+    assert validate_file(tmp_path / "out/att.h5") == []
+    assert validate_file(tmp_path / "out") == []
+    for inside in ("out/a/att.h5", "out/a", "out/b.partial", "other/deep/att.h5"):
+        assert run(tmp_path / "in", *options, "--force", "--attention", tmp_path / inside) in (1, 2)
+    assert sorted(path.name for path in (tmp_path / "out").iterdir()) == names
+
+
+def test_refused_for_lack_of_space_no_folder_stays(
+    trunk: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (tmp_path / "in").mkdir()
+    write_fasta(tmp_path / "in/a.fasta")
+    monkeypatch.setattr(
+        "bioattn.store.part_folder.shutil.disk_usage", lambda _: type("Usage", (), {"free": 9})
+    )
+    for attention in ("att.h5", "out/att.h5"):
+        options = ("-o", tmp_path / "out", "--attention", tmp_path / attention)
+        assert run(tmp_path / "in", *run_options(trunk), *options) == 1
+        assert sorted(path.name for path in tmp_path.iterdir()) == ["in", "m"]
+
+
+def test_thousands_of_alignments_are_checked_at_once(tmp_path: Path) -> None:
+    (tmp_path / "in").mkdir()
+    for number in range(3000):
+        (tmp_path / f"in/{number}.a3m").touch()
+    sources, several = find_alignments(tmp_path / "in")
+    (tmp_path / "model").mkdir()
+    common = {"several": several, "attention": None, "model": tmp_path / "model"}
+    check_run_paths(sources, tmp_path / "in", **common)
+    (tmp_path / "in/2999").mkdir()
+    check_run_paths(sources, tmp_path / "in", **{**common, "model": tmp_path / "in/model"})
+    with pytest.raises(SettingsError, match="replaced, and with it the input"):
+        check_run_paths(sources, tmp_path / "in", **{**common, "model": tmp_path / "in/2999/model"})
+
+
+def test_what_stands_beside_an_output_counts(tmp_path: Path) -> None:
+    (tmp_path / "model").mkdir()
+    (tmp_path / "model/w").touch()
+    for output, inputs, said in (
+        ("model", "model", "is an input"),
+        ("model/w", "model/w", "is an input"),
+        ("model", "model/w", "model would be replaced"),
+        ("model/new", "model", "lies in the folder"),
+        ("x", "x.partial/in", r"x\.partial would be replaced"),
+        ("x", "x.run.json", r"x\.run\.json would be replaced"),
+    ):
+        with pytest.raises(SettingsError, match=said):
+            check_apart(tmp_path / output, [tmp_path / inputs])
+    check_apart(tmp_path / "model2", [tmp_path / "model", tmp_path / "x"])
+
+
+def test_attention_is_refused_before_alignments_are_read(
+    trunk: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    (tmp_path / "bad.a3m").write_text(">q\nACD1\n")
+    options = ("-o", tmp_path / "out", "--attention", tmp_path / "a.h5")
+    assert run(tmp_path / "bad.a3m", *run_options(trunk), *options, "--heads", "2") == 2
+    said = capsys.readouterr().err
+    assert "has heads 0 to 1, but 2 was asked for" in said
+    assert "--sites" in said
+
+
+@pytest.mark.parametrize("options", [("--top-k", 3), ("--attention", "a.h5", "--top-k", 3)])
+def test_top_k_without_its_reduction_is_refused(
+    options: tuple[object, ...],
+    trunk: Path,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    path = write_fasta(tmp_path / "x.fasta")
+    assert run(path, *run_options(trunk), "-o", "out", *options) == 2
+    assert "--top-k" in capsys.readouterr().err
+    assert ROWS[0] in path.read_text()
