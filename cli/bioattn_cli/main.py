@@ -6,6 +6,7 @@ Exit codes: 0 done; 1 bad input or failure; 2 wrong usage; 130 Ctrl-C; 143 SIGTE
 import os
 import signal
 import sys
+import traceback
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from types import FrameType
@@ -37,23 +38,33 @@ class _ReaderGone(Exception):  # noqa: N818 - not a failure: whoever read our st
     """A broken pipe under a name of its own: typer would end the program with exit code 1."""
 
 
+class _OutputFailed(Exception):  # noqa: N818 - as above
+    """What was printed did not get out: the disk behind `> file` is full, mostly."""
+
+
 @contextmanager
-def _own_broken_pipe() -> Iterator[None]:
+def _own_output_errors() -> Iterator[None]:
     try:
         yield
     except BrokenPipeError as error:
         raise _ReaderGone from error
+    except OSError as error:
+        # Printing ends in click's `echo`; any other place that raises is a mistake of ours, to be seen in full.
+        (*_, (last, _)) = traceback.walk_tb(error.__traceback__)
+        if last.f_code.co_name != "echo":
+            raise
+        raise _OutputFailed(error.strerror or str(error)) from error
 
 
 class _Program(TyperGroup):
     def make_context(self, *arguments: Any, **options: Any) -> Any:
         """As typer does it; --help and --version print from in here."""
-        with _own_broken_pipe():
+        with _own_output_errors():
             return super().make_context(*arguments, **options)
 
     def invoke(self, ctx: Any) -> Any:
         """As typer does it."""
-        with _own_broken_pipe():
+        with _own_output_errors():
             return super().invoke(ctx)
 
 
@@ -101,11 +112,11 @@ def main(argv: Sequence[str] | None = None) -> int:
     if argv is None:
         signal.signal(signal.SIGTERM, _stop)
     try:
-        with _own_broken_pipe():
+        with _own_output_errors():
             try:
                 app(args=arguments, prog_name="bioattn", obj=arguments)
             finally:
-                sys.stdout.flush()
+                _flush_output()
     except SystemExit as stop:
         return stop.code if isinstance(stop.code, int) else 0 if stop.code is None else 1
     except BioattnError as error:
@@ -118,9 +129,12 @@ def main(argv: Sequence[str] | None = None) -> int:
     except KeyboardInterrupt:
         return 130
     except _ReaderGone:
-        # Nothing to say; what is still buffered goes nowhere when the interpreter closes stdout.
-        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        _drop_output()
         return 141
+    except _OutputFailed as error:
+        _drop_output()
+        _say_error(f"standard output cannot be written ({error}); what was printed is not complete")
+        return 1
     except MemoryError:
         _say_error("out of memory; use a smaller batch or input")
         return 1
@@ -130,6 +144,20 @@ def main(argv: Sequence[str] | None = None) -> int:
         _say_error(f"out of memory; use a smaller batch or input ({str(error).splitlines()[0]})")
         return 1
     return 0
+
+
+def _flush_output() -> None:
+    try:
+        sys.stdout.flush()
+    except BrokenPipeError:
+        raise
+    except OSError as error:
+        raise _OutputFailed(error.strerror or str(error)) from error
+
+
+def _drop_output() -> None:
+    """Let what is still buffered go nowhere when the interpreter closes stdout."""
+    os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
 
 
 def _say_error(sentence: str) -> None:

@@ -176,6 +176,26 @@ def test_a_closed_pipe_is_141_and_silent(words: list[str]) -> None:
     assert (done.returncode, done.stderr) == (141, "")
 
 
+@pytest.mark.skipif(not Path("/dev/full").exists(), reason="needs /dev/full")
+@pytest.mark.parametrize("buffered", [True, False])
+@pytest.mark.parametrize(
+    "words",
+    [["--help"], ["--version"], ["train", "promoter", "--help"], ["inspect", str(TINY / "responses.tsv")]],
+    ids=" ".join,
+)
+def test_a_full_disk_behind_stdout_is_one_sentence(words: list[str], buffered: bool) -> None:
+    environment = {**ENVIRONMENT, "PYTHONUNBUFFERED": "" if buffered else "1"}
+    with Path("/dev/full").open("w") as full:
+        done = subprocess.run(
+            [*BIOATTN, *words], env=environment, stdout=full, stderr=subprocess.PIPE, text=True
+        )
+    assert done.returncode == 1
+    assert done.stderr == (
+        "bioattn: error: standard output cannot be written (No space left on device); what was printed is not "
+        "complete\n"
+    )
+
+
 @pytest.mark.parametrize(("number", "code"), [(signal.SIGINT, 130), (signal.SIGTERM, 143)])
 def test_signals_end_a_command_with_their_code_and_leave_nothing(
     number: signal.Signals, code: int, tmp_path: Path
