@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 
 from bioattn import __version__
-from bioattn.errors import FormatError
+from bioattn.errors import FormatError, SettingsError
 from bioattn.files import read_json, write_json
 
 REGRESSION_FORMAT = "bioattn-contact-regression"
@@ -31,6 +31,12 @@ class ContactRegression:
     def num_heads_used(self) -> int:
         """Heads whose weight is not 0."""
         return sum(weight != 0 for heads in self.weights.values() for weight in heads)
+
+
+def require_regression_name(output: Path) -> None:
+    """Raises: SettingsError when the name promises something else than JSON."""
+    if not output.name.endswith((".json", ".json.gz")):
+        raise SettingsError(f"--output {output}: --fit writes a regression as JSON; end its name in .json")
 
 
 def write_regression(path: Path, regression: ContactRegression) -> None:

@@ -30,9 +30,11 @@ def contacts(
         str | None, typer.Option(help="Only the alignment of this id [default: all; .rr holds one].")
     ] = None,
     inverse_strength: Annotated[
-        float,
-        typer.Option(min=1e-6, help="With --fit: smaller uses fewer heads (C of the L1 penalty)."),
-    ] = 0.15,
+        float | None,
+        typer.Option(
+            min=1e-6, help="With --fit: smaller uses fewer heads (C of the L1 penalty) [default: 0.15]."
+        ),
+    ] = None,
 ) -> None:
     """Read contacts from the row attention of a model.
 
@@ -44,7 +46,8 @@ def contacts(
     bioattn export contacts attention.h5 --regression heads.json -o contacts.rr
 
     --fit takes the proteins of the dataset's training split that are in ATTENTION (by id) and judges the others.
-    The output is CASP RR or a table by its name (.rr, .tsv); without --regression a table of means over heads.
+    It writes JSON (.json); otherwise the output is CASP RR or a table by its name (.rr, .tsv); without --regression
+    a table of means over heads.
     """
     from bioattn.errors import SettingsError
     from bioattn.files import check_output, write_run_record
@@ -57,14 +60,22 @@ def contacts(
     }
     if fit is not None and (regression is not None or sample is not None):
         raise SettingsError("--fit makes a regression and goes with neither --regression nor --sample")
+    if fit is None and inverse_strength is not None:
+        raise SettingsError(
+            f"--inverse-strength {inverse_strength:g} is for --fit; give that too, or leave it out"
+        )
     if fit is not None:
-        from bioattn.interpret.attention_contacts import fit_contacts
-        from bioattn.interpret.contact_regression import write_regression
+        from bioattn.interpret.attention_contacts import INVERSE_STRENGTH, fit_contacts
+        from bioattn.interpret.contact_regression import require_regression_name, write_regression
         from bioattn.wording import counted
 
+        require_regression_name(output)
         check_output(output, inputs.values())
         fitted, report = fit_contacts(
-            attention, fit, inverse_strength=inverse_strength, progress=reporter.progress()
+            attention,
+            fit,
+            inverse_strength=INVERSE_STRENGTH if inverse_strength is None else inverse_strength,
+            progress=reporter.progress(),
         )
         write_regression(output, fitted)
         precision = {"fitted": report.fitted.as_figures()}

@@ -306,3 +306,25 @@ def test_through_the_front_door(files: Files, tmp_path: Path, capsys: pytest.Cap
     code = main(["export", "contacts", attention, "--fit", "x", "--regression", "y", "-o", str(heads)])
     assert code == 2
     assert "--fit makes a regression and goes with neither" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize(
+    ("words", "sentence"),
+    [
+        (["--fit", "DATASET", "-o", "heads.tsv"], "--fit writes a regression as JSON; end its name in .json"),
+        (["--inverse-strength", "3", "-o", "c.tsv"], "--inverse-strength 3 is for --fit"),
+    ],
+)
+def test_options_that_contradict_are_refused(
+    files: Files,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+    words: list[str],
+    sentence: str,
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    given = [str(files.dataset) if word == "DATASET" else word for word in words]
+    assert main(["export", "contacts", str(files.attention), *given]) == 2
+    assert sentence in capsys.readouterr().err
+    assert not list(tmp_path.iterdir())
