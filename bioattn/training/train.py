@@ -15,7 +15,7 @@ from numpy.typing import NDArray
 from bioattn import __version__
 from bioattn.config_file import build
 from bioattn.errors import BioattnError, FormatError, SettingsError
-from bioattn.files import read_json, sha256_of, write_json
+from bioattn.files import check_apart, read_json, sha256_of, write_json
 from bioattn.formats.tables import quoted
 from bioattn.models.model_folder import TRAINING_RECORD, WEIGHTS, read_model_config
 from bioattn.models.promoter.config import Conditioning, PromoterModelConfig, TreatmentEncoding
@@ -83,6 +83,7 @@ def train_promoter(
         require_finished_by(job.output, _finished_job(job.output), _content(job, config))
         LOGGER.info(f"{job.output}: finished before with the same data and settings, nothing is left to do")
         return None
+    check_apart(job.output, [job.dataset_path])
     partial = prepare_output(job.output, resume=resume, force=force)
     try:
         return _train(job, partial, device=device, resume=resume, progress=progress, stop=stop)

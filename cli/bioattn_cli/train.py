@@ -110,10 +110,12 @@ def promoter(
     --resume goes on, with the same weights in the end as if nothing had happened.
     """
     from bioattn.device import choose_device, describe_device, set_threads
-    from bioattn.files import write_run_record
+    from bioattn.files import check_apart, write_run_record
     from bioattn.stop_request import stop_on_signals
     from bioattn.training.train import train_promoter
 
+    if config is not None:
+        check_apart(output, [config])
     set_threads(threads)
     chosen = choose_device(device.value)
     job = _job(

@@ -168,6 +168,19 @@ def test_mistakes_leave_nothing_behind(
     assert not list(tmp_path.iterdir())
 
 
+def test_a_dataset_in_the_folder_that_is_replaced_stays(
+    prepared: Path, trained: Path, tmp_path: Path
+) -> None:
+    model = shutil.copytree(trained, tmp_path / "m")
+    dataset = shutil.copy(prepared / "tiny.dataset.h5", model)
+    (model / "settings.toml").write_text("[training]\nepochs = 1\n")
+    assert bioattn("train", "promoter", dataset, "-o", model, "--force", "-q") == 2
+    words = ("-o", model, "--force", "--config", model / "settings.toml", "-q")
+    assert bioattn("train", "promoter", prepared / "tiny.dataset.h5", *words) == 2
+    assert (model / "tiny.dataset.h5").is_file()
+    assert (model / "settings.toml").is_file()
+
+
 def test_a_gpu_that_is_not_there_is_named(
     prepared: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:

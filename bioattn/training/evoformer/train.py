@@ -16,7 +16,7 @@ from bioattn.alignments.contact_dataset import TEST, TRAIN, VALIDATION, ContactD
 from bioattn.alignments.couplings import FEATURE_NAMES
 from bioattn.config_file import build
 from bioattn.errors import BioattnError, FormatError, SettingsError
-from bioattn.files import read_json, sha256_of, write_json
+from bioattn.files import check_apart, read_json, sha256_of, write_json
 from bioattn.formats.tables import quoted
 from bioattn.models.evoformer.config import EvoformerConfig
 from bioattn.models.evoformer.folder import (
@@ -80,6 +80,7 @@ def train_evoformer(
         require_finished_by(job.output, _finished_job(job.output), _content(job, config))
         LOGGER.info(f"{job.output}: finished before with the same data and settings, nothing is left to do")
         return None
+    check_apart(job.output, [job.dataset_path, *([] if job.initial is None else [job.initial])])
     partial = prepare_output(job.output, resume=resume, force=force)
     try:
         return _train(job, partial, device, resume, progress or NoProgress(), stop or StopRequest())
