@@ -46,8 +46,8 @@ def contacts(
     bioattn export contacts attention.h5 --regression heads.json -o contacts.rr
 
     --fit takes the proteins of the dataset's training split that are in ATTENTION (by id) and judges the others.
-    It writes JSON (.json); otherwise the output is CASP RR or a table by its name (.rr, .tsv); without --regression
-    a table of means over heads.
+    It writes JSON (.json); otherwise the output is CASP RR or a table by its name (.rr, .tsv); without
+    --regression a table of means over heads.
     """
     from bioattn.errors import SettingsError
     from bioattn.files import check_output, write_run_record

@@ -327,4 +327,4 @@ def test_options_that_contradict_are_refused(
     given = [str(files.dataset) if word == "DATASET" else word for word in words]
     assert main(["export", "contacts", str(files.attention), *given]) == 2
     assert sentence in capsys.readouterr().err
-    assert not list(tmp_path.iterdir())
+    assert {path.name for path in tmp_path.iterdir()} == {"attention.h5", "x.dataset.h5"}
