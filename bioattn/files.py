@@ -113,7 +113,10 @@ def unreadable(path: Path, error: OSError) -> BioattnError:
 
 def unwritable(path: Path, error: OSError) -> BioattnError:
     """The sentence for an output that cannot be written; a temporary name is given as what it stands for."""
+    folder_exists = path.parent.is_dir()
     path = Path(_TEMPORARY.sub("", str(path)))
+    if isinstance(error, FileNotFoundError) and folder_exists:
+        return BioattnError(f"{path}: cannot be written, the folder {path.parent} takes no files")
     if isinstance(error, FileNotFoundError):
         return BioattnError(f"{path}: the folder {path.parent} does not exist; create it first")
     if error.errno == errno.ENOSPC:

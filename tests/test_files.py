@@ -55,6 +55,14 @@ def test_a_full_disk_is_told_of_the_output_not_of_its_temporary_name(tmp_path: P
     assert list(tmp_path.iterdir()) == []
 
 
+@pytest.mark.skipif(not Path("/proc/self").is_dir(), reason="needs /proc")
+def test_a_folder_that_takes_no_files_is_not_called_missing() -> None:
+    with pytest.raises(
+        BioattnError, match=r"^/proc/x\.json: cannot be written, the folder /proc takes no files"
+    ):
+        write_json(Path("/proc/x.json"), {})
+
+
 def test_a_read_only_disk_does_not_hide_the_sentence(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     def read_only(self: Path, *arguments: object, **options: object) -> None:
         raise OSError(errno.EROFS, "Read-only file system")
