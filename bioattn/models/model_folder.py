@@ -7,7 +7,7 @@ Nothing in a folder is ever unpickled. The schema stands in `docs/formats/model.
 import json
 import os
 import re
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -55,7 +55,7 @@ def read_model_config(folder: Path, model_type: str, files: Sequence[str] = ()) 
             f"{folder / CONFIG}: a model of type {content.get('model_type')!r}, "
             f"{'an' if model_type[0] in 'aeiou' else 'a'} {model_type} model is needed"
         )
-    _check_digests(folder)
+    _check_digests(folder, content)
     return dict(content)
 
 
@@ -124,13 +124,18 @@ def _check_arrays(
             )
 
 
-def _check_digests(folder: Path) -> None:
-    """A flipped bit in a float is a plausible float: only the digests in `training.json` tell."""
+def _check_digests(folder: Path, config: Mapping[str, Any]) -> None:
+    """A flipped bit in a float is a plausible float: only the digests tell."""
+    _compare_digests(folder, CONFIG, config)
     record = folder / TRAINING_RECORD
-    if not record.is_file():
-        return
-    for name, digest in read_json(record).get("sha256", {}).items():
+    if record.is_file():
+        _compare_digests(folder, TRAINING_RECORD, read_json(record))
+
+
+def _compare_digests(folder: Path, record: str, content: Any) -> None:
+    digests = content.get("sha256", {}) if isinstance(content, dict) else None
+    if not isinstance(digests, dict):
+        raise FormatError(f"{folder / record}: is damaged or was edited")
+    for name, digest in digests.items():
         if sha256_of(folder / name) != digest:
-            raise FormatError(
-                f"{folder / name}: differs from the digest in training.json; the file is damaged"
-            )
+            raise FormatError(f"{folder / name}: differs from the digest in {record}; the file is damaged")

@@ -1,8 +1,8 @@
 """An MSA/pair model as a folder that explains itself, and the one way to load a model from whatever holds it.
 
-`config.json` (format, version, shape) and `model.safetensors`; of a model trained here also `training.json`
-(settings, data digests, versions, metrics), `history.csv` and `README.md` (model card). The schema stands in
-`docs/formats/model.md`.
+`config.json` (format, version, shape, digest of the weights) and `model.safetensors`; of a model trained here also
+`training.json` (settings, data digests, versions, metrics), `history.csv` and `README.md` (model card). The schema
+stands in `docs/formats/model.md`.
 """
 
 from dataclasses import asdict, dataclass
@@ -61,9 +61,18 @@ class LoadedEvoformerModel:
 
 
 def write_evoformer_model(folder: Path, model: EvoformerModel, inputs: InputSettings) -> None:
-    """Write `config.json` and the weights into the existing `folder`; inputs: what `run` gives the model."""
-    write_model_config(folder, MODEL_TYPE, architecture=asdict(model.config), inputs=asdict(inputs))
+    """Write the weights and `config.json`, with their digest, into the existing `folder`.
+
+    inputs: what `run` gives the model.
+    """
     write_weights(folder, model)
+    write_model_config(
+        folder,
+        MODEL_TYPE,
+        architecture=asdict(model.config),
+        inputs=asdict(inputs),
+        sha256={WEIGHTS: sha256_of(folder / WEIGHTS)},
+    )
 
 
 def read_evoformer_config(folder: Path) -> tuple[EvoformerConfig, InputSettings]:

@@ -105,7 +105,13 @@ def _write_openfold(source: ParameterFile, config: EvoformerConfig, output: Path
             tensors[name] = torch.from_numpy(array.copy(order="C"))
     # Through an open file: given a name, torch writes that name, the temporary one, into the file.
     with atomic_output(output) as temporary, temporary.open("wb") as file:
-        torch.save(tensors, file)
+        try:
+            torch.save(tensors, file)
+        except RuntimeError as error:
+            # When the file refuses to take more, torch's own complaint, in closing its zip, hides why.
+            if isinstance(error.__context__, OSError):
+                raise error.__context__ from error
+            raise
     return sum(tensor.numel() for tensor in tensors.values())
 
 

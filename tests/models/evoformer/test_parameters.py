@@ -3,6 +3,10 @@
 import io
 import json
 import pickle
+import resource
+import signal
+import subprocess
+import sys
 import zipfile
 from pathlib import Path
 
@@ -395,6 +399,41 @@ def test_inspect_and_validate_know_folder_and_parameter_files(small: Path) -> No
     (small / "model/config.json").write_text(json.dumps(content))
     (finding,) = validate_file(small / "model")
     assert "structure_module: num_heads is 'many'" in str(finding)
+
+
+def test_one_flipped_bit_in_an_exported_folder_is_told(small: Path) -> None:
+    export_parameters(small / "params.npz", small / "exported")
+    weights = small / "exported/model.safetensors"
+    assert validate_file(small / "exported") == []
+    content = bytearray(weights.read_bytes())
+    content[len(content) // 2] ^= 1
+    weights.write_bytes(content)
+    with pytest.raises(FormatError, match=r"model\.safetensors: differs from the digest in config\.json"):
+        load_evoformer_model(small / "exported", CPU)
+    (finding,) = validate_file(small / "exported")
+    assert "differs from the digest" in str(finding)
+    with pytest.raises(FormatError, match="differs from the digest"):
+        export_parameters(small / "exported", small / "again.npz")
+
+
+@pytest.mark.parametrize("name", ["full.npz", "full.pt", "full"])
+def test_a_full_disk_is_one_sentence(name: str, small: Path) -> None:
+    """RLIMIT_FSIZE stands for the disk."""
+    limit = (small / "model/model.safetensors").stat().st_size // 2
+
+    def restrict() -> None:
+        signal.signal(signal.SIGXFSZ, signal.SIG_IGN)
+        resource.setrlimit(resource.RLIMIT_FSIZE, (limit, limit))
+
+    words = ["export", "parameters", str(small / "params.npz"), "-o", str(small / name), "-q"]
+    words += ["--structure-layers", "8"]
+    done = subprocess.run(
+        [sys.executable, "-m", "bioattn_cli", *words], preexec_fn=restrict, capture_output=True, text=True
+    )
+    assert done.returncode == 1
+    assert done.stderr.startswith(f"bioattn: error: {small / name}")
+    assert len(done.stderr.splitlines()) == 1, done.stderr
+    assert sorted(path.name for path in small.iterdir()) == ["model", "params.npz", "params.pt"]
 
 
 def test_through_the_front_door(small: Path, capsys: pytest.CaptureFixture[str]) -> None:
