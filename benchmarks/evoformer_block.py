@@ -168,6 +168,13 @@ def work(options: argparse.Namespace) -> dict[str, Any]:
     rows, residues = options.size
     if options.task == "layers":
         return layers(options)
+    if options.task == "capture":
+        alone, captured = (
+            runner("forward", which, options.precision, rows, residues) for which in ("ours", "captured")
+        )
+        alone(), captured()
+        times = [(cpu_seconds(alone), cpu_seconds(captured)) for _ in range(options.repeats)]
+        return {"alone": min(a for a, _ in times), "captured": min(c for _, c in times)}
     if options.task == "error":
         return error(rows, residues)
     if options.task in ("memory", "training memory"):
@@ -338,18 +345,20 @@ def training_table(rounds: int) -> None:
 
 def capture_table(rounds: int) -> None:
     print("\n### Capturing the row attention of one layer (mean over rows)\n")
-    print("| S, R | precision | block s | with capture s | cost, median of rounds |")
-    print("| --- | --- | --- | --- | --- |")
+    print("| S, R | precision | block s | with capture s | cost (rounds) | memory MB: block, with capture |")
+    print("| --- | --- | --- | --- | --- | --- |")
     for size in SIZES:
         for precision in ("float32", "bfloat16"):
-            pairs = [
-                [measure("forward", size, which, precision)["seconds"] for which in ("ours", "captured")]
-                for _ in range(rounds)
+            runs = [measure("capture", size, "both", precision, repeats=4) for _ in range(rounds)]
+            alone, captured = (statistics.median(run[name] for run in runs) for name in ("alone", "captured"))
+            costs = sorted(run["captured"] / run["alone"] - 1 for run in runs)
+            held = [
+                measure("memory", size, which, precision)["bytes"] / 1e6 for which in ("ours", "captured")
             ]
-            alone, captured = (statistics.median(column) for column in zip(*pairs, strict=True))
-            cost = statistics.median(b / a - 1 for a, b in pairs)
             print(
-                f"| {size[0]}, {size[1]} | {precision} | {alone:.3f} | {captured:.3f} | {cost:.1%} |",
+                f"| {size[0]}, {size[1]} | {precision} | {alone:.3f} | {captured:.3f} | "
+                f"{statistics.median(costs):.1%} ({costs[0]:.1%} to {costs[-1]:.1%}) | "
+                f"{held[0]:.0f}, {held[1]:.0f} |",
                 flush=True,
             )
 
