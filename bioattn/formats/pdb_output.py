@@ -18,11 +18,15 @@ _COORDINATES = (-999.9995, 9999.9995)
 PREDICTED = "PREDICTED BY BIOATTN; THE B-FACTOR IS THE PLDDT, 0 TO 100"
 
 
+class PdbRoomError(BioattnError):
+    """The PDB format has no room for a chain; mmCIF has."""
+
+
 def write_pdb(path: Path, residues: Sequence[StructureResidue], title: str = PREDICTED) -> None:
     """Write one chain, `A`, atomically. title: at most 70 characters that say what this is.
 
-    Raises: BioattnError when residues or atoms are more, or numbers or coordinates larger, than the format has
-    room for, when a value is no number, or when the file cannot be written.
+    Raises: PdbRoomError when residues or atoms are more, or numbers or coordinates larger, than the format has
+    room for; BioattnError when a value is no number, or when the file cannot be written.
     """
     check_residues(path, residues)
     _check_room(path, residues)
@@ -34,17 +38,17 @@ def _check_room(path: Path, residues: Sequence[StructureResidue]) -> None:
     num_atoms = sum(len(residue.atoms) for residue in residues)
     # TER takes a serial number too.
     if num_atoms + 1 > _LARGEST_SERIAL or len(residues) > _LARGEST_SEQRES:
-        raise BioattnError(
+        raise PdbRoomError(
             f"{path}: {len(residues):,} residues with {num_atoms:,} atoms are more than the PDB format has room "
             "for; write mmCIF"
         )
     for residue in residues:
         where = f"{path}: residue {residue.name} {residue.number}"
         if residue.number not in _NUMBERS:
-            raise BioattnError(f"{where}: the PDB format has no room for its number; write mmCIF")
+            raise PdbRoomError(f"{where}: the PDB format has no room for its number; write mmCIF")
         least, most = _COORDINATES
         if any(not least < value < most for position in residue.atoms.values() for value in position):
-            raise BioattnError(f"{where}: the PDB format has no room for its coordinates; write mmCIF")
+            raise PdbRoomError(f"{where}: the PDB format has no room for its coordinates; write mmCIF")
 
 
 def _lines(residues: Sequence[StructureResidue], title: str) -> Iterator[str]:

@@ -35,7 +35,8 @@ SUFFIXES = frozenset(
 )
 """Files of a folder that are taken for alignments; a file that is named itself may be called anything."""
 _PACKED = (".gz", ".xz")
-_LONGEST_LIST_LINE = 4096
+_LIST_HEAD = 16_384
+"""Bytes in which a list has to name a file that is there."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -51,8 +52,8 @@ def find_alignments(given: Path) -> tuple[list[AlignmentSource], bool]:
     """The alignments that `given` stands for, and whether it was a folder or a list.
 
     A folder stands for the files in it with a suffix of alignments, in the order of their names; a list is a text
-    file whose every line is the path of a file, from the folder of the list or from where the program runs; `-` is
-    standard input.
+    file whose every line is the path of a file, from the folder of the list or from where the program runs, or a
+    comment after `#`; `-` is standard input. A missing file that a list names counts: reading it fails.
 
     Raises: BioattnError when there is no such file, or no alignment in a folder; SettingsError when two alignments
     would have the same name.
@@ -96,34 +97,38 @@ def _name(path: Path) -> str:
 
 
 def _listed(path: Path) -> list[Path] | None:
-    """The files a list names, or None when its first line names none."""
-    found: list[Path] = []
+    """What a list names, whether there is such a file or not; None when no line at its beginning names one."""
     try:
         with path.open("rb") as file:
-            head = file.readline(_LONGEST_LIST_LINE)
+            head = file.read(_LIST_HEAD)
     except OSError as error:
         raise unreadable(path, error) from error
+    whole = head if len(head) < _LIST_HEAD else head[: head.rfind(b"\n") + 1]
     try:
-        first = head.decode().strip()
-        if not first or _resolve(path, first) is None:
-            return None
-    except (UnicodeDecodeError, ValueError, OSError):
+        first = [line.strip() for line in whole.decode("utf-8-sig").splitlines()]
+    except UnicodeDecodeError:
         return None
-    for number, line in read_lines(path):
-        if not line.strip():
-            continue
-        listed = _resolve(path, line.strip())
-        if listed is None:
-            raise BioattnError(f"{path}:{number}: there is no file {line.strip()}")
-        found.append(listed)
-    return found
+    if not any(_is_entry(line) and _is_file(_resolve(path, line)) for line in first):
+        return None
+    lines = (line.strip() for _, line in read_lines(path))
+    return list(dict.fromkeys(_resolve(path, line) for line in lines if _is_entry(line)))
 
 
-def _resolve(list_path: Path, text: str) -> Path | None:
-    for candidate in (list_path.parent / text, Path(text)):
-        if candidate.is_file():
-            return candidate
-    return None
+def _is_entry(line: str) -> bool:
+    return bool(line) and not line.startswith("#")
+
+
+def _resolve(list_path: Path, text: str) -> Path:
+    """The file that a line names: from the folder of the list, or from where the program runs."""
+    candidates = (list_path.parent / text, Path(text))
+    return next((candidate for candidate in candidates if _is_file(candidate)), candidates[0])
+
+
+def _is_file(path: Path) -> bool:
+    try:
+        return path.is_file()
+    except OSError:  # longer than a name can be
+        return False
 
 
 def _refuse_same_names(given: Path, sources: Sequence[AlignmentSource]) -> None:

@@ -11,10 +11,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 from bioattn import __version__
-from bioattn.errors import BioattnError
 from bioattn.files import text_output, write_json
 from bioattn.formats.mmcif_output import write_mmcif
-from bioattn.formats.pdb_output import write_pdb
+from bioattn.formats.pdb_output import PdbRoomError, write_pdb
 from bioattn.formats.rr import ranked_pairs, write_rr
 from bioattn.formats.seal import stream_sealed
 from bioattn.inference.evoformer_prediction import Prediction, Representation
@@ -195,7 +194,7 @@ def _write_structure(folder: Path, subject: PredictionOf, prediction: Prediction
     write_mmcif(folder / STRUCTURE_MMCIF, residues, name=subject.name)
     try:
         write_pdb(folder / STRUCTURE_PDB, residues)
-    except BioattnError as error:
+    except PdbRoomError as error:
         LOGGER.warning(f"no {STRUCTURE_PDB} was written: {error}")
         return [STRUCTURE_MMCIF]
     return [STRUCTURE_PDB, STRUCTURE_MMCIF]

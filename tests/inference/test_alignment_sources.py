@@ -41,9 +41,18 @@ def test_a_list_names_files_from_its_own_folder(tmp_path: Path) -> None:
     sources, several = find_alignments(tmp_path / "files.txt")
     assert several
     assert [source.name for source in sources] == ["two", "one"]
-    (tmp_path / "files.txt").write_text("one.a3m\nthree.a3m\n")
-    with pytest.raises(BioattnError, match=r"files\.txt:2: there is no file three\.a3m"):
-        find_alignments(tmp_path / "files.txt")
+
+
+def test_a_list_may_have_comments_and_name_what_is_missing(tmp_path: Path) -> None:
+    (tmp_path / "two.a3m").write_text(A3M)
+    (tmp_path / "files.txt").write_text("# mine\nmissing.a3m\ntwo.a3m\n  # no more\ntwo.a3m\n")
+    sources, several = find_alignments(tmp_path / "files.txt")
+    assert several
+    assert [source.name for source in sources] == ["missing", "two"]
+    assert not sources[0].path.exists()
+    comments = "# " + "x" * 200 + "\n"
+    (tmp_path / "files.txt").write_text(comments * 70 + "two.a3m\n" + "é" * 40_000 + "\n")
+    assert len(find_alignments(tmp_path / "files.txt")[0]) == 2
 
 
 def test_a_bare_alignment_is_no_list(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

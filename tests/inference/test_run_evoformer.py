@@ -427,6 +427,18 @@ def test_one_bad_alignment_does_not_stop_the_rest(
         assert (tmp_path / "alone" / name).read_bytes() == (out / "c" / name).read_bytes()
 
 
+def test_a_missing_file_of_a_list_does_not_stop_the_rest(
+    trunk: Path, folder: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    (tmp_path / "list.txt").write_text("# all\nin/none.a3m\nin/a.fasta\nin/c.fasta\n")
+    assert run(tmp_path / "list.txt", "--model", trunk, "-o", tmp_path / "out") == 1
+    assert sorted(path.name for path in (tmp_path / "out").iterdir()) == ["a", "c"]
+    said = capsys.readouterr().err
+    assert f"none is left out: {tmp_path / 'in/none.a3m'}: no such file" in said
+    assert "1 of 3 alignments failed: none; " in said.splitlines()[-1]
+    assert list(json.loads((tmp_path / "out.run.json").read_text())["failed"]) == ["none"]
+
+
 def test_resume_keeps_what_is_finished_and_the_same(trunk: Path, folder: Path, tmp_path: Path) -> None:
     out = tmp_path / "out"
     write_fasta(folder / "b.fasta", ROWS[2:])
