@@ -7,7 +7,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from bioattn.alignments.alphabet import NUM_PROFILE_CLASSES, UNKNOWN, msa_codes
-from bioattn.alignments.filtering import count_residues, identity_to_query
+from bioattn.alignments.filtering import count_residues, identity_to_query, rows_with_residues
+from bioattn.alignments.weights import WEIGHT_IDENTITY, sequence_weights
 from bioattn.formats.alignment import Alignment
 
 FORMAT = "bioattn-msa-statistics"
@@ -135,6 +136,16 @@ def alignment_statistics(
         pair_identity=equal / pairs if pairs > 1e-9 * depth_of_column.sum() ** 2 else None,
         chance_identity=float((composition**2).sum()),
     )
+
+
+def warnings_of_rows(residues: NDArray[np.uint8]) -> list[str]:
+    """`AlignmentStatistics.warnings` of distinct rows, (S, R) ASCII, row 0 the query."""
+    residues = residues[rows_with_residues(residues)]
+    rows = len(residues)
+    alignment = Alignment(
+        names=[""] * rows, descriptions=[""] * rows, residues=residues, insertions=[{}] * rows
+    )
+    return alignment_statistics(alignment, sequence_weights(residues), WEIGHT_IDENTITY).warnings()
 
 
 def _rounded(number: float | np.floating[Any]) -> float:

@@ -4,6 +4,7 @@ from typing import NamedTuple
 
 from bioattn.errors import FormatError
 from bioattn.formats.alignment_rows import RawRows, empty_rows
+from bioattn.wording import counted
 
 
 class BlockLine(NamedTuple):
@@ -43,8 +44,8 @@ def join_blocks(source: str, blocks: list[list[BlockLine]]) -> tuple[RawRows, li
     for block in others:
         if len(place) != len(names) or sorted(line.name for line in block) != sorted(names):
             raise FormatError(
-                f"{source}:{block[0].line}: the block starting here has {len(block):,} rows, the first block "
-                f"{len(names):,}, and not all have the same names; each block needs a piece of each row"
+                f"{source}:{block[0].line}: the block starting here has {counted(len(block), 'row')}, the first "
+                f"block {len(names):,}, and not all have the same names; each block needs a piece of each row"
             )
     pieces: list[list[bytes]] = [[] for _ in names]
     for block in blocks:

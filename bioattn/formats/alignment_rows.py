@@ -12,6 +12,7 @@ from numpy.typing import NDArray
 
 from bioattn.errors import FormatError
 from bioattn.formats.alignment import LOWER, UPPER, Alignment, Annotations, split_insertions
+from bioattn.wording import counted
 
 WHITE_SPACE = b" \t\n\r\v\f"
 _MATCH = UPPER + b"-"
@@ -103,7 +104,7 @@ def read_with_insertions(raw: RawRows, annotations: Annotations | None = None) -
         match, inserted = split_insertions(text.translate(None, b"."))
         texts.append(match)
         insertions.append(inserted)
-    return _build(raw, texts, insertions, annotations, "match columns (upper-case letters and '-')")
+    return _build(raw, texts, insertions, annotations, "match column", " (upper-case letters and '-')")
 
 
 def read_columns(raw: RawRows, annotations: Annotations | None = None, *, gaps: bytes = b".~_") -> Alignment:
@@ -114,7 +115,7 @@ def read_columns(raw: RawRows, annotations: Annotations | None = None, *, gaps: 
     """
     to_columns = bytes.maketrans(LOWER + gaps, UPPER + b"-" * len(gaps))
     texts = [text.translate(to_columns) for text in raw.texts]
-    return _build(raw, texts, [{} for _ in texts], annotations, "columns")
+    return _build(raw, texts, [{} for _ in texts], annotations, "column")
 
 
 def _build(
@@ -122,7 +123,8 @@ def _build(
     texts: list[bytes],
     insertions: list[dict[int, str]],
     annotations: Annotations | None,
-    columns: str,
+    column: str,
+    which: str = "",
 ) -> Alignment:
     if not texts:
         raise FormatError(f"{raw.source}: the alignment holds no row")
@@ -134,12 +136,12 @@ def _build(
         if len(text) != width:
             gaps = any(b"-" in each or b"." in each for each in raw.texts)
             raise FormatError(
-                f"{raw.place(index)} has {len(text):,} {columns} but the first row, {raw.shown_name(0)}, has "
-                f"{width:,}; the rows of an alignment are equally long"
+                f"{raw.place(index)} has {counted(len(text), column)}{which} but the first row, "
+                f"{raw.shown_name(0)}, has {width:,}; the rows of an alignment are equally long"
                 + ("" if gaps else ", and no row here has a gap: are these sequences aligned?")
             )
     if not width:
-        raise FormatError(f"{raw.source}: the first row, {raw.shown_name(0)}, has no {columns}")
+        raise FormatError(f"{raw.source}: the first row, {raw.shown_name(0)}, has no {column}s{which}")
     return Alignment(
         names=raw.names,
         descriptions=raw.descriptions,

@@ -10,6 +10,7 @@ from typing import NamedTuple
 from bioattn.errors import FormatError
 from bioattn.formats.alignment import Alignment
 from bioattn.formats.alignment_rows import WHITE_SPACE, RawRows, empty_rows, read_columns
+from bioattn.wording import counted
 
 HEADER = re.compile(rb"\s*(\d{1,9})\s+(\d{1,9})((?:\s+[A-Za-z])*)\s*$")
 """Rows, columns and option letters of old programs."""
@@ -60,8 +61,8 @@ def parse_phylip(source: str, data: bytes) -> Alignment:
     if not readings:
         furthest = max(misfits, key=lambda misfit: misfit.line)
         raise FormatError(
-            f"{source}:{furthest.line}: {furthest}; the first line promises {num_rows:,} rows of "
-            f"{num_columns:,} columns"
+            f"{source}:{furthest.line}: {furthest}; the first line promises {counted(num_rows, 'row')} of "
+            f"{counted(num_columns, 'column')}"
         )
     if len({tuple(reading.texts) for reading in readings}) > 1:
         raise FormatError(
@@ -79,7 +80,7 @@ def parse_phylip(source: str, data: bytes) -> Alignment:
 
 def _interleaved(source: str, lines: list[_Line], num_rows: int, num_columns: int, strict: bool) -> RawRows:
     if len(lines) < num_rows:
-        raise _Misfit(lines[-1].number if lines else 1, f"the file ends after {len(lines):,} rows")
+        raise _Misfit(lines[-1].number if lines else 1, f"the file ends after {counted(len(lines), 'row')}")
     names, parts = [], []
     for line in lines[:num_rows]:
         name, text = _split_name(line, strict)
@@ -91,7 +92,7 @@ def _interleaved(source: str, lines: list[_Line], num_rows: int, num_columns: in
     for line, name, pieces in zip(lines, names, parts, strict=False):
         text = b"".join(pieces)
         if len(text) != num_columns:
-            raise _Misfit(line.number, f"row {name!r} has {len(text):,} columns")
+            raise _Misfit(line.number, f"row {name!r} has {counted(len(text), 'column')}")
         raw.add(line.number, name, text)
     return raw
 
@@ -112,10 +113,12 @@ def _sequential(source: str, lines: list[_Line], num_rows: int, num_columns: int
             length += len(pieces[-1])
             place += 1
         if length != num_columns:
-            raise _Misfit(start.number, f"row {name!r} has {length:,} columns")
+            raise _Misfit(start.number, f"row {name!r} has {counted(length, 'column')}")
         raw.add(start.number, name, b"".join(pieces))
     if len(raw.names) < num_rows:
-        raise _Misfit(lines[-1].number if lines else 1, f"the file ends after {len(raw.names):,} rows")
+        raise _Misfit(
+            lines[-1].number if lines else 1, f"the file ends after {counted(len(raw.names), 'row')}"
+        )
     return raw
 
 

@@ -11,6 +11,7 @@ from bioattn.errors import FormatError
 from bioattn.formats.alignment import Alignment, Annotations
 from bioattn.formats.alignment_blocks import BlockLine, join_blocks
 from bioattn.formats.alignment_rows import match_columns_by_case, read_columns, read_with_insertions
+from bioattn.wording import counted
 
 LOGGER = logging.getLogger("bioattn")
 HEADER = b"# STOCKHOLM"
@@ -143,7 +144,7 @@ def _assemble(lines: _Lines) -> Alignment:
 
     def cut(where: str, text: str) -> str:
         if len(text) != width:
-            raise FormatError(f"{where} has {len(text):,} characters where the rows have {width:,}")
+            raise FormatError(f"{where} has {counted(len(text), 'character')} where the rows have {width:,}")
         return "".join(text[column] for column in kept)
 
     return replace(

@@ -132,10 +132,17 @@ def plan_memory(
                 yield
             return
     assert free is not None
+    least = sizes._replace(rows=1, extra_rows=1)
+    fewer_rows_help = estimate_memory(config, least, chunk=choices[-1], device=device.type) <= free
     raise BioattnError(
         f"{source}: {sizes.residues:,} columns with {sizes.rows:,} + {sizes.extra_rows:,} rows need about "
-        f"{human_bytes(needed)} of memory beside the model, {human_bytes(free)} are free; give smaller "
-        "--max-msa-clusters and --max-extra-msa, or cut the alignment into domains"
+        f"{human_bytes(needed)} of memory beside the model, {human_bytes(free)} are free; "
+        + (
+            "give smaller --max-msa-clusters and --max-extra-msa, or cut the alignment into domains"
+            if fewer_rows_help
+            else "the pairs of columns alone are too many: cut the alignment into domains, or take a larger "
+            "machine"
+        )
     )
 
 

@@ -7,8 +7,9 @@ import numpy as np
 import torch
 from numpy.typing import NDArray
 
-from bioattn.alignments.alphabet import GAP, RESIDUES
+from bioattn.alignments.alphabet import GAP, RESIDUES, UNKNOWN
 from bioattn.alignments.couplings import column_states, covariance_features
+from bioattn.alignments.filtering import random_rows
 from bioattn.alignments.input_features import (
     EncodedAlignment,
     InputFeatures,
@@ -17,6 +18,7 @@ from bioattn.alignments.input_features import (
     sample_input_features,
     shuffled_rows,
 )
+from bioattn.alignments.statistics import warnings_of_rows
 from bioattn.alignments.weights import sequence_weights
 from bioattn.errors import BioattnError
 from bioattn.formats.alignment import Alignment
@@ -29,6 +31,8 @@ LOGGER = logging.getLogger("bioattn")
 
 _LETTERS = np.frombuffer((RESIDUES + "X-").encode(), np.uint8)
 _NUM_COVARIANCE_FEATURES = 3
+_ROWS_LOOKED_AT = 2048
+"""Rows that warnings are drawn from: enough to see a family or none, in a fraction of a second."""
 
 
 @dataclass(frozen=True, eq=False, kw_only=True)
@@ -61,6 +65,14 @@ class AlignmentInputs:
         """Rows that a sample is drawn from after weighting."""
         wanted = self.settings.max_msa_clusters + self.settings.max_extra_msa
         return min(self.encoded.num_rows, wanted) if self.settings.weighted_rows else self.encoded.num_rows
+
+    def warnings(self) -> list[str]:
+        """Reasons not to expect contacts from the alignment, a sentence each; of a sample where rows are many."""
+        sample = random_rows(self.encoded.num_rows, _ROWS_LOOKED_AT, np.random.default_rng(0))
+        found = warnings_of_rows(_LETTERS[self.encoded.msa[sample]])
+        if len(sample) < self.encoded.num_rows:
+            return [f"{sentence} (of a sample of {len(sample):,} rows)" for sentence in found]
+        return found
 
     def draw(self, seed: int, number: int) -> InputFeatures:
         """Features of pass `number`, counted over all samples: a function of both, whatever was drawn before."""
@@ -117,7 +129,8 @@ def prepare_inputs(
     A gap of the target, row 1, counts as a residue of unknown kind; what it has inserted is left out.
 
     Raises: BioattnError beginning with `source` when the alignment is empty, of nucleotides, or its target has no
-    residue; when it is too wide for a model with pair features; or when the model takes other features.
+    residue of a known kind; when it is too wide for a model with pair features; or when the model
+    takes other features.
     """
     encoded = encode_alignment(alignment, source=source, allow_incomplete_query=True)
     if config.pair_features not in (0, _NUM_COVARIANCE_FEATURES):
@@ -125,9 +138,11 @@ def prepare_inputs(
             f"the model takes {config.pair_features} features of column pairs; only the "
             f"{_NUM_COVARIANCE_FEATURES} covariance features are known"
         )
+    if (encoded.aatype == UNKNOWN).all():
+        raise BioattnError(
+            f"{source}: row 1, {alignment.names[0]}, is the target and has no residue of a known kind"
+        )
     target = alignment.residues[0] != ord("-")
-    if not target.any():
-        raise BioattnError(f"{source}: row 1, {alignment.names[0]}, is the target and has no residue")
     columns = np.arange(encoded.num_columns)
     if settings.max_gap_column < 1:
         gaps = (encoded.msa == GAP).mean(axis=0)

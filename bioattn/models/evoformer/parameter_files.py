@@ -19,6 +19,7 @@ from bioattn.models.evoformer.parameter_arrays import FolderArrays, StoredArrays
 from bioattn.models.evoformer.parameter_layout import Shape, canonical_shape, to_canonical
 from bioattn.models.evoformer.parameter_shapes import ModelRow, block_names
 from bioattn.models.evoformer.parameter_table import parameter_table
+from bioattn.wording import counted
 
 LOGGER = logging.getLogger("bioattn")
 
@@ -125,9 +126,10 @@ class ParameterFile:
                     "needed"
                 )
         if templates:
+            are = "is" if len(templates) == 1 else "are"
             LOGGER.warning(
-                f"{self.path}: {len(templates)} arrays of the template embedder are not used: templates are not "
-                "supported, and the model runs as one that was given none"
+                f"{self.path}: {counted(len(templates), 'array')} of the template embedder {are} not used: "
+                "templates are not supported, and the model runs as one that was given none"
             )
 
     def read(self, row: ModelRow) -> NDArray[np.float32]:

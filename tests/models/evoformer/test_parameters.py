@@ -254,6 +254,10 @@ def test_templates_are_left_aside_aloud(small: Path, caplog: pytest.LogCaptureFi
     model = load_parameters(small / "templates.npz")[0]
     assert_same_weights(model, load_parameters(small / "params.npz")[0])
     assert "2 arrays of the template embedder are not used" in caplog.text
+    del arrays[PREFIX + "evoformer/template_projection//bias"]
+    np.savez(small / "templates.npz", **arrays)
+    load_parameters(small / "templates.npz")
+    assert "1 array of the template embedder is not used" in caplog.text
 
 
 def test_older_and_wrapped_checkpoints_are_understood(small: Path) -> None:
