@@ -1,6 +1,7 @@
 """One Evoformer block on the CPU: speed beside torch.mm and a plain block, memory, training, cost of capture.
 
     python benchmarks/evoformer_block.py [--rounds 5] [--only forward layers memory training capture growth]
+        [--figure docs/figures/evoformer_growth.png]
 
 Prints Markdown. Every measurement is a process of its own on one thread with the default allocator; times are
 process CPU time, because wall time tells more about what else a machine does. A round measures torch.mm (2048³)
@@ -24,7 +25,8 @@ from typing import Any
 REPOSITORY = Path(__file__).resolve().parent.parent
 SIZES = ((128, 128), (128, 256), (512, 256))
 TRAINING_SIZE = (64, 128)
-GROWTH = ((128, 64), (128, 128), (128, 256), (128, 384), (32, 256), (256, 256), (512, 256), (1024, 256))
+BY_RESIDUES = ((128, 64), (128, 128), (128, 256), (128, 384))
+BY_ROWS = ((32, 256), (128, 256), (256, 256), (512, 256), (1024, 256))
 GIGAFLOP = {(128, 128): 71.5, (128, 256): 216.0, (512, 256): 593.0}
 MSA, PAIR, HIDDEN, OUTER = 256, 128, 128, 32
 
@@ -363,16 +365,42 @@ def capture_table(rounds: int) -> None:
             )
 
 
-def growth_table(rounds: int) -> None:
+def growth_table(rounds: int, figure: Path | None = None) -> None:
     print("\n### Growth with S and R, float32\n")
     print("| S, R | GFLOP | s | GFLOP/s |")
     print("| --- | --- | --- | --- |")
-    for size in GROWTH:
-        seconds = statistics.median(
-            measure("forward", size, "ours")["seconds"] for _ in range(min(rounds, 3))
-        )
+    points = {}
+    for size in sorted({*BY_RESIDUES, *BY_ROWS}):
+        runs = [measure("forward", size, "ours") for _ in range(min(rounds, 3))]
+        seconds = statistics.median(run["seconds"] for run in runs)
         flops = block_flops(*size)
+        points[size] = flops, seconds, statistics.median(run["rate"] for run in runs)
         print(f"| {size[0]}, {size[1]} | {flops / 1e9:.1f} | {seconds:.3f} | {flops / seconds / 1e9:.0f} |")
+    if figure is not None:
+        draw_growth(points, figure)
+
+
+def draw_growth(points: dict[tuple[int, int], tuple[float, float, float]], path: Path) -> None:
+    """Seconds over FLOPs, and what torch.mm would take for as many."""
+    import matplotlib as mpl
+
+    mpl.use("Agg")
+    import matplotlib.pyplot as plt
+
+    figure, axes = plt.subplots(figsize=(5, 3.6), layout="constrained")
+    for label, sizes, marker in (
+        ("128 rows, 64 to 384 residues", BY_RESIDUES, "o"),
+        ("256 residues, 32 to 1024 rows", BY_ROWS, "s"),
+    ):
+        flops, seconds, _ = zip(*(points[size] for size in sizes), strict=True)
+        axes.loglog([f / 1e9 for f in flops], seconds, marker=marker, label=label)
+    ends = [min(f for f, _, _ in points.values()), max(f for f, _, _ in points.values())]
+    rate = statistics.median(r for _, _, r in points.values())
+    axes.loglog([f / 1e9 for f in ends], [f / rate for f in ends], "k:", label="as many FLOPs by torch.mm")
+    axes.set_xlabel("GFLOP of one Evoformer block, float32")
+    axes.set_ylabel("CPU seconds, one thread")
+    axes.legend(frameon=False)
+    figure.savefig(path, dpi=150)
 
 
 TABLES = {
@@ -381,14 +409,14 @@ TABLES = {
     "memory": memory_table,
     "training": training_table,
     "capture": capture_table,
-    "growth": growth_table,
 }
 
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--rounds", type=int, default=5)
-    parser.add_argument("--only", nargs="+", choices=TABLES, default=list(TABLES))
+    parser.add_argument("--only", nargs="+", choices=[*TABLES, "growth"], default=[*TABLES, "growth"])
+    parser.add_argument("--figure", type=Path, help="draw the growth into this file (needs matplotlib)")
     parser.add_argument("--task", help=argparse.SUPPRESS)
     parser.add_argument("--which", help=argparse.SUPPRESS)
     parser.add_argument("--precision", help=argparse.SUPPRESS)
@@ -399,7 +427,10 @@ def main() -> None:
         print(json.dumps(work(options)))
         return
     for name in options.only:
-        TABLES[name](options.rounds)
+        if name == "growth":
+            growth_table(options.rounds, options.figure)
+        else:
+            TABLES[name](options.rounds)
 
 
 if __name__ == "__main__":

@@ -14,6 +14,8 @@ from bioattn.models.evoformer.tiled_layers import add_tiled
 TILE_ELEMENTS = 1 << 19
 """Of the MSA: 8 rows of 256 residues and 256 channels. What a tile passes through (16 MB in float32) fits a shared
 cache; smaller tiles pay more for calls, larger ones for memory."""
+TILE_LEAST = 8
+"""Rows: the bias is made ready once a tile, which costs as much as one row of it."""
 
 
 class MsaRowAttention(nn.Module):
@@ -43,6 +45,7 @@ class MsaRowAttention(nn.Module):
         return add_tiled(
             update,
             TILE_ELEMENTS,
+            least=TILE_LEAST,
             sliced=(msa_SRC, mask_SR > 0),
             whole=(bias_HRR,),
             parameters=[*self.normalise.parameters(), *self.attention.parameters()],

@@ -31,22 +31,24 @@ def add_tiled(
     sliced: Sequence[Tensor],
     whole: Sequence[Tensor] = (),
     parameters: Iterable[nn.Parameter],
+    least: int = 1,
 ) -> Tensor:
     """sliced[0] + function, some rows of the first axis at a time; in place without gradients.
 
     elements: how many numbers of sliced[0] make a tile. sliced: tensors cut along their first axis. whole:
-    tensors that each tile gets whole. parameters: all that `function` uses.
+    tensors that each tile gets whole. parameters: all that `function` uses. least: rows that a tile has at least.
     """
     if not torch.is_grad_enabled():
         state = sliced[0]
-        size = rows_per_tile(state, elements)
+        size = rows_per_tile(state, elements, least)
         for rows in tiles(len(state), size):
             part = state[rows]
             part += function(rows, *(tensor[rows] for tensor in sliced), *whole)
         return state
     if sliced[0].numel() < MIN_RECOMPUTED_ELEMENTS:
         return sliced[0] + function(slice(0, len(sliced[0])), *sliced, *whole)
-    return _apply(function, elements, None, sliced, whole, parameters)
+    size = rows_per_tile(sliced[0], elements, least)
+    return _apply(function, size, None, sliced, whole, parameters)
 
 
 def map_tiled(
@@ -70,12 +72,13 @@ def map_tiled(
         return output
     if sliced[0].numel() < MIN_RECOMPUTED_ELEMENTS:
         return function(slice(0, len(sliced[0])), *sliced, *whole)
-    return _apply(function, elements, new_output, sliced, whole, parameters)
+    size = rows_per_tile(sliced[0], elements)
+    return _apply(function, size, new_output, sliced, whole, parameters)
 
 
 def _apply(
     function: TileFunction,
-    elements: int,
+    size: int,
     new_output: Callable[[], Tensor] | None,
     sliced: Sequence[Tensor],
     whole: Sequence[Tensor],
@@ -83,7 +86,7 @@ def _apply(
 ) -> Tensor:
     wanted = [parameter for parameter in parameters if parameter.requires_grad]
     result: Tensor = _Tiled.apply(  # type: ignore[no-untyped-call]
-        function, elements, new_output, len(sliced), wanted, *sliced, *whole, *wanted
+        function, size, new_output, len(sliced), wanted, *sliced, *whole, *wanted
     )
     return result
 
@@ -93,7 +96,7 @@ class _Tiled(torch.autograd.Function):
     def forward(
         ctx: Any,
         function: TileFunction,
-        elements: int,
+        size: int,
         new_output: Callable[[], Tensor] | None,
         num_sliced: int,
         parameters: list[nn.Parameter],
@@ -101,20 +104,19 @@ class _Tiled(torch.autograd.Function):
     ) -> Tensor:
         inputs = tensors[: len(tensors) - len(parameters)]
         ctx.save_for_backward(*inputs)
-        ctx.function, ctx.num_sliced, ctx.parameters = function, num_sliced, parameters
-        ctx.size = rows_per_tile(inputs[0], elements)
+        ctx.function, ctx.size, ctx.num_sliced, ctx.parameters = function, size, num_sliced, parameters
         ctx.residual = new_output is None
         device = inputs[0].device.type
         ctx.autocast = (device, torch.get_autocast_dtype(device), torch.is_autocast_enabled(device))
         sliced, whole = inputs[:num_sliced], inputs[num_sliced:]
-        # Gradients are off here.
-        if new_output is not None:
-            return map_tiled(
-                function, elements, new_output, sliced=sliced, whole=whole, parameters=parameters
-            )
-        output = sliced[0].clone()
-        for rows in tiles(len(output), ctx.size):
-            output[rows] += function(rows, *(tensor[rows] for tensor in sliced), *whole)
+        output = sliced[0].clone() if new_output is None else new_output()
+        for rows in tiles(len(output), size):
+            # Gradients are off here.
+            result = function(rows, *(tensor[rows] for tensor in sliced), *whole)
+            if new_output is None:
+                output[rows] += result
+            else:
+                output[rows] = result
         return output
 
     @staticmethod

@@ -39,15 +39,15 @@ def tiles(total: int, size: int) -> Iterator[slice]:
         yield slice(start, min(start + size, total))
 
 
-def rows_per_tile(state: Tensor, elements: int) -> int:
-    """Rows of the first axis that have about `elements` numbers together, no more than `tiles_of_at_most` lets;
-    at least one.
+def rows_per_tile(state: Tensor, elements: int, least: int = 1) -> int:
+    """Rows of the first axis that have about `elements` numbers together, `least` or more of them, but no more
+    than `tiles_of_at_most` lets.
 
     `elements` suits the caches of a CPU; other devices take ACCELERATOR_FACTOR times as many.
     """
     if state.device.type != "cpu":
         elements *= ACCELERATOR_FACTOR
-    rows = max(1, elements // max(1, state[:1].numel()))
+    rows = max(least, elements // max(1, state[:1].numel()))
     return rows if state.dim() < 3 else min(rows, _LARGEST.get() or rows)
 
 

@@ -14,6 +14,8 @@ from bioattn.models.evoformer.tiled_layers import add_tiled
 
 TILE_ELEMENTS = 1 << 19
 """Of the pairs: 16 of 256 residues with 128 channels; as in row attention."""
+TILE_LEAST = 8
+"""Rows: the bias is made ready once a tile, which costs as much as one row of it."""
 
 
 class TriangleAttention(nn.Module):
@@ -45,6 +47,7 @@ class TriangleAttention(nn.Module):
         updated = add_tiled(
             update,
             TILE_ELEMENTS,
+            least=TILE_LEAST,
             sliced=(state_RRC, (mask_RR if self.starting else mask_RR.T) > 0),
             whole=(bias_HRR if self.starting else bias_HRR.transpose(1, 2).contiguous(),),
             parameters=[*self.normalise.parameters(), *self.attention.parameters()],

@@ -80,7 +80,7 @@ def autograd_off(request):
 def _tiled(request, monkeypatch):
     """In tiles of three rows, computed again for gradients, and in one piece through autograd."""
     if request.param:
-        monkeypatch.setattr(tiled_layers, "rows_per_tile", lambda state, elements: 3)
+        monkeypatch.setattr(tiled_layers, "rows_per_tile", lambda *_: 3)
         monkeypatch.setattr(tiled_layers, "MIN_RECOMPUTED_ELEMENTS", 0)
 
 

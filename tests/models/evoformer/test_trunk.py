@@ -44,7 +44,7 @@ class Recorder:
 def tiled(request, monkeypatch):
     """In tiles of four rows, computed again for gradients, and in one piece through autograd."""
     if request.param:
-        monkeypatch.setattr(tiled_layers, "rows_per_tile", lambda state, elements: 4)
+        monkeypatch.setattr(tiled_layers, "rows_per_tile", lambda *_: 4)
         monkeypatch.setattr(tiled_layers, "MIN_RECOMPUTED_ELEMENTS", 0)
 
 
@@ -168,7 +168,7 @@ def test_tiles_change_no_gradient(masks, extra_msa, monkeypatch):
     block = random_block(extra_msa)
     arrays = [torch.tensor(array, dtype=torch.float32) for array in inputs(6, 10, masks, extra_msa)]
     gradients = []
-    monkeypatch.setattr(tiled_layers, "rows_per_tile", lambda state, elements: 4)
+    monkeypatch.setattr(tiled_layers, "rows_per_tile", lambda *_: 4)
     for least in (1 << 30, 0):
         monkeypatch.setattr(tiled_layers, "MIN_RECOMPUTED_ELEMENTS", least)
         block.zero_grad()
