@@ -143,6 +143,8 @@ def evoformer(
 
     Writes contacts.rr (CASP RR) and contacts.tsv, distogram.h5, structure.pdb and .cif with pLDDT as B-factor, and
     scores.json. With several alignments each has its own folder, and one that fails does not stop the rest.
+
+    Warns of an alignment whose rows agree no more than by chance, or with few effective sequences (Neff).
     """
     from bioattn.device import choose_device, describe_device, set_threads
     from bioattn.errors import BioattnError
