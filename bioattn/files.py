@@ -197,38 +197,6 @@ def atomic_output(path: Path) -> Iterator[Path]:
             remove_leftover(temporary)
 
 
-@contextmanager
-def atomic_folder(path: Path) -> Iterator[Path]:
-    """Give the empty folder `<path>.partial`; rename it to `path` on success, remove it on any failure.
-
-    A folder under that name steps aside first and goes last; whether it may go is the caller's to know.
-
-    Raises: BioattnError when the folder around it is missing, read-only or full.
-    """
-    partial = path.with_name(path.name + ".partial")
-    aside = path.with_name(f".tmp-old-{path.name}")
-    try:
-        try:
-            for leftover in (partial, aside):
-                if leftover.exists():
-                    shutil.rmtree(leftover)
-            partial.mkdir()
-            yield partial
-            if path.exists():
-                path.rename(aside)
-            partial.rename(path)
-        except OSError as error:
-            raise unwritable(path, error) from error
-        except BioattnError as error:
-            # The name that was asked for, not the one it had meanwhile.
-            if type(error) is BioattnError and str(partial) in str(error):
-                raise BioattnError(str(error).replace(str(partial), str(path))) from error
-            raise
-    finally:
-        for leftover in (partial, aside):
-            shutil.rmtree(leftover, ignore_errors=True)
-
-
 def remove_leftover(path: Path) -> None:
     """Remove a file that may not be there, on a disk that may be read-only: never in the way of the real error."""
     with suppress(OSError):

@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from bioattn.errors import BioattnError, FormatError, SettingsError
-from bioattn.files import atomic_folder, atomic_output, check_output, read_lines, write_json
+from bioattn.files import atomic_output, check_output, read_lines, write_json
 from bioattn_cli.main import main
 
 
@@ -95,32 +95,3 @@ def test_no_command_replaces_its_input(tmp_path: Path, capsys: pytest.CaptureFix
         assert main([str(argument) for argument in arguments]) == 2
         assert "which is an input" in capsys.readouterr().err
     assert {path.name: path.read_bytes() for path in tmp_path.iterdir()} == before
-
-
-def test_a_folder_appears_whole_or_not_at_all(tmp_path: Path) -> None:
-    target = tmp_path / "out"
-    with atomic_folder(target) as folder:
-        (folder / "a").write_text("1")
-        assert not target.exists()
-    assert [path.name for path in target.iterdir()] == ["a"]
-    with pytest.raises(ZeroDivisionError), atomic_folder(target) as folder:
-        (folder / "b").write_text(f"{1 // 0}")
-    assert [path.name for path in target.iterdir()] == ["a"]
-    (tmp_path / "out.partial").mkdir()  # as a killed run leaves it
-    (tmp_path / "out.partial" / "old").write_text("x")
-    with atomic_folder(target) as folder:
-        assert not list(folder.iterdir())
-        (folder / "c").write_text("3")
-    assert [path.name for path in target.iterdir()] == ["c"]
-    assert [path.name for path in tmp_path.iterdir()] == ["out"]
-
-
-def test_a_folder_that_cannot_be_filled_is_called_by_its_own_name(tmp_path: Path) -> None:
-    with (
-        pytest.raises(BioattnError, match=rf"^{tmp_path}/out/sub/x: the folder .*out/sub does not exist"),
-        atomic_folder(tmp_path / "out") as folder,
-    ):
-        write_json(folder / "sub" / "x", {})
-    with pytest.raises(BioattnError, match="does not exist"), atomic_folder(tmp_path / "no" / "out"):
-        pass
-    assert not list(tmp_path.iterdir())

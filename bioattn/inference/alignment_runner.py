@@ -14,14 +14,15 @@ from bioattn import __version__
 from bioattn.alignments.query import centre_on_query, find_name
 from bioattn.alignments.size_check import check_alignment_size
 from bioattn.errors import BioattnError, SettingsError
-from bioattn.files import atomic_folder, read_json, sha256_of
+from bioattn.files import read_json, sha256_of
+from bioattn.folders import atomic_folder
 from bioattn.formats.alignment import Alignment
 from bioattn.formats.alignment_file import STANDARD_INPUT, read_alignment
 from bioattn.inference.alignment_attention import AlignmentAttentionWriter, alignment_attention
 from bioattn.inference.alignment_sources import AlignmentSource
 from bioattn.inference.attention_collector import choose_sites
 from bioattn.inference.evoformer_memory import Precision, plan_memory
-from bioattn.inference.evoformer_outputs import SCORES, PredictionOf, write_prediction
+from bioattn.inference.evoformer_outputs import PREDICTION_FILES, SCORES, PredictionOf, write_prediction
 from bioattn.inference.evoformer_prediction import Prediction, Representation, predict
 from bioattn.inference.target_row import TargetRow, target_row
 from bioattn.models.evoformer.alignment_inputs import AlignmentInputs, prepare_inputs
@@ -183,15 +184,6 @@ class AlignmentRunner:
         # Attention is that of the last pass.
         last = prepared.inputs.settings.num_recycles
         sample = prepared.sample_of_pass(source.name, self.settings.seed, last)
-        with plan_memory(
-            self.model.config,
-            self.model.device,
-            sample.sizes,
-            self.settings.chunk,
-            attention=writer is not None,
-            source=str(source.path),
-        ):
-            prediction = self._predict(source, prepared, sample, request, writer, number)
         subject = PredictionOf(
             name=source.name,
             target=prepared.target,
@@ -200,7 +192,17 @@ class AlignmentRunner:
             model_sha256=self.model.sha256,
             input_sha256=prepared.input_sha256,
         )
-        with atomic_folder(folder) as partial:
+        # First of all: a place that takes no files is better known before hours of prediction than after.
+        with atomic_folder(folder, PREDICTION_FILES) as partial:
+            with plan_memory(
+                self.model.config,
+                self.model.device,
+                sample.sizes,
+                self.settings.chunk,
+                attention=writer is not None,
+                source=str(source.path),
+            ):
+                prediction = self._predict(source, prepared, sample, request, writer, number)
             return write_prediction(partial, subject, prediction, self._scores(source, prepared))
 
     def open_attention(

@@ -30,6 +30,10 @@ REPRESENTATIONS = "representations.h5"
 STRUCTURE_PDB = "structure.pdb"
 STRUCTURE_MMCIF = "structure.cif"
 SCORES = "scores.json"
+PREDICTION_FILES = frozenset(
+    {CONTACTS_RR, CONTACTS_TABLE, DISTOGRAM, REPRESENTATIONS, STRUCTURE_PDB, STRUCTURE_MMCIF, SCORES}
+)
+"""All that `write_prediction` calls its files."""
 
 _ROWS_AT_ONCE = 64
 _NO_RESIDUE = -1

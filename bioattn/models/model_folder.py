@@ -24,6 +24,11 @@ MODEL_FORMAT_VERSION = 1
 CONFIG = "config.json"
 WEIGHTS = "model.safetensors"
 TRAINING_RECORD = "training.json"
+TREATMENTS = "treatments.json"
+HISTORY = "history.csv"
+MODEL_CARD = "README.md"
+MODEL_FILES = frozenset({CONFIG, WEIGHTS, TRAINING_RECORD, TREATMENTS, HISTORY, MODEL_CARD})
+"""All that bioattn calls files in a model folder of any kind."""
 
 
 def write_model_config(folder: Path, model_type: str, **fields: Any) -> None:

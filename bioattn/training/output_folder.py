@@ -6,7 +6,8 @@ from pathlib import Path
 
 from bioattn.errors import BioattnError, SettingsError
 from bioattn.files import text_output, unwritable
-from bioattn.models.model_folder import TRAINING_RECORD, WEIGHTS
+from bioattn.folders import require_own_files
+from bioattn.models.model_folder import MODEL_FILES, TRAINING_RECORD, WEIGHTS
 from bioattn.training.state import STATE_FILE
 
 
@@ -20,7 +21,7 @@ def prepare_output(output: Path, *, resume: bool, force: bool) -> Path:
     """The folder `<output>.partial` to work in.
 
     Raises: SettingsError when `output` cannot name a folder; BioattnError when it exists (with `force`: and is no
-    model folder) or an interrupted run is in the way.
+    model folder) or an interrupted run is in the way, or when what would go holds a file that is not ours.
     """
     if output.name in ("", "-", ".."):
         raise SettingsError(f"--output {output}: give the name of a folder to make")
@@ -35,6 +36,10 @@ def prepare_output(output: Path, *, resume: bool, force: bool) -> Path:
         raise BioattnError(
             f"{output}: is no model folder, and --force replaces no other; choose another --output"
         )
+    # Whether it goes on or fails: in the end what is in either of them may be removed.
+    for folder in (partial, output):
+        if folder.exists():
+            require_own_files(folder, {*MODEL_FILES, STATE_FILE})
     try:
         if partial.exists() and force and not resume:
             shutil.rmtree(partial)

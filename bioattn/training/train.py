@@ -17,7 +17,15 @@ from bioattn.config_file import build
 from bioattn.errors import BioattnError, FormatError, SettingsError
 from bioattn.files import check_apart, read_json, sha256_of, write_json
 from bioattn.formats.tables import quoted
-from bioattn.models.model_folder import TRAINING_RECORD, WEIGHTS, read_model_config
+from bioattn.models.model_folder import (
+    CONFIG,
+    HISTORY,
+    MODEL_CARD,
+    TRAINING_RECORD,
+    TREATMENTS,
+    WEIGHTS,
+    read_model_config,
+)
 from bioattn.models.promoter.config import Conditioning, PromoterModelConfig, TreatmentEncoding
 from bioattn.models.promoter.folder import MODEL_TYPE, write_promoter_model
 from bioattn.models.promoter.model import PromoterModel, make_promoter_model
@@ -132,7 +140,7 @@ def _train(
     evaluation = evaluate(
         model, dataset, vocabulary, device, baselines=job.baselines, progress=progress or NoProgress()
     )
-    write_history(partial / "history.csv", position.history)
+    write_history(partial / HISTORY, position.history)
     write_promoter_model(partial, model, vocabulary, table, task=dataset.task, reference=job.reference)
     record = {
         "dataset": {"file": job.dataset_path.name, "sha256": content["dataset"]},
@@ -147,10 +155,10 @@ def _train(
             "python": platform.python_version(),
         },
         "evaluation": evaluation.to_json(),
-        "sha256": {name: sha256_of(partial / name) for name in (WEIGHTS, "config.json", "treatments.json")},
+        "sha256": {name: sha256_of(partial / name) for name in (WEIGHTS, CONFIG, TREATMENTS)},
     }
-    write_json(partial / "training.json", record)
-    write_model_card(partial / "README.md", config, dataset, record, evaluation)
+    write_json(partial / TRAINING_RECORD, record)
+    write_model_card(partial / MODEL_CARD, config, dataset, record, evaluation)
     publish(partial, job.output)
     return evaluation
 

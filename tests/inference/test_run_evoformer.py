@@ -1,5 +1,6 @@
 """`bioattn run evoformer` through its front door: against the model called by hand, every format, failures."""
 
+import errno
 import gzip
 import json
 import lzma
@@ -23,7 +24,7 @@ from bioattn.attention.capture import capture
 from bioattn.errors import Interrupted
 from bioattn.formats.alignment_file import read_alignment
 from bioattn.formats.seal import check_seal
-from bioattn.inference import evoformer_memory, evoformer_prediction
+from bioattn.inference import alignment_runner, evoformer_memory, evoformer_prediction
 from bioattn.inference.alignment_runner import AttentionOutput, RunSettings
 from bioattn.inference.alignment_sources import find_alignments
 from bioattn.inference.evoformer import run_alignments
@@ -471,6 +472,28 @@ def test_folders_of_other_things_are_never_replaced(trunk: Path, tmp_path: Path)
     assert run(path, "--model", trunk, "-o", path) == 1
     assert run(path, "--model", trunk, "-o", ".") == 2
     assert run(path, "--model", trunk, "-o", tmp_path / "no/such/out") == 1
+    notes = [tmp_path / "mine/notes.txt", tmp_path / "new.partial/notes.txt"]
+    notes[1].parent.mkdir()
+    for note in notes:  # beside our own files, and where those are made
+        note.write_text("years")
+    assert run(path, "--model", trunk, "-o", tmp_path / "mine", "--force") == 1
+    assert run(path, "--model", trunk, "-o", tmp_path / "new") == 1
+    assert [note.read_text() for note in notes] == ["years", "years"]
+    assert not (tmp_path / "new").exists()
+
+
+def test_an_output_that_cannot_be_written_is_told_before_the_prediction(
+    trunk: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """A read-only file system looks writable to root until something is made on it."""
+
+    def refuse(path: Path, *arguments: object, **options: object) -> None:
+        raise OSError(errno.EROFS, "Read-only file system", str(path))
+
+    monkeypatch.setattr(alignment_runner, "predict", lambda *_, **__: pytest.fail("predicted in vain"))
+    monkeypatch.setattr(Path, "mkdir", refuse)
+    assert run(write_fasta(tmp_path / "x.fasta"), "--model", trunk, "-o", tmp_path / "out") == 1
+    assert "out: cannot be written (Read-only file system)" in capsys.readouterr().err
 
 
 def test_a_signal_leaves_nothing_half_written(trunk: Path, folder: Path, tmp_path: Path) -> None:

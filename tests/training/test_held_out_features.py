@@ -131,6 +131,15 @@ def test_force_replaces_models_alone(tmp_path: Path) -> None:
     (tmp_path / "model").mkdir()
     (tmp_path / "model" / "model.safetensors").write_text("")
     assert prepare_output(tmp_path / "model", resume=False, force=True).name == "model.partial"
+    for folder in ("model", "model.partial"):
+        mine = tmp_path / folder / "mine.txt"
+        mine.write_text("mine")
+        for resume in (False, True):
+            with pytest.raises(
+                BioattnError, match=rf"{folder}: holds mine\.txt, which bioattn did not write"
+            ):
+                prepare_output(tmp_path / "model", resume=resume, force=True)
+        mine.unlink()
 
 
 def test_a_wrong_setting_is_named_with_its_file(dataset_path: Path, tmp_path: Path) -> None:

@@ -8,7 +8,8 @@ from pathlib import Path
 import torch
 
 from bioattn.errors import BioattnError, SettingsError
-from bioattn.files import atomic_folder, atomic_output
+from bioattn.files import atomic_output
+from bioattn.folders import atomic_folder
 from bioattn.formats.npz import npz_output
 from bioattn.models.evoformer.config import EvoformerConfig
 from bioattn.models.evoformer.folder import read_evoformer_config, write_evoformer_model
@@ -17,7 +18,7 @@ from bioattn.models.evoformer.parameter_files import ALPHAFOLD_PREFIX, Parameter
 from bioattn.models.evoformer.parameter_layout import from_canonical
 from bioattn.models.evoformer.parameter_shapes import ModelRow, model_rows
 from bioattn.models.evoformer.parameters import load_parameters, per_block
-from bioattn.models.model_folder import WEIGHTS
+from bioattn.models.model_folder import MODEL_FILES, WEIGHTS
 
 
 class ParameterForm(StrEnum):
@@ -79,7 +80,7 @@ def _write_folder(source: Path, output: Path, num_structure_layers: int | None, 
             f"{output}: exists already; choose another --output{', or --force to replace it' * is_model}"
         )
     model, inputs = load_parameters(source, num_structure_layers)
-    with atomic_folder(output) as folder:
+    with atomic_folder(output, MODEL_FILES) as folder:
         write_evoformer_model(folder, model, inputs)
     return sum(parameter.numel() for parameter in model.parameters())
 

@@ -20,6 +20,7 @@ from bioattn.files import read_json, sha256_of, write_json
 from bioattn.formats.tables import quoted
 from bioattn.models.model_folder import (
     CONFIG,
+    TREATMENTS,
     WEIGHTS,
     load_weights,
     read_model_config,
@@ -34,7 +35,6 @@ from bioattn.promoters.treatments import TreatmentTable
 LOGGER = logging.getLogger("bioattn")
 
 MODEL_TYPE = "promoter"
-TREATMENTS = "treatments.json"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

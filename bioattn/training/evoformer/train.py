@@ -26,7 +26,14 @@ from bioattn.models.evoformer.folder import (
     write_evoformer_model,
 )
 from bioattn.models.evoformer.model import EvoformerModel
-from bioattn.models.model_folder import CONFIG, TRAINING_RECORD, WEIGHTS, read_model_config
+from bioattn.models.model_folder import (
+    CONFIG,
+    HISTORY,
+    MODEL_CARD,
+    TRAINING_RECORD,
+    WEIGHTS,
+    read_model_config,
+)
 from bioattn.progress import NoProgress, Progress
 from bioattn.stop_request import StopRequest
 from bioattn.training.evoformer.config import SMALL_MODEL, EvoformerTrainingConfig
@@ -171,7 +178,7 @@ def _train(
         *evaluate_families(model, validation, training.prediction_inputs, "validation", progress),
         *evaluate_families(model, test, training.prediction_inputs, "test", progress),
     ]
-    write_history(partial / "history.csv", position.history)
+    write_history(partial / HISTORY, position.history)
     write_evoformer_model(partial, model, training.prediction_inputs)
     record = {
         "dataset": {
@@ -193,8 +200,8 @@ def _train(
         "evaluation": [each.to_json() for each in scores],
         "sha256": {name: sha256_of(partial / name) for name in (WEIGHTS, CONFIG)},
     }
-    write_json(partial / "training.json", record)
-    write_model_card(partial / "README.md", model, record, scores)
+    write_json(partial / TRAINING_RECORD, record)
+    write_model_card(partial / MODEL_CARD, model, record, scores)
     publish(partial, job.output)
     return scores
 

@@ -1,0 +1,80 @@
+"""Folders that appear whole or not at all, and never at the cost of a file that somebody else put there."""
+
+import re
+import shutil
+from collections.abc import Collection, Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+from bioattn.errors import BioattnError
+from bioattn.files import unwritable
+
+_SHOWN = 3
+_BEING_WRITTEN = re.compile(r"\.tmp-\d+-(.+)")
+"""What `bioattn.files.atomic_output` leaves of a killed process."""
+
+
+def require_own_files(folder: Path, names: Collection[str]) -> None:
+    """Refuse to remove `folder` unless every file in it has one of `names`, those that bioattn gives there.
+
+    Raises: BioattnError naming what else lies there, or when it is no folder.
+    """
+    try:
+        found = sorted(folder.iterdir())
+    except NotADirectoryError:
+        raise BioattnError(
+            f"{folder}: is a file, which would be replaced by a folder; move it away or choose another --output"
+        ) from None
+    except OSError as error:
+        raise unwritable(folder, error) from error
+    others = [path.name for path in found if path.is_dir() or _final_name(path.name) not in names]
+    if others:
+        more = f" and {len(others) - _SHOWN:,} more" if len(others) > _SHOWN else ""
+        raise BioattnError(
+            f"{folder}: holds {', '.join(others[:_SHOWN])}{more}, which bioattn did not write there, so it is not "
+            "replaced; move that away or choose another --output"
+        )
+
+
+@contextmanager
+def atomic_folder(path: Path, names: Collection[str]) -> Iterator[Path]:
+    """Give the empty folder `<path>.partial`; rename it to `path` on success, remove it on any failure.
+
+    names: all that the body may call its files. A folder `path` steps aside first and goes last; what a killed run
+    left in `<path>.partial` goes at once. Either is refused where it holds a file of another name; whether an
+    earlier result may be replaced at all is the caller's to know.
+
+    Raises: BioattnError as `require_own_files`, or when the folder around it is missing, read-only or full.
+    """
+    partial = path.with_name(path.name + ".partial")
+    aside = path.with_name(f".tmp-old-{path.name}")
+    leftovers = [folder for folder in (partial, aside) if folder.exists()]
+    for folder in [*leftovers, *([path] if path.exists() else [])]:
+        require_own_files(folder, names)
+    try:
+        for folder in leftovers:
+            shutil.rmtree(folder)
+        partial.mkdir()
+    except OSError as error:
+        raise unwritable(path, error) from error
+    try:
+        try:
+            yield partial
+            if path.exists():
+                path.rename(aside)
+            partial.rename(path)
+        except OSError as error:
+            raise unwritable(path, error) from error
+        except BioattnError as error:
+            # The name that was asked for, not the one it had meanwhile.
+            if type(error) is BioattnError and str(partial) in str(error):
+                raise BioattnError(str(error).replace(str(partial), str(path))) from error
+            raise
+    finally:
+        for leftover in (partial, aside):
+            shutil.rmtree(leftover, ignore_errors=True)
+
+
+def _final_name(name: str) -> str:
+    match = _BEING_WRITTEN.fullmatch(name)
+    return match[1] if match else name
