@@ -81,7 +81,7 @@ def suits_onednn(x: Tensor, weight: Tensor) -> bool:
         and x.numel() * weight.shape[-2] >= MIN_MULTIPLICATIONS
         and not torch.is_autocast_enabled("cpu")
         and not torch.compiler.is_compiling()
-        and bool(torch.backends.mkldnn.enabled)
+        and bool(getattr(torch.backends.mkldnn, "enabled", True))
         and _onednn_agrees()
     )
 
