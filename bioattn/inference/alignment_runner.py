@@ -326,3 +326,6 @@ def _tell(source: AlignmentSource, prepared: PreparedAlignment, *, predicts_atom
         )
     if inputs.encoded.num_rows == 1:
         LOGGER.warning(f"{source.path}: one distinct row only: there is nothing to tell contacts from")
+        return
+    for sentence in inputs.warnings():
+        LOGGER.warning(f"{source.path}: {sentence}")
