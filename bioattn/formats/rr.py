@@ -12,18 +12,43 @@ Positions count from 1, i < j; two numbers bound the distance in Angstrom; lines
 """
 
 from collections.abc import Sequence
+from dataclasses import dataclass, field
 from pathlib import Path
+from typing import NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
 
-from bioattn.files import text_output
+from bioattn.errors import FormatError
+from bioattn.files import read_lines, text_output
 
 LETTERS_PER_LINE = 50
 MIN_SEPARATION = 6
 """CASP scores no contacts closer in sequence."""
 SMALLEST = 5e-6
 """What prints as more than 0 with five decimals."""
+RR_START = b"PFRMAT RR"
+_TEXT_RECORDS = ("AUTHOR", "REMARK", "METHOD")
+
+
+class RankedPair(NamedTuple):
+    """A line of contacts: positions from 1, i < j, distances in ångström."""
+
+    i: int
+    j: int
+    least: float
+    most: float
+    probability: float
+
+
+@dataclass(slots=True, kw_only=True)
+class ContactList:
+    """An RR file."""
+
+    target: str = ""
+    sequence: str = ""
+    pairs: list[RankedPair] = field(default_factory=list)
+    """As they stand in the file."""
 
 
 def write_rr(
@@ -74,3 +99,49 @@ def ranked_pairs(
     kept = np.flatnonzero((columns[second] - columns[first] >= min_separation) & (values >= SMALLEST))
     order = kept[np.argsort(-values[kept], kind="stable")]
     return first[order], second[order]
+
+
+def read_rr(path: Path) -> ContactList:
+    """Read an RR file of five columns, plain, gzip or xz.
+
+    Raises: FormatError naming the line that is none of the format, or a file that ends before END.
+    """
+    found = ContactList()
+    ended = False
+    for number, line in read_lines(path):
+        words = line.split()
+        where = f"{path}:{number}"
+        if number == 1 and not line.startswith(RR_START.decode()):
+            raise FormatError(f"{where}: is {line[:20]!r}; a CASP RR file begins with PFRMAT RR")
+        if not words or number == 1 or words[0] in _TEXT_RECORDS or words[0] == "MODEL":
+            continue
+        if ended:
+            raise FormatError(f"{where}: stands after END")
+        if words[0] == "END" and len(words) == 1:
+            ended = True
+        elif words[0] == "TARGET":
+            found.target = " ".join(words[1:])
+        elif len(words) == 1 and words[0].replace("-", "A").isalpha() and not found.pairs:
+            found.sequence += words[0]
+        else:
+            found.pairs.append(_pair(where, words, len(found.sequence)))
+    if not ended:
+        raise FormatError(f"{path}: ends without END; the file is cut off")
+    return found
+
+
+def _pair(where: str, words: list[str], length: int) -> RankedPair:
+    try:
+        i, j, least, most, probability = words
+        pair = RankedPair(int(i), int(j), float(least), float(most), float(probability))
+    except ValueError:
+        raise FormatError(
+            f"{where}: is {' '.join(words)[:40]!r}; two positions, two distances and a probability are needed"
+        ) from None
+    if not 1 <= pair.i < pair.j or (length and pair.j > length):
+        raise FormatError(f"{where}: {pair.i} and {pair.j} are no pair of the {length:,} positions, i < j")
+    if not (0 <= pair.least < pair.most and 0 <= pair.probability <= 1):
+        raise FormatError(
+            f"{where}: distances {pair.least:g} to {pair.most:g} with probability {pair.probability:g} cannot be"
+        )
+    return pair

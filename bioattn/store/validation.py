@@ -1,5 +1,6 @@
 """Whether a file keeps its contract, whatever kind it is."""
 
+import re
 from dataclasses import replace
 from pathlib import Path
 
@@ -15,11 +16,14 @@ from bioattn.store.distogram_file import (
 from bioattn.store.findings import Finding, Severity, error, warning
 from bioattn.store.hdf5_access import is_hdf5, open_hdf5, text_attribute
 from bioattn.store.inspection import inspect_file
+from bioattn.store.model_inspection import validate_parameters
 from bioattn.store.schema import FORMAT
+
+_OF_A_PREDICTION = (".cif", ".h5", ".pdb", ".rr", ".tsv")
 
 
 def validate_file(path: Path, progress: Progress | None = None) -> list[Finding]:
-    """Everything wrong with an attention file, dataset, model folder, promoter FASTA or table.
+    """Everything wrong with a file of bioattn, or a folder of its files; all that is stored is read.
 
     A file whose run record (`<name>.run.json`) names another digest gets a warning. Raises: BioattnError when the
     file cannot be opened at all.
@@ -56,16 +60,35 @@ def _by_content(path: Path, progress: Progress | None) -> list[Finding]:
                 return validate_prediction_file(path)
         description = inspect_file(path)
     except BioattnError as problem:
-        return [error("", str(problem).removeprefix(f"{path}: "))]
+        return [_of_error(path, problem)]
     if description.kind == "attention-parts":
         return [error("", "is unfinished: repeat the command that made it with --resume")]
-    if description.kind in ("prediction", "predictions"):
-        inside = path.glob("*.h5") if description.kind == "prediction" else path.glob("*/scores.json")
-        return [
-            replace(finding, where=f"{each.name} {finding.where}".strip())
-            for each in sorted(part.parent if part.name == "scores.json" else part for part in inside)
-            for finding in _by_content(each, progress)
-        ]
+    if description.kind == "parameters":
+        try:
+            return validate_parameters(path)
+        except BioattnError as problem:
+            return [_of_error(path, problem)]
+    return [
+        replace(finding, where=f"{part.name} {finding.where}".strip())
+        for part in _parts(path, description.kind)
+        for finding in _by_content(part, progress)
+    ]
+
+
+def _of_error(path: Path, problem: BioattnError) -> Finding:
+    """The sentence of an error as a finding, the line in its place."""
+    sentence = str(problem)
+    if located := re.match(re.escape(f"{path}:") + r"(\d+): ", sentence):
+        return error(f"line {located[1]}", sentence[located.end() :])
+    return error("", sentence.removeprefix(f"{path}: "))
+
+
+def _parts(path: Path, kind: str) -> list[Path]:
+    """What is validated on its own in a folder of predictions."""
+    if kind == "predictions":
+        return sorted(scores.parent for scores in path.glob("*/scores.json"))
+    if kind == "prediction":
+        return sorted(part for part in path.iterdir() if part.suffix in _OF_A_PREDICTION)
     return []
 
 

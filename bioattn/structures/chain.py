@@ -85,11 +85,20 @@ def read_chain(path: Path, chain: str | None = None, *, missing_cb: MissingCb = 
             raise BioattnError(f"{path}: chain {chain!r} has no amino acids; protein chains: {known}")
         raise BioattnError(f"{path}: there is no chain {chain!r}; protein chains: {known}")
     found = _chain(chain, proteins[chain], missing_cb)
-    if not (np.isfinite(found.ca).all() and np.isfinite(found.cb).all()):
-        raise FormatError(
-            f"{path}: chain {chain!r} has coordinates that are no numbers; fetch the file again"
-        )
+    _require_numbers(path, found)
     return found
+
+
+def read_chains(path: Path, *, missing_cb: MissingCb = "ca") -> list[Chain]:
+    """All protein chains of the first model, in the file's order; otherwise as `read_chain`."""
+    chains = [
+        _chain(_name(found), residues, missing_cb)
+        for found in _first_model(path)
+        if (residues := _amino_acids(found))
+    ]
+    for chain in chains:
+        _require_numbers(path, chain)
+    return chains
 
 
 def scorable(letters: str) -> str:
@@ -108,6 +117,13 @@ def virtual_cb(
     first, second = np.asarray(ca, np.float64) - n, np.asarray(c, np.float64) - ca
     across, along_first, along_second = _VIRTUAL_CB
     return across * np.cross(first, second) + along_first * first + along_second * second + ca
+
+
+def _require_numbers(path: Path, chain: Chain) -> None:
+    if not (np.isfinite(chain.ca).all() and np.isfinite(chain.cb).all()):
+        raise FormatError(
+            f"{path}: chain {chain.name!r} has coordinates that are no numbers; fetch the file again"
+        )
 
 
 def _first_model(path: Path) -> Model:

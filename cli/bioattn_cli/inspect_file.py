@@ -8,7 +8,7 @@ import typer
 from bioattn_cli.options import command
 from bioattn_cli.reporting import Reporter
 
-_FileArgument = Annotated[Path, typer.Argument(metavar="FILE", help="Any file or model folder of bioattn.")]
+_FileArgument = Annotated[Path, typer.Argument(metavar="FILE", help="Any file or folder of bioattn.")]
 
 
 def inspect(
@@ -18,8 +18,8 @@ def inspect(
 ) -> None:
     """Say what a file is and give its main figures.
 
-    Knows attention HDF5, dataset HDF5, model folders, promoter FASTA, alignments, run records and tables by
-    their content.
+    Knows everything that bioattn writes, and alignments, PDB, mmCIF, CASP RR, BED, tables and published
+    parameters, by their content.
     """
     from bioattn.store.inspection import as_json, as_text, inspect_file
 
@@ -30,7 +30,8 @@ def inspect(
 def validate(reporter: Reporter, file: _FileArgument) -> None:
     """Check a file against its schema: exit code 0 when it is valid, 1 when it is not.
 
-    Every value of an attention file is read: digests, row sums, NaN, names, shapes and dimension scales.
+    Every value is read. Of an attention file: digests, row sums, NaN, names, shapes and dimension scales; of
+    parameters: check sums and NaN; of a folder of predictions: every file.
     """
     from bioattn.store.validation import is_valid, validate_file
 

@@ -5,7 +5,9 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from bioattn.formats.rr import ranked_pairs, write_rr
+from bioattn.errors import FormatError
+from bioattn.formats.rr import ContactList, RankedPair, ranked_pairs, write_rr
+from bioattn.formats.rr import read_rr as read_contacts
 
 
 def read_rr(path: Path) -> tuple[str, list[tuple[int, int, float, float, float]]]:
@@ -68,3 +70,46 @@ def test_ranking_equals_a_plain_sort() -> None:
     )
     first, second = ranked_pairs(values, columns)
     assert list(zip(first, second, strict=True)) == [(i, j) for _, i, j in expected]
+
+
+def test_others_files_are_read(tmp_path: Path) -> None:
+    path = tmp_path / "x.rr"
+    path.write_text(
+        "PFRMAT RR\nTARGET T0 1\nAUTHOR 1234\nREMARK by hand\nMODEL 1\n\nMKV-LE\nACD\n"
+        "1 9 0 8 0.70\n2 8 0 8 .5\nEND\n"
+    )
+    assert read_contacts(path) == ContactList(
+        target="T0 1",
+        sequence="MKV-LEACD",
+        pairs=[RankedPair(1, 9, 0, 8, 0.7), RankedPair(2, 8, 0, 8, 0.5)],
+    )
+
+
+@pytest.mark.parametrize(
+    ("line", "sentence"),
+    [
+        ("1 9 0 8", ":4: is '1 9 0 8'; two positions"),
+        ("1 x 0 8 0.5", ":4: is"),
+        ("1 10 0 8 0.5", ":4: 1 and 10 are no pair of the 9 positions"),
+        ("0 8 0 8 0.5", ":4: 0 and 8 are no pair"),
+        ("8 2 0 8 0.5", ":4: 8 and 2 are no pair"),
+        ("1 8 0 8 1.5", "probability 1.5 cannot be"),
+        ("1 8 8 0 0.5", "distances 8 to 0"),
+        ("1 8 0 8 nan", "probability nan"),
+        ("END\n1 8 0 8 0.5", ":5: stands after END"),
+    ],
+)
+def test_lines_that_are_no_contacts_are_named(tmp_path: Path, line: str, sentence: str) -> None:
+    path = tmp_path / "x.rr"
+    path.write_text(f"PFRMAT RR\nMODEL 1\nMKVLEACDE\n{line}\nEND\n")
+    with pytest.raises(FormatError) as refusal:
+        read_contacts(path)
+    assert sentence in str(refusal.value)
+
+
+def test_a_file_that_is_cut_off_is_refused(tmp_path: Path) -> None:
+    path = tmp_path / "x.rr"
+    write_rr(path, "ACDEFGHIKL", np.full((10, 10), 0.5), target="t", method=[])
+    path.write_text(path.read_text().removesuffix("END\n"))
+    with pytest.raises(FormatError, match="ends without END"):
+        read_contacts(path)

@@ -84,6 +84,20 @@ def test_a_flipped_bit_is_named(folder: Path) -> None:
     assert finding.where == "out distogram.h5"
 
 
+def test_every_file_of_a_prediction_is_looked_at(folder: Path) -> None:
+    whole = (folder / "contacts.rr").read_text()
+    (folder / "contacts.rr").write_text(whole.replace(" 0 8 ", " 0 8 8 ", 1))
+    (finding,) = validate_file(folder)
+    assert finding.where == "contacts.rr line 7"
+    (folder / "contacts.rr").write_text(whole)
+    (folder / "contacts.tsv").write_text("")
+    (finding,) = validate_file(folder)
+    assert str(finding) == "error: contacts.tsv: is empty"
+    (folder / "contacts.tsv").unlink()
+    (finding,) = validate_file(folder)
+    assert "contacts.tsv of the prediction is missing" in str(finding)
+
+
 def nan(file: h5py.File) -> None:
     file["aligned_error"][3, 4] = np.nan
 

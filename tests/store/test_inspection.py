@@ -1,14 +1,22 @@
 """Whatever the bytes, `inspect` and `validate` answer or refuse in one sentence."""
 
+import json
+import shutil
 from pathlib import Path
 
+import numpy as np
 import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from bioattn.errors import BioattnError
+from bioattn.formats.mmcif_output import write_mmcif
+from bioattn.formats.pdb_output import write_pdb
+from bioattn.formats.rr import write_rr
+from bioattn.formats.structure_residues import StructureResidue
 from bioattn.store.inspection import KINDS, as_json, as_text, inspect_file
 from bioattn.store.validation import validate_file
+from bioattn_cli.main import main
 
 HEADS = [
     b"",
@@ -20,6 +28,10 @@ HEADS = [
     b"\x1f\x8b\x08",
     b"\xfd7zXZ\x00",
     b"a,b\r\n",
+    b"PFRMAT RR\n",
+    b"data_x\n",
+    b"ATOM      1  CA  ALA A   1 ",
+    b"\x80\x02",
 ]
 
 
@@ -60,3 +72,104 @@ def test_bed_is_no_table_with_a_header(tmp_path: Path) -> None:
     path.write_text("chr1\t5\t9\tg\t0\t+\nchr2\t5\t9\th\t0\t-\n")
     description = inspect_file(path)
     assert (description.kind, description.figures) == ("bed", {"genes": 2, "chromosomes": ["chr1", "chr2"]})
+
+
+@pytest.fixture
+def residues() -> list[StructureResidue]:
+    return [
+        StructureResidue(name=name, number=number, atoms={"CA": (3.8 * number, 0.0, 0.0)}, confidence=50.0)
+        for number, name in enumerate(("MET", "GLY", "VAL"), start=1)
+    ]
+
+
+@pytest.mark.parametrize("write", [write_pdb, lambda path, residues: write_mmcif(path, residues, name="x")])
+def test_structures_are_known_by_content(tmp_path: Path, residues: list[StructureResidue], write) -> None:
+    path = tmp_path / "structure"
+    write(path, residues)
+    description = inspect_file(path)
+    assert description.kind == "structure"
+    assert description.figures == {"chains": {"A": 3}, "missing_cb": 2}
+    assert validate_file(path) == []
+    # The coordinates, and only those, are gone.
+    path.write_text(path.read_text().replace("3.800", "x.xxx"))
+    (finding,) = validate_file(path)
+    assert "cannot be read as" in str(finding)
+
+
+def test_predicted_contacts_are_known(tmp_path: Path) -> None:
+    path = tmp_path / "c"
+    write_rr(path, "MK-LEACDEF", np.full((10, 10), 0.25), target="q", method=["m"])
+    description = inspect_file(path)
+    assert description.kind == "contacts"
+    assert description.figures == {"target": "q", "residues": 10, "pairs": 10, "likeliest": 0.25}
+    assert validate_file(path) == []
+    path.write_text(path.read_text().replace("1 7 0 8", "1 17 0 8"))
+    (finding,) = validate_file(path)
+    assert str(finding).startswith("error: line 6: 1 and 17 are no pair")
+
+
+@pytest.mark.parametrize(
+    ("text", "sentence"),
+    [
+        ("Dear colleague, thank you for the files.\n", "is no table"),
+        ("a,b\n1,2\n1,2,3\n", "line 3: has 3 columns, the header has 2"),
+        ("a,b\n1\n", "line 2: has 1 columns, the header has 2"),
+        ("a,a\n1,2\n", "'a' names two columns"),
+        ("a\t\tb\n1\t2\t3\n", "a column has no name"),
+    ],
+)
+def test_text_with_commas_is_no_table(tmp_path: Path, text: str, sentence: str) -> None:
+    path = tmp_path / "x"
+    path.write_text(text)
+    (finding,) = validate_file(path)
+    assert sentence in str(finding)
+
+
+def test_tables_as_others_write_them_are_tables(tmp_path: Path) -> None:
+    path = tmp_path / "x"
+    path.write_text(',"b, and c",d\r\n1,"2,3","4\n5"\r\n\r\n6,7,8\r\n')
+    description = inspect_file(path)
+    assert description.figures == {"rows": 2, "columns": 3, "names": ["", "b, and c", "d"]}
+
+
+def test_simulations_are_known_by_folder_and_by_settings(tmp_path: Path) -> None:
+    families, promoters = tmp_path / "f", tmp_path / "p"
+    words = ["--families", "2", "--min-depth", "20", "--max-depth", "20", "--seed", "4", "-q"]
+    assert main(["simulate", "msa", "-o", str(families), *words]) == 0
+    assert main(["simulate", "promoters", "-o", str(promoters), "--genes", "30", "-q"]) == 0
+    for path in (families, families / "simulation.json"):
+        description = inspect_file(path)
+        assert description.kind == "simulated-families"
+        assert description.figures == {
+            "format_version": 1,
+            "seed": 4,
+            "families": ["simulated000000", "simulated000001"],
+            "groups": 2,
+        }
+        assert validate_file(path) == []
+    for path in (promoters, promoters / "simulation.json"):
+        description = inspect_file(path)
+        assert description.kind == "simulated-promoters"
+        assert description.figures["settings"]["genes"] == 30
+        assert validate_file(path) == []
+    shutil.rmtree(families / "contacts")
+    (promoters / "motifs.meme").unlink()
+    assert "contacts/simulated000000.tsv and 1 more file of the simulation" in str(validate_file(families)[0])
+    assert "motifs.meme of the simulation" in str(validate_file(promoters)[0])
+
+
+def test_run_records_keep_names_and_say_what_is_empty(tmp_path: Path) -> None:
+    path = tmp_path / "x.run.json"
+    record = {
+        "command": ["bioattn", "run"],
+        "bioattn_version": "1",
+        "inputs": {"PF00249_1GUU_A": {"file": "a_b.a3m", "sha256": "ab"}},
+        "output": {"file": "out", "sha256": None},
+        "failed": {},
+    }
+    path.write_text(json.dumps(record))
+    lines = as_text(inspect_file(path), "x").splitlines()
+    assert "    PF00249_1GUU_A:" in lines
+    assert "    sha256: none, it is no file" in lines
+    assert "  failed: none" in lines
+    assert "  bioattn version: 1" in lines

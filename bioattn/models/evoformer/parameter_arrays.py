@@ -155,7 +155,7 @@ def _load(path: Path) -> Any:
         ) from error
     except OSError as error:
         raise unreadable(path, error) from error
-    except (RuntimeError, ValueError, EOFError, KeyError, AttributeError, TypeError) as error:
+    except Exception as error:  # whatever damaged bytes lead the unpickler to
         reason = (str(error).splitlines() or ["no reason given"])[0]
         raise FormatError(f"{path}: damaged or not a PyTorch checkpoint ({reason})") from error
 

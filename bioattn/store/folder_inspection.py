@@ -1,0 +1,64 @@
+"""What `inspect` says of folders that are no model: predictions, simulations, unfinished attention."""
+
+import math
+from pathlib import Path
+
+from bioattn.errors import BioattnError, FormatError
+from bioattn.files import read_json
+from bioattn.store.description import Description, describe, some
+from bioattn.store.model_inspection import inspect_model
+from bioattn.store.simulation_inspection import SIMULATIONS, check_simulation_files, simulation_figures
+
+_OF_CONTACTS: tuple[str, ...] = ("contacts.rr", "contacts.tsv", "distogram.h5")
+_OF_STRUCTURES = ("structure.cif",)
+
+
+def inspect_folder(path: Path) -> Description:
+    """A model, a prediction or several, a simulation, or an attention file under way.
+
+    Raises: BioattnError when it is none of them; FormatError when it is damaged or a file is missing.
+    """
+    if (path / "config.json").is_file() and (path / "model.safetensors").is_file():
+        return inspect_model(path)
+    if (path / "job.json").is_file():
+        job = read_json(path / "job.json")
+        whole = len(list(path.glob("part-*.h5")))
+        samples = job.get("num_promoters", job.get("num_alignments", 0))
+        parts = math.ceil(samples / max(1, job.get("part_samples", 1)))
+        return describe("attention-parts", complete_parts=whole, all_parts=parts, **job)
+    if (path / "scores.json").is_file():
+        return _prediction(path)
+    if names := sorted(each.parent.name for each in path.glob("*/scores.json")):
+        return describe("predictions", predictions=len(names), alignments=some(names))
+    if (path / "simulation.json").is_file():
+        return _simulation(path)
+    raise BioattnError(
+        f"{path}: is a folder but no model (config.json and model.safetensors are not both there)"
+    )
+
+
+def _simulation(path: Path) -> Description:
+    content = read_json(path / "simulation.json")
+    kind = SIMULATIONS.get(content.get("format", "")) if isinstance(content, dict) else None
+    if kind is None:
+        raise FormatError(f"{path / 'simulation.json'}: not the settings of a simulation of bioattn")
+    figures = simulation_figures(path / "simulation.json", content)
+    check_simulation_files(path, content)
+    return describe(kind, **figures)
+
+
+def _prediction(path: Path) -> Description:
+    scores = read_json(path / "scores.json")
+    if not isinstance(scores, dict) or scores.get("format") != "bioattn-prediction":
+        raise FormatError(f"{path / 'scores.json'}: not the scores of a prediction of bioattn")
+    expected = _OF_CONTACTS if "contact_pairs" in scores else ()
+    expected += _OF_STRUCTURES if "plddt" in scores else ()
+    missing = [name for name in expected if not (path / name).is_file()]
+    if missing:
+        raise FormatError(
+            f"{path}: {', '.join(missing)} of the prediction is missing; run it again with --force"
+        )
+    kept = {name: value for name, value in scores.items() if name not in ("format", "plddt", "settings")}
+    return describe(
+        "prediction", **kept, files=sorted(each.name for each in path.iterdir() if each.is_file())
+    )
