@@ -15,6 +15,8 @@ OPTIONAL = ("chain", "mapping", "group", "split")
 class ContactPair:
     """One line of the table."""
 
+    line: int
+    """Of the file, from 1."""
     id: str
     msa: Path
     structure: Path
@@ -47,7 +49,7 @@ def read_pairs(path: Path) -> list[ContactPair]:
     for line, cells in table.rows():
         row = dict(zip(table.header, cells, strict=True))
         where = f"{path}:{line}"
-        pair = _pair(row, where, path.parent)
+        pair = _pair(row, where, path.parent, line)
         if pair.id in lines:
             raise FormatError(
                 f"{where}: the id {pair.id!r} stands in line {lines[pair.id]} too; ids are unique"
@@ -64,7 +66,7 @@ def read_pairs(path: Path) -> list[ContactPair]:
     return pairs
 
 
-def _pair(row: dict[str, str], where: str, folder: Path) -> ContactPair:
+def _pair(row: dict[str, str], where: str, folder: Path, line: int) -> ContactPair:
     for name in REQUIRED:
         if not row[name]:
             raise FormatError(f"{where}: {name} is empty")
@@ -83,6 +85,7 @@ def _pair(row: dict[str, str], where: str, folder: Path) -> ContactPair:
     if "group" in row and not row["group"]:
         raise FormatError(f"{where}: group is empty; give every pair a group or leave the column out")
     return ContactPair(
+        line=line,
         id=row["id"],
         msa=files["msa"],
         structure=files["structure"],

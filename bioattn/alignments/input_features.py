@@ -28,7 +28,7 @@ from bioattn.alignments.alphabet import (
 from bioattn.alignments.masked_msa import mask_msa
 from bioattn.alignments.msa_clusters import assign_clusters, cluster_deletion_means, cluster_profiles
 from bioattn.errors import BioattnError, SettingsError
-from bioattn.formats.alignment import Alignment, looks_like_nucleotides
+from bioattn.formats.alignment import Alignment, require_proteins
 
 MASKED_FRACTION = 0.15
 """Part of the centres' cells that are replaced, at inference too."""
@@ -109,11 +109,7 @@ def encode_alignment(
     """
     if alignment.num_rows == 0 or alignment.num_columns == 0:
         raise BioattnError(f"{source}: has no residues; an alignment of one row at least is needed")
-    if looks_like_nucleotides(alignment):
-        raise BioattnError(
-            f"{source}: holds only A, C, G, T, U and N, or nearly so: it looks like DNA or RNA; "
-            "give an alignment of proteins (translate the sequences first)"
-        )
+    require_proteins(alignment, source)
     if not allow_incomplete_query:
         _refuse_incomplete_query(alignment, source)
     rows = first_of_equal_rows(alignment.residues)

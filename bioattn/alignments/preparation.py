@@ -20,10 +20,10 @@ from bioattn.alignments.statistics import (
     alignment_statistics,
 )
 from bioattn.alignments.weights import WEIGHT_IDENTITY, sequence_weights
-from bioattn.errors import BioattnError, FormatError, SettingsError
+from bioattn.errors import BioattnError, SettingsError
 from bioattn.files import check_output, write_json
 from bioattn.formats.a3m import ANNOTATION_RECORDS, write_a3m
-from bioattn.formats.alignment import Alignment, looks_like_nucleotides
+from bioattn.formats.alignment import Alignment, require_proteins
 from bioattn.formats.alignment_file import STANDARD_INPUT, read_alignment
 from bioattn.progress import NoProgress, Progress
 from bioattn.wording import counted
@@ -147,8 +147,7 @@ def prepare_msa(
     if database is None:
         check_alignment_size(source)
         preparation = Preparation(read_alignment(source))
-        if looks_like_nucleotides(preparation.alignment):
-            raise FormatError(f"{name}: an alignment of DNA or RNA; translate it, the models read proteins")
+        require_proteins(preparation.alignment, name)
     else:
         query = read_search_query(source, settings.query)
         found, rounds = search_database(
@@ -157,7 +156,8 @@ def prepare_msa(
         preparation = Preparation(found)
     alignment = preparation.alignment
     _say_what_a3m_cannot_hold(alignment, name)
-    LOGGER.info(f"{name}: {counted(alignment.num_rows, 'row')} of {counted(alignment.num_columns, 'column')}")
+    what = name if database is None else f"found in {database}, with the query"
+    LOGGER.info(f"{what}: {counted(alignment.num_rows, 'row')} of {counted(alignment.num_columns, 'column')}")
     read = (alignment.num_rows, alignment.num_columns)
     prepare_alignment(preparation, settings, name, centred=database is not None, progress=progress)
     alignment = preparation.alignment
@@ -274,6 +274,20 @@ def describe_step(step: Step) -> str:
     return f"{step.name.replace('_', ' ')}: {'; '.join(parts)}"
 
 
+def steps_json(preparation: Preparation) -> list[dict[str, Any]]:
+    """What each step left out, for JSON."""
+    return [
+        {
+            "step": step.name,
+            "removed_rows": step.removed_rows,
+            "removed_columns": step.removed_columns,
+            "rows": step.rows,
+            "columns": step.columns,
+        }
+        for step in preparation.steps
+    ]
+
+
 def statistics_json(
     preparation: Preparation,
     statistics: AlignmentStatistics,
@@ -290,16 +304,7 @@ def statistics_json(
         ],
         "rows_read": read[0],
         "columns_read": read[1],
-        "steps": [
-            {
-                "step": step.name,
-                "removed_rows": step.removed_rows,
-                "removed_columns": step.removed_columns,
-                "rows": step.rows,
-                "columns": step.columns,
-            }
-            for step in preparation.steps
-        ],
+        "steps": steps_json(preparation),
         **statistics.as_json(),
         "warnings": statistics.warnings(),
     }

@@ -12,6 +12,8 @@ from typing import Self
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
+from bioattn.errors import FormatError
+
 GAP = ord("-")
 UPPER = b"ABCDEFGHIJKLMNOPQRSTUVWXYZ"
 LOWER = UPPER.lower()
@@ -223,6 +225,12 @@ def looks_like_nucleotides(alignment: Alignment) -> bool:
     counts += np.bincount(np.frombuffer(inserted.encode("ascii"), dtype=np.uint8), minlength=256)
     total = int(counts.sum() - counts[GAP])
     return total >= 10 and int(counts[_NUCLEOTIDES].sum()) > 0.98 * total
+
+
+def require_proteins(alignment: Alignment, source: str) -> None:
+    """Raises: FormatError beginning with `source` for an alignment of DNA or RNA."""
+    if looks_like_nucleotides(alignment):
+        raise FormatError(f"{source}: an alignment of DNA or RNA; translate it, the models read proteins")
 
 
 def _positions(indices: ArrayLike, size: int, *, ascending: bool = False) -> NDArray[np.intp]:

@@ -141,7 +141,7 @@ def _build(
                 + ("" if gaps else ", and no row here has a gap: are these sequences aligned?")
             )
     if not width:
-        raise FormatError(f"{raw.source}: the first row, {raw.shown_name(0)}, has no {column}s{which}")
+        raise FormatError(f"{raw.place(0)}, the first, has no {column}s{which}")
     return Alignment(
         names=raw.names,
         descriptions=raw.descriptions,

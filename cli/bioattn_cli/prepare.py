@@ -1,4 +1,4 @@
-"""`bioattn prepare …`: turn the files people have into inputs (promoters, datasets)."""
+"""`bioattn prepare …`: turn the files people have into inputs: promoters, alignments, datasets to train on."""
 
 import time
 from enum import StrEnum
@@ -11,7 +11,7 @@ from bioattn_cli.options import OutputOption, SeedOption, command
 from bioattn_cli.reporting import Reporter
 
 app = typer.Typer(
-    help="Turn the files people have into inputs (promoters, datasets).",
+    help="Turn the files people have into inputs: promoters, alignments, datasets to train on.",
     no_args_is_help=True,
     rich_markup_mode=None,
 )
@@ -19,7 +19,7 @@ app = typer.Typer(
 
 @app.callback()
 def _verb() -> None:
-    """Turn the files people have into inputs (promoters, datasets)."""
+    """Turn the files people have into inputs: promoters, alignments, datasets to train on."""
 
 
 class Anchor(StrEnum):

@@ -76,7 +76,7 @@ def msa(
 
     Warns of an alignment whose rows agree no more than by chance, or with few effective sequences (Neff).
     """
-    from bioattn.alignments.preparation import PreparationSettings, prepare_msa
+    from bioattn.alignments.preparation import PreparationSettings, prepare_msa, steps_json
     from bioattn.alignments.search import MAX_EVALUE, SearchSettings
     from bioattn.errors import SettingsError
     from bioattn.files import write_run_record
@@ -118,7 +118,7 @@ def msa(
         rows=statistics.depth,
         columns=statistics.columns,
         neff=round(statistics.neff, 3),
-        steps={step.name: step.removed_rows for step in preparation.steps},
+        steps=steps_json(preparation),
         warnings=statistics.warnings(),
     )
     reporter.say(f"wrote {output}" + (f" and {stats}" if stats is not None else ""))

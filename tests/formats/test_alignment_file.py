@@ -182,7 +182,7 @@ REFUSED = {
     ">a\nMK*\n": "x:1: row 'a', position 3: '\\*' is no residue \\(a stop; remove it or write X\\)",
     ">a\nMK\n>b\nM1\n": "x:3: row 'b', position 2: '1' is no residue",
     ">a\nMK\n>b\nMé\n": "x:3: row 'b', position 2: 'é' is no residue",
-    ">a\n>b\n": "x: the first row, 'a', has no columns",
+    ">a\n>b\n": "x:1: row 'a', the first, has no columns",
     "text\n>a\nMK\n": "x: starts with 'text'",
     "# just a comment\n": "x: starts with '# just a comment', which no format known here does",
     "a MK\nb MK\n": "alignments are read from A3M",
