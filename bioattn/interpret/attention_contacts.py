@@ -3,7 +3,8 @@
 Every head of row attention gives a map (R, R), the mean over the alignment's rows. Maps are symmetrised and lose
 what a residue shares with all others (average product correction); a logistic regression with an L1 penalty says
 how much each head tells of contacts (Rao et al. 2021, Transformer protein language models are unsupervised
-structure learners; Rao et al. 2021, MSA Transformer).
+structure learners; Rao et al. 2021, MSA Transformer). The correction's means leave the diagonal out (Dunn et al.
+2008), unlike those of Rao et al.'s code: what a residue gives itself tells of no contact.
 
 Shape suffixes: R residues (the match columns that the model saw), F features (heads of all sites), N pairs.
 """

@@ -82,7 +82,11 @@ def test_bioattn(weights: np.ndarray) -> None:
 def maps(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> list[np.ndarray]:
     """An attention.h5 over alignments in the current folder; returns the row maps of each."""
     monkeypatch.chdir(tmp_path)
-    sites = [alignment_site("evoformer", 0, "msa_row", 4), alignment_site("evoformer", 0, "msa_column", 4)]
+    sites = [
+        alignment_site("evoformer", 0, "msa_row", 4),
+        alignment_site("evoformer", 0, "msa_column", 4),
+        alignment_site("evoformer", 0, "triangle_starting", 2),
+    ]
     samples = [
         AlignmentSample(id="1UBQ", query="MQIFVK", rows=3, extra_rows=1, input_sha256="0" * 64),
         AlignmentSample(id="other", query="ACDEFGHI", rows=2, extra_rows=1, input_sha256="1" * 64),
@@ -115,5 +119,6 @@ def test_xarray_over_alignments(maps: list[np.ndarray]) -> None:
 
 def test_bioattn_over_alignments(maps: list[np.ndarray]) -> None:
     names = run(SNIPPETS[5])
-    np.testing.assert_array_equal(names["weights"], maps[0][2])
+    assert (names["name"], names["head"]) == ("evoformer.00.triangle_starting", 1)
+    np.testing.assert_array_equal(names["weights"], maps[1][1])
     assert list(names["samples"]["query"]) == ["MQIFVK", "ACDEFGHI"]
