@@ -35,7 +35,6 @@ PREDICTION_EXTRA_MSA = 1024
 """Extra rows a trained model is run with: more than a training step has, as covariances are sums over rows."""
 
 AT_LEAST_ONE = (
-    "total_steps",
     "steps_per_round",
     "families_per_step",
     "max_msa_clusters",
@@ -118,6 +117,8 @@ class EvoformerTrainingConfig:
             value = getattr(self, field.name)
             if isinstance(value, int | float) and value < 0:
                 raise SettingsError(f"{field.name} is {value}; it must not be negative")
+        if not self.total_steps:
+            raise SettingsError("steps and simulated_steps are both 0; one of them must be at least 1")
         if self.average_decay == 1:
             raise SettingsError(
                 "average_decay is 1; an average that forgets nothing stays at the first weights"

@@ -116,16 +116,31 @@ def model_config(
                 f"{source}: {', '.join(others)}: --initial-model brings its own shape; leave out one of the two"
             )
         config = replace(config, pair_features=settings.get("pair_features", config.pair_features))
-    if config.structure_module is not None or config.recycling or not config.distogram_bins:
-        raise SettingsError(
-            f"{source}: training covers the trunk with its distogram and masked-MSA heads; "
-            "set structure_module = null (leave it out), recycling = false and distogram_bins above 0"
-        )
+    _require_trunk(config, initial, source)
     if config.pair_features not in (0, len(FEATURE_NAMES)):
         raise SettingsError(
             f"{source}: pair_features is {config.pair_features}; 0 (none) or {len(FEATURE_NAMES)} (covariances)"
         )
     return config
+
+
+def _require_trunk(config: EvoformerConfig, initial: Path | None, source: str) -> None:
+    unfit = {
+        "a structure module": config.structure_module is not None,
+        "recycling": config.recycling,
+        "no distogram head": not config.distogram_bins,
+    }
+    found = " and ".join(name for name, is_so in unfit.items() if is_so)
+    if not found:
+        return
+    covers = "training covers the trunk with its distogram and masked-MSA heads"
+    if initial is not None:
+        raise SettingsError(
+            f"--initial-model {initial}: has {found}, but {covers}; give a model of `bioattn train evoformer`"
+        )
+    raise SettingsError(
+        f"{source}: {found}: {covers}; leave structure_module and recycling out, and distogram_bins out or above 0"
+    )
 
 
 def _train(

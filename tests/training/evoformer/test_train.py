@@ -14,9 +14,12 @@ import pytest
 import torch
 
 from bioattn.errors import BioattnError, Interrupted, SettingsError
-from bioattn.models.evoformer.folder import load_evoformer_model
+from bioattn.models.evoformer.config import EvoformerConfig
+from bioattn.models.evoformer.folder import load_evoformer_model, write_evoformer_model
+from bioattn.models.evoformer.input_settings import InputSettings
+from bioattn.models.evoformer.model import EvoformerModel
 from bioattn.stop_request import StopRequest
-from bioattn.training.evoformer.config import EvoformerTrainingConfig
+from bioattn.training.evoformer.config import SMALL_MODEL, EvoformerTrainingConfig
 from bioattn.training.evoformer.evaluation import MODEL
 from bioattn.training.evoformer.train import EvoformerTrainingJob, train_evoformer
 from bioattn_cli.main import main
@@ -270,20 +273,31 @@ def test_excluded_proteins_are_not_used_and_the_figures_are_printed(contact_data
 
 def test_contradictions_are_named(contact_dataset, tmp_path):
     for model, words in (
-        ({"recycling": True}, "recycling = false"),
+        (
+            {"recycling": True},
+            "recycling: training covers the trunk .* leave structure_module and recycling out",
+        ),
         ({"pair_features": 2}, "0 \\(none\\) or 3"),
         ({"msa_channel": 2}, "did you mean msa_channels"),
     ):
         with pytest.raises(SettingsError, match=words):
             train_evoformer(job(contact_dataset, tmp_path / "m", model), device=CPU)
     assert not list(tmp_path.iterdir())
+    whole = tmp_path / "whole"
+    whole.mkdir()
+    write_evoformer_model(
+        whole, EvoformerModel(EvoformerConfig(**{**SMALL_MODEL, "recycling": True})), InputSettings()
+    )
+    words = rf"^--initial-model {whole}: has recycling, but training covers the trunk"
+    with pytest.raises(SettingsError, match=words):
+        train_evoformer(job(contact_dataset, tmp_path / "m", initial=whole), device=CPU)
 
 
 @pytest.mark.parametrize(
     ("words", "code", "sentence"),
     [
         (["--exclude", "1ABC"], 2, "--exclude '1ABC'"),
-        (["--steps", "0"], 2, "total_steps is 0"),
+        (["--steps", "0"], 2, "steps and simulated_steps are both 0"),
         (["--initial-model", "missing"], 1, "missing"),
         (
             ["--exclude", *" --exclude ".join(f"simulated00000{i}" for i in range(4)).split()],
