@@ -278,7 +278,7 @@ class AlignmentRunner:
             "id": source.name,
             "target": prepared.target.name,
             "input": {"file": source.path.name, "sha256": prepared.input_sha256},
-            "model": {"file": self.model.path.name, "sha256": self.model.sha256},
+            "model": {"file": self.model.name, "sha256": self.model.sha256},
             "rows": prepared.num_rows,
             "distinct_rows": inputs.encoded.num_rows,
             "msa_clusters": inputs.num_clusters,

@@ -188,12 +188,13 @@ def evoformer(
         progress=reporter.progress(),
     )
     figures = {
+        "model": {"file": loaded.name, "sha256": loaded.sha256},
         "device": str(chosen),
         "finished": sorted(summary.finished),
         "resumed": sorted(summary.resumed),
         "failed": summary.failed,
     }
-    record = {"model": loaded.path, **{source.name: source.path for source in sources}}
+    record = {source.name: source.path for source in sources}
     for written in (output, attention):
         if written is not None and (summary.finished or written == output):
             write_run_record(written, reporter.command, record, time.monotonic() - began, **figures)

@@ -22,6 +22,7 @@ from bioattn.alignments.contact_dataset import ContactProtein
 from bioattn.alignments.input_features import encode_alignment, sample_input_features
 from bioattn.attention.capture import capture
 from bioattn.errors import Interrupted
+from bioattn.files import sha256_of
 from bioattn.formats.alignment_file import read_alignment
 from bioattn.formats.seal import check_seal
 from bioattn.inference import alignment_runner, evoformer_memory, evoformer_prediction
@@ -304,6 +305,30 @@ def test_every_format_gives_the_same_contacts(trunk: Path, tmp_path: Path) -> No
         (tmp_path / name).write_bytes(render(ROWS))
         assert run(tmp_path / name, "--model", trunk, "-o", tmp_path / f"out-{name}") == 0, name
         assert (tmp_path / f"out-{name}/contacts.rr").read_bytes() == expected, name
+
+
+def test_results_and_record_name_the_model(
+    trunk: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Also where an alignment is called `model`."""
+    path = write_fasta(tmp_path / "model.fasta")
+    export_parameters(trunk, tmp_path / "p.npz")
+    monkeypatch.chdir(trunk)
+    for number, (option, value, name) in enumerate(
+        (
+            ("--model", trunk, "trunk/model.safetensors"),
+            ("--model", ".", "trunk/model.safetensors"),
+            ("--parameters", tmp_path / "p.npz", "p.npz"),
+        )
+    ):
+        out = tmp_path / f"out{number}"
+        assert run(path, option, value, "-o", out) == 0
+        weights = Path(value) if option == "--parameters" else trunk / "model.safetensors"
+        expected = {"file": name, "sha256": sha256_of(weights)}
+        assert json.loads((out / "scores.json").read_text())["model"] == expected
+        record = json.loads(out.with_name(out.name + ".run.json").read_text())
+        assert record["model"] == expected
+        assert record["inputs"] == {"model": {"file": "model.fasta", "sha256": sha256_of(path)}}
 
 
 def test_the_same_run_gives_the_same_bytes(model: Path, tmp_path: Path) -> None:

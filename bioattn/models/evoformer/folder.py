@@ -40,6 +40,8 @@ class LoadedEvoformerModel:
     """The file the weights came from."""
     sha256: str
     """Of that file."""
+    name: str
+    """What results call it: the file's name; of a model folder `FOLDER/model.safetensors`."""
     inputs: InputSettings
     """How it wants alignments presented."""
 
@@ -113,5 +115,17 @@ def load_evoformer_model(
         weights = path
         model, inputs = load_parameters(path, num_structure_layers)
     return LoadedEvoformerModel(
-        model=model.to(device).eval(), device=device, path=weights, sha256=sha256_of(weights), inputs=inputs
+        model=model.to(device).eval(),
+        device=device,
+        path=weights,
+        sha256=sha256_of(weights),
+        name=_name(path, weights),
+        inputs=inputs,
     )
+
+
+def _name(path: Path, weights: Path) -> str:
+    if weights == path:
+        return weights.name
+    folder = path if path.name not in ("", "..") else path.resolve()
+    return f"{folder.name}/{weights.name}"
