@@ -5,6 +5,7 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import NamedTuple
 
+from bioattn.alignments.contact_dataset import SPLIT_NAMES
 from bioattn.wording import counted
 
 
@@ -56,11 +57,13 @@ def audit_text(rows: Sequence[ContactAuditRow]) -> str:
 
 
 def summary(rows: Sequence[ContactAuditRow]) -> str:
-    """One line of counts."""
+    """One line of counts, those of each side of the split among them."""
     kept = [row for row in rows if row.status == "kept"]
     reasons = Counter(row.reason for row in rows if row.status == "refused")
     groups = counted(len({row.group for row in kept}), "group")
-    text = f"{counted(len(rows), 'pair')}: {len(kept):,} kept in {groups}"
+    sides = Counter(row.split for row in kept)
+    splits = ", ".join(f"{name} {sides[name]:,}" for name in SPLIT_NAMES)
+    text = f"{counted(len(rows), 'pair')}: {len(kept):,} kept in {groups} ({splits})"
     if reasons:
         named = ", ".join(f"{reason} {count:,}" for reason, count in sorted(reasons.items()))
         text += f", {sum(reasons.values()):,} refused ({named})"

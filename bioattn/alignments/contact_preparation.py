@@ -18,11 +18,14 @@ from bioattn.alignments.contact_dataset import (
 from bioattn.alignments.contact_dataset_output import write_contact_dataset
 from bioattn.alignments.contact_groups import family_groups
 from bioattn.alignments.contact_pairs import ContactPair, read_pairs
+from bioattn.alignments.filtering import random_rows
 from bioattn.alignments.input_features import encode_alignment
+from bioattn.alignments.statistics import statistics_of_rows
 from bioattn.errors import BioattnError, SettingsError
 from bioattn.files import check_output, text_output
 from bioattn.formats.alignment import Alignment
 from bioattn.formats.alignment_file import read_alignment
+from bioattn.formats.tables import quoted
 from bioattn.progress import NoProgress, Progress
 from bioattn.structures.chain import Chain, MissingCb, read_chain
 from bioattn.structures.column_mapping import (
@@ -37,6 +40,15 @@ from bioattn.structures.contacts import contacts
 from bioattn.wording import counted
 
 LOGGER = logging.getLogger(__name__)
+
+_ROWS_LOOKED_AT = 512
+"""Rows of an alignment that are drawn to see whether they are of one family."""
+_NO_SIGNAL = (
+    "the rows of the alignment agree hardly more than chance makes them; they hardly are a family, look at how "
+    "they were found"
+)
+_ALONE = "the alignment has one distinct row: there is nothing to tell contacts from"
+OUTPUT_SUFFIXES = (".h5", ".hdf5")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -69,6 +81,8 @@ class _Entry:
     chain: Chain | None
     audit: ContactAuditRow
     group: str = field(default="")
+    concern: str = field(default="")
+    """Why its rows may tell nothing of contacts."""
     mapping: ColumnMapping | None = None
 
 
@@ -94,13 +108,16 @@ def prepare_contacts(
 
     mappings: a folder, made if missing, that gets `ID.tsv` of every pair: which residue stands in which column.
 
-    Raises: BioattnError when the table is wrong, no pair can be used, related chains stand on different sides of a
+    Raises: SettingsError for an output of another name than X.h5 or one that is an input; BioattnError when the
+    table is wrong, no pair can be used, related chains stand on different sides of a
     given split, or a file cannot be written; then nothing is left.
     """
     progress = progress or NoProgress()
     pairs = read_pairs(table)
     inputs = [table, *(file for pair in pairs for file in (pair.msa, pair.structure, pair.mapping) if file)]
     check_output(output, inputs)
+    if not output.name.endswith(OUTPUT_SUFFIXES):
+        raise SettingsError(f"--output {output}: the dataset is HDF5; end its name in .h5")
     check_output(contact_audit_path(output), inputs)
     mapping_files = {} if mappings is None else _mapping_files(mappings, pairs, inputs)
     entries = _read_chains(pairs, settings, progress)
@@ -115,18 +132,24 @@ def prepare_contacts(
         split = SPLIT_NAMES[entry.pair.split or TRAIN]
         entry.audit = entry.audit._replace(group=entry.group, split=split)
     if any(entry.chain is not None for entry in entries):
-        write_contact_dataset(output, _proteins(output, entries, settings, progress), metadata)
+        write_contact_dataset(output, _proteins(table, output, entries, settings, progress), metadata)
     else:
-        _refuse_all(output, entries)
+        _refuse_all(table, output, entries)
     for entry in entries:
         if mappings is not None and entry.chain is not None and entry.mapping is not None:
             mappings.mkdir(exist_ok=True)
             write_mapping(mapping_files[entry.pair.id], entry.mapping, entry.chain)
     _warn_of_refused(entries)
+    _warn_of_concerns(entries)
     rows = [entry.audit for entry in entries]
     with text_output(contact_audit_path(output)) as file:
         file.write(audit_text(rows))
     LOGGER.info(summary(rows))
+    if all(row.split == SPLIT_NAMES[TRAIN] for row in rows if row.status == "kept"):
+        LOGGER.info(
+            "all proteins are for training: without others to judge by, training keeps its last weights; the "
+            "column split of the table (train, validation or test) parts them"
+        )
     return rows
 
 
@@ -180,7 +203,7 @@ def _group(table: Path, entries: Sequence[_Entry], progress: Progress) -> str:
 
 
 def _proteins(
-    output: Path, entries: Sequence[_Entry], settings: ContactSettings, progress: Progress
+    table: Path, output: Path, entries: Sequence[_Entry], settings: ContactSettings, progress: Progress
 ) -> Iterator[ContactProtein]:
     """Read one alignment after the other; entries get their audit on the way."""
     progress.begin("mapping structures to alignments", len(entries))
@@ -197,7 +220,7 @@ def _proteins(
         progress.advance()
     progress.end()
     if not kept:
-        _refuse_all(output, entries)
+        _refuse_all(table, output, entries)
 
 
 def _protein(entry: _Entry, chain: Chain, settings: ContactSettings) -> ContactProtein:
@@ -210,6 +233,7 @@ def _protein(entry: _Entry, chain: Chain, settings: ContactSettings) -> ContactP
     mapping = _mapping(pair, chain, alignment, settings)
     entry.mapping = mapping
     rows = _sampled_rows(encoded.num_rows, pair.id, settings)
+    entry.concern = _concern(alignment, encoded.records)
     cb = mapping.column_cb(chain, alignment.num_columns)
     numbers = [""] * alignment.num_columns
     for column, residue in zip(mapping.columns, mapping.residues, strict=True):
@@ -273,14 +297,22 @@ def _sampled_rows(number: int, name: str, settings: ContactSettings) -> NDArray[
     return np.concatenate([[0], np.sort(others)]).astype(np.int64)
 
 
+def _concern(alignment: Alignment, distinct: NDArray[np.intp] | None) -> str:
+    rows = np.arange(alignment.num_rows) if distinct is None else distinct
+    if len(rows) == 1:
+        return _ALONE
+    sample = rows[random_rows(len(rows), _ROWS_LOOKED_AT, np.random.default_rng(0))]
+    return "" if statistics_of_rows(alignment.residues[sample]).has_common_signal else _NO_SIGNAL
+
+
 def _refuse(entry: _Entry, reason: str, message: str) -> None:
     entry.chain = None
     entry.audit = entry.audit._replace(status="refused", reason=reason, detail=message)
 
 
-def _refuse_all(output: Path, entries: Sequence[_Entry]) -> None:
+def _refuse_all(table: Path, output: Path, entries: Sequence[_Entry]) -> None:
     if len(entries) == 1:
-        raise BioattnError(entries[0].audit.detail)
+        raise BioattnError(f"{table}:{entries[0].pair.line}: {entries[0].audit.detail}")
     _warn_of_refused(entries)
     raise BioattnError(f"{output}: is not written, none of {counted(len(entries), 'pair')} can be used")
 
@@ -289,3 +321,10 @@ def _warn_of_refused(entries: Sequence[_Entry]) -> None:
     for entry in entries:
         if entry.audit.status == "refused":
             LOGGER.warning("%s is left out: %s", entry.pair.id, entry.audit.detail)
+
+
+def _warn_of_concerns(entries: Sequence[_Entry]) -> None:
+    for concern in (_NO_SIGNAL, _ALONE):
+        names = [entry.pair.id for entry in entries if entry.concern == concern and entry.chain is not None]
+        if names:
+            LOGGER.warning("%s: %s", quoted(names), concern)

@@ -57,10 +57,15 @@ class AlignmentStatistics:
         """Neff / √R, the measure of Ovchinnikov et al. 2017 (64 is plenty)."""
         return float(self.neff / np.sqrt(self.columns))
 
+    @property
+    def has_common_signal(self) -> bool:
+        """False when the rows agree hardly more than chance makes them; a single row says nothing against it."""
+        return self.pair_identity is None or self.pair_identity >= MIN_AGREEMENT * self.chance_identity
+
     def warnings(self) -> list[str]:
         """Reasons not to expect contacts from this alignment, a sentence each."""
         found = []
-        if self.pair_identity is not None and self.pair_identity < MIN_AGREEMENT * self.chance_identity:
+        if not self.has_common_signal:
             found.append(
                 f"the rows carry no common signal: two of them agree in {self.pair_identity:.1%} of the residues, "
                 f"chance alone gives {self.chance_identity:.1%} (median identity to the query "
@@ -140,12 +145,17 @@ def alignment_statistics(
 
 def warnings_of_rows(residues: NDArray[np.uint8]) -> list[str]:
     """`AlignmentStatistics.warnings` of distinct rows, (S, R) ASCII, row 0 the query."""
+    return statistics_of_rows(residues).warnings()
+
+
+def statistics_of_rows(residues: NDArray[np.uint8]) -> AlignmentStatistics:
+    """Figures of distinct rows without insertions, (S, R) ASCII, row 0 the query; rows of gaps are left out."""
     residues = residues[rows_with_residues(residues)]
     rows = len(residues)
     alignment = Alignment(
         names=[""] * rows, descriptions=[""] * rows, residues=residues, insertions=[{}] * rows
     )
-    return alignment_statistics(alignment, sequence_weights(residues), WEIGHT_IDENTITY).warnings()
+    return alignment_statistics(alignment, sequence_weights(residues), WEIGHT_IDENTITY)
 
 
 def _rounded(number: float | np.floating[Any]) -> float:

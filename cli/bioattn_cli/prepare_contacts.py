@@ -55,6 +55,7 @@ def contacts(
     used is left out with a warning. Without a group column, chains related by sequence form groups.
     """
     from bioattn.alignments.contact_audit import contact_audit_path
+    from bioattn.alignments.contact_dataset import SPLIT_NAMES
     from bioattn.alignments.contact_preparation import ContactSettings, prepare_contacts
     from bioattn.files import write_run_record
 
@@ -73,6 +74,9 @@ def contacts(
         time.monotonic() - begun,
         kept=sum(row.status == "kept" for row in rows),
         refused=sum(row.status == "refused" for row in rows),
+        splits={
+            name: sum(row.status == "kept" and row.split == name for row in rows) for name in SPLIT_NAMES
+        },
     )
     reporter.say(f"wrote {output} and {contact_audit_path(output)}")
 

@@ -1,6 +1,7 @@
 """`bioattn prepare contacts` through the front door, on shared pairs and on small made-up ones."""
 
 import csv
+import json
 from pathlib import Path
 
 import numpy as np
@@ -240,6 +241,14 @@ def test_no_usable_pair_writes_nothing(folder: Path, capsys: pytest.CaptureFixtu
     assert said.count("no chain 'Q'") == 1
     assert said.splitlines()[-1].startswith("bioattn: error: ")
     assert ("none of 2 pairs" in said) == (number == 2)
+    assert ("pairs.tsv:2: " in said.splitlines()[-1]) == (number == 1)
+    assert list((folder / "out").iterdir()) == []
+
+
+def test_a_name_that_is_no_hdf5_is_refused(folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    table = write_pairs(folder, "one msa/one.a3m pdb/one.pdb A")
+    assert run(table, "-o", folder / "out" / "x.tsv") == 2
+    assert "x.tsv: the dataset is HDF5; end its name in .h5" in capsys.readouterr().err
     assert list((folder / "out").iterdir()) == []
 
 
@@ -361,3 +370,34 @@ def test_wrong_options(
     assert run(write_pairs(folder, *GOOD), "-o", folder / "out" / "x.dataset.h5", *arguments) == 2
     assert words in capsys.readouterr().err
     assert list((folder / "out").iterdir()) == []
+
+
+def test_splits_are_counted_and_rows_without_signal_named(
+    folder: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    random = np.random.default_rng(0)
+    chance = ["".join(row) for row in random.choice(list(LETTERS), (300, len(FIRST)))]
+    write_msa(folder / "msa" / "chance.a3m", FIRST, *chance)
+    kept = random.random((300, len(FIRST))) < 0.6
+    family = ["".join(np.where(one, list(FIRST), list(row))) for one, row in zip(kept, chance, strict=True)]
+    write_msa(folder / "msa" / "family.a3m", FIRST, *family)
+    write_msa(folder / "msa" / "alone.a3m", FIRST, FIRST)
+    lines = [f"{name} msa/{name}.a3m pdb/one.pdb A g" for name in ("chance", "family", "alone")]
+    output = folder / "out" / "x.h5"
+    table = write_pairs(folder, *lines, header="id msa structure chain group")
+    assert run(table, "-o", output) == 0
+    said = capsys.readouterr().err
+    assert "3 pairs: 3 kept in 1 group (train 3, validation 0, test 0)" in said
+    assert "all proteins are for training" in said
+    warnings = [line for line in said.splitlines() if line.startswith("warning: ")]
+    assert [line.split(":")[1] for line in warnings] == [" 'chance'", " 'alone'"]
+    assert "hardly are a family" in warnings[0]
+    assert "one distinct row" in warnings[1]
+    record = json.loads((folder / "out" / "x.h5.run.json").read_text())
+    assert record["splits"] == {"train": 3, "validation": 0, "test": 0}
+    lines = ["one msa/one.a3m pdb/one.pdb A train", "two msa/two.a3m pdb/two.pdb A test"]
+    table = write_pairs(folder, *lines, header="id msa structure chain split")
+    assert run(table, "-o", output) == 0
+    said = capsys.readouterr().err
+    assert "(train 1, validation 0, test 1)" in said
+    assert "all proteins are for training" not in said
