@@ -1,0 +1,55 @@
+"""The trained models in data/models: small enough to ship, whole, and good at what they are for."""
+
+from pathlib import Path
+
+import numpy as np
+import pytest
+import torch
+
+from bioattn.alignments.contact_dataset import open_contact_dataset
+from bioattn.models.evoformer.folder import load_evoformer_model
+from bioattn.training.evoformer.contact_metrics import mean_scores
+from bioattn.training.evoformer.families import TrainingFamily
+from bioattn.training.evoformer.prediction import score_family
+from bioattn_cli.main import main
+
+DATA = Path(__file__).resolve().parents[2] / "data"
+CONTACTS = DATA / "models" / "evoformer-contacts"
+
+
+def test_the_contact_model_is_whole_and_small(capsys):
+    assert sum(path.stat().st_size for path in CONTACTS.iterdir()) <= 10_000_000
+    assert main(["validate", str(CONTACTS)]) == 0
+    assert main(["inspect", str(CONTACTS)]) == 0
+    assert "MSA/pair model folder" in capsys.readouterr().out
+
+
+def test_the_contact_model_finds_planted_contacts(tmp_path):
+    """The example families were not among those it was trained on."""
+    dataset = tmp_path / "families.dataset.h5"
+    assert main(["prepare", "contacts", str(DATA / "families" / "PAIRS.tsv"), "-o", str(dataset), "-q"]) == 0
+    loaded = load_evoformer_model(CONTACTS, torch.device("cpu"))
+    opened = open_contact_dataset(dataset)
+    families = [TrainingFamily(opened.protein(i)) for i in range(len(opened))]
+    found = mean_scores([score_family(loaded.model, family, loaded.inputs) for family in families])
+    assert found.precision_l5 > 0.8
+    assert found.precision_l > 0.5
+
+
+@pytest.mark.parametrize("name", ["PF00018_2O9S_A"])
+def test_run_uses_it(shared, tmp_path, name):
+    """Through the front door on a real family, which it was trained on: the contacts are there."""
+    alignment = shared / "data" / "msa_structure" / "msa" / f"{name}.fasta"
+    output = tmp_path / "out"
+    assert main(["run", "evoformer", str(alignment), "--model", str(CONTACTS), "-o", str(output), "-q"]) == 0
+    rows = (output / "contacts.tsv").read_text().splitlines()
+    header = rows[0].split("\t")
+    columns = [header.index("column_i"), header.index("column_j")]
+    predicted = [[int(row.split("\t")[c]) - 1 for c in columns] for row in rows[1:11]]
+    mapping = shared / "data" / "msa_structure" / "mapping" / f"{name}.tsv"
+    place = {}
+    for row in mapping.read_text().splitlines()[1:]:
+        cells = row.split("\t")
+        place[int(cells[0])] = np.array([float(cell) for cell in cells[6:9]])
+    near = [np.linalg.norm(place[i] - place[j]) < 8 for i, j in predicted if i in place and j in place]
+    assert np.mean(near) > 0.7
