@@ -19,6 +19,7 @@ from bioattn.formats.seal import stream_sealed
 from bioattn.inference.evoformer_prediction import Prediction, Representation
 from bioattn.inference.target_row import TargetRow
 from bioattn.store.distogram_file import DISTOGRAM_FORMAT, FORMAT_VERSION, REPRESENTATIONS_FORMAT
+from bioattn.store.prediction_validation import CONTACT_COLUMNS
 from bioattn.structures.predicted_residues import predicted_residues
 
 LOGGER = logging.getLogger("bioattn")
@@ -94,9 +95,7 @@ def _write_contacts(folder: Path, subject: PredictionOf, prediction: Prediction)
     )
     first, second = ranked_pairs(probabilities, columns)
     with text_output(folder / CONTACTS_TABLE) as file:
-        file.write(
-            "column_i\tcolumn_j\tresidue_i\tresidue_j\tletter_i\tletter_j\tprobability\texpected_distance\n"
-        )
+        file.write("\t".join(CONTACT_COLUMNS) + "\n")
         for i, j in zip(first.tolist(), second.tolist(), strict=True):
             place = (int(columns[i]), int(columns[j]))
             cells = [str(column + 1) for column in place]

@@ -6,6 +6,7 @@ from typing import Any
 from bioattn.alignments.filtering import count_residues
 from bioattn.alignments.size_check import check_alignment_size
 from bioattn.errors import FormatError
+from bioattn.formats.alignment import looks_like_nucleotides
 from bioattn.formats.alignment_file import read_alignment
 
 _ALIGNMENT_STARTS = (b"# STOCKHOLM", b"CLUSTAL")
@@ -35,6 +36,7 @@ def alignment_figures(path: Path) -> dict[str, Any]:
     return {
         "rows": alignment.num_rows,
         "columns": alignment.num_columns,
+        "letters": "DNA or RNA (models read proteins)" if looks_like_nucleotides(alignment) else "protein",
         "first_row": alignment.names[0],
         "gaps": f"{100 * (1 - residues / alignment.residues.size):.3g} %",
         "inserted_letters": sum(len(text) for row in alignment.insertions for text in row.values()),

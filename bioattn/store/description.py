@@ -32,7 +32,7 @@ KINDS = {
     "evoformer-model": "MSA/pair model folder",
     "parameters": "parameters of an MSA/pair model",
     "promoters": "promoter FASTA",
-    "alignment": "protein alignment",
+    "alignment": "alignment",
     "msa-statistics": "statistics of a prepared alignment",
     "prediction": "prediction of an MSA/pair model",
     "predictions": "folder of predictions",

@@ -1,5 +1,6 @@
 """What `inspect` says of folders that are no model: predictions, simulations, unfinished attention."""
 
+import itertools
 import math
 from pathlib import Path
 
@@ -32,9 +33,19 @@ def inspect_folder(path: Path) -> Description:
         return describe("predictions", predictions=len(names), alignments=some(names))
     if (path / "simulation.json").is_file():
         return _simulation(path)
+    if is_prediction(path):
+        raise FormatError(f"{path}: a prediction without its scores.json; run it again with another --output")
+    for one, other in itertools.permutations(("config.json", "model.safetensors")):
+        if (path / one).is_file():
+            raise FormatError(f"{path}: a model folder without {other}; copy or make it again")
     raise BioattnError(
-        f"{path}: is a folder but no model (config.json and model.safetensors are not both there)"
+        f"{path}: is a folder that bioattn did not make (no model, prediction, simulation or attention under way)"
     )
+
+
+def is_prediction(path: Path) -> bool:
+    """Whether a folder holds a prediction, or what is left of one."""
+    return any((path / name).is_file() for name in ("scores.json", *_OF_CONTACTS, *_OF_STRUCTURES))
 
 
 def _simulation(path: Path) -> Description:

@@ -14,9 +14,11 @@ from bioattn.store.distogram_file import (
     validate_prediction_file,
 )
 from bioattn.store.findings import Finding, Severity, error, warning
+from bioattn.store.folder_inspection import is_prediction
 from bioattn.store.hdf5_access import is_hdf5, open_hdf5, text_attribute
 from bioattn.store.inspection import inspect_file
 from bioattn.store.model_inspection import validate_parameters
+from bioattn.store.prediction_validation import compare_contacts
 from bioattn.store.schema import FORMAT
 
 _OF_A_PREDICTION = (".cif", ".h5", ".pdb", ".rr", ".tsv")
@@ -68,11 +70,17 @@ def _by_content(path: Path, progress: Progress | None) -> list[Finding]:
             return validate_parameters(path)
         except BioattnError as problem:
             return [_of_error(path, problem)]
-    return [
-        replace(finding, where=f"{part.name} {finding.where}".strip())
+    findings = [
+        replace(finding, where=f"{part.name}{'/' if part.is_dir() else ' '}{finding.where}".rstrip(" /"))
         for part in _parts(path, description.kind)
         for finding in _by_content(part, progress)
     ]
+    if description.kind == "prediction" and "contact_pairs" in description.figures and is_valid(findings):
+        try:
+            findings += compare_contacts(path)
+        except BioattnError as problem:
+            findings.append(_of_error(path, problem))
+    return findings
 
 
 def _of_error(path: Path, problem: BioattnError) -> Finding:
@@ -86,7 +94,7 @@ def _of_error(path: Path, problem: BioattnError) -> Finding:
 def _parts(path: Path, kind: str) -> list[Path]:
     """What is validated on its own in a folder of predictions."""
     if kind == "predictions":
-        return sorted(scores.parent for scores in path.glob("*/scores.json"))
+        return sorted(part for part in path.iterdir() if part.is_dir() and is_prediction(part))
     if kind == "prediction":
         return sorted(part for part in path.iterdir() if part.suffix in _OF_A_PREDICTION)
     return []

@@ -26,11 +26,21 @@ def test_alignments(tmp_path: Path, capsys, text, rows, columns, first, gaps, in
         "kind": "alignment",
         "rows": rows,
         "columns": columns,
+        "letters": "protein",
         "first_row": first,
         "gaps": gaps,
         "inserted_letters": inserted,
     }
     assert main(["validate", str(path)]) == 0
+
+
+def test_an_alignment_of_dna_is_not_called_protein(tmp_path: Path, capsys) -> None:
+    path = tmp_path / "x.aln"
+    path.write_text("CLUSTAL W (1.83)\n\nx      ACGTACGTAC\ny      ACGTACG-AC\n")
+    assert main(["inspect", str(path)]) == 0
+    said = capsys.readouterr().out
+    assert said.startswith("x.aln: alignment\n")
+    assert "  letters: DNA or RNA (models read proteins)\n" in said
 
 
 def test_promoters_are_still_promoters(tmp_path: Path, capsys) -> None:
@@ -45,7 +55,7 @@ def test_what_prepare_msa_writes(tmp_path: Path, capsys) -> None:
     source.write_text(A3M)
     assert main(["prepare", "msa", str(source), "-o", str(output), "--stats", str(stats), "-q"]) == 0
     capsys.readouterr()
-    for path, said in ((output, "protein alignment"), (stats, "statistics of a prepared alignment")):
+    for path, said in ((output, "alignment"), (stats, "statistics of a prepared alignment")):
         assert main(["inspect", str(path)]) == 0
         assert capsys.readouterr().out.startswith(f"{path.name}: {said}\n")
         assert main(["validate", str(path)]) == 0

@@ -8,6 +8,7 @@ import h5py
 import numpy as np
 import pytest
 
+from bioattn.errors import FormatError
 from bioattn.inference.evoformer_outputs import PredictionOf, write_prediction
 from bioattn.inference.evoformer_prediction import Prediction, Representation
 from bioattn.inference.target_row import TargetRow
@@ -81,7 +82,7 @@ def test_a_flipped_bit_is_named(folder: Path) -> None:
     (finding,) = validate_file(folder)
     assert finding.where == "distogram.h5"
     (finding,) = validate_file(folder.parent)
-    assert finding.where == "out distogram.h5"
+    assert finding.where == "out/distogram.h5"
 
 
 def test_every_file_of_a_prediction_is_looked_at(folder: Path) -> None:
@@ -96,6 +97,62 @@ def test_every_file_of_a_prediction_is_looked_at(folder: Path) -> None:
     (folder / "contacts.tsv").unlink()
     (finding,) = validate_file(folder)
     assert "contacts.tsv of the prediction is missing" in str(finding)
+
+
+def test_the_files_of_a_prediction_must_say_the_same(folder: Path) -> None:
+    """Columns 7 and 12 of the alignment were left out; the pairs are those at least 6 apart."""
+    table, listed, scores = (folder / name for name in ("contacts.tsv", "contacts.rr", "scores.json"))
+    lines = table.read_text().splitlines(keepends=True)
+    cells = lines[2].split("\t")
+    with h5py.File(folder / "distogram.h5") as file:
+        columns = file["column_i"][:].tolist()
+        places = [columns.index(int(cell)) for cell in cells[:2]]
+        assert abs(file["contact_probability"][tuple(places)] - float(cells[6])) < 1e-5
+    edits = [
+        (
+            table,
+            lines[2],
+            "\t".join([*cells[:6], "7.0", cells[7]]),
+            "line 3: the probability 7 does not lie between",
+        ),
+        (
+            table,
+            lines[2],
+            "\t".join([*cells[:6], "nan", cells[7]]),
+            "line 3: the probability nan does not lie",
+        ),
+        (table, lines[2], "\t".join([*cells[:6], "0.0", cells[7]]), "have probability 0, 0."),
+        (table, lines[2], "\t".join([*cells[:7], "99\n"]), "line 3: the distance is 99, "),
+        (table, lines[2], "\t".join([*cells[:4], "W", *cells[5:]]), "line 3: says "),
+        (table, lines[2], "\t".join(["x", *cells[1:]]), "where numbers are needed"),
+        (table, lines[2], "", "line 3: pair 2 is columns "),
+        (table, lines[-1], "", f"holds {len(lines) - 2} pairs, distogram.h5 has {len(lines) - 1}"),
+        (table, lines[-1], lines[-1] * 2, f"holds {len(lines)} pairs"),
+        (table, "probability", "chance", "has the columns column_i, "),
+        (listed, f" {cells[6]}\n", " 0.00001\n", "have probability 1e-05, 0."),
+        (listed, f"{cells[0]} {cells[1]} 0 8 {cells[6]}\n", "", "contacts.rr: pair 2 is columns "),
+        (listed, "ACDEFG-HIKL", "ACDEFGWHIKL", "contacts.rr: is of another sequence"),
+        (listed, "END\n", "END\njunk\n", "stands after END"),
+        (scores, '"contact_pairs": ', '"contact_pairs": 1', "scores.json contact_pairs: is 1"),
+    ]
+    for path, old, new, said in edits:
+        whole = path.read_text()
+        assert whole.count(old) == 1
+        path.write_text(whole.replace(old, new))
+        (finding,) = validate_file(folder)
+        assert said in str(finding)
+        assert path.name in finding.where
+        path.write_text(whole)
+    assert validate_file(folder) == []
+
+
+def test_a_prediction_without_scores_is_called_so(folder: Path) -> None:
+    shutil.copytree(folder, folder.parent / "other")
+    (folder / "scores.json").unlink()
+    with pytest.raises(FormatError, match=r"out: a prediction without its scores\.json"):
+        inspect_file(folder)
+    (finding,) = validate_file(folder.parent)
+    assert str(finding).startswith("error: out: a prediction without its scores.json")
 
 
 def nan(file: h5py.File) -> None:

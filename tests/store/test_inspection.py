@@ -55,7 +55,10 @@ def test_any_bytes_are_answered(tmp_path: Path, head: bytes, rest: bytes) -> Non
 
 
 def test_folders_that_are_nothing_are_refused(tmp_path: Path) -> None:
-    with pytest.raises(BioattnError, match="is a folder but no model"):
+    with pytest.raises(BioattnError, match="is a folder that bioattn did not make"):
+        inspect_file(tmp_path)
+    (tmp_path / "config.json").write_text("{}")
+    with pytest.raises(BioattnError, match=r"a model folder without model\.safetensors"):
         inspect_file(tmp_path)
 
 
@@ -111,9 +114,13 @@ def test_predicted_contacts_are_known(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("text", "sentence"),
     [
-        ("Dear colleague, thank you for the files.\n", "is no table"),
+        ("Dear colleague, thank you for the files.\n", "is none of the files"),
+        (
+            "# Settings, all of them\n[model]\n",
+            "bioattn reads or writes (line 2 has 1 column, ",
+        ),
         ("a,b\n1,2\n1,2,3\n", "line 3: has 3 columns, the header has 2"),
-        ("a,b\n1\n", "line 2: has 1 columns, the header has 2"),
+        ("a\tb\n1\n", "line 2: has 1 column, the header has 2"),
         ("a,a\n1,2\n", "'a' names two columns"),
         ("a\t\tb\n1\t2\t3\n", "a column has no name"),
     ],
