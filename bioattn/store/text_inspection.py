@@ -15,6 +15,7 @@ from bioattn.promoters.promoter_fasta import read_promoters
 from bioattn.store.alignment_inspection import statistics_figures
 from bioattn.store.description import Description, describe, some
 from bioattn.store.simulation_inspection import SIMULATIONS, simulation_figures
+from bioattn.wording import counted
 
 _PDB_START = re.compile(
     rb"(HEADER|TITLE |COMPND|SOURCE|KEYWDS|EXPDTA|AUTHOR|REVDAT|REMARK|SEQRES|CRYST1|PARENT|MODEL |ATOM  |HETATM)"
@@ -129,13 +130,21 @@ def inspect_table(path: Path) -> Description:
     for number, cells in _rows(path, lines, separator):
         rows += 1
         if len(cells) != len(columns):
-            raise FormatError(f"{path}:{number}: has {len(cells)} columns, the header has {len(columns)}")
+            found = f"has {counted(len(cells), 'column')}, the header has {len(columns)}"
+            if rows == 1 and separator == ",":
+                # Any text may have a comma in its first line.
+                raise FormatError(
+                    f"{path}: is none of the files bioattn reads or writes (line {number} {found})"
+                )
+            raise FormatError(f"{path}:{number}: {found}")
         if status is not None:
             statuses[cells[status]] += 1
     if status is not None:
         return describe("audit", genes=rows, genes_per_status=dict(sorted(statuses.items())))
     if not rows and separator == ",":
-        raise FormatError(f"{path}: is no table: a line with commas and no rows below it")
+        raise FormatError(
+            f"{path}: is none of the files bioattn reads or writes (a line with commas and no rows below)"
+        )
     return describe("table", rows=rows, columns=len(columns), names=some(columns))
 
 
