@@ -20,6 +20,7 @@ from bioattn.formats.alignment_rows import (
     read_columns,
     read_with_insertions,
 )
+from bioattn.wording import counted
 
 LOGGER = logging.getLogger("bioattn")
 ANNOTATION_RECORDS = ("ss_dssp", "sa_dssp", "aa_dssp", "ss_pred", "aa_pred", "ss_conf")
@@ -129,7 +130,7 @@ def _with_insertions(raw: RawRows) -> Alignment:
     for index, text in columns.values():
         if len(text) != alignment.num_columns:
             raise FormatError(
-                f"{raw.place(index)} describes {len(text):,} columns where the rows have "
-                f"{alignment.num_columns:,} match columns"
+                f"{raw.place(index)} describes {counted(len(text), 'column')} where the rows have "
+                f"{counted(alignment.num_columns, 'match column')}"
             )
     return alignment

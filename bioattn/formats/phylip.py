@@ -45,7 +45,8 @@ def parse_phylip(source: str, data: bytes) -> Alignment:
     num_rows, num_columns = int(found[1]), int(found[2])
     if not num_rows or not num_columns:
         raise FormatError(
-            f"{source}:{lines[0].number}: the alignment holds {num_rows} rows of {num_columns} columns"
+            f"{source}:{lines[0].number}: the alignment holds {counted(num_rows, 'row')} of "
+            f"{counted(num_columns, 'column')}"
         )
     readings: list[RawRows] = []
     misfits: list[_Misfit] = []

@@ -75,7 +75,11 @@ def evoformer(
         typer.Option(metavar="FILE", help="AlphaFold's params_model_*.npz or an OpenFold .pt state dict."),
     ] = None,
     model: Annotated[
-        Path | None, typer.Option(metavar="FOLDER", help="Model folder (`bioattn train evoformer`).")
+        Path | None,
+        typer.Option(
+            metavar="FOLDER",
+            help="Model folder (`bioattn train evoformer`); the same option as --parameters.",
+        ),
     ] = None,
     query: Annotated[
         str | None,
