@@ -27,9 +27,9 @@ def make_inputs(folder: Path) -> int:
 
     from bioattn.formats.npz import npz_output
     from bioattn.models.evoformer.config import EvoformerConfig
-    from bioattn.models.evoformer.parameter_export import export_parameters
-    from bioattn.models.evoformer.parameter_files import ALPHAFOLD_PREFIX
-    from bioattn.models.evoformer.parameter_shapes import model_rows
+    from bioattn.models.evoformer.parameters.export import export_parameters
+    from bioattn.models.evoformer.parameters.files import ALPHAFOLD_PREFIX
+    from bioattn.models.evoformer.parameters.shapes import model_rows
 
     random = np.random.default_rng(0)
     with npz_output(folder / "params.npz") as archive:
@@ -52,7 +52,7 @@ def work(task: str, folder: Path) -> dict[str, float]:
     import torch
 
     from bioattn.models.evoformer.folder import load_evoformer_model
-    from bioattn.models.evoformer.parameter_export import export_parameters
+    from bioattn.models.evoformer.parameters.export import export_parameters
 
     torch.set_num_threads(1)
     highest = [0, 0]

@@ -57,9 +57,9 @@ def _evoformer_model(path: Path) -> Description:
 
 def inspect_parameters(path: Path) -> Description:
     """A parameter file by its names and shapes. Raises: FormatError when these are not those of a model."""
-    from bioattn.models.evoformer.parameter_config import infer_config
-    from bioattn.models.evoformer.parameter_files import open_parameters
-    from bioattn.models.evoformer.parameter_shapes import model_rows
+    from bioattn.models.evoformer.parameters.files import open_parameters
+    from bioattn.models.evoformer.parameters.inferred_config import infer_config
+    from bioattn.models.evoformer.parameters.shapes import model_rows
 
     with open_parameters(path) as file:
         config = infer_config(file)
@@ -77,9 +77,9 @@ def validate_parameters(path: Path) -> list[Finding]:
 
     Raises: FormatError naming the array that is damaged or holds NaN or infinite values.
     """
-    from bioattn.models.evoformer.parameter_config import infer_config
-    from bioattn.models.evoformer.parameter_files import open_parameters
-    from bioattn.models.evoformer.parameter_shapes import model_rows
+    from bioattn.models.evoformer.parameters.files import open_parameters
+    from bioattn.models.evoformer.parameters.inferred_config import infer_config
+    from bioattn.models.evoformer.parameters.shapes import model_rows
 
     with open_parameters(path) as file:
         for row in model_rows(infer_config(file)):

@@ -38,7 +38,7 @@ def parameters(
     suffix for a model folder. Arrays of a template embedder are left out, with a warning.
     """
     from bioattn.files import check_apart, check_output, check_parent, write_run_record
-    from bioattn.models.evoformer.parameter_export import ParameterForm, export_parameters, parameter_form
+    from bioattn.models.evoformer.parameters.export import ParameterForm, export_parameters, parameter_form
 
     began = time.monotonic()
     if parameter_form(output) is ParameterForm.FOLDER:

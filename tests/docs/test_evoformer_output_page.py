@@ -9,7 +9,7 @@ import h5py
 import pytest
 
 from bioattn.models.evoformer.input_settings import InputSettings
-from bioattn.models.evoformer.parameter_table import parameter_table
+from bioattn.models.evoformer.parameters.table import parameter_table
 from bioattn_cli.main import main
 
 DOCS = Path(__file__).resolve().parents[2] / "docs"

@@ -35,7 +35,7 @@ from bioattn.models.evoformer.folder import load_evoformer_model, write_evoforme
 from bioattn.models.evoformer.input_settings import InputSettings
 from bioattn.models.evoformer.inputs import ModelInputs
 from bioattn.models.evoformer.model import EvoformerModel, ModelOutputs
-from bioattn.models.evoformer.parameter_export import export_parameters
+from bioattn.models.evoformer.parameters.export import export_parameters
 from bioattn.models.evoformer.structure_module.config import StructureModuleConfig
 from bioattn.progress import NoProgress
 from bioattn.store.alignment_schema import AlignmentAttentionOptions, AlignmentSizes

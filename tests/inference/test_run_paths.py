@@ -8,7 +8,7 @@ from bioattn.errors import SettingsError
 from bioattn.files import check_apart
 from bioattn.inference.alignment_sources import find_alignments
 from bioattn.inference.run_paths import check_run_paths
-from bioattn.models.evoformer.parameter_export import export_parameters
+from bioattn.models.evoformer.parameters.export import export_parameters
 from bioattn.store.validation import validate_file
 from bioattn_cli.main import main
 from tests.inference.test_run_evoformer import ROWS, make_model, write_fasta

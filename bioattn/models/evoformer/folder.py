@@ -17,7 +17,7 @@ from bioattn.files import sha256_of
 from bioattn.models.evoformer.config import EvoformerConfig
 from bioattn.models.evoformer.input_settings import InputSettings
 from bioattn.models.evoformer.model import EvoformerModel
-from bioattn.models.evoformer.parameters import allocate_model, load_parameters
+from bioattn.models.evoformer.parameters.loading import allocate_model, load_parameters
 from bioattn.models.model_folder import (
     CONFIG,
     WEIGHTS,

@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from enum import Enum, auto
 from functools import cache
 
-from bioattn.models.evoformer.parameter_layout import Layout
+from bioattn.models.evoformer.parameters.layout import Layout
 
 
 class Stack(Enum):

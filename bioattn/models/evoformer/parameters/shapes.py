@@ -7,8 +7,8 @@ import torch
 
 from bioattn.models.evoformer.config import EvoformerConfig
 from bioattn.models.evoformer.model import EvoformerModel
-from bioattn.models.evoformer.parameter_layout import Shape, alphafold_shape
-from bioattn.models.evoformer.parameter_table import ArrayRow, Fused, Heads, Stack, parameter_table
+from bioattn.models.evoformer.parameters.layout import Shape, alphafold_shape
+from bioattn.models.evoformer.parameters.table import ArrayRow, Fused, Heads, Stack, parameter_table
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -1,6 +1,6 @@
 """Parameter files in AlphaFold's, OpenFold's and our own names, seen through the one table.
 
-A `ParameterFile` knows which canonical arrays (`parameter_table`) its file has and of which shape, says what is
+A `ParameterFile` knows which canonical arrays (`table`) its file has and of which shape, says what is
 missing, unknown or misshapen in the file's own words, and reads one row of the table at a time.
 """
 
@@ -15,10 +15,10 @@ import numpy as np
 from numpy.typing import NDArray
 
 from bioattn.errors import FormatError
-from bioattn.models.evoformer.parameter_arrays import FolderArrays, StoredArrays, open_arrays
-from bioattn.models.evoformer.parameter_layout import Shape, canonical_shape, to_canonical
-from bioattn.models.evoformer.parameter_shapes import ModelRow, block_names
-from bioattn.models.evoformer.parameter_table import parameter_table
+from bioattn.models.evoformer.parameters.arrays import FolderArrays, StoredArrays, open_arrays
+from bioattn.models.evoformer.parameters.layout import Shape, canonical_shape, to_canonical
+from bioattn.models.evoformer.parameters.shapes import ModelRow, block_names
+from bioattn.models.evoformer.parameters.table import parameter_table
 from bioattn.wording import counted
 
 LOGGER = logging.getLogger("bioattn")

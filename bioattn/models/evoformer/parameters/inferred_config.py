@@ -8,8 +8,8 @@ from dataclasses import replace
 
 from bioattn.errors import FormatError, SettingsError
 from bioattn.models.evoformer.config import EvoformerConfig
-from bioattn.models.evoformer.parameter_files import ParameterFile
-from bioattn.models.evoformer.parameter_layout import Shape
+from bioattn.models.evoformer.parameters.files import ParameterFile
+from bioattn.models.evoformer.parameters.layout import Shape
 from bioattn.models.evoformer.structure_module.config import StructureModuleConfig
 
 _BLOCK = "evoformer.blocks.0"

@@ -13,11 +13,11 @@ from bioattn.folders import atomic_folder
 from bioattn.formats.npz import npz_output
 from bioattn.models.evoformer.config import EvoformerConfig
 from bioattn.models.evoformer.folder import read_evoformer_config, write_evoformer_model
-from bioattn.models.evoformer.parameter_config import INFERRED, infer_config
-from bioattn.models.evoformer.parameter_files import ALPHAFOLD_PREFIX, ParameterFile, open_parameters
-from bioattn.models.evoformer.parameter_layout import from_canonical
-from bioattn.models.evoformer.parameter_shapes import ModelRow, model_rows
-from bioattn.models.evoformer.parameters import load_parameters, per_block
+from bioattn.models.evoformer.parameters.files import ALPHAFOLD_PREFIX, ParameterFile, open_parameters
+from bioattn.models.evoformer.parameters.inferred_config import INFERRED, infer_config
+from bioattn.models.evoformer.parameters.layout import from_canonical
+from bioattn.models.evoformer.parameters.loading import load_parameters, per_block
+from bioattn.models.evoformer.parameters.shapes import ModelRow, model_rows
 from bioattn.models.model_folder import MODEL_FILES, WEIGHTS
 
 

@@ -17,9 +17,9 @@ from torch import nn
 from bioattn.models.evoformer.config import EvoformerConfig
 from bioattn.models.evoformer.input_settings import InputSettings
 from bioattn.models.evoformer.model import EvoformerModel
-from bioattn.models.evoformer.parameter_config import infer_config
-from bioattn.models.evoformer.parameter_files import ParameterFile, open_parameters
-from bioattn.models.evoformer.parameter_shapes import ModelRow, model_rows
+from bioattn.models.evoformer.parameters.files import ParameterFile, open_parameters
+from bioattn.models.evoformer.parameters.inferred_config import infer_config
+from bioattn.models.evoformer.parameters.shapes import ModelRow, model_rows
 
 LOGGER = logging.getLogger("bioattn")
 

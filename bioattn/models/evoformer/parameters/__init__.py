@@ -1,0 +1,1 @@
+"""Published and own parameters of MSA/pair models: names, layouts, reading and writing."""
