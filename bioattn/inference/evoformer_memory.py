@@ -14,7 +14,7 @@ import torch
 from bioattn.errors import BioattnError
 from bioattn.memory import free_memory
 from bioattn.models.evoformer.config import EvoformerConfig
-from bioattn.models.evoformer.msa_row_attention import TILE_ELEMENTS
+from bioattn.models.evoformer.msa_row_attention import TILE_ELEMENTS, TILE_LEAST
 from bioattn.models.evoformer.tiles import ACCELERATOR_FACTOR, tiles_of_at_most
 from bioattn.store.alignment_schema import AlignmentSizes
 from bioattn.wording import counted, human_bytes
@@ -57,13 +57,13 @@ def estimate_memory(
     factors = 3 * config.outer_product_channels * columns
     tile_numbers = TILE_ELEMENTS if device == "cpu" else TILE_ELEMENTS * ACCELERATOR_FACTOR
 
-    def tile(number: int, width: int) -> int:
-        """How many of `number` rows of `width` numbers a layer takes at a time."""
-        return max(1, min(number, tile_numbers // max(1, width), chunk or number))
+    def tile(number: int, width: int, least: int = 1) -> int:
+        """How many of `number` rows of `width` numbers a layer takes at a time, `least` or more if it may."""
+        return max(1, min(number, max(least, tile_numbers // max(1, width)), chunk or number))
 
-    msa_rows = tile(rows, columns * config.msa_channels)
+    msa_rows = tile(rows, columns * config.msa_channels, TILE_LEAST)
     msa_columns = tile(columns, rows * config.msa_channels)
-    pair_rows = tile(columns, columns * config.pair_channels)
+    pair_rows = tile(columns, columns * config.pair_channels, TILE_LEAST)
     work = [
         factors * rows,
         _TILE_FLOATS * msa_rows * columns * config.msa_channels,
