@@ -118,7 +118,7 @@ class EvoformerTrainingConfig:
             if isinstance(value, int | float) and value < 0:
                 raise SettingsError(f"{field.name} is {value}; it must not be negative")
         if not self.total_steps:
-            raise SettingsError("steps and simulated_steps are both 0; one of them must be at least 1")
+            raise SettingsError("--steps and --simulated-steps are both 0; one of them must be at least 1")
         if self.average_decay == 1:
             raise SettingsError(
                 "average_decay is 1; an average that forgets nothing stays at the first weights"

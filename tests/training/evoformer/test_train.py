@@ -297,7 +297,7 @@ def test_contradictions_are_named(contact_dataset, tmp_path):
     ("words", "code", "sentence"),
     [
         (["--exclude", "1ABC"], 2, "--exclude '1ABC'"),
-        (["--steps", "0"], 2, "steps and simulated_steps are both 0"),
+        (["--steps", "0"], 2, "--steps and --simulated-steps are both 0"),
         (["--initial-model", "missing"], 1, "missing"),
         (
             ["--exclude", *" --exclude ".join(f"simulated00000{i}" for i in range(4)).split()],
