@@ -28,15 +28,15 @@ PEAK = "matrix product, 2048³"
 
 
 def our_step(treatments: int) -> Callable[[], None]:
-    """One training step on random data, as `bioattn.training.loop` takes it, less reading and validation."""
+    """One training step on random data, as `training.promoter.loop` takes it, less reading and validation."""
     import torch
 
     from bioattn.models.promoter.config import PromoterModelConfig, TreatmentEncoding
     from bioattn.models.promoter.model import make_promoter_model
     from bioattn.models.promoter.treatment_vocabulary import TreatmentVocabulary
     from bioattn.promoters.treatments import named_treatments
-    from bioattn.training.config import Loss
-    from bioattn.training.losses import classifier_free_loss
+    from bioattn.training.promoter.config import Loss
+    from bioattn.training.promoter.losses import classifier_free_loss
 
     table = named_treatments([f"treatment{i}" for i in range(treatments)])
     vocabulary = TreatmentVocabulary.learn(table, encoding=TreatmentEncoding.ID, unconditional=False)

@@ -37,9 +37,9 @@ from yeast_tables import print_held_out, print_tables
 from bioattn.config_file import build, read_toml
 from bioattn.files import sha256_of
 from bioattn.promoters.dataset import PromoterDataset, read_dataset
-from bioattn.training.baselines import BaselineData, component_ridge, default_baselines
-from bioattn.training.config import TrainingConfig
-from bioattn.training.held_out_treatments import nearest_treatment
+from bioattn.training.promoter.baselines import BaselineData, component_ridge, default_baselines
+from bioattn.training.promoter.config import TrainingConfig
+from bioattn.training.promoter.held_out_treatments import nearest_treatment
 
 REPOSITORY = Path(__file__).resolve().parent.parent
 SETTINGS = REPOSITORY / "data" / "settings"
@@ -239,8 +239,8 @@ def train_row(row: str, seed: int, dataset_path: Path, options: argparse.Namespa
 
     from bioattn.device import set_threads
     from bioattn.models.promoter.folder import load_promoter_model
-    from bioattn.training.evaluation import predict_responses
-    from bioattn.training.train import TrainingJob, model_config, train_promoter
+    from bioattn.training.promoter.evaluation import predict_responses
+    from bioattn.training.promoter.train import TrainingJob, model_config, train_promoter
 
     started = time.perf_counter()
     set_threads(options.threads)

@@ -3,7 +3,7 @@
 import numpy as np
 
 from bioattn.promoters.dataset import TEST, TRAIN, VALIDATION, PromoterDataset
-from bioattn.training.bootstrap import (
+from bioattn.training.promoter.bootstrap import (
     Estimate,
     Statistic,
     interval,
@@ -14,7 +14,7 @@ from bioattn.training.bootstrap import (
     median_specific_pearson,
     resampled,
 )
-from bioattn.training.metrics import SharedAxis, fit_shared_axis, large_responses
+from bioattn.training.promoter.metrics import SharedAxis, fit_shared_axis, large_responses
 
 Rows = dict[str, list[np.ndarray]]
 

@@ -16,7 +16,7 @@ from bioattn.progress import NoProgress, Progress
 from bioattn.promoters.dataset import SPLIT_NAMES, read_dataset
 from bioattn.simulate.truth import PlantedSite, read_truth
 from bioattn.store.attention_reader import AttentionFile, SiteInfo, open_attention
-from bioattn.training.metrics import Task, per_treatment
+from bioattn.training.promoter.metrics import Task, per_treatment
 
 LOGGER = logging.getLogger("bioattn")
 
@@ -160,7 +160,7 @@ def score_predictions(
 ) -> pd.DataFrame:
     """How well predictions (genes × treatments) agree with responses, per treatment and as the mean (`all`).
 
-    Columns as `bioattn.training.metrics.per_treatment`: those of a binary task when every response is 0, 1 or
+    Columns as `training.promoter.metrics.per_treatment`: those of a binary task when every response is 0, 1 or
     missing, of regression otherwise. Only genes and treatments that both tables name are used.
 
     Raises: BioattnError when they have no gene or no treatment in common.

@@ -1,6 +1,6 @@
 """Ranking metrics of many rows at once: each row is a sequence, each column a base.
 
-`bioattn.training.metrics` ranks genes within a treatment; here thousands of promoters are each ranked alone.
+`training.promoter.metrics` ranks genes within a treatment; here thousands of promoters are each ranked alone.
 """
 
 import numpy as np

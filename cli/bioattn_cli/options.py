@@ -21,6 +21,13 @@ class Device(StrEnum):
     MPS = "mps"
 
 
+class Precision(StrEnum):
+    """Arithmetic of a forward pass."""
+
+    FP32 = "fp32"
+    BF16 = "bf16"
+
+
 OutputOption = Annotated[Path, typer.Option("--output", "-o", help="Where the result is written.")]
 DeviceOption = Annotated[Device, typer.Option(help="Where the model runs; auto takes a GPU if there is one.")]
 ThreadsOption = Annotated[

@@ -13,6 +13,7 @@ from bioattn_cli.options import (
     Device,
     DeviceOption,
     ForceOption,
+    Precision,
     ResumeOption,
     SeedOption,
     ThreadsOption,
@@ -27,13 +28,6 @@ if TYPE_CHECKING:
 
 SHOWN_FAILURES = 5
 """Names of alignments in the last sentence."""
-
-
-class Precision(StrEnum):
-    """Arithmetic of the layers (as in `bioattn.inference.evoformer_memory`, which --help must not import)."""
-
-    FP32 = "fp32"
-    BF16 = "bf16"
 
 
 class Representation(StrEnum):

@@ -12,6 +12,7 @@ from bioattn_cli.options import (
     Device,
     DeviceOption,
     ForceOption,
+    Precision,
     ResumeOption,
     ThreadsOption,
     command,
@@ -19,8 +20,8 @@ from bioattn_cli.options import (
 from bioattn_cli.reporting import Reporter
 
 if TYPE_CHECKING:
-    from bioattn.training.evaluation import Evaluation
-    from bioattn.training.train import TrainingJob
+    from bioattn.training.promoter.evaluation import Evaluation
+    from bioattn.training.promoter.train import TrainingJob
 
 app = typer.Typer(help="Train a model from a prepared dataset.", no_args_is_help=True, rich_markup_mode=None)
 
@@ -30,8 +31,8 @@ def _verb() -> None:
     """Train a model from a prepared dataset."""
 
 
-# The choices of bioattn.models.promoter.config, bioattn.attention.score and bioattn.training.config, which import
-# torch: --help must not. A test compares them.
+# The choices of bioattn.models.promoter.config and bioattn.attention.score, which import torch: --help must not. A
+# test compares them.
 
 
 class Conditioning(StrEnum):
@@ -56,13 +57,6 @@ class AttentionScore(StrEnum):
     DOT = "dot"
     ADDITIVE = "additive"
     GAUSSIAN = "gaussian"
-
-
-class Precision(StrEnum):
-    """Arithmetic of the forward pass."""
-
-    FP32 = "fp32"
-    BF16 = "bf16"
 
 
 @command(app, "promoter")
@@ -112,7 +106,7 @@ def promoter(
     from bioattn.device import choose_device, describe_device, set_threads
     from bioattn.files import check_apart, write_run_record
     from bioattn.stop_request import stop_on_signals
-    from bioattn.training.train import train_promoter
+    from bioattn.training.promoter.train import train_promoter
 
     if config is not None:
         check_apart(output, [config])
@@ -160,8 +154,8 @@ def _job(
     """Defaults, then the config file, then the options that were given."""
     from bioattn.config_file import build, read_toml
     from bioattn.errors import SettingsError
-    from bioattn.training.config import TrainingConfig
-    from bioattn.training.train import TrainingJob
+    from bioattn.training.promoter.config import TrainingConfig
+    from bioattn.training.promoter.train import TrainingJob
 
     content = read_toml(config) if config else {}
     known = {
@@ -199,7 +193,7 @@ def _job(
 
 def _print_figures(evaluation: "Evaluation") -> None:
     """The comparison and the figures per treatment as tab-separated text on stdout."""
-    from bioattn.training.model_card import figures_table
+    from bioattn.training.promoter.model_card import figures_table
 
     for cells in figures_table(evaluation):
         typer.echo("\t".join(cells))

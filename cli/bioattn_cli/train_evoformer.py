@@ -11,12 +11,12 @@ from bioattn_cli.options import (
     Device,
     DeviceOption,
     ForceOption,
+    Precision,
     ResumeOption,
     ThreadsOption,
     command,
 )
 from bioattn_cli.reporting import Reporter
-from bioattn_cli.train import Precision
 
 if TYPE_CHECKING:
     from bioattn.training.evoformer.train import EvoformerTrainingJob

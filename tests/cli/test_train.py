@@ -15,7 +15,7 @@ import torch
 
 from bioattn.attention.score import AttentionScore
 from bioattn.models.promoter.config import Conditioning, PromoterModelConfig, TreatmentEncoding
-from bioattn.training.config import Precision, TrainingConfig
+from bioattn.training.promoter.config import Precision, TrainingConfig
 from bioattn_cli import train
 from bioattn_cli.main import main
 

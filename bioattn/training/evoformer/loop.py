@@ -8,7 +8,7 @@ the weights of two runs, the second with the first one's model as initial model.
 
 import math
 from collections.abc import Mapping, Sequence
-from contextlib import AbstractContextManager, nullcontext
+from contextlib import AbstractContextManager
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, cast
@@ -20,15 +20,18 @@ from bioattn.errors import BioattnError
 from bioattn.models.evoformer.model import EvoformerModel
 from bioattn.progress import Progress
 from bioattn.stop_request import StopRequest
-from bioattn.training.config import Precision
 from bioattn.training.evoformer.config import EvoformerTrainingConfig
 from bioattn.training.evoformer.contact_metrics import ContactScores, mean_scores
 from bioattn.training.evoformer.families import TrainingFamily
 from bioattn.training.evoformer.losses import Losses, sample_losses
 from bioattn.training.evoformer.prediction import score_family
 from bioattn.training.evoformer.samples import Sample, TrainingSamples
+from bioattn.training.optimisation import copied_weights, make_optimizer, warm_up_and_cosine
 from bioattn.training.state import Position, load_state, save_state
 from bioattn.training.weight_average import WeightAverage
+
+BETAS = (0.9, 0.98)
+"""Of AdamW."""
 
 
 @dataclass(slots=True, kw_only=True)
@@ -164,10 +167,7 @@ class EvoformerTrainer:
         if improved or simulated_only or not best:
             position.best_epoch = position.epoch - 1
             position.best_score = None if simulated_only else score
-            best = {
-                name: tensor.detach().cpu().clone()
-                for name, tensor in self.average.model.state_dict().items()
-            }
+            best = copied_weights(self.average.model)
         return best
 
     def _validate(self) -> ContactScores:
@@ -181,37 +181,25 @@ class EvoformerTrainer:
         return bool(self.validation) and position.epoch - 1 - position.best_epoch >= self.config.patience
 
     def _learning_rate(self, step: int) -> float:
-        """Linear warm-up, then half a cosine down to 1 % of the peak, in each stage anew."""
+        """The schedule of each stage begins anew."""
         config = self.config
         first = step < config.simulated_steps
         total = config.simulated_steps if first else config.steps
         now = step if first else step - config.simulated_steps
         peak = config.simulated_learning_rate if first else config.learning_rate
-        warmup = config.warmup_fraction * total
-        if now < warmup:
-            return peak * (now + 1) / max(1.0, warmup)
-        share = (now - warmup) / max(1.0, total - warmup)
-        return peak * (0.01 + 0.99 * 0.5 * (1 + math.cos(math.pi * share)))
+        return warm_up_and_cosine(now, total, peak=peak, warmup_fraction=config.warmup_fraction)
 
     def _optimizer(self) -> torch.optim.Optimizer:
-        matrices = [p for p in self.model.parameters() if p.dim() > 1]
-        others = [p for p in self.model.parameters() if p.dim() <= 1]
-        return torch.optim.AdamW(
-            [
-                {"params": matrices, "weight_decay": self.config.weight_decay},
-                {"params": others, "weight_decay": 0.0},
-            ],
-            lr=self.config.learning_rate,
-            betas=(0.9, 0.98),
+        config = self.config
+        return make_optimizer(
+            self.model, learning_rate=config.learning_rate, weight_decay=config.weight_decay, betas=BETAS
         )
 
     def _save(self, position: Position, best: dict[str, Tensor], optimizer: torch.optim.Optimizer) -> None:
         save_state(self.state_path, self.job, position, self.model, self.average.model, best, optimizer)
 
     def _autocast(self) -> AbstractContextManager[object]:
-        if self.config.precision is Precision.BF16:
-            return torch.autocast(self.device.type, dtype=torch.bfloat16)
-        return nullcontext()
+        return self.config.precision.autocast(self.device)
 
 
 def _best_status(position: Position) -> dict[str, float]:

@@ -8,7 +8,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from bioattn.promoters.kmers import canonical_columns
-from bioattn.training.sequence_counts import (
+from bioattn.training.promoter.sequence_counts import (
     BumpKmers,
     Codons,
     Kmers,

@@ -13,10 +13,10 @@ from bioattn.models.promoter.model import PromoterModel
 from bioattn.models.promoter.treatment_vocabulary import TreatmentVocabulary
 from bioattn.progress import NoProgress, Progress
 from bioattn.promoters.dataset import TEST, TRAIN, VALIDATION, PromoterDataset
-from bioattn.training.baselines import Baseline, default_baselines
-from bioattn.training.batches import centred_windows
-from bioattn.training.held_out_treatments import nearest_treatment
-from bioattn.training.metrics import fit_shared_axis, per_treatment, summarise
+from bioattn.training.promoter.baselines import Baseline, default_baselines
+from bioattn.training.promoter.batches import centred_windows
+from bioattn.training.promoter.held_out_treatments import nearest_treatment
+from bioattn.training.promoter.metrics import fit_shared_axis, per_treatment, summarise
 
 MODEL_ROW = "this model"
 

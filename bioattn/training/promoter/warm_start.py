@@ -24,8 +24,13 @@ from bioattn.models.promoter.model import PromoterModel
 from bioattn.models.promoter.treatment_encoder import IdEncoder
 from bioattn.models.promoter.treatment_vocabulary import TreatmentBatch
 from bioattn.promoters.dataset import PromoterDataset
-from bioattn.training.baselines import BaselineData, best_component_ridge, kmer_bumps, principal_directions
-from bioattn.training.sequence_counts import BumpKmers
+from bioattn.training.promoter.baselines import (
+    BaselineData,
+    best_component_ridge,
+    kmer_bumps,
+    principal_directions,
+)
+from bioattn.training.promoter.sequence_counts import BumpKmers
 
 LOGGER = logging.getLogger("bioattn")
 Matrix: TypeAlias = NDArray[np.float64]

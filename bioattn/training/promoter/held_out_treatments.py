@@ -13,9 +13,9 @@ from scipy.stats import rankdata
 from bioattn.errors import BioattnError
 from bioattn.promoters.dataset import TEST, TRAIN, PromoterDataset
 from bioattn.promoters.treatments import TreatmentTable
-from bioattn.training.baselines import Baseline
-from bioattn.training.metrics import Floats, fit_shared_axis, pearson, summarise
-from bioattn.training.ridge import Matrix
+from bioattn.training.promoter.baselines import Baseline
+from bioattn.training.promoter.metrics import Floats, fit_shared_axis, pearson, summarise
+from bioattn.training.promoter.ridge import Matrix
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -34,16 +34,16 @@ from bioattn.progress import NoProgress, Progress
 from bioattn.promoters.dataset import TEST, TRAIN, VALIDATION, PromoterDataset, read_dataset
 from bioattn.promoters.treatments import TreatmentTable, named_treatments
 from bioattn.stop_request import StopRequest
-from bioattn.training.batches import TrainingBatches
-from bioattn.training.config import Loss, Metric, TrainingConfig
-from bioattn.training.evaluation import Evaluation, evaluate
 from bioattn.training.job import Job, plain_job, require_finished_by
-from bioattn.training.loop import Standardiser, Trainer
-from bioattn.training.metrics import SharedAxis, fit_shared_axis
-from bioattn.training.model_card import write_model_card
 from bioattn.training.output_folder import is_finished, prepare_output, publish, write_history
+from bioattn.training.promoter.batches import TrainingBatches
+from bioattn.training.promoter.config import Loss, Metric, TrainingConfig
+from bioattn.training.promoter.evaluation import Evaluation, evaluate
+from bioattn.training.promoter.loop import Standardiser, Trainer
+from bioattn.training.promoter.metrics import SharedAxis, fit_shared_axis
+from bioattn.training.promoter.model_card import write_model_card
+from bioattn.training.promoter.warm_start import warm_start
 from bioattn.training.state import STATE_FILE
-from bioattn.training.warm_start import warm_start
 
 LOGGER = logging.getLogger("bioattn")
 

@@ -13,7 +13,7 @@ from typing import TypeAlias
 import numpy as np
 from numpy.typing import NDArray
 
-from bioattn.training.sequence_counts import Codes, Standardiser
+from bioattn.training.promoter.sequence_counts import Codes, Standardiser
 
 Matrix: TypeAlias = NDArray[np.float32]
 

@@ -6,7 +6,7 @@ from typing import Any
 from bioattn.files import text_output
 from bioattn.models.promoter.config import PromoterModelConfig
 from bioattn.promoters.dataset import PromoterDataset
-from bioattn.training.evaluation import Evaluation
+from bioattn.training.promoter.evaluation import Evaluation
 
 FIGURES = {
     "regression": {

@@ -17,9 +17,9 @@ from numpy.typing import NDArray
 from bioattn.errors import BioattnError
 from bioattn.progress import NoProgress, Progress
 from bioattn.promoters.dataset import TEST, TRAIN, VALIDATION, PromoterDataset
-from bioattn.training.metrics import SharedAxis, auroc, fit_shared_axis, median, pearson, summarise
-from bioattn.training.ridge import LinearModel, Matrix, RidgePath
-from bioattn.training.sequence_counts import (
+from bioattn.training.promoter.metrics import SharedAxis, auroc, fit_shared_axis, median, pearson, summarise
+from bioattn.training.promoter.ridge import LinearModel, Matrix, RidgePath
+from bioattn.training.promoter.sequence_counts import (
     Block,
     BumpKmers,
     Codes,
@@ -68,7 +68,7 @@ class Baseline:
     predictions: Matrix
     """(genes, training treatments) for all genes of the dataset, in the units of its targets (binary: scores)."""
     validation: dict[str, float]
-    """`bioattn.training.metrics.summarise` on validation genes."""
+    """`bioattn.training.promoter.metrics.summarise` on validation genes."""
     test: dict[str, float]
     """The same on test genes; empty without test genes."""
     model: LinearModel | None = None

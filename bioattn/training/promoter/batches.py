@@ -15,7 +15,7 @@ from torch import Tensor
 
 from bioattn.formats.nucleotides import reverse_complement
 from bioattn.promoters.dataset import PromoterDataset
-from bioattn.training.config import TrainingConfig
+from bioattn.training.promoter.config import TrainingConfig
 
 
 class Batch(NamedTuple):

@@ -7,7 +7,7 @@ import torch
 import torch.nn.functional as F  # noqa: N812
 from torch import Tensor
 
-from bioattn.training.config import Loss
+from bioattn.training.promoter.config import Loss
 
 
 def cell_losses(answers_BT: Tensor, targets_BT: Tensor, loss: Loss, huber_delta: float) -> Tensor:

@@ -4,6 +4,7 @@ from dataclasses import dataclass
 from enum import StrEnum
 
 from bioattn.errors import SettingsError
+from bioattn.training.optimisation import Precision
 
 
 class Loss(StrEnum):
@@ -22,13 +23,6 @@ class Metric(StrEnum):
     SPECIFIC_PEARSON = "specific-pearson"
     AUROC = "auroc"
     AVERAGE_PRECISION = "average-precision"
-
-
-class Precision(StrEnum):
-    """Arithmetic of the forward pass; weights stay float32."""
-
-    FP32 = "fp32"
-    BF16 = "bf16"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

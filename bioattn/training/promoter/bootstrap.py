@@ -12,7 +12,7 @@ from typing import NamedTuple, TypeAlias
 import numpy as np
 from numpy.typing import ArrayLike
 
-from bioattn.training.metrics import (
+from bioattn.training.promoter.metrics import (
     Floats,
     SharedAxis,
     auroc,

@@ -1,11 +1,11 @@
 """The training loop: steps, validation, early stopping, saving and going on.
 
-It knows tensors and a dataset, no files of models: `bioattn.training.train` gives it both and writes the folder.
+It knows tensors and a dataset, no files of models: `train` gives it both and writes the folder.
 """
 
 import math
 from collections.abc import Iterator, Mapping
-from contextlib import AbstractContextManager, nullcontext
+from contextlib import AbstractContextManager
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, cast
@@ -21,10 +21,11 @@ from bioattn.models.promoter.treatment_vocabulary import TreatmentBatch
 from bioattn.progress import Progress
 from bioattn.promoters.dataset import PromoterDataset
 from bioattn.stop_request import StopRequest
-from bioattn.training.batches import Batch, TrainingBatches, centred_windows
-from bioattn.training.config import Loss, Metric, Precision, TrainingConfig
-from bioattn.training.losses import cell_losses, classifier_free_loss, masked_mean
-from bioattn.training.metrics import SharedAxis, per_treatment, summarise
+from bioattn.training.optimisation import copied_weights, make_optimizer, warm_up_and_cosine
+from bioattn.training.promoter.batches import Batch, TrainingBatches, centred_windows
+from bioattn.training.promoter.config import Loss, Metric, TrainingConfig
+from bioattn.training.promoter.losses import cell_losses, classifier_free_loss, masked_mean
+from bioattn.training.promoter.metrics import SharedAxis, per_treatment, summarise
 from bioattn.training.state import Position, load_state, save_state
 from bioattn.training.weight_average import WeightAverage
 
@@ -185,10 +186,7 @@ class Trainer:
         if improved or not best:
             position.best_epoch = position.epoch
             position.best_score = score
-            best = {
-                name: tensor.detach().cpu().clone()
-                for name, tensor in self.average.model.state_dict().items()
-            }
+            best = copied_weights(self.average.model)
         position.epoch += 1
         position.step = 0
         position.epoch_loss = 0.0
@@ -215,34 +213,25 @@ class Trainer:
         )
 
     def _learning_rate(self, position: Position) -> float:
-        """Linear warm-up, then half a cosine down to 1 % of the peak."""
         steps = self.batches.steps_per_epoch
-        total = self.config.epochs * steps
-        now = position.epoch * steps + position.step
-        warmup = self.config.warmup_fraction * total
-        if now < warmup:
-            return self.config.learning_rate * (now + 1) / max(1.0, warmup)
-        share = (now - warmup) / max(1.0, total - warmup)
-        return self.config.learning_rate * (0.01 + 0.99 * 0.5 * (1 + math.cos(math.pi * share)))
+        return warm_up_and_cosine(
+            position.epoch * steps + position.step,
+            self.config.epochs * steps,
+            peak=self.config.learning_rate,
+            warmup_fraction=self.config.warmup_fraction,
+        )
 
     def _optimizer(self) -> torch.optim.Optimizer:
-        matrices = [p for p in self.model.parameters() if p.dim() > 1]
-        others = [p for p in self.model.parameters() if p.dim() <= 1]
-        return torch.optim.AdamW(
-            [
-                {"params": matrices, "weight_decay": self.config.weight_decay},
-                {"params": others, "weight_decay": 0.0},
-            ],
-            lr=self.config.learning_rate,
+        config = self.config
+        return make_optimizer(
+            self.model, learning_rate=config.learning_rate, weight_decay=config.weight_decay
         )
 
     def _save(self, position: Position, best: dict[str, Tensor], optimizer: torch.optim.Optimizer) -> None:
         save_state(self.state_path, self.job, position, self.model, self.average.model, best, optimizer)
 
     def _autocast(self) -> AbstractContextManager[object]:
-        if self.config.precision is Precision.BF16:
-            return torch.autocast(self.device.type, dtype=torch.bfloat16)
-        return nullcontext()
+        return self.config.precision.autocast(self.device)
 
 
 def _best_status(position: Position, metric: Metric) -> dict[str, float]:

@@ -1,0 +1,47 @@
+"""How weights are updated, whatever the model: optimiser, learning rate, precision."""
+
+import math
+from contextlib import AbstractContextManager, nullcontext
+from enum import StrEnum
+
+import torch
+from torch import Tensor, nn
+
+
+class Precision(StrEnum):
+    """Arithmetic of the forward pass; weights stay float32."""
+
+    FP32 = "fp32"
+    BF16 = "bf16"
+
+    def autocast(self, device: torch.device) -> AbstractContextManager[object]:
+        """The context in which a forward pass has this precision."""
+        return torch.autocast(device.type, dtype=torch.bfloat16) if self is Precision.BF16 else nullcontext()
+
+
+def make_optimizer(
+    model: nn.Module, *, learning_rate: float, weight_decay: float, betas: tuple[float, float] = (0.9, 0.999)
+) -> torch.optim.Optimizer:
+    """AdamW (Loshchilov & Hutter 2019) that lets matrices and filters decay, not biases and norms."""
+    matrices = [p for p in model.parameters() if p.dim() > 1]
+    others = [p for p in model.parameters() if p.dim() <= 1]
+    return torch.optim.AdamW(
+        [{"params": matrices, "weight_decay": weight_decay}, {"params": others, "weight_decay": 0.0}],
+        lr=learning_rate,
+        betas=betas,
+    )
+
+
+def warm_up_and_cosine(step: int, total: int, *, peak: float, warmup_fraction: float) -> float:
+    """The learning rate of step `step` (from 0) of `total`: linear warm-up, then half a cosine down to 1 % of the
+    peak."""
+    warmup = warmup_fraction * total
+    if step < warmup:
+        return peak * (step + 1) / max(1.0, warmup)
+    share = (step - warmup) / max(1.0, total - warmup)
+    return peak * (0.01 + 0.99 * 0.5 * (1 + math.cos(math.pi * share)))
+
+
+def copied_weights(model: nn.Module) -> dict[str, Tensor]:
+    """The weights as they are now, on the CPU."""
+    return {name: tensor.detach().cpu().clone() for name, tensor in model.state_dict().items()}

@@ -1,0 +1,1 @@
+"""Training promoter models, and what they are compared with."""
