@@ -12,6 +12,7 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 import numpy as np
+import pandas as pd
 import pytest
 
 from bioattn_cli.main import main
@@ -75,8 +76,8 @@ def run_python(code: str, folder: Path, monkeypatch: pytest.MonkeyPatch) -> dict
 
 def test_nothing_escapes_the_test() -> None:
     marks = [block.mark.split(",")[0] for block in BASH]
-    assert marks == ["not run", "", "shared", "not run"]
-    assert len(PYTHON) == 2
+    assert marks == ["not run", "", "shared", "not run", "proteins", "not run", "proteins"]
+    assert len(PYTHON) == 3
     assert len(re.findall(r"```\w", TEXT)) == len(BASH) + len(PYTHON) + len(blocks("r"))
 
 
@@ -90,6 +91,22 @@ def test_the_worked_example_finds_the_motifs(worked_example: Path, monkeypatch: 
     assert names["edges"][best + 1] - 200 > -45
     seen = run_python(PYTHON[1].code, worked_example, monkeypatch)
     assert float(seen["best"]) == (names["edges"][best] + names["edges"][best + 1]) / 2
+
+
+@pytest.mark.slow
+def test_the_protein_example_finds_contacts(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The picture says so: most of the likeliest pairs are planted."""
+    code = "".join(block.code for block in BASH if block.mark == "proteins")
+    assert "family.attention.h5: valid\n" in run_bash(code, tmp_path)
+    likeliest = pd.read_csv(tmp_path / "family" / "contacts.tsv", sep="\t").head(20)
+    truth = pd.read_csv(ROOT / "data" / "families" / "contacts" / "simulated000000.tsv", sep="\t")
+    planted = set(zip(truth["column_i"], truth["column_j"], strict=True))
+    found = [pair in planted for pair in zip(likeliest["column_i"], likeliest["column_j"], strict=True)]
+    assert np.mean(found) > 0.6
+    weights = run_python(PYTHON[2].code, tmp_path, monkeypatch)["weights"]
+    assert weights.shape == (4, 58, 58)
+    np.testing.assert_allclose(weights.sum(-1), 1, rtol=1e-4)
+    assert (tmp_path / "my-model" / "model.safetensors").is_file()
 
 
 @pytest.mark.shared
