@@ -74,6 +74,7 @@ class StopAfter:
         pass
 
 
+@pytest.mark.slow
 def test_planted_contacts_of_families_never_seen_are_found(contact_dataset, tmp_path):
     """Trained on generated families; the dataset's own training families stay unused."""
     settings = {"simulated_families": 60, "max_extra_msa": 250, "crop": 48, "masked_fraction": 0.05}
@@ -160,6 +161,7 @@ def test_resume_of_a_finished_run_is_done(contact_dataset, tmp_path, capsys):
     assert [(path.read_bytes(), path.stat().st_mtime_ns) for path in files] == before
 
 
+@pytest.mark.slow
 def test_a_terminated_process_goes_on_to_the_same_bytes(contact_dataset, tmp_path):
     settings = tmp_path / "settings.toml"
     table = "\n".join(f"{name} = {value}" for name, value in TINY.items())
