@@ -1,7 +1,8 @@
 """The folder a training run works in, and how it gets its final name: a model folder never exists incomplete."""
 
 import shutil
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from pathlib import Path
 
 from bioattn.errors import BioattnError, SettingsError
@@ -15,6 +16,17 @@ def is_finished(output: Path) -> bool:
     """Whether `output` is the model folder of a run that ended, and no other run of that name is under way."""
     files = (output / WEIGHTS, output / TRAINING_RECORD)
     return all(file.is_file() for file in files) and not _partial(output).exists()
+
+
+@contextmanager
+def working_folder(output: Path, *, resume: bool, force: bool) -> Iterator[Path]:
+    """The folder of `prepare_output`; it goes when the body fails before there is anything to go on from."""
+    partial = prepare_output(output, resume=resume, force=force)
+    try:
+        yield partial
+    finally:
+        if not any((partial / name).exists() for name in (STATE_FILE, WEIGHTS)):
+            shutil.rmtree(partial, ignore_errors=True)
 
 
 def prepare_output(output: Path, *, resume: bool, force: bool) -> Path:

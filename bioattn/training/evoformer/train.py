@@ -2,7 +2,6 @@
 
 import logging
 import platform
-import shutil
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass, replace
 from pathlib import Path
@@ -43,7 +42,7 @@ from bioattn.training.evoformer.loop import EvoformerTrainer
 from bioattn.training.evoformer.model_card import write_model_card
 from bioattn.training.evoformer.samples import TrainingSamples
 from bioattn.training.job import Job, plain_job, require_finished_by
-from bioattn.training.output_folder import is_finished, prepare_output, publish, write_history
+from bioattn.training.output_folder import is_finished, publish, working_folder, write_history
 from bioattn.training.state import STATE_FILE
 
 LOGGER = logging.getLogger("bioattn")
@@ -88,13 +87,8 @@ def train_evoformer(
         LOGGER.info(f"{job.output}: finished before with the same data and settings, nothing is left to do")
         return None
     check_apart(job.output, [job.dataset_path, *([] if job.initial is None else [job.initial])])
-    partial = prepare_output(job.output, resume=resume, force=force)
-    try:
+    with working_folder(job.output, resume=resume, force=force) as partial:
         return _train(job, partial, device, resume, progress or NoProgress(), stop or StopRequest())
-    finally:
-        # A run that failed before its first step leaves nothing to go on from.
-        if not any((partial / name).exists() for name in (STATE_FILE, WEIGHTS)):
-            shutil.rmtree(partial, ignore_errors=True)
 
 
 def model_config(

@@ -2,7 +2,6 @@
 
 import logging
 import platform
-import shutil
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass
 from pathlib import Path
@@ -35,7 +34,7 @@ from bioattn.promoters.dataset import TEST, TRAIN, VALIDATION, PromoterDataset, 
 from bioattn.promoters.treatments import TreatmentTable, named_treatments
 from bioattn.stop_request import StopRequest
 from bioattn.training.job import Job, plain_job, require_finished_by
-from bioattn.training.output_folder import is_finished, prepare_output, publish, write_history
+from bioattn.training.output_folder import is_finished, publish, working_folder, write_history
 from bioattn.training.promoter.batches import TrainingBatches
 from bioattn.training.promoter.config import Loss, Metric, TrainingConfig
 from bioattn.training.promoter.evaluation import Evaluation, evaluate
@@ -92,13 +91,8 @@ def train_promoter(
         LOGGER.info(f"{job.output}: finished before with the same data and settings, nothing is left to do")
         return None
     check_apart(job.output, [job.dataset_path])
-    partial = prepare_output(job.output, resume=resume, force=force)
-    try:
+    with working_folder(job.output, resume=resume, force=force) as partial:
         return _train(job, partial, device=device, resume=resume, progress=progress, stop=stop)
-    finally:
-        # A run that failed before its first step leaves nothing to go on from.
-        if not any((partial / name).exists() for name in (STATE_FILE, WEIGHTS)):
-            shutil.rmtree(partial, ignore_errors=True)
 
 
 def _train(
