@@ -2,7 +2,6 @@
 
 import builtins
 import gzip
-import logging
 
 import numpy as np
 import pytest
@@ -155,15 +154,15 @@ def test_a_damaged_database(hmmer, database, tmp_path) -> None:
         search_database(database[0], path, SearchSettings())
 
 
-def test_what_hmmer_cannot_take_is_left_out(hmmer, database, tmp_path, caplog, monkeypatch) -> None:
+def test_what_hmmer_cannot_take_is_left_out(hmmer, database, tmp_path, monkeypatch) -> None:
     query, path = database
     longer = tmp_path / "longer.fasta"
     longer.write_text(f">empty\n>titan\n{'MKVLAE' * 20_000}\n{path.read_text()}")
-    monkeypatch.setattr(logging.getLogger("bioattn"), "propagate", True)
+    warnings: list[str] = []
+    monkeypatch.setattr(search.LOGGER, "warning", warnings.append)
     alignment, rounds = search_database(query, longer, SearchSettings(iterations=2))
     assert rounds[0].sequences == 212
     assert alignment.num_rows == 14
-    warnings = [record.getMessage() for record in caplog.records if record.levelno == logging.WARNING]
     assert len(warnings) == 1
     assert "1 sequence of more than 100,000 residues left out" in warnings[0]
 

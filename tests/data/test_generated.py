@@ -48,4 +48,7 @@ def test_the_command_makes_the_same_files(tmp_path, monkeypatch, command):
 
 
 def test_the_data_stay_small():
-    assert sum(path.stat().st_size for path in DATA.rglob("*") if path.is_file()) < 1_500_000
+    sizes = {path: path.stat().st_size for path in DATA.rglob("*") if path.is_file()}
+    models = sum(size for path, size in sizes.items() if path.is_relative_to(DATA / "models"))
+    assert models < 10_000_000
+    assert sum(sizes.values()) - models < 1_500_000
