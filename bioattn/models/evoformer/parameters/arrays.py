@@ -155,6 +155,8 @@ def _load(path: Path) -> Any:
         ) from error
     except OSError as error:
         raise unreadable(path, error) from error
+    except MemoryError:
+        raise
     except Exception as error:  # whatever damaged bytes lead the unpickler to
         reason = (str(error).splitlines() or ["no reason given"])[0]
         raise FormatError(f"{path}: damaged or not a PyTorch checkpoint ({reason})") from error
