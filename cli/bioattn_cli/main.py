@@ -18,10 +18,12 @@ from typer.core import TyperGroup
 from bioattn import __version__
 from bioattn.errors import BioattnError, Interrupted, SettingsError
 from bioattn_cli import (
+    explain,
     export,
     export_contacts,
     export_parameters,
     inspect_file,
+    plot,
     prepare,
     prepare_contacts,
     prepare_msa,
@@ -81,6 +83,8 @@ app.add_typer(simulate.app, name="simulate")
 app.add_typer(train.app, name="train")
 app.add_typer(run.app, name="run")
 app.add_typer(export.app, name="export")
+app.add_typer(explain.app, name="explain")
+app.add_typer(plot.app, name="plot")
 export_contacts.register(export.app)
 export_parameters.register(export.app)
 run_evoformer.register(run.app)

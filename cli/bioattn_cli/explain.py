@@ -1,0 +1,14 @@
+"""`bioattn explain …`: what a model used, and whether its attention may be believed."""
+
+import typer
+
+app = typer.Typer(
+    help="What a model used, and whether its attention may be believed.",
+    no_args_is_help=True,
+    rich_markup_mode=None,
+)
+
+
+@app.callback()
+def _verb() -> None:
+    """What a model used, and whether its attention may be believed."""
