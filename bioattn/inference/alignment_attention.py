@@ -230,7 +230,7 @@ def alignment_attention(
         output,
         (2 if several else 1) * needed - (parts.bytes_on_disk() if resume else 0),
         human_bytes(needed) + (", and as much for its parts" if several else ""),
-        "choose fewer --sites or --heads, another --reduce, or another disk",
+        "choose fewer --sites, fewer heads or another reduce ([attention] of --config), or another disk",
     )
     whole_job = {
         "format": "bioattn-attention-parts",

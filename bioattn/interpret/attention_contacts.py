@@ -85,8 +85,8 @@ def row_sites(attention: AttentionFile) -> list[SiteInfo]:
     for info in stack:
         if info.reduce not in (AlignmentReduction.MEAN_ROWS, AlignmentReduction.NONE):
             raise BioattnError(
-                f"{attention.path}: site {info.name} was reduced with {info.reduce}; contacts need --reduce "
-                "mean-rows (or none)"
+                f"{attention.path}: site {info.name} was reduced with {info.reduce}; contacts need "
+                "mean-rows (or none), see [attention] of `run evoformer --config`"
             )
     return stack
 

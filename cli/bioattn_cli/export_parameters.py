@@ -9,15 +9,6 @@ import typer
 from bioattn_cli.options import OutputOption, command
 from bioattn_cli.reporting import Reporter
 
-StructureLayersOption = Annotated[
-    int | None,
-    typer.Option(
-        min=1,
-        help="Layers of the structure module, which share their weights and so cannot be counted in a parameter "
-        "file [default: 8].",
-    ),
-]
-
 
 def parameters(
     reporter: Reporter,
@@ -29,7 +20,14 @@ def parameters(
         ),
     ],
     output: OutputOption,
-    structure_layers: StructureLayersOption = None,
+    structure_layers: Annotated[
+        int | None,
+        typer.Option(
+            min=1,
+            help="Layers of the structure module, which share their weights and so cannot be counted in a "
+            "parameter file [default: 8].",
+        ),
+    ] = None,
     force: Annotated[bool, typer.Option("--force", help="Replace an existing model folder.")] = False,
 ) -> None:
     """Write the parameters of an MSA/pair model in another form.

@@ -1,15 +1,15 @@
 """`bioattn run evoformer`: contacts, distances, structure and attention from alignments."""
 
 import time
+from dataclasses import dataclass
 from enum import StrEnum
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from bioattn_cli.export import WeightType, parse_heads
-from bioattn_cli.export_parameters import StructureLayersOption
 from bioattn_cli.options import (
+    ConfigOption,
     Device,
     DeviceOption,
     ForceOption,
@@ -40,15 +40,18 @@ class Representation(StrEnum):
     STRUCTURE = "structure"
 
 
-class AlignmentReduction(StrEnum):
-    """What is done to attention before it is written (as in `bioattn.store.alignment_schema`)."""
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ParameterSettings:
+    """Table [parameters]: what a file of parameters does not tell."""
 
-    MEAN_ROWS = "mean-rows"
-    MAX_ROWS = "max-rows"
-    TOP_K = "top-k"
-    MEAN_HEADS = "mean-heads"
-    MAX_HEADS = "max-heads"
-    NONE = "none"
+    structure_layers: int | None = None
+    """Layers of the structure module, which share their weights and so cannot be counted; None = AlphaFold's 8."""
+
+    def __post_init__(self) -> None:
+        from bioattn.errors import SettingsError
+
+        if self.structure_layers is not None and self.structure_layers < 1:
+            raise SettingsError(f"structure_layers is {self.structure_layers}; it must be at least 1")
 
 
 def evoformer(
@@ -64,15 +67,14 @@ def evoformer(
         Path,
         typer.Option("--output", "-o", help="Folder of the results; one folder each for several inputs."),
     ],
-    parameters: Annotated[
-        Path | None,
-        typer.Option(metavar="FILE", help="AlphaFold's params_model_*.npz or an OpenFold .pt state dict."),
-    ] = None,
     model: Annotated[
-        Path | None,
+        list[Path] | None,
         typer.Option(
-            metavar="FOLDER",
-            help="Model folder (`bioattn train evoformer`); the same option as --parameters.",
+            "--model",
+            "--parameters",
+            metavar="PATH",
+            help="The model: a folder (`bioattn train evoformer`), AlphaFold's params_model_*.npz or an OpenFold "
+            ".pt state dict.",
         ),
     ] = None,
     query: Annotated[
@@ -105,21 +107,7 @@ def evoformer(
             help="Attention sites, for example 'evoformer.*.msa_row'; can be repeated [default: all].",
         ),
     ] = None,
-    heads: Annotated[
-        str | None,
-        typer.Option(metavar="LIST", help="Heads to keep, for example 0,2 (counted from 0) [default: all]."),
-    ] = None,
-    reduce: Annotated[
-        AlignmentReduction,
-        typer.Option(help="What is kept of the attention: over MSA rows, over heads, or of the keys."),
-    ] = AlignmentReduction.MEAN_ROWS,
-    top_k: Annotated[
-        int | None, typer.Option(min=1, help="Keys kept of each query with --reduce top-k [default: 16].")
-    ] = None,
-    dtype: Annotated[
-        WeightType,
-        typer.Option(help="How attention is stored; netCDF programs cannot read float16, half the size."),
-    ] = WeightType.FLOAT32,
+    config: ConfigOption = None,
     precision: Annotated[
         Precision, typer.Option(help="Arithmetic of the layers; bf16 is faster where the processor has it.")
     ] = Precision.FP32,
@@ -130,7 +118,6 @@ def evoformer(
             help="Rows or residues that layers take at a time at most; auto: as memory allows.",
         ),
     ] = "auto",
-    structure_layers: StructureLayersOption = None,
     seed: SeedOption = 0,
     device: DeviceOption = Device.AUTO,
     threads: ThreadsOption = None,
@@ -141,6 +128,9 @@ def evoformer(
 
     Writes contacts.rr (CASP RR) and contacts.tsv, distogram.h5, structure.pdb and .cif with pLDDT as B-factor, and
     scores.json. With several alignments each has its own folder, and one that fails does not stop the rest.
+
+    Settings come from the model, then --config (tables [inputs], [attention] and [parameters], which
+    docs/formats/evoformer-output.md explains), then the options here.
 
     Warns of an alignment whose rows agree no more than by chance, or with few effective sequences (Neff).
     """
@@ -157,16 +147,18 @@ def evoformer(
     from bioattn.wording import counted
 
     began = time.monotonic()
-    weights = _one_of(parameters, model)
+    weights = _the_model(model)
     size = _chunk(chunk)
+    settings = _settings(config)
     sources, several = find_alignments(alignment)
-    wanted = _attention(attention, sites, heads, reduce, top_k, dtype)
+    wanted = _attention(attention, sites, settings.get("attention", {}), f"{config} [attention]")
     check_run_paths(sources, output, several=several, attention=attention, model=weights)
     set_threads(threads)
     chosen = choose_device(device)
-    loaded = load_evoformer_model(weights, chosen, structure_layers)
+    loaded = load_evoformer_model(weights, chosen, settings.get("parameters", {}).get("structure_layers"))
     reporter.say(f"running on {describe_device(chosen)}")
-    inputs = _inputs(loaded.inputs, recycles, max_msa_clusters, max_extra_msa)
+    given = {"num_recycles": recycles, "max_msa_clusters": max_msa_clusters, "max_extra_msa": max_extra_msa}
+    inputs = _inputs(loaded.inputs, settings.get("inputs", {}), given, f"{config} [inputs]")
     summary = run_alignments(
         loaded,
         sources,
@@ -210,15 +202,34 @@ def evoformer(
         )
 
 
-def _one_of(parameters: Path | None, model: Path | None) -> Path:
+def _the_model(given: list[Path] | None) -> Path:
     from bioattn.errors import SettingsError
 
-    if parameters is not None and model is not None:
-        raise SettingsError("--parameters and --model are two ways to name the model; give one of them")
-    weights = parameters if parameters is not None else model
-    if weights is None:
-        raise SettingsError("give the model: --parameters FILE (AlphaFold's or OpenFold's) or --model FOLDER")
-    return weights
+    match given or []:
+        case [path]:
+            return path
+        case []:
+            raise SettingsError(
+                "give the model: --model FOLDER, or --parameters FILE (AlphaFold's or OpenFold's)"
+            )
+        case several:
+            raise SettingsError(f"--model and --parameters name one model; {len(several)} are given")
+
+
+def _settings(config: Path | None) -> dict[str, dict[str, Any]]:
+    """The tables of the config file, by name."""
+    from bioattn.config_file import build, read_toml
+    from bioattn.errors import SettingsError
+
+    tables = read_toml(config) if config else {}
+    for name, value in tables.items():
+        if name not in ("inputs", "attention", "parameters") or not isinstance(value, dict):
+            raise SettingsError(
+                f"{config}: unknown table or key {name!r}; known are the tables [inputs], [attention] and "
+                "[parameters]"
+            )
+    build(ParameterSettings, tables.get("parameters", {}), f"{config} [parameters]")
+    return tables
 
 
 def _chunk(text: str) -> int | None:
@@ -232,53 +243,38 @@ def _chunk(text: str) -> int | None:
 
 
 def _inputs(
-    usual: "InputSettings", recycles: int | None, max_msa_clusters: int | None, max_extra_msa: int | None
+    usual: "InputSettings", configured: dict[str, Any], given: dict[str, int | None], source: str
 ) -> "InputSettings":
     """What the model wants, unless the user wants something else."""
-    from dataclasses import replace
+    from dataclasses import asdict
 
-    return replace(
-        usual,
-        num_recycles=usual.num_recycles if recycles is None else recycles,
-        max_msa_clusters=max_msa_clusters or usual.max_msa_clusters,
-        max_extra_msa=max_extra_msa or usual.max_extra_msa,
-    )
+    from bioattn.config_file import build
+
+    options = {name: value for name, value in given.items() if value is not None}
+    return build(type(usual), asdict(usual) | configured | options, source)
 
 
 def _attention(
-    path: Path | None,
-    sites: list[str] | None,
-    heads: str | None,
-    reduce: AlignmentReduction,
-    top_k: int | None,
-    dtype: WeightType,
+    path: Path | None, sites: list[str] | None, configured: dict[str, Any], source: str
 ) -> "AttentionOutput | None":
+    from bioattn.config_file import build
     from bioattn.errors import SettingsError
     from bioattn.inference.alignment_runner import AttentionOutput
-    from bioattn.store.alignment_schema import AlignmentAttentionOptions
-    from bioattn.store.alignment_schema import AlignmentReduction as StoredReduction
-    from bioattn.store.schema import WeightType as StoredType
+    from bioattn.store.alignment_schema import AlignmentAttentionOptions, AlignmentReduction
 
     if path is None:
-        changed = reduce is not AlignmentReduction.MEAN_ROWS or dtype is not WeightType.FLOAT32
-        if sites or heads or top_k is not None or changed:
-            raise SettingsError(
-                "--sites, --heads, --reduce, --top-k and --dtype speak of attention: give --attention FILE too"
-            )
+        if sites or configured:
+            what = "--sites" if sites else source
+            raise SettingsError(f"{what} speaks of attention: give --attention FILE too")
         return None
-    if top_k is not None and reduce is not AlignmentReduction.TOP_K:
-        raise SettingsError(f"--top-k {top_k} is for --reduce top-k; give that too, or leave it out")
-    usual = AlignmentAttentionOptions()
-    return AttentionOutput(
-        path=path,
-        options=AlignmentAttentionOptions(
-            sites=tuple(sites or ("*",)),
-            heads=parse_heads(heads),
-            reduce=StoredReduction(reduce),
-            top_k=usual.top_k if top_k is None else top_k,
-            dtype=StoredType(dtype),
-        ),
+    options = build(
+        AlignmentAttentionOptions,
+        configured | ({"sites": sites} if sites else {}),
+        source if configured else "--sites",
     )
+    if "top_k" in configured and options.reduce is not AlignmentReduction.TOP_K:
+        raise SettingsError(f'{source}: top_k is for reduce = "top-k"; say that too, or leave it out')
+    return AttentionOutput(path=path, options=options)
 
 
 def register(app: typer.Typer) -> None:

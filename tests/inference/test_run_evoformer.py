@@ -117,6 +117,13 @@ def run(*arguments: object) -> int:
     return main(["run", "evoformer", *map(str, arguments), "-q"])
 
 
+def write_config(folder: Path, text: str) -> Path:
+    """A settings file for --config."""
+    path = folder / "run.toml"
+    path.write_text(text)
+    return path
+
+
 def arrays(path: Path) -> dict[str, np.ndarray]:
     with h5py.File(path) as file:
         return {name: file[name][()] for name in file}
@@ -238,7 +245,8 @@ def test_published_layout_from_alignment_to_atoms(shared: Path, tmp_path: Path) 
     """AlphaFold's form of parameters, an alignment with every trap, the model called by hand."""
     golden = shared / "golden"
     source, parameters = golden / "features_small.a3m", golden / "tiny_params_af2.npz"
-    options = ("--structure-layers", 2, "--max-msa-clusters", 6, "--max-extra-msa", 5, "--recycles", 2)
+    config = write_config(tmp_path, "[parameters]\nstructure_layers = 2\n[inputs]\nmax_msa_clusters = 6\n")
+    options = ("--config", config, "--max-extra-msa", 5, "--recycles", 2)
     assert run(source, "--parameters", parameters, *options, "-o", tmp_path / "out", "--seed", 1) == 0
     model = load_evoformer_model(parameters, CPU, 2).model
     settings = InputSettings(max_msa_clusters=6, max_extra_msa=5, num_recycles=2)
@@ -258,12 +266,13 @@ def test_published_layout_from_alignment_to_atoms(shared: Path, tmp_path: Path) 
 
 def test_parameter_files_run_as_the_folder_they_came_from(model: Path, tmp_path: Path) -> None:
     path = write_fasta(tmp_path / "x.fasta")
+    config = write_config(tmp_path, "[parameters]\nstructure_layers = 2\n")
     results = []
     sizes = ("--max-msa-clusters", 5, "--max-extra-msa", 7, "--recycles", 1)
     for name in ("p.npz", "p.pt"):
         export_parameters(model, tmp_path / name)
         out = tmp_path / f"out-{name}"
-        options = ("--structure-layers", 2, *sizes, "-o", out)
+        options = ("--config", config, *sizes, "-o", out)
         assert run(path, "--parameters", tmp_path / name, *options) == 0
         results.append(arrays(out / "distogram.h5")["probability"])
     assert run(path, "--model", model, "-o", tmp_path / "out") == 0
@@ -620,7 +629,8 @@ def test_parameter_files_that_cannot_be_used(tmp_path: Path, capsys: pytest.Capt
 def test_attention_is_that_of_the_last_pass(model: Path, tmp_path: Path) -> None:
     path = write_fasta(tmp_path / "x.fasta")
     site = "evoformer.01.msa_row"
-    options = ("--attention", tmp_path / "att.h5", "--sites", site, "--heads", "1", "--reduce", "none")
+    config = write_config(tmp_path, '[attention]\nheads = [1]\nreduce = "none"\n')
+    options = ("--attention", tmp_path / "att.h5", "--sites", site, "--config", config)
     assert run(path, "--model", model, "-o", tmp_path / "out", *options) == 0
     assert validate_file(tmp_path / "att.h5") == []
     heard: list[torch.Tensor] = []
@@ -740,15 +750,12 @@ def test_bf16_is_near_fp32_and_not_the_same(model: Path, tmp_path: Path) -> None
     ("options", "code", "said"),
     [
         ((), 2, "--parameters FILE"),
-        (("--model", "M", "--parameters", "M"), 2, "give one of them"),
+        (("--model", "M", "--parameters", "M"), 2, "name one model; 2 are given"),
         (("--model", "M", "--chunk", "few"), 2, "--chunk few"),
         (("--model", "M", "--recycles", 2), 2, "no recycling"),
-        (("--model", "M", "--reduce", "none"), 2, "--attention FILE"),
-        (("--model", "M", "--dtype", "float16"), 2, "--attention FILE"),
+        (("--model", "M", "--sites", "*"), 2, "--attention FILE"),
         (("--model", "M", "--attention", "A", "--sites", "evoformer.*.surprise"), 2, "matches none"),
-        (("--model", "M", "--attention", "A", "--heads", "9"), 2, "head"),
         (("--model", "M", "--representations", "structure"), 2, "no structure module"),
-        (("--model", "M", "--structure-layers", 3), 2, "knows its number"),
         (("--model", "X"), 1, "no such file"),
     ],
 )
@@ -766,6 +773,30 @@ def test_options_that_cannot_be_met(
     assert run(path, *arguments, "-o", tmp_path / "out") == code
     assert said in capsys.readouterr().err
     assert sorted(file.name for file in tmp_path.iterdir()) == ["x.fasta"]
+
+
+@pytest.mark.parametrize(
+    ("text", "attention", "said"),
+    [
+        ('[attention]\ndtype = "float16"\n', False, "--attention FILE"),
+        ("[attention]\nheads = [9]\n", True, "head"),
+        ('[attention]\nreduce = "some"\n', True, "choose from mean-rows"),
+        ("[attention]\ntop_k = 3\n", True, 'top_k is for reduce = "top-k"'),
+        ("[attention]\nhead = [1]\n", True, "did you mean heads?"),
+        ("[inputs]\nmax_extra_msa = 0\n", False, "max_extra_msa is 0"),
+        ("[parameters]\nstructure_layers = 3\n", False, "knows its number"),
+        ("[parameters]\nstructure_layers = 0\n", False, "at least 1"),
+        ("recycles = 3\n", False, "known are the tables [inputs]"),
+    ],
+)
+def test_settings_that_cannot_be_met(
+    text: str, attention: bool, said: str, trunk: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    path, config = write_fasta(tmp_path / "x.fasta"), write_config(tmp_path, text)
+    options = ("--attention", tmp_path / "att.h5") if attention else ()
+    assert run(path, "--model", trunk, "--config", config, *options, "-o", tmp_path / "out") == 2
+    assert said in capsys.readouterr().err
+    assert sorted(file.name for file in tmp_path.iterdir()) == ["run.toml", "x.fasta"]
 
 
 def test_standard_input(trunk: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -11,7 +11,7 @@ from bioattn.inference.run_paths import check_run_paths
 from bioattn.models.evoformer.parameters.export import export_parameters
 from bioattn.store.validation import validate_file
 from bioattn_cli.main import main
-from tests.inference.test_run_evoformer import ROWS, make_model, write_fasta
+from tests.inference.test_run_evoformer import make_model, write_fasta
 
 
 @pytest.fixture
@@ -162,23 +162,10 @@ def test_attention_is_refused_before_alignments_are_read(
     trunk: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     (tmp_path / "bad.a3m").write_text(">q\nACD1\n")
-    options = ("-o", tmp_path / "out", "--attention", tmp_path / "a.h5")
-    assert run(tmp_path / "bad.a3m", *run_options(trunk), *options, "--heads", "2") == 2
+    config = tmp_path / "run.toml"
+    config.write_text("[attention]\nheads = [2]\n")
+    options = ("-o", tmp_path / "out", "--attention", tmp_path / "a.h5", "--config", config)
+    assert run(tmp_path / "bad.a3m", *run_options(trunk), *options) == 2
     said = capsys.readouterr().err
     assert "has heads 0 to 1, but 2 was asked for" in said
     assert "--sites" in said
-
-
-@pytest.mark.parametrize("options", [("--top-k", 3), ("--attention", "a.h5", "--top-k", 3)])
-def test_top_k_without_its_reduction_is_refused(
-    options: tuple[object, ...],
-    trunk: Path,
-    tmp_path: Path,
-    monkeypatch: pytest.MonkeyPatch,
-    capsys: pytest.CaptureFixture[str],
-) -> None:
-    monkeypatch.chdir(tmp_path)
-    path = write_fasta(tmp_path / "x.fasta")
-    assert run(path, *run_options(trunk), "-o", "out", *options) == 2
-    assert "--top-k" in capsys.readouterr().err
-    assert ROWS[0] in path.read_text()

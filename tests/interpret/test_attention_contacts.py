@@ -191,7 +191,7 @@ def test_a_regression_of_another_model_or_of_other_heads_is_refused(files: Files
 
 def test_attention_that_says_nothing_of_contacts_is_refused(files: Files, tmp_path: Path) -> None:
     maximum = write_attention(tmp_path / "max.h5", AlignmentReduction.MAX_ROWS)
-    with pytest.raises(BioattnError, match="was reduced with max-rows; contacts need --reduce mean-rows"):
+    with pytest.raises(BioattnError, match="was reduced with max-rows; contacts need mean-rows"):
         fit_contacts(maximum, files.dataset)
     columns = write_attention(tmp_path / "columns.h5", sites=SITES[2:3])
     with pytest.raises(BioattnError, match=r"holds no row attention; write it with --sites"):

@@ -147,7 +147,7 @@ def test_assumed_layers_are_said_where_they_may_be_wrong(
     load_parameters(small / "params.npz", 8)
     assert not caplog.text
     load_parameters(small / "params.npz")
-    assert "8 are assumed, --structure-layers says otherwise" in caplog.text
+    assert "8 are assumed; structure_layers (" in caplog.text
 
 
 def test_the_same_parameters_give_the_same_bytes(small: Path) -> None:

@@ -59,7 +59,8 @@ def _tell_assumed_layers(path: Path, config: EvoformerConfig) -> None:
     tell = LOGGER.warning if unusual else LOGGER.debug
     tell(
         f"{path}: parameters do not tell how many layers the structure module has (they share their weights); "
-        f"{config.structure_module.num_layers} are assumed, --structure-layers says otherwise"
+        f"{config.structure_module.num_layers} are assumed; structure_layers (in "
+        "[parameters] of --config, or --structure-layers) says otherwise"
     )
 
 
