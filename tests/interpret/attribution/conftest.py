@@ -1,0 +1,86 @@
+"""Small untrained models in memory, and promoters with and without N."""
+
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+import pandas as pd
+import pytest
+import torch
+
+from bioattn.models.promoter.config import PromoterModelConfig
+from bioattn.models.promoter.folder import LoadedPromoterModel
+from bioattn.models.promoter.model import make_promoter_model
+from bioattn.models.promoter.treatment_vocabulary import TreatmentVocabulary
+from bioattn.promoters.treatments import TreatmentTable
+
+TABLE = TreatmentTable(
+    pd.DataFrame(
+        {"agent": ["heat", "H2O2", "heat", "DTT"], "minutes": [5.0, 20.0, 40.0, 10.0]},
+        index=pd.Index(["heat-5", "h2o2-20", "heat-40", "dtt-10"], dtype=object, name="treatment"),
+    ).astype({"agent": object})
+)
+LENGTH = 100
+
+
+@pytest.fixture(autouse=True)
+def _one_thread() -> None:
+    torch.set_num_threads(1)
+
+
+@pytest.fixture
+def make_model() -> Callable[..., LoadedPromoterModel]:
+    """An untrained model whose every parameter is random, so that no term of a sum is missed by being 0 or 1."""
+
+    def make(task: str = "regression", **settings: Any) -> LoadedPromoterModel:
+        small = {
+            "length": LENGTH,
+            "channels": 8,
+            "kernel": 7,
+            "treatment_channels": 8,
+            "num_heads": 2,
+            "head_channels": 4,
+            "hidden_channels": 8,
+            "kmer": 3,
+            "concat_channels": (8, 8),
+            "concat_kernels": (9, 3),
+            "concat_pools": (7, 2),
+            "concat_condition_channels": 8,
+            "concat_hidden": (8, 8, 8),
+        }
+        config = PromoterModelConfig(**{**small, **settings})
+        vocabulary = TreatmentVocabulary.learn(
+            TABLE, encoding=config.treatment_encoder, unconditional=config.unconditional
+        )
+        torch.manual_seed(0)
+        model = make_promoter_model(config, vocabulary)
+        with torch.no_grad():
+            for parameter in model.parameters():
+                parameter += 0.3 * torch.randn_like(parameter)
+            model.response_mean_T += torch.randn_like(model.response_mean_T)
+            model.response_sd_T *= 1 + torch.rand_like(model.response_sd_T)
+        return LoadedPromoterModel(
+            model=model.eval(),
+            vocabulary=vocabulary,
+            treatments=TABLE,
+            task=task,  # type: ignore[arg-type]
+            reference=None,
+            device=torch.device("cpu"),
+            sha256="0" * 64,
+        )
+
+    return make
+
+
+@pytest.fixture
+def make_codes() -> Callable[..., np.ndarray]:
+    """Random promoters; the second begins with N, as a short one does, and has one N within."""
+
+    def make(number: int = 2, length: int = LENGTH, seed: int = 0) -> np.ndarray:
+        codes = np.random.default_rng(seed).integers(0, 4, (number, length), dtype=np.uint8)
+        if number > 1:
+            codes[1, : length // 5] = 4
+            codes[1, length // 2] = 4
+        return codes
+
+    return make
