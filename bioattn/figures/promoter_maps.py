@@ -1,0 +1,226 @@
+"""What figures show of attention over promoters: one map per treatment, of a gene or the mean over genes.
+
+Shape suffixes: T treatments, H heads, K bins.
+"""
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from fnmatch import fnmatchcase
+
+import numpy as np
+from numpy.typing import NDArray
+
+from bioattn.errors import BioattnError, SettingsError
+from bioattn.formats.tables import quoted
+from bioattn.progress import NoProgress, Progress
+from bioattn.store.attention_reader import AttentionFile, SiteInfo
+
+ALL_TREATMENTS = "all treatments"
+"""The name of the one map of a model whose attention does not depend on the treatment."""
+_BLOCK_BYTES = 1 << 26
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PromoterMaps:
+    """Attention over the bins of a window."""
+
+    treatments: list[str]
+    """T names."""
+    heads: list[str]
+    """H names: the head's number, with the site before it where there are several sites."""
+    weights_HTK: NDArray[np.float64]
+    """As stored: rows sum to 1, or less with a sink."""
+    key_edges: NDArray[np.int64]
+    """(K + 1,) in bases from the window's first base."""
+    window_length: int
+    num_genes: int
+    """Over how many genes the mean was taken."""
+
+    @property
+    def mean_over_heads(self) -> NDArray[np.float64]:
+        """(T, K)."""
+        mean: NDArray[np.float64] = self.weights_HTK.mean(axis=0)
+        return mean
+
+    def against(self, reference: str) -> "PromoterMaps":
+        """What each other treatment has more than `reference`, which is left out.
+
+        Raises: BioattnError when there is no such treatment, or no other.
+        """
+        if reference not in self.treatments:
+            raise BioattnError(
+                f"--against {reference!r}: not among the treatments {quoted(self.treatments)}; name one of them"
+            )
+        number = self.treatments.index(reference)
+        others = [other for other in range(len(self.treatments)) if other != number]
+        if not others:
+            raise BioattnError(f"--against {reference!r}: there is no other treatment to compare it with")
+        return PromoterMaps(
+            treatments=[self.treatments[other] for other in others],
+            heads=self.heads,
+            weights_HTK=self.weights_HTK[:, others] - self.weights_HTK[:, [number]],
+            key_edges=self.key_edges,
+            window_length=self.window_length,
+            num_genes=self.num_genes,
+        )
+
+
+def position_sites(attention: AttentionFile, patterns: Sequence[str] | None = None) -> list[SiteInfo]:
+    """The sites whose keys are positions of promoters, and no queries are; all with the same bins.
+
+    patterns: shell patterns of site names; None = all there are.
+
+    Raises: BioattnError when the file holds alignments or no such site; SettingsError when the patterns choose
+    none or sites of different bins.
+    """
+    if attention.over_alignments:
+        raise BioattnError(f"{attention.path}: holds attention over alignments; one over promoters is needed")
+    sites = [
+        info
+        for info in attention.sites.values()
+        if info.key_edges is not None and "query" not in info.dims and "key" in info.dims
+    ]
+    if not sites:
+        raise BioattnError(
+            f"{attention.path}: at no site of {quoted(list(attention.sites))} do treatments look at positions"
+        )
+    if patterns:
+        chosen = [info for info in sites if any(fnmatchcase(info.name, pattern) for pattern in patterns)]
+        if not chosen:
+            raise SettingsError(
+                f"--sites {' '.join(patterns)}: no site with positions has such a name; the file has "
+                f"{quoted([info.name for info in sites])}"
+            )
+        sites = chosen
+    edges = [info.key_edges for info in sites if info.key_edges is not None]
+    if any(not np.array_equal(other, edges[0]) for other in edges):
+        raise SettingsError(
+            f"{attention.path}: sites {quoted([info.name for info in sites])} have different bins; choose with "
+            "--sites"
+        )
+    return sites
+
+
+def read_promoter_maps(
+    attention: AttentionFile,
+    *,
+    gene: str | None = None,
+    genes: Sequence[str] | None = None,
+    treatments: Sequence[str] | None = None,
+    sites: Sequence[str] | None = None,
+    heads: Sequence[int] | None = None,
+    progress: Progress | None = None,
+) -> PromoterMaps:
+    """The maps of one gene, or the mean over genes (all without `genes`), read in blocks.
+
+    treatments: None = all, in the file's order. heads: of every site; None = all.
+
+    Raises: BioattnError for a gene, treatment, site or head that the file does not hold.
+    """
+    chosen = position_sites(attention, sites)
+    edges = chosen[0].key_edges
+    assert edges is not None
+    named = chosen[0].treatments
+    if named is None and treatments:
+        raise BioattnError(f"{attention.path}: site {chosen[0].name} does not tell treatments apart")
+    names = list(treatments or named or [ALL_TREATMENTS])
+    for name in names:
+        if named is not None and name not in named:
+            raise BioattnError(
+                f"{attention.path}: treatment {name!r} is not in the file; it has {quoted(named)}"
+            )
+    wanted = [gene] if gene is not None else genes
+    for name in wanted or ():
+        if name not in attention.samples.index:
+            raise BioattnError(f"{attention.path}: gene {name!r} is not in the file")
+    maps, labels = [], []
+    for info in chosen:
+        kept = _heads(attention, info, heads)
+        site = f"{info.name.removeprefix('promoter.')} " if len(chosen) > 1 else ""
+        labels += [site + head for head in kept[0]]
+        maps.append(_mean(attention, info, kept[1], wanted, names, progress))
+    num_genes = len(wanted) if wanted is not None else len(attention.samples)
+    return PromoterMaps(
+        treatments=names,
+        heads=labels,
+        weights_HTK=np.concatenate(maps),
+        key_edges=edges,
+        window_length=attention.window_length,
+        num_genes=num_genes,
+    )
+
+
+def choose_treatments(attention: AttentionFile, gene: str, number: int) -> list[str] | None:
+    """At most `number` treatments in the file's order: those of lowest and highest prediction for a gene.
+
+    Half of each. None when there are no more than that, or the file holds no predictions to choose by.
+
+    Raises: BioattnError when the file does not hold the gene.
+    """
+    names = attention.treatments
+    if len(names) <= number:
+        return None
+    if gene not in attention.samples.index:
+        raise BioattnError(f"{attention.path}: gene {gene!r} is not in the file")
+    order = np.argsort(attention.predictions().loc[gene, names].to_numpy(), kind="stable")
+    extreme = {*order[: number // 2].tolist(), *order[len(order) - (number - number // 2) :].tolist()}
+    return [name for index, name in enumerate(names) if index in extreme]
+
+
+def _heads(
+    attention: AttentionFile, info: SiteInfo, wanted: Sequence[int] | None
+) -> tuple[list[str], list[int] | None]:
+    """Names of the heads and their places along the axis, None where there is no such axis."""
+    if "head" not in info.dims:
+        if wanted is not None:
+            raise SettingsError(
+                f"--heads: {attention.path} holds the {info.reduce} of site {info.name}, no single heads"
+            )
+        return [info.reduce.replace("-", " over ")], None
+    for head in wanted or ():
+        if head not in info.heads:
+            raise SettingsError(
+                f"--heads: site {info.name} of {attention.path} holds no head {head}; it has "
+                f"{', '.join(map(str, info.heads))}"
+            )
+    kept = list(info.heads if wanted is None else wanted)
+    return [str(head) for head in kept], [info.heads.index(head) for head in kept]
+
+
+def _mean(
+    attention: AttentionFile,
+    info: SiteInfo,
+    heads: list[int] | None,
+    genes: Sequence[str] | None,
+    treatments: Sequence[str],
+    progress: Progress | None,
+) -> NDArray[np.float64]:
+    """(H, T, K) means over genes of one site."""
+    assert info.key_edges is not None
+    num_heads = info.shape[info.dims.index("head")] if "head" in info.dims else 1
+    asked = None if info.treatments is None or treatments == info.treatments else treatments
+    num_keys = len(info.key_edges) - 1
+    total_HTK = np.zeros((num_heads if heads is None else len(heads), len(treatments), num_keys))
+    number = len(attention.samples) if genes is None else len(genes)
+    row_bytes = info.dtype.itemsize * num_heads * len(treatments) * num_keys
+    progress = progress or NoProgress()
+    progress.begin(f"reading {info.name}", number)
+    try:
+        for block in _blocks(number, max(1, _BLOCK_BYTES // row_bytes)):
+            part = attention.weights(
+                info.name, gene=block if genes is None else list(genes[block]), treatment=asked
+            )
+            part = part.sum(axis=0, dtype=np.float64)
+            if info.treatments is None:
+                part = part[None]
+            part_HTK = part[None] if "head" not in info.dims else np.moveaxis(part, 1, 0)
+            total_HTK += part_HTK if heads is None else part_HTK[heads]
+            progress.advance(block.stop - block.start)
+    finally:
+        progress.end()
+    return total_HTK / number
+
+
+def _blocks(number: int, size: int) -> Iterator[slice]:
+    for start in range(0, number, size):
+        yield slice(start, min(start + size, number))

@@ -1,0 +1,141 @@
+"""How every figure looks: journal widths, letters of at least 6 pt, colours that are told apart with any eyes.
+
+The colours of treatments and bases are those of Okabe & Ito (2008), maps are viridis, cividis or grey. Figures are
+made without pyplot: nothing global changes, and a reader's matplotlibrc has no say, so the same data give the same
+bytes.
+"""
+
+import functools
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from typing import Any, ParamSpec, TypeVar, cast
+
+import matplotlib as mpl
+from matplotlib.axes import Axes
+from matplotlib.backends.backend_agg import FigureCanvasAgg
+from matplotlib.figure import Figure
+from matplotlib.font_manager import FontProperties
+from matplotlib.textpath import TextPath
+
+COLUMN_WIDTH = 85.0
+"""Millimetres: one column of most journals."""
+PAGE_WIDTH = 180.0
+"""Millimetres: two columns."""
+PAGE_HEIGHT = 230.0
+"""Millimetres: what stands above a legend on one page."""
+FONT_SIZE = 7.0
+SMALL_FONT = 6.0
+"""Points; the smallest letters there are."""
+
+BLACK, BLUE, ORANGE, GREEN, PINK, SKY, AMBER = (
+    "#000000",
+    "#0072B2",
+    "#D55E00",
+    "#009E73",
+    "#CC79A7",
+    "#56B4E9",
+    "#E69F00",
+)
+"""Okabe & Ito without their yellow, which is too light for a line on white."""
+CYCLE = (BLUE, ORANGE, GREEN, PINK, SKY, AMBER, BLACK)
+GREY = "#767676"
+"""Dark enough for text on white."""
+LIGHT_GREY = "#D0D0D0"
+SEQUENTIAL = "viridis"
+DIVERGING = "PuOr_r"
+
+_SETTINGS: dict[str, Any] = {
+    "axes.axisbelow": True,
+    "axes.labelsize": FONT_SIZE,
+    "axes.linewidth": 0.5,
+    "axes.spines.right": False,
+    "axes.spines.top": False,
+    "axes.titlelocation": "left",
+    "axes.titlepad": 3.0,
+    "axes.titlesize": FONT_SIZE,
+    "figure.constrained_layout.h_pad": 0.02,
+    "figure.constrained_layout.w_pad": 0.02,
+    "figure.titlesize": FONT_SIZE,
+    "font.family": "DejaVu Sans",  # comes with matplotlib: the same letters on every machine
+    "font.size": FONT_SIZE,
+    "image.interpolation": "nearest",
+    "legend.fontsize": SMALL_FONT,
+    "legend.frameon": False,
+    "lines.linewidth": 0.9,
+    "patch.linewidth": 0.5,
+    "pdf.fonttype": 42,  # letters stay letters in Illustrator and Inkscape
+    "svg.fonttype": "none",
+    "svg.hashsalt": "bioattn",
+    "text.parse_math": False,  # a treatment may be called "$5"
+    "xtick.labelsize": SMALL_FONT,
+    "xtick.major.size": 2.0,
+    "xtick.major.width": 0.5,
+    "ytick.labelsize": SMALL_FONT,
+    "ytick.major.size": 2.0,
+    "ytick.major.width": 0.5,
+}
+
+_Arguments = ParamSpec("_Arguments")
+_Result = TypeVar("_Result")
+
+
+@contextmanager
+def figure_style() -> Iterator[None]:
+    """Matplotlib's defaults and the settings of this file inside the `with`; what was set before, after it."""
+    with mpl.rc_context():
+        mpl.rcdefaults()
+        cast(Any, mpl.rcParams).update(_SETTINGS)
+        yield
+
+
+def styled(draw: Callable[_Arguments, _Result]) -> Callable[_Arguments, _Result]:
+    """Run a function inside `figure_style`."""
+
+    @functools.wraps(draw)
+    def inner(*arguments: _Arguments.args, **options: _Arguments.kwargs) -> _Result:
+        with figure_style():
+            return draw(*arguments, **options)
+
+    return inner
+
+
+def new_figure(width: float, height: float) -> Figure:
+    """An empty figure of this size in millimetres."""
+    figure = Figure(figsize=(width / 25.4, height / 25.4), layout="constrained")
+    FigureCanvasAgg(figure)
+    return figure
+
+
+@functools.lru_cache(maxsize=4096)
+def text_width(text: str, size: float = SMALL_FONT) -> float:
+    """Width of a line of text in millimetres; size in points."""
+    if not text.strip():
+        return 0.0
+    path = TextPath((0, 0), text, size=size, prop=FontProperties(family="DejaVu Sans"), usetex=False)
+    return float(path.get_extents().width) * 25.4 / 72
+
+
+def colour_of(number: int) -> str:
+    """The colour of the n-th of several things, from 0."""
+    return CYCLE[number % len(CYCLE)]
+
+
+def bare(axis: Axes) -> None:
+    """Take ticks and frame away."""
+    axis.set_xticks([])
+    axis.set_yticks([])
+    axis.spines[:].set_visible(False)
+
+
+def framed(axis: Axes) -> None:
+    """Draw all four sides of the frame, as maps have them."""
+    axis.spines[:].set_visible(True)
+
+
+def signed(value: float, digits: int = 1) -> str:
+    """A number with its sign, the minus a real one.
+
+    >>> signed(-1.25), signed(0.5)
+    ('−1.2', '+0.5')
+    """
+    return f"{value:+.{digits}f}".replace("-", "−")
