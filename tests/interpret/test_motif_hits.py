@@ -1,0 +1,146 @@
+"""Motif hits against a plain loop over sites, p-values against all words there are."""
+
+import itertools
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from bioattn.errors import SettingsError
+from bioattn.formats.meme import Motif, read_meme
+from bioattn.formats.nucleotides import decode, encode, reverse_complement
+from bioattn.interpret.motif_hits import SCORE_STEP, MotifScores, base_composition, find_motif_hits
+
+BACKGROUND = (0.31, 0.19, 0.19, 0.31)
+
+
+def random_motif(rng, width, name="m", sites=50):
+    return Motif(name=name, probabilities=rng.dirichlet([0.3] * 4, size=width), sites=sites)
+
+
+def slow_hits(codes, motifs, background, p_value):
+    """Every place, both strands, one base at a time; the p-value from all words of the motif's width."""
+    found = []
+    for motif in motifs:
+        matrix = MotifScores(motif, background).matrix
+        words = np.array(list(itertools.product(range(4), repeat=motif.width)))
+        word_scores = matrix[np.arange(motif.width), words].sum(axis=1)
+        chances = np.asarray(background)[words].prod(axis=1)
+        for row, sequence in enumerate(codes):
+            for start in range(len(sequence) - motif.width + 1):
+                site = sequence[start : start + motif.width]
+                if (site > 3).any():
+                    continue
+                for strand, read in (("+", site), ("-", reverse_complement(site))):
+                    score = sum(int(matrix[place, base]) for place, base in enumerate(read))
+                    chance = chances[word_scores >= score].sum()
+                    if chance <= p_value:
+                        found.append(
+                            (row, motif.name, start, start + motif.width, strand, score * SCORE_STEP, chance)
+                        )
+    names = [motif.name for motif in motifs]
+    return sorted(found, key=lambda hit: (hit[0], hit[2], names.index(hit[1]), hit[4] == "-"))
+
+
+@pytest.mark.parametrize(("p_value", "at_least"), [(0.01, 100), (0.002, 5)])
+def test_hits_equal_a_plain_loop(p_value, at_least):
+    rng = np.random.default_rng(5)
+    motifs = [random_motif(rng, width, f"m{width}") for width in (7, 3, 1, 6, 5)]
+    codes = rng.choice(5, p=[0.3, 0.19, 0.19, 0.3, 0.02], size=(40, 40)).astype(np.uint8)
+    expected = slow_hits(codes, motifs, BACKGROUND, p_value)
+    found = find_motif_hits(codes, motifs, background=BACKGROUND, p_value=p_value)
+    assert len(found) == len(expected) > at_least
+    for hit, other in zip(found.itertuples(index=False), expected, strict=True):
+        assert tuple(hit[:5]) == other[:5]
+        assert tuple(hit[5:]) == pytest.approx(other[5:])
+
+
+@given(seed=st.integers(0, 10_000), width=st.integers(1, 6))
+@settings(max_examples=30, deadline=None)
+def test_p_values_are_the_share_of_all_words(seed, width):
+    rng = np.random.default_rng(seed)
+    scores = MotifScores(random_motif(rng, width), BACKGROUND)
+    words = np.array(list(itertools.product(range(4), repeat=width)))
+    totals = scores.matrix[np.arange(width), words].sum(axis=1)
+    chances = scores.background[words].prod(axis=1)
+    by_hand = np.array([chances[totals >= total].sum() for total in totals])
+    np.testing.assert_allclose(scores.p_values(totals), by_hand, rtol=1e-9)
+    for limit in (0.5, 0.01, 1e-4, 1e-9):
+        rare = totals[by_hand <= limit * (1 + 1e-12)]
+        least = scores.threshold(limit)
+        assert (least is None) == (rare.size == 0)
+        if least is not None:
+            assert np.array_equal(totals >= least, by_hand <= limit * (1 + 1e-12))
+
+
+def test_matrices_are_log_odds_with_a_pseudo_site():
+    motif = Motif(name="m", probabilities=np.array([[1.0, 0, 0, 0]]), sites=9)
+    by_hand = np.log2(np.array([9 + 0.31, 0.19, 0.19, 0.31]) / 10 / np.array(BACKGROUND))
+    np.testing.assert_allclose(
+        MotifScores(motif, BACKGROUND).matrix[0] * SCORE_STEP, by_hand, atol=SCORE_STEP / 2
+    )
+
+
+def test_random_sequences_hold_as_many_hits_as_the_p_value_says():
+    rng = np.random.default_rng(2)
+    codes = rng.choice(4, p=BACKGROUND, size=(400, 600)).astype(np.uint8)
+    motifs = [random_motif(rng, 11, f"m{number}", sites=200) for number in range(20)]
+    found = find_motif_hits(codes, motifs, background=BACKGROUND, p_value=1e-3)
+    places = 20 * 400 * 590 * 2
+    expected = places * 1e-3
+    # Overlapping places are not independent: five deviations of a Poisson number, doubled.
+    assert 0.9 * expected - 10 * np.sqrt(expected) < len(found) < expected + 10 * np.sqrt(expected)
+
+
+def test_the_reverse_complement_has_the_same_hits_on_the_other_strand():
+    rng = np.random.default_rng(3)
+    codes = rng.integers(0, 5, size=(50, 90)).astype(np.uint8)
+    motifs = [random_motif(rng, 9)]
+    there = find_motif_hits(codes, motifs, background=BACKGROUND, p_value=1e-3)
+    back = find_motif_hits(reverse_complement(codes), motifs, background=BACKGROUND, p_value=1e-3)
+    turned = {(hit.row, 90 - hit.end, "-+"[hit.strand == "-"], hit.score) for hit in back.itertuples()}
+    assert {(hit.row, hit.start, hit.strand, hit.score) for hit in there.itertuples()} == turned
+    assert len(turned) > 5
+
+
+def test_known_sites_of_a_known_motif(shared):
+    """Rap1's site in its consensus, turned round, broken in the middle and with an N."""
+    database = read_meme(shared / "data/motifs/JASPAR2024_CORE_fungi.meme").motifs
+    rap1 = next(motif for motif in database if motif.alternative_name == "RAP1")
+    site = rap1.consensus
+    middle = rap1.width // 2
+    turned = decode(reverse_complement(encode(site)))
+    unknown = site[:middle] + "N" + site[middle + 1 :]
+    codes = np.stack([encode(f"ATATA{text}TATAT") for text in (site, turned, site[::-1], unknown)])
+    found = find_motif_hits(codes, [rap1], background=BACKGROUND, p_value=1e-5)
+    places = list(zip(found.row, found.start, found.strand, strict=True))
+    assert places == [(0, 5, "+"), (1, 5, "-")]
+    assert found.end.tolist() == [5 + rap1.width] * 2
+
+
+def test_too_vague_motifs_and_short_sequences_have_no_hits(caplog):
+    caplog.set_level("INFO", logger="bioattn")
+    vague = Motif(name="vague", probabilities=np.full((8, 4), 0.25))
+    codes = np.zeros((2, 5), dtype=np.uint8)
+    found = find_motif_hits(
+        codes, [vague, random_motif(np.random.default_rng(0), 9, "long")], background=[1, 1, 1, 1]
+    )
+    assert len(found) == 0
+    assert list(found.columns) == ["row", "motif", "start", "end", "strand", "score", "p_value"]
+    assert "1 of 2 motifs are too short or vague" in caplog.text
+    assert len(find_motif_hits(np.zeros((0, 5), dtype=np.uint8), [vague])) == 0
+
+
+def test_impossible_settings_are_refused():
+    codes = np.zeros((1, 20), dtype=np.uint8)
+    motif = random_motif(np.random.default_rng(0), 5)
+    with pytest.raises(SettingsError, match="p-value of 0"):
+        find_motif_hits(codes, [motif], p_value=0)
+    with pytest.raises(SettingsError, match="background"):
+        find_motif_hits(codes, [motif], background=(0.5, 0.5, 0, 0))
+
+
+def test_the_composition_counts_both_strands():
+    codes = np.array([[0, 0, 0, 1, 4]] * 1000, dtype=np.uint8)
+    np.testing.assert_allclose(base_composition(codes), [0.375, 0.125, 0.125, 0.375], atol=1e-3)
