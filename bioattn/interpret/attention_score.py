@@ -2,20 +2,19 @@
 
 import logging
 from collections.abc import Collection, Sequence
-from fnmatch import fnmatchcase
 from pathlib import Path
 
 import numpy as np
 import pandas as pd
-from numpy.typing import NDArray
 
 from bioattn.errors import BioattnError
 from bioattn.interpret.localisation import ALL, LocalisationReport, LocalisationScorer
+from bioattn.interpret.position_maps import choose_position_sites, mean_map
 from bioattn.interpret.upsampling import UpsamplingMethod
 from bioattn.progress import NoProgress, Progress
 from bioattn.promoters.dataset import SPLIT_NAMES, read_dataset
 from bioattn.simulate.truth import PlantedSite, read_truth
-from bioattn.store.attention_reader import AttentionFile, SiteInfo, open_attention
+from bioattn.store.attention_reader import open_attention
 from bioattn.training.promoter.metrics import Task, per_treatment
 
 LOGGER = logging.getLogger("bioattn")
@@ -89,13 +88,13 @@ def score_attention_file(
     """
     progress = progress or NoProgress()
     with open_attention(path) as attention:
-        chosen = _choose_sites(attention, sites)
+        chosen = choose_position_sites(attention, sites)
         gene_ids = [str(name) for name in attention.samples.index]
         wanted = np.array([genes is None or gene_id in genes for gene_id in gene_ids], dtype=np.bool_)
         if not wanted.any():
             raise BioattnError(f"{path}: holds none of the promoters to be scored")
         edges = chosen[0].key_edges
-        assert edges is not None  # _choose_sites saw to it
+        assert edges is not None  # choose_position_sites saw to it
         scorer = LocalisationScorer(
             truth,
             gene_ids=[gene_id for gene_id, keep in zip(gene_ids, wanted, strict=True) if keep],
@@ -103,6 +102,7 @@ def score_attention_file(
             key_edges=edges,
             window_length=attention.window_length,
             upsampling=upsampling,
+            receptive_field=chosen[0].receptive_field,
         )
         if scorer.covered < COVERED_SHARE * attention.window_length:
             LOGGER.warning(
@@ -114,45 +114,11 @@ def score_attention_file(
         progress.begin("score", len(gene_ids))
         for first in range(0, len(gene_ids), step):
             part = slice(first, min(first + step, len(gene_ids)))
-            maps = [_mean_map(attention, info, part, value_weighted) for info in chosen]
+            maps = [mean_map(attention, info, part, value_weighted=value_weighted) for info in chosen]
             scorer.add(np.mean(maps, axis=0)[wanted[part]])
             progress.advance(part.stop - part.start)
         progress.end()
     return scorer.report()
-
-
-def _choose_sites(attention: AttentionFile, pattern: str) -> list[SiteInfo]:
-    infos = [info for name, info in attention.sites.items() if fnmatchcase(name, pattern)]
-    with_positions = [info for info in infos if info.key_edges is not None and "treatment" in info.dims]
-    if not with_positions:
-        with_positions = [info for info in infos if info.key_edges is not None]
-    if not with_positions:
-        raise BioattnError(
-            f"{attention.path}: no attention site matching {pattern!r} has positions as keys; "
-            f"it holds {', '.join(attention.sites) or 'none'}"
-        )
-    first = with_positions[0]
-    for info in with_positions[1:]:
-        if not np.array_equal(info.key_edges, first.key_edges):  # type: ignore[arg-type]
-            raise BioattnError(
-                f"{attention.path}: sites {first.name} and {info.name} have different bins; "
-                "name one of them with --sites"
-            )
-    return with_positions
-
-
-def _mean_map(
-    attention: AttentionFile, info: SiteInfo, part: slice, value_weighted: bool
-) -> NDArray[np.float64]:
-    """Weights of some promoters, averaged over heads and queries: (n, treatments, bins)."""
-    weights = attention.weights(info.name, gene=part, value_weighted=value_weighted).astype(np.float64)
-    averaged = tuple(axis for axis, dim in enumerate(info.dims) if dim in ("head", "query"))
-    maps: NDArray[np.float64] = weights.mean(axis=averaged) if averaged else weights
-    if "treatment" not in info.dims:
-        maps = np.broadcast_to(maps[:, None], (len(maps), len(attention.treatments), maps.shape[-1]))
-    if value_weighted:
-        maps = maps / np.maximum(maps.sum(axis=-1, keepdims=True), np.finfo(np.float64).tiny)
-    return maps
 
 
 def score_predictions(

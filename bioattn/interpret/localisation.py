@@ -91,14 +91,16 @@ class LocalisationScorer:
         key_edges: Sequence[int] | NDArray[np.int64],
         window_length: int,
         upsampling: UpsamplingMethod = "gaussian",
+        receptive_field: int | None = None,
     ) -> None:
-        """Prepare for maps of `gene_ids` × `treatments`; key_edges as in `upsample`.
+        """Prepare for maps of `gene_ids` × `treatments`; key_edges and receptive_field as in `upsample`.
 
         Raises: BioattnError when truth and maps do not belong together (`PlantedMap`).
         """
         self._map = PlantedMap(truth, gene_ids, treatments, window_length)
         self._edges = tuple(int(edge) for edge in key_edges)
         self._upsampling: UpsamplingMethod = upsampling
+        self._receptive_field = receptive_field
         self._genes = len(gene_ids)
         self._done = 0
         self._positives = _Means()
@@ -142,7 +144,9 @@ class LocalisationScorer:
     def _upsample(
         self, weights: NDArray[np.floating], method: UpsamplingMethod | None = None
     ) -> NDArray[np.float64]:
-        return upsample(weights, self._edges, self._map.length, method or self._upsampling)
+        return upsample(
+            weights, self._edges, self._map.length, method or self._upsampling, self._receptive_field
+        )
 
     def _add_positives(
         self,

@@ -2,13 +2,13 @@
 
 import functools
 from collections.abc import Sequence
-from typing import Literal
+from typing import Literal, get_args
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 from scipy.ndimage import gaussian_filter1d
 
-UpsamplingMethod = Literal["nearest", "gaussian"]
+UpsamplingMethod = Literal["nearest", "gaussian", "receptive-field"]
 
 SIGMA_IN_BINS = 0.5
 """Standard deviation of the Gaussian, in bin widths. Motifs straddle bin edges; so neighbours share them."""
@@ -19,15 +19,19 @@ def upsample(
     key_edges: Sequence[int] | NDArray[np.int64],
     length: int,
     method: UpsamplingMethod = "nearest",
+    receptive_field: int | None = None,
 ) -> NDArray[np.float64]:
     """Spread weights over bins, shape (..., K), to weights over the bases of a window, shape (..., length).
 
     key_edges: K + 1 increasing edges in bases from the window's first base, within 0..length; bin k is
     [key_edges[k], key_edges[k + 1]). A row keeps its sum: with `nearest` a bin's weight is shared equally by its
     bases; with `gaussian` that box is then smoothed by a Gaussian of half the bin's width, cut at 4 standard
-    deviations and reflected at the window's ends. Bases outside all bins get 0 from `nearest`.
+    deviations and reflected at the window's ends; with `receptive-field` the weight is shared equally by all bases
+    of the window that the bin's key sees: `receptive_field` bases centred on the bin (where that is half a base
+    off, nearer to the window's start); a bin shorter than the widest is the right end of one of that width, as the
+    first one of a window is. Bases outside all bins get 0 from `nearest`.
 
-    Raises: ValueError for edges or weights that do not fit.
+    Raises: ValueError for edges or weights that do not fit, or `receptive-field` without a receptive field.
 
     >>> upsample([0.5, 0.25], [0, 2, 4], 4).tolist()
     [0.25, 0.25, 0.125, 0.125]
@@ -38,24 +42,46 @@ def upsample(
         raise ValueError(
             f"weights has shape {weights_K.shape} but must end in {len(edges) - 1}, the number of bins"
         )
-    spread: NDArray[np.float64] = weights_K @ upsampling_matrix(edges, length, method)
+    if method == "nearest":
+        # The same as with the matrix, without a product that would take longer than all else in a track.
+        _require_edges(edges, length)
+        widths = np.diff(edges)
+        nearest = np.zeros((*weights_K.shape[:-1], length))
+        nearest[..., edges[0] : edges[-1]] = np.repeat(weights_K / widths, widths, axis=-1)
+        return nearest
+    spread: NDArray[np.float64] = weights_K @ upsampling_matrix(edges, length, method, receptive_field)
     return spread
 
 
 @functools.lru_cache(maxsize=8)
-def upsampling_matrix(edges: tuple[int, ...], length: int, method: UpsamplingMethod) -> NDArray[np.float64]:
+def upsampling_matrix(
+    edges: tuple[int, ...], length: int, method: UpsamplingMethod, receptive_field: int | None = None
+) -> NDArray[np.float64]:
     """What each bin gives to each base: shape (K, length), read-only. Arguments and errors as `upsample`."""
-    if len(edges) < 2 or edges[0] < 0 or edges[-1] > length or any(np.diff(edges) <= 0):
-        raise ValueError(f"key_edges must increase within 0..{length}, got {edges[:3]} … {edges[-1:]}")
-    if method not in ("nearest", "gaussian"):
-        raise ValueError(f"method is {method!r} but must be 'nearest' or 'gaussian'")
+    _require_edges(edges, length)
+    if method not in get_args(UpsamplingMethod):
+        raise ValueError(f"method is {method!r} but must be one of {', '.join(get_args(UpsamplingMethod))}")
+    if method == "receptive-field" and (receptive_field is None or receptive_field < 1):
+        raise ValueError(f"method 'receptive-field' needs one of at least 1 base, got {receptive_field}")
     matrix = np.zeros((len(edges) - 1, length))
+    widest = int(np.diff(edges).max())
     for row, start, end in zip(matrix, edges[:-1], edges[1:], strict=True):
+        if method == "receptive-field":
+            assert receptive_field is not None
+            first = (2 * end - widest - receptive_field) // 2
+            first, last = max(first, 0), min(first + receptive_field, length)
+            row[first:last] = 1 / (last - first)
+            continue
         row[start:end] = 1 / (end - start)
         if method == "gaussian":
             row[:] = gaussian_filter1d(row, SIGMA_IN_BINS * (end - start), mode="reflect", truncate=4.0)
     matrix.flags.writeable = False
     return matrix
+
+
+def _require_edges(edges: tuple[int, ...], length: int) -> None:
+    if len(edges) < 2 or edges[0] < 0 or edges[-1] > length or any(np.diff(edges) <= 0):
+        raise ValueError(f"key_edges must increase within 0..{length}, got {edges[:3]} … {edges[-1:]}")
 
 
 def bin_sums(values: NDArray[np.floating] | NDArray[np.bool_], key_edges: ArrayLike) -> NDArray[np.float64]:

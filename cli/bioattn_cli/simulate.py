@@ -36,6 +36,7 @@ class Upsampling(StrEnum):
 
     GAUSSIAN = "gaussian"
     NEAREST = "nearest"
+    RECEPTIVE_FIELD = "receptive-field"
 
 
 class Split(StrEnum):
@@ -159,7 +160,12 @@ def score(
         bool, typer.Option("--value-weighted", help="Score weights times the norm of the value vector.")
     ] = False,
     upsampling: Annotated[
-        Upsampling, typer.Option(help="From bins to bases: smoothed by half a bin, or flat within a bin.")
+        Upsampling,
+        typer.Option(
+            "--upsample",
+            "--upsampling",
+            help="From bins to bases: smoothed by half a bin, flat within a bin, or over all that a bin sees.",
+        ),
     ] = Upsampling.GAUSSIAN,
 ) -> None:
     """Score attention against planted motifs: does it lie where the truth is, and for the right treatment?

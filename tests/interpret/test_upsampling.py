@@ -1,5 +1,6 @@
 """Upsampling: sums kept, equal to a plain loop, exact small answers."""
 
+import itertools
 import math
 
 import numpy as np
@@ -17,11 +18,19 @@ def reflected(position, length):
     return position
 
 
-def slow_upsample(weights, edges, length, method):
+def slow_upsample(weights, edges, length, method, receptive_field=None):
     """Plain loops: each bin's box, each of its bases spread by a cut Gaussian whose parts sum to 1."""
     out = [0.0] * length
+    widest = max(end - start for start, end in itertools.pairwise(edges))
     for weight, start, end in zip(weights, edges[:-1], edges[1:], strict=True):
         width = end - start
+        if method == "receptive-field":
+            more = receptive_field - widest
+            seen = range(end - widest - (more - more // 2), end + more // 2)
+            inside = [base for base in seen if 0 <= base < length]
+            for base in inside:
+                out[base] += weight / len(inside)
+            continue
         sigma = width / 2
         reach = int(4 * sigma + 0.5) if method == "gaussian" else 0
         kernel = {step: math.exp(-0.5 * (step / sigma) ** 2) for step in range(-reach, reach + 1)}
@@ -32,17 +41,20 @@ def slow_upsample(weights, edges, length, method):
     return out
 
 
-@pytest.mark.parametrize("method", ["nearest", "gaussian"])
 @pytest.mark.parametrize(
-    ("edges", "length"), [([0, 8, 16, 24, 32], 32), ([0, 8, 16, 24, 28], 28), ([2, 5, 12], 15), ([0, 4], 4)]
+    ("method", "field"),
+    [("nearest", None), ("gaussian", None), *(("receptive-field", field) for field in (8, 15, 22, 99))],
 )
-def test_equals_a_plain_loop(edges, length, method):
+@pytest.mark.parametrize(
+    ("edges", "length"), [([0, 8, 16, 24, 32], 32), ([0, 4, 12, 20, 28], 28), ([2, 5, 12], 15), ([0, 4], 4)]
+)
+def test_equals_a_plain_loop(edges, length, method, field):
     weights = np.random.default_rng(0).random((3, 2, len(edges) - 1))
-    fast = upsample(weights, edges, length, method)
+    fast = upsample(weights, edges, length, method, field)
     assert fast.shape == (3, 2, length)
     for index in np.ndindex(3, 2):
         assert np.allclose(
-            fast[index], slow_upsample(weights[index].tolist(), edges, length, method), atol=1e-12
+            fast[index], slow_upsample(weights[index].tolist(), edges, length, method, field), atol=1e-12
         )
 
 
@@ -51,8 +63,8 @@ def test_every_row_keeps_its_sum(widths, lead, data):
     edges = np.concatenate([[lead], lead + np.cumsum(widths)])
     weights = data.draw(st.lists(st.floats(0, 1), min_size=len(widths), max_size=len(widths)))
     length = int(edges[-1]) + data.draw(st.integers(0, 5))
-    for method in ("nearest", "gaussian"):
-        assert upsample(weights, edges, length, method).sum() == pytest.approx(sum(weights))
+    for method in ("nearest", "gaussian", "receptive-field"):
+        assert upsample(weights, edges, length, method, 12).sum() == pytest.approx(sum(weights))
 
 
 def test_uniform_attention_stays_uniform():
@@ -61,6 +73,23 @@ def test_uniform_attention_stays_uniform():
 
 def test_nearest_by_eye():
     assert upsample([0.6, 0.4], [0, 2, 6], 8).tolist() == [0.3, 0.3, 0.1, 0.1, 0.1, 0.1, 0.0, 0.0]
+
+
+def test_receptive_field_by_eye():
+    """Bins of 2 that see 6: two bases beyond each side, unless the window ends."""
+    assert upsample([0.6, 0, 0, 0], [0, 2, 4, 6, 8], 8, "receptive-field", 6).tolist() == [
+        *[0.15] * 4,
+        *[0] * 4,
+    ]
+    assert upsample([0, 0.6, 0, 0], [0, 2, 4, 6, 8], 8, "receptive-field", 6)[:7].tolist() == [
+        *[pytest.approx(0.1)] * 6,
+        0,
+    ]
+
+
+def test_a_receptive_field_must_be_known():
+    with pytest.raises(ValueError, match="needs one"):
+        upsample([1.0], [0, 4], 4, "receptive-field")
 
 
 def test_the_matrix_may_not_be_changed_by_callers():
