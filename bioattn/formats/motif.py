@@ -51,6 +51,13 @@ class Motif:
         """Bits against a uniform background, summed over positions."""
         return float(np.sum(position_information(self.probabilities)))
 
+    def sample(self, rng: np.random.Generator, count: int) -> NDArray[np.uint8]:
+        """Draw `count` sites on the motif's own strand; uint8 codes, shape (count, width)."""
+        cumulative = np.cumsum(self.probabilities, axis=1)[:, :-1]
+        draws = rng.random((count, self.width))
+        sites: NDArray[np.uint8] = (draws[:, :, None] >= cumulative).sum(axis=2).astype(np.uint8)
+        return sites
+
     def reverse_complement(self) -> "Motif":
         """The same motif read on the other strand."""
         return Motif(

@@ -10,8 +10,8 @@ from collections.abc import Sequence
 import numpy as np
 from numpy.typing import NDArray
 
+from bioattn.formats.motif import Motif
 from bioattn.interpret.upsampling import bin_sums
-from bioattn.simulate.motifs import Motif
 
 PSEUDO_PROBABILITY = 1e-6
 

@@ -1,4 +1,4 @@
-"""Motifs to plant: made up here, told apart by edit distance on both strands, written as MEME.
+"""Motifs to plant: made up here, told apart by edit distance on both strands.
 
 A motif is a position probability matrix. Two kinds are made: a *consensus* whose letters are substituted at one
 rate (every position alike), and a *matrix* with an uneven information profile like those of JASPAR: a sharp core,
@@ -6,15 +6,14 @@ vaguer ends, some positions that accept two bases.
 """
 
 from collections.abc import Sequence
-from dataclasses import dataclass
-from pathlib import Path
+from dataclasses import replace
 
 import numpy as np
 from numpy.typing import NDArray
 
 from bioattn.errors import SettingsError
-from bioattn.files import text_output
-from bioattn.formats.nucleotides import decode, reverse_complement
+from bioattn.formats.motif import Motif, position_information
+from bioattn.formats.nucleotides import reverse_complement
 
 MAX_DRAWS = 1_000
 """Candidates drawn for one motif before the demanded edit distance is lowered by one."""
@@ -31,42 +30,14 @@ BITS_SPREAD = 0.3
 TWO_BASE_SHARE = 0.15
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Motif:
-    """A named motif."""
-
-    name: str
-    """As it stands in the truth table."""
-    probabilities: NDArray[np.float64]
-    """Probability of A, C, G, T at each position, shape (width, 4), rows sum to 1."""
-
-    @property
-    def width(self) -> int:
-        """Positions."""
-        return int(self.probabilities.shape[0])
-
-    @property
-    def consensus(self) -> str:
-        """The most probable base of every position."""
-        return decode(self.probabilities.argmax(axis=1).astype(np.uint8))
-
-    @property
-    def information(self) -> float:
-        """Bits against a uniform background, summed over positions."""
-        return float(2 * self.width + np.sum(_plogp(self.probabilities)))
-
-    def sample(self, rng: np.random.Generator, count: int) -> NDArray[np.uint8]:
-        """Draw `count` sites on the motif's own strand; uint8 codes, shape (count, width)."""
-        cumulative = np.cumsum(self.probabilities, axis=1)[:, :-1]
-        draws = rng.random((count, self.width))
-        sites: NDArray[np.uint8] = (draws[:, :, None] >= cumulative).sum(axis=2).astype(np.uint8)
-        return sites
+DECLARED_SITES = 1000
+"""What a MEME file says of how many sites a matrix was made of."""
 
 
-def _plogp(probabilities: NDArray[np.float64]) -> NDArray[np.float64]:
-    safe = np.where(probabilities > 0, probabilities, 1.0)
-    logs: NDArray[np.float64] = safe * np.log2(safe) * (probabilities > 0)
-    return logs
+def planted_motif(name: str, probabilities: NDArray[np.float64]) -> Motif:
+    """A motif whose second name is its consensus."""
+    motif = Motif(name=name, probabilities=probabilities, sites=DECLARED_SITES)
+    return replace(motif, alternative_name=motif.consensus)
 
 
 def consensus_matrix(codes: NDArray[np.uint8], substitution_rate: float) -> NDArray[np.float64]:
@@ -110,7 +81,7 @@ def _position_with_bits(bits: float, favoured: Sequence[int]) -> NDArray[np.floa
         share = (low + high) / 2
         row[:] = (1 - share) / (4 - len(favoured))
         row[list(favoured)] = share / len(favoured)
-        if 2 + float(np.sum(_plogp(row))) < bits:
+        if float(position_information(row)) < bits:
             low = share
         else:
             high = share
@@ -162,15 +133,3 @@ def separated_consensuses(
         chosen.append(candidate)
         both_strands += [candidate, reverse_complement(candidate)]
     return chosen, distance
-
-
-def write_meme(path: Path, motifs: Sequence[Motif]) -> None:
-    """Write motifs in MEME's minimal format (version 4), uniform background, six decimals."""
-    with text_output(path) as file:
-        file.write("MEME version 4\n\nALPHABET= ACGT\n\nstrands: + -\n\n")
-        file.write("Background letter frequencies\nA 0.25 C 0.25 G 0.25 T 0.25\n")
-        for motif in motifs:
-            file.write(f"\nMOTIF {motif.name} {motif.consensus}\n")
-            file.write(f"letter-probability matrix: alength= 4 w= {motif.width} nsites= 1000 E= 0\n")
-            for row in motif.probabilities:
-                file.write(" ".join(f"{value:.6f}" for value in row) + "\n")

@@ -5,8 +5,8 @@ from collections.abc import Mapping, Sequence
 import numpy as np
 from numpy.typing import NDArray
 
+from bioattn.formats.motif import Motif
 from bioattn.formats.nucleotides import reverse_complement
-from bioattn.simulate.motifs import Motif
 
 MIN_GAP = 1
 """Bases between neighbouring sites, so that a chance copy across two sites can be broken without touching them."""

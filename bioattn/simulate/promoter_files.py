@@ -19,8 +19,8 @@ from typing import Any
 
 from bioattn.errors import BioattnError
 from bioattn.files import atomic_output, text_output, write_json
+from bioattn.formats.meme import write_meme
 from bioattn.simulate.genome_layout import write_annotation, write_genome
-from bioattn.simulate.motifs import write_meme
 from bioattn.simulate.promoters import SimulatedPromoters
 from bioattn.simulate.truth import write_truth
 

@@ -14,13 +14,14 @@ import numpy as np
 from numpy.typing import NDArray
 
 from bioattn.errors import SettingsError
+from bioattn.formats.motif import Motif
 from bioattn.formats.nucleotides import encode
 from bioattn.simulate.background import UNIFORM, YEAST_UPSTREAM, MarkovBackground
 from bioattn.simulate.genome_layout import Genome, lay_out_genome
 from bioattn.simulate.motifs import (
     MATRIX_LENGTHS,
-    Motif,
     consensus_matrix,
+    planted_motif,
     profile_matrix,
     separated_consensuses,
 )
@@ -231,7 +232,7 @@ def _draw_motifs(
             matrix = profile_matrix(rng, consensus)
         else:
             matrix = consensus_matrix(consensus, settings.substitution_rate)
-        motifs.append(Motif(name=name, probabilities=matrix))
+        motifs.append(planted_motif(name, matrix))
     rules = []
     for number, names in enumerate(of_treatment, start=1):
         sign = 1.0 if rng.random() < 0.5 else -1.0

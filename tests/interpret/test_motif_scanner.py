@@ -3,10 +3,11 @@
 import numpy as np
 import pytest
 
+from bioattn.formats.motif import Motif
 from bioattn.formats.nucleotides import encode, reverse_complement
 from bioattn.interpret.localisation import ALL, LocalisationScorer
 from bioattn.interpret.motif_scanner import scan_place, scanner_attention
-from bioattn.simulate.motifs import Motif, consensus_matrix
+from bioattn.simulate.motifs import consensus_matrix
 from bioattn.simulate.promoters import simulate_promoters, simulation_settings
 
 UNIFORM = np.full(4, 0.25)

@@ -10,14 +10,14 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from bioattn.errors import SettingsError
+from bioattn.formats.meme import Motif, write_meme
 from bioattn.formats.nucleotides import decode, encode, reverse_complement
 from bioattn.simulate.motifs import (
-    Motif,
     consensus_matrix,
     edit_distance,
+    planted_motif,
     profile_matrix,
     separated_consensuses,
-    write_meme,
 )
 
 DNA = st.text(alphabet="ACGT", max_size=9)
@@ -113,8 +113,8 @@ def test_profile_keeps_the_consensus():
 
 def test_biopython_reads_the_meme_file(tmp_path):
     made = [
-        Motif(name="motif1", probabilities=consensus_matrix(encode("ACGTAC"), 0.06)),
-        Motif(name="decoy1", probabilities=profile_matrix(np.random.default_rng(0), encode("TTGCATTC"))),
+        planted_motif("motif1", consensus_matrix(encode("ACGTAC"), 0.06)),
+        planted_motif("decoy1", profile_matrix(np.random.default_rng(0), encode("TTGCATTC"))),
     ]
     write_meme(tmp_path / "m.meme", made)
     with (tmp_path / "m.meme").open() as file:
