@@ -82,9 +82,8 @@ def mean_map(
     )
     if heads is not None:
         weights = weights.take([info.heads.index(head) for head in heads], axis=info.dims.index("head"))
-    weights = weights.astype(np.float64)
     averaged = tuple(axis for axis, dim in enumerate(info.dims) if dim in ("head", "query"))
-    maps: NDArray[np.float64] = weights.mean(axis=averaged) if averaged else weights
+    maps: NDArray[np.float64] = weights.astype(np.float64).mean(axis=averaged)
     if not tells_apart:
         number = len(attention.treatments) if treatment is None else 1
         maps = np.broadcast_to(maps[:, None], (len(maps), number, maps.shape[-1]))
