@@ -86,6 +86,9 @@ class PromoterModelConfig:
     """Convolutions over bins on the value path (`cross`) or in the trunk (`film`, `cross-all`)."""
     value_kernel: int = 5
     """Bins one such convolution sees; odd."""
+    key_layers: int = 0
+    """Convolutions over bins in front of keys and values (`cross`): a control that makes maps useless. A bin then
+    stands for its neighbours: predictions stay good, the weights no longer lie where the motifs are."""
     treatment_channels: int = 32
     """Channels of a treatment embedding."""
     num_tokens: int = 4
@@ -142,6 +145,8 @@ class PromoterModelConfig:
             raise SettingsError("attention_query = position needs position_bias = true")
         if self.hops < 1:
             raise SettingsError(f"--hops is {self.hops}; it must be at least 1")
+        if self.key_layers < 0:
+            raise SettingsError(f"key_layers is {self.key_layers}; it must not be negative")
         if self.length < self.pool:
             raise SettingsError(
                 f"the promoters have {self.length} bases, less than one bin of pool = {self.pool}"
@@ -160,6 +165,8 @@ class PromoterModelConfig:
                 raise SettingsError(f"stem = {self.stem} is for --conditioning cross")
             if self.attention_query is not QuerySource.TREATMENT:
                 raise SettingsError(f"attention_query = {self.attention_query} is for --conditioning cross")
+            if self.key_layers:
+                raise SettingsError(f"key_layers = {self.key_layers} is for --conditioning cross")
         if (
             self.conditioning is Conditioning.CROSS_ALL
             and self.treatment_encoder is TreatmentEncoding.ID

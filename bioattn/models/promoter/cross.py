@@ -22,7 +22,8 @@ FIRST_GAIN = 1.7
 class CrossModel(nn.Module):
     """Keys are the stem's bins, one motif wide; values come through a mixer that sees their neighbours.
 
-    Mixing before the keys would smear what a position stands for: predictions stay good, maps become useless.
+    Mixing before the keys would smear what a position stands for: predictions stay good, maps become useless
+    (`key_layers`, a control).
     With several hops the context found so far joins the question (Stacked Attention Networks, Yang et al. 2016).
     """
 
@@ -31,6 +32,7 @@ class CrossModel(nn.Module):
         channels = config.channels
         self.stem: ConvStem | KmerStem = KmerStem(config) if config.stem is Stem.KMER else ConvStem(config)
         self.mixer = BinMixer(channels, config.value_kernel, config.value_layers)
+        self.smear = BinMixer(channels, config.value_kernel, config.key_layers, residual=False)
         self.treatment_encoder = TreatmentEncoder(config, vocabulary, num_tokens=1)
         self.first_question = nn.Linear(config.treatment_channels, channels)
         self.shared_question_C = (
@@ -58,7 +60,8 @@ class CrossModel(nn.Module):
                     axes=("sample", "head", "treatment", "key"),
                     num_heads=config.num_heads,
                     key_edges=config.bin_edges,
-                    receptive_field=self.stem.receptive_field,
+                    receptive_field=self.stem.receptive_field
+                    + config.key_layers * (config.value_kernel - 1) * config.pool,
                     sink=config.sink,
                 ),
             )
@@ -71,15 +74,19 @@ class CrossModel(nn.Module):
     def forward(self, codes_BL: Tensor, treatments: TreatmentBatch) -> Tensor:
         """(B, L) codes and T treatments → (B, T)."""
         bins_BPC, known_BP = self.stem(codes_BL)
-        values_BPC = self.mixer(bins_BPC)
-        embeddings_TE = self.treatment_encoder(treatments)
+        return self.behind_stem(bins_BPC, known_BP, self.treatment_encoder(treatments))
+
+    def behind_stem(self, bins_BPC: Tensor, known_BP: Tensor, embeddings_TE: Tensor) -> Tensor:
+        """The stem's bins, which of them hold bases, and embeddings of T treatments → (B, T)."""
+        keys_BPC = self.smear(bins_BPC)
+        values_BPC = self.mixer(keys_BPC)
         question = self.first_question(embeddings_TE).unsqueeze(0)
         if self.shared_question_C is not None:
             question = self.shared_question_C.expand_as(question)
         mask = known_BP[:, None, None, :]
         bias = None if self.position_bias_HP is None else self.position_bias_HP[:, None, :]
         for normalise, attention in zip(self.normalise_question, self.hops, strict=True):
-            context_BTC = attention(normalise(question), bins_BPC, values_BPC, mask=mask, bias=bias)
+            context_BTC = attention(normalise(question), keys_BPC, values_BPC, mask=mask, bias=bias)
             question = question + context_BTC
         answer_BT: Tensor = self.readout(context_BTC, embeddings_TE)
         return answer_BT

@@ -81,10 +81,14 @@ class ConvStem(nn.Module):
 
 
 class BinMixer(nn.Module):
-    """Residual convolutions over bins: what a motif means depends on what stands beside it."""
+    """Convolutions over bins: what a motif means depends on what stands beside it.
 
-    def __init__(self, channels: int, kernel: int, num_layers: int) -> None:
+    With `residual` each adds to what was there, so that a bin still stands for itself first.
+    """
+
+    def __init__(self, channels: int, kernel: int, num_layers: int, *, residual: bool = True) -> None:
         super().__init__()
+        self.residual = residual
         self.convolutions = nn.ModuleList(
             nn.Conv1d(channels, channels, kernel, padding=kernel // 2) for _ in range(num_layers)
         )
@@ -94,5 +98,6 @@ class BinMixer(nn.Module):
         """(B, P, C) → (B, P, C)."""
         features_BCP = features_BPC.transpose(1, 2)
         for convolution, normalise in zip(self.convolutions, self.normalisations, strict=True):
-            features_BCP = features_BCP + F.gelu(normalise(convolution(features_BCP)))
+            mixed_BCP = F.gelu(normalise(convolution(features_BCP)))
+            features_BCP = features_BCP + mixed_BCP if self.residual else mixed_BCP
         return features_BCP.transpose(1, 2)
