@@ -4,19 +4,23 @@ Shape suffixes: T treatments, H heads, K bins.
 """
 
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from fnmatch import fnmatchcase
+from pathlib import Path
 
 import numpy as np
 from numpy.typing import NDArray
 
-from bioattn.errors import BioattnError, SettingsError
+from bioattn.errors import BioattnError, FormatError, SettingsError
+from bioattn.files import read_lines
 from bioattn.formats.tables import quoted
 from bioattn.progress import NoProgress, Progress
 from bioattn.store.attention_reader import AttentionFile, SiteInfo
 
 ALL_TREATMENTS = "all treatments"
 """The name of the one map of a model whose attention does not depend on the treatment."""
+MEAN = "mean"
+"""In the place of a treatment to compare with: the mean over treatments."""
 _BLOCK_BYTES = 1 << 26
 
 
@@ -45,8 +49,12 @@ class PromoterMaps:
     def against(self, reference: str) -> "PromoterMaps":
         """What each other treatment has more than `reference`, which is left out.
 
+        reference: a treatment, or `mean` (where no treatment is called so) for the mean over these treatments.
+
         Raises: BioattnError when there is no such treatment, or no other.
         """
+        if reference == MEAN and MEAN not in self.treatments:
+            return replace(self, weights_HTK=self.weights_HTK - self.weights_HTK.mean(axis=1, keepdims=True))
         if reference not in self.treatments:
             raise BioattnError(
                 f"--against {reference!r}: not among the treatments {quoted(self.treatments)}; name one of them"
@@ -55,14 +63,16 @@ class PromoterMaps:
         others = [other for other in range(len(self.treatments)) if other != number]
         if not others:
             raise BioattnError(f"--against {reference!r}: there is no other treatment to compare it with")
-        return PromoterMaps(
+        return replace(
+            self,
             treatments=[self.treatments[other] for other in others],
-            heads=self.heads,
             weights_HTK=self.weights_HTK[:, others] - self.weights_HTK[:, [number]],
-            key_edges=self.key_edges,
-            window_length=self.window_length,
-            num_genes=self.num_genes,
         )
+
+
+def described(reference: str) -> str:
+    """What was subtracted, in words."""
+    return "the mean of treatments" if reference == MEAN else f"that in {reference}"
 
 
 def position_sites(attention: AttentionFile, patterns: Sequence[str] | None = None) -> list[SiteInfo]:
@@ -148,6 +158,23 @@ def read_promoter_maps(
         window_length=attention.window_length,
         num_genes=num_genes,
     )
+
+
+def read_gene_list(path: Path) -> list[str]:
+    """Gene ids, the first word of each line; empty lines and those that begin with `#` are passed over.
+
+    Raises: FormatError when there is none or one stands twice.
+    """
+    genes: dict[str, None] = {}
+    for number, line in read_lines(path):
+        if line.strip() and not line.startswith("#"):
+            gene = line.split()[0]
+            if gene in genes:
+                raise FormatError(f"{path}:{number}: gene {gene!r} stands there twice")
+            genes[gene] = None
+    if not genes:
+        raise FormatError(f"{path}: holds no gene id; one a line is needed")
+    return list(genes)
 
 
 def choose_treatments(attention: AttentionFile, gene: str, number: int) -> list[str] | None:

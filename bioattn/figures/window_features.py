@@ -7,7 +7,7 @@ import logging
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
@@ -83,7 +83,7 @@ def window_genes(
     Raises: BioattnError when the file does not say where the gene lies, or the annotation names its chromosome
     otherwise; FormatError when it cannot be read.
     """
-    place = attention.samples.loc[gene]
+    place: dict[Any, Any] = attention.samples.loc[gene].to_dict()
     strand = str(place["strand"])
     if strand not in STRANDS:
         raise BioattnError(
@@ -161,7 +161,7 @@ def window_sequence(attention: AttentionFile, gene: str, promoters: Path) -> Win
 
     Raises: BioattnError when the FASTA does not hold the gene, or at another place.
     """
-    place = attention.samples.loc[gene]
+    place: dict[Any, Any] = attention.samples.loc[gene].to_dict()
     counts = np.zeros(UNKNOWN + 1, dtype=np.int64)
     own: Promoter | None = None
     for promoter in read_promoters(promoters):
@@ -172,10 +172,12 @@ def window_sequence(attention: AttentionFile, gene: str, promoters: Path) -> Win
         raise BioattnError(
             f"{promoters}: has no record {gene!r}; give the FASTA that the attention was made of"
         )
-    if (own.chrom, own.start, own.end, own.strand) != tuple(place[["chrom", "start", "end", "strand"]]):
+    if (own.chrom, own.start, own.end, own.strand) != tuple(
+        place[name] for name in ("chrom", "start", "end", "strand")
+    ):
         raise BioattnError(
             f"{promoters}: {gene!r} lies at {own.chrom}:{own.start}-{own.end}({own.strand}), in {attention.path} "
-            f"at {place['chrom']}:{place['start']}-{place['end']}({place['strand']}); give the FASTA it was made of"
+            f"at {place['chrom']}:{place['start']}-{place['end']}({place['strand']}); give that FASTA"
         )
     bases = own.codes[own.flank : len(own.codes) - own.flank]
     if len(bases) > attention.window_length:

@@ -24,6 +24,9 @@ from bioattn_cli import (
     export_parameters,
     inspect_file,
     plot,
+    plot_attention,
+    plot_heads,
+    plot_heatmap,
     prepare,
     prepare_contacts,
     prepare_msa,
@@ -87,6 +90,9 @@ app.add_typer(explain.app, name="explain")
 app.add_typer(plot.app, name="plot")
 export_contacts.register(export.app)
 export_parameters.register(export.app)
+plot_attention.register(plot.app)
+plot_heads.register(plot.app)
+plot_heatmap.register(plot.app)
 run_evoformer.register(run.app)
 inspect_file.register(app)
 prepare_contacts.register(prepare.app)

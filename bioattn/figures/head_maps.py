@@ -1,0 +1,198 @@
+"""What every head looks at: of promoters treatment × position, of an alignment query × key by layer.
+
+Shape suffixes: T treatments, K bins, Q queries.
+"""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from fnmatch import fnmatchcase
+
+import numpy as np
+from numpy.typing import NDArray
+
+from bioattn.alignments.couplings import average_product_correction
+from bioattn.errors import BioattnError, SettingsError
+from bioattn.figures.promoter_maps import PromoterMaps
+from bioattn.formats.tables import quoted
+from bioattn.store.alignment_schema import AlignmentReduction
+from bioattn.store.attention_reader import AttentionFile, SiteInfo
+
+ROW_SITES = "*.msa_row"
+_KINDS = {"residue": "residue", "row": "sequence"}
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class HeadPanel:
+    """The map of one head."""
+
+    site: str
+    head: str
+    values: NDArray[np.float64]
+    """(Q, K); of promoters (T, K)."""
+    effective_keys: float
+    """Of how many keys a row of the map is, on average: 2 to the power of its entropy. NaN for corrected maps."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class HeadGrid:
+    """Panels by site, in the file's order, heads of a site side by side."""
+
+    panels: list[HeadPanel]
+    title: str
+    query_label: str
+    key_label: str
+    query_names: list[str] | None = None
+    """Of promoters the treatments."""
+    key_edges: NDArray[np.int64] | None = None
+    """Of promoters, in bases; None = keys are counted from 1."""
+    zero: int | None = None
+    corrected: bool = False
+    """Whether maps are symmetrised and corrected, so that they have both signs."""
+
+    @property
+    def sites(self) -> list[str]:
+        """Names of the sites, in order."""
+        return list(dict.fromkeys(panel.site for panel in self.panels))
+
+
+def promoter_head_grid(maps: PromoterMaps, *, title: str, zero: int | None = None) -> HeadGrid:
+    """A panel per head: treatments × bins, in multiples of uniform attention per base."""
+    scale_K = maps.window_length / np.diff(maps.key_edges)
+    panels = []
+    for head, weights_TK in zip(maps.heads, maps.weights_HTK, strict=True):
+        site, _, number = head.rpartition(" ")
+        panels.append(
+            HeadPanel(
+                site=site,
+                head=number,
+                values=weights_TK * scale_K,
+                effective_keys=effective_keys(weights_TK),
+            )
+        )
+    return HeadGrid(
+        panels=panels,
+        title=title,
+        query_label="treatment",
+        key_label="position in the window, bases"
+        if zero is None
+        else "position from the start of the gene, bases",
+        query_names=maps.treatments,
+        key_edges=maps.key_edges,
+        zero=zero,
+    )
+
+
+def alignment_head_grid(
+    attention: AttentionFile,
+    sample: str | None = None,
+    *,
+    sites: Sequence[str] | None = None,
+    heads: Sequence[int] | None = None,
+    corrected: bool = False,
+) -> HeadGrid:
+    """A panel per site and head of one alignment: query × key, the mean over rows where the file holds each.
+
+    sample: None takes the only one. sites: shell patterns; None = row attention, or all where there is none.
+    corrected: symmetrised and without what a residue shares with all others, as contacts are read from.
+
+    Raises: BioattnError for what the file does not hold; SettingsError for sites of different keys, or none.
+    """
+    sample = only_sample(attention, sample)
+    chosen = _sites(attention, sites)
+    kinds = {_KINDS[info.keys or "residue"] for info in chosen}
+    if len(kinds) > 1:
+        raise SettingsError(
+            f"--sites: {quoted([info.name for info in chosen])} look at residues and at sequences; choose one kind"
+        )
+    panels = []
+    for info in chosen:
+        for head in info.heads if "head" in info.dims else [None]:
+            if head is not None and heads is not None and head not in heads:
+                continue
+            values = head_map(attention, info, sample, head)
+            effective = effective_keys(values)
+            if corrected:
+                if kinds != {"residue"}:
+                    raise SettingsError("--corrected is for maps between residues")
+                values = average_product_correction(values + values.T)
+            name = str(info.reduce).replace("-", " over ") if head is None else str(head)
+            panels.append(
+                HeadPanel(
+                    site=info.name,
+                    head=name,
+                    values=values,
+                    effective_keys=float("nan") if corrected else effective,
+                )
+            )
+    if not panels:
+        raise SettingsError(
+            f"--heads {','.join(map(str, heads or ()))}: no site of {attention.path} has such a head"
+        )
+    kind = kinds.pop()
+    return HeadGrid(
+        panels=panels, title=sample, query_label=f"query {kind}", key_label=f"key {kind}", corrected=corrected
+    )
+
+
+def head_map(attention: AttentionFile, info: SiteInfo, sample: str, head: int | None) -> NDArray[np.float64]:
+    """(Q, K) of one head, the mean over rows (or outer residues) where the file holds each.
+
+    Raises: BioattnError when the site has no queries.
+    """
+    if "query" not in info.dims:
+        raise BioattnError(
+            f"{attention.path}: site {info.name} has one query for all, so there is no map of it; choose others "
+            "with --sites"
+        )
+    weights = attention.weights(info.name, sample=sample, head=head).astype(np.float64)
+    outer = [dim for dim in info.dims if dim not in ("head", "query", "key", "rank")]
+    if info.reduce == AlignmentReduction.TOP_K:
+        places = attention.key_index(info.name, sample=sample, head=head)
+        size = weights.shape[-2]
+        dense = np.zeros((*weights.shape[:-1], size))
+        np.put_along_axis(dense, places.astype(np.intp), weights, axis=-1)
+        weights = dense
+    mean: NDArray[np.float64] = weights.mean(axis=tuple(range(len(outer)))) if outer else weights
+    return mean
+
+
+def only_sample(attention: AttentionFile, sample: str | None) -> str:
+    """The alignment that is meant. Raises: BioattnError when it is not there or could be any of several."""
+    if not attention.over_alignments:
+        raise BioattnError(f"{attention.path}: holds attention over promoters; one over alignments is needed")
+    names = [str(name) for name in attention.samples.index]
+    if sample is None and len(names) == 1:
+        return names[0]
+    if sample is None:
+        raise SettingsError(
+            f"{attention.path}: holds {len(names):,} alignments; choose with --sample ({quoted(names)})"
+        )
+    if sample not in names:
+        raise BioattnError(f"{attention.path}: has no sample {sample!r}; it holds {quoted(names)}")
+    return sample
+
+
+def effective_keys(weights: NDArray[np.float64]) -> float:
+    """2 to the power of the entropy in bits, the mean over rows (..., K); rows are normalised first."""
+    total = weights.sum(axis=-1, keepdims=True)
+    shares = np.divide(weights, total, out=np.zeros_like(weights), where=total > 0)
+    logs = np.log2(shares, out=np.zeros_like(shares), where=shares > 0)
+    return float(np.exp2(-(shares * logs).sum(axis=-1)).mean())
+
+
+def _sites(attention: AttentionFile, patterns: Sequence[str] | None) -> list[SiteInfo]:
+    if patterns:
+        found = [
+            info
+            for info in attention.sites.values()
+            if any(fnmatchcase(info.name, pattern) for pattern in patterns)
+        ]
+        if not found:
+            raise SettingsError(
+                f"--sites {' '.join(patterns)}: no site has such a name; {attention.path} has "
+                f"{quoted(list(attention.sites), limit=10)}"
+            )
+        return found
+    rows = [info for info in attention.sites.values() if fnmatchcase(info.name, ROW_SITES)]
+    own = [info for info in rows if not info.name.startswith("extra_msa.")]
+    return own or rows or list(attention.sites.values())

@@ -1,0 +1,229 @@
+"""What `plot attention` shows of one promoter, gathered from the attention file and what is given beside it.
+
+Shape suffixes: T treatments, L bases of the window.
+"""
+
+import logging
+import re
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+
+from bioattn.errors import BioattnError, SettingsError
+from bioattn.figures.promoter_maps import ALL_TREATMENTS, choose_treatments, read_promoter_maps
+from bioattn.figures.window_features import (
+    MotifSite,
+    WindowGene,
+    is_site_table,
+    scanned_sites,
+    sites_of_table,
+    window_genes,
+    window_sequence,
+)
+from bioattn.interpret.upsampling import UpsamplingMethod, upsample
+from bioattn.promoters.windows import Anchor
+from bioattn.store.attention_reader import AttentionFile, open_attention
+
+LOGGER = logging.getLogger("bioattn")
+
+MOST_TREATMENTS = 8
+"""Drawn when none is named."""
+_REGION = re.compile(r"(-?\d{1,9})(?:\.\.|:|-)(-?\d{1,9})")
+
+
+class Region(NamedTuple):
+    """Bases of the window that are shown, 0-based and half-open."""
+
+    start: int
+    end: int
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PromoterPicture:
+    """All that the figure shows."""
+
+    title: str
+    treatments: list[str]
+    attention_TL: NDArray[np.float64]
+    """Per base, in multiples of uniform attention; of differences what a treatment has more than `reference`."""
+    reference: str | None = None
+    predictions: list[float] | None = None
+    """Of each treatment."""
+    task: str = "regression"
+    zero: int | None = None
+    """The window position that the axis calls 0; None = it counts from the window's first base."""
+    genes: list[WindowGene] | None = None
+    sites: list[MotifSite] | None = None
+    """Where motifs are, the most certain first."""
+    contributions_TL: NDArray[np.float64] | None = None
+    """In units of the response; positive = the base raises it."""
+    contribution_method: str = ""
+    codes: NDArray[np.uint8] | None = None
+    """(L,) bases, 4 = unknown."""
+    region: Region | None = None
+    """None = the whole window."""
+
+    @property
+    def shown(self) -> Region:
+        """The bases that are shown."""
+        return self.region or Region(0, self.attention_TL.shape[1])
+
+    @property
+    def offset(self) -> int:
+        """What the axis shows for the window's first base."""
+        return -(self.zero or 0)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PromoterRequest:
+    """What is asked for."""
+
+    gene: str
+    treatments: Sequence[str] | None = None
+    """None = all, or the eight of lowest and highest prediction."""
+    against: str | None = None
+    sites: Sequence[str] | None = None
+    heads: Sequence[int] | None = None
+    upsampling: UpsamplingMethod = "gaussian"
+    region: str | None = None
+    """First and last position as the axis counts, the last one not included."""
+    annotation: Path | None = None
+    id_attribute: str | None = None
+    anchor: Anchor = "tss"
+    upstream: int | None = None
+    """Bases of the window before position 0, where no annotation says so."""
+    motifs: Path | None = None
+    promoters: Path | None = None
+    attribution: Path | None = None
+
+
+def read_promoter_picture(path: Path, request: PromoterRequest) -> PromoterPicture:
+    """Gather the figure's data.
+
+    Raises: BioattnError for what a file does not hold; SettingsError for options that contradict each other.
+    """
+    _check(request)
+    with open_attention(path) as attention:
+        if not attention.over_alignments and request.gene not in attention.samples.index:
+            raise BioattnError(f"{path}: gene {request.gene!r} is not in the file")
+        chosen = request.treatments
+        if not chosen and not attention.over_alignments:
+            chosen = choose_treatments(attention, request.gene, MOST_TREATMENTS)
+            if chosen is not None:
+                LOGGER.info(
+                    f"of {len(attention.treatments)} treatments the {len(chosen)} of lowest and highest "
+                    "prediction are drawn; name others with --treatment"
+                )
+        named = attention.treatments
+        if request.against in named and chosen and request.against not in chosen:
+            chosen = [*chosen, request.against]
+        maps = read_promoter_maps(
+            attention, gene=request.gene, treatments=chosen, sites=request.sites, heads=request.heads
+        )
+        if request.against is not None:
+            maps = maps.against(request.against)
+        length = attention.window_length
+        attention_TL = length * upsample(maps.mean_over_heads, maps.key_edges, length, request.upsampling)
+        genes, zero = None, request.upstream
+        if request.annotation is not None:
+            genes, zero = window_genes(
+                attention,
+                request.gene,
+                request.annotation,
+                anchor=request.anchor,
+                id_attribute=request.id_attribute,
+            )
+        sequence = None
+        if request.promoters is not None:
+            sequence = window_sequence(attention, request.gene, request.promoters)
+        sites: list[MotifSite] | None = None
+        if request.motifs is not None:
+            if is_site_table(request.motifs):
+                sites = sites_of_table(request.motifs, request.gene, length)
+            elif sequence is not None:
+                sites = scanned_sites(request.motifs, sequence)
+            else:
+                raise SettingsError(
+                    f"--motifs {request.motifs}: looking for motifs needs the bases; add --promoters"
+                )
+        predictions = None
+        if attention.treatments and request.against is None and maps.treatments != [ALL_TREATMENTS]:
+            predicted = attention.predictions().loc[request.gene, maps.treatments]
+            predictions = [float(value) for value in predicted.to_numpy(np.float64)]
+        title, task = _title(attention, request.gene), attention.task
+    codes = None if sequence is None else sequence.codes
+    contributions, method = None, ""
+    if request.attribution is not None:
+        contributions, codes, method = _contributions(request, maps.treatments, length)
+    return PromoterPicture(
+        title=title,
+        treatments=maps.treatments,
+        attention_TL=attention_TL,
+        reference=request.against,
+        predictions=predictions,
+        task=task,
+        zero=zero,
+        genes=genes,
+        sites=sites,
+        contributions_TL=contributions,
+        contribution_method=method,
+        codes=codes,
+        region=None if request.region is None else parse_region(request.region, zero, length),
+    )
+
+
+def parse_region(text: str, zero: int | None, length: int) -> Region:
+    """`-150:-90` or `120-180`, as the axis counts → bases of the window.
+
+    Raises: SettingsError for another form, or bases outside of the window.
+
+    >>> parse_region("-150:-90", 200, 200)
+    Region(start=50, end=110)
+    """
+    match = _REGION.fullmatch(text.strip())
+    if match is None:
+        raise SettingsError(f"--region {text!r}: give two positions such as 120-180 or -150:-90")
+    region = Region(int(match[1]) + (zero or 0), int(match[2]) + (zero or 0))
+    if not 0 <= region.start < region.end <= length:
+        raise SettingsError(
+            f"--region {text}: the window has the positions {-(zero or 0)} to {length - (zero or 0)}; give "
+            "two of them, the first before the second"
+        )
+    return region
+
+
+def _check(request: PromoterRequest) -> None:
+    if request.annotation is not None and request.upstream is not None:
+        raise SettingsError("--upstream says what --annotation says already; leave one of them out")
+    if request.against is not None and request.attribution is not None:
+        raise SettingsError("--against draws differences of attention; leave --attribution out")
+
+
+def _title(attention: AttentionFile, gene: str) -> str:
+    place: dict[Any, Any] = attention.samples.loc[gene].to_dict()
+    if place["strand"] not in ("+", "-"):
+        return gene
+    strand = place["strand"].replace("-", "−")
+    return f"{gene}   {place['chrom']}:{place['start'] + 1:,}–{place['end']:,} ({strand})"
+
+
+def _contributions(
+    request: PromoterRequest, treatments: list[str], length: int
+) -> tuple[NDArray[np.float64], NDArray[np.uint8], str]:
+    """(T, L) contributions, (L,) bases and the method."""
+    from bioattn.store.attribution_reader import open_attribution
+
+    assert request.attribution is not None
+    with open_attribution(request.attribution) as attribution:
+        if attribution.window_length != length:
+            raise BioattnError(
+                f"{request.attribution}: its window has {attribution.window_length:,} bases, that of the "
+                f"attention {length:,}; both must come from one model and FASTA"
+            )
+        values = attribution.contributions(gene=request.gene, treatment=treatments)
+        codes = attribution.sequences(gene=request.gene)
+        return np.asarray(values, dtype=np.float64), codes, attribution.method

@@ -1,0 +1,183 @@
+"""Treatments × positions: how attention differs between treatments, of one gene or on average; clustered.
+
+Shape suffixes: T treatments, K bins.
+"""
+
+from dataclasses import dataclass
+
+import numpy as np
+from matplotlib.axes import Axes
+from matplotlib.colors import Normalize, TwoSlopeNorm
+from matplotlib.figure import Figure
+from matplotlib.ticker import MaxNLocator
+from numpy.typing import NDArray
+from scipy.cluster.hierarchy import dendrogram, leaves_list, linkage, optimal_leaf_ordering
+from scipy.spatial.distance import pdist
+
+from bioattn.errors import SettingsError
+from bioattn.figures.promoter_maps import PromoterMaps, described
+from bioattn.figures.style import (
+    DIVERGING,
+    GREY,
+    PAGE_HEIGHT,
+    SEQUENTIAL,
+    SMALL_FONT,
+    framed,
+    new_figure,
+    styled,
+)
+
+_ROW = 2.5
+"""Millimetres a name needs."""
+_LEAST_ROW = 0.4
+_LONGEST_NAME = 45
+"""Letters."""
+_MANY = 2_000
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class TreatmentHeatmap:
+    """The figure's data, rows in the order drawn."""
+
+    treatments: list[str]
+    values_TK: NDArray[np.float64]
+    """Attention per base in multiples of uniform attention, or differences of that."""
+    key_edges: NDArray[np.int64]
+    tree: NDArray[np.float64] | None
+    """SciPy's linkage matrix; its leaves are the rows as given, whose order `order` says. None = not clustered."""
+    order: list[int]
+    reference: str | None = None
+    """What was subtracted."""
+    title: str = ""
+    zero: int | None = None
+
+
+def cluster_treatments(
+    maps: PromoterMaps,
+    *,
+    reference: str | None = None,
+    cluster: bool = True,
+    title: str = "",
+    zero: int | None = None,
+) -> TreatmentHeatmap:
+    """The mean over heads of each treatment, in the order of a tree: neighbours are alike.
+
+    Average linkage of Euclidean distances, leaves ordered so that neighbours are as near as can be. reference:
+    what is subtracted and left out.
+
+    Raises: BioattnError when there is no such treatment.
+    """
+    if reference is not None:
+        maps = maps.against(reference)
+    widths_K = np.diff(maps.key_edges)
+    values_TK = maps.mean_over_heads / widths_K * maps.window_length
+    number = len(maps.treatments)
+    tree, order = None, list(range(number))
+    if cluster and number > 2:
+        apart = pdist(values_TK)
+        tree = optimal_leaf_ordering(linkage(apart, "average"), apart)
+        order = [int(leaf) for leaf in leaves_list(tree)]
+    return TreatmentHeatmap(
+        treatments=[maps.treatments[place] for place in order],
+        values_TK=values_TK[order],
+        key_edges=maps.key_edges,
+        tree=tree,
+        order=order,
+        reference=reference,
+        title=title,
+        zero=zero,
+    )
+
+
+@styled
+def draw_treatment_heatmap(heatmap: TreatmentHeatmap, width: float) -> Figure:
+    """Draw it, `width` millimetres wide. With more rows than names have room for, every second or so is named.
+
+    Raises: SettingsError when there are so many treatments that rows become hairlines.
+    """
+    number = len(heatmap.treatments)
+    room = PAGE_HEIGHT - 20
+    row = min(_ROW, room / number)
+    if row < _LEAST_ROW:
+        raise SettingsError(
+            f"{number:,} treatments do not fit on a page, {int(room / _LEAST_ROW)} do; choose with --treatment"
+        )
+    height = max(number * row, 12) + 20
+    figure = new_figure(width, height)
+    names = [_shortened(name) for name in heatmap.treatments]
+    parts = figure.add_gridspec(1, 2, width_ratios=[0.08 if heatmap.tree is not None else 0.001, 1], wspace=0)
+    axis = figure.add_subplot(parts[1], label="heatmap")
+    offset = -(heatmap.zero or 0)
+    norm: Normalize
+    if heatmap.reference is None:
+        norm = Normalize(0, max(1.0, _robust_maximum(heatmap.values_TK)))
+    else:
+        largest = _robust_maximum(np.abs(heatmap.values_TK)) or 1.0
+        norm = TwoSlopeNorm(0, -largest, largest)
+    mesh = axis.pcolormesh(
+        heatmap.key_edges + offset,
+        np.arange(number + 1),
+        heatmap.values_TK,
+        cmap=SEQUENTIAL if heatmap.reference is None else DIVERGING,
+        norm=norm,
+        linewidth=0,
+        rasterized=True,
+    )
+    axis.set_ylim(number, 0)
+    framed(axis)
+    axis.yaxis.tick_right()
+    step = int(np.ceil(_ROW / row - 1e-9))
+    axis.set_yticks(np.arange(number)[::step] + 0.5, names[::step])
+    axis.tick_params(axis="y", length=0)
+    axis.set_title(heatmap.title)
+    axis.set_xlabel(
+        "position in the window, bases"
+        if heatmap.zero is None
+        else "position from the start of the gene, bases"
+    )
+    axis.xaxis.set_major_locator(
+        MaxNLocator(nbins=max(3, int(width / 25)), integer=True, steps=[1, 2, 5, 10])
+    )
+    if heatmap.tree is not None:
+        _draw_tree(figure.add_subplot(parts[0], label="tree", sharey=axis), heatmap)
+    unit = (
+        "attention per base, × uniform"
+        if heatmap.reference is None
+        else f"attention less {described(heatmap.reference)}, × uniform"
+    )
+    highest = float(np.abs(heatmap.values_TK).max())
+    clipped = highest > 1.001 * float(norm.vmax or 0)
+    bar = figure.colorbar(
+        mesh,
+        ax=axis,
+        location="bottom",
+        aspect=40,
+        shrink=0.6,
+        pad=0.03,
+        extend=("max" if heatmap.reference is None else "both") if clipped else "neither",
+    )
+    bar.set_label(unit, fontsize=SMALL_FONT)
+    bar.outline.set_linewidth(0.5)
+    return figure
+
+
+def _draw_tree(axis: Axes, heatmap: TreatmentHeatmap) -> None:
+    assert heatmap.tree is not None
+    found = dendrogram(heatmap.tree, no_plot=True)
+    for height, place in zip(found["dcoord"], found["icoord"], strict=True):
+        # SciPy puts leaf i at 10 i + 5.
+        axis.plot(height, np.asarray(place) / 10, color=GREY, linewidth=0.5)
+    axis.set_xlim(axis.get_xlim()[1], 0)
+    axis.tick_params(labelleft=False)
+    axis.set_xticks([])
+    axis.tick_params(axis="y", length=0, labelleft=False, labelright=False)
+    axis.spines[:].set_visible(False)
+
+
+def _robust_maximum(values: NDArray[np.float64]) -> float:
+    """What 99.5 % of many values do not exceed, so that one bin does not take the colours of all."""
+    return float(np.quantile(values, 0.995) if values.size >= _MANY else values.max())
+
+
+def _shortened(name: str) -> str:
+    return name if len(name) <= _LONGEST_NAME else name[: _LONGEST_NAME - 1] + "…"

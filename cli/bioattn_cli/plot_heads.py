@@ -1,0 +1,105 @@
+"""`bioattn plot heads`: what every attention head looks at."""
+
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from bioattn_cli.export import parse_heads
+from bioattn_cli.options import command
+from bioattn_cli.plot_options import DpiOption, FigureOption, WidthOption, draw
+from bioattn_cli.reporting import Reporter
+
+if TYPE_CHECKING:
+    from matplotlib.figure import Figure
+
+
+def heads(
+    reporter: Reporter,
+    attention: Annotated[
+        Path, typer.Argument(metavar="ATTENTION", help="Attention HDF5 over promoters or alignments.")
+    ],
+    output: FigureOption,
+    gene: Annotated[
+        str | None, typer.Option(metavar="ID", help="Of promoters: one gene [default: the mean over genes].")
+    ] = None,
+    treatment: Annotated[
+        list[str] | None,
+        typer.Option(
+            "--treatment",
+            metavar="NAME",
+            help="Of promoters: a treatment to draw, can be repeated [default: all].",
+        ),
+    ] = None,
+    sample: Annotated[
+        str | None, typer.Option(metavar="ID", help="Of alignments: which one [default: the only one].")
+    ] = None,
+    sites: Annotated[
+        list[str] | None,
+        typer.Option(
+            "--sites",
+            metavar="PATTERN",
+            help="Attention sites, can be repeated [default: those with positions; of alignments '*.msa_row'].",
+        ),
+    ] = None,
+    heads: Annotated[
+        str | None, typer.Option(metavar="LIST", help="Heads to draw, for example 0,2 [default: all].")
+    ] = None,
+    corrected: Annotated[
+        bool,
+        typer.Option(
+            "--corrected",
+            help="Of alignments: symmetrised, and without what a residue shares with all others (APC).",
+        ),
+    ] = False,
+    upstream: Annotated[
+        int | None, typer.Option(min=0, help="Of promoters: bases of the window before position 0.")
+    ] = None,
+    width: WidthOption = 180,
+    dpi: DpiOption = 300,
+) -> None:
+    """Draw the attention of every head: of a promoter by treatment, of an alignment layer by layer.
+
+    In brackets stands how many bins or keys share the attention of a row on average (2 to the power of its
+    entropy): 1 for a head that looks at one place, all of them for one that looks everywhere.
+    """
+
+    def make() -> "Figure":
+        from bioattn.errors import SettingsError
+        from bioattn.figures.head_grid import draw_head_grid
+        from bioattn.figures.head_maps import alignment_head_grid, promoter_head_grid
+        from bioattn.figures.promoter_maps import read_promoter_maps
+        from bioattn.store import open_attention
+        from bioattn.wording import counted
+
+        kept = parse_heads(heads)
+        with open_attention(attention) as file:
+            if file.over_alignments:
+                if gene is not None or treatment or upstream is not None:
+                    raise SettingsError(
+                        f"{attention}: holds alignments; choose with --sample, --sites and --heads"
+                    )
+                grid = alignment_head_grid(file, sample, sites=sites, heads=kept, corrected=corrected)
+            else:
+                if sample is not None or corrected:
+                    raise SettingsError(
+                        f"{attention}: holds promoters; --sample and --corrected are for alignments"
+                    )
+                maps = read_promoter_maps(
+                    file,
+                    gene=gene,
+                    treatments=treatment,
+                    sites=sites,
+                    heads=kept,
+                    progress=reporter.progress(),
+                )
+                title = f"mean over {counted(maps.num_genes, 'gene')}" if gene is None else gene
+                grid = promoter_head_grid(maps, title=title, zero=upstream)
+        return draw_head_grid(grid, width)
+
+    draw(reporter, output, {"attention": attention}, dpi, make)
+
+
+def register(app: typer.Typer) -> None:
+    """Add the command to `bioattn plot`."""
+    command(app, "heads")(heads)

@@ -1,0 +1,93 @@
+"""`bioattn plot heatmap`: treatments × positions."""
+
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+from bioattn_cli.export import parse_heads
+from bioattn_cli.options import command
+from bioattn_cli.plot_options import DpiOption, FigureOption, WidthOption, draw
+from bioattn_cli.reporting import Reporter
+
+if TYPE_CHECKING:
+    from matplotlib.figure import Figure
+
+
+def heatmap(
+    reporter: Reporter,
+    attention: Annotated[Path, typer.Argument(metavar="ATTENTION", help="Attention HDF5 over promoters.")],
+    output: FigureOption,
+    gene: Annotated[
+        str | None, typer.Option(metavar="ID", help="One gene [default: the mean over genes].")
+    ] = None,
+    genes: Annotated[
+        Path | None, typer.Option(metavar="FILE", help="Mean over these genes, one id a line [default: all].")
+    ] = None,
+    treatment: Annotated[
+        list[str] | None,
+        typer.Option(
+            "--treatment", metavar="NAME", help="A treatment to draw, can be repeated [default: all]."
+        ),
+    ] = None,
+    against: Annotated[
+        str | None,
+        typer.Option(
+            metavar="NAME",
+            help="Draw what the others have more than this treatment, or than the `mean` over treatments.",
+        ),
+    ] = None,
+    sites: Annotated[
+        list[str] | None,
+        typer.Option(
+            "--sites", metavar="PATTERN", help="Attention sites, averaged; can be repeated [default: all]."
+        ),
+    ] = None,
+    heads: Annotated[
+        str | None, typer.Option(metavar="LIST", help="Heads to average, for example 0,2 [default: all].")
+    ] = None,
+    cluster: Annotated[
+        bool, typer.Option(help="Order treatments by a tree of their maps, or as the file does.")
+    ] = True,
+    upstream: Annotated[
+        int | None, typer.Option(min=0, help="Bases of the window before position 0.")
+    ] = None,
+    width: WidthOption = 180,
+    dpi: DpiOption = 300,
+) -> None:
+    """Draw attention of all treatments by position as a heatmap.
+
+    Of one gene or the mean over genes, which is what attention is by position alone. Treatments with similar maps
+    stand together; their order is kept in the run record beside the figure.
+    """
+
+    def make() -> "tuple[Figure, dict[str, Any]]":
+        from bioattn.errors import SettingsError
+        from bioattn.figures.promoter_maps import read_gene_list, read_promoter_maps
+        from bioattn.figures.treatment_heatmap import cluster_treatments, draw_treatment_heatmap
+        from bioattn.store import open_attention
+        from bioattn.wording import counted
+
+        if gene is not None and genes is not None:
+            raise SettingsError("--gene and --genes: give one of them")
+        chosen = None if genes is None else read_gene_list(genes)
+        with open_attention(attention) as file:
+            maps = read_promoter_maps(
+                file,
+                gene=gene,
+                genes=chosen,
+                treatments=treatment,
+                sites=sites,
+                heads=parse_heads(heads),
+                progress=reporter.progress(),
+            )
+        title = f"mean over {counted(maps.num_genes, 'gene')}" if gene is None else gene
+        shown = cluster_treatments(maps, reference=against, cluster=cluster, title=title, zero=upstream)
+        return draw_treatment_heatmap(shown, width), {"treatments": shown.treatments}
+
+    draw(reporter, output, {"attention": attention, "genes": genes}, dpi, make)
+
+
+def register(app: typer.Typer) -> None:
+    """Add the command to `bioattn plot`."""
+    command(app, "heatmap")(heatmap)
