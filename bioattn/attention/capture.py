@@ -22,7 +22,8 @@ class AttentionSink(Protocol):
     def receive(
         self, site: AttentionSite, weights: Tensor, value_weighted: Tensor | None, tile: Tile | None = None
     ) -> None:
-        """`weights`: float32, detached, axes as `site.axes`; `value_weighted`: the same shape, or None.
+        """`weights`: float32, detached unless gradients were asked for, axes as `site.axes`; `value_weighted`: the
+        same shape, or None.
 
         tile: which slice of its outer axis the weights are; None = all of it. Tiles come in order. Whoever keeps
         what it gets copies it: the memory may be used again for the next tile.
@@ -34,23 +35,27 @@ class AttentionSink(Protocol):
 
 @dataclass(frozen=True, slots=True)
 class Listener:
-    """One `capture`: which sites, who gets them, and whether the value norms are wanted too."""
+    """One `capture`: which sites, who gets them, and whether value norms and gradients are wanted too."""
 
     patterns: tuple[str, ...]
     sink: AttentionSink
     value_weighted: bool
+    gradients: bool
 
 
 _LISTENERS: ContextVar[tuple[Listener, ...]] = ContextVar("attention_listeners", default=())
 
 
 @contextmanager
-def capture(sites: Sequence[str], sink: AttentionSink, *, value_weighted: bool = False) -> Iterator[None]:
+def capture(
+    sites: Sequence[str], sink: AttentionSink, *, value_weighted: bool = False, gradients: bool = False
+) -> Iterator[None]:
     """Send the weights of every site whose name matches one of the shell patterns `sites` to `sink`.
 
     Outputs stay those of the fused path to 1e-5. Captures nest; the innermost that matches a site gets it.
+    gradients: leave the weights in the graph, for a loss that speaks of them.
     """
-    listener = Listener(tuple(sites), sink, value_weighted)
+    listener = Listener(tuple(sites), sink, value_weighted, gradients)
     token = _LISTENERS.set((listener, *_LISTENERS.get()))
     try:
         yield
@@ -81,14 +86,14 @@ def hand_over(
     if listener is None:
         return
     positions = slice(0, -1) if site.sink else slice(None)
-    whole = weights.detach().float()
+    whole = (weights if listener.gradients else weights.detach()).float()
     if weights.dtype != whole.dtype:
         # Rounded one by one to half precision, the weights of a row miss a sum of 1 by up to some thousandths.
-        whole /= whole.sum(-1, keepdim=True)
+        whole = whole / whole.sum(-1, keepdim=True)
     kept = whole[..., positions]
     norms = None
     if listener.value_weighted and value is not None:
-        norm = value[..., positions, :].detach().float().norm(dim=-1)
+        norm = (value if listener.gradients else value.detach())[..., positions, :].float().norm(dim=-1)
         norms = kept * (norm if site.axes[-2] == "head" else norm.unsqueeze(-2))
     listener.sink.receive(site, kept, norms, tile)
 

@@ -61,6 +61,9 @@ class TrainingConfig:
     """Largest random shift of the window in bases; default the flank of the dataset."""
     reverse_complement: bool = False
     """Whether half of the training windows are turned round; promoters are oriented, so off."""
+    attention_entropy: float = 0.0
+    """What the mean entropy of the attention weights (1 = uniform) costs at the end of training, in units of the
+    loss; the price rises from zero in a straight line. 0 leaves attention to itself."""
     warm_start: bool = False
     """Start the kmer stem and the linear readout from a ridge by component on the same training genes
     (`cross`, regression); attention then learns what the distance from the anchor does not explain."""
@@ -77,8 +80,9 @@ class TrainingConfig:
         for field in ("warmup_fraction", "unconditional_probability", "average_decay"):
             if not 0 <= getattr(self, field) < 1:
                 raise SettingsError(f"{field} is {getattr(self, field)}; it must lie in [0, 1)")
-        if self.weight_decay < 0:
-            raise SettingsError(f"weight_decay is {self.weight_decay}; it must not be negative")
+        for field in ("weight_decay", "attention_entropy"):
+            if not getattr(self, field) >= 0:
+                raise SettingsError(f"{field} is {getattr(self, field)}; it must not be negative")
         if self.treatments_per_step is not None and self.treatments_per_step < 1:
             raise SettingsError(f"treatments_per_step is {self.treatments_per_step}; it must be at least 1")
         if self.max_shift is not None and self.max_shift < 0:

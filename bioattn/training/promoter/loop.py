@@ -5,7 +5,7 @@ It knows tensors and a dataset, no files of models: `train` gives it both and wr
 
 import math
 from collections.abc import Iterator, Mapping
-from contextlib import AbstractContextManager
+from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, cast
@@ -15,6 +15,8 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
+from bioattn.attention.capture import capture
+from bioattn.attention.entropy import EntropyMeter
 from bioattn.errors import BioattnError
 from bioattn.models.promoter.model import PromoterModel
 from bioattn.models.promoter.treatment_vocabulary import TreatmentBatch
@@ -139,7 +141,12 @@ class Trainer:
         asked = self.treatments.rows(batch.treatments_T.to(self.device))
         if self.unconditional is not None:
             asked = asked.joined(self.unconditional)
-        with self._autocast():
+        entropy_price = self._entropy_price(position)
+        meter = EntropyMeter()
+        with (
+            self._autocast(),
+            capture(["*"], meter, gradients=True) if entropy_price else nullcontext(),
+        ):
             answers_BT = self.model.standardised(codes_BL, asked)
         answers_BT = answers_BT.float()
         unconditional_B1 = None
@@ -154,7 +161,7 @@ class Trainer:
             probability=self.config.unconditional_probability,
         )
         optimizer.zero_grad(set_to_none=True)
-        loss.backward()
+        (loss + entropy_price * meter.mean() if entropy_price else loss).backward()
         torch.nn.utils.clip_grad_norm_(self.model.parameters(), self.config.gradient_clip)
         optimizer.step()
         value = float(loss.detach())
@@ -220,6 +227,12 @@ class Trainer:
             peak=self.config.learning_rate,
             warmup_fraction=self.config.warmup_fraction,
         )
+
+    def _entropy_price(self, position: Position) -> float:
+        """What entropy costs in this step: attention must have found something before it is asked to be sure."""
+        steps = self.batches.steps_per_epoch
+        share = (position.epoch * steps + position.step) / (self.config.epochs * steps)
+        return self.config.attention_entropy * share
 
     def _optimizer(self) -> torch.optim.Optimizer:
         config = self.config

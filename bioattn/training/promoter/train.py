@@ -27,7 +27,7 @@ from bioattn.models.model_folder import (
 )
 from bioattn.models.promoter.config import Conditioning, PromoterModelConfig, TreatmentEncoding
 from bioattn.models.promoter.folder import MODEL_TYPE, write_promoter_model
-from bioattn.models.promoter.model import PromoterModel, make_promoter_model
+from bioattn.models.promoter.model import PromoterModel, attention_sites, make_promoter_model
 from bioattn.models.promoter.treatment_vocabulary import UNCONDITIONAL, TreatmentVocabulary
 from bioattn.progress import NoProgress, Progress
 from bioattn.promoters.dataset import TEST, TRAIN, VALIDATION, PromoterDataset, read_dataset
@@ -192,6 +192,10 @@ def _trainer(
         raise SettingsError(
             f"max_shift is {max_shift}, the dataset stores a flank of {dataset.flank}; "
             "prepare the promoters with a larger --flank, or set a smaller max_shift"
+        )
+    if training.attention_entropy and not attention_sites(model):
+        raise SettingsError(
+            f"attention_entropy is for models with attention; {config.conditioning} has none, leave it out"
         )
     unconditional = None
     if config.unconditional:
