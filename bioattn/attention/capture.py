@@ -1,5 +1,7 @@
 """Listening to attention: `with capture(sites, sink): model(...)` hands the weights of those sites to `sink`.
 
+`with substitute(sites, other): model(...)` makes them use other weights than their own, to see what hangs on them.
+
 The operator asks `listener_for(site)` at every call; without a listener it takes the fused path and no weight
 tensor exists. The sink is a protocol, so this room knows nothing of files.
 """
@@ -33,14 +35,24 @@ class AttentionSink(Protocol):
         """
 
 
-@dataclass(frozen=True, slots=True)
+class Substitution(Protocol):
+    """Says which weights a site uses instead of its own."""
+
+    def __call__(self, site: AttentionSite, weights: Tensor, tile: Tile | None) -> Tensor:
+        """`weights`: (..., Q, K) as the layer would use them, with `site.sink` the sink's last; not to be changed
+        in place. Returns weights of the same shape."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Listener:
-    """One `capture`: which sites, who gets them, and whether value norms and gradients are wanted too."""
+    """One `capture` or `substitute`: which sites, who gets them, and whether value norms and gradients are wanted
+    too."""
 
     patterns: tuple[str, ...]
-    sink: AttentionSink
-    value_weighted: bool
-    gradients: bool
+    sink: AttentionSink | None = None
+    value_weighted: bool = False
+    gradients: bool = False
+    substitution: Substitution | None = None
 
 
 _LISTENERS: ContextVar[tuple[Listener, ...]] = ContextVar("attention_listeners", default=())
@@ -55,7 +67,24 @@ def capture(
     Outputs stay those of the fused path to 1e-5. Captures nest; the innermost that matches a site gets it.
     gradients: leave the weights in the graph, for a loss that speaks of them.
     """
-    listener = Listener(tuple(sites), sink, value_weighted, gradients)
+    listener = Listener(patterns=tuple(sites), sink=sink, value_weighted=value_weighted, gradients=gradients)
+    with _listening(listener):
+        yield
+
+
+@contextmanager
+def substitute(
+    sites: Sequence[str], substitution: Substitution, sink: AttentionSink | None = None
+) -> Iterator[None]:
+    """Let every site whose name matches one of the shell patterns `sites` attend with the weights that
+    `substitution` gives, and hand those to `sink`, if there is one. Nests as `capture` does.
+    """
+    with _listening(Listener(patterns=tuple(sites), sink=sink, substitution=substitution)):
+        yield
+
+
+@contextmanager
+def _listening(listener: Listener) -> Iterator[None]:
     token = _LISTENERS.set((listener, *_LISTENERS.get()))
     try:
         yield
@@ -83,7 +112,7 @@ def hand_over(
     Weights of half precision are scaled so that a row sums to 1.
     """
     listener = listener_for(site)
-    if listener is None:
+    if listener is None or listener.sink is None:
         return
     positions = slice(0, -1) if site.sink else slice(None)
     whole = (weights if listener.gradients else weights.detach()).float()
@@ -96,6 +125,14 @@ def hand_over(
         norm = (value if listener.gradients else value.detach())[..., positions, :].float().norm(dim=-1)
         norms = kept * (norm if site.axes[-2] == "head" else norm.unsqueeze(-2))
     listener.sink.receive(site, kept, norms, tile)
+
+
+def substituted(site: AttentionSite | None, weights: Tensor, tile: Tile | None = None) -> Tensor | None:
+    """The weights (..., Q, K) that whoever listens to `site` wants used instead of `weights`; None without any."""
+    listener = listener_for(site)
+    if site is None or listener is None or listener.substitution is None:
+        return None
+    return listener.substitution(site, weights, tile)
 
 
 def listener_for(site: AttentionSite | None) -> Listener | None:

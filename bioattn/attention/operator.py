@@ -9,7 +9,7 @@ import torch.nn.functional as F  # noqa: N812 - torch's own habit
 from torch import Tensor
 from torch.utils.checkpoint import checkpoint
 
-from bioattn.attention.capture import hand_over, listener_for
+from bioattn.attention.capture import hand_over, listener_for, substituted
 from bioattn.attention.cpu_backward import attend_and_learn_on_cpu
 from bioattn.attention.cpu_tiles import attend_on_cpu
 from bioattn.attention.score import Score
@@ -51,6 +51,9 @@ def attend(
     if listener_for(site) is not None:
         assert site is not None
         weights, attended = _attend_and_keep(query, key, value, score, mask, bias)
+        others = substituted(site, weights, tile)
+        if others is not None:
+            weights, attended = others, others.to(value.dtype) @ value
         hand_over(site, weights, value, tile)
         return attended
     learned = _attend_and_learn(query, key, value, score, mask, bias)
@@ -117,6 +120,8 @@ def attention_weights(
     """
     weights = _softmax(query, key, score, mask, bias)
     if site is not None:
+        others = substituted(site, weights, tile)
+        weights = weights if others is None else others
         hand_over(site, weights.squeeze(-2) if site.axes[-2] == "head" else weights, value, tile)
     return weights
 
