@@ -25,6 +25,14 @@ class Metric(StrEnum):
     AVERAGE_PRECISION = "average-precision"
 
 
+class FirstFilters(StrEnum):
+    """What the first layer's filters are before training."""
+
+    KMERS = "kmers"
+    """Half of them k-mers that the responses of the training genes follow, if there are any; the rest random."""
+    RANDOM = "random"
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TrainingConfig:
     """How a promoter model is trained."""
@@ -64,6 +72,8 @@ class TrainingConfig:
     attention_entropy: float = 0.0
     """What the mean entropy of the attention weights (1 = uniform) costs at the end of training, in units of the
     loss; the price rises from zero in a straight line. 0 leaves attention to itself."""
+    first_filters: FirstFilters = FirstFilters.KMERS
+    """kmers (half of them start from k-mers that the responses follow; for the conv stem) or random."""
     warm_start: bool = False
     """Start the kmer stem and the linear readout from a ridge by component on the same training genes
     (`cross`, regression); attention then learns what the distance from the anchor does not explain."""

@@ -36,8 +36,9 @@ from bioattn.stop_request import StopRequest
 from bioattn.training.job import Job, plain_job, require_finished_by
 from bioattn.training.output_folder import is_finished, publish, working_folder, write_history
 from bioattn.training.promoter.batches import TrainingBatches
-from bioattn.training.promoter.config import Loss, Metric, TrainingConfig
+from bioattn.training.promoter.config import FirstFilters, Loss, Metric, TrainingConfig
 from bioattn.training.promoter.evaluation import Evaluation, evaluate
+from bioattn.training.promoter.first_filters import start_filters
 from bioattn.training.promoter.loop import Standardiser, Trainer
 from bioattn.training.promoter.metrics import SharedAxis, fit_shared_axis
 from bioattn.training.promoter.model_card import write_model_card
@@ -121,6 +122,8 @@ def _train(
     model = make_promoter_model(config, vocabulary)
     content = _content(job, config)
     trainer = _trainer(model, dataset, vocabulary, table, job, content, device, partial / STATE_FILE)
+    if job.training.first_filters is FirstFilters.KMERS:
+        start_filters(model, dataset)
     if job.training.warm_start:
         standard = trainer.standardiser
         warm_start(model, dataset, trainer.treatments, standard.mean, standard.sd)

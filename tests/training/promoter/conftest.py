@@ -49,6 +49,12 @@ def make_dataset(task: str = "regression", genes: int = 400, seed: int = 0) -> P
     )
 
 
+@pytest.fixture
+def motifs() -> tuple[str, ...]:
+    """The motif of each treatment."""
+    return MOTIFS
+
+
 @pytest.fixture(scope="session")
 def dataset_path(tmp_path_factory: pytest.TempPathFactory) -> Path:
     path = tmp_path_factory.mktemp("data") / "small.dataset.h5"
