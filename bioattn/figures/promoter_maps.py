@@ -6,13 +6,11 @@ Shape suffixes: T treatments, H heads, K bins.
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 from fnmatch import fnmatchcase
-from pathlib import Path
 
 import numpy as np
 from numpy.typing import NDArray
 
-from bioattn.errors import BioattnError, FormatError, SettingsError
-from bioattn.files import read_lines
+from bioattn.errors import BioattnError, SettingsError
 from bioattn.formats.tables import quoted
 from bioattn.progress import NoProgress, Progress
 from bioattn.store.attention_reader import AttentionFile, SiteInfo
@@ -37,8 +35,8 @@ class PromoterMaps:
     key_edges: NDArray[np.int64]
     """(K + 1,) in bases from the window's first base."""
     window_length: int
-    num_genes: int
-    """Over how many genes the mean was taken."""
+    genes: list[str]
+    """Of which the mean was taken."""
 
     @property
     def mean_over_heads(self) -> NDArray[np.float64]:
@@ -114,14 +112,13 @@ def position_sites(attention: AttentionFile, patterns: Sequence[str] | None = No
 def read_promoter_maps(
     attention: AttentionFile,
     *,
-    gene: str | None = None,
     genes: Sequence[str] | None = None,
     treatments: Sequence[str] | None = None,
     sites: Sequence[str] | None = None,
     heads: Sequence[int] | None = None,
     progress: Progress | None = None,
 ) -> PromoterMaps:
-    """The maps of one gene, or the mean over genes (all without `genes`), read in blocks.
+    """The mean over genes (all without `genes`; that of one is its own map), read in blocks.
 
     treatments: None = all, in the file's order. heads: of every site; None = all.
 
@@ -139,8 +136,7 @@ def read_promoter_maps(
             raise BioattnError(
                 f"{attention.path}: treatment {name!r} is not in the file; it has {quoted(named)}"
             )
-    wanted = [gene] if gene is not None else genes
-    for name in wanted or ():
+    for name in genes or ():
         if name not in attention.samples.index:
             raise BioattnError(f"{attention.path}: gene {name!r} is not in the file")
     maps, labels = [], []
@@ -148,33 +144,15 @@ def read_promoter_maps(
         kept = _heads(attention, info, heads)
         site = f"{info.name.removeprefix('promoter.')} " if len(chosen) > 1 else ""
         labels += [site + head for head in kept[0]]
-        maps.append(_mean(attention, info, kept[1], wanted, names, progress))
-    num_genes = len(wanted) if wanted is not None else len(attention.samples)
+        maps.append(_mean(attention, info, kept[1], genes, names, progress))
     return PromoterMaps(
         treatments=names,
         heads=labels,
         weights_HTK=np.concatenate(maps),
         key_edges=edges,
         window_length=attention.window_length,
-        num_genes=num_genes,
+        genes=list(attention.samples.index if genes is None else genes),
     )
-
-
-def read_gene_list(path: Path) -> list[str]:
-    """Gene ids, the first word of each line; empty lines and those that begin with `#` are passed over.
-
-    Raises: FormatError when there is none or one stands twice.
-    """
-    genes: dict[str, None] = {}
-    for number, line in read_lines(path):
-        if line.strip() and not line.startswith("#"):
-            gene = line.split()[0]
-            if gene in genes:
-                raise FormatError(f"{path}:{number}: gene {gene!r} stands there twice")
-            genes[gene] = None
-    if not genes:
-        raise FormatError(f"{path}: holds no gene id; one a line is needed")
-    return list(genes)
 
 
 def choose_treatments(attention: AttentionFile, gene: str, number: int) -> list[str] | None:

@@ -122,7 +122,7 @@ def read_promoter_picture(path: Path, request: PromoterRequest) -> PromoterPictu
         if request.against in named and chosen and request.against not in chosen:
             chosen = [*chosen, request.against]
         maps = read_promoter_maps(
-            attention, gene=request.gene, treatments=chosen, sites=request.sites, heads=request.heads
+            attention, genes=[request.gene], treatments=chosen, sites=request.sites, heads=request.heads
         )
         if request.against is not None:
             maps = maps.against(request.against)

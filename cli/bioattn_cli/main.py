@@ -22,11 +22,17 @@ from bioattn_cli import (
     export,
     export_contacts,
     export_parameters,
+    export_tracks,
     inspect_file,
     plot,
     plot_attention,
+    plot_check,
+    plot_contacts,
+    plot_distogram,
     plot_heads,
     plot_heatmap,
+    plot_logos,
+    plot_training,
     prepare,
     prepare_contacts,
     prepare_msa,
@@ -90,9 +96,15 @@ app.add_typer(explain.app, name="explain")
 app.add_typer(plot.app, name="plot")
 export_contacts.register(export.app)
 export_parameters.register(export.app)
+export_tracks.register(export.app)
 plot_attention.register(plot.app)
+plot_contacts.register(plot.app)
+plot_distogram.register(plot.app)
 plot_heads.register(plot.app)
 plot_heatmap.register(plot.app)
+plot_logos.register(plot.app)
+plot_training.register(plot.app)
+plot_check.register(plot.app)
 run_evoformer.register(run.app)
 inspect_file.register(app)
 prepare_contacts.register(prepare.app)

@@ -20,8 +20,13 @@ def heads(
         Path, typer.Argument(metavar="ATTENTION", help="Attention HDF5 over promoters or alignments.")
     ],
     output: FigureOption,
-    gene: Annotated[
-        str | None, typer.Option(metavar="ID", help="Of promoters: one gene [default: the mean over genes].")
+    genes: Annotated[
+        list[str] | None,
+        typer.Option(
+            "--genes",
+            metavar="ID|FILE",
+            help="Of promoters: genes to average, or a file with an id a line; can be repeated [default: all].",
+        ),
     ] = None,
     treatment: Annotated[
         list[str] | None,
@@ -69,13 +74,14 @@ def heads(
         from bioattn.figures.head_grid import draw_head_grid
         from bioattn.figures.head_maps import alignment_head_grid, promoter_head_grid
         from bioattn.figures.promoter_maps import read_promoter_maps
+        from bioattn.promoters.gene_choice import choose_genes
         from bioattn.store import open_attention
         from bioattn.wording import counted
 
         kept = parse_heads(heads)
         with open_attention(attention) as file:
             if file.over_alignments:
-                if gene is not None or treatment or upstream is not None:
+                if genes or treatment or upstream is not None:
                     raise SettingsError(
                         f"{attention}: holds alignments; choose with --sample, --sites and --heads"
                     )
@@ -85,15 +91,17 @@ def heads(
                     raise SettingsError(
                         f"{attention}: holds promoters; --sample and --corrected are for alignments"
                     )
+                chosen = choose_genes(genes, file.samples.index, attention) if genes else None
                 maps = read_promoter_maps(
                     file,
-                    gene=gene,
+                    genes=chosen,
                     treatments=treatment,
                     sites=sites,
                     heads=kept,
                     progress=reporter.progress(),
                 )
-                title = f"mean over {counted(maps.num_genes, 'gene')}" if gene is None else gene
+                several = f"mean over {counted(len(maps.genes), 'gene')}"
+                title = maps.genes[0] if len(maps.genes) == 1 else several
                 grid = promoter_head_grid(maps, title=title, zero=upstream)
         return draw_head_grid(grid, width)
 

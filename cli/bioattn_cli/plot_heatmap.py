@@ -18,11 +18,13 @@ def heatmap(
     reporter: Reporter,
     attention: Annotated[Path, typer.Argument(metavar="ATTENTION", help="Attention HDF5 over promoters.")],
     output: FigureOption,
-    gene: Annotated[
-        str | None, typer.Option(metavar="ID", help="One gene [default: the mean over genes].")
-    ] = None,
     genes: Annotated[
-        Path | None, typer.Option(metavar="FILE", help="Mean over these genes, one id a line [default: all].")
+        list[str] | None,
+        typer.Option(
+            "--genes",
+            metavar="ID|FILE",
+            help="Genes to average, or a file with an id a line; can be repeated [default: all].",
+        ),
     ] = None,
     treatment: Annotated[
         list[str] | None,
@@ -62,30 +64,26 @@ def heatmap(
     """
 
     def make() -> "tuple[Figure, dict[str, Any]]":
-        from bioattn.errors import SettingsError
-        from bioattn.figures.promoter_maps import read_gene_list, read_promoter_maps
+        from bioattn.figures.promoter_maps import read_promoter_maps
         from bioattn.figures.treatment_heatmap import cluster_treatments, draw_treatment_heatmap
+        from bioattn.promoters.gene_choice import choose_genes
         from bioattn.store import open_attention
         from bioattn.wording import counted
 
-        if gene is not None and genes is not None:
-            raise SettingsError("--gene and --genes: give one of them")
-        chosen = None if genes is None else read_gene_list(genes)
         with open_attention(attention) as file:
             maps = read_promoter_maps(
                 file,
-                gene=gene,
-                genes=chosen,
+                genes=choose_genes(genes, file.samples.index, attention) if genes else None,
                 treatments=treatment,
                 sites=sites,
                 heads=parse_heads(heads),
                 progress=reporter.progress(),
             )
-        title = f"mean over {counted(maps.num_genes, 'gene')}" if gene is None else gene
+        title = maps.genes[0] if len(maps.genes) == 1 else f"mean over {counted(len(maps.genes), 'gene')}"
         shown = cluster_treatments(maps, reference=against, cluster=cluster, title=title, zero=upstream)
         return draw_treatment_heatmap(shown, width), {"treatments": shown.treatments}
 
-    draw(reporter, output, {"attention": attention, "genes": genes}, dpi, make)
+    draw(reporter, output, {"attention": attention}, dpi, make)
 
 
 def register(app: typer.Typer) -> None:

@@ -1,0 +1,155 @@
+"""A contact map: predicted pairs above the diagonal, true ones below it, and how many of the best are right."""
+
+from dataclasses import dataclass
+
+import numpy as np
+from matplotlib.axes import Axes
+from matplotlib.figure import Figure
+from matplotlib.lines import Line2D
+from matplotlib.ticker import MaxNLocator
+from numpy.typing import NDArray
+
+from bioattn.figures.contact_prediction import ContactPrediction, ContactTruth, ranked_judged_pairs
+from bioattn.figures.style import (
+    BLACK,
+    BLUE,
+    LIGHT_GREY,
+    ORANGE,
+    SMALL_FONT,
+    framed,
+    new_figure,
+    styled,
+)
+from bioattn.structures.contacts import CONTACT_DISTANCE
+
+MISSED = "#A0A0A0"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ContactComparison:
+    """The L best pairs against the truth; columns from 0."""
+
+    right: NDArray[np.intp]
+    """(N, 2) of the L best pairs those that are contacts, i < j."""
+    wrong: NDArray[np.intp]
+    """(M, 2) the others of the L best."""
+    missed: NDArray[np.intp]
+    """(K, 2) contacts that are not among the L best."""
+    precision_l: float
+    """Of the L best; NaN where nothing can be judged."""
+    precision_l5: float
+    """Of the L/5 best."""
+    length: int
+    """L."""
+
+
+def compare_contacts(prediction: ContactPrediction, truth: ContactTruth) -> ContactComparison:
+    """The L best predicted pairs, at least six columns apart and both in the structure, against the truth."""
+    first, second = ranked_judged_pairs(prediction, truth)
+    is_contact = truth.contacts[first, second]
+    best = np.zeros(len(first), dtype=np.bool_)
+    best[: truth.length] = True
+    pairs = np.stack([first, second], axis=1)
+    fifth = is_contact[: max(1, truth.length // 5)]
+    return ContactComparison(
+        right=pairs[best & is_contact],
+        wrong=pairs[best & ~is_contact],
+        missed=pairs[~best & is_contact],
+        precision_l=float(is_contact[best].mean()) if best.any() else float("nan"),
+        precision_l5=float(fifth.mean()) if fifth.size else float("nan"),
+        length=truth.length,
+    )
+
+
+@styled
+def draw_contact_map(prediction: ContactPrediction, truth: ContactTruth | None, width: float) -> Figure:
+    """Draw it, `width` millimetres wide; without a truth both halves show the prediction."""
+    size = len(prediction.letters)
+    comparison = None if truth is None else compare_contacts(prediction, truth)
+    figure = new_figure(width, width * 0.92 + (5 if comparison is None else 10))
+    axis: Axes = figure.add_subplot(label="contacts")
+    framed(axis)
+    shown = (
+        prediction.scores if truth is None else np.where(np.tri(size, dtype=bool), np.nan, prediction.scores)
+    )
+    low, high = (0.0, 1.0)
+    if prediction.quantity != "probability":
+        low, high = np.nanquantile(prediction.scores, [0.5, 0.999]).tolist()
+    image = axis.imshow(
+        shown, cmap="Greys", vmin=low, vmax=high, extent=(0.5, size + 0.5, size + 0.5, 0.5), alpha=0.9
+    )
+    axis.axline((0.5, 0.5), slope=1, color=BLACK, linewidth=0.5)
+    axis.set_xlabel("column of the alignment")
+    axis.set_ylabel("column of the alignment")
+    for ticks in (axis.xaxis, axis.yaxis):
+        ticks.set_major_locator(MaxNLocator(nbins=6, integer=True, steps=[1, 2, 5, 10], min_n_ticks=2))
+    if comparison is None or truth is None:
+        figure.suptitle(f"{prediction.name}: predicted contacts", x=0.02, ha="left")
+    else:
+        _draw_truth(axis, truth, comparison, width * 72 / 25.4 * 0.8 / size)
+        fifth = max(1, comparison.length // 5)
+        _draw_legend(figure, truth)
+        figure.suptitle(
+            f"{prediction.name}\nprecision {comparison.precision_l:.2f} of the {comparison.length} best pairs, "
+            f"{comparison.precision_l5:.2f} of the {fifth} best",
+            x=0.02,
+            ha="left",
+        )
+    bar = figure.colorbar(image, ax=axis, location="right", shrink=0.6, aspect=25, pad=0.02)
+    bar.set_label(
+        "contact probability" if prediction.quantity == "probability" else "score", fontsize=SMALL_FONT
+    )
+    return figure
+
+
+def _draw_truth(axis: Axes, truth: ContactTruth, comparison: ContactComparison, cell: float) -> None:
+    """Mark the best pairs above and the contacts below the diagonal. cell: points a column takes."""
+    side = max(cell, 1.3)
+    size = len(truth.contacts)
+    unknown = np.flatnonzero(~truth.known.any(axis=1)) if truth.cb is not None else np.empty(0, np.intp)
+    for column in unknown.tolist():
+        # Below the diagonal only: the prediction has pairs there.
+        axis.fill_between(
+            [0.5, column + 1.5], column + 0.5, column + 1.5, color=LIGHT_GREY, alpha=0.4, linewidth=0
+        )
+        axis.fill_between(
+            (column + 0.5, column + 1.5), column + 0.5, size + 0.5, color=LIGHT_GREY, alpha=0.4, linewidth=0
+        )
+    marks = (
+        ("right", comparison.right, "o", BLUE, False),
+        ("wrong", comparison.wrong, "x", ORANGE, False),
+        ("found", comparison.right, "s", BLUE, True),
+        ("missed", comparison.missed, "s", MISSED, True),
+    )
+    for name, pairs, marker, colour, below in marks:
+        down, across = (pairs[:, 1], pairs[:, 0]) if below else (pairs[:, 0], pairs[:, 1])
+        axis.scatter(
+            across + 1,
+            down + 1,
+            s=side**2 * (0.5 if marker == "o" else 0.7 if marker == "x" else 1.0),
+            marker=marker,
+            color=colour,
+            linewidths=0.7 if marker == "x" else 0,
+            label=name,
+        )
+
+
+def _draw_legend(figure: Figure, truth: ContactTruth) -> None:
+    distance = f" (CB < {CONTACT_DISTANCE:g} Å)" if truth.cb is not None else ""
+    entries = (
+        ("o", BLUE, "best pair, right"),
+        ("s", BLUE, f"contact{distance}, found"),
+        ("x", ORANGE, "best pair, wrong"),
+        ("s", MISSED, "contact, missed"),
+    )
+    figure.legend(
+        handles=[
+            Line2D([], [], linestyle="", marker=marker, color=colour, markersize=3, label=label)
+            for marker, colour, label in entries
+        ],
+        loc="outside lower center",
+        ncols=2,
+        columnspacing=1.5,
+        handletextpad=0.1,
+        borderpad=0.3,
+    )

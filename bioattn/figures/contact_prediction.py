@@ -1,0 +1,242 @@
+"""Predicted contacts from the files they come in, and the true ones from a structure, a dataset or a table.
+
+R match columns of the alignment, counted from 0 here and from 1 in the files.
+"""
+
+from dataclasses import dataclass
+from pathlib import Path
+
+import numpy as np
+from numpy.typing import NDArray
+
+from bioattn.alignments.contact_dataset import CONTACT_DATASET_FORMAT, open_contact_dataset
+from bioattn.errors import BioattnError, FormatError, SettingsError
+from bioattn.figures.distances import read_distances
+from bioattn.formats.alignment import GAP, Alignment
+from bioattn.formats.alignment_file import read_alignment
+from bioattn.formats.rr import RR_START, read_rr
+from bioattn.formats.tables import open_table, quoted
+from bioattn.store.hdf5_access import is_hdf5, open_hdf5, text_attribute
+from bioattn.structures.chain import read_chain
+from bioattn.structures.column_mapping import map_columns
+from bioattn.structures.contacts import MIN_SEPARATION, contacts, known_pairs
+
+_UNKNOWN = "X"
+_QUANTITIES = ("probability", "score")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ContactPrediction:
+    """A ranking of pairs of columns."""
+
+    name: str
+    letters: str
+    """(R,) of the target: `-` for a gap, X where the file does not say."""
+    scores: NDArray[np.float64]
+    """(R, R), symmetric; larger = likelier in contact; NaN = not among the file's pairs."""
+    quantity: str
+    """What `scores` are: probability or score."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ContactTruth:
+    """Which pairs are in contact."""
+
+    contacts: NDArray[np.bool_]
+    """(R, R), symmetric, at least six columns apart."""
+    known: NDArray[np.bool_]
+    """(R, R): pairs that are judged."""
+    length: int
+    """L: columns with a residue in the structure, or all columns where there is none."""
+    cb: NDArray[np.float32] | None = None
+    """(R, 3) ångström, NaN = not known; None where the truth is a table."""
+
+
+def read_contact_prediction(path: Path, sample: str | None = None) -> ContactPrediction:
+    """Read a folder of `run evoformer`, one of its files, or a file of `export contacts`.
+
+    sample: which of several a table holds.
+
+    Raises: BioattnError when the file is none of these, or holds several and none is chosen.
+    """
+    if path.is_dir():
+        names = ("distogram.h5", "contacts.rr", "contacts.tsv")
+        found = next((path / name for name in names if (path / name).is_file()), None)
+        if found is None:
+            raise BioattnError(
+                f"{path}: holds none of {', '.join(names)}, which `bioattn run evoformer` writes"
+            )
+        path = found
+    if is_hdf5(path):
+        distances = read_distances(path)
+        size = len(distances.letters)
+        scores = np.full((size, size), np.nan)
+        scores[np.ix_(distances.columns, distances.columns)] = distances.contact_probability
+        np.fill_diagonal(scores, np.nan)
+        return ContactPrediction(
+            name=distances.name, letters=distances.letters, scores=scores, quantity="probability"
+        )
+    with path.open("rb") as file:
+        begins_as_rr = file.read(len(RR_START)) == RR_START
+    return _read_rr(path) if begins_as_rr or path.suffix == ".rr" else _read_table(path, sample)
+
+
+def _read_rr(path: Path) -> ContactPrediction:
+    found = read_rr(path)
+    size = len(found.sequence) or max((pair.j for pair in found.pairs), default=0)
+    scores = np.full((size, size), np.nan)
+    for pair in found.pairs:
+        scores[pair.i - 1, pair.j - 1] = scores[pair.j - 1, pair.i - 1] = pair.probability
+    letters = found.sequence or _UNKNOWN * size
+    return ContactPrediction(name=found.target, letters=letters, scores=scores, quantity="probability")
+
+
+def _read_table(path: Path, sample: str | None) -> ContactPrediction:
+    table = open_table(path)
+    quantity = next((name for name in _QUANTITIES if name in table.header), None)
+    if quantity is None or not {"column_i", "column_j"} <= set(table.header):
+        raise FormatError(
+            f"{path}: holds no predicted contacts: the columns column_i, column_j and probability (or score) are "
+            f"needed, it has {quoted(table.header)}"
+        )
+    samples: dict[str, list[tuple[int, int, float]]] = {}
+    letters: dict[str, dict[int, str]] = {}
+    for line, cells in table.rows():
+        row = dict(zip(table.header, cells, strict=True))
+        name = row.get("sample", "")
+        i, j = _pair(row, f"{path}:{line}")
+        try:
+            score = float(row[quantity])
+        except ValueError:
+            raise FormatError(f"{path}:{line}: {quantity} {row[quantity]!r} is not a number") from None
+        samples.setdefault(name, []).append((i, j, score))
+        known = letters.setdefault(name, {})
+        known[i], known[j] = row.get("letter_i") or _UNKNOWN, row.get("letter_j") or _UNKNOWN
+    if not samples:
+        raise FormatError(f"{path}: holds no pair")
+    if sample is None and len(samples) > 1:
+        raise SettingsError(
+            f"{path}: holds {len(samples):,} alignments; choose with --sample ({quoted(list(samples))})"
+        )
+    if sample is not None and "sample" in table.header and sample not in samples:
+        raise BioattnError(f"{path}: has no sample {sample!r}; it holds {quoted(list(samples))}")
+    name = sample if sample is not None and "sample" in table.header else next(iter(samples))
+    size = 1 + max(j for _, j, _ in samples[name])
+    scores = np.full((size, size), np.nan)
+    for i, j, score in samples[name]:
+        scores[i, j] = scores[j, i] = score
+    return ContactPrediction(
+        name=name,
+        letters="".join(letters[name].get(column, _UNKNOWN) for column in range(size)),
+        scores=scores,
+        quantity=quantity,
+    )
+
+
+def _pair(row: dict[str, str], where: str) -> tuple[int, int]:
+    """The two columns, from 0."""
+    try:
+        i, j = int(row["column_i"]) - 1, int(row["column_j"]) - 1
+    except ValueError:
+        raise FormatError(
+            f"{where}: column_i {row['column_i']!r} and column_j {row['column_j']!r} must be whole numbers"
+        ) from None
+    if not 0 <= i < j < 100_000:
+        raise FormatError(f"{where}: columns {i + 1} and {j + 1} are no pair with i < j, counted from 1")
+    return i, j
+
+
+def read_contact_truth(
+    path: Path,
+    prediction: ContactPrediction,
+    *,
+    chain: str | None = None,
+    alignment: Path | None = None,
+    sample: str | None = None,
+) -> ContactTruth:
+    """Which columns of a predicted alignment are in contact.
+
+    path: a PDB or mmCIF file, whose `chain` is aligned to the target or, where `alignment` is given,
+    to the closest of its rows; a contact dataset, of which `sample` (or the
+    prediction's name) is taken; or a table with column_i and column_j.
+
+    Raises: BioattnError when the truth is of another alignment.
+    """
+    size = len(prediction.letters)
+    if not path.is_dir() and is_hdf5(path):
+        with open_hdf5(path) as file:
+            kind = text_attribute(file, "format")
+        if kind != CONTACT_DATASET_FORMAT:
+            raise BioattnError(f"{path}: is no contact dataset; give one, a structure or a table of contacts")
+        dataset = open_contact_dataset(path)
+        protein = dataset.protein(dataset.index(sample or prediction.name))
+        # A table of pairs ends at the last column that is in one.
+        if protein.num_columns < size:
+            raise BioattnError(
+                f"{path}: {protein.id!r} has {protein.num_columns:,} columns, the prediction {size:,}; both must "
+                "come from the same alignment"
+            )
+        return truth_from_coordinates(protein.cb[:size])
+    if _is_contact_table(path):
+        return _truth_from_table(path, size)
+    found = read_chain(path, chain)
+    if alignment is not None:
+        rows = read_alignment(alignment)
+        if rows.num_columns < size:
+            raise BioattnError(
+                f"{alignment}: has {rows.num_columns:,} match columns, the prediction {size:,}; give the "
+                "alignment that it was made of"
+            )
+        mapping = map_columns(found, rows, source=str(path))
+        return truth_from_coordinates(mapping.column_cb(found, rows.num_columns)[:size])
+    target = Alignment(
+        names=[prediction.name or "the target"],
+        descriptions=[""],
+        residues=np.frombuffer(prediction.letters.encode("ascii"), np.uint8)[None].copy(),
+        insertions=[{}],
+    )
+    if (target.residues == GAP).all() or set(prediction.letters) == {_UNKNOWN}:
+        raise BioattnError(
+            f"{path}: cannot be aligned, as the prediction does not say its residues; give distogram.h5 "
+            "or contacts.rr"
+        )
+    mapping = map_columns(found, target, source=str(path))
+    return truth_from_coordinates(mapping.column_cb(found, size))
+
+
+def truth_from_coordinates(cb: NDArray[np.float32]) -> ContactTruth:
+    """From (R, 3) CB coordinates, NaN where a column has no residue in the structure."""
+    return ContactTruth(
+        contacts=contacts(cb), known=known_pairs(cb), length=int((~np.isnan(cb).any(axis=-1)).sum()), cb=cb
+    )
+
+
+def _is_contact_table(path: Path) -> bool:
+    try:
+        return {"column_i", "column_j"} <= set(open_table(path).header)
+    except FormatError:
+        return False
+
+
+def _truth_from_table(path: Path, size: int) -> ContactTruth:
+    table = open_table(path)
+    pairs = np.zeros((size, size), dtype=np.bool_)
+    for line, cells in table.rows():
+        i, j = _pair(dict(zip(table.header, cells, strict=True)), f"{path}:{line}")
+        if j < size and j - i >= MIN_SEPARATION:
+            pairs[i, j] = pairs[j, i] = True
+    column = np.arange(size)
+    return ContactTruth(contacts=pairs, known=np.abs(column[:, None] - column) >= MIN_SEPARATION, length=size)
+
+
+def ranked_judged_pairs(
+    prediction: ContactPrediction, truth: ContactTruth
+) -> tuple[NDArray[np.intp], NDArray[np.intp]]:
+    """Columns i < j of the pairs that are judged, the likeliest first; ties in the order of i, then j.
+
+    Pairs that the file left out come last.
+    """
+    first, second = np.nonzero(np.triu(truth.known))
+    values = prediction.scores[first, second]
+    order = np.argsort(-np.where(np.isnan(values), -np.inf, values), kind="stable")
+    return first[order], second[order]
