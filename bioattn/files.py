@@ -204,13 +204,16 @@ def remove_leftover(path: Path) -> None:
 
 
 @contextmanager
-def text_output(path: Path) -> Iterator[io.TextIOBase]:
-    """Open `path` for atomic text writing; a `.gz` name gives gzip without clock or name, so bytes repeat."""
+def text_output(path: Path, level: int = 9) -> Iterator[io.TextIOBase]:
+    """Open `path` for atomic text writing; a `.gz` name gives gzip without clock or name, so bytes repeat.
+
+    level: gzip's, 1 (fast) to 9 (small).
+    """
     with atomic_output(path) as temporary:
         if path.suffix == ".gz":
             with (
                 temporary.open("wb") as raw,
-                gzip.GzipFile(filename="", mode="wb", fileobj=raw, mtime=0) as packed,
+                gzip.GzipFile(filename="", mode="wb", compresslevel=level, fileobj=raw, mtime=0) as packed,
                 io.TextIOWrapper(packed, encoding="utf-8", newline="\n") as text,
             ):
                 yield text

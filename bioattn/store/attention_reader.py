@@ -78,6 +78,7 @@ class AttentionFile:
                 f"{path}: its attributes or shapes are not what was written ({CONTENT_DIGEST} differs); the file "
                 "is damaged or was edited: copy it or make it again"
             )
+        self.content_sha256 = text_attribute(file, CONTENT_DIGEST) or ""
         self.model_sha256 = text_attribute(file, "model_sha256") or ""
         self.input_sha256 = text_attribute(file, "input_sha256") or ""
         self.task = text_attribute(file, "task") or ""

@@ -47,6 +47,7 @@ KINDS = {
     "run-record": "run record of an output",
     "audit": "audit of promoter preparation",
     "bed": "BED",
+    "tracks": "folder of tracks along chromosomes",
     "table": "table",
 }
 

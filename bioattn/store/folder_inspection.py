@@ -1,4 +1,4 @@
-"""What `inspect` says of folders that are no model: predictions, simulations, unfinished attention."""
+"""What `inspect` says of folders that are no model: predictions, tracks, simulations, unfinished attention."""
 
 import itertools
 import math
@@ -9,13 +9,14 @@ from bioattn.files import read_json
 from bioattn.store.description import Description, describe, some
 from bioattn.store.model_inspection import inspect_model
 from bioattn.store.simulation_inspection import SIMULATIONS, check_simulation_files, simulation_figures
+from bioattn.store.track_folder import RECORD, inspect_tracks
 
 _OF_CONTACTS: tuple[str, ...] = ("contacts.rr", "contacts.tsv", "distogram.h5")
 _OF_STRUCTURES = ("structure.cif",)
 
 
 def inspect_folder(path: Path) -> Description:
-    """A model, a prediction or several, a simulation, or an attention file under way.
+    """A model, a prediction or several, tracks, a simulation, or an attention file under way.
 
     Raises: BioattnError when it is none of them; FormatError when it is damaged or a file is missing.
     """
@@ -31,6 +32,8 @@ def inspect_folder(path: Path) -> Description:
         return _prediction(path)
     if names := sorted(each.parent.name for each in path.glob("*/scores.json")):
         return describe("predictions", predictions=len(names), alignments=some(names))
+    if (path / RECORD).is_file():
+        return inspect_tracks(path)
     if (path / "simulation.json").is_file():
         return _simulation(path)
     if is_prediction(path):
@@ -39,7 +42,8 @@ def inspect_folder(path: Path) -> Description:
         if (path / one).is_file():
             raise FormatError(f"{path}: a model folder without {other}; copy or make it again")
     raise BioattnError(
-        f"{path}: is a folder that bioattn did not make (no model, prediction, simulation or attention under way)"
+        f"{path}: is a folder that bioattn did not make (no model, prediction, tracks, simulation or attention "
+        "under way)"
     )
 
 

@@ -20,6 +20,7 @@ from bioattn.store.inspection import inspect_file
 from bioattn.store.model_inspection import validate_parameters
 from bioattn.store.prediction_validation import compare_contacts
 from bioattn.store.schema import FORMAT
+from bioattn.store.track_folder import validate_tracks
 
 _OF_A_PREDICTION = (".cif", ".h5", ".pdb", ".rr", ".tsv")
 
@@ -65,9 +66,9 @@ def _by_content(path: Path, progress: Progress | None) -> list[Finding]:
         return [_of_error(path, problem)]
     if description.kind == "attention-parts":
         return [error("", "is unfinished: repeat the command that made it with --resume")]
-    if description.kind == "parameters":
+    if description.kind in ("parameters", "tracks"):
         try:
-            return validate_parameters(path)
+            return validate_tracks(path) if description.kind == "tracks" else validate_parameters(path)
         except BioattnError as problem:
             return [_of_error(path, problem)]
     findings = [

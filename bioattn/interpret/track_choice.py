@@ -1,0 +1,75 @@
+"""Which tracks are made of an attention file, and what their files are called."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from bioattn.errors import BioattnError, SettingsError
+from bioattn.formats.genome import first_names
+from bioattn.store.attention_reader import AttentionFile
+from bioattn.store.track_folder import file_stems
+
+MEAN = "mean"
+"""As a reference: the mean over all treatments of the file, unless one is called so."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Track:
+    """What is drawn: attention for a treatment, or what it has more than another."""
+
+    treatment: str | None
+    """None: the model does not tell treatments apart."""
+    reference: str | None
+    """Attention for this treatment is subtracted."""
+    stem: str
+    """Start of the names of its files."""
+
+    @property
+    def quantity(self) -> str:
+        """What its values are."""
+        return "attention" if self.reference is None else "difference"
+
+    @property
+    def title(self) -> str:
+        """For people."""
+        name = self.treatment or "all treatments"
+        return name if self.reference is None else f"{name} minus {self.reference}"
+
+
+def choose_tracks(
+    attention: AttentionFile, known: list[str] | None, asked: Sequence[str], reference: str | None
+) -> list[Track]:
+    """Tracks in the order asked for, each treatment before its difference."""
+    if known is None:
+        if asked or reference is not None:
+            option = "--treatment" if asked else "--reference"
+            raise BioattnError(
+                f"{attention.path}: its attention does not tell treatments apart, so there is one track for all; "
+                f"leave {option} out"
+            )
+        return [Track(treatment=None, reference=None, stem="all")]
+    for name in asked:
+        if name not in known:
+            raise BioattnError(
+                f"{attention.path}: --treatment {name!r} is not in the file; it holds {first_names(known)}"
+            )
+    if len(set(asked)) != len(asked):
+        raise SettingsError("--treatment names one twice")
+    if reference is not None and reference not in known and reference != MEAN:
+        raise BioattnError(
+            f"{attention.path}: --reference {reference!r} is not in the file; it holds {first_names(known)}; "
+            f"`{MEAN}` is the mean over all of them"
+        )
+    names = list(asked or known)
+    pairs: list[tuple[str, str | None]] = [(name, None) for name in names]
+    if reference is not None:
+        if reference in known and reference not in names:
+            pairs.append((reference, None))
+        others = [name for name in names if name != reference]
+        if not others:
+            raise SettingsError(f"--reference {reference}: is the only treatment asked for; name others")
+        pairs += [(name, reference) for name in others]
+    stems = file_stems([name if other is None else f"{name}-vs-{other}" for name, other in pairs])
+    return [
+        Track(treatment=name, reference=other, stem=stem)
+        for (name, other), stem in zip(pairs, stems, strict=True)
+    ]

@@ -1,0 +1,253 @@
+"""Where windows lie along chromosomes, so that what is known per promoter becomes one value per base.
+
+The windows of one strand are cut into stretches: some neighbouring windows of one chromosome, which may overlap
+each other but no window outside. Inside a stretch the covered bases are numbered without gaps, in ascending order.
+"""
+
+import itertools
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from enum import StrEnum
+from typing import NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+
+from bioattn.errors import BioattnError
+
+STRETCH_BASES = 1 << 20
+"""About so many bases are worked on at a time."""
+
+
+class Overlapping(StrEnum):
+    """What a base gets that lies in the windows of several genes of one strand."""
+
+    NEAREST_GENE = "nearest-gene"
+    """The value of the gene whose position 0 is nearest."""
+    MAX = "max"
+    MEAN = "mean"
+
+
+class Windows(NamedTuple):
+    """Windows of the promoters of one chromosome and strand, each shape (n,)."""
+
+    samples: NDArray[np.int64]
+    """Sample numbers in the attention file."""
+    starts: NDArray[np.int64]
+    """First base on the chromosome that counts, 0-based."""
+    ends: NDArray[np.int64]
+    """Base after the last one that counts."""
+    origins: NDArray[np.int64]
+    """Where the model's whole window starts on the chromosome, which may lie before the chromosome."""
+    anchors: NDArray[np.int64]
+    """Position 0 of each gene."""
+
+
+class Piece(NamedTuple):
+    """Consecutive bases of a stretch and the promoter that gives them a value."""
+
+    first: int
+    """Number of the first base in the stretch."""
+    length: int
+    window: int
+    """Row of `Stretch.samples`."""
+    offset: int
+    """The first base counted from the origin of the window, along the chromosome."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Stretch:
+    """Some neighbouring windows of one chromosome and strand."""
+
+    chrom: str
+    strand: str
+    samples: NDArray[np.int64]
+    """Sample numbers of the promoters, ascending, shape (n,)."""
+    pieces: tuple[Piece, ...]
+    """They overlap only where several promoters have a say."""
+    island_starts: NDArray[np.int64]
+    """Where each run of covered bases starts on the chromosome, ascending."""
+    island_offsets: NDArray[np.int64]
+    """Number of the first base of each run in the stretch; one more entry holds the number of bases."""
+
+    @property
+    def bases(self) -> int:
+        """Bases covered."""
+        return int(self.island_offsets[-1])
+
+    @property
+    def end(self) -> int:
+        """Base of the chromosome after the last one."""
+        return int(self.island_starts[-1] + self.island_offsets[-1] - self.island_offsets[-2])
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class TrackLayout:
+    """All stretches, chromosomes in the order of their names' bytes, and what there was to decide."""
+
+    stretches: Mapping[str, Sequence[Stretch]]
+    """By strand, `+` and `-`; a strand without promoters has none."""
+    samples: NDArray[np.int64]
+    """Sample numbers of all promoters with a place, ascending."""
+    overlapping_genes: int
+    """Promoters whose window overlaps another of their strand."""
+    overlapping_share: float
+    """Share of the covered bases in more than one window of their strand."""
+
+
+def place_windows(
+    chrom: str,
+    strand: str,
+    samples: NDArray[np.int64],
+    starts: NDArray[np.int64],
+    ends: NDArray[np.int64],
+    *,
+    window_length: int,
+    downstream: int,
+    chromosome_length: int | None,
+) -> Windows:
+    """Windows, as attention files give them, cut down to the model's window and the chromosome.
+
+    downstream: bases of every window from position 0 on. Raises: BioattnError when a window lies outside the
+    chromosome altogether.
+    """
+    if strand == "+":
+        origins = ends - window_length
+        anchors = ends - downstream
+    else:
+        origins = starts.copy()
+        anchors = starts + downstream - 1
+    first = np.maximum(np.maximum(starts, origins), 0)
+    last = np.minimum(ends, origins + window_length)
+    if chromosome_length is not None:
+        last = np.minimum(last, chromosome_length)
+    outside = np.flatnonzero(last <= first)
+    if outside.size:
+        length = "" if chromosome_length is None else f", which has {chromosome_length:,} bases"
+        raise BioattnError(
+            f"the window {chrom}:{starts[outside[0]]}-{ends[outside[0]]}({strand}) lies outside its "
+            f"chromosome{length}; are the chromosome sizes those of another genome?"
+        )
+    return Windows(samples, first, last, origins, anchors)
+
+
+def lay_out(windows: Mapping[tuple[str, str], Windows], overlapping: Overlapping) -> TrackLayout:
+    """Cut the windows, given by chromosome and strand, into stretches."""
+    stretches: dict[str, list[Stretch]] = {"+": [], "-": []}
+    genes = covered = shared = 0
+    for (chrom, strand), placed in sorted(windows.items(), key=lambda item: item[0][0].encode()):
+        # Ties: by end and then as in the file, so that the order is always the same.
+        order = np.lexsort([placed.samples, placed.ends, placed.starts])
+        placed = Windows(*(field[order] for field in placed))
+        for part in _neighbours(placed):
+            stretch = _stretch(chrom, strand, part, overlapping)
+            stretches[strand].append(stretch)
+            depth = _depth(part, stretch)
+            covered += stretch.bases
+            shared += int((depth > 1).sum())
+        genes += int(_overlaps_another(placed).sum())
+    return TrackLayout(
+        stretches=stretches,
+        samples=np.sort(np.concatenate([placed.samples for placed in windows.values()])),
+        overlapping_genes=genes,
+        overlapping_share=shared / max(1, covered),
+    )
+
+
+def _neighbours(windows: Windows) -> Iterator[Windows]:
+    """Windows, in ascending order, in groups that no window reaches out of."""
+    reach = np.maximum.accumulate(windows.ends)
+    # A window that starts where all before it have ended may start a group.
+    cuts = np.flatnonzero(windows.starts[1:] >= reach[:-1]) + 1
+    begin, bases = 0, 0
+    for island_begin, island_end in zip([0, *cuts], [*cuts, len(windows.starts)], strict=True):
+        island = int(reach[island_end - 1] - windows.starts[island_begin])
+        if bases and bases + island > STRETCH_BASES:
+            yield Windows(*(field[begin:island_begin] for field in windows))
+            begin, bases = island_begin, 0
+        bases += island
+    yield Windows(*(field[begin:] for field in windows))
+
+
+def _stretch(chrom: str, strand: str, windows: Windows, overlapping: Overlapping) -> Stretch:
+    reach = np.maximum.accumulate(windows.ends)
+    begins = np.concatenate([[0], np.flatnonzero(windows.starts[1:] > reach[:-1]) + 1])
+    last = np.concatenate([begins[1:], [len(reach)]]) - 1
+    island_starts = windows.starts[begins]
+    island_offsets = np.concatenate([[0], np.cumsum(reach[last] - island_starts)])
+    samples = np.sort(windows.samples)
+    rows = np.searchsorted(samples, windows.samples)
+    island_of = np.searchsorted(begins, np.arange(len(reach)), side="right") - 1
+    shift = (island_offsets[:-1] - island_starts)[island_of]
+    pieces = [
+        Piece(
+            int(start + shift[window]),
+            int(end - start),
+            int(rows[window]),
+            int(start - windows.origins[window]),
+        )
+        for start, end, window in (
+            _nearest(windows, strand)
+            if overlapping is Overlapping.NEAREST_GENE
+            else zip(windows.starts, windows.ends, range(len(rows)), strict=True)
+        )
+    ]
+    return Stretch(
+        chrom=chrom,
+        strand=strand,
+        samples=samples,
+        pieces=tuple(pieces),
+        island_starts=island_starts,
+        island_offsets=island_offsets,
+    )
+
+
+def _nearest(windows: Windows, strand: str) -> Iterator[tuple[int, int, int]]:
+    """(start, end, window) of the bases that each window keeps, in ascending order.
+
+    A base goes to the gene whose position 0 is nearest; of two as near, to the one that it lies upstream of; of
+    two in one place, to the first.
+    """
+    starts, ends, anchors = windows.starts.tolist(), windows.ends.tolist(), windows.anchors.tolist()
+    bounds = sorted({*starts, *ends})
+    active: list[int] = []
+    following = 0
+    for low, high in itertools.pairwise(bounds):
+        active = [window for window in active if ends[window] > low]
+        while following < len(starts) and starts[following] <= low:
+            active.append(following)
+            following += 1
+        # By place of position 0; of several in one place the first alone.
+        rivals: dict[int, int] = {}
+        for window in sorted(active, key=lambda window: (anchors[window], windows.samples[window])):
+            rivals.setdefault(anchors[window], window)
+        begin = low
+        for place, after in itertools.pairwise([*rivals, None]):
+            assert place is not None
+            end = high
+            if after is not None:
+                # The bases nearer to `place` than to `after`; upstream of a gene is to its left on the + strand.
+                middle = (place + after + 1) // 2 if strand == "+" else (place + after) // 2 + 1
+                end = min(high, max(begin, middle))
+            if end > begin:
+                yield begin, end, rivals[place]
+            begin = end
+
+
+def _depth(windows: Windows, stretch: Stretch) -> NDArray[np.int64]:
+    """How many windows each base of a stretch lies in."""
+    steps = np.zeros(stretch.bases + 1, dtype=np.int64)
+    island = np.searchsorted(stretch.island_starts, windows.starts, side="right") - 1
+    shift = stretch.island_offsets[:-1][island] - stretch.island_starts[island]
+    np.add.at(steps, windows.starts + shift, 1)
+    np.add.at(steps, windows.ends + shift, -1)
+    return np.cumsum(steps)[:-1]
+
+
+def _overlaps_another(windows: Windows) -> NDArray[np.bool_]:
+    """Whether each window, in ascending order, overlaps another."""
+    reach = np.maximum.accumulate(windows.ends)
+    before = np.concatenate([[False], windows.starts[1:] < reach[:-1]])
+    after = np.concatenate([windows.starts[1:] < windows.ends[:-1], [False]])
+    overlaps: NDArray[np.bool_] = before | after
+    return overlaps

@@ -1,0 +1,56 @@
+"""What tracks hold and how they are written."""
+
+import logging
+from dataclasses import dataclass
+
+from bioattn.errors import SettingsError
+from bioattn.formats.bigwig import has_bigwig
+from bioattn.interpret.track_layout import Overlapping
+from bioattn.interpret.upsampling import UpsamplingMethod
+from bioattn.store.track_folder import TrackFormat
+
+LOGGER = logging.getLogger("bioattn")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class TrackSettings:
+    """What tracks hold and how they are written."""
+
+    sites: str = "*"
+    """Shell pattern of attention sites, which are averaged."""
+    heads: tuple[int, ...] | None = None
+    """The model's heads that are averaged; None = all that the file holds."""
+    value_weighted: bool = False
+    """Weights times the norm of the value vector, each row scaled to sum 1."""
+    upsampling: UpsamplingMethod = "nearest"
+    overlapping: Overlapping = Overlapping.NEAREST_GENE
+    downstream: int = 200
+    """Bases of the windows from position 0 on, as they were prepared; says which gene is nearest."""
+    reference: str | None = None
+    """Also write each treatment minus this one."""
+    formats: tuple[TrackFormat, ...] = (TrackFormat.BIGWIG, TrackFormat.BEDGRAPH, TrackFormat.TSV)
+    gzip: bool = False
+    """Compress text."""
+
+    def __post_init__(self) -> None:
+        if not self.formats:
+            raise SettingsError(f"--format names none of {', '.join(TrackFormat)}")
+        if self.downstream < 0:
+            raise SettingsError(f"--downstream must be at least 0, not {self.downstream}")
+
+
+def parse_formats(text: str) -> tuple[TrackFormat, ...]:
+    """`bigwig,tsv` as formats. Raises: SettingsError naming what is none."""
+    names = [name.strip().lower() for name in text.split(",") if name.strip()]
+    for name in names:
+        if name not in list(TrackFormat):
+            raise SettingsError(f"--format {name!r}: is none of {', '.join(TrackFormat)}")
+    return tuple(each for each in TrackFormat if each in names)
+
+
+def formats_at_hand() -> tuple[TrackFormat, ...]:
+    """All formats, without bigWig where its library is missing, which is said."""
+    if has_bigwig():
+        return tuple(TrackFormat)
+    LOGGER.warning("bigWig is left out: it needs pybigtools (pip install 'bioattn[genomics]')")
+    return tuple(each for each in TrackFormat if each is not TrackFormat.BIGWIG)

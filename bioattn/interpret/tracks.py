@@ -1,0 +1,330 @@
+"""Attention of promoters as tracks along chromosomes: bedGraph, bigWig, and the exact values of every promoter.
+
+One track per treatment and strand, since windows of neighbouring genes overlap and neither format takes overlaps.
+Everything streams: memory holds some thousand promoters of one treatment at a time.
+"""
+
+import logging
+import math
+import tempfile
+from collections.abc import Sequence
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from bioattn import __version__
+from bioattn.errors import BioattnError, Interrupted, SettingsError
+from bioattn.files import sha256_of, write_json
+from bioattn.folders import atomic_folder
+from bioattn.formats.bigwig import require_bigwig
+from bioattn.interpret.position_maps import choose_position_sites, require_heads
+from bioattn.interpret.promoter_places import ChromosomeLengths, place_promoters
+from bioattn.interpret.track_choice import MEAN, Track, choose_tracks
+from bioattn.interpret.track_files import WrittenFile, write_strand, write_table
+from bioattn.interpret.track_layout import Overlapping, lay_out
+from bioattn.interpret.track_settings import TrackSettings
+from bioattn.interpret.track_values import BaseValues, MapReader, TrackValues
+from bioattn.progress import NoProgress, Progress
+from bioattn.promoters.gene_choice import choose_genes
+from bioattn.stop_request import StopRequest, stop_on_signals
+from bioattn.store.attention_reader import AttentionFile, open_attention
+from bioattn.store.part_folder import require_free_space
+from bioattn.store.track_folder import (
+    FORMAT,
+    FORMAT_VERSION,
+    RECORD,
+    STRANDS,
+    TrackFormat,
+    check_track_folder,
+)
+from bioattn.wording import counted, human_bytes
+
+LOGGER = logging.getLogger("bioattn")
+
+_LINE_BYTES = {TrackFormat.BEDGRAPH: 36, TrackFormat.BIGWIG: 9, TrackFormat.TSV: 68}
+"""Of an interval or row, about."""
+_PACKED_SHARE = 0.4
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class TrackSummary:
+    """What was written."""
+
+    tracks: int
+    promoters: int
+    without_place: int
+    files: int
+    bytes: int
+
+
+def export_tracks(
+    attention: Path,
+    output: Path,
+    settings: TrackSettings,
+    *,
+    treatments: Sequence[str] = (),
+    genes: Sequence[str] = (),
+    chromosomes: ChromosomeLengths | None = None,
+    force: bool = False,
+    progress: Progress | None = None,
+) -> TrackSummary:
+    """Write the folder `output` of tracks (`docs/formats/tracks.md`) from an attention file over promoters.
+
+    treatments: names, none = all. genes: ids or files of ids (`choose_genes`), none = all. chromosomes: their
+    lengths; without them bigWig says that each ends with its last window. force: replace a folder of tracks.
+
+    Raises: BioattnError for attention without positions, places or what is asked for, a folder in the way, a full
+    disk; SettingsError for settings that contradict each other; Interrupted on Ctrl-C and SIGTERM, with nothing
+    kept.
+    """
+    progress = progress or NoProgress()
+    own_names = check_track_folder(
+        output, [attention, *([chromosomes.source] if chromosomes else [])], force=force
+    )
+    if TrackFormat.BIGWIG in settings.formats:
+        require_bigwig("--format bigwig")
+    with open_attention(attention) as file:
+        export = _Export(file, settings, treatments, genes, chromosomes)
+        export.say()
+        size = export.expected_bytes()
+        LOGGER.info(f"{counted(len(export.tracks), 'track')} for each strand take about {human_bytes(size)}")
+        require_free_space(
+            output,
+            size,
+            "about",
+            "choose fewer --treatment or --format, --upsample nearest, --gzip or another disk",
+        )
+        progress.begin("tracks", len(export.tracks))
+        try:
+            with stop_on_signals() as request, atomic_folder(output, own_names) as folder:
+                written = export.write(folder, request, progress)
+                write_json(folder / RECORD, export.record(folder, written))
+        except Interrupted as stop:
+            raise Interrupted(f"{stop}; no tracks were kept, run again", stop.exit_code) from stop
+        finally:
+            progress.end()
+    files = [output / each.file for _, several in written for each in several]
+    return TrackSummary(
+        tracks=len(export.tracks),
+        promoters=len(export.places.samples),
+        without_place=export.places.without_place,
+        files=len(files),
+        bytes=sum(path.stat().st_size for path in files),
+    )
+
+
+class _Export:
+    """One attention file on its way into tracks."""
+
+    def __init__(
+        self,
+        attention: AttentionFile,
+        settings: TrackSettings,
+        treatments: Sequence[str],
+        genes: Sequence[str],
+        chromosomes: ChromosomeLengths | None,
+    ) -> None:
+        self.attention = attention
+        self.settings = settings
+        self.chromosomes = chromosomes
+        sites = choose_position_sites(attention, settings.sites)
+        if settings.heads is not None:
+            require_heads(attention, sites, settings.heads)
+        self.reader = MapReader(
+            attention=attention, sites=sites, heads=settings.heads, value_weighted=settings.value_weighted
+        )
+        edges = sites[0].key_edges
+        assert edges is not None  # choose_position_sites saw to it
+        self.edges = edges
+        fields = {info.receptive_field for info in sites}
+        if settings.upsampling == "receptive-field" and (len(fields) > 1 or None in fields):
+            raise BioattnError(
+                f"{attention.path}: says no single receptive field of its keys; choose another --upsample, or one "
+                "site with --sites"
+            )
+        self.base_values = BaseValues(
+            key_edges=edges,
+            window_length=attention.window_length,
+            upsampling=settings.upsampling,
+            receptive_field=sites[0].receptive_field,
+            overlapping=settings.overlapping,
+        )
+        self.tracks = choose_tracks(attention, sites[0].treatments, treatments, settings.reference)
+        known = [str(name) for name in attention.samples.index]
+        self.places = place_promoters(
+            attention,
+            choose_genes(genes, known, attention.path) if genes else None,
+            downstream=settings.downstream,
+            chromosomes=chromosomes,
+        )
+        self.layout = lay_out(self.places.windows, settings.overlapping)
+        self.along = tuple(each for each in settings.formats if each is not TrackFormat.TSV)
+        """Formats that need one value per base."""
+        if (
+            self.along
+            and self.layout.overlapping_genes
+            and settings.overlapping is Overlapping.NEAREST_GENE
+            and settings.downstream > attention.window_length
+        ):
+            raise SettingsError(
+                f"--downstream {settings.downstream}: the windows have {attention.window_length} bases; give what "
+                "`prepare promoters` was told"
+            )
+
+    def say(self) -> None:
+        """What the user should know before the work."""
+        places, layout, settings = self.places, self.layout, self.settings
+        if places.without_place:
+            LOGGER.warning(
+                f"{counted(places.without_place, 'promoter')} without a place on a chromosome "
+                f"{'is' if places.without_place == 1 else 'are'} left out"
+            )
+        for strand, sign in STRANDS.items():
+            if self.along and not layout.stretches[strand]:
+                LOGGER.warning(f"no promoter lies on the {strand} strand: there are no {sign} tracks")
+        if self.along and layout.overlapping_genes:
+            settled = {
+                Overlapping.NEAREST_GENE: "such a base goes to the gene whose position 0 is nearest, "
+                f"{settings.downstream:,} bases before the end of its window (--downstream)",
+                Overlapping.MAX: "such a base gets the largest value",
+                Overlapping.MEAN: "such a base gets the mean",
+            }[settings.overlapping]
+            LOGGER.info(
+                f"{layout.overlapping_genes:,} of {counted(len(places.samples), 'window')} overlap another of "
+                f"their strand, {100 * layout.overlapping_share:.1f}% of all bases; {settled}"
+            )
+        if self.chromosomes is None and TrackFormat.BIGWIG in settings.formats:
+            LOGGER.info(
+                "chromosome lengths are not known (--chromosome-sizes): bigWig will say that each ends with its "
+                "last window, which genome browsers do not mind"
+            )
+
+    def expected_bytes(self) -> int:
+        """About what the files will take."""
+        bases = sum(stretch.bases for several in self.layout.stretches.values() for stretch in several)
+        width = float(np.diff(self.edges).mean()) if self.settings.upsampling == "nearest" else 1.0
+        rows = {
+            TrackFormat.BEDGRAPH: bases / width,
+            TrackFormat.BIGWIG: bases / width,
+            TrackFormat.TSV: len(self.places.samples) * (len(self.edges) - 1),
+        }
+        size = 0.0
+        for each in self.settings.formats:
+            packed = self.settings.gzip and each is not TrackFormat.BIGWIG
+            size += rows[each] * _LINE_BYTES[each] * (_PACKED_SHARE if packed else 1)
+        return math.ceil(size * len(self.tracks))
+
+    def write(
+        self, folder: Path, request: StopRequest, progress: Progress
+    ) -> list[tuple[Track, list[WrittenFile]]]:
+        """Write all files; returns those of each track."""
+        means = self._means(folder, request)
+        written = []
+        for track in self.tracks:
+            values = self._values(track, means, request)
+            files: list[WrittenFile] = []
+            if self.along:
+                for strand, stretches in self.layout.stretches.items():
+                    if stretches:
+                        files += write_strand(
+                            folder,
+                            track,
+                            strand,
+                            stretches,
+                            values.of_bases,
+                            formats=self.along,
+                            gzip=self.settings.gzip,
+                            lengths=self.places.lengths,
+                            note=self._note(track, strand),
+                        )
+            if TrackFormat.TSV in self.settings.formats:
+                files += write_table(
+                    folder,
+                    track,
+                    self.places,
+                    self.edges,
+                    self.attention.window_length,
+                    values.of_bins,
+                    gzip=self.settings.gzip,
+                )
+            written.append((track, files))
+            progress.advance()
+        return written
+
+    def _means(self, folder: Path, request: StopRequest) -> NDArray[np.float32] | None:
+        """The mean over all treatments by sample number, if asked for; on disk, as there may be many promoters."""
+        name = self.settings.reference
+        if name != MEAN or name in self.attention.treatments:
+            return None
+        shape = (len(self.attention.samples), len(self.edges) - 1)
+        with tempfile.TemporaryFile(dir=folder) as file:
+            # The mapping keeps the disk space after the file is closed, and gives it back when it goes.
+            means = np.memmap(file, dtype=np.float32, mode="w+", shape=shape)
+        for begin in range(0, len(self.places.samples), 4096):
+            request.check()
+            some = self.places.samples[begin : begin + 4096]
+            means[some] = self.reader.read(some, None)
+        return means
+
+    def _values(self, track: Track, means: NDArray[np.float32] | None, request: StopRequest) -> TrackValues:
+        def maps(samples: NDArray[np.int64]) -> NDArray[np.float64]:
+            request.check()
+            return self.reader.read(samples, track.treatment)
+
+        def reference(samples: NDArray[np.int64]) -> NDArray[np.float64]:
+            if means is not None:
+                return means[samples].astype(np.float64)
+            return self.reader.read(samples, track.reference)
+
+        return TrackValues(
+            base_values=self.base_values,
+            maps=maps,
+            reference=None if track.reference is None else reference,
+        )
+
+    def _note(self, track: Track, strand: str) -> str:
+        what = (
+            "share of attention per base" if track.reference is None else "difference in attention per base"
+        )
+        return f"{what}, promoters of the {strand} strand, {track.title}"
+
+    def record(self, folder: Path, written: Sequence[tuple[Track, Sequence[WrittenFile]]]) -> dict[str, Any]:
+        """The content of `tracks.json`."""
+        heads = {info.name: list(self.settings.heads or info.heads) for info in self.reader.sites}
+        settings = asdict(self.settings) | {"sites": list(heads), "heads": heads}
+        settings["formats"] = [str(each) for each in self.settings.formats]
+        return {
+            "format": FORMAT,
+            "format_version": FORMAT_VERSION,
+            "generated_by": f"bioattn {__version__}",
+            "model_sha256": self.attention.model_sha256,
+            "input_sha256": self.attention.input_sha256,
+            "attention_sha256": self.attention.content_sha256,
+            "settings": settings,
+            "window_length": self.attention.window_length,
+            "promoters": len(self.places.samples),
+            "promoters_without_place": self.places.without_place,
+            "overlapping_promoters": self.layout.overlapping_genes,
+            "overlapping_share_of_bases": round(self.layout.overlapping_share, 6),
+            "chromosome_lengths_known": self.chromosomes is not None,
+            "chromosomes": {chrom: self.places.lengths[chrom] for chrom, _ in self.places.windows},
+            "tracks": [
+                {
+                    "treatment": track.treatment,
+                    "reference": track.reference,
+                    "files": [
+                        {
+                            "file": each.file,
+                            "format": str(each.format),
+                            "strand": each.strand,
+                            "sha256": sha256_of(folder / each.file),
+                        }
+                        for each in files
+                    ],
+                }
+                for track, files in written
+            ],
+        }

@@ -1,0 +1,160 @@
+"""`bioattn export tracks`: attention along chromosomes, for genome browsers."""
+
+import time
+from enum import StrEnum
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from bioattn_cli.export import parse_heads
+from bioattn_cli.options import ForceOption, OutputOption, command
+from bioattn_cli.reporting import Reporter
+
+
+class Upsampling(StrEnum):
+    """How attention to bins becomes attention to bases (as in `bioattn.interpret.upsampling`)."""
+
+    NEAREST = "nearest"
+    GAUSSIAN = "gaussian"
+    RECEPTIVE_FIELD = "receptive-field"
+
+
+class Overlapping(StrEnum):
+    """Whose value a base in several windows gets (as in `bioattn.interpret.track_layout`)."""
+
+    NEAREST_GENE = "nearest-gene"
+    MAX = "max"
+    MEAN = "mean"
+
+
+def tracks(
+    reporter: Reporter,
+    attention: Annotated[
+        Path, typer.Argument(metavar="ATTENTION", help="Attention HDF5 of promoters (`export attention`).")
+    ],
+    output: OutputOption,
+    treatment: Annotated[
+        list[str] | None,
+        typer.Option("--treatment", metavar="NAME", help="A treatment, can be repeated [default: all]."),
+    ] = None,
+    reference: Annotated[
+        str | None,
+        typer.Option(
+            metavar="NAME",
+            help="Also write each treatment minus this one; `mean` is the mean over all treatments.",
+        ),
+    ] = None,
+    genes: Annotated[
+        list[str] | None,
+        typer.Option(
+            metavar="ID|FILE", help="A gene, or a file of ids, one a line; can be repeated [default: all]."
+        ),
+    ] = None,
+    sites: Annotated[
+        str,
+        typer.Option(metavar="PATTERN", help="Attention sites to average, for example 'promoter.cross.0'."),
+    ] = "*",
+    heads: Annotated[
+        str | None,
+        typer.Option(metavar="LIST", help="Heads to average, for example 0,2 (from 0) [default: all]."),
+    ] = None,
+    value_weighted: Annotated[
+        bool,
+        typer.Option("--value-weighted", help="Weights times the norm of the value, scaled to sum 1."),
+    ] = False,
+    upsample: Annotated[
+        Upsampling,
+        typer.Option(
+            help="From bins to bases: flat within a bin, smoothed by half a bin, or over all that a bin sees."
+        ),
+    ] = Upsampling.NEAREST,
+    overlapping: Annotated[
+        Overlapping, typer.Option(help="What a base in windows of several genes of one strand gets.")
+    ] = Overlapping.NEAREST_GENE,
+    downstream: Annotated[
+        int,
+        typer.Option(min=0, help="Bases of the windows from position 0 on, as given to `prepare promoters`."),
+    ] = 200,
+    formats: Annotated[
+        str | None,
+        typer.Option(
+            "--format",
+            metavar="LIST",
+            help="bigwig (extra `genomics`), bedgraph, tsv: the weight of every bin of every gene "
+            "[default: all].",
+        ),
+    ] = None,
+    compress: Annotated[bool, typer.Option("--gzip", help="Compress bedGraph and tables.")] = False,
+    chromosome_sizes: Annotated[
+        Path | None,
+        typer.Option(
+            metavar="FILE", help="The genome's .fai, chrom.sizes or FASTA: true chromosome lengths in bigWig."
+        ),
+    ] = None,
+    force: ForceOption = False,
+) -> None:
+    """Write attention along chromosomes, for IGV, JBrowse and UCSC.
+
+    One bedGraph and one bigWig for every treatment and strand: the share of a promoter's attention on each base,
+    means over heads. Beside them a table per treatment with every bin of every gene, and tracks.json, which says
+    what is what. Where windows of one strand overlap, --overlapping decides; the table has them all.
+
+    bioattn export tracks attention.h5 -o tracks --treatment heat --reference control
+    """
+    from bioattn.files import write_run_record
+    from bioattn.formats.chromosome_lengths import read_chromosome_lengths
+    from bioattn.interpret.promoter_places import ChromosomeLengths
+    from bioattn.interpret.track_layout import Overlapping as Settled
+    from bioattn.interpret.track_settings import TrackSettings, formats_at_hand, parse_formats
+    from bioattn.interpret.tracks import export_tracks
+    from bioattn.wording import counted, human_bytes
+
+    began = time.monotonic()
+    chosen = parse_formats(formats) if formats is not None else formats_at_hand()
+    settings = TrackSettings(
+        sites=sites,
+        heads=parse_heads(heads),
+        value_weighted=value_weighted,
+        upsampling=upsample.value,
+        overlapping=Settled(overlapping),
+        downstream=downstream,
+        reference=reference,
+        formats=chosen,
+        gzip=compress,
+    )
+    chromosomes = None
+    if chromosome_sizes is not None:
+        lengths = read_chromosome_lengths(chromosome_sizes, reporter.progress())
+        chromosomes = ChromosomeLengths(lengths=lengths, source=chromosome_sizes)
+    summary = export_tracks(
+        attention,
+        output,
+        settings,
+        treatments=treatment or (),
+        genes=genes or (),
+        chromosomes=chromosomes,
+        force=force,
+        progress=reporter.progress(),
+    )
+    inputs = {"attention": attention}
+    if chromosome_sizes is not None:
+        inputs["chromosome_sizes"] = chromosome_sizes
+    write_run_record(
+        output,
+        reporter.command,
+        inputs,
+        time.monotonic() - began,
+        tracks=summary.tracks,
+        promoters=summary.promoters,
+        without_place=summary.without_place,
+    )
+    reporter.say(
+        f"{output}: {counted(summary.tracks, 'track')} for each strand, {counted(summary.promoters, 'promoter')}, "
+        f"{counted(summary.files, 'file')}, {human_bytes(summary.bytes)}"
+    )
+
+
+def register(app: typer.Typer) -> None:
+    """Add the command to `bioattn export`."""
+    command(app, "tracks")(tracks)

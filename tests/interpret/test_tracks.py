@@ -1,0 +1,421 @@
+"""Tracks against plain loops over every base, read back with other programs' readers."""
+
+import gzip
+import json
+import subprocess
+import sys
+from collections.abc import Callable
+from pathlib import Path
+
+import bioframe
+import numpy as np
+import pandas as pd
+import pybigtools
+import pytest
+
+from bioattn.attention.site import AttentionSite
+from bioattn.errors import BioattnError, SettingsError
+from bioattn.interpret.promoter_places import ChromosomeLengths
+from bioattn.interpret.track_layout import Overlapping
+from bioattn.interpret.track_settings import TrackSettings
+from bioattn.interpret.tracks import export_tracks
+from bioattn.interpret.upsampling import upsample
+from bioattn.store.attention_writer import AttentionHeader, attention_writer
+from bioattn.store.schema import AttentionOptions, Reduction, Samples, site_layout
+from bioattn_cli.main import main
+
+LENGTH, EDGES, FIELD = 60, (0, 4, *range(12, 61, 8)), 14
+TREATMENTS = ["heat 37 °C", "Heat 37 C", "control"]
+LENGTHS = {"chrII": 900, "chrI": 2000}
+# id, chromosome, start, end, strand. Windows end 10 bases behind position 0.
+GENES = [
+    ("alone", "chrI", 1800, 1860, "+"),
+    ("over-the-start", "chrI", -25, 35, "-"),
+    ("one", "chrI", 100, 160, "+"),
+    ("two", "chrI", 120, 180, "+"),
+    ("trimmed", "chrI", 150, 190, "+"),
+    ("touching", "chrI", 190, 250, "+"),
+    ("other-strand", "chrI", 130, 190, "-"),
+    ("other-strand-2", "chrI", 165, 225, "-"),
+    ("trimmed-minus", "chrI", 300, 321, "-"),
+    ("over-the-end", "chrII", 870, 930, "+"),
+    ("same", "chrII", 100, 160, "-"),
+    ("same-again", "chrII", 100, 160, "-"),
+    ("nowhere", "", -1, -1, "."),
+]
+DOWNSTREAM = 10
+
+
+def softmax(logits: np.ndarray) -> np.ndarray:
+    exponents = np.exp(logits - logits.max(-1, keepdims=True))
+    return exponents / exponents.sum(-1, keepdims=True)
+
+
+@pytest.fixture
+def write_attention(tmp_path: Path) -> Callable[..., tuple[Path, np.ndarray]]:
+    def write(genes=GENES, name="attention.h5", **options) -> tuple[Path, np.ndarray]:
+        site = AttentionSite(
+            name="promoter.cross.0",
+            axes=("sample", "head", "treatment", "key"),
+            num_heads=2,
+            key_edges=EDGES,
+            receptive_field=FIELD,
+        )
+        layout = site_layout(site, (1, 2, 3, len(EDGES) - 1), AttentionOptions(**options))
+        weights = softmax(np.random.default_rng(0).normal(size=(len(genes), *layout.sizes)) * 2).astype(
+            np.float32
+        )
+        header = AttentionHeader(
+            model_sha256="ab" * 32, input_sha256="cd" * 32, window_length=LENGTH, task="regression"
+        )
+        samples = Samples(
+            [gene[0] for gene in genes],
+            [gene[1] for gene in genes],
+            np.array([gene[2] for gene in genes]),
+            np.array([gene[3] for gene in genes]),
+            [gene[4] for gene in genes],
+        )
+        path = tmp_path / name
+        with attention_writer(path, header, [layout], TREATMENTS, len(genes)) as writer:
+            writer.append(samples, {site.name: {"weights": weights}}, np.zeros((len(genes), 3), np.float32))
+        return path, weights
+
+    return write
+
+
+def of_every_base(
+    values: np.ndarray, strand: str, overlapping: str, genes=GENES, downstream=DOWNSTREAM
+) -> dict[tuple[str, int], float]:
+    """What each base gets, base by base and gene by gene. values: (genes, window) of one treatment."""
+    heard: dict[tuple[str, int], list[tuple[float, bool, int, float]]] = {}
+    for number, (_, chrom, start, end, of_strand) in enumerate(genes):
+        if of_strand != strand:
+            continue
+        for position in range(LENGTH):
+            if strand == "+":
+                base, anchor = end - LENGTH + position, end - downstream
+                upstream = base < anchor
+            else:
+                base, anchor = start + LENGTH - 1 - position, start + downstream - 1
+                upstream = base > anchor
+            if not (start <= base < end and 0 <= base < LENGTHS[chrom]):
+                continue
+            heard.setdefault((chrom, base), []).append(
+                (abs(base - anchor), not upstream, number, float(values[number, position]))
+            )
+    settle = {
+        "nearest-gene": lambda those: min(those)[-1],
+        "max": lambda those: max(each[-1] for each in those),
+        "mean": lambda those: sum(each[-1] for each in those) / len(those),
+    }[overlapping]
+    return {place: settle(those) for place, those in heard.items()}
+
+
+def of_bedgraph(path: Path) -> dict[tuple[str, int], float]:
+    """bioframe's reader, base by base; intervals must be sorted and apart."""
+    table = bioframe.read_table(path, schema="bedGraph", skiprows=1)
+    assert table.sort_values(["chrom", "start"], kind="stable").index.equals(table.index)
+    assert len(bioframe.merge(table, min_dist=None)) == len(table)
+    assert (table["end"] > table["start"]).all()
+    assert (table["start"] >= 0).all()
+    return {(row.chrom, base): row.value for row in table.itertuples() for base in range(row.start, row.end)}
+
+
+def of_bigwig(path: Path) -> dict[tuple[str, int], float]:
+    """pybigtools' values of every base of every chromosome; NaN where there is none."""
+    reader = pybigtools.open(str(path))
+    found = {}
+    for chrom, length in reader.chroms().items():
+        values = reader.values(chrom, 0, length, fillna=None)
+        found |= {(chrom, base): float(values[base]) for base in np.flatnonzero(~np.isnan(values))}
+    return found
+
+
+def require_same(found: dict, expected: dict, rtol: float) -> None:
+    assert found.keys() == expected.keys()
+    np.testing.assert_allclose(
+        [found[place] for place in expected], list(expected.values()), rtol=rtol, atol=1e-9
+    )
+
+
+@pytest.mark.parametrize("overlapping", ["nearest-gene", "max", "mean"])
+@pytest.mark.parametrize("upsampling", ["nearest", "gaussian", "receptive-field"])
+def test_every_base_is_that_of_a_plain_loop(write_attention, tmp_path, overlapping, upsampling):
+    path, weights = write_attention()
+    export_tracks(
+        path,
+        tmp_path / "tracks",
+        TrackSettings(
+            upsampling=upsampling,
+            overlapping=Overlapping(overlapping),
+            downstream=DOWNSTREAM,
+            reference="control",
+        ),
+        treatments=["Heat 37 C"],
+        chromosomes=ChromosomeLengths(lengths=LENGTHS, source=Path("genome.fa.fai")),
+    )
+    values = upsample(weights.astype(np.float64).mean(axis=2), EDGES, LENGTH, upsampling, FIELD)
+    for strand, sign in (("+", "plus"), ("-", "minus")):
+        heat, control = (of_every_base(values[:, t], strand, overlapping) for t in (1, 2))
+        for stem, expected in (
+            ("Heat_37_C", heat),
+            ("control", control),
+            ("Heat_37_C-vs-control", {place: heat[place] - control[place] for place in heat}),
+        ):
+            require_same(of_bedgraph(tmp_path / f"tracks/{stem}.{sign}.bedgraph"), expected, 1e-6)
+            require_same(of_bigwig(tmp_path / f"tracks/{stem}.{sign}.bw"), expected, 1e-6)
+    lengths = pybigtools.open(str(tmp_path / "tracks/control.plus.bw")).chroms()
+    assert lengths == LENGTHS
+
+
+def test_small_stretches_change_nothing(write_attention, tmp_path, monkeypatch):
+    path, _ = write_attention()
+    settings = TrackSettings(downstream=DOWNSTREAM, overlapping=Overlapping.MEAN, upsampling="gaussian")
+    export_tracks(path, tmp_path / "whole", settings)
+    monkeypatch.setattr("bioattn.interpret.track_layout.STRETCH_BASES", 50)
+    monkeypatch.setattr("bioattn.interpret.track_values.READ_BYTES", 1)
+    export_tracks(path, tmp_path / "cut", settings)
+    for one in sorted((tmp_path / "whole").glob("*.bedgraph")):
+        assert of_bedgraph(one) == of_bedgraph(tmp_path / "cut" / one.name)
+    assert len(list((tmp_path / "whole").iterdir())) == 16
+
+
+def test_the_table_has_every_bin_of_every_placed_gene(write_attention, tmp_path):
+    path, weights = write_attention()
+    export_tracks(
+        path, tmp_path / "tracks", TrackSettings(reference="mean", downstream=0), treatments=["control"]
+    )
+    table = pd.read_csv(tmp_path / "tracks/control.genes.tsv", sep="\t")
+    assert list(dict.fromkeys(table["gene_id"])) == [gene[0] for gene in GENES[:-1]]
+    for number, (name, chrom, start, end, strand) in enumerate(GENES[:-1]):
+        rows = table[table["gene_id"] == name]
+        expected = []
+        for low, high, weight in zip(EDGES[:-1], EDGES[1:], weights[number, 2].mean(0), strict=True):
+            first, last = (
+                (end - LENGTH + low, end - LENGTH + high)
+                if strand == "+"
+                else (start + LENGTH - high, start + LENGTH - low)
+            )
+            bases = [base for base in range(first, last) if max(start, 0) <= base < end]
+            if bases:
+                expected.append((chrom, bases[0], bases[-1] + 1, weight, strand, low, high))
+        assert len(rows) == len(expected)
+        found = rows.drop(columns="gene_id").to_numpy().tolist()
+        for ours, theirs in zip(found, expected, strict=True):
+            assert ours[:3] + ours[4:] == list(theirs[:3] + theirs[4:])
+            assert ours[3] == pytest.approx(theirs[3], rel=1e-6)
+    difference = pd.read_csv(tmp_path / "tracks/control-vs-mean.genes.tsv", sep="\t")
+    bins = weights.astype(np.float64).mean(axis=2)
+    expected = (bins[:, 2] - bins.mean(axis=1))[0]
+    np.testing.assert_allclose(
+        difference.loc[difference["gene_id"] == "alone", "difference"], expected, atol=1e-7
+    )
+
+
+def test_a_planted_peak_is_where_it_was_planted(tmp_path, write_attention):
+    """All weight on the bin of window bases 28 to 36: on + from the window's start, on − from its end."""
+    genes = [("plus", "chrI", 1000, 1060, "+"), ("minus", "chrI", 1000, 1060, "-")]
+    path, _ = write_attention(genes=genes, name="other.h5")
+    import h5py
+
+    from bioattn.store.content_digest import CONTENT_DIGEST, content_digest
+
+    with h5py.File(path, "r+") as file:
+        planted = np.zeros((2, 3, 2, len(EDGES) - 1), np.float32)
+        planted[..., EDGES.index(28)] = 1
+        file["sites/promoter.cross.0/weights"][...] = planted
+        file.attrs[CONTENT_DIGEST] = content_digest(file)
+    export_tracks(path, tmp_path / "tracks", TrackSettings(), treatments=["control"])
+    plus = of_bigwig(tmp_path / "tracks/control.plus.bw")
+    minus = of_bigwig(tmp_path / "tracks/control.minus.bw")
+    assert [base for (_, base), value in plus.items() if value] == list(range(1028, 1036))
+    assert [base for (_, base), value in minus.items() if value] == list(range(1024, 1032))
+    assert set(plus.values()) == {0.0, 0.125}
+
+
+def test_heads_are_chosen_and_averaged(write_attention, tmp_path):
+    path, weights = write_attention()
+    assert (
+        main(["export", "tracks", str(path), "-o", str(tmp_path / "t"), "--heads", "1", "--format", "tsv"])
+        == 0
+    )
+    table = pd.read_csv(tmp_path / "t/control.genes.tsv", sep="\t")
+    np.testing.assert_allclose(
+        table.loc[table["gene_id"] == "alone", "attention"], weights[0, 2, 1], rtol=1e-6
+    )
+
+
+def test_the_folder_explains_itself(write_attention, tmp_path, capsys):
+    path, _ = write_attention()
+    folder = tmp_path / "tracks"
+    listed = tmp_path / "genes.txt"
+    listed.write_text("one\ntwo\nnowhere\n")
+    arguments = ["export", "tracks", str(path), "-o", str(folder), "--genes", str(listed), "--gzip"]
+    assert main([*arguments, "--downstream", "10"]) == 0
+    said = capsys.readouterr().err
+    assert "warning: 1 promoter without a place on a chromosome is left out" in said
+    assert "no promoter lies on the - strand" in said
+    assert "2 of 2 windows overlap another of their strand, 50.0% of all bases" in said
+    record = json.loads((folder / "tracks.json").read_text())
+    assert [track["treatment"] for track in record["tracks"]] == TREATMENTS
+    names = [file["file"] for track in record["tracks"] for file in track["files"]]
+    assert sorted([*names, "tracks.json"]) == sorted(each.name for each in folder.iterdir())
+    assert len({name.casefold() for name in names}) == len(names) == 9
+    header = gzip.decompress((folder / "heat_37_C.plus.bedgraph.gz").read_bytes()).decode().splitlines()[0]
+    assert header.startswith('track type=bedGraph name="heat 37 °C (+)" description="share of attention')
+    assert main(["inspect", str(folder)]) == 0
+    assert "folder of tracks along chromosomes" in capsys.readouterr().out
+    assert main(["validate", str(folder)]) == 0
+    with (folder / "heat_37_C.plus.bw").open("r+b") as file:
+        file.seek(400)
+        file.write(b"!")
+    assert main(["validate", str(folder)]) == 1
+    assert "heat_37_C.plus.bw: is not the file that tracks.json speaks of" in capsys.readouterr().out
+    (folder / "heat_37_C.plus.bw").unlink()
+    assert main(["inspect", str(folder)]) == 1
+    assert main(["validate", str(folder)]) == 1
+
+
+def test_the_same_twice_gives_the_same_bytes(write_attention, tmp_path):
+    path, _ = write_attention()
+    for name in ("one", "two"):
+        assert (
+            main(["export", "tracks", str(path), "-o", str(tmp_path / name), "--gzip", "--downstream", "0"])
+            == 0
+        )
+    for one in (tmp_path / "one").iterdir():
+        assert one.read_bytes() == (tmp_path / "two" / one.name).read_bytes()
+
+
+def test_force_replaces_tracks_and_nothing_else(write_attention, tmp_path, capsys):
+    path, _ = write_attention()
+    folder = tmp_path / "tracks"
+    arguments = ["export", "tracks", str(path), "-o", str(folder), "--downstream", "0", "--treatment"]
+    assert main([*arguments, "control"]) == 0
+    assert main([*arguments, "heat 37 °C"]) == 1
+    assert "exists already" in capsys.readouterr().err
+    assert main([*arguments, "heat 37 °C", "--force"]) == 0
+    assert not list(folder.glob("control.*"))
+    (folder / "notes.txt").write_text("mine")
+    assert main([*arguments, "control", "--force"]) == 1
+    assert "holds notes.txt, which bioattn did not write there" in capsys.readouterr().err
+    assert (folder / "heat_37_C.plus.bw").is_file()
+    other = tmp_path / "mine"
+    other.mkdir()
+    (other / "notes.txt").write_text("mine")
+    assert main(["export", "tracks", str(path), "-o", str(other), "--force"]) == 1
+    assert "is no folder of tracks" in capsys.readouterr().err
+
+
+def test_an_interrupted_export_leaves_nothing(write_attention, tmp_path, monkeypatch):
+    """SIGTERM after the first track: one sentence, exit code 143, no folder; the next run is not in its way."""
+    path, _ = write_attention()
+    script = (
+        "import os, signal, sys\n"
+        "from bioattn.interpret import tracks\n"
+        "from bioattn_cli.main import main\n"
+        "write = tracks.write_strand\n"
+        "def stopping(*arguments, **options):\n"
+        "    os.kill(os.getpid(), signal.SIGTERM)\n"
+        "    return write(*arguments, **options)\n"
+        "tracks.write_strand = stopping\n"
+        f"output = {str(tmp_path / 't')!r}\n"
+        f"sys.exit(main(['export', 'tracks', {str(path)!r}, '-o', output, '--downstream', '0']))\n"
+    )
+    done = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, cwd=Path.cwd())
+    assert done.returncode == 143
+    assert "stopped by SIGTERM; no tracks were kept, run again" in done.stderr
+    assert "Traceback" not in done.stderr
+    assert sorted(each.name for each in tmp_path.iterdir()) == ["attention.h5"]
+
+
+@pytest.mark.parametrize(
+    ("options", "code", "sentence"),
+    [
+        (
+            ["--treatment", "cold"],
+            1,
+            "--treatment 'cold' is not in the file; it holds heat 37 °C, Heat 37 C, con",
+        ),
+        (["--reference", "cold"], 1, "--reference 'cold' is not in the file"),
+        (["--treatment", "control", "--reference", "control"], 2, "is the only treatment asked for"),
+        (["--treatment", "control", "--treatment", "control"], 2, "names one twice"),
+        (["--genes", "YAL001C"], 1, "--genes YAL001C: neither a gene of"),
+        (["--genes", "nowhere"], 1, "no promoter asked for has a place on a chromosome"),
+        (["--heads", "7"], 1, "holds no head 7; it holds 0, 1"),
+        (["--sites", "evoformer.*"], 1, "no attention site matching 'evoformer.*'"),
+        (["--format", "wig"], 2, "--format 'wig': is none of bigwig, bedgraph, tsv"),
+        (["--format", ","], 2, "--format names none of"),
+        (["--value-weighted", "--overlapping", "max"], 1, "export with --value-weighted"),
+        (["--downstream", "61"], 2, "--downstream 61: the windows have 60 bases"),
+    ],
+)
+def test_what_does_not_fit_is_one_sentence(write_attention, tmp_path, capsys, options, code, sentence):
+    path, _ = write_attention()
+    assert main(["export", "tracks", str(path), "-o", str(tmp_path / "t"), *options]) == code
+    error = capsys.readouterr().err
+    assert sentence in error
+    assert error.splitlines()[-1].startswith("bioattn: error: ")
+    assert not (tmp_path / "t").exists()
+    assert not (tmp_path / "t.partial").exists()
+
+
+@pytest.mark.parametrize(
+    ("sizes", "sentence"),
+    [
+        ("chrI\t2000\n", "has no chromosome 'chrII'"),
+        ("chrI\t2000\nchrII\t800\n", "lies outside its chromosome, which has 800 bases"),
+        ("chrI 2000 x\nchrII\n", ":2: 'chrII' is not a chromosome and its length"),
+        ("chrI\t2000\nchrI\t2000\n", ":2: chromosome 'chrI' is named twice"),
+        ("\n", "names no chromosome"),
+    ],
+)
+def test_chromosome_sizes_that_do_not_fit(write_attention, tmp_path, capsys, sizes, sentence):
+    path, _ = write_attention()
+    given = tmp_path / "genome.sizes"
+    given.write_text(sizes)
+    arguments = ["export", "tracks", str(path), "-o", str(tmp_path / "t"), "--chromosome-sizes", str(given)]
+    assert main(arguments) == 1
+    assert sentence in capsys.readouterr().err
+
+
+def test_lengths_come_from_fasta_too(write_attention, tmp_path):
+    path, _ = write_attention()
+    genome = tmp_path / "genome.fa"
+    genome.write_text(
+        "".join(f">{name} some\n{'ACGT' * (length // 4)}\n" for name, length in LENGTHS.items())
+    )
+    arguments = ["export", "tracks", str(path), "-o", str(tmp_path / "t"), "--chromosome-sizes", str(genome)]
+    assert main([*arguments, "--treatment", "control", "--overlapping", "max"]) == 0
+    assert pybigtools.open(str(tmp_path / "t/control.plus.bw")).chroms() == LENGTHS
+
+
+def test_without_pybigtools(write_attention, tmp_path, monkeypatch, capsys):
+    path, _ = write_attention()
+    monkeypatch.setitem(sys.modules, "pybigtools", None)
+    assert main(["export", "tracks", str(path), "-o", str(tmp_path / "t"), "--format", "bigwig"]) == 1
+    assert "pip install 'bioattn[genomics]'" in capsys.readouterr().err
+    assert main(["export", "tracks", str(path), "-o", str(tmp_path / "t"), "--overlapping", "mean"]) == 0
+    assert "warning: bigWig is left out: it needs pybigtools" in capsys.readouterr().err
+    assert (
+        sorted(each.suffix for each in (tmp_path / "t").iterdir())
+        == [".bedgraph"] * 6 + [".json"] + [".tsv"] * 3
+    )
+
+
+def test_reduced_attention_has_no_heads_to_choose(write_attention, tmp_path):
+    path, weights = write_attention(reduce=Reduction.MEAN_HEADS)
+    with pytest.raises(BioattnError, match="holds mean-heads only; leave --heads out"):
+        export_tracks(path, tmp_path / "t", TrackSettings(heads=(0,)))
+    export_tracks(path, tmp_path / "t", TrackSettings(formats=TrackSettings().formats[2:]))
+    table = pd.read_csv(tmp_path / "t/control.genes.tsv", sep="\t")
+    np.testing.assert_allclose(table.loc[table["gene_id"] == "alone", "attention"], weights[0, 2], rtol=1e-6)
+
+
+def test_an_output_that_is_no_folder_name(write_attention, tmp_path):
+    path, _ = write_attention()
+    with pytest.raises(SettingsError, match="give the name of a folder"):
+        export_tracks(path, Path("-"), TrackSettings())
+    (tmp_path / "file").write_text("")
+    with pytest.raises(BioattnError, match="is a file, tracks need a folder"):
+        export_tracks(path, tmp_path / "file", TrackSettings())
