@@ -33,6 +33,8 @@ class AttentionSite:
     """Names (out of `AXES`) of the weights' axes in the order the operator emits them."""
     num_heads: int
     """Attention heads."""
+    heads_left: tuple[int, ...] = ()
+    """Where heads were pruned, the numbers that the heads left had before, one each; empty: none was."""
     key_edges: tuple[int, ...] | None = None
     """K + 1 bin edges of the keys; None when keys are not positions."""
     query_edges: tuple[int, ...] | None = None
@@ -45,6 +47,11 @@ class AttentionSite:
     """What queries and keys are in a site over an alignment: its residues or its rows."""
     extra_rows: bool = False
     """Whether rows are those of the extra MSA and not of the clustered MSA."""
+
+    @property
+    def head_numbers(self) -> tuple[int, ...]:
+        """What the heads are called: 0, 1, …, in a pruned model with gaps."""
+        return self.heads_left or tuple(range(self.num_heads))
 
 
 _ALIGNMENT_LAYERS: dict[str, tuple[tuple[str, ...], Literal["residue", "row"]]] = {

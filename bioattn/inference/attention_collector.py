@@ -56,8 +56,9 @@ class AttentionCollector:
         axes = list(site.axes)
         if "head" in axes:
             head = axes.index("head")
-            if layout.heads != tuple(range(site.num_heads)):
-                weights = weights.index_select(head, torch.tensor(layout.heads, device=weights.device))
+            if layout.heads != site.head_numbers:
+                places = [site.head_numbers.index(number) for number in layout.heads]
+                weights = weights.index_select(head, torch.tensor(places, device=weights.device))
             if layout.reduce is Reduction.MEAN_HEADS:
                 weights = weights.mean(head)
             elif layout.reduce is Reduction.MAX_HEADS:

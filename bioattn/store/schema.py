@@ -164,13 +164,15 @@ def site_layout(site: AttentionSite, shape: Sequence[int], options: AttentionOpt
 
 
 def kept_heads(site: AttentionSite, wanted: tuple[int, ...] | None) -> tuple[int, ...]:
-    """The heads to keep of a site, None = all. Raises: SettingsError for a head that it does not have."""
-    heads = wanted if wanted is not None else tuple(range(site.num_heads))
+    """Numbers of the heads to keep of a site, None = all. Raises: SettingsError for one that it does not have."""
+    there = site.head_numbers
+    heads = wanted if wanted is not None else there
     for head in heads:
-        if not 0 <= head < site.num_heads:
+        if head not in there:
+            had = ", ".join(map(str, there)) if site.heads_left else f"0 to {site.num_heads - 1}"
             raise SettingsError(
-                f"--heads: site {site.name} has heads 0 to {site.num_heads - 1}, but {head} was asked for; ask "
-                "for other heads, or with --sites for sites that have it"
+                f"--heads: site {site.name} has heads {had}, but {head} was asked for; ask for other heads, or "
+                "with --sites for sites that have it"
             )
     return heads
 

@@ -97,6 +97,8 @@ class PromoterModelConfig:
     """Attention heads."""
     head_channels: int = 16
     """Channels of one head."""
+    heads_left: tuple[tuple[int, ...], ...] = ()
+    """By attention site, the heads that pruning left (`bioattn explain heads --prune-to`); empty: all."""
     hops: int = 1
     """How often the treatments query the positions (`cross`; Stacked Attention Networks)."""
     attention_score: AttentionScore = AttentionScore.DOT
@@ -143,6 +145,7 @@ class PromoterModelConfig:
                 raise SettingsError(f"{field} is {getattr(self, field)}; it must be at least 1")
         if self.attention_query is QuerySource.POSITION and not self.position_bias:
             raise SettingsError("attention_query = position needs position_bias = true")
+        self._check_heads_left()
         if self.hops < 1:
             raise SettingsError(f"--hops is {self.hops}; it must be at least 1")
         if self.key_layers < 0:
@@ -183,6 +186,30 @@ class PromoterModelConfig:
                     f"--conditioning concat pools {self.concat_pools[0]} × {self.concat_pools[1]} bases into one, "
                     f"the promoters have {self.length}; set concat_pools in the config"
                 )
+
+    def _check_heads_left(self) -> None:
+        if not self.heads_left:
+            return
+        sites = {Conditioning.CROSS: self.hops, Conditioning.CROSS_ALL: self.value_layers + 1}
+        if len(self.heads_left) != sites.get(self.conditioning, 0):
+            raise SettingsError(
+                f"heads_left is for {len(self.heads_left)} attention sites, the model has "
+                f"{sites.get(self.conditioning, 0)}"
+            )
+        for heads in self.heads_left:
+            if (
+                not heads
+                or list(heads) != sorted(set(heads))
+                or not 0 <= heads[0] <= heads[-1] < self.num_heads
+            ):
+                raise SettingsError(
+                    f"heads_left holds {list(heads)}; at each site rising numbers of at least one of the "
+                    f"{self.num_heads} heads are needed"
+                )
+
+    def heads_at(self, site: int) -> tuple[int, ...]:
+        """Numbers of the heads of the attention site number `site`."""
+        return self.heads_left[site] if self.heads_left else tuple(range(self.num_heads))
 
     @property
     def num_bins(self) -> int:

@@ -50,7 +50,7 @@ class CrossModel(nn.Module):
                 key_channels=channels,
                 value_channels=channels,
                 output_channels=channels,
-                num_heads=config.num_heads,
+                num_heads=len(config.heads_at(hop)),
                 head_channels=config.head_channels,
                 score=config.attention_score,
                 first_gain=FIRST_GAIN,
@@ -58,7 +58,8 @@ class CrossModel(nn.Module):
                 site=AttentionSite(
                     name=f"promoter.cross.{hop}",
                     axes=("sample", "head", "treatment", "key"),
-                    num_heads=config.num_heads,
+                    num_heads=len(config.heads_at(hop)),
+                    heads_left=config.heads_at(hop) if config.heads_left else (),
                     key_edges=config.bin_edges,
                     receptive_field=self.stem.receptive_field
                     + config.key_layers * (config.value_kernel - 1) * config.pool,
@@ -80,13 +81,25 @@ class CrossModel(nn.Module):
         """The stem's bins, which of them hold bases, and embeddings of T treatments → (B, T)."""
         keys_BPC = self.smear(bins_BPC)
         values_BPC = self.mixer(keys_BPC)
-        question = self.first_question(embeddings_TE).unsqueeze(0)
-        if self.shared_question_C is not None:
-            question = self.shared_question_C.expand_as(question)
+        question = self.questions(embeddings_TE).unsqueeze(0)
         mask = known_BP[:, None, None, :]
-        bias = None if self.position_bias_HP is None else self.position_bias_HP[:, None, :]
         for normalise, attention in zip(self.normalise_question, self.hops, strict=True):
+            bias = self.position_bias(attention.site)
             context_BTC = attention(normalise(question), keys_BPC, values_BPC, mask=mask, bias=bias)
             question = question + context_BTC
         answer_BT: Tensor = self.readout(context_BTC, embeddings_TE)
         return answer_BT
+
+    def position_bias(self, site: AttentionSite) -> Tensor | None:
+        """The bias of a hop's heads, (H, 1, P); hops share it, pruned ones may have different heads left."""
+        if self.position_bias_HP is None:
+            return None
+        bias_HP = self.position_bias_HP[list(site.heads_left)] if site.heads_left else self.position_bias_HP
+        return bias_HP[:, None, :]
+
+    def questions(self, embeddings_TE: Tensor) -> Tensor:
+        """What the treatments ask at the first hop, (T, C)."""
+        question_TC: Tensor = self.first_question(embeddings_TE)
+        return (
+            question_TC if self.shared_question_C is None else self.shared_question_C.expand_as(question_TC)
+        )

@@ -1,0 +1,49 @@
+"""Silencing attention heads, or asking how the loss would change if they were: masks on what each head gives.
+
+A layer adds up its heads in its output projection; a mask multiplies each head's part of that sum (Michel, Levy &
+Neubig 2019, equation 2). Works for every layer that names its site and projects heads side by side.
+
+Shape suffixes: H heads, D channels of a head; leading axes are `...`.
+"""
+
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import ExitStack, contextmanager
+from typing import Any
+
+from torch import Tensor, nn
+
+from bioattn.attention.site import AttentionSite
+
+
+def attention_layers(model: nn.Module) -> dict[str, tuple[nn.Linear, AttentionSite]]:
+    """The output projection and the site of every layer with heads side by side, by the site's name."""
+    layers = {}
+    for module in model.modules():
+        site, project = getattr(module, "site", None), getattr(module, "project_output", None)
+        if isinstance(site, AttentionSite) and isinstance(project, nn.Linear):
+            layers[site.name] = (project, site)
+    return layers
+
+
+@contextmanager
+def masked_heads(model: nn.Module, masks: Mapping[str, Tensor]) -> Iterator[None]:
+    """While it lasts, what the heads of the sites in `masks` give is multiplied.
+
+    masks: by site name, broadcastable to (..., H), where `...` are the leading axes of the layer's output. A mask
+    that requires a gradient gets one, in a pass with gradients.
+    """
+    layers = attention_layers(model)
+    with ExitStack() as stack:
+        for name, mask in masks.items():
+            project, site = layers[name]
+            handle = project.register_forward_pre_hook(_multiplier(mask, site.num_heads))
+            stack.callback(handle.remove)
+        yield
+
+
+def _multiplier(mask: Tensor, num_heads: int) -> Callable[[nn.Module, tuple[Any, ...]], tuple[Tensor]]:
+    def multiply(_module: nn.Module, inputs: tuple[Any, ...]) -> tuple[Tensor]:
+        heads: Tensor = inputs[0].unflatten(-1, (num_heads, -1)) * mask.unsqueeze(-1)
+        return (heads.flatten(-2),)
+
+    return multiply

@@ -1,0 +1,86 @@
+"""A promoter model with fewer attention heads: what is left of the others' weights goes, nothing else changes.
+
+The smaller model gives what the whole one gives with the other heads silenced (their part of the sum that the
+output projection makes is 0; Michel, Levy & Neubig 2019). Heads keep their numbers: head 3 of the whole model is
+head 3 of the pruned one, in its attention files too.
+
+Shape suffixes: H heads, D channels of a head, C model channels.
+"""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
+
+import torch
+from torch import Tensor, nn
+
+from bioattn.attention.multi_head import MultiHeadAttention
+from bioattn.errors import SettingsError
+from bioattn.models.promoter.model import PromoterModel, attention_sites, make_promoter_model
+from bioattn.models.promoter.treatment_vocabulary import TreatmentVocabulary
+
+ROWS_OF_HEADS = frozenset(
+    {
+        "project_query.weight",
+        "project_query.bias",
+        "project_key.weight",
+        "project_value.weight",
+        "project_value.bias",
+    }
+)
+"""Arrays of `MultiHeadAttention` whose first axis is heads × channels of a head."""
+COLUMNS_OF_HEADS = frozenset({"project_output.weight"})
+"""Those whose second axis is."""
+ONE_PER_HEAD = frozenset({"sink_key_HD", "score.weight_HD", "score.width_HD"})
+"""Those whose first axis is heads."""
+
+
+def pruned(
+    model: PromoterModel, vocabulary: TreatmentVocabulary, keep: Mapping[str, Sequence[int]]
+) -> PromoterModel:
+    """`model` with the heads `keep` alone, by name of the attention site; sites not named keep all.
+
+    Raises: SettingsError for a site or head that the model does not have, or a site left without any.
+    """
+    sites = attention_sites(model)
+    for name, heads in keep.items():
+        if name not in sites:
+            raise SettingsError(
+                f"the model has no attention site {name!r}; it has {', '.join(sites) or 'none'}"
+            )
+        unknown = sorted(set(heads) - set(sites[name].head_numbers))
+        if unknown:
+            raise SettingsError(
+                f"site {name} has no head {unknown[0]}; it has {', '.join(map(str, sites[name].head_numbers))}"
+            )
+        if not heads:
+            raise SettingsError(f"site {name} would be left without any head; keep at least one")
+    left = {name: tuple(sorted(set(keep.get(name, site.head_numbers)))) for name, site in sites.items()}
+    device = next(model.parameters()).device
+    smaller = make_promoter_model(replace(model.config, heads_left=tuple(left.values())), vocabulary)
+    weights = dict(model.state_dict())
+    for prefix, attention in _attentions(model).items():
+        places = [attention.site.head_numbers.index(head) for head in left[attention.site.name]]
+        for name, tensor in attention.state_dict().items():
+            weights[prefix + name] = _of_heads(name, tensor, places, attention.num_heads)
+    smaller.load_state_dict(weights)
+    return smaller.to(device).train(model.training)
+
+
+def _attentions(model: nn.Module) -> dict[str, MultiHeadAttention]:
+    """The attention layers by the prefix of their arrays."""
+    return {
+        f"{name}.": module for name, module in model.named_modules() if isinstance(module, MultiHeadAttention)
+    }
+
+
+def _of_heads(name: str, tensor: Tensor, places: Sequence[int], num_heads: int) -> Tensor:
+    """The part of an array of `MultiHeadAttention` that belongs to the heads at `places`."""
+    index = torch.tensor(list(places), device=tensor.device)
+    by_head: Tensor
+    if name in ROWS_OF_HEADS:
+        by_head = tensor.unflatten(0, (num_heads, -1))
+        return by_head.index_select(0, index).flatten(0, 1)
+    if name in COLUMNS_OF_HEADS:
+        by_head = tensor.unflatten(1, (num_heads, -1))
+        return by_head.index_select(1, index).flatten(1)
+    return tensor.index_select(0, index) if name in ONE_PER_HEAD else tensor

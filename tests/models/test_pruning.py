@@ -1,0 +1,106 @@
+"""A pruned model gives what the whole one gives with those heads silenced, and keeps their numbers."""
+
+import numpy as np
+import pytest
+import torch
+
+from bioattn.attention.capture import capture
+from bioattn.errors import SettingsError
+from bioattn.interpret.head_masks import masked_heads
+from bioattn.models.promoter.config import Conditioning, PromoterModelConfig, QuerySource, TreatmentEncoding
+from bioattn.models.promoter.model import attention_sites, make_promoter_model
+from bioattn.models.promoter.pruning import pruned
+from bioattn.models.promoter.treatment_vocabulary import TreatmentVocabulary
+from bioattn.promoters.treatments import named_treatments
+
+TABLE = named_treatments(["a", "b", "c"])
+VOCABULARY = TreatmentVocabulary.learn(TABLE, encoding=TreatmentEncoding.ID, unconditional=True)
+SMALL = {"length": 50, "channels": 16, "kernel": 5, "pool": 4, "hidden_channels": 8, "head_channels": 3}
+SHAPES = {
+    "cross": {"num_heads": 4, "sink": True},
+    "two hops": {"num_heads": 3, "hops": 2, "attention_score": "gaussian"},
+    "additive": {"num_heads": 3, "attention_score": "additive", "position_bias": False},
+    "shared": {"num_heads": 3, "attention_query": QuerySource.SHARED},
+    "cross-all": {"num_heads": 3, "conditioning": Conditioning.CROSS_ALL, "attention_score": "additive"},
+}
+
+
+def make(shape, seed=0, **more):
+    torch.manual_seed(seed)
+    model = make_promoter_model(PromoterModelConfig(**SMALL, **SHAPES[shape], **more), VOCABULARY)
+    with torch.no_grad():
+        for name, parameter in model.named_parameters():
+            if name.endswith(("position_bias_HP", "sink_key_HD", "width_HD")):
+                parameter.normal_()
+    return model.eval()
+
+
+@pytest.fixture
+def codes():
+    return torch.from_numpy(np.random.default_rng(0).integers(0, 5, (6, 50)).astype(np.uint8))
+
+
+class Recorder:
+    def __init__(self):
+        self.weights = {}
+
+    def receive(self, site, weights, value_weighted, tile=None):
+        axis = site.axes.index("head")
+        self.weights[site.name] = dict(zip(site.head_numbers, weights.unbind(axis), strict=True))
+
+
+def answers(model, codes):
+    recorder = Recorder()
+    with torch.inference_mode(), capture(["*"], recorder):
+        return model(codes, VOCABULARY.encode(TABLE)), recorder.weights
+
+
+@pytest.mark.parametrize("shape", SHAPES)
+def test_it_is_the_masked_model(shape, codes):
+    model = make(shape)
+    sites = attention_sites(model)
+    keep = {name: [2] if number else [0, 2] for number, name in enumerate(sites)}
+    masks = {
+        name: torch.tensor([float(head in keep[name]) for head in site.head_numbers])
+        for name, site in sites.items()
+    }
+    with masked_heads(model, masks):
+        expected, expected_weights = answers(model, codes)
+    whole, _ = answers(model, codes)
+    smaller = pruned(model, VOCABULARY, keep)
+    found, found_weights = answers(smaller, codes)
+    torch.testing.assert_close(found, expected, atol=1e-6, rtol=1e-5)
+    assert float((whole - expected).abs().max()) > 1e-3, "the heads that went made no difference"
+    for name, heads in keep.items():
+        assert list(found_weights[name]) == heads
+        for head in heads:
+            torch.testing.assert_close(
+                found_weights[name][head], expected_weights[name][head], atol=1e-6, rtol=1e-5
+            )
+    assert sum(p.numel() for p in smaller.parameters()) < sum(p.numel() for p in model.parameters())
+
+
+def test_heads_keep_their_numbers_when_pruned_again(codes):
+    model = make("cross")
+    once = pruned(model, VOCABULARY, {"promoter.cross.0": [1, 2, 3]})
+    twice = pruned(once, VOCABULARY, {"promoter.cross.0": [3, 1]})
+    assert attention_sites(twice)["promoter.cross.0"].head_numbers == (1, 3)
+    found, _ = answers(twice, codes)
+    expected, _ = answers(pruned(model, VOCABULARY, {"promoter.cross.0": [1, 3]}), codes)
+    assert torch.equal(found, expected)
+    with pytest.raises(SettingsError, match=r"site promoter.cross.0 has no head 0; it has 1, 2, 3"):
+        pruned(once, VOCABULARY, {"promoter.cross.0": [0]})
+
+
+def test_what_cannot_be_is_refused():
+    model = make("two hops")
+    with pytest.raises(SettingsError, match=r"no attention site 'promoter\.cross\.7'"):
+        pruned(model, VOCABULARY, {"promoter.cross.7": [0]})
+    with pytest.raises(SettingsError, match="left without any head"):
+        pruned(model, VOCABULARY, {"promoter.cross.1": []})
+    with pytest.raises(SettingsError, match="heads_left is for 1 attention sites, the model has 2"):
+        make("two hops", heads_left=((0,),))
+    with pytest.raises(SettingsError, match=r"heads_left holds \[2, 1\]"):
+        make("two hops", heads_left=((0,), (2, 1)))
+    with pytest.raises(SettingsError, match=r"heads_left holds \[3\]"):
+        make("two hops", heads_left=((0,), (3,)))
