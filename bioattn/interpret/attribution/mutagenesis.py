@@ -11,6 +11,7 @@ log-odds: probabilities near 0 or 1 would hide what a base does.
 Shape suffixes: B promoters, M mutants, T treatments, L bases, A the four bases.
 """
 
+from collections.abc import Iterator
 from typing import Any
 
 import numpy as np
@@ -18,27 +19,40 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
+from bioattn.interpret.attribution.cross_mutants import CrossMutants
 from bioattn.interpret.attribution.values import Attribution, centred
+from bioattn.models.promoter.cross import CrossModel
 from bioattn.models.promoter.folder import LoadedPromoterModel
 from bioattn.models.promoter.stem import AMBIGUOUS
 from bioattn.models.promoter.treatment_vocabulary import TreatmentBatch
 
-BATCH_BYTES = 1 << 25
+BATCH_BYTES = 1 << 23
 """What the widest tensor of a batch of mutants may take; larger batches leave the cache and gain nothing."""
-MAX_BATCH = 256
+MAX_BATCH = 64
 
 
 class Mutagenesis:
     """Runs all single mutants of promoters through a model of any kind."""
 
     def __init__(
-        self, model: LoadedPromoterModel, treatments: TreatmentBatch, *, batch_size: int | None = None
+        self,
+        model: LoadedPromoterModel,
+        treatments: TreatmentBatch,
+        *,
+        batch_size: int | None = None,
+        reuse_trunk: bool = True,
     ) -> None:
-        """batch_size: mutants per forward pass; None = as many as keep memory flat."""
+        """batch_size: mutants per forward pass; None = as many as keep memory flat. reuse_trunk: where the model
+        allows (`cross`), compute only what a mutation reaches; without it each mutant is a forward pass."""
         self._model = model.model
         self._device = next(model.model.parameters()).device
         self._treatments = treatments.to(self._device)
         self._batch_size = batch_size or fitting_batch(model, treatments.size)
+        network = model.model.network
+        self._cross: CrossMutants | None = None
+        if reuse_trunk and isinstance(network, CrossModel):
+            with torch.inference_mode():
+                self._cross = CrossMutants(network, self._treatments, self._batch_size)
 
     def __call__(self, codes_BL: NDArray[np.uint8]) -> Attribution:
         """Codes (B, length) as the model sees them → predictions and values, one promoter after the other."""
@@ -54,14 +68,22 @@ class Mutagenesis:
             prediction_T = self._model(codes_L[None], self._treatments)[0]
             values_TLA = prediction_T.new_zeros(self._treatments.size, len(codes_L), 4)
             position_M, base_M = single_mutants(codes_L)
-            for first in range(0, len(position_M), self._batch_size):
-                rows = slice(first, first + self._batch_size)
-                position, base = position_M[rows], base_M[rows]
-                mutants_ML = codes_L.repeat(len(position), 1)
-                mutants_ML[torch.arange(len(position), device=codes_L.device), position] = base
-                changed_MT = self._model(mutants_ML, self._treatments) - prediction_T
-                values_TLA[:, position, base.long()] = changed_MT.T
+            for rows, answer_MT in self._answers(codes_L, position_M, base_M):
+                changed_MT = self._model.in_response_units(answer_MT, self._treatments) - prediction_T
+                values_TLA[:, position_M[rows], base_M[rows].long()] = changed_MT.T
         return _numpy(prediction_T), _numpy(values_TLA)
+
+    def _answers(
+        self, codes_L: Tensor, position_M: Tensor, base_M: Tensor
+    ) -> Iterator[tuple[Tensor, Tensor]]:
+        """Some mutants at a time: their numbers, and answers (M, T) in standard units."""
+        if self._cross is not None:
+            yield from self._cross.answers(codes_L, position_M, base_M)
+            return
+        for rows in torch.arange(len(position_M), device=codes_L.device).split(self._batch_size):
+            mutants_ML = codes_L.repeat(len(rows), 1)
+            mutants_ML[torch.arange(len(rows), device=codes_L.device), position_M[rows]] = base_M[rows]
+            yield rows, self._model.standardised(mutants_ML, self._treatments)
 
 
 def single_mutants(codes_L: Tensor) -> tuple[Tensor, Tensor]:

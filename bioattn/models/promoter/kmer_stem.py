@@ -55,8 +55,12 @@ class KmerStem(nn.Module):
     def kmer_columns(self, codes_BL: Tensor) -> Tensor:
         """The column of the k-mer centred at each base (B, L); the empty column where there is none."""
         k = self.config.kmer
-        codes_BL = F.pad(codes_BL, (k // 2, k - 1 - k // 2), value=AMBIGUOUS).long()
-        windows_BLk = codes_BL.unfold(-1, k, 1)
+        return self.columns_within(F.pad(codes_BL, (k // 2, k - 1 - k // 2), value=AMBIGUOUS))
+
+    def columns_within(self, codes_BL: Tensor) -> Tensor:
+        """The column of each k-mer that lies in the codes (B, L) as a whole, (B, L - k + 1)."""
+        k = self.config.kmer
+        windows_BLk = codes_BL.long().unfold(-1, k, 1)
         place_k = 4 ** torch.arange(k - 1, -1, -1, device=codes_BL.device)
         index_BL = (windows_BLk.clamp(max=3) * place_k).sum(-1)
         unknown_BL = (windows_BLk == AMBIGUOUS).any(-1)

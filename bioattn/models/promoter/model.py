@@ -38,12 +38,15 @@ class PromoterModel(nn.Module):
 
     def forward(self, codes_BL: Tensor, treatments: TreatmentBatch) -> Tensor:
         """uint8 codes (B, length) and T treatments → float32 (B, T): responses, or logits for a binary task."""
-        answer_BT = self.standardised(codes_BL, treatments).float()
+        return self.in_response_units(self.standardised(codes_BL, treatments), treatments)
+
+    def in_response_units(self, answer_BT: Tensor, treatments: TreatmentBatch) -> Tensor:
+        """Answers in standard units → float32 responses, or logits for a binary task."""
         known_T = treatments.index_T >= 0
         index_T = treatments.index_T.clamp(min=0)
         mean_T = torch.where(known_T, self.response_mean_T[index_T], self.response_mean_T.mean())
         sd_T = torch.where(known_T, self.response_sd_T[index_T], self.response_sd_T.mean())
-        return answer_BT * sd_T + mean_T
+        return answer_BT.float() * sd_T + mean_T
 
     def standardised(self, codes_BL: Tensor, treatments: TreatmentBatch) -> Tensor:
         """The same in standard units, as training sees it."""

@@ -20,7 +20,7 @@ TABLE = TreatmentTable(
         index=pd.Index(["heat-5", "h2o2-20", "heat-40", "dtt-10"], dtype=object, name="treatment"),
     ).astype({"agent": object})
 )
-LENGTH = 100
+LENGTH = 70
 
 
 @pytest.fixture(autouse=True)

@@ -15,10 +15,15 @@ from bioattn.models.promoter.folder import LoadedPromoterModel
 KINDS: list[dict[str, Any]] = [
     {},
     {"hops": 2, "sink": True},
+    {"kernel": 15, "activation": "exponential", "attention_score": "gaussian"},
+    {"kernel": 1, "pool": 7, "both_strands": False, "attention_score": "additive"},
+    {"pool": 40, "kernel": 25, "value_layers": 2},
+    {"pool": 1, "value_layers": 0, "attention_query": "uniform"},
     {"conditioning": Conditioning.CONCAT},
     {"conditioning": Conditioning.FILM},
     {"conditioning": Conditioning.CROSS_ALL},
     {"stem": "kmer"},
+    {"stem": "kmer", "kmer": 4, "pool": 30, "both_strands": False, "attention_query": "shared"},
     {"treatment_encoder": TreatmentEncoding.FEATURES},
 ]
 
@@ -69,7 +74,7 @@ def test_contribution_is_the_value_of_the_base_that_is_there(
     values = Mutagenesis(model, model.encode_treatments(model.treatments))(codes).values_BTLA
 
     found = contributions(values, codes)
-    for promoter, position in ((0, 3), (1, 60), (1, codes.shape[1] - 1)):
+    for promoter, position in ((0, 3), (1, 50), (1, codes.shape[1] - 1)):
         base = codes[promoter, position]
         wanted = values[promoter, :, position, base] if base < 4 else np.zeros(values.shape[1])
         np.testing.assert_array_equal(found[promoter, :, position], wanted)

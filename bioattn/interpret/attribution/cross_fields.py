@@ -1,0 +1,226 @@
+"""One promoter in a `cross` model as its mutants need it: what changes where a mutation is, and what everywhere.
+
+A mutation changes a few bins (`stem_mutants`). Everywhere else it acts through four numbers: the stem's
+normalisation scales bins by 1 + `bin_scale` and shifts them by `bin_shift`, the value mixer's has a mean and a
+scale of its own. With them, at a bin far away,
+
+    bin' = bin + bin_scale · spread + bin_shift · weight,   logit' = logit + bin_scale · slope + bin_shift · level,
+    value' = bin' + gelu(normalised (mixed + bin_scale · mixed_spread + bin_shift · mixed_weight)).
+
+Shape suffixes: M mutants, P bins, E some neighbouring bins, W bins a mutation may reach, X bins whose mixture it
+reaches (W and a halo on both sides), C channels, H heads, T treatments, D channels of a head.
+"""
+
+from typing import NamedTuple
+
+import torch
+import torch.nn.functional as F  # noqa: N812
+from torch import Tensor, nn
+
+from bioattn.attention.multi_head import MultiHeadAttention
+from bioattn.attention.operator import masked_logit
+from bioattn.interpret.attribution.stem_mutants import MutatedBins, MutatedStem
+from bioattn.models.promoter.cross import CrossModel
+
+
+class Shifts(NamedTuple):
+    """The four numbers of some mutants, float32."""
+
+    bin_scale_M: Tensor
+    bin_shift_M: Tensor
+    mixed_mean_M: Tensor
+    mixed_scale_M: Tensor
+    """Mean, and 1 over the standard deviation, of the mixer's convolution; 0 and 1 without a mixer."""
+
+    def rows(self, index: Tensor) -> "Shifts":
+        """Those of some mutants."""
+        return Shifts(*(values[index] for values in self))
+
+
+class PromoterFields:
+    """Keys and values of a `cross` model with at most one value layer, for one promoter and its mutants."""
+
+    def __init__(self, network: CrossModel, stem: MutatedStem, question_THD: Tensor) -> None:
+        """question_THD: the treatments' questions, projected and divided by √D."""
+        attention = network.hops[0]
+        assert isinstance(attention, MultiHeadAttention)
+        self._stem = stem
+        self._weight_C, self._bias_C = stem.affine
+        normal_PC = (stem.raw_PC - stem.mean) * stem.scale
+        self._spread_PC = normal_PC * self._weight_C
+        self._bins_PC = self._spread_PC + self._bias_C
+        self._question_HDT = question_THD.permute(1, 2, 0).contiguous()
+        self._key_weight = attention.project_key.weight
+        self._project_value = attention.project_value
+        offset_PH1 = torch.where(stem.known_P, 0.0, masked_logit(torch.float32))[:, None, None]
+        bias_H1P = network.position_bias(attention.site)
+        if bias_H1P is not None:
+            offset_PH1 = offset_PH1 + bias_H1P.permute(2, 0, 1)
+        self._offset_PH1 = offset_PH1
+        self._slope_HPT = self._logits(self._spread_PC)
+        self._level_HT = self._logits(self._weight_C[None])[:, 0]
+        self.logit_HPT = self._logits(self._bins_PC) + offset_PH1.transpose(0, 1)
+        self.halo = 0
+        self._normalise: nn.GroupNorm | None = None
+        zero = torch.zeros((), dtype=torch.float64, device=self._bins_PC.device)
+        self._mixed_mean, self._mixed_scale = zero, zero + 1
+        for convolution, normalise in zip(
+            network.mixer.convolutions, network.mixer.normalisations, strict=True
+        ):
+            assert isinstance(convolution, nn.Conv1d)
+            assert isinstance(normalise, nn.GroupNorm)
+            self.halo, self._normalise = convolution.kernel_size[0] // 2, normalise
+            self._prepare_mixer(convolution, normalise)
+        self._reach_4 = self._reach_of_shifts()
+
+    def shifts(self, mutated: MutatedBins) -> tuple[Shifts, Tensor]:
+        """The four numbers of mutants, and how much their mixture changes where it is reached, (M, X, C)."""
+        bin_scale_M = mutated.scale_M / self._stem.scale - 1
+        bin_shift_M = (self._stem.mean - mutated.mean_M) * mutated.scale_M
+        old_MWC = self._stem.raw_PC.unfold(0, self._stem.width, 1)[mutated.first_M].transpose(1, 2)
+        change_MWC = (mutated.raw_MWC - old_MWC) * (mutated.scale_M[:, None, None] * self._weight_C)
+        if self._normalise is None:
+            zeros_M = torch.zeros_like(bin_scale_M)
+            return Shifts(bin_scale_M, bin_shift_M, zeros_M, zeros_M + 1), change_MWC
+        mixed_MXC = (change_MWC.flatten(1) @ self._spread_matrix).view(
+            len(change_MWC), -1, len(self._weight_C)
+        )
+        # Of the padded bins: the first that is reached is `halo` before the first that the mutation changes.
+        place_MX = _reached(mutated, mixed_MXC.shape[1])
+        mixed_MXC = mixed_MXC * self._inside_X[place_MX][..., None]
+        factors_M3 = torch.stack([torch.ones_like(bin_scale_M), bin_scale_M, bin_shift_M], dim=1)
+        before_MXC = torch.einsum("mk,kmxc->mxc", factors_M3, self._padded_3XC[:, place_MX])
+        factors_M3 = factors_M3.double()
+        count = self._bins_PC.numel()
+        total_M = factors_M3 @ self._mixed_sum_3 + mixed_MXC.sum((1, 2))
+        squares_M = ((factors_M3 @ self._mixed_gram_33) * factors_M3).sum(1)
+        squares_M = squares_M + (mixed_MXC * (2 * before_MXC + mixed_MXC)).sum((1, 2))
+        mean_M = total_M / count
+        variance_M = (squares_M / count - mean_M.square()).clamp(min=0)
+        scale_M = torch.rsqrt(variance_M + self._normalise.eps)
+        return Shifts(bin_scale_M, bin_shift_M, mean_M.float(), scale_M.float()), mixed_MXC
+
+    def variables(self, shifts: Shifts) -> Tensor:
+        """The four numbers scaled to how much they move logits and values far away at most, (M, 4), float64."""
+        changes_M4 = torch.stack(
+            [
+                shifts.bin_scale_M.double(),
+                shifts.bin_shift_M.double(),
+                shifts.mixed_scale_M.double() / self._mixed_scale - 1,
+                (self._mixed_mean - shifts.mixed_mean_M.double()) * self._mixed_scale,
+            ],
+            dim=1,
+        )
+        return changes_M4 * self._reach_4
+
+    def logits(self, shifts: Shifts, bins: slice) -> Tensor:
+        """Logits (M, H, E, T) of bins as if no mutation reached them, less `level`, which all have in common."""
+        scale_M111 = shifts.bin_scale_M[:, None, None, None]
+        return torch.addcmul(self.logit_HPT[:, bins], scale_M111, self._slope_HPT[:, bins])
+
+    def level(self, shifts: Shifts) -> Tensor:
+        """What `logits` leaves out: (M, H, T)."""
+        return shifts.bin_shift_M[:, None, None] * self._level_HT
+
+    def reached_logits(self, mutated: MutatedBins) -> Tensor:
+        """Logits (M, W, H, T) of the bins a mutation reaches."""
+        bins_MWC = self._normalised(mutated.raw_MWC, mutated.mean_M, mutated.scale_M)
+        logits_HNT = self._logits(bins_MWC.flatten(0, 1))
+        logits_MWHT: Tensor = logits_HNT.unflatten(1, bins_MWC.shape[:2]).permute(1, 2, 0, 3)
+        return logits_MWHT + self._offset_PH1[mutated.reached]
+
+    def values(
+        self, shifts: Shifts, bins: slice, mutated: MutatedBins | None = None, mixed_MXC: Tensor | None = None
+    ) -> Tensor:
+        """Projected values (M, E, H·D) of bins; with `mutated` and what `shifts` gave, of mutants that reach only
+        into `bins`, else as if no mutation reached them."""
+        factor, shift = shifts.bin_scale_M[:, None, None], shifts.bin_shift_M[:, None, None]
+        values_MEC = torch.addcmul(self._bins_PC[bins], factor, self._spread_PC[bins])
+        values_MEC.addcmul_(shift, self._weight_C)
+        if mutated is not None:
+            rows_M1 = torch.arange(len(values_MEC), device=values_MEC.device)[:, None]
+            values_MEC[rows_M1, mutated.reached - bins.start] = self._normalised(
+                mutated.raw_MWC, mutated.mean_M, mutated.scale_M
+            )
+        if self._normalise is not None:
+            values_MEC += self._mixture(shifts, bins, mutated, mixed_MXC)
+        projected: Tensor = self._project_value(values_MEC)
+        return projected
+
+    def _mixture(
+        self, shifts: Shifts, bins: slice, mutated: MutatedBins | None, mixed_MXC: Tensor | None
+    ) -> Tensor:
+        """What the mixer adds to the bins, (M, E, C)."""
+        assert self._normalise is not None
+        padded_3EC = self._padded_3XC[:, bins.start : bins.stop + 2 * self.halo]
+        mixed_MEC = torch.addcmul(padded_3EC[0], shifts.bin_scale_M[:, None, None], padded_3EC[1])
+        mixed_MEC.addcmul_(shifts.bin_shift_M[:, None, None], padded_3EC[2])
+        if mutated is not None:
+            assert mixed_MXC is not None
+            rows_M1 = torch.arange(len(mixed_MXC), device=mixed_MXC.device)[:, None]
+            mixed_MEC[rows_M1, _reached(mutated, mixed_MXC.shape[1]) - bins.start] += mixed_MXC
+        mixed_MEC = mixed_MEC[:, self.halo : mixed_MEC.shape[1] - self.halo]
+        factor_M1C = shifts.mixed_scale_M[:, None, None] * self._normalise.weight
+        offset_M1C = self._normalise.bias - shifts.mixed_mean_M[:, None, None] * factor_M1C
+        return F.gelu(torch.addcmul(offset_M1C, mixed_MEC, factor_M1C))
+
+    def _normalised(self, raw: Tensor, mean_M: Tensor, scale_M: Tensor) -> Tensor:
+        """Raw bins (M, W, C) → as the stem's normalisation gives them."""
+        factor_M1C = scale_M[:, None, None] * self._weight_C
+        return torch.addcmul(self._bias_C - mean_M[:, None, None] * factor_M1C, raw, factor_M1C)
+
+    def _logits(self, bins_NC: Tensor) -> Tensor:
+        """Dot products of keys of bins and questions, (H, N, T)."""
+        keys_HND: Tensor = (
+            (bins_NC @ self._key_weight.T).unflatten(1, (len(self._question_HDT), -1)).transpose(0, 1)
+        )
+        return keys_HND @ self._question_HDT
+
+    def _prepare_mixer(self, convolution: nn.Conv1d, normalise: nn.GroupNorm) -> None:
+        """What the mixer's convolution makes of bins, their spread and the stem's weights, with its moments."""
+        halo = self.halo
+        inputs_3PC = torch.stack([self._bins_PC, self._spread_PC, self._weight_C.expand_as(self._bins_PC)])
+        mixed_3PC = F.conv1d(inputs_3PC.transpose(1, 2), convolution.weight, padding=halo).transpose(1, 2)
+        if convolution.bias is not None:
+            mixed_3PC[0] += convolution.bias
+        self._padded_3XC = F.pad(mixed_3PC, (0, 0, halo, halo))
+        self._inside_X = F.pad(torch.ones_like(mixed_3PC[0, :, 0]), (halo, halo))
+        flat = mixed_3PC.double().flatten(1)
+        self._mixed_sum_3, self._mixed_gram_33 = flat.sum(1), flat @ flat.T
+        mean = self._mixed_sum_3[0] / flat.shape[1]
+        variance = self._mixed_gram_33[0, 0] / flat.shape[1] - mean.square()
+        self._mixed_mean, self._mixed_scale = mean, torch.rsqrt(variance.clamp(min=0) + normalise.eps)
+        # The convolution of W bins as one matrix: bin w reaches bin x - halo through tap w - x + 2 * halo.
+        width, channels = self._stem.width, len(self._weight_C)
+        spread_WXCC = convolution.weight.new_zeros(width, width + 2 * halo, channels, channels)
+        for w in range(width):
+            for x in range(w, w + 2 * halo + 1):
+                spread_WXCC[w, x] = convolution.weight[:, :, w - x + 2 * halo].T
+        self._spread_matrix = spread_WXCC.transpose(1, 2).reshape(width * channels, -1)
+
+    def _reach_of_shifts(self) -> Tensor:
+        """How much logits and values far away move at most by 1 of each of `variables`, (4,), float64."""
+        slope = self._slope_HPT
+        steepest = [(slope.amax(1) - slope.amin(1)).max(), self._spread_PC.abs().max()]
+        largest_weight = self._weight_C.abs().max()
+        if self._normalise is None:
+            zero = torch.zeros_like(largest_weight)
+            return torch.stack([torch.stack(steepest).max(), largest_weight, zero, zero]).double()
+        weight_C = self._normalise.weight
+        mixed_3PC = self._padded_3XC[:, self.halo : self.halo + len(self._bins_PC)]
+        normal_PC = (mixed_3PC[0] - self._mixed_mean.float()) * self._mixed_scale.float()
+        scaled_3PC = torch.stack([normal_PC, *(mixed_3PC[1:] * self._mixed_scale.float())]) * weight_C
+        by_scale, by_bin_scale, by_bin_shift = scaled_3PC.abs().amax((1, 2))
+        return torch.stack(
+            [
+                torch.stack([*steepest, by_bin_scale]).max(),
+                torch.maximum(largest_weight, by_bin_shift),
+                by_scale,
+                weight_C.abs().max(),
+            ]
+        ).double()
+
+
+def _reached(mutated: MutatedBins, width: int) -> Tensor:
+    """Numbers of `width` bins from the first that each mutation reaches, (M, W)."""
+    return mutated.first_M[:, None] + torch.arange(width, device=mutated.first_M.device)

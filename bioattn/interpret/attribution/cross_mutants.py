@@ -1,0 +1,166 @@
+"""All single mutants of a promoter through a `cross` model, equal to a forward pass each, with less work.
+
+The stem is computed where a mutation reaches (`stem_mutants`). With dot-product scores, one hop and at most one
+value layer the rest is too: keys and values near a mutation are computed for each mutant, and what all other bins
+add to the softmax's sums follows from some of the mutants (`cross_fields`, `smooth_part`). Mutants are taken some
+bins at a time, so that the sums over all other bins are formed without them: taken out of a sum over all bins they
+would leave nothing but rounding where they had nearly all the weight. For other models, and when somebody listens
+to the attention, the value mixer, each hop and the readout are run as they are.
+
+Shape suffixes: M mutants, N nodes, P bins, E bins nearby, H heads, T treatments, D channels of a head.
+"""
+
+import math
+from collections.abc import Iterator
+
+import torch
+from torch import Tensor
+
+from bioattn.attention.capture import listener_for
+from bioattn.attention.multi_head import MultiHeadAttention
+from bioattn.attention.operator import masked_logit
+from bioattn.attention.score import DotScore
+from bioattn.interpret.attribution.cross_fields import PromoterFields, Shifts
+from bioattn.interpret.attribution.smooth_part import interpolation, smooth_rows
+from bioattn.interpret.attribution.stem_mutants import MutatedBins, MutatedStem
+from bioattn.models.promoter.cross import CrossModel
+from bioattn.models.promoter.treatment_vocabulary import TreatmentBatch
+
+BINS_AT_ONCE = 8
+"""Mutants whose first bin is one of these share the sums over all bins far away."""
+
+
+class CrossMutants:
+    """A `cross` network asked about all mutants of one promoter after the other."""
+
+    def __init__(self, network: CrossModel, treatments: TreatmentBatch, batch_size: int) -> None:
+        """batch_size: mutants whose logits near a mutation are in memory at once."""
+        self._network = network
+        self._batch_size = batch_size
+        self._embeddings_TE = network.treatment_encoder(treatments)
+        config = network.stem.config
+        attention = network.hops[0]
+        assert isinstance(attention, MultiHeadAttention)
+        self._attention = attention
+        self._few_keys_change = (
+            isinstance(attention.score, DotScore)
+            and len(network.hops) == 1
+            and config.key_layers == 0
+            and config.value_layers <= 1
+        )
+        if self._few_keys_change:
+            question_TC = network.normalise_question[0](network.questions(self._embeddings_TE))
+            question_THD = attention.project_query(question_TC).unflatten(-1, (attention.num_heads, -1))
+            self._question_THD = question_THD / math.sqrt(question_THD.shape[-1]) * (not attention.uniform)
+
+    def answers(self, codes_L: Tensor, position_M: Tensor, base_M: Tensor) -> Iterator[tuple[Tensor, Tensor]]:
+        """Answers of mutants with `base_M` (uint8) at the ascending `position_M` (from 0) of a promoter.
+
+        Yields which mutants (some numbers of M) and their answers in standard units, (those, T).
+        """
+        stem = MutatedStem(self._network.stem, codes_L)
+        every = torch.arange(len(position_M), device=codes_L.device)
+        if not self._few_keys_change or listener_for(self._attention.site) is not None:
+            for rows in every.split(self._batch_size):
+                yield rows, self._plainly(stem, stem.mutants(position_M[rows], base_M[rows]))
+            return
+        fields = PromoterFields(self._network, stem, self._question_THD)
+        group_M = stem.first_bins(position_M) // BINS_AT_ONCE
+        for rows in every.split(torch.unique_consecutive(group_M, return_counts=True)[1].tolist()):
+            mutated = stem.mutants(position_M[rows], base_M[rows])
+            shifts, mixed_MXC = fields.shifts(mutated)
+            variables_M4 = fields.variables(shifts).cpu().numpy()
+            smooth_M = torch.from_numpy(smooth_rows(variables_M4)).to(rows.device)
+            for few in (~smooth_M).nonzero()[:, 0].split(self._batch_size):
+                yield rows[few], self._plainly(stem, mutated.rows(few))
+            if not smooth_M.any():
+                continue
+            nearby = self._nearby(stem, fields, mutated)
+            chosen, weights_MN = interpolation(variables_M4[smooth_M.cpu().numpy()])
+            smooth = smooth_M.nonzero()[:, 0]
+            nodes = smooth[torch.from_numpy(chosen).to(rows.device)]
+            top_HT, far_NX = self._far_away(fields, shifts.rows(nodes), nearby)
+            far_weights_MN = torch.from_numpy(weights_MN).to(far_NX)
+            for part in torch.arange(len(smooth), device=rows.device).split(self._batch_size):
+                these = smooth[part]
+                yield (
+                    rows[these],
+                    self._near(
+                        fields,
+                        mutated.rows(these),
+                        shifts.rows(these),
+                        mixed_MXC[these],
+                        nearby,
+                        top_HT,
+                        far_weights_MN[part] @ far_NX,
+                    ),
+                )
+
+    def _plainly(self, stem: MutatedStem, mutated: MutatedBins) -> Tensor:
+        """Answers (M, T) by all of the network but the stem."""
+        return self._network.behind_stem(stem.normalised(mutated), stem.known_P[None], self._embeddings_TE)
+
+    @staticmethod
+    def _nearby(stem: MutatedStem, fields: PromoterFields, mutated: MutatedBins) -> slice:
+        """The bins that any of the mutations reaches."""
+        first, last = int(mutated.first_M.min()), int(mutated.first_M.max()) + stem.width
+        return slice(max(0, first - fields.halo), min(len(stem.known_P), last + fields.halo))
+
+    def _far_away(self, fields: PromoterFields, shifts: Shifts, nearby: slice) -> tuple[Tensor, Tensor]:
+        """What all bins but those nearby add, in units of exp(top): largest logits (H, T) and, for the nodes, the
+        weighted sum of values and the sum of weights, (N, H·T·(D + 1))."""
+        bins = fields.logit_HPT.shape[1]
+        far = [part for part in (slice(0, nearby.start), slice(nearby.stop, bins)) if part.start < part.stop]
+        heads, treatments = fields.logit_HPT.shape[0], fields.logit_HPT.shape[2]
+        top_HT = fields.logit_HPT.new_full((heads, treatments), masked_logit(torch.float32))
+        for part in far:
+            top_HT = torch.maximum(top_HT, fields.logit_HPT[:, part].amax(1))
+        answers = []
+        for few in torch.arange(len(shifts.bin_scale_M), device=top_HT.device).split(8):
+            some = shifts.rows(few)
+            sums = torch.zeros(1, 1, 1, self._question_THD.shape[2] + 1, device=top_HT.device)
+            for part in far:
+                weights_NHET = (fields.logits(some, part) - top_HT[:, None]).exp_()
+                sums = sums + _weighted(weights_NHET, fields.values(some, part))
+            answers.append(sums.expand(len(few), heads, treatments, -1).flatten(1))
+        return top_HT, torch.cat(answers)
+
+    def _near(
+        self,
+        fields: PromoterFields,
+        mutated: MutatedBins,
+        shifts: Shifts,
+        mixed_MXC: Tensor,
+        nearby: slice,
+        top_HT: Tensor,
+        far_MX: Tensor,
+    ) -> Tensor:
+        """Answers (M, T) from what is far away and what the bins nearby are in each mutant."""
+        attention = self._attention
+        level_MHT = fields.level(shifts)
+        logits_MHET = fields.logits(shifts, nearby)
+        rows_M1 = torch.arange(len(level_MHT), device=level_MHT.device)[:, None]
+        reached_MW = mutated.reached - nearby.start
+        logits_MHET[rows_M1, :, reached_MW] = fields.reached_logits(mutated) - level_MHT[:, None]
+        largest_MHT = torch.maximum(logits_MHET.amax(2), top_HT)
+        sink_MHT = None
+        if attention.sink_key_HD is not None:
+            sink_MHT = torch.einsum("thd,hd->ht", self._question_THD, attention.sink_key_HD) - level_MHT
+            largest_MHT = torch.maximum(largest_MHT, sink_MHT)
+        weights_MHET = logits_MHET.sub_(largest_MHT[:, :, None]).exp_()
+        sums_MHTD = _weighted(weights_MHET, fields.values(shifts, nearby, mutated, mixed_MXC))
+        sums_MHTD.addcmul_(far_MX.view_as(sums_MHTD), (top_HT - largest_MHT).exp_()[..., None])
+        total_MHT1 = sums_MHTD[..., -1:]
+        if sink_MHT is not None:
+            total_MHT1 = total_MHT1 + (sink_MHT - largest_MHT).exp()[..., None]
+        attended_MTHD = (sums_MHTD[..., :-1] / total_MHT1).transpose(1, 2)
+        context_MTC = attention.project_output(attended_MTHD.flatten(2))
+        answer_MT: Tensor = self._network.readout(context_MTC, self._embeddings_TE)
+        return answer_MT
+
+
+def _weighted(weights_MHET: Tensor, values_MEC: Tensor) -> Tensor:
+    """Sums over bins of weights times values, and of the weights behind them: (M, H, T, D + 1)."""
+    values_MHED = values_MEC.unflatten(2, (weights_MHET.shape[1], -1)).transpose(1, 2)
+    with_one = torch.cat([values_MHED, torch.ones_like(values_MHED[..., :1])], dim=-1)
+    return weights_MHET.transpose(2, 3) @ with_one
