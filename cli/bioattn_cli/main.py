@@ -22,6 +22,7 @@ from bioattn_cli import (
     export,
     export_contacts,
     export_parameters,
+    export_structure,
     export_tracks,
     inspect_file,
     plot,
@@ -36,6 +37,7 @@ from bioattn_cli import (
     prepare,
     prepare_contacts,
     prepare_msa,
+    report,
     run,
     run_evoformer,
     simulate,
@@ -96,6 +98,7 @@ app.add_typer(explain.app, name="explain")
 app.add_typer(plot.app, name="plot")
 export_contacts.register(export.app)
 export_parameters.register(export.app)
+export_structure.register(export.app)
 export_tracks.register(export.app)
 plot_attention.register(plot.app)
 plot_contacts.register(plot.app)
@@ -109,6 +112,7 @@ run_evoformer.register(run.app)
 inspect_file.register(app)
 prepare_contacts.register(prepare.app)
 prepare_msa.register(prepare.app)
+report.register(app)
 simulate_msa.register(simulate.app)
 train_evoformer.register(train.app)
 

@@ -1,0 +1,271 @@
+"""Small drawings in SVG that need no script: bars, curves, intervals, sequence logos. Colours come from the
+style sheet.
+"""
+
+import math
+from collections.abc import Sequence
+
+import numpy as np
+from numpy.typing import NDArray
+
+from bioattn.report.markup import Child, Markup, element, join
+
+Point = tuple[float, float | None]
+
+
+def figure(drawing: Markup, caption: str) -> Markup:
+    """A drawing with what it shows."""
+    return element("figure", drawing, element("figcaption", caption))
+
+
+def _svg(width: float, height: float, label: str, *children: Child, class_: str = "chart") -> Markup:
+    return element(
+        "svg",
+        *children,
+        viewBox=f"0 0 {width:g} {height:g}",
+        role="img",
+        aria_label=label,
+        class_=class_,
+    )
+
+
+def _text(x: float, y: float, words: str, anchor: str = "start", class_: str | None = None) -> Markup:
+    return element("text", words, x=_n(x), y=_n(y), text_anchor=anchor, class_=class_)
+
+
+def _n(value: float) -> str:
+    return f"{value:.2f}".rstrip("0").rstrip(".")
+
+
+def ticks(low: float, high: float, about: int = 5) -> list[float]:
+    """Round numbers within a range.
+
+    >>> ticks(0, 1)
+    [0.0, 0.2, 0.4, 0.6, 0.8, 1.0]
+    """
+    span = high - low
+    if not math.isfinite(span) or span <= 0:
+        return [low]
+    rough = span / about
+    power = 10.0 ** math.floor(math.log10(rough))
+    step = next(power * factor for factor in (1, 2, 5, 10) if power * factor >= rough * 0.999)
+    first = math.ceil(low / step - 1e-9)
+    last = math.floor(high / step + 1e-9)
+    return [round(number * step, 10) for number in range(first, last + 1)]
+
+
+def bars(
+    rows: Sequence[tuple[str, float | None, bool]], label: str, interval: tuple[float, float] | None
+) -> Markup:
+    """Horizontal bars with their figures: (name, value, highlighted); the interval is of the highlighted ones."""
+    known = [value for _, value, _ in rows if value is not None]
+    low, high = min([0.0, *known]), max([0.05, *known, *(interval or ())])
+    width, name_width, row_height = 760.0, 330.0, 26.0
+    scale = (width - name_width - 70) / (high - low)
+    zero = name_width + (0 - low) * scale
+    drawn: list[Markup] = []
+    for number, (name, value, ours) in enumerate(rows):
+        y = number * row_height + 4
+        short = name if len(name) <= 44 else name[:43] + "…"
+        drawn.append(
+            element(
+                "text",
+                element("title", name),
+                short,
+                x=_n(name_width - 8),
+                y=_n(y + 15),
+                text_anchor="end",
+                class_="strong" if ours else None,
+            )
+        )
+        if value is None:
+            drawn.append(_text(zero + 6, y + 15, "cannot be computed", class_="muted"))
+            continue
+        left, right = sorted((zero, name_width + (value - low) * scale))
+        drawn.append(
+            element(
+                "rect",
+                x=_n(left),
+                y=_n(y + 3),
+                width=_n(max(1, right - left)),
+                height=16,
+                class_="bar ours" if ours else "bar",
+            )
+        )
+        end = right
+        if ours and interval is not None:
+            one, other = (name_width + (bound - low) * scale for bound in interval)
+            drawn.append(element("path", d=f"M{_n(one)} {_n(y + 11)}H{_n(other)}", class_="whisker"))
+            end = max(end, other)
+        drawn.append(_text(end + 6, y + 15, f"{value:.3f}", class_="strong" if ours else None))
+    height = len(rows) * row_height + 8
+    axis = element("path", d=f"M{_n(zero)} 2V{_n(height - 2)}", class_="axis")
+    return _svg(width, height, label, axis, *drawn)
+
+
+def curves(
+    series: Sequence[tuple[str, Sequence[Point]]],
+    label: str,
+    *,
+    x_title: str,
+    y_title: str = "",
+    mark: float | None = None,
+    mark_title: str = "",
+) -> Markup:
+    """Lines over one axis with a legend; `mark` is a place on the x axis worth a vertical line."""
+    xs = [x for _, points in series for x, _ in points]
+    ys = [y for _, points in series for _, y in points if y is not None]
+    if not xs or not ys:
+        return element("p", "Nothing was recorded.", class_="muted")
+    x_low, x_high = min(xs), max(xs)
+    y_low, y_high = min(ys), max(ys)
+    pad = (y_high - y_low or abs(y_high) or 1.0) * 0.06
+    y_low, y_high = y_low - pad, y_high + pad
+    width, height, left, right, top, bottom = 460.0, 270.0, 52.0, 14.0, 14.0, 62.0
+    x_scale = (width - left - right) / ((x_high - x_low) or 1)
+    y_scale = (height - top - bottom) / (y_high - y_low)
+
+    def at(x: float, y: float) -> tuple[float, float]:
+        return left + (x - x_low) * x_scale, height - bottom - (y - y_low) * y_scale
+
+    drawn: list[Markup] = []
+    for tick in ticks(y_low, y_high):
+        _, y_at = at(x_low, tick)
+        drawn.append(element("path", d=f"M{_n(left)} {_n(y_at)}H{_n(width - right)}", class_="grid"))
+        drawn.append(_text(left - 6, y_at + 4, f"{tick:g}", "end", "tick"))
+    for tick in ticks(x_low, x_high, 6):
+        x_at, _ = at(tick, y_low)
+        drawn.append(_text(x_at, height - bottom + 16, f"{tick:g}", "middle", "tick"))
+    drawn.append(_text((left + width - right) / 2, height - bottom + 33, x_title, "middle", "tick"))
+    if mark is not None and x_low <= mark <= x_high:
+        x_at, _ = at(mark, y_low)
+        drawn.append(element("path", d=f"M{_n(x_at)} {_n(top)}V{_n(height - bottom)}", class_="mark"))
+        before = x_at > width * 0.6
+        drawn.append(
+            _text(x_at + (-5 if before else 5), top + 10, mark_title, "end" if before else "start", "tick")
+        )
+    x_legend = left
+    for number, (name, points) in enumerate(series):
+        steps, pen = [], "M"
+        for x, y in points:
+            if y is None:
+                pen = "M"
+                continue
+            x_at, y_at = at(x, y)
+            steps.append(f"{pen}{_n(x_at)} {_n(y_at)}")
+            pen = "L"
+        drawn.append(element("path", d="".join(steps), class_=f"line s{number % 7} d{number % 7}"))
+        y_at = height - 12
+        drawn.append(
+            element(
+                "path", d=f"M{_n(x_legend)} {_n(y_at - 4)}h20", class_=f"line s{number % 7} d{number % 7}"
+            )
+        )
+        drawn.append(_text(x_legend + 25, y_at, name, class_="tick"))
+        x_legend += 40 + 6.6 * len(name)
+    if y_title:
+        drawn.append(_text(4, top - 3, y_title, class_="tick"))
+    return _svg(width, height, label, *drawn)
+
+
+def interval_mark(
+    value: float | None,
+    interval: tuple[float, float] | None,
+    threshold: float | None,
+    passed: bool | None,
+) -> Markup:
+    """A figure with its interval and the bar it is held to, on a scale of its own."""
+    if value is None:
+        return Markup("")
+    places = [value, 0.0, *(interval or ()), *([threshold] if threshold is not None else [])]
+    low, high = float(min(places)), float(max(places))
+    span: float = (high - low) or 1.0
+
+    def at(place: float) -> float:
+        return 8.0 + 144 * (place - low) / span
+
+    drawn = [element("path", d="M8 12H152", class_="grid")]
+    if threshold is not None:
+        drawn.append(element("path", d=f"M{_n(at(threshold))} 3V21", class_="mark"))
+    if interval is not None:
+        drawn.append(element("path", d=f"M{_n(at(interval[0]))} 12H{_n(at(interval[1]))}", class_="whisker"))
+    state = "" if passed is None else " good" if passed else " bad"
+    drawn.append(element("circle", cx=_n(at(value)), cy=12, r=4.5, class_=f"dot{state}"))
+    return _svg(160, 24, "", *drawn, class_="interval")
+
+
+def strip(values: Sequence[tuple[str, float]], label: str, title: str) -> Markup:
+    """A dot for each of many names along one axis, piled where they would meet."""
+    numbers = [value for _, value in values]
+    low, high = min([0.0, *numbers]), max([0.05, *numbers])
+    width, left, right = 720.0, 16.0, 16.0
+    scale = (width - left - right) / (high - low)
+    piles: dict[int, int] = {}
+    dots, tallest = [], 1
+    for name, value in sorted(values, key=lambda each: each[1]):
+        x_at = left + (value - low) * scale
+        column = round(x_at / 8)
+        height = piles.get(column, 0)
+        piles[column] = height + 1
+        tallest = max(tallest, height + 1)
+        dots.append((x_at, height, name, value))
+    step = min(9.0, 90.0 / tallest)
+    base = tallest * step + 6
+    drawn = [element("path", d=f"M{_n(left)} {_n(base)}H{_n(width - right)}", class_="axis")]
+    for x_at, height, name, value in dots:
+        drawn.append(
+            element(
+                "circle",
+                element("title", f"{name}: {value:.3f}"),
+                cx=_n(x_at),
+                cy=_n(base - 5 - height * step),
+                r=3.6,
+                class_="dot soft",
+            )
+        )
+    for tick in ticks(low, high, 8):
+        drawn.append(_text(left + (tick - low) * scale, base + 16, f"{tick:g}", "middle", "tick"))
+    drawn.append(_text(width / 2, base + 32, title, "middle", "tick"))
+    return _svg(width, base + 38, label, *drawn)
+
+
+_GLYPHS = {
+    # Drawn on a square of 100, y downwards; logos stretch them.
+    "A": "M0 100L38 0H62L100 100H78L70 76H30L22 100ZM36 58H64L50 16Z",
+    "C": "M100 66C96 88 78 100 53 100C20 100 0 80 0 50C0 20 20 0 53 0C77 0 94 11 99 32L76 36C73 24 65 18 53 18"
+    "C34 18 24 30 24 50C24 70 34 82 53 82C66 82 74 75 77 63Z",
+    "G": "M53 46H100V86C88 95 72 100 55 100C20 100 0 80 0 50C0 20 21 0 55 0C78 0 93 9 99 27L76 33"
+    "C72 23 65 18 54 18C34 18 24 30 24 50C24 71 35 82 56 82C64 82 72 80 78 76V63H53Z",
+    "T": "M0 0H100V19H62V100H38V19H0Z",
+}
+
+
+def logo(probabilities: NDArray[np.floating], label: str) -> Markup:
+    """A sequence logo of (W, 4) probabilities of A, C, G, T: letters as high as their part of the information, in
+    bits against a uniform background."""
+    matrix = np.asarray(probabilities, np.float64)
+    matrix = matrix / np.maximum(matrix.sum(axis=1, keepdims=True), 1e-12)
+    safe = np.where(matrix > 0, matrix, 1.0)
+    bits = 2 + (matrix * np.log2(safe)).sum(axis=1)
+    letter_width, height = 22.0, 72.0
+    drawn: list[Markup] = [
+        element("path", d=f"M0 {_n(height)}H{_n(letter_width * len(matrix))}", class_="axis")
+    ]
+    for position, (row, information) in enumerate(zip(matrix, bits, strict=True)):
+        y = height
+        for base in np.argsort(row, kind="stable"):
+            tall = float(row[base] * information) / 2 * height
+            if tall < 0.4:
+                continue
+            y -= tall
+            letter = "ACGT"[base]
+            drawn.append(
+                element(
+                    "path",
+                    d=_GLYPHS[letter],
+                    transform=f"translate({_n(position * letter_width + 1)} {_n(y)}) "
+                    f"scale({(letter_width - 2) / 100:.4f} {tall / 100:.4f})",
+                    class_=f"base-{letter}",
+                )
+            )
+    return _svg(letter_width * len(matrix), height + 1, label, join(drawn), class_="logo")

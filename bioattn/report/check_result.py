@@ -1,0 +1,113 @@
+"""Reading what `bioattn explain check` found (docs/formats/check.md)."""
+
+import math
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from bioattn.errors import FormatError
+from bioattn.files import read_json
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Measure:
+    """One figure of a check."""
+
+    label: str
+    value: float | None
+    interval: tuple[float, float] | None
+    threshold: float | None
+    passed: bool | None
+    sentence: str
+
+
+@dataclass(frozen=True, slots=True)
+class PerturbationCurve:
+    """What becomes of the answer as windows are destroyed or brought back, most attended first and at random."""
+
+    name: str
+    fraction: list[float]
+    top: list[float]
+    random: list[float]
+
+
+@dataclass(frozen=True, slots=True)
+class HeadFigures:
+    """One head."""
+
+    site: str
+    head: int
+    figures: dict[str, float]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class CheckResult:
+    """Verdict, measures and curves."""
+
+    code: str
+    sentence: str
+    measures: list[Measure]
+    curves: list[PerturbationCurve]
+    heads: list[HeadFigures]
+    skipped: list[tuple[str, str]]
+    """Name of a measure that was not taken, and why."""
+    model_sha256: str
+
+
+def read_check(path: Path) -> CheckResult:
+    """Raises: FormatError when the file is none of `explain check` or lacks what a reader may rely on."""
+    content = read_json(path)
+    try:
+        if content["format"] != "bioattn-check" or not str(content["format_version"]).startswith("1."):
+            raise FormatError(f"{path}: not a check of a version this bioattn reads")
+        return CheckResult(
+            code=str(content["verdict"]["code"]),
+            sentence=str(content["verdict"]["sentence"]),
+            measures=[_measure(entry) for entry in content["measures"]],
+            curves=[
+                PerturbationCurve(str(name), *(_numbers(curve[key]) for key in ("fraction", "top", "random")))
+                for name, curve in (content.get("curves") or {}).items()
+                if curve
+            ],
+            heads=[
+                HeadFigures(
+                    str(head["site"]),
+                    int(head["head"]),
+                    {
+                        str(name): float(value)
+                        for name, value in head.items()
+                        if name not in ("site", "head") and _number(value) is not None
+                    },
+                )
+                for head in content.get("heads") or []
+            ],
+            skipped=[(str(entry["name"]), str(entry["why"])) for entry in content.get("skipped") or []],
+            model_sha256=str(content.get("model_sha256", "")),
+        )
+    except (KeyError, TypeError, ValueError, AttributeError) as error:
+        raise FormatError(
+            f"{path}: is not a complete check ({error!r}); run `bioattn explain check` again"
+        ) from error
+
+
+def _measure(entry: dict[str, Any]) -> Measure:
+    bounds = entry.get("interval")
+    passed = entry.get("passed")
+    return Measure(
+        label=str(entry.get("label") or entry["name"]),
+        value=_number(entry["value"]),
+        interval=None if not bounds or None in bounds else (float(bounds[0]), float(bounds[1])),
+        threshold=_number(entry.get("threshold")),
+        passed=passed if isinstance(passed, bool) else None,
+        sentence=str(entry.get("sentence") or ""),
+    )
+
+
+def _number(value: Any) -> float | None:
+    if isinstance(value, bool) or not isinstance(value, int | float) or not math.isfinite(value):
+        return None
+    return float(value)
+
+
+def _numbers(values: list[Any]) -> list[float]:
+    return [float(value) for value in values]

@@ -1,0 +1,217 @@
+"""Everything a report says, collected from its inputs before a line of HTML is written."""
+
+import logging
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import pandas as pd
+
+from bioattn.errors import BioattnError, FormatError
+from bioattn.files import read_json, sha256_of
+from bioattn.progress import NoProgress, Progress
+from bioattn.promoters.dataset import read_dataset
+from bioattn.report.accuracy import (
+    Accuracy,
+    TrainingHistory,
+    collect_accuracy,
+    read_record,
+    read_training_history,
+)
+from bioattn.report.alignment_pages import AlignmentPage, collect_alignments
+from bioattn.report.check_result import CheckResult, read_check
+from bioattn.report.findings import (
+    Finding,
+    accuracy_findings,
+    alignment_findings,
+    check_findings,
+    map_findings,
+    motif_findings,
+    questions,
+)
+from bioattn.report.inputs import ReportInputs, Source
+from bioattn.report.motif_results import MotifResults, read_motif_export
+from bioattn.report.promoter_browser import PromoterBrowser, collect_browser
+from bioattn.store.attention_reader import open_attention
+
+LOGGER = logging.getLogger("bioattn")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Report:
+    """The content of a page; a part that was not given is None or empty."""
+
+    title: str
+    asked: list[str]
+    found: list[Finding]
+    accuracy: Accuracy | None
+    check: CheckResult | None
+    browser: PromoterBrowser | None
+    motifs: MotifResults | None
+    histories: list[tuple[str, TrainingHistory]]
+    """Name of the model folder, and how it was trained."""
+    pages: list[AlignmentPage]
+    left_out: list[str]
+    """Alignments without a page."""
+    settings: dict[str, Any]
+    """Of the model, worth showing."""
+    sources: list[Source]
+
+
+def collect_report(
+    inputs: ReportInputs,
+    *,
+    title: str | None = None,
+    genes: Sequence[str] = (),
+    treatments: Sequence[str] = (),
+    progress: Progress | None = None,
+) -> Report:
+    """Read all inputs and see that they belong together.
+
+    title: None = made of the names of the inputs. genes: to be shown in full before others. treatments: the only
+    ones to be shown; empty = all.
+
+    Raises: BioattnError when two inputs belong to different models or data, or a gene or treatment is not there;
+    FormatError when one is damaged.
+    """
+    progress = progress or NoProgress()
+    dataset = None if inputs.dataset is None else read_dataset(inputs.dataset)
+    config, record = _model(inputs.model)
+    _require_one_model(inputs)
+    motifs = None if inputs.motif_export is None else read_motif_export(inputs.motif_export)
+    check = None if inputs.check is None else read_check(inputs.check)
+    predictions = _predictions(inputs)
+    browser = None
+    if inputs.attention is not None:
+        with open_attention(inputs.attention) as attention:
+            if predictions is None and attention.treatments:
+                predictions = attention.predictions()
+            browser = collect_browser(
+                attention,
+                inputs,
+                dataset,
+                predictions,
+                motifs.attended if motifs is not None else {},
+                genes=genes,
+                treatments=treatments,
+                progress=progress,
+            )
+    elif genes or treatments:
+        raise BioattnError("--genes and --treatment choose from an attention file over promoters; give one")
+    accuracy = None
+    if inputs.model is not None:
+        task = str(config.get("task", "regression"))
+        accuracy = collect_accuracy(inputs.model, record, task, inputs.dataset, dataset, predictions)
+    pages, left_out = collect_alignments(inputs, progress)
+    histories = []
+    for model in (inputs.model, inputs.evoformer_model):
+        if model is not None and (history := read_training_history(model, read_record(model))) is not None:
+            histories.append((_label(model), history))
+    conditioning = (config.get("architecture") or {}).get("conditioning")
+    return Report(
+        title=title or _title(inputs, pages),
+        asked=questions(dataset, browser, conditioning, pages),
+        found=[
+            *accuracy_findings(accuracy, inputs.model is not None),
+            *check_findings(check, browser is not None or inputs.model is not None),
+            *map_findings(browser),
+            *motif_findings(motifs),
+            *alignment_findings(pages, left_out),
+        ],
+        accuracy=accuracy,
+        check=check,
+        browser=browser,
+        motifs=motifs,
+        histories=histories,
+        pages=pages,
+        left_out=left_out,
+        settings=_settings(config, record),
+        sources=inputs.sources,
+    )
+
+
+def _label(path: Path) -> str:
+    return path.name or path.resolve().name
+
+
+def _title(inputs: ReportInputs, pages: Sequence[AlignmentPage]) -> str:
+    if len(pages) == 1 and inputs.model is None and inputs.attention is None:
+        return f"What the model attends to in {pages[0].id}"
+    for path in (
+        inputs.model,
+        inputs.attention,
+        *inputs.prediction,
+        *inputs.alignment_attention,
+        inputs.dataset,
+    ):
+        if path is not None:
+            return f"What {_label(path)} attends to"
+    return "What the model attends to"
+
+
+def _model(model: Path | None) -> tuple[dict[str, Any], dict[str, Any]]:
+    if model is None:
+        return {}, {}
+    return read_json(model / "config.json"), read_record(model)
+
+
+def _require_one_model(inputs: ReportInputs) -> None:
+    """Attention, check and model must be of the same weights.
+
+    Raises: BioattnError naming the one that is not.
+    """
+    known: tuple[Path, str] | None = None
+    if inputs.model is not None:
+        known = (inputs.model, sha256_of(inputs.model / "model.safetensors"))
+    parts: list[tuple[Path, str]] = []
+    if inputs.attention is not None:
+        with open_attention(inputs.attention) as attention:
+            parts.append((inputs.attention, attention.model_sha256))
+    if inputs.check is not None:
+        parts.append((inputs.check, read_check(inputs.check).model_sha256))
+    for path, digest in parts:
+        if known is None:
+            known = (path, digest)
+        elif digest and known[1] and digest != known[1]:
+            raise BioattnError(
+                f"{path}: was made with other weights than {known[0]}; a report is about one model"
+            )
+
+
+def _predictions(inputs: ReportInputs) -> pd.DataFrame | None:
+    """The table of `run promoter`; None without one. Raises: FormatError when it is none."""
+    path = inputs.predictions_table
+    if path is None:
+        return None
+    try:
+        table = pd.read_csv(path, sep="\t", index_col="gene_id", dtype={"gene_id": str})
+        return table.astype("float64")
+    except (ValueError, KeyError, pd.errors.ParserError) as error:
+        raise FormatError(
+            f"{path}: is no table of predictions, genes × treatments ({str(error).splitlines()[0]})"
+        ) from error
+
+
+_SHOWN_SETTINGS = (
+    "conditioning",
+    "treatment_encoder",
+    "attention_query",
+    "attention_score",
+    "num_heads",
+    "hops",
+    "pool",
+    "kernel",
+    "position_bias",
+    "sink",
+)
+
+
+def _settings(config: dict[str, Any], record: dict[str, Any]) -> dict[str, Any]:
+    architecture = config.get("architecture") or {}
+    settings = {name: architecture[name] for name in _SHOWN_SETTINGS if name in architecture}
+    training = record.get("training") or {}
+    settings |= {
+        name: training[name] for name in ("seed", "epochs", "batch_size", "learning_rate") if name in training
+    }
+    return settings

@@ -1,0 +1,295 @@
+"""What was asked and what was found, in sentences made from the figures: also when a simple model wins, or when
+something was not looked at."""
+
+from collections import Counter
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from typing import Literal
+
+import numpy as np
+
+from bioattn.promoters.dataset import SPLIT_NAMES, TEST, PromoterDataset
+from bioattn.report.accuracy import HEADLINE_TITLES, METRIC_TITLES, Accuracy
+from bioattn.report.alignment_pages import AlignmentPage
+from bioattn.report.check_result import CheckResult
+from bioattn.report.motif_results import MotifResults
+from bioattn.report.promoter_browser import PromoterBrowser
+from bioattn.wording import counted
+
+Tone = Literal["good", "bad", "open", "plain"]
+"""`open`: not known, because nobody looked."""
+
+ALIKE, APART = 0.95, 0.8
+"""Median correlation of treatments' maps from which on they are called alike, and below which different."""
+CLEAR_GAIN = 0.02
+"""A smaller difference from the best simple model is called none unless the interval says otherwise."""
+GOOD_VERDICTS = frozenset({"used-treatment-specific"})
+PARTLY_VERDICTS = frozenset({"used-not-treatment-specific"})
+
+
+@dataclass(frozen=True, slots=True)
+class Finding:
+    """One sentence and what to make of it."""
+
+    topic: str
+    text: str
+    tone: Tone = "plain"
+
+
+def questions(
+    dataset: PromoterDataset | None,
+    browser: PromoterBrowser | None,
+    conditioning: str | None,
+    pages: Sequence[AlignmentPage],
+) -> list[str]:
+    """What was asked of the model."""
+    asked = []
+    if dataset is not None:
+        sides = ", ".join(
+            f"{len(dataset.genes_in(code)):,} for {name}" for code, name in enumerate(SPLIT_NAMES)
+        )
+        what = "whether they respond" if dataset.task == "binary" else "how strongly they respond"
+        asked.append(
+            f"Of {counted(dataset.num_genes, 'promoter')} of {dataset.length:,} bases and "
+            f"{counted(dataset.num_treatments, 'treatment')}: {what}, from the sequence alone "
+            f"({sides}{_split(dataset)})."
+        )
+    if browser is not None:
+        model = f"a model of the kind “{conditioning}”" if conditioning else "the model"
+        asked.append(
+            f"Where {model} looks in {counted(len(browser.lines), 'promoter')} for each of "
+            f"{counted(len(browser.treatments), 'treatment')}, and whether that may be believed."
+        )
+    if pages:
+        names = ", ".join(page.id for page in pages[:3]) + (", …" if len(pages) > 3 else "")
+        asked.append(
+            f"Which residues touch in {counted(len(pages), 'protein')} ({names}), from the alignment alone, and "
+            "which heads of the model say so."
+        )
+    return asked
+
+
+def _split(dataset: PromoterDataset) -> str:
+    split = dataset.metadata.get("split") or {}
+    chromosomes = (split.get("chromosomes") or {}).get(SPLIT_NAMES[TEST])
+    if chromosomes:
+        shown = ", ".join(map(str, chromosomes[:4])) + (", …" if len(chromosomes) > 4 else "")
+        return f"; test chromosomes {shown}"
+    kind = split.get("genes")
+    return f"; split by {kind}" if isinstance(kind, str) else ""
+
+
+def accuracy_findings(accuracy: Accuracy | None, has_model: bool) -> Iterator[Finding]:
+    """The model beside the best simple model."""
+    if accuracy is None:
+        if has_model:
+            yield Finding("Accuracy", "This model was never scored on genes it had not seen.", "open")
+        return
+    table, metric = accuracy.tables[0], accuracy.headline
+    model, simple = table.model, table.best_baseline(metric)
+    value = None if model is None else model.figures.get(metric)
+    if model is None or value is None:
+        yield Finding("Accuracy", "The record of the training has no figure of the model itself.", "open")
+        return
+    title = HEADLINE_TITLES[metric]
+    figure = f"{title} {value:.3f}"
+    if accuracy.interval is not None:
+        figure += f" [{accuracy.interval.low:.3f}, {accuracy.interval.high:.3f}]"
+    reference = None if simple is None else simple.figures[metric]
+    if simple is None or reference is None:
+        yield Finding(
+            "Accuracy",
+            f"On {table.cells} the model reaches a {figure}. No simple model was fitted beside it, so this says "
+            "little: train without --no-baselines.",
+            "open",
+        )
+    else:
+        yield _against(figure, value, reference, simple.name, table.cells, accuracy)
+    specific = model.figures.get("specific_pearson")
+    if specific is not None and len(accuracy.per_treatment) > 1:
+        best = table.best_baseline("specific_pearson")
+        other = None if best is None else best.figures["specific_pearson"]
+        words = (
+            f"After what all treatments have in common is taken out, r is {specific:.3f}"
+            + (
+                f" (best simple model: {other:.3f}, {best.name})"
+                if best is not None and other is not None
+                else ""
+            )
+            + "."
+        )
+        ahead = other is None or specific > other
+        if specific < 0.05:
+            words += " There is hardly any treatment-specific part that the model predicts."
+        elif not ahead:
+            words += " A simple model predicts the treatment-specific part at least as well."
+        tone: Tone = "good" if ahead and specific >= 0.05 else "bad"
+        yield Finding("Treatment-specific part", words, tone)
+    for note in accuracy.notes:
+        yield Finding("Accuracy", note, "open")
+
+
+def _against(
+    figure: str, value: float, reference: float, name: str, cells: str, accuracy: Accuracy
+) -> Finding:
+    low = accuracy.interval.low if accuracy.interval is not None else None
+    high = accuracy.interval.high if accuracy.interval is not None else None
+    if value < reference and (high is None or high < reference or reference - value >= CLEAR_GAIN):
+        return Finding(
+            "Accuracy",
+            f"A simple model wins: on {cells} {name} reaches {reference:.3f}, this model a {figure}. What its "
+            "attention shows explains the worse of the two.",
+            "bad",
+        )
+    close = abs(value - reference) < CLEAR_GAIN if low is None else low <= reference
+    if close:
+        return Finding(
+            "Accuracy",
+            f"No clear gain over a simple model: on {cells} the model reaches a {figure}, {name} {reference:.3f}.",
+            "bad",
+        )
+    return Finding(
+        "Accuracy",
+        f"On {cells} the model reaches a {figure}; the best simple model, {name}, {reference:.3f}.",
+        "good",
+    )
+
+
+def check_findings(check: CheckResult | None, asked: bool) -> Iterator[Finding]:
+    """The verdict, or that there is none."""
+    if check is None:
+        if asked:
+            yield Finding(
+                "Check",
+                "Not checked: nobody has tested whether the attention shown here is what the model uses. Run "
+                "bioattn explain check and give its JSON to this report; until then the maps are pictures, not "
+                "evidence.",
+                "open",
+            )
+        return
+    tone: Tone = "good" if check.code in GOOD_VERDICTS else "open" if check.code in PARTLY_VERDICTS else "bad"
+    known = [measure for measure in check.measures if measure.passed is not None]
+    passed = sum(measure.passed is True for measure in known)
+    text = check.sentence
+    if known:
+        text += f" ({passed} of {counted(len(known), 'measure')} with a bar pass it"
+        text += f", {len(check.skipped)} not taken)" if check.skipped else ")"
+    yield Finding("Check", text, tone)
+
+
+def map_findings(browser: PromoterBrowser | None) -> Iterator[Finding]:
+    """How far maps spread and how much treatments differ."""
+    if browser is None:
+        return
+    site = browser.sites[0]
+    bins = len(site.key_edges) - 1
+    width = float(np.median(np.diff(site.key_edges)))
+    spread = float(np.median(site.effective_bins_TH))
+    yield Finding(
+        "Spread of attention",
+        f"A head typically spreads over {spread:.1f} of {bins} bins of {width:g} bases (exp of the entropy; "
+        f"{bins} would be everywhere alike)."
+        + (" That is hardly more pointed than no attention at all." if spread > 0.8 * bins else ""),
+        "bad" if spread > 0.8 * bins else "plain",
+    )
+    if len(site.treatments) > 1:
+        upper = np.triu_indices(len(site.treatments), k=1)
+        alike = float(np.median(site.specific_similarity_TT[upper]))
+        share = site.between_share
+        words = (
+            "Less the profile all promoters share, maps of two treatments correlate with a median r of "
+            f"{alike:.2f}; {100 * share:.0f} % of their variance differs between treatments."
+        )
+        if alike >= ALIKE:
+            yield Finding(
+                "Treatments compared",
+                words + " The model looks at nearly the same places whatever the treatment.",
+                "bad",
+            )
+        elif alike >= APART:
+            yield Finding(
+                "Treatments compared", words + " Treatments share most of what is looked at.", "plain"
+            )
+        else:
+            yield Finding("Treatments compared", words + " Treatments look at different places.", "plain")
+    for name in browser.hidden_sites:
+        yield Finding(
+            "Treatments compared",
+            f"Site {name} says what positions ask of a treatment's tokens, not where a treatment looks; it is not "
+            "drawn.",
+            "open",
+        )
+
+
+def motif_findings(motifs: MotifResults | None) -> Iterator[Finding]:
+    """What attended windows hold."""
+    if motifs is None:
+        return
+    matched = [motif for motif in motifs.motifs if motif.match and (motif.match_q_value or 0) <= 0.05]
+    sources = Counter(motif.source for motif in motifs.motifs)
+    made_of = ", ".join(f"{number} from {source}" for source, number in sorted(sources.items()))
+    text = f"{counted(motifs.num_motifs, 'motif')} ({made_of})."
+    if any(motif.match for motif in motifs.motifs):
+        text += f" {len(matched)} resemble a motif of the database (q ≤ 0.05)"
+        named = list(dict.fromkeys(motif.match for motif in matched))[:5]
+        text += f": {', '.join(named)}." if named else "."
+    gained = {
+        each.treatment
+        for each in motifs.treatments
+        if each.ratio is not None and each.ratio > 1 and each.q_value is not None and each.q_value <= 0.05
+    }
+    known = {each.treatment for each in motifs.treatments}
+    if known:
+        text += (
+            f" In {len(gained)} of {counted(len(known), 'treatment')} a motif gains attention against its "
+            "reference (q ≤ 0.05)."
+        )
+    yield Finding("Motifs", text, "plain")
+
+
+def alignment_findings(pages: Sequence[AlignmentPage], left_out: Sequence[str]) -> Iterator[Finding]:
+    """Contacts, against the structure where one was given."""
+    for page in pages[:6]:
+        likely = f"{counted(page.num_likely, 'pair')} of residues with a probability above one half"
+        if page.contact is None:
+            yield Finding(page.id, "Attention only: no prediction of this protein was given.", "open")
+        elif page.prediction_scores is None or not np.isfinite(page.prediction_scores.precision_l):
+            yield Finding(
+                page.id,
+                f"{likely}. No structure was given, so nobody knows how many of them touch.",
+                "open",
+            )
+        else:
+            scores = page.prediction_scores
+            good = [head for head in page.heads if head.precision is not None]
+            text = (
+                f"{likely}; of the L likeliest pairs {100 * scores.precision_l:.0f} % touch in the structure, of "
+                f"the L/5 likeliest {100 * scores.precision_l5:.0f} % (L = residues in the structure)."
+            )
+            if good:
+                best = max(good, key=lambda head: head.precision or 0.0)
+                title = f"{best.kind}, block {best.block + 1}" + (
+                    "" if best.head is None else f", head {best.head}"
+                )
+                text += (
+                    f" The best of {counted(len(good), 'head')} ({title}), picked on this very structure, reaches "
+                    f"{100 * (best.precision or 0):.0f} %."
+                )
+            yield Finding(page.id, text, "good" if scores.precision_l >= 0.5 else "bad")
+    if len(pages) > 6 or left_out:
+        more = len(pages) + len(left_out)
+        yield Finding("Alignments", f"{more:,} proteins in all; {len(pages):,} have a page below.", "plain")
+
+
+def per_treatment_words(accuracy: Accuracy) -> str:
+    """The spread over treatments in a sentence."""
+    values = np.array([value for value in accuracy.per_treatment.values() if value is not None])
+    if not len(values):
+        return ""
+    low, middle, high = np.quantile(values, [0.25, 0.5, 0.75])
+    worst = min((value, name) for name, value in accuracy.per_treatment.items() if value is not None)
+    title = METRIC_TITLES[accuracy.headline]
+    return (
+        f"Over {counted(len(values), 'treatment')}: {title} {middle:.3f} in the middle, half of them between "
+        f"{low:.3f} and {high:.3f}; the worst is {worst[1]} with {worst[0]:.3f}."
+    )

@@ -1,0 +1,161 @@
+"""The maps of the promoters that a page shows in full: read in one pass over all, packed while they fit.
+
+Shape suffixes: G promoters, T treatments, H heads, K bins, L positions.
+"""
+
+import math
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import numpy as np
+from numpy.typing import NDArray
+
+from bioattn.errors import BioattnError, SettingsError
+from bioattn.progress import Progress
+from bioattn.report.attention_summary import SiteSummary, summarise_site
+from bioattn.report.packed_maps import as_text, pack
+from bioattn.store.attention_reader import AttentionFile, SiteInfo
+
+if TYPE_CHECKING:
+    from bioattn.store.attribution_reader import AttributionFile
+
+BROWSER_BYTES = 5_500_000
+"""What the promoters shown in full may take of the page."""
+KEPT_BYTES = 64_000_000
+"""Candidates held in memory while the file is read."""
+_SMALLEST_RATIO = 0.25
+"""Of packed maps to what they hold, as base64; what decides how many candidates are held."""
+
+
+@dataclass(frozen=True, slots=True)
+class ReadMaps:
+    """What one pass over the attention gives."""
+
+    sites: list[SiteSummary]
+    kept: dict[int, list[NDArray[np.float32]]]
+    """By row of the file, best first: (T, H, K) of every site."""
+    peak_bin_G: NDArray[np.int64]
+    """The bin each promoter looks at most, at the first site and under the treatment it is most specific to."""
+
+
+def read_maps(
+    attention: AttentionFile,
+    infos: Sequence[SiteInfo],
+    treatments: Sequence[str] | None,
+    ranked: Sequence[int],
+    best_G: NDArray[np.int64],
+    *,
+    at_least: int,
+    progress: Progress,
+) -> ReadMaps:
+    """Summarise every site and keep the maps of the first of `ranked`, as many as could fit into a page.
+
+    treatments: those wanted, None = all. ranked: rows of the file, best first. best_G: for each promoter the
+    number of the treatment whose peak is asked for. at_least: so many are kept whatever their size.
+    """
+    raw = sum(
+        len(treatments if treatments is not None and info.treatments else info.treatments or [""])
+        * (len(info.heads) if "head" in info.dims else 1)
+        * (len(info.key_edges if info.key_edges is not None else []) - 1)
+        for info in infos
+    )
+    most = 1 + math.ceil(min(BROWSER_BYTES / (_SMALLEST_RATIO * raw), KEPT_BYTES / (4 * raw)))
+    kept: dict[int, list[NDArray[np.float32]]] = {row: [] for row in ranked[: max(most, at_least)]}
+    peak_bin_G = np.zeros(len(best_G), np.int64)
+
+    def keep(first: int, weights_GTHK: NDArray[np.float32]) -> None:
+        for row in range(first, first + len(weights_GTHK)):
+            if row in kept:
+                kept[row].append(weights_GTHK[row - first].copy())
+
+    def keep_and_find_peaks(first: int, weights_GTHK: NDArray[np.float32]) -> None:
+        rows = np.arange(len(weights_GTHK))
+        part = slice(first, first + len(rows))
+        treatment = best_G[part] if weights_GTHK.shape[1] > 1 else 0
+        peak_bin_G[part] = weights_GTHK[rows, treatment].mean(axis=1).argmax(axis=1)
+        keep(first, weights_GTHK)
+
+    sites = [
+        summarise_site(attention, info, treatments, keep if number else keep_and_find_peaks, progress)
+        for number, info in enumerate(infos)
+    ]
+    return ReadMaps(sites, kept, peak_bin_G)
+
+
+class Contributions:
+    """Contributions of the promoters that an attribution file holds; of none without a file."""
+
+    def __init__(self, attribution: "AttributionFile | None", names: list[str]) -> None:
+        self._file = attribution
+        self.genes: frozenset[str] = frozenset()
+        self.treatments: list[str] = []
+        self.method: str | None = None
+        if attribution is not None:
+            self.genes = frozenset(str(gene) for gene in attribution.samples.index)
+            self.treatments = [name for name in attribution.treatments if not names or name in names]
+            self.method = str(attribution.method)
+
+    def of(self, gene: str) -> NDArray[np.floating] | None:
+        """(T, L) of a promoter, None when the file does not hold it."""
+        if self._file is None or gene not in self.genes or not self.treatments:
+            return None
+        found: NDArray[np.floating] = self._file.contributions(gene=gene, treatment=self.treatments)
+        return found
+
+
+@contextmanager
+def open_contributions(
+    path: Path | None, attention: AttentionFile, names: list[str]
+) -> Iterator[Contributions]:
+    """Raises: BioattnError when the file is of another model or of other windows than the attention."""
+    if path is None:
+        yield Contributions(None, names)
+        return
+    from bioattn.store.attribution_reader import open_attribution
+
+    with open_attribution(path) as attribution:
+        if attribution.model_sha256 != attention.model_sha256:
+            raise BioattnError(
+                f"{path}: was made with another model than {attention.path}; explain the model of the attention"
+            )
+        if attribution.window_length != attention.window_length:
+            raise BioattnError(
+                f"{path}: has windows of {attribution.window_length:,} bases, {attention.path} of "
+                f"{attention.window_length:,}"
+            )
+        yield Contributions(attribution, names)
+
+
+def pack_within_budget(
+    kept: dict[int, list[NDArray[np.float32]]],
+    attribution: Contributions,
+    ids: list[str],
+    asked_for: int,
+    raw_context: int,
+) -> list[tuple[int, str, bool]]:
+    """Row, packed maps and whether contributions are among them, of the first of `kept` that fit; `kept` is
+    used up.
+
+    raw_context: bytes that a promoter takes beside its maps, about.
+    """
+    shown: list[tuple[int, str, bool]] = []
+    used = 0
+    for rank, row in enumerate(list(kept)):
+        parts: list[NDArray[np.floating]] = list(kept.pop(row))
+        contributions = attribution.of(ids[row])
+        if contributions is not None:
+            parts.append(contributions)
+        text = as_text(pack(parts))
+        used += len(text) + raw_context
+        if used > BROWSER_BYTES and rank:
+            if rank < asked_for:
+                raise SettingsError(
+                    f"--genes: {asked_for:,} genes do not fit into a report ({rank:,} do); name fewer, or fewer "
+                    "treatments with --treatment"
+                )
+            break
+        shown.append((row, text, contributions is not None))
+    return shown

@@ -1,0 +1,38 @@
+"""Attention of one promoter as a script can read it: numbers from 0 to 63 per row, deflated, base64.
+
+A row (one treatment and head) is stored relative to its largest weight, in steps of a sixty-third of it: finer
+than a track of 60 pixels can show, and a third smaller than 255 steps. Contributions are signed, in steps of
+1/63 of the largest of their row.
+
+Layout before deflate: the largest weights (treatment, head) of every site and the largest contributions
+(treatment), float32 little-endian; then the steps (treatment, head, bin) of every site, one byte each; then
+those of the contributions (treatment, position), signed.
+"""
+
+import base64
+import zlib
+
+import numpy as np
+from numpy.typing import NDArray
+
+STEPS = 63
+
+
+def quantised(values: NDArray[np.floating]) -> tuple[NDArray[np.float32], NDArray[np.int8]]:
+    """(…,) largest magnitude of each row along the last axis, and (…, K) steps from −63 to 63."""
+    largest = np.abs(values).max(axis=-1).astype(np.float32)
+    scale = np.where(largest > 0, largest, 1).astype(np.float64)
+    return largest, np.rint(values / scale[..., None] * STEPS).astype(np.int8)
+
+
+def pack(rows: list[NDArray[np.floating]]) -> bytes:
+    """Deflated bytes of arrays whose last axis is a row each."""
+    parts = [quantised(each) for each in rows]
+    largest = b"".join(scale.astype("<f4").tobytes() for scale, _ in parts)
+    steps = b"".join(step.tobytes() for _, step in parts)
+    return zlib.compress(largest + steps, 9)
+
+
+def as_text(packed: bytes) -> str:
+    """Base64."""
+    return base64.b64encode(packed).decode("ascii")

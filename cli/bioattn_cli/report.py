@@ -1,0 +1,88 @@
+"""`bioattn report`: one self-contained HTML page of what a model found."""
+
+import time
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from bioattn_cli.options import OutputOption, command
+from bioattn_cli.reporting import Reporter
+
+
+def report(
+    reporter: Reporter,
+    inputs: Annotated[
+        list[Path],
+        typer.Argument(
+            metavar="RUN…", help="Results in any order; what each is, is found out from its content."
+        ),
+    ],
+    output: OutputOption,
+    annotation: Annotated[
+        Path | None,
+        typer.Option(
+            metavar="GFF", help="GFF3, GTF or BED: names of genes, and the genes a window reaches into."
+        ),
+    ] = None,
+    motifs: Annotated[
+        Path | None, typer.Option(metavar="MEME", help="Motifs (MEME, JASPAR) whose hits are marked.")
+    ] = None,
+    genes: Annotated[
+        list[str] | None,
+        typer.Option(
+            "--genes",
+            metavar="ID|FILE",
+            help="Promoters to show in full before others, or a file with an id a line; can be repeated.",
+        ),
+    ] = None,
+    treatment: Annotated[
+        list[str] | None,
+        typer.Option(
+            "--treatment", metavar="NAME", help="A treatment to show, can be repeated [default: all]."
+        ),
+    ] = None,
+    title: Annotated[str | None, typer.Option(help="Title of the page [default: from the inputs].")] = None,
+) -> None:
+    """Make one HTML page of results, to look at, search and send.
+
+    RUN… are any of: a promoter model, its dataset, attention.h5, explain.h5 of `explain attribution`,
+    check.json of `explain check`, a folder of `export motifs`, promoters.fa, predictions; folders of `run
+    evoformer`, their attention.h5, the alignment that was run, and a structure or contact dataset to compare
+    with:
+
+    bioattn report model demo.dataset.h5 attention.h5 check.json promoters.fa -o report.html
+
+    bioattn report family family.attention.h5 family.a3m family.pdb -o family.html
+
+    The page holds everything it needs and loads nothing. Of many promoters it shows a choice in full (the page
+    says which) and summarises all.
+    """
+    from bioattn.files import check_output, write_run_record
+    from bioattn.report.collection import collect_report
+    from bioattn.report.inputs import recognise_inputs
+    from bioattn.report.page import write_page
+    from bioattn.wording import human_bytes
+
+    begun = time.monotonic()
+    given = [*inputs, *(path for path in (annotation, motifs) if path is not None)]
+    check_output(output, given)
+    found = recognise_inputs(inputs, annotation=annotation, motifs=motifs)
+    collected = collect_report(
+        found,
+        title=title,
+        genes=genes or [],
+        treatments=treatment or [],
+        progress=reporter.progress(),
+    )
+    write_page(output, collected)
+    if collected.browser is not None:
+        reporter.say(collected.browser.chosen_by)
+    names = {f"input {number}": path for number, path in enumerate(given, start=1)}
+    write_run_record(output, reporter.command, names, time.monotonic() - begun)
+    reporter.say(f"wrote {output} ({human_bytes(output.stat().st_size)})")
+
+
+def register(app: typer.Typer) -> None:
+    """Add the command to the program."""
+    command(app)(report)
