@@ -20,7 +20,7 @@ from bioattn.figures.style import (
     new_figure,
     styled,
 )
-from bioattn.structures.contacts import CONTACT_DISTANCE
+from bioattn.structures.contacts import CONTACT_DISTANCE, MIN_SEPARATION
 
 MISSED = "#A0A0A0"
 
@@ -69,9 +69,11 @@ def draw_contact_map(prediction: ContactPrediction, truth: ContactTruth | None, 
     figure = new_figure(width, width * 0.92 + (5 if comparison is None else 10))
     axis: Axes = figure.add_subplot(label="contacts")
     framed(axis)
-    shown = (
-        prediction.scores if truth is None else np.where(np.tri(size, dtype=bool), np.nan, prediction.scores)
-    )
+    # Neighbours in the chain always touch: they are in no ranking.
+    column = np.arange(size)
+    apart = column[None] - column[:, None]
+    hidden = apart < MIN_SEPARATION if truth is not None else np.abs(apart) < MIN_SEPARATION
+    shown = np.where(hidden, np.nan, prediction.scores)
     low, high = (0.0, 1.0)
     if prediction.quantity != "probability":
         low, high = np.nanquantile(prediction.scores, [0.5, 0.999]).tolist()
@@ -142,6 +144,9 @@ def _draw_legend(figure: Figure, truth: ContactTruth) -> None:
         ("x", ORANGE, "best pair, wrong"),
         ("s", MISSED, "contact, missed"),
     )
+    engine = figure.get_layout_engine()
+    assert engine is not None
+    engine.set(h_pad=0.05)
     figure.legend(
         handles=[
             Line2D([], [], linestyle="", marker=marker, color=colour, markersize=3, label=label)

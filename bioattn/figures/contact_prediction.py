@@ -16,6 +16,7 @@ from bioattn.formats.alignment import GAP, Alignment
 from bioattn.formats.alignment_file import read_alignment
 from bioattn.formats.rr import RR_START, read_rr
 from bioattn.formats.tables import open_table, quoted
+from bioattn.interpret.structure_painting import map_to_target
 from bioattn.store.hdf5_access import is_hdf5, open_hdf5, text_attribute
 from bioattn.structures.chain import read_chain
 from bioattn.structures.column_mapping import map_columns
@@ -200,7 +201,7 @@ def read_contact_truth(
             f"{path}: cannot be aligned, as the prediction does not say its residues; give distogram.h5 "
             "or contacts.rr"
         )
-    mapping = map_columns(found, target, source=str(path))
+    mapping = map_to_target(found, target, str(path))
     return truth_from_coordinates(mapping.column_cb(found, size))
 
 

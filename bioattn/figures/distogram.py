@@ -34,7 +34,7 @@ def draw_distogram(distances: Distances, width: float, cb: NDArray[np.float32] |
     """Draw it, `width` millimetres wide: distances, and beside or below them the entropy of the distribution."""
     beside = width >= _BESIDE
     panel = width / 2 if beside else width
-    figure = new_figure(width, panel * 0.86 + 9 if beside else 2 * panel * 0.86 + 12)
+    figure = new_figure(width, panel * 0.8 + 8 if beside else 2 * panel * 0.8 + 12)
     left, right = figure.subplots(1, 2) if beside else figure.subplots(2, 1)
     size = len(distances.letters)
     edges = (0.5, size + 0.5, size + 0.5, 0.5)

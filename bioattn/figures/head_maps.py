@@ -5,19 +5,17 @@ Shape suffixes: T treatments, K bins, Q queries.
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from fnmatch import fnmatchcase
 
 import numpy as np
 from numpy.typing import NDArray
 
 from bioattn.alignments.couplings import average_product_correction
-from bioattn.errors import BioattnError, SettingsError
+from bioattn.errors import SettingsError
 from bioattn.figures.promoter_maps import PromoterMaps
 from bioattn.formats.tables import quoted
-from bioattn.store.alignment_schema import AlignmentReduction
-from bioattn.store.attention_reader import AttentionFile, SiteInfo
+from bioattn.interpret.alignment_maps import choose_sites, head_map, only_sample
+from bioattn.store.attention_reader import AttentionFile
 
-ROW_SITES = "*.msa_row"
 _KINDS = {"residue": "residue", "row": "sequence"}
 
 
@@ -98,7 +96,7 @@ def alignment_head_grid(
     Raises: BioattnError for what the file does not hold; SettingsError for sites of different keys, or none.
     """
     sample = only_sample(attention, sample)
-    chosen = _sites(attention, sites)
+    chosen = choose_sites(attention, sites)
     kinds = {_KINDS[info.keys or "residue"] for info in chosen}
     if len(kinds) > 1:
         raise SettingsError(
@@ -134,65 +132,9 @@ def alignment_head_grid(
     )
 
 
-def head_map(attention: AttentionFile, info: SiteInfo, sample: str, head: int | None) -> NDArray[np.float64]:
-    """(Q, K) of one head, the mean over rows (or outer residues) where the file holds each.
-
-    Raises: BioattnError when the site has no queries.
-    """
-    if "query" not in info.dims:
-        raise BioattnError(
-            f"{attention.path}: site {info.name} has one query for all, so there is no map of it; choose others "
-            "with --sites"
-        )
-    weights = attention.weights(info.name, sample=sample, head=head).astype(np.float64)
-    outer = [dim for dim in info.dims if dim not in ("head", "query", "key", "rank")]
-    if info.reduce == AlignmentReduction.TOP_K:
-        places = attention.key_index(info.name, sample=sample, head=head)
-        size = weights.shape[-2]
-        dense = np.zeros((*weights.shape[:-1], size))
-        np.put_along_axis(dense, places.astype(np.intp), weights, axis=-1)
-        weights = dense
-    mean: NDArray[np.float64] = weights.mean(axis=tuple(range(len(outer)))) if outer else weights
-    return mean
-
-
-def only_sample(attention: AttentionFile, sample: str | None) -> str:
-    """The alignment that is meant. Raises: BioattnError when it is not there or could be any of several."""
-    if not attention.over_alignments:
-        raise BioattnError(f"{attention.path}: holds attention over promoters; one over alignments is needed")
-    names = [str(name) for name in attention.samples.index]
-    if sample is None and len(names) == 1:
-        return names[0]
-    if sample is None:
-        raise SettingsError(
-            f"{attention.path}: holds {len(names):,} alignments; choose with --sample ({quoted(names)})"
-        )
-    if sample not in names:
-        raise BioattnError(f"{attention.path}: has no sample {sample!r}; it holds {quoted(names)}")
-    return sample
-
-
 def effective_keys(weights: NDArray[np.float64]) -> float:
     """2 to the power of the entropy in bits, the mean over rows (..., K); rows are normalised first."""
     total = weights.sum(axis=-1, keepdims=True)
     shares = np.divide(weights, total, out=np.zeros_like(weights), where=total > 0)
     logs = np.log2(shares, out=np.zeros_like(shares), where=shares > 0)
     return float(np.exp2(-(shares * logs).sum(axis=-1)).mean())
-
-
-def _sites(attention: AttentionFile, patterns: Sequence[str] | None) -> list[SiteInfo]:
-    if patterns:
-        found = [
-            info
-            for info in attention.sites.values()
-            if any(fnmatchcase(info.name, pattern) for pattern in patterns)
-        ]
-        if not found:
-            raise SettingsError(
-                f"--sites {' '.join(patterns)}: no site has such a name; {attention.path} has "
-                f"{quoted(list(attention.sites), limit=10)}"
-            )
-        return found
-    rows = [info for info in attention.sites.values() if fnmatchcase(info.name, ROW_SITES)]
-    own = [info for info in rows if not info.name.startswith("extra_msa.")]
-    return own or rows or list(attention.sites.values())

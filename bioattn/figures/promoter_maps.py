@@ -4,7 +4,7 @@ Shape suffixes: T treatments, H heads, K bins.
 """
 
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from fnmatch import fnmatchcase
 
 import numpy as np
@@ -37,35 +37,14 @@ class PromoterMaps:
     window_length: int
     genes: list[str]
     """Of which the mean was taken."""
+    reference: str | None = None
+    """What was subtracted: a treatment, or `mean`."""
 
     @property
     def mean_over_heads(self) -> NDArray[np.float64]:
         """(T, K)."""
         mean: NDArray[np.float64] = self.weights_HTK.mean(axis=0)
         return mean
-
-    def against(self, reference: str) -> "PromoterMaps":
-        """What each other treatment has more than `reference`, which is left out.
-
-        reference: a treatment, or `mean` (where no treatment is called so) for the mean over these treatments.
-
-        Raises: BioattnError when there is no such treatment, or no other.
-        """
-        if reference == MEAN and MEAN not in self.treatments:
-            return replace(self, weights_HTK=self.weights_HTK - self.weights_HTK.mean(axis=1, keepdims=True))
-        if reference not in self.treatments:
-            raise BioattnError(
-                f"--against {reference!r}: not among the treatments {quoted(self.treatments)}; name one of them"
-            )
-        number = self.treatments.index(reference)
-        others = [other for other in range(len(self.treatments)) if other != number]
-        if not others:
-            raise BioattnError(f"--against {reference!r}: there is no other treatment to compare it with")
-        return replace(
-            self,
-            treatments=[self.treatments[other] for other in others],
-            weights_HTK=self.weights_HTK[:, others] - self.weights_HTK[:, [number]],
-        )
 
 
 def described(reference: str) -> str:
@@ -114,44 +93,58 @@ def read_promoter_maps(
     *,
     genes: Sequence[str] | None = None,
     treatments: Sequence[str] | None = None,
+    against: str | None = None,
     sites: Sequence[str] | None = None,
     heads: Sequence[int] | None = None,
     progress: Progress | None = None,
 ) -> PromoterMaps:
     """The mean over genes (all without `genes`; that of one is its own map), read in blocks.
 
-    treatments: None = all, in the file's order. heads: of every site; None = all.
+    treatments: None = all, in the file's order. against: a treatment whose map is subtracted from the others' and
+    which is left out; or `mean` (where no treatment is called so) for the mean over all treatments of the file.
+    heads: of every site; None = all.
 
     Raises: BioattnError for a gene, treatment, site or head that the file does not hold.
     """
     chosen = position_sites(attention, sites)
     edges = chosen[0].key_edges
     assert edges is not None
-    named = chosen[0].treatments
-    if named is None and treatments:
-        raise BioattnError(f"{attention.path}: site {chosen[0].name} does not tell treatments apart")
-    names = list(treatments or named or [ALL_TREATMENTS])
+    for gene in genes or ():
+        if gene not in attention.samples.index:
+            raise BioattnError(f"{attention.path}: gene {gene!r} is not in the file")
+    known = chosen[0].treatments or [ALL_TREATMENTS]
+    shown = [name for name in treatments or known if name != against]
+    names = list(shown)
+    if against is not None:
+        names = list(known) if against == MEAN and MEAN not in known else [*shown, against]
     for name in names:
-        if named is not None and name not in named:
+        if name not in known:
             raise BioattnError(
-                f"{attention.path}: treatment {name!r} is not in the file; it has {quoted(named)}"
+                f"{attention.path}: treatment {name!r} is not in the file; it has {quoted(known)}"
             )
-    for name in genes or ():
-        if name not in attention.samples.index:
-            raise BioattnError(f"{attention.path}: gene {name!r} is not in the file")
+    if not shown:
+        raise BioattnError(f"{attention.path}: there is no treatment to compare with {against!r}")
     maps, labels = [], []
     for info in chosen:
         kept = _heads(attention, info, heads)
         site = f"{info.name.removeprefix('promoter.')} " if len(chosen) > 1 else ""
         labels += [site + head for head in kept[0]]
         maps.append(_mean(attention, info, kept[1], genes, names, progress))
+    weights_HTK = np.concatenate(maps)
+    if against is not None:
+        if names[-1] == against:
+            weights_HTK = weights_HTK[:, :-1] - weights_HTK[:, -1:]
+        else:
+            weights_HTK = weights_HTK - weights_HTK.mean(axis=1, keepdims=True)
+            weights_HTK = weights_HTK[:, [names.index(name) for name in shown]]
     return PromoterMaps(
-        treatments=names,
+        treatments=shown,
         heads=labels,
-        weights_HTK=np.concatenate(maps),
+        weights_HTK=weights_HTK,
         key_edges=edges,
         window_length=attention.window_length,
         genes=list(attention.samples.index if genes is None else genes),
+        reference=against,
     )
 
 

@@ -30,7 +30,7 @@ from bioattn.store.attention_reader import AttentionFile, open_attention
 
 LOGGER = logging.getLogger("bioattn")
 
-MOST_TREATMENTS = 8
+MOST_TREATMENTS = 6
 """Drawn when none is named."""
 _REGION = re.compile(r"(-?\d{1,9})(?:\.\.|:|-)(-?\d{1,9})")
 
@@ -84,7 +84,7 @@ class PromoterRequest:
 
     gene: str
     treatments: Sequence[str] | None = None
-    """None = all, or the eight of lowest and highest prediction."""
+    """None = all, or the six of lowest and highest prediction."""
     against: str | None = None
     sites: Sequence[str] | None = None
     heads: Sequence[int] | None = None
@@ -118,14 +118,14 @@ def read_promoter_picture(path: Path, request: PromoterRequest) -> PromoterPictu
                     f"of {len(attention.treatments)} treatments the {len(chosen)} of lowest and highest "
                     "prediction are drawn; name others with --treatment"
                 )
-        named = attention.treatments
-        if request.against in named and chosen and request.against not in chosen:
-            chosen = [*chosen, request.against]
         maps = read_promoter_maps(
-            attention, genes=[request.gene], treatments=chosen, sites=request.sites, heads=request.heads
+            attention,
+            genes=[request.gene],
+            treatments=chosen,
+            against=request.against,
+            sites=request.sites,
+            heads=request.heads,
         )
-        if request.against is not None:
-            maps = maps.against(request.against)
         length = attention.window_length
         attention_TL = length * upsample(maps.mean_over_heads, maps.key_edges, length, request.upsampling)
         genes, zero = None, request.upstream

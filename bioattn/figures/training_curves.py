@@ -138,9 +138,9 @@ def draw_training(
             if history.best is not None and metric in history.columns:
                 kept = steps == history.best
                 axis.plot(steps[kept], history.columns[metric][kept], "o", color=colour, markersize=3)
-    losses.set_ylabel("loss (faint: training)" if has_validation else "training loss")
+    losses.set_title("loss (faint: training)" if has_validation else "training loss")
     for axis, metric in zip(axes.flat[1:], chosen, strict=False):
-        axis.set_ylabel(_NAMES.get(metric, metric.replace("_", " ")))
+        axis.set_title(_NAMES.get(metric, metric.replace("_", " ")))
         if metric in _NAMES:
             axis.axhline(0, color=GREY, linewidth=0.4)
     for axis in axes.flat[:panels]:
@@ -161,5 +161,5 @@ def draw_training(
         ]
         figure.legend(handles=handles, loc="outside lower center", ncols=min(3, len(histories)))
     else:
-        losses.set_title(histories[0].name)
+        figure.suptitle(histories[0].name, x=0.01, ha="left")
     return figure

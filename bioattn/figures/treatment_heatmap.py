@@ -55,20 +55,14 @@ class TreatmentHeatmap:
 def cluster_treatments(
     maps: PromoterMaps,
     *,
-    reference: str | None = None,
     cluster: bool = True,
     title: str = "",
     zero: int | None = None,
 ) -> TreatmentHeatmap:
     """The mean over heads of each treatment, in the order of a tree: neighbours are alike.
 
-    Average linkage of Euclidean distances, leaves ordered so that neighbours are as near as can be. reference:
-    what is subtracted and left out.
-
-    Raises: BioattnError when there is no such treatment.
+    Average linkage of Euclidean distances, leaves ordered so that neighbours are as near as can be.
     """
-    if reference is not None:
-        maps = maps.against(reference)
     widths_K = np.diff(maps.key_edges)
     values_TK = maps.mean_over_heads / widths_K * maps.window_length
     number = len(maps.treatments)
@@ -83,7 +77,7 @@ def cluster_treatments(
         key_edges=maps.key_edges,
         tree=tree,
         order=order,
-        reference=reference,
+        reference=maps.reference,
         title=title,
         zero=zero,
     )

@@ -75,12 +75,13 @@ def heatmap(
                 file,
                 genes=choose_genes(genes, file.samples.index, attention) if genes else None,
                 treatments=treatment,
+                against=against,
                 sites=sites,
                 heads=parse_heads(heads),
                 progress=reporter.progress(),
             )
         title = maps.genes[0] if len(maps.genes) == 1 else f"mean over {counted(len(maps.genes), 'gene')}"
-        shown = cluster_treatments(maps, reference=against, cluster=cluster, title=title, zero=upstream)
+        shown = cluster_treatments(maps, cluster=cluster, title=title, zero=upstream)
         return draw_treatment_heatmap(shown, width), {"treatments": shown.treatments}
 
     draw(reporter, output, {"attention": attention}, dpi, make)

@@ -1,0 +1,111 @@
+"""The maps of an alignment's attention, query × key, head by head or their mean."""
+
+from collections.abc import Sequence
+from fnmatch import fnmatchcase
+
+import numpy as np
+from numpy.typing import NDArray
+
+from bioattn.errors import BioattnError, SettingsError
+from bioattn.formats.tables import quoted
+from bioattn.store.alignment_schema import AlignmentReduction
+from bioattn.store.attention_reader import AttentionFile, SiteInfo
+
+ROW_SITES = "*.msa_row"
+
+
+def choose_sites(attention: AttentionFile, patterns: Sequence[str] | None = None) -> list[SiteInfo]:
+    """The sites whose names match one of the shell patterns; None = row attention, or all where there is none.
+
+    Row attention over the extra MSA counts only where there is no other.
+
+    Raises: SettingsError when no name matches.
+    """
+    if patterns:
+        found = [
+            info
+            for info in attention.sites.values()
+            if any(fnmatchcase(info.name, pattern) for pattern in patterns)
+        ]
+        if not found:
+            raise SettingsError(
+                f"--sites {' '.join(patterns)}: no site has such a name; {attention.path} has "
+                f"{quoted(list(attention.sites), limit=10)}"
+            )
+        return found
+    rows = [info for info in attention.sites.values() if fnmatchcase(info.name, ROW_SITES)]
+    own = [info for info in rows if not info.name.startswith("extra_msa.")]
+    return own or rows or list(attention.sites.values())
+
+
+def head_map(attention: AttentionFile, info: SiteInfo, sample: str, head: int | None) -> NDArray[np.float64]:
+    """(Q, K) of one head, the mean over rows (or outer residues) where the file holds each.
+
+    Raises: BioattnError when the site has no queries.
+    """
+    if "query" not in info.dims:
+        raise BioattnError(
+            f"{attention.path}: site {info.name} has one query for all, so there is no map of it; choose others "
+            "with --sites"
+        )
+    weights = attention.weights(info.name, sample=sample, head=head).astype(np.float64)
+    outer = [dim for dim in info.dims if dim not in ("head", "query", "key", "rank")]
+    if info.reduce == AlignmentReduction.TOP_K:
+        places = attention.key_index(info.name, sample=sample, head=head)
+        size = weights.shape[-2]
+        dense = np.zeros((*weights.shape[:-1], size))
+        np.put_along_axis(dense, places.astype(np.intp), weights, axis=-1)
+        weights = dense
+    mean: NDArray[np.float64] = weights.mean(axis=tuple(range(len(outer)))) if outer else weights
+    return mean
+
+
+def only_sample(attention: AttentionFile, sample: str | None) -> str:
+    """The alignment that is meant. Raises: BioattnError when it is not there or could be any of several."""
+    if not attention.over_alignments:
+        raise BioattnError(f"{attention.path}: holds attention over promoters; one over alignments is needed")
+    names = [str(name) for name in attention.samples.index]
+    if sample is None and len(names) == 1:
+        return names[0]
+    if sample is None:
+        raise SettingsError(
+            f"{attention.path}: holds {len(names):,} alignments; choose with --sample ({quoted(names)})"
+        )
+    if sample not in names:
+        raise BioattnError(f"{attention.path}: has no sample {sample!r}; it holds {quoted(names)}")
+    return sample
+
+
+def mean_residue_map(
+    attention: AttentionFile,
+    sample: str,
+    *,
+    sites: Sequence[str] | None = None,
+    heads: Sequence[int] | None = None,
+) -> NDArray[np.float64]:
+    """(R, R) attention of residues to residues, the mean over sites, their heads and rows; one map in memory.
+
+    heads: of every site that has them; None = all.
+
+    Raises: BioattnError when a site looks from sequence to sequence; SettingsError for sites or heads that are not
+    there.
+    """
+    chosen = choose_sites(attention, sites)
+    length = int(attention.samples["length"].loc[sample])
+    total, number = np.zeros((length, length)), 0
+    for info in chosen:
+        if info.keys != "residue":
+            raise BioattnError(
+                f"{attention.path}: site {info.name} looks from sequence to sequence, not at residues; choose "
+                f"others with --sites, such as {ROW_SITES!r}"
+            )
+        for head in info.heads if "head" in info.dims else [None]:
+            if heads is None or head is None or head in heads:
+                total += head_map(attention, info, sample, head)
+                number += 1
+    if not number:
+        raise SettingsError(
+            f"--heads {','.join(map(str, heads or ()))}: no site of {attention.path} has such a head"
+        )
+    mean: NDArray[np.float64] = total / number
+    return mean

@@ -1,0 +1,160 @@
+"""Attention painted on a structure: how much each residue is looked at, as B-factors from 0 to 100."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+import numpy as np
+from numpy.typing import NDArray
+
+from bioattn.errors import BioattnError, SettingsError
+from bioattn.formats.alignment import Alignment
+from bioattn.formats.alignment_file import read_alignment
+from bioattn.formats.bfactors import ResidueKey, require_structure_name, write_bfactors
+from bioattn.interpret.alignment_maps import mean_residue_map, only_sample
+from bioattn.store.attention_reader import AttentionFile, open_attention
+from bioattn.structures.chain import Chain, read_chain
+from bioattn.structures.column_mapping import ColumnMapping, map_columns
+
+HIGHEST = 100.0
+"""B-factor of the residue that is looked at most; that of the one looked at least is 0."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Painted:
+    """What was painted."""
+
+    sample: str
+    chain: str
+    residues: int
+    """Residues of the chain that have attention."""
+    of_residues: int
+    """Residues of the chain."""
+    minimum: float
+    """Attention that became 0, in multiples of uniform attention."""
+    maximum: float
+    """Attention that became 100."""
+    most: str
+    """The residue that is looked at most, as the authors name it."""
+
+
+def paint_structure(
+    attention_path: Path,
+    structure: Path,
+    output: Path,
+    *,
+    sample: str | None = None,
+    chain: str | None = None,
+    alignment: Path | None = None,
+    sites: Sequence[str] | None = None,
+    heads: Sequence[int] | None = None,
+    query_residue: str | None = None,
+) -> Painted:
+    """Copy a PDB or mmCIF file with attention in the place of B-factors.
+
+    A residue's value is the attention that it receives, the mean over all residues that look, over sites, heads
+    and rows; with `query_residue` (the author's number and insertion code) what that residue gives to it.
+    Values are scaled to 0 … 100 between the least and the most of the chain; atoms of residues without a column
+    in the alignment, and of other chains, get -1.
+
+    alignment: that of the attention, to find the chain's columns in where the target is another protein.
+
+    Raises: BioattnError when the file holds promoters, the chain does not fit the target, or the residue is not in
+    it; SettingsError for names and options that do not fit.
+    """
+    require_structure_name(output)
+    found = read_chain(structure, chain)
+    with open_attention(attention_path) as attention:
+        name = only_sample(attention, sample)
+        places = residue_places(attention, name, found, source=str(structure), alignment=alignment)
+        map_RR = mean_residue_map(attention, name, sites=sites, heads=heads)
+    present = np.flatnonzero(places >= 0)
+    if query_residue is None:
+        weights = map_RR.mean(axis=0)
+    else:
+        place = places[_residue(found, query_residue, structure)]
+        if place < 0:
+            raise BioattnError(
+                f"--query-residue {query_residue}: this residue of chain {found.name} has no column in the "
+                "alignment"
+            )
+        weights = map_RR[place]
+    values = weights[places[present]] * len(map_RR)
+    low, high = float(values.min()), float(values.max())
+    scaled = HIGHEST * (values - low) / (high - low) if high > low else np.zeros_like(values)
+    keys = [
+        ResidueKey(found.name, number, code)
+        for number, code in zip(found.numbers, found.insertion_codes, strict=True)
+    ]
+    write_bfactors(
+        structure, output, {keys[i]: float(value) for i, value in zip(present, scaled, strict=True)}
+    )
+    most = int(present[int(values.argmax())])
+    return Painted(
+        sample=name,
+        chain=found.name,
+        residues=len(present),
+        of_residues=len(found),
+        minimum=low,
+        maximum=high,
+        most=f"{found.residue_names[most]} {found.numbers[most]}{found.insertion_codes[most]}",
+    )
+
+
+def residue_places(
+    attention: AttentionFile, sample: str, chain: Chain, *, source: str, alignment: Path | None = None
+) -> NDArray[np.int64]:
+    """(L,) of each residue of a chain its place along the residue axes of the attention, -1 where it has none.
+
+    Raises: BioattnError when the chain is not close to the target (or, with `alignment`, to one of its rows), or
+    the alignment is another one.
+    """
+    columns = attention.columns(sample)
+    places = np.full(len(chain), -1, dtype=np.int64)
+    if alignment is None:
+        query = str(attention.samples["query"].loc[sample])
+        target = Alignment(
+            names=[sample],
+            descriptions=[""],
+            residues=np.frombuffer(query.encode("ascii"), np.uint8)[None].copy(),
+            insertions=[{}],
+        )
+        mapping = map_to_target(chain, target, source)
+        places[mapping.residues] = mapping.columns
+        return places
+    rows = read_alignment(alignment)
+    known = int(attention.samples["alignment_columns"].loc[sample])
+    if rows.num_columns != known:
+        raise BioattnError(
+            f"{alignment}: has {rows.num_columns:,} match columns, that of {sample!r} in {attention.path} has "
+            f"{known:,}; give the one that the attention is of"
+        )
+    mapping = map_columns(chain, rows, source=source)
+    place_of = np.full(known, -1, dtype=np.int64)
+    place_of[columns] = np.arange(len(columns))
+    places[mapping.residues] = place_of[mapping.columns]
+    return places
+
+
+def map_to_target(chain: Chain, target: Alignment, source: str) -> ColumnMapping:
+    """Align a chain to an alignment of the target alone. Raises: BioattnError that says what else can be done."""
+    try:
+        return map_columns(chain, target, source=source)
+    except BioattnError as error:
+        raise BioattnError(f"{error}, or name the alignment with --alignment") from error
+
+
+def _residue(chain: Chain, text: str, structure: Path) -> int:
+    """Index of the residue that the author calls so: 52 or 52A."""
+    digits = text.rstrip("ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz")
+    try:
+        number, code = int(digits), text[len(digits) :]
+    except ValueError:
+        raise SettingsError(f"--query-residue {text!r}: give a residue number such as 52, or 52A") from None
+    for index, found in enumerate(zip(chain.numbers, chain.insertion_codes, strict=True)):
+        if found == (number, code):
+            return index
+    raise BioattnError(
+        f"--query-residue {text}: {structure} has no such residue in chain {chain.name}; its numbers run from "
+        f"{min(chain.numbers)} to {max(chain.numbers)}"
+    )

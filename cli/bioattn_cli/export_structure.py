@@ -1,0 +1,101 @@
+"""`bioattn export structure`: attention painted on a structure."""
+
+import time
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from bioattn_cli.export import parse_heads
+from bioattn_cli.options import OutputOption, command
+from bioattn_cli.reporting import Reporter
+
+
+def structure(
+    reporter: Reporter,
+    attention: Annotated[
+        Path, typer.Argument(metavar="ATTENTION", help="Attention HDF5 of `run evoformer --attention`.")
+    ],
+    structure: Annotated[
+        Path, typer.Argument(metavar="STRUCTURE", help="PDB or mmCIF file, plain or packed.")
+    ],
+    output: OutputOption,
+    sample: Annotated[
+        str | None, typer.Option(metavar="ID", help="Which alignment [default: the only one].")
+    ] = None,
+    chain: Annotated[
+        str | None, typer.Option(metavar="ID", help="Chain of the structure [default: the only one].")
+    ] = None,
+    alignment: Annotated[
+        Path | None,
+        typer.Option(
+            metavar="MSA",
+            help="The alignment, to find the structure's columns where the target is another protein.",
+        ),
+    ] = None,
+    sites: Annotated[
+        list[str] | None,
+        typer.Option(
+            "--sites",
+            metavar="PATTERN",
+            help="Attention sites, averaged; can be repeated [default: row attention of all layers].",
+        ),
+    ] = None,
+    heads: Annotated[
+        str | None, typer.Option(metavar="LIST", help="Heads to average, for example 0,2 [default: all].")
+    ] = None,
+    query_residue: Annotated[
+        str | None,
+        typer.Option(
+            metavar="N",
+            help="What this residue (number in the structure) looks at [default: how much each is looked at].",
+        ),
+    ] = None,
+) -> None:
+    """Paint attention on a structure, in the place of its B-factors.
+
+    0 is the residue of the chain that is looked at least, 100 the one most; what these are is printed, in
+    multiples of uniform attention. Atoms without attention (other chains, ligands, residues that the alignment has
+    no column for) get -1. All other bytes stay as they are. In PyMOL: spectrum b, minimum=0, maximum=100; in
+    ChimeraX: color byattribute bfactor range 0,100.
+    """
+    from bioattn.files import check_output, write_run_record
+    from bioattn.interpret.structure_painting import paint_structure
+
+    begun = time.monotonic()
+    inputs = {
+        name: path
+        for name, path in (("attention", attention), ("structure", structure), ("alignment", alignment))
+        if path is not None
+    }
+    check_output(output, inputs.values())
+    painted = paint_structure(
+        attention,
+        structure,
+        output,
+        sample=sample,
+        chain=chain,
+        alignment=alignment,
+        sites=sites,
+        heads=parse_heads(heads),
+        query_residue=query_residue,
+    )
+    write_run_record(
+        output,
+        reporter.command,
+        inputs,
+        time.monotonic() - begun,
+        minimum=round(painted.minimum, 6),
+        maximum=round(painted.maximum, 6),
+    )
+    what = "attention received" if query_residue is None else f"attention of residue {query_residue}"
+    reporter.say(
+        f"{painted.sample} on chain {painted.chain}: {what} from {painted.minimum:.3g} (0) to "
+        f"{painted.maximum:.3g} × uniform (100, {painted.most}); {painted.residues} of {painted.of_residues} residues have a column"
+    )
+    reporter.say(f"wrote {output}")
+
+
+def register(app: typer.Typer) -> None:
+    """Add the command to `bioattn export`."""
+    command(app, "structure")(structure)
