@@ -5,6 +5,7 @@ from dataclasses import dataclass
 import numpy as np
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
+from matplotlib.layout_engine import ConstrainedLayoutEngine
 from matplotlib.lines import Line2D
 from matplotlib.ticker import MaxNLocator
 from numpy.typing import NDArray
@@ -145,7 +146,7 @@ def _draw_legend(figure: Figure, truth: ContactTruth) -> None:
         ("s", MISSED, "contact, missed"),
     )
     engine = figure.get_layout_engine()
-    assert engine is not None
+    assert isinstance(engine, ConstrainedLayoutEngine)
     engine.set(h_pad=0.05)
     figure.legend(
         handles=[

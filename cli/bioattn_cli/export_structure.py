@@ -91,7 +91,8 @@ def structure(
     what = "attention received" if query_residue is None else f"attention of residue {query_residue}"
     reporter.say(
         f"{painted.sample} on chain {painted.chain}: {what} from {painted.minimum:.3g} (0) to "
-        f"{painted.maximum:.3g} × uniform (100, {painted.most}); {painted.residues} of {painted.of_residues} residues have a column"
+        f"{painted.maximum:.3g} × uniform (100, {painted.most}); {painted.residues} of {painted.of_residues} "
+        "residues have a column"
     )
     reporter.say(f"wrote {output}")
 

@@ -1,0 +1,186 @@
+"""One promoter's figure: what is drawn where, against coordinates worked out by hand."""
+
+import re
+from pathlib import Path
+
+import numpy as np
+import pytest
+from matplotlib.patches import StepPatch
+from matplotlib.text import Text
+
+from bioattn.errors import BioattnError, FormatError, SettingsError
+from bioattn.figures.promoter_attention import draw_promoter_attention
+from bioattn.figures.promoter_picture import PromoterRequest, Region, parse_region, read_promoter_picture
+from bioattn.figures.style import colour_of
+from bioattn.figures.window_features import WindowGene, window_genes
+from bioattn.store import open_attention
+
+GFF = """##gff-version 3
+chrI\tx\tgene\t3021\t3030\t.\t-\t.\tID=own;locus_tag=g3;gene=OWN
+chrI\tx\tCDS\t3021\t3028\t.\t-\t0\tParent=own
+chrI\tx\tgene\t3055\t3200\t.\t+\t.\tID=other;locus_tag=other
+chrI\tx\tgene\t1\t300\t.\t+\t.\tID=far;locus_tag=far
+chrI\tx\tgene\t2061\t2100\t.\t+\t.\tID=next;locus_tag=g2
+chrI\tx\tgene\t2011\t2020\t.\t-\t.\tID=anti;locus_tag=anti
+"""
+
+
+@pytest.fixture
+def annotation(tmp_path: Path) -> Path:
+    path = tmp_path / "genes.gff3"
+    path.write_text(GFF)
+    return path
+
+
+def fasta(path: Path, promoters, motif: str, place: int) -> Path:
+    """Every window is A but for a motif at `place`; g4 is ten bases short, with flanks of 3."""
+    lines = []
+    for gene, _, start, end, strand in zip(*promoters.samples, strict=True):
+        bases = ["A"] * (end - start)
+        at = place - (60 - len(bases))
+        bases[at : at + len(motif)] = motif
+        lines.append(f">{gene} chrI:{start}-{end}({strand}) flank=3\nCCC{''.join(bases)}GGG\n")
+    path.write_text("".join(lines))
+    return path
+
+
+def test_genes_of_a_window_on_the_minus_strand(promoters, annotation) -> None:
+    """The window of g3 is [3000, 3060) read from 3059 down: chromosome position c is window position 3059 - c."""
+    with open_attention(promoters.path) as attention:
+        genes, zero = window_genes(attention, "g3", annotation)
+        coding = window_genes(attention, "g3", annotation, anchor="cds")[1]
+    assert genes == [
+        WindowGene(name="other", start=-140, end=6, coding=None, forward=False, own=False),
+        WindowGene(name="OWN", start=30, end=40, coding=(32, 40), forward=True, own=True),
+    ]
+    assert zero == 3059 - 3029
+    assert coding == 3059 - 3027
+
+
+def test_genes_of_a_window_on_the_plus_strand(promoters, annotation) -> None:
+    with open_attention(promoters.path) as attention:
+        genes, zero = window_genes(attention, "g2", annotation)
+    assert zero == 60  # the base behind the window
+    assert [(gene.name, gene.start, gene.end, gene.forward) for gene in genes] == [
+        ("anti", 10, 20, False),
+        ("g2", 60, 100, True),
+    ]
+
+
+def test_a_gene_that_the_annotation_does_not_know(promoters, annotation, caplog) -> None:
+    with open_attention(promoters.path) as attention:
+        _, zero = window_genes(attention, "g1", annotation)
+    assert zero is None
+    assert "has no gene 'g1'" in caplog.text
+
+
+def test_attention_is_in_multiples_of_uniform(promoters) -> None:
+    picture = read_promoter_picture(
+        promoters.path,
+        PromoterRequest(gene="g1", sites=["promoter.cross.0"], heads=[1], upsampling="nearest", upstream=40),
+    )
+    weights = promoters.weights["promoter.cross.0"][1, :, 1].astype(np.float64)
+    for treatment in range(3):
+        for base in range(60):
+            bin_ = 0 if base < 4 else 1 + (base - 4) // 8
+            width = 4 if base < 4 else min(8, 60 - (4 + 8 * (bin_ - 1)))
+            expected = weights[treatment, bin_] / width * 60
+            assert picture.attention_TL[treatment, base] == pytest.approx(expected, rel=1e-6)
+    # A gene whose attention is uniform would be at 1.
+    np.testing.assert_allclose(picture.attention_TL.mean(axis=1), 1, rtol=1e-6)
+    assert picture.predictions == pytest.approx(promoters.predictions[1].tolist())
+    assert picture.title == "g1   chrI:1,001–1,060 (−)"
+    assert picture.zero == 40
+
+
+def test_motifs_are_found_and_drawn_where_they_are(promoters, tmp_path) -> None:
+    """A site at 40..46 of the window of g4, which is padded by ten bases on its left."""
+    motifs = tmp_path / "m.meme"
+    rows = "\n".join(" ".join("0.97" if base == letter else "0.01" for letter in "ACGT") for base in "GTCGAC")
+    motifs.write_text(
+        "MEME version 4\n\nALPHABET= ACGT\n\nMOTIF MA1 TF1\nletter-probability matrix: alength= 4 w= 6\n"
+        + rows
+    )
+    sequences = fasta(tmp_path / "p.fa", promoters, "GTCGAC", 40)
+    request = PromoterRequest(gene="g4", motifs=motifs, promoters=sequences, upstream=50)
+    picture = read_promoter_picture(promoters.path, request)
+    assert picture.codes is not None
+    assert picture.codes.tolist() == [4] * 10 + [0] * 30 + [2, 3, 1, 2, 0, 1] + [0] * 14
+    assert picture.sites is not None
+    assert [(site.motif, site.start, site.end) for site in picture.sites] == [("TF1", 40, 46)]
+    figure, hidden = draw_promoter_attention(picture, 180)
+    assert hidden == 0
+    axes = {axis.get_label(): axis for axis in figure.axes}
+    (box,) = axes["sites"].patches
+    assert (box.get_x(), box.get_width()) == (-10, 6)
+    (label,) = axes["sites"].texts
+    assert label.get_text() in ("TF1 →", "TF1 ←")  # a palindrome
+    assert axes["attention 0"].get_xlim() == (-50, 10)
+
+
+def test_tracks_and_bands(promoters, tmp_path) -> None:
+    table = tmp_path / "truth.tsv"
+    table.write_text(
+        "gene_id\tmotif\ttreatment\trole\tstart\tend\tstrand\n"
+        "g0\tm1\theat\tcausal\t5\t11\t+\ng0\tm2\tother\tcausal\t20\t26\t-\ng1\tm1\theat\tcausal\t0\t6\t+\n"
+    )
+    picture = read_promoter_picture(promoters.path, PromoterRequest(gene="g0", motifs=table, region="3:30"))
+    figure, _ = draw_promoter_attention(picture, 180)
+    axes = {axis.get_label(): axis for axis in figure.axes}
+    for number in range(3):
+        filled, line = [
+            patch for patch in axes[f"attention {number}"].patches if isinstance(patch, StepPatch)
+        ]
+        np.testing.assert_allclose(filled.get_data().values, picture.attention_TL[number, 3:30])
+        np.testing.assert_allclose(line.get_data().edges, np.arange(3, 31))
+    bands = [patch for patch in axes["attention 0"].patches if not isinstance(patch, StepPatch)]
+    assert [(band.get_x(), band.get_width()) for band in bands] == [(5, 6), (20, 6)]
+    texts = {text.get_text(): text.get_color() for text in axes["sites"].texts}
+    assert texts["m1 →"] == colour_of(0)
+    assert set(texts) == {"m1 →", "m2 ←"}
+
+
+def test_every_letter_is_large_enough(promoters, annotation) -> None:
+    picture = read_promoter_picture(promoters.path, PromoterRequest(gene="g3", annotation=annotation))
+    figure, _ = draw_promoter_attention(picture, 85)
+    sizes = [text.get_fontsize() for text in figure.findobj(Text) if text.get_text().strip()]
+    assert min(sizes) >= 6
+
+
+@pytest.mark.parametrize(
+    ("text", "zero", "region"),
+    [("0-60", None, (0, 60)), ("-40:-10", 40, (0, 30)), ("-5..5", 40, (35, 45)), ("-5-5", 40, (35, 45))],
+)
+def test_regions(text, zero, region) -> None:
+    assert parse_region(text, zero, 60) == Region(*region)
+
+
+@pytest.mark.parametrize("text", ["", "5", "a:b", "10:5", "5:5", "-1:5", "50:61"])
+def test_no_regions(text) -> None:
+    with pytest.raises(SettingsError, match=re.escape("--region")):
+        parse_region(text, None, 60)
+
+
+def test_bad_input_is_one_sentence(promoters, annotation, tmp_path) -> None:
+    def fails(error: type[Exception], sentence: str, **asked: object) -> None:
+        with pytest.raises(error, match=re.escape(sentence)):
+            read_promoter_picture(promoters.path, PromoterRequest(**{"gene": "g0", **asked}))
+
+    fails(BioattnError, "gene 'nix' is not in the file", gene="nix")
+    other = tmp_path / "other.gff3"
+    other.write_text(GFF.replace("chrI", "chr1"))
+    fails(BioattnError, "has no gene on chromosome 'chrI' of 'g0'; its chromosomes are", annotation=other)
+    fails(SettingsError, "leave one of them out", annotation=annotation, upstream=5)
+    motifs = tmp_path / "m.txt"
+    motifs.write_text("MEME version 4\n")
+    fails(SettingsError, "add --promoters", motifs=motifs)
+    sequences = fasta(tmp_path / "p.fa", promoters, "GTCGAC", 40)
+    fails(FormatError, "m.txt: holds no motif", motifs=motifs, promoters=sequences)
+    moved = tmp_path / "moved.fa"
+    moved.write_text(sequences.read_text().replace("chrI:0-60", "chrI:1-61"))
+    fails(BioattnError, "'g0' lies at chrI:1-61(+)", promoters=moved)
+    moved.write_text(sequences.read_text().replace(">g0", ">gX"))
+    fails(BioattnError, "has no record 'g0'", promoters=moved)
+    table = tmp_path / "sites.tsv"
+    table.write_text("gene_id\tmotif\tstart\tend\tstrand\ng0\tm\t55\t61\t+\n")
+    fails(FormatError, "sites.tsv:2: 55 to 61 is no part of the window's 60 positions", motifs=table)

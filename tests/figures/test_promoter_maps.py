@@ -1,0 +1,81 @@
+"""Maps that figures show against plain loops over genes, heads and bins."""
+
+import re
+
+import numpy as np
+import pytest
+
+from bioattn.errors import BioattnError, SettingsError
+from bioattn.figures import promoter_maps
+from bioattn.figures.promoter_maps import choose_treatments, read_promoter_maps
+from bioattn.store import open_attention
+
+SITES = ["promoter.cross.0", "promoter.cross.1"]
+
+
+@pytest.mark.parametrize("genes", [["g1"], ["g3", "g0", "g2"], None])
+def test_means_over_genes_by_plain_loops(promoters, genes, monkeypatch) -> None:
+    monkeypatch.setattr(promoter_maps, "_BLOCK_BYTES", 1)  # a gene at a time
+    with open_attention(promoters.path) as attention:
+        maps = read_promoter_maps(attention, genes=genes, treatments=["H2O2", "heat"], heads=[1])
+    numbers = range(5) if genes is None else [int(gene[1]) for gene in genes]
+    assert maps.treatments == ["H2O2", "heat"]
+    assert maps.heads == ["cross.0 1", "cross.1 1"]
+    for hop, site in enumerate(SITES):
+        for row, treatment in enumerate((2, 0)):
+            for bin_ in range(len(maps.key_edges) - 1):
+                values = [float(promoters.weights[site][gene, treatment, 1, bin_]) for gene in numbers]
+                assert maps.weights_HTK[hop, row, bin_] == pytest.approx(sum(values) / len(values), rel=1e-6)
+    np.testing.assert_allclose(maps.mean_over_heads, maps.weights_HTK.mean(axis=0))
+
+
+def test_differences(promoters) -> None:
+    weights = promoters.weights[SITES[0]][3].astype(np.float64)  # treatment, head, bin
+    with open_attention(promoters.path) as attention:
+        against = read_promoter_maps(
+            attention, genes=["g3"], treatments=["heat"], against="H2O2", sites=[SITES[0]]
+        )
+        mean = read_promoter_maps(
+            attention, genes=["g3"], treatments=["heat"], against="mean", sites=[SITES[0]]
+        )
+        every = read_promoter_maps(attention, genes=["g3"], against="H2O2", sites=[SITES[0]])
+    assert against.treatments == mean.treatments == ["heat"]
+    assert every.treatments == ["heat", "cold $5 a_b$"]
+    np.testing.assert_allclose(against.weights_HTK[:, 0], weights[0] - weights[2], atol=1e-7)
+    # The mean is that of all treatments, not of those shown.
+    np.testing.assert_allclose(
+        mean.weights_HTK[:, 0], weights[0] - (weights[0] + weights[1] + weights[2]) / 3, atol=1e-7
+    )
+
+
+def test_treatments_of_extreme_predictions(promoters) -> None:
+    with open_attention(promoters.path) as attention:
+        assert choose_treatments(attention, "g2", 3) is None
+        chosen = choose_treatments(attention, "g2", 2)
+    order = np.argsort(promoters.predictions[2])
+    middle = attention.treatments[order[1]]
+    assert chosen == [name for name in attention.treatments if name != middle]
+
+
+@pytest.mark.parametrize(
+    ("asked", "error", "sentence"),
+    [
+        ({"genes": ["g9"]}, BioattnError, "gene 'g9' is not in the file"),
+        ({"treatments": ["dry"]}, BioattnError, "treatment 'dry' is not in the file"),
+        ({"against": "dry"}, BioattnError, "treatment 'dry' is not in the file"),
+        ({"treatments": ["heat"], "against": "heat"}, BioattnError, "no treatment to compare with 'heat'"),
+        ({"sites": ["*.stage.*"]}, SettingsError, "no site with positions has such a name"),
+        ({"heads": [7]}, SettingsError, "holds no head 7; it has 0, 1"),
+    ],
+)
+def test_what_is_not_there(promoters, asked, error, sentence) -> None:
+    with open_attention(promoters.path) as attention, pytest.raises(error, match=re.escape(sentence)):
+        read_promoter_maps(attention, **asked)
+
+
+def test_alignments_are_refused(alignments) -> None:
+    with (
+        open_attention(alignments.path) as attention,
+        pytest.raises(BioattnError, match="one over promoters is needed"),
+    ):
+        read_promoter_maps(attention)
