@@ -36,6 +36,7 @@ from bioattn.store.schema import (
     WEIGHTS,
     Reduction,
 )
+from bioattn.store.selection import choice, read_selection
 from bioattn.store.window_coordinates import genomic_interval
 
 
@@ -153,19 +154,19 @@ class AttentionFile:
                 f"{self.path}: site {site} has no value-weighted attention; export with --value-weighted"
             )
         selection: list[Any] = [slice(None)] * len(info.dims)
-        selection[0] = _choice(gene, self._gene_numbers, f"{self.path}: gene")
+        selection[0] = choice(gene, self._gene_numbers, f"{self.path}: gene")
         if treatment is not None:
             if info.treatments is None:
                 raise BioattnError(f"{self.path}: site {site} does not tell treatments apart")
             numbers = {name: number for number, name in enumerate(info.treatments)}
-            selection[info.dims.index("treatment")] = _choice(treatment, numbers, f"{self.path}: treatment")
+            selection[info.dims.index("treatment")] = choice(treatment, numbers, f"{self.path}: treatment")
         if head is not None:
             if "head" not in info.dims or head not in info.heads:
                 raise BioattnError(f"{self.path}: site {site} holds no head {head}")
             selection[info.dims.index("head")] = info.heads.index(head)
         dataset = self._file[f"sites/{site}/{VALUE_WEIGHTED if value_weighted else WEIGHTS}"]
         with damage_named(self.path):
-            return _read(dataset, selection)
+            return read_selection(dataset, selection)
 
     def columns(self, sample: str) -> NDArray[np.int64]:
         """(R,) which match columns of its alignment the residues of a sample are, from 0.
@@ -317,32 +318,3 @@ def _site_info(name: str, group: h5py.Group) -> SiteInfo:
         has_value_weighted=VALUE_WEIGHTED in group,
         keys=text_attribute(group, "keys"),
     )
-
-
-def _choice(
-    wanted: str | Sequence[str] | slice | None, numbers: dict[str, int], what: str
-) -> int | list[int] | slice:
-    """The numbers of the names asked for."""
-    if wanted is None:
-        return slice(None)
-    if isinstance(wanted, slice):
-        return wanted
-    for name in [wanted] if isinstance(wanted, str) else wanted:
-        if name not in numbers:
-            raise BioattnError(f"{what} {name!r} is not in the file")
-    return numbers[wanted] if isinstance(wanted, str) else [numbers[name] for name in wanted]
-
-
-def _read(dataset: h5py.Dataset, selection: list[Any]) -> NDArray[np.floating]:
-    """Index with at most one list per read: HDF5 wants lists sorted and single."""
-    lists = [axis for axis, choice in enumerate(selection) if isinstance(choice, list)]
-    if not lists:
-        return np.asarray(dataset[tuple(selection)])
-    axis = lists[0]
-    dropped = sum(1 for choice in selection[:axis] if isinstance(choice, int))
-    pieces = [
-        _read(dataset, [*selection[:axis], number, *selection[axis + 1 :]]) for number in selection[axis]
-    ]
-    if pieces:
-        return np.stack(pieces, axis=axis - dropped)
-    return np.asarray(dataset[(*selection[:axis], slice(0, 0), *selection[axis + 1 :])])

@@ -55,11 +55,11 @@ def validate_attention(path: Path, progress: Progress | None = None) -> list[Fin
                 return findings
             total = sum(len(group[WEIGHTS]) for group in file["sites"].values() if WEIGHTS in group)
             progress.begin("checking", total)
-            findings += _samples(file)
+            findings += sample_findings(file)
             ids = strings(file["samples/id"])
             treatments: list[str] = []
             if PREDICTIONS in file:
-                findings += _predictions(file[PREDICTIONS], ids)
+                findings += prediction_findings(file[PREDICTIONS], ids)
                 treatments = strings(file[f"{PREDICTIONS}/treatment"])
             for name, group in file["sites"].items():
                 with damage_named(path):
@@ -86,7 +86,8 @@ def _root(file: h5py.File) -> Iterator[Finding]:
         yield error("/", f"{CONTENT_DIGEST} differs: an attribute, shape or dtype is not what was written")
 
 
-def _samples(file: h5py.File) -> Iterator[Finding]:
+def sample_findings(file: h5py.File) -> Iterator[Finding]:
+    """What is wrong with the names and places of the samples of a file over promoters."""
     group = file["samples"]
     lengths = {}
     for name in SAMPLE_FIELDS:
@@ -122,7 +123,8 @@ def _samples(file: h5py.File) -> Iterator[Finding]:
             return
 
 
-def _predictions(group: h5py.Group, ids: list[str]) -> Iterator[Finding]:
+def prediction_findings(group: h5py.Group, ids: list[str]) -> Iterator[Finding]:
+    """What is wrong with the predictions of samples `ids`."""
     where = f"/{PREDICTIONS}"
     for name in ("values", "sample", "treatment"):
         if not isinstance(group.get(name), h5py.Dataset):

@@ -26,6 +26,8 @@ class Description:
 KINDS = {
     "attention": "attention HDF5",
     "attention-parts": "parts of an unfinished attention export",
+    "attribution": "attribution HDF5",
+    "attribution-parts": "parts of an unfinished attribution",
     "dataset": "promoter dataset HDF5",
     "contact-dataset": "contact dataset HDF5",
     "model": "promoter model folder",
@@ -48,6 +50,7 @@ KINDS = {
     "audit": "audit of promoter preparation",
     "bed": "BED",
     "tracks": "folder of tracks along chromosomes",
+    "motifs": "folder of motifs",
     "table": "table",
 }
 

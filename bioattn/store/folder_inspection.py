@@ -1,4 +1,4 @@
-"""What `inspect` says of folders that are no model: predictions, tracks, simulations, unfinished attention."""
+"""What `inspect` says of folders that are no model: predictions, tracks, motifs, simulations, unfinished attention."""
 
 import itertools
 import math
@@ -6,8 +6,11 @@ from pathlib import Path
 
 from bioattn.errors import BioattnError, FormatError
 from bioattn.files import read_json
+from bioattn.store.attribution_schema import ATTRIBUTION_PARTS_FORMAT
 from bioattn.store.description import Description, describe, some
 from bioattn.store.model_inspection import inspect_model
+from bioattn.store.motif_folder import RECORD as MOTIF_RECORD
+from bioattn.store.motif_folder import inspect_motifs
 from bioattn.store.simulation_inspection import SIMULATIONS, check_simulation_files, simulation_figures
 from bioattn.store.track_folder import RECORD, inspect_tracks
 
@@ -16,7 +19,7 @@ _OF_STRUCTURES = ("structure.cif",)
 
 
 def inspect_folder(path: Path) -> Description:
-    """A model, a prediction or several, tracks, a simulation, or an attention file under way.
+    """A model, a prediction or several, tracks, motifs, a simulation, or an attention file under way.
 
     Raises: BioattnError when it is none of them; FormatError when it is damaged or a file is missing.
     """
@@ -27,13 +30,16 @@ def inspect_folder(path: Path) -> Description:
         whole = len(list(path.glob("part-*.h5")))
         samples = job.get("num_promoters", job.get("num_alignments", 0))
         parts = math.ceil(samples / max(1, job.get("part_samples", 1)))
-        return describe("attention-parts", complete_parts=whole, all_parts=parts, **job)
+        kind = "attribution-parts" if job.get("format") == ATTRIBUTION_PARTS_FORMAT else "attention-parts"
+        return describe(kind, complete_parts=whole, all_parts=parts, **job)
     if (path / "scores.json").is_file():
         return _prediction(path)
     if names := sorted(each.parent.name for each in path.glob("*/scores.json")):
         return describe("predictions", predictions=len(names), alignments=some(names))
     if (path / RECORD).is_file():
         return inspect_tracks(path)
+    if (path / MOTIF_RECORD).is_file():
+        return inspect_motifs(path)
     if (path / "simulation.json").is_file():
         return _simulation(path)
     if is_prediction(path):
@@ -42,8 +48,8 @@ def inspect_folder(path: Path) -> Description:
         if (path / one).is_file():
             raise FormatError(f"{path}: a model folder without {other}; copy or make it again")
     raise BioattnError(
-        f"{path}: is a folder that bioattn did not make (no model, prediction, tracks, simulation or attention "
-        "under way)"
+        f"{path}: is a folder that bioattn did not make (no model, prediction, tracks, motifs, simulation or "
+        "attention under way)"
     )
 
 

@@ -9,6 +9,8 @@ import numpy as np
 
 from bioattn.errors import BioattnError
 from bioattn.store.attention_reader import AttentionFile
+from bioattn.store.attribution_reader import AttributionFile
+from bioattn.store.attribution_schema import ATTRIBUTION_FORMAT
 from bioattn.store.description import Description, describe, some
 from bioattn.store.distogram_file import (
     DISTOGRAM_FORMAT,
@@ -25,6 +27,8 @@ def inspect_hdf5(path: Path) -> Description:
         kind = text_attribute(file, "format")
         if kind == FORMAT:
             return _attention(path, file)
+        if kind == ATTRIBUTION_FORMAT:
+            return _attribution(path, file)
     if kind == "bioattn-promoter-dataset":
         return _dataset(path)
     if kind == "bioattn-contact-dataset":
@@ -64,6 +68,29 @@ def _attention(path: Path, file: h5py.File) -> Description:
         chromosomes=some(sorted(set(samples["chrom"]) - {""})),
         treatments=some(attention.treatments),
         sites=sites,
+    )
+
+
+def _attribution(path: Path, file: h5py.File) -> Description:
+    attribution = AttributionFile(path, file)
+    samples = attribution.samples
+    gap = attribution.completeness_gap()
+    more = {} if gap is None else {"largest_completeness_gap": float(gap.abs().to_numpy().max())}
+    return describe(
+        "attribution",
+        format_version=text_attribute(file, "format_version"),
+        generated_by=text_attribute(file, "generated_by"),
+        method=attribution.method,
+        method_settings=attribution.method_settings,
+        model_sha256=attribution.model_sha256,
+        input_sha256=attribution.input_sha256,
+        task=attribution.task,
+        window_length=attribution.window_length,
+        genes=len(samples),
+        first_genes=some([str(name) for name in samples.index]),
+        chromosomes=some(sorted(set(samples["chrom"]) - {""})),
+        treatments=some(attribution.treatments),
+        **more,
     )
 
 

@@ -8,6 +8,8 @@ from bioattn.errors import BioattnError
 from bioattn.files import read_json, sha256_of
 from bioattn.progress import Progress
 from bioattn.store.attention_validation import validate_attention
+from bioattn.store.attribution_schema import ATTRIBUTION_FORMAT
+from bioattn.store.attribution_validation import validate_attribution
 from bioattn.store.distogram_file import (
     DISTOGRAM_FORMAT,
     REPRESENTATIONS_FORMAT,
@@ -18,10 +20,13 @@ from bioattn.store.folder_inspection import is_prediction
 from bioattn.store.hdf5_access import is_hdf5, open_hdf5, text_attribute
 from bioattn.store.inspection import inspect_file
 from bioattn.store.model_inspection import validate_parameters
+from bioattn.store.motif_folder import validate_motifs
 from bioattn.store.prediction_validation import compare_contacts
 from bioattn.store.schema import FORMAT
 from bioattn.store.track_folder import validate_tracks
 
+_WHOLE_FOLDERS = {"motifs": validate_motifs, "parameters": validate_parameters, "tracks": validate_tracks}
+"""What is checked as a whole and not file by file."""
 _OF_A_PREDICTION = (".cif", ".h5", ".pdb", ".rr", ".tsv")
 
 
@@ -49,6 +54,8 @@ def _by_content(path: Path, progress: Progress | None) -> list[Finding]:
                 kind = text_attribute(file, "format")
             if kind == FORMAT:
                 return validate_attention(path, progress)
+            if kind == ATTRIBUTION_FORMAT:
+                return validate_attribution(path, progress)
             if kind == "bioattn-promoter-dataset":
                 from bioattn.promoters.dataset import validate_dataset
 
@@ -64,11 +71,11 @@ def _by_content(path: Path, progress: Progress | None) -> list[Finding]:
         description = inspect_file(path)
     except BioattnError as problem:
         return [_of_error(path, problem)]
-    if description.kind == "attention-parts":
+    if description.kind in ("attention-parts", "attribution-parts"):
         return [error("", "is unfinished: repeat the command that made it with --resume")]
-    if description.kind in ("parameters", "tracks"):
+    if description.kind in _WHOLE_FOLDERS:
         try:
-            return validate_tracks(path) if description.kind == "tracks" else validate_parameters(path)
+            return _WHOLE_FOLDERS[description.kind](path)
         except BioattnError as problem:
             return [_of_error(path, problem)]
     findings = [

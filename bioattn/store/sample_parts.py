@@ -1,0 +1,142 @@
+"""Writing a file over promoters so that it survives being killed: parts first, assembled at the end.
+
+Each part is a complete file over some consecutive samples (`bioattn.store.part_folder`). What is in it is the
+business of the format: `attention_parts`, `attribution_parts`.
+"""
+
+from abc import ABC, abstractmethod
+from collections.abc import Callable, Iterator
+from contextlib import AbstractContextManager, contextmanager
+from pathlib import Path
+from typing import Generic, TypeVar
+
+import h5py
+
+from bioattn.errors import FormatError
+from bioattn.progress import NoProgress, Progress
+from bioattn.store.hdf5_access import open_hdf5, strings
+from bioattn.store.part_folder import assembled_output, part_output, part_path
+from bioattn.store.schema import Samples
+
+SLAB_BYTES = 1 << 24
+"""Bytes of one array moved at a time while assembling."""
+OVERHEAD_BYTES_PER_SAMPLE = 100
+"""Names and places of a sample in the samples, predictions and one group, generously."""
+FIXED_BYTES = 1 << 15
+"""Headers and indexes of a small file."""
+
+Writer = TypeVar("Writer")
+Block = TypeVar("Block")
+
+
+class SampleParts(ABC, Generic[Writer, Block]):
+    """The parts of one output, in the folder that `bioattn.store.part_folder.open_parts` makes."""
+
+    def __init__(self, output: Path, num_samples: int, part_samples: int) -> None:
+        self.output = output
+        self.num_samples = num_samples
+        self.part_samples = part_samples
+
+    @property
+    def num_parts(self) -> int:
+        """Parts of the whole job."""
+        return -(-self.num_samples // self.part_samples)
+
+    def samples_of(self, part: int) -> range:
+        """Which samples (0-based, file order) belong to a part."""
+        first = part * self.part_samples
+        return range(first, min(first + self.part_samples, self.num_samples))
+
+    def is_whole(self, part: int) -> bool:
+        """Whether the part was written and closed."""
+        return part_path(self.output, part).is_file()
+
+    def num_done(self) -> int:
+        """Samples in parts that are whole."""
+        return sum(len(self.samples_of(part)) for part in range(self.num_parts) if self.is_whole(part))
+
+    def bytes_on_disk(self) -> int:
+        """Bytes of the parts that are whole."""
+        return sum(
+            part_path(self.output, part).stat().st_size
+            for part in range(self.num_parts)
+            if self.is_whole(part)
+        )
+
+    @contextmanager
+    def part_writer(self, part: int) -> Iterator[Writer]:
+        """Write one part; it gets its name only when the body ends well.
+
+        Raises: BioattnError when the disk is full or the folder is not writable.
+        """
+        with (
+            part_output(self.output, part) as path,
+            self._writer(path, len(self.samples_of(part)), chunked=False) as writer,
+        ):
+            yield writer
+
+    def assemble(
+        self, *, on_block: Callable[[Block], None] | None = None, progress: Progress | None = None
+    ) -> None:
+        """Make the output from the parts, replacing an older one; `on_block` sees what goes into it, in order.
+
+        Raises: BioattnError when the disk is full; FormatError when a part is damaged (the part is removed, so
+        that resuming makes it again).
+        """
+        progress = progress or NoProgress()
+        progress.begin("assembling", self.num_samples)
+        try:
+            with (
+                assembled_output(self.output) as assembled,
+                self._writer(assembled, self.num_samples, chunked=True) as writer,
+            ):
+                for block in self.blocks():
+                    progress.advance(self._append(writer, block))
+                    if on_block is not None:
+                        on_block(block)
+        finally:
+            progress.end()
+
+    def blocks(self) -> Iterator[Block]:
+        """What all parts hold, in order, a few megabytes at a time."""
+        step = self._samples_at_once()
+        for part in range(self.num_parts):
+            path = part_path(self.output, part)
+            try:
+                with open_hdf5(path) as file:
+                    size = len(self.samples_of(part))
+                    for first in range(0, size, step):
+                        yield self._read(file, slice(first, min(first + step, size)))
+            except FormatError as error:
+                path.unlink(missing_ok=True)
+                raise FormatError(
+                    f"{error}; the damaged part was removed, run again with --resume to make it again"
+                ) from error
+
+    @abstractmethod
+    def _writer(self, path: Path, num_samples: int, *, chunked: bool) -> AbstractContextManager[Writer]:
+        """A writer of a file of `num_samples`; `chunked` in the finished file, not in parts."""
+
+    @abstractmethod
+    def _append(self, writer: Writer, block: Block) -> int:
+        """Hand a block to the writer; gives its samples."""
+
+    @abstractmethod
+    def _read(self, file: h5py.File, rows: slice) -> Block:
+        """Some samples of a part."""
+
+    @abstractmethod
+    def _samples_at_once(self) -> int:
+        """Samples of a block while assembling: about `SLAB_BYTES` of the largest array."""
+
+
+def read_samples(file: h5py.File, rows: slice) -> Samples:
+    """Names and places of some samples."""
+    samples = file["samples"]
+    return Samples(
+        strings(samples["id"], rows),
+        strings(samples["chrom"], rows),
+        samples["start"][rows],
+        samples["end"][rows],
+        strings(samples["strand"], rows),
+    )
