@@ -19,6 +19,7 @@ from bioattn import __version__
 from bioattn.errors import BioattnError, Interrupted, SettingsError
 from bioattn_cli import (
     explain,
+    explain_motifs,
     export,
     export_contacts,
     export_parameters,
@@ -96,6 +97,7 @@ app.add_typer(run.app, name="run")
 app.add_typer(export.app, name="export")
 app.add_typer(explain.app, name="explain")
 app.add_typer(plot.app, name="plot")
+explain_motifs.register(explain.app)
 export_contacts.register(export.app)
 export_parameters.register(export.app)
 export_structure.register(export.app)

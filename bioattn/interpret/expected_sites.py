@@ -1,0 +1,184 @@
+"""The sites of each expected motif and of its shuffled versions, in the promoters at hand."""
+
+import logging
+from collections.abc import Sequence
+from dataclasses import dataclass
+from enum import StrEnum
+
+import numpy as np
+from numpy.typing import NDArray
+
+from bioattn.errors import BioattnError
+from bioattn.formats.motif import Motif, MotifDatabase
+from bioattn.interpret.expected_motifs import ExpectedPair, parse_consensus
+from bioattn.interpret.motif_hits import base_composition
+from bioattn.interpret.site_sets import (
+    Coverage,
+    SiteSet,
+    consensus_motif,
+    find_sites,
+    shuffled_columns,
+    telling_positions,
+    union,
+)
+from bioattn.progress import NoProgress, Progress
+from bioattn.wording import counted
+
+LOGGER = logging.getLogger("bioattn")
+
+LEAST_PROMOTERS = 10
+"""A motif with sites in fewer promoters is not scored."""
+LEAST_SHUFFLED_PROMOTERS = 5
+"""A shuffled motif with sites in fewer promoters is passed over for another."""
+SPARE = 3
+"""Shuffled motifs drawn for every one wanted, as some have too few sites."""
+
+
+class MatchBy(StrEnum):
+    """What decides where an expected motif has sites, where a row gives both."""
+
+    CONSENSUS = "consensus"
+    MATRIX = "matrix"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ExpectedSites:
+    """Where one motif of the table lies."""
+
+    matched_by: str
+    """The consensus, or the names of the matrices."""
+    sites: SiteSet
+    shuffled: list[SiteSet]
+    """Of motifs of equal information, where they share no base with a site of the motif."""
+
+
+def locate(
+    pairs: Sequence[ExpectedPair],
+    codes: NDArray[np.uint8],
+    database: MotifDatabase | None,
+    *,
+    match_by: MatchBy,
+    num_shuffled: int,
+    p_value: float,
+    seed: int,
+    progress: Progress | None = None,
+) -> list[ExpectedSites]:
+    """One entry per pair; pairs of one motif share it. codes: (promoters, L).
+
+    Raises: BioattnError when a pair names matrices that the database lacks, or needs one and none is given.
+    """
+    progress = progress or NoProgress()
+    background = base_composition(codes)
+    matrices = {motif.name: motif for motif in (database.motifs if database else [])}
+    found: dict[tuple[str, tuple[NDArray[np.bool_] | str, ...] | str, int], ExpectedSites] = {}
+    keys = [_key(pair, match_by) for pair in pairs]
+    progress.begin("motifs and their shuffles", len(set(keys)))
+    entries = []
+    for pair, key in zip(pairs, keys, strict=True):
+        if key not in found:
+            motif = _arrays(pair, match_by, matrices, background)
+            rng = np.random.default_rng([seed, len(found)])
+            found[key] = _locate(motif, codes, background, pair.least_sites, num_shuffled, p_value, rng)
+            _warn_of_few(pair, found[key], num_shuffled)
+            progress.advance()
+        entries.append(found[key])
+    progress.end()
+    return entries
+
+
+@dataclass(frozen=True, slots=True)
+class _Arrays:
+    """A motif as matrices (width, 4): boolean patterns of a consensus, or probabilities."""
+
+    name: str
+    matrices: list[NDArray[np.bool_]] | list[NDArray[np.float64]]
+    sites: list[int]
+
+    @property
+    def is_consensus(self) -> bool:
+        return not self.sites
+
+
+def _key(pair: ExpectedPair, match_by: MatchBy) -> tuple[str, str, int]:
+    if pair.matrices and (match_by is MatchBy.MATRIX or parse_consensus(pair.consensus) is None):
+        return "matrix", ";".join(pair.matrices), pair.least_sites
+    return "consensus", pair.consensus, pair.least_sites
+
+
+def _arrays(
+    pair: ExpectedPair, match_by: MatchBy, matrices: dict[str, Motif], background: NDArray[np.float64]
+) -> _Arrays:
+    kind, name, _ = _key(pair, match_by)
+    if kind == "consensus":
+        patterns = parse_consensus(pair.consensus)
+        if patterns is None:
+            raise BioattnError(
+                f"line {pair.line} of the expected pairs: the consensus {pair.consensus!r} of {pair.factor!r} is "
+                "no IUPAC pattern and there is no jaspar_id to use instead; give one of them"
+            )
+        return _Arrays(name, patterns, [])
+    for wanted in pair.matrices:
+        if wanted not in matrices:
+            instead = "is not in the motif database" if matrices else "needs a motif database; give --motifs"
+            raise BioattnError(
+                f"line {pair.line} of the expected pairs: matrix {wanted!r} of {pair.factor!r} {instead}"
+            )
+    chosen = [matrices[wanted] for wanted in pair.matrices]
+    return _Arrays(name, [motif.probabilities for motif in chosen], [motif.sites for motif in chosen])
+
+
+def _locate(
+    motif: _Arrays,
+    codes: NDArray[np.uint8],
+    background: NDArray[np.float64],
+    least_sites: int,
+    num_shuffled: int,
+    p_value: float,
+    rng: np.random.Generator,
+) -> ExpectedSites:
+    own_motifs = _as_motifs(motif, motif.matrices, background)
+    telling = [telling_positions(own.probabilities, background) for own in own_motifs]
+    limit = 0.0 if motif.is_consensus else p_value
+    every = union(find_sites(codes, own_motifs, background, limit))
+    covered = Coverage(every, *codes.shape)
+    versions = shuffled_columns(motif.matrices, telling, SPARE * num_shuffled, rng)
+    shuffled: list[SiteSet] = []
+    for start in range(0, len(versions), num_shuffled):
+        batch = versions[start : start + num_shuffled]
+        candidates = [each for version in batch for each in _as_motifs(motif, version, background)]
+        sets = find_sites(codes, candidates, background, limit)
+        per_version = len(own_motifs)
+        for number in range(len(batch)):
+            together = union(sets[number * per_version : (number + 1) * per_version])
+            apart = covered.outside(together).at_least(least_sites)
+            if apart.promoters >= LEAST_SHUFFLED_PROMOTERS and len(shuffled) < num_shuffled:
+                shuffled.append(apart)
+        if len(shuffled) == num_shuffled:
+            break
+    return ExpectedSites(matched_by=motif.name, sites=every.at_least(least_sites), shuffled=shuffled)
+
+
+def _as_motifs(
+    motif: _Arrays,
+    matrices: Sequence[NDArray[np.bool_]] | Sequence[NDArray[np.float64]],
+    background: NDArray[np.float64],
+) -> list[Motif]:
+    if motif.is_consensus:
+        return [consensus_motif(matrix.astype(np.bool_), background, motif.name) for matrix in matrices]
+    return [
+        Motif(name=motif.name, probabilities=matrix.astype(np.float64), sites=sites)
+        for matrix, sites in zip(matrices, motif.sites, strict=True)
+    ]
+
+
+def _warn_of_few(pair: ExpectedPair, found: ExpectedSites, num_shuffled: int) -> None:
+    if found.sites.promoters < LEAST_PROMOTERS:
+        LOGGER.warning(
+            f"{pair.factor} ({found.matched_by}): sites in {counted(found.sites.promoters, 'promoter')}, fewer "
+            f"than {LEAST_PROMOTERS}; not scored"
+        )
+    elif len(found.shuffled) < num_shuffled:
+        LOGGER.warning(
+            f"{pair.factor} ({found.matched_by}): only {len(found.shuffled)} shuffled motifs have sites in "
+            f"{LEAST_SHUFFLED_PROMOTERS} promoters or more, {num_shuffled} were asked for"
+        )

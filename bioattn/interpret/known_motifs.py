@@ -1,0 +1,309 @@
+"""From result files and a table of expected pairs to the table of `bioattn explain motifs`."""
+
+import logging
+from collections.abc import Sequence
+from contextlib import ExitStack
+from dataclasses import asdict, dataclass, field
+from math import isnan
+from pathlib import Path
+
+import numpy as np
+import pandas as pd
+from numpy.typing import NDArray
+
+from bioattn.errors import BioattnError, FormatError, SettingsError
+from bioattn.files import sha256_of, text_output
+from bioattn.formats.meme import read_meme
+from bioattn.formats.nucleotides import UNKNOWN
+from bioattn.formats.tables import open_table, quoted, refuse_duplicate_columns
+from bioattn.interpret.expected_motifs import ExpectedPair, read_expected
+from bioattn.interpret.expected_sites import MatchBy, locate
+from bioattn.interpret.motif_enrichment import ALL_TREATMENTS, BACKGROUND, score_pairs
+from bioattn.interpret.position_signals import AttentionSignal, AttributionSignal, PositionSignal
+from bioattn.progress import NoProgress, Progress
+from bioattn.promoters.gene_choice import choose_genes
+from bioattn.promoters.promoter_fasta import read_promoters
+from bioattn.store.attention_reader import AttentionFile, open_attention
+from bioattn.store.attribution_reader import AttributionFile, open_attribution
+from bioattn.store.attribution_schema import ATTRIBUTION_FORMAT
+from bioattn.store.hdf5_access import open_hdf5, text_attribute
+from bioattn.wording import counted
+
+LOGGER = logging.getLogger("bioattn")
+
+GROUP_COLUMN = "group"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class KnownMotifSettings:
+    """Everything but the files."""
+
+    contrasts: tuple[str, ...] = ()
+    """`CONDITION:OTHER`."""
+    genes: tuple[str, ...] = ()
+    """Ids or files of ids; none for all."""
+    sites: str = "*"
+    """Shell pattern of the attention sites that are averaged."""
+    heads: tuple[int, ...] | None = None
+    match_by: MatchBy = MatchBy.CONSENSUS
+    num_shuffled: int = 100
+    p_value: float = 1e-4
+    """Of matrix matches."""
+    seed: int = 0
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SignalSummary:
+    """What a signal's rows add up to."""
+
+    signal: str
+    expected: int
+    """Pairs of which an answer is expected, and that could be judged."""
+    expected_passed: int
+    none: int
+    """Pairs of which none is expected."""
+    none_passed: int
+    specific: int
+    """Expected pairs that also pass against the mean of all treatments."""
+    open: int
+    """Pairs that could not be judged."""
+    shuffled_passing: float
+    """Mean over the judged pairs of the share of shuffled motifs that would pass; NaN without any."""
+
+    def as_figures(self) -> dict[str, object]:
+        """For run records: NaN is null."""
+        figures = asdict(self)
+        figures["shuffled_passing"] = None if isnan(self.shuffled_passing) else self.shuffled_passing
+        return figures
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class KnownMotifs:
+    """What was found."""
+
+    table: pd.DataFrame
+    """Columns `motif_enrichment.COLUMNS`."""
+    promoters: int
+    missing_conditions: list[str] = field(default_factory=list)
+
+    def summaries(self) -> list[SignalSummary]:
+        """One per signal, in their order."""
+        return [_summary(str(name), rows) for name, rows in self.table.groupby("signal", sort=False)]
+
+
+def score_known_motifs(
+    results: Sequence[Path],
+    expected: Path,
+    *,
+    motifs: Path | None = None,
+    promoters: Path | None = None,
+    treatment_groups: Path | None = None,
+    settings: KnownMotifSettings | None = None,
+    progress: Progress | None = None,
+) -> KnownMotifs:
+    """Score attention and attribution files at the motifs of a table.
+
+    results: attention and attribution HDF5 over the same promoters; several of a kind are averaged. promoters:
+    their FASTA, needed where there is no attribution (which holds the sequences). treatment_groups: a table whose
+    first column names treatments and whose column `group` the condition each belongs to.
+
+    Raises: BioattnError for files that do not belong together, FormatError for damaged ones, SettingsError for
+    contrasts of unknown conditions.
+    """
+    settings, progress = settings or KnownMotifSettings(), progress or NoProgress()
+    pairs = read_expected(expected)
+    database = None if motifs is None else read_meme(motifs)
+    with ExitStack() as opened:
+        attention, attribution = _open(results, opened)
+        signals = _signals(attention, attribution, settings)
+        codes = _sequences(signals, attribution, promoters, [file.input_sha256 for file in attention])
+        chosen = codes
+        if settings.genes:
+            wanted = set(choose_genes(settings.genes, signals[0].genes, results[0]))
+            chosen = codes.copy()
+            chosen[[name not in wanted for name in signals[0].genes]] = UNKNOWN
+        groups = _groups(signals[0].treatments, treatment_groups)
+        missing = list(dict.fromkeys(pair.condition for pair in pairs if pair.condition not in groups))
+        _report_missing(missing, pairs, groups, expected)
+        contrasts = [_contrast(text, groups) for text in settings.contrasts]
+        located = locate(
+            pairs,
+            chosen,
+            database,
+            match_by=settings.match_by,
+            num_shuffled=settings.num_shuffled,
+            p_value=settings.p_value,
+            seed=settings.seed,
+            progress=progress,
+        )
+        tables = [
+            score_pairs(
+                signal, chosen, pairs, located, groups, contrasts, seed=settings.seed, progress=progress
+            )
+            for signal in signals
+        ]
+    return KnownMotifs(
+        table=pd.concat(tables, ignore_index=True),
+        promoters=int((chosen < UNKNOWN).any(axis=1).sum()),
+        missing_conditions=missing,
+    )
+
+
+def write_known_motifs(path: Path, table: pd.DataFrame) -> None:
+    """Write the table as TSV, numbers with five digits; `passed` is yes, no or empty."""
+    shown = table.copy()
+    shown["passed"] = shown["passed"].map({True: "yes", False: "no"})
+    with text_output(path) as file:
+        shown.to_csv(file, sep="\t", index=False, float_format="%.5g", lineterminator="\n")
+
+
+def _open(results: Sequence[Path], opened: ExitStack) -> tuple[list[AttentionFile], list[AttributionFile]]:
+    attention: list[AttentionFile] = []
+    attribution: list[AttributionFile] = []
+    for path in results:
+        with open_hdf5(path) as file:
+            kind = text_attribute(file, "format")
+        if kind == ATTRIBUTION_FORMAT:
+            attribution.append(opened.enter_context(open_attribution(path)))
+        else:
+            attention.append(opened.enter_context(open_attention(path)))
+    return attention, attribution
+
+
+def _signals(
+    attention: list[AttentionFile], attribution: list[AttributionFile], settings: KnownMotifSettings
+) -> list[PositionSignal]:
+    """All that the files hold: attention, value-weighted where every file has that too, attribution."""
+    signals: list[PositionSignal] = []
+    if attention:
+        plain = AttentionSignal(attention, sites=settings.sites, heads=settings.heads)
+        signals.append(plain)
+        if plain.has_value_weighted:
+            signals.append(
+                AttentionSignal(attention, sites=settings.sites, heads=settings.heads, value_weighted=True)
+            )
+    if attribution:
+        signals.append(AttributionSignal(attribution))
+    if not signals:
+        raise SettingsError("no result to score; give attention or attribution files")
+    first = signals[0]
+    for signal in signals[1:]:
+        if (signal.genes, signal.window_length) != (first.genes, first.window_length):
+            raise BioattnError(
+                f"{signal.paths[0]}: its promoters are not those of {first.paths[0]}, in the same order; make "
+                "both from one promoter FASTA"
+            )
+        if signal.treatments != first.treatments:
+            raise BioattnError(
+                f"{signal.paths[0]}: its treatments are not those of {first.paths[0]}; score the files one by one"
+            )
+    return signals
+
+
+def _sequences(
+    signals: list[PositionSignal],
+    attribution: list[AttributionFile],
+    promoters: Path | None,
+    digests: list[str],
+) -> NDArray[np.uint8]:
+    """(promoters, L) codes in the order of the files."""
+    if attribution:
+        return attribution[0].sequences()
+    if promoters is None:
+        raise SettingsError(
+            "attention files hold no sequences; give the FASTA they were made from with --promoters"
+        )
+    genes, length = signals[0].genes, signals[0].window_length
+    place = {name: number for number, name in enumerate(genes)}
+    codes = np.full((len(genes), length), UNKNOWN, dtype=np.uint8)
+    found = 0
+    for promoter in read_promoters(promoters):
+        window = promoter.codes[promoter.flank : promoter.codes.size - promoter.flank]
+        if promoter.gene_id not in place:
+            continue
+        if window.size > length:
+            raise BioattnError(
+                f"{promoters}: promoter {promoter.gene_id!r} has {window.size:,} bases, {signals[0].paths[0]} is "
+                f"of windows of {length:,}; give the FASTA it was made from"
+            )
+        codes[place[promoter.gene_id], length - window.size :] = window
+        found += 1
+    if found < len(genes):
+        raise BioattnError(
+            f"{promoters}: lacks {counted(len(genes) - found, 'promoter')} of {signals[0].paths[0]}; give the "
+            "FASTA it was made from"
+        )
+    if sha256_of(promoters) not in digests:
+        LOGGER.warning(
+            f"{promoters} is not the file that {signals[0].paths[0]} was made from, though it has its promoters"
+        )
+    return codes
+
+
+def _groups(treatments: Sequence[str], path: Path | None) -> dict[str, list[str]]:
+    """The treatments of each condition; without a table every treatment is one."""
+    if path is None:
+        return {name: [name] for name in treatments}
+    table = open_table(path)
+    refuse_duplicate_columns(table)
+    if GROUP_COLUMN not in table.header[1:]:
+        raise FormatError(
+            f"{path}: has no column {GROUP_COLUMN!r} behind the first, which names treatments; it has "
+            f"{quoted(table.header)}"
+        )
+    column = table.header.index(GROUP_COLUMN)
+    known, groups = set(treatments), dict[str, list[str]]()
+    for _, cells in table.rows():
+        if cells[0] in known and cells[column]:
+            groups.setdefault(cells[column], []).append(cells[0])
+    if not groups:
+        raise BioattnError(
+            f"{path}: its first column names none of the treatments, which are {quoted(treatments)}"
+        )
+    return groups
+
+
+def _report_missing(
+    missing: list[str], pairs: Sequence[ExpectedPair], groups: dict[str, list[str]], expected: Path
+) -> None:
+    if len(missing) == len({pair.condition for pair in pairs}):
+        raise BioattnError(
+            f"{expected}: none of its conditions ({quoted(missing)}) is a treatment of the results, which are "
+            f"{quoted(list(groups))}; name treatments or give --treatment-groups"
+        )
+    if missing:
+        number = sum(pair.condition in missing for pair in pairs)
+        LOGGER.warning(f"{counted(number, 'pair')} not scored, no treatment of the name: {quoted(missing)}")
+
+
+def _contrast(text: str, groups: dict[str, list[str]]) -> tuple[str, str]:
+    """The two conditions; names may hold colons themselves."""
+    parts = text.split(":")
+    for cut in range(1, len(parts)):
+        first, second = ":".join(parts[:cut]), ":".join(parts[cut:])
+        if first in groups and second in groups and first != second:
+            return first, second
+    raise SettingsError(
+        f"--contrast {text}: give two different conditions as CONDITION:OTHER, of {quoted(list(groups))}"
+    )
+
+
+def _summary(name: str, rows: pd.DataFrame) -> SignalSummary:
+    own = rows[rows["against"] == BACKGROUND]
+    judged = own[own["passed"].notna()]
+    none = judged["direction"].str.startswith("none")
+    passed = judged["passed"].astype(bool)
+    pair = ["factor", "matched_by", "condition_group", "direction"]
+    relative = rows[(rows["against"] == ALL_TREATMENTS) & rows["passed"].notna()]
+    specific = set(map(tuple, relative[relative["passed"].astype(bool)][pair].to_numpy()))
+    both = sum(tuple(row) in specific for row in judged[~none & passed][pair].to_numpy())
+    return SignalSummary(
+        signal=name,
+        expected=int((~none).sum()),
+        expected_passed=int((~none & passed).sum()),
+        none=int(none.sum()),
+        none_passed=int((none & passed).sum()),
+        specific=both,
+        open=len(own) - len(judged),
+        shuffled_passing=float(judged["shuffled_passing"].astype(float).mean()),
+    )

@@ -1,0 +1,228 @@
+"""Does a signal lie on known motifs, in the conditions in which they should answer?
+
+The *effect* of a motif is the mean, over promoters with sites, of what the signal is at a site (mean over the
+promoter's sites) less what it is at windows matched by position and G+C (`matched_background`): for attention in
+log2 units (0.3 is 23 % more), for attribution in units of the predictions, summed over the site. With it come a
+95 % interval from resampling promoters, a two-sided p-value of a t-test over promoters and q-values (Benjamini &
+Hochberg 1995) over all pairs of a signal.
+
+Thousands of sites make every letter pattern's effect significant, as a model sums over short words. What tells a
+motif from a pattern is the comparison with shuffled motifs (`site_sets`): the share of them, the motif included,
+whose effect is as large. A pair *passes* when q and that share are at most `LEVEL` and the effect has the
+direction expected (for attention, which has none, more than the background). A pair of which no answer is
+expected passes when it would pass in neither direction, half the level each. `shuffled_passing` is the share of
+shuffled motifs that would pass in the motif's place, `shuffled_significant` of those that are significant against
+the matched background alone.
+
+Each pair is scored against the background, against the mean of all treatments (the effect of the difference) and,
+where a contrast names its condition, against another condition.
+"""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import numpy as np
+import pandas as pd
+from numpy.typing import NDArray
+from scipy import stats
+
+from bioattn.interpret.expected_motifs import Direction, ExpectedPair
+from bioattn.interpret.expected_sites import LEAST_PROMOTERS, ExpectedSites
+from bioattn.interpret.position_signals import PositionSignal
+from bioattn.interpret.site_differences import SiteDifferences, site_differences
+from bioattn.progress import NoProgress, Progress
+
+LEVEL = 0.05
+RESAMPLES = 1000
+LEAST_SHUFFLED = 20
+"""With fewer shuffled motifs no share of at most `LEVEL` is possible, so a pair is left open."""
+BACKGROUND, ALL_TREATMENTS = "background", "treatments"
+"""What a row's effect is against, unless another condition."""
+COLUMNS = (
+    *("signal", "factor", "matched_by", "condition_group", "direction", "against", "promoters", "sites"),
+    *("effect", "low", "high", "p_value", "q_value", "shuffled", "shuffled_mean", "shuffled_sd"),
+    *("shuffled_p_value", "shuffled_significant", "shuffled_passing", "passed"),
+)
+
+
+@dataclass(frozen=True, slots=True)
+class Quantity:
+    """What is scored: the signal of a condition, alone or less that of another."""
+
+    condition: str
+    against: str = BACKGROUND
+
+
+def mixing(
+    quantities: Sequence[Quantity], groups: dict[str, list[str]], treatments: Sequence[str]
+) -> NDArray[np.float64]:
+    """(Q, T) what each quantity is of the treatments. groups: the treatments of each condition, averaged."""
+    place = {name: number for number, name in enumerate(treatments)}
+    means = {name: np.zeros(len(treatments)) for name in groups}
+    for name, members in groups.items():
+        for member in members:
+            means[name][place[member]] = 1 / len(members)
+    means[ALL_TREATMENTS] = np.mean([means[name] for name in groups], axis=0)
+    means[BACKGROUND] = np.zeros(len(treatments))
+    return np.array([means[each.condition] - means[each.against] for each in quantities])
+
+
+def score_pairs(
+    signal: PositionSignal,
+    codes: NDArray[np.uint8],
+    pairs: Sequence[ExpectedPair],
+    located: Sequence[ExpectedSites],
+    groups: dict[str, list[str]],
+    contrasts: Sequence[tuple[str, str]] = (),
+    *,
+    seed: int = 0,
+    progress: Progress | None = None,
+) -> pd.DataFrame:
+    """One row per pair and comparison, columns `COLUMNS`; the module's docstring says what they mean.
+
+    codes: (promoters, L) of the signal's promoters. located: the sites of each pair. groups: treatments of each
+    condition; pairs whose condition is not among them are left out. contrasts: (condition, other condition).
+    `passed` is None where a pair could not be judged.
+    """
+    rows: list[tuple[ExpectedPair, ExpectedSites, Quantity]] = []
+    for pair, sites in zip(pairs, located, strict=True):
+        if pair.condition not in groups:
+            continue
+        others = [other for condition, other in contrasts if condition == pair.condition]
+        rows += [
+            (pair, sites, Quantity(pair.condition, against))
+            for against in (BACKGROUND, ALL_TREATMENTS, *others)
+        ]
+    quantities = list(dict.fromkeys(quantity for _, _, quantity in rows))
+    entries = list({id(sites): sites for _, sites, _ in rows}.values())
+    scored = site_differences(
+        signal, codes, entries, mixing(quantities, groups, signal.treatments), progress or NoProgress()
+    )
+    scores = dict(zip(map(id, entries), scored, strict=True))
+    measured = [
+        _measure(pair, sites, quantity, scores[id(sites)], quantities.index(quantity), seed)
+        for pair, sites, quantity in rows
+    ]
+    judged: list[dict[str, object]] = [{} for _ in measured]
+    for against in {quantity.against for quantity in quantities}:
+        own = [number for number, each in enumerate(measured) if each.against == against]
+        adjusted = q_values(np.array([measured[number].p_value for number in own]))
+        for number, q_value in zip(own, adjusted, strict=True):
+            judged[number] = {
+                "signal": signal.name,
+                **measured[number].cells,
+                **_judgement(measured[number], float(q_value), signed=signal.signed),
+            }
+    return pd.DataFrame(judged, columns=list(COLUMNS))
+
+
+@dataclass(frozen=True, slots=True)
+class _Measured:
+    """What is known of one row before it is judged."""
+
+    direction: Direction
+    against: str
+    cells: dict[str, object]
+    effect: float
+    """NaN where there are too few sites."""
+    p_value: float
+    shuffled_effects: NDArray[np.float64]
+    shuffled_p_values: NDArray[np.float64]
+
+
+def _measure(
+    pair: ExpectedPair,
+    located: ExpectedSites,
+    quantity: Quantity,
+    scores: SiteDifferences,
+    column: int,
+    seed: int,
+) -> _Measured:
+    values = scores.own[:, column]
+    cells: dict[str, object] = {
+        "factor": pair.factor,
+        "matched_by": located.matched_by,
+        "condition_group": pair.condition,
+        "direction": f"{pair.direction} ({pair.remark})" if pair.remark else pair.direction,
+        "against": quantity.against,
+        "promoters": located.sites.promoters,
+        "sites": len(located.sites.rows),
+        "shuffled": len(scores.count),
+    }
+    effect = p_value = np.nan
+    if located.sites.promoters >= LEAST_PROMOTERS:
+        effect = float(values.mean())
+        low, high = interval(values, np.random.default_rng(seed))
+        p_value = float(_p_values(np.array([effect]), np.array([values.var()]), np.array([len(values)]))[0])
+        cells |= {"effect": effect, "low": low, "high": high}
+    effects = scores.mean[:, column]
+    variances = scores.squares[:, column] / np.maximum(scores.count, 1) - effects**2
+    if len(effects):
+        cells |= {"shuffled_mean": float(effects.mean()), "shuffled_sd": float(effects.std())}
+    shuffled_p_values = _p_values(effects, variances, scores.count)
+    return _Measured(pair.direction, quantity.against, cells, effect, p_value, effects, shuffled_p_values)
+
+
+def _judgement(measured: _Measured, q_value: float, *, signed: bool) -> dict[str, object]:
+    """The cells that depend on other rows and on the shuffled motifs."""
+    cells: dict[str, object] = {"p_value": measured.p_value, "q_value": q_value, "passed": None}
+    effects = measured.shuffled_effects
+    if np.isnan(measured.effect) or len(effects) < LEAST_SHUFFLED:
+        return cells
+    wanted: Direction = measured.direction
+    if not signed:
+        wanted = "none" if wanted == "none" else "up"
+    everyone = np.append(effects, measured.effect)
+    shares = _shares(everyone, wanted, signed=signed)
+    answers = np.append(measured.shuffled_p_values, q_value) <= LEVEL
+    if wanted == "up" or not signed:
+        answers &= everyone > 0
+    elif wanted == "down":
+        answers &= everyone < 0
+    passing = answers & (shares <= LEVEL)
+    return cells | {
+        "shuffled_p_value": float(shares[-1]),
+        "shuffled_significant": float(answers[:-1].mean()),
+        "shuffled_passing": float(passing[:-1].mean()),
+        "passed": bool(passing[-1] != (wanted == "none")),
+    }
+
+
+def _shares(effects: NDArray[np.float64], wanted: Direction, *, signed: bool) -> NDArray[np.float64]:
+    """For each effect the share of all, itself included, that is as large in the direction wanted."""
+    above: NDArray[np.float64] = (effects[None] >= effects[:, None]).mean(axis=1)
+    below: NDArray[np.float64] = (effects[None] <= effects[:, None]).mean(axis=1)
+    if wanted == "up" or not signed:
+        return above
+    if wanted == "down":
+        return below
+    return np.asarray(np.minimum(1.0, 2 * np.minimum(above, below)))
+
+
+def interval(values: NDArray[np.float64], rng: np.random.Generator) -> tuple[float, float]:
+    """95 % interval of the mean, from `RESAMPLES` resamples of the values."""
+    number = len(values)
+    draws = rng.multinomial(number, np.full(number, 1 / number), size=RESAMPLES)
+    low, high = np.quantile(draws @ values / number, [0.025, 0.975])
+    return float(low), float(high)
+
+
+def q_values(p_values: NDArray[np.float64]) -> NDArray[np.float64]:
+    """Benjamini & Hochberg's; NaN stays NaN and does not count."""
+    found = np.full(p_values.shape, np.nan)
+    known = ~np.isnan(p_values)
+    if known.any():
+        found[known] = stats.false_discovery_control(p_values[known])
+    return found
+
+
+def _p_values(
+    means: NDArray[np.float64], variances: NDArray[np.float64], counts: NDArray[np.integer]
+) -> NDArray[np.float64]:
+    """Two-sided p-values of t-tests of means against 0; variances divided by the count."""
+    degrees = np.maximum(counts - 1, 1)
+    errors = np.sqrt(np.maximum(variances, 0) / degrees)
+    ratios = np.divide(means, errors, out=np.full(means.shape, np.inf), where=errors > 0)
+    ratios[(errors == 0) & (means == 0)] = 0
+    found: NDArray[np.float64] = 2 * stats.t.sf(np.abs(ratios), degrees)
+    return found

@@ -1,0 +1,174 @@
+"""What is scored at motif sites: attention or attribution as a signal over the bases of promoters, in blocks.
+
+- `attention`: log2 of the attention on a base over what it would be if all known bases of the promoter had the
+  same; mean over heads, at least 2^−10. Unsigned: attention lies somewhere or not.
+- `value-weighted attention`: the same of attention times the norm of the value it multiplies, each row to sum 1.
+- `attribution`: what the base that is there adds to the response. Signed.
+
+Several files of one kind (seeds, say) are averaged. A signal is asked for *quantities*, weighted sums over the
+treatments of the files: a treatment, a mean over a group, a difference.
+
+Shape suffixes: B promoters, T treatments, Q quantities, K bins, L bases.
+"""
+
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+from typing import Protocol
+
+import numpy as np
+from numpy.typing import NDArray
+
+from bioattn.errors import BioattnError
+from bioattn.interpret.position_maps import choose_position_sites, mean_map, require_heads
+from bioattn.interpret.upsampling import upsample
+from bioattn.store.attention_reader import AttentionFile, SiteInfo
+from bioattn.store.attribution_reader import AttributionFile
+
+BLOCK_BYTES = 1 << 26
+"""What a block of promoters may take, as read and as a signal."""
+LEAST_LOG_DENSITY = -10.0
+"""Attention below a thousandth of the uniform counts as that: the logarithm of nothing says nothing."""
+
+
+class PositionSignal(Protocol):
+    """A signal over the bases of all promoters of some files."""
+
+    @property
+    def name(self) -> str:
+        """What it is called in tables."""
+
+    @property
+    def signed(self) -> bool:
+        """Whether it has a direction."""
+
+    @property
+    def per_site(self) -> bool:
+        """Whether a site's value is the sum over its bases, not their mean."""
+
+    @property
+    def genes(self) -> list[str]:
+        """The promoters, in order."""
+
+    @property
+    def treatments(self) -> list[str]:
+        """Names along T."""
+
+    @property
+    def window_length(self) -> int:
+        """L."""
+
+    @property
+    def paths(self) -> list[Path]:
+        """The files, for messages; empty when there are none."""
+
+    def blocks(
+        self, mixing_QT: NDArray[np.float64], codes: NDArray[np.uint8]
+    ) -> Iterator[tuple[slice, NDArray[np.float64]]]:
+        """(which promoters, their (B, Q, L) signal), in order. codes: (promoters, L) of all, 4 for N."""
+
+
+class AttentionSignal:
+    """Attention of one or more files over the same promoters."""
+
+    signed = False
+    per_site = False
+
+    def __init__(
+        self,
+        files: Sequence[AttentionFile],
+        *,
+        sites: str = "*",
+        heads: Sequence[int] | None = None,
+        value_weighted: bool = False,
+    ) -> None:
+        """Raises: BioattnError when the files do not belong together or lack sites, heads or treatments."""
+        self.name = "value-weighted attention" if value_weighted else "attention"
+        self._value_weighted, self._heads = value_weighted, heads
+        self._files: list[tuple[AttentionFile, list[SiteInfo]]] = []
+        for file in files:
+            infos = choose_position_sites(file, sites)
+            if heads is not None:
+                require_heads(file, infos, heads)
+            if infos[0].treatments is None:
+                raise BioattnError(f"{file.path}: its attention does not tell treatments apart")
+            self._files.append((file, infos))
+        first = files[0]
+        self.paths = [file.path for file in files]
+        self.has_value_weighted = all(info.has_value_weighted for _, infos in self._files for info in infos)
+        self.genes = _same("promoters", [(file.path, list(map(str, file.samples.index))) for file in files])
+        self.treatments = _same(
+            "treatments", [(file.path, infos[0].treatments or []) for file, infos in self._files]
+        )
+        self.window_length = first.window_length
+
+    def blocks(
+        self, mixing_QT: NDArray[np.float64], codes: NDArray[np.uint8]
+    ) -> Iterator[tuple[slice, NDArray[np.float64]]]:
+        """As `PositionSignal` says."""
+        read = max(8 * int(np.prod(info.shape[1:])) for _, infos in self._files for info in infos)
+        for part in _slices(len(self.genes), max(read, 8 * len(mixing_QT) * self.window_length)):
+            known_B = np.maximum((codes[part] < 4).sum(axis=1), 1)
+            total: NDArray[np.float64] | None = None
+            for file, infos in self._files:
+                maps = [
+                    mean_map(file, info, part, heads=self._heads, value_weighted=self._value_weighted)
+                    for info in infos
+                ]
+                edges = infos[0].key_edges
+                assert edges is not None  # choose_position_sites saw to it
+                density_BTK = np.mean(maps, axis=0) / np.diff(edges) * known_B[:, None, None]
+                logs_BTK = np.log2(np.maximum(density_BTK, 2.0**LEAST_LOG_DENSITY))
+                mixed_BQK = np.einsum("qt,btk->bqk", mixing_QT, logs_BTK, optimize=True)
+                signal_BQL = upsample(mixed_BQK * np.diff(edges), edges, self.window_length)
+                total = signal_BQL if total is None else total + signal_BQL
+            assert total is not None
+            yield part, total / len(self._files)
+
+
+class AttributionSignal:
+    """Attribution of one or more files over the same promoters."""
+
+    name = "attribution"
+    signed = True
+    per_site = True
+
+    def __init__(self, files: Sequence[AttributionFile]) -> None:
+        """Raises: BioattnError when the files do not belong together."""
+        self._files = files
+        self.paths = [file.path for file in files]
+        self.genes = _same("promoters", [(file.path, list(map(str, file.samples.index))) for file in files])
+        self.treatments = _same("treatments", [(file.path, list(file.treatments)) for file in files])
+        self.window_length = files[0].window_length
+
+    def blocks(
+        self, mixing_QT: NDArray[np.float64], codes: NDArray[np.uint8]
+    ) -> Iterator[tuple[slice, NDArray[np.float64]]]:
+        """As `PositionSignal` says."""
+        used_T = np.flatnonzero(np.any(mixing_QT != 0, axis=0))
+        names = [self.treatments[number] for number in used_T]
+        everything = len(names) == len(self.treatments)
+        wide = max(16 * len(names), 8 * len(mixing_QT))
+        for part in _slices(len(self.genes), wide * self.window_length):
+            total = np.zeros((part.stop - part.start, len(mixing_QT), self.window_length))
+            for file in self._files:
+                parts_BTL = file.contributions(gene=part, treatment=None if everything else names)
+                total += np.einsum("qt,btl->bql", mixing_QT[:, used_T], parts_BTL, optimize=True)
+            yield part, total / len(self._files)
+
+
+def _slices(number: int, bytes_each: int) -> Iterator[slice]:
+    step = max(1, BLOCK_BYTES // max(1, bytes_each))
+    for start in range(0, number, step):
+        yield slice(start, min(start + step, number))
+
+
+def _same(what: str, lists: Sequence[tuple[Path, list[str]]]) -> list[str]:
+    """What all files list; it must be the same in the same order."""
+    (first, expected), *others = lists
+    for path, found in others:
+        if found != expected:
+            raise BioattnError(
+                f"{path}: its {what} are not those of {first}, in the same order; only results over the same "
+                f"{what} can be averaged"
+            )
+    return expected

@@ -1,0 +1,193 @@
+"""Sites of an expected motif, and of shuffled motifs like it.
+
+A *site set* is where one or several matrices match a set of promoters, on either strand; a place that matches
+twice counts once. What an expected row binds is given as a consensus (exact matches of an IUPAC pattern) or as
+matrices (at `p_value`; a matrix so short that its best site is more likely than that takes its best sites).
+
+A *shuffled* motif has the columns of the motif in another order, each read as it stands or complemented. It has
+the motif's information, its G+C content and, against a background that is alike on both strands, the very
+distribution of its scores, so it is found as often in random sequence. Positions that tell nothing (n) stay where
+they are. A five-letter motif has fewer than a hundred such relatives; then bases are exchanged at will.
+"""
+
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from bioattn.formats.motif import Motif
+from bioattn.interpret.motif_hits import MotifScores, find_motif_hits
+
+EXACT = 10**9
+"""Sites said to be behind a consensus: so many that nothing is added to its counts."""
+TELLING_BITS = 0.05
+"""A position with less information than this stays in its place when a motif is shuffled."""
+TRIES = 30
+"""Candidates drawn for every shuffled motif wanted, before bases are exchanged at will, and again after."""
+_COMPLEMENTS = ((0, 1, 2, 3), (3, 1, 2, 0), (0, 2, 1, 3), (3, 2, 1, 0))
+
+
+@dataclass(frozen=True, slots=True, kw_only=True, eq=False)
+class SiteSet:
+    """Places in promoters that match, ordered by row and start, each once."""
+
+    rows: NDArray[np.int64]
+    """Promoters."""
+    starts: NDArray[np.int64]
+    """0-based, in window bases."""
+    widths: NDArray[np.int64]
+    """Bases each covers."""
+
+    @property
+    def promoters(self) -> int:
+        """How many promoters hold a site."""
+        return len(np.unique(self.rows))
+
+    def part(self, chosen: NDArray[np.bool_]) -> "SiteSet":
+        """The sites that a mask picks."""
+        return SiteSet(rows=self.rows[chosen], starts=self.starts[chosen], widths=self.widths[chosen])
+
+    def at_least(self, number: int) -> "SiteSet":
+        """Those in promoters that hold `number` sites or more."""
+        _, inverse, counts = np.unique(self.rows, return_inverse=True, return_counts=True)
+        return self.part(counts[inverse] >= number)
+
+
+class Coverage:
+    """Which bases of `num_rows` windows of `length` bases lie in a site."""
+
+    def __init__(self, sites: SiteSet, num_rows: int, length: int) -> None:
+        edges = np.zeros((num_rows, length + 1), dtype=np.int32)
+        np.add.at(edges, (sites.rows, sites.starts), 1)
+        np.add.at(edges, (sites.rows, sites.starts + sites.widths), -1)
+        self._before = np.zeros((num_rows, length + 1), dtype=np.int32)
+        """Covered bases before each position."""
+        np.cumsum(edges.cumsum(axis=1)[:, :-1] > 0, axis=1, out=self._before[:, 1:])
+
+    def outside(self, sites: SiteSet) -> SiteSet:
+        """Those that share no base with the sites covered."""
+        ends = sites.starts + sites.widths
+        return sites.part(self._before[sites.rows, ends] == self._before[sites.rows, sites.starts])
+
+
+def consensus_motif(pattern: NDArray[np.bool_], background: NDArray[np.float64], name: str) -> Motif:
+    """A motif whose best sites are exactly the matches of a pattern (width, 4)."""
+    allowed = pattern * background
+    return Motif(name=name, probabilities=allowed / allowed.sum(axis=1, keepdims=True), sites=EXACT)
+
+
+def find_sites(
+    codes: NDArray[np.uint8],
+    motifs: Sequence[Motif],
+    background: NDArray[np.float64],
+    p_value: float,
+) -> list[SiteSet]:
+    """The sites of each motif alone in codes (N, L).
+
+    background: frequencies of A, C, G, T, alike on both strands. p_value: as in the module's docstring; 0 for best
+    sites only (of a consensus, its exact matches).
+    """
+    limits = [_limit(motif, background, p_value) for motif in motifs]
+    sets: list[SiteSet | None] = [None] * len(motifs)
+    for limit in sorted(set(limits)):
+        numbers = [number for number, own in enumerate(limits) if own == limit]
+        named = [replace(motifs[number], name=str(number)) for number in numbers]
+        hits = find_motif_hits(codes, named, background=background, p_value=limit)
+        by_motif = dict(iter(hits.groupby("motif")))
+        for number in numbers:
+            own_hits = by_motif.get(str(number), hits.iloc[:0])
+            sets[number] = _merged(
+                own_hits["row"].to_numpy(np.int64),
+                own_hits["start"].to_numpy(np.int64),
+                np.full(len(own_hits), motifs[number].width, dtype=np.int64),
+            )
+    return [each for each in sets if each is not None]
+
+
+def _limit(motif: Motif, background: NDArray[np.float64], p_value: float) -> float:
+    """The p-value up to which sites count; shuffles of one motif have the same, whatever the order of its sums."""
+    rarest = float(MotifScores(motif, background).tail[-1])
+    return p_value if rarest <= p_value else min(1.0, float(f"{rarest * (1 + 1e-6):.7g}"))
+
+
+def union(sets: Sequence[SiteSet]) -> SiteSet:
+    """The sites of several motifs that stand for one; a place and width found twice counts once."""
+    return _merged(
+        np.concatenate([each.rows for each in sets]),
+        np.concatenate([each.starts for each in sets]),
+        np.concatenate([each.widths for each in sets]),
+    )
+
+
+def _merged(rows: NDArray[np.int64], starts: NDArray[np.int64], widths: NDArray[np.int64]) -> SiteSet:
+    # One number a place: sorting those is many times faster than sorting triples.
+    wide, long = (int(values.max(initial=0)) + 1 for values in (widths, starts))
+    places = np.unique((rows * long + starts) * wide + widths)
+    return SiteSet(rows=places // (long * wide), starts=places // wide % long, widths=places % wide)
+
+
+def shuffled_columns(
+    matrices: Sequence[NDArray[Any]],
+    telling: Sequence[NDArray[np.bool_]],
+    number: int,
+    rng: np.random.Generator,
+) -> list[list[NDArray[Any]]]:
+    """Up to `number` shuffled versions of matrices (width, 4) that stand for one motif (the module says how).
+
+    telling: for each matrix which positions move, (width,). Matrices of one width share their shuffles, as those
+    of one factor are alike. No version equals the motif or another version, on either strand, to two decimals.
+    There are fewer than `number` where no more can be made.
+    """
+    found: dict[bytes, list[NDArray[Any]]] = {}
+    own = {_signature(matrix) for matrix in matrices}
+    for at_will in (False, True):
+        for _ in range(TRIES * number):
+            if len(found) == number:
+                break
+            draws = {
+                width: _draw(width, rng, at_will=at_will) for width in {len(matrix) for matrix in matrices}
+            }
+            version = [
+                _moved(matrix, moves, *draws[len(matrix)])
+                for matrix, moves in zip(matrices, telling, strict=True)
+            ]
+            signatures = [_signature(matrix) for matrix in version]
+            if not own & set(signatures):
+                found.setdefault(b"".join(signatures), version)
+    return list(found.values())
+
+
+def telling_positions(
+    probabilities: NDArray[np.float64], background: NDArray[np.float64]
+) -> NDArray[np.bool_]:
+    """Whether a position (width, 4) says more than the background does: by `TELLING_BITS` or more."""
+    odds = np.where(probabilities > 0, probabilities, background) / background
+    return np.asarray((probabilities * np.log2(odds)).sum(axis=1) >= TELLING_BITS)
+
+
+def _draw(
+    width: int, rng: np.random.Generator, *, at_will: bool
+) -> tuple[NDArray[np.float64], NDArray[np.intp]]:
+    """Sort keys of the positions, and what is read as A, C, G, T at each, (width, 4)."""
+    keys = rng.random(width)
+    if at_will:
+        return keys, np.argsort(rng.random((width, 4)), axis=1)
+    return keys, np.array(_COMPLEMENTS)[rng.integers(len(_COMPLEMENTS), size=width)]
+
+
+def _moved(
+    matrix: NDArray[Any], telling: NDArray[np.bool_], keys: NDArray[np.float64], bases: NDArray[np.intp]
+) -> NDArray[Any]:
+    places = np.flatnonzero(telling)
+    moved = matrix.copy()
+    order = places[np.argsort(keys[places], kind="stable")]
+    moved[places] = np.take_along_axis(matrix[order], bases[places], axis=1)
+    return moved
+
+
+def _signature(matrix: NDArray[Any]) -> bytes:
+    """The same for a matrix and its reverse complement."""
+    rounded = np.round(matrix.astype(np.float64), 2) + 0.0
+    return min(rounded.tobytes(), np.ascontiguousarray(rounded[::-1, ::-1]).tobytes())

@@ -1,0 +1,157 @@
+"""`bioattn explain motifs`: does a model look at known motifs in the conditions in which they should answer?"""
+
+import time
+from enum import StrEnum
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from bioattn_cli.export import parse_heads
+from bioattn_cli.options import OutputOption, SeedOption, command
+from bioattn_cli.reporting import Reporter
+
+
+class MatchBy(StrEnum):
+    """What decides where a motif has sites (as in `bioattn.interpret.expected_sites`)."""
+
+    CONSENSUS = "consensus"
+    MATRIX = "matrix"
+
+
+def motifs(
+    reporter: Reporter,
+    results: Annotated[
+        list[Path],
+        typer.Argument(
+            metavar="RESULT",
+            help="Attention and attribution HDF5 over the same promoters; several of a kind are averaged.",
+        ),
+    ],
+    output: OutputOption,
+    expected: Annotated[
+        Path,
+        typer.Option(
+            metavar="TABLE", help="Columns factor, jaspar_id, consensus, condition_group and direction."
+        ),
+    ],
+    motif_database: Annotated[
+        Path | None,
+        typer.Option("--motifs", metavar="FILE", help="MEME or JASPAR file with the matrices named there."),
+    ] = None,
+    promoters: Annotated[
+        Path | None,
+        typer.Option(metavar="FASTA", help="Promoters of the results; attribution holds them itself."),
+    ] = None,
+    treatment_groups: Annotated[
+        Path | None,
+        typer.Option(
+            metavar="TABLE",
+            help="Treatments (first column) and their `group`, whose mean is then the condition "
+            "[default: every treatment is one].",
+        ),
+    ] = None,
+    contrast: Annotated[
+        list[str] | None,
+        typer.Option(
+            metavar="CONDITION:OTHER",
+            help="Also score the pairs of CONDITION against OTHER; can be repeated.",
+        ),
+    ] = None,
+    genes: Annotated[
+        list[str] | None,
+        typer.Option(
+            metavar="ID|FILE", help="A gene, or a file of ids, one a line; can be repeated [default: all]."
+        ),
+    ] = None,
+    sites: Annotated[
+        str,
+        typer.Option(metavar="PATTERN", help="Attention sites to average, for example 'promoter.cross.0'."),
+    ] = "*",
+    heads: Annotated[
+        str | None,
+        typer.Option(metavar="LIST", help="Heads to average, for example 0,2 (from 0) [default: all]."),
+    ] = None,
+    match: Annotated[
+        MatchBy,
+        typer.Option(help="Find motifs by consensus, or by matrix; the other where a row lacks one."),
+    ] = MatchBy.CONSENSUS,
+    shuffles: Annotated[
+        int, typer.Option(min=20, help="Shuffled motifs of equal information to compare each with.")
+    ] = 100,
+    p_value: Annotated[
+        float, typer.Option(help="Largest p-value of a matrix match, per base and strand.")
+    ] = 1e-4,
+    seed: SeedOption = 0,
+) -> None:
+    """Score attention and attribution at known motifs, by condition.
+
+    For each pair of the table: the signal at the motif's sites against windows matched by position and G+C, and
+    against shuffled motifs of equal information, of which 5 % at most may do as well. Attribution must have the
+    direction expected; attention, which has none, more than the background. A pair of direction `none` passes when
+    nothing is found. docs/known-motifs.md says how the columns are made.
+
+    bioattn explain motifs attention.h5 explain.h5 -o motifs.tsv --expected expected.tsv --motifs JASPAR.meme
+    """
+    from bioattn.errors import SettingsError
+    from bioattn.files import check_output, write_run_record
+    from bioattn.interpret.expected_sites import MatchBy as Matching
+    from bioattn.interpret.known_motifs import KnownMotifSettings, score_known_motifs, write_known_motifs
+    from bioattn.wording import counted
+
+    began = time.monotonic()
+    if not 0 < p_value <= 1:
+        raise SettingsError(f"--p-value {p_value:g}: a p-value is above 0 and at most 1")
+    inputs = {f"result_{number}": path for number, path in enumerate(results, start=1)}
+    others = {
+        "expected": expected,
+        "motifs": motif_database,
+        "promoters": promoters,
+        "treatment_groups": treatment_groups,
+    }
+    inputs |= {name: path for name, path in others.items() if path is not None}
+    check_output(output, inputs.values())
+    settings = KnownMotifSettings(
+        contrasts=tuple(contrast or ()),
+        genes=tuple(genes or ()),
+        sites=sites,
+        heads=parse_heads(heads),
+        match_by=Matching(match),
+        num_shuffled=shuffles,
+        p_value=p_value,
+        seed=seed,
+    )
+    found = score_known_motifs(
+        results,
+        expected,
+        motifs=motif_database,
+        promoters=promoters,
+        treatment_groups=treatment_groups,
+        settings=settings,
+        progress=reporter.progress(),
+    )
+    write_known_motifs(output, found.table)
+    summaries = found.summaries()
+    write_run_record(
+        output,
+        reporter.command,
+        inputs,
+        time.monotonic() - began,
+        promoters=found.promoters,
+        missing_conditions=found.missing_conditions,
+        signals=[each.as_figures() for each in summaries],
+    )
+    for each in summaries:
+        reporter.say(
+            f"{each.signal}: {each.expected_passed} of {counted(each.expected, 'expected pair')} found, "
+            f"{each.specific} of them also against the mean of all treatments; {each.none_passed} of {each.none} "
+            f"that should be silent are; {each.shuffled_passing:.1%} of shuffled motifs pass"
+        )
+    reporter.say(
+        f"wrote {output}: {counted(len(found.table), 'row')} over {counted(found.promoters, 'promoter')}"
+    )
+
+
+def register(app: typer.Typer) -> None:
+    """Add the command to `bioattn explain`."""
+    command(app, "motifs")(motifs)
