@@ -19,6 +19,7 @@ from bioattn.attention.capture import capture
 from bioattn.attention.site import AttentionSite, Tile
 from bioattn.errors import BioattnError, Interrupted, SettingsError
 from bioattn.inference.attention_collector import AttentionCollector, choose_sites
+from bioattn.inference.phases import PhaseAverage, shifted
 from bioattn.inference.predictions import PredictionWriter
 from bioattn.inference.promoter_batches import N_CODE, PromoterBatch, PromoterSource, scan_promoters
 from bioattn.models.promoter.treatment_vocabulary import UNCONDITIONAL
@@ -39,6 +40,8 @@ LOGGER = logging.getLogger("bioattn")
 MAX_BATCH = 64
 ACTIVATION_BYTES = 1 << 25
 """What the widest tensor of a batch may take, so that a genome runs in flat memory whatever the treatments."""
+MAX_PHASE_BYTES = 1 << 26
+"""What the averaged maps of a batch may take at one site: they are finer than the model's."""
 PART_BYTES = 1 << 26
 MAX_PART_SAMPLES = 4096
 """A part is what a killed run loses at most: 64 MB or some thousand promoters."""
@@ -191,6 +194,9 @@ class _Runner:
         self._collector: AttentionCollector | None = None
         self._sites: list[str] = []
         self._value_weighted = False
+        self._average: PhaseAverage | None = None
+        self._arrays: dict[str, dict[str, NDArray[np.floating]]] = {}
+        self._batch_may_shrink = batch_size is None
         self.batch_size = batch_size or self._fitting_batch()
 
     def listen(self, options: AttentionOptions) -> list[SiteLayout]:
@@ -203,10 +209,31 @@ class _Runner:
         self._collector = AttentionCollector(options)
         self.predict(self._nothing_known())
         self._collector.take()
-        return [self._collector.layouts[name] for name in self._sites]
+        layouts = [self._collector.layouts[name] for name in self._sites]
+        if options.phases == 1:
+            return layouts
+        self._average = PhaseAverage(layouts, self.model.config.pool, options.phases)
+        if self._batch_may_shrink:
+            finest = max(layout.bytes_per_sample for layout in self._average.layouts)
+            self.batch_size = max(1, min(self.batch_size, MAX_PHASE_BYTES // finest))
+        return self._average.layouts
 
     def predict(self, codes_BL: NDArray[np.uint8]) -> NDArray[np.float32]:
-        """(B, length) codes → (B, T) responses or probabilities; attention goes to the collector."""
+        """(B, length) codes → (B, T) responses or probabilities; attention is kept until it is asked for."""
+        predictions = self._predict_window(codes_BL)
+        if self._collector is None:
+            return predictions
+        self._arrays = self._collector.take()
+        if self._average is not None:
+            self._average.begin(self._arrays)
+            for shift in self._average.shifts:
+                self._predict_window(shifted(codes_BL, shift))
+                self._average.add(shift, self._collector.take())
+            self._arrays = self._average.take()
+        return predictions
+
+    def _predict_window(self, codes_BL: NDArray[np.uint8]) -> NDArray[np.float32]:
+        """As `predict`; attention goes to the collector."""
         try:
             with torch.inference_mode():
                 codes = torch.from_numpy(codes_BL).to(self.device)
@@ -226,7 +253,8 @@ class _Runner:
 
     def attention(self) -> dict[str, dict[str, NDArray[np.floating]]]:
         """What the last batch attended to."""
-        return self._collector.take() if self._collector is not None else {}
+        arrays, self._arrays = self._arrays, {}
+        return arrays
 
     def fingerprint(self) -> str:
         """Digest of the treatments as the model takes them."""
@@ -367,6 +395,7 @@ def _job(
         "dtype": str(options.dtype),
         "reduce": str(options.reduce),
         "value_weighted": options.value_weighted,
+        "phases": options.phases,
         "batch_size": runner.batch_size,
         "part_samples": store.part_samples,
         "device": runner.device.type,

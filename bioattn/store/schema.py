@@ -70,6 +70,8 @@ class AttentionOptions:
     """Mean or maximum over the kept heads; the file then has no head axis."""
     value_weighted: bool = False
     """Also write weights times the norm of the value vector."""
+    phases: int = 1
+    """Shifted windows whose maps are averaged into finer bins (`bioattn.inference.phases`)."""
 
     def __post_init__(self) -> None:
         if not self.sites:
@@ -95,6 +97,8 @@ class SiteLayout:
     query_edges: tuple[int, ...] | None
     receptive_field: int | None
     sink: bool
+    phases: int = 1
+    """Shifted windows whose maps were averaged."""
 
     @property
     def quantities(self) -> tuple[str, ...]:

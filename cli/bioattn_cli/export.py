@@ -82,6 +82,14 @@ def attention(
         bool,
         typer.Option("--value-weighted", help="Also the weights times the norm of the value they multiply."),
     ] = False,
+    phases: Annotated[
+        int,
+        typer.Option(
+            min=1,
+            metavar="N",
+            help="Average over N windows a fraction of a bin apart: N times finer bins, time and size.",
+        ),
+    ] = 1,
     batch_size: BatchSizeOption = None,
     device: DeviceOption = Device.AUTO,
     threads: ThreadsOption = None,
@@ -112,6 +120,7 @@ def attention(
             dtype=StoredType(dtype),
             reduce=StoredReduction(reduce),
             value_weighted=value_weighted,
+            phases=phases,
         ),
         treatment=treatment,
         treatment_table=treatment_table,
