@@ -17,17 +17,29 @@ _BEING_WRITTEN = re.compile(r"\.tmp-\d+-(.+)")
 def require_own_files(folder: Path, names: Collection[str]) -> None:
     """Refuse to remove `folder` unless every file in it has one of `names`, those that bioattn gives there.
 
+    A name `logos/a.svg` stands for a file in a folder of the folder; deeper folders are never ours.
+
     Raises: BioattnError naming what else lies there, or when it is no folder.
     """
     try:
         found = sorted(folder.iterdir())
+        ours = {str(Path(name).parent) for name in names}
+        for inner in [
+            path for path in found if path.is_dir() and not path.is_symlink() and path.name in ours
+        ]:
+            found.remove(inner)
+            found += sorted(inner.iterdir())
     except NotADirectoryError:
         raise BioattnError(
             f"{folder}: is a file, which would be replaced by a folder; move it away or choose another --output"
         ) from None
     except OSError as error:
         raise unwritable(folder, error) from error
-    others = [path.name for path in found if path.is_dir() or _final_name(path.name) not in names]
+    others = [
+        path.relative_to(folder).as_posix()
+        for path in found
+        if path.is_dir() or path.relative_to(folder).with_name(_final_name(path.name)).as_posix() not in names
+    ]
     if others:
         more = f" and {len(others) - _SHOWN:,} more" if len(others) > _SHOWN else ""
         raise BioattnError(

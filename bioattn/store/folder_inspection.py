@@ -1,4 +1,4 @@
-"""What `inspect` says of folders that are no model: predictions, tracks, motifs, simulations, unfinished attention."""
+"""What `inspect` says of folders that are no model: predictions, tracks, motifs, simulations, attention parts."""
 
 import itertools
 import math

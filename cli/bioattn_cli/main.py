@@ -22,6 +22,7 @@ from bioattn_cli import (
     explain_motifs,
     export,
     export_contacts,
+    export_motifs,
     export_parameters,
     export_structure,
     export_tracks,
@@ -99,6 +100,7 @@ app.add_typer(explain.app, name="explain")
 app.add_typer(plot.app, name="plot")
 explain_motifs.register(explain.app)
 export_contacts.register(export.app)
+export_motifs.register(export.app)
 export_parameters.register(export.app)
 export_structure.register(export.app)
 export_tracks.register(export.app)

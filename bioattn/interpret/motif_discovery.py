@@ -1,0 +1,231 @@
+"""Motifs in seqlets: an enriched word is grown into a matrix, as STREME does it (Bailey 2021).
+
+Seqlets and control windows are scored with the matrix; the sites of the seqlets above the score that tells both
+apart best make the next matrix, as long as that is the better one. Among several sites of a seqlet the map
+decides along with the score. A motif's sites are then masked, and the search begins again. (Expectation maximisation,
+which explains all seqlets at once, blurs the several words that a model attends to into one vague matrix.)
+
+Shapes: S seqlets, C controls, W bases of a window, K positions of a motif, N starts.
+"""
+
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import NDArray
+
+from bioattn.formats.motif import position_information
+from bioattn.formats.nucleotides import UNKNOWN
+from bioattn.interpret.motif_seeds import Seed, enriched_words, log_surplus
+from bioattn.interpret.seqlets import Seqlets
+
+FLANK = 4
+"""Positions that are tried on each side of a word."""
+PAD = 8
+"""Bases on each side of a seqlet that a site may reach into but not lie in."""
+SEED_SHARE = 0.8
+"""First guess of the probability of a word's bases."""
+MAX_ROUNDS = 10
+PRIOR_FLOOR = 0.05
+"""A place where the map is low is as likely as this share of the seqlet's mean place."""
+PSEUDO_SITES = 2.0
+EDGE_BITS = 0.3
+"""Positions below this are cut off at both ends of a motif."""
+MIN_WIDTH, MIN_BITS = 4, 5.0
+LEVEL = 0.01
+"""Largest p-value of a word (times words) and of a motif (times thresholds tried)."""
+SEEDS_TRIED = 3
+THRESHOLDS = 50
+
+
+@dataclass(frozen=True, slots=True, kw_only=True, eq=False)
+class FoundMotif:
+    """A motif found in seqlets."""
+
+    probabilities: NDArray[np.float64]
+    """(K, 4)."""
+    seqlets: int
+    """How many hold it."""
+    share: float
+    """Of the seqlets."""
+    control_share: float
+    """Of the control windows."""
+    log_p: float
+    """Natural logarithm of the p-value of the difference (hypergeometric, times thresholds tried)."""
+    threshold: float
+    """Score of the least site, in nats."""
+
+
+def discover_motifs(
+    seqlets: Seqlets, controls_CW: NDArray[np.uint8], background: NDArray[np.float64], *, max_motifs: int
+) -> list[FoundMotif]:
+    """Up to `max_motifs` motifs that seqlets hold more often than control windows, in the order they are found.
+
+    seqlets, controls_CW: windows of the same width, with `PAD` bases on each side that words are not sought in.
+    background: frequencies of A, C, G, T.
+    """
+    codes, controls = seqlets.codes.copy(), controls_CW.copy()
+    log_prior = _log_prior(seqlets.prior)
+    core = slice(PAD, codes.shape[1] - PAD)
+    found: list[FoundMotif] = []
+    while len(found) < max_motifs and len(codes):
+        seeds = enriched_words(codes[:, core], controls[:, core], SEEDS_TRIED)
+        grown = [
+            _grown(codes, controls, log_prior, seed, background)
+            for seed in seeds
+            if seed.log_p < np.log(LEVEL)
+        ]
+        fit = [motif for motif in grown if motif is not None and motif.log_p < np.log(LEVEL)]
+        if not fit:
+            break
+        best = min(fit, key=lambda motif: motif.log_p)
+        found.append(best)
+        log_odds = _log_odds(best.probabilities, background)
+        for windows in (codes, controls):
+            _mask(windows, log_odds, best.threshold)
+    return found
+
+
+def _grown(
+    codes: NDArray[np.uint8],
+    controls: NDArray[np.uint8],
+    log_prior: NDArray[np.float64],
+    seed: Seed,
+    background: NDArray[np.float64],
+) -> FoundMotif | None:
+    """The motif that a word grows into; None when it is too short or vague."""
+    matrix = _seed_matrix(seed, background)
+    best: FoundMotif | None = None
+    for _ in range(MAX_ROUNDS):
+        log_odds = _log_odds(matrix, background)
+        here, sites = _best_sites(codes, log_odds, log_prior)
+        there, _ = _best_sites(controls, log_odds, None)
+        candidate = _enrichment(matrix, here, there)
+        if candidate is None or (best is not None and candidate.log_p >= best.log_p):
+            break
+        best = candidate
+        chosen = sites[here >= candidate.threshold]
+        counts = (
+            np.stack([(chosen == base).sum(axis=0) for base in range(4)], axis=1) + PSEUDO_SITES * background
+        )
+        matrix = counts / counts.sum(axis=1, keepdims=True)
+    if best is None:
+        return None
+    trimmed = trim_vague_ends(best.probabilities)
+    if trimmed is None:
+        return None
+    log_odds = _log_odds(trimmed, background)
+    return _enrichment(
+        trimmed, _best_sites(codes, log_odds, log_prior)[0], _best_sites(controls, log_odds, None)[0]
+    )
+
+
+def _seed_matrix(seed: Seed, background: NDArray[np.float64]) -> NDArray[np.float64]:
+    matrix = np.tile(background, (6 + seed.gap + 2 * FLANK, 1))
+    places = [FLANK + place + (seed.gap if place > 2 else 0) for place in range(6)]
+    for place, base in zip(places, seed.bases, strict=True):
+        matrix[place] = (1 - SEED_SHARE) * background
+        matrix[place, base] += SEED_SHARE
+    return matrix
+
+
+def trim_vague_ends(
+    probabilities: NDArray[np.float64], least_bits: float = MIN_BITS
+) -> NDArray[np.float64] | None:
+    """A matrix (K, 4) without positions of less than `EDGE_BITS` at its ends; None when too little is left."""
+    telling = np.flatnonzero(position_information(probabilities) >= EDGE_BITS)
+    if not telling.size:
+        return None
+    kept = probabilities[telling[0] : telling[-1] + 1]
+    enough = len(kept) >= MIN_WIDTH and float(position_information(kept).sum()) >= least_bits
+    return kept if enough else None
+
+
+def _enrichment(
+    probabilities: NDArray[np.float64], here: NDArray[np.float64], there: NDArray[np.float64]
+) -> FoundMotif | None:
+    """The motif at the threshold that tells seqlets from controls best, by the score of the site of each.
+
+    None when no seqlet has a site that fits the motif better than the background.
+    """
+    here, there = np.sort(here), np.sort(there)
+    positive = here[here > 0]
+    if not positive.size:
+        return None
+    levels = np.unique(positive[np.linspace(0, positive.size - 1, THRESHOLDS).astype(np.intp)])
+    with_site = here.size - np.searchsorted(here, levels)
+    control_with = there.size - np.searchsorted(there, levels)
+    log_p = log_surplus(with_site, control_with, here.size, there.size) + np.log(levels.size)
+    best = int(log_p.argmin())
+    return FoundMotif(
+        probabilities=probabilities,
+        seqlets=int(with_site[best]),
+        share=float(with_site[best] / here.size),
+        control_share=float(control_with[best] / max(1, there.size)),
+        log_p=float(log_p[best]),
+        threshold=float(levels[best]),
+    )
+
+
+def _log_prior(prior: NDArray[np.float32]) -> NDArray[np.float64]:
+    """Logarithm of how likely a site is centred at each base, next to the seqlet's mean, (S, W)."""
+    relative = prior / np.maximum(prior.mean(axis=1, keepdims=True), np.finfo(np.float32).tiny)
+    logs: NDArray[np.float64] = np.log(np.maximum(relative, PRIOR_FLOOR), dtype=np.float64)
+    return logs
+
+
+def _best_sites(
+    codes: NDArray[np.uint8], log_odds: NDArray[np.float64], log_prior: NDArray[np.float64] | None
+) -> tuple[NDArray[np.float64], NDArray[np.uint8]]:
+    """The site of each window: its score without the prior, (S,), and its bases read along the motif, (S, K).
+
+    Where the score is -inf the window has no site.
+    """
+    width = len(log_odds)
+    forward, backward = _strand_scores(codes, log_odds)
+    both = np.stack([forward, backward], axis=1)
+    judged = both
+    if log_prior is not None:
+        judged = both + log_prior[:, None, width // 2 : width // 2 + both.shape[2]]
+    rows = np.arange(len(codes))
+    strand, start = np.divmod(judged.reshape(len(codes), -1).argmax(axis=1), both.shape[2])
+    place = start[:, None] + np.arange(width)
+    sites = codes[rows[:, None], place]
+    turned = strand == 1
+    sites[turned] = np.where(sites[turned] < UNKNOWN, 3 - np.minimum(sites[turned], 3), UNKNOWN)[:, ::-1]
+    return both[rows, strand, start], sites
+
+
+def _strand_scores(
+    codes: NDArray[np.uint8], log_odds: NDArray[np.float64]
+) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
+    """Scores of every start, (S, N), on either strand; -inf where the middle lies in the pads.
+
+    An N within a site counts as the worst base of its position.
+    """
+    width = len(log_odds)
+    starts = codes.shape[1] - width + 1
+    middle = np.arange(starts) + width / 2
+    outside = (middle < PAD) | (middle > codes.shape[1] - PAD)
+    scores = []
+    for matrix in (log_odds, log_odds[::-1, ::-1]):
+        table = np.hstack([matrix, matrix.min(axis=1, keepdims=True)])
+        total = np.zeros((len(codes), starts))
+        for position in range(width):
+            total += table[position][codes[:, position : position + starts]]
+        total[:, outside] = -np.inf
+        scores.append(total)
+    return scores[0], scores[1]
+
+
+def _mask(codes: NDArray[np.uint8], log_odds: NDArray[np.float64], threshold: float) -> None:
+    """Make N of all sites that reach the threshold, in place."""
+    for scores in _strand_scores(codes, log_odds):
+        row, start = np.nonzero(scores >= threshold)
+        for position in range(len(log_odds)):
+            codes[row, start + position] = UNKNOWN
+
+
+def _log_odds(probabilities: NDArray[np.float64], background: NDArray[np.float64]) -> NDArray[np.float64]:
+    smoothed = (probabilities + 0.01 * background) / 1.01
+    odds: NDArray[np.float64] = np.log(smoothed / background)
+    return odds

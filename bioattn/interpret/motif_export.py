@@ -1,0 +1,243 @@
+"""`bioattn export motifs`: from maps to motifs, what they match, who uses them and where.
+
+Treatments are worked through one after the other, promoters in blocks; what is kept of a treatment are its
+matrices and the places of its seqlets.
+"""
+
+import logging
+from collections import Counter
+from collections.abc import Callable, Mapping, Sequence
+from contextlib import ExitStack
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from bioattn import __version__
+from bioattn.errors import Interrupted, SettingsError
+from bioattn.files import sha256_of, text_output, write_json
+from bioattn.folders import atomic_folder
+from bioattn.formats.meme import UNIFORM_BACKGROUND, Motif, read_meme, write_meme
+from bioattn.interpret.motif_hits import base_composition
+from bioattn.interpret.motif_matches import match_motifs, require_tomtom
+from bioattn.interpret.motif_source import MotifSettings, MotifSource, filter_row
+from bioattn.interpret.motif_tables import (
+    EDGE_HEADER,
+    write_edges,
+    write_motif_table,
+    write_treatment_table,
+)
+from bioattn.interpret.promoter_maps import MEAN, AttentionMaps, AttributionMaps, PromoterMaps
+from bioattn.models.model_folder import WEIGHTS
+from bioattn.progress import NoProgress, Progress
+from bioattn.promoters.gene_choice import choose_genes
+from bioattn.stop_request import StopRequest, stop_on_signals
+from bioattn.store.attention_reader import open_attention
+from bioattn.store.attribution_reader import open_attribution
+from bioattn.store.attribution_schema import ATTRIBUTION_FORMAT
+from bioattn.store.hdf5_access import open_hdf5, text_attribute
+from bioattn.store.motif_folder import (
+    EDGES,
+    FORMAT,
+    FORMAT_VERSION,
+    LOGOS,
+    MEME,
+    MOTIFS,
+    RECORD,
+    TREATMENTS,
+    check_motif_folder,
+)
+
+LOGGER = logging.getLogger("bioattn")
+
+MATCHED = 0.05
+"""Largest q-value of a match that is counted."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class MotifSummary:
+    """What was found."""
+
+    motifs: dict[str, int]
+    """By source: attention, attribution, filter."""
+    matched: int | None
+    """With q < 0.05; None without a database."""
+    treatments: int
+    promoters: int
+    edges: int
+
+
+def export_motifs(
+    files: Sequence[Path],
+    output: Path,
+    settings: MotifSettings,
+    *,
+    promoters: Path | None = None,
+    model: Path | None = None,
+    database: Path | None = None,
+    treatments: Sequence[str] = (),
+    genes: Sequence[str] = (),
+    draw_logo: Callable[[Motif, Path], None] | None = None,
+    force: bool = False,
+    progress: Progress | None = None,
+) -> MotifSummary:
+    """Write the folder `output` of motifs (`docs/formats/motifs.md`).
+
+    files: attention or attribution of promoters, one of each kind at most. promoters: the FASTA; attention and
+    filters need it. model: folder of a model whose first layer is shown too. database: motifs to compare with.
+    treatments: names, none = all. genes: ids or files of ids, none = all. draw_logo: draws a motif into a file;
+    None = no logos. force: replace a folder of motifs.
+
+    Raises: BioattnError for files that are neither, promoters that do not fit, a folder in the way or a missing
+    library; SettingsError for settings that contradict each other; Interrupted on Ctrl-C and SIGTERM, with nothing
+    kept.
+    """
+    progress = progress or NoProgress()
+    others = {"promoters": promoters, "model": model, "database": database}
+    own_names = check_motif_folder(output, [*files, *filter(None, others.values())], force=force)
+    if not files and model is None:
+        raise SettingsError("give an attention or attribution file, or --model for the motifs of its filters")
+    targets = None
+    if database is not None:
+        require_tomtom()
+        targets = read_meme(database)
+    with ExitStack() as stack:
+        maps = [_open(stack, path, settings, promoters, genes) for path in files]
+        kinds = [each.kind for each in maps]
+        if len(set(kinds)) < len(kinds):
+            raise SettingsError(f"two {kinds[0]} files: give one of each kind, or run the command for each")
+        for each in maps:
+            each.require_treatments(treatments, "--treatment")
+            if settings.against not in (None, MEAN):
+                each.require_treatments([settings.against], "--against")
+        filters = [] if model is None else _filters(model, promoters)
+        sources = [MotifSource(each, treatments or each.treatments, settings) for each in maps]
+        try:
+            with stop_on_signals() as request, atomic_folder(output, own_names) as folder:
+                _search(sources, request, progress)
+                rows = [row for source in sources for row in source.table()]
+                rows += [filter_row(motif) for motif in filters]
+                motifs = [motif for source in sources for motif in source.motifs] + filters
+                families = [*(source.motifs for source in sources), filters]
+                matches = None if targets is None else match_motifs(families, targets)
+                write_motif_table(folder / MOTIFS, rows, matches)
+                background = base_composition(maps[0].codes) if maps else None
+                write_meme(folder / MEME, motifs, UNIFORM_BACKGROUND if background is None else background)
+                edges = _write_use(folder, sources, request, progress)
+                if draw_logo is not None and motifs:
+                    (folder / LOGOS).mkdir()
+                    for motif in motifs:
+                        request.check()
+                        draw_logo(motif, folder / LOGOS / f"{motif.name}.svg")
+                inputs = {each.kind: each.path for each in maps} | {n: p for n, p in others.items() if p}
+                write_json(folder / RECORD, _record(folder, settings, sources, motifs, inputs, edges))
+        except Interrupted as stop:
+            raise Interrupted(f"{stop}; no motifs were kept, run again", stop.exit_code) from stop
+        finally:
+            progress.end()
+    return MotifSummary(
+        motifs=Counter(str(row["source"]) for row in rows),
+        matched=None if matches is None else int((matches["q_value"] < MATCHED).sum()),
+        treatments=max((len(source.treatments) for source in sources), default=0),
+        promoters=max((len(each.codes) for each in maps), default=0),
+        edges=edges,
+    )
+
+
+def _open(
+    stack: ExitStack, path: Path, settings: MotifSettings, promoters: Path | None, genes: Sequence[str]
+) -> PromoterMaps:
+    """The maps of a file of either kind."""
+    with open_hdf5(path) as file:
+        kind = text_attribute(file, "format")
+    if kind == ATTRIBUTION_FORMAT:
+        attribution = stack.enter_context(open_attribution(path))
+        chosen = choose_genes(genes, list(attribution.samples.index), path) if genes else None
+        return AttributionMaps(attribution, genes=chosen)
+    attention = stack.enter_context(open_attention(path))
+    if promoters is None:
+        raise SettingsError(
+            f"{path}: attention holds no sequences; give the FASTA it was exported from with --promoters"
+        )
+    chosen = choose_genes(genes, list(attention.samples.index), path) if genes else None
+    maps = AttentionMaps(attention, promoters, genes=chosen, sites=settings.sites, heads=settings.heads)
+    if sha256_of(promoters) != attention.input_sha256:
+        LOGGER.warning(
+            f"{promoters}: is not the file that {path.name} was made from (SHA-256 differs), though genes and "
+            "places agree"
+        )
+    return maps
+
+
+def _filters(folder: Path, promoters: Path | None) -> list[Motif]:
+    """The motifs of a model's first layer."""
+    import torch
+
+    from bioattn.inference.promoter_batches import scan_promoters
+    from bioattn.interpret.filter_motifs import filter_motifs
+    from bioattn.models.promoter.folder import load_promoter_model
+
+    if promoters is None:
+        raise SettingsError(
+            "--model: its filters are shown by what they match; give sequences with --promoters"
+        )
+    model = load_promoter_model(folder, torch.device("cpu"))
+    source = scan_promoters(promoters, model.length)
+    return filter_motifs(model, np.concatenate([batch.codes for batch in source.batches(1024)]))
+
+
+def _search(sources: Sequence[MotifSource], request: StopRequest, progress: Progress) -> None:
+    for source in sources:
+        progress.begin(f"motifs in {source.maps.kind}", len(source.treatments))
+        for treatment in source.treatments:
+            request.check()
+            source.search(treatment)
+            progress.advance()
+        progress.end()
+        source.merge()
+
+
+def _write_use(folder: Path, sources: Sequence[MotifSource], request: StopRequest, progress: Progress) -> int:
+    """Write treatments.tsv and edges.tsv; returns the number of edges."""
+    rows: list[dict[str, object]] = []
+    number = 0
+    with text_output(folder / EDGES) as file:
+        file.write("\t".join(EDGE_HEADER) + "\n")
+        for source in sources:
+            use = source.use()
+            progress.begin(f"use of motifs in {source.maps.kind}", len(source.treatments))
+            for treatment in source.treatments:
+                request.check()
+                rows += source.compared(use, treatment)
+                number += write_edges(file, source.edges(use, treatment), source.maps)
+                progress.advance()
+            progress.end()
+    write_treatment_table(folder / TREATMENTS, rows)
+    return number
+
+
+def _record(
+    folder: Path,
+    settings: MotifSettings,
+    sources: Sequence[MotifSource],
+    motifs: Sequence[Motif],
+    inputs: Mapping[str, Path],
+    edges: int,
+) -> dict[str, Any]:
+    files = sorted(path for path in folder.rglob("*") if path.is_file())
+    return {
+        "format": FORMAT,
+        "format_version": FORMAT_VERSION,
+        "generated_by": f"bioattn {__version__}",
+        "motifs": len(motifs),
+        "edges": edges,
+        "promoters": max((len(source.maps.codes) for source in sources), default=0),
+        "treatments": max((len(source.treatments) for source in sources), default=0),
+        "settings": asdict(settings),
+        "sources": {
+            name: {"file": path.name, "sha256": sha256_of(path / WEIGHTS if path.is_dir() else path)}
+            for name, path in inputs.items()
+        },
+        "files": [{"file": path.relative_to(folder).as_posix(), "sha256": sha256_of(path)} for path in files],
+    }

@@ -1,0 +1,218 @@
+"""One map over the bases of every promoter and treatment, whether of attention or of attribution.
+
+Attention is spread from bins over bases (Gaussian) and scaled so that 1 is what each base has where a model looks
+everywhere alike; attribution is the contribution of each base, in response units, with its sign. Maps are read
+some promoters of one treatment at a time.
+
+Shapes: G promoters, B promoters of a block, L bases of the window.
+"""
+
+from abc import ABC, abstractmethod
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pandas as pd
+from numpy.typing import NDArray
+
+from bioattn.errors import BioattnError
+from bioattn.formats.nucleotides import UNKNOWN
+from bioattn.interpret.position_maps import choose_position_sites, require_heads
+from bioattn.interpret.track_values import MapReader
+from bioattn.interpret.upsampling import upsample
+from bioattn.promoters.promoter_fasta import read_promoters
+from bioattn.store.attention_reader import AttentionFile
+from bioattn.store.attribution_reader import AttributionFile
+
+ROWS_AT_ONCE = 1024
+MEAN = "mean"
+"""A reference that is no treatment: the mean over all of the file."""
+ATTENTION, ATTRIBUTION = "attention", "attribution"
+ATTRIBUTED_BASES = 15
+"""How wide a stretch is cut out around a peak of attribution, which points at single bases."""
+
+
+class PromoterMaps(ABC):
+    """Maps of one file; chosen promoters only."""
+
+    kind: str
+    """`attention` or `attribution`."""
+    path: Path
+    treatments: list[str]
+    """All of the file."""
+    samples: pd.DataFrame
+    """Place of each promoter by gene id, as in the file."""
+    codes: NDArray[np.uint8]
+    """(G, L)."""
+    reach: int
+    """Bases around a peak that may be what it points at."""
+
+    def __init__(self, chosen: NDArray[np.int64]) -> None:
+        self._chosen = chosen
+        self._reference: NDArray[np.float32] | None = None
+
+    @abstractmethod
+    def _compact(self, samples: NDArray[np.int64], treatment: str) -> NDArray[np.float64]:
+        """What the file holds of promoters by sample number, reduced to one row of bins or bases each."""
+
+    @abstractmethod
+    def _spread(self, compact: NDArray[np.floating]) -> NDArray[np.float64]:
+        """From that to bases, (B, L)."""
+
+    @property
+    def length(self) -> int:
+        """L."""
+        return int(self.codes.shape[1])
+
+    @property
+    def reference_held(self) -> bool:
+        """Whether `hold_reference` was called."""
+        return self._reference is not None
+
+    def require_treatments(self, names: Sequence[str], option: str) -> None:
+        """Raises: BioattnError for a treatment that the file does not hold."""
+        for name in names:
+            if name not in self.treatments:
+                held = ", ".join(self.treatments[:5]) + (", …" if len(self.treatments) > 5 else "")
+                raise BioattnError(
+                    f"{option} {name!r}: {self.path} holds no such treatment (it holds {held})"
+                )
+
+    def hold_reference(self, name: str) -> None:
+        """Read the maps of a treatment, or their `mean` over all, and keep them for `difference`."""
+        names = self.treatments if name == MEAN else [name]
+        blocks = []
+        for rows in self.blocks():
+            total = sum(self._compact(self._chosen[rows], each) for each in names)
+            blocks.append((np.asarray(total) / len(names)).astype(np.float32))
+        self._reference = np.concatenate(blocks)
+
+    def blocks(self) -> Iterator[slice]:
+        """Promoters, some at a time."""
+        for first in range(0, len(self._chosen), ROWS_AT_ONCE):
+            yield slice(first, min(first + ROWS_AT_ONCE, len(self._chosen)))
+
+    def read(self, rows: slice, treatment: str) -> NDArray[np.float64]:
+        """The map of some promoters, (B, L)."""
+        return self._spread(self._compact(self._chosen[rows], treatment))
+
+    def reference(self, rows: slice) -> NDArray[np.float64]:
+        """The map of the reference, (B, L)."""
+        assert self._reference is not None, "hold_reference first"
+        return self._spread(self._reference[rows])
+
+    def difference(self, rows: slice, treatment: str) -> NDArray[np.float64]:
+        """The map less that of the reference, (B, L)."""
+        assert self._reference is not None, "hold_reference first"
+        return self._spread(self._compact(self._chosen[rows], treatment) - self._reference[rows])
+
+
+class AttentionMaps(PromoterMaps):
+    """Attention, averaged over sites and heads."""
+
+    kind = ATTENTION
+
+    def __init__(
+        self,
+        attention: AttentionFile,
+        promoters: Path,
+        *,
+        genes: Sequence[str] | None,
+        sites: str = "*",
+        heads: tuple[int, ...] | None = None,
+    ) -> None:
+        """Maps of `genes` (None = all), whose bases are those of the FASTA `promoters`.
+
+        Raises: BioattnError as `choose_position_sites`, or when the FASTA lacks a gene or a base.
+        """
+        infos = choose_position_sites(attention, sites)
+        if heads is not None:
+            require_heads(attention, infos, heads)
+        super().__init__(_numbers(attention.samples, genes))
+        self.path = attention.path
+        self.treatments = attention.treatments
+        self.samples = attention.samples.iloc[self._chosen]
+        self._reader = MapReader(attention=attention, sites=infos, heads=heads, value_weighted=False)
+        assert infos[0].key_edges is not None  # choose_position_sites saw to it
+        self._edges = infos[0].key_edges
+        bin_width = int(np.diff(self._edges).max())
+        self.reach = max(max(info.receptive_field or 0 for info in infos), bin_width)
+        self.codes = codes_of_genes(promoters, self.samples, attention.window_length)
+
+    def _compact(self, samples: NDArray[np.int64], treatment: str) -> NDArray[np.float64]:
+        return self._reader.read(samples, treatment)
+
+    def _spread(self, compact: NDArray[np.floating]) -> NDArray[np.float64]:
+        return np.asarray(self.length * upsample(compact, self._edges, self.length, "gaussian"))
+
+
+class AttributionMaps(PromoterMaps):
+    """Contributions of bases."""
+
+    kind = ATTRIBUTION
+    reach = ATTRIBUTED_BASES
+
+    def __init__(self, attribution: AttributionFile, *, genes: Sequence[str] | None) -> None:
+        super().__init__(_numbers(attribution.samples, genes))
+        self.path = attribution.path
+        self.treatments = list(attribution.treatments)
+        self.samples = attribution.samples.iloc[self._chosen]
+        self._file = attribution
+        self.codes = np.concatenate([self._of_samples(self._chosen[rows], None) for rows in self.blocks()])
+
+    def _compact(self, samples: NDArray[np.int64], treatment: str) -> NDArray[np.float64]:
+        return self._of_samples(samples, treatment).astype(np.float64)
+
+    def _spread(self, compact: NDArray[np.floating]) -> NDArray[np.float64]:
+        return np.asarray(compact, dtype=np.float64)
+
+    def _of_samples(self, samples: NDArray[np.int64], treatment: str | None) -> NDArray[Any]:
+        """Contributions, or with no treatment the sequences, of ascending sample numbers."""
+        block = slice(int(samples[0]), int(samples[-1]) + 1)
+        found = (
+            self._file.sequences(gene=block)
+            if treatment is None
+            else self._file.contributions(gene=block, treatment=treatment)
+        )
+        values: NDArray[Any] = np.asarray(found)[samples - samples[0]]
+        return values
+
+
+def codes_of_genes(promoters: Path, samples: pd.DataFrame, length: int) -> NDArray[np.uint8]:
+    """The sequences of `samples` (by gene id) from a FASTA, (G, L), their right ends aligned, N before them.
+
+    Raises: BioattnError naming a gene that the FASTA lacks or places elsewhere.
+    """
+    rows = {gene: number for number, gene in enumerate(samples.index)}
+    codes = np.full((len(rows), length), UNKNOWN, dtype=np.uint8)
+    places = list(zip(samples["chrom"], samples["start"], samples["end"], samples["strand"], strict=True))
+    missing = set(rows)
+    for promoter in read_promoters(promoters):
+        row = rows.get(promoter.gene_id)
+        if row is None:
+            continue
+        window = promoter.codes[promoter.flank : promoter.codes.size - promoter.flank]
+        place = (promoter.chrom, promoter.start, promoter.end, promoter.strand)
+        if window.size > length or place != places[row]:
+            raise BioattnError(
+                f"{promoters}: promoter {promoter.gene_id!r} is not the window that the model saw; give the FASTA "
+                "that attention was exported from"
+            )
+        codes[row, length - window.size :] = window
+        missing.discard(promoter.gene_id)
+    if missing:
+        example = next(gene for gene in samples.index if gene in missing)
+        raise BioattnError(
+            f"{promoters}: lacks {len(missing):,} of {len(rows):,} promoters (such as {example!r}); give the "
+            "FASTA that attention was exported from"
+        )
+    return codes
+
+
+def _numbers(samples: pd.DataFrame, genes: Sequence[str] | None) -> NDArray[np.int64]:
+    """Sample numbers, ascending."""
+    if genes is None:
+        return np.arange(len(samples))
+    numbers = {gene: number for number, gene in enumerate(samples.index)}
+    return np.array(sorted(numbers[gene] for gene in genes), dtype=np.int64)

@@ -1,0 +1,136 @@
+"""`bioattn export motifs`: what attention and attribution look at, as motifs."""
+
+import importlib.util
+import time
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from bioattn_cli.export import parse_heads
+from bioattn_cli.options import ForceOption, OutputOption, SeedOption, command
+from bioattn_cli.reporting import Reporter
+
+if TYPE_CHECKING:
+    from bioattn.formats.meme import Motif
+
+
+def motifs(
+    reporter: Reporter,
+    output: OutputOption,
+    files: Annotated[
+        list[Path] | None,
+        typer.Argument(
+            metavar="FILE…", help="Attention HDF5 of promoters, attribution HDF5, or one of each."
+        ),
+    ] = None,
+    promoters: Annotated[
+        Path | None,
+        typer.Option(metavar="FASTA", help="The promoters; attention and --model need their sequences."),
+    ] = None,
+    model: Annotated[
+        Path | None, typer.Option(metavar="FOLDER", help="Also show the first layer of this model as motifs.")
+    ] = None,
+    database: Annotated[
+        Path | None,
+        typer.Option(
+            metavar="FILE", help="Motifs to compare with: MEME, JASPAR or TRANSFAC (extra `motif`)."
+        ),
+    ] = None,
+    treatment: Annotated[
+        list[str] | None,
+        typer.Option("--treatment", metavar="NAME", help="A treatment, can be repeated [default: all]."),
+    ] = None,
+    genes: Annotated[
+        list[str] | None,
+        typer.Option(
+            metavar="ID|FILE", help="A gene, or a file of ids, one a line; can be repeated [default: all]."
+        ),
+    ] = None,
+    against: Annotated[
+        str | None,
+        typer.Option(
+            metavar="NAME",
+            help="Seek motifs where a treatment gains against this one, or against `mean`, that of all "
+            "[default: seek where it looks; compare with mean].",
+        ),
+    ] = None,
+    sites: Annotated[
+        str,
+        typer.Option(metavar="PATTERN", help="Attention sites to average, for example 'promoter.cross.0'."),
+    ] = "*",
+    heads: Annotated[
+        str | None,
+        typer.Option(metavar="LIST", help="Heads to average, for example 0,2 (from 0) [default: all]."),
+    ] = None,
+    max_seqlets: Annotated[
+        int, typer.Option(min=1, help="Stretches of promoters that are searched for each treatment.")
+    ] = 1000,
+    max_motifs: Annotated[int, typer.Option(min=1, help="Motifs that are sought for each treatment.")] = 5,
+    seed: SeedOption = 0,
+    force: ForceOption = False,
+) -> None:
+    """Find the motifs that a model looks at, and say which treatment looks at which.
+
+    Stretches of promoters where attention (or attribution) is highest are searched for words that other promoters
+    have less often at the same places; what recurs in several treatments becomes one motif. The folder OUTPUT gets
+    motifs.meme, motifs.tsv with matches to --database, treatments.tsv with a test of each motif in each treatment
+    against its reference, edges.tsv from motif to gene, and logos.
+
+    bioattn export motifs attention.h5 explain.h5 --promoters promoters.fa --database JASPAR.meme -o motifs
+    """
+    from bioattn.files import write_run_record
+    from bioattn.interpret.motif_export import export_motifs
+    from bioattn.interpret.motif_source import MotifSettings
+    from bioattn.wording import counted
+
+    began = time.monotonic()
+    settings = MotifSettings(
+        sites=sites,
+        heads=parse_heads(heads),
+        against=against,
+        max_seqlets=max_seqlets,
+        max_motifs=max_motifs,
+        seed=seed,
+    )
+    has_matplotlib = importlib.util.find_spec("matplotlib") is not None
+    if not has_matplotlib:
+        reporter.warn("no logos: they need matplotlib (pip install 'bioattn[plot]')")
+    summary = export_motifs(
+        files or [],
+        output,
+        settings,
+        promoters=promoters,
+        model=model,
+        database=database,
+        treatments=treatment or (),
+        genes=genes or (),
+        draw_logo=_draw_logo if has_matplotlib else None,
+        force=force,
+        progress=reporter.progress(),
+    )
+    inputs = {f"file_{number}": path for number, path in enumerate(files or [], start=1)}
+    for name, path in (("promoters", promoters), ("model", model), ("database", database)):
+        if path is not None:
+            inputs[name] = path
+    write_run_record(
+        output, reporter.command, inputs, time.monotonic() - began, motifs=summary.motifs, edges=summary.edges
+    )
+    found = ", ".join(f"{number:,} of {source}" for source, number in summary.motifs.items()) or "none"
+    matched = "" if summary.matched is None else f"; {summary.matched:,} match the database with q < 0.05"
+    reporter.say(
+        f"{output}: motifs: {found}{matched}; {counted(summary.treatments, 'treatment')}, "
+        f"{counted(summary.promoters, 'promoter')}, {counted(summary.edges, 'edge')}"
+    )
+
+
+def _draw_logo(motif: "Motif", path: Path) -> None:
+    from bioattn.figures.motif_logos import draw_logos
+    from bioattn.figures.output import write_figure
+
+    write_figure(draw_logos([motif], 85.0), path)
+
+
+def register(app: typer.Typer) -> None:
+    """Add the command to `bioattn export`."""
+    command(app, "motifs")(motifs)
