@@ -1,9 +1,9 @@
 """Motifs in seqlets: an enriched word is grown into a matrix, as STREME does it (Bailey 2021).
 
 Seqlets and control windows are scored with the matrix; the sites of the seqlets above the score that tells both
-apart best make the next matrix, as long as that is the better one. Among several sites of a seqlet the map
-decides along with the score. A motif's sites are then masked, and the search begins again. (Expectation maximisation,
-which explains all seqlets at once, blurs the several words that a model attends to into one vague matrix.)
+apart best make the next matrix, as long as that is the better one. Among several sites of a seqlet the map decides
+along with the score. A motif's sites are then masked, and the search begins again. (Expectation maximisation, which
+explains all seqlets at once, blurs the several words of a model into one vague matrix.)
 
 Shapes: S seqlets, C controls, W bases of a window, K positions of a motif, N starts.
 """
