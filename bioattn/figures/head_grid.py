@@ -13,15 +13,33 @@ from bioattn.errors import SettingsError
 from bioattn.figures.head_maps import HeadGrid, HeadPanel
 from bioattn.figures.style import DIVERGING, PAGE_HEIGHT, SEQUENTIAL, SMALL_FONT, framed, new_figure, styled
 
-_LEAST_PANEL = 7.0
 _LARGEST_PANEL = 45.0
-"""Millimetres."""
-_TITLE, _SIDE, _FOOT = 4.2, 14.0, 18.0
+_FOOT = 18.0
+"""Millimetres: the colours' scale."""
 _ROBUST = 0.995
 _LONGEST_NAME = 30
 
 
+class _Spacing(NamedTuple):
+    """Millimetres around panels."""
+
+    side: float
+    """Beside the first panel of a layer: its name, and the ticks."""
+    between: float
+    """Between panels side by side."""
+    title: float
+    """Above every panel."""
+    least: float
+    """Panels must not be smaller."""
+
+
+_ROOMY = _Spacing(14.0, 1.5, 4.2, 13.0)
+_DENSE = _Spacing(5.0, 1.0, 1.0, 5.0)
+"""Without ticks; only the first layer says which head is which."""
+
+
 class _Layout(NamedTuple):
+    spacing: _Spacing
     groups: int
     """Columns of layers."""
     lines: int
@@ -43,7 +61,8 @@ def _draw_layers(grid: HeadGrid, width: float) -> Figure:
     lines = [[panel for panel in grid.panels if panel.site == site] for site in grid.sites]
     across = max(map(len, lines))
     layout = _layout(len(lines), across, width)
-    height = layout.lines * (layout.panel + _TITLE) + _FOOT
+    roomy = layout.spacing is _ROOMY
+    height = layout.lines * (layout.panel + layout.spacing.title) + _FOOT + 6
     figure = new_figure(width, height)
     cells = figure.subplots(layout.lines, layout.groups * across, squeeze=False)
     norm = _norm(grid)
@@ -68,20 +87,26 @@ def _draw_layers(grid: HeadGrid, width: float) -> Figure:
             axis.set_box_aspect(1)
             name = f"head {panel.head}" if panel.head.isdigit() else panel.head
             many = "" if math.isnan(panel.effective_keys) else f" ({panel.effective_keys:.0f})"
-            axis.set_title(name + many if layout.panel > 13 else panel.head, fontsize=SMALL_FONT)
+            if roomy:
+                axis.set_title(name + many, fontsize=SMALL_FONT)
+            elif row == 0:
+                axis.set_title(panel.head, fontsize=SMALL_FONT)
             first, last = column == 0, row == layout.lines - 1 or number == len(lines) - 1
             axis.xaxis.set_major_locator(MaxNLocator(nbins=3, integer=True, steps=[1, 2, 5, 10]))
             axis.yaxis.set_major_locator(MaxNLocator(nbins=3, integer=True, steps=[1, 2, 5, 10]))
-            axis.tick_params(labelleft=first and layout.panel > 12, labelbottom=last and layout.panel > 12)
+            axis.tick_params(labelleft=first and roomy, labelbottom=last and roomy, left=roomy, bottom=roomy)
             if first:
-                axis.set_ylabel(_short_site(panel.site), fontsize=SMALL_FONT)
+                name = _short_site(panel.site)
+                axis.set_ylabel(name if roomy else name.removeprefix("layer "), fontsize=SMALL_FONT)
     for axis in cells.flat[len(lines) * across :]:
         if not axis.has_data():
             axis.set_axis_off()
     assert image is not None
-    note = "" if grid.corrected else "; in brackets how many keys share a query's attention"
+    note = "; in brackets how many keys share a query's attention" if roomy and not grid.corrected else ""
+    if not roomy:
+        note = "; a line for each layer, a column for each head"
     figure.suptitle(
-        f"{grid.title}: {grid.query_label} (down) × {grid.key_label} (across){note if layout.panel > 13 else ''}",
+        f"{grid.title}: {grid.query_label} (down) × {grid.key_label} (across){note}",
         x=0.01,
         ha="left",
     )
@@ -94,22 +119,23 @@ def _draw_layers(grid: HeadGrid, width: float) -> Figure:
 
 
 def _layout(lines: int, across: int, width: float) -> _Layout:
-    """As many columns of layers as make the panels largest."""
-    best = _Layout(1, lines, 0.0)
-    for groups in range(1, lines + 1):
-        rows = math.ceil(lines / groups)
-        panel = min(
-            (width - groups * _SIDE) / (groups * across) - 1.5,
-            (PAGE_HEIGHT - _FOOT) / rows - _TITLE,
-            _LARGEST_PANEL,
-        )
-        if panel > best.panel:
-            best = _Layout(groups, rows, panel)
-    if best.panel < _LEAST_PANEL:
-        raise SettingsError(
-            f"{lines} layers of {across} heads do not fit on a page of {width:g} mm; choose with --sites, --heads"
-        )
-    return best
+    """As many columns of layers as make the panels largest, with room around them if there is any."""
+    for spacing in (_ROOMY, _DENSE):
+        best = _Layout(spacing, 1, lines, 0.0)
+        for groups in range(1, lines + 1):
+            rows = math.ceil(lines / groups)
+            panel = min(
+                (width - groups * spacing.side) / (groups * across) - spacing.between,
+                (PAGE_HEIGHT - _FOOT - 6) / rows - spacing.title,
+                _LARGEST_PANEL,
+            )
+            if panel > best.panel:
+                best = _Layout(spacing, groups, rows, panel)
+        if best.panel >= spacing.least:
+            return best
+    raise SettingsError(
+        f"{lines} layers of {across} heads do not fit on a page of {width:g} mm; choose with --sites and --heads"
+    )
 
 
 def _norm(grid: HeadGrid) -> Normalize:
@@ -130,13 +156,13 @@ def _draw_promoters(grid: HeadGrid, width: float) -> Figure:
     across = 2 if number > 1 and width > 120 else 1
     down = math.ceil(number / across)
     panel = max(8.0, 2.6 * rows)
-    least = (PAGE_HEIGHT - _FOOT - 6) / down - _TITLE - 2
+    least = (PAGE_HEIGHT - _FOOT - 6) / down - _ROOMY.title - 2
     panel = min(panel, least)
     if panel < max(4.0, 0.3 * rows):
         raise SettingsError(
             f"{number} heads × {rows} treatments do not fit on a page; choose with --heads and --treatment"
         )
-    figure = new_figure(width, down * (panel + _TITLE + 2) + _FOOT + 4)
+    figure = new_figure(width, down * (panel + _ROOMY.title + 2) + _FOOT + 4)
     cells = figure.subplots(down, across, squeeze=False, sharex=True, sharey=True)
     norm = _norm(grid)
     edges = grid.key_edges - (grid.zero or 0)

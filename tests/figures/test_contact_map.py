@@ -1,0 +1,224 @@
+"""Contact maps: pairs read from every kind of file, ranked and judged as by plain loops."""
+
+import re
+from pathlib import Path
+
+import numpy as np
+import pytest
+from Bio.Data.IUPACData import protein_letters_1to3
+
+from bioattn.alignments.contact_dataset_output import write_contact_dataset
+from bioattn.errors import BioattnError, FormatError, SettingsError
+from bioattn.figures.contact_map import compare_contacts, draw_contact_map
+from bioattn.figures.contact_prediction import (
+    ContactPrediction,
+    ContactTruth,
+    read_contact_prediction,
+    read_contact_truth,
+    truth_from_coordinates,
+)
+from bioattn.formats.pdb_output import write_pdb
+from bioattn.formats.rr import write_rr
+from bioattn.formats.structure_residues import StructureResidue
+from bioattn.training.evoformer.contact_metrics import contact_scores
+
+SIZE = 30
+LETTERS = "ACDEFGHIKLMNPQRSTVWYACDEFGHIKL"
+NAMES = {letter: name.upper() for letter, name in protein_letters_1to3.items()}
+
+
+def fold(seed: int = 0, missing: tuple[int, ...] = (3, 4, 29)) -> np.ndarray:
+    """A compact walk; some columns are not in the structure."""
+    random = np.random.default_rng(seed)
+    points = np.zeros((SIZE, 3))
+    for place in range(1, SIZE):
+        step = random.normal(size=3) - 0.2 * points[place - 1]
+        points[place] = points[place - 1] + 3.8 * step / np.linalg.norm(step)
+    points[list(missing)] = np.nan
+    return points.astype(np.float32)
+
+
+def scores(seed: int = 1) -> np.ndarray:
+    random = np.random.default_rng(seed).random((SIZE, SIZE))
+    near = 1 / (1 + np.nan_to_num(np.linalg.norm(fold()[:, None] - fold()[None], axis=-1), nan=30))
+    both = 0.5 * (random + random.T) * near
+    return np.round(both, 5)
+
+
+def prediction(values: np.ndarray) -> ContactPrediction:
+    return ContactPrediction(name="x", letters=LETTERS, scores=values, quantity="probability")
+
+
+def test_the_best_pairs_by_plain_loops() -> None:
+    cb, values = fold(), scores()
+    values[:, 7] = values[7, :] = np.nan  # a column that the model left out
+    compared = compare_contacts(prediction(values), truth_from_coordinates(cb))
+    pairs = []
+    for i in range(SIZE):
+        for j in range(i + 6, SIZE):
+            if not np.isnan(cb[[i, j]]).any():
+                score = -1.0 if np.isnan(values[i, j]) else values[i, j]
+                pairs.append((-score, i, j, np.linalg.norm(cb[i] - cb[j]) < 8))
+    pairs.sort(key=lambda pair: pair[0])
+    length = SIZE - 3
+    assert compared.length == length
+    right = [(i, j) for _, i, j, near in pairs[:length] if near]
+    assert compared.right.tolist() == [list(pair) for pair in right]
+    assert compared.wrong.tolist() == [[i, j] for _, i, j, near in pairs[:length] if not near]
+    assert compared.missed.tolist() == [[i, j] for _, i, j, near in pairs[length:] if near]
+    assert compared.precision_l == len(right) / length
+    judged = contact_scores(np.where(np.isnan(values), -np.inf, values), cb)
+    assert (compared.precision_l, compared.precision_l5) == (judged.precision_l, judged.precision_l5)
+
+
+def test_the_prediction_lies_above_and_the_truth_below() -> None:
+    values, truth = scores(), truth_from_coordinates(fold())
+    figure = draw_contact_map(prediction(values), truth, 85)
+    axis = figure.axes[0]
+    shown = np.ma.masked_invalid(axis.images[0].get_array())
+    for i in range(SIZE):
+        for j in range(SIZE):
+            assert shown.mask[i, j] == (j - i < 6)
+            if j - i >= 6:
+                assert shown[i, j] == values[i, j]
+    compared = compare_contacts(prediction(values), truth)
+    marks = {
+        marks.get_label(): marks.get_offsets() for marks in axis.collections if marks.get_label() in MARKS
+    }
+    for name, pairs in (("right", compared.right), ("wrong", compared.wrong)):
+        np.testing.assert_array_equal(marks[name], pairs[:, ::-1] + 1)  # (x, y) = (j, i), from 1
+    for name, pairs in (("found", compared.right), ("missed", compared.missed)):
+        np.testing.assert_array_equal(marks[name], pairs + 1)
+    assert f"{compared.precision_l:.2f} of the 27 best pairs" in figure.get_suptitle()
+
+
+MARKS = {"right", "wrong", "found", "missed"}
+
+
+def table(path: Path, values: np.ndarray, quantity: str = "probability", sample: str = "") -> Path:
+    head = "sample\t" if sample else ""
+    lines = [f"{head}column_i\tcolumn_j\tletter_i\tletter_j\t{quantity}\n"]
+    for i in range(SIZE):
+        for j in range(i + 6, SIZE):
+            first = f"{sample}\t" if sample else ""
+            lines.append(f"{first}{i + 1}\t{j + 1}\t{LETTERS[i]}\t{LETTERS[j]}\t{values[i, j]}\n")
+    path.write_text("".join(lines))
+    return path
+
+
+def test_files_of_one_prediction_agree(tmp_path) -> None:
+    values = scores()
+    write_rr(tmp_path / "x.rr", LETTERS, values, target="x", method=[])
+    from_rr = read_contact_prediction(tmp_path / "x.rr")
+    from_table = read_contact_prediction(table(tmp_path / "x.tsv", values))
+    assert from_rr.name == "x"
+    assert from_rr.letters == from_table.letters == LETTERS
+    far = np.abs(np.subtract.outer(np.arange(SIZE), np.arange(SIZE))) >= 6
+    for found in (from_rr, from_table):
+        assert np.isnan(found.scores[~far]).all()
+        listed = far & ~np.isnan(found.scores)
+        np.testing.assert_allclose(found.scores[listed], values[listed])
+        assert (values[far & ~listed] < 1e-5).all()
+    compared = [compare_contacts(found, truth_from_coordinates(fold())) for found in (from_rr, from_table)]
+    assert compared[0].precision_l == compared[1].precision_l
+
+
+def structure(path: Path, cb: np.ndarray) -> Path:
+    write_pdb(
+        path,
+        [
+            StructureResidue(
+                name=NAMES[letter],
+                number=100 + place,
+                atoms={"CA": tuple(map(float, point)), "CB": tuple(map(float, point))},
+                confidence=0,
+            )
+            for place, (letter, point) in enumerate(zip(LETTERS, cb, strict=True))
+            if not np.isnan(point).any()
+        ],
+    )
+    return path
+
+
+def test_truths_of_one_fold_agree(tmp_path) -> None:
+    cb = np.round(fold(), 3)
+    known = truth_from_coordinates(cb)
+    found = read_contact_truth(structure(tmp_path / "x.pdb", cb), prediction(scores()))
+    np.testing.assert_array_equal(found.contacts, known.contacts)
+    np.testing.assert_array_equal(found.known, known.known)
+    assert found.length == known.length == 27
+    pairs = np.argwhere(np.triu(known.contacts))
+    listed = tmp_path / "truth.tsv"
+    listed.write_text("column_i\tcolumn_j\n" + "".join(f"{i + 1}\t{j + 1}\n" for i, j in pairs) + "1\t3\n")
+    from_table = read_contact_truth(listed, prediction(scores()))
+    np.testing.assert_array_equal(from_table.contacts, known.contacts)  # 1 and 3 are too close to count
+    assert from_table.length == SIZE
+
+
+def test_a_family_whose_first_row_is_another_protein(tmp_path) -> None:
+    """The structure is that of the second row, which lacks column 11; --alignment finds it."""
+    cb = fold(missing=(10,))
+    first = LETTERS[::-1]
+    second = LETTERS[:10] + "-" + LETTERS[11:]
+    msa = tmp_path / "x.a3m"
+    msa.write_text(f">other\n{first}\n>own\n{second}\n")
+    target = ContactPrediction(name="x", letters=first, scores=scores(), quantity="probability")
+    pdb = structure(tmp_path / "x.pdb", cb)
+    with pytest.raises(BioattnError, match="or name the alignment with --alignment"):
+        read_contact_truth(pdb, target)
+    found = read_contact_truth(pdb, target, alignment=msa)
+    np.testing.assert_allclose(found.cb, cb, atol=1e-3)
+
+
+def test_a_dataset_is_a_truth(tmp_path) -> None:
+    from scipy.sparse import csr_array
+
+    from bioattn.alignments.contact_dataset import TEST, ContactProtein
+
+    aatype = np.zeros(SIZE, np.int32)
+    protein = ContactProtein(
+        id="x",
+        group="x",
+        split=TEST,
+        chain="A",
+        msa=np.zeros((1, SIZE), np.uint8),
+        deletions=csr_array((1, SIZE), dtype=np.int32),
+        aatype=aatype,
+        cb=fold(),
+        residue_numbers=["" if np.isnan(point).any() else str(place) for place, point in enumerate(fold())],
+    )
+    path = tmp_path / "x.dataset.h5"
+    write_contact_dataset(path, [protein], {})
+    found = read_contact_truth(path, prediction(scores()))
+    np.testing.assert_array_equal(found.contacts, truth_from_coordinates(fold()).contacts)
+    with pytest.raises(BioattnError, match="has no protein 'y'"):
+        read_contact_truth(path, prediction(scores()), sample="y")
+
+
+def test_bad_input_is_one_sentence(tmp_path) -> None:
+    two = table(tmp_path / "two.tsv", scores(), "score", sample="a")
+    two.write_text(two.read_text() + two.read_text().partition("\n")[2].replace("a\t", "b\t"))
+    with pytest.raises(SettingsError, match=re.escape("two.tsv: holds 2 alignments; choose with --sample")):
+        read_contact_prediction(two)
+    assert read_contact_prediction(two, "b").quantity == "score"
+    other = tmp_path / "other.tsv"
+    other.write_text("a\tb\n1\t2\n")
+    with pytest.raises(FormatError, match="holds no predicted contacts"):
+        read_contact_prediction(other)
+    other.write_text("column_i\tcolumn_j\tprobability\n9\t2\t0.5\n")
+    with pytest.raises(FormatError, match=r"other\.tsv:2: columns 9 and 2 are no pair with i < j"):
+        read_contact_prediction(other)
+    other.write_text("column_i\tcolumn_j\tprobability\n2\t9\tmuch\n")
+    with pytest.raises(FormatError, match=r"other\.tsv:2: probability 'much' is not a number"):
+        read_contact_prediction(other)
+    with pytest.raises(BioattnError, match=r"holds none of distogram\.h5"):
+        read_contact_prediction(tmp_path)
+    with pytest.raises(BioattnError, match="no such file"):
+        read_contact_prediction(tmp_path / "nowhere.rr")
+
+
+def test_nothing_to_judge() -> None:
+    nowhere = truth_from_coordinates(np.full((SIZE, 3), np.nan, np.float32))
+    compared = compare_contacts(prediction(scores()), nowhere)
+    assert np.isnan(compared.precision_l)
+    assert isinstance(nowhere, ContactTruth)

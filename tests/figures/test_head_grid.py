@@ -1,0 +1,142 @@
+"""Grids of heads: maps against the weights written, one panel for each."""
+
+import re
+
+import numpy as np
+import pytest
+from matplotlib.image import AxesImage
+from matplotlib.text import Text
+
+from bioattn.errors import BioattnError, SettingsError
+from bioattn.figures import head_grid
+from bioattn.figures.head_grid import draw_head_grid
+from bioattn.figures.head_maps import (
+    HeadGrid,
+    HeadPanel,
+    alignment_head_grid,
+    effective_keys,
+    promoter_head_grid,
+)
+from bioattn.figures.promoter_maps import read_promoter_maps
+from bioattn.store import open_attention
+from bioattn.store.alignment_schema import AlignmentReduction
+
+ROW_SITES = ["evoformer.00.msa_row", "evoformer.01.msa_row"]
+
+
+@pytest.mark.parametrize(
+    "reduce", [AlignmentReduction.MEAN_ROWS, AlignmentReduction.NONE, AlignmentReduction.TOP_K]
+)
+def test_maps_are_means_over_rows(write_alignments, reduce) -> None:
+    """By plain loops; of top-k what is not kept counts as 0."""
+    written = write_alignments(reduce)
+    with open_attention(written.path) as attention:
+        grid = alignment_head_grid(attention)
+    assert [(panel.site, panel.head) for panel in grid.panels] == [
+        (site, head) for site in ROW_SITES for head in "01"
+    ]
+    for panel in grid.panels:
+        whole = written.weights[panel.site][:, int(panel.head)]
+        for query in range(12):
+            for key in range(12):
+                total = 0.0
+                for row in range(3):
+                    kept = np.sort(whole[row, query])[-3:]
+                    if reduce is not AlignmentReduction.TOP_K or whole[row, query, key] >= kept[0]:
+                        total += float(whole[row, query, key])
+                assert panel.values[query, key] == pytest.approx(total / 3, abs=1e-6)
+
+
+def test_each_panel_shows_its_head(alignments) -> None:
+    with open_attention(alignments.path) as attention:
+        grid = alignment_head_grid(attention, heads=[1])
+        corrected = alignment_head_grid(attention, corrected=True)
+    figure = draw_head_grid(grid, 85)
+    images = [image for axis in figure.axes for image in axis.images if isinstance(image, AxesImage)]
+    for image, panel in zip(images, grid.panels, strict=True):
+        np.testing.assert_array_equal(image.get_array(), panel.values)
+    for panel in corrected.panels:
+        whole = alignments.weights[panel.site][:, int(panel.head)].mean(axis=0, dtype=np.float64)
+        both = whole + whole.T
+        np.fill_diagonal(both, 0)
+        share = both.sum(axis=0)
+        expected = both - np.outer(share, share) / share.sum() * 12 / 11
+        far = ~np.eye(12, dtype=bool)
+        np.testing.assert_allclose(panel.values[far], expected[far], atol=1e-7)
+    sizes = [text.get_fontsize() for text in figure.findobj(Text) if text.get_text().strip()]
+    assert min(sizes) >= 6
+
+
+def test_effective_keys() -> None:
+    assert effective_keys(np.full((3, 8), 1 / 8)) == pytest.approx(8)
+    assert effective_keys(np.eye(5)) == pytest.approx(1)
+    halves = np.array([[0.4, 0.4, 0.0], [0.0, 0.1, 0.1]])  # with a sink rows sum to less than 1
+    assert effective_keys(halves) == pytest.approx(2)
+
+
+def test_heads_of_promoters(promoters) -> None:
+    with open_attention(promoters.path) as attention:
+        grid = promoter_head_grid(read_promoter_maps(attention, genes=["g2"]), title="g2", zero=60)
+    assert [(panel.site, panel.head) for panel in grid.panels] == [
+        (f"cross.{hop}", head) for hop in (0, 1) for head in "01"
+    ]
+    weights = promoters.weights["promoter.cross.1"][2, :, 0]
+    widths = np.array([4, 8, 8, 8, 8, 8, 8, 8])
+    np.testing.assert_allclose(grid.panels[2].values, weights / widths * 60, rtol=1e-5)
+    figure = draw_head_grid(grid, 180)
+    meshes = [axis.collections[0].get_array() for axis in figure.axes[:4]]
+    for mesh, panel in zip(meshes, grid.panels, strict=True):
+        np.testing.assert_array_equal(mesh, panel.values)
+
+
+def test_a_stack_of_published_size_fits_on_a_page() -> None:
+    spacing, groups, lines, panel = head_grid._layout(48, 8, 180)
+    assert groups * lines >= 48
+    assert groups * (spacing.side + 8 * (panel + spacing.between)) <= 180 + 1e-9
+    assert lines * (panel + spacing.title) <= 230
+    assert panel > 6
+    # Few heads have room for ticks and names.
+    assert head_grid._layout(2, 4, 180).panel > 3 * panel
+    with pytest.raises(SettingsError, match="48 layers of 8 heads do not fit on a page of 85 mm"):
+        head_grid._layout(48, 8, 85)
+
+
+def test_small_panels_say_head_and_layer_once() -> None:
+    random = np.random.default_rng(0)
+    panels = [
+        HeadPanel(
+            site=f"evoformer.{block:02d}.msa_row",
+            head=str(head),
+            values=random.random((5, 5)),
+            effective_keys=4,
+        )
+        for block in range(3)
+        for head in range(4)
+    ]
+    figure = draw_head_grid(HeadGrid(panels=panels, title="x", query_label="q", key_label="k"), 40)
+    axes = [axis for axis in figure.axes if axis.images]
+    assert [axis.get_title(loc="left") for axis in axes] == [*"0123", *8 * [""]]
+    assert [axis.get_ylabel() for axis in axes[::4]] == ["00", "01", "02"]
+
+
+@pytest.mark.parametrize(
+    ("asked", "error", "sentence"),
+    [
+        ({"sites": ["*.msa_*"]}, SettingsError, "look at residues and at sequences; choose one kind"),
+        ({"sites": ["x*"]}, SettingsError, "--sites x*: no site has such a name"),
+        ({"heads": [5]}, SettingsError, "--heads 5: no site of"),
+        ({"sample": "b"}, BioattnError, "has no sample 'b'; it holds"),
+        ({"sites": ["*.msa_column"], "corrected": True}, SettingsError, "--corrected is for maps between"),
+    ],
+)
+def test_what_is_not_there(alignments, asked, error, sentence) -> None:
+    with open_attention(alignments.path) as attention, pytest.raises(error, match=re.escape(sentence)):
+        alignment_head_grid(attention, **asked)
+
+
+def test_several_alignments_must_be_chosen_from(write_alignments) -> None:
+    with (
+        open_attention(write_alignments(names=("a", "b")).path) as attention,
+        pytest.raises(SettingsError, match="holds 2 alignments; choose with --sample"),
+    ):
+        alignment_head_grid(attention)

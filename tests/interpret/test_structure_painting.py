@@ -1,0 +1,176 @@
+"""Attention painted on structures: values by plain loops, read back by Biopython; chains, insertions, gaps."""
+
+import re
+from pathlib import Path
+
+import numpy as np
+import pytest
+from Bio.Data.IUPACData import protein_letters_1to3
+from Bio.PDB.PDBParser import PDBParser
+
+from bioattn.attention.site import alignment_site
+from bioattn.interpret.structure_painting import paint_structure
+from bioattn.store.alignment_attention_writer import alignment_attention_file
+from bioattn.store.alignment_schema import AlignmentAttentionOptions, AlignmentSample, alignment_layout
+from bioattn_cli.main import main
+
+QUERY = "MKTAYIAKQRQISFVKSHFS"
+COLUMNS = tuple(place for place in range(22) if place not in (4, 9))
+"""Of the alignment's 22 columns those that the model saw."""
+HEADS, ROWS = 3, 2
+SITES = [
+    *(alignment_site("evoformer", block, "msa_row", HEADS) for block in (0, 1)),
+    alignment_site("evoformer", 0, "msa_column", HEADS),
+]
+
+
+@pytest.fixture(scope="module")
+def weights() -> dict[str, np.ndarray]:
+    """(head, query, key) by site."""
+    random = np.random.default_rng(3)
+    arrays = {site.name: np.exp(2 * random.normal(size=(HEADS, 20, 20))) for site in SITES[:2]}
+    return {
+        name: (values / values.sum(-1, keepdims=True)).astype(np.float32) for name, values in arrays.items()
+    }
+
+
+@pytest.fixture(scope="module")
+def attention(tmp_path_factory: pytest.TempPathFactory, weights) -> Path:
+    path = tmp_path_factory.mktemp("painting") / "attention.h5"
+    sample = AlignmentSample(
+        id="a", query=QUERY, rows=ROWS, extra_rows=0, input_sha256="", columns=COLUMNS, alignment_columns=22
+    )
+    with alignment_attention_file(path, "a" * 64, [sample]) as file:
+        for site in SITES:
+            layout = alignment_layout(site, sample.sizes, AlignmentAttentionOptions())
+            found = weights.get(site.name, np.full(layout.sizes, 1 / ROWS, dtype=np.float32))
+            file.site(layout, 0).write({"weights": found})
+    return path
+
+
+def atom(serial: int, letter: str, chain: str, number: int, code: str = " ") -> str:
+    name = protein_letters_1to3[letter].upper()
+    return (
+        f"ATOM  {serial:>5}  CA  {name} {chain}{number:>4}{code}   "
+        f"{serial:8.3f}{0:8.3f}{0:8.3f}{1:6.2f}{50:6.2f}           C  \n"
+    )
+
+
+@pytest.fixture
+def structure(tmp_path: Path) -> Path:
+    """Chain A: a tag of two residues, then the target without its last four, numbered from 50, one 52A; chain B:
+    something else."""
+    lines = [atom(1, "G", "A", 48), atom(2, "H", "A", 49)]
+    numbers = [(50, " "), (51, " "), (52, " "), (52, "A"), *((number, " ") for number in range(53, 65))]
+    for serial, (letter, (number, code)) in enumerate(zip(QUERY[:16], numbers, strict=True), start=3):
+        lines.append(atom(serial, letter, "A", number, code))
+    lines += ["TER\n", *(atom(30 + place, "W", "B", place + 1) for place in range(5)), "TER\nEND\n"]
+    path = tmp_path / "s.pdb"
+    path.write_text("".join(lines))
+    return path
+
+
+def painted(path: Path) -> dict[tuple[str, int, str], float]:
+    """B-factors by chain, number and insertion code."""
+    (model,) = PDBParser(QUIET=True).get_structure("x", str(path))
+    return {
+        (chain.id, residue.id[1], residue.id[2].strip()): residue["CA"].bfactor
+        for chain in model
+        for residue in chain
+    }
+
+
+def place_of(number: int, code: str = "") -> int:
+    """Place in the target of a residue of chain A."""
+    return number - 50 + (1 if (number, code) > (52, "") else 0)
+
+
+@pytest.mark.parametrize("looking", [None, "57", "52A"])
+def test_values_by_plain_loops(attention, weights, structure, tmp_path, looking) -> None:
+    out = tmp_path / "out.pdb"
+    report = paint_structure(attention, structure, out, chain="A", heads=[0, 2], query_residue=looking)
+    received = np.zeros(20)
+    for key in range(20):
+        total, number = 0.0, 0
+        for site in SITES[:2]:
+            for head in (0, 2):
+                for query in range(20):
+                    if looking is None or query == {"57": place_of(57), "52A": 3}[looking]:
+                        total += float(weights[site.name][head, query, key])
+                        number += 1
+        received[key] = total / number * 20
+    low, high = received[:16].min(), received[:16].max()
+    assert report.minimum == pytest.approx(low, rel=1e-6)
+    assert report.maximum == pytest.approx(high, rel=1e-6)
+    assert (report.residues, report.of_residues) == (16, 18)
+    found = painted(out)
+    for (chain, number, code), value in found.items():
+        if chain == "B" or number < 50:
+            assert value == -1
+        else:
+            expected = 100 * (received[place_of(number, code)] - low) / (high - low)
+            assert value == pytest.approx(expected, abs=0.006)
+    assert sorted(found.values())[-1] == 100
+
+
+def test_the_command_says_what_the_numbers_mean(attention, structure, tmp_path, capsys) -> None:
+    out = tmp_path / "out.pdb"
+    assert main(["export", "structure", str(attention), str(structure), "-o", str(out), "--chain", "A"]) == 0
+    text = capsys.readouterr().err
+    assert re.search(r"a on chain A: attention received from 0\.\d+ \(0\) to \d\.\d+ × uniform", text)
+    assert "16 of 18 residues have a column" in text
+    assert (tmp_path / "out.pdb.run.json").is_file()
+
+
+def test_a_protein_that_is_not_the_target(attention, structure, tmp_path, capsys) -> None:
+    """The same chain is found in the second row of the alignment, shifted by two columns."""
+    other = tmp_path / "x.a3m"
+    row = [QUERY[place] for place in range(20)]
+    shifted = ["-"] * 22
+    for place, letter in enumerate(row[:16]):
+        shifted[place + 2] = letter
+    other.write_text(f">first\n{'W' * 22}\n>second\n{''.join(shifted)}\n")
+    out = tmp_path / "out.pdb"
+    words = ["export", "structure", str(attention), str(structure), "-o", str(out), "--chain", "A"]
+    assert main([*words, "--alignment", str(other)]) == 0
+    found = painted(out)
+    # Residues 52 and 56 (52A counts) stand in columns 4 and 9, which the model did not see.
+    assert found["A", 52, ""] == -1
+    assert found["A", 56, ""] == -1
+    assert sum(value >= 0 for (chain, *_), value in found.items() if chain == "A") == 14
+    other.write_text(f">first\n{'W' * 21}\n>second\n{''.join(shifted[:21])}\n")
+    assert main([*words, "--alignment", str(other)]) == 1
+    assert "has 21 match columns, that of 'a'" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize(
+    ("words", "code", "sentence"),
+    [
+        ([], 1, "which chain is meant must be said; protein chains: "),
+        (["--chain", "B"], 1, "or name the alignment with --alignment"),
+        (["--chain", "C"], 1, "there is no chain 'C'"),
+        (
+            ["--chain", "A", "--query-residue", "7"],
+            1,
+            "has no such residue in chain A; its numbers run from 48 to 64",
+        ),
+        (["--chain", "A", "--query-residue", "49"], 1, "this residue of chain A has no column"),
+        (["--chain", "A", "--query-residue", "K5"], 2, "give a residue number such as 52, or 52A"),
+        (["--chain", "A", "--sites", "*.msa_column"], 1, "looks from sequence to sequence"),
+        (["--chain", "A", "--heads", "9"], 2, "no site of"),
+        (["--chain", "A", "--sample", "b"], 1, "has no sample 'b'"),
+        (["--chain", "A", "-o", "x.cif"], 2, "formats are not converted"),
+        (["--chain", "A", "-o", "x.png"], 2, "end its name in .pdb or .cif"),
+    ],
+)
+def test_bad_input_is_one_sentence(
+    attention, structure, tmp_path, monkeypatch, capsys, words, code, sentence
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    output = [] if "-o" in words else ["-o", "out.pdb"]
+    assert main(["export", "structure", str(attention), str(structure), *output, *words]) == code
+    text = capsys.readouterr().err
+    assert sentence in text
+    assert text.startswith("bioattn: error: ")
+    assert text.count("\n") == 1
+    assert sorted(path.name for path in tmp_path.iterdir()) == ["s.pdb"]
