@@ -1,0 +1,65 @@
+"""The picture of a check: verdict, curves, and each measure beside its threshold."""
+
+import json
+import re
+
+import pytest
+
+from bioattn.errors import FormatError
+from bioattn.figures.check_curves import draw_check, read_check
+
+CHECK = {
+    "format": "bioattn-check",
+    "format_version": "1.0",
+    "verdict": {"code": "used", "sentence": "Attention is used."},
+    "measures": [
+        {
+            "name": "a",
+            "label": "first",
+            "value": 0.5,
+            "interval": [0.4, 0.7],
+            "threshold": 0.1,
+            "passed": True,
+        },
+        {"name": "b", "label": "second", "value": -0.25, "interval": None, "threshold": None, "passed": None},
+        {"name": "c", "label": "third", "value": None, "interval": None, "threshold": 1, "passed": None},
+    ],
+    "curves": {"deletion": {"fraction": [0, 0.1, 0.2], "top": [1, 0.5, 0.2], "random": [1, 0.9, 0.8]}},
+}
+
+
+def test_what_is_drawn(tmp_path) -> None:
+    path = tmp_path / "check.json"
+    path.write_text(json.dumps(CHECK))
+    figure = draw_check(read_check(path), 180)
+    assert figure.get_suptitle() == "Attention is used."
+    curves, first, second = figure.axes
+    top, random = curves.lines
+    assert top.get_xydata().tolist() == [[0, 1], [10, 0.5], [20, 0.2]]
+    assert random.get_ydata().tolist() == [1, 0.9, 0.8]
+    assert list(first.lines[0].get_xdata()) == [0.4, 0.7]
+    assert list(first.lines[1].get_xdata()) == [0.5]
+    assert list(first.lines[2].get_xdata()) == [0.1, 0.1]
+    assert [text.get_text() for text in (*first.texts, *second.texts)] == ["0.5 (threshold 0.1)", "−0.25"]
+    assert [axis.get_yticklabels()[0].get_text() for axis in (first, second)] == ["first", "second"]
+
+
+def test_a_check_without_curves(tmp_path) -> None:
+    path = tmp_path / "check.json"
+    path.write_text(json.dumps(CHECK | {"curves": {}}))
+    assert len(draw_check(read_check(path), 85).axes) == 2
+
+
+@pytest.mark.parametrize(
+    ("content", "sentence"),
+    [
+        ({"format": "x"}, "is no result of `bioattn explain check`"),
+        ([], "is no result of `bioattn explain check`"),
+        ({**CHECK, "measures": [{"label": "x"}]}, "is damaged or of another version"),
+    ],
+)
+def test_what_is_no_check(tmp_path, content, sentence) -> None:
+    path = tmp_path / "check.json"
+    path.write_text(json.dumps(content))
+    with pytest.raises(FormatError, match=re.escape(sentence)):
+        read_check(path)

@@ -1,0 +1,68 @@
+"""Training curves: what stands in history.csv is what is drawn."""
+
+import json
+import re
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from bioattn.errors import BioattnError, FormatError, SettingsError
+from bioattn.figures.training_curves import draw_training, read_history
+
+PROMOTER = (
+    "epoch,learning_rate,training_loss,validation_loss,validation_mean_pearson\n"
+    "1,0.1,2.5,2.6,\n2,0.1,1.5,1.8,0.4\n3,0.05,1.2,1.9,0.5\n"
+)
+
+
+def run(tmp_path: Path, name: str, text: str, best: int | None = None) -> Path:
+    folder = tmp_path / name
+    folder.mkdir()
+    (folder / "history.csv").write_text(text)
+    (folder / "training.json").write_text(json.dumps({"best_epoch": best}))
+    return folder
+
+
+def test_curves_of_two_runs(tmp_path) -> None:
+    histories = [
+        read_history(run(tmp_path, "first", PROMOTER, 2)),
+        read_history(run(tmp_path, "second", PROMOTER.replace("2.5", "9.5"), 3)),
+    ]
+    figure = draw_training(histories, 180)
+    losses, pearson = figure.axes
+    lines = {line.get_label(): line for line in losses.lines}
+    assert lines["first: training"].get_xydata().tolist() == [[1, 2.5], [2, 1.5], [3, 1.2]]
+    assert lines["second: training"].get_ydata().tolist() == [9.5, 1.5, 1.2]
+    assert lines["second: validation"].get_ydata().tolist() == [2.6, 1.8, 1.9]
+    assert np.isnan(pearson.lines[0].get_ydata()[0])
+    assert pearson.lines[0].get_ydata()[1:].tolist() == [0.4, 0.5]
+    dots = [line.get_xydata().tolist() for line in losses.lines if line.get_marker() == "o"]
+    assert dots == [[[2, 1.8]], [[3, 1.9]]]
+    assert [text.get_text() for text in figure.legends[0].get_texts()] == ["first", "second"]
+
+
+def test_steps_without_validation_and_other_columns(tmp_path) -> None:
+    path = run(tmp_path, "m", "step,learning_rate,training_loss\n100,0.1,3\n200,0.1,2\n") / "history.csv"
+    figure = draw_training([read_history(path)], 85, ["learning_rate"])
+    assert [axis.get_xlabel() for axis in figure.axes] == ["step", "step"]
+    assert figure.axes[1].lines[0].get_ydata().tolist() == [0.1, 0.1]
+
+
+def test_bad_input_is_one_sentence(tmp_path) -> None:
+    good = read_history(run(tmp_path, "a", PROMOTER))
+    steps = read_history(run(tmp_path, "b", "step,training_loss\n1,2\n"))
+    with pytest.raises(SettingsError, match="some of the runs count epochs, others steps"):
+        draw_training([good, steps], 85)
+    with pytest.raises(SettingsError, match="--metric r2: no run has it; there are epoch, learning_rate"):
+        draw_training([good], 85, ["r2"])
+    with pytest.raises(FormatError, match=re.escape("history.csv:3: training_loss 'x' is not a number")):
+        read_history(run(tmp_path, "c", "step,training_loss\n1,2\n2,x\n"))
+    with pytest.raises(FormatError, match=re.escape("history.csv:2: 1 cells where the header has 2")):
+        read_history(run(tmp_path, "d", "step,training_loss\n1\n"))
+    with pytest.raises(FormatError, match="its first column must be epoch or step"):
+        read_history(run(tmp_path, "e", "gene,x\n1,2\n"))
+    with pytest.raises(FormatError, match="holds no epoch or step yet"):
+        read_history(run(tmp_path, "f", "step,training_loss\n"))
+    with pytest.raises(BioattnError, match="has no history"):
+        read_history(tmp_path)
