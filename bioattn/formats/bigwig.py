@@ -1,88 +1,147 @@
 """Signal along chromosomes as bigWig: the same intervals as bedGraph, indexed, with summaries for zooming out.
 
-The work is pybigtools', the optional dependency of the extra `genomics`.
+The format is that of Kent et al. 2010 (doi:10.1093/bioinformatics/btq351, supplement), version 4, little-endian:
+
+    header | slots of zoom levels | summary of the whole | chromosomes (`big_index`)
+    data: number of sections, sections | their index
+    each zoom level (`bigwig_zoom`): number of records, blocks of records | their index
+    the magic number again
+
+Sections are of the bedGraph type, packed with zlib.
 """
 
-from collections.abc import Iterable, Iterator, Mapping
+import struct
+import zlib
+from collections.abc import Iterable, Mapping
 from pathlib import Path
-from typing import Any
+from typing import BinaryIO
 
-from bioattn.errors import BioattnError
+import numpy as np
+
 from bioattn.files import atomic_output
 from bioattn.formats.bedgraph import Intervals, checked_intervals
+from bioattn.formats.big_index import SectionPlaces, chromosome_tree, section_index
+from bioattn.formats.bigwig_zoom import MOST_LEVELS, RECORDS_PER_BLOCK, ZOOM_RECORD, ZoomLevels
 
-
-def has_bigwig() -> bool:
-    """Whether bigWig can be written here."""
-    try:
-        require_bigwig("")
-    except BioattnError:
-        return False
-    return True
-
-
-def require_bigwig(what: str) -> Any:
-    """The library that writes bigWig. what: who needs it, for the message. Raises: BioattnError without it."""
-    try:
-        import pybigtools
-    except ImportError as error:
-        raise BioattnError(
-            f"{what} needs pybigtools, which is not installed: pip install 'bioattn[genomics]', or pip install "
-            "pybigtools"
-        ) from error
-    return pybigtools
+MAGIC = 0x888FFC26
+VERSION = 4
+ITEMS_PER_SECTION = 1024
+_HEADER = struct.Struct("<IHHQQQHHQQIQ")
+_ZOOM_HEADER = struct.Struct("<IIQQ")
+_SUMMARY = struct.Struct("<Qdddd")
+_SECTION = struct.Struct("<IIIIIBBH")
+_ITEM = np.dtype([("start", "<u4"), ("end", "<u4"), ("value", "<f4")])
+_COUNT = struct.Struct("<Q")
+_BEDGRAPH_SECTION = 1
+_NO_FIELDS = (0, 0, 0)
+"""Number of columns, of standard ones, and where they are described: bigBed's."""
 
 
 def write_bigwig(path: Path, lengths: Mapping[str, int], blocks: Iterable[Intervals]) -> int:
     """Write the intervals and return how many bases they cover; the file appears when it is complete.
 
-    lengths: of the chromosomes. blocks: intervals in ascending order, all of a chromosome together; what the
-    iterable raises leaves no file.
+    lengths: of all chromosomes, each below 2^32. blocks: intervals in ascending order, all of a chromosome
+    together and chromosomes in the order of their names' bytes; what the iterable raises leaves no file.
 
-    Raises: BioattnError when pybigtools is missing or could not write; ValueError as `checked_intervals`, and for
-    intervals beyond their chromosome or none at all.
+    Raises: BioattnError when the file cannot be written; ValueError as `checked_intervals`, for intervals beyond
+    their chromosome, chromosomes out of order, or no interval at all.
     """
-    library = require_bigwig("bigWig")
-    source = _Source(checked_intervals(blocks), lengths)
-    with atomic_output(path) as temporary:
-        library.open(str(temporary), "w").write(dict(lengths), source.rows())
-        # pybigtools prints what goes wrong, in it or in the iterable, and returns as if nothing had.
-        if source.failure is not None:
-            raise source.failure
-        if not source.bases:
-            raise ValueError(f"{path}: there is no interval to write")
-        try:
-            covered = library.open(str(temporary)).info()["summary"]["basesCovered"]
-        except library.BBIReadError:
-            covered = None
-        if covered != source.bases:
-            raise BioattnError(f"{path}: the bigWig could not be written whole; is the disk full?")
-    return source.bases
+    with (
+        atomic_output(path) as temporary,
+        temporary.open("w+b") as file,
+        ZoomLevels(path.parent) as zoom,
+    ):
+        return _BigWig(file, lengths, zoom).write(checked_intervals(blocks))
 
 
-class _Source:
-    """The rows that pybigtools asks for; an error ends them and is kept."""
+class _BigWig:
+    """A file being written: data as they come, zoom levels beside it until their turn."""
 
-    def __init__(self, blocks: Iterator[Intervals], lengths: Mapping[str, int]) -> None:
-        self._blocks = blocks
+    def __init__(self, file: BinaryIO, lengths: Mapping[str, int], zoom: ZoomLevels) -> None:
+        self._file = file
+        names = sorted(lengths, key=str.encode)
+        self._numbers = {name: number for number, name in enumerate(names)}
         self._lengths = lengths
-        self.bases = 0
-        self.failure: BaseException | None = None
+        self._places = SectionPlaces()
+        self._zoom = zoom
+        self._intervals = self._bases = 0
+        self._sum = self._sum_of_squares = 0.0
+        self._least, self._most = np.inf, -np.inf
+        self._chromosomes = [(name, lengths[name]) for name in names]
 
-    def rows(self) -> Iterator[tuple[str, int, int, float]]:
-        """(chromosome, start, end, value) one at a time."""
-        try:
-            for block in self._blocks:
-                if block.ends[-1] > self._lengths.get(block.chrom, 0):
-                    raise ValueError(
-                        f"{block.chrom}:{block.ends[-1]} lies beyond the chromosome's end at "
-                        f"{self._lengths.get(block.chrom, 0)}"
-                    )
-                self.bases += int((block.ends - block.starts).sum())
-                chrom = block.chrom
-                for start, end, value in zip(
-                    block.starts.tolist(), block.ends.tolist(), block.values.tolist(), strict=True
-                ):
-                    yield chrom, start, end, value
-        except BaseException as error:  # noqa: BLE001 - raised again by `write_bigwig`
-            self.failure = error
+    def write(self, blocks: Iterable[Intervals]) -> int:
+        """Write everything; returns the bases covered."""
+        summary_offset = _HEADER.size + MOST_LEVELS * _ZOOM_HEADER.size
+        tree_offset = summary_offset + _SUMMARY.size
+        # What is known last is filled in at the end.
+        self._file.write(bytes(tree_offset) + chromosome_tree(self._chromosomes, tree_offset))
+        data_offset = self._file.tell()
+        self._file.write(bytes(_COUNT.size))
+        last = -1
+        for block in blocks:
+            number = self._numbers.get(block.chrom, -1)
+            if number < 0 or block.ends[-1] > self._lengths[block.chrom]:
+                length = self._lengths.get(block.chrom, 0)
+                raise ValueError(
+                    f"{block.chrom}:{block.ends[-1]} lies beyond the chromosome's end at {length}"
+                )
+            if number < last:
+                raise ValueError(f"{block.chrom} comes behind a chromosome whose name is greater")
+            last = number
+            self._add(number, block)
+        if not self._bases:
+            raise ValueError("there is no interval to write")
+        index_offset = self._file.tell()
+        self._file.write(section_index(self._places, index_offset, ITEMS_PER_SECTION))
+        levels = []
+        for level in self._zoom.finish(self._intervals):
+            offset = self._file.tell()
+            self._file.write(struct.pack("<I", level.count))
+            places = level.copy_into(self._file)
+            level_index = self._file.tell()
+            self._file.write(section_index(places, level_index, RECORDS_PER_BLOCK))
+            levels.append(_ZOOM_HEADER.pack(level.reduction, 0, offset, level_index))
+        self._file.write(struct.pack("<I", MAGIC))
+        largest = max(
+            _SECTION.size + ITEMS_PER_SECTION * _ITEM.itemsize, RECORDS_PER_BLOCK * ZOOM_RECORD.itemsize
+        )
+        self._file.seek(0)
+        self._file.write(
+            _HEADER.pack(
+                MAGIC,
+                VERSION,
+                len(levels),
+                tree_offset,
+                data_offset,
+                index_offset,
+                *_NO_FIELDS,
+                summary_offset,
+                largest,
+                0,
+            )
+        )
+        self._file.write(b"".join(levels))
+        self._file.seek(summary_offset)
+        self._file.write(_SUMMARY.pack(self._bases, self._least, self._most, self._sum, self._sum_of_squares))
+        self._file.seek(data_offset)
+        self._file.write(_COUNT.pack(len(self._places)))
+        return self._bases
+
+    def _add(self, number: int, block: Intervals) -> None:
+        widths = block.ends - block.starts
+        values = block.values.astype(np.float64)
+        self._intervals += len(widths)
+        self._bases += int(widths.sum())
+        self._sum += float(values @ widths)
+        self._sum_of_squares += float(values**2 @ widths)
+        self._least, self._most = min(self._least, values.min()), max(self._most, values.max())
+        self._zoom.add(number, block.starts, block.ends, values)
+        items = np.empty(len(widths), dtype=_ITEM)
+        items["start"], items["end"], items["value"] = block.starts, block.ends, block.values
+        for first in range(0, len(items), ITEMS_PER_SECTION):
+            part = items[first : first + ITEMS_PER_SECTION]
+            start, end = int(part["start"][0]), int(part["end"][-1])
+            header = _SECTION.pack(number, start, end, 0, 0, _BEDGRAPH_SECTION, 0, len(part))
+            packed = zlib.compress(header + part.tobytes())
+            self._places.add(number, start, end, self._file.tell(), len(packed))
+            self._file.write(packed)

@@ -1,15 +1,11 @@
 """What tracks hold and how they are written."""
 
-import logging
 from dataclasses import dataclass
 
 from bioattn.errors import SettingsError
-from bioattn.formats.bigwig import has_bigwig
 from bioattn.interpret.track_layout import Overlapping
 from bioattn.interpret.upsampling import UpsamplingMethod
 from bioattn.store.track_folder import TrackFormat
-
-LOGGER = logging.getLogger("bioattn")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -28,7 +24,7 @@ class TrackSettings:
     """Bases of the windows from position 0 on, as they were prepared; says which gene is nearest."""
     reference: str | None = None
     """Also write each treatment minus this one."""
-    formats: tuple[TrackFormat, ...] = (TrackFormat.BIGWIG, TrackFormat.BEDGRAPH, TrackFormat.TSV)
+    formats: tuple[TrackFormat, ...] = tuple(TrackFormat)
     gzip: bool = False
     """Compress text."""
 
@@ -46,11 +42,3 @@ def parse_formats(text: str) -> tuple[TrackFormat, ...]:
         if name not in list(TrackFormat):
             raise SettingsError(f"--format {name!r}: is none of {', '.join(TrackFormat)}")
     return tuple(each for each in TrackFormat if each in names)
-
-
-def formats_at_hand() -> tuple[TrackFormat, ...]:
-    """All formats, without bigWig where its library is missing, which is said."""
-    if has_bigwig():
-        return tuple(TrackFormat)
-    LOGGER.warning("bigWig is left out: it needs pybigtools (pip install 'bioattn[genomics]')")
-    return tuple(each for each in TrackFormat if each is not TrackFormat.BIGWIG)

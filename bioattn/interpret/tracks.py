@@ -19,7 +19,6 @@ from bioattn import __version__
 from bioattn.errors import BioattnError, Interrupted, SettingsError
 from bioattn.files import sha256_of, write_json
 from bioattn.folders import atomic_folder
-from bioattn.formats.bigwig import require_bigwig
 from bioattn.interpret.position_maps import choose_position_sites, require_heads
 from bioattn.interpret.promoter_places import ChromosomeLengths, place_promoters
 from bioattn.interpret.track_choice import MEAN, Track, choose_tracks
@@ -84,8 +83,6 @@ def export_tracks(
     own_names = check_track_folder(
         output, [attention, *([chromosomes.source] if chromosomes else [])], force=force
     )
-    if TrackFormat.BIGWIG in settings.formats:
-        require_bigwig("--format bigwig")
     with open_attention(attention) as file:
         export = _Export(file, settings, treatments, genes, chromosomes)
         export.say()

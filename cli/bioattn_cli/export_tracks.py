@@ -77,14 +77,11 @@ def tracks(
         typer.Option(min=0, help="Bases of the windows from position 0 on, as given to `prepare promoters`."),
     ] = 200,
     formats: Annotated[
-        str | None,
+        str,
         typer.Option(
-            "--format",
-            metavar="LIST",
-            help="bigwig (extra `genomics`), bedgraph, tsv: the weight of every bin of every gene "
-            "[default: all].",
+            "--format", metavar="LIST", help="What to write; tsv: the weight of every bin of every gene."
         ),
-    ] = None,
+    ] = "bigwig,bedgraph,tsv",
     compress: Annotated[bool, typer.Option("--gzip", help="Compress bedGraph and tables.")] = False,
     chromosome_sizes: Annotated[
         Path | None,
@@ -106,12 +103,11 @@ def tracks(
     from bioattn.formats.chromosome_lengths import read_chromosome_lengths
     from bioattn.interpret.promoter_places import ChromosomeLengths
     from bioattn.interpret.track_layout import Overlapping as Settled
-    from bioattn.interpret.track_settings import TrackSettings, formats_at_hand, parse_formats
+    from bioattn.interpret.track_settings import TrackSettings, parse_formats
     from bioattn.interpret.tracks import export_tracks
     from bioattn.wording import counted, human_bytes
 
     began = time.monotonic()
-    chosen = parse_formats(formats) if formats is not None else formats_at_hand()
     settings = TrackSettings(
         sites=sites,
         heads=parse_heads(heads),
@@ -120,7 +116,7 @@ def tracks(
         overlapping=Settled(overlapping),
         downstream=downstream,
         reference=reference,
-        formats=chosen,
+        formats=parse_formats(formats),
         gzip=compress,
     )
     chromosomes = None

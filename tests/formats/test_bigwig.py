@@ -1,5 +1,6 @@
-"""bigWig read back, and every way in which pybigtools fails in silence."""
+"""bigWig read back by pybigtools, data and zoom levels, from shallow and deep indexes."""
 
+import itertools
 from pathlib import Path
 
 import numpy as np
@@ -7,35 +8,142 @@ import pybigtools
 import pytest
 
 from bioattn.errors import BioattnError
+from bioattn.formats import big_index, bigwig, bigwig_zoom
 from bioattn.formats.bedgraph import Intervals
 from bioattn.formats.bigwig import write_bigwig
 
-LENGTHS = {"chrII": 500, "chrI": 100_000, "chrIII": 7}
+LENGTHS = {"chrII": 500, "chrI": 100_000, "chrIII": 7, "chrµ": 3_000}
 
 
-def random_blocks(chroms=("chrI", "chrII"), seed=0):
+def random_blocks(chroms=("chrI", "chrII", "chrµ"), seed=0):
+    """Some runs of touching intervals with gaps between them, short and long."""
     random = np.random.default_rng(seed)
     for chrom in chroms:
-        bounds = np.sort(random.choice(LENGTHS[chrom], size=LENGTHS[chrom] // 20, replace=False))
+        bounds = np.unique(random.integers(0, LENGTHS[chrom], LENGTHS[chrom] // 20))
         values = random.normal(size=len(bounds) - 1).astype(np.float32)
-        keep = random.random(len(values)) < 0.8
+        keep = np.repeat(random.random(len(values) // 10 + 1) < 0.4, 10)[: len(values)]
+        keep[0] = True
         for part in np.array_split(np.flatnonzero(keep), 3):
             yield Intervals(chrom, bounds[:-1][part], bounds[1:][part], values[part])
 
 
-def test_what_was_written_is_what_is_read(tmp_path: Path) -> None:
+def of_every_base(blocks, lengths=LENGTHS):
+    """Values by chromosome, NaN where there is none."""
+    found = {name: np.full(length, np.nan) for name, length in lengths.items()}
+    for block in blocks:
+        for start, end, value in zip(block.starts, block.ends, block.values, strict=True):
+            found[block.chrom][start:end] = value
+    return found
+
+
+@pytest.fixture(params=["usual", "small"])
+def sizes(request, monkeypatch):
+    """The usual sizes of blocks, or ones so small that indexes are deep and every buffer overflows."""
+    if request.param == "small":
+        monkeypatch.setattr(big_index, "BLOCK_SIZE", 3)
+        monkeypatch.setattr(bigwig, "ITEMS_PER_SECTION", 5)
+        monkeypatch.setattr(bigwig_zoom, "RECORDS_PER_BLOCK", 4)
+        monkeypatch.setattr(bigwig_zoom, "_RECORDS_IN_MEMORY", 9)
+        monkeypatch.setattr(bigwig_zoom, "_BYTES_IN_MEMORY", 50)
+        monkeypatch.setattr(bigwig_zoom, "_FEW_RECORDS", 2)
+    return request.param
+
+
+def test_what_was_written_is_what_is_read(tmp_path: Path, sizes: str) -> None:
     path = tmp_path / "track.bw"
     covered = write_bigwig(path, LENGTHS, random_blocks())
     reader = pybigtools.open(str(path))
-    assert reader.chroms() == {name: LENGTHS[name] for name in ("chrI", "chrII")}
-    found = [(chrom, *record) for chrom in ("chrI", "chrII") for record in reader.records(chrom)]
-    expected = [
-        (block.chrom, int(start), int(end), pytest.approx(float(value), rel=1e-7))
-        for block in random_blocks()
-        for start, end, value in zip(block.starts, block.ends, block.values, strict=True)
+    assert reader.chroms() == LENGTHS
+    expected = of_every_base(random_blocks())
+    for chrom, values in expected.items():
+        found = reader.values(chrom, 0, LENGTHS[chrom], fillna=None)
+        np.testing.assert_array_equal(found, values)
+    records = [(chrom, *record) for chrom in LENGTHS for record in reader.records(chrom)]
+    assert len(records) == sum(len(block.starts) for block in random_blocks())
+    every = np.concatenate(list(expected.values()))
+    every = every[~np.isnan(every)]
+    assert covered == len(every)
+    summary = reader.info()["summary"]
+    assert summary["basesCovered"] == len(every)
+    for name, value in (
+        ("min", every.min()),
+        ("max", every.max()),
+        ("mean", every.mean()),
+        ("sum", every.sum()),
+    ):
+        assert summary[name] == pytest.approx(value)
+    assert summary["std"] == pytest.approx(every.std(), rel=1e-3)
+
+
+def test_any_part_is_found(tmp_path: Path, sizes: str) -> None:
+    write_bigwig(tmp_path / "track.bw", LENGTHS, random_blocks())
+    reader = pybigtools.open(str(tmp_path / "track.bw"))
+    expected = of_every_base(random_blocks())
+    random = np.random.default_rng(1)
+    for _ in range(50):
+        chrom = str(random.choice(["chrI", "chrII", "chrµ"]))
+        start, end = np.sort(random.choice(LENGTHS[chrom] + 1, 2, replace=False))
+        found = reader.values(chrom, int(start), int(end), fillna=None)
+        np.testing.assert_array_equal(found, expected[chrom][start:end])
+
+
+def test_zoom_levels_say_what_lies_in_each_bin(tmp_path: Path, sizes: str) -> None:
+    """pybigtools' own writer fills the gaps between intervals with the value behind them; here gaps stay gaps."""
+    write_bigwig(tmp_path / "track.bw", LENGTHS, random_blocks())
+    reader = pybigtools.open(str(tmp_path / "track.bw"))
+    levels = reader.zooms()
+    assert levels == [64 * 4**number for number in range(len(levels))]
+    assert len(levels) >= 3
+    for reduction, (chrom, values) in itertools.product(levels, of_every_base(random_blocks()).items()):
+        expected = []
+        for first in range(0, len(values), reduction):
+            part = values[first : first + reduction]
+            places = np.flatnonzero(~np.isnan(part))
+            if places.size:
+                known = part[places]
+                sums = known.sum(), (known**2).sum()
+                start, end = first + int(places[0]), first + int(places[-1]) + 1
+                expected.append((start, end, len(known), known.min(), known.max(), *sums))
+        names = ("bases_covered", "min_val", "max_val", "sum", "sum_squares")
+        found = [
+            (start, end, *(record[name] for name in names))
+            for start, end, record in reader.zoom_records(reduction, chrom)
+        ]
+        assert [row[:3] for row in found] == [row[:3] for row in expected]
+        if expected:
+            np.testing.assert_allclose(found, expected, rtol=1e-5, atol=1e-5)
+
+
+def test_a_bin_of_several_blocks_is_one_record(tmp_path: Path) -> None:
+    """Two blocks of one chromosome meet within a bin, and an interval spans many."""
+    blocks = [
+        Intervals("c", np.array([10]), np.array([20]), np.ones(1, np.float32)),
+        Intervals("c", np.array([30, 100]), np.array([40, 1000]), np.array([3, 5], np.float32)),
+        *(
+            Intervals("c", np.array([start]), np.array([start + 1]), np.zeros(1, np.float32))
+            for start in range(2000, 2200, 2)
+        ),
     ]
-    assert found == expected
-    assert covered == sum(end - start for _, start, end, _ in expected)
+    write_bigwig(tmp_path / "track.bw", {"c": 5000}, blocks)
+    records = list(pybigtools.open(str(tmp_path / "track.bw")).zoom_records(64, "c"))
+    assert records[0][:2] == (10, 40)
+    assert records[0][2]["bases_covered"] == 20
+    assert records[0][2]["sum"] == 40
+    assert [record[:2] for record in records[1:4]] == [(100, 128), (128, 192), (192, 256)]
+
+
+def test_many_chromosomes(tmp_path: Path) -> None:
+    """More than fit in one node: scaffolds of a draft genome."""
+    lengths = {f"scaffold_{number}": 10 + number for number in range(1000)}
+    names = sorted(lengths, key=str.encode)
+    blocks = [
+        Intervals(name, np.array([0]), np.array([5]), np.array([lengths[name]], np.float32)) for name in names
+    ]
+    write_bigwig(tmp_path / "track.bw", lengths, blocks)
+    reader = pybigtools.open(str(tmp_path / "track.bw"))
+    assert reader.chroms() == lengths
+    for name in (names[0], names[255], names[256], names[-1], "scaffold_512"):
+        assert list(reader.records(name)) == [(0, 5, lengths[name])]
 
 
 def test_bytes_repeat(tmp_path: Path) -> None:
@@ -54,10 +162,11 @@ def one(chrom: str, start: int, end: int) -> Intervals:
         ([one("chrI", 0, 5), one("chrI", 4, 9)], "not behind 5"),
         ([one("chrII", 490, 501)], "beyond the chromosome's end at 500"),
         ([one("chrX", 0, 5)], "beyond the chromosome's end at 0"),
+        ([one("chrII", 0, 5), one("chrI", 0, 5)], "chrI comes behind a chromosome whose name is greater"),
         ([], "no interval"),
     ],
 )
-def test_what_the_library_would_drop_silently_is_an_error(tmp_path, blocks, sentence):
+def test_what_does_not_fit_leaves_no_file(tmp_path, blocks, sentence):
     with pytest.raises(ValueError, match=sentence):
         write_bigwig(tmp_path / "track.bw", LENGTHS, blocks)
     assert not list(tmp_path.iterdir())
@@ -70,25 +179,4 @@ def test_an_error_of_the_source_comes_through(tmp_path: Path) -> None:
 
     with pytest.raises(BioattnError, match="is damaged"):
         write_bigwig(tmp_path / "track.bw", LENGTHS, failing())
-    assert not list(tmp_path.iterdir())
-
-
-def test_a_file_cut_short_is_an_error(tmp_path, monkeypatch):
-    """What a full disk leaves: pybigtools prints a line and returns."""
-    opened = pybigtools.open
-
-    class CutShort:
-        def __init__(self, path: str) -> None:
-            self.path = path
-
-        def write(self, lengths, rows) -> None:
-            opened(self.path, "w").write(lengths, rows)
-            with Path(self.path).open("r+b") as file:
-                file.truncate(200)
-
-    monkeypatch.setattr(
-        pybigtools, "open", lambda path, mode="r": CutShort(path) if mode == "w" else opened(path)
-    )
-    with pytest.raises(BioattnError, match="could not be written whole"):
-        write_bigwig(tmp_path / "track.bw", LENGTHS, random_blocks())
     assert not list(tmp_path.iterdir())
