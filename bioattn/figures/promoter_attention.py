@@ -309,8 +309,9 @@ def _draw_contributions(axis: Axes, picture: PromoterPicture, number: int, lette
     axis.set_yticks([-tick, 0, tick])
     axis.set_ylabel(" ", rotation=0)
     if number == 0:
+        unit = "log-odds" if picture.task == "binary" else "units of the response"
         axis.annotate(
-            f"contribution of each base ({picture.contribution_method}), units of the response",
+            f"contribution of each base ({picture.contribution_method}), {unit}",
             (0, 1),
             xytext=(2, -1),
             xycoords="axes fraction",

@@ -18,15 +18,18 @@ from bioattn.figures.promoter_maps import ALL_TREATMENTS, choose_treatments, rea
 from bioattn.figures.window_features import (
     MotifSite,
     WindowGene,
+    WindowSequence,
     is_site_table,
     scanned_sites,
     sites_of_table,
     window_genes,
     window_sequence,
 )
+from bioattn.interpret.motif_hits import base_composition
 from bioattn.interpret.upsampling import UpsamplingMethod, upsample
 from bioattn.promoters.windows import Anchor
 from bioattn.store.attention_reader import AttentionFile, open_attention
+from bioattn.store.attribution_reader import open_attribution
 
 LOGGER = logging.getLogger("bioattn")
 
@@ -60,7 +63,7 @@ class PromoterPicture:
     sites: list[MotifSite] | None = None
     """Where motifs are, the most certain first."""
     contributions_TL: NDArray[np.float64] | None = None
-    """In units of the response; positive = the base raises it."""
+    """In units of the response, of binary models log-odds; positive = the base raises it."""
     contribution_method: str = ""
     codes: NDArray[np.uint8] | None = None
     """(L,) bases, 4 = unknown."""
@@ -137,7 +140,10 @@ def read_promoter_picture(path: Path, request: PromoterRequest) -> PromoterPictu
                 anchor=request.anchor,
                 id_attribute=request.id_attribute,
             )
-        sequence = None
+        contributed = None
+        if request.attribution is not None:
+            contributed = _read_contributions(attention, request, maps.treatments)
+        sequence = None if contributed is None else contributed.sequence
         if request.promoters is not None:
             sequence = window_sequence(attention, request.gene, request.promoters)
         sites: list[MotifSite] | None = None
@@ -147,18 +153,12 @@ def read_promoter_picture(path: Path, request: PromoterRequest) -> PromoterPictu
             elif sequence is not None:
                 sites = scanned_sites(request.motifs, sequence)
             else:
-                raise SettingsError(
-                    f"--motifs {request.motifs}: looking for motifs needs the bases; add --promoters"
-                )
+                raise SettingsError(f"--motifs {request.motifs}: to look for motifs, add --promoters")
         predictions = None
         if attention.treatments and request.against is None and maps.treatments != [ALL_TREATMENTS]:
             predicted = attention.predictions().loc[request.gene, maps.treatments]
             predictions = [float(value) for value in predicted.to_numpy(np.float64)]
         title, task = _title(attention, request.gene), attention.task
-    codes = None if sequence is None else sequence.codes
-    contributions, method = None, ""
-    if request.attribution is not None:
-        contributions, codes, method = _contributions(request, maps.treatments, length)
     return PromoterPicture(
         title=title,
         treatments=maps.treatments,
@@ -169,9 +169,9 @@ def read_promoter_picture(path: Path, request: PromoterRequest) -> PromoterPictu
         zero=zero,
         genes=genes,
         sites=sites,
-        contributions_TL=contributions,
-        contribution_method=method,
-        codes=codes,
+        contributions_TL=None if contributed is None else contributed.values_TL,
+        contribution_method="" if contributed is None else contributed.method,
+        codes=None if sequence is None else sequence.codes,
         region=None if request.region is None else parse_region(request.region, zero, length),
     )
 
@@ -211,19 +211,29 @@ def _title(attention: AttentionFile, gene: str) -> str:
     return f"{gene}   {place['chrom']}:{place['start'] + 1:,}–{place['end']:,} ({strand})"
 
 
-def _contributions(
-    request: PromoterRequest, treatments: list[str], length: int
-) -> tuple[NDArray[np.float64], NDArray[np.uint8], str]:
-    """(T, L) contributions, (L,) bases and the method."""
-    from bioattn.store.attribution_reader import open_attribution
+class _Contributions(NamedTuple):
+    values_TL: NDArray[np.float64]
+    sequence: WindowSequence
+    method: str
 
+
+def _read_contributions(
+    attention: AttentionFile, request: PromoterRequest, treatments: list[str]
+) -> _Contributions:
     assert request.attribution is not None
     with open_attribution(request.attribution) as attribution:
-        if attribution.window_length != length:
+        if attribution.window_length != attention.window_length:
             raise BioattnError(
                 f"{request.attribution}: its window has {attribution.window_length:,} bases, that of the "
-                f"attention {length:,}; both must come from one model and FASTA"
+                f"attention {attention.window_length:,}; both must come from one model and FASTA"
             )
+        if attribution.model_sha256 != attention.model_sha256:
+            LOGGER.warning(f"{request.attribution}: is of another model than {attention.path}")
         values = attribution.contributions(gene=request.gene, treatment=treatments)
-        codes = attribution.sequences(gene=request.gene)
-        return np.asarray(values, dtype=np.float64), codes, attribution.method
+        everything = attribution.sequences()
+        codes = everything[list(attribution.samples.index).index(request.gene)]
+        return _Contributions(
+            np.asarray(values, dtype=np.float64),
+            WindowSequence(codes, base_composition(everything)),
+            attribution.method.replace("-", " ").replace("ism", "in-silico mutagenesis"),
+        )

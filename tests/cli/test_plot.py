@@ -1,0 +1,187 @@
+"""Every `bioattn plot` command from files to figures, as a user runs it; what is wrong is said in one sentence."""
+
+import json
+from pathlib import Path
+
+import numpy as np
+import pytest
+from PIL import Image
+
+from bioattn.attention.site import AttentionSite, alignment_site
+from bioattn.store.alignment_attention_writer import alignment_attention_file
+from bioattn.store.alignment_schema import AlignmentAttentionOptions, AlignmentSample, alignment_layout
+from bioattn.store.attention_writer import attention_writer
+from bioattn.store.attribution_schema import AttributionLayout, Method
+from bioattn.store.attribution_writer import AttributionBlock, attribution_writer
+from bioattn.store.sample_writer import ResultHeader
+from bioattn.store.schema import AttentionOptions, Samples, site_layout
+from bioattn_cli.main import main
+
+ROOT = Path(__file__).resolve().parents[2]
+DATA = ROOT / "data"
+LENGTH = 40
+TREATMENTS = ["heat", "cold"]
+SEQUENCE = "ACGTACGTTTGACCATGCAAGGCTTACGATCGGATCAAGT"
+HEADER = ResultHeader(model_sha256="ab" * 32, input_sha256="cd" * 32, window_length=LENGTH, task="regression")
+
+
+@pytest.fixture(scope="module")
+def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """Attention over two promoters with their FASTA, genes and attribution, and over an alignment."""
+    folder = tmp_path_factory.mktemp("plot")
+    random = np.random.default_rng(0)
+    samples = Samples(["g0", "g1"], ["chr1", "chr1"], np.array([100, 200]), np.array([140, 240]), ["+", "-"])
+    site = AttentionSite(
+        name="promoter.cross.0",
+        axes=("sample", "head", "treatment", "key"),
+        num_heads=2,
+        key_edges=tuple(range(0, LENGTH + 1, 8)),
+        receptive_field=22,
+    )
+    layout = site_layout(site, (1, 2, 2, 5), AttentionOptions())
+    weights = random.dirichlet(np.ones(5), size=(2, *layout.sizes[:-1])).astype(np.float32)
+    predictions = random.normal(size=(2, 2)).astype(np.float32)
+    with attention_writer(folder / "attention.h5", HEADER, [layout], TREATMENTS, 2) as writer:
+        writer.append(samples, {site.name: {"weights": weights}}, predictions)
+    values = random.normal(size=(2, 2, LENGTH, 4)).astype(np.float32)
+    values -= values.mean(axis=-1, keepdims=True)
+    codes = np.array([["ACGT".index(base) for base in SEQUENCE]] * 2, dtype=np.uint8)
+    explained = AttributionLayout(method=Method.ISM, settings="", num_treatments=2, window_length=LENGTH)
+    with attribution_writer(folder / "explain.h5", HEADER, explained, TREATMENTS, 2) as writer:
+        writer.append(AttributionBlock(samples, codes, values, None, predictions))
+    (folder / "promoters.fa").write_text(
+        f">g0 chr1:100-140(+)\n{SEQUENCE}\n>g1 chr1:200-240(-)\n{SEQUENCE}\n"
+    )
+    (folder / "genes.gff3").write_text(
+        "##gff-version 3\nchr1\tx\tgene\t131\t400\t.\t+\t.\tID=g0\nchr1\tx\tgene\t1\t110\t.\t-\t.\tID=x\n"
+    )
+    alignment = AlignmentSample(id="a", query="ACDEFGHIKL", rows=2, extra_rows=0, input_sha256="")
+    with alignment_attention_file(folder / "alignment.h5", "a" * 64, [alignment]) as file:
+        row = alignment_site("evoformer", 0, "msa_row", 2)
+        found = alignment_layout(row, alignment.sizes, AlignmentAttentionOptions())
+        file.site(found, 0).write({"weights": random.dirichlet(np.ones(10), size=(2, 10)).astype(np.float32)})
+    (folder / "contacts.tsv").write_text(
+        "column_i\tcolumn_j\tprobability\n" + "".join(f"{i}\t{i + 7}\t{0.1 * i:.1f}\n" for i in range(1, 9))
+    )
+    (folder / "truth.tsv").write_text("column_i\tcolumn_j\n2\t9\n8\t15\n")
+    check = {
+        "format": "bioattn-check",
+        "verdict": {"sentence": "Used."},
+        "measures": [{"label": "a", "value": 1.0}],
+        "curves": {"deletion": {"fraction": [0, 0.5], "top": [1, 0], "random": [1, 0.9]}},
+    }
+    (folder / "check.json").write_text(json.dumps(check))
+    return folder
+
+
+FULL = "--annotation genes.gff3 --motifs {data}/demo/motifs.meme --promoters promoters.fa --treatment heat"
+COMMANDS = [
+    "attention attention.h5 --gene g0",
+    f"attention attention.h5 --gene g0 {FULL} --attribution explain.h5 --region=-20:5",
+    "attention attention.h5 --gene g1 --against mean --heads 1 --upsample nearest --upstream 30",
+    "heatmap attention.h5",
+    "heatmap attention.h5 --genes g1 --against cold --no-cluster",
+    "heads attention.h5 --genes g0",
+    "heads alignment.h5 --corrected",
+    "contacts contacts.tsv --truth truth.tsv",
+    "training {data}/models/evoformer-contacts",
+    "logos {data}/demo/motifs.meme --motif motif1 --reverse-complement --background",
+    "check check.json",
+]
+
+
+@pytest.mark.parametrize("words", COMMANDS)
+def test_a_figure_of_the_width_asked_for(folder, tmp_path, monkeypatch, capsys, words) -> None:
+    monkeypatch.chdir(folder)
+    out = tmp_path / "x.png"
+    command = ["plot", *words.format(data=DATA).split(), "-o", str(out), "--width", "150", "--dpi", "60"]
+    assert main(command) == 0
+    text = capsys.readouterr()
+    assert text.out == ""
+    assert f"wrote {out} (" in text.err
+    image = np.asarray(Image.open(out).convert("L"))
+    assert image.shape[1] in (int(150 / 25.4 * 60), int(85 / 25.4 * 60))  # a single logo is one column
+    assert (image < 128).mean() > 0.001  # something is on it
+    record = json.loads((tmp_path / "x.png.run.json").read_text())
+    assert record["command"] == ["bioattn", *command]
+
+
+def test_the_same_command_gives_the_same_bytes(folder, tmp_path, monkeypatch) -> None:
+    monkeypatch.chdir(folder)
+    for number in (1, 2):
+        words = f"attention attention.h5 --gene g0 {FULL} -o {tmp_path / f'{number}.svg'}".format(data=DATA)
+        assert main(["plot", *words.split()]) == 0
+    assert (tmp_path / "1.svg").read_bytes() == (tmp_path / "2.svg").read_bytes()
+
+
+def test_contributions_are_those_of_the_file(folder) -> None:
+    from bioattn.figures.promoter_attention import draw_promoter_attention
+    from bioattn.figures.promoter_picture import PromoterRequest, read_promoter_picture
+    from bioattn.store.attribution_reader import open_attribution
+
+    request = PromoterRequest(
+        gene="g1", attribution=folder / "explain.h5", region="5:12", treatments=["cold"]
+    )
+    picture = read_promoter_picture(folder / "attention.h5", request)
+    figure, _ = draw_promoter_attention(picture, 180)
+    (axis,) = [axis for axis in figure.axes if axis.get_label() == "contributions 0"]
+    (letters,) = axis.collections
+    with open_attribution(folder / "explain.h5") as attribution:
+        values = attribution.values(gene="g1", treatment="cold")
+    for place, path in enumerate(letters.get_paths(), start=5):
+        value = float(values[place, "ACGT".index(SEQUENCE[place])])
+        box = path.get_extents()
+        assert (box.x0 + box.x1) / 2 == pytest.approx(place + 0.5)
+        assert (box.y0, box.y1) == pytest.approx((min(0, value), max(0, value)), abs=1e-6)
+    assert len(letters.get_paths()) == 7
+
+
+def test_treatments_of_the_heatmap_are_in_the_run_record(folder, tmp_path) -> None:
+    out = tmp_path / "x.pdf"
+    assert main(["plot", "heatmap", str(folder / "attention.h5"), "-o", str(out)]) == 0
+    assert sorted(json.loads((tmp_path / "x.pdf.run.json").read_text())["treatments"]) == ["cold", "heat"]
+
+
+@pytest.mark.parametrize(
+    ("words", "code", "sentence"),
+    [
+        ("attention attention.h5 --gene g9 -o {out}.png", 1, "gene 'g9' is not in the file"),
+        (
+            "attention attention.h5 --gene g0 --treatment x -o {out}.png",
+            1,
+            "treatment 'x' is not in the file",
+        ),
+        ("attention attention.h5 --gene g0 -o {out}.gif", 2, "end its name in .png, .svg, .pdf"),
+        ("attention alignment.h5 --gene g0 -o {out}.png", 1, "one over promoters is needed"),
+        (
+            "attention attention.h5 --gene g0 --heads x -o {out}.png",
+            2,
+            "give head numbers separated by commas",
+        ),
+        ("attention contacts.tsv --gene g0 -o {out}.png", 1, "contacts.tsv: not an HDF5 file"),
+        ("attention nowhere.h5 --gene g0 -o {out}.png", 1, "nowhere.h5: no such file"),
+        ("attention attention.h5 --gene g0 --attribution attention.h5 -o {out}.png", 1, "attention.h5: "),
+        ("heatmap attention.h5 --genes none.txt -o {out}.png", 1, "neither a gene of"),
+        ("heads attention.h5 --corrected -o {out}.png", 2, "--sample and --corrected are for alignments"),
+        ("heads alignment.h5 --treatment heat -o {out}.png", 2, "holds alignments; choose with --sample"),
+        ("contacts contacts.tsv --chain A -o {out}.png", 2, "say how to read --truth; give that too"),
+        ("contacts contacts.tsv --truth check.json -o {out}.png", 1, "check.json: "),
+        ("distogram attention.h5 -o {out}.png", 1, "is no distogram"),
+        ("training . -o {out}.png", 1, "has no history.csv"),
+        ("logos genes.gff3 -o {out}.png", 1, "genes.gff3"),
+        ("check contacts.tsv -o {out}.png", 1, "contacts.tsv"),
+        ("logos {data}/demo/motifs.meme -o promoters.fa/x.png", 1, "does not exist; create it first"),
+        ("heatmap attention.h5 -o {out}.png --width 20", 2, "--width"),
+    ],
+)
+def test_bad_input(folder, tmp_path, monkeypatch, capsys, words, code, sentence) -> None:
+    monkeypatch.chdir(folder)
+    before = sorted(path.name for path in folder.iterdir())
+    assert main(["plot", *words.format(out=tmp_path / "x", data=DATA).split()]) == code
+    text = capsys.readouterr().err
+    assert sentence in text
+    if "Usage" not in text:
+        assert text.startswith("bioattn: error: ")
+        assert text.count("\n") == 1
+    assert list(tmp_path.iterdir()) == []
+    assert sorted(path.name for path in folder.iterdir()) == before
