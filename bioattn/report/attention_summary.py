@@ -13,7 +13,7 @@ from numpy.typing import NDArray
 from bioattn.progress import Progress
 from bioattn.store.attention_reader import AttentionFile, SiteInfo
 
-BLOCK_BYTES = 48_000_000
+BLOCK_BYTES = 24_000_000
 """Weights held at once."""
 ONE_ROW = "(all treatments)"
 """Stands for the treatments at a site that does not tell them apart."""

@@ -92,7 +92,6 @@ def collect_report(
                 inputs,
                 dataset,
                 predictions,
-                motifs.attended if motifs is not None else {},
                 genes=genes,
                 treatments=treatments,
                 progress=progress,

@@ -123,7 +123,7 @@ def accuracy_findings(accuracy: Accuracy | None, has_model: bool) -> Iterator[Fi
             words += " There is hardly any treatment-specific part that the model predicts."
         elif not ahead:
             words += " A simple model predicts the treatment-specific part at least as well."
-        tone: Tone = "good" if ahead and specific >= 0.05 else "bad"
+        tone: Tone = "bad" if specific < 0.05 or not ahead else "open" if other is None else "good"
         yield Finding("Treatment-specific part", words, tone)
     for note in accuracy.notes:
         yield Finding("Accuracy", note, "open")

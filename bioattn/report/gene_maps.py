@@ -16,14 +16,14 @@ from numpy.typing import NDArray
 from bioattn.errors import BioattnError, SettingsError
 from bioattn.progress import Progress
 from bioattn.report.attention_summary import SiteSummary, summarise_site
-from bioattn.report.packed_maps import as_text, pack
+from bioattn.report.packed_maps import Steps, as_text, pack, quantised
 from bioattn.store.attention_reader import AttentionFile, SiteInfo
 
 if TYPE_CHECKING:
     from bioattn.store.attribution_reader import AttributionFile
 
-BROWSER_BYTES = 5_500_000
-"""What the promoters shown in full may take of the page."""
+ALONE_BYTES, BESIDE_BYTES = 7_000_000, 5_000_000
+"""What the promoters shown in full may take of a page that is theirs alone, and of one that shows proteins too."""
 KEPT_BYTES = 64_000_000
 """Candidates held in memory while the file is read."""
 _SMALLEST_RATIO = 0.25
@@ -35,7 +35,7 @@ class ReadMaps:
     """What one pass over the attention gives."""
 
     sites: list[SiteSummary]
-    kept: dict[int, list[NDArray[np.float32]]]
+    kept: dict[int, list[Steps]]
     """By row of the file, best first: (T, H, K) of every site."""
     peak_bin_G: NDArray[np.int64]
     """The bin each promoter looks at most, at the first site and under the treatment it is most specific to."""
@@ -49,12 +49,14 @@ def read_maps(
     best_G: NDArray[np.int64],
     *,
     at_least: int,
+    room: int,
     progress: Progress,
 ) -> ReadMaps:
     """Summarise every site and keep the maps of the first of `ranked`, as many as could fit into a page.
 
     treatments: those wanted, None = all. ranked: rows of the file, best first. best_G: for each promoter the
-    number of the treatment whose peak is asked for. at_least: so many are kept whatever their size.
+    number of the treatment whose peak is asked for. at_least: so many are kept whatever their size. room: bytes of
+    the page they may take.
     """
     raw = sum(
         len(treatments if treatments is not None and info.treatments else info.treatments or [""])
@@ -62,14 +64,14 @@ def read_maps(
         * (len(info.key_edges if info.key_edges is not None else []) - 1)
         for info in infos
     )
-    most = 1 + math.ceil(min(BROWSER_BYTES / (_SMALLEST_RATIO * raw), KEPT_BYTES / (4 * raw)))
-    kept: dict[int, list[NDArray[np.float32]]] = {row: [] for row in ranked[: max(most, at_least)]}
+    most = 1 + math.ceil(min(room / (_SMALLEST_RATIO * raw), KEPT_BYTES / raw))
+    kept: dict[int, list[Steps]] = {row: [] for row in ranked[: max(most, at_least)]}
     peak_bin_G = np.zeros(len(best_G), np.int64)
 
     def keep(first: int, weights_GTHK: NDArray[np.float32]) -> None:
         for row in range(first, first + len(weights_GTHK)):
             if row in kept:
-                kept[row].append(weights_GTHK[row - first].copy())
+                kept[row].append(quantised(weights_GTHK[row - first]))
 
     def keep_and_find_peaks(first: int, weights_GTHK: NDArray[np.float32]) -> None:
         rows = np.arange(len(weights_GTHK))
@@ -102,7 +104,10 @@ class Contributions:
         """(T, L) of a promoter, None when the file does not hold it."""
         if self._file is None or gene not in self.genes or not self.treatments:
             return None
-        found: NDArray[np.floating] = self._file.contributions(gene=gene, treatment=self.treatments)
+        everything = self.treatments == self._file.treatments
+        found: NDArray[np.floating] = self._file.contributions(
+            gene=gene, treatment=None if everything else self.treatments
+        )
         return found
 
 
@@ -130,27 +135,29 @@ def open_contributions(
 
 
 def pack_within_budget(
-    kept: dict[int, list[NDArray[np.float32]]],
+    kept: dict[int, list[Steps]],
     attribution: Contributions,
     ids: list[str],
     asked_for: int,
-    raw_context: int,
+    *,
+    room: int,
+    context_bytes: int,
 ) -> list[tuple[int, str, bool]]:
     """Row, packed maps and whether contributions are among them, of the first of `kept` that fit; `kept` is
     used up.
 
-    raw_context: bytes that a promoter takes beside its maps, about.
+    context_bytes: bytes that a promoter takes beside its maps, about.
     """
     shown: list[tuple[int, str, bool]] = []
     used = 0
     for rank, row in enumerate(list(kept)):
-        parts: list[NDArray[np.floating]] = list(kept.pop(row))
+        parts = kept.pop(row)
         contributions = attribution.of(ids[row])
         if contributions is not None:
-            parts.append(contributions)
+            parts.append(quantised(contributions))
         text = as_text(pack(parts))
-        used += len(text) + raw_context
-        if used > BROWSER_BYTES and rank:
+        used += len(text) + context_bytes
+        if used > room and rank:
             if rank < asked_for:
                 raise SettingsError(
                     f"--genes: {asked_for:,} genes do not fit into a report ({rank:,} do); name fewer, or fewer "

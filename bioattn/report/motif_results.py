@@ -1,11 +1,11 @@
 """What `bioattn export motifs` found (docs/formats/motifs.md), as far as a report shows it."""
 
 import math
+from collections.abc import Collection, Iterator
 from dataclasses import dataclass
 from pathlib import Path
 
 import numpy as np
-import pandas as pd
 from numpy.typing import NDArray
 
 from bioattn.errors import FormatError
@@ -13,6 +13,11 @@ from bioattn.files import read_lines
 
 MAX_MOTIFS = 60
 """Logos on a page, those with most seqlets first."""
+
+BACKGROUND = "background"
+"""A reference of the export: the same motif's places in all promoters."""
+MAX_ATTENDED = 200
+"""Attended sites shown of one promoter, all treatments together."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -61,8 +66,7 @@ class MotifResults:
     num_motifs: int
     """Of the export; `motifs` may be fewer."""
     treatments: list[TreatmentMotif]
-    attended: dict[str, list[AttendedSite]]
-    """By gene."""
+    """Against another treatment or the mean of all where the export compares so, else against the background."""
 
 
 def read_motif_export(folder: Path) -> MotifResults:
@@ -79,7 +83,7 @@ def read_motif_export(folder: Path) -> MotifResults:
             consensus=row["consensus"],
             seqlets=None if (n := _float(row.get("seqlets", ""))) is None else int(n),
             bits=_float(row.get("information_bits", "")),
-            match=row.get("match", ""),
+            match=row.get("match_name", "") or row.get("match", ""),
             match_q_value=_float(row.get("match_q_value", "")),
             probabilities=matrices.get(row["motif"]),
         )
@@ -90,14 +94,13 @@ def read_motif_export(folder: Path) -> MotifResults:
         motifs=order[:MAX_MOTIFS],
         num_motifs=len(found),
         treatments=_treatments(folder / "treatments.tsv"),
-        attended=_attended(folder / "edges.tsv"),
     )
 
 
 def _treatments(path: Path) -> list[TreatmentMotif]:
     if not path.is_file():
         return []
-    return [
+    rows = [
         TreatmentMotif(
             treatment=row["treatment"],
             motif=row["motif"],
@@ -107,30 +110,58 @@ def _treatments(path: Path) -> list[TreatmentMotif]:
         )
         for row in _table(path, ("treatment", "motif"))
     ]
+    compared = [row for row in rows if row.reference != BACKGROUND]
+    return compared or rows
 
 
-def _attended(path: Path) -> dict[str, list[AttendedSite]]:
+def read_attended(folder: Path, genes: Collection[str]) -> dict[str, list[AttendedSite]]:
+    """The attended sites of some promoters, by gene, best first and `MAX_ATTENDED` of each at most.
+
+    The table has a line for every motif, promoter and treatment, so it is read line by line. Raises: FormatError
+    naming a line that is none of it.
+    """
+    path = folder / "edges.tsv"
+    found: dict[str, list[tuple[float, int, AttendedSite]]] = {}
     if not path.is_file():
         return {}
-    sites: dict[str, list[AttendedSite]] = {}
-    for number, row in enumerate(_table(path, ("treatment", "motif", "gene_id", "start", "end")), start=2):
+    for number, row in _rows(path, ("treatment", "motif", "gene_id", "start", "end")):
+        if row["gene_id"] not in genes:
+            continue
         try:
             site = AttendedSite(row["treatment"], row["motif"], int(row["start"]), int(row["end"]))
         except ValueError as error:
             raise FormatError(f"{path}:{number}: {error}") from error
-        sites.setdefault(row["gene_id"], []).append(site)
-    return sites
+        kept = found.setdefault(row["gene_id"], [])
+        kept.append((-(_float(row.get("score", "")) or 0.0), number, site))
+        if len(kept) > 2 * MAX_ATTENDED:
+            kept.sort(key=lambda entry: entry[:2])
+            del kept[MAX_ATTENDED:]
+    return {
+        gene: [site for _, _, site in sorted(kept, key=lambda entry: entry[:2])[:MAX_ATTENDED]]
+        for gene, kept in found.items()
+    }
 
 
 def _table(path: Path, columns: tuple[str, ...]) -> list[dict[str, str]]:
+    return [row for _, row in _rows(path, columns)]
+
+
+def _rows(path: Path, columns: tuple[str, ...]) -> Iterator[tuple[int, dict[str, str]]]:
+    """Line numbers and cells by name of a table of the export."""
     if not path.is_file():
         raise FormatError(f"{path.parent}: has no {path.name}; run `bioattn export motifs` again")
-    lines = (line.split("\t") for _, line in read_lines(path) if line and not line.startswith("#"))
-    header = next(lines, [])
+    lines = ((number, line.split("\t")) for number, line in read_lines(path) if line)
+    _, header = next(lines, (0, []))
     missing = [name for name in columns if name not in header]
     if missing:
         raise FormatError(f"{path}: has no column {missing[0]!r}; run `bioattn export motifs` again")
-    return [dict(zip(header, cells, strict=False)) for cells in lines]
+    for number, cells in lines:
+        if len(cells) != len(header):
+            raise FormatError(
+                f"{path}:{number}: has {len(cells)} columns, the header has {len(header)}; run `bioattn export "
+                "motifs` again"
+            )
+        yield number, dict(zip(header, cells, strict=True))
 
 
 def _float(text: str) -> float | None:
@@ -139,12 +170,3 @@ def _float(text: str) -> float | None:
     except ValueError:
         return None
     return value if math.isfinite(value) else None
-
-
-def motif_table(results: MotifResults) -> pd.DataFrame:
-    """Ratio of every motif (columns) under every treatment (rows), NaN where the export has none."""
-    table = pd.DataFrame(
-        [(each.treatment, each.motif, each.ratio) for each in results.treatments],
-        columns=["treatment", "motif", "ratio"],
-    )
-    return table.pivot_table(index="treatment", columns="motif", values="ratio", aggfunc="first", sort=False)

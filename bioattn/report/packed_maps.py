@@ -11,6 +11,8 @@ those of the contributions (treatment, position), signed.
 
 import base64
 import zlib
+from collections.abc import Sequence
+from typing import NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
@@ -18,19 +20,26 @@ from numpy.typing import NDArray
 STEPS = 63
 
 
-def quantised(values: NDArray[np.floating]) -> tuple[NDArray[np.float32], NDArray[np.int8]]:
-    """(…,) largest magnitude of each row along the last axis, and (…, K) steps from −63 to 63."""
+class Steps(NamedTuple):
+    """Rows in steps."""
+
+    largest: NDArray[np.float32]
+    """(…): the largest magnitude of each row."""
+    steps: NDArray[np.int8]
+    """(…, K): −63 to 63."""
+
+
+def quantised(values: NDArray[np.floating]) -> Steps:
+    """An array (…, K) whose last axis is a row each, in steps."""
     largest = np.abs(values).max(axis=-1).astype(np.float32)
     scale = np.where(largest > 0, largest, 1).astype(np.float64)
-    return largest, np.rint(values / scale[..., None] * STEPS).astype(np.int8)
+    return Steps(largest, np.rint(values / scale[..., None] * STEPS).astype(np.int8))
 
 
-def pack(rows: list[NDArray[np.floating]]) -> bytes:
-    """Deflated bytes of arrays whose last axis is a row each."""
-    parts = [quantised(each) for each in rows]
-    largest = b"".join(scale.astype("<f4").tobytes() for scale, _ in parts)
-    steps = b"".join(step.tobytes() for _, step in parts)
-    return zlib.compress(largest + steps, 9)
+def pack(parts: Sequence[Steps]) -> bytes:
+    """Deflated bytes of several arrays."""
+    largest = b"".join(part.largest.astype("<f4").tobytes() for part in parts)
+    return zlib.compress(largest + b"".join(part.steps.tobytes() for part in parts), 9)
 
 
 def as_text(packed: bytes) -> str:

@@ -11,7 +11,7 @@ from scipy.spatial.distance import squareform
 
 from bioattn.report.alignment_pages import AlignmentPage
 from bioattn.report.collection import Report
-from bioattn.report.packed_maps import STEPS, as_text, pack
+from bioattn.report.packed_maps import STEPS, as_text, pack, quantised
 from bioattn.report.promoter_browser import BrowserGene, PromoterBrowser
 
 MEAN_PROMOTER = "(mean of all promoters)"
@@ -31,7 +31,7 @@ def page_data(report: Report) -> dict[str, Any]:
 def _promoters(browser: PromoterBrowser) -> dict[str, Any]:
     mean = {
         "id": MEAN_PROMOTER,
-        "maps": as_text(pack([site.profile_THK for site in browser.sites])),
+        "maps": as_text(pack([quantised(site.profile_THK) for site in browser.sites])),
     }
     return {
         "length": browser.window_length,

@@ -16,11 +16,18 @@ from bioattn.progress import Progress
 from bioattn.promoters.dataset import SPLIT_NAMES, TRAIN, PromoterDataset
 from bioattn.promoters.gene_choice import choose_genes
 from bioattn.report.attention_summary import SiteSummary, shown_sites
-from bioattn.report.gene_maps import open_contributions, pack_within_budget, read_maps
+from bioattn.report.gene_maps import (
+    ALONE_BYTES,
+    BESIDE_BYTES,
+    open_contributions,
+    pack_within_budget,
+    read_maps,
+)
 from bioattn.report.gene_ranking import ranked_genes, specific_part
 from bioattn.report.inputs import ReportInputs
-from bioattn.report.motif_results import AttendedSite
+from bioattn.report.motif_results import MAX_ATTENDED, AttendedSite, read_attended
 from bioattn.report.promoter_context import (
+    MAX_HITS,
     Annotated,
     MotifHit,
     Neighbour,
@@ -106,7 +113,6 @@ def collect_browser(
     inputs: ReportInputs,
     dataset: PromoterDataset | None,
     predictions: pd.DataFrame | None,
-    attended: dict[str, list[AttendedSite]],
     *,
     genes: Sequence[str],
     treatments: Sequence[str],
@@ -134,12 +140,12 @@ def collect_browser(
             raise BioattnError(f"--treatment: {attention.path} holds no treatment {treatment!r}")
     names = [name for name in known if name in treatments] if treatments else list(known)
     context = _context(attention, inputs, dataset, predictions, ids, names)
-    context.attended = attended
     unseen = np.array([split not in ("", SPLIT_NAMES[TRAIN]) for split in context.split_G])
     responses = context.predicted_GT if np.isfinite(context.predicted_GT).any() else context.measured_GT
     if responses is None:
         responses = np.zeros((len(ids), max(1, len(names))))
     length = attention.window_length
+    room = BESIDE_BYTES if inputs.prediction or inputs.alignment_attention else ALONE_BYTES
     best_G = np.abs(specific_part(responses)).argmax(axis=1)
     with open_contributions(inputs.attribution, attention, names) as contributions:
         order = ranked_genes(responses, unseen)
@@ -152,9 +158,17 @@ def collect_browser(
             ranked,
             best_G,
             at_least=len(wanted),
+            room=room,
             progress=progress,
         )
-        shown = pack_within_budget(read.kept, contributions, ids, len(wanted), raw_context=length * 2)
+        shown = pack_within_budget(
+            read.kept,
+            contributions,
+            ids,
+            len(wanted),
+            room=room,
+            context_bytes=_context_bytes(inputs, length, responses.shape[1]),
+        )
     sites = read.sites
     chosen = [ids[row] for row, _, _ in shown]
     windows = [context.windows[place[gene]] for gene in chosen]
@@ -171,6 +185,8 @@ def collect_browser(
         database = inputs.motif_export / "motifs.meme"
     if database is not None and database.is_file():
         context.hits = motif_hits(database, context.sequences)
+    if inputs.motif_export is not None:
+        context.attended = read_attended(inputs.motif_export, set(chosen))
     edges = sites[0].key_edges
     middles = (edges[:-1] + edges[1:]) // 2
     return PromoterBrowser(
@@ -199,6 +215,14 @@ def collect_browser(
         prediction_similarity_TT=_similarity(context.predicted_GT),
         measured_similarity_TT=None if context.measured_GT is None else _similarity(context.measured_GT),
     )
+
+
+def _context_bytes(inputs: ReportInputs, length: int, num_treatments: int) -> int:
+    """What a promoter takes of the page beside its maps, about."""
+    responses = 9 * num_treatments * (1 if inputs.dataset is None else 2)
+    has_hits = inputs.motifs is not None or inputs.motif_export is not None
+    attended = 30 * MAX_ATTENDED if inputs.motif_export is not None else 0
+    return 300 + length + responses + (40 * MAX_HITS if has_hits else 0) + attended
 
 
 def _context(

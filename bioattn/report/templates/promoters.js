@@ -8,7 +8,7 @@ function promoterBrowser(host) {
   const everywhere = [0, promoters.length];
   const genes = [...promoters.genes, promoters.mean];
   const state = { gene: genes[0], maps: null, site: 0, head: -1, treatments: [], view: [...everywhere], sameScale: true,
-    attribution: Boolean(promoters.attribution), chosenByHand: false, cursor: null };
+    attribution: Boolean(promoters.attribution), chosenByHand: false, cursor: null, compared: "none", meanMaps: null };
   let layout = null;
 
   const tracks = html("div", { class: "tracks", tabindex: 0, role: "group", id: "tracks",
@@ -35,6 +35,7 @@ function promoterBrowser(host) {
     }
     let maps;
     try {
+      if (!state.meanMaps) state.meanMaps = new Maps(await inflate(promoters.mean.maps), promoters, false);
       maps = new Maps(await inflate(gene.maps), promoters, Boolean(gene.attribution));
     } catch (problem) {
       report(problem, tracks);
@@ -108,6 +109,10 @@ function promoterBrowser(host) {
   fillHeads();
   const sites = html("select", { id: "site", on: { change: () => { state.site = Number(sites.value); fillHeads(); draw(); } } },
     promoters.sites.map((site, number) => html("option", { value: number }, site.name)));
+  const compared = html("select", { id: "compared", on: { change: () => { state.compared = compared.value; draw(); } } },
+    html("option", { value: "none" }, "weights"),
+    html("option", { value: "promoters" }, "weights less the mean of all promoters"),
+    promoters.sites.some((site) => site.treatments.length > 1) ? html("option", { value: "treatments" }, "weights less the mean of all treatments") : null);
   const scale = html("input", { type: "checkbox", id: "same-scale", checked: true,
     on: { change: () => { state.sameScale = scale.checked; draw(); } } });
   const attribution = html("input", { type: "checkbox", id: "attribution", checked: true,
@@ -199,8 +204,8 @@ function promoterBrowser(host) {
       const [start, end] = [Math.max(state.view[0], layout.edges[bin]), Math.min(state.view[1], layout.edges[bin + 1])];
       layout.marks.append(svg("rect", { x: x(start), y: 0, width: Math.max(1, x(end) - x(start)), height: layout.bottom, class: "bin" }));
       const shown = layout.tracks.slice(0, 8).map(({ treatment, row, contributions }) =>
-        `${names[treatment]} ${weight(row[bin])}${contributions ? ` (contributes ${signed(contributions[place], 3)})` : ""}`);
-      words += `. Weight of the bin ${signed(layout.edges[bin] - promoters.length, 0)} to ${signed(layout.edges[bin + 1] - promoters.length, 0)}: ${shown.join("; ")}`;
+        `${names[treatment]} ${state.compared === "none" ? weight(row[bin]) : signed(row[bin], 3)}${contributions ? ` (contributes ${signed(contributions[place], 3)})` : ""}`);
+      words += `. ${state.compared === "none" ? "Weight" : "Difference"} of the bin ${signed(layout.edges[bin] - promoters.length, 0)} to ${signed(layout.edges[bin + 1] - promoters.length, 0)}: ${shown.join("; ")}`;
     }
     const hits = (state.gene.hits || []).filter(([, start, end]) => start <= place && place < end);
     if (hits.length) words += `. Motif hits: ${hits.map(([name, , , strand]) => `${name} (${strand})`).join(", ")}`;
@@ -228,7 +233,7 @@ function promoterBrowser(host) {
     }
     if (state.cursor !== null && state.cursor >= state.view[0] && state.cursor < state.view[1]) point(state.cursor);
     else readout.textContent = "Point at a place to read the weights there.";
-    if (overview) overview.draw(state.maps, state);
+    if (overview) overview.draw(state.maps, state, layout);
   }
 
   function sayGene(gene) {
@@ -241,13 +246,14 @@ function promoterBrowser(host) {
     const unseen = gene.split === "test" || gene.split === "validation";
     geneLine.replaceChildren(html("strong", {}, gene.id), gene.name ? `${gene.name} · ` : "", where,
       gene.split ? html("span", { class: unseen ? "badge unseen" : "badge" },
-        unseen ? `${gene.split} gene: not trained on` : `${gene.split}ing gene`.replace("training", "training")) : null);
+        unseen ? `${gene.split} gene: not trained on` : "training gene") : null);
   }
 
   host.append(
     html("div", { class: "controls" },
       search.node, steps, picker.node,
       html("label", {}, "Attention of", heads),
+      html("label", {}, "Shown", compared),
       promoters.sites.length > 1 ? html("label", {}, "Site", sites) : null,
       html("div", { class: "label" }, "Zoom", zooming),
       html("label", { class: "check" }, scale, "same scale for all"),
@@ -422,17 +428,24 @@ class Overview {
     this.words.textContent = `${this.names[this.order[row]]} (row ${row + 1}); click or Enter shows or hides its track`;
   }
 
-  draw(maps, state) {
-    const rows = this.order.map((treatment) => maps.weights(state.site, treatment, state.head));
+  draw(maps, state, layout) {
+    const rows = shownRows(maps, state, this.order);
     const bins = rows[0].length;
-    const most = Math.max(1e-9, ...rows.map((row) => Math.max(...row)));
+    const most = Math.max(1e-9, ...rows.map(largestOf));
+    const isSigned = state.compared !== "none";
+    const colours = isSigned ? diverging() : sequential();
     const bytes = new Uint8Array(rows.length * bins);
-    rows.forEach((row, number) => row.forEach((value, bin) => { bytes[number * bins + bin] = Math.round((value / most) * 255); }));
-    paint(this.canvas, bytes, bins, rows.length, sequential());
-    this.canvas.style.width = "100%";
+    rows.forEach((row, number) => row.forEach((value, bin) => {
+      bytes[number * bins + bin] = Math.round(isSigned ? (value / most + 1) * 127.5 : (value / most) * 255);
+    }));
+    paint(this.canvas, bytes, bins, rows.length, colours);
+    // Under the tracks, so that a bin stands below itself; all bins, whatever the tracks have zoomed to.
+    const scale = layout.drawing.getBoundingClientRect().width / layout.drawing.viewBox.baseVal.width;
+    this.canvas.style.marginLeft = `${layout.left * scale}px`;
+    this.canvas.style.width = `${(layout.right - layout.left) * scale}px`;
     this.canvas.style.height = `${Math.min(420, Math.max(120, rows.length * 12))}px`;
     this.canvas.style.imageRendering = "pixelated";
-    this.legend.replaceChildren(rampLegend(sequential(), "0", weight(most)));
+    this.legend.replaceChildren(rampLegend(colours, isSigned ? `−${weight(most)}` : "0", weight(most)));
   }
 }
 

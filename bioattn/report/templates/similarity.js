@@ -28,8 +28,12 @@ function similarityMap(host) {
     if (!shown) return;
     const { matrix, bytes } = shown;
     const most = Math.min(host.clientWidth - 30, labelled ? 760 : 640);
-    const longest = Math.min(20, Math.max(...names.map((name) => name.length)));
-    const margin = labelled ? Math.min(most * 0.32, 14 + longest * 6.6) : 0;
+    const font = `${most < 500 ? 9 : 11}px system-ui, "Liberation Sans", sans-serif`;
+    const context = canvas.getContext("2d");
+    context.font = font;
+    const short = (name) => (name.length > 22 ? `${name.slice(0, 21)}…` : name);
+    const longest = Math.max(...names.map((name) => context.measureText(short(name)).width));
+    const margin = labelled ? Math.min(most * 0.4, 12 + longest) : 0;
     const side = Math.min(most - margin - 2, size * 64);
     const width = side + margin + 2;
     const ratio = window.devicePixelRatio || 1;
@@ -38,7 +42,6 @@ function similarityMap(host) {
     canvas.height = height * ratio;
     canvas.style.width = `${width}px`;
     canvas.style.height = `${height}px`;
-    const context = canvas.getContext("2d");
     context.scale(ratio, ratio);
     context.imageSmoothingEnabled = false;
     const ordered = new Uint8Array(size * size);
@@ -49,11 +52,10 @@ function similarityMap(host) {
     const picture = paint(document.createElement("canvas"), ordered.map((step) => Math.min(255, Math.round((step / 254) * 255))), size, size, diverging());
     context.drawImage(picture, margin, margin, side, side);
     if (labelled) {
-      const pixels = Math.max(7, Math.min(12, (side / size) * 0.8));
-      context.font = `${pixels}px system-ui, "Liberation Sans", sans-serif`;
+      context.font = font;
       context.fillStyle = colour("text");
       matrix.order.forEach((number, place) => {
-        const text = names[number].length > 20 ? `${names[number].slice(0, 19)}…` : names[number];
+        const text = short(names[number]);
         const middle = margin + ((place + 0.5) * side) / size;
         context.textAlign = "right";
         context.textBaseline = "middle";

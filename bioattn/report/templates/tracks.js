@@ -58,7 +58,7 @@ function drawTracks(host, gene, maps, state) {
   const width = Math.max(300, host.clientWidth);
   const narrow = width < 620;
   const left = narrow ? 6 : 190;
-  const right = 8;
+  const right = 18;
   const [from, to] = state.view;
   const scale = (width - left - right) / (to - from);
   const x = (position) => left + (position - from) * scale;
@@ -77,11 +77,12 @@ function drawTracks(host, gene, maps, state) {
     y += drawn.height;
   }
   const shown = state.treatments.slice(0, MAX_TRACKS);
-  const rows = shown.map((treatment) => maps.weights(state.site, treatment, state.head));
+  const rows = shownRows(maps, state, shown);
+  const isSigned = state.compared !== "none";
   const contributions = shown.map((treatment) =>
     state.attribution ? maps.contributions(promoters.treatments[treatment]) : null,
   );
-  const common = Math.max(1e-9, ...rows.map((row) => Math.max(...row)));
+  const common = Math.max(1e-9, ...rows.map(largestOf));
   const largestContribution = Math.max(1e-12, ...contributions.map((row) => (row ? largestIn(row, from, to) : 0)));
   const height = shown.length > 10 ? 38 : 56;
   const tracks = [];
@@ -96,14 +97,17 @@ function drawTracks(host, gene, maps, state) {
     }
     const top = y;
     const base = y + height;
-    const most = state.sameScale ? common : Math.max(1e-9, ...rows[number]);
-    const outline = stepPath(rows[number], edges, from, to, x, (value) => base - (value / most) * (height - 4));
+    const largest = largestOf(rows[number]);
+    const most = state.sameScale ? common : Math.max(1e-9, largest);
+    const zero = isSigned ? (top + base) / 2 : base;
+    const reach = isSigned ? (height - 4) / 2 : height - 4;
+    const outline = stepPath(rows[number], edges, from, to, x, (value) => zero - (value / most) * reach);
     layers.push(
       svg("g", { class: "track", "data-treatment": name },
-        svg("path", { d: `M${left} ${base}H${width - right}`, class: "track-line" }),
-        svg("path", { d: `${outline.path}V${base}H${outline.start}Z`, class: `area f${style}` }),
+        svg("path", { d: `M${left} ${zero}H${width - right}`, class: "track-line" }),
+        svg("path", { d: `${outline.path}V${zero}H${outline.start}Z`, class: `area f${style}` }),
         svg("path", { d: outline.path, class: `edge s${style}` }),
-        svg("text", { x: width - right, y: top + 10, "text-anchor": "end", class: "tick" }, `max ${weight(Math.max(...rows[number]))}`),
+        svg("text", { x: width - right, y: top + 10, "text-anchor": "end", class: "tick" }, `${isSigned ? "± " : "max "}${weight(largest)}`),
       ),
     );
     for (const [each, motif, start, end] of gene.attended || []) {
@@ -134,6 +138,29 @@ function drawTracks(host, gene, maps, state) {
   host.replaceChildren(drawing);
   host.classList.toggle("zoomed", to - from < promoters.length);
   return { left, right: width - right, scale, bottom: y - 34, tracks, marks, drawing, edges };
+}
+
+/** Weights of the treatments, or what they are above and below what they are compared with. */
+function shownRows(maps, state, treatments) {
+  const rows = treatments.map((treatment) => maps.weights(state.site, treatment, state.head));
+  if (state.compared === "promoters" && state.meanMaps) {
+    return rows.map((row, number) => less(row, state.meanMaps.weights(state.site, treatments[number], state.head)));
+  }
+  if (state.compared === "treatments") {
+    const all = DATA.promoters.sites[state.site].treatments;
+    const mean = new Float32Array(rows.length ? rows[0].length : 0);
+    all.forEach((_, treatment) => maps.weights(state.site, treatment, state.head).forEach((value, bin) => { mean[bin] += value / all.length; }));
+    return rows.map((row) => less(row, mean));
+  }
+  return rows;
+}
+
+function less(row, other) {
+  return row.map((value, bin) => value - other[bin]);
+}
+
+function largestOf(row) {
+  return row.reduce((most, value) => Math.max(most, Math.abs(value)), 0);
 }
 
 function largestIn(row, from, to) {

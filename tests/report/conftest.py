@@ -1,0 +1,294 @@
+"""A small promoter model with all that can be reported of it; names are as hostile as the formats allow."""
+
+import json
+from pathlib import Path
+from typing import NamedTuple
+
+import numpy as np
+import pandas as pd
+import pytest
+import torch
+
+from bioattn.files import sha256_of
+from bioattn.formats.meme import write_meme
+from bioattn.formats.motif import Motif
+from bioattn.models.promoter.config import Conditioning, PromoterModelConfig, TreatmentEncoding
+from bioattn.models.promoter.folder import write_promoter_model
+from bioattn.models.promoter.model import make_promoter_model
+from bioattn.models.promoter.treatment_vocabulary import TreatmentVocabulary
+from bioattn.promoters.dataset import PromoterDataset, write_dataset
+from bioattn.promoters.promoter_fasta import Promoter, write_promoters
+from bioattn.promoters.treatments import TreatmentTable
+from bioattn.store.attribution_schema import AttributionLayout, Method
+from bioattn.store.attribution_writer import AttributionBlock, attribution_writer
+from bioattn.store.sample_writer import ResultHeader
+from bioattn.store.schema import Samples
+from bioattn_cli.main import main
+
+LENGTH = 80
+NUM_GENES = 14
+HOSTILE_GENE = "</script><script>window.harmed=1</script>"
+HOSTILE_TREATMENT = '"><img src=x onerror=window.harmed=2>'
+HOSTILE_MOTIF = "<svg/onload=window.harmed=3>"
+GENES = [HOSTILE_GENE, *(f"gene{number:02d}" for number in range(1, NUM_GENES))]
+TREATMENTS = [HOSTILE_TREATMENT, "heat", "cold"]
+SPLIT = np.array([2, 2, 2, 1, 1, *[0] * (NUM_GENES - 5)], np.uint8)
+
+
+class PromoterRun(NamedTuple):
+    """Everything that belongs to one model."""
+
+    folder: Path
+    model: Path
+    dataset: Path
+    promoters: Path
+    attention: Path
+    attribution: Path
+    contributions: np.ndarray
+    """(5, treatments, positions): of the first five genes."""
+    check: Path
+    motif_export: Path
+    motifs: Path
+    annotation: Path
+    codes: np.ndarray
+
+    @property
+    def everything(self) -> list[str]:
+        """All inputs, and the options that name the others."""
+        paths = [
+            self.model,
+            self.dataset,
+            self.attention,
+            self.attribution,
+            self.check,
+            self.motif_export,
+            self.promoters,
+        ]
+        return [*map(str, paths), "--annotation", str(self.annotation), "--motifs", str(self.motifs)]
+
+
+@pytest.fixture(scope="session")
+def run(tmp_path_factory: pytest.TempPathFactory) -> PromoterRun:
+    torch.set_num_threads(1)
+    folder = tmp_path_factory.mktemp("report")
+    random = np.random.default_rng(4)
+    codes = random.integers(0, 4, size=(NUM_GENES, LENGTH)).astype(np.uint8)
+    starts = 1000 * np.arange(1, NUM_GENES + 1, dtype=np.int64)
+    strands = ["+" if number % 2 == 0 else "-" for number in range(NUM_GENES)]
+    promoters = folder / "promoters.fa"
+    write_promoters(
+        promoters,
+        [
+            Promoter(gene, "chr<1>", int(start), int(start) + LENGTH, strand, 0, row)
+            for gene, start, strand, row in zip(GENES, starts, strands, codes, strict=True)
+        ],
+    )
+    table = TreatmentTable(pd.DataFrame(index=pd.Index(TREATMENTS, dtype=object, name="treatment")))
+    targets = random.normal(size=(NUM_GENES, len(TREATMENTS))).astype(np.float32)
+    dataset = folder / "x.dataset.h5"
+    write_dataset(
+        dataset,
+        PromoterDataset(
+            gene_ids=GENES,
+            chrom=["chr<1>"] * NUM_GENES,
+            start=starts,
+            end=starts + LENGTH,
+            strand=strands,
+            codes=codes,
+            flank=0,
+            targets=targets,
+            treatments=table,
+            gene_split=SPLIT,
+            treatment_split=np.zeros(len(TREATMENTS), np.uint8),
+            task="regression",
+            metadata={"split": {"genes": "chromosome", "chromosomes": {"test": ["chr<1>"]}}},
+        ),
+    )
+    model = write_model(folder / "model", table, sha256_of(dataset))
+    attention = folder / "attention.h5"
+    assert main(["export", "attention", str(model), str(promoters), "-o", str(attention), "-q"]) == 0
+    digest = sha256_of(model / "model.safetensors")
+    values = random.normal(size=(5, len(TREATMENTS), LENGTH, 4)).astype(np.float32)
+    attribution = folder / "explain.h5"
+    layout = AttributionLayout(
+        method=Method.ISM, settings="", num_treatments=len(TREATMENTS), window_length=LENGTH
+    )
+    header = ResultHeader(
+        model_sha256=digest, input_sha256=sha256_of(promoters), window_length=LENGTH, task="regression"
+    )
+    with attribution_writer(attribution, header, layout, TREATMENTS, 5) as writer:
+        samples = Samples(GENES[:5], ["chr<1>"] * 5, starts[:5], starts[:5] + LENGTH, strands[:5])
+        writer.append(AttributionBlock(samples, codes[:5], values, None, targets[:5]))
+    contributions = np.array(
+        [
+            [[values[g, t, p, codes[g, p]] for p in range(LENGTH)] for t in range(len(TREATMENTS))]
+            for g in range(5)
+        ]
+    )
+    return PromoterRun(
+        folder=folder,
+        model=model,
+        dataset=dataset,
+        promoters=promoters,
+        attention=attention,
+        attribution=attribution,
+        contributions=contributions,
+        check=write_check(folder / "check.json", digest),
+        motif_export=write_motif_export(folder / "motifs"),
+        motifs=write_motif_database(folder / "database.meme", codes),
+        annotation=write_annotation(folder / "genes.gff3"),
+        codes=codes,
+    )
+
+
+def write_model(folder: Path, table: TreatmentTable, dataset_sha256: str) -> Path:
+    """Untrained, with the record of a training that never was."""
+    config = PromoterModelConfig(
+        length=LENGTH,
+        conditioning=Conditioning.CROSS,
+        treatment_encoder=TreatmentEncoding.ID,
+        channels=8,
+        kernel=7,
+        treatment_channels=8,
+        num_heads=2,
+        head_channels=4,
+        hidden_channels=8,
+    )
+    vocabulary = TreatmentVocabulary.learn(
+        table, encoding=config.treatment_encoder, unconditional=config.unconditional
+    )
+    torch.manual_seed(0)
+    folder.mkdir()
+    network = make_promoter_model(config, vocabulary)
+    # Weights of a size that gives maps with peaks.
+    for parameter in network.parameters():
+        parameter.data.mul_(3)
+    write_promoter_model(folder, network, vocabulary, table, task="regression", reference=None)
+    rows = [("this model", 0.41, 0.2), ("6-mer ridge", 0.52, 0.1), ("training mean", 0.0, 0.0)]
+    record = {
+        "dataset": {"file": "x.dataset.h5", "sha256": dataset_sha256},
+        "training": {"seed": 0, "epochs": 3},
+        "best_epoch": 2,
+        "evaluation": {
+            "rows": [
+                {"name": name, "cells": "test genes", "pearson": r, "specific_pearson": specific, "mse": 1.0}
+                for name, r, specific in rows
+            ],
+            "per_treatment": {
+                name: {"pearson": 0.1 * number} for number, name in enumerate(TREATMENTS, start=1)
+            },
+        },
+    }
+    (folder / "training.json").write_text(json.dumps(record))
+    (folder / "history.csv").write_text(
+        "epoch,learning_rate,training_loss,validation_loss,validation_pearson\n"
+        "1,0.1,1.0,1.1,0.1\n2,0.1,0.8,0.9,0.3\n3,0.1,0.7,1.0,\n"
+    )
+    return folder
+
+
+def write_check(path: Path, digest: str) -> Path:
+    content = {
+        "format": "bioattn-check",
+        "format_version": "1.0",
+        "generated_by": "bioattn",
+        "model_sha256": digest,
+        "input_sha256": "",
+        "settings": {},
+        "verdict": {"code": "not-used", "sentence": "The model hardly uses <b>where</b> it looks."},
+        "measures": [
+            {
+                "name": "deletion",
+                "label": "deletion <script>",
+                "value": 1.5,
+                "interval": [1.1, 1.9],
+                "threshold": 2.0,
+                "passed": False,
+                "sentence": "Too little.",
+            },
+            {
+                "name": "entropy",
+                "label": "entropy",
+                "value": None,
+                "interval": None,
+                "threshold": None,
+                "passed": None,
+                "sentence": "",
+            },
+        ],
+        "curves": {"deletion": {"fraction": [0, 0.5, 1], "top": [0, 1, 1.2], "random": [0, 0.2, 1.2]}},
+        "heads": [{"site": "promoter.cross.0", "head": 0, "entropy": 0.5}],
+        "skipped": [{"name": "retraining", "why": "not asked for"}],
+    }
+    path.write_text(json.dumps(content))
+    return path
+
+
+def write_motif_database(path: Path, codes: np.ndarray) -> Path:
+    """One motif: bases 20 to 30 of the first gene, so that it hits there."""
+    probabilities = np.full((10, 4), 0.01)
+    probabilities[np.arange(10), codes[0, 20:30]] = 0.97
+    write_meme(path, [Motif(name=HOSTILE_MOTIF, probabilities=probabilities, sites=50)])
+    return path
+
+
+def write_motif_export(folder: Path) -> Path:
+    folder.mkdir()
+    (folder / "motifs.json").write_text('{"format": "bioattn-motifs", "generated_by": "bioattn"}')
+    probabilities = np.full((6, 4), 0.1)
+    probabilities[:, 2] = 0.7
+    write_meme(folder / "motifs.meme", [Motif(name="attention.1", probabilities=probabilities, sites=30)])
+    (folder / "motifs.tsv").write_text(
+        "motif\tsource\tconsensus\tseqlets\tinformation_bits\tmatch\tmatch_name\tmatch_p_value\tmatch_q_value\n"
+        f"attention.1\tattention\tGGGGGG\t30\t4.2\tMA1\t{HOSTILE_MOTIF}\t1e-6\t0.001\n"
+    )
+    (folder / "treatments.tsv").write_text(
+        "treatment\tmotif\treference\tseqlets\tratio\tp_value\tq_value\n"
+        "heat\tattention.1\tbackground\t9\t9.9\t0.001\t0.01\n"
+        "heat\tattention.1\tmean\t9\t2.5\t0.001\t0.01\n"
+        "cold\tattention.1\tmean\t9\t0.5\t0.9\t0.9\n"
+    )
+    (folder / "edges.tsv").write_text(
+        "treatment\tmotif\tgene_id\tstart\tend\tstrand\tscore\n"
+        f"heat\tattention.1\t{HOSTILE_GENE}\t30\t36\t+\t0.5\n"
+        f"cold\tattention.1\t{HOSTILE_GENE}\t50\t56\t+\t0.9\n"
+        "heat\tattention.1\tnot-in-the-page\t1\t7\t+\t1\n"
+    )
+    return folder
+
+
+def write_annotation(path: Path) -> Path:
+    """A gene over the first window's first 30 bases, on the other strand; one in the window of gene03, on the −
+    strand as it is; and gene01, which has a name and lies in the window of gene04."""
+    path.write_text(
+        "##gff-version 3\n"
+        "chr<1>\tx\tgene\t901\t1030\t.\t-\t.\tID=other;Name=<i>other</i>\n"
+        "chr<1>\tx\tgene\t4011\t4030\t.\t-\t.\tID=within\n"
+        "chr<1>\tx\tgene\t5001\t5060\t.\t+\t.\tID=gene01;Name=NamedGene\n"
+    )
+    return path
+
+
+DATA = Path(__file__).resolve().parents[2] / "data"
+FAMILY = "simulated000000"
+ALIGNMENT = DATA / "families" / "msa" / f"{FAMILY}.a3m"
+STRUCTURE = DATA / "families" / "structure" / f"{FAMILY}.pdb"
+
+
+class ProteinRun(NamedTuple):
+    """A simulated family, run with the model that comes along."""
+
+    prediction: Path
+    attention: Path
+    alignment: Path
+    structure: Path
+
+
+@pytest.fixture(scope="session")
+def protein(tmp_path_factory: pytest.TempPathFactory) -> ProteinRun:
+    torch.set_num_threads(1)
+    folder = tmp_path_factory.mktemp("protein")
+    words = ["run", "evoformer", str(ALIGNMENT), "--model", str(DATA / "models/evoformer-contacts")]
+    words += ["--sites", "*.msa_row", "--attention", str(folder / "attention.h5"), "-o", str(folder / "run")]
+    assert main([*words, "-q"]) == 0
+    return ProteinRun(folder / "run", folder / "attention.h5", ALIGNMENT, STRUCTURE)

@@ -1,0 +1,291 @@
+"""`bioattn report` through its front door: what goes in, what is refused, and that bytes repeat."""
+
+import base64
+import hashlib
+import json
+import re
+import shutil
+import struct
+import zlib
+from html.parser import HTMLParser
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from bioattn.report import gene_maps
+from bioattn.store import open_attention
+from bioattn_cli.main import main
+from tests.report.conftest import (
+    GENES,
+    HOSTILE_GENE,
+    HOSTILE_MOTIF,
+    HOSTILE_TREATMENT,
+    LENGTH,
+    NUM_GENES,
+    TREATMENTS,
+    PromoterRun,
+)
+
+SITE = "promoter.cross.0"
+
+
+@pytest.fixture(scope="module")
+def page(run: PromoterRun, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    path = tmp_path_factory.mktemp("page") / "report.html"
+    assert main(["report", *run.everything, "-o", str(path), "-q"]) == 0
+    return path
+
+
+def data_of(page: Path) -> dict:
+    text = page.read_text(encoding="utf-8")
+    block = re.search(r'<script type="application/json" id="report-data">(.*?)</script>', text, re.DOTALL)
+    assert block is not None
+    return json.loads(block[1])
+
+
+class Outline(HTMLParser):
+    """Tags with their attributes, and the text outside scripts and styles."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.tags: list[tuple[str, dict[str, str | None]]] = []
+        self.words: list[str] = []
+        self.blocks: dict[str, str] = {}
+        self._inside = ""
+
+    def handle_starttag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
+        self.tags.append((tag, dict(attrs)))
+        if tag in ("script", "style"):
+            self._inside = tag if dict(attrs).get("type") is None else "data"
+
+    def handle_endtag(self, tag: str) -> None:
+        if tag in ("script", "style"):
+            self._inside = ""
+
+    def handle_data(self, data: str) -> None:
+        if self._inside:
+            self.blocks[self._inside] = self.blocks.get(self._inside, "") + data
+        else:
+            self.words.append(data)
+
+
+def outline_of(page: Path) -> Outline:
+    outline = Outline()
+    outline.feed(page.read_text(encoding="utf-8"))
+    return outline
+
+
+def test_maps_and_contributions_in_the_page_are_those_of_the_files(run: PromoterRun, page: Path):
+    promoters = data_of(page)["promoters"]
+    genes = {gene["id"]: gene for gene in promoters["genes"]}
+    assert sorted(genes) == sorted(GENES)
+    with open_attention(run.attention) as attention:
+        expected = attention.weights(SITE)
+    for number, name in enumerate(GENES):
+        raw = zlib.decompress(base64.b64decode(genes[name]["maps"]))
+        rows = len(TREATMENTS) * 2
+        explained = genes[name]["attribution"]
+        assert explained == (number < 5)
+        numbers = rows + (len(TREATMENTS) if explained else 0)
+        largest = struct.unpack(f"<{numbers}f", raw[: 4 * numbers])
+        steps = raw[4 * numbers :]
+        bins = expected.shape[-1]
+        for row in range(rows):
+            values = [largest[row] * step / 63 for step in steps[row * bins : (row + 1) * bins]]
+            wanted = expected[number, row // 2, row % 2]
+            assert np.abs(np.array(values) - wanted).max() <= wanted.max() / 63 / 2 + 1e-6
+        for treatment in range(len(TREATMENTS) if explained else 0):
+            start = rows * bins + treatment * LENGTH
+            signed = struct.unpack(f"{LENGTH}b", steps[start : start + LENGTH])
+            wanted = run.contributions[number, treatment]
+            values = np.array(signed) * largest[rows + treatment] / 63
+            assert np.abs(values - wanted).max() <= np.abs(wanted).max() / 63 / 2 + 1e-6
+
+
+def test_what_stands_around_a_promoter(run: PromoterRun, page: Path):
+    data = data_of(page)["promoters"]
+    genes = {gene["id"]: gene for gene in data["genes"]}
+    first = genes[HOSTILE_GENE]
+    assert first["sequence"] == "".join("ACGT"[code] for code in run.codes[0])
+    assert first["split"] == "test"
+    # The other gene covers 901 to 1030 (from 1) of the chromosome, the window begins at base 1000 (from 0).
+    assert first["neighbours"] == [[0, 30, "<i>other</i>", 0, 0]]
+    assert [hit[:4] for hit in first["hits"] if hit[0] == HOSTILE_MOTIF] == [[HOSTILE_MOTIF, 20, 30, "+"]]
+    assert first["attended"] == [[2, "attention.1", 50, 56], [1, "attention.1", 30, 36]]
+    assert genes["gene01"]["name"] == "NamedGene"
+    # On the − strand position 0 is the window's last base along the chromosome, 4079.
+    assert genes["gene03"]["neighbours"] == [[50, 70, "within", 1, 0]]
+    assert genes["gene04"]["neighbours"] == [[0, 60, "NamedGene", 1, 0]]
+    assert genes["gene01"]["neighbours"] == []
+
+
+def test_names_never_become_markup(page: Path):
+    outline = outline_of(page)
+    tags = [tag for tag, _ in outline.tags]
+    assert tags.count("script") == 2
+    assert not {"img", "iframe", "object", "embed", "base", "form"} & set(tags)
+    for tag, attributes in outline.tags:
+        assert not [name for name in attributes if name.startswith("on")], tag
+    text = page.read_text(encoding="utf-8")
+    for name in (HOSTILE_GENE, HOSTILE_TREATMENT, HOSTILE_MOTIF, "<b>where</b>", "deletion <script>"):
+        assert name not in text
+    assert any(HOSTILE_TREATMENT in words for words in outline.words)
+
+
+def test_the_policy_lets_the_page_run_its_own_script_and_load_nothing(page: Path):
+    outline = outline_of(page)
+    policy = next(a["content"] for tag, a in outline.tags if a.get("http-equiv") == "Content-Security-Policy")
+    rules = dict(rule.strip().split(" ", 1) for rule in policy.split(";"))
+    assert rules["default-src"] == "'none'"
+    for kind, tag in (("script-src", "script"), ("style-src", "style")):
+        digest = base64.b64encode(hashlib.sha256(outline.blocks[tag].encode()).digest()).decode()
+        assert rules[kind] == f"'sha256-{digest}'"
+    links = [value for _, a in outline.tags for name in ("href", "src") if (value := a.get(name)) is not None]
+    assert all(link.startswith("#") or link == "data:," for link in links)
+    assert not re.search(
+        r"https?://(?!www\.w3\.org/2000/svg)", outline.blocks["script"] + outline.blocks["style"]
+    )
+
+
+def test_the_words_say_what_the_figures_say(page: Path):
+    words = " ".join(" ".join(outline_of(page).words).split())
+    assert "A simple model wins: on test genes 6-mer ridge reaches 0.520" in words
+    assert "The model hardly uses <b>where</b> it looks." in words
+    assert "Of 14 promoters of 80 bases and 3 treatments" in words
+    assert "×2.50" in words
+    assert "×9.90" not in words  # against the background, where a comparison of treatments is there
+
+
+def test_bytes_repeat_and_hold_no_path(run: PromoterRun, page: Path, tmp_path: Path):
+    elsewhere = tmp_path / "elsewhere"
+    shutil.copytree(run.folder, elsewhere)
+    again = tmp_path / "again.html"
+    words = [word.replace(str(run.folder), str(elsewhere)) for word in run.everything]
+    assert main(["report", *words, "-o", str(again), "-q"]) == 0
+    assert again.read_bytes() == page.read_bytes()
+    assert str(elsewhere).encode() not in again.read_bytes()
+    record = json.loads((tmp_path / "again.html.run.json").read_text())
+    assert record["output"]["sha256"] == hashlib.sha256(again.read_bytes()).hexdigest()
+
+
+def test_where_not_all_promoters_fit_a_choice_is_made_and_said(
+    run: PromoterRun, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+):
+    monkeypatch.setattr("bioattn.report.promoter_browser.ALONE_BYTES", 4_000)
+    path = tmp_path / "report.html"
+    asked = GENES[-1]
+    words = [
+        "report",
+        str(run.model),
+        str(run.dataset),
+        str(run.attention),
+        "--genes",
+        asked,
+        "-o",
+        str(path),
+    ]
+    assert main([*words, "-q"]) == 0
+    promoters = data_of(path)["promoters"]
+    shown = [gene["id"] for gene in promoters["genes"]]
+    assert shown[0] == asked
+    assert 2 <= len(shown) < NUM_GENES
+    assert [line[0] for line in promoters["lines"]] == GENES
+    assert f"{len(shown)} of 14 promoters are in this page in full" in path.read_text(encoding="utf-8")
+    with open_attention(run.attention) as attention:
+        weights, edges = attention.weights(SITE), attention.sites[SITE].key_edges
+    for number, (_, _, treatment, _, peak) in enumerate(promoters["lines"]):
+        best = weights[number, treatment].mean(axis=0).argmax()
+        assert edges[best] <= peak < edges[best + 1]
+
+
+def test_some_treatments_only(run: PromoterRun, tmp_path: Path):
+    path = tmp_path / "report.html"
+    assert main(["report", str(run.attention), "--treatment", "cold", "-o", str(path), "-q"]) == 0
+    promoters = data_of(path)["promoters"]
+    assert promoters["treatments"] == promoters["sites"][0]["treatments"] == ["cold"]
+    raw = zlib.decompress(base64.b64decode(promoters["genes"][0]["maps"]))
+    with open_attention(run.attention) as attention:
+        expected = attention.weights(SITE, gene=promoters["genes"][0]["id"], treatment="cold").max(axis=-1)
+    np.testing.assert_allclose(struct.unpack("<2f", raw[:8]), expected, rtol=1e-6)
+
+
+def test_nothing_but_a_model_says_what_is_not_known(run: PromoterRun, tmp_path: Path):
+    path = tmp_path / "report.html"
+    assert main(["report", str(run.model), "-o", str(path), "-q"]) == 0
+    words = " ".join(" ".join(outline_of(path).words).split())
+    assert "Not checked" in words
+    assert data_of(path) == {"promoters": None, "similarity": None, "alignments": []}
+
+
+def refused(arguments: list[str], capsys: pytest.CaptureFixture[str]) -> tuple[int, str]:
+    capsys.readouterr()
+    code = main(["report", *arguments, "-q"])
+    said = capsys.readouterr().err
+    assert said.count("\n") == 1
+    return code, said
+
+
+def test_what_does_not_belong_together_is_refused(
+    run: PromoterRun, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+):
+    output = ["-o", str(tmp_path / "report.html")]
+    other_check = tmp_path / "check.json"
+    other_check.write_text(run.check.read_text().replace('"model_sha256": "', '"model_sha256": "f'))
+    other_fasta = tmp_path / "other.fa"
+    other_fasta.write_text(run.promoters.read_text() + ">more\nACGTACGT\n")
+    cases = [
+        ([str(run.model), str(other_check)], 1, "was made with other weights"),
+        (
+            [str(run.attention), str(other_fasta)],
+            1,
+            "is not the sequence file that the attention was made from",
+        ),
+        ([str(run.attention), "--genes", "nobody"], 1, "--genes nobody"),
+        ([str(run.attention), "--treatment", "nothing"], 1, "no treatment 'nothing'"),
+        ([str(run.model), "--treatment", "heat"], 1, "choose from an attention file"),
+        ([str(run.attention), str(run.attention)], 2, "is a second attention over promoters"),
+        ([str(run.promoters)], 2, "nothing to report on"),
+        ([str(run.attention), str(run.annotation)], 1, str(run.annotation)),
+        ([str(run.attention), "--motifs", str(run.promoters)], 1, "--motifs needs motifs"),
+        ([str(run.attention), str(tmp_path / "absent.h5")], 1, "no such file"),
+    ]
+    for arguments, code, says in cases:
+        found, said = refused([*arguments, *output], capsys)
+        assert (found, says in said) == (code, True), said
+        assert not (tmp_path / "report.html").exists()
+
+
+def test_damaged_inputs_are_named(run: PromoterRun, tmp_path: Path, capsys: pytest.CaptureFixture[str]):
+    output = ["-o", str(tmp_path / "report.html")]
+    check = tmp_path / "check.json"
+    check.write_text('{"format": "bioattn-check", "format_version": "1.0", "measures": []}')
+    code, said = refused([str(run.attention), str(check), *output], capsys)
+    assert (code, "is not a complete check" in said) == (1, True)
+    folder = tmp_path / "motifs"
+    shutil.copytree(run.motif_export, folder)
+    (folder / "edges.tsv").write_text(
+        f"treatment\tmotif\tgene_id\tstart\tend\nheat\tattention.1\t{HOSTILE_GENE}\tthree\t9\n"
+    )
+    code, said = refused([str(run.attention), str(folder), *output], capsys)
+    assert (code, "edges.tsv:2" in said) == (1, True)
+    (folder / "motifs.tsv").unlink()
+    code, said = refused([str(run.attention), str(folder), *output], capsys)
+    assert (code, "has no motifs.tsv" in said) == (1, True)
+    model = tmp_path / "model"
+    shutil.copytree(run.model, model)
+    (model / "training.json").write_text('{"evaluation": {"rows": [{}]}}')
+    code, said = refused([str(model), *output], capsys)
+    assert (code, "evaluation is incomplete" in said) == (1, True)
+
+
+def test_too_many_genes_by_name_are_refused(
+    run: PromoterRun, tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+):
+    monkeypatch.setattr("bioattn.report.promoter_browser.ALONE_BYTES", 2_000)
+    wanted = tmp_path / "genes.txt"
+    wanted.write_text("\n".join(GENES))
+    output = ["-o", str(tmp_path / "report.html")]
+    code, said = refused([str(run.attention), "--genes", str(wanted), *output], capsys)
+    assert (code, "14 genes do not fit into a report" in said) == (2, True)
+    assert gene_maps.ALONE_BYTES > 1_000_000
