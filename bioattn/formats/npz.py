@@ -8,7 +8,7 @@ import ast
 import struct
 import zipfile
 import zlib
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
@@ -145,6 +145,23 @@ class NpzWriter:
         """Store one array, uncompressed, with a fixed date so that bytes repeat."""
         with self._archive.open(zipfile.ZipInfo(name + _SUFFIX), "w", force_zip64=True) as member:
             np.lib.format.write_array(member, np.ascontiguousarray(array), allow_pickle=False)
+
+    def write_blocks(
+        self, name: str, shape: tuple[int, ...], dtype: np.dtype[Any], blocks: Iterable[NDArray[Any]]
+    ) -> None:
+        """Store one array that comes in pieces along its first axis, which need never be in memory together.
+
+        Raises: RuntimeError when the pieces are not the whole (a bug of the caller).
+        """
+        with self._archive.open(zipfile.ZipInfo(name + _SUFFIX), "w", force_zip64=True) as member:
+            header = {"descr": np.lib.format.dtype_to_descr(dtype), "fortran_order": False, "shape": shape}
+            np.lib.format.write_array_header_1_0(member, header)
+            written = 0
+            for block in blocks:
+                member.write(np.ascontiguousarray(block, dtype=dtype).data)
+                written += len(block)
+        if written != shape[0]:
+            raise RuntimeError(f"{written} of {shape[0]} rows were written")
 
 
 @contextmanager

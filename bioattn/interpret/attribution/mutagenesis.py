@@ -34,6 +34,8 @@ MAX_BATCH = 64
 class Mutagenesis:
     """Runs all single mutants of promoters through a model of any kind."""
 
+    promoters_at_once = 1
+
     def __init__(
         self,
         model: LoadedPromoterModel,

@@ -3,10 +3,13 @@
 Shape suffixes: B promoters, T treatments, L bases, A the four bases A, C, G, T.
 """
 
-from typing import NamedTuple
+from typing import NamedTuple, Protocol
 
 import numpy as np
 from numpy.typing import NDArray
+
+UNKNOWN = 4
+"""Code of N."""
 
 
 class Attribution(NamedTuple):
@@ -17,12 +20,24 @@ class Attribution(NamedTuple):
     values_BTLA: NDArray[np.float32]
     """Hypothetical contributions: what each base would add at each position, centred over the four bases (they sum
     to 0); 0 where the promoter has N. In the units of the predictions."""
+    gap_BT: NDArray[np.float32] | None = None
+    """Of methods that promise a sum, what the sum of contributions before centring misses; None for others."""
+
+
+class Attributor(Protocol):
+    """A method ready to run on a model and treatments."""
+
+    promoters_at_once: int
+    """How many promoters a call had best get."""
+
+    def __call__(self, codes_BL: NDArray[np.uint8]) -> Attribution:
+        """Codes (B, length) as the model sees them: 0..3 = ACGT, 4 = N."""
 
 
 def centred(values: NDArray[np.float32], codes_BL: NDArray[np.uint8]) -> NDArray[np.float32]:
-    """Values (B, T, L, 4) with their mean over the four bases removed, in place; 0 at N (code 4)."""
+    """Values (B, T, L, 4) with their mean over the four bases removed, in place; 0 at N."""
     values -= values.mean(axis=-1, keepdims=True)
-    np.putmask(values, np.broadcast_to((codes_BL > 3)[:, None, :, None], values.shape), 0)
+    np.putmask(values, np.broadcast_to((codes_BL >= UNKNOWN)[:, None, :, None], values.shape), 0)
     return values
 
 

@@ -23,8 +23,8 @@ def best_match(bases_BL4: Tensor, filters_F4K: Tensor, pool: int) -> Tensor:
     """The largest match of each filter in each bin, (B, P, F).
 
     bases_BL4: one-hot (B, L, 4), L a multiple of `pool`. filters_F4K: (F, 4, K), K odd; a match is centred on its
-    base, and bases beyond the ends count nothing. Differentiable in the filters only; where several matches of a
-    bin are equally good they share the gradient, as in `torch.amax`.
+    base, and bases beyond the ends count nothing. Differentiable in the filters and in the bases; where several
+    matches of a bin are equally good they share the gradient, as in `torch.amax`.
     """
     best_BPF: Tensor = _BestMatch.apply(bases_BL4, filters_F4K, pool)  # type: ignore[no-untyped-call]
     return best_BPF
@@ -34,7 +34,7 @@ class _BestMatch(torch.autograd.Function):
     @staticmethod
     def forward(ctx: Any, bases_BL4: Tensor, filters_F4K: Tensor, pool: int) -> Tensor:
         filters_KF = _flat(filters_F4K)
-        wants_gradient = filters_F4K.requires_grad
+        wants_gradient = filters_F4K.requires_grad or bases_BL4.requires_grad
         best, is_best = [], []
         for windows_NK, count in _windows(bases_BL4, filters_F4K.shape[-1]):
             with torch.autocast(bases_BL4.device.type, enabled=False):
@@ -43,28 +43,39 @@ class _BestMatch(torch.autograd.Function):
             best.append(best_BPF)
             if wants_gradient:
                 is_best.append(matches_BPSF == best_BPF.unsqueeze(2))
-        ctx.save_for_backward(bases_BL4, *is_best)
+        ctx.save_for_backward(bases_BL4, filters_F4K, *is_best)
         ctx.kernel = filters_F4K.shape[-1]
         return torch.cat(best)
 
     @staticmethod
     @once_differentiable
-    def backward(ctx: Any, gradient_BPF: Tensor) -> tuple[None, Tensor, None]:
-        bases_BL4, *is_best = ctx.saved_tensors
+    def backward(ctx: Any, gradient_BPF: Tensor) -> tuple[Tensor | None, Tensor | None, None]:
+        bases_BL4, filters_F4K, *is_best = ctx.saved_tensors
+        of_bases, of_filters = ctx.needs_input_grad[:2]
         filters = gradient_BPF.shape[-1]
-        gradient_KF = gradient_BPF.new_zeros(ctx.kernel * 4, filters, dtype=torch.float32)
+        filters_KF = _flat(filters_F4K)
+        gradient_KF = torch.zeros_like(filters_KF) if of_filters else None
+        gradient_BL4 = []
         first = 0
         for (windows_NK, count), is_best_BPSF in zip(_windows(bases_BL4, ctx.kernel), is_best, strict=True):
-            part_BPF = gradient_BPF[first : first + count].float() / is_best_BPSF.sum(2)
+            part_BPF = gradient_BPF[first : first + count].to(filters_KF.dtype) / is_best_BPSF.sum(2)
             spread_NF = (is_best_BPSF * part_BPF.unsqueeze(2)).view(-1, filters)
-            gradient_KF += windows_NK.T @ spread_NF
+            if gradient_KF is not None:
+                gradient_KF += windows_NK.T @ spread_NF
+            if of_bases:
+                gradient_BL4.append(_unwindowed(spread_NF @ filters_KF.T, count, ctx.kernel))
             first += count
-        return None, gradient_KF.view(ctx.kernel, 4, filters).permute(2, 1, 0), None
+        return (
+            torch.cat(gradient_BL4).to(bases_BL4.dtype) if of_bases else None,
+            None if gradient_KF is None else gradient_KF.view(ctx.kernel, 4, filters).permute(2, 1, 0),
+            None,
+        )
 
 
 def _flat(filters_F4K: Tensor) -> Tensor:
     """(F, 4, K) → (K·4, F), the order in which the bases of a window lie in memory."""
-    return filters_F4K.permute(2, 1, 0).reshape(-1, filters_F4K.shape[0]).float()
+    filters_KF = filters_F4K.permute(2, 1, 0).reshape(-1, filters_F4K.shape[0])
+    return filters_KF if filters_KF.dtype == torch.float64 else filters_KF.float()
 
 
 def _windows(bases_BL4: Tensor, kernel: int) -> Iterator[tuple[Tensor, int]]:
@@ -77,3 +88,13 @@ def _windows(bases_BL4: Tensor, kernel: int) -> Iterator[tuple[Tensor, int]]:
         count, length = part_BL4.shape[:2]
         windows = padded_BL4.as_strided((count, length, kernel * 4), (padded_BL4.stride(0), 4, 1))
         yield windows.reshape(count * length, kernel * 4), count
+
+
+def _unwindowed(windows_NK: Tensor, count: int, kernel: int) -> Tensor:
+    """What all windows together say of each base: the transpose of `_windows`, (promoters, L, 4)."""
+    windows = windows_NK.view(count, -1, kernel, 4)
+    length = windows.shape[1]
+    padded = windows.new_zeros(count, length + kernel - 1, 4)
+    for tap in range(kernel):
+        padded[:, tap : tap + length] += windows[:, :, tap]
+    return padded[:, kernel // 2 : kernel // 2 + length]

@@ -57,9 +57,16 @@ class ConcatModel(nn.Module):
             nn.Linear(widths[2], 1),
         )
 
-    def forward(self, codes_BL: Tensor, treatments: TreatmentBatch) -> Tensor:
-        """(B, L) codes and T treatments → (B, T)."""
-        sequence_BC = self.sequence(one_hot(codes_BL, self.fuse_sequence.weight.dtype))
+    def forward(
+        self, codes_BL: Tensor, treatments: TreatmentBatch, bases_BL4: Tensor | None = None
+    ) -> Tensor:
+        """(B, L) codes and T treatments → (B, T); `bases_BL4` (B, L, 4) are read instead of the codes."""
+        bases_B4L = (
+            one_hot(codes_BL, self.fuse_sequence.weight.dtype)
+            if bases_BL4 is None
+            else bases_BL4.transpose(1, 2)
+        )
+        sequence_BC = self.sequence(bases_B4L)
         condition_TC = self.condition(self._features(treatments))
         fused_BTH = self.fuse_sequence(sequence_BC).unsqueeze(1) + self.fuse_condition(condition_TC)
         answer_BT: Tensor = self.fused(fused_BTH.flatten(0, 1)).view(fused_BTH.shape[:2])

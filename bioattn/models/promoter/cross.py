@@ -72,9 +72,11 @@ class CrossModel(nn.Module):
             channels, config.treatment_channels, config.hidden_channels, config.dropout
         )
 
-    def forward(self, codes_BL: Tensor, treatments: TreatmentBatch) -> Tensor:
-        """(B, L) codes and T treatments → (B, T)."""
-        bins_BPC, known_BP = self.stem(codes_BL)
+    def forward(
+        self, codes_BL: Tensor, treatments: TreatmentBatch, bases_BL4: Tensor | None = None
+    ) -> Tensor:
+        """(B, L) codes and T treatments → (B, T); `bases_BL4` as the stem takes them."""
+        bins_BPC, known_BP = self.stem(codes_BL, bases_BL4)
         return self.behind_stem(bins_BPC, known_BP, self.treatment_encoder(treatments))
 
     def behind_stem(self, bins_BPC: Tensor, known_BP: Tensor, embeddings_TE: Tensor) -> Tensor:

@@ -36,9 +36,15 @@ class PromoterModel(nn.Module):
         self.register_buffer("response_mean_T", torch.zeros(len(vocabulary.names)))
         self.register_buffer("response_sd_T", torch.ones(len(vocabulary.names)))
 
-    def forward(self, codes_BL: Tensor, treatments: TreatmentBatch) -> Tensor:
-        """uint8 codes (B, length) and T treatments → float32 (B, T): responses, or logits for a binary task."""
-        return self.in_response_units(self.standardised(codes_BL, treatments), treatments)
+    def forward(
+        self, codes_BL: Tensor, treatments: TreatmentBatch, bases_BL4: Tensor | None = None
+    ) -> Tensor:
+        """uint8 codes (B, length) and T treatments → float32 (B, T): responses, or logits for a binary task.
+
+        bases_BL4: (B, length, 4), read instead of the codes' one-hot bases and differentiable; the codes still say
+        where there is a base at all.
+        """
+        return self.in_response_units(self.standardised(codes_BL, treatments, bases_BL4), treatments)
 
     def in_response_units(self, answer_BT: Tensor, treatments: TreatmentBatch) -> Tensor:
         """Answers in standard units → float32 responses, or logits for a binary task."""
@@ -48,9 +54,11 @@ class PromoterModel(nn.Module):
         sd_T = torch.where(known_T, self.response_sd_T[index_T], self.response_sd_T.mean())
         return answer_BT.float() * sd_T + mean_T
 
-    def standardised(self, codes_BL: Tensor, treatments: TreatmentBatch) -> Tensor:
+    def standardised(
+        self, codes_BL: Tensor, treatments: TreatmentBatch, bases_BL4: Tensor | None = None
+    ) -> Tensor:
         """The same in standard units, as training sees it."""
-        answer_BT: Tensor = self.network(codes_BL, treatments)
+        answer_BT: Tensor = self.network(codes_BL, treatments, bases_BL4)
         return answer_BT
 
 

@@ -62,14 +62,22 @@ class ConvStem(nn.Module):
         self.activation = make_activation(config.activation)
         self.normalise = nn.GroupNorm(1, config.channels)
 
-    def forward(self, codes_BL: Tensor) -> tuple[Tensor, Tensor]:
-        """Codes (B, L) → features (B, P, C) and mask (B, P), True where a bin holds at least one known base."""
+    def forward(self, codes_BL: Tensor, bases_BL4: Tensor | None = None) -> tuple[Tensor, Tensor]:
+        """Codes (B, L) → features (B, P, C) and mask (B, P), True where a bin holds at least one known base.
+
+        bases_BL4: read instead of the codes' one-hot bases, and differentiable; the mask is that of the codes.
+        """
         codes_BL = padded_to_bins(codes_BL, self.config)
+        bases_BL4 = (
+            one_hot(codes_BL).transpose(1, 2)
+            if bases_BL4 is None
+            else F.pad(bases_BL4, (0, 0, codes_BL.shape[1] - bases_BL4.shape[1], 0))
+        )
         filters_F4K = self.convolution.weight
         if self.both_strands:
             # A, C, G, T = 0..3, so flipping bases and positions is the reverse complement of the filter.
             filters_F4K = torch.cat([filters_F4K, filters_F4K.flip(1, 2)])
-        best_BPC = best_match(one_hot(codes_BL).transpose(1, 2), filters_F4K, self.config.pool)
+        best_BPC = best_match(bases_BL4, filters_F4K, self.config.pool)
         if self.both_strands:
             best_BPC = torch.maximum(*best_BPC.chunk(2, dim=-1))
         # Bias and activation come after the maximum: where the activation is monotone nothing changes.

@@ -101,9 +101,11 @@ class TrunkModel(nn.Module):
             2 * config.channels, config.treatment_channels, config.hidden_channels, config.dropout
         )
 
-    def forward(self, codes_BL: Tensor, treatments: TreatmentBatch) -> Tensor:
-        """(B, L) codes and T treatments → (B, T)."""
-        bins_BPC, known_BP = self.stem(codes_BL)
+    def forward(
+        self, codes_BL: Tensor, treatments: TreatmentBatch, bases_BL4: Tensor | None = None
+    ) -> Tensor:
+        """(B, L) codes and T treatments → (B, T); `bases_BL4` as the stem takes them."""
+        bins_BPC, known_BP = self.stem(codes_BL, bases_BL4)
         embeddings_TE = self.treatment_encoder(treatments)
         condition = self.treatment_encoder.tokens(treatments) if self.by_tokens else embeddings_TE
         features_BTPC = bins_BPC.unsqueeze(1).expand(-1, treatments.size, -1, -1)

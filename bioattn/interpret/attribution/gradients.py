@@ -1,0 +1,161 @@
+"""Gradients with respect to the bases: gradient × input, and integrated gradients.
+
+Both read the bases as numbers (`PromoterModel.forward` with `bases_BL4`); the k-mer stem's lookup is continued by
+its expectation over independent bases. A binary model is explained in log-odds.
+
+Shape suffixes: B promoters, T treatments, L bases, A the four bases, S points on the way.
+"""
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+from enum import StrEnum
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+from torch import Tensor
+
+from bioattn.interpret.attribution.values import UNKNOWN, Attribution, centred
+from bioattn.interpret.dinucleotide_shuffle import dinucleotide_shuffled
+from bioattn.models.promoter.folder import LoadedPromoterModel
+from bioattn.models.promoter.model import PromoterModel
+from bioattn.models.promoter.stem import one_hot
+from bioattn.models.promoter.treatment_vocabulary import TreatmentBatch
+
+SHUFFLES = 20
+"""Shuffled sequences whose mean is the baseline `dinucleotide-shuffled`."""
+
+
+class Baseline(StrEnum):
+    """Where integrated gradients begin. Where a promoter has N, every baseline has too."""
+
+    UNIFORM = "uniform"
+    """A quarter of each base."""
+    ZEROS = "zeros"
+    """No base at all."""
+    DINUCLEOTIDE_SHUFFLED = "dinucleotide-shuffled"
+    """The mean of sequences with the promoter's dinucleotide counts."""
+
+
+class GradientInput:
+    """The gradient with its mean over the four bases removed (Majdandzic et al. 2023), one pass a treatment.
+
+    The mean is the part of the gradient that leads off the space of sequences, where the model has seen nothing.
+    The value of the base that is there is gradient × input of the corrected gradient.
+    """
+
+    promoters_at_once = 8
+
+    def __init__(self, model: LoadedPromoterModel, treatments: TreatmentBatch) -> None:
+        self._model = model.model
+        self._device = model.device
+        self._treatments = treatments.to(model.device)
+
+    def __call__(self, codes_BL: NDArray[np.uint8]) -> Attribution:
+        """Codes (B, length) → predictions and values."""
+        codes = torch.from_numpy(codes_BL).to(self._device)
+        with torch.no_grad():
+            prediction_BT = self._model(codes, self._treatments)
+        bases_BLA = one_hot(codes).transpose(1, 2)
+        with frozen(self._model):
+            gradients = [
+                _gradient(self._model, codes, bases_BLA, self._treatments, treatment)
+                for treatment in range(self._treatments.size)
+            ]
+        values_BTLA = torch.stack(gradients, dim=1).cpu().numpy()
+        return Attribution(prediction_BT.cpu().numpy(), centred(values_BTLA, codes_BL))
+
+
+class IntegratedGradients:
+    """The mean gradient on the straight way from a baseline (Sundararajan et al. 2017), by the midpoint rule.
+
+    The mean gradient times the step from the baseline sums to f(promoter) − f(baseline), up to the gap that is
+    reported. The values are the mean gradients centred over the bases; from the uniform baseline those of the
+    bases that are there have that sum too.
+    """
+
+    promoters_at_once = 1
+
+    def __init__(
+        self,
+        model: LoadedPromoterModel,
+        treatments: TreatmentBatch,
+        *,
+        steps: int = 50,
+        baseline: Baseline = Baseline.UNIFORM,
+        seed: int = 0,
+    ) -> None:
+        self._model = model.model
+        self._device = model.device
+        self._treatments = treatments.to(model.device)
+        self._steps = steps
+        self._baseline = baseline
+        self._seed = seed
+
+    def __call__(self, codes_BL: NDArray[np.uint8]) -> Attribution:
+        """Codes (B, length) → predictions, values and how far the contributions are from their sum."""
+        answers = [self._one(codes_L) for codes_L in codes_BL]
+        predictions, values, gaps = (np.stack(arrays) for arrays in zip(*answers, strict=True))
+        return Attribution(predictions, centred(values, codes_BL), gaps)
+
+    def baseline(self, codes_L: NDArray[np.uint8]) -> Tensor:
+        """The baseline of a promoter, (L, 4)."""
+        known_L1 = torch.from_numpy(codes_L < UNKNOWN)[:, None].float()
+        match self._baseline:
+            case Baseline.UNIFORM:
+                return (known_L1 / 4).expand(-1, 4)
+            case Baseline.ZEROS:
+                return torch.zeros(len(codes_L), 4)
+            case Baseline.DINUCLEOTIDE_SHUFFLED:
+                # From the sequence itself, so that a promoter's baseline does not depend on those before it.
+                random = np.random.default_rng([self._seed, *codes_L.tolist()])
+                shuffled = dinucleotide_shuffled(np.tile(codes_L, (SHUFFLES, 1)), random)
+                return one_hot(torch.from_numpy(shuffled)).mean(0).T
+
+    def _one(
+        self, codes_L: NDArray[np.uint8]
+    ) -> tuple[NDArray[np.float32], NDArray[np.float32], NDArray[np.float32]]:
+        """Prediction (T,), mean gradient (T, L, 4) and gap (T,) of one promoter."""
+        codes_1L = torch.from_numpy(codes_L)[None].to(self._device)
+        bases_1LA = one_hot(codes_1L).transpose(1, 2)
+        begin_1LA = self.baseline(codes_L)[None].to(self._device)
+        share_S11 = ((torch.arange(self._steps, device=self._device) + 0.5) / self._steps)[:, None, None]
+        way_SLA = begin_1LA + share_S11 * (bases_1LA - begin_1LA)
+        codes_SL = codes_1L.expand(self._steps, -1)
+        with frozen(self._model):
+            prediction_T = self._model(codes_1L, self._treatments)[0]
+            begin_T = self._model(codes_1L, self._treatments, begin_1LA)[0]
+            mean_TLA = torch.stack(
+                [
+                    _gradient(self._model, codes_SL, way_SLA, self._treatments, treatment).mean(0)
+                    for treatment in range(self._treatments.size)
+                ]
+            )
+        sum_T = ((bases_1LA - begin_1LA) * mean_TLA).sum((1, 2))
+        gap_T = prediction_T - begin_T - sum_T
+        return prediction_T.cpu().numpy(), mean_TLA.cpu().numpy(), gap_T.cpu().numpy()
+
+
+def _gradient(
+    model: PromoterModel, codes_BL: Tensor, bases_BLA: Tensor, treatments: TreatmentBatch, treatment: int
+) -> Tensor:
+    """Gradient (B, L, 4) of the answers to one treatment."""
+    one = treatments.rows(torch.tensor([treatment], device=codes_BL.device))
+    with torch.enable_grad():
+        bases_BLA = bases_BLA.detach().requires_grad_()
+        answer_B1 = model(codes_BL, one, bases_BLA)
+        (gradient_BLA,) = torch.autograd.grad(answer_B1.sum(), bases_BLA)
+    return gradient_BLA
+
+
+@contextmanager
+def frozen(model: PromoterModel) -> Iterator[None]:
+    """Keep parameters out of gradients: those of the bases are all that is wanted."""
+    wanted = [parameter for parameter in model.parameters() if parameter.requires_grad]
+    try:
+        for parameter in wanted:
+            parameter.requires_grad_(False)
+        yield
+    finally:
+        for parameter in wanted:
+            parameter.requires_grad_(True)

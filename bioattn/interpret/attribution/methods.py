@@ -1,0 +1,52 @@
+"""The attribution methods by name, with their settings."""
+
+from dataclasses import dataclass
+
+from bioattn.errors import SettingsError
+from bioattn.interpret.attribution.gradients import Baseline, GradientInput, IntegratedGradients
+from bioattn.interpret.attribution.mutagenesis import Mutagenesis
+from bioattn.interpret.attribution.values import Attributor
+from bioattn.models.promoter.folder import LoadedPromoterModel
+from bioattn.models.promoter.treatment_vocabulary import TreatmentBatch
+from bioattn.store.attribution_schema import Method
+
+__all__ = ["Baseline", "Method", "MethodSettings", "make_attributor"]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class MethodSettings:
+    """Which method, and what integrated gradients need to know."""
+
+    method: Method = Method.ISM
+    steps: int = 50
+    """Points on the way from the baseline to the promoter."""
+    baseline: Baseline = Baseline.UNIFORM
+    """Where the way begins."""
+    seed: int = 0
+    """Of the shuffles of `dinucleotide-shuffled`."""
+
+    def __post_init__(self) -> None:
+        if self.steps < 1:
+            raise SettingsError(f"--steps is {self.steps}; it must be at least 1")
+
+    def text(self) -> str:
+        """What beside the method decides the values."""
+        if self.method is not Method.INTEGRATED_GRADIENTS:
+            return ""
+        seed = f" seed={self.seed}" if self.baseline is Baseline.DINUCLEOTIDE_SHUFFLED else ""
+        return f"steps={self.steps} baseline={self.baseline}{seed}"
+
+
+def make_attributor(
+    model: LoadedPromoterModel, treatments: TreatmentBatch, settings: MethodSettings
+) -> Attributor:
+    """The method of `settings`, ready to run on `model` for `treatments`."""
+    match settings.method:
+        case Method.ISM:
+            return Mutagenesis(model, treatments)
+        case Method.GRADIENT_INPUT:
+            return GradientInput(model, treatments)
+        case Method.INTEGRATED_GRADIENTS:
+            return IntegratedGradients(
+                model, treatments, steps=settings.steps, baseline=settings.baseline, seed=settings.seed
+            )

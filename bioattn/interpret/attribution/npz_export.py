@@ -1,0 +1,119 @@
+"""Attribution as the NumPy archives that TF-MoDISco-lite and tangermeme read.
+
+A folder with `sequences.npz` (one-hot, N only zeros), an archive of hypothetical contributions for each treatment
+(both `arr_0`, float32, (genes, 4, positions), bases A C G T), `treatments.tsv` (treatment, file) and `genes.tsv`
+(row, gene and place).
+"""
+
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+
+import numpy as np
+import pandas as pd
+from numpy.typing import NDArray
+
+from bioattn.errors import BioattnError, SettingsError
+from bioattn.files import check_apart, check_parent, text_output
+from bioattn.folders import atomic_folder
+from bioattn.formats.npz import npz_output
+from bioattn.progress import NoProgress, Progress
+from bioattn.promoters.gene_choice import choose_genes
+from bioattn.store.attribution_reader import AttributionFile, open_attribution
+from bioattn.store.track_folder import file_stems
+
+SEQUENCES, TREATMENTS, GENES = "sequences.npz", "treatments.tsv", "genes.tsv"
+ARRAY = "arr_0"
+BLOCK_BYTES = 1 << 24
+
+
+def export_attribution(
+    attribution: Path,
+    output: Path,
+    *,
+    treatments: Sequence[str] = (),
+    genes: Sequence[str] = (),
+    force: bool = False,
+    progress: Progress | None = None,
+) -> dict[str, int]:
+    """Write the folder `output`; gives the numbers of `genes` and `treatments` written.
+
+    treatments: names, empty = all. genes: ids or files of ids, empty = all, in that order. force: replace a folder
+    that this function made.
+
+    Raises: BioattnError for names that the file does not hold, a folder in the way or one that cannot be written;
+    FormatError when the file is damaged.
+    """
+    progress = progress or NoProgress()
+    names = _own_names(output, [attribution], force=force)
+    with open_attribution(attribution) as file:
+        for name in treatments:
+            if name not in file.treatments:
+                raise BioattnError(f"{attribution}: treatment {name!r} is not in the file")
+        chosen = list(dict.fromkeys(treatments)) or file.treatments
+        ids = choose_genes(genes, file.samples.index, attribution) if genes else list(file.samples.index)
+        files = [f"{stem}.npz" for stem in file_stems(["sequences", *chosen])[1:]]
+        progress.begin("arrays", len(files) + 1)
+        try:
+            with atomic_folder(output, names | {SEQUENCES, TREATMENTS, GENES, *files}) as folder:
+                _write_array(folder / SEQUENCES, file, ids, None)
+                progress.advance()
+                for name, treatment in zip(files, chosen, strict=True):
+                    _write_array(folder / name, file, ids, treatment)
+                    progress.advance()
+                _write_table(folder / TREATMENTS, pd.DataFrame({"treatment": chosen, "file": files}))
+                places = file.samples.loc[ids]
+                _write_table(
+                    folder / GENES,
+                    pd.DataFrame({"row": np.arange(len(ids)), "gene_id": ids}).join(
+                        places.reset_index(drop=True)
+                    ),
+                )
+        finally:
+            progress.end()
+    return {"genes": len(ids), "treatments": len(chosen)}
+
+
+def _write_array(path: Path, file: AttributionFile, ids: Sequence[str], treatment: str | None) -> None:
+    """One archive: one-hot sequences, or the hypothetical contributions of a treatment."""
+    shape = (len(ids), 4, file.window_length)
+    with npz_output(path) as archive:
+        archive.write_blocks(ARRAY, shape, np.dtype(np.float32), _blocks(file, ids, treatment))
+
+
+def _blocks(
+    file: AttributionFile, ids: Sequence[str], treatment: str | None
+) -> Iterator[NDArray[np.float32]]:
+    step = max(1, BLOCK_BYTES // (16 * file.window_length))
+    whole = list(ids) == list(file.samples.index)
+    for first in range(0, len(ids), step):
+        # All genes in file order are read as slices, which is quicker than one by one.
+        gene = slice(first, first + step) if whole else list(ids[first : first + step])
+        if treatment is None:
+            codes = file.sequences(gene=gene)
+            yield (codes[:, None] == np.arange(4, dtype=np.uint8)[:, None]).astype(np.float32)
+        else:
+            yield file.values(gene=gene, treatment=treatment).transpose(0, 2, 1)
+
+
+def _own_names(output: Path, inputs: Sequence[Path], *, force: bool) -> set[str]:
+    """Names of the files in an earlier folder `output`, which is replaced only if it is ours and with `force`."""
+    if output.name in ("", "-", ".."):
+        raise SettingsError(f"--output {output}: give the name of a folder to make")
+    check_parent(output)
+    check_apart(output, inputs)
+    if not output.exists():
+        return set()
+    if not output.is_dir():
+        raise BioattnError(f"{output}: is a file, the arrays need a folder; choose another --output")
+    if any(output.iterdir()) and not force:
+        raise BioattnError(f"{output}: exists already; choose another --output, or --force to replace it")
+    table = output / TREATMENTS
+    if not table.is_file():
+        return set()
+    rows = table.read_text(encoding="utf-8").splitlines()[1:]
+    return {SEQUENCES, TREATMENTS, GENES, *(row.rpartition("\t")[2] for row in rows)}
+
+
+def _write_table(path: Path, table: pd.DataFrame) -> None:
+    with text_output(path) as file:
+        table.to_csv(file, sep="\t", index=False, lineterminator="\n")
