@@ -19,8 +19,10 @@ from bioattn import __version__
 from bioattn.errors import BioattnError, Interrupted, SettingsError
 from bioattn_cli import (
     explain,
+    explain_attribution,
     explain_motifs,
     export,
+    export_attribution,
     export_contacts,
     export_motifs,
     export_parameters,
@@ -98,7 +100,9 @@ app.add_typer(run.app, name="run")
 app.add_typer(export.app, name="export")
 app.add_typer(explain.app, name="explain")
 app.add_typer(plot.app, name="plot")
+explain_attribution.register(explain.app)
 explain_motifs.register(explain.app)
+export_attribution.register(export.app)
 export_contacts.register(export.app)
 export_motifs.register(export.app)
 export_parameters.register(export.app)
