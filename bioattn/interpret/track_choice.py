@@ -41,7 +41,7 @@ def choose_tracks(
     """Tracks in the order asked for, each treatment before its difference."""
     if known is None:
         if asked or reference is not None:
-            option = "--treatment" if asked else "--reference"
+            option = "--treatment" if asked else "--against"
             raise BioattnError(
                 f"{attention.path}: its attention does not tell treatments apart, so there is one track for all; "
                 f"leave {option} out"
@@ -56,7 +56,7 @@ def choose_tracks(
         raise SettingsError("--treatment names one twice")
     if reference is not None and reference not in known and reference != MEAN:
         raise BioattnError(
-            f"{attention.path}: --reference {reference!r} is not in the file; it holds {first_names(known)}; "
+            f"{attention.path}: --against {reference!r} is not in the file; it holds {first_names(known)}; "
             f"`{MEAN}` is the mean over all of them"
         )
     names = list(asked or known)
@@ -66,7 +66,7 @@ def choose_tracks(
             pairs.append((reference, None))
         others = [name for name in names if name != reference]
         if not others:
-            raise SettingsError(f"--reference {reference}: is the only treatment asked for; name others")
+            raise SettingsError(f"--against {reference}: is the only treatment asked for; name others")
         pairs += [(name, reference) for name in others]
     stems = file_stems([name if other is None else f"{name}-vs-{other}" for name, other in pairs])
     return [

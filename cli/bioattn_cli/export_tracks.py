@@ -41,8 +41,10 @@ def tracks(
     reference: Annotated[
         str | None,
         typer.Option(
+            "--against",
+            "--reference",
             metavar="NAME",
-            help="Also write each treatment minus this one; `mean` is the mean over all treatments.",
+            help="Also write each treatment minus this one, or minus the `mean` over all treatments.",
         ),
     ] = None,
     genes: Annotated[
@@ -97,7 +99,7 @@ def tracks(
     means over heads. Beside them a table per treatment with every bin of every gene, and tracks.json, which says
     what is what. Where windows of one strand overlap, --overlapping decides; the table has them all.
 
-    bioattn export tracks attention.h5 -o tracks --treatment heat --reference control
+    bioattn export tracks attention.h5 -o tracks --treatment heat --against control
     """
     from bioattn.files import write_run_record
     from bioattn.formats.chromosome_lengths import read_chromosome_lengths
