@@ -55,6 +55,7 @@ def write_model_card(
         f"- Treatments are known by {config.treatment_encoder}; settings in `config.json` and `training.json`.",
         f"- Trained for {record['epochs_trained']} epochs, weights of epoch {record['best_epoch']}, "
         f"seed {record['training']['seed']}, bioattn {record['versions']['bioattn']}.",
+        *_pruning(record),
         "",
         "Figures on the held-out cells of this one split and seed, beside simple models fitted on the same split:",
         "",
@@ -64,3 +65,15 @@ def write_model_card(
     ]
     with text_output(path) as file:
         file.write("\n".join(lines) + "\n")
+
+
+def _pruning(record: dict[str, Any]) -> list[str]:
+    """What was taken out of the model after training, if anything."""
+    if "pruned" not in record:
+        return []
+    heads = "; ".join(
+        f"{site} {', '.join(map(str, left))}" for site, left in record["pruned"]["heads"].items()
+    )
+    return [
+        f"- Attention heads left by pruning: {heads}; whole model's weights `{record['pruned']['from']}`."
+    ]

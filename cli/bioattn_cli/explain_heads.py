@@ -1,0 +1,111 @@
+"""`bioattn explain heads`: what each attention head matters, and a model with fewer of them."""
+
+import time
+from enum import StrEnum
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from bioattn_cli.options import Device, DeviceOption, ForceOption, ThreadsOption, command
+from bioattn_cli.reporting import Reporter
+
+
+class Split(StrEnum):
+    """Which genes or proteins are asked."""
+
+    TRAIN = "train"
+    VALIDATION = "validation"
+    TEST = "test"
+
+
+def heads(
+    reporter: Reporter,
+    model: Annotated[
+        Path, typer.Argument(metavar="MODEL", help="Folder of a trained promoter or MSA/pair model.")
+    ],
+    dataset: Annotated[
+        Path, typer.Argument(metavar="DATASET", help="Promoter or contact dataset the model was trained on.")
+    ],
+    output: Annotated[Path, typer.Option("--output", "-o", help="Folder of tables to write.")],
+    split: Annotated[
+        Split, typer.Option(help="Genes or proteins that heads are judged on.")
+    ] = Split.VALIDATION,
+    prune_to: Annotated[
+        int | None, typer.Option(min=1, metavar="N", help="Keep N heads in all, at least one per site.")
+    ] = None,
+    pruned_model: Annotated[
+        Path | None, typer.Option(metavar="FOLDER", help="Where --prune-to writes the smaller model.")
+    ] = None,
+    device: DeviceOption = Device.AUTO,
+    threads: ThreadsOption = None,
+    force: ForceOption = False,
+) -> None:
+    """Say how much each attention head matters for what a model predicts.
+
+    Importance is the mean size of the loss's slope in a mask on the head (Michel et al. 2019). For promoter models
+    also what leaving the head out does, and how accuracy falls as the least important head goes, one after the
+    other. --prune-to writes a model without the others, which loads everywhere; heads keep their numbers.
+
+    bioattn explain heads model X.dataset.h5 -o heads --prune-to 2 --pruned-model small
+    """
+    from bioattn.device import choose_device, set_threads
+    from bioattn.errors import SettingsError
+    from bioattn.files import read_json, write_run_record
+    from bioattn.interpret.head_report import explain_alignment_heads, explain_promoter_heads
+    from bioattn.wording import counted
+
+    began = time.monotonic()
+    set_threads(threads)
+    chosen = choose_device(device.value)
+    config = model / "config.json"
+    promoter = config.is_file() and read_json(config).get("model_type") == "promoter"
+    if promoter:
+        report = explain_promoter_heads(
+            model,
+            dataset,
+            output,
+            device=chosen,
+            split=split.value,
+            prune_to=prune_to,
+            pruned_model=pruned_model,
+            force=force,
+            progress=reporter.progress(),
+        )
+    elif prune_to is not None or pruned_model is not None:
+        raise SettingsError(
+            "--prune-to is for promoter models: an MSA/pair model keeps AlphaFold's shapes, in which heads share "
+            "the channels"
+        )
+    else:
+        report = explain_alignment_heads(
+            model,
+            dataset,
+            output,
+            device=chosen,
+            split=split.value,
+            force=force,
+            progress=reporter.progress(),
+        )
+    reporter.say(
+        f"{counted(report.heads, 'head')} at {counted(report.sites, 'site')}; most important: head "
+        f"{report.most[1]} of {report.most[0]}, least: head {report.least[1]} of {report.least[0]}"
+    )
+    if report.whole is not None and report.pruned is not None:
+        reporter.say(
+            f"{prune_to} of {report.heads} heads: accuracy {report.pruned.accuracy:.4f}, with all "
+            f"{report.whole.accuracy:.4f} ({split.value} genes)"
+        )
+    if report.test is not None:
+        reporter.say(f"on test genes: accuracy {report.test[1]:.4f}, with all heads {report.test[0]:.4f}")
+    inputs = {"model": model, "dataset": dataset}
+    write_run_record(output, reporter.command, inputs, time.monotonic() - began, device=chosen.type)
+    if pruned_model is not None:
+        write_run_record(pruned_model, reporter.command, inputs, time.monotonic() - began, device=chosen.type)
+        reporter.say(f"wrote {pruned_model}")
+    reporter.say(f"wrote {output}")
+
+
+def register(app: typer.Typer) -> None:
+    """Add the command to `explain`."""
+    command(app)(heads)
