@@ -7,13 +7,28 @@ from typing import Any
 
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
+from matplotlib.lines import Line2D
 
 from bioattn.errors import FormatError
-from bioattn.figures.style import BLUE, GREEN, GREY, ORANGE, PAGE_HEIGHT, SMALL_FONT, new_figure, styled
+from bioattn.figures.style import (
+    BLACK,
+    BLUE,
+    GREEN,
+    GREY,
+    LIGHT_GREY,
+    ORANGE,
+    PAGE_HEIGHT,
+    SMALL_FONT,
+    new_figure,
+    styled,
+)
 from bioattn.files import read_json
 
 CHECK_FORMAT = "bioattn-check"
 CURVES = ("deletion", "insertion")
+_LETTER = 1.5
+"""Millimetres of a letter of the verdict, about."""
+_WIDE = 120.0
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -34,7 +49,8 @@ class CheckPicture:
     verdict: str
     measures: list[Measure]
     curves: dict[str, dict[str, list[float]]]
-    """Deletion and insertion, each with fraction, top and random; only those there are."""
+    """Deletion and insertion, each with fraction, top and random; only those there are. Shares of what replacing
+    the whole promoter changes, lost or regained."""
 
 
 def read_check(path: Path) -> CheckPicture:
@@ -72,70 +88,73 @@ def _measure(found: dict[str, Any]) -> Measure:
 
 @styled
 def draw_check(check: CheckPicture, width: float) -> Figure:
-    """Draw the verdict, the curves, and one line per measure, `width` millimetres wide."""
+    """Draw the verdict, the curves, and a line for each measure, `width` millimetres wide."""
     shown = [measure for measure in check.measures if measure.value is not None]
-    lines = textwrap.wrap(check.verdict, int(width / 1.25))
-    curves_height = 46.0 if check.curves else 0.0
-    row = min(9.0, (PAGE_HEIGHT - curves_height - 12) / max(1, len(shown)))
-    height = curves_height + row * len(shown) + 4 * len(lines) + 8
-    figure = new_figure(width, height)
-    figure.suptitle("\n".join(lines), x=0.01, ha="left")
-    parts = figure.subfigures(
-        2 if check.curves and shown else 1,
-        1,
-        squeeze=False,
-        height_ratios=[part for part in (curves_height, row * len(shown)) if part],
-    )
+    verdict = textwrap.wrap(check.verdict, int(width / _LETTER))
+    labels = [textwrap.wrap(measure.label, 50 if width > _WIDE else 26) for measure in shown]
+    num_lines = sum(map(len, labels))
+    curves_height = 42.0 if check.curves else 0.0
+    measures_height = 3.2 * num_lines + 1.2 * len(shown) + 10 if shown else 0.0
+    figure = new_figure(width, min(PAGE_HEIGHT, curves_height + measures_height + 3.2 * len(verdict) + 3))
+    figure.suptitle("\n".join(verdict), x=0.01, ha="left")
+    heights = [part for part in (curves_height, measures_height) if part]
+    parts = figure.subfigures(len(heights), 1, squeeze=False, height_ratios=heights)
     if check.curves:
         axes = parts[0, 0].subplots(1, len(check.curves), squeeze=False, sharey=True)
         for axis, (name, curve) in zip(axes.flat, check.curves.items(), strict=True):
             _draw_curve(axis, name, curve)
-        axes.flat[0].set_ylabel("prediction, of that of the whole promoter")
-        axes.flat[0].legend()
+        axes.flat[0].set_ylabel("effect, share of the whole")
+        axes.flat[-1].legend(loc="lower right", borderpad=0)
     if shown:
-        axes = parts[-1, 0].subplots(len(shown), 1, squeeze=False)
-        for axis, measure in zip(axes.flat, shown, strict=True):
-            _draw_measure(axis, measure, width)
+        _draw_measures(parts[-1, 0].subplots(), shown, labels)
     return figure
 
 
 def _draw_curve(axis: Axes, name: str, curve: dict[str, list[float]]) -> None:
     percent = [100 * value for value in curve["fraction"]]
-    axis.plot(percent, curve["top"], color=BLUE, marker="o", markersize=2, label="most attended windows")
-    axis.plot(
-        percent, curve["random"], color=GREY, marker="o", markersize=2, linestyle="--", label="random windows"
-    )
+    axis.plot(percent, curve["top"], color=BLUE, marker="o", markersize=2, label="most attended")
+    axis.plot(percent, curve["random"], color=GREY, marker="o", markersize=2, linestyle="--", label="random")
     axis.set_title(name)
-    axis.set_xlabel("share of the bases " + ("replaced, %" if name == "deletion" else "kept, %"))
+    axis.set_xlabel("bins replaced, %" if name == "deletion" else "bins put back, %")
 
 
-def _draw_measure(axis: Axes, measure: Measure, width: float) -> None:
-    assert measure.value is not None
-    colour = {True: GREEN, False: ORANGE, None: GREY}[measure.passed]
-    marker = {True: "o", False: "X", None: "D"}[measure.passed]
-    low, high = measure.interval or (measure.value, measure.value)
-    points = [0.0, low, high, measure.value, *([] if measure.threshold is None else [measure.threshold])]
-    room = (max(points) - min(points)) or 1.0
-    axis.plot([low, high], [0, 0], color=colour, linewidth=1.5)
-    axis.plot([measure.value], [0], marker=marker, color=colour, markersize=4)
-    if measure.threshold is not None:
-        axis.axvline(measure.threshold, color=GREY, linewidth=0.8, linestyle=(0, (2, 1)))
-    axis.set_xlim(min(points) - 0.06 * room, max(points) + 0.06 * room)
-    axis.set_yticks([0], [textwrap.fill(measure.label, 38)])
+def _draw_measures(axis: Axes, measures: list[Measure], labels: list[list[str]]) -> None:
+    """One line for each: value, interval and, as a bar, the threshold."""
+    place = 0.0
+    places = []
+    for measure, label in zip(measures, labels, strict=True):
+        assert measure.value is not None
+        middle = place + len(label) / 2
+        places.append(middle)
+        place += len(label) + 0.4
+        colour = {True: GREEN, False: ORANGE, None: GREY}[measure.passed]
+        marker = {True: "o", False: "X", None: "D"}[measure.passed]
+        if measure.interval is not None:
+            axis.plot(measure.interval, [middle, middle], color=colour, linewidth=1.5)
+        axis.plot([measure.value], [middle], marker=marker, color=colour, markersize=3.5, linestyle="")
+        if measure.threshold is not None:
+            axis.plot(2 * [measure.threshold], [middle - 0.5, middle + 0.5], color=BLACK, linewidth=1)
+        axis.annotate(
+            f"{measure.value:.2f}".replace("-", "−"),
+            (1, middle),
+            xycoords=("axes fraction", "data"),
+            xytext=(4, 0),
+            textcoords="offset points",
+            va="center",
+            fontsize=SMALL_FONT,
+            color=colour,
+        )
+    axis.axvline(0, color=LIGHT_GREY, linewidth=0.5, zorder=0)
+    axis.set_yticks(places, ["\n".join(label) for label in labels])
     axis.tick_params(axis="y", length=0)
+    axis.set_ylim(place, -0.2)
     axis.spines["left"].set_visible(False)
-    text = f"{measure.value:.3g}".replace("-", "−")
-    if measure.threshold is not None:
-        text += f" (threshold {measure.threshold:.3g})".replace("-", "−")
-    axis.annotate(
-        text,
-        (1, 0.5),
-        xytext=(4, 0),
-        xycoords="axes fraction",
-        textcoords="offset points",
-        va="center",
-        fontsize=SMALL_FONT,
-        color=colour,
+    entries = [
+        Line2D([], [], color=GREEN, marker="o", markersize=3.5, linestyle="", label="passed"),
+        Line2D([], [], color=ORANGE, marker="X", markersize=3.5, linestyle="", label="failed"),
+        Line2D([], [], color=GREY, marker="D", markersize=3.5, linestyle="", label="not judged"),
+        Line2D([], [], color=BLACK, marker="|", markersize=5, linestyle="", label="threshold"),
+    ]
+    axis.figure.legend(
+        handles=entries, loc="outside lower center", ncols=4, handletextpad=0.1, columnspacing=1
     )
-    axis.tick_params(axis="x", labelsize=SMALL_FONT)
-    axis.locator_params(axis="x", nbins=4 if width < 120 else 6)

@@ -44,7 +44,11 @@ def draw_genes(axis: Axes, picture: PromoterPicture, room: float) -> None:
     axis.set_ylim(0, 1)
     shown = picture.shown
     axis.plot(
-        [shown.start + picture.offset, shown.end + picture.offset], [0.4, 0.4], color=GREY, linewidth=0.5
+        [shown.start + picture.offset, shown.end + picture.offset],
+        [0.4, 0.4],
+        color=GREY,
+        linewidth=0.5,
+        zorder=0,
     )
     base = room / (shown.end - shown.start)
     for gene in picture.genes or []:

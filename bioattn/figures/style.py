@@ -133,9 +133,10 @@ def framed(axis: Axes) -> None:
 
 
 def signed(value: float, digits: int = 1) -> str:
-    """A number with its sign, the minus a real one.
+    """A number with its sign, the minus a real one; what rounds to 0 has none.
 
-    >>> signed(-1.25), signed(0.5)
-    ('−1.2', '+0.5')
+    >>> signed(-1.25), signed(0.5), signed(-0.001)
+    ('−1.2', '+0.5', '0.0')
     """
-    return f"{value:+.{digits}f}".replace("-", "−")
+    rounded = round(value, digits)
+    return f"{rounded:+.{digits}f}".replace("-", "−") if rounded else f"{0:.{digits}f}"

@@ -33,21 +33,25 @@ def test_what_is_drawn(tmp_path) -> None:
     path.write_text(json.dumps(CHECK))
     figure = draw_check(read_check(path), 180)
     assert figure.get_suptitle() == "Attention is used."
-    curves, first, second = figure.axes
+    curves, measures = figure.axes
     top, random = curves.lines
     assert top.get_xydata().tolist() == [[0, 1], [10, 0.5], [20, 0.2]]
     assert random.get_ydata().tolist() == [1, 0.9, 0.8]
-    assert list(first.lines[0].get_xdata()) == [0.4, 0.7]
-    assert list(first.lines[1].get_xdata()) == [0.5]
-    assert list(first.lines[2].get_xdata()) == [0.1, 0.1]
-    assert [text.get_text() for text in (*first.texts, *second.texts)] == ["0.5 (threshold 0.1)", "−0.25"]
-    assert [axis.get_yticklabels()[0].get_text() for axis in (first, second)] == ["first", "second"]
+    interval, value, threshold, second = measures.lines[:4]
+    assert list(interval.get_xdata()) == [0.4, 0.7]
+    assert list(value.get_xdata()) == [0.5]
+    assert list(threshold.get_xdata()) == [0.1, 0.1]
+    assert list(second.get_xdata()) == [-0.25]
+    assert value.get_color() != second.get_color()
+    assert [text.get_text() for text in measures.texts] == ["0.50", "−0.25"]
+    assert [label.get_text() for label in measures.get_yticklabels()] == ["first", "second"]
+    assert measures.get_yticks().tolist() == [value.get_ydata()[0], second.get_ydata()[0]]
 
 
 def test_a_check_without_curves(tmp_path) -> None:
     path = tmp_path / "check.json"
     path.write_text(json.dumps(CHECK | {"curves": {}}))
-    assert len(draw_check(read_check(path), 85).axes) == 2
+    assert len(draw_check(read_check(path), 85).axes) == 1
 
 
 @pytest.mark.parametrize(
