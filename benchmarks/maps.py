@@ -4,9 +4,9 @@
     python benchmarks/maps.py --seeds 20 --settings default sink entropy exponential
 
 Simulation, training and scores are those of benchmarks/planted.py (standard set). Every trained model is exported
-twice, as it is and with `--phases`, and asked by in-silico mutagenesis (ISM): the size of each base's contribution,
-as it is and smoothed like attention (a bin's box and its Gaussian), is scored as attention is, on the first --ism
-test promoters; the ratio is that of attention on the same promoters.
+twice, as it is and with `--phases`, and asked by in-silico mutagenesis (ISM): the size of what each base
+contributes, as it is and smoothed like attention (a bin's box and its Gaussian), is scored as attention is, on the
+first --ism test promoters; the ratio is that of attention on the same promoters.
 """
 
 import argparse

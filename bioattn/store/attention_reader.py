@@ -64,6 +64,8 @@ class SiteInfo:
     has_value_weighted: bool
     keys: str | None = None
     """In files over alignments: whether keys and queries are the `residue`s or the `row`s."""
+    phases: int = 1
+    """Shifted windows whose weights were averaged into finer bins."""
 
 
 class AttentionFile:
@@ -317,4 +319,5 @@ def _site_info(name: str, group: h5py.Group) -> SiteInfo:
         sink=bool(group.attrs.get("sink", 0)),
         has_value_weighted=VALUE_WEIGHTED in group,
         keys=text_attribute(group, "keys"),
+        phases=int(group.attrs.get("phases", 1)),
     )

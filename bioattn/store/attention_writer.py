@@ -72,6 +72,8 @@ class AttentionWriter(SampleWriter):
         group.attrs["sink"] = np.int8(layout.sink)
         if layout.receptive_field is not None:
             group.attrs["receptive_field"] = np.int64(layout.receptive_field)
+        if layout.phases > 1:
+            group.attrs["phases"] = np.int32(layout.phases)
         scales = {"sample": self._stream(group, "sample", "gene id")}
         for dim in layout.dims[1:]:
             scales[dim] = write_scale(group, dim, _coordinate(layout, dim, treatments))

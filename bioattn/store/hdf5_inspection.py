@@ -50,6 +50,7 @@ def _attention(path: Path, file: h5py.File) -> Description:
             "reduce": str(info.reduce),
             "heads": list(info.heads),
             "receptive_field": info.receptive_field,
+            **({"phases": info.phases} if info.phases > 1 else {}),
             "sink": info.sink,
             "value_weighted": info.has_value_weighted,
         }

@@ -14,6 +14,7 @@ from bioattn.models.promoter.config import Conditioning
 from bioattn.promoters.promoter_fasta import read_promoters
 from bioattn.store.attention_reader import open_attention
 from bioattn.store.attention_validation import validate_attention
+from bioattn.store.inspection import inspect_file
 from bioattn.store.schema import AttentionOptions, Reduction, WeightType
 from bioattn_cli.main import main
 
@@ -131,6 +132,8 @@ def test_through_the_command(make_model, make_promoters, tmp_path):
         assert site.shape == (6, 4, LENGTH)
         # A base gets weight from bins up to 7 bases to either side of its own, each of which sees 8 + 7 - 1.
         assert site.receptive_field == 14 + 2 * 7
+        assert site.phases == 8
+    assert inspect_file(out).figures["sites"]["promoter.cross.0"]["phases"] == 8
 
 
 def test_what_cannot_be_cut_is_refused(make_model, make_promoters, load, tmp_path, capsys):
