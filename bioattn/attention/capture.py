@@ -38,7 +38,7 @@ class AttentionSink(Protocol):
 class Substitution(Protocol):
     """Says which weights a site uses instead of its own."""
 
-    def __call__(self, site: AttentionSite, weights: Tensor, tile: Tile | None) -> Tensor:
+    def __call__(self, site: AttentionSite, weights: Tensor, tile: Tile | None, /) -> Tensor:
         """`weights`: (..., Q, K) as the layer would use them, with `site.sink` the sink's last; not to be changed
         in place. Returns weights of the same shape."""
 

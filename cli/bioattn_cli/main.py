@@ -20,6 +20,7 @@ from bioattn.errors import BioattnError, Interrupted, SettingsError
 from bioattn_cli import (
     explain,
     explain_attribution,
+    explain_check,
     explain_heads,
     explain_motifs,
     export,
@@ -104,6 +105,7 @@ app.add_typer(plot.app, name="plot")
 explain_attribution.register(explain.app)
 explain_heads.register(explain.app)
 explain_motifs.register(explain.app)
+explain_check.register(explain.app)
 export_attribution.register(export.app)
 export_contacts.register(export.app)
 export_motifs.register(export.app)

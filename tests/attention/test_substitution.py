@@ -1,4 +1,4 @@
-"""Weights put in place of a layer's own: what comes out is those weights times the values, and nothing else changes."""
+"""Weights put in place of a layer's own: out come those weights times the values, and nothing else changes."""
 
 import numpy as np
 import pytest

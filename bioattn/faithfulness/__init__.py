@@ -1,0 +1,1 @@
+"""Whether a model's attention may be believed: checks on the user's own model and data, and their verdict."""

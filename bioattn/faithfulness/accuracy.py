@@ -1,0 +1,122 @@
+"""How well a model predicts genes it was not trained on, and what it loses when something is taken from it.
+
+*Skill* is one number for either task: the mean over treatments of Pearson r over genes, or of 2 · AUROC − 1 for a
+binary task. Answering the same for every promoter, as the training mean does, has skill 0; perfection has 1.
+Intervals resample genes, the same draws for all models, so what is lost is compared gene by gene.
+
+Shape suffixes: B genes, T treatments, R resamples.
+"""
+
+from dataclasses import dataclass
+
+import numpy as np
+
+from bioattn.errors import BioattnError
+from bioattn.faithfulness.samples import Codes, Floats
+from bioattn.faithfulness.similarity import mean_ignoring_nan
+from bioattn.promoters.dataset import TEST, VALIDATION, PromoterDataset
+from bioattn.training.promoter.bootstrap import Estimate, Statistic, interval, resampled
+from bioattn.training.promoter.metrics import auroc, pearson
+
+MIN_GENES = 20
+"""Fewer held-out genes measure nothing."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class HeldOutGenes:
+    """Genes of a dataset that were not trained on, with what was measured of them."""
+
+    split: str
+    """`test` or `validation`."""
+    ids: list[str]
+    codes: Codes
+    """(B, length)."""
+    targets_BT: Floats
+    """In the dataset's units; NaN = not measured."""
+    task: str
+
+
+def held_out_genes(dataset: PromoterDataset, treatments: list[str]) -> HeldOutGenes:
+    """The test genes, or the validation genes where there are too few, under `treatments`.
+
+    Raises: BioattnError when the dataset has neither, or lacks one of the treatments.
+    """
+    known = {name: column for column, name in enumerate(dataset.treatments.names)}
+    missing = [name for name in treatments if name not in known]
+    if missing:
+        raise BioattnError(
+            f"--dataset: holds no treatment {missing[0]!r}; give the dataset the model was trained on"
+        )
+    columns = np.array([known[name] for name in treatments], np.int64)
+    for split, name in ((TEST, "test"), (VALIDATION, "validation")):
+        genes = dataset.genes_in(split)
+        targets = dataset.targets[np.ix_(genes, columns)].astype(np.float64)
+        measured = ~np.isnan(targets).all(axis=1)
+        if measured.sum() >= MIN_GENES:
+            genes = genes[measured]
+            return HeldOutGenes(
+                split=name,
+                ids=[dataset.gene_ids[gene] for gene in genes],
+                codes=dataset.codes[genes, dataset.flank : dataset.flank + dataset.length],
+                targets_BT=targets[measured],
+                task=dataset.task,
+            )
+    raise BioattnError(
+        f"--dataset: fewer than {MIN_GENES} test genes were measured, and as few validation genes; what a model "
+        "predicts can be judged on genes only that it was not trained on"
+    )
+
+
+def mean_skill(truth_BT: Floats, prediction_BT: Floats, task: str) -> Statistic:
+    """The skill on resampled genes (weights, shape (R, B)): shape (R,)."""
+
+    def skill(weights_RB: Floats) -> Floats:
+        if task == "binary":
+            return mean_ignoring_nan(2 * auroc(truth_BT, prediction_BT, weights_RB) - 1, axis=1)
+        return mean_ignoring_nan(pearson(truth_BT, prediction_BT, weights_RB), axis=1)
+
+    return skill
+
+
+class SkillComparison:
+    """Skills of several predictors of the same genes, on the same draws."""
+
+    def __init__(self, genes: HeldOutGenes, resamples: int, seed: int) -> None:
+        self.genes = genes
+        self._resamples, self._seed = resamples, seed
+        self._skills: dict[str, Floats] = {}
+
+    def add(self, name: str, *predictions_BT: Floats) -> None:
+        """Add a predictor; given several predictions, its skill is their mean."""
+        each = [
+            resampled(
+                mean_skill(self.genes.targets_BT, prediction, self.genes.task),
+                len(self.genes.ids),
+                self._resamples,
+                self._seed,
+            )
+            for prediction in predictions_BT
+        ]
+        self._skills[name] = np.mean(each, axis=0)
+
+    def skill(self, name: str) -> Estimate:
+        """The skill and its 95 % interval over genes."""
+        return interval(self._skills[name])
+
+    def lost(self, name: str, other: str) -> Estimate:
+        """What `name` has more than `other`, with its paired interval."""
+        return interval(self._skills[name] - self._skills[other])
+
+    def share_lost(self, name: str, other: str) -> Estimate:
+        """The same as a share of the skill of `name`; NaN where that has none."""
+        with np.errstate(divide="ignore", invalid="ignore"):
+            shares = 1 - self._skills[other] / self._skills[name]
+        return interval(np.where(self._skills[name] > 0, shares, np.nan))
+
+    def __contains__(self, name: str) -> bool:
+        return name in self._skills
+
+
+def correlation_statistic(own_BT: Floats, other_BT: Floats) -> Statistic:
+    """Mean over treatments of Pearson r over promoters between two sets of predictions."""
+    return lambda weights_RB: mean_ignoring_nan(pearson(own_BT, other_BT, weights_RB), axis=1)

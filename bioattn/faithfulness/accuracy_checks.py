@@ -1,0 +1,219 @@
+"""What the model predicts, and what it loses without attention, with one query for all, or with others' maps."""
+
+import math
+from collections.abc import Mapping, Sequence
+
+import numpy as np
+
+from bioattn.attention.capture import Substitution, substitute
+from bioattn.faithfulness import thresholds
+from bioattn.faithfulness.accuracy import HeldOutGenes, SkillComparison, correlation_statistic
+from bioattn.faithfulness.controls import TrainingRecord
+from bioattn.faithfulness.measures import Measures, percent
+from bioattn.faithfulness.samples import Floats, known_bins, predict
+from bioattn.faithfulness.subject import RESAMPLES, Subject
+from bioattn.faithfulness.substitutions import OtherPromoters, OtherTreatments, UniformWeights, exchanges
+from bioattn.models.promoter.folder import LoadedPromoterModel
+from bioattn.training.promoter.evaluation import MODEL_ROW
+
+NO_DATASET = "needs the measured responses: give the dataset with --dataset"
+NO_CONTROLS = "needs models retrained on the same data: give --dataset, and --controls DIR to keep them in"
+NO_SKILL = "the model predicts nothing, so it has nothing to lose"
+ONE_TREATMENT = "there is one treatment only"
+
+
+def check_recorded_skill(subject: Subject, record: TrainingRecord | None, measures: Measures) -> None:
+    """What the training record says of the model and of simple models on the same genes."""
+    figure = "auroc" if subject.model.task == "binary" else "pearson"
+    name = "median AUROC" if figure == "auroc" else "median Pearson r"
+    rows = [] if record is None else record.evaluation.get("rows", [])
+    for cells in ("test genes", "validation genes"):
+        here = [row for row in rows if row.get("cells") == cells and row.get(figure) is not None]
+        own = next((row[figure] for row in here if row["name"] == MODEL_ROW), None)
+        if own is None:
+            continue
+        if subject.genes is None:
+            skill = 2 * own - 1 if figure == "auroc" else own
+            measures.add(
+                "recorded_skill",
+                "skill, by the training record",
+                skill,
+                f"By the record of its training the model reaches a {name} of {own:.2f} on {cells}; the training "
+                f"mean has {0.5 if figure == 'auroc' else 0}.",
+                least=thresholds.SKILL,
+            )
+        simple = max(
+            (row for row in here if row["name"] != MODEL_ROW), key=lambda row: row[figure], default=None
+        )
+        if simple is not None:
+            better = simple[figure] >= own
+            measures.add(
+                "best_simple_model",
+                "best simple model, by the training record",
+                simple[figure],
+                f"A simple model predicts {'as well or better' if better else 'less well'}: {simple['name']} has "
+                f"a {name} of {simple[figure]:.2f} on {cells}, this model {own:.2f}.",
+                most=own,
+                also=not better,
+            )
+        return
+
+
+def check_skill(subject: Subject, measures: Measures) -> bool | None:
+    """Skill on held-out genes against the training mean; returns whether the model predicts anything, None where
+    nothing tells."""
+    genes = subject.genes
+    if genes is None:
+        measures.skip("skill", NO_DATASET)
+        return measures.passed("recorded_skill")
+    comparison = SkillComparison(genes, RESAMPLES, subject.settings.seed)
+    comparison.add("own", predict(subject.model, subject.treatments, genes.codes))
+    own = comparison.skill("own")
+    kind = "2 · AUROC − 1" if genes.task == "binary" else "Pearson r"
+    measure = measures.add(
+        "skill",
+        "skill on held-out genes",
+        own,
+        f"On {len(genes.ids):,} {genes.split} genes the predictions have a {kind} of {own.value:.2f}, mean over "
+        "treatments; the training mean, which says the same of every promoter, has 0.",
+        least=thresholds.SKILL,
+    )
+    return measure.passed
+
+
+def compare_skills(
+    subject: Subject,
+    retrained: Mapping[str, Sequence[LoadedPromoterModel]],
+    measures: Measures,
+) -> None:
+    """What of the skill its retrained controls lack, and what it loses with other weights than its own.
+
+    retrained: `uniform`, `shared` and `seed` → the controls that there are.
+    """
+    if subject.genes is None or not measures.passed("skill"):
+        for name in ("forced_skill", "elsewhere_skill", "swapped_skill"):
+            measures.skip(name, NO_DATASET if subject.genes is None else NO_SKILL)
+    else:
+        _judge_skills(subject, _skills(subject, subject.genes, retrained), measures)
+    _swapped_predictions(subject, measures)
+
+
+def _skills(
+    subject: Subject, genes: HeldOutGenes, retrained: Mapping[str, Sequence[LoadedPromoterModel]]
+) -> SkillComparison:
+    comparison = SkillComparison(genes, RESAMPLES, subject.settings.seed)
+    comparison.add("own", predict(subject.model, subject.treatments, genes.codes))
+    table = subject.model.treatments.select(subject.names)
+    for name, models in retrained.items():
+        if models:
+            each = [predict(model, model.encode_treatments(table), genes.codes) for model in models]
+            comparison.add(name, *each)
+    edges = next(iter(subject.model.sites.values())).key_edges
+    assert edges is not None
+
+    def with_weights(substitution: Substitution) -> Floats:
+        return predict(subject.model, subject.treatments, genes.codes, substitute(["*"], substitution))
+
+    comparison.add("forced", with_weights(UniformWeights(known_bins(genes.codes, edges))))
+    comparison.add("elsewhere", with_weights(OtherPromoters()))
+    if len(subject.names) > 1:
+        swaps = exchanges(len(subject.names), subject.settings.exchanges, subject.settings.seed)
+        comparison.add("swapped", *(with_weights(OtherTreatments(source)) for source in swaps))
+    return comparison
+
+
+def _judge_skills(subject: Subject, comparison: SkillComparison, measures: Measures) -> None:
+    own = comparison.skill("own")
+    spread = 0.0
+    if "seed" in comparison:
+        lost = comparison.lost("own", "seed")
+        spread = abs(lost.value)
+        measures.add(
+            "seed_skill",
+            "skill of another seed, less",
+            lost,
+            f"The same model of another seed reaches {own.value - lost.value:.2f}: so much is chance of training.",
+        )
+    for name, label, least, what in (
+        (
+            "uniform",
+            "skill lost with uniform attention, retrained",
+            thresholds.USED,
+            "weighs all positions the same",
+        ),
+        (
+            "shared",
+            "skill lost with one query, retrained",
+            thresholds.SHARED,
+            "has one query for all treatments",
+        ),
+    ):
+        if name in comparison:
+            share, lost = comparison.share_lost("own", name), comparison.lost("own", name)
+            measures.add(
+                f"{name}_retrained",
+                label,
+                share,
+                f"A model retrained on the same data that {what} reaches {own.value - lost.value:.2f}: "
+                f"{_less(share.value)}.",
+                least=least,
+                also=lost.value > spread,
+            )
+    for name, label, what in (
+        ("forced", "skill lost with uniform weights forced on it", "made to weigh all positions the same"),
+        ("elsewhere", "skill lost with another promoter's maps", "given the map of another promoter"),
+    ):
+        if name in comparison:
+            share = comparison.share_lost("own", name)
+            shift = " (a model is not made for that: told, not judged)" if name == "forced" else ""
+            measures.add(
+                f"{name}_skill",
+                label,
+                share,
+                f"Without retraining, {what}, the model has {_less(share.value)}{shift}.",
+            )
+    if "swapped" in comparison:
+        share = comparison.share_lost("own", "swapped")
+        measures.add(
+            "swapped_skill",
+            "skill lost with other treatments' maps",
+            share,
+            f"When every treatment uses the map of another, the model has {_less(share.value)}.",
+            least=thresholds.SWAPPED,
+        )
+    elif len(subject.names) == 1:
+        measures.skip("swapped_skill", ONE_TREATMENT)
+
+
+def _swapped_predictions(subject: Subject, measures: Measures) -> None:
+    """How far predictions of the sampled promoters move when treatments exchange their maps."""
+    if len(subject.names) == 1:
+        measures.skip("swapped_predictions", ONE_TREATMENT)
+        return
+    codes_BL = subject.sample.codes
+    own_BT = predict(subject.model, subject.treatments, codes_BL)
+    swaps = exchanges(len(subject.names), subject.settings.exchanges, subject.settings.seed)
+    each = [
+        correlation_statistic(
+            own_BT,
+            predict(subject.model, subject.treatments, codes_BL, substitute(["*"], OtherTreatments(source))),
+        )
+        for source in swaps
+    ]
+    moved = subject.estimate(
+        lambda weights_RB: 1 - np.mean([statistic(weights_RB) for statistic in each], axis=0)
+    )
+    measures.add(
+        "swapped_predictions",
+        "1 − r of predictions with other treatments' maps",
+        moved,
+        f"When every treatment uses the map of another, predictions correlate with the model's own at r = "
+        f"{1 - moved.value:.2f}.",
+        least=thresholds.SWAPPED,
+    )
+
+
+def _less(share: float) -> str:
+    if math.isnan(share):
+        return "no skill to lose"
+    return f"{percent(share)} less skill" if share >= 0 else f"{percent(-share)} more skill"

@@ -1,0 +1,185 @@
+"""Models retrained as the user's own, but for one thing: what attention must beat, and what chance alone changes.
+
+A control lies in `<folder>/<name>-<digest>`, where the digest is that of everything its weights follow from: data,
+settings, version. So one folder serves many models, a control is trained once, and an interrupted one goes on.
+"""
+
+import hashlib
+import json
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import asdict, dataclass, fields, replace
+from enum import StrEnum
+from pathlib import Path
+from typing import Any
+
+from bioattn import __version__
+from bioattn.config_file import build
+from bioattn.errors import BioattnError, FormatError, SettingsError
+from bioattn.files import read_json
+from bioattn.models.model_folder import TRAINING_RECORD
+from bioattn.models.promoter.config import PromoterModelConfig, QuerySource
+from bioattn.models.promoter.folder import LoadedPromoterModel, load_promoter_model
+from bioattn.progress import Progress
+from bioattn.stop_request import StopRequest
+from bioattn.training.output_folder import is_finished
+from bioattn.training.promoter.config import TrainingConfig
+from bioattn.training.promoter.train import TrainingJob, train_promoter
+
+
+class Control(StrEnum):
+    """What is different about a retrained model."""
+
+    UNIFORM = "uniform"
+    """All positions weigh the same (Jain & Wallace 2019; Wiegreffe & Pinter 2019)."""
+    SHARED = "shared"
+    """One query for all treatments."""
+    SEED = "seed"
+    """Nothing but the seed."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class TrainingRecord:
+    """What `training.json` of a model folder says of how it was trained."""
+
+    dataset_sha256: str
+    training: TrainingConfig
+    treatment_columns: tuple[str, ...]
+    evaluation: dict[str, Any]
+    """As `bioattn.training.promoter.evaluation.Evaluation.to_json`."""
+
+
+def read_training_record(model: Path) -> TrainingRecord | None:
+    """The record of a model folder, or None where it has none.
+
+    Raises: FormatError when it is there and incomplete.
+    """
+    path = model / TRAINING_RECORD
+    if not path.is_file():
+        return None
+    content = read_json(path)
+    try:
+        return TrainingRecord(
+            dataset_sha256=content["dataset"]["sha256"],
+            training=build(TrainingConfig, content["training"], str(path)),
+            treatment_columns=tuple(content["treatment_columns"]),
+            evaluation=content["evaluation"],
+        )
+    except SettingsError as error:
+        raise FormatError(f"{error}; the folder is of another version, or was edited") from error
+    except (KeyError, TypeError) as error:
+        raise FormatError(f"{path}: is incomplete ({error!r})") from error
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ControlFolder:
+    """Where controls are kept, and what they are trained on."""
+
+    folder: Path
+    dataset: Path
+    record: TrainingRecord
+
+    def retrained(
+        self,
+        model: LoadedPromoterModel,
+        control: Control,
+        *,
+        step: int = 1,
+        progress: Progress | None = None,
+        stop: StopRequest | None = None,
+    ) -> LoadedPromoterModel:
+        """The control of `model`, trained unless it lies there already. step: added to the seed of `Control.SEED`.
+
+        Raises: Interrupted when `stop` was requested (the next call goes on); BioattnError when the folder cannot
+        be written or the control cannot be trained.
+        """
+        job = self._job(model, control, step)
+        if not is_finished(job.output):
+            with _made(self.folder):
+                train_promoter(
+                    job, device=model.device, resume=_can_go_on(job.output), progress=progress, stop=stop
+                )
+        return load_promoter_model(job.output, model.device)
+
+    def _job(self, model: LoadedPromoterModel, control: Control, step: int) -> TrainingJob:
+        config, training = model.config, self.record.training
+        if control is Control.UNIFORM:
+            config = replace(config, attention_query=QuerySource.UNIFORM)
+        elif control is Control.SHARED:
+            config = replace(config, attention_query=QuerySource.SHARED)
+        else:
+            training = replace(training, seed=training.seed + step)
+        content = {
+            "bioattn_version": __version__,
+            "dataset": self.record.dataset_sha256,
+            "model": _changed(config),
+            "training": _changed(training),
+            "treatment_columns": self.record.treatment_columns,
+            "reference": model.reference,
+        }
+        digest = hashlib.sha256(json.dumps(content, sort_keys=True).encode()).hexdigest()
+        settings = asdict(config)
+        del settings["length"]
+        return TrainingJob(
+            dataset_path=self.dataset,
+            output=self.folder / f"{control}-{digest[:12]}",
+            model=settings,
+            training=training,
+            treatment_columns=self.record.treatment_columns,
+            reference=model.reference,
+            baselines=False,
+            settings_source="the model's own settings",
+        )
+
+
+def _changed(settings: PromoterModelConfig | TrainingConfig) -> dict[str, Any]:
+    """The settings that are not at their defaults: a setting added later leaves the digest as it was."""
+    values = asdict(settings)
+    return {
+        field.name: values[field.name]
+        for field in fields(settings)
+        if field.default is not values[field.name] and field.default != values[field.name]
+    }
+
+
+def _can_go_on(output: Path) -> bool:
+    return output.with_name(output.name + ".partial").exists()
+
+
+@contextmanager
+def _made(folder: Path) -> Iterator[None]:
+    """The folder of the controls, made if need be; it goes again when nothing was put there."""
+    try:
+        folder.mkdir(exist_ok=True)
+    except FileExistsError:
+        raise SettingsError(f"--controls {folder}: is a file, a folder is needed") from None
+    except OSError as error:
+        raise BioattnError(
+            f"--controls {folder}: cannot be made ({error.strerror or error}); name a folder that can be written"
+        ) from error
+    try:
+        yield
+    finally:
+        if not any(folder.iterdir()):
+            folder.rmdir()
+
+
+def controls_wanted(model: LoadedPromoterModel, other_seeds: int) -> list[tuple[Control, int]]:
+    """Which controls say something of this model, and the step of the seed of each."""
+    wanted = [(Control.UNIFORM, 0)]
+    if model.config.attention_query is QuerySource.TREATMENT:
+        wanted.append((Control.SHARED, 0))
+    return wanted + [(Control.SEED, step) for step in range(1, other_seeds + 1)]
+
+
+def described(control: Control, step: int) -> str:
+    """For progress and messages.
+
+    >>> described(Control.SEED, 2)
+    'control 2: another seed'
+    """
+    return {
+        Control.UNIFORM: "control: uniform attention, retrained",
+        Control.SHARED: "control: one query for all treatments, retrained",
+        Control.SEED: f"control {step}: another seed",
+    }[control]

@@ -1,0 +1,121 @@
+"""The attention maps of a model on some promoters: who attends where, and how spread out.
+
+Shape suffixes: B promoters, T treatments, H heads, P bins.
+"""
+
+from dataclasses import dataclass
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+from torch import Tensor
+
+from bioattn.attention.capture import capture
+from bioattn.attention.site import AttentionSite, Tile
+from bioattn.errors import BioattnError
+from bioattn.faithfulness.samples import Codes, known_bins, predict
+from bioattn.models.promoter.config import Conditioning, QuerySource
+from bioattn.models.promoter.folder import LoadedPromoterModel
+from bioattn.models.promoter.treatment_vocabulary import TreatmentBatch
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class HeadSpread:
+    """One head of one site."""
+
+    site: str
+    head: int
+    entropy: float
+    """Mean over promoters and treatments of the map's entropy over ln(bins); 1 = uniform, 0 = a single bin."""
+    top_weight: float
+    """Mean of the largest weight of a map."""
+    sink: float
+    """Mean weight that goes to the sink; 0 without one."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class AttentionMaps:
+    """What a model attends to."""
+
+    mean_BTP: NDArray[np.float32]
+    """Mean over heads and sites, as attention is mostly shown."""
+    known_BP: NDArray[np.bool_]
+    """Bins that hold a base."""
+    edges: tuple[int, ...]
+    """P + 1 bin edges in bases from the window's first."""
+    heads: list[HeadSpread]
+
+
+def require_checkable(model: LoadedPromoterModel) -> None:
+    """Raises: BioattnError when the model's treatments do not attend to positions, or to all alike by design."""
+    config = model.config
+    if config.conditioning is not Conditioning.CROSS:
+        raise BioattnError(
+            "explain check asks whether treatments attend to the right positions, which they do in --conditioning "
+            f"cross only; this model is {config.conditioning}"
+        )
+    if config.attention_query is QuerySource.UNIFORM:
+        raise BioattnError(
+            "this model weighs all positions the same by design (attention_query = uniform): there is nothing to "
+            "check"
+        )
+
+
+def read_maps(model: LoadedPromoterModel, treatments: TreatmentBatch, codes_BL: Codes) -> AttentionMaps:
+    """The maps of all promoters × treatments; memory is one map per pair, and the heads of one batch."""
+    edges = next(iter(model.sites.values())).key_edges
+    assert edges is not None
+    known_BP = known_bins(codes_BL, edges)
+    collected = _Maps(known_BP, treatments.size)
+    predict(model, treatments, codes_BL, capture(["*"], collected))
+    return AttentionMaps(
+        mean_BTP=collected.mean_BTP / np.float32(len(model.sites)),
+        known_BP=known_BP,
+        edges=edges,
+        heads=collected.spreads(),
+    )
+
+
+class _Maps:
+    """A sink that adds up maps over sites and heads, batch by batch."""
+
+    def __init__(self, known_BP: NDArray[np.bool_], num_treatments: int) -> None:
+        self._known_BP = known_BP
+        self.mean_BTP = np.zeros((len(known_BP), num_treatments, known_BP.shape[1]), np.float32)
+        self._done: dict[str, int] = {}
+        self._sums: dict[str, NDArray[np.float64]] = {}
+
+    def receive(
+        self,
+        site: AttentionSite,
+        weights: Tensor,
+        _value_weighted: Tensor | None,
+        _tile: Tile | None = None,
+    ) -> None:
+        """Add the weights (B, H, T, P) of one site and batch."""
+        first = self._done.get(site.name, 0)
+        rows = slice(first, first + len(weights))
+        self._done[site.name] = first + len(weights)
+        self.mean_BTP[rows] += weights.mean(1).cpu().numpy()
+        attended = weights.sum(-1, keepdim=True)
+        shares = weights / attended.clamp(min=1e-12)
+        bins = torch.from_numpy(self._known_BP[rows].sum(1)).to(weights.device)
+        entropy = -torch.special.xlogy(shares, shares).sum(-1) / bins.clamp(min=2).log()[:, None, None]
+        figures = torch.stack([entropy, weights.amax(-1), 1 - attended.squeeze(-1)])
+        sums = figures.double().sum((1, 3)).cpu().numpy()
+        self._sums[site.name] = self._sums.get(site.name, 0.0) + sums
+
+    def spreads(self) -> list[HeadSpread]:
+        """Means over all that was received."""
+        pairs = self.mean_BTP.shape[0] * self.mean_BTP.shape[1]
+        return [
+            HeadSpread(
+                site=site,
+                head=head,
+                entropy=float(entropy / pairs),
+                top_weight=float(top / pairs),
+                sink=max(0.0, float(sink / pairs)),
+            )
+            for site, sums in self._sums.items()
+            for head, (entropy, top, sink) in enumerate(sums.T)
+        ]

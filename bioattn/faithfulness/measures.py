@@ -1,0 +1,123 @@
+"""One thing that was measured: its value, interval, threshold, whether it passed, and a sentence that says so."""
+
+import math
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import Any
+
+from bioattn.training.promoter.bootstrap import Estimate
+
+DECIMALS = 6
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Measure:
+    """A measured figure."""
+
+    name: str
+    """For programs: stays the same between versions."""
+    label: str
+    """For tables."""
+    value: float
+    """NaN where it cannot be computed."""
+    interval: tuple[float, float] | None = None
+    """95 %, over genes or promoters."""
+    threshold: float | None = None
+    """What it was held against; None: it is told, not judged."""
+    passed: bool | None = None
+    """None where it is not judged or cannot be."""
+    sentence: str
+    """What it means here, in plain words."""
+
+    def to_json(self) -> dict[str, Any]:
+        """Plain JSON content; null for NaN."""
+        return {
+            "name": self.name,
+            "label": self.label,
+            "value": rounded(self.value),
+            "interval": None if self.interval is None else [rounded(end) for end in self.interval],
+            "threshold": self.threshold,
+            "passed": self.passed,
+            "sentence": self.sentence,
+        }
+
+
+class Measures:
+    """Measures in the order they were made, and what was skipped."""
+
+    def __init__(self) -> None:
+        self._measures: dict[str, Measure] = {}
+        self.skipped: dict[str, str] = {}
+        """By name of what was skipped, why."""
+
+    def add(
+        self,
+        name: str,
+        label: str,
+        estimate: Estimate | float,
+        sentence: str,
+        *,
+        least: float | None = None,
+        most: float | None = None,
+        also: bool = True,
+    ) -> Measure:
+        """Add a measure. It passes with a value of `least` or more and an interval above 0, or of `most` or less;
+        and if `also` holds. Without either it is not judged."""
+        value = estimate.value if isinstance(estimate, Estimate) else float(estimate)
+        ends = (estimate.low, estimate.high) if isinstance(estimate, Estimate) else None
+        passed: bool | None = None
+        if not math.isnan(value):
+            if least is not None:
+                passed = value >= least and (ends is None or ends[0] > 0) and also
+            elif most is not None:
+                passed = value <= most and also
+        self._measures[name] = Measure(
+            name=name,
+            label=label,
+            value=value,
+            interval=None if ends is None or math.isnan(ends[0]) else ends,
+            threshold=most if least is None else least,
+            passed=passed,
+            sentence=sentence,
+        )
+        return self._measures[name]
+
+    def skip(self, name: str, why: str) -> None:
+        """Note what was not done."""
+        self.skipped[name] = why
+
+    def get(self, name: str) -> Measure | None:
+        """A measure by name, if it was made."""
+        return self._measures.get(name)
+
+    def passed(self, name: str) -> bool | None:
+        """Whether a measure passed; None where it was not made or not judged."""
+        measure = self._measures.get(name)
+        return None if measure is None else measure.passed
+
+    def value(self, name: str) -> float:
+        """The value; NaN where it was not made."""
+        measure = self._measures.get(name)
+        return math.nan if measure is None else measure.value
+
+    def __iter__(self) -> Iterator[Measure]:
+        return iter(self._measures.values())
+
+    def __contains__(self, name: str) -> bool:
+        return name in self._measures
+
+
+def rounded(value: float) -> float | None:
+    """For JSON: six decimals; None for NaN."""
+    return None if math.isnan(value) else round(float(value), DECIMALS)
+
+
+def percent(share: float) -> str:
+    """A share for a sentence.
+
+    >>> percent(0.417), percent(-0.002), percent(float("nan"))
+    ('42 %', '0 %', 'an unknown share')
+    """
+    if math.isnan(share):
+        return "an unknown share"
+    return f"{round(100 * share) or 0} %"

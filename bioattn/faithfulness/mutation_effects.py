@@ -1,0 +1,43 @@
+"""What in-silico mutagenesis says of each bin: the reference that maps are held against.
+
+Shape suffixes: B promoters, T treatments, L bases, A the four bases, P bins.
+"""
+
+import numpy as np
+
+from bioattn.faithfulness.samples import Codes, Floats
+from bioattn.interpret.attribution.mutagenesis import Mutagenesis
+from bioattn.interpret.attribution.values import contributions
+from bioattn.interpret.upsampling import bin_sums
+from bioattn.models.promoter.folder import LoadedPromoterModel
+from bioattn.models.promoter.treatment_vocabulary import TreatmentBatch
+from bioattn.progress import Progress
+from bioattn.stop_request import StopRequest
+
+
+def mutation_effects(
+    model: LoadedPromoterModel,
+    treatments: TreatmentBatch,
+    codes_BL: Codes,
+    edges: tuple[int, ...],
+    *,
+    progress: Progress,
+    stop: StopRequest,
+) -> Floats:
+    """(B, T, P): how far mutating a base moves the prediction, mean over the three other bases without sign,
+    summed over the bin's bases. Attention has no sign, so both directions count alike."""
+    mutagenesis = Mutagenesis(model, treatments)
+    effects = []
+    progress.begin("in-silico mutagenesis", len(codes_BL))
+    try:
+        for codes_1L in codes_BL[:, None]:
+            stop.check()
+            values_1TLA = mutagenesis(codes_1L).values_BTLA
+            present_1TL = contributions(values_1TLA, codes_1L)
+            moved_1TL = np.abs(values_1TLA - present_1TL[..., None]).sum(-1) / 3
+            moved_1TL = np.where(codes_1L[:, None] < 4, moved_1TL, 0.0)
+            effects.append(bin_sums(moved_1TL, edges))
+            progress.advance()
+    finally:
+        progress.end()
+    return np.concatenate(effects)

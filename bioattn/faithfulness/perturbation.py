@@ -1,0 +1,198 @@
+"""Deletion and insertion: what happens to a prediction when the bins that were attended to most are replaced by
+background, or put back into it, against bins drawn at random (Petsiuk, Das, Saenko 2018; for attention Serrano &
+Smith 2019).
+
+Only pairs of promoter and treatment whose prediction stands out are asked: where the model says "as always" there
+is nothing to point at. An effect is counted towards the treatment's mean prediction, so what merely makes
+predictions jump cancels out, and as a share of what replacing the whole promoter does.
+
+Shape suffixes: B promoters, T treatments, L bases, P bins; N pairs, R resamples.
+"""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+
+from bioattn.faithfulness.bin_ranking import top_bins
+from bioattn.faithfulness.samples import Codes, Floats, predict
+from bioattn.models.promoter.folder import LoadedPromoterModel
+from bioattn.models.promoter.treatment_vocabulary import TreatmentBatch
+from bioattn.progress import Progress
+from bioattn.stop_request import StopRequest
+from bioattn.training.promoter.bootstrap import Statistic
+
+FRACTIONS = (0.04, 0.1, 0.2, 0.35, 0.5, 1.0)
+"""Shares of the bins replaced, along the curves."""
+JUDGED = 0.1
+"""The share at which maps are compared."""
+STANDING_OUT = 0.5
+"""Share of the promoters looked at for a treatment: those whose prediction is farthest from its mean."""
+
+
+class Pairs(NamedTuple):
+    """Promoters and treatments whose predictions stand out."""
+
+    promoter_N: NDArray[np.int64]
+    treatment_N: NDArray[np.int64]
+    scale_N: Floats
+    """What a difference of predictions is multiplied with: + or − 1 (above or below the treatment's mean) over the
+    standard deviation of the treatment's predictions."""
+
+    def kept(self, kept: NDArray[np.bool_]) -> "Pairs":
+        """Some of them."""
+        return Pairs(self.promoter_N[kept], self.treatment_N[kept], self.scale_N[kept])
+
+
+def pairs_that_stand_out(predictions_BT: Floats) -> Pairs:
+    """For each treatment the `STANDING_OUT` share of promoters farthest from its mean; none for a treatment whose
+    predictions are all the same."""
+    deviation_BT = predictions_BT - predictions_BT.mean(0)
+    sd_T = deviation_BT.std(0)
+    number = max(1, round(STANDING_OUT * len(predictions_BT)))
+    promoters, treatments = [], []
+    for treatment in np.flatnonzero(sd_T > 1e-6 * np.maximum(1e-6, np.abs(predictions_BT).max(0))):
+        farthest = np.argsort(-np.abs(deviation_BT[:, treatment]), kind="stable")[:number]
+        promoters.append(np.sort(farthest))
+        treatments.append(np.full(number, treatment))
+    if not promoters:
+        nothing = np.empty(0, np.int64)
+        return Pairs(nothing, nothing, np.empty(0))
+    promoter_N, treatment_N = np.concatenate(promoters), np.concatenate(treatments)
+    scale_N = np.sign(deviation_BT[promoter_N, treatment_N]) / sd_T[treatment_N]
+    return Pairs(promoter_N, treatment_N, scale_N)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Replacement:
+    """Promoters, what replaces their bins, and the model that is asked about the result."""
+
+    model: LoadedPromoterModel
+    treatments: TreatmentBatch
+    """Those of the pairs' numbers."""
+    codes_BL: Codes
+    known_BP: NDArray[np.bool_]
+    edges: tuple[int, ...]
+
+    def deleted(self, pairs: Pairs, scores_NP: Floats, share: float, background_BL: Codes) -> Floats:
+        """Predictions (N,) with the bins of largest score, `share` of the known ones, replaced by background."""
+        bases_NL = self._bases(pairs, scores_NP, share)
+        codes_NL = np.where(bases_NL, background_BL[pairs.promoter_N], self.codes_BL[pairs.promoter_N])
+        return self.predictions(pairs, codes_NL)
+
+    def inserted(self, pairs: Pairs, scores_NP: Floats, share: float, background_BL: Codes) -> Floats:
+        """Predictions (N,) of background with those bins put back."""
+        bases_NL = self._bases(pairs, scores_NP, share)
+        codes_NL = np.where(bases_NL, self.codes_BL[pairs.promoter_N], background_BL[pairs.promoter_N])
+        return self.predictions(pairs, codes_NL)
+
+    def predictions(self, pairs: Pairs, codes_NL: Codes) -> Floats:
+        """(N,) each sequence under the treatment of its pair."""
+        answer_N = np.empty(len(codes_NL))
+        for treatment in np.unique(pairs.treatment_N):
+            rows = np.flatnonzero(pairs.treatment_N == treatment)
+            asked = self.treatments.rows(self.treatments.index_T.new_tensor([int(treatment)]))
+            answer_N[rows] = predict(self.model, asked, codes_NL[rows])[:, 0]
+        return answer_N
+
+    def _bases(self, pairs: Pairs, scores_NP: Floats, share: float) -> NDArray[np.bool_]:
+        """Bases (N, L) of the chosen bins."""
+        chosen_NP = top_bins(scores_NP, self.known_BP[pairs.promoter_N], share)
+        widths = np.diff(self.edges)
+        bases_NL = np.zeros((len(scores_NP), self.codes_BL.shape[1]), np.bool_)
+        bases_NL[:, self.edges[0] : self.edges[-1]] = np.repeat(chosen_NP, widths, axis=1)
+        return bases_NL
+
+
+@dataclass(slots=True, kw_only=True)
+class Effects:
+    """Movements of predictions towards the mean, summed over draws of the background, by what was done. (N,)"""
+
+    pairs: Pairs
+    moved: dict[str, Floats]
+
+    def share(self, name: str, number: int) -> Statistic:
+        """The movement `name` over that of replacing everything, both summed over promoters resampled `number`."""
+        return _ratio(self._sums(self.moved[name], number), self._sums(self.moved["everything"], number))
+
+    def share_gained(self, name: str, other: str, number: int) -> Statistic:
+        """`share(name)` minus `share(other)`."""
+        gained = self.moved[name] - self.moved[other]
+        return _ratio(self._sums(gained, number), self._sums(self.moved["everything"], number))
+
+    def recovered(self, name: str, best: str, chance: str, number: int) -> Statistic:
+        """How much of the way from `chance` to `best` `name` goes."""
+        return _ratio(
+            self._sums(self.moved[name] - self.moved[chance], number),
+            self._sums(self.moved[best] - self.moved[chance], number),
+        )
+
+    def value(self, name: str) -> float:
+        """`share(name)` of all pairs; NaN without any."""
+        whole = self.moved["everything"].sum()
+        return float(self.moved[name].sum() / whole) if whole > 0 else float("nan")
+
+    def _sums(self, values_N: Floats, number: int) -> Floats:
+        sums_B: Floats = np.bincount(self.pairs.promoter_N, weights=values_N, minlength=number).astype(
+            np.float64
+        )
+        return sums_B
+
+
+def _ratio(above_B: Floats, below_B: Floats) -> Statistic:
+    def ratio(weights_RB: Floats) -> Floats:
+        above_R, below_R = weights_RB @ above_B, weights_RB @ below_B
+        return np.divide(above_R, below_R, out=np.full_like(above_R, np.nan), where=below_R > 0)
+
+    return ratio
+
+
+def measure_effects(
+    replacement: Replacement,
+    pairs: Pairs,
+    scores: dict[str, Floats],
+    backgrounds: Sequence[Codes],
+    seed: int,
+    *,
+    curves: Sequence[str] = (),
+    progress: Progress,
+    stop: StopRequest,
+) -> Effects:
+    """Delete the `JUDGED` share of bins by each of `scores` (name → (N, P)) and by chance (`random`), over several
+    backgrounds; and for the names in `curves` (and chance) delete and insert along `FRACTIONS`.
+
+    Movements are called `NAME`, and along curves `deletion NAME FRACTION` and `insertion NAME FRACTION`.
+    """
+    before_N = replacement.predictions(pairs, replacement.codes_BL[pairs.promoter_N])
+    moved: dict[str, Floats] = {}
+
+    def add(name: str, movement_N: Floats) -> None:
+        moved[name] = moved.get(name, 0.0) + pairs.scale_N * movement_N
+
+    progress.begin("deletion and insertion" if curves else "deletion", len(backgrounds) * (len(scores) + 1))
+    for draw, background_BL in enumerate(backgrounds):
+        chance_NP = np.random.default_rng([seed, 3, draw]).random(
+            (len(pairs.promoter_N), len(replacement.edges) - 1)
+        )
+        empty_N = replacement.predictions(pairs, background_BL[pairs.promoter_N])
+        add("everything", before_N - empty_N)
+        for name, scores_NP in {**scores, "random": chance_NP}.items():
+            stop.check()
+            progress.advance()
+            judged_N = replacement.deleted(pairs, scores_NP, JUDGED, background_BL)
+            add(name, before_N - judged_N)
+            if name not in curves and not (curves and name == "random"):
+                continue
+            for fraction in FRACTIONS[:-1]:
+                after_N = judged_N
+                if fraction != JUDGED:
+                    after_N = replacement.deleted(pairs, scores_NP, fraction, background_BL)
+                add(f"deletion {name} {fraction}", before_N - after_N)
+                filled_N = replacement.inserted(pairs, scores_NP, fraction, background_BL)
+                add(f"insertion {name} {fraction}", filled_N - empty_N)
+            for way in ("deletion", "insertion"):
+                add(f"{way} {name} {FRACTIONS[-1]}", before_N - empty_N)
+    progress.end()
+    return Effects(pairs=pairs, moved=moved)

@@ -1,0 +1,58 @@
+"""How alike two maps of the same promoter and treatment are.
+
+Shape suffixes: B promoters, T treatments, P bins; N rows, each a map.
+"""
+
+import numpy as np
+from numpy.typing import NDArray
+from scipy.stats import rankdata
+
+from bioattn.faithfulness.bin_ranking import number_of_bins, top_bins
+from bioattn.faithfulness.samples import Floats
+
+MIN_BINS = 3
+"""Fewer cannot be ranked to any purpose."""
+
+
+def map_spearman(
+    first_BTP: NDArray[np.floating], second_BTP: NDArray[np.floating], known_BP: NDArray[np.bool_]
+) -> Floats:
+    """Spearman rank correlation over the known bins of each map, (B, T); NaN where a map is constant."""
+    result_BT = np.full(first_BTP.shape[:2], np.nan)
+    for rows, bins in _same_bins(known_BP):
+        if bins.sum() < MIN_BINS:
+            continue
+        first, second = (rankdata(maps[rows][..., bins], axis=-1) for maps in (first_BTP, second_BTP))
+        first -= first.mean(-1, keepdims=True)
+        second -= second.mean(-1, keepdims=True)
+        spread = np.sqrt((first**2).sum(-1) * (second**2).sum(-1))
+        with np.errstate(invalid="ignore"):
+            result_BT[rows] = np.where(spread > 0, (first * second).sum(-1) / spread, np.nan)
+    return result_BT
+
+
+def top_overlap(
+    first_BTP: NDArray[np.floating],
+    second_BTP: NDArray[np.floating],
+    known_BP: NDArray[np.bool_],
+    share: float,
+) -> tuple[Floats, Floats]:
+    """Of the top `share` of a map's known bins (at least one), how many are also among the other's, (B, T); and
+    what chance gives, (B,)."""
+    number_B = number_of_bins(known_BP, share)
+    both_BTP = top_bins(first_BTP, known_BP[:, None], share) & top_bins(second_BTP, known_BP[:, None], share)
+    return both_BTP.sum(-1) / number_B[:, None], number_B / np.maximum(known_BP.sum(1), 1)
+
+
+def mean_ignoring_nan(values: Floats, axis: int | None = None) -> Floats:
+    """Mean over entries that are not NaN; NaN where there is none."""
+    valid = ~np.isnan(values)
+    with np.errstate(invalid="ignore"):
+        mean: Floats = np.where(valid, values, 0.0).sum(axis) / valid.sum(axis)
+    return mean
+
+
+def _same_bins(known_BP: NDArray[np.bool_]) -> list[tuple[NDArray[np.int64], NDArray[np.bool_]]]:
+    """Rows of promoters that have the same known bins, and these."""
+    kinds, kind_B = np.unique(known_BP, axis=0, return_inverse=True)
+    return [(np.flatnonzero(kind_B.ravel() == number), bins) for number, bins in enumerate(kinds)]

@@ -1,0 +1,167 @@
+"""From measures to a verdict in plain words.
+
+The order of the questions is the order of what they presuppose: a model that predicts nothing has no maps worth a
+question; maps that are not needed explain nothing; maps that point elsewhere mislead; and only then does it matter
+whose maps they are.
+"""
+
+from dataclasses import dataclass
+from enum import StrEnum
+from typing import Any
+
+from bioattn.faithfulness import thresholds
+from bioattn.faithfulness.measures import Measures, percent
+
+
+class Code(StrEnum):
+    """What can be said of a model's attention."""
+
+    SPECIFIC = "used-treatment-specific"
+    NOT_SPECIFIC = "used-not-treatment-specific"
+    USED = "used"
+    """Of a model with a single treatment."""
+    NOT_USED = "not-used"
+    UNDECIDED = "undecided"
+    """Uniform attention, retrained, does worse, but not by more than chance could explain."""
+    UNFAITHFUL = "unfaithful"
+    NOT_PREDICTIVE = "model-not-predictive"
+    FAITHFUL_SPECIFIC = "faithful-treatment-specific"
+    """The maps hold what they promise; whether attention was needed was not tested."""
+    FAITHFUL_NOT_SPECIFIC = "faithful-not-treatment-specific"
+    FAITHFUL = "faithful"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Verdict:
+    """The verdict, what speaks against relying on it too much, and the measures it rests on."""
+
+    code: Code
+    sentence: str
+    caveats: list[str]
+    rests_on: list[str]
+
+    def to_json(self) -> dict[str, Any]:
+        """Plain JSON content."""
+        return {
+            "code": str(self.code),
+            "sentence": self.sentence,
+            "caveats": self.caveats,
+            "rests_on": self.rests_on,
+        }
+
+
+PREDICTIVE = ("skill", "recorded_skill")
+POINTING = ("deletion", "deletion_against_mutagenesis")
+SPECIFIC = ("swapped_skill", "swapped_predictions")
+"""The first of these that was measured decides."""
+
+
+def judge(measures: Measures) -> Verdict:
+    """The verdict that the measures allow."""
+    predictive = _first(measures, PREDICTIVE)
+    if predictive is not None and not measures.passed(predictive):
+        return _verdict(
+            Code.NOT_PREDICTIVE,
+            "The model predicts nothing on genes it was not trained on, so its attention explains nothing.",
+            [predictive],
+            [],
+        )
+    rests_on = [] if predictive is None else [predictive]
+    caveats = _caveats(measures, predictive)
+    used = measures.passed("uniform_retrained")
+    if used is False and measures.value("uniform_retrained") >= thresholds.USED:
+        return _verdict(
+            Code.UNDECIDED,
+            "Whether attention is used cannot be told: with uniform attention, retrained, the model loses "
+            f"{percent(measures.value('uniform_retrained'))} of its skill, which may be chance.",
+            [*rests_on, "uniform_retrained"],
+            caveats,
+        )
+    if used is False:
+        return _verdict(
+            Code.NOT_USED,
+            "Attention is not used: with uniform attention, retrained, the model predicts as well "
+            f"(it loses {percent(measures.value('uniform_retrained'))} of its skill). What the maps show was not "
+            "needed.",
+            [*rests_on, "uniform_retrained"],
+            caveats,
+        )
+    if used:
+        rests_on.append("uniform_retrained")
+    failed = [name for name in POINTING if measures.passed(name) is not True]
+    rests_on += [name for name in POINTING if name in measures]
+    if failed:
+        return _verdict(
+            Code.UNFAITHFUL,
+            ("Attention is used, but the maps do" if used else "The maps do")
+            + " not point at what the predictions depend on: deleting the most attended tenth of a promoter takes "
+            f"away {percent(measures.value('deletion'))} of what the model says of it beyond a random tenth, "
+            f"{percent(measures.value('deletion_against_mutagenesis'))} of what the right tenth would.",
+            rests_on,
+            caveats,
+        )
+    return _specific(measures, used, rests_on, caveats)
+
+
+def _specific(measures: Measures, used: bool | None, rests_on: list[str], caveats: list[str]) -> Verdict:
+    needed = "Attention is used" if used else "The maps point at what the predictions depend on"
+    pointing = ", the maps point at what the predictions depend on" if used else ""
+    deciding = _first(measures, SPECIFIC)
+    if deciding is None:
+        return _verdict(Code.USED if used else Code.FAITHFUL, f"{needed}{pointing}.", rests_on, caveats)
+    names = [deciding, "deletion_of_other_treatments"]
+    specific = all(measures.passed(name) for name in names)
+    lost = (
+        f"with other treatments' maps the model loses {percent(measures.value('swapped_skill'))} of its skill"
+        if deciding == "swapped_skill"
+        else "with other treatments' maps its predictions keep a correlation of "
+        f"{1 - measures.value('swapped_predictions'):.2f} with its own"
+    )
+    if specific:
+        code = Code.SPECIFIC if used else Code.FAITHFUL_SPECIFIC
+        sentence = f"{needed} and treatment-specific{pointing}: {lost}."
+    else:
+        code = Code.NOT_SPECIFIC if used else Code.FAITHFUL_NOT_SPECIFIC
+        sentence = (
+            f"{needed}{pointing}, but not treatment-specific: {lost}, so one map would do for all treatments."
+        )
+    if not used:
+        sentence = sentence.replace(" and treatment-specific", " and are treatment-specific").replace(
+            "but not treatment-specific", "but are not treatment-specific"
+        )
+    return _verdict(code, sentence, [*rests_on, *names], caveats)
+
+
+def _caveats(measures: Measures, predictive: str | None) -> list[str]:
+    """What a reader must know besides."""
+    found = []
+    if predictive is None:
+        found.append("How well the model predicts is not known (no --dataset, no record of its training).")
+    elif predictive == "recorded_skill":
+        found.append("How well the model predicts was taken from the record of its training, not measured.")
+    if "uniform_retrained" not in measures:
+        found.append("Whether attention was needed was not tested: that takes --dataset and --controls.")
+    if measures.passed("shared_retrained") is False:
+        found.append(
+            "One query shared by all treatments, retrained, predicts as well: what differs between the "
+            "treatments' maps was not needed to predict so well."
+        )
+    if measures.passed("deletion") and measures.passed("deletion_of_other_promoters") is False:
+        found.append(
+            "The maps of other promoters point as well: they say where along a promoter the model looks, not at "
+            "which sequence."
+        )
+    for name in ("best_simple_model", "randomised_weights", "seed_stability"):
+        if measures.passed(name) is False:
+            measure = measures.get(name)
+            assert measure is not None
+            found.append(measure.sentence)
+    return found
+
+
+def _first(measures: Measures, names: tuple[str, ...]) -> str | None:
+    return next((name for name in names if measures.passed(name) is not None), None)
+
+
+def _verdict(code: Code, sentence: str, rests_on: list[str], caveats: list[str]) -> Verdict:
+    return Verdict(code=code, sentence=sentence, rests_on=rests_on, caveats=caveats)

@@ -1,0 +1,114 @@
+"""`bioattn explain check`: whether a model's attention may be believed."""
+
+import time
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from bioattn_cli.inference_options import ModelArgument, PromotersArgument
+from bioattn_cli.options import Device, DeviceOption, OutputOption, SeedOption, ThreadsOption, command
+from bioattn_cli.reporting import Reporter
+
+
+def check(
+    reporter: Reporter,
+    model: ModelArgument,
+    promoters: PromotersArgument,
+    output: OutputOption,
+    dataset: Annotated[
+        Path | None,
+        typer.Option(help="The dataset MODEL was trained on: judge what it predicts on held-out genes."),
+    ] = None,
+    controls: Annotated[
+        Path | None,
+        typer.Option(
+            metavar="DIR",
+            help="Retrain MODEL with uniform attention, with one query for all treatments and with another seed; "
+            "keep these models here, use them again, go on with an interrupted one. Needs --dataset.",
+        ),
+    ] = None,
+    seeds: Annotated[
+        int | None, typer.Option(min=0, help="With --controls: other seeds to retrain [default: 1].")
+    ] = None,
+    other_model: Annotated[
+        list[Path] | None,
+        typer.Option(
+            metavar="MODEL", help="The same model of another seed, to compare maps with; can be repeated."
+        ),
+    ] = None,
+    treatment: Annotated[
+        list[str] | None,
+        typer.Option(metavar="NAME", help="Check this treatment only, can be repeated [default: all]."),
+    ] = None,
+    samples: Annotated[int, typer.Option(min=20, help="Promoters looked at, drawn by the seed.")] = 300,
+    seed: SeedOption = 0,
+    device: DeviceOption = Device.AUTO,
+    threads: ThreadsOption = None,
+) -> None:
+    """Check whether the attention of a model may be believed; no ground truth is needed.
+
+    Prints a verdict in plain words and what it rests on, and writes both as JSON. With MODEL and PROMOTERS alone:
+    does the answer hang on what is attended to (deletion, insertion, in-silico mutagenesis), on whose map it is,
+    on what was learned (random weights)? --dataset adds what the model predicts on genes it was not trained on;
+    --controls adds whether attention was needed at all. docs/checks.md says what each check means.
+    """
+    from bioattn.device import choose_device, describe_device, set_threads
+    from bioattn.errors import SettingsError
+    from bioattn.faithfulness.check import Evidence, check_model
+    from bioattn.faithfulness.check_text import check_text
+    from bioattn.faithfulness.subject import CheckSettings
+    from bioattn.files import check_apart, check_output, write_json, write_run_record
+    from bioattn.models.promoter.folder import load_promoter_model
+    from bioattn.stop_request import stop_on_signals
+
+    begun = time.monotonic()
+    others = other_model or []
+    inputs = {"promoters": promoters} | ({"dataset": dataset} if dataset else {})
+    check_output(output, [model, *inputs.values(), *others])
+    if controls is not None and dataset is None:
+        raise SettingsError(
+            f"--controls {controls}: models are retrained on the dataset; give that with --dataset"
+        )
+    if seeds is not None and controls is None:
+        raise SettingsError(f"--seeds {seeds}: is for --controls, which says where retrained models are kept")
+    if controls is not None:
+        check_apart(controls, [model, *inputs.values(), *others], "--controls")
+        check_apart(output, [controls])
+    set_threads(threads)
+    chosen = choose_device(device)
+    loaded = load_promoter_model(model, chosen)
+    evidence = Evidence(
+        model_folder=model,
+        dataset=dataset,
+        controls=controls,
+        other_models=[load_promoter_model(path, chosen) for path in others],
+    )
+    settings = CheckSettings(samples=samples, seed=seed, other_seeds=1 if seeds is None else seeds)
+    reporter.say(f"running on {describe_device(chosen)}")
+    with stop_on_signals() as stop:
+        report = check_model(
+            loaded,
+            promoters,
+            evidence,
+            treatments=treatment or (),
+            settings=settings,
+            progress=reporter.progress(),
+            stop=stop,
+        )
+    typer.echo(check_text(report), nl=False)
+    write_json(output, report.to_json())
+    write_run_record(
+        output,
+        reporter.command,
+        {"model": model / "model.safetensors", **inputs},
+        time.monotonic() - begun,
+        device=str(chosen),
+        verdict=str(report.verdict.code),
+    )
+    reporter.say(f"wrote {output}")
+
+
+def register(app: typer.Typer) -> None:
+    """Add the command to `bioattn explain`."""
+    command(app, "check")(check)
