@@ -99,17 +99,21 @@ class MotifSource:
 
     def compared(self, use: MotifUse, treatment: str) -> list[dict[str, object]]:
         """Rows of treatments.tsv of a treatment, without q-values."""
-        seqlets = [
-            sum(motif.seqlets for name, motif in members if name == treatment) for members in self._members
-        ]
         reference = self.settings.against or MEAN
         if reference == MEAN and len(self.maps.treatments) == 1:
             reference = treatment
-        return list(use.against(treatment, reference, seqlets))
+        return list(use.against(treatment, reference, self._seqlets(treatment)))
 
     def edges(self, use: MotifUse, treatment: str) -> pd.DataFrame:
         """Rows of edges.tsv of a treatment, without chromosome places."""
-        return use.edges(treatment, self._found[treatment].places, list(self.maps.samples.index))
+        places = self._found[treatment].places
+        return use.edges(treatment, places, list(self.maps.samples.index), self._seqlets(treatment))
+
+    def _seqlets(self, treatment: str) -> list[int]:
+        """How many seqlets of a treatment hold each motif."""
+        return [
+            sum(motif.seqlets for name, motif in members if name == treatment) for members in self._members
+        ]
 
 
 def filter_row(motif: Motif) -> dict[str, object]:

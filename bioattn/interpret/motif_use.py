@@ -20,8 +20,10 @@ from bioattn.interpret.promoter_maps import ATTRIBUTION, PromoterMaps
 from bioattn.interpret.seqlets import Places
 
 HIT_P_VALUE = 1e-4
-LARGEST_HIT_P_VALUE = 1e-3
-"""A motif whose best site is more likely than `HIT_P_VALUE` is sought at its best site's p-value, up to this."""
+"""Of a site anywhere in a promoter."""
+SEQLET_HIT_P_VALUE = 1e-3
+"""Of a site within a seqlet, where there are fewer places for a chance match; and of any site of a motif whose
+best site is more likely than `HIT_P_VALUE`."""
 MIN_PROMOTERS = 8
 """With fewer no test is made."""
 BACKGROUND = "background"
@@ -52,36 +54,32 @@ class MotifHits:
     end: NDArray[np.intp]
     strand: NDArray[np.object_]
     p_value: NDArray[np.float64]
+    anywhere: NDArray[np.bool_]
+    """Whether the hit is rare enough wherever it lies."""
 
 
 def hits_of_motifs(codes_GL: NDArray[np.uint8], motifs: Sequence[Motif]) -> MotifHits:
-    """Find motifs in all promoters, each at `HIT_P_VALUE` or at what its best site has (`LARGEST_HIT_P_VALUE`)."""
+    """Find motifs in all promoters at `SEQLET_HIT_P_VALUE`."""
     background = base_composition(codes_GL)
-    levels: dict[float, list[Motif]] = {}
-    for motif in motifs:
-        rarest = float(MotifScores(motif, background).tail[-1])
-        levels.setdefault(min(max(rarest, HIT_P_VALUE), LARGEST_HIT_P_VALUE), []).append(motif)
-    tables = [
-        find_motif_hits(codes_GL, some, background=background, p_value=level)
-        for level, some in levels.items()
-    ]
-    names = [motif.name for motif in motifs]
-    numbers = {name: number for number, name in enumerate(names)}
-    hits = pd.concat(tables) if tables else find_motif_hits(codes_GL, [], background=background)
+    hits = find_motif_hits(codes_GL, motifs, background=background, p_value=SEQLET_HIT_P_VALUE)
+    numbers = {motif.name: number for number, motif in enumerate(motifs)}
     number_of_hit = hits["motif"].map(numbers).to_numpy(dtype=np.intp)
     # A palindrome matches on both strands: once is enough, on the better one.
     hits = hits.assign(number=number_of_hit).sort_values(
         ["row", "start", "number", "p_value", "strand"], kind="stable"
     )
     hits = hits.drop_duplicates(["row", "start", "number"])
+    rarest = np.array([float(MotifScores(motif, background).tail[-1]) for motif in motifs])
+    motif, p_value = hits["number"].to_numpy(dtype=np.intp), hits["p_value"].to_numpy(dtype=np.float64)
     return MotifHits(
-        motifs=names,
-        motif=hits["number"].to_numpy(dtype=np.intp),
+        motifs=list(numbers),
+        motif=motif,
         gene=hits["row"].to_numpy(dtype=np.intp),
         start=hits["start"].to_numpy(dtype=np.intp),
         end=hits["end"].to_numpy(dtype=np.intp),
         strand=hits["strand"].to_numpy(dtype=object),
-        p_value=hits["p_value"].to_numpy(dtype=np.float64),
+        p_value=p_value,
+        anywhere=p_value <= np.maximum(rarest, HIT_P_VALUE)[motif] * (1 + 1e-12),
     )
 
 
@@ -92,9 +90,13 @@ class MotifUse:
         self.maps = maps
         self.hits = hits
         self._signed = maps.kind == ATTRIBUTION
-        pair = hits.gene * max(1, len(hits.motifs)) + hits.motif
+        self._counted = np.flatnonzero(hits.anywhere)
+        self._gene, self._start, self._end = (
+            each[self._counted] for each in (hits.gene, hits.start, hits.end)
+        )
+        pair = self._gene * max(1, len(hits.motifs)) + hits.motif[self._counted]
         self._pairs, self._pair_of_hit = np.unique(pair, return_inverse=True)
-        """Promoters with a motif, numbered; (pairs,) and (hits,)."""
+        """Promoters with a motif, numbered; (pairs,) and (hits counted,)."""
         self._motif_of_pair = self._pairs % max(1, len(hits.motifs))
         self._per_pair = np.bincount(self._pair_of_hit, minlength=self._pairs.size)
         self._reference: NDArray[np.float64] | None = None
@@ -104,7 +106,7 @@ class MotifUse:
 
         reference: a name; the maps hold its values. seqlets: how many of the treatment's hold each motif.
         """
-        own = np.zeros(self.hits.gene.size)
+        own = np.zeros(self._gene.size)
         total_L = np.zeros(self.maps.length)
         for rows in self.maps.blocks():
             part = self._part(rows)
@@ -113,7 +115,7 @@ class MotifUse:
             total_L += values_BL.sum(axis=0)
         usual = self._at_hits(total_L[None] / len(self.maps.codes), slice(None), None)
         if self._reference is None:
-            self._reference = np.zeros(self.hits.gene.size)
+            self._reference = np.zeros(self._gene.size)
             for rows in self.maps.blocks():
                 part = self._part(rows)
                 self._reference[part] = self._at_hits(self.maps.reference(rows), part, rows.start)
@@ -124,21 +126,28 @@ class MotifUse:
             other = self._mean_of_pair(values)
             for number, motif in enumerate(self.hits.motifs):
                 of_motif = self._motif_of_pair == number
+                compared = _compared(own_pair[of_motif], other[of_motif], signed=self._signed)
+                if self._signed and name == BACKGROUND:
+                    # What is usual is a mean of both signs: its size is no measure.
+                    compared["ratio"] = np.nan
                 yield {
                     "treatment": treatment,
                     "motif": motif,
                     "reference": name,
                     "promoters": int(of_motif.sum()),
                     "seqlets": seqlets[number],
-                    **_compared(own_pair[of_motif], other[of_motif], signed=self._signed),
+                    **compared,
                 }
 
-    def edges(self, treatment: str, places: Places, gene_ids: Sequence[str]) -> pd.DataFrame:
+    def edges(
+        self, treatment: str, places: Places, gene_ids: Sequence[str], seqlets: Sequence[int]
+    ) -> pd.DataFrame:
         """Hits that lie in seqlets of a treatment (`EDGE_COLUMNS`), ordered by promoter and start.
 
-        A hit lies in a seqlet when its middle does. score: how far the map rises above the usual at the seqlet's
-        middle.
+        Of motifs that were found under this treatment: `seqlets` says in how many. A hit lies in a seqlet when its
+        middle does. score: how far the map rises above the usual at the seqlet's middle.
         """
+        found_here = np.asarray(seqlets) > 0
         order = np.argsort(places.gene, kind="stable")
         half = self.maps.reach / 2
         found: dict[int, float] = {}
@@ -147,7 +156,8 @@ class MotifUse:
             gene = int(places.gene[place])
             low, high = np.searchsorted(hit_genes, [gene, gene + 1])
             middle = (self.hits.start[low:high] + self.hits.end[low:high]) / 2
-            for hit in np.flatnonzero(np.abs(middle - places.centre[place] - 0.5) <= half):
+            near = np.abs(middle - places.centre[place] - 0.5) <= half
+            for hit in np.flatnonzero(near & found_here[self.hits.motif[low:high]]):
                 number = int(low + hit)
                 found[number] = max(found.get(number, -np.inf), float(places.score[place]))
         chosen = np.array(sorted(found), dtype=np.intp)
@@ -166,8 +176,8 @@ class MotifUse:
         )
 
     def _part(self, rows: slice) -> slice:
-        """The hits of some promoters."""
-        low, high = np.searchsorted(self.hits.gene, [rows.start, rows.stop])
+        """The counted hits of some promoters."""
+        low, high = np.searchsorted(self._gene, [rows.start, rows.stop])
         return slice(int(low), int(high))
 
     def _at_hits(
@@ -176,8 +186,8 @@ class MotifUse:
         """Mean over the bases of each hit, of attribution the sum. first: None = one row for all promoters."""
         running = np.zeros((len(values_BL), values_BL.shape[1] + 1))
         np.cumsum(values_BL, axis=1, out=running[:, 1:])
-        gene = 0 if first is None else self.hits.gene[part] - first
-        start, end = self.hits.start[part], self.hits.end[part]
+        gene = 0 if first is None else self._gene[part] - first
+        start, end = self._start[part], self._end[part]
         total: NDArray[np.float64] = running[gene, end] - running[gene, start]
         return total if self._signed else total / (end - start)
 

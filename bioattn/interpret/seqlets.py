@@ -127,17 +127,9 @@ def without_copies(codes_SW: NDArray[np.uint8]) -> NDArray[np.bool_]:
     kmers, offsets = distinct_kmers(codes_SW, SHARED_BASES)
     telling = ~is_low_complexity(kmers, SHARED_BASES)
     window = np.repeat(np.arange(len(codes_SW)), np.diff(offsets))[telling]
-    _, group = np.unique(kmers[telling], return_inverse=True)
-    order = np.argsort(group, kind="stable")
-    group, window = group[order], window[order]
-    starts = (
-        np.flatnonzero(np.r_[True, group[1:] != group[:-1]]) if group.size else np.zeros(0, dtype=np.intp)
-    )
-    shared = [
-        window[start:end]
-        for start, end in zip(starts, [*starts[1:], group.size], strict=True)
-        if end - start > 1
-    ]
+    order = np.argsort(kmers[telling], kind="stable")
+    kmer, window = kmers[telling][order], window[order]
+    shared = [members for members in np.split(window, np.flatnonzero(np.diff(kmer)) + 1) if members.size > 1]
     keep = np.ones(len(codes_SW), dtype=np.bool_)
     for members in sorted(shared, key=lambda members: tuple(members.tolist())):
         kept = members[keep[members]]

@@ -1,0 +1,115 @@
+"""Filters whose weights are known become the motifs they were made of."""
+
+import numpy as np
+import pandas as pd
+import pytest
+import torch
+
+from bioattn.formats.nucleotides import decode, encode, reverse_complement
+from bioattn.interpret.filter_motifs import filter_motifs
+from bioattn.models.promoter.config import Conditioning, PromoterModelConfig, Stem
+from bioattn.models.promoter.folder import LoadedPromoterModel
+from bioattn.models.promoter.kmer_stem import KmerStem
+from bioattn.models.promoter.model import make_promoter_model
+from bioattn.models.promoter.stem import ConvStem
+from bioattn.models.promoter.treatment_vocabulary import TreatmentVocabulary
+from bioattn.promoters.treatments import TreatmentTable
+
+LENGTH = 120
+SITE = "TGACCGTA"
+
+
+def loaded(**settings) -> LoadedPromoterModel:
+    config = PromoterModelConfig(length=LENGTH, channels=4, head_channels=4, num_heads=1, **settings)
+    table = TreatmentTable(frame=pd.DataFrame(index=["one", "two"]))
+    vocabulary = TreatmentVocabulary.learn(table, encoding=config.treatment_encoder, unconditional=True)
+    torch.manual_seed(0)
+    return LoadedPromoterModel(
+        model=make_promoter_model(config, vocabulary).eval(),
+        vocabulary=vocabulary,
+        treatments=table,
+        task="regression",
+        reference=None,
+        device=torch.device("cpu"),
+        sha256="ab" * 32,
+    )
+
+
+@pytest.fixture
+def codes() -> np.ndarray:
+    """Promoters with the site, on both strands; every tenth has one base of it replaced."""
+    rng = np.random.default_rng(0)
+    made = rng.integers(0, 4, size=(300, LENGTH)).astype(np.uint8)
+    for row in range(300):
+        site = encode(SITE)
+        if row % 10 == 0:
+            site[2] = (site[2] + 1) % 4
+        made[row, 50:58] = reverse_complement(site) if row % 3 == 0 else site
+    made[5, :30] = 4
+    return made
+
+
+def filter_of(word: str, width: int) -> torch.Tensor:
+    weights = torch.zeros(4, width)
+    for place, base in enumerate(encode(word)):
+        weights[:, place + 2] = -1.0
+        weights[base, place + 2] = 1.0
+    return weights
+
+
+@pytest.mark.parametrize("conditioning", [Conditioning.CROSS, Conditioning.FILM, Conditioning.CONCAT])
+def test_a_filter_becomes_what_it_matches(codes, conditioning):
+    model = loaded(
+        conditioning=conditioning, concat_channels=(4, 4), concat_kernels=(13, 3), concat_pools=(4, 4)
+    )
+    first = (
+        next((module.convolution for module in model.model.modules() if isinstance(module, ConvStem)), None)
+        or model.model.network.sequence[0]
+    )
+    with torch.no_grad():
+        first.weight.zero_()
+        first.bias.fill_(-3.0)
+        first.weight[1] = filter_of(SITE, first.weight.shape[-1])
+    (motif,) = filter_motifs(model, codes)
+    assert motif.name == "filter_1"
+    # Excited by 5 (8 matches less 3); a site with one base replaced (3) still counts, with two (1) it does not.
+    assert motif.consensus in {SITE, decode(reverse_complement(encode(SITE)))}
+    matches = []
+    for row in codes:
+        for start in range(LENGTH - 7):
+            site = row[start : start + 8]
+            # `concat` does not look at the other strand.
+            turned = [] if conditioning is Conditioning.CONCAT else [reverse_complement(site)]
+            for read in (site, *turned):
+                if int((read == encode(SITE)).sum()) >= 7 and 2 <= start < LENGTH - 20:
+                    matches.append(read)
+    assert motif.sites == pytest.approx(len(matches), rel=0.1)
+    share = np.mean([read[2] == encode(SITE)[2] for read in matches])
+    assert motif.probabilities[2 if motif.consensus == SITE else 5].max() == pytest.approx(share, abs=0.03)
+
+
+def test_a_kmer_with_a_long_vector_becomes_a_motif(codes):
+    model = loaded(stem=Stem.KMER)
+    stem = next(module for module in model.model.modules() if isinstance(module, KmerStem))
+    kmer, neighbour = encode("GACCGT"), encode("GACCGA")
+    with torch.no_grad():
+        stem.vectors.weight.normal_(std=1e-4)
+        for word, length in ((kmer, 2.0), (neighbour, 1.5)):
+            column = int(stem.columns_within(torch.from_numpy(word[None]))[0, 0])
+            stem.vectors.weight[column] = length
+    named = {motif.name: motif for motif in filter_motifs(model, codes)}
+    names = {f"kmer_{decode(word)}" for word in (kmer, reverse_complement(kmer))}
+    (motif,) = (named[name] for name in names & set(named))
+    counts = {}
+    for word in (kmer, neighbour):
+        counts[decode(word)] = sum(
+            int(np.array_equal(row[start : start + 6], read))
+            for row in codes
+            for start in range(LENGTH - 5)
+            for read in (word, reverse_complement(word))
+        )
+    assert motif.sites == sum(counts.values())
+    turned = motif.name != "kmer_GACCGT"
+    column = motif.probabilities[0][::-1] if turned else motif.probabilities[5]
+    assert column[3] == pytest.approx(counts["GACCGT"] / motif.sites)
+    assert column[0] == pytest.approx(counts["GACCGA"] / motif.sites)

@@ -1,0 +1,367 @@
+"""`bioattn export motifs` on maps that point at planted sites, through the front door."""
+
+import json
+from pathlib import Path
+
+import numpy as np
+import pandas as pd
+import pytest
+from scipy.stats import wilcoxon
+
+from bioattn.attention.site import AttentionSite
+from bioattn.errors import BioattnError
+from bioattn.files import sha256_of
+from bioattn.formats.meme import read_meme
+from bioattn.formats.nucleotides import decode, encode, reverse_complement
+from bioattn.interpret.motif_hits import base_composition, find_motif_hits
+from bioattn.interpret.upsampling import upsample
+from bioattn.promoters.promoter_fasta import Promoter, write_promoters
+from bioattn.simulate.promoters import simulate_promoters, simulation_settings
+from bioattn.simulate.truth import CAUSAL
+from bioattn.store.attention_reader import open_attention
+from bioattn.store.attention_writer import AttentionHeader, attention_writer
+from bioattn.store.attribution_schema import AttributionLayout, Method
+from bioattn.store.attribution_writer import AttributionBlock, attribution_writer
+from bioattn.store.inspection import inspect_file
+from bioattn.store.sample_writer import ResultHeader
+from bioattn.store.schema import AttentionOptions, Samples, site_layout
+from bioattn.store.validation import validate_file
+from bioattn_cli.main import main
+
+LENGTH, POOL, FIELD = 120, 8, 22
+EDGES = tuple(range(0, LENGTH + 1, POOL))
+GENES = 400
+
+
+class Planted:
+    """Simulated promoters with maps that point at the sites of each treatment."""
+
+    def __init__(self, folder: Path) -> None:
+        self.simulated = simulate_promoters(
+            simulation_settings("standard", genes=GENES, treatments=3, length=LENGTH, decoys=1, seed=3)
+        )
+        self.folder = folder
+        self.genes = self.simulated.gene_ids
+        self.treatments = [rule.treatment for rule in self.simulated.rules]
+        self.sites = [site for site in self.simulated.sites if site.role == CAUSAL]
+        strands = ["+" if number % 2 else "-" for number in range(GENES)]
+        starts = np.arange(GENES, dtype=np.int64) * 1000
+        self.samples = Samples(self.genes, ["chr1"] * GENES, starts, starts + LENGTH, strands)
+        self.fasta = folder / "promoters.fa"
+        write_promoters(
+            self.fasta,
+            [
+                Promoter(gene, "chr1", int(start), int(start) + LENGTH, strand, 0, codes)
+                for gene, start, strand, codes in zip(
+                    self.genes, starts, strands, self.simulated.codes, strict=True
+                )
+            ],
+        )
+
+    def where(self, treatment: str) -> np.ndarray:
+        """1 on the bases of the treatment's sites, (genes, length)."""
+        rows = {gene: number for number, gene in enumerate(self.genes)}
+        marked = np.zeros((GENES, LENGTH))
+        for site in self.sites:
+            if site.treatment == treatment:
+                marked[rows[site.gene_id], site.start : site.end] = 1
+        return marked
+
+    def attention(self, name: str = "attention.h5", *, strength: float = 3.0) -> Path:
+        rng = np.random.default_rng(0)
+        site = AttentionSite(
+            name="promoter.cross.0",
+            axes=("sample", "head", "treatment", "key"),
+            num_heads=2,
+            key_edges=EDGES,
+            receptive_field=FIELD,
+        )
+        layout = site_layout(site, (1, 2, 3, len(EDGES) - 1), AttentionOptions())
+        logits = rng.normal(size=(GENES, *layout.sizes), scale=0.3)
+        for number, treatment in enumerate(self.treatments):
+            bins = self.where(treatment).reshape(GENES, -1, POOL).mean(axis=2)
+            logits[:, number] += strength * bins[:, None]
+        weights = np.exp(logits)
+        weights /= weights.sum(axis=-1, keepdims=True)
+        header = AttentionHeader(
+            model_sha256="ab" * 32,
+            input_sha256=sha256_of(self.fasta),
+            window_length=LENGTH,
+            task="regression",
+        )
+        path = self.folder / name
+        with attention_writer(path, header, [layout], self.treatments, GENES) as writer:
+            weights = {site.name: {"weights": weights.astype(np.float32)}}
+            writer.append(self.samples, weights, np.zeros((GENES, 3), np.float32))
+        return path
+
+    def attribution(self) -> Path:
+        rng = np.random.default_rng(1)
+        codes = self.simulated.codes
+        values = rng.normal(size=(GENES, 3, LENGTH, 4), scale=0.05)
+        for number, treatment in enumerate(self.treatments):
+            gene, place = np.nonzero(self.where(treatment))
+            values[gene, number, place, codes[gene, place]] += self.simulated.rules[number].effect / 8
+        values -= values.mean(axis=-1, keepdims=True)
+        header = ResultHeader(
+            model_sha256="ab" * 32,
+            input_sha256=sha256_of(self.fasta),
+            window_length=LENGTH,
+            task="regression",
+        )
+        layout = AttributionLayout(method=Method.ISM, settings="", num_treatments=3, window_length=LENGTH)
+        path = self.folder / "explain.h5"
+        with attribution_writer(path, header, layout, self.treatments, GENES) as writer:
+            block = AttributionBlock(
+                self.samples, codes, values.astype(np.float32), None, np.zeros((GENES, 3), np.float32)
+            )
+            writer.append(block)
+        return path
+
+
+@pytest.fixture(scope="module")
+def planted(tmp_path_factory) -> Planted:
+    return Planted(tmp_path_factory.mktemp("planted"))
+
+
+@pytest.fixture(scope="module")
+def exported(planted) -> Path:
+    """Motifs of both kinds of maps."""
+    output = planted.folder / "motifs"
+    files = [str(planted.attention()), str(planted.attribution())]
+    assert main(["export", "motifs", *files, "--promoters", str(planted.fasta), "-o", str(output), "-q"]) == 0
+    return output
+
+
+def table(path: Path) -> pd.DataFrame:
+    return pd.read_csv(path, sep="\t", keep_default_na=False, na_values=[""])
+
+
+def planted_name(planted: Planted, consensus: str) -> str | None:
+    """Which planted motif a consensus is, on either strand."""
+    both = {consensus, decode(reverse_complement(encode(consensus)))}
+    return next((motif.name for motif in planted.simulated.motifs if motif.consensus in both), None)
+
+
+def test_planted_motifs_come_out_of_either_map_and_nothing_else(planted, exported):
+    motifs = table(exported / "motifs.tsv")
+    names = [planted_name(planted, consensus) for consensus in motifs["consensus"]]
+    for source in ("attention", "attribution"):
+        assert sorted(np.array(names, dtype=object)[motifs["source"] == source]) == [
+            "motif1",
+            "motif2",
+            "motif3",
+        ]
+    written = read_meme(exported / "motifs.meme")
+    assert [motif.name for motif in written.motifs] == motifs["motif"].tolist()
+    assert [motif.iupac_consensus for motif in written.motifs] == motifs["consensus"].tolist()
+    np.testing.assert_allclose(written.background, base_composition(planted.simulated.codes), atol=1e-5)
+    # Each is the motif of its treatment: treatment2 needs motif2.
+    assert [name[-1] for name in names] == [treatment[-1] for treatment in motifs["surest_treatment"]]
+
+
+def test_a_motif_gains_attention_under_its_treatment_only(planted, exported):
+    motifs = table(exported / "motifs.tsv").set_index("motif")
+    use = table(exported / "treatments.tsv")
+    own = [motifs.loc[row.motif, "surest_treatment"] == row.treatment for row in use.itertuples()]
+    gained = use[own]
+    assert set(gained["reference"]) == {"background", "mean"}
+    assert (gained["ratio"].dropna() > 1.5).all()
+    assert (gained["q_value"] < 1e-6).all()
+    assert (gained["seqlets"] > 50).all()
+    others = use[~np.array(own)]
+    assert (others["seqlets"] == 0).all()
+    signs = use["motif"].str.startswith("attribution") & (use["reference"] == "background")
+    assert use["ratio"].isna().equals(signs)
+    assert (others["ratio"].dropna() < 1.2).all()
+    # The sign of what a motif does is that of its treatment's effect.
+    effects = {rule.treatment: rule.effect for rule in planted.simulated.rules}
+    signed = gained[gained["motif"].str.startswith("attribution")]
+    assert (np.sign(signed["value"]) == np.sign(signed["treatment"].map(effects))).all()
+
+
+def test_values_and_p_values_equal_a_plain_loop(planted, exported):
+    use = table(exported / "treatments.tsv").set_index(["treatment", "motif", "reference"])
+    motif = read_meme(exported / "motifs.meme").motifs[0]
+    codes = planted.simulated.codes
+    hits = find_motif_hits(codes, [motif], background=base_composition(codes), p_value=1e-4)
+    hits = hits.drop_duplicates(["row", "start"])
+    with open_attention(planted.folder / "attention.h5") as attention:
+        maps = {
+            name: LENGTH
+            * upsample(
+                attention.weights("promoter.cross.0", treatment=name).mean(axis=1), EDGES, LENGTH, "gaussian"
+            )
+            for name in planted.treatments
+        }
+    mean = sum(maps.values()) / 3
+    for treatment, values in maps.items():
+        rows = []
+        for gene, some in hits.groupby("row"):
+            of_gene = [
+                [each[gene, hit.start : hit.end].mean() for each in (values, mean)]
+                + [values[:, hit.start : hit.end].mean()]
+                for hit in some.itertuples()
+            ]
+            rows.append(np.mean(of_gene, axis=0))
+        own, reference, usual = np.array(rows).T
+        for name, other in (("mean", reference), ("background", usual)):
+            found = use.loc[(treatment, motif.name, name)]
+            assert found["promoters"] == len(rows)
+            assert found["value"] == pytest.approx(own.mean(), rel=1e-4)
+            assert found["reference_value"] == pytest.approx(other.mean(), rel=1e-4)
+            assert found["ratio"] == pytest.approx(own.mean() / other.mean(), rel=1e-4)
+            assert found["gaining"] == pytest.approx((own > other).mean(), rel=1e-4)
+            assert found["p_value"] == pytest.approx(wilcoxon(own - other, method="approx").pvalue, rel=1e-3)
+
+
+def test_edges_are_the_planted_sites(planted, exported):
+    motifs = table(exported / "motifs.tsv").set_index("motif")
+    edges = table(exported / "edges.tsv")
+    truth = {(site.gene_id, site.treatment, site.start, site.end): site.strand for site in planted.sites}
+    for source in ("attention", "attribution"):
+        of_source = edges[edges["motif"].map(motifs["source"]) == source]
+        found = {(row.gene_id, row.treatment, row.start, row.end): row for row in of_source.itertuples()}
+        assert len(found) == len(of_source)
+        known = set(found) & set(truth)
+        assert len(known) > 0.88 * len(found)
+        assert len(known) > 0.88 * len(truth)
+    row = next(row for row in edges.itertuples() if row.gene_id == planted.genes[6])
+    first = int(planted.samples.start[6])  # on the - strand
+    assert (row.genomic_start, row.genomic_end) == (first + LENGTH - row.end, first + LENGTH - row.start)
+    assert row.genomic_strand == {"+": "-", "-": "+"}[row.strand]
+    codes = planted.simulated.codes[6, row.start : row.end]
+    read = decode(codes if row.strand == "+" else reverse_complement(codes))
+    consensus = motifs.loc[row.motif, "consensus"]
+    assert sum(a == b for a, b in zip(read, consensus, strict=True)) >= len(consensus) - 2
+
+
+def test_the_same_input_gives_the_same_bytes_and_force_replaces(planted, exported, capsys):
+    record = json.loads((exported / "motifs.json").read_text())
+    before = {file["file"]: file["sha256"] for file in record["files"]}
+    assert {"motifs.meme", "motifs.tsv", "treatments.tsv", "edges.tsv", "logos/attention_1.svg"} <= set(
+        before
+    )
+    arguments = ["export", "motifs", str(planted.folder / "attention.h5"), str(planted.folder / "explain.h5")]
+    arguments += ["--promoters", str(planted.fasta), "-o", str(exported), "-q"]
+    assert main(arguments) == 1
+    assert "--force" in capsys.readouterr().err
+    assert main([*arguments, "--force"]) == 0
+    again = json.loads((exported / "motifs.json").read_text())
+    assert again == record
+    assert all(sha256_of(exported / name) == digest for name, digest in before.items())
+    (exported / "logos" / "mine.txt").write_text("years")
+    assert main([*arguments, "--force"]) == 1
+    assert "mine.txt" in capsys.readouterr().err
+    (exported / "logos" / "mine.txt").unlink()
+
+
+def test_inspect_and_validate_know_the_folder(exported):
+    description = inspect_file(exported)
+    assert description.kind == "motifs"
+    assert description.figures["motifs"] == 6
+    assert validate_file(exported) == []
+    edges = (exported / "edges.tsv").read_text()
+    (exported / "edges.tsv").write_text(edges + "x\n")
+    assert [finding.where for finding in validate_file(exported)] == ["edges.tsv"]
+    (exported / "edges.tsv").unlink()
+    with pytest.raises(BioattnError, match=r"edges\.tsv"):
+        inspect_file(exported)
+    (exported / "edges.tsv").write_text(edges)
+
+
+def test_against_a_treatment_seeks_what_gains(planted, tmp_path):
+    attention = planted.attention("against.h5")
+    output = tmp_path / "motifs"
+    arguments = [
+        "--promoters",
+        str(planted.fasta),
+        "--against",
+        planted.treatments[0],
+        "-o",
+        str(output),
+        "-q",
+    ]
+    assert main(["export", "motifs", str(attention), *arguments]) == 0
+    motifs = table(output / "motifs.tsv")
+    assert sorted(planted_name(planted, consensus) for consensus in motifs["consensus"]) == [
+        "motif2",
+        "motif3",
+    ]
+    use = table(output / "treatments.tsv")
+    assert set(use["reference"]) == {"background", planted.treatments[0]}
+    assert not ((use["treatment"] == planted.treatments[0]) & (use["reference"] != "background")).any()
+
+
+def test_some_treatments_and_genes(planted, tmp_path):
+    output = tmp_path / "motifs"
+    some = tmp_path / "genes.txt"
+    some.write_text("\n".join(planted.genes[100:350]))
+    arguments = [
+        "--promoters",
+        str(planted.fasta),
+        "--treatment",
+        planted.treatments[2],
+        "--genes",
+        str(some),
+    ]
+    attention = planted.attention("some.h5")
+    assert main(["export", "motifs", str(attention), *arguments, "-o", str(output), "-q"]) == 0
+    motifs = table(output / "motifs.tsv")
+    assert [planted_name(planted, consensus) for consensus in motifs["consensus"]] == ["motif3"]
+    edges = table(output / "edges.tsv")
+    assert set(edges["gene_id"]) <= set(planted.genes[100:350])
+    assert set(edges["treatment"]) == {planted.treatments[2]}
+
+
+def test_maps_that_say_nothing_give_no_motifs(planted, tmp_path):
+    attention = planted.attention("nothing.h5", strength=0.0)
+    output = tmp_path / "motifs"
+    arguments = ["--promoters", str(planted.fasta), "-o", str(output), "-q"]
+    assert main(["export", "motifs", str(attention), *arguments]) == 0
+    for name in ("motifs.tsv", "treatments.tsv", "edges.tsv"):
+        assert len(table(output / name)) == 0
+    assert json.loads((output / "motifs.json").read_text())["motifs"] == 0
+    assert not (output / "logos").exists()
+    assert inspect_file(output).figures["motifs"] == 0
+
+
+@pytest.mark.parametrize(
+    ("arguments", "code", "message"),
+    [
+        (["{attention}"], 2, "--promoters"),
+        ([], 2, "give an attention or attribution file"),
+        (["{attention}", "{attention}", "--promoters", "{fasta}"], 2, "two attention files"),
+        (["{attention}", "--promoters", "{fasta}", "--treatment", "heat"], 1, "--treatment 'heat'"),
+        (["{attention}", "--promoters", "{fasta}", "--against", "heat"], 1, "--against 'heat'"),
+        (["{attention}", "--promoters", "{fasta}", "--genes", "YAL001C"], 1, "--genes YAL001C"),
+        (["{attention}", "--promoters", "{fasta}", "--heads", "7"], 1, "no head 7"),
+        (["{attention}", "--promoters", "{few}"], 1, "lacks 399 of 400 promoters"),
+        (["{attention}", "--promoters", "{moved}"], 1, "not the window that the model saw"),
+        (["{fasta}", "--promoters", "{fasta}"], 1, "not an HDF5 file"),
+        (["{attention}", "--promoters", "{fasta}", "--database", "{fasta}"], 1, "promoters.fa"),
+        (["--model", "{folder}"], 2, "give sequences with --promoters"),
+    ],
+)
+def test_bad_input_is_one_sentence_and_leaves_nothing(planted, tmp_path, capsys, arguments, code, message):
+    attention = planted.folder / "bad.h5"
+    if not attention.exists():
+        planted.attention("bad.h5")
+    lines = planted.fasta.read_text().splitlines(keepends=True)
+    end = next(number for number, line in enumerate(lines[1:], start=1) if line.startswith(">"))
+    (tmp_path / "few.fa").write_text("".join(lines[:end]))
+    (tmp_path / "moved.fa").write_text("".join(lines).replace("chr1:0-120", "chr2:0-120"))
+    names = {
+        "attention": attention,
+        "fasta": planted.fasta,
+        "few": tmp_path / "few.fa",
+        "moved": tmp_path / "moved.fa",
+        "folder": planted.folder,
+    }
+    before = sorted(tmp_path.iterdir())
+    filled = [argument.format(**names) for argument in arguments]
+    assert main(["export", "motifs", *filled, "-o", str(tmp_path / "out")]) == code
+    said = capsys.readouterr().err
+    assert message in said
+    assert "Traceback" not in said
+    assert sorted(tmp_path.iterdir()) == before

@@ -1,0 +1,53 @@
+"""Matches to databases; what memelite computes is its own affair, that we hand it the right things is ours."""
+
+import sys
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from scipy.stats import false_discovery_control
+
+from bioattn.errors import BioattnError
+from bioattn.formats.meme import Motif, MotifDatabase, read_meme
+from bioattn.interpret.motif_matches import benjamini_hochberg, match_motifs, require_tomtom
+
+
+@given(st.lists(st.floats(0, 1), min_size=1, max_size=30))
+def test_q_values_are_those_of_scipy(p_values):
+    np.testing.assert_allclose(benjamini_hochberg(np.array(p_values)), false_discovery_control(p_values))
+
+
+def test_tests_not_made_count_nothing():
+    values = np.array([0.01, np.nan, 0.04, np.nan])
+    found = benjamini_hochberg(values)
+    assert np.isnan(found[[1, 3]]).all()
+    np.testing.assert_allclose(found[[0, 2]], false_discovery_control([0.01, 0.04]))
+    assert benjamini_hochberg(np.array([])).size == 0
+
+
+def test_without_memelite_the_extra_is_named(monkeypatch):
+    monkeypatch.setitem(sys.modules, "memelite", None)
+    with pytest.raises(BioattnError, match=r"pip install 'bioattn\[motif\]'"):
+        require_tomtom()
+
+
+@pytest.mark.slow  # the first use of memelite compiles for a minute or two
+def test_a_motif_finds_itself_blurred_and_turned_round(shared, caplog):
+    database = read_meme(shared / "data/motifs/JASPAR2024_CORE_fungi.meme")
+    rng = np.random.default_rng(0)
+    names = ("GAL4", "RAP1", "REB1", "LEU3", "HSF1", "ABF1")
+    some = [motif for motif in database.motifs if motif.alternative_name in names]
+    blurred = [
+        Motif(name=f"q{number}", probabilities=0.9 * motif.probabilities[::-1, ::-1] + 0.025)
+        for number, motif in enumerate(some)
+    ]
+    random = [Motif(name=f"r{i}", probabilities=rng.dirichlet([0.3] * 4, size=8)) for i in range(20)]
+    found = match_motifs([blurred, random], database)
+    assert found["match"][:6].tolist() == [motif.name for motif in some]
+    assert found["match_name"][:6].tolist() == [motif.alternative_name for motif in some]
+    assert (found["q_value"][:6] < 1e-3).all()
+    assert (found["q_value"][6:] < 0.05).sum() <= 2
+    caplog.set_level("WARNING", logger="bioattn")
+    match_motifs([blurred[:1]], MotifDatabase(motifs=some))
+    assert "rough below 50" in caplog.text
