@@ -3,7 +3,7 @@
 import math
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import Any, Literal
 
 from bioattn.errors import FormatError
 from bioattn.files import read_json
@@ -40,18 +40,32 @@ class HeadFigures:
     figures: dict[str, float]
 
 
+SURE_VERDICTS = frozenset({"used-treatment-specific", "used", "faithful-treatment-specific", "faithful"})
+"""The maps may be read as they look."""
+PARTLY_VERDICTS = frozenset({"used-not-treatment-specific", "faithful-not-treatment-specific"})
+"""They may, but not for differences between treatments."""
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class CheckResult:
     """Verdict, measures and curves."""
 
     code: str
     sentence: str
+    caveats: list[str]
     measures: list[Measure]
     curves: list[PerturbationCurve]
     heads: list[HeadFigures]
     skipped: list[tuple[str, str]]
     """Name of a measure that was not taken, and why."""
     model_sha256: str
+
+    @property
+    def tone(self) -> Literal["good", "open", "bad"]:
+        """How the verdict is shown; a verdict of a later version is not taken for a good one."""
+        if self.code in SURE_VERDICTS:
+            return "good"
+        return "open" if self.code in PARTLY_VERDICTS else "bad"
 
 
 def read_check(path: Path) -> CheckResult:
@@ -63,6 +77,7 @@ def read_check(path: Path) -> CheckResult:
         return CheckResult(
             code=str(content["verdict"]["code"]),
             sentence=str(content["verdict"]["sentence"]),
+            caveats=[str(text) for text in content["verdict"].get("caveats") or []],
             measures=[_measure(entry) for entry in content["measures"]],
             curves=[
                 PerturbationCurve(str(name), *(_numbers(curve[key]) for key in ("fraction", "top", "random")))

@@ -3,7 +3,6 @@
 from bioattn.report.charts import curves, figure, interval_mark
 from bioattn.report.check_result import CheckResult
 from bioattn.report.collection import Report
-from bioattn.report.findings import GOOD_VERDICTS, PARTLY_VERDICTS
 from bioattn.report.markup import Markup, element
 from bioattn.report.section import SIGN_WORDS, SIGNS, Section, figure_text, section
 from bioattn.wording import counted
@@ -35,14 +34,19 @@ def check_section(report: Report) -> Section | None:
                 class_="verdict open",
             ),
         )
-    tone = "good" if check.code in GOOD_VERDICTS else "open" if check.code in PARTLY_VERDICTS else "bad"
+    tone = check.tone
     return section(
         "check",
         "May the attention be believed?",
         element(
             "div",
             element("span", SIGNS[tone], class_="sign", role="img", aria_label=SIGN_WORDS[tone]),
-            element("div", element("strong", check.code), element("p", check.sentence)),
+            element(
+                "div",
+                element("strong", check.code),
+                element("p", check.sentence),
+                *(element("p", f"But: {caveat}") for caveat in check.caveats),
+            ),
             class_=f"verdict {tone}",
         ),
         _measures(check),

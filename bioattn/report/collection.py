@@ -92,6 +92,7 @@ def collect_report(
                 inputs,
                 dataset,
                 predictions,
+                motifs,
                 genes=genes,
                 treatments=treatments,
                 progress=progress,
@@ -156,7 +157,7 @@ def _model(model: Path | None) -> tuple[dict[str, Any], dict[str, Any]]:
 
 
 def _require_one_model(inputs: ReportInputs) -> None:
-    """Attention, check and model must be of the same weights.
+    """Attention, check, motifs and model must be of the same weights.
 
     Raises: BioattnError naming the one that is not.
     """
@@ -167,12 +168,14 @@ def _require_one_model(inputs: ReportInputs) -> None:
     if inputs.attention is not None:
         with open_attention(inputs.attention) as attention:
             parts.append((inputs.attention, attention.model_sha256))
+    if inputs.motif_export is not None:
+        parts.append((inputs.motif_export, read_motif_export(inputs.motif_export).model_sha256))
     if inputs.check is not None:
         parts.append((inputs.check, read_check(inputs.check).model_sha256))
     for path, digest in parts:
-        if known is None:
+        if known is None or not known[1]:
             known = (path, digest)
-        elif digest and known[1] and digest != known[1]:
+        elif digest and digest != known[1]:
             raise BioattnError(
                 f"{path}: was made with other weights than {known[0]}; a report is about one model"
             )

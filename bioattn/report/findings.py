@@ -23,8 +23,6 @@ ALIKE, APART = 0.95, 0.8
 """Median correlation of treatments' maps from which on they are called alike, and below which different."""
 CLEAR_GAIN = 0.02
 """A smaller difference from the best simple model is called none unless the interval says otherwise."""
-GOOD_VERDICTS = frozenset({"used-treatment-specific"})
-PARTLY_VERDICTS = frozenset({"used-not-treatment-specific"})
 
 
 @dataclass(frozen=True, slots=True)
@@ -167,14 +165,15 @@ def check_findings(check: CheckResult | None, asked: bool) -> Iterator[Finding]:
                 "open",
             )
         return
-    tone: Tone = "good" if check.code in GOOD_VERDICTS else "open" if check.code in PARTLY_VERDICTS else "bad"
     known = [measure for measure in check.measures if measure.passed is not None]
     passed = sum(measure.passed is True for measure in known)
     text = check.sentence
     if known:
         text += f" ({passed} of {counted(len(known), 'measure')} with a bar pass it"
         text += f", {len(check.skipped)} not taken)" if check.skipped else ")"
-    yield Finding("Check", text, tone)
+    yield Finding("Check", text, check.tone)
+    for caveat in check.caveats:
+        yield Finding("Check", f"But: {caveat}", "open")
 
 
 def map_findings(browser: PromoterBrowser | None) -> Iterator[Finding]:
@@ -233,16 +232,20 @@ def motif_findings(motifs: MotifResults | None) -> Iterator[Finding]:
         text += f" {len(matched)} resemble a motif of the database (q ≤ 0.05)"
         named = list(dict.fromkeys(motif.match for motif in matched))[:5]
         text += f": {', '.join(named)}." if named else "."
-    gained = {
-        each.treatment
+    known = {each.treatment for each in motifs.treatments}
+    gains = [
+        each
         for each in motifs.treatments
         if each.ratio is not None and each.ratio > 1 and each.q_value is not None and each.q_value <= 0.05
-    }
-    known = {each.treatment for each in motifs.treatments}
+    ]
     if known:
         text += (
-            f" In {len(gained)} of {counted(len(known), 'treatment')} a motif gains attention against its "
-            "reference (q ≤ 0.05)."
+            f" In {len({each.treatment for each in gains})} of {counted(len(known), 'treatment')} a motif gains "
+            "attention against its reference (q ≤ 0.05)"
+        )
+        largest = max(gains, key=lambda each: each.ratio or 0.0, default=None)
+        text += (
+            f", at most ×{largest.ratio:.2f} ({largest.motif} in {largest.treatment})." if largest else "."
         )
     yield Finding("Motifs", text, "plain")
 

@@ -4,7 +4,7 @@ Shape suffixes: G promoters, T treatments, H heads, K bins, L positions.
 """
 
 import math
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
@@ -141,12 +141,12 @@ def pack_within_budget(
     asked_for: int,
     *,
     room: int,
-    context_bytes: int,
+    context_bytes: Callable[[int], int],
 ) -> list[tuple[int, str, bool]]:
     """Row, packed maps and whether contributions are among them, of the first of `kept` that fit; `kept` is
     used up.
 
-    context_bytes: bytes that a promoter takes beside its maps, about.
+    context_bytes: what the promoter in a row takes beside its maps, about.
     """
     shown: list[tuple[int, str, bool]] = []
     used = 0
@@ -156,7 +156,7 @@ def pack_within_budget(
         if contributions is not None:
             parts.append(quantised(contributions))
         text = as_text(pack(parts))
-        used += len(text) + context_bytes
+        used += len(text) + context_bytes(row)
         if used > room and rank:
             if rank < asked_for:
                 raise SettingsError(

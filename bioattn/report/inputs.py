@@ -113,7 +113,17 @@ def _add(found: ReportInputs, path: Path, kind: str, figures: dict[str, Any]) ->
     found.sources.append(Source(label, title, tuple(_shown(figures))))
 
 
-_SHOWN = ("generated_by", "model_sha256", "sha256", "input_sha256", "genes", "promoters", "rows", "columns")
+_SHOWN = (
+    "generated_by",
+    "model_sha256",
+    "sha256",
+    "input_sha256",
+    "genes",
+    "promoters",
+    "motifs",
+    "rows",
+    "columns",
+)
 
 
 def _shown(figures: dict[str, Any]) -> Iterable[tuple[str, str]]:
@@ -129,7 +139,9 @@ def _shown(figures: dict[str, Any]) -> Iterable[tuple[str, str]]:
 def _kinds(path: Path) -> list[tuple[Path, str, dict[str, Any]]]:
     """What an input is; a folder of predictions is several."""
     if path.is_dir() and (path / MOTIF_EXPORT).is_file():
-        return [(path, "motif-export", read_json(path / MOTIF_EXPORT))]
+        content = read_json(path / MOTIF_EXPORT)
+        if isinstance(content, dict) and content.get("format") == "bioattn-motifs":
+            return [(path, "motif-export", content)]
     if not path.is_dir() and (kind := _kind_by_start(path)) is not None:
         return [(path, kind, {})]
     description = inspect_file(path)

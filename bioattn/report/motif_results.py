@@ -9,7 +9,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from bioattn.errors import FormatError
-from bioattn.files import read_lines
+from bioattn.files import read_json, read_lines
 
 MAX_MOTIFS = 60
 """Logos on a page, those with most seqlets first."""
@@ -67,6 +67,10 @@ class MotifResults:
     """Of the export; `motifs` may be fewer."""
     treatments: list[TreatmentMotif]
     """Against another treatment or the mean of all where the export compares so, else against the background."""
+    filters: frozenset[str]
+    """Names of the motifs that are filters of the first layer."""
+    model_sha256: str
+    """Empty where the export was made without the model."""
 
 
 def read_motif_export(folder: Path) -> MotifResults:
@@ -83,7 +87,7 @@ def read_motif_export(folder: Path) -> MotifResults:
             consensus=row["consensus"],
             seqlets=None if (n := _float(row.get("seqlets", ""))) is None else int(n),
             bits=_float(row.get("information_bits", "")),
-            match=row.get("match_name", "") or row.get("match", ""),
+            match=_match(row.get("match", ""), row.get("match_name", "")),
             match_q_value=_float(row.get("match_q_value", "")),
             probabilities=matrices.get(row["motif"]),
         )
@@ -94,7 +98,21 @@ def read_motif_export(folder: Path) -> MotifResults:
         motifs=order[:MAX_MOTIFS],
         num_motifs=len(found),
         treatments=_treatments(folder / "treatments.tsv"),
+        filters=frozenset(motif.name for motif in found if motif.source == "filter"),
+        model_sha256=_model_digest(folder),
     )
+
+
+def _model_digest(folder: Path) -> str:
+    try:
+        return str(read_json(folder / "motifs.json")["sources"]["model"]["sha256"])
+    except (KeyError, TypeError):
+        return ""
+
+
+def _match(name: str, second: str) -> str:
+    """An accession and the name of a factor, the latter first."""
+    return f"{second} ({name})" if second and second != name else name
 
 
 def _treatments(path: Path) -> list[TreatmentMotif]:

@@ -5,7 +5,7 @@ Shape suffixes: G promoters, T treatments, H heads, K bins, L positions.
 
 import math
 from collections.abc import Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 
 import numpy as np
 import pandas as pd
@@ -25,17 +25,14 @@ from bioattn.report.gene_maps import (
 )
 from bioattn.report.gene_ranking import ranked_genes, specific_part
 from bioattn.report.inputs import ReportInputs
-from bioattn.report.motif_results import MAX_ATTENDED, AttendedSite, read_attended
+from bioattn.report.motif_results import AttendedSite, MotifResults
 from bioattn.report.promoter_context import (
-    MAX_HITS,
-    Annotated,
     MotifHit,
     Neighbour,
     Window,
     letters,
-    motif_hits,
-    sequences_of,
 )
+from bioattn.report.surroundings import Surroundings, known_of
 from bioattn.store.attention_reader import AttentionFile
 
 
@@ -94,25 +91,12 @@ class PromoterBrowser:
     measured_similarity_TT: NDArray[np.float64] | None
 
 
-@dataclass(slots=True)
-class _Context:
-    """What is needed of a promoter besides its maps."""
-
-    windows: list[Window]
-    predicted_GT: NDArray[np.float64]
-    measured_GT: NDArray[np.float64] | None
-    split_G: list[str]
-    annotated: Annotated | None
-    sequences: dict[str, NDArray[np.uint8]] = field(default_factory=dict)
-    hits: dict[str, list[MotifHit]] = field(default_factory=dict)
-    attended: dict[str, list[AttendedSite]] = field(default_factory=dict)
-
-
 def collect_browser(
     attention: AttentionFile,
     inputs: ReportInputs,
     dataset: PromoterDataset | None,
     predictions: pd.DataFrame | None,
+    motifs: MotifResults | None,
     *,
     genes: Sequence[str],
     treatments: Sequence[str],
@@ -139,7 +123,7 @@ def collect_browser(
         if treatment not in known:
             raise BioattnError(f"--treatment: {attention.path} holds no treatment {treatment!r}")
     names = [name for name in known if name in treatments] if treatments else list(known)
-    context = _context(attention, inputs, dataset, predictions, ids, names)
+    context = known_of(attention, inputs, dataset, predictions, ids, names)
     unseen = np.array([split not in ("", SPLIT_NAMES[TRAIN]) for split in context.split_G])
     responses = context.predicted_GT if np.isfinite(context.predicted_GT).any() else context.measured_GT
     if responses is None:
@@ -161,32 +145,16 @@ def collect_browser(
             room=room,
             progress=progress,
         )
+        context.surround([ids[row] for row in read.kept], attention, inputs, dataset, motifs)
         shown = pack_within_budget(
             read.kept,
             contributions,
             ids,
             len(wanted),
             room=room,
-            context_bytes=_context_bytes(inputs, length, responses.shape[1]),
+            context_bytes=lambda row: context.size(ids[row]),
         )
     sites = read.sites
-    chosen = [ids[row] for row, _, _ in shown]
-    windows = [context.windows[place[gene]] for gene in chosen]
-    context.sequences = sequences_of(
-        chosen,
-        windows,
-        length,
-        promoters=inputs.promoters,
-        input_sha256=attention.input_sha256,
-        dataset=dataset,
-    )
-    database = inputs.motifs
-    if database is None and inputs.motif_export is not None:
-        database = inputs.motif_export / "motifs.meme"
-    if database is not None and database.is_file():
-        context.hits = motif_hits(database, context.sequences)
-    if inputs.motif_export is not None:
-        context.attended = read_attended(inputs.motif_export, set(chosen))
     edges = sites[0].key_edges
     middles = (edges[:-1] + edges[1:]) // 2
     return PromoterBrowser(
@@ -217,52 +185,8 @@ def collect_browser(
     )
 
 
-def _context_bytes(inputs: ReportInputs, length: int, num_treatments: int) -> int:
-    """What a promoter takes of the page beside its maps, about."""
-    responses = 9 * num_treatments * (1 if inputs.dataset is None else 2)
-    has_hits = inputs.motifs is not None or inputs.motif_export is not None
-    attended = 30 * MAX_ATTENDED if inputs.motif_export is not None else 0
-    return 300 + length + responses + (40 * MAX_HITS if has_hits else 0) + attended
-
-
-def _context(
-    attention: AttentionFile,
-    inputs: ReportInputs,
-    dataset: PromoterDataset | None,
-    predictions: pd.DataFrame | None,
-    ids: list[str],
-    names: list[str],
-) -> _Context:
-    samples = attention.samples
-    windows = [
-        Window(str(chrom), int(start), int(end), str(strand))
-        for chrom, start, end, strand in zip(
-            samples["chrom"], samples["start"], samples["end"], samples["strand"], strict=True
-        )
-    ]
-    predicted = pd.DataFrame(np.nan, index=ids, columns=names)
-    if predictions is not None:
-        predicted = predictions.reindex(index=ids, columns=names)
-    measured, split = None, [""] * len(ids)
-    if dataset is not None:
-        row_of = {gene: row for row, gene in enumerate(dataset.gene_ids)}
-        targets = dataset.targets.astype(np.float64)
-        if dataset.target_sd is not None and dataset.target_mean is not None:
-            targets = targets * dataset.target_sd + dataset.target_mean
-        table = pd.DataFrame(targets, index=dataset.gene_ids, columns=dataset.treatments.names)
-        measured = table.reindex(index=ids, columns=names).to_numpy(np.float64)
-        split = [SPLIT_NAMES[dataset.gene_split[row_of[gene]]] if gene in row_of else "" for gene in ids]
-    return _Context(
-        windows=windows,
-        predicted_GT=predicted.to_numpy(np.float64),
-        measured_GT=measured,
-        split_G=split,
-        annotated=None if inputs.annotation is None else Annotated(inputs.annotation),
-    )
-
-
 def _browser_gene(
-    row: int, gene: str, maps: str, has_attribution: bool, context: _Context, length: int
+    row: int, gene: str, maps: str, has_attribution: bool, context: Surroundings, length: int
 ) -> BrowserGene:
     window = context.windows[row]
     sequence = context.sequences.get(gene)

@@ -1,6 +1,6 @@
 """What stands around a promoter's attention: its bases, the genes its window reaches into, hits of motifs."""
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Collection, Iterable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -148,8 +148,13 @@ class Annotated:
         return sorted(found, key=lambda each: (each.start, each.end, each.label))
 
 
-def motif_hits(path: Path, sequences: dict[str, NDArray[np.uint8]]) -> dict[str, list[MotifHit]]:
-    """The likeliest hits of every promoter by gene. Raises: FormatError for a damaged motif file."""
+def motif_hits(
+    path: Path, sequences: dict[str, NDArray[np.uint8]], leave_out: Collection[str] = ()
+) -> dict[str, list[MotifHit]]:
+    """The likeliest hits of every promoter by gene, but those of some motifs.
+
+    Raises: FormatError for a damaged motif file.
+    """
     from bioattn.formats.meme import read_meme
     from bioattn.interpret.motif_hits import find_motif_hits
 
@@ -159,7 +164,7 @@ def motif_hits(path: Path, sequences: dict[str, NDArray[np.uint8]]) -> dict[str,
     database = read_meme(path)
     table = find_motif_hits(
         np.stack([sequences[gene] for gene in genes]),
-        database.motifs,
+        [motif for motif in database.motifs if motif.name not in leave_out],
         background=database.background,
         p_value=HIT_P_VALUE,
     )

@@ -7,6 +7,9 @@ from bioattn.report.motif_results import FoundMotif, MotifResults
 from bioattn.report.section import Section, note, section
 from bioattn.wording import counted
 
+SURE = 0.05
+"""A larger q-value is no finding."""
+
 
 def promoters_section(report: Report) -> Section | None:
     """A place for the browser of promoters."""
@@ -66,7 +69,10 @@ def _motif_card(motif: FoundMotif, results: MotifResults) -> Markup:
     match = None
     if motif.match:
         q = "" if motif.match_q_value is None else f" (q = {motif.match_q_value:.2g})"
-        match = element("p", "resembles ", element("strong", motif.match), q)
+        if (motif.match_q_value or 0) <= SURE:
+            match = element("p", "resembles ", element("strong", motif.match), q)
+        else:
+            match = element("p", "resembles none of the database; closest ", motif.match, q, class_="muted")
     gains = sorted(
         (
             each
@@ -74,7 +80,7 @@ def _motif_card(motif: FoundMotif, results: MotifResults) -> Markup:
             if each.motif == motif.name
             and each.ratio is not None
             and each.ratio > 1
-            and (each.q_value is None or each.q_value <= 0.05)
+            and (each.q_value is None or each.q_value <= SURE)
         ),
         key=lambda each: (-(each.ratio or 0), each.treatment),
     )
@@ -103,7 +109,7 @@ def _treatment_motifs(results: MotifResults) -> Markup | None:
         cells = by_treatment.setdefault(each.treatment, [])
         if each.motif not in shown or each.ratio is None or len(cells) >= 6:
             continue
-        sure = each.q_value is not None and each.q_value <= 0.05
+        sure = each.q_value is not None and each.q_value <= SURE
         cells.append(
             element(
                 "span",

@@ -289,7 +289,7 @@ class GeneSearch {
         input: () => this.look(), focus: () => { this.input.select(); }, keydown: (event) => this.key(event),
         blur: () => setTimeout(() => this.close(), 150),
       } });
-    this.node = html("div", { class: "search label" }, html("label", { for: "gene-search" }, `Promoter (${this.all.length.toLocaleString("en")})`), this.input, this.list);
+    this.node = html("div", { class: "search label" }, html("label", { for: "gene-search" }, `Promoter (${(this.all.length - 1).toLocaleString("en")})`), this.input, this.list);
   }
 
   show(gene) {

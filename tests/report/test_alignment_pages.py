@@ -1,0 +1,162 @@
+"""Pages of proteins hold the maps of the files; the heads kept are those that say most of contacts."""
+
+import base64
+import zlib
+from pathlib import Path
+
+import h5py
+import numpy as np
+import pytest
+
+from bioattn.attention.site import alignment_site
+from bioattn.errors import BioattnError
+from bioattn.formats.alignment_file import read_alignment
+from bioattn.progress import NoProgress
+from bioattn.report.alignment_pages import collect_alignments
+from bioattn.report.head_maps import draw_heads, list_heads, residue_map
+from bioattn.report.inputs import ReportInputs
+from bioattn.store import open_attention
+from bioattn.store.alignment_attention_writer import alignment_attention_file
+from bioattn.store.alignment_schema import (
+    AlignmentAttentionOptions,
+    AlignmentReduction,
+    AlignmentSample,
+    alignment_layout,
+)
+from bioattn.structures.chain import read_chains
+from bioattn.structures.contacts import distances
+from tests.report.conftest import FAMILY, ProteinRun
+
+
+def unpacked(text: str, kind: type = np.uint8) -> np.ndarray:
+    values = np.frombuffer(zlib.decompress(base64.b64decode(text)), kind)
+    side = int(len(values) ** 0.5)
+    return values.reshape(side, side)
+
+
+@pytest.fixture(scope="module")
+def page(protein: ProteinRun):
+    inputs = ReportInputs(
+        prediction=[protein.prediction],
+        alignment_attention=[protein.attention],
+        alignment=[protein.alignment],
+        structure=[protein.structure],
+    )
+    (page,), left_out = collect_alignments(inputs, NoProgress())
+    assert left_out == []
+    return page
+
+
+def test_maps_are_those_of_the_files(protein: ProteinRun, page):
+    with h5py.File(protein.prediction / "distogram.h5") as file:
+        contact, distance = file["contact_probability"][:], file["expected_distance"][:]
+    assert np.abs(unpacked(page.contact) / 255 - contact).max() <= 0.5 / 255 + 1e-6
+    assert np.abs(unpacked(page.distance) / 10 - np.minimum(distance, 25.5)).max() <= 0.05 + 1e-4
+    with open_attention(protein.attention) as attention:
+        assert len(page.heads) == page.num_heads == sum(len(info.heads) for info in attention.sites.values())
+        for head in page.heads:
+            wanted = attention.weights(head.site, sample=FAMILY, head=head.head)
+            drawn = (unpacked(head.map) / 255) ** 2 * head.largest
+            # Steps are of the square root.
+            assert (
+                np.abs(np.sqrt(drawn / head.largest) - np.sqrt(wanted / wanted.max())).max()
+                <= 0.5 / 255 + 1e-6
+            )
+
+
+def test_truth_and_its_precision_against_loops(protein: ProteinRun, page):
+    (chain,) = read_chains(protein.structure)
+    apart = distances(chain.cb)
+    size = len(apart)
+    truth = unpacked(page.truth)
+    for i in range(size):
+        for j in range(size):
+            if i != j:
+                assert truth[i, j] == (2 if apart[i, j] < 8 else 1)
+    with h5py.File(protein.prediction / "distogram.h5") as file:
+        contact = file["contact_probability"][:]
+    pairs = sorted(
+        ((i, j) for i in range(size) for j in range(i + 6, size)), key=lambda pair: -contact[pair[0], pair[1]]
+    )
+    right = [apart[pair] < 8 for pair in pairs]
+    assert page.prediction_scores.precision_l == pytest.approx(np.mean(right[:size]))
+    assert page.num_likely == sum(contact[pair] > 0.5 for pair in pairs)
+
+
+def test_rows_are_those_the_model_saw(protein: ProteinRun, page):
+    alignment = read_alignment(protein.alignment)
+    with open_attention(protein.attention) as attention:
+        seen = attention.row_names(FAMILY)
+    assert page.row_names[: len(seen)] == list(dict.fromkeys(seen))
+    for name, row in zip(page.row_names, page.rows, strict=True):
+        assert row == alignment.row(alignment.names.index(name))
+    assert page.num_rows == alignment.num_rows
+
+
+def test_where_not_all_heads_fit_the_best_stay(protein: ProteinRun, page):
+    (chain,) = read_chains(protein.structure)
+    with open_attention(protein.attention) as attention:
+        sources = list_heads(attention)
+        few = draw_heads(attention, FAMILY, sources, None, chain.cb, room=3 * len(page.heads[0].map))
+    assert 1 <= len(few) < len(page.heads)
+    kept = {(head.site, head.head) for head in few}
+    worst_kept = min(head.precision for head in few)
+    assert all(head.precision <= worst_kept for head in page.heads if (head.site, head.head) not in kept)
+
+
+@pytest.mark.parametrize("reduce", list(AlignmentReduction))
+def test_every_way_of_keeping_attention_is_read(tmp_path: Path, reduce: AlignmentReduction):
+    rows, heads, size, kept = 3, 2, 12, 4
+    random = np.random.default_rng(1)
+    logits = np.exp(2 * random.normal(size=(rows, heads, size, size)))
+    whole = (logits / logits.sum(-1, keepdims=True)).astype(np.float32)
+    sample = AlignmentSample(
+        id="a",
+        query="ACDEFGHIKLMN",
+        rows=rows,
+        extra_rows=rows,
+        input_sha256="",
+        columns=tuple(range(size)),
+        alignment_columns=size,
+    )
+    arrays = {"weights": whole}
+    wanted = whole.mean(axis=0)
+    if reduce is AlignmentReduction.TOP_K:
+        index = np.argsort(-whole, axis=-1)[..., :kept].astype(np.int32)
+        arrays = {"weights": np.take_along_axis(whole, index, -1), "key_index": index}
+        smallest = np.sort(whole, axis=-1)[..., -kept, None]
+        wanted = np.where(whole >= smallest, whole, 0).mean(axis=0)
+    elif reduce is AlignmentReduction.MEAN_ROWS:
+        arrays = {"weights": whole.mean(axis=0)}
+    elif reduce is AlignmentReduction.MAX_ROWS:
+        arrays, wanted = {"weights": whole.max(axis=0)}, whole.max(axis=0)
+    elif reduce is AlignmentReduction.MEAN_HEADS:
+        arrays, wanted = {"weights": whole.mean(axis=1)}, whole.mean(axis=(0, 1))[None]
+    elif reduce is AlignmentReduction.MAX_HEADS:
+        arrays, wanted = {"weights": whole.max(axis=1)}, whole.max(axis=1).mean(axis=0)[None]
+    site = alignment_site("evoformer", 1, "msa_row", heads)
+    layout = alignment_layout(site, sample.sizes, AlignmentAttentionOptions(reduce=reduce, top_k=kept))
+    with alignment_attention_file(tmp_path / "a.h5", "a" * 64, [sample]) as file:
+        file.site(layout, 0).write(arrays)
+    with open_attention(tmp_path / "a.h5") as attention:
+        sources = list_heads(attention)
+        assert {(source.kind, source.block) for source in sources} == {("row attention", 1)}
+        found = [residue_map(attention, "a", source) for source in sources]
+    np.testing.assert_allclose(found, wanted, atol=1e-6)
+
+
+def test_what_belongs_to_none_is_refused(protein: ProteinRun, tmp_path: Path):
+    other = tmp_path / "other.a3m"
+    other.write_text(">x\nMKTAYIAKQR\n")
+    inputs = ReportInputs(prediction=[protein.prediction], alignment=[other])
+    with pytest.raises(BioattnError, match="is the input of none"):
+        collect_alignments(inputs, NoProgress())
+    strange = tmp_path / "strange.pdb"
+    lines = [
+        f"ATOM  {n:5d}  CA  TRP A{n:4d}    {3.8 * n:8.3f}   0.000   0.000  1.00  0.00           C"
+        for n in range(1, 60)
+    ]
+    strange.write_text("\n".join([*lines, "END"]) + "\n")
+    inputs = ReportInputs(prediction=[protein.prediction], structure=[strange])
+    with pytest.raises(BioattnError, match="does not match the alignment"):
+        collect_alignments(inputs, NoProgress())

@@ -1,0 +1,141 @@
+"""What all promoters say together, against plain loops; and which are shown when not all fit."""
+
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from bioattn.attention.site import AttentionSite
+from bioattn.progress import NoProgress
+from bioattn.report import attention_summary
+from bioattn.report.attention_summary import ONE_ROW, shown_sites, summarise_site
+from bioattn.report.gene_ranking import ranked_genes, specific_part
+from bioattn.report.payload import cluster_order
+from bioattn.store import open_attention
+from bioattn.store.attention_writer import attention_writer
+from bioattn.store.sample_writer import ResultHeader
+from bioattn.store.schema import AttentionOptions, Samples, site_layout
+
+EDGES = tuple(range(0, 49, 8))
+TREATMENTS = ["a", "b", "c", "d"]
+NUM_GENES, NUM_HEADS, NUM_KEYS = 23, 2, len(EDGES) - 1
+
+
+def write(path: Path, weights: np.ndarray, axes: tuple[str, ...]) -> Path:
+    site = AttentionSite(name="promoter.cross.0", axes=axes, num_heads=NUM_HEADS, key_edges=EDGES)
+    layout = site_layout(site, (1, *weights.shape[1:]), AttentionOptions())
+    header = ResultHeader(
+        model_sha256="a" * 64, input_sha256="b" * 64, window_length=EDGES[-1], task="regression"
+    )
+    number = len(weights)
+    places = np.arange(number, dtype=np.int64) * 100
+    samples = Samples(
+        [f"g{n}" for n in range(number)], ["c"] * number, places, places + EDGES[-1], ["+"] * number
+    )
+    with attention_writer(path, header, [layout], TREATMENTS, number) as writer:
+        writer.append(samples, {site.name: {"weights": weights}}, np.zeros((number, 4), np.float32))
+    return path
+
+
+@pytest.fixture
+def weights() -> np.ndarray:
+    random = np.random.default_rng(3)
+    logits = 2 * random.normal(size=(NUM_GENES, len(TREATMENTS), NUM_HEADS, NUM_KEYS))
+    logits[:, 1] = logits[:, 0] + 0.3 * random.normal(size=logits[:, 0].shape)  # a and b are alike
+    logits += np.linspace(0, 2, NUM_KEYS)  # all look at one end
+    exponents = np.exp(logits)
+    return (exponents / exponents.sum(-1, keepdims=True)).astype(np.float32)
+
+
+@pytest.mark.parametrize("block_bytes", [1, 5_000, 48_000_000])
+def test_summary_equals_loops_whatever_the_blocks(
+    tmp_path: Path, weights: np.ndarray, monkeypatch: pytest.MonkeyPatch, block_bytes: int
+):
+    monkeypatch.setattr(attention_summary, "BLOCK_BYTES", block_bytes)
+    path = write(tmp_path / "attention.h5", weights, ("sample", "treatment", "head", "key"))
+    seen = []
+    with open_attention(path) as attention:
+        (info,), hidden = shown_sites(attention)
+        assert hidden == []
+        summary = summarise_site(
+            attention, info, None, lambda first, part: seen.append((first, part.copy())), NoProgress()
+        )
+    np.testing.assert_array_equal(np.concatenate([part for _, part in seen]), weights)
+    assert [first for first, _ in seen] == np.cumsum([0, *(len(part) for _, part in seen[:-1])]).tolist()
+    np.testing.assert_allclose(summary.profile_THK, weights.mean(axis=0), rtol=1e-5)
+    spread = [
+        [
+            np.mean(
+                [np.exp(-sum(w * np.log(w) for w in weights[g, t, h] if w > 0)) for g in range(NUM_GENES)]
+            )
+            for h in range(NUM_HEADS)
+        ]
+        for t in range(4)
+    ]
+    np.testing.assert_allclose(summary.effective_bins_TH, spread, rtol=1e-4)
+    maps = weights.mean(axis=2, dtype=np.float64)
+    flat = [maps[:, t].ravel() for t in range(4)]
+    np.testing.assert_allclose(summary.similarity_TT, np.corrcoef(flat), atol=1e-5)
+    own = [(maps[:, t] - maps[:, t].mean(axis=0)).ravel() for t in range(4)]
+    np.testing.assert_allclose(summary.specific_similarity_TT, np.corrcoef(own), atol=1e-5)
+    assert summary.specific_similarity_TT[0, 1] > 0.8 > abs(summary.specific_similarity_TT[0, 2])
+    # The part of the variance that is between treatments: of what is left of each promoter and bin.
+    left = np.array(own).reshape(4, NUM_GENES, NUM_KEYS)
+    between = 1 - np.square(left.mean(axis=0)).sum() * 4 / np.square(left).sum()
+    assert summary.between_share == pytest.approx(between, abs=1e-5)
+
+
+def test_maps_that_do_not_differ_have_no_part_between_treatments(tmp_path: Path, weights: np.ndarray):
+    alike = np.repeat(weights[:, :1], 4, axis=1)
+    path = write(tmp_path / "attention.h5", alike, ("sample", "treatment", "head", "key"))
+    with open_attention(path) as attention:
+        summary = summarise_site(attention, shown_sites(attention)[0][0], None, lambda *_: None, NoProgress())
+    assert summary.between_share == pytest.approx(0, abs=1e-6)
+    np.testing.assert_allclose(summary.similarity_TT, 1, atol=1e-6)
+
+
+def test_a_site_without_treatments_has_one_row(tmp_path: Path, weights: np.ndarray):
+    path = write(tmp_path / "attention.h5", weights[:, 0], ("sample", "head", "key"))
+    with open_attention(path) as attention:
+        summary = summarise_site(attention, shown_sites(attention)[0][0], None, lambda *_: None, NoProgress())
+    assert summary.treatments == [ONE_ROW]
+    np.testing.assert_allclose(summary.profile_THK, weights[:, :1].mean(axis=0), rtol=1e-5)
+
+
+def test_each_treatment_names_the_gene_that_is_its_own():
+    random = np.random.default_rng(0)
+    responses = random.normal(size=(40, 3))
+    for treatment, gene in enumerate((7, 19, 31)):
+        responses[gene] = 0
+        responses[gene, treatment] = -9
+    responses[5] = 9  # responds to everything, so to nothing in particular
+    nobody = np.zeros(40, np.bool_)
+    order = ranked_genes(responses, nobody)
+    assert sorted(order) == list(range(40))
+    assert set(order[:3]) == {7, 19, 31}
+    assert np.abs(specific_part(responses)[5]).max() < np.abs(specific_part(responses)[7]).max()
+    # Genes that were not trained on come in every second turn, the first one included.
+    held_out = np.zeros(40, np.bool_)
+    held_out[[2, 3, 4, 6, 8, 9]] = True
+    mixed = ranked_genes(responses, held_out)
+    assert held_out[mixed[:3]].all()
+    assert set(mixed[3:6]) == {7, 19, 31}
+    assert sorted(mixed) == list(range(40))
+
+
+def test_missing_responses_and_one_treatment():
+    responses = np.array([[np.nan, 1.0], [2.0, np.nan], [0.0, 0.0]])
+    assert np.isfinite(specific_part(responses)).all()
+    one = np.array([[0.0], [5.0], [-9.0]])
+    assert ranked_genes(one, np.zeros(3, np.bool_)) == [2, 1, 0]
+
+
+def test_alike_treatments_stand_together():
+    random = np.random.default_rng(1)
+    base = random.normal(size=(3, 200))
+    groups = np.array([0, 1, 2, 0, 1, 2, 0, 1, 2])
+    values = base[groups] + 0.5 * random.normal(size=(9, 200))
+    order = cluster_order(np.corrcoef(values))
+    assert sorted(order) == list(range(9))
+    along = groups[order]
+    assert (np.diff(along) != 0).sum() == 2

@@ -1,0 +1,113 @@
+"""Sentences made from figures: a baseline that wins is named first, and what nobody looked at is said."""
+
+import json
+from pathlib import Path
+
+import pytest
+
+from bioattn.errors import FormatError
+from bioattn.report.accuracy import Accuracy, AccuracyTable, PredictorRow
+from bioattn.report.check_result import read_check
+from bioattn.report.findings import accuracy_findings, check_findings, motif_findings
+from bioattn.report.motif_results import FoundMotif, MotifResults, TreatmentMotif
+from bioattn.training.promoter.bootstrap import Estimate
+
+
+def accuracy(model: float, *baselines: float, low_high: tuple[float, float] | None = None) -> Accuracy:
+    rows = [PredictorRow("this model", True, {"pearson": model})]
+    rows += [
+        PredictorRow(f"baseline {number}", False, {"pearson": value})
+        for number, value in enumerate(baselines)
+    ]
+    return Accuracy(
+        task="regression",
+        tables=[AccuracyTable("test genes", ["pearson"], rows)],
+        per_treatment={"a": model},
+        interval=None if low_high is None else Estimate(model, *low_high),
+    )
+
+
+@pytest.mark.parametrize(
+    ("given", "tone", "says"),
+    [
+        (accuracy(0.5, 0.3, 0.4), "good", "the best simple model, baseline 1, 0.400"),
+        (accuracy(0.3, 0.1, 0.4), "bad", "A simple model wins: on test genes baseline 1 reaches 0.400"),
+        (accuracy(0.41, 0.40), "bad", "No clear gain over a simple model"),
+        (accuracy(0.41, 0.40, low_high=(0.405, 0.42)), "good", "0.410 [0.405, 0.420]"),
+        (accuracy(0.5, 0.4, low_high=(0.35, 0.6)), "bad", "No clear gain"),
+        (accuracy(0.3, 0.5, low_high=(0.1, 0.6)), "bad", "A simple model wins"),
+        (accuracy(0.5), "open", "No simple model was fitted beside it"),
+    ],
+)
+def test_the_model_is_held_against_the_best_simple_model(given: Accuracy, tone: str, says: str):
+    first = next(accuracy_findings(given, has_model=True))
+    assert (first.tone, says in first.text) == (tone, True), first.text
+
+
+def test_a_model_that_was_never_scored_says_so():
+    (only,) = accuracy_findings(None, has_model=True)
+    assert only.tone == "open"
+    assert list(accuracy_findings(None, has_model=False)) == []
+
+
+@pytest.mark.parametrize(
+    ("code", "tone"),
+    [
+        ("used-treatment-specific", "good"),
+        ("faithful", "good"),
+        ("used-not-treatment-specific", "open"),
+        ("not-used", "bad"),
+        ("unfaithful", "bad"),
+        ("a-code-of-a-later-version", "bad"),
+    ],
+)
+def test_verdicts(tmp_path: Path, code: str, tone: str):
+    path = tmp_path / "check.json"
+    content = {
+        "format": "bioattn-check",
+        "format_version": "1.0",
+        "verdict": {"code": code, "sentence": "So it is.", "caveats": ["One seed only."]},
+        "measures": [
+            {"name": "a", "value": 1, "passed": True},
+            {"name": "b", "value": None, "passed": None},
+            {"name": "c", "value": 0.5, "passed": False},
+        ],
+    }
+    path.write_text(json.dumps(content))
+    verdict, caveat = check_findings(read_check(path), asked=True)
+    assert verdict.tone == tone
+    assert verdict.text == "So it is. (1 of 2 measures with a bar pass it)"
+    assert (caveat.tone, caveat.text) == ("open", "But: One seed only.")
+    path.write_text(json.dumps({**content, "format_version": "2.0"}))
+    with pytest.raises(FormatError, match="not a check of a version"):
+        read_check(path)
+
+
+def test_without_a_check_the_maps_are_not_called_evidence():
+    (only,) = check_findings(None, asked=True)
+    assert only.tone == "open"
+    assert "not evidence" in only.text
+    assert list(check_findings(None, asked=False)) == []
+
+
+def test_only_sure_motifs_count():
+    def motif(name: str, match: str, q: float | None) -> FoundMotif:
+        return FoundMotif(
+            name=name, source="attention", consensus="A", seqlets=1, bits=1.0, match=match, match_q_value=q,
+            probabilities=None,
+        )  # fmt: skip
+
+    def gain(treatment: str, ratio: float, q: float) -> TreatmentMotif:
+        return TreatmentMotif(treatment=treatment, motif="m1", reference="mean", ratio=ratio, q_value=q)
+
+    results = MotifResults(
+        motifs=[motif("m1", "Gcn4", 0.01), motif("m2", "Hsf1", 0.9)],
+        num_motifs=2,
+        treatments=[gain("heat", 1.2, 0.01), gain("cold", 9.0, 0.5), gain("dark", 0.4, 0.001)],
+        filters=frozenset(),
+        model_sha256="",
+    )
+    (only,) = motif_findings(results)
+    assert "1 resemble a motif of the database (q ≤ 0.05): Gcn4." in only.text
+    assert "In 1 of 3 treatments a motif gains attention" in only.text
+    assert "at most ×1.20 (m1 in heat)" in only.text
