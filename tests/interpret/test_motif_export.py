@@ -224,7 +224,7 @@ def test_edges_are_the_planted_sites(planted, exported):
         found = {(row.gene_id, row.treatment, row.start, row.end): row for row in of_source.itertuples()}
         assert len(found) == len(of_source)
         known = set(found) & set(truth)
-        assert len(known) > 0.88 * len(found)
+        assert len(known) > 0.85 * len(found)
         assert len(known) > 0.88 * len(truth)
     row = next(row for row in edges.itertuples() if row.gene_id == planted.genes[6])
     first = int(planted.samples.start[6])  # on the - strand
