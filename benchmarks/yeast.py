@@ -6,10 +6,10 @@
     python benchmarks/yeast.py --work DIR --window coding --rows baselines,cross
     python benchmarks/yeast.py --work DIR --tables-only        # what is there, trained before
 
-S. cerevisiae R64 and Gasch et al. 2000 from the shared data (BIOATTN_SHARED). Test chromosomes IV and XV,
-validation VII and X. The row `cross` and its controls (cross-shared: one question for all treatments;
-cross-position: weights by distance alone; cross-uniform: all positions alike) train with
-data/settings/small-noisy.toml. Every finished row is kept in DIR as predictions, so an interrupted benchmark goes
+S. cerevisiae R64 and Gasch et al. 2000 from the shared data (BIOATTN_SHARED). Test chromosomes IV and XV (or, with
+--test xii-xvi, two that no setting was found with), validation VII and X. The row `cross` and its controls
+(cross-shared: one question for all treatments; cross-position: weights by distance alone; cross-uniform: all
+positions alike) train with data/settings/small-noisy.toml. Every finished row is kept in DIR as predictions, so an interrupted benchmark goes
 on, and the tables (Markdown, on stdout) show all rows that are there. Columns, with 95 % intervals over genes:
 
 (a) median over arrays of Pearson r over genes
@@ -31,7 +31,7 @@ from types import MappingProxyType
 from typing import NamedTuple
 
 import numpy as np
-from yeast_data import WINDOWS, build_dataset
+from yeast_data import TEST_CHROMOSOMES, WINDOWS, build_dataset, dataset_folder
 from yeast_tables import print_held_out, print_tables
 
 from bioattn.config_file import build, read_toml
@@ -114,19 +114,21 @@ def main() -> None:
         raise SystemExit(f"no yeast data under {shared}; set BIOATTN_SHARED")
     for row in [] if options.tables_only else options.rows:
         variant = BASELINE_ROWS[row] if row in BASELINE_ROWS else NEURAL_ROWS[row].variant
-        path = build_dataset(shared, options.work, options.window, variant)
+        path = build_dataset(shared, options.work, options.window, variant, options.test)
         if row in BASELINE_ROWS:
             fit_baselines(path, results_folder(path), variant)
         else:
             for seed in options.seeds:
                 train_row(row, seed, path, options)
     for variant, title in VARIANT_TITLES.items():
-        path = options.work / options.window / f"{variant}.dataset.h5"
+        path = dataset_folder(options.work, options.window, options.test) / f"{variant}.dataset.h5"
         if path.exists() and any(results_folder(path).glob("*.npz")):
             dataset = read_dataset(path)
             rows = read_rows(results_folder(path), dataset)
             upstream, downstream = WINDOWS[options.window]
             heading = f"Yeast, −{upstream}..{f'+{downstream}' if downstream else 0}, {title}"
+            if options.test != "iv-xv":
+                heading += f", test chromosomes {options.test.upper().replace('-', ' and ')}"
             printer = print_held_out if variant.startswith("held-out") else print_tables
             printer(heading, dataset, rows, options.resamples)
 
@@ -143,6 +145,7 @@ def parse_options() -> argparse.Namespace:
     )
     parser.add_argument("--seeds", default="0,1,2", help="comma-separated seeds of the neural rows")
     parser.add_argument("--window", choices=sorted(WINDOWS), default="upstream")
+    parser.add_argument("--test", choices=sorted(TEST_CHROMOSOMES), default="iv-xv", help="test chromosomes")
     parser.add_argument("--epochs", type=int, help="epochs at most (default: those of the row's settings)")
     parser.add_argument("--device", default="cpu", help="torch device of the neural rows")
     parser.add_argument("--threads", type=int, help="CPU threads (default: all that are granted)")
