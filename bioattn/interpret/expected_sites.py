@@ -33,6 +33,9 @@ LEAST_SHUFFLED_PROMOTERS = 5
 SPARE = 3
 """Shuffled motifs drawn for every one wanted, as some have too few sites."""
 
+_Key = tuple[str, str, int]
+"""Kind of match, what is matched and least number of sites: what makes pairs share their sites."""
+
 
 class MatchBy(StrEnum):
     """What decides where an expected motif has sites, where a row gives both."""
@@ -70,20 +73,18 @@ def locate(
     progress = progress or NoProgress()
     background = base_composition(codes)
     matrices = {motif.name: motif for motif in (database.motifs if database else [])}
-    found: dict[tuple[str, tuple[NDArray[np.bool_] | str, ...] | str, int], ExpectedSites] = {}
     keys = [_key(pair, match_by) for pair in pairs]
-    progress.begin("motifs and their shuffles", len(set(keys)))
-    entries = []
+    arrays = {key: _arrays(pair, match_by, matrices) for pair, key in zip(pairs, keys, strict=True)}
+    found: dict[_Key, ExpectedSites] = {}
+    progress.begin("motifs and their shuffles", len(arrays))
     for pair, key in zip(pairs, keys, strict=True):
         if key not in found:
-            motif = _arrays(pair, match_by, matrices, background)
             rng = np.random.default_rng([seed, len(found)])
-            found[key] = _locate(motif, codes, background, pair.least_sites, num_shuffled, p_value, rng)
+            found[key] = _locate(arrays[key], codes, background, pair.least_sites, num_shuffled, p_value, rng)
             _warn_of_few(pair, found[key], num_shuffled)
             progress.advance()
-        entries.append(found[key])
     progress.end()
-    return entries
+    return [found[key] for key in keys]
 
 
 @dataclass(frozen=True, slots=True)
@@ -99,15 +100,13 @@ class _Arrays:
         return not self.sites
 
 
-def _key(pair: ExpectedPair, match_by: MatchBy) -> tuple[str, str, int]:
+def _key(pair: ExpectedPair, match_by: MatchBy) -> _Key:
     if pair.matrices and (match_by is MatchBy.MATRIX or parse_consensus(pair.consensus) is None):
         return "matrix", ";".join(pair.matrices), pair.least_sites
     return "consensus", pair.consensus, pair.least_sites
 
 
-def _arrays(
-    pair: ExpectedPair, match_by: MatchBy, matrices: dict[str, Motif], background: NDArray[np.float64]
-) -> _Arrays:
+def _arrays(pair: ExpectedPair, match_by: MatchBy, matrices: dict[str, Motif]) -> _Arrays:
     kind, name, _ = _key(pair, match_by)
     if kind == "consensus":
         patterns = parse_consensus(pair.consensus)

@@ -3,8 +3,8 @@
 Every window of W bases of every promoter belongs to a stratum: its distance from the promoters' right end (where
 those of different lengths are aligned) in steps of `POSITION_STEP` bases, and how many of its W bases are G or C.
 The background of a window is the mean over all windows of its stratum; where there are fewer than `LEAST_WINDOWS`
-of them, over those of the nearest G+C counts as well. Windows with an N belong nowhere. All windows count, also
-those of the motif: they are few, and shuffled motifs are treated alike.
+of them, over those of the nearest G+C counts as well. Windows with an N belong nowhere; which others count is the
+caller's choice.
 
 Shape suffixes: B promoters, Q quantities, L bases, S strata, W bases of a window, N windows of a promoter.
 """
@@ -41,7 +41,7 @@ class MatchedBackground:
         return strata_BN
 
     def add(self, windows_BQN: NDArray[np.floating], strata_BN: NDArray[np.int64]) -> None:
-        """Count promoters in: the signal of their windows and where these belong."""
+        """Count promoters in: the signal of their windows and where these belong (−1: they do not count)."""
         known = strata_BN >= 0
         strata = strata_BN[known]
         self.counts_S += np.bincount(strata, minlength=self.counts_S.size)

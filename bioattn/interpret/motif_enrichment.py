@@ -1,10 +1,10 @@
 """Does a signal lie on known motifs, in the conditions in which they should answer?
 
 The *effect* of a motif is the mean, over promoters with sites, of what the signal is at a site (mean over the
-promoter's sites) less what it is at windows matched by position and G+C (`matched_background`): for attention in
-log2 units (0.3 is 23 % more), for attribution in units of the predictions, summed over the site. With it come a
-95 % interval from resampling promoters, a two-sided p-value of a t-test over promoters and q-values (Benjamini &
-Hochberg 1995) over all pairs of a signal.
+promoter's sites) less what it is at windows matched by position and G+C (`matched_background`) that share no base
+with a site of any motif of the table: for attention in log2 units (0.3 is 23 % more), for attribution in units of
+the predictions, summed over the site. With it come a 95 % interval from resampling promoters, a two-sided p-value
+of a t-test over promoters and q-values (Benjamini & Hochberg 1995) over all pairs of a signal.
 
 Thousands of sites make every letter pattern's effect significant, as a model sums over short words. What tells a
 motif from a pattern is the comparison with shuffled motifs (`site_sets`): the share of them, the motif included,

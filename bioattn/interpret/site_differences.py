@@ -12,6 +12,7 @@ from numpy.typing import NDArray
 from bioattn.interpret.expected_sites import ExpectedSites
 from bioattn.interpret.matched_background import MatchedBackground, window_sums
 from bioattn.interpret.position_signals import PositionSignal
+from bioattn.interpret.site_sets import Coverage, union
 from bioattn.progress import Progress
 
 
@@ -62,16 +63,20 @@ def site_differences(
 ) -> list[SiteDifferences]:
     """Differences of all quantities for each motif.
 
-    codes: (promoters, L) of the signal's promoters. The signal is read twice: for the background, then at sites.
+    codes: (promoters, L) of the signal's promoters. Windows that share a base with a site of any of the motifs are
+    no background. The signal is read twice: for the background, then at sites.
     """
     number = len(mixing_QT)
+    covered = Coverage(union([each.sites for each in located]), *codes.shape)
     every = [sites for each in located for sites in (each.sites, *each.shuffled)]
     widths = sorted({int(width) for sites in every for width in np.unique(sites.widths)})
     backgrounds = [MatchedBackground(width, signal.window_length, number) for width in widths]
     progress.begin(f"{signal.name}: background", len(codes))
     for part, signal_BQL in signal.blocks(mixing_QT, codes):
         for background in backgrounds:
-            background.add(_windows(signal, signal_BQL, background.width), background.strata(codes[part]))
+            strata_BN = background.strata(codes[part])
+            strata_BN[covered.windows(part, background.width)] = -1
+            background.add(_windows(signal, signal_BQL, background.width), strata_BN)
         progress.advance(part.stop - part.start)
     progress.end()
     means = [background.means() for background in backgrounds]

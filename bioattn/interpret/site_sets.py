@@ -66,6 +66,11 @@ class Coverage:
         """Covered bases before each position."""
         np.cumsum(edges.cumsum(axis=1)[:, :-1] > 0, axis=1, out=self._before[:, 1:])
 
+    def windows(self, rows: slice, width: int) -> NDArray[np.bool_]:
+        """(rows, length − width + 1) whether a window of `width` bases, by its first, shares one with a site."""
+        before = self._before[rows]
+        return np.asarray(before[:, width:] > before[:, : before.shape[1] - width])
+
     def outside(self, sites: SiteSet) -> SiteSet:
         """Those that share no base with the sites covered."""
         ends = sites.starts + sites.widths

@@ -1,0 +1,197 @@
+"""`bioattn explain motifs` through the front door: results whose answer is known, and what it refuses."""
+
+import json
+from pathlib import Path
+
+import numpy as np
+import pandas as pd
+import pytest
+
+from bioattn.attention.site import AttentionSite
+from bioattn.files import sha256_of
+from bioattn.formats.nucleotides import decode, encode
+from bioattn.store.attention_writer import AttentionHeader, attention_writer
+from bioattn.store.attribution_schema import AttributionLayout, Method
+from bioattn.store.attribution_writer import AttributionBlock, attribution_writer
+from bioattn.store.sample_writer import ResultHeader
+from bioattn.store.schema import AttentionOptions, Samples, site_layout
+from bioattn_cli.main import main
+
+LENGTH, NUMBER, EDGES = 96, 300, tuple(range(0, 97, 8))
+TREATMENTS = ["heat 5 min", "heat 20 min", "cold"]
+RAISES, LOWERS, DECOY = "TGACTC", "GATGAG", "CGTACT"
+
+EXPECTED = f"""factor\tjaspar_id\tconsensus\tcondition_group\tdirection
+raises\tM1\t{RAISES}\theat\tup
+lowers\t\t{LOWERS}\theat\tdown (strongly)
+raises\tM1\tTGACTC-like\tcold\tnone
+decoy\t\t{DECOY}\theat\tnone
+raises\t\t{RAISES}\theat shock\tup
+"""
+GROUPS = "treatment\tgroup\nheat 5 min\theat\nheat 20 min\theat\ncold\tcold\nnever made\tother\n"
+
+
+@pytest.fixture(scope="module")
+def made(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A folder with promoters, attention on `RAISES` and `LOWERS` in heat, and attribution of either sign."""
+    folder = tmp_path_factory.mktemp("motifs")
+    rng = np.random.default_rng(0)
+    codes = rng.integers(0, 4, size=(NUMBER, LENGTH)).astype(np.uint8)
+    sign = np.zeros((NUMBER, LENGTH))
+    for number, (word, value) in enumerate([(RAISES, 1), (LOWERS, -1), (DECOY, 0)]):
+        for row in np.flatnonzero(rng.random(NUMBER) < 0.5):
+            start = int(rng.integers(2, 22)) + 32 * number
+            codes[row, start : start + len(word)] = encode(word)
+            sign[row, start : start + len(word)] = value
+    ids = [f"gene{number}" for number in range(NUMBER)]
+    fasta = folder / "promoters.fa"
+    fasta.write_text("".join(f">{name}\n{decode(row)}\n" for name, row in zip(ids, codes, strict=True)))
+    samples = Samples(ids, [""] * NUMBER, np.full(NUMBER, -1), np.full(NUMBER, -1), ["."] * NUMBER)
+    known = {"model_sha256": "ab" * 32, "input_sha256": sha256_of(fasta), "window_length": LENGTH}
+    bins = np.abs(sign).reshape(NUMBER, -1, 8).mean(axis=2)[:, None, None]
+    heat = np.array([[1], [1], [0]])
+    logits = rng.normal(0, 0.3, size=(NUMBER, 3, 2, LENGTH // 8)) + 3 * heat[:, None] * bins
+    weights = np.exp(logits) / np.exp(logits).sum(axis=-1, keepdims=True)
+    site = AttentionSite(
+        name="promoter.cross.0",
+        axes=("sample", "head", "treatment", "key"),
+        num_heads=2,
+        key_edges=EDGES,
+        receptive_field=8,
+    )
+    layout = site_layout(site, (1, 2, 3, LENGTH // 8), AttentionOptions())
+    nothing = np.zeros((NUMBER, 3), np.float32)
+    header = AttentionHeader(**known, task="regression")
+    with attention_writer(folder / "attention.h5", header, [layout], TREATMENTS, NUMBER) as attention:
+        attention.append(samples, {site.name: {"weights": weights.astype(np.float32)}}, nothing)
+    values = rng.normal(0, 0.2, size=(NUMBER, 3, LENGTH, 4))
+    present = codes[..., None] == np.arange(4)
+    values += (heat * sign[:, None])[..., None] * (present[:, None] - 0.25)
+    values -= values.mean(axis=-1, keepdims=True)
+    shape = AttributionLayout(method=Method.ISM, settings="", num_treatments=3, window_length=LENGTH)
+    result = ResultHeader(**known, task="regression")
+    with attribution_writer(folder / "explain.h5", result, shape, TREATMENTS, NUMBER) as attribution:
+        attribution.append(AttributionBlock(samples, codes, values.astype(np.float32), None, nothing))
+    (folder / "expected.tsv").write_text(EXPECTED)
+    (folder / "groups.tsv").write_text(GROUPS)
+    rows = "\n".join(" ".join("0.97" if base == letter else "0.01" for base in "ACGT") for letter in RAISES)
+    (folder / "motifs.meme").write_text(
+        f"MEME version 4\n\nMOTIF M1 X\nletter-probability matrix: alength= 4 w= 6 nsites= 100 E= 0\n{rows}\n"
+    )
+    return folder
+
+
+def explain(folder: Path, output: Path, *arguments: str, results: tuple[str, ...] = ("attention.h5",)) -> int:
+    return main(
+        [
+            *("explain", "motifs", *(str(folder / name) for name in results), "-o", str(output)),
+            *("--expected", str(folder / "expected.tsv"), "--shuffles", "25", "-q", *arguments),
+        ]
+    )
+
+
+def test_what_was_planted_is_found_and_the_rest_is_silent(made: Path, tmp_path: Path) -> None:
+    output = tmp_path / "motifs.tsv"
+    code = explain(
+        made,
+        output,
+        *("--motifs", str(made / "motifs.meme"), "--treatment-groups", str(made / "groups.tsv")),
+        *("--contrast", "heat:cold"),
+        results=("attention.h5", "explain.h5"),
+    )
+    assert code == 0
+    table = pd.read_csv(output, sep="\t", keep_default_na=False)
+    assert table["signal"].drop_duplicates().tolist() == ["attention", "attribution"]
+    plain = table[table["against"] == "background"]
+    assert plain["passed"].tolist() == ["yes"] * 8
+    assert plain["condition_group"].tolist() == ["heat", "heat", "cold", "heat"] * 2
+    assert plain["direction"].iloc[1] == "down (strongly)"
+    assert plain["matched_by"].tolist()[:3] == [RAISES, LOWERS, "M1"]
+    assert (plain["shuffled"] == 25).all()
+    signed = plain[plain["signal"] == "attribution"]["effect"].tolist()
+    assert signed[0] == pytest.approx(0.75 * 6, abs=0.6)  # some sites are chance
+    assert signed[1] == pytest.approx(-0.75 * 6, abs=0.6)
+    contrast = table[table["against"] == "cold"]
+    assert contrast["passed"].tolist() == ["yes"] * 6
+    record = json.loads((tmp_path / "motifs.tsv.run.json").read_text())
+    assert record["missing_conditions"] == ["heat shock"]
+    assert [
+        (each["signal"], each["expected_passed"], each["expected"], each["none_passed"], each["none"])
+        for each in record["signals"]
+    ] == [("attention", 2, 2, 2, 2), ("attribution", 2, 2, 2, 2)]
+    assert all(each["shuffled_passing"] <= 0.05 and each["specific"] == 2 for each in record["signals"])
+
+
+def test_the_same_again_and_over_some_genes(made: Path, tmp_path: Path) -> None:
+    genes = tmp_path / "genes.txt"
+    genes.write_text("".join(f"gene{number}\n" for number in range(0, NUMBER, 2)))
+    shared_options = ("--motifs", str(made / "motifs.meme"), "--treatment-groups", str(made / "groups.tsv"))
+    outputs = [tmp_path / f"{number}.tsv" for number in range(3)]
+    for output in outputs[:2]:
+        assert explain(made, output, *shared_options, "--genes", str(genes), results=("explain.h5",)) == 0
+    assert outputs[0].read_bytes() == outputs[1].read_bytes()
+    table = pd.read_csv(outputs[0], sep="\t")
+    assert 50 < table["promoters"].iloc[0] < 100  # of 150, half hold the motif
+    fasta = ("--promoters", str(made / "promoters.fa"))
+    assert explain(made, outputs[2], *shared_options, *fasta, "--genes", str(genes)) == 0
+    again = pd.read_csv(outputs[2], sep="\t")
+    assert again["promoters"].tolist() == table["promoters"].tolist()
+
+
+def test_attention_alone_needs_the_sequences(
+    made: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert explain(made, tmp_path / "out.tsv") == 2
+    assert "--promoters" in capsys.readouterr().err
+    assert list(tmp_path.iterdir()) == []
+
+
+@pytest.mark.parametrize(
+    ("arguments", "code", "sentence"),
+    [
+        ((), 1, "matrix 'M1' of 'raises' needs a motif database; give --motifs"),
+        (("--contrast", "heat"), 2, "--contrast heat: give two different conditions as CONDITION:OTHER"),
+        (("--contrast", "heat:warm"), 2, "of 'heat', 'cold'"),
+        (("--genes", "nobody"), 1, "--genes nobody: neither a gene of"),
+        (("--p-value", "0"), 2, "--p-value 0: a p-value is above 0"),
+        (("--match", "sound"), 2, "--match"),
+    ],
+)
+def test_requests_that_cannot_be_met(
+    made: Path,
+    tmp_path: Path,
+    capsys: pytest.CaptureFixture[str],
+    arguments: tuple[str, ...],
+    code: int,
+    sentence: str,
+) -> None:
+    groups = ("--treatment-groups", str(made / "groups.tsv"))
+    assert explain(made, tmp_path / "out.tsv", *groups, *arguments, results=("explain.h5",)) == code
+    assert sentence in capsys.readouterr().err
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_files_that_do_not_belong_together(
+    made: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    def refused(*arguments: str, results: tuple[str, ...] = ("attention.h5",)) -> str:
+        assert explain(made, tmp_path / "out.tsv", *arguments, results=results) == 1
+        return capsys.readouterr().err
+
+    fewer, longer, groups = (tmp_path / name for name in ("fewer.fa", "longer.fa", "groups.tsv"))
+    text = (made / "promoters.fa").read_text()
+    fewer.write_text(text[: text.index(">gene7\n")])
+    longer.write_text(text.replace(">gene0\n", ">gene0\nA"))
+    groups.write_text("treatment\tgroup\ncold\tice\n")
+    assert "none of its conditions" in refused(
+        *("--promoters", str(made / "promoters.fa"), "--treatment-groups", str(groups))
+    )
+    assert "lacks 293 promoters of" in refused("--promoters", str(fewer))
+    assert "promoter 'gene0' has 97 bases" in refused("--promoters", str(longer))
+    groups.write_text("treatment\tgroup\nheat\theat\n")
+    assert "names none of the treatments" in refused(
+        "--treatment-groups", str(groups), results=("explain.h5",)
+    )
+    groups.write_text("treatment\tclass\nheat\theat\n")
+    assert "has no column 'group'" in refused("--treatment-groups", str(groups), results=("explain.h5",))
+    assert "not an HDF5 file" in refused(results=("expected.tsv",))

@@ -1,0 +1,148 @@
+"""Sites against regular expressions; shuffled motifs against what they must keep."""
+
+import re
+
+import numpy as np
+import pytest
+
+from bioattn.formats.motif import Motif
+from bioattn.formats.nucleotides import decode, encode
+from bioattn.interpret.expected_motifs import parse_consensus
+from bioattn.interpret.motif_hits import base_composition, find_motif_hits
+from bioattn.interpret.site_sets import (
+    Coverage,
+    SiteSet,
+    consensus_motif,
+    find_sites,
+    shuffled_columns,
+    telling_positions,
+    union,
+)
+
+RNG = np.random.default_rng(0)
+CODES = RNG.choice(4, p=[0.32, 0.18, 0.18, 0.32], size=(60, 200)).astype(np.uint8)
+CODES[RNG.random(CODES.shape) < 0.002] = 4
+BACKGROUND = base_composition(CODES)
+
+
+def places(sites: SiteSet) -> set[tuple[int, int, int]]:
+    return set(zip(sites.rows.tolist(), sites.starts.tolist(), sites.widths.tolist(), strict=True))
+
+
+def complement(text: str) -> str:
+    return text[::-1].translate(str.maketrans("ACGT[]", "TGCA]["))
+
+
+def matched(pattern: str) -> set[tuple[int, int]]:
+    """(row, start) of a pattern of letters, dots and [..] classes on either strand."""
+    found = set()
+    for row, codes in enumerate(CODES):
+        text = decode(codes)
+        for expression in (pattern, complement(pattern)):
+            found |= {
+                (row, hit.start()) for hit in re.finditer(f"(?={expression.replace('.', '[ACGT]')})", text)
+            }
+    return found
+
+
+@pytest.mark.parametrize(
+    ("consensus", "expression"),
+    [
+        ("AGGGG", "AGGGG"),
+        ("TGASTCA", "TGA[CG]TCA"),
+        ("GAAnnTTC", "GAA..TTC"),
+        ("CGG(n3)CCG", "CGG...CCG"),
+        ("RTCANY", "[AG]TCA.[CT]"),
+    ],
+)
+def test_a_consensus_matches_as_a_regular_expression(consensus: str, expression: str) -> None:
+    patterns = parse_consensus(consensus) or []
+    motifs = [consensus_motif(pattern, BACKGROUND, "x") for pattern in patterns]
+    (sites,) = find_sites(CODES, motifs, BACKGROUND, 0.0)
+    assert {(row, start) for row, start, _ in places(sites)} == matched(expression)
+    assert len(sites.rows) == len(places(sites))
+    assert np.all(np.diff(sites.rows) >= 0)
+
+
+def test_matrices_match_at_the_p_value_or_at_their_best() -> None:
+    probabilities = np.full((7, 4), 0.05)
+    probabilities[np.arange(7), encode("TGACTCA")] = 0.85
+    long = Motif(name="long", probabilities=probabilities)
+    short = Motif(name="short", probabilities=np.eye(4)[encode("AGGGG")], sites=10**6)
+    found_long, found_short = find_sites(CODES, [long, short], BACKGROUND, 1e-3)
+    hits = find_motif_hits(CODES, [long], background=BACKGROUND, p_value=1e-3)
+    assert {(row, start) for row, start, _ in places(found_long)} == set(
+        zip(hits["row"], hits["start"], strict=True)
+    )
+    # P(AGGGG) is 3e-4 here; at 1e-4 no site is rare enough, and the best ones count.
+    (rare,) = find_sites(CODES, [short], BACKGROUND, 1e-4)
+    assert places(rare) == places(found_short)
+    assert {(row, start) for row, start, _ in places(rare)} == matched("AGGGG")
+
+
+def test_sites_are_joined_chosen_and_kept_apart() -> None:
+    def sites(*triples: tuple[int, int, int]) -> SiteSet:
+        rows, starts, widths = np.array(triples, dtype=np.int64).reshape(-1, 3).T
+        return SiteSet(rows=rows, starts=starts, widths=widths)
+
+    first, second = sites((0, 3, 5), (2, 9, 5)), sites((0, 3, 5), (0, 3, 7), (0, 8, 5))
+    both = union([second, first])
+    assert places(both) == {(0, 3, 5), (0, 3, 7), (0, 8, 5), (2, 9, 5)}
+    assert both.promoters == 2
+    assert places(both.at_least(2)) == {(0, 3, 5), (0, 3, 7), (0, 8, 5)}
+    covered = Coverage(sites((0, 3, 5), (1, 16, 4)), 2, 20)
+    others = sites((0, 0, 3), (0, 0, 4), (0, 7, 2), (0, 8, 5), (1, 3, 5), (1, 15, 2), (1, 19, 1))
+    bases = {0: set(range(3, 8)), 1: set(range(16, 20))}
+    assert places(covered.outside(others)) == {
+        (row, start, width)
+        for row, start, width in places(others)
+        if not bases[row] & set(range(start, start + width))
+    }
+
+
+def test_shuffled_motifs_keep_information_composition_and_scores() -> None:
+    probabilities = np.random.default_rng(1).dirichlet([0.3] * 4, size=9)
+    probabilities[4] = BACKGROUND
+    telling = telling_positions(probabilities, BACKGROUND)
+    assert telling.tolist() == [True] * 4 + [False] + [True] * 4
+    versions = shuffled_columns([probabilities], [telling], 120, np.random.default_rng(2))
+    assert len(versions) == 120
+    strong = [1, 2]
+    for (version,) in versions:
+        np.testing.assert_array_equal(version[4], BACKGROUND)
+        np.testing.assert_allclose(
+            np.sort(np.sort(version, axis=1), axis=0), np.sort(np.sort(probabilities, axis=1), axis=0)
+        )
+        np.testing.assert_allclose(
+            np.sort(version[:, strong].sum(axis=1)), np.sort(probabilities[:, strong].sum(axis=1))
+        )
+    read = {min(v.tobytes(), v[::-1, ::-1].copy().tobytes()) for v in (np.round(v, 2) for (v,) in versions)}
+    assert len(read) == 120
+
+
+def test_short_motifs_have_a_hundred_relatives_too() -> None:
+    (pattern,) = parse_consensus("AGGGG") or []
+    versions = shuffled_columns([pattern], [np.ones(5, bool)], 100, np.random.default_rng(0))
+    words = {decode(version.argmax(axis=1).astype(np.uint8)) for (version,) in versions}
+    assert len(versions) == len(words) == 100
+    assert not words & {"AGGGG", "CCCCT"}
+    assert all(version.sum() == 5 for (version,) in versions)
+    # The 79 others with one A or T and four G or C, strands not told apart, come first.
+    assert sum(word.count("A") + word.count("T") == 1 for word in words) == 79
+
+
+def test_matrices_of_one_factor_are_shuffled_alike() -> None:
+    first = np.eye(4)[encode("TGACTCA")]
+    second = 0.9 * first + 0.025
+    telling = [np.ones(7, bool)] * 2
+    for one, other in shuffled_columns([first, second], telling, 20, np.random.default_rng(3)):
+        np.testing.assert_array_equal(one.argmax(axis=1), other.argmax(axis=1))
+
+
+def test_shuffles_repeat_with_their_seed() -> None:
+    matrix, telling = np.eye(4)[encode("TGACTCA")], [np.ones(7, bool)]
+    one, again, another = (
+        np.array(shuffled_columns([matrix], telling, 5, np.random.default_rng(seed))) for seed in (4, 4, 5)
+    )
+    np.testing.assert_array_equal(one, again)
+    assert not np.array_equal(one, another)
