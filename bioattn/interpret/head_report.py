@@ -37,6 +37,17 @@ from bioattn.models.promoter.folder import LoadedPromoterModel, load_promoter_mo
 from bioattn.models.promoter.pruning import pruned
 from bioattn.progress import NoProgress, Progress
 from bioattn.promoters.dataset import SPLIT_NAMES, TEST, PromoterDataset, read_dataset
+from bioattn.store.head_folder import (
+    BY_PROTEIN,
+    BY_TREATMENT,
+    FILES,
+    FORMAT,
+    FORMAT_VERSION,
+    HEADS,
+    PRUNING,
+    RECORD,
+    check_head_folder,
+)
 from bioattn.training.evoformer.families import load_families
 from bioattn.training.output_folder import publish, working_folder
 from bioattn.training.promoter.evaluation import evaluate
@@ -44,15 +55,6 @@ from bioattn.training.promoter.model_card import write_model_card
 
 LOGGER = logging.getLogger("bioattn")
 
-HEADS, BY_TREATMENT, BY_PROTEIN, PRUNING, RECORD = (
-    "heads.tsv",
-    "treatments.tsv",
-    "proteins.tsv",
-    "pruning.tsv",
-    "heads.json",
-)
-FILES = frozenset({HEADS, BY_TREATMENT, BY_PROTEIN, PRUNING, RECORD})
-FORMAT, FORMAT_VERSION = "bioattn-heads", "1.0"
 Cells = Sequence[str | int | float]
 
 
@@ -160,7 +162,7 @@ def explain_promoter_heads(
             ("heads_left", "removed_site", "removed_head", "importance", "loss", "accuracy"),
             [_pruning_row(step) for step in steps],
         )
-        write_json(folder / RECORD, record)
+        _write_record(folder, record)
     return found
 
 
@@ -216,7 +218,7 @@ def explain_alignment_heads(
             "proteins": len(families),
             "loss": "cross-entropy of the distogram",
         }
-        write_json(folder / RECORD, record)
+        _write_record(folder, record)
     return HeadReport(
         sites=len({site for site, _ in heads}),
         heads=len(heads),
@@ -226,11 +228,15 @@ def explain_alignment_heads(
 
 
 def _check_outputs(output: Path, pruned_model: Path | None, inputs: Sequence[Path], force: bool) -> None:
-    check_apart(output, inputs)
+    check_head_folder(output, inputs, force=force)
     if pruned_model is not None:
         check_apart(pruned_model, [*inputs, output], "--pruned-model")
-    if output.exists() and not force:
-        raise BioattnError(f"{output}: exists already; choose another --output, or --force to replace it")
+
+
+def _write_record(folder: Path, record: dict[str, Any]) -> None:
+    """`heads.json`, which ends with the digests of the tables."""
+    digests = {path.name: sha256_of(path) for path in sorted(folder.glob("*.tsv"))}
+    write_json(folder / RECORD, record | {"sha256": digests})
 
 
 def _warn_of_other_data(model_folder: Path, dataset_path: Path, split: str, *, error: bool) -> None:

@@ -51,6 +51,7 @@ KINDS = {
     "bed": "BED",
     "tracks": "folder of tracks along chromosomes",
     "motifs": "folder of motifs",
+    "heads": "importance of attention heads",
     "table": "table",
 }
 

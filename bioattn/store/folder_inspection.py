@@ -8,6 +8,8 @@ from bioattn.errors import BioattnError, FormatError
 from bioattn.files import read_json
 from bioattn.store.attribution_schema import ATTRIBUTION_PARTS_FORMAT
 from bioattn.store.description import Description, describe, some
+from bioattn.store.head_folder import RECORD as HEAD_RECORD
+from bioattn.store.head_folder import inspect_heads
 from bioattn.store.model_inspection import inspect_model
 from bioattn.store.motif_folder import RECORD as MOTIF_RECORD
 from bioattn.store.motif_folder import inspect_motifs
@@ -40,6 +42,8 @@ def inspect_folder(path: Path) -> Description:
         return inspect_tracks(path)
     if (path / MOTIF_RECORD).is_file():
         return inspect_motifs(path)
+    if (path / HEAD_RECORD).is_file():
+        return inspect_heads(path)
     if (path / "simulation.json").is_file():
         return _simulation(path)
     if is_prediction(path):
@@ -48,8 +52,8 @@ def inspect_folder(path: Path) -> Description:
         if (path / one).is_file():
             raise FormatError(f"{path}: a model folder without {other}; copy or make it again")
     raise BioattnError(
-        f"{path}: is a folder that bioattn did not make (no model, prediction, tracks, motifs, simulation or "
-        "attention under way)"
+        f"{path}: is a folder that bioattn did not make (no model, prediction, tracks, motifs, heads, simulation "
+        "or attention under way)"
     )
 
 

@@ -139,9 +139,24 @@ def test_the_same_again_gives_the_same_bytes(trained, tmp_path):
         assert path.read_bytes() == (tmp_path / "two" / path.name).read_bytes()
 
 
+def test_inspect_and_validate_know_the_folder(trained, tmp_path, capsys):
+    folder = tmp_path / "heads"
+    assert explain(trained / "model", trained / "x.dataset.h5", "-o", folder, "-q") == 0
+    capsys.readouterr()
+    assert main(["inspect", str(folder), "--json"]) == 0
+    assert json.loads(capsys.readouterr().out)["kind"] == "heads"
+    assert main(["validate", str(folder)]) == 0
+    (folder / "pruning.tsv").write_text((folder / "pruning.tsv").read_text().replace("3", "4", 1))
+    assert main(["validate", str(folder)]) == 1
+    assert "pruning.tsv" in "".join(capsys.readouterr())
+    assert explain(trained / "model", trained / "x.dataset.h5", "-o", folder, "-q", "--force") == 0
+    assert main(["validate", str(folder)]) == 0
+
+
 def test_refusals(trained, tmp_path, capsys):
     model, dataset = trained / "model", trained / "x.dataset.h5"
     (tmp_path / "there").mkdir()
+    (tmp_path / "there" / "mine.txt").touch()
     other = tmp_path / "other.dataset.h5"
     shutil.copyfile(dataset, other)
     prune = ("--pruned-model", tmp_path / "small")
@@ -163,6 +178,7 @@ def test_refusals(trained, tmp_path, capsys):
     capsys.readouterr()
     for arguments, code, sentence in (
         ((model, dataset, "-o", tmp_path / "there"), 1, "exists already"),
+        ((model, dataset, "-o", tmp_path / "there", "--force"), 1, "replaces no other folder"),
         (
             (model, dataset, "-o", tmp_path / "h", "--prune-to", 2),
             2,
