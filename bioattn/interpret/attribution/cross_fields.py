@@ -113,10 +113,10 @@ class PromoterFields:
         )
         return changes_M4 * self._reach_4
 
-    def logits(self, shifts: Shifts, bins: slice) -> Tensor:
+    def logits(self, shifts: Shifts, bins: slice, out: Tensor | None = None) -> Tensor:
         """Logits (M, H, E, T) of bins as if no mutation reached them, less `level`, which all have in common."""
         scale_M111 = shifts.bin_scale_M[:, None, None, None]
-        return torch.addcmul(self.logit_HPT[:, bins], scale_M111, self._slope_HPT[:, bins])
+        return torch.addcmul(self.logit_HPT[:, bins], scale_M111, self._slope_HPT[:, bins], out=out)
 
     def level(self, shifts: Shifts) -> Tensor:
         """What `logits` leaves out: (M, H, T)."""

@@ -21,13 +21,17 @@ from bioattn.attention.multi_head import MultiHeadAttention
 from bioattn.attention.operator import masked_logit
 from bioattn.attention.score import DotScore
 from bioattn.interpret.attribution.cross_fields import PromoterFields, Shifts
+from bioattn.interpret.attribution.mutant_readout import MutantReadout, Workspace
 from bioattn.interpret.attribution.smooth_part import interpolation, smooth_rows
 from bioattn.interpret.attribution.stem_mutants import MutatedBins, MutatedStem
 from bioattn.models.promoter.cross import CrossModel
 from bioattn.models.promoter.treatment_vocabulary import TreatmentBatch
 
-BINS_AT_ONCE = 8
+BINS_AT_ONCE = 16
 """Mutants whose first bin is one of these share the sums over all bins far away."""
+
+NODE_ELEMENTS = 1 << 20
+"""Weights of far bins in memory at once."""
 
 
 class CrossMutants:
@@ -51,6 +55,8 @@ class CrossMutants:
         if self._few_keys_change:
             question_TC = network.normalise_question[0](network.questions(self._embeddings_TE))
             question_THD = attention.project_query(question_TC).unflatten(-1, (attention.num_heads, -1))
+            self._workspace = Workspace()
+            self._readout = MutantReadout(network, attention, self._embeddings_TE)
             self._question_THD = question_THD / math.sqrt(question_THD.shape[-1]) * (not attention.uniform)
 
     def answers(self, codes_L: Tensor, position_M: Tensor, base_M: Tensor) -> Iterator[tuple[Tensor, Tensor]]:
@@ -92,7 +98,8 @@ class CrossMutants:
                         mixed_MXC[these],
                         nearby,
                         top_HT,
-                        far_weights_MN[part] @ far_NX,
+                        far_NX,
+                        far_weights_MN[part],
                     ),
                 )
 
@@ -116,7 +123,8 @@ class CrossMutants:
         for part in far:
             top_HT = torch.maximum(top_HT, fields.logit_HPT[:, part].amax(1))
         answers = []
-        for few in torch.arange(len(shifts.bin_scale_M), device=top_HT.device).split(8):
+        at_once = max(1, NODE_ELEMENTS // fields.logit_HPT.numel())
+        for few in torch.arange(len(shifts.bin_scale_M), device=top_HT.device).split(at_once):
             some = shifts.rows(few)
             sums = torch.zeros(1, 1, 1, self._question_THD.shape[2] + 1, device=top_HT.device)
             for part in far:
@@ -133,34 +141,45 @@ class CrossMutants:
         mixed_MXC: Tensor,
         nearby: slice,
         top_HT: Tensor,
-        far_MX: Tensor,
+        far_NX: Tensor,
+        far_weights_MN: Tensor,
     ) -> Tensor:
         """Answers (M, T) from what is far away and what the bins nearby are in each mutant."""
-        attention = self._attention
+        take = self._workspace.take
         level_MHT = fields.level(shifts)
-        logits_MHET = fields.logits(shifts, nearby)
-        rows_M1 = torch.arange(len(level_MHT), device=level_MHT.device)[:, None]
+        mutants, heads, treatments = level_MHT.shape
+        bins, channels = nearby.stop - nearby.start, self._question_THD.shape[2]
+        logits_MHET = take("logits", level_MHT, mutants, heads, bins, treatments)
+        fields.logits(shifts, nearby, out=logits_MHET)
+        rows_M1 = torch.arange(mutants, device=level_MHT.device)[:, None]
         reached_MW = mutated.reached - nearby.start
         logits_MHET[rows_M1, :, reached_MW] = fields.reached_logits(mutated) - level_MHT[:, None]
         largest_MHT = torch.maximum(logits_MHET.amax(2), top_HT)
-        sink_MHT = None
-        if attention.sink_key_HD is not None:
-            sink_MHT = torch.einsum("thd,hd->ht", self._question_THD, attention.sink_key_HD) - level_MHT
-            largest_MHT = torch.maximum(largest_MHT, sink_MHT)
+        sink_HT = None
+        if self._attention.sink_key_HD is not None:
+            sink_HT = torch.einsum("thd,hd->ht", self._question_THD, self._attention.sink_key_HD)
+            largest_MHT = torch.maximum(largest_MHT, sink_HT - level_MHT)
         weights_MHET = logits_MHET.sub_(largest_MHT[:, :, None]).exp_()
-        sums_MHTD = _weighted(weights_MHET, fields.values(shifts, nearby, mutated, mixed_MXC))
+        sums_MHTD = take("sums", level_MHT, mutants, heads, treatments, channels + 1)
+        _weighted(weights_MHET, fields.values(shifts, nearby, mutated, mixed_MXC), out=sums_MHTD)
+        far_MX = take("far", level_MHT, mutants, far_NX.shape[1])
+        torch.mm(far_weights_MN, far_NX, out=far_MX)
         sums_MHTD.addcmul_(far_MX.view_as(sums_MHTD), (top_HT - largest_MHT).exp_()[..., None])
         total_MHT1 = sums_MHTD[..., -1:]
-        if sink_MHT is not None:
-            total_MHT1 = total_MHT1 + (sink_MHT - largest_MHT).exp()[..., None]
-        attended_MTHD = (sums_MHTD[..., :-1] / total_MHT1).transpose(1, 2)
-        context_MTC = attention.project_output(attended_MTHD.flatten(2))
-        answer_MT: Tensor = self._network.readout(context_MTC, self._embeddings_TE)
-        return answer_MT
+        if sink_HT is not None:
+            total_MHT1 = total_MHT1 + (sink_HT - level_MHT - largest_MHT).exp_()[..., None]
+        attended_MTHD = take("attended", level_MHT, mutants, treatments, heads, channels)
+        torch.div(sums_MHTD[..., :-1].transpose(1, 2), total_MHT1.transpose(1, 2), out=attended_MTHD)
+        return self._readout(attended_MTHD.flatten(2))
 
 
-def _weighted(weights_MHET: Tensor, values_MEC: Tensor) -> Tensor:
+def _weighted(weights_MHET: Tensor, values_MEC: Tensor, out: Tensor | None = None) -> Tensor:
     """Sums over bins of weights times values, and of the weights behind them: (M, H, T, D + 1)."""
-    values_MHED = values_MEC.unflatten(2, (weights_MHET.shape[1], -1)).transpose(1, 2)
-    with_one = torch.cat([values_MHED, torch.ones_like(values_MHED[..., :1])], dim=-1)
-    return weights_MHET.transpose(2, 3) @ with_one
+    mutants, heads, bins, treatments = weights_MHET.shape
+    values_MHED = values_MEC.unflatten(2, (heads, -1)).transpose(1, 2)
+    with_one = torch.cat([values_MHED, torch.ones_like(values_MHED[..., :1])], dim=-1).flatten(0, 1)
+    weights = weights_MHET.view(mutants * heads, bins, treatments).transpose(1, 2)
+    sums = torch.bmm(
+        weights, with_one, out=None if out is None else out.view(mutants * heads, treatments, -1)
+    )
+    return sums.view(mutants, heads, treatments, -1)

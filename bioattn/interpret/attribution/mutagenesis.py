@@ -105,7 +105,9 @@ def fitting_batch(model: LoadedPromoterModel, num_treatments: int) -> int:
             first = config.length * config.concat_channels[0]
             widest = max(first, num_treatments * max(config.concat_hidden))
         case "cross":
-            by_treatment = max(config.num_heads * config.num_bins, wide)
+            # Of the bins only those near a mutation are at hand where few keys change (`cross_mutants`).
+            few = config.attention_score == "dot" and config.hops == 1
+            by_treatment = max(config.num_heads * (32 if few else config.num_bins), wide)
             if config.attention_score == "additive":
                 by_treatment = max(by_treatment, config.num_bins * config.num_heads * config.head_channels)
             widest = max(config.num_bins * wide, num_treatments * by_treatment)
