@@ -47,6 +47,7 @@ class CheckPicture:
     """The figure's data."""
 
     verdict: str
+    caveats: list[str]
     measures: list[Measure]
     curves: dict[str, dict[str, list[float]]]
     """Deletion and insertion, each with fraction, top and random; only those there are. Shares of what replacing
@@ -68,11 +69,12 @@ def read_check(path: Path) -> CheckPicture:
             if (found := content.get("curves", {}).get(name))
         }
         verdict = str(content["verdict"]["sentence"])
+        caveats = [str(each) for each in content["verdict"].get("caveats", [])]
     except (KeyError, TypeError, ValueError) as error:
         raise FormatError(
             f"{path}: is damaged or of another version ({error!r}); run the check again"
         ) from error
-    return CheckPicture(verdict=verdict, measures=measures, curves=curves)
+    return CheckPicture(verdict=verdict, caveats=caveats, measures=measures, curves=curves)
 
 
 def _measure(found: dict[str, Any]) -> Measure:
@@ -90,7 +92,8 @@ def _measure(found: dict[str, Any]) -> Measure:
 def draw_check(check: CheckPicture, width: float) -> Figure:
     """Draw the verdict, the curves, and a line for each measure, `width` millimetres wide."""
     shown = [measure for measure in check.measures if measure.value is not None]
-    verdict = textwrap.wrap(check.verdict, int(width / _LETTER))
+    sentences = [check.verdict, *(f"But: {caveat}" for caveat in check.caveats)]
+    verdict = [line for each in sentences for line in textwrap.wrap(each, int(width / _LETTER))]
     labels = [textwrap.wrap(measure.label, 50 if width > _WIDE else 26) for measure in shown]
     num_lines = sum(map(len, labels))
     curves_height = 42.0 if check.curves else 0.0

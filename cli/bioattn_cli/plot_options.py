@@ -1,6 +1,7 @@
 """What the commands of `bioattn plot` share: the figure's size, and how it is saved."""
 
 import time
+import warnings
 from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
@@ -42,9 +43,15 @@ def draw(
     require_figure_name(output)
     given = {name: path for name, path in inputs.items() if path is not None}
     check_output(output, given.values())
-    made = make()
-    figure, record = made if isinstance(made, tuple) else (made, {})
-    write_figure(figure, output, dpi)
+    with warnings.catch_warnings(record=True) as caught:
+        warnings.simplefilter("always")
+        made = make()
+        figure, record = made if isinstance(made, tuple) else (made, {})
+        write_figure(figure, output, dpi)
+    if any("missing from font" in str(warning.message) for warning in caught):
+        reporter.warn(
+            "some letters of names are not in the figures' font (DejaVu Sans); boxes stand for them"
+        )
     write_run_record(output, reporter.command, given, time.monotonic() - begun, **record)
     width, height = figure.get_size_inches() * 25.4
     reporter.say(f"wrote {output} ({width:.0f} × {height:.0f} mm)")

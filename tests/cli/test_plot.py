@@ -185,3 +185,16 @@ def test_bad_input(folder, tmp_path, monkeypatch, capsys, words, code, sentence)
         assert text.count("\n") == 1
     assert list(tmp_path.iterdir()) == []
     assert sorted(path.name for path in folder.iterdir()) == before
+
+
+def test_letters_that_the_font_lacks_are_said_once(folder, tmp_path, capsys) -> None:
+    motifs = tmp_path / "m.meme"
+    rows = "0.25 0.25 0.25 0.25\n" * 3
+    motifs.write_text(
+        f"MEME version 4\n\nALPHABET= ACGT\n\nMOTIF 熱ショック\nletter-probability matrix: w= 3\n{rows}",
+        encoding="utf-8",
+    )
+    assert main(["plot", "logos", str(motifs), "-o", str(tmp_path / "x.png"), "--dpi", "60"]) == 0
+    first, second = capsys.readouterr().err.splitlines()
+    assert first.startswith("warning: some letters of names are not in the figures' font")
+    assert second.startswith("wrote ")

@@ -11,7 +11,7 @@ from bioattn.figures.check_curves import draw_check, read_check
 CHECK = {
     "format": "bioattn-check",
     "format_version": "1.0",
-    "verdict": {"code": "used", "sentence": "Attention is used."},
+    "verdict": {"code": "used", "sentence": "Attention is used.", "caveats": ["Few genes."]},
     "measures": [
         {
             "name": "a",
@@ -32,7 +32,7 @@ def test_what_is_drawn(tmp_path) -> None:
     path = tmp_path / "check.json"
     path.write_text(json.dumps(CHECK))
     figure = draw_check(read_check(path), 180)
-    assert figure.get_suptitle() == "Attention is used."
+    assert figure.get_suptitle() == "Attention is used.\nBut: Few genes."
     curves, measures = figure.axes
     top, random = curves.lines
     assert top.get_xydata().tolist() == [[0, 1], [10, 0.5], [20, 0.2]]
