@@ -35,6 +35,8 @@ class PromoterMaps:
     key_edges: NDArray[np.int64]
     """(K + 1,) in bases from the window's first base."""
     window_length: int
+    receptive_field: int | None
+    """Bases that a bin's key sees; None where the sites differ or do not say."""
     genes: list[str]
     """Of which the mean was taken."""
     reference: str | None = None
@@ -143,6 +145,9 @@ def read_promoter_maps(
         weights_HTK=weights_HTK,
         key_edges=edges,
         window_length=attention.window_length,
+        receptive_field=chosen[0].receptive_field
+        if len({info.receptive_field for info in chosen}) == 1
+        else None,
         genes=list(attention.samples.index if genes is None else genes),
         reference=against,
     )

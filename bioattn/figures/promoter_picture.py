@@ -130,7 +130,14 @@ def read_promoter_picture(path: Path, request: PromoterRequest) -> PromoterPictu
             heads=request.heads,
         )
         length = attention.window_length
-        attention_TL = length * upsample(maps.mean_over_heads, maps.key_edges, length, request.upsampling)
+        if request.upsampling == "receptive-field" and maps.receptive_field is None:
+            raise SettingsError(
+                f"--upsample receptive-field: the sites of {path} have different ones, or do not say; choose with "
+                "--sites, or another method"
+            )
+        attention_TL = length * upsample(
+            maps.mean_over_heads, maps.key_edges, length, request.upsampling, maps.receptive_field
+        )
         genes, zero = None, request.upstream
         if request.annotation is not None:
             genes, zero = window_genes(

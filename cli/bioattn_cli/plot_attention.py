@@ -7,19 +7,13 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from bioattn_cli.export import parse_heads
+from bioattn_cli.export_tracks import Upsampling
 from bioattn_cli.options import command
 from bioattn_cli.plot_options import DpiOption, FigureOption, WidthOption, draw
 from bioattn_cli.reporting import Reporter
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
-
-
-class Upsampling(StrEnum):
-    """From bins to bases (as in `bioattn.interpret.upsampling`)."""
-
-    NEAREST = "nearest"
-    GAUSSIAN = "gaussian"
 
 
 class Anchor(StrEnum):
@@ -60,7 +54,10 @@ def attention(
         str | None, typer.Option(metavar="LIST", help="Heads to average, for example 0,2 [default: all].")
     ] = None,
     upsample: Annotated[
-        Upsampling, typer.Option(help="From bins to bases: as stored, or smoothed by half a bin.")
+        Upsampling,
+        typer.Option(
+            help="From bins to bases: flat within a bin, smoothed by half a bin, or over all that a bin sees."
+        ),
     ] = Upsampling.GAUSSIAN,
     region: Annotated[
         str | None,

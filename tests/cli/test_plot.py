@@ -79,6 +79,7 @@ COMMANDS = [
     "attention attention.h5 --gene g0",
     f"attention attention.h5 --gene g0 {FULL} --attribution explain.h5 --region=-20:5",
     "attention attention.h5 --gene g1 --against mean --heads 1 --upsample nearest --upstream 30",
+    "attention attention.h5 --gene g1 --upsample receptive-field --sites promoter.cross.*",
     "heatmap attention.h5",
     "heatmap attention.h5 --genes g1 --against cold --no-cluster",
     "heads attention.h5 --genes g0",

@@ -184,3 +184,17 @@ def test_bad_input_is_one_sentence(promoters, annotation, tmp_path) -> None:
     table = tmp_path / "sites.tsv"
     table.write_text("gene_id\tmotif\tstart\tend\tstrand\ng0\tm\t55\t61\t+\n")
     fails(FormatError, "sites.tsv:2: 55 to 61 is no part of the window's 60 positions", motifs=table)
+
+
+@pytest.mark.parametrize("method", ["gaussian", "receptive-field"])
+def test_smoothing_keeps_the_whole(promoters, method) -> None:
+    """A row has the mean 1 however bins become bases, and is as smooth as its method says."""
+    picture = read_promoter_picture(
+        promoters.path, PromoterRequest(gene="g1", sites=["promoter.cross.0"], upsampling=method)
+    )
+    flat = read_promoter_picture(
+        promoters.path, PromoterRequest(gene="g1", sites=["promoter.cross.0"], upsampling="nearest")
+    )
+    np.testing.assert_allclose(picture.attention_TL.mean(axis=1), 1, rtol=1e-6)
+    steps = [np.abs(np.diff(found.attention_TL)).max() for found in (picture, flat)]
+    assert steps[0] < steps[1]

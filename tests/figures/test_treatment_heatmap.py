@@ -17,6 +17,7 @@ def maps_of(rows: np.ndarray) -> PromoterMaps:
         weights_HTK=rows[None],
         key_edges=np.arange(rows.shape[1] + 1) * 8,
         window_length=rows.shape[1] * 8,
+        receptive_field=None,
         genes=["g"],
     )
 
