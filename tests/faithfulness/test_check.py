@@ -1,0 +1,212 @@
+"""`bioattn explain check` from front to back: the file, the words, what is skipped and what is refused."""
+
+import json
+import shutil
+from dataclasses import replace
+from pathlib import Path
+
+import numpy as np
+import pytest
+import torch
+
+from bioattn.models.promoter.folder import load_promoter_model
+from bioattn.promoters.dataset import read_dataset
+from bioattn.promoters.promoter_fasta import Promoter, write_promoters
+from bioattn.training.promoter.config import TrainingConfig
+from bioattn.training.promoter.train import TrainingJob, train_promoter
+from bioattn_cli.main import main
+from tests.training.promoter.conftest import make_dataset, write_dataset
+
+CPU = torch.device("cpu")
+MODEL = {"channels": 16, "kernel": 7, "num_heads": 2, "head_channels": 8, "hidden_channels": 16}
+
+
+@pytest.fixture(scope="module")
+def made(tmp_path_factory) -> Path:
+    """A small dataset with a motif per treatment, its promoters, and models trained on it for a moment."""
+    folder = tmp_path_factory.mktemp("made")
+    torch.set_num_threads(1)
+    write_dataset(folder / "small.dataset.h5", make_dataset(genes=500))
+    dataset = read_dataset(folder / "small.dataset.h5")
+    write_promoters(
+        folder / "promoters.fa",
+        (
+            Promoter(name, "chr1", start, end, "+", dataset.flank, codes)
+            for name, start, end, codes in zip(
+                dataset.gene_ids, dataset.start, dataset.end, dataset.codes, strict=True
+            )
+        ),
+    )
+    for name, settings, seed in (("model", {}, 0), ("other", {}, 1), ("concat", CONCAT, 0)):
+        job = TrainingJob(
+            dataset_path=folder / "small.dataset.h5",
+            output=folder / name,
+            model=settings or MODEL,
+            training=TrainingConfig(seed=seed, epochs=4, learning_rate=5e-3, batch_size=32),
+            baselines=name == "model",
+        )
+        train_promoter(job, device=CPU)
+    return folder
+
+
+CONCAT = {
+    "conditioning": "concat",
+    "concat_channels": (8, 8),
+    "concat_kernels": (9, 3),
+    "concat_pools": (7, 2),
+    "concat_condition_channels": 8,
+    "concat_hidden": (8, 8, 8),
+}
+
+
+def check(folder: Path, output: Path, *arguments: str | Path) -> int:
+    """Run the command on the model and promoters of `folder`."""
+    command = ["explain", "check", folder / "model", folder / "promoters.fa", "-o", output, "--samples", "40"]
+    return main([str(word) for word in (*command, *arguments, "--threads", "1", "-q")])
+
+
+def test_model_and_promoters_alone(made, tmp_path, capsys):
+    assert check(made, tmp_path / "check.json") == 0
+    content = json.loads((tmp_path / "check.json").read_text())
+    assert (content["format"], content["format_version"]) == ("bioattn-check", "1.0")
+    printed = capsys.readouterr().out
+    assert printed.startswith(content["verdict"]["sentence"])
+    assert content["verdict"]["code"].split("-")[0] in ("faithful", "unfaithful")
+    assert any("record of its training" in caveat for caveat in content["verdict"]["caveats"])
+    names = [measure["name"] for measure in content["measures"]]
+    assert len(set(names)) == len(names)
+    assert {"recorded_skill", "swapped_predictions", "deletion", "insertion", "randomised_weights"} <= set(
+        names
+    )
+    assert "best_simple_model" in names
+    skipped = {entry["name"]: entry["why"] for entry in content["skipped"]}
+    assert set(skipped) >= {"skill", "swapped_skill", "uniform_control", "shared_control", "seed_stability"}
+    assert all("--dataset" in skipped[name] for name in ("skill", "uniform_control"))
+    assert set(content["curves"]) == {"deletion", "insertion"}
+    for curve in content["curves"].values():
+        assert len(curve["fraction"]) == len(curve["top"]) == len(curve["random"])
+    assert [(head["site"], head["head"]) for head in content["heads"]] == [
+        ("promoter.cross.0", 0),
+        ("promoter.cross.0", 1),
+    ]
+    assert content["settings"]["promoters"] == 40
+    for measure in content["measures"]:
+        assert measure["label"] in printed
+        assert "nan" not in measure["sentence"]
+    record = json.loads((tmp_path / "check.json.run.json").read_text())
+    assert record["verdict"] == content["verdict"]["code"]
+    # The same again, byte for byte.
+    assert check(made, tmp_path / "again.json") == 0
+    assert (tmp_path / "again.json").read_bytes() == (tmp_path / "check.json").read_bytes()
+
+
+def test_with_dataset_controls_and_another_model(made, tmp_path):
+    controls = tmp_path / "controls"
+    evidence = ["--dataset", made / "small.dataset.h5", "--controls", controls, "--seeds", "0"]
+    evidence += ["--other-model", made / "other"]
+    assert check(made, tmp_path / "check.json", *evidence) == 0
+    content = json.loads((tmp_path / "check.json").read_text())
+    measures = {measure["name"]: measure for measure in content["measures"]}
+    assert {"skill", "uniform_retrained", "shared_retrained", "swapped_skill", "seed_stability"} <= set(
+        measures
+    )
+    assert "recorded_skill" not in measures
+    assert content["settings"]["held_out_promoters"] is True
+    assert content["settings"]["split"] == "test"
+    assert sorted(path.name.split("-")[0] for path in controls.iterdir()) == ["shared", "uniform"]
+    # What the file calls skill, by hand.
+    dataset = read_dataset(made / "small.dataset.h5")
+    model = load_promoter_model(made / "model", CPU)
+    rows = np.flatnonzero(dataset.gene_split == 2)
+    codes = torch.from_numpy(dataset.codes[rows, dataset.flank : -dataset.flank].copy())
+    with torch.inference_mode():
+        answer = model.model(codes, model.encode_treatments(model.treatments)).numpy()
+    each = []
+    for treatment in range(3):
+        truth = dataset.targets[rows, treatment]
+        known = ~np.isnan(truth)
+        each.append(np.corrcoef(truth[known], answer[known, treatment])[0, 1])
+    assert measures["skill"]["value"] == pytest.approx(np.mean(each), abs=1e-5)
+    # The controls are used again, and the same is said.
+    before = {path: path.stat().st_mtime_ns for path in controls.glob("*/model.safetensors")}
+    assert check(made, tmp_path / "again.json", *evidence) == 0
+    assert {path: path.stat().st_mtime_ns for path in controls.glob("*/model.safetensors")} == before
+    assert (tmp_path / "again.json").read_bytes() == (tmp_path / "check.json").read_bytes()
+
+
+def test_one_treatment_has_nobody_to_exchange_maps_with(made, tmp_path):
+    assert (
+        check(made, tmp_path / "check.json", "--treatment", "b", "--dataset", made / "small.dataset.h5") == 0
+    )
+    content = json.loads((tmp_path / "check.json").read_text())
+    skipped = {entry["name"]: entry["why"] for entry in content["skipped"]}
+    assert all("one treatment" in skipped[name] for name in ("swapped_predictions", "other_treatments_maps"))
+    assert content["settings"]["probed_treatments"] == ["b"]
+    assert content["verdict"]["code"] in ("faithful", "unfaithful", "model-not-predictive")
+
+
+def test_a_model_that_predicts_nothing_is_called_so_and_no_control_is_trained(made, tmp_path, capsys):
+    folder = tmp_path / "noise"
+    folder.mkdir()
+    shutil.copy(made / "promoters.fa", folder)
+    dataset = make_dataset(genes=500)
+    targets = np.random.default_rng(0).normal(size=dataset.targets.shape).astype(np.float32)
+    write_dataset(folder / "small.dataset.h5", replace(dataset, targets=targets))
+    job = TrainingJob(
+        dataset_path=folder / "small.dataset.h5",
+        output=folder / "model",
+        model=MODEL,
+        training=TrainingConfig(epochs=1),
+        baselines=False,
+    )
+    train_promoter(job, device=CPU)
+    controls = tmp_path / "controls"
+    assert (
+        check(folder, tmp_path / "c.json", "--dataset", folder / "small.dataset.h5", "--controls", controls)
+        == 0
+    )
+    content = json.loads((tmp_path / "c.json").read_text())
+    assert content["verdict"]["code"] == "model-not-predictive"
+    assert "predicts nothing" in capsys.readouterr().out
+    assert not controls.exists()
+
+
+@pytest.mark.parametrize(
+    ("arguments", "code", "words"),
+    [
+        (["--controls", "C"], 2, "--dataset"),
+        (["--seeds", "2"], 2, "--controls"),
+        (["--treatment", "nobody"], 1, "nobody"),
+        (["--dataset", "DATASET", "--controls", "MODEL"], 2, "--controls"),
+        (["--dataset", "OTHER"], 1, "is not the dataset this model was trained on"),
+        (["--other-model", "CONCAT"], 1, "this model is concat"),
+        (["-o", "MODEL"], 1, "is a folder"),
+    ],
+)
+def test_what_does_not_go_together(made, tmp_path, capsys, arguments, code, words):
+    write_dataset(tmp_path / "other.dataset.h5", make_dataset(genes=200, seed=5))
+    places = {
+        "DATASET": made / "small.dataset.h5",
+        "OTHER": tmp_path / "other.dataset.h5",
+        "CONCAT": made / "concat",
+        "MODEL": made / "model",
+        "C": tmp_path / "c",
+    }
+    assert check(made, tmp_path / "check.json", *(places.get(word, word) for word in arguments)) == code
+    error = capsys.readouterr().err
+    assert words in error
+    assert error.count("\n") == 1
+    assert not (tmp_path / "check.json").exists()
+
+
+def test_models_and_promoters_that_cannot_be_checked(made, tmp_path, capsys):
+    few = tmp_path / "few.fa"
+    few.write_text("".join(f">g{n}\n{'ACGT' * 16}\n" for n in range(5)))
+    output = str(tmp_path / "check.json")
+    assert main(["explain", "check", str(made / "model"), str(few), "-o", output, "-q"]) == 1
+    assert "5 promoters" in capsys.readouterr().err
+    assert (
+        main(["explain", "check", str(made / "concat"), str(made / "promoters.fa"), "-o", output, "-q"]) == 1
+    )
+    assert "cross only; this model is concat" in capsys.readouterr().err
+    assert not (tmp_path / "check.json").exists()

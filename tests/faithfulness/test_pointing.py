@@ -1,0 +1,236 @@
+"""Deletion, insertion and mutagenesis against plain loops; planted maps that point well, badly and backwards."""
+
+from pathlib import Path
+
+import numpy as np
+import pytest
+import torch
+
+from bioattn.attention.capture import capture
+from bioattn.faithfulness import thresholds
+from bioattn.faithfulness.maps import AttentionMaps, read_maps
+from bioattn.faithfulness.measures import Measures
+from bioattn.faithfulness.mutation_effects import mutation_effects
+from bioattn.faithfulness.perturbation import (
+    Effects,
+    Pairs,
+    Replacement,
+    measure_effects,
+    pairs_that_stand_out,
+)
+from bioattn.faithfulness.pointing_checks import check_pointing
+from bioattn.faithfulness.samples import Sample, draw_sample, draw_treatments, known_bins, predict
+from bioattn.faithfulness.subject import CheckSettings, Subject
+from bioattn.progress import NoProgress
+from bioattn.stop_request import StopRequest
+
+QUIET = {"progress": NoProgress(), "stop": StopRequest()}
+
+
+def one_prediction(model, codes_L, treatment):
+    """By a call of the model for one promoter alone."""
+    with torch.inference_mode():
+        answer = model.model(
+            torch.from_numpy(codes_L[None].copy()), model.encode_treatments(model.treatments)
+        )
+    return float(answer[0, treatment])
+
+
+@pytest.fixture
+def replacement(make_model, codes):
+    model = make_model()
+    return Replacement(
+        model=model,
+        treatments=model.encode_treatments(model.treatments),
+        codes_BL=codes,
+        known_BP=known_bins(codes, model.config.bin_edges),
+        edges=model.config.bin_edges,
+    )
+
+
+def test_maps_are_means_over_heads_and_their_entropy(make_model, codes):
+    model = make_model(hops=2, sink=True, pool=7)  # the first bin is shorter
+    maps = read_maps(model, model.encode_treatments(model.treatments), codes)
+    kept = {}
+
+    class Keep:
+        def receive(self, site, weights, _value_weighted, _tile=None):
+            kept[site.name] = weights.double().numpy()
+
+    predict(model, model.encode_treatments(model.treatments), codes, capture(["*"], Keep()))
+    mean = np.mean([weights.mean(1) for weights in kept.values()], axis=0)
+    np.testing.assert_allclose(maps.mean_BTP, mean, atol=1e-6)
+    for spread in maps.heads:
+        entropies, sinks = [], []
+        for promoter in range(len(codes)):
+            for treatment in range(4):
+                row = kept[spread.site][promoter, spread.head, treatment]
+                shares = row[row > 0] / row.sum()
+                known = sum(
+                    (codes[promoter, start:end] < 4).any()
+                    for start, end in zip(maps.edges[:-1], maps.edges[1:], strict=True)
+                )
+                entropies.append(-(shares * np.log(shares)).sum() / np.log(known))
+                sinks.append(1 - row.sum())
+        assert spread.entropy == pytest.approx(np.mean(entropies), abs=1e-5)
+        assert spread.sink == pytest.approx(np.mean(sinks), abs=1e-5)
+    assert len(maps.heads) == 4
+
+
+def test_pairs_are_those_farthest_from_the_mean():
+    predictions = np.array([[0.0, 1.0], [5.0, 1.0], [-4.0, 1.0], [0.1, 1.0], [0.3, 1.0], [-0.2, 1.0]])
+    pairs = pairs_that_stand_out(predictions)
+    assert pairs.promoter_N.tolist() == [1, 2, 4] or pairs.promoter_N.tolist() == [1, 2, 5]
+    assert pairs.treatment_N.tolist() == [0, 0, 0]  # the second treatment says the same of all
+    np.testing.assert_allclose(np.abs(pairs.scale_N), 1 / predictions[:, 0].std())
+    assert np.sign(pairs.scale_N[:2]).tolist() == [1, -1]
+
+
+def test_deletion_and_insertion_by_hand(replacement, codes):
+    edges, model = replacement.edges, replacement.model
+    scores = np.random.default_rng(1).random((3, len(edges) - 1))
+    background = np.random.default_rng(2).integers(0, 4, codes.shape, dtype=np.uint8)
+    pairs = Pairs(np.array([0, 1, 5]), np.array([2, 0, 2]), np.ones(3))
+    deleted = replacement.deleted(pairs, scores, 0.3, background)
+    inserted = replacement.inserted(pairs, scores, 0.3, background)
+    for row, (promoter, treatment) in enumerate([(0, 2), (1, 0), (5, 2)]):
+        known = [p for p in range(10) if (codes[promoter, edges[p] : edges[p + 1]] < 4).any()]
+        number = max(1, int(0.3 * len(known) + 0.5))
+        top = sorted(known, key=lambda p, r=row: -scores[r, p])[:number]
+        without, alone = codes[promoter].copy(), background[promoter].copy()
+        for p in top:
+            without[edges[p] : edges[p + 1]] = background[promoter, edges[p] : edges[p + 1]]
+            alone[edges[p] : edges[p + 1]] = codes[promoter, edges[p] : edges[p + 1]]
+        assert deleted[row] == pytest.approx(one_prediction(model, without, treatment), abs=1e-5)
+        assert inserted[row] == pytest.approx(one_prediction(model, alone, treatment), abs=1e-5)
+
+
+def test_effects_are_shares_of_the_whole_and_intervals_draw_promoters():
+    pairs = Pairs(np.array([0, 0, 2]), np.array([0, 1, 0]), np.ones(3))
+    moved = {
+        "everything": np.array([4.0, 2.0, 2.0]),
+        "own": np.array([3.0, 1.0, 2.0]),
+        "random": np.array([1.0, 0.0, 0.0]),
+    }
+    effects = Effects(pairs=pairs, moved=moved)
+    assert effects.value("own") == 6 / 8
+    weights = np.array([[1.0, 1.0, 1.0], [2.0, 1.0, 0.0], [0.0, 3.0, 0.0]])
+    np.testing.assert_allclose(effects.share("own", 3)(weights), [6 / 8, 4 / 6, np.nan])
+    np.testing.assert_allclose(effects.share_gained("own", "random", 3)(weights), [5 / 8, 3 / 6, np.nan])
+    np.testing.assert_allclose(effects.recovered("random", "own", "random", 3)(weights), [0, 0, np.nan])
+
+
+def test_curves_begin_where_deletion_is_judged_and_end_with_everything(replacement, codes):
+    pairs = pairs_that_stand_out(predict(replacement.model, replacement.treatments, codes))
+    scores = np.random.default_rng(0).random((len(pairs.promoter_N), 10))
+    background = np.random.default_rng(2).integers(0, 4, codes.shape, dtype=np.uint8)
+    effects = measure_effects(
+        replacement, pairs, {"own": scores}, [background] * 2, 0, curves=["own"], **QUIET
+    )
+    np.testing.assert_array_equal(effects.moved["own"], effects.moved["deletion own 0.1"])
+    for way in ("deletion", "insertion"):
+        for name in ("own", "random"):
+            np.testing.assert_array_equal(effects.moved[f"{way} {name} 1.0"], effects.moved["everything"])
+    before = predict(replacement.model, replacement.treatments, codes)[pairs.promoter_N, pairs.treatment_N]
+    empty = predict(replacement.model, replacement.treatments, background)[
+        pairs.promoter_N, pairs.treatment_N
+    ]
+    np.testing.assert_allclose(effects.moved["everything"], 2 * pairs.scale_N * (before - empty), atol=1e-5)
+
+
+def test_mutation_effects_by_loops(make_model, codes):
+    model = make_model()
+    edges = model.config.bin_edges
+    found = mutation_effects(model, model.encode_treatments(model.treatments), codes[:3], edges, **QUIET)
+    for promoter in range(3):
+        for treatment in (0, 3):
+            for p in (0, 4, 9):
+                total = 0.0
+                for position in range(edges[p], edges[p + 1]):
+                    present = codes[promoter, position]
+                    for base in set(range(4)) - {int(present)} if present < 4 else ():
+                        mutant = codes[promoter].copy()
+                        mutant[position] = base
+                        before = one_prediction(model, codes[promoter], treatment)
+                        total += abs(one_prediction(model, mutant, treatment) - before) / 3
+                assert found[promoter, treatment, p] == pytest.approx(total, abs=1e-4)
+
+
+def pointing(model, codes, maps_BTP):
+    """The measures of planted maps."""
+    edges = model.config.bin_edges
+    settings = CheckSettings(mutated=25, probed=4)
+    subject = Subject(
+        model=model,
+        names=model.treatments.names,
+        treatments=model.encode_treatments(model.treatments),
+        probed=[0, 1, 2, 3],
+        sample=Sample(ids=[str(row) for row in range(25)], codes=codes, sha256="", held_out=False),
+        genes=None,
+        settings=settings,
+    )
+    measures = Measures()
+    maps = AttentionMaps(mean_BTP=maps_BTP, known_BP=known_bins(codes, edges), edges=edges, heads=[])
+    found = check_pointing(subject, maps, measures)
+    return measures, found
+
+
+def test_planted_maps_are_told_apart(make_model, codes):
+    model = make_model(kernel=9)
+    treatments = model.encode_treatments(model.treatments)
+    effects = mutation_effects(model, treatments, codes, model.config.bin_edges, **QUIET).astype(np.float32)
+    good, curves = pointing(model, codes, effects)
+    assert good.value("deletion_against_mutagenesis") == pytest.approx(1)
+    assert good.value("mutagenesis_spearman") == pytest.approx(1)
+    assert good.value("mutagenesis_overlap") == pytest.approx(1)
+    assert good.value("deletion") > thresholds.POINTED
+    backwards, _ = pointing(model, codes, -effects)
+    assert backwards.value("mutagenesis_spearman") == pytest.approx(-1)
+    assert backwards.passed("deletion") is False
+    assert backwards.passed("deletion_against_mutagenesis") is False
+    one_for_all, _ = pointing(model, codes, np.repeat(effects.mean(1, keepdims=True), 4, axis=1))
+    assert one_for_all.value("deletion_of_other_treatments") == 0
+    assert one_for_all.passed("deletion_of_other_treatments") is False
+    assert curves["deletion"]["fraction"] == [0.0, 0.04, 0.1, 0.2, 0.35, 0.5, 1.0]
+    for curve in curves.values():
+        assert curve["top"][0] == 0
+        assert curve["top"][-1] == curve["random"][-1] == 1
+        assert curve["top"][2] > curve["random"][2]
+
+
+def test_a_constant_model_has_nothing_to_point_at(make_model, codes):
+    model = make_model()
+    with torch.no_grad():
+        for parameter in model.model.network.readout.parameters():
+            parameter.zero_()
+    measures, curves = pointing(model, codes, np.ones((25, 4, 10), np.float32))
+    assert curves == {}
+    assert "deletion" not in measures
+    assert "the same of every promoter" in measures.skipped["deletion"]
+
+
+def test_samples_prefer_held_out_promoters_and_keep_file_order(tmp_path: Path):
+    path = tmp_path / "promoters.fa"
+    rng = np.random.default_rng(0)
+    path.write_text("".join(f">g{n}\n{''.join(rng.choice(list('ACGT'), 30))}\n" for n in range(60)))
+    everything = draw_sample(path, 40, 100, seed=0)
+    assert everything.ids == [f"g{n}" for n in range(60)]
+    assert not everything.held_out
+    assert (everything.codes[:, :10] == 4).all()
+    held_out = {f"g{n}" for n in range(0, 60, 2)}
+    some = draw_sample(path, 40, 25, seed=0, held_out=held_out)
+    assert some.held_out
+    assert set(some.ids) <= held_out
+    assert len(some.ids) == 25
+    assert some.ids == sorted(some.ids, key=lambda name: int(name[1:]))
+    assert draw_sample(path, 40, 25, seed=1, held_out=held_out).ids != some.ids
+    assert not draw_sample(path, 40, 25, seed=0, held_out={"g1", "g2"}).held_out  # too few of them
+
+
+def test_treatments_are_drawn_in_their_order():
+    names = [f"t{n}" for n in range(20)]
+    drawn = draw_treatments(names, 5, seed=0)
+    assert len(drawn) == 5
+    assert drawn == sorted(drawn, key=names.index)
+    assert draw_treatments(names, 5, seed=1) != drawn
+    assert draw_treatments(names, 30, seed=0) == names

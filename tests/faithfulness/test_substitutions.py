@@ -1,0 +1,70 @@
+"""Other weights in a real model: each against a model that has them by itself."""
+
+from dataclasses import replace
+
+import numpy as np
+import torch
+
+from bioattn.attention.capture import capture, substitute
+from bioattn.faithfulness.samples import known_bins, predict
+from bioattn.faithfulness.substitutions import OtherPromoters, OtherTreatments, UniformWeights, exchanges
+from bioattn.models.promoter.model import make_promoter_model
+
+
+class Kept:
+    def __init__(self):
+        self.weights = []
+
+    def receive(self, _site, weights, _value_weighted, _tile=None):
+        self.weights.append(weights.clone())
+
+
+def test_uniform_weights_are_those_of_the_uniform_model(make_model, codes):
+    for sink in (False, True):
+        model = make_model(sink=sink)
+        config = replace(model.config, attention_query="uniform", position_bias=False, sink=False)
+        uniform = make_promoter_model(config, model.vocabulary).eval()
+        missing = uniform.load_state_dict(model.model.state_dict(), strict=False)
+        assert not missing.missing_keys
+        treatments = model.encode_treatments(model.treatments)
+        weights = UniformWeights(known_bins(codes, model.config.bin_edges))
+        forced = predict(model, treatments, codes, substitute(["*"], weights))
+        np.testing.assert_allclose(
+            forced, predict(replace(model, model=uniform), treatments, codes), atol=1e-5
+        )
+        assert np.abs(forced - predict(model, treatments, codes)).max() > 0.01
+
+
+def test_exchanged_treatments_use_each_others_maps(make_model, codes):
+    model = make_model()
+    treatments = model.encode_treatments(model.treatments)
+    own, used = Kept(), Kept()
+    predict(model, treatments, codes, capture(["*"], own))
+    source = [2, 3, 1, 0]
+    swapped = predict(model, treatments, codes, substitute(["*"], OtherTreatments(source), used))
+    for treatment, other in enumerate(source):
+        torch.testing.assert_close(used.weights[0][:, :, treatment], own.weights[0][:, :, other])
+    plain = predict(model, treatments, codes)
+    assert np.abs(swapped - plain).max() > 0.01
+    same = predict(model, treatments, codes, substitute(["*"], OtherTreatments([0, 1, 2, 3])))
+    np.testing.assert_allclose(same, plain, atol=1e-5)
+
+
+def test_other_promoters_maps_are_the_neighbours(make_model, codes):
+    model = make_model()
+    treatments = model.encode_treatments(model.treatments)
+    own, used = Kept(), Kept()
+    predict(model, treatments, codes[3:], capture(["*"], own))
+    predict(model, treatments, codes[3:], substitute(["*"], OtherPromoters(), used))
+    for promoter in range(len(codes) - 3):
+        torch.testing.assert_close(used.weights[0][promoter], own.weights[0][promoter - 1])
+
+
+def test_exchanges_give_every_treatment_another_ones_map():
+    for number in (2, 3, 50):
+        found = exchanges(number, 4, seed=0)
+        assert len(found) == (1 if number == 2 else 4)
+        for source in found:
+            assert sorted(source) == list(range(number))
+            assert all(treatment != other for treatment, other in enumerate(source))
+    assert exchanges(50, 1, seed=0) != exchanges(50, 1, seed=1)

@@ -1,0 +1,117 @@
+"""The logic of the verdict: one row per combination of what passed."""
+
+import math
+
+import pytest
+
+from bioattn.faithfulness import thresholds
+from bioattn.faithfulness.measures import Measures, percent, rounded
+from bioattn.faithfulness.verdict import judge
+from bioattn.training.promoter.bootstrap import Estimate
+
+GOOD = {
+    "skill": 0.7,
+    "uniform_retrained": 0.4,
+    "shared_retrained": 0.3,
+    "swapped_skill": 0.8,
+    "swapped_predictions": 0.7,
+    "deletion": 0.6,
+    "deletion_against_mutagenesis": 0.9,
+    "deletion_of_other_treatments": 0.5,
+    "deletion_of_other_promoters": 0.5,
+    "seed_stability": 0.8,
+}
+LEAST = {
+    "skill": thresholds.SKILL,
+    "recorded_skill": thresholds.SKILL,
+    "uniform_retrained": thresholds.USED,
+    "shared_retrained": thresholds.SHARED,
+    "swapped_skill": thresholds.SWAPPED,
+    "swapped_predictions": thresholds.SWAPPED,
+    "deletion": thresholds.POINTED,
+    "deletion_against_mutagenesis": thresholds.FOUND,
+    "deletion_of_other_treatments": thresholds.OWN_MAP,
+    "deletion_of_other_promoters": thresholds.OWN_MAP,
+    "seed_stability": thresholds.STABLE,
+}
+
+
+def measured(**changes):
+    """Measures as in GOOD but for `changes`; None leaves one out. Intervals are ± 0.01."""
+    measures = Measures()
+    for name, value in {**GOOD, **changes}.items():
+        if value is not None:
+            estimate = value if isinstance(value, Estimate) else Estimate(value, value - 0.01, value + 0.01)
+            measures.add(name, name, estimate, f"the sentence of {name}", least=LEAST[name])
+    return measures
+
+
+WITHOUT_DATASET = {"skill": None, "uniform_retrained": None, "shared_retrained": None, "swapped_skill": None}
+
+
+@pytest.mark.parametrize(
+    ("changes", "code"),
+    [
+        ({}, "used-treatment-specific"),
+        ({"skill": 0.02}, "model-not-predictive"),
+        ({"skill": Estimate(0.15, -0.01, 0.3)}, "model-not-predictive"),
+        ({"skill": 0.02, "uniform_retrained": None, "swapped_skill": None}, "model-not-predictive"),
+        ({"uniform_retrained": 0.0}, "not-used"),
+        ({"uniform_retrained": -0.2, "deletion": 0.0}, "not-used"),
+        ({"uniform_retrained": Estimate(0.2, -0.01, 0.4)}, "undecided"),
+        ({"deletion": 0.0}, "unfaithful"),
+        ({"deletion_against_mutagenesis": 0.05}, "unfaithful"),
+        ({"deletion": math.nan}, "unfaithful"),
+        ({"deletion": 0.0, "swapped_skill": 0.0}, "unfaithful"),
+        ({"swapped_skill": 0.0}, "used-not-treatment-specific"),
+        ({"swapped_skill": 0.0, "swapped_predictions": 0.9}, "used-not-treatment-specific"),
+        ({"deletion_of_other_treatments": 0.0}, "used-not-treatment-specific"),
+        (
+            {"swapped_skill": None, "swapped_predictions": None, "deletion_of_other_treatments": None},
+            "used",
+        ),
+        ({"shared_retrained": 0.0}, "used-treatment-specific"),
+        (WITHOUT_DATASET, "faithful-treatment-specific"),
+        ({**WITHOUT_DATASET, "swapped_predictions": 0.0}, "faithful-not-treatment-specific"),
+        ({**WITHOUT_DATASET, "recorded_skill": 0.01}, "model-not-predictive"),
+        ({**WITHOUT_DATASET, "recorded_skill": 0.5, "deletion": 0.01}, "unfaithful"),
+        (
+            {**WITHOUT_DATASET, "swapped_predictions": None, "deletion_of_other_treatments": None},
+            "faithful",
+        ),
+    ],
+)
+def test_verdict(changes, code):
+    measures = measured(**changes)
+    verdict = judge(measures)
+    assert verdict.code == code
+    assert verdict.sentence[0].isupper()
+    assert verdict.sentence.endswith(".")
+    assert "nan" not in verdict.sentence
+    assert verdict.rests_on
+    assert all(name in measures for name in verdict.rests_on)
+
+
+def test_caveats_say_what_else_there_is():
+    assert judge(measured()).caveats == []
+    assert "One query" in judge(measured(shared_retrained=0.0)).caveats[0]
+    assert judge(measured(seed_stability=0.1)).caveats == ["the sentence of seed_stability"]
+    assert "where along a promoter" in judge(measured(deletion_of_other_promoters=0.0)).caveats[0]
+    blind = judge(measured(**WITHOUT_DATASET)).caveats
+    assert ["not known" in blind[0], "not tested" in blind[1]] == [True, True]
+    recorded = judge(measured(**WITHOUT_DATASET, recorded_skill=0.5)).caveats
+    assert "record of its training" in recorded[0]
+
+
+def test_a_measure_passes_by_its_value_and_its_interval():
+    measures = Measures()
+    assert measures.add("a", "", Estimate(0.5, 0.1, 0.9), "", least=0.4).passed is True
+    assert measures.add("b", "", Estimate(0.5, -0.1, 0.9), "", least=0.4).passed is False
+    assert measures.add("c", "", Estimate(0.5, 0.1, 0.9), "", least=0.4, also=False).passed is False
+    assert measures.add("d", "", 0.5, "", most=0.4).passed is False
+    assert measures.add("e", "", math.nan, "", least=0.4).passed is None
+    assert measures.add("f", "", 0.5, "").passed is None
+    assert [measure.name for measure in measures] == ["a", "b", "c", "d", "e", "f"]
+    assert measures.get("e").to_json()["value"] is None
+    assert rounded(0.12345678) == 0.123457
+    assert percent(-0.0004) == "0 %"
