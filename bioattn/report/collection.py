@@ -136,8 +136,9 @@ def _label(path: Path) -> str:
 
 
 def _title(inputs: ReportInputs, pages: Sequence[AlignmentPage]) -> str:
-    if len(pages) == 1 and inputs.model is None and inputs.attention is None:
-        return f"What the model attends to in {pages[0].id}"
+    if pages and inputs.model is None and inputs.attention is None:
+        where = pages[0].id if len(pages) == 1 else f"{len(pages):,} proteins"
+        return f"What the model attends to in {where}"
     for path in (
         inputs.model,
         inputs.attention,

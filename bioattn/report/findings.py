@@ -279,6 +279,13 @@ def alignment_findings(pages: Sequence[AlignmentPage], left_out: Sequence[str]) 
                     f"{100 * (best.precision or 0):.0f} %."
                 )
             yield Finding(page.id, text, "good" if scores.precision_l >= 0.5 else "bad")
+    if any(page.prediction_scores is not None for page in pages):
+        yield Finding(
+            "Contacts",
+            "Of proteins that the model was trained on, or of their relatives, these figures say little; this "
+            "page cannot tell which those are.",
+            "open",
+        )
     if len(pages) > 6 or left_out:
         more = len(pages) + len(left_out)
         yield Finding("Alignments", f"{more:,} proteins in all; {len(pages):,} have a page below.", "plain")

@@ -47,15 +47,28 @@ def motifs_section(report: Report) -> Section | None:
     if motifs is None:
         return None
     more = motifs.num_motifs - len(motifs.motifs)
+    found = [motif for motif in motifs.motifs if motif.source != "filter"]
+    filters = [motif for motif in motifs.motifs if motif.source == "filter"]
     return section(
         "motifs",
         "Motifs",
         note(
-            "Found in the windows that attention, attribution or the first layer's filters single out; letters "
-            "are as high as their information in bits."
-            + (f" {more:,} motifs with fewer seqlets are in the export only." if more else "")
+            "Found in the windows that attention or attribution singles out; letters are as high as their "
+            "information in bits." + (f" {more:,} more motifs are in the export only." if more else "")
         ),
-        element("div", *(_motif_card(motif, motifs) for motif in motifs.motifs), class_="cards"),
+        element("div", *(_motif_card(motif, motifs) for motif in found), class_="cards")
+        if found
+        else element("p", "No motif was found in them.", class_="muted"),
+        element(
+            "details",
+            element(
+                "summary", f"What the first layer's filters respond to ({counted(len(filters), 'motif')})"
+            ),
+            element("div", *(_motif_card(motif, motifs) for motif in filters), class_="cards"),
+            open=not found,
+        )
+        if filters
+        else None,
         _treatment_motifs(motifs),
     )
 

@@ -289,3 +289,17 @@ def test_too_many_genes_by_name_are_refused(
     code, said = refused([str(run.attention), "--genes", str(wanted), *output], capsys)
     assert (code, "14 genes do not fit into a report" in said) == (2, True)
     assert gene_maps.ALONE_BYTES > 1_000_000
+
+
+def test_the_lines_of_python_in_the_documentation(
+    run: PromoterRun, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+):
+    text = (Path(__file__).resolve().parents[2] / "docs" / "report.md").read_text(encoding="utf-8")
+    (block,) = re.findall(r"```python\n(.*?)```", text, re.DOTALL)
+    monkeypatch.chdir(tmp_path)
+    Path("model").symlink_to(run.model)
+    Path("attention.h5").symlink_to(run.attention)
+    found: dict = {}
+    exec(block, found)
+    assert found["report"].browser is not None
+    assert len(data_of(tmp_path / "report.html")["promoters"]["genes"]) == NUM_GENES

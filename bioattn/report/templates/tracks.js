@@ -257,9 +257,9 @@ function drawContributions(row, gene, x, scale, from, to, y, height, most, name)
     const wide = x(Math.min(to, place + 1)) - one;
     if (letters) {
       const top = row[place] > 0 ? zero - tall : zero;
-      // A capital is 0.72 of its font's height; drawn at 10 pixels and stretched.
+      // Drawn with a font of 10 pixels, whose capitals are 7.3 high, and stretched.
       group.append(svg("text", { class: `letter base-${gene.sequence[place]}`, "text-anchor": "middle", "font-weight": 700,
-        transform: `translate(${one + wide / 2} ${top + tall}) scale(${wide / 8.5} ${tall / 7.2})`, "font-size": 10 }, gene.sequence[place]));
+        transform: `translate(${one + wide / 2} ${top + tall}) scale(${wide / 8.5} ${tall / 7.3})` }, gene.sequence[place]));
     } else if (row[place] > 0) {
       up += `M${one} ${zero}v${-tall}h${wide}v${tall}Z`;
     } else {
@@ -275,7 +275,9 @@ function drawLetters(sequence, x, scale, from, to, y) {
   const group = svg("g", { class: "letters" });
   const size = Math.min(14, scale * 1.25);
   for (let place = Math.max(0, Math.floor(from)); place < Math.min(sequence.length, Math.ceil(to)); place += 1) {
-    group.append(svg("text", { x: x(place + 0.5), y, "text-anchor": "middle", "font-size": size, class: `base-${sequence[place]}` }, sequence[place]));
+    const letter = svg("text", { x: x(place + 0.5), y, "text-anchor": "middle", class: `base-${sequence[place]}` }, sequence[place]);
+    letter.style.fontSize = `${size}px`; // an attribute would give way to the style sheet
+    group.append(letter);
   }
   return group;
 }
