@@ -1,6 +1,8 @@
 """Peers for comparison, installed from PyPI into an environment of their own, away from ours."""
 
 import subprocess
+import sys
+import sysconfig
 import venv
 from collections.abc import Mapping
 from pathlib import Path
@@ -27,6 +29,30 @@ def peer_environment(folder: Path, peers: Mapping[str, str]) -> tuple[Path, dict
             requirement,
             TORCH,
         ]
+        installed = subprocess.run(command, capture_output=True, text=True)
+        if installed.returncode:
+            reason = installed.stderr.strip().splitlines() or ["pip failed"]
+            missing[package] = f"not installed: {reason[-1]}"
+    return python, missing
+
+
+def borrowing_environment(folder: Path, peers: Mapping[str, str]) -> tuple[Path, dict[str, str]]:
+    """As `peer_environment`, but what our environment has is borrowed and not installed again: seconds.
+
+    What is installed there stays there; a peer must be content with our versions.
+    """
+    python = folder / "bin" / "python"
+    if not python.exists():
+        venv.create(folder)
+        (ours,) = {sysconfig.get_path("purelib"), sysconfig.get_path("platlib")}
+        (place,) = folder.glob("lib/python*/site-packages")
+        (place / "borrowed.pth").write_text(f"{ours}\n", encoding="utf-8")
+    missing = {}
+    for package, requirement in peers.items():
+        if subprocess.run([python, "-c", f"import {package}"], capture_output=True).returncode == 0:
+            continue
+        pip = [sys.executable, "-m", "pip", "--python", python, "--disable-pip-version-check", "--quiet"]
+        command = [*pip, "install", requirement]
         installed = subprocess.run(command, capture_output=True, text=True)
         if installed.returncode:
             reason = installed.stderr.strip().splitlines() or ["pip failed"]

@@ -1,0 +1,76 @@
+"""TF-MoDISco-lite reads what `export attribution` writes, in an environment of its own."""
+
+import os
+import subprocess
+from pathlib import Path
+
+import h5py
+import numpy as np
+import pytest
+
+from benchmarks.peers import borrowing_environment
+from bioattn.store.attribution_schema import AttributionLayout, Method
+from bioattn.store.attribution_writer import AttributionBlock, attribution_writer
+from bioattn.store.sample_writer import ResultHeader
+from bioattn.store.schema import Samples
+from bioattn_cli.main import main
+
+GENES, LENGTH = 120, 120
+MOTIF = "TGACTCATTG"
+
+
+@pytest.fixture
+def planted(tmp_path: Path) -> Path:
+    """An attribution file with a motif in each promoter whose bases have all the contributions but noise."""
+    random = np.random.default_rng(0)
+    codes = random.integers(0, 4, (GENES, LENGTH), dtype=np.uint8)
+    values = random.normal(0, 0.02, (GENES, 2, LENGTH, 4)).astype(np.float32)
+    motif = ["ACGT".index(base) for base in MOTIF]
+    for gene in range(GENES):
+        start = int(random.integers(25, LENGTH - 35))
+        codes[gene, start : start + len(motif)] = motif
+        for offset, base in enumerate(motif):
+            values[gene, 1, start + offset] -= 0.3
+            values[gene, 1, start + offset, base] += 1.2
+    values -= values.mean(-1, keepdims=True)
+    header = ResultHeader(model_sha256="0", input_sha256="0", window_length=LENGTH, task="regression")
+    layout = AttributionLayout(method=Method.ISM, settings="", num_treatments=2, window_length=LENGTH)
+    with attribution_writer(tmp_path / "x.h5", header, layout, ["control", "heat"], GENES) as writer:
+        places = Samples(
+            [f"G{gene}" for gene in range(GENES)],
+            [""] * GENES,
+            np.full(GENES, -1),
+            np.full(GENES, -1),
+            ["."] * GENES,
+        )
+        writer.append(AttributionBlock(places, codes, values, None, np.zeros((GENES, 2), np.float32)))
+    return tmp_path / "x.h5"
+
+
+@pytest.mark.slow
+def test_modisco_finds_the_planted_motif(planted: Path, tmp_path: Path) -> None:
+    python, missing = borrowing_environment(tmp_path / "peers", {"modiscolite": "modisco-lite>=2.2"})
+    if missing:
+        pytest.skip(f"TF-MoDISco-lite is {missing['modiscolite']}")
+    arrays = tmp_path / "arrays"
+    assert main(["export", "attribution", str(planted), "-o", str(arrays), "--treatment", "heat"]) == 0
+
+    found = subprocess.run(
+        [
+            python.with_name("modisco"),
+            *("motifs", "-s", arrays / "sequences.npz", "-a", arrays / "heat.npz"),
+            *("-n", "300", "-w", str(LENGTH), "-o", tmp_path / "modisco.h5"),
+        ],
+        capture_output=True,
+        text=True,
+        env={**os.environ, "NUMBA_NUM_THREADS": "1"},
+    )
+
+    assert found.returncode == 0, found.stderr
+    with h5py.File(tmp_path / "modisco.h5") as file:
+        patterns = [
+            "".join("ACGT"[base] for base in pattern["sequence"][:].argmax(1))
+            for pattern in file["pos_patterns"].values()
+        ]
+    assert len(patterns) == 1
+    assert MOTIF in patterns[0]
