@@ -19,15 +19,15 @@ from bioattn.figures.style import (
     ORANGE,
     PAGE_HEIGHT,
     SMALL_FONT,
+    TITLE_LETTER,
     new_figure,
+    set_title,
     styled,
 )
 from bioattn.files import read_json
 
 CHECK_FORMAT = "bioattn-check"
 CURVES = ("deletion", "insertion")
-_LETTER = 1.5
-"""Millimetres of a letter of the verdict, about."""
 _WIDE = 120.0
 
 
@@ -93,13 +93,13 @@ def draw_check(check: CheckPicture, width: float) -> Figure:
     """Draw the verdict, the curves, and a line for each measure, `width` millimetres wide."""
     shown = [measure for measure in check.measures if measure.value is not None]
     sentences = [check.verdict, *(f"But: {caveat}" for caveat in check.caveats)]
-    verdict = [line for each in sentences for line in textwrap.wrap(each, int(width / _LETTER))]
+    num_title = sum(len(textwrap.wrap(each, int(width / TITLE_LETTER))) for each in sentences)
     labels = [textwrap.wrap(measure.label, 50 if width > _WIDE else 26) for measure in shown]
     num_lines = sum(map(len, labels))
     curves_height = 42.0 if check.curves else 0.0
     measures_height = 3.2 * num_lines + 1.2 * len(shown) + 10 if shown else 0.0
-    figure = new_figure(width, min(PAGE_HEIGHT, curves_height + measures_height + 3.2 * len(verdict) + 3))
-    figure.suptitle("\n".join(verdict), x=0.01, ha="left")
+    figure = new_figure(width, min(PAGE_HEIGHT, curves_height + measures_height + 3.2 * num_title + 3))
+    set_title(figure, *sentences)
     heights = [part for part in (curves_height, measures_height) if part]
     parts = figure.subfigures(len(heights), 1, squeeze=False, height_ratios=heights)
     if check.curves:

@@ -19,6 +19,7 @@ from bioattn.figures.style import (
     SMALL_FONT,
     framed,
     new_figure,
+    set_title,
     styled,
 )
 from bioattn.structures.contacts import CONTACT_DISTANCE, MIN_SEPARATION
@@ -87,16 +88,16 @@ def draw_contact_map(prediction: ContactPrediction, truth: ContactTruth | None, 
     for ticks in (axis.xaxis, axis.yaxis):
         ticks.set_major_locator(MaxNLocator(nbins=6, integer=True, steps=[1, 2, 5, 10], min_n_ticks=2))
     if comparison is None or truth is None:
-        figure.suptitle(f"{prediction.name}: predicted contacts", x=0.02, ha="left")
+        set_title(figure, f"{prediction.name}: predicted contacts")
     else:
         _draw_truth(axis, truth, comparison, width * 72 / 25.4 * 0.8 / size)
         fifth = max(1, comparison.length // 5)
         _draw_legend(figure, truth)
-        figure.suptitle(
-            f"{prediction.name}\nprecision {comparison.precision_l:.2f} of the {comparison.length} best pairs, "
+        set_title(
+            figure,
+            prediction.name,
+            f"precision {comparison.precision_l:.2f} of the {comparison.length} best pairs, "
             f"{comparison.precision_l5:.2f} of the {fifth} best",
-            x=0.02,
-            ha="left",
         )
     bar = figure.colorbar(image, ax=axis, location="right", shrink=0.6, aspect=25, pad=0.02)
     bar.set_label(

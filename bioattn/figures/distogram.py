@@ -7,7 +7,7 @@ from matplotlib.ticker import MaxNLocator
 from numpy.typing import NDArray
 
 from bioattn.figures.distances import Distances
-from bioattn.figures.style import BLACK, SMALL_FONT, framed, new_figure, styled
+from bioattn.figures.style import BLACK, SMALL_FONT, framed, new_figure, set_title, styled
 from bioattn.structures.contacts import distances as distances_between
 
 _BESIDE = 110.0
@@ -54,7 +54,7 @@ def draw_distogram(distances: Distances, width: float, cb: NDArray[np.float32] |
     right.set_title("how unsure it is")
     for axis in (left, right):
         _finish(axis)
-    figure.suptitle(distances.name, x=0.01, ha="left")
+    set_title(figure, distances.name)
     return figure
 
 

@@ -11,7 +11,16 @@ from matplotlib.ticker import MaxNLocator
 
 from bioattn.errors import SettingsError
 from bioattn.figures.head_maps import HeadGrid, HeadPanel
-from bioattn.figures.style import DIVERGING, PAGE_HEIGHT, SEQUENTIAL, SMALL_FONT, framed, new_figure, styled
+from bioattn.figures.style import (
+    DIVERGING,
+    PAGE_HEIGHT,
+    SEQUENTIAL,
+    SMALL_FONT,
+    framed,
+    new_figure,
+    set_title,
+    styled,
+)
 
 _LARGEST_PANEL = 45.0
 _FOOT = 18.0
@@ -105,11 +114,7 @@ def _draw_layers(grid: HeadGrid, width: float) -> Figure:
     note = "; in brackets how many keys share a query's attention" if roomy and not grid.corrected else ""
     if not roomy:
         note = "; a line for each layer, a column for each head"
-    figure.suptitle(
-        f"{grid.title}: {grid.query_label} (down) × {grid.key_label} (across){note}",
-        x=0.01,
-        ha="left",
-    )
+    set_title(figure, f"{grid.title}: {grid.query_label} (down) × {grid.key_label} (across){note}")
     extend = "both" if grid.corrected else "max"
     bar = figure.colorbar(image, ax=cells, location="bottom", aspect=50, shrink=0.5, pad=0.02, extend=extend)
     bar.set_label(
@@ -186,9 +191,7 @@ def _draw_promoters(grid: HeadGrid, width: float) -> Figure:
         axis.set_axis_off()
     for axis in cells[-1]:
         axis.set_xlabel(grid.key_label)
-    figure.suptitle(
-        f"{grid.title}; in brackets over how many bins a treatment's attention spreads", x=0.01, ha="left"
-    )
+    set_title(figure, f"{grid.title}; in brackets over how many bins a treatment's attention spreads")
     assert mesh is not None
     bar = figure.colorbar(mesh, ax=cells, location="bottom", aspect=50, shrink=0.5, pad=0.02, extend="max")
     bar.set_label("attention per base, × uniform", fontsize=SMALL_FONT)

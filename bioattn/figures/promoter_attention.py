@@ -23,6 +23,7 @@ from bioattn.figures.style import (
     SMALL_FONT,
     colour_of,
     new_figure,
+    set_title,
     signed,
     styled,
     text_width,
@@ -73,7 +74,7 @@ def draw_promoter_attention(picture: PromoterPicture, width: float) -> tuple[Fig
         axes[name] = figure.add_subplot(grid[row], sharex=first, label=name)
         first = first or axes[name]
     assert first is not None
-    figure.suptitle(picture.title, x=0.01, ha="left")
+    set_title(figure, picture.title)
     first.set_xlim(picture.shown.start + picture.offset, picture.shown.end + picture.offset)
     if "genes" in axes:
         draw_genes(axes["genes"], picture, room)

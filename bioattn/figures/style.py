@@ -6,6 +6,7 @@ bytes.
 """
 
 import functools
+import textwrap
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from typing import Any, ParamSpec, TypeVar, cast
@@ -75,6 +76,9 @@ _SETTINGS: dict[str, Any] = {
     "ytick.major.width": 0.5,
 }
 
+TITLE_LETTER = 1.5
+"""Millimetres of a letter of a title, about."""
+
 _Arguments = ParamSpec("_Arguments")
 _Result = TypeVar("_Result")
 
@@ -113,6 +117,13 @@ def text_width(text: str, size: float = SMALL_FONT) -> float:
         return 0.0
     path = TextPath((0, 0), text, size=size, prop=FontProperties(family="DejaVu Sans"), usetex=False)
     return float(path.get_extents().width) * 25.4 / 72
+
+
+def set_title(figure: Figure, *sentences: str) -> None:
+    """Write sentences above the figure, each on lines of its own that fit into its width."""
+    letters = int(figure.get_size_inches()[0] * 25.4 / TITLE_LETTER)
+    lines = [line for sentence in sentences for line in textwrap.wrap(sentence, letters)]
+    figure.suptitle("\n".join(lines), x=0.01, ha="left")
 
 
 def colour_of(number: int) -> str:

@@ -13,7 +13,7 @@ from matplotlib.ticker import MaxNLocator
 from numpy.typing import NDArray
 
 from bioattn.errors import BioattnError, FormatError, SettingsError
-from bioattn.figures.style import CYCLE, GREY, colour_of, new_figure, styled
+from bioattn.figures.style import CYCLE, GREY, colour_of, new_figure, set_title, styled
 from bioattn.files import read_json, read_lines
 
 TIMES = ("epoch", "step")
@@ -161,5 +161,5 @@ def draw_training(
         ]
         figure.legend(handles=handles, loc="outside lower center", ncols=min(3, len(histories)))
     else:
-        figure.suptitle(histories[0].name, x=0.01, ha="left")
+        set_title(figure, histories[0].name)
     return figure
