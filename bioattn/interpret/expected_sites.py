@@ -2,7 +2,7 @@
 
 import logging
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from enum import StrEnum
 
 import numpy as np
@@ -10,6 +10,7 @@ from numpy.typing import NDArray
 
 from bioattn.errors import BioattnError
 from bioattn.formats.motif import Motif, MotifDatabase
+from bioattn.formats.nucleotides import UNKNOWN
 from bioattn.interpret.expected_motifs import ExpectedPair, parse_consensus
 from bioattn.interpret.motif_hits import base_composition
 from bioattn.interpret.site_sets import (
@@ -66,7 +67,7 @@ def locate(
     seed: int,
     progress: Progress | None = None,
 ) -> list[ExpectedSites]:
-    """One entry per pair; pairs of one motif share it. codes: (promoters, L).
+    """One entry per pair; pairs of one motif share it. codes: (promoters, L); a promoter of N alone takes no part.
 
     Raises: BioattnError when a pair names matrices that the database lacks, or needs one and none is given.
     """
@@ -75,12 +76,18 @@ def locate(
     matrices = {motif.name: motif for motif in (database.motifs if database else [])}
     keys = [_key(pair, match_by) for pair in pairs]
     arrays = {key: _arrays(pair, match_by, matrices) for pair, key in zip(pairs, keys, strict=True)}
+    rows = np.flatnonzero((codes < UNKNOWN).any(axis=1))
     found: dict[_Key, ExpectedSites] = {}
     progress.begin("motifs and their shuffles", len(arrays))
     for pair, key in zip(pairs, keys, strict=True):
         if key not in found:
             rng = np.random.default_rng([seed, len(found)])
-            found[key] = _locate(arrays[key], codes, background, pair.least_sites, num_shuffled, p_value, rng)
+            alone = _locate(
+                arrays[key], codes[rows], background, pair.least_sites, num_shuffled, p_value, rng
+            )
+            found[key] = replace(
+                alone, sites=alone.sites.of(rows), shuffled=[sites.of(rows) for sites in alone.shuffled]
+            )
             _warn_of_few(pair, found[key], num_shuffled)
             progress.advance()
     progress.end()
@@ -142,7 +149,7 @@ def _locate(
     covered = Coverage(every, *codes.shape)
     versions = shuffled_columns(motif.matrices, telling, SPARE * num_shuffled, rng)
     shuffled: list[SiteSet] = []
-    for start in range(0, len(versions), num_shuffled):
+    for start in range(0, len(versions), max(1, num_shuffled)):
         batch = versions[start : start + num_shuffled]
         candidates = [each for version in batch for each in _as_motifs(motif, version, background)]
         sets = find_sites(codes, candidates, background, limit)

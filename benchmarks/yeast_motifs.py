@@ -1,0 +1,265 @@
+"""Real yeast: do attention and attribution lie on known motifs in the conditions in which they should answer?
+
+    python benchmarks/yeast_motifs.py --work DIR                 # trains, exports, scores: an hour on one core
+    python benchmarks/yeast_motifs.py --work DIR --genes all     # attribution of all promoters, three times that
+    python benchmarks/yeast_motifs.py --work DIR --match matrix  # sites by JASPAR matrices, not by consensus
+
+The data of benchmarks/yeast.py, group means as treatments, and the table of expected pairs (BIOATTN_SHARED).
+`cross` trains with data/settings/small-noisy.toml. Beside attention and in-silico mutagenesis stand, scored in the
+same way, what mutations do in the 6-mer ridges that know nothing of attention, and what can be seen without any
+model: Welch's t of the measured responses of genes with sites against those without. What is there already is not
+made again. Prints Markdown.
+"""
+
+import argparse
+import logging
+import os
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+
+import numpy as np
+import pandas as pd
+from scipy import stats
+from yeast_data import build_dataset, run_command
+
+from bioattn.formats.meme import read_meme
+from bioattn.formats.nucleotides import UNKNOWN
+from bioattn.inference.promoter_batches import scan_promoters
+from bioattn.interpret.expected_motifs import read_expected
+from bioattn.interpret.expected_sites import MatchBy, locate
+from bioattn.interpret.known_motifs import KnownMotifs, score_known_motifs, write_known_motifs
+from bioattn.interpret.known_motifs import KnownMotifSettings as Settings
+from bioattn.interpret.motif_enrichment import BACKGROUND, score_pairs
+from bioattn.promoters.dataset import TRAIN, PromoterDataset, read_dataset
+from bioattn.promoters.kmers import canonical_columns
+from bioattn.training.promoter.baselines import Baseline, BaselineData, component_ridge, kmer_ridge
+from bioattn.training.promoter.sequence_counts import BumpKmers, Kmers
+
+REPOSITORY = Path(__file__).resolve().parent.parent
+CONTRASTS = (
+    "heat_shock_25_37:aa_starvation",
+    "aa_starvation:heat_shock_25_37",
+    "H2O2:H2O2_yap1_mutant",
+    "carbon_galactose:carbon_glucose",
+)
+PAIR = ["factor", "condition_group", "direction"]
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
+    parser.add_argument("--work", type=Path, required=True, help="folder of datasets, models and results")
+    parser.add_argument("--seeds", default="0", help="comma-separated seeds; their signals are averaged")
+    parser.add_argument("--genes", choices=("held-out", "all"), default="held-out", help="promoters scored")
+    parser.add_argument("--match", choices=("consensus", "matrix"), default="consensus")
+    parser.add_argument("--shuffles", type=int, default=100)
+    parser.add_argument("--threads", type=int, default=1)
+    parser.add_argument("--without-attribution", action="store_true", help="attention and ridges only")
+    options = parser.parse_args()
+    logging.basicConfig(level=logging.WARNING, format="%(levelname)s: %(message)s")
+    shared = Path(os.environ.get("BIOATTN_SHARED", REPOSITORY.parent / "shared"))
+    if not (shared / "data" / "yeast").is_dir():
+        raise SystemExit(f"no yeast data under {shared}; set BIOATTN_SHARED")
+    dataset_path = build_dataset(shared, options.work, "upstream", "groups")
+    dataset = read_dataset(dataset_path)
+    promoters = dataset_path.parent / "promoters.fa"
+    genes = held_out_genes(dataset, dataset_path.parent) if options.genes == "held-out" else None
+    attention, attribution = model_results(dataset_path, promoters, genes, options)
+    settings = Settings(
+        contrasts=CONTRASTS,
+        genes=(str(genes),) if genes else (),
+        match_by=MatchBy(options.match),
+        num_shuffled=options.shuffles,
+    )
+    expected = shared / "data" / "yeast" / "expected_motif_condition.tsv"
+    motifs = shared / "data" / "motifs" / "JASPAR2024_CORE_fungi.meme"
+    tables = [ridge_table(dataset, promoters, expected, motifs, settings)]
+    for results in filter(None, (attention, attribution)):
+        found = score_known_motifs(results, expected, motifs=motifs, promoters=promoters, settings=settings)
+        tables.append(found.table)
+    table = pd.concat(tables, ignore_index=True)
+    output = options.work / f"known-motifs.{options.genes}.{options.match}.tsv"
+    write_known_motifs(output, table)
+    print_tables(table, measured_effects(dataset, expected, motifs, settings), options)
+
+
+def held_out_genes(dataset: PromoterDataset, folder: Path) -> Path:
+    """The genes of the validation and test chromosomes, one a line."""
+    path = folder / "held-out-genes.txt"
+    names = [name for name, split in zip(dataset.gene_ids, dataset.gene_split, strict=True) if split != TRAIN]
+    path.write_text("".join(f"{name}\n" for name in names))
+    return path
+
+
+def model_results(
+    dataset: Path, promoters: Path, genes: Path | None, options: argparse.Namespace
+) -> tuple[list[Path], list[Path]]:
+    """Attention and attribution files of the models of all seeds, made where they are missing."""
+    folder, threads = dataset.parent, f"--threads {options.threads} -q"
+    attention, attribution = [], []
+    for seed in options.seeds.split(","):
+        model = folder / f"motifs-model-{seed}"
+        if not (model / "model.safetensors").exists():
+            run_command(
+                f"train promoter {dataset} -o {model} --config {REPOSITORY}/data/settings/small-noisy.toml "
+                f"--no-baselines --device cpu --seed {seed} {threads}"
+            )
+        attention.append(folder / f"motifs-attention-{seed}.h5")
+        if not attention[-1].exists():
+            run_command(
+                f"export attention {model} {promoters} -o {attention[-1]} --value-weighted --device cpu {threads}"
+            )
+        if options.without_attribution:
+            continue
+        attribution.append(folder / f"motifs-explain-{options.genes}-{seed}.h5")
+        if not attribution[-1].exists():
+            chosen = f"--genes {genes}" if genes else ""
+            run_command(
+                f"explain attribution {model} {promoters} -o {attribution[-1]} --method ism {chosen} --device cpu "
+                f"{threads}"
+            )
+    return attention, attribution
+
+
+class RidgeSignal:
+    """What mutations do in a linear model of k-mer counts, as a signal: exact, without running it on mutants."""
+
+    signed = per_site = True
+    paths = ()
+
+    def __init__(self, name: str, ridge: Baseline, dataset: PromoterDataset, genes: list[str]) -> None:
+        model = ridge.model
+        block = model.standardiser.blocks[0] if model is not None else None
+        if model is None or not isinstance(block, Kmers | BumpKmers):
+            raise SystemExit(f"{name}: not a model of k-mer counts")
+        self.name, self.genes, self.treatments = name, genes, list(dataset.treatments.names)
+        self.window_length, self._k = dataset.length, block.k
+        features_FT = model.standardiser.factors[0][:, None] * model.coefficients
+        self._word_KT = features_FT[canonical_columns(block.k)]
+        """What one occurrence of each k-mer adds, times the weight of its place."""
+        first = -self.window_length + np.arange(self.window_length - block.k + 1)
+        inside = (first >= block.start) & (first + block.k <= block.stop)
+        bump = (
+            np.exp(-0.5 * np.square((first + block.k / 2 - block.centre) / block.width))
+            if isinstance(block, BumpKmers)
+            else 1.0
+        )
+        self._place_W = np.where(inside, bump, 0.0)
+
+    def blocks(self, mixing_QT: np.ndarray, codes: np.ndarray) -> Iterator[tuple[slice, np.ndarray]]:
+        """As `bioattn.interpret.position_signals.PositionSignal` says."""
+        word_KQ = self._word_KT @ mixing_QT.T
+        for start in range(0, len(codes), 100):
+            part = slice(start, min(start + 100, len(codes)))
+            yield part, self._contributions(np.minimum(codes[part], 3).astype(np.int64), word_KQ)
+
+    def _contributions(self, codes_BL: np.ndarray, word_KQ: np.ndarray) -> np.ndarray:
+        """(B, Q, L): minus the mean over the four bases of what the mutation to each does."""
+        windows = codes_BL.shape[1] - self._k + 1
+        digits = 4 ** np.arange(self._k - 1, -1, -1)
+        word_BW = sum(codes_BL[:, i : i + windows] * digit for i, digit in enumerate(digits))
+        present_BWQ = word_KQ[word_BW]
+        contributions_BLQ = np.zeros((*codes_BL.shape, word_KQ.shape[1]))
+        for offset, digit in enumerate(digits):
+            base_BW = codes_BL[:, offset : offset + windows]
+            for step in (1, 2, 3):
+                mutant_BW = word_BW + ((base_BW + step) % 4 - base_BW) * digit
+                change_BWQ = (word_KQ[mutant_BW] - present_BWQ) * self._place_W[:, None]
+                contributions_BLQ[:, offset : offset + windows] -= change_BWQ / 4
+        return contributions_BLQ.transpose(0, 2, 1)
+
+
+def ridge_table(
+    dataset: PromoterDataset, promoters: Path, expected: Path, motifs: Path, settings: Settings
+) -> pd.DataFrame:
+    """The 6-mer ridge and the component ridge, scored as the models are."""
+    batches = list(scan_promoters(promoters, dataset.length).batches(1000))
+    names = [name for batch in batches for name in batch.samples.ids]
+    codes = np.concatenate([batch.codes for batch in batches])
+    wanted = set(Path(settings.genes[0]).read_text().split()) if settings.genes else set(names)
+    codes[[name not in wanted for name in names]] = UNKNOWN
+    pairs, groups = read_expected(expected), {name: [name] for name in dataset.treatments.names}
+    located = locate(
+        pairs,
+        codes,
+        read_meme(motifs),
+        match_by=settings.match_by,
+        num_shuffled=settings.num_shuffled,
+        p_value=settings.p_value,
+        seed=settings.seed,
+    )
+    data = BaselineData(dataset)
+    contrasts = [(contrast.split(":")[0], contrast.split(":")[1]) for contrast in settings.contrasts]
+    return pd.concat(
+        score_pairs(RidgeSignal(row.name, row, dataset, names), codes, pairs, located, groups, contrasts)
+        for row in (kmer_ridge(data), component_ridge(data))
+    )
+
+
+def measured_effects(dataset: PromoterDataset, expected: Path, motifs: Path, settings: Settings) -> pd.Series:
+    """Welch's t of the measured responses of all genes with sites against those without, in the order of pairs."""
+    codes = dataset.codes[:, dataset.flank : dataset.flank + dataset.length]
+    pairs = read_expected(expected)
+    located = locate(
+        pairs,
+        codes,
+        read_meme(motifs),
+        match_by=settings.match_by,
+        num_shuffled=0,
+        p_value=settings.p_value,
+        seed=settings.seed,
+    )
+    names = list(dataset.treatments.names)
+    found = {}
+    for pair, each in zip(pairs, located, strict=True):
+        values = dataset.targets[:, names.index(pair.condition)]
+        has = np.zeros(dataset.num_genes, bool)
+        has[each.sites.rows] = True
+        known = ~np.isnan(values)
+        test = stats.ttest_ind(values[known & has], values[known & ~has], equal_var=False)
+        told = f"{pair.direction} ({pair.remark})" if pair.remark else pair.direction
+        found[pair.factor, pair.condition, told] = float(test.statistic)
+    return pd.Series(found)
+
+
+def print_tables(table: pd.DataFrame, measured: pd.Series, options: argparse.Namespace) -> None:
+    """Summaries by signal, then pairs by signal."""
+    print(f"### Known motifs, {options.genes} promoters, sites by {options.match}\n")
+    print(
+        "| signal | expected pairs found | also against all treatments | silent as they should be | ", end=""
+    )
+    print("shuffled motifs that pass | significant against the background alone |")
+    print("| --- | ---: | ---: | ---: | ---: | ---: |")
+    for each in KnownMotifs(table=table, promoters=0).summaries():
+        own = table[(table["signal"] == each.signal) & (table["against"] == BACKGROUND)]
+        significant = own["shuffled_significant"].astype(float).mean()
+        print(
+            f"| {each.signal} | {each.expected_passed} of {each.expected} | {each.specific} | {each.none_passed} "
+            f"of {each.none} | {each.shuffled_passing:.1%} | {significant:.0%} |"
+        )
+    signals = list(table["signal"].drop_duplicates())
+    for against in [BACKGROUND, "treatments", *dict.fromkeys(text.split(":")[1] for text in CONTRASTS)]:
+        rows = table[table["against"] == against]
+        if against not in (BACKGROUND, "treatments"):
+            rows = rows[[f"{name}:{against}" in CONTRASTS for name in rows["condition_group"]]]
+        print(f"\nEffect [95 % interval], share of shuffled motifs as large; against {against}\n")
+        print(f"| motif | condition | expected | measured t | {' | '.join(signals)} |")
+        print("| --- | --- | --- | ---: |" + " ---: |" * len(signals))
+        for pair, own in rows.groupby(PAIR, sort=False):
+            cells = [_cell(own[own["signal"] == signal].iloc[0]) for signal in signals]
+            print(f"| {pair[0]} | {pair[1]} | {pair[2]} | {measured[pair]:.1f} | {' | '.join(cells)} |")
+
+
+def _cell(row: pd.Series) -> str:
+    if row["passed"] is None:
+        return "too few sites"
+    mark = "✓" if row["passed"] else "✗"
+    return (
+        f"{mark} {row['effect']:+.3f} [{row['low']:+.3f}, {row['high']:+.3f}], {row['shuffled_p_value']:.2f}"
+    )
+
+
+if __name__ == "__main__":
+    sys.exit(main())
