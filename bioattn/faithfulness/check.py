@@ -208,6 +208,11 @@ def _retrained(
         return found
     if all(control is not Control.SHARED for control, _ in wanted):
         measures.skip("shared_control", "the model itself has one query for all treatments")
+    if record.unnamed:
+        LOGGER.warning(
+            f"{evidence.model_folder}: was trained by an earlier version, whose record does not name "
+            f"{', '.join(record.unnamed)}; controls are trained with today's defaults, which may favour them"
+        )
     folder = ControlFolder(folder=evidence.controls, dataset=evidence.dataset, record=record)
     for control, step in wanted:
         subject.stop.check()

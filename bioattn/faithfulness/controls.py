@@ -47,6 +47,8 @@ class TrainingRecord:
     treatment_columns: tuple[str, ...]
     evaluation: dict[str, Any]
     """As `bioattn.training.promoter.evaluation.Evaluation.to_json`."""
+    unnamed: tuple[str, ...] = ()
+    """Settings that the record, of an earlier version, does not name: `training` has today's defaults for them."""
 
 
 def read_training_record(model: Path) -> TrainingRecord | None:
@@ -64,6 +66,9 @@ def read_training_record(model: Path) -> TrainingRecord | None:
             training=build(TrainingConfig, content["training"], str(path)),
             treatment_columns=tuple(content["treatment_columns"]),
             evaluation=content["evaluation"],
+            unnamed=tuple(
+                field.name for field in fields(TrainingConfig) if field.name not in content["training"]
+            ),
         )
     except SettingsError as error:
         raise FormatError(f"{error}; the folder is of another version, or was edited") from error

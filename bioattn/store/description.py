@@ -52,6 +52,7 @@ KINDS = {
     "tracks": "folder of tracks along chromosomes",
     "motifs": "folder of motifs",
     "heads": "importance of attention heads",
+    "check": "check of a model's attention",
     "table": "table",
 }
 

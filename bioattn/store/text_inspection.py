@@ -6,6 +6,7 @@ import re
 from collections import Counter
 from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
 
 from bioattn.errors import FormatError
 from bioattn.files import read_json, read_lines
@@ -92,9 +93,35 @@ def inspect_json(path: Path) -> Description:
         return describe("msa-statistics", **statistics_figures(path, content))
     if content.get("format") == "bioattn-contact-regression":
         return _contact_regression(path)
+    if content.get("format") == "bioattn-check":
+        return describe("check", **_check_figures(path, content))
     if content.get("format") in SIMULATIONS:
         return describe(SIMULATIONS[content["format"]], **simulation_figures(path, content))
     return describe("json", keys=some(list(content)))
+
+
+def _check_figures(path: Path, content: dict[str, Any]) -> dict[str, Any]:
+    """Figures of a file of `explain check`. Raises: FormatError when it lacks what a reader may rely on."""
+    try:
+        passed = [measure["passed"] for measure in content["measures"]]
+        return {
+            "version": content["format_version"],
+            "verdict": content["verdict"]["code"],
+            "sentence": content["verdict"]["sentence"],
+            "caveats": content["verdict"]["caveats"],
+            "measures": len(passed),
+            "passed": passed.count(True),
+            "failed": some(
+                [measure["name"] for measure in content["measures"] if measure["passed"] is False]
+            ),
+            "skipped": some([entry["name"] for entry in content["skipped"]]),
+            "promoters": content["settings"]["promoters"],
+            "treatments": content["settings"]["treatments"],
+        }
+    except (KeyError, TypeError) as error:
+        raise FormatError(
+            f"{path}: is not a complete check ({error!r}); run `bioattn explain check` again"
+        ) from error
 
 
 def _contact_regression(path: Path) -> Description:

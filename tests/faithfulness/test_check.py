@@ -26,7 +26,7 @@ def made(tmp_path_factory) -> Path:
     """A small dataset with a motif per treatment, its promoters, and models trained on it for a moment."""
     folder = tmp_path_factory.mktemp("made")
     torch.set_num_threads(1)
-    write_dataset(folder / "small.dataset.h5", make_dataset(genes=500))
+    write_dataset(folder / "small.dataset.h5", make_dataset(genes=300))
     dataset = read_dataset(folder / "small.dataset.h5")
     write_promoters(
         folder / "promoters.fa",
@@ -42,7 +42,7 @@ def made(tmp_path_factory) -> Path:
             dataset_path=folder / "small.dataset.h5",
             output=folder / name,
             model=settings or MODEL,
-            training=TrainingConfig(seed=seed, epochs=4, learning_rate=5e-3, batch_size=32),
+            training=TrainingConfig(seed=seed, epochs=3, learning_rate=5e-3, batch_size=32),
             baselines=name == "model",
         )
         train_promoter(job, device=CPU)
@@ -93,6 +93,16 @@ def test_model_and_promoters_alone(made, tmp_path, capsys):
     for measure in content["measures"]:
         assert measure["label"] in printed
         assert "nan" not in measure["sentence"]
+    page = (Path(__file__).parents[2] / "docs" / "formats" / "check.md").read_text()
+    assert all(f"| `{name}` |" in page for name in names)
+    assert f"`{content['verdict']['code']}`" in page
+    assert main(["validate", str(tmp_path / "check.json")]) == 0
+    assert main(["inspect", str(tmp_path / "check.json")]) == 0
+    seen = capsys.readouterr().out
+    assert f"verdict: {content['verdict']['code']}" in seen
+    (tmp_path / "broken.json").write_text(json.dumps({**content, "measures": None}))
+    assert main(["validate", str(tmp_path / "broken.json")]) == 1
+    assert "not a complete check" in capsys.readouterr().out
     record = json.loads((tmp_path / "check.json.run.json").read_text())
     assert record["verdict"] == content["verdict"]["code"]
     # The same again, byte for byte.
