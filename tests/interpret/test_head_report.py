@@ -20,6 +20,7 @@ from bioattn.models.evoformer.folder import load_evoformer_model
 from bioattn.models.promoter.folder import load_promoter_model
 from bioattn.promoters.dataset import TEST, read_dataset
 from bioattn.store.attention_reader import open_attention
+from bioattn.store.head_folder import FILES
 from bioattn.training.evoformer.families import TrainingFamily
 from bioattn.training.promoter.batches import centred_windows
 from bioattn_cli.main import main
@@ -130,6 +131,18 @@ def test_tables_and_a_pruned_model(trained, tmp_path, capsys):
     # What was pruned can be pruned further, by the numbers it had.
     assert explain(small, dataset, "-o", tmp_path / "again", "-q") == 0
     assert [row["head"] for row in rows(tmp_path / "again" / "heads.tsv")] == [str(head) for head in left]
+
+
+def test_the_page_names_every_column(trained, tmp_path):
+    page = (ROOT / "docs" / "heads.md").read_text(encoding="utf-8")
+    lines = {name: line for line in page.splitlines() for name in FILES if line.startswith(f"| `{name}`")}
+    assert set(lines) == set(FILES)
+    assert explain(trained / "model", trained / "x.dataset.h5", "-o", tmp_path / "heads", "-q") == 0
+    for path in (tmp_path / "heads").glob("*.tsv"):
+        named = [
+            name for name in path.read_text().splitlines()[0].split("\t") if f"`{name}`" in lines[path.name]
+        ]
+        assert named == path.read_text().splitlines()[0].split("\t")
 
 
 def test_the_same_again_gives_the_same_bytes(trained, tmp_path):
