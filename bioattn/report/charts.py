@@ -66,7 +66,7 @@ def bars(
     drawn: list[Markup] = []
     for number, (name, value, ours) in enumerate(rows):
         y = number * row_height + 4
-        short = name if len(name) <= 44 else name[:43] + "…"
+        short = name if len(name) <= 42 else name[:41] + "…"
         drawn.append(
             element(
                 "text",

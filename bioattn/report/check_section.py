@@ -71,15 +71,15 @@ def _measures(check: CheckResult) -> Markup | None:
     rows = []
     for measure in check.measures:
         state = "–" if measure.passed is None else "✓ passes" if measure.passed else "✗ fails"
-        value = "–" if measure.value is None else f"{measure.value:.3g}"
+        value = "–" if measure.value is None else _plain(measure.value)
         if measure.interval is not None:
-            value += f" [{measure.interval[0]:.3g}, {measure.interval[1]:.3g}]"
+            value += f" [{_plain(measure.interval[0])}, {_plain(measure.interval[1])}]"
         rows.append(
             element(
                 "tr",
                 element("th", measure.label, scope="row"),
                 element("td", value),
-                element("td", "" if measure.threshold is None else f"{measure.threshold:.3g}"),
+                element("td", "" if measure.threshold is None else _plain(measure.threshold)),
                 element(
                     "td", interval_mark(measure.value, measure.interval, measure.threshold, measure.passed)
                 ),
@@ -98,6 +98,10 @@ def _measures(check: CheckResult) -> Markup | None:
         role="region",
         aria_label="Measures",
     )
+
+
+def _plain(value: float) -> str:
+    return f"{value:.3f}" if abs(value) < 100 else f"{value:.3g}"
 
 
 def _check_curves(check: CheckResult) -> list[Markup]:

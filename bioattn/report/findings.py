@@ -1,7 +1,6 @@
 """What was asked and what was found, in sentences made from the figures: also when a simple model wins, or when
 something was not looked at."""
 
-from collections import Counter
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import Literal
@@ -224,14 +223,22 @@ def motif_findings(motifs: MotifResults | None) -> Iterator[Finding]:
     """What attended windows hold."""
     if motifs is None:
         return
-    matched = [motif for motif in motifs.motifs if motif.match and (motif.match_q_value or 0) <= 0.05]
-    sources = Counter(motif.source for motif in motifs.motifs)
-    made_of = ", ".join(f"{number} from {source}" for source, number in sorted(sources.items()))
-    text = f"{counted(motifs.num_motifs, 'motif')} ({made_of})."
-    if any(motif.match for motif in motifs.motifs):
+    numbers = dict(motifs.num_by_source)
+    filters = numbers.pop("filter", 0)
+    windows = " and ".join(f"{number:,} from {source}" for source, number in numbers.items())
+    text = (
+        f"{counted(sum(numbers.values()), 'motif')} ({windows})."
+        if numbers
+        else "No motif in attended windows."
+    )
+    found = [motif for motif in motifs.motifs if motif.source != "filter"]
+    if any(motif.match for motif in found):
+        matched = [motif.match for motif in found if motif.match and (motif.match_q_value or 0) <= 0.05]
+        named = list(dict.fromkeys(matched))
         text += f" {len(matched)} resemble a motif of the database (q ≤ 0.05)"
-        named = list(dict.fromkeys(motif.match for motif in matched))[:5]
-        text += f": {', '.join(named)}." if named else "."
+        text += f": {', '.join(named[:5])}{', …' if len(named) > 5 else ''}." if named else "."
+    if filters:
+        text += f" {counted(filters, 'filter')} of the first layer beside."
     known = {each.treatment for each in motifs.treatments}
     gains = [
         each

@@ -1,6 +1,7 @@
 """What `bioattn export motifs` found (docs/formats/motifs.md), as far as a report shows it."""
 
 import math
+from collections import Counter
 from collections.abc import Collection, Iterator
 from dataclasses import dataclass
 from pathlib import Path
@@ -63,14 +64,20 @@ class MotifResults:
     """The export."""
 
     motifs: list[FoundMotif]
-    num_motifs: int
-    """Of the export; `motifs` may be fewer."""
+    """Filters last."""
+    num_by_source: dict[str, int]
+    """Motifs of the export from attention, attribution and filters; `motifs` may be fewer."""
     treatments: list[TreatmentMotif]
     """Against another treatment or the mean of all where the export compares so, else against the background."""
     filters: frozenset[str]
     """Names of the motifs that are filters of the first layer."""
     model_sha256: str
     """Empty where the export was made without the model."""
+
+    @property
+    def num_motifs(self) -> int:
+        """Of the export."""
+        return sum(self.num_by_source.values())
 
 
 def read_motif_export(folder: Path) -> MotifResults:
@@ -96,7 +103,7 @@ def read_motif_export(folder: Path) -> MotifResults:
     order = sorted(found, key=lambda motif: (motif.source == "filter", -(motif.seqlets or 0), motif.name))
     return MotifResults(
         motifs=order[:MAX_MOTIFS],
-        num_motifs=len(found),
+        num_by_source=dict(sorted(Counter(motif.source for motif in found).items())),
         treatments=_treatments(folder / "treatments.tsv"),
         filters=frozenset(motif.name for motif in found if motif.source == "filter"),
         model_sha256=_model_digest(folder),

@@ -102,12 +102,14 @@ def test_only_sure_motifs_count():
 
     results = MotifResults(
         motifs=[motif("m1", "Gcn4", 0.01), motif("m2", "Hsf1", 0.9)],
-        num_motifs=2,
+        num_by_source={"attention": 2, "filter": 3},
         treatments=[gain("heat", 1.2, 0.01), gain("cold", 9.0, 0.5), gain("dark", 0.4, 0.001)],
         filters=frozenset(),
         model_sha256="",
     )
     (only,) = motif_findings(results)
+    assert only.text.startswith("2 motifs (2 from attention). 1 resemble")
+    assert "3 filters of the first layer" in only.text
     assert "1 resemble a motif of the database (q ≤ 0.05): Gcn4." in only.text
     assert "In 1 of 3 treatments a motif gains attention" in only.text
     assert "at most ×1.20 (m1 in heat)" in only.text

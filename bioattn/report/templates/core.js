@@ -36,9 +36,9 @@ async function inflate(text) {
   return new Uint8Array(await new Response(stream).arrayBuffer());
 }
 
-/** Run `draw` now and whenever the reader changes between light and dark, or the width of `node` changes. */
+/** Run `draw` whenever the reader changes between light and dark, prints, or the width of `node` changes. */
 function redrawn(node, draw) {
-  window.matchMedia("(prefers-color-scheme: dark)").addEventListener("change", draw);
+  for (const query of ["(prefers-color-scheme: dark)", "print"]) window.matchMedia(query).addEventListener("change", draw);
   let width = 0;
   new ResizeObserver(() => {
     if (node.clientWidth !== width) {
