@@ -1,8 +1,8 @@
 """From measures to a verdict in plain words.
 
 The order of the questions is the order of what they presuppose: a model that predicts nothing has no maps worth a
-question; maps that are not needed explain nothing; maps that point elsewhere mislead; and only then does it matter
-whose maps they are.
+question; maps that are not needed explain nothing; maps that follow from position alone, or point elsewhere,
+mislead; and only then does it matter whose maps they are.
 """
 
 from dataclasses import dataclass
@@ -23,6 +23,8 @@ class Code(StrEnum):
     NOT_USED = "not-used"
     UNDECIDED = "undecided"
     """Uniform attention, retrained, does worse, but not by more than chance could explain."""
+    POSITION_ONLY = "position-only"
+    """The maps are as good for any other promoter."""
     UNFAITHFUL = "unfaithful"
     NOT_PREDICTIVE = "model-not-predictive"
     FAITHFUL_SPECIFIC = "faithful-treatment-specific"
@@ -52,6 +54,7 @@ class Verdict:
 
 PREDICTIVE = ("skill", "recorded_skill")
 POINTING = ("deletion", "deletion_against_mutagenesis")
+OTHER_PROMOTERS = "deletion_of_other_promoters"
 SPECIFIC = ("swapped_skill", "swapped_predictions")
 """The first of these that was measured decides."""
 
@@ -88,6 +91,15 @@ def judge(measures: Measures) -> Verdict:
         )
     if used:
         rests_on.append("uniform_retrained")
+    if measures.passed("deletion") and measures.passed(OTHER_PROMOTERS) is False:
+        return _verdict(
+            Code.POSITION_ONLY,
+            ("Attention is used, but the" if used else "The")
+            + " maps say where along a promoter the model looks, not at which sequence: deleting what another "
+            "promoter's map points at takes away as much.",
+            [*rests_on, "deletion", OTHER_PROMOTERS],
+            caveats,
+        )
     failed = [name for name in POINTING if measures.passed(name) is not True]
     rests_on += [name for name in POINTING if name in measures]
     if failed:
@@ -145,11 +157,6 @@ def _caveats(measures: Measures, predictive: str | None) -> list[str]:
         found.append(
             "One query shared by all treatments, retrained, predicts as well: what differs between the "
             "treatments' maps was not needed to predict so well."
-        )
-    if measures.passed("deletion") and measures.passed("deletion_of_other_promoters") is False:
-        found.append(
-            "The maps of other promoters point as well: they say where along a promoter the model looks, not at "
-            "which sequence."
         )
     for name in ("best_simple_model", "randomised_weights", "seed_stability"):
         if measures.passed(name) is False:

@@ -42,8 +42,10 @@ class HeadFigures:
 
 SURE_VERDICTS = frozenset({"used-treatment-specific", "used", "faithful-treatment-specific", "faithful"})
 """The maps may be read as they look."""
-PARTLY_VERDICTS = frozenset({"used-not-treatment-specific", "faithful-not-treatment-specific"})
-"""They may, but not for differences between treatments."""
+PARTLY_VERDICTS = frozenset(
+    {"used-not-treatment-specific", "faithful-not-treatment-specific", "position-only", "undecided"}
+)
+"""They may, but not for differences between treatments, or between promoters; or it cannot be told."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -59,6 +59,10 @@ WITHOUT_DATASET = {"skill": None, "uniform_retrained": None, "shared_retrained":
         ({"uniform_retrained": 0.0}, "not-used"),
         ({"uniform_retrained": -0.2, "deletion": 0.0}, "not-used"),
         ({"uniform_retrained": Estimate(0.2, -0.01, 0.4)}, "undecided"),
+        ({"deletion_of_other_promoters": 0.0}, "position-only"),
+        ({"deletion_of_other_promoters": 0.0, "deletion_against_mutagenesis": 0.0}, "position-only"),
+        ({"deletion_of_other_promoters": 0.0, "deletion": 0.0}, "unfaithful"),
+        ({**WITHOUT_DATASET, "deletion_of_other_promoters": -0.1}, "position-only"),
         ({"deletion": 0.0}, "unfaithful"),
         ({"deletion_against_mutagenesis": 0.05}, "unfaithful"),
         ({"deletion": math.nan}, "unfaithful"),
@@ -96,7 +100,6 @@ def test_caveats_say_what_else_there_is():
     assert judge(measured()).caveats == []
     assert "One query" in judge(measured(shared_retrained=0.0)).caveats[0]
     assert judge(measured(seed_stability=0.1)).caveats == ["the sentence of seed_stability"]
-    assert "where along a promoter" in judge(measured(deletion_of_other_promoters=0.0)).caveats[0]
     blind = judge(measured(**WITHOUT_DATASET)).caveats
     assert ["not known" in blind[0], "not tested" in blind[1]] == [True, True]
     recorded = judge(measured(**WITHOUT_DATASET, recorded_skill=0.5)).caveats
