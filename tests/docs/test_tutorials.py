@@ -1,8 +1,8 @@
 """The tutorials: every command as a reader types it, and what stands under it is what it prints.
 
 A block of ```sh is run, in the order of the page, in one folder beside `data`; the block of ```text behind it must
-be found in what it printed: line by line in this order, numbers within a quarter of each other (or 0.1), `…` standing
-for anything. A comment `<!-- test: not run, … -->` above a block of commands says why it is not run.
+be found in what it printed: line by line in this order, numbers within a quarter of each other (or 0.1), and `…`
+standing for anything. A comment `<!-- test: not run, … -->` above a block of commands says why it is not run.
 """
 
 import os
