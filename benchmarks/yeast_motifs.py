@@ -253,9 +253,9 @@ def print_tables(table: pd.DataFrame, measured: pd.Series, options: argparse.Nam
 
 
 def _cell(row: pd.Series) -> str:
-    if row["passed"] is None:
+    if np.isnan(row["effect"]):
         return "too few sites"
-    mark = "✓" if row["passed"] else "✗"
+    mark = {True: "✓", False: "✗"}.get(row["passed"], "·")
     return (
         f"{mark} {row['effect']:+.3f} [{row['low']:+.3f}, {row['high']:+.3f}], {row['shuffled_p_value']:.2f}"
     )

@@ -7,8 +7,8 @@ jaspar_id; others are passed over. One row per pair of a motif and a condition:
     MSN2/MSN4, >=2 sites    MA0341.1;MA0342.1  AGGGG      heat_shock_25_37  up
     (negative control)                         ACCGTA     heat_shock_25_37  none
 
-`direction` begins with `up`, `down`, `either` or `none` (no answer expected); what follows is a remark. A factor
-that says `>=2 sites` counts promoters with so many. `consensus` is an IUPAC pattern, `n11` or `(n11)` standing for
+`direction` begins with `up`, `down`, `either` (or `up/down`) or `none` (no answer expected); what follows is a
+remark. A factor that says `>=2 sites` counts promoters with so many. `consensus` is an IUPAC pattern, `n11` or `(n11)` standing for
 eleven n, alternatives apart by `|`; what is no such pattern (`TGAAAAATTT-like`) needs matrices.
 """
 
@@ -21,7 +21,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from bioattn.errors import FormatError
-from bioattn.formats.tables import open_table, quoted, refuse_duplicate_columns
+from bioattn.formats.tables import is_missing, open_table, quoted, refuse_duplicate_columns
 
 Direction = Literal["up", "down", "either", "none"]
 DIRECTIONS: tuple[Direction, ...] = ("up", "down", "either", "none")
@@ -79,8 +79,10 @@ def read_expected(path: Path) -> list[ExpectedPair]:
     for line, cells in table.rows():
         factor, consensus, condition, told = (cells[place[name]] for name in _COLUMNS)
         matrices = cells[place["jaspar_id"]] if "jaspar_id" in place else ""
-        words = re.match(r"([A-Za-z]+)\W*(.*)", told)
+        matrices, consensus = ("" if is_missing(cell) else cell for cell in (matrices, consensus))
+        words = re.match(r"(up/down|down/up|[A-Za-z]+)\W*(.*)", told, re.IGNORECASE)
         direction = words[1].lower() if words else ""
+        direction = "either" if "/" in direction else direction
         if direction not in DIRECTIONS:
             raise FormatError(
                 f"{path}:{line}: the direction {told!r} begins with none of {quoted(DIRECTIONS)}"

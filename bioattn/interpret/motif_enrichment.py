@@ -15,7 +15,8 @@ shuffled motifs that would pass in the motif's place, `shuffled_significant` of 
 the matched background alone.
 
 Each pair is scored against the background, against the mean of all treatments (the effect of the difference) and,
-where a contrast names its condition, against another condition.
+where a contrast names its condition, against another condition. There nothing is expected of a pair that should
+have no answer.
 """
 
 from collections.abc import Sequence
@@ -180,11 +181,13 @@ def _judgement(measured: _Measured, q_value: float, *, signed: bool) -> dict[str
     elif wanted == "down":
         answers &= everyone < 0
     passing = answers & (shares <= LEVEL)
+    # No answer to a condition may well differ from the answers to others: nothing is expected there.
+    asked = wanted != "none" or measured.against == BACKGROUND
     return cells | {
         "shuffled_p_value": float(shares[-1]),
         "shuffled_significant": float(answers[:-1].mean()),
         "shuffled_passing": float(passing[:-1].mean()),
-        "passed": bool(passing[-1] != (wanted == "none")),
+        "passed": bool(passing[-1] != (wanted == "none")) if asked else None,
     }
 
 

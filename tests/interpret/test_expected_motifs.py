@@ -31,6 +31,11 @@ def test_rows_are_read_as_they_are_meant(tmp_path: Path) -> None:
     assert (control.consensus, control.condition) == ("ACCGTA", "heat")
 
 
+def test_cells_that_say_nothing_and_both_directions(tmp_path: Path) -> None:
+    (pair,) = read_expected(table(tmp_path, "a\tNA\tACGT\theat\tup/down (either way)\t1"))
+    assert (pair.matrices, pair.direction, pair.remark) == ((), "either", "either way")
+
+
 def test_the_real_table(shared: Path) -> None:
     pairs = read_expected(shared / "data" / "yeast" / "expected_motif_condition.tsv")
     assert len(pairs) == 25
