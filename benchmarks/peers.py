@@ -46,7 +46,7 @@ def borrowing_environment(folder: Path, peers: Mapping[str, str]) -> tuple[Path,
         venv.create(folder)
         (ours,) = {sysconfig.get_path("purelib"), sysconfig.get_path("platlib")}
         (place,) = folder.glob("lib/python*/site-packages")
-        (place / "borrowed.pth").write_text(f"{ours}\n", encoding="utf-8")
+        (place / "borrowed.pth").write_text(f"import site; site.addsitedir({ours!r})\n", encoding="utf-8")
     missing = {}
     for package, requirement in peers.items():
         if subprocess.run([python, "-c", f"import {package}"], capture_output=True).returncode == 0:
