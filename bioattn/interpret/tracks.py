@@ -91,7 +91,7 @@ def export_tracks(
         require_free_space(
             output,
             size,
-            "about",
+            "an estimate",
             "choose fewer --treatment or --format, --upsample nearest, --gzip or another disk",
         )
         progress.begin("tracks", len(export.tracks))

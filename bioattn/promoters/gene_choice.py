@@ -21,11 +21,18 @@ def choose_genes(values: Sequence[str], known: Collection[str], source: Path) ->
     for value in values:
         if value in known:
             chosen[value] = None
-        elif Path(value).is_file():
+        elif _is_file(value):
             chosen |= dict.fromkeys(_of_file(Path(value), known, source))
         else:
             raise BioattnError(f"--genes {value}: neither a gene of {source} nor a file of gene ids")
     return list(chosen)
+
+
+def _is_file(name: str) -> bool:
+    try:
+        return Path(name).is_file()
+    except OSError:  # longer than a file name can be
+        return False
 
 
 def _of_file(path: Path, known: Collection[str], source: Path) -> list[str]:

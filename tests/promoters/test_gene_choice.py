@@ -38,6 +38,11 @@ def test_files_that_do_not_fit(tmp_path: Path, text: str, sentence: str) -> None
         choose_genes([str(listed)], KNOWN, Path("a.h5"))
 
 
+def test_what_no_file_can_be_called_is_no_file() -> None:
+    with pytest.raises(BioattnError, match="neither a gene of a.h5 nor a file"):
+        choose_genes(["x" * 5000], KNOWN, Path("a.h5"))
+
+
 def test_what_is_neither_is_named() -> None:
     with pytest.raises(
         BioattnError, match=re.escape("--genes SSA1: neither a gene of a.h5 nor a file of gene ids")
