@@ -39,7 +39,7 @@ def test_files_that_do_not_fit(tmp_path: Path, text: str, sentence: str) -> None
 
 
 def test_what_no_file_can_be_called_is_no_file() -> None:
-    with pytest.raises(BioattnError, match="neither a gene of a.h5 nor a file"):
+    with pytest.raises(BioattnError, match=re.escape("neither a gene of a.h5 nor a file")):
         choose_genes(["x" * 5000], KNOWN, Path("a.h5"))
 
 
