@@ -10,7 +10,7 @@ from bioattn.errors import SettingsError
 from bioattn.formats.motif import Motif
 from bioattn.interpret.motif_clusters import merge_motifs
 from bioattn.interpret.motif_discovery import FoundMotif
-from bioattn.interpret.motif_use import MotifUse, hits_of_motifs
+from bioattn.interpret.motif_use import MotifUse
 from bioattn.interpret.promoter_maps import MEAN, PromoterMaps
 from bioattn.interpret.treatment_motifs import TreatmentMotifs, find_treatment_motifs
 
@@ -95,7 +95,7 @@ class MotifSource:
         """The motifs sought in all promoters; the reference is held from now on."""
         if not self.maps.reference_held:
             self.maps.hold_reference(MEAN)
-        return MotifUse(self.maps, hits_of_motifs(self.maps.codes, self.motifs))
+        return MotifUse(self.maps, self.motifs)
 
     def compared(self, use: MotifUse, treatment: str) -> list[dict[str, object]]:
         """Rows of treatments.tsv of a treatment, without q-values."""

@@ -12,18 +12,22 @@ from dataclasses import dataclass
 import numpy as np
 import pandas as pd
 from numpy.typing import NDArray
-from scipy.stats import wilcoxon
+from scipy.special import ndtr
+from scipy.stats import rankdata
 
 from bioattn.formats.motif import Motif
+from bioattn.interpret.motif_discovery import PAD
 from bioattn.interpret.motif_hits import MotifScores, base_composition, find_motif_hits
 from bioattn.interpret.promoter_maps import ATTRIBUTION, PromoterMaps
-from bioattn.interpret.seqlets import Places
+from bioattn.interpret.seqlets import Places, cut_codes
 
 HIT_P_VALUE = 1e-4
 """Of a site anywhere in a promoter."""
 SEQLET_HIT_P_VALUE = 1e-3
 """Of a site within a seqlet, where there are fewer places for a chance match; and of any site of a motif whose
 best site is more likely than `HIT_P_VALUE`."""
+MOTIFS_AT_ONCE = 32
+"""Motifs whose hits are sought together, which bounds memory."""
 MIN_PROMOTERS = 8
 """With fewer no test is made."""
 BACKGROUND = "background"
@@ -44,61 +48,71 @@ EDGE_COLUMNS = ("treatment", "motif", "gene_id", "start", "end", "strand", "scor
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
 class MotifHits:
-    """Hits of the motifs of one source in all its promoters, ordered by promoter; arrays of shape (hits,)."""
+    """Hits of motifs in promoters, ordered by promoter; arrays of shape (hits,)."""
 
-    motifs: list[str]
-    motif: NDArray[np.intp]
+    motif: NDArray[np.int32]
     """Number of the motif."""
-    gene: NDArray[np.intp]
-    start: NDArray[np.intp]
-    end: NDArray[np.intp]
-    strand: NDArray[np.object_]
+    gene: NDArray[np.int32]
+    start: NDArray[np.int32]
+    end: NDArray[np.int32]
+    turned: NDArray[np.bool_]
+    """Whether the motif reads against the promoter."""
     p_value: NDArray[np.float64]
-    anywhere: NDArray[np.bool_]
-    """Whether the hit is rare enough wherever it lies."""
 
 
-def hits_of_motifs(codes_GL: NDArray[np.uint8], motifs: Sequence[Motif]) -> MotifHits:
-    """Find motifs in all promoters at `SEQLET_HIT_P_VALUE`."""
-    background = base_composition(codes_GL)
-    hits = find_motif_hits(codes_GL, motifs, background=background, p_value=SEQLET_HIT_P_VALUE)
-    numbers = {motif.name: number for number, motif in enumerate(motifs)}
-    number_of_hit = hits["motif"].map(numbers).to_numpy(dtype=np.intp)
-    # A palindrome matches on both strands: once is enough, on the better one.
-    hits = hits.assign(number=number_of_hit).sort_values(
-        ["row", "start", "number", "p_value", "strand"], kind="stable"
-    )
-    hits = hits.drop_duplicates(["row", "start", "number"])
-    rarest = np.array([float(MotifScores(motif, background).tail[-1]) for motif in motifs])
-    motif, p_value = hits["number"].to_numpy(dtype=np.intp), hits["p_value"].to_numpy(dtype=np.float64)
-    return MotifHits(
-        motifs=list(numbers),
-        motif=motif,
-        gene=hits["row"].to_numpy(dtype=np.intp),
-        start=hits["start"].to_numpy(dtype=np.intp),
-        end=hits["end"].to_numpy(dtype=np.intp),
-        strand=hits["strand"].to_numpy(dtype=object),
-        p_value=p_value,
-        anywhere=p_value <= np.maximum(rarest, HIT_P_VALUE)[motif] * (1 + 1e-12),
-    )
+def hits_of_motifs(
+    codes_GL: NDArray[np.uint8], motifs: Sequence[Motif], background: NDArray[np.float64], p_value: float
+) -> MotifHits:
+    """Hits of motifs with at most this p-value, or that of the motif's best site (up to `SEQLET_HIT_P_VALUE`).
+
+    A palindrome matches on both strands: once counts, on the better one.
+    """
+    parts = []
+    for first in range(0, len(motifs), MOTIFS_AT_ONCE):
+        some = motifs[first : first + MOTIFS_AT_ONCE]
+        rarest = np.array([float(MotifScores(motif, background).tail[-1]) for motif in some])
+        levels = np.clip(rarest, p_value, SEQLET_HIT_P_VALUE)
+        hits = find_motif_hits(codes_GL, some, background=background, p_value=float(levels.max()))
+        names = {motif.name: number for number, motif in enumerate(some)}
+        number = hits["motif"].map(names).to_numpy(dtype=np.int32)
+        hits = hits.assign(number=number)[hits["p_value"].to_numpy() <= levels[number] * (1 + 1e-12)]
+        hits = hits.sort_values(["row", "start", "number", "p_value", "strand"], kind="stable")
+        hits = hits.drop_duplicates(["row", "start", "number"])
+        parts.append(
+            MotifHits(
+                motif=hits["number"].to_numpy(dtype=np.int32) + np.int32(first),
+                gene=hits["row"].to_numpy(dtype=np.int32),
+                start=hits["start"].to_numpy(dtype=np.int32),
+                end=hits["end"].to_numpy(dtype=np.int32),
+                turned=(hits["strand"] == "-").to_numpy(),
+                p_value=hits["p_value"].to_numpy(dtype=np.float64),
+            )
+        )
+    if not parts:
+        nothing = np.zeros(0, dtype=np.int32)
+        return MotifHits(
+            motif=nothing, gene=nothing, start=nothing, end=nothing, turned=nothing > 0, p_value=nothing + 0.0
+        )
+    joined = {name: np.concatenate([getattr(part, name) for part in parts]) for name in MotifHits.__slots__}
+    order = np.lexsort((joined["motif"], joined["start"], joined["gene"]))
+    return MotifHits(**{name: values[order] for name, values in joined.items()})
 
 
 class MotifUse:
     """What maps have at the hits of motifs."""
 
-    def __init__(self, maps: PromoterMaps, hits: MotifHits) -> None:
+    def __init__(self, maps: PromoterMaps, motifs: Sequence[Motif]) -> None:
         self.maps = maps
-        self.hits = hits
+        self.motifs = list(motifs)
         self._signed = maps.kind == ATTRIBUTION
-        self._counted = np.flatnonzero(hits.anywhere)
-        self._gene, self._start, self._end = (
-            each[self._counted] for each in (hits.gene, hits.start, hits.end)
-        )
-        pair = self._gene * max(1, len(hits.motifs)) + hits.motif[self._counted]
+        self._background = base_composition(maps.codes)
+        self._hits = hits_of_motifs(maps.codes, motifs, self._background, HIT_P_VALUE)
+        pair = self._hits.gene.astype(np.int64) * max(1, len(motifs)) + self._hits.motif
         self._pairs, self._pair_of_hit = np.unique(pair, return_inverse=True)
-        """Promoters with a motif, numbered; (pairs,) and (hits counted,)."""
-        self._motif_of_pair = self._pairs % max(1, len(hits.motifs))
+        """Promoters with a motif, numbered; (pairs,) and (hits,)."""
         self._per_pair = np.bincount(self._pair_of_hit, minlength=self._pairs.size)
+        of_motif = self._pairs % max(1, len(motifs))
+        self._pairs_of_motif = [np.flatnonzero(of_motif == number) for number in range(len(motifs))]
         self._reference: NDArray[np.float64] | None = None
 
     def against(self, treatment: str, reference: str, seqlets: Sequence[int]) -> Iterator[dict[str, object]]:
@@ -106,7 +120,7 @@ class MotifUse:
 
         reference: a name; the maps hold its values. seqlets: how many of the treatment's hold each motif.
         """
-        own = np.zeros(self._gene.size)
+        own = np.zeros(self._hits.gene.size)
         total_L = np.zeros(self.maps.length)
         for rows in self.maps.blocks():
             part = self._part(rows)
@@ -115,7 +129,7 @@ class MotifUse:
             total_L += values_BL.sum(axis=0)
         usual = self._at_hits(total_L[None] / len(self.maps.codes), slice(None), None)
         if self._reference is None:
-            self._reference = np.zeros(self._gene.size)
+            self._reference = np.zeros(self._hits.gene.size)
             for rows in self.maps.blocks():
                 part = self._part(rows)
                 self._reference[part] = self._at_hits(self.maps.reference(rows), part, rows.start)
@@ -124,17 +138,17 @@ class MotifUse:
             if name == treatment:
                 continue
             other = self._mean_of_pair(values)
-            for number, motif in enumerate(self.hits.motifs):
-                of_motif = self._motif_of_pair == number
+            for number, motif in enumerate(self.motifs):
+                of_motif = self._pairs_of_motif[number]
                 compared = _compared(own_pair[of_motif], other[of_motif], signed=self._signed)
                 if self._signed and name == BACKGROUND:
                     # What is usual is a mean of both signs: its size is no measure.
                     compared["ratio"] = np.nan
                 yield {
                     "treatment": treatment,
-                    "motif": motif,
+                    "motif": motif.name,
                     "reference": name,
-                    "promoters": int(of_motif.sum()),
+                    "promoters": of_motif.size,
                     "seqlets": seqlets[number],
                     **compared,
                 }
@@ -147,37 +161,36 @@ class MotifUse:
         Of motifs that were found under this treatment: `seqlets` says in how many. A hit lies in a seqlet when its
         middle does. score: how far the map rises above the usual at the seqlet's middle.
         """
-        found_here = np.asarray(seqlets) > 0
-        order = np.argsort(places.gene, kind="stable")
-        half = self.maps.reach / 2
-        found: dict[int, float] = {}
-        hit_genes = self.hits.gene
-        for place in order:
-            gene = int(places.gene[place])
-            low, high = np.searchsorted(hit_genes, [gene, gene + 1])
-            middle = (self.hits.start[low:high] + self.hits.end[low:high]) / 2
-            near = np.abs(middle - places.centre[place] - 0.5) <= half
-            for hit in np.flatnonzero(near & found_here[self.hits.motif[low:high]]):
-                number = int(low + hit)
-                found[number] = max(found.get(number, -np.inf), float(places.score[place]))
-        chosen = np.array(sorted(found), dtype=np.intp)
-        return pd.DataFrame(
+        numbers = np.flatnonzero(np.asarray(seqlets) > 0)
+        half = -(-self.maps.reach // 2) + PAD
+        windows = cut_codes(self.maps.codes, places, 2 * half)
+        motifs = [self.motifs[number] for number in numbers]
+        hits = hits_of_motifs(windows, motifs, self._background, SEQLET_HIT_P_VALUE)
+        middle = (hits.start + hits.end) / 2 - half - 0.5
+        kept = np.abs(middle) <= self.maps.reach / 2
+        seqlet = hits.gene[kept]
+        offset = places.centre[seqlet] - half
+        table = pd.DataFrame(
             {
                 "treatment": treatment,
-                "motif": [self.hits.motifs[number] for number in self.hits.motif[chosen]],
-                "gene_id": [gene_ids[gene] for gene in self.hits.gene[chosen]],
-                "start": self.hits.start[chosen],
-                "end": self.hits.end[chosen],
-                "strand": self.hits.strand[chosen],
-                "score": [found[int(number)] for number in chosen],
-                "hit_p_value": self.hits.p_value[chosen],
-            },
-            columns=list(EDGE_COLUMNS),
+                "motif": [motifs[number].name for number in hits.motif[kept]],
+                "gene": places.gene[seqlet],
+                "start": hits.start[kept] + offset,
+                "end": hits.end[kept] + offset,
+                "strand": np.where(hits.turned[kept], "-", "+").astype(object),
+                "score": places.score[seqlet],
+                "hit_p_value": hits.p_value[kept],
+                "number": hits.motif[kept],
+            }
         )
+        # Seqlets are a reach apart, so that one site can lie in two of them.
+        table = table.sort_values(["gene", "start", "number", "score"], ascending=[True, True, True, False])
+        table = table.drop_duplicates(["gene", "start", "number"])
+        return table.assign(gene_id=[gene_ids[gene] for gene in table["gene"]])[list(EDGE_COLUMNS)]
 
     def _part(self, rows: slice) -> slice:
-        """The counted hits of some promoters."""
-        low, high = np.searchsorted(self._gene, [rows.start, rows.stop])
+        """The hits of some promoters."""
+        low, high = np.searchsorted(self._hits.gene, [rows.start, rows.stop])
         return slice(int(low), int(high))
 
     def _at_hits(
@@ -186,8 +199,8 @@ class MotifUse:
         """Mean over the bases of each hit, of attribution the sum. first: None = one row for all promoters."""
         running = np.zeros((len(values_BL), values_BL.shape[1] + 1))
         np.cumsum(values_BL, axis=1, out=running[:, 1:])
-        gene = 0 if first is None else self._gene[part] - first
-        start, end = self._start[part], self._end[part]
+        gene = 0 if first is None else self._hits.gene[part] - first
+        start, end = self._hits.start[part], self._hits.end[part]
         total: NDArray[np.float64] = running[gene, end] - running[gene, start]
         return total if self._signed else total / (end - start)
 
@@ -205,8 +218,7 @@ def _compared(own: NDArray[np.float64], other: NDArray[np.float64], *, signed: b
     difference = own - other
     p_value = np.nan
     if own.size >= MIN_PROMOTERS:
-        some = np.any(difference != 0)
-        p_value = float(wilcoxon(difference, method="approx").pvalue) if some else 1.0
+        p_value = signed_rank_p_value(difference)
     return {
         "value": float(own.mean()),
         "reference_value": float(other.mean()),
@@ -214,3 +226,19 @@ def _compared(own: NDArray[np.float64], other: NDArray[np.float64], *, signed: b
         "gaining": float(np.mean(difference > 0) + np.mean(difference == 0) / 2),
         "p_value": p_value,
     }
+
+
+def signed_rank_p_value(differences: NDArray[np.float64]) -> float:
+    """Two-sided p-value of Wilcoxon's signed-rank test, normal approximation corrected for ties.
+
+    Zeros are left out (Wilcoxon's way); 1 when there is nothing else.
+    """
+    some = differences[differences != 0]
+    if not some.size:
+        return 1.0
+    ranks = rankdata(np.abs(some))
+    _, tied = np.unique(ranks, return_counts=True)
+    number = float(some.size)
+    variance = number * (number + 1) * (2 * number + 1) / 24 - float(np.sum(tied**3.0 - tied)) / 48
+    surplus = float(ranks[some > 0].sum()) - number * (number + 1) / 4
+    return float(2 * ndtr(-abs(surplus) / np.sqrt(variance)))
