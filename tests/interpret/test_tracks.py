@@ -258,6 +258,10 @@ def test_the_folder_explains_itself(write_attention, tmp_path, capsys):
     assert "2 of 2 windows overlap another of their strand, 50.0% of all bases" in said
     record = json.loads((folder / "tracks.json").read_text())
     assert [track["treatment"] for track in record["tracks"]] == TREATMENTS
+    page = (Path(__file__).parents[2] / "docs/formats/tracks.md").read_text(encoding="utf-8")
+    table = gzip.decompress((folder / "control.genes.tsv.gz").read_bytes()).decode().splitlines()[0]
+    for word in [*record, *record["tracks"][0], *record["tracks"][0]["files"][0], *table.split("\t")]:
+        assert f"`{word}`" in page
     names = [file["file"] for track in record["tracks"] for file in track["files"]]
     assert sorted([*names, "tracks.json"]) == sorted(each.name for each in folder.iterdir())
     assert len({name.casefold() for name in names}) == len(names) == 9
