@@ -1,32 +1,24 @@
-"""What an MSA/pair model found in each alignment: contacts, what they are compared with, attention by layer and
-head.
+"""What an MSA/pair model found in each alignment: contacts, what they are compared with, attention by
+layer and head.
 
-A prediction, the attention, the alignment and the structure of one protein find each other by what is in them: the
-digest of the alignment, the protein's id, the sequence. Shape suffix R: the match columns that the model saw.
+Shape suffix R: the match columns that the model saw.
 """
 
 import base64
 import zlib
 from dataclasses import dataclass
-from pathlib import Path
 
 import numpy as np
 from numpy.typing import NDArray
 
-from bioattn.alignments.alphabet import letters_of
-from bioattn.alignments.contact_dataset import open_contact_dataset
-from bioattn.alignments.query import centre_on_query, find_name
-from bioattn.errors import BioattnError, FormatError
-from bioattn.files import read_json, sha256_of
-from bioattn.formats.alignment import Alignment
-from bioattn.formats.alignment_file import read_alignment
+from bioattn.errors import BioattnError
+from bioattn.files import read_json
 from bioattn.progress import Progress
+from bioattn.report.alignment_subjects import Subject, find_subjects, give_alignments, give_truth
 from bioattn.report.head_maps import DrawnHead, HeadSource, draw_heads, list_heads
 from bioattn.report.inputs import ReportInputs
 from bioattn.store.attention_reader import open_attention
 from bioattn.store.hdf5_access import open_hdf5
-from bioattn.structures.chain import read_chains
-from bioattn.structures.column_mapping import map_columns
 from bioattn.structures.contacts import contacts, known_pairs
 from bioattn.training.evoformer.contact_metrics import ContactScores, contact_scores
 
@@ -68,22 +60,12 @@ class AlignmentPage:
     num_heads: int
     """Of the attention file; `heads` may be fewer."""
     mean_plddt: float | None
-    notes: tuple[str, ...] = ()
 
-
-@dataclass(slots=True)
-class _Subject:
-    """A page on its way."""
-
-    id: str
-    input_sha256: str
-    folder: Path | None = None
-    attention: Path | None = None
-    query: str | None = None
-    alignment: Alignment | None = None
-    cb: NDArray[np.float32] | None = None
-    """(columns of the alignment, 3)."""
-    cb_source: str = ""
+    @property
+    def size(self) -> int:
+        """Bytes of its maps and rows."""
+        maps = [self.contact, self.distance, self.truth, *self.rows, *(head.map for head in self.heads)]
+        return sum(len(text) for text in maps if text is not None)
 
 
 def collect_alignments(inputs: ReportInputs, progress: Progress) -> tuple[list[AlignmentPage], list[str]]:
@@ -91,121 +73,28 @@ def collect_alignments(inputs: ReportInputs, progress: Progress) -> tuple[list[A
 
     Raises: BioattnError for an alignment or structure that belongs to none of the predictions.
     """
-    subjects = _subjects(inputs)
-    _give_alignments(subjects, inputs)
-    _give_truth(subjects, inputs)
+    subjects = find_subjects(inputs)
+    give_alignments(subjects, inputs)
+    give_truth(subjects, inputs)
     shown, rest = subjects[:MAX_PAGES], subjects[MAX_PAGES:]
-    room = BESIDE_BYTES if inputs.attention is not None else ALONE_BYTES
-    pages = []
+    left = BESIDE_BYTES if inputs.attention is not None else ALONE_BYTES
+    pages: list[AlignmentPage] = []
     progress.begin("alignments", len(shown))
     try:
-        for subject in shown:
-            pages.append(_page(subject, room // max(1, len(shown))))
+        for number, subject in enumerate(shown):
+            page = _page(subject, left // (len(shown) - number))
+            if page.size > left and pages:
+                rest = [*shown[number:], *rest]
+                break
+            pages.append(page)
+            left -= page.size
             progress.advance()
     finally:
         progress.end()
     return pages, [subject.id for subject in rest]
 
 
-def _subjects(inputs: ReportInputs) -> list[_Subject]:
-    found: list[_Subject] = []
-    for folder in inputs.prediction:
-        scores = read_json(folder / "scores.json")
-        try:
-            found.append(
-                _Subject(
-                    str(scores["id"]),
-                    str(scores["input"]["sha256"]),
-                    folder=folder,
-                    query=scores["settings"]["query"],
-                )
-            )
-        except (KeyError, TypeError) as error:
-            raise FormatError(f"{folder / 'scores.json'}: is incomplete ({error!r})") from error
-    for path in inputs.alignment_attention:
-        with open_attention(path) as attention:
-            for name, digest in attention.samples["input_sha256"].items():
-                mine = [each for each in found if each.input_sha256 == digest and each.attention is None]
-                same = next((each for each in mine if each.id == name), mine[0] if mine else None)
-                if same is None:
-                    same = _Subject(str(name), str(digest))
-                    found.append(same)
-                same.attention, same.id = path, str(name)
-    return found
-
-
-def _give_alignments(subjects: list[_Subject], inputs: ReportInputs) -> None:
-    for path in inputs.alignment:
-        digest = sha256_of(path)
-        mine = [subject for subject in subjects if subject.input_sha256 == digest]
-        if not mine:
-            raise BioattnError(
-                f"{path}: is the input of none of the predictions and attention files given; give the alignment "
-                "that was run"
-            )
-        for subject in mine:
-            alignment = read_alignment(path)
-            if subject.query is not None:
-                row = find_name(alignment.names, subject.query, str(path))
-                alignment = centre_on_query(alignment, row, str(path))
-            subject.alignment = alignment
-
-
-def _give_truth(subjects: list[_Subject], inputs: ReportInputs) -> None:
-    for path in inputs.contact_dataset:
-        dataset = open_contact_dataset(path)
-        for subject in subjects:
-            if subject.id not in dataset.ids:
-                continue
-            protein = dataset.protein(dataset.index(subject.id))
-            subject.cb, subject.cb_source = protein.cb, path.name
-            if subject.alignment is None:
-                subject.alignment = _as_alignment(subject.id, protein.msa)
-    for path in inputs.structure:
-        reasons = []
-        for subject in subjects:
-            alignment = subject.alignment or _target_alone(subject)
-            if alignment is None:
-                continue
-            for chain in read_chains(path):
-                try:
-                    mapping = map_columns(chain, alignment, source=str(path))
-                except BioattnError as error:
-                    reasons.append(str(error))
-                    continue
-                subject.cb = mapping.column_cb(chain, alignment.num_columns)
-                subject.cb_source = path.name
-                break
-        if not any(subject.cb_source == path.name for subject in subjects):
-            raise BioattnError(reasons[0] if reasons else f"{path}: there is no alignment it could belong to")
-
-
-def _as_alignment(name: str, msa: NDArray[np.uint8]) -> Alignment:
-    """Of a dataset, which keeps no names."""
-    rows = [letters_of(row) for row in msa]
-    return Alignment(
-        names=[name, *(f"row {number}" for number in range(2, len(rows) + 1))],
-        descriptions=[""] * len(rows),
-        residues=np.array([np.frombuffer(row.encode(), np.uint8) for row in rows]),
-        insertions=[{} for _ in rows],
-    )
-
-
-def _target_alone(subject: _Subject) -> Alignment | None:
-    """The target's row over all match columns, from the prediction."""
-    if subject.folder is None or not (subject.folder / "distogram.h5").is_file():
-        return None
-    with open_hdf5(subject.folder / "distogram.h5") as file:
-        text = str(file.attrs["sequence"])
-    return Alignment(
-        names=[subject.id],
-        descriptions=[""],
-        residues=np.frombuffer(text.encode(), np.uint8)[None],
-        insertions=[{}],
-    )
-
-
-def _page(subject: _Subject, room: int) -> AlignmentPage:
+def _page(subject: Subject, room: int) -> AlignmentPage:
     contact_RR = distance_RR = None
     columns: NDArray[np.int64] | None = None
     sequence, plddt = "", None
@@ -238,7 +127,13 @@ def _page(subject: _Subject, room: int) -> AlignmentPage:
         )
     cb_R = None if subject.cb is None else subject.cb[columns]
     heads: list[DrawnHead] = []
-    used = sum(len(_packed(each)) for each in (contact_RR, distance_RR) if each is not None)
+    contact = None if contact_RR is None else _packed(np.clip(contact_RR, 0, 1) * 255)
+    distance = None if distance_RR is None else _packed(np.clip(distance_RR / DISTANCE_STEP, 0, 255))
+    truth = None if cb_R is None else _packed(_truth(cb_R))
+    used = sum(len(text) for text in (contact, truth) if text is not None)
+    if distance is not None and used + len(distance) > room / 2:
+        distance = None  # of a very long protein: heads say more
+    used += len(distance or "")
     if subject.attention is not None and sources:
         with open_attention(subject.attention) as attention:
             heads = draw_heads(attention, subject.id, sources, contact_RR, cb_R, room=room - used)
@@ -255,9 +150,9 @@ def _page(subject: _Subject, room: int) -> AlignmentPage:
         row_names=names,
         rows=rows,
         rows_known=subject.alignment is not None,
-        contact=None if contact_RR is None else _packed(np.clip(contact_RR, 0, 1) * 255),
-        distance=None if distance_RR is None else _packed(np.clip(distance_RR / DISTANCE_STEP, 0, 255)),
-        truth=None if cb_R is None else _packed(_truth(cb_R)),
+        contact=contact,
+        distance=distance,
+        truth=truth,
         truth_source=subject.cb_source,
         num_likely=likely,
         prediction_scores=None if cb_R is None or contact_RR is None else contact_scores(contact_RR, cb_R),
@@ -268,7 +163,7 @@ def _page(subject: _Subject, room: int) -> AlignmentPage:
 
 
 def _rows(
-    subject: _Subject, columns: NDArray[np.int64], sequence: str, seen: list[str] | None
+    subject: Subject, columns: NDArray[np.int64], sequence: str, seen: list[str] | None
 ) -> tuple[list[str], list[str]]:
     """Names and letters of rows to show: the target first, then those the model saw, in its order, else the
     first.

@@ -1,6 +1,7 @@
 """Pages of proteins hold the maps of the files; the heads kept are those that say most of contacts."""
 
 import base64
+import shutil
 import zlib
 from pathlib import Path
 
@@ -25,6 +26,7 @@ from bioattn.store.alignment_schema import (
 )
 from bioattn.structures.chain import read_chains
 from bioattn.structures.contacts import distances
+from bioattn_cli.main import main
 from tests.report.conftest import FAMILY, ProteinRun
 
 
@@ -143,6 +145,51 @@ def test_every_way_of_keeping_attention_is_read(tmp_path: Path, reduce: Alignmen
         assert {(source.kind, source.block) for source in sources} == {("row attention", 1)}
         found = [residue_map(attention, "a", source) for source in sources]
     np.testing.assert_allclose(found, wanted, atol=1e-6)
+
+
+def test_a_contact_dataset_gives_the_same_truth_and_rows(protein: ProteinRun, page, tmp_path: Path):
+    dataset = tmp_path / "families.h5"
+    pairs = protein.alignment.parents[1] / "PAIRS.tsv"
+    assert main(["prepare", "contacts", str(pairs), "-o", str(dataset), "-q"]) == 0
+    inputs = ReportInputs(
+        prediction=[protein.prediction], alignment_attention=[protein.attention], contact_dataset=[dataset]
+    )
+    (other,), _ = collect_alignments(inputs, NoProgress())
+    assert other.truth == page.truth
+    assert other.prediction_scores == page.prediction_scores
+    assert other.rows[0] == page.rows[0]
+
+
+def test_a_row_that_was_made_the_query_is_the_target_of_the_page(tmp_path: Path, protein: ProteinRun):
+    alignment = read_alignment(protein.alignment)
+    name = next(each for row, each in enumerate(alignment.names) if row and "-" in alignment.row(row))
+    model = Path(__file__).resolve().parents[2] / "data" / "models" / "evoformer-contacts"
+    words = ["run", "evoformer", str(protein.alignment), "--query", name, "--model", str(model)]
+    assert main([*words, "-o", str(tmp_path / "run"), "-q"]) == 0
+    inputs = ReportInputs(prediction=[tmp_path / "run"], alignment=[protein.alignment])
+    (page,), _ = collect_alignments(inputs, NoProgress())
+    assert page.row_names[0] == name
+    assert page.rows[0] == page.sequence == alignment.sequence(alignment.names.index(name))
+
+
+def test_where_not_all_proteins_fit_the_rest_is_named(
+    protein: ProteinRun, page, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+):
+    folders = [protein.prediction]
+    for number in (1, 2):
+        folder = tmp_path / f"copy{number}"
+        shutil.copytree(protein.prediction, folder)
+        scores = (folder / "scores.json").read_text().replace(f'"{FAMILY}"', f'"copy{number}"')
+        (folder / "scores.json").write_text(scores)
+        folders.append(folder)
+    inputs = ReportInputs(prediction=folders)
+    one = len(page.contact) + len(page.sequence)  # there is no room for distances then
+    monkeypatch.setattr("bioattn.report.alignment_pages.ALONE_BYTES", 2 * one + 10)
+    pages, left_out = collect_alignments(inputs, NoProgress())
+    assert [each.id for each in pages] + left_out == [FAMILY, "copy1", "copy2"]
+    assert len(pages) == 2
+    assert sum(each.size for each in pages) <= 2 * one + 10
+    assert all(each.contact is not None and each.distance is None for each in pages)
 
 
 def test_what_belongs_to_none_is_refused(protein: ProteinRun, tmp_path: Path):

@@ -107,7 +107,7 @@ function drawTracks(host, gene, maps, state) {
         svg("path", { d: `M${left} ${zero}H${width - right}`, class: "track-line" }),
         svg("path", { d: `${outline.path}V${zero}H${outline.start}Z`, class: `area f${style}` }),
         svg("path", { d: outline.path, class: `edge s${style}` }),
-        svg("text", { x: width - right, y: top + 10, "text-anchor": "end", class: "tick" }, `${isSigned ? "± " : "max "}${weight(largest)}`),
+        svg("text", { x: width - right, y: top + 10, "text-anchor": "end", class: "tick most" }, `${isSigned ? "± " : "max "}${weight(largest)}`),
       ),
     );
     for (const [each, motif, start, end] of gene.attended || []) {
