@@ -8,8 +8,9 @@ jaspar_id; others are passed over. One row per pair of a motif and a condition:
     (negative control)                         ACCGTA     heat_shock_25_37  none
 
 `direction` begins with `up`, `down`, `either` (or `up/down`) or `none` (no answer expected); what follows is a
-remark. A factor that says `>=2 sites` counts promoters with so many. `consensus` is an IUPAC pattern, `n11` or `(n11)` standing for
-eleven n, alternatives apart by `|`; what is no such pattern (`TGAAAAATTT-like`) needs matrices.
+remark. A factor that says `>=2 sites` counts promoters with so many. `consensus` is an IUPAC pattern, `n11` or
+`(n11)` standing for eleven n, alternatives apart by `|`; what is no such pattern (`TGAAAAATTT-like`) needs
+matrices.
 """
 
 import re
