@@ -3,9 +3,9 @@
     python benchmarks/attribution.py [--length 1000] [--treatments 6 168] [--peers FOLDER]
 
 For each number of treatments promoters are simulated, a model is trained on them for a few epochs, and the same
-promoter is mutated by each way in turn, several times over: CPU seconds of one thread, the least of the rounds, and
-how far the values are from those of whole forward passes. The peer runs in an environment of its own, and is left
-out, by name, where it cannot be installed.
+promoter is mutated by each way in turn, several times over: CPU seconds of one thread, the least of the rounds,
+and how far the values are from those of whole forward passes. The peer runs in an environment of its own; where it
+cannot be installed it is left out, by name.
 """
 
 import argparse
@@ -17,6 +17,7 @@ from collections.abc import Callable
 from pathlib import Path
 
 import numpy as np
+import pandas as pd
 import torch
 from numpy.typing import NDArray
 
@@ -48,21 +49,26 @@ class OnBases(torch.nn.Module):
 
 
 def train(folder: Path, length: int, treatments: int) -> tuple[Path, Path]:
-    """A model folder and a promoter FASTA of simulated promoters."""
+    """A model folder and a promoter FASTA: six simulated treatments, and as many more as mixtures of them."""
     source, fasta = folder / "simulated", folder / "promoters.fa"
     window = ["--upstream", length, "--downstream", "0", "--flank", "0"]
-    table = ["--treatment-table", source / "treatments.tsv"]
-    sizes = ["--genes", "600", "--treatments", treatments, "--length", length]
-    dataset = folder / "x.dataset.h5"
+    sizes = ["--genes", "600", "--treatments", "6", "--length", length]
+    dataset, responses = folder / "x.dataset.h5", folder / "responses.tsv"
     steps = [
         ["simulate", "promoters", "-o", source, *sizes],
         ["prepare", "promoters", source / "genome.fa", source / "annotation.gff3", *window, "-o", fasta],
-        ["prepare", "dataset", fasta, source / "responses.tsv", *table, "-o", dataset],
+        ["prepare", "dataset", fasta, responses, "-o", dataset],
         ["train", "promoter", dataset, "-o", folder / "model", "--epochs", "3", "--threads", "1"],
     ]
     for step in steps:
         if bioattn([str(word) for word in [*step, "--quiet"]]):
             raise SystemExit(f"{' '.join(map(str, step))}: failed")
+        if step[0] == "simulate":
+            simulated = pd.read_csv(source / "responses.tsv", sep="\t", index_col=0)
+            shares = np.random.default_rng(0).dirichlet(np.full(6, 0.3), max(0, treatments - 6))
+            mixed = simulated.to_numpy() @ np.vstack([np.eye(6), shares])[:treatments].T
+            names = [f"treatment{number + 1}" for number in range(treatments)]
+            pd.DataFrame(mixed, index=simulated.index, columns=names).to_csv(responses, sep="\t")
     return folder / "model", fasta
 
 

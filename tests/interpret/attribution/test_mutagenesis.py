@@ -4,13 +4,19 @@ from collections.abc import Callable
 from typing import Any
 
 import numpy as np
+import pandas as pd
 import pytest
 import torch
 
+from bioattn.attention.capture import capture
 from bioattn.interpret.attribution.mutagenesis import Mutagenesis
 from bioattn.interpret.attribution.values import contributions
-from bioattn.models.promoter.config import Conditioning, TreatmentEncoding
+from bioattn.models.promoter.config import Conditioning, PromoterModelConfig, TreatmentEncoding
 from bioattn.models.promoter.folder import LoadedPromoterModel
+from bioattn.models.promoter.model import make_promoter_model
+from bioattn.models.promoter.stem import one_hot
+from bioattn.models.promoter.treatment_vocabulary import TreatmentVocabulary
+from bioattn.promoters.treatments import TreatmentTable
 
 KINDS: list[dict[str, Any]] = [
     {},
@@ -79,3 +85,87 @@ def test_contribution_is_the_value_of_the_base_that_is_there(
         wanted = values[promoter, :, position, base] if base < 4 else np.zeros(values.shape[1])
         np.testing.assert_array_equal(found[promoter, :, position], wanted)
     assert np.all(found[np.broadcast_to((codes == 4)[:, None], found.shape)] == 0)
+
+
+def test_sharp_attention_loses_nothing(
+    make_model: Callable[..., LoadedPromoterModel], make_codes: Callable[..., np.ndarray]
+) -> None:
+    """A bin that holds all the weight is mutated: what is left must not be the rounding of what was there."""
+    model, codes = make_model(pool=4, position_bias=False), make_codes(1, 70)
+    with torch.no_grad():
+        model.model.network.hops[0].project_query.weight *= 30  # type: ignore[union-attr,index]
+    _, wanted = plain_loop(model, codes)
+
+    found = Mutagenesis(model, model.encode_treatments(model.treatments))(codes)
+
+    assert np.abs(wanted).max() > 0.1
+    np.testing.assert_allclose(found.values_BTLA, wanted, rtol=2e-5, atol=2e-5)
+
+
+def test_a_listener_gets_what_it_asked_for(
+    make_model: Callable[..., LoadedPromoterModel], make_codes: Callable[..., np.ndarray]
+) -> None:
+    """Somebody who listens to the attention hears every mutant, and may put other weights in their place."""
+
+    class Ears:
+        heard = 0
+
+        def receive(self, _site: object, weights: torch.Tensor, *_: object) -> None:
+            self.heard += len(weights)
+
+    model, codes = make_model(), make_codes(1)
+    ears = Ears()
+    with capture(["*"], ears):
+        Mutagenesis(model, model.encode_treatments(model.treatments))(codes)
+    assert ears.heard == 1 + 3 * codes.shape[1]
+
+
+def test_finds_the_planted_motif() -> None:
+    """A model trained on promoters with and without a motif: its bases, and only they, matter."""
+    random = np.random.default_rng(0)
+    motif = np.array([3, 2, 0, 1, 3, 1, 0], dtype=np.uint8)
+    codes = random.integers(0, 4, (600, 64), dtype=np.uint8)
+    place = random.integers(0, 57, 600)
+    has = np.arange(600) % 2 == 0
+    for row in np.flatnonzero(has):
+        codes[row, place[row] : place[row] + 7] = motif
+    table = TreatmentTable(pd.DataFrame(index=pd.Index(["heat"], dtype=object)))
+    config = PromoterModelConfig(
+        length=64, channels=8, kernel=9, pool=4, treatment_channels=8, num_heads=1, hidden_channels=16
+    )
+    vocabulary = TreatmentVocabulary.learn(table, encoding=config.treatment_encoder, unconditional=True)
+    torch.manual_seed(0)
+    model = make_promoter_model(config, vocabulary)
+    with torch.no_grad():
+        # A first filter that is near the motif: the search for it is the training's business, not this test's.
+        model.network.stem.convolution.weight[0, :, 1:8] += 0.7 * one_hot(torch.from_numpy(motif[None]))[0]
+    optimiser = torch.optim.Adam(model.parameters(), lr=5e-3)
+    treatments = vocabulary.encode(table)
+    for _ in range(160):
+        rows = torch.from_numpy(random.integers(0, 500, 64))
+        loss = (
+            model(torch.from_numpy(codes)[rows], treatments)[:, 0] - torch.from_numpy(has)[rows].float()
+        ).square()
+        optimiser.zero_grad()
+        loss.mean().backward()
+        optimiser.step()
+    loaded = LoadedPromoterModel(
+        model=model.eval(),
+        vocabulary=vocabulary,
+        treatments=table,
+        task="regression",
+        reference=None,
+        device=torch.device("cpu"),
+        sha256="",
+    )
+
+    found = Mutagenesis(loaded, treatments)(codes[500:540])
+
+    strength = contributions(found.values_BTLA, codes[500:540])[:, 0]
+    with_motif = np.flatnonzero(has[500:540])
+    inside = np.zeros_like(strength, dtype=bool)
+    for row in with_motif:
+        inside[row, place[500 + row] : place[500 + row] + 7] = True
+    assert strength[inside].mean() > 5 * np.abs(strength[with_motif][~inside[with_motif]]).mean()
+    best = strength[with_motif].argmax(1)
+    assert np.mean(inside[with_motif, best]) > 0.9
