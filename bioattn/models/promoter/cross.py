@@ -86,6 +86,7 @@ class CrossModel(nn.Module):
         question = self.questions(embeddings_TE).unsqueeze(0)
         mask = known_BP[:, None, None, :]
         for normalise, attention in zip(self.normalise_question, self.hops, strict=True):
+            assert isinstance(attention, MultiHeadAttention)
             bias = self.position_bias(attention.site)
             context_BTC = attention(normalise(question), keys_BPC, values_BPC, mask=mask, bias=bias)
             question = question + context_BTC
