@@ -191,7 +191,7 @@ def _signals(
         if (signal.genes, signal.window_length) != (first.genes, first.window_length):
             raise BioattnError(
                 f"{signal.paths[0]}: its promoters are not those of {first.paths[0]}, in the same order; make "
-                "both from one promoter FASTA"
+                "both from one promoter FASTA, or score them one by one"
             )
         if signal.treatments != first.treatments:
             raise BioattnError(
