@@ -45,7 +45,6 @@ class AlignmentPage:
     row_names: list[str]
     rows: list[str]
     """R letters each, the target first; the target alone where the alignment was not given."""
-    rows_known: bool
     contact: str | None
     """Probabilities (R, R) in 255ths, deflated, base64."""
     distance: str | None
@@ -149,7 +148,6 @@ def _page(subject: Subject, room: int) -> AlignmentPage:
         num_rows=None if subject.alignment is None else subject.alignment.num_rows,
         row_names=names,
         rows=rows,
-        rows_known=subject.alignment is not None,
         contact=contact,
         distance=distance,
         truth=truth,

@@ -1,11 +1,13 @@
 """Everything a report says, collected from its inputs before a line of HTML is written."""
 
+import csv
 import logging
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pandas as pd
 
 from bioattn.errors import BioattnError, FormatError
@@ -85,8 +87,11 @@ def collect_report(
     browser = None
     if inputs.attention is not None:
         with open_attention(inputs.attention) as attention:
-            if predictions is None and attention.treatments:
-                predictions = attention.predictions()
+            if attention.treatments:
+                own = attention.predictions()
+                if predictions is not None and inputs.predictions_table is not None:
+                    _require_same(predictions, own, inputs.predictions_table, inputs.attention)
+                predictions = own
             browser = collect_browser(
                 attention,
                 inputs,
@@ -188,12 +193,29 @@ def _predictions(inputs: ReportInputs) -> pd.DataFrame | None:
     if path is None:
         return None
     try:
-        table = pd.read_csv(path, sep="\t", index_col="gene_id", dtype={"gene_id": str})
+        # Written without quotes: a quote belongs to a name.
+        table = pd.read_csv(
+            path, sep="\t", index_col="gene_id", dtype={"gene_id": str}, quoting=csv.QUOTE_NONE
+        )
         return table.astype("float64")
     except (ValueError, KeyError, pd.errors.ParserError) as error:
         raise FormatError(
             f"{path}: is no table of predictions, genes × treatments ({str(error).splitlines()[0]})"
         ) from error
+
+
+def _require_same(table: pd.DataFrame, own: pd.DataFrame, path: Path, attention: Path) -> None:
+    """A table of measured responses looks like one of predictions: only its numbers tell.
+
+    Raises: BioattnError when they are not those of the attention file.
+    """
+    genes, treatments = table.index.intersection(own.index), table.columns.intersection(own.columns)
+    one, other = table.loc[genes, treatments].to_numpy(), own.loc[genes, treatments].to_numpy()
+    if not one.size or not np.allclose(one, other, rtol=1e-2, atol=1e-3):
+        raise BioattnError(
+            f"{path}: is not what the model of {attention} predicts; leave it out, the attention file has "
+            "predictions"
+        )
 
 
 _SHOWN_SETTINGS = (

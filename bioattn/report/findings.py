@@ -261,6 +261,8 @@ def alignment_findings(pages: Sequence[AlignmentPage], left_out: Sequence[str]) 
     """Contacts, against the structure where one was given."""
     for page in pages[:6]:
         likely = f"{counted(page.num_likely, 'pair')} of residues with a probability above one half"
+        if page.mean_plddt is not None:
+            yield Finding(page.id, f"The predicted structure has a mean pLDDT of {page.mean_plddt:.1f}.")
         if page.contact is None:
             yield Finding(page.id, "Attention only: no prediction of this protein was given.", "open")
         elif page.prediction_scores is None or not np.isfinite(page.prediction_scores.precision_l):

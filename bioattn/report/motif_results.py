@@ -1,5 +1,6 @@
 """What `bioattn export motifs` found (docs/formats/motifs.md), as far as a report shows it."""
 
+import csv
 import math
 from collections import Counter
 from collections.abc import Collection, Iterator
@@ -175,7 +176,8 @@ def _rows(path: Path, columns: tuple[str, ...]) -> Iterator[tuple[int, dict[str,
     """Line numbers and cells by name of a table of the export."""
     if not path.is_file():
         raise FormatError(f"{path.parent}: has no {path.name}; run `bioattn export motifs` again")
-    lines = ((number, line.split("\t")) for number, line in read_lines(path) if line)
+    # As pandas writes them: names with quotes or tabs are quoted.
+    lines = enumerate(csv.reader((line for _, line in read_lines(path)), delimiter="\t"), start=1)
     _, header = next(lines, (0, []))
     missing = [name for name in columns if name not in header]
     if missing:

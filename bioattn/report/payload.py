@@ -156,6 +156,8 @@ def _alignment(page: AlignmentPage) -> dict[str, Any]:
         "columns": page.columns,
         "rowNames": page.row_names,
         "rows": page.rows,
+        "numRows": page.num_rows,
+        "truthSource": page.truth_source,
         "contact": page.contact,
         "distance": page.distance,
         "truth": page.truth,

@@ -112,7 +112,11 @@ def test_what_stands_around_a_promoter(run: PromoterRun, page: Path):
     # The other gene covers 901 to 1030 (from 1) of the chromosome, the window begins at base 1000 (from 0).
     assert first["neighbours"] == [[0, 30, "<i>other</i>", 0, 0]]
     assert [hit[:4] for hit in first["hits"] if hit[0] == HOSTILE_MOTIF] == [[HOSTILE_MOTIF, 20, 30, "+"]]
-    assert first["attended"] == [[2, "attention.1", 50, 56], [1, "attention.1", 30, 36]]
+    assert first["attended"] == [
+        [2, "attention.1", 50, 56],
+        [0, "attention.1", 10, 16],
+        [1, "attention.1", 30, 36],
+    ]
     assert genes["gene01"]["name"] == "NamedGene"
     # On the − strand position 0 is the window's last base along the chromosome, 4079.
     assert genes["gene03"]["neighbours"] == [[50, 70, "within", 1, 0]]
@@ -254,6 +258,20 @@ def test_what_does_not_belong_together_is_refused(
         found, said = refused([*arguments, *output], capsys)
         assert (found, says in said) == (code, True), said
         assert not (tmp_path / "report.html").exists()
+
+
+def test_measured_responses_are_not_taken_for_predictions(
+    run: PromoterRun, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+):
+    output = ["-o", str(tmp_path / "report.html")]
+    predictions = tmp_path / "predictions.tsv"
+    assert main(["run", "promoter", str(run.model), str(run.promoters), "-o", str(predictions), "-q"]) == 0
+    assert main(["report", str(run.attention), str(predictions), *output, "-q"]) == 0
+    header, *rows = predictions.read_text().splitlines()
+    measured = tmp_path / "measured.tsv"
+    measured.write_text("\n".join([header, *(f"{row}e1" for row in rows)]))
+    code, said = refused([str(run.attention), str(measured), *output], capsys)
+    assert (code, "is not what the model of" in said) == (1, True)
 
 
 def test_damaged_inputs_are_named(run: PromoterRun, tmp_path: Path, capsys: pytest.CaptureFixture[str]):

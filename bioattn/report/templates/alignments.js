@@ -112,7 +112,7 @@ function alignmentBrowser(host) {
   function drawMaps() {
     const { protein, maps } = state;
     const size = protein.sequence.length;
-    const lower = maps.truth ? "structure" : maps.distance ? "expected distance" : "the same";
+    const lower = maps.truth ? `structure (${protein.truthSource})` : maps.distance ? "expected distance" : "the same";
     const show = Boolean(maps.contact);
     contactCanvas.parentElement.hidden = !show;
     if (show) {
@@ -262,8 +262,8 @@ function alignmentBrowser(host) {
       protein.rowNames.forEach((name, row) => {
         names.fillText(name.length > room ? `${name.slice(0, room - 1)}…` : name, 4, top + row * CELL.height + CELL.height / 2);
       });
-      alignmentTitle.textContent = protein.rows.length > 1
-        ? `Alignment: ${protein.rows.length} rows, those the model saw first` : "The target (the alignment was not given)";
+      alignmentTitle.textContent = protein.numRows === null ? "The target (the alignment was not given)"
+        : `Alignment: ${protein.rows.length.toLocaleString("en")} of ${protein.numRows.toLocaleString("en")} rows, those the model saw first`;
     }
     // The first of the marked columns that is out of sight comes into it.
     const seen = scroller.clientWidth - nameWidth;
