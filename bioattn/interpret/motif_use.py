@@ -91,7 +91,7 @@ def hits_of_motifs(
     if not parts:
         nothing = np.zeros(0, dtype=np.int32)
         return MotifHits(
-            motif=nothing, gene=nothing, start=nothing, end=nothing, turned=nothing > 0, p_value=nothing + 0.0
+            motif=nothing, gene=nothing, start=nothing, end=nothing, turned=nothing > 0, p_value=np.zeros(0)
         )
     joined = {name: np.concatenate([getattr(part, name) for part in parts]) for name in MotifHits.__slots__}
     order = np.lexsort((joined["motif"], joined["start"], joined["gene"]))
