@@ -22,6 +22,7 @@ from bioattn.report.accuracy import (
     read_training_history,
 )
 from bioattn.report.alignment_pages import AlignmentPage, collect_alignments
+from bioattn.report.attention_summary import shown_sites
 from bioattn.report.check_result import CheckResult, read_check
 from bioattn.report.findings import (
     Finding,
@@ -85,6 +86,7 @@ def collect_report(
     check = None if inputs.check is None else read_check(inputs.check)
     predictions = _predictions(inputs)
     browser = None
+    hidden: list[str] = []
     if inputs.attention is not None:
         with open_attention(inputs.attention) as attention:
             if attention.treatments:
@@ -92,16 +94,18 @@ def collect_report(
                 if predictions is not None and inputs.predictions_table is not None:
                     _require_same(predictions, own, inputs.predictions_table, inputs.attention)
                 predictions = own
-            browser = collect_browser(
-                attention,
-                inputs,
-                dataset,
-                predictions,
-                motifs,
-                genes=genes,
-                treatments=treatments,
-                progress=progress,
-            )
+            shown, hidden = shown_sites(attention)
+            if shown:
+                browser = collect_browser(
+                    attention,
+                    inputs,
+                    dataset,
+                    predictions,
+                    motifs,
+                    genes=genes,
+                    treatments=treatments,
+                    progress=progress,
+                )
     elif genes or treatments:
         raise BioattnError("--genes and --treatment choose from an attention file over promoters; give one")
     accuracy = None
@@ -120,7 +124,7 @@ def collect_report(
         found=[
             *accuracy_findings(accuracy, inputs.model is not None),
             *check_findings(check, browser is not None or inputs.model is not None),
-            *map_findings(browser),
+            *map_findings(browser, hidden),
             *motif_findings(motifs),
             *alignment_findings(pages, left_out),
         ],

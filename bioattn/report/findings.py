@@ -175,8 +175,14 @@ def check_findings(check: CheckResult | None, asked: bool) -> Iterator[Finding]:
         yield Finding("Check", f"But: {caveat}", "open")
 
 
-def map_findings(browser: PromoterBrowser | None) -> Iterator[Finding]:
-    """How far maps spread and how much treatments differ."""
+def map_findings(browser: PromoterBrowser | None, hidden_sites: Sequence[str] = ()) -> Iterator[Finding]:
+    """How far maps spread, how much treatments differ, and which sites are not drawn."""
+    if hidden_sites:
+        yield Finding(
+            "Sites not drawn",
+            f"{', '.join(hidden_sites)}: what positions ask of a treatment's tokens, not where a treatment looks.",
+            "open",
+        )
     if browser is None:
         return
     site = browser.sites[0]
@@ -210,13 +216,6 @@ def map_findings(browser: PromoterBrowser | None) -> Iterator[Finding]:
             )
         else:
             yield Finding("Treatments compared", words + " Treatments look at different places.", "plain")
-    for name in browser.hidden_sites:
-        yield Finding(
-            "Treatments compared",
-            f"Site {name} says what positions ask of a treatment's tokens, not where a treatment looks; it is not "
-            "drawn.",
-            "open",
-        )
 
 
 def motif_findings(motifs: MotifResults | None) -> Iterator[Finding]:

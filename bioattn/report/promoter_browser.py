@@ -11,7 +11,7 @@ import numpy as np
 import pandas as pd
 from numpy.typing import NDArray
 
-from bioattn.errors import BioattnError, SettingsError
+from bioattn.errors import BioattnError
 from bioattn.progress import Progress
 from bioattn.promoters.dataset import SPLIT_NAMES, TRAIN, PromoterDataset
 from bioattn.promoters.gene_choice import choose_genes
@@ -79,8 +79,6 @@ class PromoterBrowser:
     task: str
     treatments: list[str]
     sites: list[SiteSummary]
-    hidden_sites: list[str]
-    """Sites whose keys are no positions."""
     genes: list[BrowserGene]
     lines: list[GeneLine]
     """All promoters of the file."""
@@ -107,17 +105,15 @@ def collect_browser(
     genes: ids, or files of ids, to be shown in full before any other. treatments: the only ones to be shown;
     empty = all.
 
-    Raises: BioattnError for a gene or treatment that is not in the file, or sequences of another file;
-    SettingsError when the file has no site over positions.
+    Raises: BioattnError for a gene or treatment that is not in the file, or sequences of another file; ValueError
+    when none of its sites has positions for keys (`shown_sites`).
     """
     ids = [str(gene) for gene in attention.samples.index]
     place = {gene: row for row, gene in enumerate(ids)}
     wanted = choose_genes(genes, place, attention.path) if genes else []
-    infos, hidden = shown_sites(attention)
+    infos, _ = shown_sites(attention)
     if not infos:
-        raise SettingsError(
-            f"{attention.path}: none of its sites ({', '.join(hidden)}) says where in a promoter a treatment looks"
-        )
+        raise ValueError("the file has no site over positions")
     known = attention.treatments or next((info.treatments for info in infos if info.treatments), []) or []
     for treatment in treatments:
         if treatment not in known:
@@ -162,7 +158,6 @@ def collect_browser(
         task=attention.task,
         treatments=names or sites[0].treatments,
         sites=sites,
-        hidden_sites=hidden,
         genes=[
             _browser_gene(row, ids[row], maps, has_attribution, context, length)
             for row, maps, has_attribution in shown

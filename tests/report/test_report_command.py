@@ -214,6 +214,20 @@ def test_some_treatments_only(run: PromoterRun, tmp_path: Path):
     np.testing.assert_allclose(struct.unpack("<2f", raw[:8]), expected, rtol=1e-6)
 
 
+def test_a_model_whose_positions_ask_is_reported_without_a_browser(
+    run: PromoterRun, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+):
+    model, attention, page = tmp_path / "model", tmp_path / "attention.h5", tmp_path / "report.html"
+    shape = tmp_path / "shape.toml"
+    shape.write_text("[model]\nchannels = 4\nhidden_channels = 4\n")
+    words = ["train", "promoter", str(run.dataset), "-o", str(model), "--conditioning", "cross-all"]
+    assert main([*words, "--epochs", "1", "--no-baselines", "-c", str(shape), "-q"]) == 0
+    assert main(["export", "attention", str(model), str(run.promoters), "-o", str(attention), "-q"]) == 0
+    assert main(["report", str(model), str(attention), "-o", str(page), "-q"]) == 0
+    assert data_of(page)["promoters"] is None
+    assert "what positions ask of a treatment's tokens" in " ".join(outline_of(page).words)
+
+
 def test_nothing_but_a_model_says_what_is_not_known(run: PromoterRun, tmp_path: Path):
     path = tmp_path / "report.html"
     assert main(["report", str(run.model), "-o", str(path), "-q"]) == 0
