@@ -57,7 +57,7 @@ function drawTracks(host, gene, maps, state) {
   const promoters = DATA.promoters;
   const width = Math.max(300, host.clientWidth);
   const narrow = width < 620;
-  const left = narrow ? 6 : 190;
+  const left = narrow ? 18 : 190;
   const right = 18;
   const [from, to] = state.view;
   const scale = (width - left - right) / (to - from);
@@ -90,7 +90,7 @@ function drawTracks(host, gene, maps, state) {
     const name = promoters.treatments[treatment];
     const style = number % 7;
     if (narrow) {
-      layers.push(trackTitle(name, gene, treatment, left, y + 12, true));
+      layers.push(trackTitle(name, gene, treatment, 2, y + 12, true));
       y += 17;
     } else {
       layers.push(trackTitle(name, gene, treatment, 2, y + 15, false));
@@ -293,6 +293,6 @@ function drawAxis(length, x, from, to, y, left, right) {
     nodes.push(svg("text", { x: at, y: y + 16, "text-anchor": "middle", class: "tick" }, signed(tick, 0)));
   }
   nodes.push(svg("text", { x: (left + right) / 2, y: y + 31, "text-anchor": "middle", class: "tick" },
-    "bases from the 3′ end of the window, in the direction of the gene"));
+    right - left > 420 ? "bases from the 3′ end of the window, in the direction of the gene" : "bases from the 3′ end of the window"));
   return nodes;
 }
