@@ -15,7 +15,7 @@ from typing import Any
 
 from bioattn import __version__
 from bioattn.config_file import build
-from bioattn.errors import BioattnError, FormatError, SettingsError
+from bioattn.errors import BioattnError, FormatError, Interrupted, SettingsError
 from bioattn.files import read_json
 from bioattn.models.model_folder import TRAINING_RECORD
 from bioattn.models.promoter.config import PromoterModelConfig, QuerySource
@@ -100,10 +100,17 @@ class ControlFolder:
         """
         job = self._job(model, control, step)
         if not is_finished(job.output):
-            with _made(self.folder):
-                train_promoter(
-                    job, device=model.device, resume=_can_go_on(job.output), progress=progress, stop=stop
-                )
+            try:
+                with _made(self.folder):
+                    train_promoter(
+                        job, device=model.device, resume=_can_go_on(job.output), progress=progress, stop=stop
+                    )
+            except Interrupted as stopped:
+                raise Interrupted(
+                    f"stopped while a control was trained; what is done lies in {self.folder}: repeat the command "
+                    "to go on",
+                    stopped.exit_code,
+                ) from stopped
         return load_promoter_model(job.output, model.device)
 
     def _job(self, model: LoadedPromoterModel, control: Control, step: int) -> TrainingJob:

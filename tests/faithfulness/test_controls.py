@@ -85,7 +85,7 @@ def test_an_interrupted_control_goes_on(trained, kept):
     import signal
 
     stop.signal = signal.SIGTERM
-    with pytest.raises(Interrupted):
+    with pytest.raises(Interrupted, match="repeat the command to go on"):
         kept.retrained(own, Control.UNIFORM, stop=stop)
     assert [path.name[-8:] for path in kept.folder.iterdir()] == [".partial"]
     resumed = kept.retrained(own, Control.UNIFORM)
