@@ -72,23 +72,8 @@ def judge(measures: Measures) -> Verdict:
     rests_on = [] if predictive is None else [predictive]
     caveats = _caveats(measures, predictive)
     used = measures.passed("uniform_retrained")
-    if used is False and measures.value("uniform_retrained") >= thresholds.USED:
-        return _verdict(
-            Code.UNDECIDED,
-            "Whether attention is used cannot be told: with uniform attention, retrained, the model loses "
-            f"{percent(measures.value('uniform_retrained'))} of its skill, which may be chance.",
-            [*rests_on, "uniform_retrained"],
-            caveats,
-        )
     if used is False:
-        return _verdict(
-            Code.NOT_USED,
-            "Attention is not used: with uniform attention, retrained, the model predicts as well "
-            f"(it loses {percent(measures.value('uniform_retrained'))} of its skill). What the maps show was not "
-            "needed.",
-            [*rests_on, "uniform_retrained"],
-            caveats,
-        )
+        return _not_used(measures, rests_on, caveats)
     if used:
         rests_on.append("uniform_retrained")
     if measures.passed("deletion") and measures.passed(OTHER_PROMOTERS) is False:
@@ -113,6 +98,30 @@ def judge(measures: Measures) -> Verdict:
             caveats,
         )
     return _specific(measures, used, rests_on, caveats)
+
+
+def _not_used(measures: Measures, rests_on: list[str], caveats: list[str]) -> Verdict:
+    """Of a model that uniform attention, retrained, equals; or beats, or may be no worse than by chance."""
+    lost, own = measures.value("uniform_retrained"), measures.value("skill")
+    rests_on = [*rests_on, "uniform_retrained"]
+    reached = f"reaches a skill of {own * (1 - lost):.2f}, this model {own:.2f}"
+    if lost >= thresholds.USED:
+        sentence = (
+            f"Whether attention is used cannot be told: uniform attention, retrained, {reached}, "
+            "which may be chance."
+        )
+        return _verdict(Code.UNDECIDED, sentence, rests_on, caveats)
+    sentence = (
+        f"Attention is not used to any gain: uniform attention, retrained, predicts as well ({reached})."
+    )
+    pointing = (*POINTING, OTHER_PROMOTERS)
+    if all(measures.passed(name) for name in pointing):
+        sentence += (
+            " As it was trained this model does rely on it, and the maps point at what its own predictions "
+            "depend on."
+        )
+        return _verdict(Code.NOT_USED, sentence, [*rests_on, *pointing], caveats)
+    return _verdict(Code.NOT_USED, f"{sentence} The maps explain nothing.", rests_on, caveats)
 
 
 def _specific(measures: Measures, used: bool | None, rests_on: list[str], caveats: list[str]) -> Verdict:

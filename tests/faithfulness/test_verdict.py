@@ -96,6 +96,15 @@ def test_verdict(changes, code):
     assert all(name in measures for name in verdict.rests_on)
 
 
+def test_a_model_that_relies_on_what_it_does_not_need_is_told_from_one_whose_maps_are_idle():
+    relying = judge(measured(uniform_retrained=-0.1))
+    assert "reaches a skill of 0.77, this model 0.70" in relying.sentence
+    assert "does rely on it" in relying.sentence
+    idle = judge(measured(uniform_retrained=0.0, deletion=0.0))
+    assert "explain nothing" in idle.sentence
+    assert relying.code == idle.code == "not-used"
+
+
 def test_caveats_say_what_else_there_is():
     assert judge(measured()).caveats == []
     assert "One query" in judge(measured(shared_retrained=0.0)).caveats[0]
