@@ -87,7 +87,12 @@ def read_motif_export(folder: Path) -> MotifResults:
 
     motifs = _table(folder / "motifs.tsv", ("motif", "source", "consensus", "seqlets"))
     path = folder / "motifs.meme"
-    matrices = {motif.name: motif.probabilities for motif in read_meme(path).motifs} if path.is_file() else {}
+    # An export that found nothing has the header of a MEME file alone, which is no database to read.
+    matrices = (
+        {motif.name: motif.probabilities for motif in read_meme(path).motifs}
+        if motifs and path.is_file()
+        else {}
+    )
     found = [
         FoundMotif(
             name=row["motif"],

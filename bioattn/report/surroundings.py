@@ -51,7 +51,7 @@ class Surroundings:
         )
         if inputs.motifs is not None:
             self.hits = motif_hits(inputs.motifs, self.sequences)
-        elif motifs is not None and inputs.motif_export is not None:
+        elif motifs is not None and motifs.motifs and inputs.motif_export is not None:
             # What filters of the first layer respond to is too much to be marked.
             self.hits = motif_hits(inputs.motif_export / "motifs.meme", self.sequences, motifs.filters)
         if inputs.motif_export is not None:

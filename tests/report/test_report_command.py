@@ -13,6 +13,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
+from bioattn.formats.meme import write_meme
 from bioattn.report import gene_maps
 from bioattn.store import open_attention
 from bioattn_cli.main import main
@@ -286,6 +287,16 @@ def test_measured_responses_are_not_taken_for_predictions(
     measured.write_text("\n".join([header, *(f"{row}e1" for row in rows)]))
     code, said = refused([str(run.attention), str(measured), *output], capsys)
     assert (code, "is not what the model of" in said) == (1, True)
+
+
+def test_an_export_without_motifs_is_said_to_have_none(run: PromoterRun, tmp_path: Path):
+    folder = tmp_path / "motifs"
+    shutil.copytree(run.motif_export, folder)
+    for name in ("motifs.tsv", "treatments.tsv", "edges.tsv"):
+        (folder / name).write_text((folder / name).read_text().splitlines(keepends=True)[0])
+    write_meme(folder / "motifs.meme", [])
+    assert main(["report", str(run.attention), str(folder), "-o", str(tmp_path / "report.html"), "-q"]) == 0
+    assert "No motif was found" in (tmp_path / "report.html").read_text()
 
 
 def test_damaged_inputs_are_named(run: PromoterRun, tmp_path: Path, capsys: pytest.CaptureFixture[str]):
