@@ -7,6 +7,8 @@ USED = 0.03
 """Least share of the skill that uniform attention, retrained, must lack, with an interval above 0."""
 SHARED = 0.03
 """The same for one query shared by all treatments."""
+BETTER_SEED = 0.1
+"""Share of the skill by which another seed may be better without a word about it."""
 POINTED = 0.15
 """Least share of a prediction's deviation that deleting the top tenth of bins takes away beyond a random tenth."""
 FOUND = 0.7

@@ -162,6 +162,12 @@ def _caveats(measures: Measures, predictive: str | None) -> list[str]:
         found.append("How well the model predicts was taken from the record of its training, not measured.")
     if "uniform_retrained" not in measures:
         found.append("Whether attention was needed was not tested: that takes --dataset and --controls.")
+    if measures.value("seed_skill") < -thresholds.BETTER_SEED * measures.value("skill"):
+        found.append(
+            "The same model of another seed predicts better by "
+            f"{-measures.value('seed_skill'):.2f}: this one was not trained as well as it could be, and a verdict on "
+            "that one may differ."
+        )
     if measures.passed("shared_retrained") is False:
         found.append(
             "One query shared by all treatments, retrained, predicts as well: what differs between the "

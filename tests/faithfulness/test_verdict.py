@@ -33,6 +33,7 @@ LEAST = {
     "deletion_of_other_treatments": thresholds.OWN_MAP,
     "deletion_of_other_promoters": thresholds.OWN_MAP,
     "seed_stability": thresholds.STABLE,
+    "seed_skill": None,
 }
 
 
@@ -107,6 +108,8 @@ def test_a_model_that_relies_on_what_it_does_not_need_is_told_from_one_whose_map
 
 def test_caveats_say_what_else_there_is():
     assert judge(measured()).caveats == []
+    assert "may differ" in judge(measured(seed_skill=-0.2)).caveats[0]
+    assert judge(measured(seed_skill=-0.03)).caveats == []
     assert "One query" in judge(measured(shared_retrained=0.0)).caveats[0]
     assert judge(measured(seed_stability=0.1)).caveats == ["the sentence of seed_stability"]
     blind = judge(measured(**WITHOUT_DATASET)).caveats
