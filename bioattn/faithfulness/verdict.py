@@ -165,8 +165,8 @@ def _caveats(measures: Measures, predictive: str | None) -> list[str]:
     if measures.value("seed_skill") < -thresholds.BETTER_SEED * measures.value("skill"):
         found.append(
             "The same model of another seed predicts better by "
-            f"{-measures.value('seed_skill'):.2f}: this one was not trained as well as it could be, and a verdict on "
-            "that one may differ."
+            f"{-measures.value('seed_skill'):.2f}: this one was not trained as well as it could be, and a "
+            "verdict on that one may differ."
         )
     if measures.passed("shared_retrained") is False:
         found.append(
