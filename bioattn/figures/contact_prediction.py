@@ -3,6 +3,7 @@
 R match columns of the alignment, counted from 0 here and from 1 in the files.
 """
 
+import logging
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -22,6 +23,8 @@ from bioattn.structures.chain import read_chain
 from bioattn.structures.column_mapping import map_columns
 from bioattn.structures.contacts import MIN_SEPARATION, contacts, known_pairs
 
+LOGGER = logging.getLogger("bioattn")
+
 _UNKNOWN = "X"
 _QUANTITIES = ("probability", "score")
 
@@ -37,6 +40,8 @@ class ContactPrediction:
     """(R, R), symmetric; larger = likelier in contact; NaN = not among the file's pairs."""
     quantity: str
     """What `scores` are: probability or score."""
+    whole: bool = True
+    """Whether R is that of the alignment; else the file's last pair may end before its last column."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -88,12 +93,23 @@ def _read_rr(path: Path) -> ContactPrediction:
     scores = np.full((size, size), np.nan)
     for pair in found.pairs:
         scores[pair.i - 1, pair.j - 1] = scores[pair.j - 1, pair.i - 1] = pair.probability
-    letters = found.sequence or _UNKNOWN * size
-    return ContactPrediction(name=found.target, letters=letters, scores=scores, quantity="probability")
+    return ContactPrediction(
+        name=found.target,
+        letters=found.sequence or _UNKNOWN * size,
+        scores=scores,
+        quantity="probability",
+        whole=bool(found.sequence),
+    )
 
 
 def _read_table(path: Path, sample: str | None) -> ContactPrediction:
-    table = open_table(path)
+    try:
+        table = open_table(path)
+    except FormatError as error:
+        raise FormatError(
+            f"{path}: holds no predicted contacts; give a folder of `bioattn run evoformer`, its distogram.h5, "
+            f"contacts.rr or contacts.tsv, or a file of `bioattn export contacts` (as a table: {error})"
+        ) from error
     quantity = next((name for name in _QUANTITIES if name in table.header), None)
     if quantity is None or not {"column_i", "column_j"} <= set(table.header):
         raise FormatError(
@@ -131,6 +147,7 @@ def _read_table(path: Path, sample: str | None) -> ContactPrediction:
         letters="".join(letters[name].get(column, _UNKNOWN) for column in range(size)),
         scores=scores,
         quantity=quantity,
+        whole=False,
     )
 
 
@@ -161,6 +178,8 @@ def read_contact_truth(
     to the closest of its rows; a contact dataset, of which `sample` (or the
     prediction's name) is taken; or a table with column_i and column_j.
 
+    Warns of a structure with CA alone, whose contacts are others than those of CB.
+
     Raises: BioattnError when the truth is of another alignment.
     """
     size = len(prediction.letters)
@@ -171,22 +190,25 @@ def read_contact_truth(
             raise BioattnError(f"{path}: is no contact dataset; give one, a structure or a table of contacts")
         dataset = open_contact_dataset(path)
         protein = dataset.protein(dataset.index(sample or prediction.name))
-        # A table of pairs ends at the last column that is in one.
-        if protein.num_columns < size:
-            raise BioattnError(
-                f"{path}: {protein.id!r} has {protein.num_columns:,} columns, the prediction {size:,}; both must "
-                "come from the same alignment"
-            )
+        _require_columns(prediction, protein.num_columns, f"{path}: {protein.id!r}")
         return truth_from_coordinates(protein.cb[:size])
     if _is_contact_table(path):
-        return _truth_from_table(path, size)
+        return _truth_from_table(path, prediction)
     found = read_chain(path, chain)
+    if 2 * found.num_missing_cb > len(found):
+        LOGGER.warning(
+            "%s: %s of %s residues have no CB; CA stands in its place, by which other pairs are in contact",
+            path,
+            found.num_missing_cb,
+            len(found),
+        )
     if alignment is not None:
         rows = read_alignment(alignment)
-        if rows.num_columns < size:
+        _require_columns(prediction, rows.num_columns, f"{alignment}:")
+        if not _holds_target(rows, prediction.letters):
             raise BioattnError(
-                f"{alignment}: has {rows.num_columns:,} match columns, the prediction {size:,}; give the "
-                "alignment that it was made of"
+                f"{alignment}: has no row with the residues of {prediction.name or 'the target'!r}; give the "
+                "alignment that was predicted"
             )
         mapping = map_columns(found, rows, source=str(path))
         return truth_from_coordinates(mapping.column_cb(found, rows.num_columns)[:size])
@@ -205,6 +227,22 @@ def read_contact_truth(
     return truth_from_coordinates(mapping.column_cb(found, size))
 
 
+def _require_columns(prediction: ContactPrediction, found: int, subject: str) -> None:
+    """Raises: BioattnError when an alignment of `found` columns cannot be the predicted one."""
+    size = len(prediction.letters)
+    if found < size or (prediction.whole and found > size):
+        raise BioattnError(
+            f"{subject} has {found:,} columns, the prediction {size:,}; both must come from the same alignment"
+        )
+
+
+def _holds_target(alignment: Alignment, letters: str) -> bool:
+    """Whether a row has the prediction's letters wherever these are known."""
+    target = np.frombuffer(letters.encode("ascii"), np.uint8)
+    known = np.flatnonzero(target != ord(_UNKNOWN))
+    return bool((alignment.residues[:, known] == target[known]).all(axis=1).any())
+
+
 def truth_from_coordinates(cb: NDArray[np.float32]) -> ContactTruth:
     """From (R, 3) CB coordinates, NaN where a column has no residue in the structure."""
     return ContactTruth(
@@ -219,11 +257,17 @@ def _is_contact_table(path: Path) -> bool:
         return False
 
 
-def _truth_from_table(path: Path, size: int) -> ContactTruth:
+def _truth_from_table(path: Path, prediction: ContactPrediction) -> ContactTruth:
     table = open_table(path)
+    size = len(prediction.letters)
     pairs = np.zeros((size, size), dtype=np.bool_)
     for line, cells in table.rows():
         i, j = _pair(dict(zip(table.header, cells, strict=True)), f"{path}:{line}")
+        if j >= size and prediction.whole:
+            raise BioattnError(
+                f"{path}:{line}: column {j + 1} does not exist, the prediction has {size:,}; both must come from "
+                "the same alignment"
+            )
         if j < size and j - i >= MIN_SEPARATION:
             pairs[i, j] = pairs[j, i] = True
     column = np.arange(size)

@@ -195,6 +195,37 @@ def test_a_dataset_is_a_truth(tmp_path) -> None:
         read_contact_truth(path, prediction(scores()), sample="y")
 
 
+def test_a_truth_of_another_alignment_is_refused(tmp_path) -> None:
+    """Longer, or of the same length; a table of pairs cannot say how long its alignment was."""
+    whole = prediction(scores())
+    pdb = structure(tmp_path / "x.pdb", fold())
+    own, other, longer = (tmp_path / name for name in ("own.a3m", "other.a3m", "longer.a3m"))
+    own.write_text(f">x\n{LETTERS}\n")
+    other.write_text(f">y\n{LETTERS[:-1]}W\n")
+    longer.write_text(f">z\n{LETTERS}AC\n")
+    assert read_contact_truth(pdb, whole, alignment=own).length == SIZE - 3
+    with pytest.raises(BioattnError, match=r"other\.a3m: has no row with the residues of 'x'"):
+        read_contact_truth(pdb, whole, alignment=other)
+    with pytest.raises(BioattnError, match=r"longer\.a3m: has 32 columns, the prediction 30"):
+        read_contact_truth(pdb, whole, alignment=longer)
+    pairs = tmp_path / "pairs.tsv"
+    pairs.write_text("column_i\tcolumn_j\n1\t9\n2\t31\n")
+    with pytest.raises(BioattnError, match=r"pairs\.tsv:3: column 31 does not exist, the prediction has 30"):
+        read_contact_truth(pairs, whole)
+    cut = read_contact_prediction(table(tmp_path / "x.tsv", scores()))
+    assert read_contact_truth(pairs, cut).contacts.sum() == 2
+    assert read_contact_truth(pdb, cut, alignment=longer).length == SIZE - 3
+
+
+def test_a_trace_of_ca_is_said(tmp_path, caplog) -> None:
+    pdb = structure(tmp_path / "x.pdb", fold())
+    read_contact_truth(pdb, prediction(scores()))
+    assert not caplog.records
+    pdb.write_text("".join(line for line in pdb.read_text().splitlines(True) if line[12:16] != " CB "))
+    read_contact_truth(pdb, prediction(scores()))
+    assert "have no CB; CA stands in its place" in caplog.text
+
+
 def test_bad_input_is_one_sentence(tmp_path) -> None:
     two = table(tmp_path / "two.tsv", scores(), "score", sample="a")
     two.write_text(two.read_text() + two.read_text().partition("\n")[2].replace("a\t", "b\t"))
@@ -210,6 +241,9 @@ def test_bad_input_is_one_sentence(tmp_path) -> None:
         read_contact_prediction(other)
     other.write_text("column_i\tcolumn_j\tprobability\n2\t9\tmuch\n")
     with pytest.raises(FormatError, match=r"other\.tsv:2: probability 'much' is not a number"):
+        read_contact_prediction(other)
+    other.write_text("HEADER    A STRUCTURE\nEND\n")
+    with pytest.raises(FormatError, match=r"other\.tsv: holds no predicted contacts; give a folder of"):
         read_contact_prediction(other)
     with pytest.raises(BioattnError, match=r"holds none of distogram\.h5"):
         read_contact_prediction(tmp_path)
