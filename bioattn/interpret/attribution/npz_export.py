@@ -5,6 +5,8 @@ A folder with `sequences.npz` (one-hot, N only zeros), an archive of hypothetica
 (row, gene and place).
 """
 
+import csv
+import re
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 
@@ -15,6 +17,7 @@ from numpy.typing import NDArray
 from bioattn.errors import BioattnError, SettingsError
 from bioattn.files import check_apart, check_parent, text_output
 from bioattn.folders import atomic_folder
+from bioattn.formats.genome import first_names
 from bioattn.formats.npz import npz_output
 from bioattn.progress import NoProgress, Progress
 from bioattn.promoters.gene_choice import choose_genes
@@ -24,6 +27,8 @@ from bioattn.store.track_folder import file_stems
 SEQUENCES, TREATMENTS, GENES = "sequences.npz", "treatments.tsv", "genes.tsv"
 ARRAY = "arr_0"
 BLOCK_BYTES = 1 << 24
+_ARCHIVE = re.compile(r"[A-Za-z0-9._+-]+\.npz")
+"""What `file_stems` leaves of a treatment's name."""
 
 
 def export_attribution(
@@ -41,15 +46,20 @@ def export_attribution(
     that this function made.
 
     Raises: BioattnError for names that the file does not hold, a folder in the way or one that cannot be written;
-    FormatError when the file is damaged.
+    SettingsError for a treatment named twice; FormatError when the file is damaged.
     """
     progress = progress or NoProgress()
     names = _own_names(output, [attribution], force=force)
     with open_attribution(attribution) as file:
-        for name in treatments:
+        for number, name in enumerate(treatments):
             if name not in file.treatments:
-                raise BioattnError(f"{attribution}: treatment {name!r} is not in the file")
-        chosen = list(dict.fromkeys(treatments)) or file.treatments
+                raise BioattnError(
+                    f"{attribution}: --treatment {name!r} is not in the file; it holds "
+                    f"{first_names(file.treatments)}"
+                )
+            if name in treatments[:number]:
+                raise SettingsError(f"--treatment {name!r} is given twice")
+        chosen = list(treatments) or file.treatments
         ids = choose_genes(genes, file.samples.index, attribution) if genes else list(file.samples.index)
         files = [f"{stem}.npz" for stem in file_stems(["sequences", *chosen])[1:]]
         progress.begin("arrays", len(files) + 1)
@@ -107,11 +117,28 @@ def _own_names(output: Path, inputs: Sequence[Path], *, force: bool) -> set[str]
         raise BioattnError(f"{output}: is a file, the arrays need a folder; choose another --output")
     if any(output.iterdir()) and not force:
         raise BioattnError(f"{output}: exists already; choose another --output, or --force to replace it")
-    table = output / TREATMENTS
-    if not table.is_file():
-        return set()
-    rows = table.read_text(encoding="utf-8").splitlines()[1:]
-    return {SEQUENCES, TREATMENTS, GENES, *(row.rpartition("\t")[2] for row in rows)}
+    archives = _archives(output)
+    if archives is None and any(output.iterdir()):
+        raise BioattnError(
+            f"{output}: is no folder of attribution arrays, and --force replaces no other; choose another --output"
+        )
+    return {SEQUENCES, TREATMENTS, GENES, *(archives or ())}
+
+
+def _archives(folder: Path) -> set[str] | None:
+    """The archives of treatments in a folder of ours; None for any other, also with tables of the same names."""
+    if not all((folder / name).is_file() for name in (SEQUENCES, TREATMENTS, GENES)):
+        return None
+    try:
+        with (folder / TREATMENTS).open(encoding="utf-8", newline="") as file:
+            header, *rows = list(csv.reader(file, delimiter="\t"))
+    except (OSError, ValueError, csv.Error):
+        return None
+    if header != ["treatment", "file"] or any(
+        len(row) != 2 or _ARCHIVE.fullmatch(row[1]) is None for row in rows
+    ):
+        return None
+    return {name for _, name in rows}
 
 
 def _write_table(path: Path, table: pd.DataFrame) -> None:

@@ -257,3 +257,40 @@ def test_a_folder_of_somebody_else_stays(model: Path, promoters: Path, tmp_path:
     command = ["export", "attribution", str(tmp_path / "x.h5"), "-o", str(tmp_path / "mine"), "--force"]
     assert main(command) == 1
     assert (tmp_path / "mine" / "thesis.txt").read_text() == "years of work"
+
+
+@pytest.mark.parametrize(
+    "tables",
+    [
+        {"treatments.tsv": "treatment\tnotes\nheat\tthesis.txt\n", "thesis.txt": "years of work"},
+        {"treatments.tsv": "treatment\tfile\nheat\t37.npz\n"},
+        {
+            "treatments.tsv": "treatment\tfile\nheat\tthesis.txt\n",
+            "genes.tsv": "gene_id\n",
+            "sequences.npz": "",
+            "thesis.txt": "years of work",
+        },
+    ],
+)
+def test_tables_that_are_called_like_ours_stay(
+    model: Path, promoters: Path, tmp_path: Path, tables: dict[str, str], capfd: pytest.CaptureFixture[str]
+) -> None:
+    assert explain(model, promoters, tmp_path / "x.h5", "--genes", "G1") == 0
+    mine = tmp_path / "mine"
+    mine.mkdir()
+    for name, text in tables.items():
+        (mine / name).write_text(text)
+    assert main(["export", "attribution", str(tmp_path / "x.h5"), "-o", str(mine), "--force"]) == 1
+    assert "no folder of attribution arrays" in capfd.readouterr().err
+    assert {path.name: path.read_text() for path in mine.iterdir()} == tables
+
+
+def test_force_replaces_the_arrays_of_other_treatments(model: Path, promoters: Path, tmp_path: Path) -> None:
+    assert explain(model, promoters, tmp_path / "x.h5", "--genes", "G1") == 0
+    command = ["export", "attribution", str(tmp_path / "x.h5"), "-o", str(tmp_path / "arrays")]
+    assert main([*command, "--treatment", "heat-5"]) == 0
+    assert main([*command, "--treatment", "dtt-10", "--force"]) == 0
+    ours = {"treatments.tsv", "genes.tsv", "sequences.npz", "dtt-10.npz"}
+    assert {path.name for path in (tmp_path / "arrays").iterdir()} == ours
+    assert main([*command, "--treatment", "dtt-10", "--treatment", "dtt-10", "--force"]) == 2
+    assert {path.name for path in (tmp_path / "arrays").iterdir()} == ours
