@@ -28,7 +28,7 @@ from bioattn.interpret.motif_tables import (
     write_motif_table,
     write_treatment_table,
 )
-from bioattn.interpret.promoter_maps import MEAN, AttentionMaps, AttributionMaps, PromoterMaps
+from bioattn.interpret.promoter_maps import ATTENTION, MEAN, AttentionMaps, AttributionMaps, PromoterMaps
 from bioattn.models.model_folder import WEIGHTS
 from bioattn.progress import NoProgress, Progress
 from bioattn.promoters.gene_choice import choose_genes
@@ -107,10 +107,15 @@ def export_motifs(
         kinds = [each.kind for each in maps]
         if len(set(kinds)) < len(kinds):
             raise SettingsError(f"two {kinds[0]} files: give one of each kind, or run the command for each")
+        if (settings.heads is not None or settings.sites != MotifSettings().sites) and ATTENTION not in kinds:
+            option = "--sites" if settings.heads is None else "--heads"
+            raise SettingsError(f"{option} chooses in attention, which is not given; leave it out")
         for each in maps:
             each.require_treatments(treatments, "--treatment")
             if settings.against not in (None, MEAN):
                 each.require_treatments([settings.against], "--against")
+                if list(treatments or each.treatments) == [settings.against]:
+                    raise SettingsError(f"--against {settings.against}: is the only treatment; name others")
         filters = [] if model is None else _filters(model, promoters)
         sources = [MotifSource(each, treatments or each.treatments, settings) for each in maps]
         try:

@@ -16,7 +16,7 @@ import numpy as np
 import pandas as pd
 from numpy.typing import NDArray
 
-from bioattn.errors import BioattnError
+from bioattn.errors import BioattnError, SettingsError
 from bioattn.formats.nucleotides import UNKNOWN
 from bioattn.interpret.position_maps import choose_position_sites, require_heads
 from bioattn.interpret.track_values import MapReader
@@ -71,13 +71,15 @@ class PromoterMaps(ABC):
         return self._reference is not None
 
     def require_treatments(self, names: Sequence[str], option: str) -> None:
-        """Raises: BioattnError for a treatment that the file does not hold."""
-        for name in names:
+        """Raises: BioattnError for a treatment that the file does not hold; SettingsError for one named twice."""
+        for number, name in enumerate(names):
             if name not in self.treatments:
                 held = ", ".join(self.treatments[:5]) + (", …" if len(self.treatments) > 5 else "")
                 raise BioattnError(
                     f"{option} {name!r}: {self.path} holds no such treatment (it holds {held})"
                 )
+            if name in names[:number]:
+                raise SettingsError(f"{option} {name!r} is given twice")
 
     def hold_reference(self, name: str) -> None:
         """Read the maps of a treatment, or their `mean` over all, and keep them for `difference`."""

@@ -52,8 +52,9 @@ def choose_tracks(
             raise BioattnError(
                 f"{attention.path}: --treatment {name!r} is not in the file; it holds {first_names(known)}"
             )
-    if len(set(asked)) != len(asked):
-        raise SettingsError("--treatment names one twice")
+    for number, name in enumerate(asked):
+        if name in asked[:number]:
+            raise SettingsError(f"--treatment {name!r} is given twice")
     if reference is not None and reference not in known and reference != MEAN:
         raise BioattnError(
             f"{attention.path}: --against {reference!r} is not in the file; it holds {first_names(known)}; "

@@ -334,6 +334,14 @@ def test_maps_that_say_nothing_give_no_motifs(planted, tmp_path):
         (["{attention}", "{attention}", "--promoters", "{fasta}"], 2, "two attention files"),
         (["{attention}", "--promoters", "{fasta}", "--treatment", "heat"], 1, "--treatment 'heat'"),
         (["{attention}", "--promoters", "{fasta}", "--against", "heat"], 1, "--against 'heat'"),
+        (["{attention}", "--promoters", "{fasta}", *2 * ["--treatment", "{first}"]], 2, "is given twice"),
+        (
+            ["{attention}", "--promoters", "{fasta}", "--treatment", "{first}", "--against", "{first}"],
+            2,
+            "is the only treatment; name others",
+        ),
+        (["{attribution}", "--heads", "0"], 2, "--heads chooses in attention"),
+        (["{attribution}", "--sites", "x"], 2, "--sites chooses in attention"),
         (["{attention}", "--promoters", "{fasta}", "--genes", "YAL001C"], 1, "--genes YAL001C"),
         (["{attention}", "--promoters", "{fasta}", "--heads", "7"], 1, "no head 7"),
         (["{attention}", "--promoters", "{few}"], 1, "lacks 399 of 400 promoters"),
@@ -347,12 +355,17 @@ def test_bad_input_is_one_sentence_and_leaves_nothing(planted, tmp_path, capsys,
     attention = planted.folder / "bad.h5"
     if not attention.exists():
         planted.attention("bad.h5")
+    attribution = planted.folder / "explain.h5"
+    if not attribution.exists():
+        planted.attribution()
     lines = planted.fasta.read_text().splitlines(keepends=True)
     end = next(number for number, line in enumerate(lines[1:], start=1) if line.startswith(">"))
     (tmp_path / "few.fa").write_text("".join(lines[:end]))
     (tmp_path / "moved.fa").write_text("".join(lines).replace("chr1:0-120", "chr2:0-120"))
     names = {
         "attention": attention,
+        "attribution": attribution,
+        "first": planted.treatments[0],
         "fasta": planted.fasta,
         "few": tmp_path / "few.fa",
         "moved": tmp_path / "moved.fa",

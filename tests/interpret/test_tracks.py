@@ -343,7 +343,7 @@ def test_an_interrupted_export_leaves_nothing(write_attention, tmp_path, monkeyp
         ),
         (["--against", "cold"], 1, "--against 'cold' is not in the file"),
         (["--treatment", "control", "--against", "control"], 2, "is the only treatment asked for"),
-        (["--treatment", "control", "--treatment", "control"], 2, "names one twice"),
+        (["--treatment", "control", "--treatment", "control"], 2, "--treatment 'control' is given twice"),
         (["--genes", "YAL001C"], 1, "--genes YAL001C: neither a gene of"),
         (["--genes", "nowhere"], 1, "no promoter asked for has a place on a chromosome"),
         (["--heads", "7"], 1, "holds no head 7; it holds 0, 1"),
