@@ -28,7 +28,8 @@ def build(kind: type[T], values: Mapping[str, Any], source: str) -> T:
     """An instance of the dataclass `kind` from plain values; strings become enums, lists
     tuples, tables dataclasses.
 
-    Raises: SettingsError naming `source` and the key that is unknown or of the wrong type.
+    Raises: SettingsError naming `source`, and the key that is unknown or of the wrong type or what `kind` itself
+    objects to.
     """
     hints = typing.get_type_hints(kind)
     names = [field.name for field in dataclasses.fields(kind)]  # type: ignore[arg-type]
@@ -41,7 +42,7 @@ def build(kind: type[T], values: Mapping[str, Any], source: str) -> T:
         arguments[key] = _convert(value, hints[key], f"{source}: {key}")
     try:
         return kind(**arguments)
-    except TypeError as error:
+    except (TypeError, SettingsError) as error:
         raise SettingsError(f"{source}: {error}") from error
 
 

@@ -175,8 +175,8 @@ def kept_heads(site: AttentionSite, wanted: tuple[int, ...] | None) -> tuple[int
         if head not in there:
             had = ", ".join(map(str, there)) if site.heads_left else f"0 to {site.num_heads - 1}"
             raise SettingsError(
-                f"--heads: site {site.name} has heads {had}, but {head} was asked for; ask for other heads, or "
-                "with --sites for sites that have it"
+                f"site {site.name} has heads {had}, but {head} was asked for; choose other heads, or sites "
+                "that have it"
             )
     return heads
 

@@ -158,7 +158,9 @@ def evoformer(
     loaded = load_evoformer_model(weights, chosen, settings.get("parameters", {}).get("structure_layers"))
     reporter.say(f"running on {describe_device(chosen)}")
     given = {"num_recycles": recycles, "max_msa_clusters": max_msa_clusters, "max_extra_msa": max_extra_msa}
-    inputs = _inputs(loaded.inputs, settings.get("inputs", {}), given, f"{config} [inputs]")
+    inputs = _inputs(
+        loaded.inputs, settings.get("inputs", {}), given, f"{config} [inputs]" if config else "options"
+    )
     summary = run_alignments(
         loaded,
         sources,

@@ -779,13 +779,18 @@ def test_options_that_cannot_be_met(
     ("text", "attention", "said"),
     [
         ('[attention]\ndtype = "float16"\n', False, "--attention FILE"),
-        ("[attention]\nheads = [9]\n", True, "head"),
+        (
+            "[attention]\nheads = [9]\n",
+            True,
+            "but 9 was asked for; choose other heads, or sites that have it",
+        ),
+        ("[attention]\nheads = []\n", True, "run.toml [attention]: heads []: give at least one head"),
         ('[attention]\nreduce = "some"\n', True, "choose from mean-rows"),
         ("[attention]\ntop_k = 3\n", True, 'top_k is for reduce = "top-k"'),
         ("[attention]\nhead = [1]\n", True, "did you mean heads?"),
-        ("[inputs]\nmax_extra_msa = 0\n", False, "max_extra_msa is 0"),
+        ("[inputs]\nmax_extra_msa = 0\n", False, "run.toml [inputs]: max_extra_msa is 0"),
         ("[parameters]\nstructure_layers = 3\n", False, "knows its number"),
-        ("[parameters]\nstructure_layers = 0\n", False, "at least 1"),
+        ("[parameters]\nstructure_layers = 0\n", False, "run.toml [parameters]: structure_layers is 0"),
         ("recycles = 3\n", False, "known are the tables [inputs]"),
     ],
 )
