@@ -64,11 +64,13 @@ def attribution(
         ),
     ] = None,
     steps: Annotated[
-        int, typer.Option(min=1, help="integrated-gradients: points on the way from the baseline.")
-    ] = 50,
+        int | None,
+        typer.Option(min=1, help="integrated-gradients: points on the way from the baseline [default: 50]."),
+    ] = None,
     baseline: Annotated[
-        Baseline, typer.Option(help="integrated-gradients: where the way begins.")
-    ] = Baseline.UNIFORM,
+        Baseline | None,
+        typer.Option(help="integrated-gradients: where the way begins [default: uniform]."),
+    ] = None,
     device: DeviceOption = Device.AUTO,
     threads: ThreadsOption = None,
     seed: SeedOption = 0,
@@ -98,6 +100,9 @@ def attribution(
     began = time.monotonic()
     if str(output) == "-":
         raise SettingsError("HDF5 cannot be written to standard output; give a file name")
+    for option, value in (("--steps", steps), ("--baseline", baseline)):
+        if value is not None and method is not Method.INTEGRATED_GRADIENTS:
+            raise SettingsError(f"{option} is for --method integrated-gradients, not {method}; leave it out")
     check_output(output, [path for path in (model, promoters, treatment_table) if path is not None])
     set_threads(threads)
     chosen = choose_device(device)
@@ -109,7 +114,10 @@ def attribution(
         promoters,
         output,
         settings=methods.MethodSettings(
-            method=methods.Method(method), steps=steps, baseline=methods.Baseline(baseline), seed=seed
+            method=methods.Method(method),
+            steps=50 if steps is None else steps,
+            baseline=methods.Baseline(baseline or Baseline.UNIFORM),
+            seed=seed,
         ),
         treatments=select_treatments(loaded.treatments, treatment or (), table),
         genes=genes or (),

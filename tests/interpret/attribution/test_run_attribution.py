@@ -122,7 +122,9 @@ def test_choices_and_the_record(
 def test_gradients_by_the_front_door(
     model: Path, promoters: Path, tmp_path: Path, method: str, capfd: pytest.CaptureFixture[str]
 ) -> None:
-    options = ["--method", method, "--steps", "20", "--baseline", "zeros"]
+    options = ["--method", method]
+    if method == "integrated-gradients":
+        options += ["--steps", "20", "--baseline", "zeros"]
     assert explain(model, promoters, tmp_path / "x.h5", *options) == 0
     with open_attribution(tmp_path / "x.h5") as file:
         gap = file.completeness_gap()
@@ -182,7 +184,9 @@ def test_interrupted_and_resumed_gives_the_same_bytes(
     [
         (["--genes", "GX"], 1, "GX"),
         (["--treatment", "cold"], 1, "cold"),
-        (["--steps", "0"], 2, "steps"),
+        (["--method", "integrated-gradients", "--steps", "0"], 2, "steps"),
+        (["--steps", "9"], 2, "--steps is for --method integrated-gradients, not ism"),
+        (["--method", "gradient-input", "--baseline", "zeros"], 2, "--baseline is for --method integrated"),
     ],
 )
 def test_what_cannot_be_is_one_sentence(
