@@ -90,6 +90,15 @@ def position_sites(attention: AttentionFile, patterns: Sequence[str] | None = No
     return sites
 
 
+def require_upstream(window_length: int, upstream: int | None) -> None:
+    """Raises: SettingsError when the window would end before position 0."""
+    if upstream is not None and upstream > window_length:
+        raise SettingsError(
+            f"--upstream {upstream}: the windows have {window_length:,} bases; give what `prepare promoters` "
+            "was told"
+        )
+
+
 def read_promoter_maps(
     attention: AttentionFile,
     *,
@@ -124,6 +133,8 @@ def read_promoter_maps(
             raise BioattnError(
                 f"{attention.path}: treatment {name!r} is not in the file; it has {quoted(known)}"
             )
+    if against == MEAN and len(known) == 1:
+        raise BioattnError(f"{attention.path}: holds one treatment, which is the mean; leave --against out")
     if not shown:
         raise BioattnError(f"{attention.path}: there is no treatment to compare with {against!r}")
     maps, labels = [], []

@@ -14,7 +14,12 @@ import numpy as np
 from numpy.typing import NDArray
 
 from bioattn.errors import BioattnError, SettingsError
-from bioattn.figures.promoter_maps import ALL_TREATMENTS, choose_treatments, read_promoter_maps
+from bioattn.figures.promoter_maps import (
+    ALL_TREATMENTS,
+    choose_treatments,
+    read_promoter_maps,
+    require_upstream,
+)
 from bioattn.figures.window_features import (
     MotifSite,
     WindowGene,
@@ -130,6 +135,7 @@ def read_promoter_picture(path: Path, request: PromoterRequest) -> PromoterPictu
             heads=request.heads,
         )
         length = attention.window_length
+        require_upstream(length, request.upstream)
         if request.upsampling == "receptive-field" and maps.receptive_field is None:
             raise SettingsError(
                 f"--upsample receptive-field: the sites of {path} have different ones, or do not say; choose with "

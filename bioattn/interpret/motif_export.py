@@ -15,7 +15,7 @@ from typing import Any
 import numpy as np
 
 from bioattn import __version__
-from bioattn.errors import Interrupted, SettingsError
+from bioattn.errors import BioattnError, Interrupted, SettingsError
 from bioattn.files import sha256_of, text_output, write_json
 from bioattn.folders import atomic_folder
 from bioattn.formats.meme import UNIFORM_BACKGROUND, Motif, read_meme, write_meme
@@ -112,6 +112,10 @@ def export_motifs(
             raise SettingsError(f"{option} chooses in attention, which is not given; leave it out")
         for each in maps:
             each.require_treatments(treatments, "--treatment")
+            if settings.against == MEAN and len(each.treatments) == 1:
+                raise BioattnError(
+                    f"{each.path}: holds one treatment, which is the mean; leave --against out"
+                )
             if settings.against not in (None, MEAN):
                 each.require_treatments([settings.against], "--against")
                 if list(treatments or each.treatments) == [settings.against]:

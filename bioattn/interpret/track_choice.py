@@ -60,6 +60,10 @@ def choose_tracks(
             f"{attention.path}: --against {reference!r} is not in the file; it holds {first_names(known)}; "
             f"`{MEAN}` is the mean over all of them"
         )
+    if reference == MEAN and MEAN not in known and len(known) == 1:
+        raise BioattnError(
+            f"{attention.path}: holds one treatment, which is the `{MEAN}`; leave --against out"
+        )
     names = list(asked or known)
     pairs: list[tuple[str, str | None]] = [(name, None) for name in names]
     if reference is not None:

@@ -73,7 +73,7 @@ def heads(
         from bioattn.errors import SettingsError
         from bioattn.figures.head_grid import draw_head_grid
         from bioattn.figures.head_maps import alignment_head_grid, promoter_head_grid
-        from bioattn.figures.promoter_maps import read_promoter_maps
+        from bioattn.figures.promoter_maps import read_promoter_maps, require_upstream
         from bioattn.promoters.gene_choice import choose_genes
         from bioattn.store import open_attention
         from bioattn.wording import counted
@@ -100,6 +100,7 @@ def heads(
                     heads=kept,
                     progress=reporter.progress(),
                 )
+                require_upstream(maps.window_length, upstream)
                 several = f"mean over {counted(len(maps.genes), 'gene')}"
                 title = maps.genes[0] if len(maps.genes) == 1 else several
                 grid = promoter_head_grid(maps, title=title, zero=upstream)

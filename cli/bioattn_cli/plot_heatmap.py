@@ -64,7 +64,7 @@ def heatmap(
     """
 
     def make() -> "tuple[Figure, dict[str, Any]]":
-        from bioattn.figures.promoter_maps import read_promoter_maps
+        from bioattn.figures.promoter_maps import read_promoter_maps, require_upstream
         from bioattn.figures.treatment_heatmap import cluster_treatments, draw_treatment_heatmap
         from bioattn.promoters.gene_choice import choose_genes
         from bioattn.store import open_attention
@@ -80,6 +80,7 @@ def heatmap(
                 heads=parse_heads(heads),
                 progress=reporter.progress(),
             )
+        require_upstream(maps.window_length, upstream)
         title = maps.genes[0] if len(maps.genes) == 1 else f"mean over {counted(len(maps.genes), 'gene')}"
         shown = cluster_treatments(maps, cluster=cluster, title=title, zero=upstream)
         return draw_treatment_heatmap(shown, width), {"treatments": shown.treatments}

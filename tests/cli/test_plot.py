@@ -137,6 +137,15 @@ def test_contributions_are_those_of_the_file(folder) -> None:
     assert len(letters.get_paths()) == 7
 
 
+@pytest.mark.parametrize("words", ["heatmap attention.h5", "heads attention.h5"])
+def test_position_0_lies_in_the_window(folder, tmp_path, monkeypatch, capsys, words) -> None:
+    monkeypatch.chdir(folder)
+    command = ["plot", *words.split(), "-o", str(tmp_path / "x.svg"), "--upstream"]
+    assert main([*command, "9999"]) == 2
+    assert "--upstream 9999: the windows have" in capsys.readouterr().err
+    assert not list(tmp_path.iterdir())
+
+
 def test_treatments_of_the_heatmap_are_in_the_run_record(folder, tmp_path) -> None:
     out = tmp_path / "x.pdf"
     assert main(["plot", "heatmap", str(folder / "attention.h5"), "-o", str(out)]) == 0

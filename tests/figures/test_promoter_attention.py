@@ -171,6 +171,7 @@ def test_bad_input_is_one_sentence(promoters, annotation, tmp_path) -> None:
     other.write_text(GFF.replace("chrI", "chr1"))
     fails(BioattnError, "has no gene on chromosome 'chrI' of 'g0'; its chromosomes are", annotation=other)
     fails(SettingsError, "leave one of them out", annotation=annotation, upstream=5)
+    fails(SettingsError, "--upstream 61: the windows have 60 bases", upstream=61)
     motifs = tmp_path / "m.txt"
     motifs.write_text("MEME version 4\n")
     fails(SettingsError, "add --promoters", motifs=motifs)

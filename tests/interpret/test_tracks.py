@@ -53,7 +53,7 @@ def softmax(logits: np.ndarray) -> np.ndarray:
 
 @pytest.fixture
 def write_attention(tmp_path: Path) -> Callable[..., tuple[Path, np.ndarray]]:
-    def write(genes=GENES, name="attention.h5", **options) -> tuple[Path, np.ndarray]:
+    def write(genes=GENES, name="attention.h5", treatments=TREATMENTS, **options) -> tuple[Path, np.ndarray]:
         site = AttentionSite(
             name="promoter.cross.0",
             axes=("sample", "head", "treatment", "key"),
@@ -61,7 +61,7 @@ def write_attention(tmp_path: Path) -> Callable[..., tuple[Path, np.ndarray]]:
             key_edges=EDGES,
             receptive_field=FIELD,
         )
-        layout = site_layout(site, (1, 2, 3, len(EDGES) - 1), AttentionOptions(**options))
+        layout = site_layout(site, (1, 2, len(treatments), len(EDGES) - 1), AttentionOptions(**options))
         weights = softmax(np.random.default_rng(0).normal(size=(len(genes), *layout.sizes)) * 2).astype(
             np.float32
         )
@@ -76,8 +76,9 @@ def write_attention(tmp_path: Path) -> Callable[..., tuple[Path, np.ndarray]]:
             [gene[4] for gene in genes],
         )
         path = tmp_path / name
-        with attention_writer(path, header, [layout], TREATMENTS, len(genes)) as writer:
-            writer.append(samples, {site.name: {"weights": weights}}, np.zeros((len(genes), 3), np.float32))
+        with attention_writer(path, header, [layout], treatments, len(genes)) as writer:
+            predictions = np.zeros((len(genes), len(treatments)), np.float32)
+            writer.append(samples, {site.name: {"weights": weights}}, predictions)
         return path, weights
 
     return write
@@ -409,6 +410,15 @@ def test_reduced_attention_has_no_heads_to_choose(write_attention, tmp_path):
     export_tracks(path, tmp_path / "t", TrackSettings(formats=TrackSettings().formats[2:]))
     table = pd.read_csv(tmp_path / "t/control.genes.tsv", sep="\t")
     np.testing.assert_allclose(table.loc[table["gene_id"] == "alone", "attention"], weights[0, 2], rtol=1e-6)
+
+
+def test_one_treatment_has_no_mean_to_compare_with(write_attention, tmp_path):
+    path, _ = write_attention(treatments=["heat"])
+    with pytest.raises(BioattnError, match="holds one treatment, which is the `mean`; leave --against out"):
+        export_tracks(path, tmp_path / "t", TrackSettings(reference="mean"))
+    called, _ = write_attention(treatments=["heat", "mean"], name="called.h5")
+    summary = export_tracks(called, tmp_path / "t", TrackSettings(reference="mean", downstream=10))
+    assert summary.tracks == 3
 
 
 def test_an_output_that_is_no_folder_name(write_attention, tmp_path):
