@@ -105,8 +105,8 @@ def attention(
     Each row is one treatment: attention per base as a multiple of uniform attention, the mean over heads. Above
     them the genes in the window and where motifs are.
 
-    bioattn plot attention attention.h5 --gene YBR072W -o figure.pdf --annotation genes.gff3 \\
-      --motifs JASPAR.meme --promoters promoters.fa --treatment heat --treatment H2O2
+    bioattn plot attention attention.h5 --gene YBR072W -o figure.pdf --annotation genes.gff3
+    --motifs JASPAR.meme --promoters promoters.fa --treatment heat --treatment H2O2
     """
 
     def make() -> "tuple[Figure, dict[str, Any]]":
