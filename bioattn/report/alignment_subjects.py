@@ -14,7 +14,7 @@ from bioattn.alignments.contact_dataset import open_contact_dataset
 from bioattn.alignments.query import centre_on_query, find_name
 from bioattn.errors import BioattnError, FormatError
 from bioattn.files import read_json, sha256_of
-from bioattn.formats.alignment import Alignment
+from bioattn.formats.alignment import GAP, Alignment
 from bioattn.formats.alignment_file import read_alignment
 from bioattn.report.inputs import ReportInputs
 from bioattn.store.attention_reader import open_attention
@@ -85,7 +85,7 @@ def give_alignments(subjects: list[Subject], inputs: ReportInputs) -> None:
 
 
 def give_truth(subjects: list[Subject], inputs: ReportInputs) -> None:
-    """To each its structure, by id in a contact dataset or else by sequence.
+    """To each its structure: by sequence, or else by id in a contact dataset.
 
     Raises: BioattnError for a structure that belongs to none.
     """
@@ -98,23 +98,35 @@ def give_truth(subjects: list[Subject], inputs: ReportInputs) -> None:
             subject.cb, subject.cb_source = protein.cb, path.name
             if subject.alignment is None:
                 subject.alignment = _as_alignment(subject.id, protein.msa)
+    closest = [0.0] * len(subjects)
+    owner: dict[int, Path] = {}
     for path in inputs.structure:
-        reasons = []
-        for subject in subjects:
+        chains = read_chains(path)
+        reasons, fits = [], False
+        for number, subject in enumerate(subjects):
             alignment = subject.alignment or _target_alone(subject)
             if alignment is None:
                 continue
-            for chain in read_chains(path):
+            for chain in chains:
                 try:
                     mapping = map_columns(chain, alignment, source=str(path))
                 except BioattnError as error:
                     reasons.append(str(error))
                     continue
-                subject.cb = mapping.column_cb(chain, alignment.num_columns)
-                subject.cb_source = path.name
-                break
-        if not any(subject.cb_source == path.name for subject in subjects):
-            raise BioattnError(reasons[0] if reasons else f"{path}: there is no alignment it could belong to")
+                fits = True
+                # The structure of a relative may fit as well; the one with most equal residues is the protein's.
+                equal = mapping.identity * len(mapping.columns)
+                if equal > closest[number]:
+                    closest[number], owner[number] = equal, path
+                    subject.cb = mapping.column_cb(chain, alignment.num_columns)
+                    subject.cb_source = path.name
+        if not fits:
+            raise BioattnError(reasons[0] if reasons else f"{path}: holds no chain of a protein given")
+    for path in inputs.structure:
+        if path not in owner.values():
+            raise BioattnError(
+                f"{path}: every protein that it fits has one at least as close among those given; leave one out"
+            )
 
 
 def _as_alignment(name: str, msa: NDArray[np.uint8]) -> Alignment:
@@ -129,14 +141,16 @@ def _as_alignment(name: str, msa: NDArray[np.uint8]) -> Alignment:
 
 
 def _target_alone(subject: Subject) -> Alignment | None:
-    """The target's row over all match columns, from the prediction."""
-    if subject.folder is None or not (subject.folder / "distogram.h5").is_file():
+    """The target's row over all match columns, from the prediction or the attention."""
+    if subject.folder is not None and (subject.folder / "distogram.h5").is_file():
+        with open_hdf5(subject.folder / "distogram.h5") as file:
+            letters = np.frombuffer(str(file.attrs["sequence"]).encode(), np.uint8)
+    elif subject.attention is not None:
+        with open_attention(subject.attention) as attention:
+            size = int(attention.samples["alignment_columns"].loc[subject.id])
+            letters = np.full(size, GAP, np.uint8)
+            query = str(attention.samples["query"].loc[subject.id])
+            letters[attention.columns(subject.id)] = np.frombuffer(query.encode(), np.uint8)
+    else:
         return None
-    with open_hdf5(subject.folder / "distogram.h5") as file:
-        text = str(file.attrs["sequence"])
-    return Alignment(
-        names=[subject.id],
-        descriptions=[""],
-        residues=np.frombuffer(text.encode(), np.uint8)[None],
-        insertions=[{}],
-    )
+    return Alignment(names=[subject.id], descriptions=[""], residues=letters[None], insertions=[{}])

@@ -73,11 +73,15 @@ def recognise_inputs(
 ) -> ReportInputs:
     """Sort the inputs of a report by what they are.
 
-    Raises: SettingsError when two are of a kind of which a report shows one, or nothing is given that it could
-    tell of; BioattnError for a file of another kind; FormatError when one is damaged.
+    Raises: SettingsError when one is given twice, two are of a kind of which a report shows one, or nothing is
+    given that it could tell of; BioattnError for a file of another kind; FormatError when one is damaged.
     """
     found = ReportInputs(annotation=annotation)
+    places: set[Path] = set()
     for path in paths:
+        if path.resolve() in places:
+            raise SettingsError(f"{path}: is given twice; once is enough")
+        places.add(path.resolve())
         for part, kind, figures in _kinds(path):
             _add(found, part, kind, figures)
     if motifs is not None:

@@ -207,3 +207,42 @@ def test_what_belongs_to_none_is_refused(protein: ProteinRun, tmp_path: Path):
     inputs = ReportInputs(prediction=[protein.prediction], structure=[strange])
     with pytest.raises(BioattnError, match="does not match the alignment"):
         collect_alignments(inputs, NoProgress())
+
+
+def test_attention_alone_is_enough_to_find_the_structure(protein: ProteinRun, page):
+    inputs = ReportInputs(alignment_attention=[protein.attention], structure=[protein.structure])
+    (alone,), _ = collect_alignments(inputs, NoProgress())
+    assert page.truth is not None
+    assert alone.truth == page.truth
+
+
+def test_of_two_structures_that_fit_the_closer_is_taken_in_any_order(
+    protein: ProteinRun, page, tmp_path: Path
+):
+    """A relative: the same fold moved apart, with four other residues."""
+    relative = tmp_path / "relative.pdb"
+    lines = [
+        f"{line[:17]}TRP{line[20:30]}{10 * float(line[30:38]) % 999:8.3f}{line[38:]}"
+        if line.startswith("ATOM") and int(line[22:26]) <= 4
+        else line
+        for line in protein.structure.read_text().splitlines()
+        if line.startswith(("ATOM", "END"))
+    ]
+    relative.write_text("\n".join(lines) + "\n")
+    for given in ([relative, protein.structure], [protein.structure, relative]):
+        inputs = ReportInputs(prediction=[protein.prediction], structure=given)
+        with pytest.raises(BioattnError, match=r"relative\.pdb: every protein that it fits has one"):
+            collect_alignments(inputs, NoProgress())
+    (only,), _ = collect_alignments(
+        ReportInputs(prediction=[protein.prediction], structure=[relative]), NoProgress()
+    )
+    assert only.truth_source == "relative.pdb"
+    assert only.truth != page.truth
+
+
+def test_one_input_twice_is_refused(protein: ProteinRun, tmp_path: Path, capsys: pytest.CaptureFixture[str]):
+    again = protein.prediction.parent / "." / protein.prediction.name
+    words = ["report", str(protein.prediction), f"{again}/", "-o", str(tmp_path / "x.html")]
+    assert main(words) == 2
+    assert "is given twice" in capsys.readouterr().err
+    assert not (tmp_path / "x.html").exists()

@@ -253,6 +253,8 @@ def test_what_does_not_belong_together_is_refused(
     other_check.write_text(run.check.read_text().replace('"model_sha256": "', '"model_sha256": "f'))
     other_fasta = tmp_path / "other.fa"
     other_fasta.write_text(run.promoters.read_text() + ">more\nACGTACGT\n")
+    second = tmp_path / "second.h5"
+    second.write_bytes(run.attention.read_bytes())
     cases = [
         ([str(run.model), str(other_check)], 1, "was made with other weights"),
         (
@@ -263,7 +265,7 @@ def test_what_does_not_belong_together_is_refused(
         ([str(run.attention), "--genes", "nobody"], 1, "--genes nobody"),
         ([str(run.attention), "--treatment", "nothing"], 1, "no treatment 'nothing'"),
         ([str(run.model), "--treatment", "heat"], 1, "choose from an attention file"),
-        ([str(run.attention), str(run.attention)], 2, "is a second attention over promoters"),
+        ([str(run.attention), str(second)], 2, "is a second attention over promoters"),
         ([str(run.promoters)], 2, "nothing to report on"),
         ([str(run.attention), str(run.annotation)], 1, str(run.annotation)),
         ([str(run.attention), "--motifs", str(run.promoters)], 1, "--motifs needs motifs"),

@@ -175,6 +175,20 @@ def test_opens_without_a_complaint_or_a_request_and_hostile_names_do_nothing(pro
     assert all(address.startswith("data:") for address in asked[1:])
 
 
+def test_without_a_dataset_the_line_of_a_gene_says_no_split(
+    browser: Browser, run: PromoterRun, tmp_path: Path
+):
+    page = tmp_path / "plain.html"
+    assert main(["report", str(run.attention), "--genes", GENES[1], "-o", str(page), "-q"]) == 0
+    browser.open(page)
+    browser.wait("document.querySelectorAll('#tracks g.track').length === 3")
+    search(browser, GENES[1])
+    browser.find("#gene-search").send_keys(Keys.ENTER)
+    said = browser.run("return document.querySelector('#gene-line').textContent")
+    assert said == f"{GENES[1]}chr<1>:2,001–2,080 (-)"
+    assert browser.complaints() == []
+
+
 def test_the_policy_stops_what_would_load_or_run(promoter_page: Browser):
     """The page's own defence works even if a name were to become markup."""
     promoter_page.run(

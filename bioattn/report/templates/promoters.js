@@ -244,9 +244,9 @@ function promoterBrowser(host) {
     const [chrom, start, end, strand] = gene.window;
     const where = strand === "." ? "" : `${chrom}:${(start + 1).toLocaleString("en")}–${end.toLocaleString("en")} (${strand})`;
     const unseen = gene.split === "test" || gene.split === "validation";
-    geneLine.replaceChildren(html("strong", {}, gene.id), gene.name ? `${gene.name} · ` : "", where,
-      gene.split ? html("span", { class: unseen ? "badge unseen" : "badge" },
-        unseen ? `${gene.split} gene: not trained on` : "training gene") : null);
+    const badge = gene.split ? [html("span", { class: unseen ? "badge unseen" : "badge" },
+      unseen ? `${gene.split} gene: not trained on` : "training gene")] : [];
+    geneLine.replaceChildren(html("strong", {}, gene.id), gene.name ? `${gene.name} · ` : "", where, ...badge);
   }
 
   host.append(
