@@ -371,3 +371,14 @@ def test_nothing_sticks_out_at_any_width_in_either_scheme(
     finally:
         browser.driver.execute_cdp_cmd("Emulation.clearDeviceMetricsOverride", {})
         browser.driver.execute_cdp_cmd("Emulation.setEmulatedMedia", {"features": []})
+
+
+def test_long_names_do_not_widen_the_page(protein_page: Browser):
+    protein_page.run(
+        "const long = 'n'.repeat(300); document.querySelector('.controls select option').textContent = long;"
+        "document.querySelector('#inputs th').textContent = long;"
+    )
+    assert protein_page.run("return document.documentElement.scrollWidth <= window.innerWidth")
+    assert protein_page.run(
+        "const table = document.querySelector('#inputs .scroll'); return table.scrollWidth <= table.clientWidth"
+    )
