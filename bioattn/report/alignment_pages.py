@@ -19,7 +19,7 @@ from bioattn.report.head_maps import DrawnHead, HeadSource, draw_heads, list_hea
 from bioattn.report.inputs import ReportInputs
 from bioattn.store.attention_reader import open_attention
 from bioattn.store.hdf5_access import open_hdf5
-from bioattn.structures.contacts import contacts, known_pairs
+from bioattn.structures.contacts import MIN_SEPARATION, contacts, known_pairs
 from bioattn.training.evoformer.contact_metrics import ContactScores, contact_scores
 
 MAX_PAGES = 24
@@ -139,7 +139,7 @@ def _page(subject: Subject, room: int) -> AlignmentPage:
     names, rows = _rows(subject, columns, sequence, seen)
     likely = 0
     if contact_RR is not None:
-        far = np.triu(np.abs(columns[:, None] - columns[None]) >= 6)
+        far = np.triu(np.abs(columns[:, None] - columns[None]) >= MIN_SEPARATION)
         likely = int((contact_RR[far] > 0.5).sum())
     return AlignmentPage(
         id=subject.id,

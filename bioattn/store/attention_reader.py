@@ -273,12 +273,13 @@ class AttentionFile:
 
 
 @contextmanager
-def open_attention(path: Path) -> Iterator[AttentionFile]:
+def open_attention(path: Path | str) -> Iterator[AttentionFile]:
     """Open an attention file for reading.
 
     Raises: BioattnError when it cannot be opened; FormatError when it is no attention file, of a newer major
     version, damaged, or not self-contained.
     """
+    path = Path(path)
     with open_hdf5(path) as file:
         yield AttentionFile(path, file)
 

@@ -144,12 +144,13 @@ class AttributionFile:
 
 
 @contextmanager
-def open_attribution(path: Path) -> Iterator[AttributionFile]:
+def open_attribution(path: Path | str) -> Iterator[AttributionFile]:
     """Open an attribution file for reading.
 
     Raises: BioattnError when it cannot be opened; FormatError when it is no attribution file, of a newer major
     version, damaged, or not self-contained.
     """
+    path = Path(path)
     with open_hdf5(path) as file:
         yield AttributionFile(path, file)
 

@@ -32,7 +32,10 @@ def heads(
         Split, typer.Option(help="Genes or proteins that heads are judged on.")
     ] = Split.VALIDATION,
     prune_to: Annotated[
-        int | None, typer.Option(min=1, metavar="N", help="Keep N heads in all, at least one per site.")
+        int | None,
+        typer.Option(
+            min=1, metavar="N", help="Keep N heads in all, at least one per site (promoter models)."
+        ),
     ] = None,
     pruned_model: Annotated[
         Path | None, typer.Option(metavar="FOLDER", help="Where --prune-to writes the smaller model.")

@@ -112,7 +112,7 @@ def test_the_reader_says_what_is_not_there(
 def test_key_bins_are_where_the_bases_are(write_example: Writer) -> None:
     """A base painted on the chromosome is found in the bin that says it covers it, on both strands."""
     example = write_example()
-    with open_attention(example.path) as attention:
+    with open_attention(str(example.path)) as attention:
         for number in range(6):
             gene = example.samples.ids[number]
             start, end = int(example.samples.start[number]), int(example.samples.end[number])
