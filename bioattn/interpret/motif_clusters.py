@@ -78,13 +78,13 @@ def best_alignment(first: NDArray[np.float64], second: NDArray[np.float64]) -> t
 
 
 def similarities(weighted: Sequence[NDArray[np.float64]]) -> NDArray[np.float64]:
-    """Cosine of every two matrices in their best alignment, (N, N)."""
+    """Cosine of every two matrices in their best alignment, (N, N); 0 where side by side is best."""
     number, width = len(weighted), max(len(matrix) for matrix in weighted)
     plain, turned = np.zeros((number, width, 4)), np.zeros((number, width, 4))
     for row, matrix in enumerate(weighted):
         plain[row, : len(matrix)] = matrix
         turned[row, width - len(matrix) :] = matrix[::-1, ::-1]
-    best = np.full((number, number), -1.0)
+    best = np.zeros((number, number))
     for shift in range(1 - width, width):
         low, high = max(0, shift), min(width, width + shift)
         here = plain[:, low:high].reshape(number, -1)

@@ -418,7 +418,7 @@ def test_a_damaged_part_is_named_and_made_again(tmp_path: Path, kind: str) -> No
 
 def test_more_than_the_disk_holds_is_refused_first(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("shutil.disk_usage", lambda _: type("Usage", (), {"free": 50_000})())
-    with pytest.raises(BioattnError, match=r"only 50,000 are free in .*; choose fewer --sites or --heads"):
+    with pytest.raises(BioattnError, match=r"only 50,000 are free in .*; choose fewer --sites, fewer heads"):
         write(tmp_path / "attention.h5")
     assert not list(tmp_path.iterdir())
 

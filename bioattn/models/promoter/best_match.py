@@ -38,7 +38,9 @@ class _BestMatch(torch.autograd.Function):
         best, is_best = [], []
         for windows_NK, count in _windows(bases_BL4, filters_F4K.shape[-1]):
             with torch.autocast(bases_BL4.device.type, enabled=False):
-                matches_BPSF = (windows_NK @ filters_KF).view(count, -1, pool, filters_KF.shape[1])
+                matches_BPSF = (windows_NK.to(filters_KF.dtype) @ filters_KF).view(
+                    count, -1, pool, filters_KF.shape[1]
+                )
             best_BPF = matches_BPSF.amax(2)
             best.append(best_BPF)
             if wants_gradient:
@@ -61,7 +63,7 @@ class _BestMatch(torch.autograd.Function):
             part_BPF = gradient_BPF[first : first + count].to(filters_KF.dtype) / is_best_BPSF.sum(2)
             spread_NF = (is_best_BPSF * part_BPF.unsqueeze(2)).view(-1, filters)
             if gradient_KF is not None:
-                gradient_KF += windows_NK.T @ spread_NF
+                gradient_KF += windows_NK.T.to(spread_NF.dtype) @ spread_NF
             if of_bases:
                 gradient_BL4.append(_unwindowed(spread_NF @ filters_KF.T, count, ctx.kernel))
             first += count
