@@ -43,10 +43,10 @@ from bioattn.store.head_folder import (
     FILES,
     FORMAT,
     FORMAT_VERSION,
+    HEAD_FOLDER,
     HEADS,
     PRUNING,
     RECORD,
-    check_head_folder,
 )
 from bioattn.training.evoformer.families import load_families
 from bioattn.training.output_folder import publish, working_folder
@@ -228,7 +228,7 @@ def explain_alignment_heads(
 
 
 def _check_outputs(output: Path, pruned_model: Path | None, inputs: Sequence[Path], force: bool) -> None:
-    check_head_folder(output, inputs, force=force)
+    HEAD_FOLDER.check_output(output, inputs, force=force)
     if pruned_model is not None:
         check_apart(pruned_model, [*inputs, output], "--pruned-model")
 

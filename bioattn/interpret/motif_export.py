@@ -43,10 +43,10 @@ from bioattn.store.motif_folder import (
     FORMAT_VERSION,
     LOGOS,
     MEME,
+    MOTIF_FOLDER,
     MOTIFS,
     RECORD,
     TREATMENTS,
-    check_motif_folder,
 )
 
 LOGGER = logging.getLogger("bioattn")
@@ -95,7 +95,7 @@ def export_motifs(
     """
     progress = progress or NoProgress()
     others = {"promoters": promoters, "model": model, "database": database}
-    own_names = check_motif_folder(output, [*files, *filter(None, others.values())], force=force)
+    own_names = MOTIF_FOLDER.check_output(output, [*files, *filter(None, others.values())], force=force)
     if not files and model is None:
         raise SettingsError("give an attention or attribution file, or --model for the motifs of its filters")
     targets = None

@@ -36,8 +36,8 @@ from bioattn.store.track_folder import (
     FORMAT_VERSION,
     RECORD,
     STRANDS,
+    TRACK_FOLDER,
     TrackFormat,
-    check_track_folder,
 )
 from bioattn.wording import counted, human_bytes
 
@@ -80,7 +80,7 @@ def export_tracks(
     kept.
     """
     progress = progress or NoProgress()
-    own_names = check_track_folder(
+    own_names = TRACK_FOLDER.check_output(
         output, [attention, *([chromosomes.source] if chromosomes else [])], force=force
     )
     with open_attention(attention) as file:

@@ -18,19 +18,19 @@ from bioattn.store.distogram_file import (
 from bioattn.store.findings import Finding, Severity, error, warning
 from bioattn.store.folder_inspection import is_prediction
 from bioattn.store.hdf5_access import is_hdf5, open_hdf5, text_attribute
-from bioattn.store.head_folder import validate_heads
+from bioattn.store.head_folder import HEAD_FOLDER
 from bioattn.store.inspection import inspect_file
 from bioattn.store.model_inspection import validate_parameters
-from bioattn.store.motif_folder import validate_motifs
+from bioattn.store.motif_folder import MOTIF_FOLDER
 from bioattn.store.prediction_validation import compare_contacts
 from bioattn.store.schema import FORMAT
-from bioattn.store.track_folder import validate_tracks
+from bioattn.store.track_folder import TRACK_FOLDER
 
 _WHOLE_FOLDERS = {
-    "heads": validate_heads,
-    "motifs": validate_motifs,
+    "heads": HEAD_FOLDER.validate,
+    "motifs": MOTIF_FOLDER.validate,
     "parameters": validate_parameters,
-    "tracks": validate_tracks,
+    "tracks": TRACK_FOLDER.validate,
 }
 """What is checked as a whole and not file by file."""
 _OF_A_PREDICTION = (".cif", ".h5", ".pdb", ".rr", ".tsv")

@@ -191,7 +191,7 @@ def test_refusals(trained, tmp_path, capsys):
     capsys.readouterr()
     for arguments, code, sentence in (
         ((model, dataset, "-o", tmp_path / "there"), 1, "exists already"),
-        ((model, dataset, "-o", tmp_path / "there", "--force"), 1, "replaces no other folder"),
+        ((model, dataset, "-o", tmp_path / "there", "--force"), 1, "replaces no other"),
         (
             (model, dataset, "-o", tmp_path / "h", "--prune-to", 2),
             2,
