@@ -168,4 +168,4 @@ def test_attention_is_refused_before_alignments_are_read(
     assert run(tmp_path / "bad.a3m", *run_options(trunk), *options) == 2
     said = capsys.readouterr().err
     assert "has heads 0 to 1, but 2 was asked for" in said
-    assert "--sites" in said
+    assert "or sites that have it" in said
