@@ -8,7 +8,14 @@ from typing import Annotated
 import typer
 
 from bioattn_cli.export import parse_heads
-from bioattn_cli.options import OutputOption, SeedOption, command
+from bioattn_cli.options import (
+    AveragedHeadsOption,
+    AveragedSitesOption,
+    GenesOption,
+    OutputOption,
+    SeedOption,
+    command,
+)
 from bioattn_cli.reporting import Reporter
 
 
@@ -58,20 +65,9 @@ def motifs(
             help="Also score the pairs of CONDITION against OTHER; can be repeated.",
         ),
     ] = None,
-    genes: Annotated[
-        list[str] | None,
-        typer.Option(
-            metavar="ID|FILE", help="A gene, or a file of ids, one a line; can be repeated [default: all]."
-        ),
-    ] = None,
-    sites: Annotated[
-        str,
-        typer.Option(metavar="PATTERN", help="Attention sites to average, for example 'promoter.cross.0'."),
-    ] = "*",
-    heads: Annotated[
-        str | None,
-        typer.Option(metavar="LIST", help="Heads to average, for example 0,2 (from 0) [default: all]."),
-    ] = None,
+    genes: GenesOption = None,
+    sites: AveragedSitesOption = "*",
+    heads: AveragedHeadsOption = None,
     match: Annotated[
         MatchBy,
         typer.Option(help="Find motifs by consensus, or by matrix; the other where a row lacks one."),

@@ -8,7 +8,15 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from bioattn_cli.export import parse_heads
-from bioattn_cli.options import ForceOption, OutputOption, SeedOption, command
+from bioattn_cli.options import (
+    AveragedHeadsOption,
+    AveragedSitesOption,
+    ForceOption,
+    GenesOption,
+    OutputOption,
+    SeedOption,
+    command,
+)
 from bioattn_cli.reporting import Reporter
 
 if TYPE_CHECKING:
@@ -41,12 +49,7 @@ def motifs(
         list[str] | None,
         typer.Option("--treatment", metavar="NAME", help="A treatment, can be repeated [default: all]."),
     ] = None,
-    genes: Annotated[
-        list[str] | None,
-        typer.Option(
-            metavar="ID|FILE", help="A gene, or a file of ids, one a line; can be repeated [default: all]."
-        ),
-    ] = None,
+    genes: GenesOption = None,
     against: Annotated[
         str | None,
         typer.Option(
@@ -55,14 +58,8 @@ def motifs(
             "[default: seek where it looks; compare with mean].",
         ),
     ] = None,
-    sites: Annotated[
-        str,
-        typer.Option(metavar="PATTERN", help="Attention sites to average, for example 'promoter.cross.0'."),
-    ] = "*",
-    heads: Annotated[
-        str | None,
-        typer.Option(metavar="LIST", help="Heads to average, for example 0,2 (from 0) [default: all]."),
-    ] = None,
+    sites: AveragedSitesOption = "*",
+    heads: AveragedHeadsOption = None,
     max_seqlets: Annotated[
         int, typer.Option(min=1, help="Stretches of promoters that are searched for each treatment.")
     ] = 1000,

@@ -8,7 +8,14 @@ from typing import Annotated
 import typer
 
 from bioattn_cli.export import parse_heads
-from bioattn_cli.options import ForceOption, OutputOption, command
+from bioattn_cli.options import (
+    AveragedHeadsOption,
+    AveragedSitesOption,
+    ForceOption,
+    GenesOption,
+    OutputOption,
+    command,
+)
 from bioattn_cli.reporting import Reporter
 
 
@@ -47,20 +54,9 @@ def tracks(
             help="Also write each treatment minus this one, or minus the `mean` over all treatments.",
         ),
     ] = None,
-    genes: Annotated[
-        list[str] | None,
-        typer.Option(
-            metavar="ID|FILE", help="A gene, or a file of ids, one a line; can be repeated [default: all]."
-        ),
-    ] = None,
-    sites: Annotated[
-        str,
-        typer.Option(metavar="PATTERN", help="Attention sites to average, for example 'promoter.cross.0'."),
-    ] = "*",
-    heads: Annotated[
-        str | None,
-        typer.Option(metavar="LIST", help="Heads to average, for example 0,2 (from 0) [default: all]."),
-    ] = None,
+    genes: GenesOption = None,
+    sites: AveragedSitesOption = "*",
+    heads: AveragedHeadsOption = None,
     value_weighted: Annotated[
         bool,
         typer.Option("--value-weighted", help="Weights times the norm of the value, scaled to sum 1."),

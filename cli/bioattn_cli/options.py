@@ -41,6 +41,21 @@ ConfigOption = Annotated[
     Path | None, typer.Option("--config", "-c", help="TOML file with any setting; options win over it.")
 ]
 
+GenesOption = Annotated[
+    list[str] | None,
+    typer.Option(
+        metavar="ID|FILE", help="A gene, or a file of ids, one a line; can be repeated [default: all]."
+    ),
+]
+AveragedSitesOption = Annotated[
+    str,
+    typer.Option(metavar="PATTERN", help="Attention sites to average, for example 'promoter.cross.0'."),
+]
+AveragedHeadsOption = Annotated[
+    str | None,
+    typer.Option(metavar="LIST", help="Heads to average, for example 0,2 (from 0) [default: all]."),
+]
+
 _QuietOption = Annotated[bool, typer.Option("--quiet", "-q", help="Only warnings and errors on stderr.")]
 _VerboseOption = Annotated[bool, typer.Option("--verbose", "-v", help="More detail on stderr.")]
 _LogFormatOption = Annotated[LogFormat, typer.Option("--log-format", help="Messages as text or JSON lines.")]
