@@ -1,6 +1,6 @@
 """A folder of tracks as it stands on disk: names of its files, `tracks.json`, and whether both agree.
 
-`docs/formats/tracks.md` is the contract; `bioattn.interpret.tracks` writes it.
+`docs/formats/tracks.md` is the contract; `bioattn.interpret.tracks.export` writes it.
 """
 
 import re

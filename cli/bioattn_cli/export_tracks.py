@@ -28,7 +28,7 @@ class Upsampling(StrEnum):
 
 
 class Overlapping(StrEnum):
-    """Whose value a base in several windows gets (as in `bioattn.interpret.track_layout`)."""
+    """Whose value a base in several windows gets (as in `bioattn.interpret.tracks.layout`)."""
 
     NEAREST_GENE = "nearest-gene"
     MAX = "max"
@@ -99,10 +99,10 @@ def tracks(
     """
     from bioattn.files import write_run_record
     from bioattn.formats.chromosome_lengths import read_chromosome_lengths
-    from bioattn.interpret.promoter_places import ChromosomeLengths
-    from bioattn.interpret.track_layout import Overlapping as Settled
-    from bioattn.interpret.track_settings import TrackSettings, parse_formats
-    from bioattn.interpret.tracks import export_tracks
+    from bioattn.interpret.tracks.export import export_tracks
+    from bioattn.interpret.tracks.layout import Overlapping as Settled
+    from bioattn.interpret.tracks.promoter_places import ChromosomeLengths
+    from bioattn.interpret.tracks.settings import TrackSettings, parse_formats
     from bioattn.wording import counted, human_bytes
 
     began = time.monotonic()

@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 
 from bioattn.formats.bedgraph import Intervals
 from bioattn.interpret.position_maps import mean_map
-from bioattn.interpret.track_layout import Overlapping, Stretch
+from bioattn.interpret.tracks.layout import Overlapping, Stretch
 from bioattn.interpret.upsampling import UpsamplingMethod, upsample
 from bioattn.store.attention_reader import AttentionFile, SiteInfo
 

@@ -10,7 +10,7 @@ from numpy.typing import NDArray
 
 from bioattn.errors import BioattnError
 from bioattn.formats.genome import first_names
-from bioattn.interpret.track_layout import Windows, place_windows
+from bioattn.interpret.tracks.layout import Windows, place_windows
 from bioattn.store.attention_reader import AttentionFile
 
 

@@ -3,7 +3,7 @@
 from dataclasses import dataclass
 
 from bioattn.errors import SettingsError
-from bioattn.interpret.track_layout import Overlapping
+from bioattn.interpret.tracks.layout import Overlapping
 from bioattn.interpret.upsampling import UpsamplingMethod
 from bioattn.store.track_folder import TrackFormat
 

@@ -15,10 +15,10 @@ import pytest
 
 from bioattn.attention.site import AttentionSite
 from bioattn.errors import BioattnError, SettingsError
-from bioattn.interpret.promoter_places import ChromosomeLengths
-from bioattn.interpret.track_layout import Overlapping
-from bioattn.interpret.track_settings import TrackSettings
-from bioattn.interpret.tracks import export_tracks
+from bioattn.interpret.tracks.export import export_tracks
+from bioattn.interpret.tracks.layout import Overlapping
+from bioattn.interpret.tracks.promoter_places import ChromosomeLengths
+from bioattn.interpret.tracks.settings import TrackSettings
 from bioattn.interpret.upsampling import upsample
 from bioattn.store.attention_writer import AttentionHeader, attention_writer
 from bioattn.store.schema import AttentionOptions, Reduction, Samples, site_layout
@@ -173,8 +173,8 @@ def test_small_stretches_change_nothing(write_attention, tmp_path, monkeypatch):
     path, _ = write_attention()
     settings = TrackSettings(downstream=DOWNSTREAM, overlapping=Overlapping.MEAN, upsampling="gaussian")
     export_tracks(path, tmp_path / "whole", settings)
-    monkeypatch.setattr("bioattn.interpret.track_layout.STRETCH_BASES", 50)
-    monkeypatch.setattr("bioattn.interpret.track_values.READ_BYTES", 1)
+    monkeypatch.setattr("bioattn.interpret.tracks.layout.STRETCH_BASES", 50)
+    monkeypatch.setattr("bioattn.interpret.tracks.values.READ_BYTES", 1)
     export_tracks(path, tmp_path / "cut", settings)
     for one in sorted((tmp_path / "whole").glob("*.bedgraph")):
         assert of_bedgraph(one) == of_bedgraph(tmp_path / "cut" / one.name)
@@ -259,7 +259,7 @@ def test_the_folder_explains_itself(write_attention, tmp_path, capsys):
     assert "2 of 2 windows overlap another of their strand, 50.0% of all bases" in said
     record = json.loads((folder / "tracks.json").read_text())
     assert [track["treatment"] for track in record["tracks"]] == TREATMENTS
-    page = (Path(__file__).parents[2] / "docs/formats/tracks.md").read_text(encoding="utf-8")
+    page = (Path(__file__).parents[3] / "docs/formats/tracks.md").read_text(encoding="utf-8")
     table = gzip.decompress((folder / "control.genes.tsv.gz").read_bytes()).decode().splitlines()[0]
     for word in [*record, *record["tracks"][0], *record["tracks"][0]["files"][0], *table.split("\t")]:
         assert f"`{word}`" in page
@@ -317,13 +317,13 @@ def test_an_interrupted_export_leaves_nothing(write_attention, tmp_path, monkeyp
     path, _ = write_attention()
     script = (
         "import os, signal, sys\n"
-        "from bioattn.interpret import tracks\n"
+        "from bioattn.interpret.tracks import export\n"
         "from bioattn_cli.main import main\n"
-        "write = tracks.write_strand\n"
+        "write = export.write_strand\n"
         "def stopping(*arguments, **options):\n"
         "    os.kill(os.getpid(), signal.SIGTERM)\n"
         "    return write(*arguments, **options)\n"
-        "tracks.write_strand = stopping\n"
+        "export.write_strand = stopping\n"
         f"output = {str(tmp_path / 't')!r}\n"
         f"sys.exit(main(['export', 'tracks', {str(path)!r}, '-o', output, '--downstream', '0']))\n"
     )

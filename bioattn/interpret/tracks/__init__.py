@@ -1,0 +1,1 @@
+"""Attention along chromosomes: tracks and the tables of their exact values."""
