@@ -1,6 +1,6 @@
 """A folder of what `bioattn explain heads` found, as it stands on disk: names, `heads.json`, whether both agree.
 
-`docs/heads.md` is the contract; `bioattn.interpret.head_report` writes it.
+`docs/heads.md` is the contract; `bioattn.interpret.heads.report` writes it.
 """
 
 from pathlib import Path

@@ -55,7 +55,7 @@ def heads(
     from bioattn.device import choose_device, set_threads
     from bioattn.errors import SettingsError
     from bioattn.files import read_json, write_run_record
-    from bioattn.interpret.head_report import explain_alignment_heads, explain_promoter_heads
+    from bioattn.interpret.heads.report import explain_alignment_heads, explain_promoter_heads
     from bioattn.wording import counted
 
     began = time.monotonic()

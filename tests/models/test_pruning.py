@@ -6,7 +6,7 @@ import torch
 
 from bioattn.attention.capture import capture
 from bioattn.errors import SettingsError
-from bioattn.interpret.head_masks import masked_heads
+from bioattn.interpret.heads.masks import masked_heads
 from bioattn.models.promoter.config import Conditioning, PromoterModelConfig, QuerySource, TreatmentEncoding
 from bioattn.models.promoter.model import attention_sites, make_promoter_model
 from bioattn.models.promoter.pruning import pruned

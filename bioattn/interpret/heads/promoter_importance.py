@@ -21,7 +21,7 @@ from torch import Tensor
 
 from bioattn.errors import BioattnError
 from bioattn.formats.tables import quoted
-from bioattn.interpret.head_masks import attention_layers, masked_heads
+from bioattn.interpret.heads.masks import attention_layers, masked_heads
 from bioattn.models.promoter.folder import LoadedPromoterModel
 from bioattn.progress import NoProgress, Progress
 from bioattn.promoters.dataset import SPLIT_NAMES, PromoterDataset

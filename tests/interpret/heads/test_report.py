@@ -12,8 +12,8 @@ import pytest
 import torch
 
 from bioattn.alignments.contact_dataset import SPLIT_NAMES, open_contact_dataset
-from bioattn.interpret.alignment_head_importance import alignment_heads
-from bioattn.interpret.head_masks import masked_heads
+from bioattn.interpret.heads.alignment_importance import alignment_heads
+from bioattn.interpret.heads.masks import masked_heads
 from bioattn.models.evoformer.alignment_inputs import AlignmentInputs
 from bioattn.models.evoformer.distogram import distance_bins
 from bioattn.models.evoformer.folder import load_evoformer_model
@@ -25,7 +25,7 @@ from bioattn.training.evoformer.families import TrainingFamily
 from bioattn.training.promoter.batches import centred_windows
 from bioattn_cli.main import main
 
-ROOT = Path(__file__).resolve().parents[2]
+ROOT = Path(__file__).resolve().parents[3]
 CPU = torch.device("cpu")
 SETTINGS = """
 [model]

@@ -21,8 +21,8 @@ from bioattn.alignments.contact_dataset import open_contact_dataset
 from bioattn.errors import BioattnError, SettingsError
 from bioattn.files import check_apart, read_json, sha256_of, text_output, write_json
 from bioattn.folders import atomic_folder
-from bioattn.interpret.alignment_head_importance import alignment_head_importance, alignment_heads
-from bioattn.interpret.head_importance import (
+from bioattn.interpret.heads.alignment_importance import alignment_head_importance, alignment_heads
+from bioattn.interpret.heads.promoter_importance import (
     Figures,
     Head,
     HeadScorer,

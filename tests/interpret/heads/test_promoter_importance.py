@@ -6,8 +6,8 @@ import pytest
 import torch
 
 from bioattn.errors import BioattnError
-from bioattn.interpret.head_importance import HeadScorer, greedy_pruning, heads_left, leave_one_out
-from bioattn.interpret.head_masks import attention_layers, masked_heads
+from bioattn.interpret.heads.masks import attention_layers, masked_heads
+from bioattn.interpret.heads.promoter_importance import HeadScorer, greedy_pruning, heads_left, leave_one_out
 from bioattn.models.promoter.config import Conditioning, PromoterModelConfig
 from bioattn.models.promoter.folder import LoadedPromoterModel
 from bioattn.models.promoter.model import make_promoter_model

@@ -1,6 +1,6 @@
 """How much each attention head of an MSA/pair model matters for the distances it predicts.
 
-As for promoter models (`bioattn.interpret.head_importance`): the size of the loss's slope in a mask on what the
+As for promoter models (`bioattn.interpret.heads.promoter_importance`): the size of the loss's slope in a mask on what the
 head gives (Michel, Levy & Neubig 2019), here one slope per protein, averaged over proteins. The loss is the
 cross-entropy of the distogram over all pairs of residues with known distance, row 1 as target, first draw of the
 alignment. Heads of invariant point attention, which are joined with other quantities, are not among them.
@@ -16,7 +16,7 @@ from numpy.typing import NDArray
 
 from bioattn.attention.site import AttentionSite
 from bioattn.errors import BioattnError
-from bioattn.interpret.head_masks import attention_layers, masked_heads
+from bioattn.interpret.heads.masks import attention_layers, masked_heads
 from bioattn.models.evoformer.alignment_inputs import AlignmentInputs
 from bioattn.models.evoformer.folder import LoadedEvoformerModel
 from bioattn.progress import NoProgress, Progress

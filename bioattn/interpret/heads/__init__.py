@@ -1,0 +1,1 @@
+"""How much each attention head matters, and what is left without it."""
