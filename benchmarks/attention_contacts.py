@@ -19,7 +19,7 @@ from bioattn.alignments.contact_dataset import TRAIN, open_contact_dataset
 from bioattn.attention.capture import capture
 from bioattn.files import sha256_of
 from bioattn.inference.alignment_attention import alignment_attention
-from bioattn.interpret.attention_contacts import fit_contacts, mean_map, predict_contacts
+from bioattn.interpret.contacts.attention_contacts import fit_contacts, mean_map, predict_contacts
 from bioattn.models.evoformer.alignment_inputs import AlignmentInputs
 from bioattn.models.evoformer.folder import LoadedEvoformerModel, load_evoformer_model
 from bioattn.store.alignment_schema import AlignmentAttentionOptions, AlignmentSample

@@ -125,7 +125,7 @@ def _check_figures(path: Path, content: dict[str, Any]) -> dict[str, Any]:
 
 
 def _contact_regression(path: Path) -> Description:
-    from bioattn.interpret.contact_regression import read_regression
+    from bioattn.interpret.contacts.regression import read_regression
 
     regression = read_regression(path)
     return describe(

@@ -65,8 +65,8 @@ def contacts(
             f"--inverse-strength {inverse_strength:g} is for --fit; give that too, or leave it out"
         )
     if fit is not None:
-        from bioattn.interpret.attention_contacts import INVERSE_STRENGTH, fit_contacts
-        from bioattn.interpret.contact_regression import require_regression_name, write_regression
+        from bioattn.interpret.contacts.attention_contacts import INVERSE_STRENGTH, fit_contacts
+        from bioattn.interpret.contacts.regression import require_regression_name, write_regression
         from bioattn.wording import counted
 
         require_regression_name(output)
@@ -101,8 +101,8 @@ def contacts(
             },
         )
     else:
-        from bioattn.interpret.contact_export import export_contacts, require_contact_name
-        from bioattn.interpret.contact_regression import read_regression
+        from bioattn.interpret.contacts.export import export_contacts, require_contact_name
+        from bioattn.interpret.contacts.regression import read_regression
 
         require_contact_name(output)
         check_output(output, inputs.values())

@@ -9,8 +9,8 @@ from bioattn import __version__
 from bioattn.errors import BioattnError, SettingsError
 from bioattn.files import text_output
 from bioattn.formats.rr import ranked_pairs, write_rr
-from bioattn.interpret.attention_contacts import mean_map, predict_contacts
-from bioattn.interpret.contact_regression import ContactRegression
+from bioattn.interpret.contacts.attention_contacts import mean_map, predict_contacts
+from bioattn.interpret.contacts.regression import ContactRegression
 from bioattn.progress import NoProgress, Progress
 from bioattn.store.attention_reader import AttentionFile, open_attention
 from bioattn.structures.contacts import MIN_SEPARATION

@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 from sklearn.linear_model import LogisticRegression
 
-from bioattn.interpret.sparse_logistic import fit_sparse_logistic
+from bioattn.interpret.contacts.sparse_logistic import fit_sparse_logistic
 
 
 def problem(number: int, width: int, seed: int) -> tuple[np.ndarray, np.ndarray]:

@@ -14,9 +14,9 @@ from bioattn.alignments.contact_dataset import TEST, TRAIN, ContactProtein
 from bioattn.alignments.contact_dataset_output import write_contact_dataset
 from bioattn.attention.site import alignment_site
 from bioattn.errors import BioattnError, FormatError, SettingsError
-from bioattn.interpret.attention_contacts import fit_contacts, head_maps, mean_map, predict_contacts
-from bioattn.interpret.contact_export import export_contacts
-from bioattn.interpret.contact_regression import ContactRegression, read_regression, write_regression
+from bioattn.interpret.contacts.attention_contacts import fit_contacts, head_maps, mean_map, predict_contacts
+from bioattn.interpret.contacts.export import export_contacts
+from bioattn.interpret.contacts.regression import ContactRegression, read_regression, write_regression
 from bioattn.store.alignment_attention_writer import alignment_attention_file
 from bioattn.store.alignment_schema import (
     AlignmentAttentionOptions,

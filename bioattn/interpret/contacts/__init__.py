@@ -1,0 +1,1 @@
+"""Contacts of residues that attention speaks of."""
