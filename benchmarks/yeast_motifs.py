@@ -26,11 +26,11 @@ from yeast_data import build_dataset, run_command
 from bioattn.formats.meme import read_meme
 from bioattn.formats.nucleotides import UNKNOWN
 from bioattn.inference.promoter_batches import scan_promoters
-from bioattn.interpret.expected_motifs import read_expected
-from bioattn.interpret.expected_sites import MatchBy, locate
-from bioattn.interpret.known_motifs import KnownMotifs, score_known_motifs, write_known_motifs
-from bioattn.interpret.known_motifs import KnownMotifSettings as Settings
-from bioattn.interpret.motif_enrichment import BACKGROUND, score_pairs
+from bioattn.interpret.known_motifs.enrichment import BACKGROUND, score_pairs
+from bioattn.interpret.known_motifs.expected_motifs import read_expected
+from bioattn.interpret.known_motifs.expected_sites import MatchBy, locate
+from bioattn.interpret.known_motifs.scoring import KnownMotifs, score_known_motifs, write_known_motifs
+from bioattn.interpret.known_motifs.scoring import KnownMotifSettings as Settings
 from bioattn.promoters.dataset import TRAIN, PromoterDataset, read_dataset
 from bioattn.promoters.kmers import canonical_columns
 from bioattn.training.promoter.baselines import Baseline, BaselineData, component_ridge, kmer_ridge
@@ -149,7 +149,7 @@ class RidgeSignal:
         self._place_W = np.where(inside, bump, 0.0)
 
     def blocks(self, mixing_QT: np.ndarray, codes: np.ndarray) -> Iterator[tuple[slice, np.ndarray]]:
-        """As `bioattn.interpret.position_signals.PositionSignal` says."""
+        """As `bioattn.interpret.known_motifs.position_signals.PositionSignal` says."""
         word_KQ = self._word_KT @ mixing_QT.T
         for start in range(0, len(codes), 100):
             part = slice(start, min(start + 100, len(codes)))

@@ -20,7 +20,7 @@ from bioattn_cli.reporting import Reporter
 
 
 class MatchBy(StrEnum):
-    """What decides where a motif has sites (as in `bioattn.interpret.expected_sites`)."""
+    """What decides where a motif has sites (as in `bioattn.interpret.known_motifs.expected_sites`)."""
 
     CONSENSUS = "consensus"
     MATRIX = "matrix"
@@ -91,8 +91,12 @@ def motifs(
     """
     from bioattn.errors import SettingsError
     from bioattn.files import check_output, write_run_record
-    from bioattn.interpret.expected_sites import MatchBy as Matching
-    from bioattn.interpret.known_motifs import KnownMotifSettings, score_known_motifs, write_known_motifs
+    from bioattn.interpret.known_motifs.expected_sites import MatchBy as Matching
+    from bioattn.interpret.known_motifs.scoring import (
+        KnownMotifSettings,
+        score_known_motifs,
+        write_known_motifs,
+    )
     from bioattn.wording import counted
 
     began = time.monotonic()

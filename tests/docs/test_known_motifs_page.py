@@ -3,10 +3,10 @@
 import re
 from pathlib import Path
 
-from bioattn.interpret.expected_motifs import DIRECTIONS, parse_consensus
-from bioattn.interpret.expected_sites import LEAST_PROMOTERS, LEAST_SHUFFLED_PROMOTERS
-from bioattn.interpret.matched_background import POSITION_STEP
-from bioattn.interpret.motif_enrichment import COLUMNS, LEAST_SHUFFLED
+from bioattn.interpret.known_motifs.enrichment import COLUMNS, LEAST_SHUFFLED
+from bioattn.interpret.known_motifs.expected_motifs import DIRECTIONS, parse_consensus
+from bioattn.interpret.known_motifs.expected_sites import LEAST_PROMOTERS, LEAST_SHUFFLED_PROMOTERS
+from bioattn.interpret.known_motifs.matched_background import POSITION_STEP
 
 PAGE = (Path(__file__).resolve().parents[2] / "docs" / "known-motifs.md").read_text(encoding="utf-8")
 

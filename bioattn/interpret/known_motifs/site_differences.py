@@ -9,10 +9,10 @@ from dataclasses import dataclass, field
 import numpy as np
 from numpy.typing import NDArray
 
-from bioattn.interpret.expected_sites import ExpectedSites
-from bioattn.interpret.matched_background import MatchedBackground, window_sums
-from bioattn.interpret.position_signals import PositionSignal
-from bioattn.interpret.site_sets import Coverage, union
+from bioattn.interpret.known_motifs.expected_sites import ExpectedSites
+from bioattn.interpret.known_motifs.matched_background import MatchedBackground, window_sums
+from bioattn.interpret.known_motifs.position_signals import PositionSignal
+from bioattn.interpret.known_motifs.site_sets import Coverage, union
 from bioattn.progress import Progress
 
 

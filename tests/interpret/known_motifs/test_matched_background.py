@@ -2,7 +2,7 @@
 
 import numpy as np
 
-from bioattn.interpret.matched_background import (
+from bioattn.interpret.known_motifs.matched_background import (
     LEAST_WINDOWS,
     POSITION_STEP,
     MatchedBackground,

@@ -11,9 +11,8 @@ from numpy.typing import NDArray
 from bioattn.errors import BioattnError
 from bioattn.formats.motif import Motif, MotifDatabase
 from bioattn.formats.nucleotides import UNKNOWN
-from bioattn.interpret.expected_motifs import ExpectedPair, parse_consensus
-from bioattn.interpret.motif_hits import base_composition
-from bioattn.interpret.site_sets import (
+from bioattn.interpret.known_motifs.expected_motifs import ExpectedPair, parse_consensus
+from bioattn.interpret.known_motifs.site_sets import (
     Coverage,
     SiteSet,
     consensus_motif,
@@ -22,6 +21,7 @@ from bioattn.interpret.site_sets import (
     telling_positions,
     union,
 )
+from bioattn.interpret.motif_hits import base_composition
 from bioattn.progress import NoProgress, Progress
 from bioattn.wording import counted
 

@@ -16,10 +16,10 @@ from bioattn.files import sha256_of, text_output
 from bioattn.formats.meme import read_meme
 from bioattn.formats.nucleotides import UNKNOWN
 from bioattn.formats.tables import open_table, quoted, refuse_duplicate_columns
-from bioattn.interpret.expected_motifs import ExpectedPair, read_expected
-from bioattn.interpret.expected_sites import MatchBy, locate
-from bioattn.interpret.motif_enrichment import ALL_TREATMENTS, BACKGROUND, score_pairs
-from bioattn.interpret.position_signals import AttentionSignal, AttributionSignal, PositionSignal
+from bioattn.interpret.known_motifs.enrichment import ALL_TREATMENTS, BACKGROUND, score_pairs
+from bioattn.interpret.known_motifs.expected_motifs import ExpectedPair, read_expected
+from bioattn.interpret.known_motifs.expected_sites import MatchBy, locate
+from bioattn.interpret.known_motifs.position_signals import AttentionSignal, AttributionSignal, PositionSignal
 from bioattn.progress import NoProgress, Progress
 from bioattn.promoters.gene_choice import choose_genes
 from bioattn.promoters.promoter_fasta import read_promoters

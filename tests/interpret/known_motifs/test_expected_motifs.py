@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 
 from bioattn.errors import FormatError
-from bioattn.interpret.expected_motifs import parse_consensus, read_expected
+from bioattn.interpret.known_motifs.expected_motifs import parse_consensus, read_expected
 
 HEADER = "factor\tjaspar_id\tconsensus\tcondition_group\tdirection\tn_with"
 

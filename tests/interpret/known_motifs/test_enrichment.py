@@ -8,10 +8,7 @@ import pytest
 from scipy import stats
 
 from bioattn.formats.nucleotides import encode
-from bioattn.interpret.expected_motifs import ExpectedPair
-from bioattn.interpret.expected_sites import ExpectedSites, MatchBy, locate
-from bioattn.interpret.matched_background import POSITION_STEP
-from bioattn.interpret.motif_enrichment import (
+from bioattn.interpret.known_motifs.enrichment import (
     ALL_TREATMENTS,
     BACKGROUND,
     Quantity,
@@ -20,7 +17,10 @@ from bioattn.interpret.motif_enrichment import (
     q_values,
     score_pairs,
 )
-from bioattn.interpret.site_differences import site_differences
+from bioattn.interpret.known_motifs.expected_motifs import ExpectedPair
+from bioattn.interpret.known_motifs.expected_sites import ExpectedSites, MatchBy, locate
+from bioattn.interpret.known_motifs.matched_background import POSITION_STEP
+from bioattn.interpret.known_motifs.site_differences import site_differences
 from bioattn.progress import NoProgress
 
 LENGTH, NUMBER = 120, 400

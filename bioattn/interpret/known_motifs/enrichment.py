@@ -27,10 +27,10 @@ import pandas as pd
 from numpy.typing import NDArray
 from scipy import stats
 
-from bioattn.interpret.expected_motifs import Direction, ExpectedPair
-from bioattn.interpret.expected_sites import LEAST_PROMOTERS, ExpectedSites
-from bioattn.interpret.position_signals import PositionSignal
-from bioattn.interpret.site_differences import SiteDifferences, site_differences
+from bioattn.interpret.known_motifs.expected_motifs import Direction, ExpectedPair
+from bioattn.interpret.known_motifs.expected_sites import LEAST_PROMOTERS, ExpectedSites
+from bioattn.interpret.known_motifs.position_signals import PositionSignal
+from bioattn.interpret.known_motifs.site_differences import SiteDifferences, site_differences
 from bioattn.progress import NoProgress, Progress
 
 LEVEL = 0.05

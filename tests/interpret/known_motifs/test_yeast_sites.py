@@ -6,8 +6,8 @@ import numpy as np
 import pandas as pd
 
 from bioattn.inference.promoter_batches import scan_promoters
-from bioattn.interpret.expected_motifs import parse_consensus, read_expected
-from bioattn.interpret.expected_sites import MatchBy, locate
+from bioattn.interpret.known_motifs.expected_motifs import parse_consensus, read_expected
+from bioattn.interpret.known_motifs.expected_sites import MatchBy, locate
 from bioattn_cli.main import main
 
 

@@ -7,9 +7,8 @@ import pytest
 
 from bioattn.formats.motif import Motif
 from bioattn.formats.nucleotides import decode, encode
-from bioattn.interpret.expected_motifs import parse_consensus
-from bioattn.interpret.motif_hits import base_composition, find_motif_hits
-from bioattn.interpret.site_sets import (
+from bioattn.interpret.known_motifs.expected_motifs import parse_consensus
+from bioattn.interpret.known_motifs.site_sets import (
     Coverage,
     SiteSet,
     consensus_motif,
@@ -18,6 +17,7 @@ from bioattn.interpret.site_sets import (
     telling_positions,
     union,
 )
+from bioattn.interpret.motif_hits import base_composition, find_motif_hits
 
 RNG = np.random.default_rng(0)
 CODES = RNG.choice(4, p=[0.32, 0.18, 0.18, 0.32], size=(60, 200)).astype(np.uint8)
