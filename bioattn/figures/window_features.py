@@ -19,7 +19,7 @@ from bioattn.formats.meme import read_meme
 from bioattn.formats.motif import Motif
 from bioattn.formats.nucleotides import AMBIGUITY_LETTERS, UNKNOWN
 from bioattn.formats.tables import open_table, quoted
-from bioattn.interpret.motif_hits import base_composition, find_motif_hits
+from bioattn.interpret.motifs.hits import base_composition, find_motif_hits
 from bioattn.promoters.promoter_fasta import Promoter, read_promoters
 from bioattn.promoters.windows import Anchor, WindowSettings, find_anchor
 from bioattn.store.attention_reader import AttentionFile

@@ -156,7 +156,7 @@ def motif_hits(
     Raises: FormatError for a damaged motif file.
     """
     from bioattn.formats.meme import read_meme
-    from bioattn.interpret.motif_hits import find_motif_hits
+    from bioattn.interpret.motifs.hits import find_motif_hits
 
     genes = list(sequences)
     if not genes:

@@ -1,6 +1,6 @@
 """A folder of motifs as it stands on disk: names of its files, `motifs.json`, and whether both agree.
 
-`docs/formats/motifs.md` is the contract; `bioattn.interpret.motif_export` writes it.
+`docs/formats/motifs.md` is the contract; `bioattn.interpret.motifs.export` writes it.
 """
 
 import re

@@ -77,8 +77,8 @@ def motifs(
     bioattn export motifs attention.h5 explain.h5 --promoters promoters.fa --database JASPAR.meme -o motifs
     """
     from bioattn.files import write_run_record
-    from bioattn.interpret.motif_export import export_motifs
-    from bioattn.interpret.motif_source import MotifSettings
+    from bioattn.interpret.motifs.export import export_motifs
+    from bioattn.interpret.motifs.source import MotifSettings
     from bioattn.wording import counted
 
     began = time.monotonic()

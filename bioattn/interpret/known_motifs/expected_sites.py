@@ -21,7 +21,7 @@ from bioattn.interpret.known_motifs.site_sets import (
     telling_positions,
     union,
 )
-from bioattn.interpret.motif_hits import base_composition
+from bioattn.interpret.motifs.hits import base_composition
 from bioattn.progress import NoProgress, Progress
 from bioattn.wording import counted
 

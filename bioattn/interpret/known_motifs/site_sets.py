@@ -18,7 +18,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from bioattn.formats.motif import Motif
-from bioattn.interpret.motif_hits import MotifScores, find_motif_hits
+from bioattn.interpret.motifs.hits import MotifScores, find_motif_hits
 
 EXACT = 10**9
 """Sites said to be behind a consensus: so many that nothing is added to its counts."""

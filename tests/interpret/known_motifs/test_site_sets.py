@@ -17,7 +17,7 @@ from bioattn.interpret.known_motifs.site_sets import (
     telling_positions,
     union,
 )
-from bioattn.interpret.motif_hits import base_composition, find_motif_hits
+from bioattn.interpret.motifs.hits import base_composition, find_motif_hits
 
 RNG = np.random.default_rng(0)
 CODES = RNG.choice(4, p=[0.32, 0.18, 0.18, 0.32], size=(60, 200)).astype(np.uint8)

@@ -19,10 +19,10 @@ from bioattn.errors import BioattnError, Interrupted, SettingsError
 from bioattn.files import sha256_of, text_output, write_json
 from bioattn.folders import atomic_folder
 from bioattn.formats.meme import UNIFORM_BACKGROUND, Motif, read_meme, write_meme
-from bioattn.interpret.motif_hits import base_composition
-from bioattn.interpret.motif_matches import match_motifs, require_tomtom
-from bioattn.interpret.motif_source import MotifSettings, MotifSource, filter_row
-from bioattn.interpret.motif_tables import (
+from bioattn.interpret.motifs.hits import base_composition
+from bioattn.interpret.motifs.matches import match_motifs, require_tomtom
+from bioattn.interpret.motifs.source import MotifSettings, MotifSource, filter_row
+from bioattn.interpret.motifs.tables import (
     EDGE_HEADER,
     write_edges,
     write_motif_table,
@@ -184,7 +184,7 @@ def _filters(folder: Path, promoters: Path | None) -> list[Motif]:
     import torch
 
     from bioattn.inference.promoter_batches import scan_promoters
-    from bioattn.interpret.filter_motifs import filter_motifs
+    from bioattn.interpret.motifs.filter_motifs import filter_motifs
     from bioattn.models.promoter.folder import load_promoter_model
 
     if promoters is None:

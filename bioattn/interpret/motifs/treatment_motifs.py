@@ -10,10 +10,9 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
-from bioattn.interpret.motif_discovery import PAD, FoundMotif, discover_motifs
-from bioattn.interpret.motif_hits import base_composition
-from bioattn.interpret.promoter_maps import ATTRIBUTION, PromoterMaps
-from bioattn.interpret.seqlets import (
+from bioattn.interpret.motifs.discovery import PAD, FoundMotif, discover_motifs
+from bioattn.interpret.motifs.hits import base_composition
+from bioattn.interpret.motifs.seqlets import (
     Places,
     Seqlets,
     best_places,
@@ -24,6 +23,7 @@ from bioattn.interpret.seqlets import (
     usual_map,
     without_copies,
 )
+from bioattn.interpret.promoter_maps import ATTRIBUTION, PromoterMaps
 
 PEAKS_PER_PROMOTER = 3
 CONTROLS = 3

@@ -19,7 +19,7 @@ from torch.nn import functional
 from bioattn.errors import BioattnError
 from bioattn.formats.motif import Motif
 from bioattn.formats.nucleotides import UNKNOWN, decode, reverse_complement
-from bioattn.interpret.motif_discovery import MIN_BITS, trim_vague_ends
+from bioattn.interpret.motifs.discovery import MIN_BITS, trim_vague_ends
 from bioattn.models.promoter.concat import ConcatModel
 from bioattn.models.promoter.folder import LoadedPromoterModel
 from bioattn.models.promoter.kmer_stem import KmerStem

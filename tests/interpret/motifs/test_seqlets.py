@@ -6,7 +6,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from bioattn.formats.nucleotides import encode
-from bioattn.interpret.seqlets import (
+from bioattn.interpret.motifs.seqlets import (
     SMOOTHED_BASES,
     Places,
     best_places,

@@ -8,7 +8,7 @@ from scipy.stats import wilcoxon
 
 from bioattn.formats.motif import Motif
 from bioattn.formats.nucleotides import encode
-from bioattn.interpret.motif_use import hits_of_motifs, signed_rank_p_value
+from bioattn.interpret.motifs.use import hits_of_motifs, signed_rank_p_value
 from bioattn.simulate.motifs import consensus_matrix
 
 UNIFORM = np.full(4, 0.25)

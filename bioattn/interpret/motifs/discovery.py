@@ -15,8 +15,8 @@ from numpy.typing import NDArray
 
 from bioattn.formats.motif import position_information
 from bioattn.formats.nucleotides import UNKNOWN
-from bioattn.interpret.motif_seeds import Seed, enriched_words, log_surplus
-from bioattn.interpret.seqlets import Seqlets
+from bioattn.interpret.motifs.seeds import Seed, enriched_words, log_surplus
+from bioattn.interpret.motifs.seqlets import Seqlets
 
 FLANK = 4
 """Positions that are tried on each side of a word."""

@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 from bioattn.errors import SettingsError
 from bioattn.formats.meme import Motif, read_meme
 from bioattn.formats.nucleotides import decode, encode, reverse_complement
-from bioattn.interpret.motif_hits import SCORE_STEP, MotifScores, base_composition, find_motif_hits
+from bioattn.interpret.motifs.hits import SCORE_STEP, MotifScores, base_composition, find_motif_hits
 
 BACKGROUND = (0.31, 0.19, 0.19, 0.31)
 

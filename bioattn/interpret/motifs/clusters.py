@@ -16,7 +16,7 @@ from scipy.cluster.hierarchy import fcluster, linkage
 from scipy.spatial.distance import squareform
 
 from bioattn.formats.motif import UNIFORM_BACKGROUND, position_information
-from bioattn.interpret.motif_discovery import trim_vague_ends
+from bioattn.interpret.motifs.discovery import trim_vague_ends
 
 SAME = 0.85
 """Matrices this much alike on average are one motif."""

@@ -10,7 +10,7 @@ from scipy.stats import false_discovery_control
 
 from bioattn.errors import BioattnError
 from bioattn.formats.meme import Motif, MotifDatabase, read_meme
-from bioattn.interpret.motif_matches import benjamini_hochberg, match_motifs, require_tomtom
+from bioattn.interpret.motifs.matches import benjamini_hochberg, match_motifs, require_tomtom
 
 
 @given(st.lists(st.floats(0, 1), min_size=1, max_size=30))

@@ -8,9 +8,9 @@ from scipy.stats import hypergeom
 
 from bioattn.formats.motif import Motif
 from bioattn.formats.nucleotides import decode, encode, reverse_complement
-from bioattn.interpret.motif_discovery import LEVEL, PAD, discover_motifs, trim_vague_ends
-from bioattn.interpret.motif_seeds import enriched_words, log_surplus
-from bioattn.interpret.seqlets import Seqlets
+from bioattn.interpret.motifs.discovery import LEVEL, PAD, discover_motifs, trim_vague_ends
+from bioattn.interpret.motifs.seeds import enriched_words, log_surplus
+from bioattn.interpret.motifs.seqlets import Seqlets
 from bioattn.simulate.motifs import consensus_matrix
 
 UNIFORM = np.full(4, 0.25)

@@ -6,7 +6,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from bioattn.formats.nucleotides import encode
-from bioattn.interpret.motif_clusters import (
+from bioattn.interpret.motifs.clusters import (
     best_alignment,
     information_weighted,
     merge_motifs,
