@@ -4,9 +4,9 @@
 
 For every set and seed it runs the commands a user would (they are printed), in one process: simulate → prepare →
 train → export → score, and scores the promoters of the test chromosome. Beside it stands a scanner that is told
-the motifs (`bioattn.interpret.motif_scanner`): what could be known. Controls, scored alike: the same model with
+the motifs (`bioattn.interpret.planted.motif_scanner`): what could be known. Controls, scored alike: the same model with
 random weights; a model trained on responses shuffled between promoters; the maps of other treatments. The scores
-are defined in `bioattn.interpret.localisation`.
+are defined in `bioattn.interpret.planted.localisation`.
 """
 
 import argparse
@@ -25,9 +25,9 @@ import torch
 
 from bioattn.errors import BioattnError
 from bioattn.inference.promoters import run_promoters
-from bioattn.interpret.attention_score import score_attention_and_predictions
-from bioattn.interpret.localisation import ALL, LocalisationReport, LocalisationScorer
-from bioattn.interpret.motif_scanner import scanner_attention
+from bioattn.interpret.planted.attention_score import score_attention_and_predictions
+from bioattn.interpret.planted.localisation import ALL, LocalisationReport, LocalisationScorer
+from bioattn.interpret.planted.motif_scanner import scanner_attention
 from bioattn.interpret.upsampling import UpsamplingMethod
 from bioattn.models.promoter.folder import load_promoter_model
 from bioattn.models.promoter.model import make_promoter_model

@@ -174,9 +174,9 @@ def score(
     """
     from bioattn.errors import SettingsError
     from bioattn.files import check_output, write_json, write_run_record
-    from bioattn.interpret.attention_score import score_attention_and_predictions
-    from bioattn.interpret.localisation import plain
-    from bioattn.interpret.localisation_table import localisation_text
+    from bioattn.interpret.planted.attention_score import score_attention_and_predictions
+    from bioattn.interpret.planted.localisation import plain
+    from bioattn.interpret.planted.localisation_table import localisation_text
 
     began = time.monotonic()
     if split is not None and dataset is None:

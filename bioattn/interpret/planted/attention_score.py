@@ -8,7 +8,7 @@ import numpy as np
 import pandas as pd
 
 from bioattn.errors import BioattnError
-from bioattn.interpret.localisation import ALL, LocalisationReport, LocalisationScorer
+from bioattn.interpret.planted.localisation import ALL, LocalisationReport, LocalisationScorer
 from bioattn.interpret.position_maps import choose_position_sites, mean_map
 from bioattn.interpret.upsampling import UpsamplingMethod
 from bioattn.progress import NoProgress, Progress

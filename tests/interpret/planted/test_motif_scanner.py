@@ -5,8 +5,8 @@ import pytest
 
 from bioattn.formats.motif import Motif
 from bioattn.formats.nucleotides import encode, reverse_complement
-from bioattn.interpret.localisation import ALL, LocalisationScorer
-from bioattn.interpret.motif_scanner import scan_place, scanner_attention
+from bioattn.interpret.planted.localisation import ALL, LocalisationScorer
+from bioattn.interpret.planted.motif_scanner import scan_place, scanner_attention
 from bioattn.simulate.motifs import consensus_matrix
 from bioattn.simulate.promoters import simulate_promoters, simulation_settings
 

@@ -9,8 +9,8 @@ import pytest
 
 from bioattn.attention.site import AttentionSite
 from bioattn.errors import BioattnError
-from bioattn.interpret.attention_score import score_attention_file, score_predictions
-from bioattn.interpret.localisation import ALL, LocalisationScorer
+from bioattn.interpret.planted.attention_score import score_attention_file, score_predictions
+from bioattn.interpret.planted.localisation import ALL, LocalisationScorer
 from bioattn.promoters.dataset import TEST, TRAIN, PromoterDataset, read_dataset, write_dataset
 from bioattn.promoters.treatments import TreatmentTable
 from bioattn.simulate.promoters import simulate_promoters, simulation_settings
@@ -86,7 +86,9 @@ def assert_same(report, expected):
 
 
 def test_heads_and_hops_are_averaged(tmp_path, simulated, weights, monkeypatch):
-    monkeypatch.setattr("bioattn.interpret.attention_score.BLOCK_BYTES", 7 * TREATMENTS * HEADS * BINS * 4)
+    monkeypatch.setattr(
+        "bioattn.interpret.planted.attention_score.BLOCK_BYTES", 7 * TREATMENTS * HEADS * BINS * 4
+    )
     other = weights[::-1].copy()
     path = write_attention(tmp_path / "a.h5", simulated, {"hop.0": weights, "hop.1": other})
     one = score_attention_file(path, simulated.sites, sites="hop.0")

@@ -7,7 +7,7 @@ from hypothesis import strategies as st
 from hypothesis.extra import numpy as hnp
 from sklearn.metrics import average_precision_score, roc_auc_score
 
-from bioattn.interpret.row_ranking import row_auroc, row_average_precision
+from bioattn.interpret.planted.row_ranking import row_auroc, row_average_precision
 
 SHAPES = st.tuples(st.integers(1, 4), st.integers(2, 15))
 

@@ -39,8 +39,8 @@ import pandas as pd
 from numpy.typing import NDArray
 
 from bioattn.errors import BioattnError
-from bioattn.interpret.planted_map import PlantedBlock, PlantedMap
-from bioattn.interpret.row_ranking import row_auroc, row_average_precision
+from bioattn.interpret.planted.planted_map import PlantedBlock, PlantedMap
+from bioattn.interpret.planted.row_ranking import row_auroc, row_average_precision
 from bioattn.interpret.upsampling import UpsamplingMethod, bin_sums, upsample, upsampling_matrix
 from bioattn.simulate.truth import PlantedSite
 

@@ -6,7 +6,7 @@ from typing import Any
 
 import pandas as pd
 
-from bioattn.interpret.localisation import ALL, LocalisationReport
+from bioattn.interpret.planted.localisation import ALL, LocalisationReport
 
 POSITIVE_COLUMNS = (
     ("auroc", "AUROC"),

@@ -1,0 +1,1 @@
+"""Maps and predictions against planted truth: the scores of `bioattn simulate score`."""
