@@ -25,10 +25,10 @@ from scipy.ndimage import gaussian_filter1d, uniform_filter1d
 from bioattn.errors import BioattnError
 from bioattn.interpret.attribution.mutagenesis import Mutagenesis
 from bioattn.interpret.attribution.values import contributions
+from bioattn.interpret.maps.upsampling import upsample
 from bioattn.interpret.planted.localisation import ALL
 from bioattn.interpret.planted.planted_map import PlantedMap
 from bioattn.interpret.planted.row_ranking import row_average_precision
-from bioattn.interpret.upsampling import upsample
 from bioattn.models.promoter.folder import load_promoter_model
 from bioattn.promoters.dataset import TEST, read_dataset
 from bioattn.simulate.truth import read_truth

@@ -8,7 +8,7 @@ import numpy as np
 from bioattn.faithfulness.samples import Codes, Floats
 from bioattn.interpret.attribution.mutagenesis import Mutagenesis
 from bioattn.interpret.attribution.values import contributions
-from bioattn.interpret.upsampling import bin_sums
+from bioattn.interpret.maps.upsampling import bin_sums
 from bioattn.models.promoter.folder import LoadedPromoterModel
 from bioattn.models.promoter.treatment_vocabulary import TreatmentBatch
 from bioattn.progress import Progress

@@ -30,8 +30,8 @@ from bioattn.figures.window_features import (
     window_genes,
     window_sequence,
 )
+from bioattn.interpret.maps.upsampling import UpsamplingMethod, upsample
 from bioattn.interpret.motifs.hits import base_composition
-from bioattn.interpret.upsampling import UpsamplingMethod, upsample
 from bioattn.promoters.windows import Anchor
 from bioattn.store.attention_reader import AttentionFile, open_attention
 from bioattn.store.attribution_reader import open_attribution

@@ -20,7 +20,7 @@ from bioattn_cli.reporting import Reporter
 
 
 class Upsampling(StrEnum):
-    """How attention to bins becomes attention to bases (as in `bioattn.interpret.upsampling`)."""
+    """How attention to bins becomes attention to bases (as in `bioattn.interpret.maps.upsampling`)."""
 
     NEAREST = "nearest"
     GAUSSIAN = "gaussian"

@@ -19,8 +19,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from bioattn.errors import BioattnError
-from bioattn.interpret.position_maps import choose_position_sites, mean_map, require_heads
-from bioattn.interpret.upsampling import upsample
+from bioattn.interpret.maps.position_maps import choose_position_sites, mean_map, require_heads
+from bioattn.interpret.maps.upsampling import upsample
 from bioattn.store.attention_reader import AttentionFile, SiteInfo
 from bioattn.store.attribution_reader import AttributionFile
 

@@ -19,6 +19,7 @@ from bioattn.errors import BioattnError, Interrupted, SettingsError
 from bioattn.files import sha256_of, text_output, write_json
 from bioattn.folders import atomic_folder
 from bioattn.formats.meme import UNIFORM_BACKGROUND, Motif, read_meme, write_meme
+from bioattn.interpret.maps.promoter_maps import ATTENTION, MEAN, AttentionMaps, AttributionMaps, PromoterMaps
 from bioattn.interpret.motifs.hits import base_composition
 from bioattn.interpret.motifs.matches import match_motifs, require_tomtom
 from bioattn.interpret.motifs.source import MotifSettings, MotifSource, filter_row
@@ -28,7 +29,6 @@ from bioattn.interpret.motifs.tables import (
     write_motif_table,
     write_treatment_table,
 )
-from bioattn.interpret.promoter_maps import ATTENTION, MEAN, AttentionMaps, AttributionMaps, PromoterMaps
 from bioattn.models.model_folder import WEIGHTS
 from bioattn.progress import NoProgress, Progress
 from bioattn.promoters.gene_choice import choose_genes

@@ -8,11 +8,11 @@ import pandas as pd
 
 from bioattn.errors import SettingsError
 from bioattn.formats.motif import Motif
+from bioattn.interpret.maps.promoter_maps import MEAN, PromoterMaps
 from bioattn.interpret.motifs.clusters import merge_motifs
 from bioattn.interpret.motifs.discovery import FoundMotif
 from bioattn.interpret.motifs.treatment_motifs import TreatmentMotifs, find_treatment_motifs
 from bioattn.interpret.motifs.use import MotifUse
-from bioattn.interpret.promoter_maps import MEAN, PromoterMaps
 
 FILTER = "filter"
 

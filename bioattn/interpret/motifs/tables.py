@@ -8,9 +8,9 @@ import numpy as np
 import pandas as pd
 
 from bioattn.files import text_output
+from bioattn.interpret.maps.promoter_maps import PromoterMaps
 from bioattn.interpret.motifs.matches import benjamini_hochberg
 from bioattn.interpret.motifs.use import BACKGROUND, USE_COLUMNS
-from bioattn.interpret.promoter_maps import PromoterMaps
 from bioattn.store.window_coordinates import genomic_interval
 
 MOTIF_HEADER = (

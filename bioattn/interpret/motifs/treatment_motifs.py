@@ -10,6 +10,7 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
+from bioattn.interpret.maps.promoter_maps import ATTRIBUTION, PromoterMaps
 from bioattn.interpret.motifs.discovery import PAD, FoundMotif, discover_motifs
 from bioattn.interpret.motifs.hits import base_composition
 from bioattn.interpret.motifs.seqlets import (
@@ -23,7 +24,6 @@ from bioattn.interpret.motifs.seqlets import (
     usual_map,
     without_copies,
 )
-from bioattn.interpret.promoter_maps import ATTRIBUTION, PromoterMaps
 
 PEAKS_PER_PROMOTER = 3
 CONTROLS = 3

@@ -16,10 +16,10 @@ from scipy.special import ndtr
 from scipy.stats import rankdata
 
 from bioattn.formats.motif import Motif
+from bioattn.interpret.maps.promoter_maps import ATTRIBUTION, PromoterMaps
 from bioattn.interpret.motifs.discovery import PAD
 from bioattn.interpret.motifs.hits import MotifScores, base_composition, find_motif_hits
 from bioattn.interpret.motifs.seqlets import Places, cut_codes
-from bioattn.interpret.promoter_maps import ATTRIBUTION, PromoterMaps
 
 HIT_P_VALUE = 1e-4
 """Of a site anywhere in a promoter."""

@@ -8,9 +8,9 @@ import numpy as np
 import pandas as pd
 
 from bioattn.errors import BioattnError
+from bioattn.interpret.maps.position_maps import choose_position_sites, mean_map
+from bioattn.interpret.maps.upsampling import UpsamplingMethod
 from bioattn.interpret.planted.localisation import ALL, LocalisationReport, LocalisationScorer
-from bioattn.interpret.position_maps import choose_position_sites, mean_map
-from bioattn.interpret.upsampling import UpsamplingMethod
 from bioattn.progress import NoProgress, Progress
 from bioattn.promoters.dataset import SPLIT_NAMES, read_dataset
 from bioattn.simulate.truth import PlantedSite, read_truth

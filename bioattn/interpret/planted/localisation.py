@@ -3,7 +3,7 @@
 The protocol follows Koo & Ploenzke (2021, 10.1038/s42256-020-00291-x): bases of causal sites are positive, all
 others negative, and each promoter is ranked by itself. A *pair* is a promoter and a treatment; it is positive when
 the promoter holds a causal site of the treatment. Attention is the mean over heads, queries and (if several) hops;
-`bioattn.interpret.upsampling` spreads it from bins to bases.
+`bioattn.interpret.maps.upsampling` spreads it from bins to bases.
 
 Of positive pairs (columns of `LocalisationReport.positives`, each the mean over pairs):
 
@@ -39,9 +39,9 @@ import pandas as pd
 from numpy.typing import NDArray
 
 from bioattn.errors import BioattnError
+from bioattn.interpret.maps.upsampling import UpsamplingMethod, bin_sums, upsample, upsampling_matrix
 from bioattn.interpret.planted.planted_map import PlantedBlock, PlantedMap
 from bioattn.interpret.planted.row_ranking import row_auroc, row_average_precision
-from bioattn.interpret.upsampling import UpsamplingMethod, bin_sums, upsample, upsampling_matrix
 from bioattn.simulate.truth import PlantedSite
 
 ALL = "all"

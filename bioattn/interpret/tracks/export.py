@@ -19,7 +19,7 @@ from bioattn import __version__
 from bioattn.errors import BioattnError, Interrupted, SettingsError
 from bioattn.files import sha256_of, write_json
 from bioattn.folders import atomic_folder
-from bioattn.interpret.position_maps import choose_position_sites, require_heads
+from bioattn.interpret.maps.position_maps import choose_position_sites, require_heads
 from bioattn.interpret.tracks.choice import MEAN, Track, choose_tracks
 from bioattn.interpret.tracks.files import WrittenFile, write_strand, write_table
 from bioattn.interpret.tracks.layout import Overlapping, lay_out

@@ -3,8 +3,8 @@
 from dataclasses import dataclass
 
 from bioattn.errors import SettingsError
+from bioattn.interpret.maps.upsampling import UpsamplingMethod
 from bioattn.interpret.tracks.layout import Overlapping
-from bioattn.interpret.upsampling import UpsamplingMethod
 from bioattn.store.track_folder import TrackFormat
 
 

@@ -11,9 +11,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 from bioattn.formats.bedgraph import Intervals
-from bioattn.interpret.position_maps import mean_map
+from bioattn.interpret.maps.position_maps import mean_map
+from bioattn.interpret.maps.upsampling import UpsamplingMethod, upsample
 from bioattn.interpret.tracks.layout import Overlapping, Stretch
-from bioattn.interpret.upsampling import UpsamplingMethod, upsample
 from bioattn.store.attention_reader import AttentionFile, SiteInfo
 
 READ_BYTES = 1 << 25

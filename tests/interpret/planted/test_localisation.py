@@ -8,8 +8,8 @@ import pytest
 from sklearn.metrics import average_precision_score, roc_auc_score
 
 from bioattn.errors import BioattnError
+from bioattn.interpret.maps.upsampling import upsample
 from bioattn.interpret.planted.localisation import ALL, LocalisationScorer
-from bioattn.interpret.upsampling import upsample
 from bioattn.simulate.promoters import simulate_promoters, simulation_settings
 from bioattn.simulate.truth import PlantedSite
 

@@ -15,11 +15,11 @@ import pytest
 
 from bioattn.attention.site import AttentionSite
 from bioattn.errors import BioattnError, SettingsError
+from bioattn.interpret.maps.upsampling import upsample
 from bioattn.interpret.tracks.export import export_tracks
 from bioattn.interpret.tracks.layout import Overlapping
 from bioattn.interpret.tracks.promoter_places import ChromosomeLengths
 from bioattn.interpret.tracks.settings import TrackSettings
-from bioattn.interpret.upsampling import upsample
 from bioattn.store.attention_writer import AttentionHeader, attention_writer
 from bioattn.store.schema import AttentionOptions, Reduction, Samples, site_layout
 from bioattn_cli.main import main

@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from bioattn.interpret.upsampling import bin_sums, upsample
+from bioattn.interpret.maps.upsampling import bin_sums, upsample
 
 
 def reflected(position, length):
