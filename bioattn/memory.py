@@ -5,26 +5,16 @@ import sys
 from contextlib import suppress
 from pathlib import Path
 
-_CGROUP = Path("/sys/fs/cgroup")
-_CGROUP_FILES = (
-    ("memory.max", "memory.current", "memory.stat", "inactive_file"),
-    (
-        "memory/memory.limit_in_bytes",
-        "memory/memory.usage_in_bytes",
-        "memory/memory.stat",
-        "total_inactive_file",
-    ),
-)
-"""Limit, use, and the part of the use that is cache and can be had back: version 2 and version 1."""
+from bioattn import control_group
 
 
 def free_memory() -> int | None:
     """Bytes this process can still allocate; None where the system does not say.
 
-    The least of: memory the machine can give without swapping, what is left under the limit of the control group
+    The least of: memory the machine can give without swapping, what is left under the limit of the control groups
     (containers, batch systems), what is left under `ulimit -v`.
     """
-    limits = [_machine(), _control_group(), _address_space()]
+    limits = [_machine(), control_group.memory_left(), _address_space()]
     return min((limit for limit in limits if limit is not None), default=None)
 
 
@@ -35,18 +25,6 @@ def _machine() -> int | None:
                 return int(line.split()[1]) * 1024
     with suppress(OSError, ValueError, AttributeError):
         return os.sysconf("SC_AVPHYS_PAGES") * os.sysconf("SC_PAGE_SIZE")
-    return None
-
-
-def _control_group() -> int | None:
-    for limit_file, use_file, stat_file, cache in _CGROUP_FILES:
-        with suppress(OSError, ValueError):
-            limit = int((_CGROUP / limit_file).read_text(encoding="ascii"))
-            used = int((_CGROUP / use_file).read_text(encoding="ascii"))
-            for line in (_CGROUP / stat_file).read_text(encoding="ascii").splitlines():
-                if line.startswith(f"{cache} "):
-                    used -= int(line.split()[1])
-            return max(limit - used, 0)
     return None
 
 

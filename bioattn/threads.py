@@ -6,17 +6,24 @@ from collections.abc import Callable, Iterable, Iterator
 from concurrent.futures import Future, ThreadPoolExecutor
 from typing import TypeVar
 
+from bioattn.control_group import granted_by_quota
+
 Item = TypeVar("Item")
 Result = TypeVar("Result")
 
 
-def granted_threads() -> int:
-    """The cores this process may run on, or OMP_NUM_THREADS if that is less.
-
-    The affinity mask, not the machine's core count, says what a pipeline granted; Snakemake and batch systems set
-    OMP_NUM_THREADS.
+def granted_cores() -> int:
+    """The cores this process may run on: the affinity mask and the CPU quota, not the machine's core count, say
+    what a batch system or container granted.
     """
-    granted = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
+    cores = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
+    quota = granted_by_quota()
+    return cores if quota is None else min(cores, quota)
+
+
+def granted_threads() -> int:
+    """The cores granted, or OMP_NUM_THREADS if that is less, as Snakemake and batch systems set it."""
+    granted = granted_cores()
     told = os.environ.get("OMP_NUM_THREADS", "")
     if told.isdecimal() and int(told) > 0:
         granted = min(granted, int(told))
