@@ -4,9 +4,9 @@
 
 For every set and seed it runs the commands a user would (they are printed), in one process: simulate → prepare →
 train → export → score, and scores the promoters of the test chromosome. Beside it stands a scanner that is told
-the motifs (`bioattn.interpret.planted.motif_scanner`): what could be known. Controls, scored alike: the same model with
-random weights; a model trained on responses shuffled between promoters; the maps of other treatments. The scores
-are defined in `bioattn.interpret.planted.localisation`.
+the motifs (`bioattn.interpret.planted.motif_scanner`): what could be known. Controls, scored alike: the same model
+with random weights; a model trained on responses shuffled between promoters; the maps of other treatments. The
+scores are defined in `bioattn.interpret.planted.localisation`.
 """
 
 import argparse

@@ -1,1 +1,1 @@
-"""Maps read from files of attention and attribution: which sites and heads, averaged over what, spread over bases."""
+"""Maps read from files of attention and attribution: of which sites and heads, averaged, spread over bases."""
