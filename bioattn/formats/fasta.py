@@ -28,15 +28,18 @@ class FastaRecord(NamedTuple):
     """1-based line of the header; 0 when the record was not read from a file."""
 
 
-def read_fasta(path: Path) -> Iterator[FastaRecord]:
+def read_fasta(path: Path, *, names_checked: bool = False) -> Iterator[FastaRecord]:
     """Yield the records of a FASTA file (plain, gzip, bgzip or xz).
+
+    names_checked: True for a file that was read through before and found good: names are then not remembered, so
+    that memory does not grow with the records.
 
     Raises: FormatError naming the line for text before the first header, a nameless or repeated record, an empty
     file, damaged compression or bytes that are not UTF-8.
     """
     name, description, line = "", "", 0
     parts: list[str] = []
-    for piece in read_fasta_pieces(path):
+    for piece in read_fasta_pieces(path, names_checked=names_checked):
         if piece.line != line:
             if line:
                 yield FastaRecord(name, description, "".join(parts), line)
@@ -46,7 +49,9 @@ def read_fasta(path: Path) -> Iterator[FastaRecord]:
     yield FastaRecord(name, description, "".join(parts), line)
 
 
-def read_fasta_pieces(path: Path, piece_length: int = 1 << 20) -> Iterator[FastaRecord]:
+def read_fasta_pieces(
+    path: Path, piece_length: int = 1 << 20, *, names_checked: bool = False
+) -> Iterator[FastaRecord]:
     """Yield each record in pieces of about `piece_length` letters (one at least), so chromosomes need no room.
 
     The pieces of one record carry the same name and line and follow each other. Raises as `read_fasta` does.
@@ -67,7 +72,9 @@ def read_fasta_pieces(path: Path, piece_length: int = 1 << 20) -> Iterator[Fasta
                     f"{path}:{number}: the name {name!r} was used on line {lines_of_name[name]} already; "
                     "names must be unique"
                 )
-            lines_of_name[name] = header_line = number
+            header_line = number
+            if not names_checked:
+                lines_of_name[name] = number
             parts, letters = [], 0
         elif name is not None:
             text = line if line.isalnum() else "".join(line.split())

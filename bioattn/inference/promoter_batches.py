@@ -39,7 +39,7 @@ class PromoterSource:
 
     def batches(self, size: int) -> Iterator[PromoterBatch]:
         """All promoters, `size` at a time (the last batch may be smaller)."""
-        promoters = read_promoters(self.path)
+        promoters = read_promoters(self.path, names_checked=True)
         while group := list(islice(promoters, size)):
             yield make_batch(group, self.length)
 

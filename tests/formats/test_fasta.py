@@ -133,3 +133,11 @@ def test_the_corpus_is_read_as_biopython_reads_it(corpus):
         else:
             with pytest.raises(FormatError):
                 list(read_fasta(entry.path))
+
+
+def test_names_that_were_checked_are_not_checked_again(tmp_path):
+    path = tmp_path / "x.fa"
+    path.write_text(">a\nAC\n>a\nGT\n")
+    with pytest.raises(FormatError, match="'a' was used on line 1 already"):
+        list(read_fasta(path))
+    assert [record.sequence for record in read_fasta(path, names_checked=True)] == ["AC", "GT"]

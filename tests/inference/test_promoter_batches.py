@@ -1,5 +1,6 @@
 """Batches against the plain FASTA."""
 
+import tracemalloc
 from collections.abc import Callable
 from pathlib import Path
 
@@ -35,3 +36,16 @@ def test_longer_promoters_and_empty_files_are_refused(make_promoters: MakeFile, 
     empty.write_text("")
     with pytest.raises(BioattnError, match=r"empty\.fa"):
         scan_promoters(empty, 100)
+
+
+def test_memory_does_not_grow_with_promoters(tmp_path: Path) -> None:
+    path = tmp_path / "many.fa"
+    path.write_text("".join(f">gene{number:06d}\nACGTACGT\n" for number in range(20_000)))
+    batches = scan_promoters(path, 8).batches(500)
+    tracemalloc.start()
+    try:
+        held = [tracemalloc.get_traced_memory()[0] for _ in batches]
+    finally:
+        tracemalloc.stop()
+    # A name that is remembered takes 150 bytes and more.
+    assert held[-1] - held[10] < 10 * 15_000
