@@ -19,9 +19,9 @@ from bioattn.faithfulness.perturbation import (
     pairs_that_stand_out,
 )
 from bioattn.faithfulness.samples import Codes, Floats, predict
-from bioattn.faithfulness.shuffling import dinucleotide_shuffled
 from bioattn.faithfulness.similarity import map_spearman, top_overlap
 from bioattn.faithfulness.subject import Subject
+from bioattn.promoters.dinucleotide_shuffle import dinucleotide_shuffled
 
 Curves = dict[str, dict[str, list[float | None]]]
 

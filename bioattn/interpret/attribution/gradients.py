@@ -16,11 +16,11 @@ from numpy.typing import NDArray
 from torch import Tensor
 
 from bioattn.interpret.attribution.values import UNKNOWN, Attribution, centred
-from bioattn.interpret.dinucleotide_shuffle import dinucleotide_shuffled
 from bioattn.models.promoter.folder import LoadedPromoterModel
 from bioattn.models.promoter.model import PromoterModel
 from bioattn.models.promoter.stem import one_hot
 from bioattn.models.promoter.treatment_vocabulary import TreatmentBatch
+from bioattn.promoters.dinucleotide_shuffle import dinucleotide_shuffled
 
 SHUFFLES = 20
 """Shuffled sequences whose mean is the baseline `dinucleotide-shuffled`."""

@@ -1,18 +1,20 @@
-"""Shuffling sequences so that every pair of neighbouring bases occurs as often as before."""
+"""Shuffling sequences so that every pair of neighbouring bases occurs as often as before.
+
+A sequence is a walk along edges from base to base, and any other walk along all the same edges from the same
+first base is a shuffle of it that ends at the same last base (Altschul & Erickson 1985). The edges by which bases
+are left for the last time form a tree that leads to the last base; with a uniform random tree (Wilson 1996:
+loop-erased random walks) and the other edges in any order, every such sequence is equally likely.
+"""
 
 import numpy as np
 from numpy.typing import NDArray
 
-UNKNOWN = 4
-"""Code of N."""
+from bioattn.formats.nucleotides import UNKNOWN
 
 
 def dinucleotide_shuffled(codes_BL: NDArray[np.uint8], rng: np.random.Generator) -> NDArray[np.uint8]:
-    """Random sequences with the first base, last base and dinucleotide counts of each of `codes_BL`.
-
-    Uniform random Eulerian paths (Altschul & Erickson 1985; the last edges by Wilson's random walk). Runs of known
-    bases are shuffled each for itself; N stays where it is.
-    """
+    """Random sequences with the first base, last base and dinucleotide counts of each of `codes_BL` (uint8), each
+    possible one equally likely. Runs of known bases are shuffled each for itself; N stays where it is."""
     shuffled_BL = codes_BL.copy()
     for codes_L in shuffled_BL:
         known_L = np.concatenate([[False], codes_L < UNKNOWN, [False]])
