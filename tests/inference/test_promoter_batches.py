@@ -47,6 +47,6 @@ def test_memory_does_not_grow_with_promoters(tmp_path: Path) -> None:
         held = [tracemalloc.get_traced_memory()[0] for _ in batches]
     finally:
         tracemalloc.stop()
-    # 14,000 promoters lie between the two; a name that is remembered takes 90 bytes at least. (After the last batch
-    # everything is forgotten.)
+    # 14,000 promoters lie between the two; a name that is remembered takes 90 bytes. (With the last batch
+    # all is forgotten.)
     assert held[-2] - held[10] < 200_000
