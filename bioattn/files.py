@@ -11,12 +11,13 @@ import re
 import shutil
 import zlib
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from contextlib import contextmanager, suppress
+from contextlib import contextmanager, nullcontext, suppress
 from pathlib import Path
 from typing import Any, BinaryIO, cast
 
 from bioattn import __version__
 from bioattn.errors import BioattnError, FormatError, SettingsError
+from bioattn.output_lock import lock_output, temporary_path
 
 GZIP_MAGIC = b"\x1f\x8b"
 XZ_MAGIC = b"\xfd7zXZ\x00"
@@ -174,27 +175,29 @@ def check_apart(output: Path, inputs: Iterable[Path], option: str = "--output") 
 
 
 @contextmanager
-def atomic_output(path: Path) -> Iterator[Path]:
+def atomic_output(path: Path, *, lock: bool = True) -> Iterator[Path]:
     """Give a temporary name beside `path`; rename it to `path` on success, remove it on any failure.
 
-    The temporary name keeps the suffixes, so writers that look at them (gzip, pandas) behave.
+    The temporary name keeps the suffixes, so writers that look at them (gzip, pandas) behave. lock: keep other
+    runs from writing `path` meanwhile; not for caches, which several runs may make at once, all the same.
 
-    Raises: BioattnError when the folder is missing, read-only or full.
+    Raises: BioattnError when the folder is missing, read-only or full, or another run is writing `path`.
     """
-    temporary = path.with_name(f".tmp-{os.getpid()}-{path.name}")
-    try:
-        if path.is_dir():
-            raise BioattnError(f"{path}: is a folder, a file name is needed")
+    temporary = temporary_path(path)
+    with lock_output(path) if lock else nullcontext():
         try:
-            yield temporary
-            temporary.replace(path)
-        except OSError as error:
-            raise unwritable(path, error) from error
-    finally:
-        if temporary.is_dir():
-            shutil.rmtree(temporary, ignore_errors=True)
-        else:
-            remove_leftover(temporary)
+            if path.is_dir():
+                raise BioattnError(f"{path}: is a folder, a file name is needed")
+            try:
+                yield temporary
+                temporary.replace(path)
+            except OSError as error:
+                raise unwritable(path, error) from error
+        finally:
+            if temporary.is_dir():
+                shutil.rmtree(temporary, ignore_errors=True)
+            else:
+                remove_leftover(temporary)
 
 
 def remove_leftover(path: Path) -> None:
@@ -240,11 +243,23 @@ def write_json(path: Path, content: Any) -> None:
 
 def read_json(path: Path) -> Any:
     """Read JSON. Raises: FormatError naming the line when it does not parse."""
-    text = "\n".join(line for _, line in read_lines(path))
+    return parse_json("\n".join(line for _, line in read_lines(path)), str(path))
+
+
+def parse_json(text: str | bytes, source: str) -> Any:
+    """The content of JSON text; `source` names it in messages.
+
+    Raises: FormatError naming the line when it does not parse, is nested more deeply than Python can follow, or
+    holds a number of more digits than Python reads.
+    """
     try:
         return json.loads(text)
     except json.JSONDecodeError as error:
-        raise FormatError(f"{path}:{error.lineno}: not valid JSON ({error.msg})") from error
+        raise FormatError(f"{source}:{error.lineno}: not valid JSON ({error.msg})") from error
+    except RecursionError as error:
+        raise FormatError(f"{source}: not valid JSON (nested too deeply)") from error
+    except ValueError as error:
+        raise FormatError(f"{source}: not valid JSON ({str(error).partition(';')[0]})") from error
 
 
 def write_run_record(

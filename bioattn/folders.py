@@ -8,6 +8,7 @@ from pathlib import Path
 
 from bioattn.errors import BioattnError
 from bioattn.files import unwritable
+from bioattn.output_lock import lock_output
 
 _SHOWN = 3
 _BEING_WRITTEN = re.compile(r"\.tmp-\d+-(.+)")
@@ -56,35 +57,37 @@ def atomic_folder(path: Path, names: Collection[str]) -> Iterator[Path]:
     left in `<path>.partial` goes at once. Either is refused where it holds a file of another name; whether an
     earlier result may be replaced at all is the caller's to know.
 
-    Raises: BioattnError as `require_own_files`, or when the folder around it is missing, read-only or full.
+    Raises: BioattnError as `require_own_files`, when the folder around it is missing, read-only or full, or when
+    another run is writing `path`.
     """
     partial = path.with_name(path.name + ".partial")
     aside = path.with_name(f".tmp-old-{path.name}")
-    leftovers = [folder for folder in (partial, aside) if folder.exists()]
-    for folder in [*leftovers, *([path] if path.exists() else [])]:
-        require_own_files(folder, names)
-    try:
-        for folder in leftovers:
-            shutil.rmtree(folder)
-        partial.mkdir()
-    except OSError as error:
-        raise unwritable(path, error) from error
-    try:
+    with lock_output(path):
+        leftovers = [folder for folder in (partial, aside) if folder.exists()]
+        for folder in [*leftovers, *([path] if path.exists() else [])]:
+            require_own_files(folder, names)
         try:
-            yield partial
-            if path.exists():
-                path.rename(aside)
-            partial.rename(path)
+            for folder in leftovers:
+                shutil.rmtree(folder)
+            partial.mkdir()
         except OSError as error:
             raise unwritable(path, error) from error
-        except BioattnError as error:
-            # The name that was asked for, not the one it had meanwhile.
-            if type(error) is BioattnError and str(partial) in str(error):
-                raise BioattnError(str(error).replace(str(partial), str(path))) from error
-            raise
-    finally:
-        for leftover in (partial, aside):
-            shutil.rmtree(leftover, ignore_errors=True)
+        try:
+            try:
+                yield partial
+                if path.exists():
+                    path.rename(aside)
+                partial.rename(path)
+            except OSError as error:
+                raise unwritable(path, error) from error
+            except BioattnError as error:
+                # The name that was asked for, not the one it had meanwhile.
+                if type(error) is BioattnError and str(partial) in str(error):
+                    raise BioattnError(str(error).replace(str(partial), str(path))) from error
+                raise
+        finally:
+            for leftover in (partial, aside):
+                shutil.rmtree(leftover, ignore_errors=True)
 
 
 def _final_name(name: str) -> str:

@@ -1,4 +1,4 @@
-"""The folder of parts of an output that is still being made: `NAME.partial/`, its job, its lock, its errors.
+"""The folder of parts of an output that is still being made: `NAME.partial/`, its job, its errors.
 
 `NAME.partial/` holds `job.json` (what is being computed) and `part-00000.h5`, …, each named only once closed. When
 all exist they become one file that is then renamed to `NAME`. An HDF5 file that was being written when its process
@@ -7,7 +7,6 @@ was killed is unreadable, and appending to one after a kill changes its bytes: w
 
 import errno
 import json
-import os
 import shutil
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
@@ -16,14 +15,10 @@ from typing import Any
 
 from bioattn.errors import BioattnError
 from bioattn.files import read_json, unwritable, write_json
+from bioattn.output_lock import lock_output
 
 JOB_FILE = "job.json"
 ASSEMBLED = "assembled.h5"
-
-try:
-    import fcntl
-except ImportError:  # Windows: no advisory locks, so two runs on one output are not told apart there
-    fcntl = None  # type: ignore[assignment]
 
 
 def partial_folder(output: Path) -> Path:
@@ -80,11 +75,11 @@ def open_parts(output: Path, job: Mapping[str, Any], *, resume: bool, force: boo
     folder = partial_folder(output)
     if output.is_dir():
         raise BioattnError(f"{output}: is a folder, a file name is needed")
-    try:
-        folder.mkdir(exist_ok=True)
-    except OSError as error:
-        raise unwritable(output, error) from error
-    with _locked(folder):
+    with lock_output(output):
+        try:
+            folder.mkdir(exist_ok=True)
+        except OSError as error:
+            raise unwritable(output, error) from error
         kept = sum(1 for _ in folder.glob("part-*.h5"))
         if force:
             _clear(folder, keep_folder=True)
@@ -143,25 +138,6 @@ def _require_same_job(folder: Path, job: Mapping[str, Any]) -> None:
             f"{folder}: its parts belong to another run (different: {', '.join(different)}); repeat that run's "
             "command, or give --force to start again"
         )
-
-
-@contextmanager
-def _locked(folder: Path) -> Iterator[None]:
-    """Hold the folder for this process; the lock goes with the process, however it ends."""
-    if fcntl is None:
-        yield
-        return
-    descriptor = os.open(folder, os.O_RDONLY)
-    try:
-        try:
-            fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        except BlockingIOError:
-            raise BioattnError(f"{folder}: another run is writing this output; wait for it") from None
-        except OSError:
-            pass  # some network file systems have no locks
-        yield
-    finally:
-        os.close(descriptor)
 
 
 def _clear(folder: Path, *, keep_folder: bool = False) -> None:

@@ -9,6 +9,7 @@ from bioattn.errors import BioattnError, SettingsError
 from bioattn.files import text_output, unwritable
 from bioattn.folders import require_own_files
 from bioattn.models.model_folder import MODEL_FILES, TRAINING_RECORD, WEIGHTS
+from bioattn.output_lock import lock_output
 from bioattn.training.state import STATE_FILE
 
 
@@ -20,13 +21,17 @@ def is_finished(output: Path) -> bool:
 
 @contextmanager
 def working_folder(output: Path, *, resume: bool, force: bool) -> Iterator[Path]:
-    """The folder of `prepare_output`; it goes when the body fails before there is anything to go on from."""
-    partial = prepare_output(output, resume=resume, force=force)
-    try:
-        yield partial
-    finally:
-        if not any((partial / name).exists() for name in (STATE_FILE, WEIGHTS)):
-            shutil.rmtree(partial, ignore_errors=True)
+    """The folder of `prepare_output`; it goes when the body fails before there is anything to go on from.
+
+    Raises: also BioattnError when another run is writing `output`.
+    """
+    with lock_output(output):
+        partial = prepare_output(output, resume=resume, force=force)
+        try:
+            yield partial
+        finally:
+            if not any((partial / name).exists() for name in (STATE_FILE, WEIGHTS)):
+                shutil.rmtree(partial, ignore_errors=True)
 
 
 def prepare_output(output: Path, *, resume: bool, force: bool) -> Path:

@@ -3,12 +3,14 @@
 import functools
 import inspect
 from collections.abc import Callable
+from contextlib import nullcontext
 from enum import StrEnum
 from pathlib import Path
 from typing import Annotated, Any
 
 import typer
 
+from bioattn.output_lock import reserve_output
 from bioattn_cli.reporting import LogFormat, Reporter
 
 
@@ -66,7 +68,8 @@ def command(
 ) -> Callable[[Callable[..., None]], Callable[..., None]]:
     """Register a function as a command and add --quiet, --verbose and --log-format to its options.
 
-    The function's first parameter must be `reporter`; it is made from those three options.
+    The function's first parameter must be `reporter`; it is made from those three options. Other runs are kept
+    from writing what its parameter `output` names, if it has one, until it returns.
     """
 
     def register(function: Callable[..., None]) -> Callable[..., None]:
@@ -91,7 +94,9 @@ def command(
             reporter = Reporter(
                 quiet=quiet, verbose=verbose, log_format=log_format, arguments=context.obj or ()
             )
-            function(reporter, **arguments)
+            output = arguments.get("output")
+            with reserve_output(output) if isinstance(output, Path) else nullcontext():
+                function(reporter, **arguments)
 
         run.__signature__ = signature.replace(parameters=[*own, *shared])  # type: ignore[attr-defined]
         run.__annotations__ = {p.name: p.annotation for p in [*own, *shared]}

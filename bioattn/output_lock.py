@@ -1,0 +1,182 @@
+"""One run per output: an advisory lock, which goes with the process that holds it, however that ends.
+
+The lock of `NAME` is `flock` on the file `.NAME.lock` beside it, which says who holds it and goes when the output
+is done. What a killed process leaves of it is no obstacle: the next run takes it over, and removes the temporary
+file of that process. Without locks (Windows, some network file systems, folders that take no files) runs are not
+told apart, and nothing else changes.
+"""
+
+import contextlib
+import os
+import re
+import shutil
+import socket
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+from bioattn.errors import BioattnError
+
+try:
+    import fcntl
+except ImportError:  # Windows
+    fcntl = None  # type: ignore[assignment]
+
+_HOLDER = re.compile(r"(process (\d+) on (\S+)\n)?")
+"""What stands in a lock file; nothing before its maker has come to write it, or on a full disk."""
+_held: dict[Path, bool] = {}
+"""Outputs that this process has locked, and whether a writer inside may take the lock over."""
+
+
+def temporary_path(path: Path, process: int | None = None) -> Path:
+    """Where a process (this one) writes what is to become `path`; the suffixes stay."""
+    return path.with_name(f".tmp-{os.getpid() if process is None else process}-{path.name}")
+
+
+@contextmanager
+def lock_output(path: Path) -> Iterator[None]:
+    """Keep other runs from writing `path`, a file or a folder, while the body does.
+
+    What lies in an output that this process has locked (its temporary file, `NAME.partial/`) needs no lock.
+
+    Raises: BioattnError when another run, in another process or in this one, is writing it.
+    """
+    place = _place(path)
+    if place is None or _inside_held(place):
+        yield
+        return
+    if place in _held:
+        if not _held[place]:
+            raise _taken(path, f"process {os.getpid()} on {socket.gethostname()}")
+        _held[place] = False
+        try:
+            yield
+        finally:
+            _held[place] = True
+        return
+    with _locked(path, place, may_be_taken_over=False):
+        yield
+
+
+@contextmanager
+def reserve_output(path: Path) -> Iterator[None]:
+    """As `lock_output`, for the whole of a command: the writer in the body takes the lock over.
+
+    So the second of two runs learns of the first before it works for hours, also where files are written last.
+    """
+    place = _place(path)
+    if place is None or place in _held or _inside_held(place):
+        yield
+        return
+    with _locked(path, place, may_be_taken_over=True):
+        yield
+
+
+@contextmanager
+def _locked(path: Path, place: Path, *, may_be_taken_over: bool) -> Iterator[None]:
+    lock = place.with_name(f".{place.name}.lock")
+    descriptor = _acquire(path, place, lock)
+    _held[place] = may_be_taken_over
+    try:
+        yield
+    finally:
+        del _held[place]
+        if descriptor is not None:
+            _release(descriptor, lock)
+
+
+def _acquire(path: Path, place: Path, lock: Path) -> int | None:
+    """The descriptor that holds the lock; None where locks cannot be had."""
+    if fcntl is None:
+        return None
+    while True:
+        try:
+            descriptor = os.open(lock, os.O_RDWR | os.O_CREAT | os.O_NOFOLLOW, 0o666)
+        except OSError:
+            return None  # the folder is missing, read-only or full: writing will say so
+        try:
+            fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError:
+            content = _content(descriptor)
+            os.close(descriptor)
+            raise _taken(path, content.strip()) from None
+        except OSError:  # a network file system without locks
+            _release(descriptor, lock)
+            return None
+        if _HOLDER.fullmatch(_content(descriptor)) is None:  # somebody else's file, to be left alone
+            os.close(descriptor)
+            return None
+        if _is_same(descriptor, lock):
+            _take_over(descriptor, place)
+            return descriptor
+        os.close(descriptor)  # whoever held it before us has just removed it
+
+
+def _release(descriptor: int, lock: Path) -> None:
+    if _is_same(descriptor, lock):
+        _remove(lock)
+    os.close(descriptor)
+
+
+def _take_over(descriptor: int, place: Path) -> None:
+    """Remove what a killed process left under its temporary name, and put our own name into the lock."""
+    host = socket.gethostname()
+    earlier = _HOLDER.fullmatch(_content(descriptor))
+    # Only of this machine: there are network file systems whose locks end at the machine.
+    if earlier is not None and earlier[3] == host:
+        leftover = temporary_path(place, int(earlier[2]))
+        if leftover.is_dir() and not leftover.is_symlink():
+            shutil.rmtree(leftover, ignore_errors=True)
+        else:
+            _remove(leftover)
+    with contextlib.suppress(OSError):  # a full disk; the lock holds without it
+        os.ftruncate(descriptor, 0)
+        os.pwrite(descriptor, f"process {os.getpid()} on {host}\n".encode(), 0)
+
+
+def _content(descriptor: int) -> str:
+    """What the lock file says of its holder."""
+    with contextlib.suppress(OSError):
+        return os.pread(descriptor, 512, 0).decode(errors="replace")
+    return ""
+
+
+def _is_same(descriptor: int, lock: Path) -> bool:
+    """Whether the file that we hold is still the one that others would open."""
+    try:
+        return os.path.samestat(os.fstat(descriptor), lock.stat())
+    except OSError:
+        return False
+
+
+def _remove(path: Path) -> None:
+    with contextlib.suppress(OSError):
+        path.unlink()
+
+
+def _place(path: Path) -> Path | None:
+    """One name for one output, whatever the way to it; None for what cannot be locked, as standard output."""
+    if path.name in ("", "-", ".."):
+        return None
+    try:
+        if path.exists() and not path.is_file() and not path.is_dir():
+            return None  # /dev/null
+        return path.parent.resolve() / path.name
+    except OSError:
+        return None
+
+
+def _inside_held(place: Path) -> bool:
+    """Whether `place` is part of an output that this process has locked, while that is being made."""
+    for held in _held:
+        partial, temporary = held.with_name(held.name + ".partial"), temporary_path(held)
+        if place in (partial, temporary) or {held, partial, temporary} & set(place.parents):
+            return True
+    return False
+
+
+def _taken(path: Path, holder: str) -> BioattnError:
+    who = f" ({holder})" if holder else ""
+    return BioattnError(
+        f"{path}: another run is writing this output{who}; wait for it to end, or choose another name"
+    )
