@@ -1,6 +1,6 @@
 """Writing a promoter attention file so that it survives being killed (`bioattn.store.sample_parts`)."""
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from contextlib import AbstractContextManager
 from pathlib import Path
 from typing import NamedTuple
@@ -9,14 +9,21 @@ import h5py
 import numpy as np
 from numpy.typing import NDArray
 
-from bioattn.store.attention_writer import AttentionHeader, AttentionWriter, attention_writer
+from bioattn.store.attention_writer import (
+    AttentionHeader,
+    AttentionWriter,
+    attention_values,
+    attention_writer,
+)
 from bioattn.store.sample_parts import (
     FIXED_BYTES,
     OVERHEAD_BYTES_PER_SAMPLE,
     SLAB_BYTES,
     SampleParts,
+    join_samples,
     read_samples,
 )
+from bioattn.store.sample_writer import Values
 from bioattn.store.schema import PREDICTIONS, Samples, SiteLayout
 
 
@@ -67,7 +74,8 @@ class PartStore(SampleParts[AttentionWriter, Block]):
         widest = max((layout.bytes_per_sample for layout in self.layouts), default=1)
         return max(1, SLAB_BYTES // max(1, widest))
 
-    def _read(self, file: h5py.File, rows: slice) -> Block:
+    def read(self, file: h5py.File, rows: slice) -> Block:
+        """Some samples of a file of these sites."""
         return Block(
             read_samples(file, rows),
             {
@@ -78,3 +86,23 @@ class PartStore(SampleParts[AttentionWriter, Block]):
             },
             file[f"{PREDICTIONS}/values"][rows],
         )
+
+    def join(self, blocks: Sequence[Block]) -> Block:
+        """One block of the samples of several."""
+        if len(blocks) == 1:
+            return blocks[0]
+        return Block(
+            join_samples([block.samples for block in blocks]),
+            {
+                layout.name: {
+                    quantity: np.concatenate([block.arrays[layout.name][quantity] for block in blocks])
+                    for quantity in layout.quantities
+                }
+                for layout in self.layouts
+            },
+            np.concatenate([block.predictions for block in blocks]),
+        )
+
+    def values(self, block: Block) -> Iterator[tuple[str, Values]]:
+        """What goes into each dataset, by its path."""
+        return attention_values(self.layouts, block.samples, block.arrays, block.predictions)

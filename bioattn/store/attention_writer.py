@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 
 from bioattn.formats.hdf5_output import hdf5_output
 from bioattn.store.hdf5_datasets import attach_scale, write_scale
-from bioattn.store.sample_writer import ResultHeader, SampleWriter
+from bioattn.store.sample_writer import ResultHeader, SampleWriter, Values, sample_values
 from bioattn.store.schema import (
     FORMAT,
     KEY_EDGES,
@@ -58,12 +58,7 @@ class AttentionWriter(SampleWriter):
 
     def append(self, samples: Samples, arrays: SiteArrays, predictions: NDArray[np.float32]) -> None:
         """Write the next samples: their places, every site's arrays and the predictions (n, treatments)."""
-        rows = self._append_samples(samples, predictions)
-        for layout in self._layouts:
-            self._put(f"/sites/{layout.name}/sample", rows, samples.ids)
-            for quantity in layout.quantities:
-                self._put(f"/sites/{layout.name}/{quantity}", rows, arrays[layout.name][quantity])
-        self._appended(rows)
+        self._append_values(len(samples.ids), attention_values(self._layouts, samples, arrays, predictions))
 
     def _create_site(self, layout: SiteLayout, treatments: Sequence[str]) -> None:
         group = self._file.create_group(f"sites/{layout.name}")
@@ -100,6 +95,17 @@ _LONG_NAMES = {
     Reduction.MEAN_HEADS: "attention weight, mean over heads",
     Reduction.MAX_HEADS: "attention weight, maximum over heads",
 }
+
+
+def attention_values(
+    layouts: Sequence[SiteLayout], samples: Samples, arrays: SiteArrays, predictions: NDArray[np.float32]
+) -> Iterator[tuple[str, Values]]:
+    """What the datasets of a file get of some samples, by their paths, in the order of writing."""
+    yield from sample_values(samples, predictions)
+    for layout in layouts:
+        yield f"/sites/{layout.name}/sample", samples.ids
+        for quantity in layout.quantities:
+            yield f"/sites/{layout.name}/{quantity}", arrays[layout.name][quantity]
 
 
 @contextmanager

@@ -22,8 +22,8 @@ from bioattn.store.attribution_schema import (
     AttributionLayout,
 )
 from bioattn.store.hdf5_datasets import attach_scale, write_scale
-from bioattn.store.sample_parts import SLAB_BYTES, SampleParts, read_samples
-from bioattn.store.sample_writer import ResultHeader, SampleWriter
+from bioattn.store.sample_parts import SLAB_BYTES, SampleParts, join_samples, read_samples
+from bioattn.store.sample_writer import ResultHeader, SampleWriter, Values, sample_values
 from bioattn.store.schema import PREDICTIONS, Samples
 
 
@@ -67,7 +67,6 @@ class AttributionWriter(SampleWriter):
         )
         file.attrs["method"] = str(layout.method)
         file.attrs["method_settings"] = layout.settings
-        self._layout = layout
         group = file.create_group(ATTRIBUTION)
         scales = {
             "sample": self._stream(group, "sample", "gene id"),
@@ -92,13 +91,17 @@ class AttributionWriter(SampleWriter):
 
     def append(self, block: AttributionBlock) -> None:
         """Write the next samples."""
-        rows = self._append_samples(block.samples, block.predictions)
-        self._put(f"/{ATTRIBUTION}/sample", rows, block.samples.ids)
-        self._put(f"/{ATTRIBUTION}/{SEQUENCE}", rows, block.sequence)
-        self._put(f"/{ATTRIBUTION}/{VALUES}", rows, block.values)
-        if self._layout.has_gap:
-            self._put(f"/{ATTRIBUTION}/{GAP}", rows, block.gap)
-        self._appended(rows)
+        self._append_values(len(block.samples.ids), attribution_values(block))
+
+
+def attribution_values(block: AttributionBlock) -> Iterator[tuple[str, Values]]:
+    """What the datasets of a file get of some samples, by their paths, in the order of writing."""
+    yield from sample_values(block.samples, block.predictions)
+    yield f"/{ATTRIBUTION}/sample", block.samples.ids
+    yield f"/{ATTRIBUTION}/{SEQUENCE}", block.sequence
+    yield f"/{ATTRIBUTION}/{VALUES}", block.values
+    if block.gap is not None:
+        yield f"/{ATTRIBUTION}/{GAP}", block.gap
 
 
 @contextmanager
@@ -158,7 +161,8 @@ class AttributionParts(SampleParts[AttributionWriter, AttributionBlock]):
         chunk = self._layout.chunk(self.num_samples)[0]
         return chunk * max(1, SLAB_BYTES // (chunk * self._layout.bytes_per_sample))
 
-    def _read(self, file: h5py.File, rows: slice) -> AttributionBlock:
+    def read(self, file: h5py.File, rows: slice) -> AttributionBlock:
+        """Some samples of a file."""
         group = file[ATTRIBUTION]
         return AttributionBlock(
             read_samples(file, rows),
@@ -167,3 +171,20 @@ class AttributionParts(SampleParts[AttributionWriter, AttributionBlock]):
             group[GAP][rows] if self._layout.has_gap else None,
             file[f"{PREDICTIONS}/values"][rows],
         )
+
+    def join(self, blocks: Sequence[AttributionBlock]) -> AttributionBlock:
+        """One block of the samples of several."""
+        if len(blocks) == 1:
+            return blocks[0]
+        gaps = [block.gap for block in blocks if block.gap is not None]
+        return AttributionBlock(
+            join_samples([block.samples for block in blocks]),
+            np.concatenate([block.sequence for block in blocks]),
+            np.concatenate([block.values for block in blocks]),
+            np.concatenate(gaps) if gaps else None,
+            np.concatenate([block.predictions for block in blocks]),
+        )
+
+    def values(self, block: AttributionBlock) -> Iterator[tuple[str, Values]]:
+        """What goes into each dataset, by its path."""
+        return attribution_values(block)

@@ -5,17 +5,20 @@ business of the format: `attention_parts`, `attribution_parts`.
 """
 
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import AbstractContextManager, contextmanager
+from itertools import groupby
 from pathlib import Path
 from typing import Generic, TypeVar
 
 import h5py
+import numpy as np
 
 from bioattn.errors import FormatError
 from bioattn.progress import NoProgress, Progress
 from bioattn.store.hdf5_access import open_hdf5, strings
 from bioattn.store.part_folder import assembled_output, part_output, part_path
+from bioattn.store.sample_writer import Values
 from bioattn.store.schema import Samples
 
 SLAB_BYTES = 1 << 24
@@ -83,35 +86,65 @@ class SampleParts(ABC, Generic[Writer, Block]):
         Raises: BioattnError when the disk is full; FormatError when a part is damaged (the part is removed, so
         that resuming makes it again).
         """
+        with assembled_output(self.output) as assembled:
+            self.write_whole(assembled, self.blocks(), on_block=on_block, progress=progress)
+
+    def write_whole(
+        self,
+        path: Path,
+        blocks: Iterable[Block],
+        *,
+        on_block: Callable[[Block], None] | None = None,
+        progress: Progress | None = None,
+    ) -> None:
+        """Make the finished file at `path` from all its samples; its bytes follow from where blocks end, too.
+
+        blocks: of the samples that `block_rows` says. Raises: OSError when it cannot be written.
+        """
         progress = progress or NoProgress()
         progress.begin("assembling", self.num_samples)
         try:
-            with (
-                assembled_output(self.output) as assembled,
-                self._writer(assembled, self.num_samples, chunked=True) as writer,
-            ):
-                for block in self.blocks():
+            with self._writer(path, self.num_samples, chunked=True) as writer:
+                for block in blocks:
                     progress.advance(self._append(writer, block))
                     if on_block is not None:
                         on_block(block)
         finally:
             progress.end()
 
-    def blocks(self) -> Iterator[Block]:
-        """What all parts hold, in order, a few megabytes at a time."""
+    def block_rows(self) -> Iterator[range]:
+        """The samples (0-based, file order) that are moved at a time: a few megabytes, never of two parts."""
         step = self._samples_at_once()
         for part in range(self.num_parts):
-            path = part_path(self.output, part)
+            samples = self.samples_of(part)
+            for first in range(samples.start, samples.stop, step):
+                yield range(first, min(first + step, samples.stop))
+
+    def blocks(self) -> Iterator[Block]:
+        """What all parts hold, in order, a few megabytes at a time."""
+        for part, blocks in groupby(self.block_rows(), key=lambda rows: rows.start // self.part_samples):
+            path, first = part_path(self.output, part), part * self.part_samples
             try:
                 with open_hdf5(path) as file:
-                    size = len(self.samples_of(part))
-                    for first in range(0, size, step):
-                        yield self._read(file, slice(first, min(first + step, size)))
+                    for rows in blocks:
+                        yield self.read(file, slice(rows.start - first, rows.stop - first))
             except FormatError as error:
                 path.unlink(missing_ok=True)
                 raise FormatError(
                     f"{error}; the damaged part was removed, run again with --resume to make it again"
                 ) from error
+
+    @abstractmethod
+    def read(self, file: h5py.File, rows: slice) -> Block:
+        """Some samples of a file of this format."""
+
+    @abstractmethod
+    def join(self, blocks: Sequence[Block]) -> Block:
+        """One block of the samples of several, at least one."""
+
+    @abstractmethod
+    def values(self, block: Block) -> Iterable[tuple[str, Values]]:
+        """What goes into each dataset, by its path."""
 
     @abstractmethod
     def _writer(self, path: Path, num_samples: int, *, chunked: bool) -> AbstractContextManager[Writer]:
@@ -120,10 +153,6 @@ class SampleParts(ABC, Generic[Writer, Block]):
     @abstractmethod
     def _append(self, writer: Writer, block: Block) -> int:
         """Hand a block to the writer; gives its samples."""
-
-    @abstractmethod
-    def _read(self, file: h5py.File, rows: slice) -> Block:
-        """Some samples of a part."""
 
     @abstractmethod
     def _samples_at_once(self) -> int:
@@ -139,4 +168,15 @@ def read_samples(file: h5py.File, rows: slice) -> Samples:
         samples["start"][rows],
         samples["end"][rows],
         strings(samples["strand"], rows),
+    )
+
+
+def join_samples(blocks: Sequence[Samples]) -> Samples:
+    """Names and places of the samples of several blocks."""
+    return Samples(
+        [name for samples in blocks for name in samples.ids],
+        [name for samples in blocks for name in samples.chrom],
+        np.concatenate([samples.start for samples in blocks]),
+        np.concatenate([samples.end for samples in blocks]),
+        [name for samples in blocks for name in samples.strand],
     )

@@ -1,8 +1,8 @@
 """What HDF5 files over promoters share as they are written, block by block: samples, predictions, digests."""
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, TypeAlias
 
 import h5py
 import numpy as np
@@ -12,6 +12,10 @@ from bioattn import __version__
 from bioattn.store.content_digest import CONTENT_DIGEST, content_digest
 from bioattn.store.hdf5_datasets import attach_scale, text_array, write_scale
 from bioattn.store.schema import DIGEST, PREDICTIONS, SAMPLE_FIELDS, Digest, Samples
+from bioattn.store.shard_record import ShardRecord
+
+Values: TypeAlias = NDArray[Any] | list[str]
+"""What goes into one dataset."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -26,6 +30,8 @@ class ResultHeader:
     """Positions of the model's window; shorter samples lie at its right end."""
     task: str
     """`regression` or `binary`: the unit of `/predictions/values`."""
+    shard: ShardRecord | None = None
+    """Which part of which whole the file is; None for a whole."""
 
 
 class SampleWriter:
@@ -57,6 +63,8 @@ class SampleWriter:
         file.attrs["input_sha256"] = header.input_sha256
         file.attrs["window_length"] = np.int64(header.window_length)
         file.attrs["task"] = header.task
+        if header.shard is not None:
+            header.shard.write(file)
         self._create_samples()
         self._create_predictions(treatments)
 
@@ -68,17 +76,11 @@ class SampleWriter:
             self._file[where].attrs[DIGEST] = digest.hexdigest()
         self._file.attrs[CONTENT_DIGEST] = content_digest(self._file)
 
-    def _append_samples(self, samples: Samples, predictions: NDArray[np.float32]) -> slice:
-        """Write the next samples' places and predictions; gives their rows."""
-        rows = slice(self._written, self._written + len(samples.ids))
-        for name, values in zip(SAMPLE_FIELDS, samples, strict=True):
-            self._put(f"/samples/{name}", rows, values)
-        self._put(f"/{PREDICTIONS}/values", rows, predictions)
-        self._put(f"/{PREDICTIONS}/sample", rows, samples.ids)
-        return rows
-
-    def _appended(self, rows: slice) -> None:
-        """The block of `rows` is written."""
+    def _append_values(self, number: int, values: Iterable[tuple[str, Values]]) -> None:
+        """Write the next `number` samples: what each dataset, by its path, gets of them."""
+        rows = slice(self._written, self._written + number)
+        for where, array in values:
+            self._put(where, rows, array)
         self._written = rows.stop
         self._check()
 
@@ -124,11 +126,21 @@ class SampleWriter:
         chunk: tuple[int, ...] | None,
     ) -> h5py.Dataset:
         """A floating-point dataset; chunked ones carry a checksum that every reader verifies as it reads."""
-        options = {"chunks": chunk, "fletcher32": True} if chunk is not None and self._chunked else {}
+        chunked = chunk is not None and self._chunked and self._num_samples > 0
+        options = {"chunks": chunk, "fletcher32": True} if chunked else {}
         dataset = group.create_dataset(name, shape=shape, dtype=kind, **options)
         self._digests[dataset.name] = Digest()
         return dataset
 
-    def _put(self, where: str, rows: slice, values: Any) -> None:
+    def _put(self, where: str, rows: slice, values: Values) -> None:
         self._file[where][rows] = text_array(values) if isinstance(values, list) else values
         self._digests[where].add(values)
+
+
+def sample_values(samples: Samples, predictions: NDArray[np.float32]) -> Iterator[tuple[str, Values]]:
+    """What the datasets that all formats share get of some samples, by their paths, in the order of writing."""
+    places: tuple[Values, ...] = samples
+    for name, values in zip(SAMPLE_FIELDS, places, strict=True):
+        yield f"/samples/{name}", values
+    yield f"/{PREDICTIONS}/values", predictions
+    yield f"/{PREDICTIONS}/sample", samples.ids

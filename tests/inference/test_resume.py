@@ -151,7 +151,7 @@ def test_killed_while_assembling(
         raise Killed
 
     with monkeypatch.context() as patch:
-        patch.setattr(attention_parts.PartStore, "_read", die)
+        patch.setattr(attention_parts.PartStore, "read", die)
         with pytest.raises(Killed):
             export("killed.h5")
     assert not output.exists()

@@ -1,0 +1,101 @@
+"""What a part of a sharded run says of itself: which shard it is, of how many, and of which whole.
+
+It stands in the data themselves, so that it survives being renamed and moved: in HDF5 as attributes of the root,
+in a table as its first line, in a folder of results as a file.
+"""
+
+import json
+from collections.abc import Mapping
+from contextlib import suppress
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import h5py
+
+from bioattn.errors import FormatError, SettingsError
+from bioattn.shard import Shard, parse_shard
+from bioattn.store.hdf5_access import text_attribute
+
+SHARD, SHARD_INPUTS, SHARD_JOB = "shard", "shard_inputs", "shard_job"
+"""Root attributes of HDF5 files, and keys of JSON."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ShardRecord:
+    """Which part of which whole a result is."""
+
+    shard: Shard
+    first: int
+    """The first of its inputs (promoters, alignments), from 0 over all of them."""
+    stop: int
+    """The input behind its last one."""
+    total: int
+    """Inputs of all shards together."""
+    job: Mapping[str, Any]
+    """JSON values of all that decides the bytes of the whole, equal in all its parts."""
+
+    @classmethod
+    def of(cls, shard: Shard, total: int, unit: int, job: Mapping[str, Any]) -> "ShardRecord":
+        """The record of a shard of `total` inputs, of which `unit` stay together."""
+        inputs = shard.slice(total, unit)
+        return cls(shard=shard, first=inputs.start, stop=inputs.stop, total=total, job=job)
+
+    @property
+    def part(self) -> str:
+        """For people: `part 3 of 8`."""
+        return f"part {self.shard.number:,} of {self.shard.count:,}"
+
+    @property
+    def inputs(self) -> str:
+        """For people: `129 to 192 of 3,000`."""
+        if self.first == self.stop:
+            return f"none of {self.total:,}"
+        return f"{self.first + 1:,} to {self.stop:,} of {self.total:,}"
+
+    def write(self, file: h5py.File) -> None:
+        """Put it into the root attributes of a new file."""
+        content = self.as_json()
+        content[SHARD_JOB] = json.dumps(self.job, sort_keys=True, ensure_ascii=False)
+        for name, value in content.items():
+            file.attrs[name] = value
+
+    def as_json(self) -> dict[str, Any]:
+        """For a JSON file or line."""
+        return {
+            SHARD: str(self.shard),
+            SHARD_INPUTS: f"{self.first}-{self.stop}/{self.total}",
+            SHARD_JOB: dict(self.job),
+        }
+
+    def differing(self, other: "ShardRecord") -> list[str]:
+        """What is not the same in the jobs of two parts, by name."""
+        return sorted(name for name in {*self.job, *other.job} if self.job.get(name) != other.job.get(name))
+
+
+def read_shard(path: Path, file: h5py.File) -> ShardRecord | None:
+    """The record in an HDF5 file; None when it is no part. Raises: FormatError when it does not read so."""
+    if SHARD not in file.attrs:
+        return None
+    content: dict[str, Any] = {name: text_attribute(file, name) for name in (SHARD, SHARD_INPUTS, SHARD_JOB)}
+    with suppress(TypeError, ValueError, RecursionError):
+        content[SHARD_JOB] = json.loads(content[SHARD_JOB])
+    return parse_record(content, str(path))
+
+
+def parse_record(content: Mapping[str, Any], source: str) -> ShardRecord:
+    """A record as `ShardRecord.as_json` gives it. Raises: FormatError naming `source` when it does not read so."""
+    try:
+        shard = parse_shard(content[SHARD])
+        inputs, _, total = content[SHARD_INPUTS].partition("/")
+        first, _, stop = inputs.partition("-")
+        job = content[SHARD_JOB]
+        record = ShardRecord(shard=shard, first=int(first), stop=int(stop), total=int(total), job=job)
+        if not (isinstance(job, dict) and 0 <= record.first <= record.stop <= record.total):
+            raise ValueError("out of range")
+    except (SettingsError, KeyError, TypeError, AttributeError, ValueError) as error:
+        raise FormatError(
+            f"{source}: says that it is a part of a sharded run, but not readably of which ({SHARD}, "
+            f"{SHARD_INPUTS}, {SHARD_JOB}); make it again"
+        ) from error
+    return record
