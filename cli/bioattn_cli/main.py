@@ -18,6 +18,7 @@ from typer.core import TyperGroup
 from bioattn import __version__
 from bioattn.errors import BioattnError, Interrupted, SettingsError
 from bioattn_cli import (
+    doctor,
     explain,
     explain_attribution,
     explain_check,
@@ -122,6 +123,7 @@ plot_training.register(plot.app)
 plot_check.register(plot.app)
 run_evoformer.register(run.app)
 inspect_file.register(app)
+doctor.register(app)
 prepare_contacts.register(prepare.app)
 prepare_msa.register(prepare.app)
 report.register(app)

@@ -13,10 +13,11 @@ from Bio import SeqIO, bgzf
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
+from bioattn.cache_folder import cache_folder
 from bioattn.errors import BioattnError, FormatError
 from bioattn.formats import genome as genome_module
 from bioattn.formats.fasta import FastaRecord, read_fasta, write_fasta
-from bioattn.formats.genome import Genome, cache_folder, open_genome
+from bioattn.formats.genome import Genome, open_genome
 from bioattn.formats.nucleotides import decode, encode, one_hot
 
 
