@@ -1,4 +1,6 @@
-"""How numbers read in messages."""
+"""How numbers and names read in messages."""
+
+from collections.abc import Sequence
 
 
 def human_bytes(number: int) -> str:
@@ -22,3 +24,13 @@ def counted(number: int, noun: str) -> str:
     ('1 gene', '2,345 genes')
     """
     return f"{number:,} {noun}" if number == 1 else f"{number:,} {noun}s"
+
+
+def quoted(names: Sequence[str], limit: int = 5) -> str:
+    """The first names in quotes, and how many more there are.
+
+    >>> quoted(["a", "b", "c"], limit=2)
+    "'a', 'b' and 1 more"
+    """
+    shown = ", ".join(repr(str(name)) for name in names[:limit])
+    return shown if len(names) <= limit else f"{shown} and {len(names) - limit:,} more"

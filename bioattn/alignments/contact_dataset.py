@@ -28,7 +28,7 @@ from bioattn.formats.checked_arrays import (
     plain,
 )
 from bioattn.formats.seal import check_seal
-from bioattn.formats.tables import quoted
+from bioattn.wording import quoted
 
 CONTACT_DATASET_FORMAT = "bioattn-contact-dataset"
 CONTACT_DATASET_VERSION = 1

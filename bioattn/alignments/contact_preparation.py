@@ -25,7 +25,6 @@ from bioattn.errors import BioattnError, SettingsError
 from bioattn.files import check_output, text_output
 from bioattn.formats.alignment import Alignment
 from bioattn.formats.alignment_file import read_alignment
-from bioattn.formats.tables import quoted
 from bioattn.progress import NoProgress, Progress
 from bioattn.structures.chain import Chain, MissingCb, read_chain
 from bioattn.structures.column_mapping import (
@@ -37,7 +36,7 @@ from bioattn.structures.column_mapping import (
     write_mapping,
 )
 from bioattn.structures.contacts import contacts
-from bioattn.wording import counted
+from bioattn.wording import counted, quoted
 
 LOGGER = logging.getLogger(__name__)
 

@@ -16,12 +16,13 @@ from bioattn.figures.distances import read_distances
 from bioattn.formats.alignment import GAP, Alignment
 from bioattn.formats.alignment_file import read_alignment
 from bioattn.formats.rr import RR_START, read_rr
-from bioattn.formats.tables import open_table, quoted
+from bioattn.formats.tables import open_table
 from bioattn.interpret.structure_painting import map_to_target
 from bioattn.store.hdf5_access import is_hdf5, open_hdf5, text_attribute
 from bioattn.structures.chain import read_chain
 from bioattn.structures.column_mapping import map_columns
 from bioattn.structures.contacts import MIN_SEPARATION, contacts, known_pairs
+from bioattn.wording import quoted
 
 LOGGER = logging.getLogger("bioattn")
 

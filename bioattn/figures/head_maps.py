@@ -12,9 +12,9 @@ from numpy.typing import NDArray
 from bioattn.alignments.couplings import average_product_correction
 from bioattn.errors import SettingsError
 from bioattn.figures.promoter_maps import PromoterMaps
-from bioattn.formats.tables import quoted
 from bioattn.interpret.maps.alignment_maps import choose_sites, head_map, only_sample
 from bioattn.store.attention_reader import AttentionFile
+from bioattn.wording import quoted
 
 _KINDS = {"residue": "residue", "row": "sequence"}
 

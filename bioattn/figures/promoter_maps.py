@@ -11,9 +11,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 from bioattn.errors import BioattnError, SettingsError
-from bioattn.formats.tables import quoted
 from bioattn.progress import NoProgress, Progress
 from bioattn.store.attention_reader import AttentionFile, SiteInfo
+from bioattn.wording import quoted
 
 ALL_TREATMENTS = "all treatments"
 """The name of the one map of a model whose attention does not depend on the treatment."""

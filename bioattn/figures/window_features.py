@@ -18,11 +18,12 @@ from bioattn.formats.genes import STRANDS, Annotation
 from bioattn.formats.meme import read_meme
 from bioattn.formats.motif import Motif
 from bioattn.formats.nucleotides import AMBIGUITY_LETTERS, UNKNOWN
-from bioattn.formats.tables import open_table, quoted
+from bioattn.formats.tables import open_table
 from bioattn.interpret.motifs.hits import base_composition, find_motif_hits
 from bioattn.promoters.promoter_fasta import Promoter, read_promoters
 from bioattn.promoters.windows import Anchor, WindowSettings, find_anchor
 from bioattn.store.attention_reader import AttentionFile
+from bioattn.wording import quoted
 
 LOGGER = logging.getLogger("bioattn")
 

@@ -18,6 +18,7 @@ import numpy.typing as npt
 
 from bioattn.errors import FormatError
 from bioattn.files import read_lines, unreadable
+from bioattn.wording import quoted
 
 MISSING = frozenset({"", "na", "nan", "n/a", "#n/a", "null", "none", "-", "."})
 """Cells that mean "no value", compared without case and surrounding blanks."""
@@ -180,16 +181,6 @@ def uses_decimal_comma(reader: TableReader) -> bool:
     commas = [cell for cell in cells if _DECIMAL_COMMA.fullmatch(cell)]
     points = any("." in cell and is_number(cell) for cell in cells)
     return bool(commas) and not points and not all(_THOUSANDS.fullmatch(cell) for cell in commas)
-
-
-def quoted(names: Sequence[str], limit: int = 5) -> str:
-    """The first names in quotes, and how many more there are.
-
-    >>> quoted(["a", "b", "c"], limit=2)
-    "'a', 'b' and 1 more"
-    """
-    shown = ", ".join(repr(str(name)) for name in names[:limit])
-    return shown if len(names) <= limit else f"{shown} and {len(names) - limit:,} more"
 
 
 def _slow_number(cell: str, index: int, where: Callable[[int], str], decimal: str) -> float:

@@ -7,7 +7,8 @@ from dataclasses import dataclass
 from enum import StrEnum
 
 from bioattn.errors import FormatError
-from bioattn.formats.tables import TableReader, is_missing, is_number, quoted
+from bioattn.formats.tables import TableReader, is_missing, is_number
+from bioattn.wording import quoted
 
 
 class Layout(StrEnum):

@@ -8,12 +8,12 @@ import numpy as np
 from numpy.typing import NDArray
 
 from bioattn.errors import BioattnError
-from bioattn.formats.tables import quoted
 from bioattn.promoters.dataset_audit import AuditRow
 from bioattn.promoters.dataset_settings import DatasetSettings, Direction
 from bioattn.promoters.gene_ids import Matched, match_ids
 from bioattn.promoters.responses import Responses
 from bioattn.promoters.treatments import TreatmentTable, average_features
+from bioattn.wording import quoted
 
 LOGGER = logging.getLogger("bioattn")
 

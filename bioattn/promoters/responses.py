@@ -19,13 +19,12 @@ from bioattn.formats.tables import (
     is_missing,
     open_table,
     parse_numbers,
-    quoted,
     refuse_duplicate_columns,
     uses_decimal_comma,
 )
 from bioattn.promoters.response_columns import ColumnRoles, Layout, ResponseColumns, find_columns
 from bioattn.promoters.treatments import NO_CATEGORY
-from bioattn.wording import counted
+from bioattn.wording import counted, quoted
 
 LOGGER = logging.getLogger("bioattn")
 

@@ -10,9 +10,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 from bioattn.errors import SettingsError
-from bioattn.formats.tables import quoted
 from bioattn.promoters.dataset import SPLIT_NAMES, TEST, TRAIN, VALIDATION
 from bioattn.promoters.treatments import TreatmentTable
+from bioattn.wording import quoted
 
 LOGGER = logging.getLogger("bioattn")
 

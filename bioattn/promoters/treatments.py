@@ -10,7 +10,8 @@ import numpy as np
 import pandas as pd
 
 from bioattn.errors import BioattnError, FormatError
-from bioattn.formats.tables import TableReader, is_missing, is_number, open_table, parse_numbers, quoted
+from bioattn.formats.tables import TableReader, is_missing, is_number, open_table, parse_numbers
+from bioattn.wording import quoted
 
 LOGGER = logging.getLogger("bioattn")
 

@@ -19,8 +19,9 @@ from numpy.typing import NDArray
 from bioattn.errors import BioattnError, FormatError
 from bioattn.files import text_output
 from bioattn.formats.alignment import GAP, Alignment
-from bioattn.formats.tables import open_table, quoted
+from bioattn.formats.tables import open_table
 from bioattn.structures.chain import Chain, scorable
+from bioattn.wording import quoted
 
 MIN_IDENTITY = 0.7
 """Of the residues aligned to each other, the part that must be equal for a chain to be taken as that of a row."""

@@ -20,7 +20,6 @@ from numpy.typing import NDArray
 from torch import Tensor
 
 from bioattn.errors import BioattnError
-from bioattn.formats.tables import quoted
 from bioattn.interpret.heads.masks import attention_layers, masked_heads
 from bioattn.models.promoter.folder import LoadedPromoterModel
 from bioattn.progress import NoProgress, Progress
@@ -29,6 +28,7 @@ from bioattn.training.promoter.batches import centred_windows
 from bioattn.training.promoter.config import Loss
 from bioattn.training.promoter.losses import cell_losses
 from bioattn.training.promoter.metrics import per_treatment
+from bioattn.wording import quoted
 
 BATCH_SIZE = 64
 

@@ -22,7 +22,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from bioattn.errors import FormatError
-from bioattn.formats.tables import is_missing, open_table, quoted, refuse_duplicate_columns
+from bioattn.formats.tables import is_missing, open_table, refuse_duplicate_columns
+from bioattn.wording import quoted
 
 Direction = Literal["up", "down", "either", "none"]
 DIRECTIONS: tuple[Direction, ...] = ("up", "down", "either", "none")

@@ -15,7 +15,7 @@ from bioattn.errors import BioattnError, FormatError, SettingsError
 from bioattn.files import sha256_of, text_output
 from bioattn.formats.meme import read_meme
 from bioattn.formats.nucleotides import UNKNOWN
-from bioattn.formats.tables import open_table, quoted, refuse_duplicate_columns
+from bioattn.formats.tables import open_table, refuse_duplicate_columns
 from bioattn.interpret.known_motifs.enrichment import ALL_TREATMENTS, BACKGROUND, score_pairs
 from bioattn.interpret.known_motifs.expected_motifs import ExpectedPair, read_expected
 from bioattn.interpret.known_motifs.expected_sites import MatchBy, locate
@@ -27,7 +27,7 @@ from bioattn.store.attention_reader import AttentionFile, open_attention
 from bioattn.store.attribution_reader import AttributionFile, open_attribution
 from bioattn.store.attribution_schema import ATTRIBUTION_FORMAT
 from bioattn.store.hdf5_access import open_hdf5, text_attribute
-from bioattn.wording import counted
+from bioattn.wording import counted, quoted
 
 LOGGER = logging.getLogger("bioattn")
 

@@ -7,9 +7,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 from bioattn.errors import BioattnError, SettingsError
-from bioattn.formats.tables import quoted
 from bioattn.store.alignment_schema import AlignmentReduction
 from bioattn.store.attention_reader import AttentionFile, SiteInfo
+from bioattn.wording import quoted
 
 ROW_SITES = "*.msa_row"
 

@@ -17,7 +17,6 @@ from bioattn.attention.site import AttentionSite
 from bioattn.config_file import build
 from bioattn.errors import BioattnError, FormatError, SettingsError
 from bioattn.files import read_json, sha256_of, write_json
-from bioattn.formats.tables import quoted
 from bioattn.models.model_folder import (
     CONFIG,
     TREATMENTS,
@@ -31,6 +30,7 @@ from bioattn.models.promoter.config import PromoterModelConfig, TreatmentEncodin
 from bioattn.models.promoter.model import PromoterModel, attention_sites, make_promoter_model
 from bioattn.models.promoter.treatment_vocabulary import UNCONDITIONAL, TreatmentBatch, TreatmentVocabulary
 from bioattn.promoters.treatments import TreatmentTable
+from bioattn.wording import quoted
 
 LOGGER = logging.getLogger("bioattn")
 

@@ -16,7 +16,6 @@ from bioattn.alignments.couplings import FEATURE_NAMES
 from bioattn.config_file import build
 from bioattn.errors import BioattnError, FormatError, SettingsError
 from bioattn.files import check_apart, read_json, sha256_of, write_json
-from bioattn.formats.tables import quoted
 from bioattn.models.evoformer.config import EvoformerConfig
 from bioattn.models.evoformer.folder import (
     MODEL_TYPE,
@@ -44,6 +43,7 @@ from bioattn.training.evoformer.samples import TrainingSamples
 from bioattn.training.job import Job, plain_job, require_finished_by
 from bioattn.training.output_folder import is_finished, publish, working_folder, write_history
 from bioattn.training.state import STATE_FILE
+from bioattn.wording import quoted
 
 LOGGER = logging.getLogger("bioattn")
 

@@ -15,7 +15,6 @@ from bioattn import __version__
 from bioattn.config_file import build
 from bioattn.errors import BioattnError, FormatError, SettingsError
 from bioattn.files import check_apart, read_json, sha256_of, write_json
-from bioattn.formats.tables import quoted
 from bioattn.models.model_folder import (
     CONFIG,
     HISTORY,
@@ -44,6 +43,7 @@ from bioattn.training.promoter.metrics import SharedAxis, fit_shared_axis
 from bioattn.training.promoter.model_card import write_model_card
 from bioattn.training.promoter.warm_start import warm_start
 from bioattn.training.state import STATE_FILE
+from bioattn.wording import quoted
 
 LOGGER = logging.getLogger("bioattn")
 
