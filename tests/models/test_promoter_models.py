@@ -61,12 +61,13 @@ SHAPES = [
     {"conditioning": "cross"},
     {"conditioning": "cross", "hops": 2, "sink": True},
     {"conditioning": "cross", "stem": "kmer"},
+    {"conditioning": "cross", "stem": "both"},
     {"conditioning": "cross", "attention_query": "shared"},
     {"conditioning": "film"},
     {"conditioning": "cross-all"},
     {"conditioning": "concat", "concat_pools": [4, 4], "concat_hidden": [16, 8, 8]},
 ]
-NAMES = ["cross", "hops-sink", "kmer", "shared", "film", "cross-all", "concat"]
+NAMES = ["cross", "hops-sink", "kmer", "both", "shared", "film", "cross-all", "concat"]
 
 
 @pytest.mark.parametrize("encoding", ["id", "features"])
@@ -204,6 +205,19 @@ def test_kmer_stem_sums_the_vectors_of_its_kmers():
         expected[(start + 1) // 8] += stem.vectors.weight[columns[canonical]]
     torch.testing.assert_close(bins[0], expected)
     assert known.all()
+
+
+def test_both_stems_share_the_channels():
+    model, _, _ = make(stem="both")
+    stem = model.network.stem
+    bins, known = stem(codes())
+    half = bins.shape[-1] // 2
+    for part, alone in ((bins[..., :half], stem.kmers), (bins[..., half:], stem.filters)):
+        features, known_alone = alone(codes())
+        torch.testing.assert_close(part, features)
+        torch.testing.assert_close(known, known_alone)
+    with pytest.raises(SettingsError, match="channels is 15; stem = both takes half"):
+        make(stem="both", channels=15)
 
 
 class TestVocabulary:

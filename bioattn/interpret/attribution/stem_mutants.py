@@ -13,6 +13,7 @@ import torch
 import torch.nn.functional as F  # noqa: N812
 from torch import Tensor
 
+from bioattn.models.promoter.both_stem import BothStem
 from bioattn.models.promoter.kmer_stem import KmerStem
 from bioattn.models.promoter.stem import AMBIGUOUS, ConvStem, known_bins, one_hot, padded_to_bins
 
@@ -98,6 +99,10 @@ class MutatedStem:
         )
         return MutatedBins(first_M, raw_MWC, mean_M, scale_M)
 
+    def bins(self, position_M: Tensor, base_M: Tensor) -> Tensor:
+        """All bins of mutants as the stem would give them, (M, P, C)."""
+        return self.normalised(self.mutants(position_M, base_M))
+
     def normalised(self, mutated: MutatedBins) -> Tensor:
         """All bins of the mutants as the stem would give them, (M, P, C)."""
         weight_C, bias_C = self.affine
@@ -138,6 +143,18 @@ class MutatedStem:
         around_MX[rows_M, position_M + k // 2 - start_M] = base_M
         sums: Tensor = stem.vectors(stem.columns_within(around_MX).reshape(-1, self._pool))
         return sums.view(len(start_M), self.width, -1)
+
+
+class MutatedBothStem:
+    """The bins of one promoter's mutants in a stem of two halves, of which only one normalises."""
+
+    def __init__(self, stem: BothStem, codes_L: Tensor) -> None:
+        self._halves = MutatedStem(stem.kmers, codes_L), MutatedStem(stem.filters, codes_L)
+        self.known_P = self._halves[0].known_P
+
+    def bins(self, position_M: Tensor, base_M: Tensor) -> Tensor:
+        """As `MutatedStem.bins`."""
+        return torch.cat([half.bins(position_M, base_M) for half in self._halves], dim=-1)
 
 
 def _activated(stem: ConvStem, matches_NSF: Tensor) -> Tensor:

@@ -44,16 +44,23 @@ def filter_motifs(model: LoadedPromoterModel, codes_BL: NDArray[np.uint8]) -> li
     """
     stride = max(1, -(-len(codes_BL) // MAX_PROMOTERS))
     codes = codes_BL[::stride]
+    motifs: list[Motif] | None = None
     for module in model.model.modules():
+        found: list[Motif]
         if isinstance(module, ConvStem):
-            return _of_filters(module.convolution, codes, model.device, both_strands=module.both_strands)
-        if isinstance(module, KmerStem):
-            return _of_kmers(module, codes)
-        if isinstance(module, ConcatModel):
+            found = _of_filters(module.convolution, codes, model.device, both_strands=module.both_strands)
+        elif isinstance(module, KmerStem):
+            found = _of_kmers(module, codes)
+        elif isinstance(module, ConcatModel):
             first = module.sequence[0]
             assert isinstance(first, nn.Conv1d)
-            return _of_filters(first, codes, model.device, both_strands=False)
-    raise BioattnError("--model: has neither filters nor k-mers in its first layer")
+            found = _of_filters(first, codes, model.device, both_strands=False)
+        else:
+            continue
+        motifs = [*(motifs or []), *found]
+    if motifs is None:
+        raise BioattnError("--model: has neither filters nor k-mers in its first layer")
+    return motifs
 
 
 def _of_filters(

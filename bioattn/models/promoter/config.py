@@ -43,6 +43,8 @@ class Stem(StrEnum):
     """A convolution and the best match per bin: finds motifs of any width."""
     KMER = "kmer"
     """A learned vector per k-mer, summed per bin: contains k-mer regression, for small and noisy data."""
+    BOTH = "both"
+    """Half of the channels of either kind, side by side."""
 
 
 class Activation(StrEnum):
@@ -66,7 +68,7 @@ class PromoterModelConfig:
     unconditional: bool = True
     """Whether a learned token for "treatment unknown" exists."""
     stem: Stem = Stem.CONV
-    """conv or kmer."""
+    """conv, kmer or both (half of the channels each)."""
     channels: int = 64
     """Channels of the stem and of everything behind it."""
     kernel: int = 15
@@ -146,6 +148,10 @@ class PromoterModelConfig:
         if self.attention_query is QuerySource.POSITION and not self.position_bias:
             raise SettingsError("attention_query = position needs position_bias = true")
         self._check_heads_left()
+        if self.stem is Stem.BOTH and self.channels % 2:
+            raise SettingsError(
+                f"channels is {self.channels}; stem = both takes half of them each, so it must be even"
+            )
         if self.hops < 1:
             raise SettingsError(f"--hops is {self.hops}; it must be at least 1")
         if self.key_layers < 0:

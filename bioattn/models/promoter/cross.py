@@ -8,6 +8,7 @@ from torch import Tensor, nn
 
 from bioattn.attention.multi_head import MultiHeadAttention
 from bioattn.attention.site import AttentionSite
+from bioattn.models.promoter.both_stem import BothStem
 from bioattn.models.promoter.config import PromoterModelConfig, QuerySource, Stem
 from bioattn.models.promoter.kmer_stem import KmerStem
 from bioattn.models.promoter.readout import TreatmentReadout
@@ -17,6 +18,17 @@ from bioattn.models.promoter.treatment_vocabulary import TreatmentBatch, Treatme
 
 FIRST_GAIN = 1.7
 """On planted motifs 1 finds some treatments' motifs late or never, 5 makes maps too sharp to learn."""
+
+
+def make_stem(config: PromoterModelConfig) -> ConvStem | KmerStem | BothStem:
+    """The stem that `config` names, untrained."""
+    match config.stem:
+        case Stem.CONV:
+            return ConvStem(config)
+        case Stem.KMER:
+            return KmerStem(config)
+        case Stem.BOTH:
+            return BothStem(config)
 
 
 class CrossModel(nn.Module):
@@ -30,7 +42,7 @@ class CrossModel(nn.Module):
     def __init__(self, config: PromoterModelConfig, vocabulary: TreatmentVocabulary) -> None:
         super().__init__()
         channels = config.channels
-        self.stem: ConvStem | KmerStem = KmerStem(config) if config.stem is Stem.KMER else ConvStem(config)
+        self.stem = make_stem(config)
         self.mixer = BinMixer(channels, config.value_kernel, config.value_layers)
         self.smear = BinMixer(channels, config.value_kernel, config.key_layers, residual=False)
         self.treatment_encoder = TreatmentEncoder(config, vocabulary, num_tokens=1)

@@ -59,8 +59,8 @@ def start_filters(model: PromoterModel, dataset: PromoterDataset) -> list[Enrich
 
     Filters keep their random weights where the k-mers run out, and all of them in a model without such a stem.
     """
-    stem = getattr(model.network, "stem", None)
-    if not isinstance(stem, ConvStem):
+    stem = next((module for module in model.network.modules() if isinstance(module, ConvStem)), None)
+    if stem is None:
         return []
     filters_F4K = stem.convolution.weight
     kernel = filters_F4K.shape[-1]

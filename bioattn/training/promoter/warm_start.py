@@ -48,17 +48,18 @@ def warm_start(
     """Set the weights of `model` so that it answers what the ridge would; returns what the ridge chose.
 
     treatments: the training treatments, encoded. mean, sd: the model's standard units in the dataset's.
-    Raises: SettingsError when the model is not `cross` over a k-mer stem with as many head as model channels,
-    or the task is not regression.
+    Beside filters (stem = both), k-mers alone answer at first: the readers of the filters' channels start at zero.
+
+    Raises: SettingsError when the model is not `cross` over a stem with k-mers and with as many head as model
+    channels, or the task is not regression.
     """
     network = model.network
     config = model.config
-    if (
-        not isinstance(network, CrossModel)
-        or not isinstance(network.stem, KmerStem)
-        or not config.both_strands
-    ):
-        raise SettingsError("warm_start needs --conditioning cross, stem = kmer and both_strands = true")
+    stem = next((module for module in network.modules() if isinstance(module, KmerStem)), None)
+    if not isinstance(network, CrossModel) or stem is None or not config.both_strands:
+        raise SettingsError(
+            "warm_start needs --conditioning cross, stem = kmer or both, and both_strands = true"
+        )
     if config.num_heads * config.head_channels != config.channels:
         raise SettingsError(
             f"warm_start needs num_heads × head_channels = channels, here {config.num_heads} × "
@@ -77,8 +78,9 @@ def warm_start(
     positional = network.position_bias_HP is not None
     # Attention weights sum to 1, counts do not: the readers make up for the sum.
     total = float(bump_P.sum()) if positional else float(config.num_bins)
-    vectors_KC, readers_TC = _halves(coefficients_KT.astype(np.float64), config.channels)
-    network.stem.vectors.weight[:-1] = torch.from_numpy(vectors_KC).float()
+    vectors_KC, readers_TC = _halves(coefficients_KT.astype(np.float64), stem.vectors.embedding_dim)
+    stem.vectors.weight[:-1] = torch.from_numpy(vectors_KC).float()
+    readers_TC = np.pad(readers_TC, ((0, 0), (0, config.channels - stem.vectors.embedding_dim)))
     if network.position_bias_HP is not None:
         bias_P = np.maximum(np.log(np.maximum(bump_P, 1e-30)), FAINTEST_BIN)
         network.position_bias_HP.copy_(torch.from_numpy(bias_P).float().expand_as(network.position_bias_HP))

@@ -29,6 +29,7 @@ KINDS: list[dict[str, Any]] = [
     {"conditioning": Conditioning.FILM},
     {"conditioning": Conditioning.CROSS_ALL},
     {"stem": "kmer"},
+    {"stem": "both", "channels": 8, "num_heads": 2},
     {"stem": "kmer", "kmer": 4, "pool": 30, "both_strands": False, "attention_query": "shared"},
     {"treatment_encoder": TreatmentEncoding.FEATURES},
 ]

@@ -88,8 +88,9 @@ def test_a_filter_becomes_what_it_matches(codes, conditioning):
     assert motif.probabilities[2 if motif.consensus == SITE else 5].max() == pytest.approx(share, abs=0.03)
 
 
-def test_a_kmer_with_a_long_vector_becomes_a_motif(codes):
-    model = loaded(stem=Stem.KMER)
+@pytest.mark.parametrize("stem_kind", [Stem.KMER, Stem.BOTH])
+def test_a_kmer_with_a_long_vector_becomes_a_motif(codes, stem_kind):
+    model = loaded(stem=stem_kind)
     stem = next(module for module in model.model.modules() if isinstance(module, KmerStem))
     kmer, neighbour = encode("GACCGT"), encode("GACCGA")
     with torch.no_grad():
@@ -97,7 +98,12 @@ def test_a_kmer_with_a_long_vector_becomes_a_motif(codes):
         for word, length in ((kmer, 2.0), (neighbour, 1.5)):
             column = int(stem.columns_within(torch.from_numpy(word[None]))[0, 0])
             stem.vectors.weight[column] = length
+        for module in model.model.modules():
+            if isinstance(module, ConvStem):
+                width = module.convolution.weight.shape[-1]
+                module.convolution.weight[0] = filter_of(SITE, width)
     named = {motif.name: motif for motif in filter_motifs(model, codes)}
+    assert ("filter_0" in named) == (stem_kind is Stem.BOTH)
     names = {f"kmer_{decode(word)}" for word in (kmer, reverse_complement(kmer))}
     (motif,) = (named[name] for name in names & set(named))
     counts = {}

@@ -8,9 +8,9 @@ import torch
 from torch.nn.functional import conv1d
 
 from bioattn.formats.nucleotides import decode, encode, reverse_complement
-from bioattn.models.promoter.config import PromoterModelConfig
+from bioattn.models.promoter.config import PromoterModelConfig, Stem
 from bioattn.models.promoter.model import make_promoter_model
-from bioattn.models.promoter.stem import one_hot
+from bioattn.models.promoter.stem import ConvStem, one_hot
 from bioattn.models.promoter.treatment_vocabulary import TreatmentVocabulary
 from bioattn.promoters.dataset import read_dataset
 from bioattn.training.promoter.first_filters import MIN_GENES, enriched_kmers, start_filters
@@ -49,18 +49,22 @@ def test_the_pursuit_is_that_of_plain_loops(dataset_path: Path) -> None:
         residual -= standard[:, None] * (standard @ residual / genes)
 
 
-@pytest.mark.parametrize("task", ["dataset_path", "binary_path"])
+@pytest.mark.parametrize(
+    ("task", "stem"),
+    [("dataset_path", Stem.CONV), ("binary_path", Stem.CONV), ("dataset_path", Stem.BOTH)],
+)
 def test_planted_motifs_are_found_for_their_treatments(
-    task: str, motifs: tuple[str, ...], request: pytest.FixtureRequest
+    task: str, stem: Stem, motifs: tuple[str, ...], request: pytest.FixtureRequest
 ) -> None:
     dataset = read_dataset(request.getfixturevalue(task))
-    config = PromoterModelConfig(length=dataset.length, channels=32)
+    config = PromoterModelConfig(length=dataset.length, channels=64 if stem is Stem.BOTH else 32, stem=stem)
     vocabulary = TreatmentVocabulary.learn(
         dataset.treatments, encoding=config.treatment_encoder, unconditional=True, columns=()
     )
     torch.manual_seed(0)
     model = make_promoter_model(config, vocabulary)
-    before = model.network.stem.convolution.weight.detach().clone()
+    convolution = next(module.convolution for module in model.modules() if isinstance(module, ConvStem))
+    before = convolution.weight.detach().clone()
     found = start_filters(model, dataset)
     assert 3 <= len(found) <= 16
     # Of a 7-base motif 6 bases in a row are counted, with up to two bases beside it 8.
@@ -69,7 +73,7 @@ def test_planted_motifs_are_found_for_their_treatments(
         texts = (kmer.letters, decode(reverse_complement(encode(kmer.letters))))
         assert any(motif[:6] in text or motif[1:] in text for text in texts), (kmer, motif)
     assert {kmer.direction for kmer in found[:3]} == {0, 1, 2}
-    filters = model.network.stem.convolution.weight
+    filters = convolution.weight
     torch.testing.assert_close(filters[len(found) :], before[len(found) :])
     for number, kmer in enumerate(found):
         texts = ("C" * 8 + kmer.letters + "C" * 8, "C" * 24)

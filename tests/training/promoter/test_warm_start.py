@@ -31,12 +31,16 @@ def start(dataset_path, output, **model):
     return load_promoter_model(output, CPU)
 
 
-@pytest.mark.parametrize("encoder", ["id", "features"])
-def test_the_start_answers_what_the_ridge_answers(dataset_path, tmp_path, encoder):
+@pytest.mark.parametrize(
+    ("encoder", "stem"),
+    [("id", {}), ("features", {}), ("id", {"stem": "both", "channels": 32, "num_heads": 4})],
+    ids=["id", "features", "beside-filters"],
+)
+def test_the_start_answers_what_the_ridge_answers(dataset_path, tmp_path, encoder, stem):
     dataset = read_dataset(dataset_path)
     data = BaselineData(dataset)
     ridge, _ = best_component_ridge(data, kmer_bumps(data, KMER["kmer"]))
-    loaded = start(dataset_path, tmp_path / "m", treatment_encoder=encoder, treatment_channels=8)
+    loaded = start(dataset_path, tmp_path / "m", treatment_encoder=encoder, treatment_channels=8, **stem)
     with torch.inference_mode():
         codes = centred_windows(dataset, data.test)
         answers = loaded.model(codes, loaded.encode_treatments(loaded.treatments)).numpy()
