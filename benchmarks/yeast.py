@@ -9,7 +9,7 @@
 S. cerevisiae R64 and Gasch et al. 2000 from the shared data (BIOATTN_SHARED). Test chromosomes IV and XV (or, with
 --test xii-xvi, two that no setting was found with), validation VII and X. The row `cross` and its controls
 (cross-shared: one question for all treatments; cross-position: weights by distance alone; cross-uniform: all
-positions alike) train with data/settings/small-noisy.toml. Every finished row is kept in DIR as predictions, so an
+positions alike; cross-kmer: its k-mers without filters) train with data/settings/small-noisy.toml. Every finished row is kept in DIR as predictions, so an
 interrupted benchmark goes on, and the tables (Markdown, on stdout) show all rows that are there. Columns,
 with 95 % intervals over genes:
 
@@ -68,6 +68,7 @@ class NeuralRow(NamedTuple):
         return {} if self.settings is None else read_toml(SETTINGS / self.settings).get(name, {})
 
 
+KMER_STEM = MappingProxyType({"stem": "kmer", "channels": 64, "num_heads": 4})
 CONV_STEM = MappingProxyType({"dropout": 0.3})
 CONV_TRAINING = MappingProxyType({"learning_rate": 5e-3, "epochs": 15})
 CONCAT_TRAINING = MappingProxyType(
@@ -82,6 +83,7 @@ NEURAL_ROWS = {
     "cross-position": NeuralRow("arrays", {"attention_query": "position"}),
     "cross-uniform": NeuralRow("arrays", {"attention_query": "uniform"}),
     "concat": NeuralRow("arrays", {"conditioning": "concat"}, CONCAT_TRAINING, settings=None),
+    "cross-kmer": NeuralRow("arrays", KMER_STEM),
     "cross-conv": NeuralRow("arrays", CONV_STEM, CONV_TRAINING, settings=None),
     "groups-cross": NeuralRow("groups", {}),
     "groups-cross-shared": NeuralRow("groups", {"attention_query": "shared"}),

@@ -33,12 +33,13 @@ REFERENCES = (
     "region + codon ridge",
     "region + codon component ridge",
     "concat",
+    "cross-kmer",
     "cross-shared",
     "cross-position",
     "cross-uniform",
 )
 """Rows others are compared with, by how their names start (less the prefix of a variant)."""
-COMPARED = ("cross", "cross-conv", "film", "cross-all")
+COMPARED = ("cross", "cross-kmer", "cross-conv", "film", "cross-all")
 """Rows whose differences from these are printed."""
 
 

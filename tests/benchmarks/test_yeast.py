@@ -139,7 +139,7 @@ def test_neural_rows_build_from_the_settings_files(monkeypatch):
         for name, row in yeast.NEURAL_ROWS.items()
     }
     training = {name: row.training_config(seed=7) for name, row in yeast.NEURAL_ROWS.items()}
-    assert shapes["cross"].stem == "kmer"
+    assert (shapes["cross"].stem, shapes["cross-kmer"].stem) == ("both", "kmer")
     assert training["cross"].warm_start
     assert training["cross"].seed == 7
     for control in ("shared", "position", "uniform"):
