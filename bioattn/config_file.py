@@ -20,8 +20,10 @@ def read_toml(path: Path) -> dict[str, Any]:
     """The content of a TOML file. Raises: SettingsError when it does not parse."""
     try:
         return tomllib.loads("\n".join(line for _, line in read_lines(path)))
-    except tomllib.TOMLDecodeError as error:
-        raise SettingsError(f"{path}: not valid TOML ({error})") from error
+    except RecursionError as error:
+        raise SettingsError(f"{path}: not valid TOML (nested too deeply)") from error
+    except ValueError as error:  # TOMLDecodeError is one, and so is what too many digits raise
+        raise SettingsError(f"{path}: not valid TOML ({str(error).partition(';')[0]})") from error
 
 
 def build(kind: type[T], values: Mapping[str, Any], source: str) -> T:

@@ -4,6 +4,7 @@ from pathlib import Path
 
 from bioattn.errors import FormatError
 from bioattn.files import decompression_errors, open_bytes, read_lines
+from bioattn.formats.genes import MAX_POSITION_DIGITS
 from bioattn.formats.genome import open_genome
 from bioattn.progress import Progress
 
@@ -28,14 +29,15 @@ def read_chromosome_lengths(path: Path, progress: Progress | None = None) -> dic
         if not line.strip() or line.startswith("#"):
             continue
         cells = line.split("\t") if "\t" in line else line.split()
-        if len(cells) < 2 or not cells[1].strip().isdecimal() or not 0 < int(cells[1]) <= LONGEST:
+        length = cells[1].strip() if len(cells) > 1 else ""
+        if not length.isdecimal() or len(length) > MAX_POSITION_DIGITS or not 0 < int(length) <= LONGEST:
             raise FormatError(
                 f"{path}:{number}: {line[:60]!r} is not a chromosome and its length, separated by a tab"
             )
         name = cells[0].strip()
         if name in lengths:
             raise FormatError(f"{path}:{number}: chromosome {name!r} is named twice")
-        lengths[name] = int(cells[1])
+        lengths[name] = int(length)
     if not lengths:
         raise FormatError(f"{path}: names no chromosome")
     return lengths

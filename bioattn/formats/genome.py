@@ -15,7 +15,7 @@ import hashlib
 import json
 import lzma
 import os
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -23,6 +23,7 @@ import numpy as np
 import pyfaidx
 from numpy.typing import NDArray
 
+from bioattn.cache_folder import cache_folder
 from bioattn.errors import BioattnError, FormatError
 from bioattn.files import atomic_output, open_bytes, remove_leftover, unreadable
 from bioattn.formats.fasta import read_fasta_pieces, split_header
@@ -164,28 +165,9 @@ def open_genome(fasta: Path, index: Path | None = None, progress: Progress | Non
     return Genome(index)
 
 
-def cache_folder() -> Path:
-    """The folder of genome indexes, created when missing. Raises: BioattnError when it cannot be."""
-    named = os.environ.get("BIOATTN_CACHE")
-    if named:
-        folder = Path(named)
-    elif os.environ.get("XDG_CACHE_HOME"):
-        folder = Path(os.environ["XDG_CACHE_HOME"]) / "bioattn"
-    else:
-        folder = Path("~/.cache/bioattn")
-    other = "name another one in BIOATTN_CACHE or an index file with --index"
-    try:
-        folder = folder.expanduser()
-        folder.mkdir(parents=True, exist_ok=True)
-    except (OSError, RuntimeError) as error:  # RuntimeError: this user has no home folder
-        reason = error.strerror if isinstance(error, OSError) else error
-        raise BioattnError(f"{folder}: the cache folder cannot be made ({reason}); {other}") from error
-    return folder
-
-
 def build_index(fasta: Path, index: Path, source: dict[str, Any], progress: Progress) -> None:
     """Write the index of `fasta`. The file appears under its name when it is complete."""
-    with atomic_output(index) as temporary:
+    with atomic_output(index, lock=False) as temporary:
         codes_file = temporary.with_name(temporary.name + ".codes")
         chromosomes: list[Chromosome] = []
         progress.begin(f"indexing {fasta.name}", None)
@@ -243,16 +225,17 @@ def _even_records(fasta: Path, fai: Path) -> Iterator[_Piece] | None:
     except (pyfaidx.FastaIndexingError, ValueError, IndexError, RuntimeError, OSError):
         remove_leftover(fai)
         return None
+    entries = reader.faidx.index
+    if not (all(entry.rlen for entry in entries.values()) and _ends_fit(fasta, entries.values())):
+        reader.close()
+        remove_leftover(fai)
+        return None
     # Comments and blank lines before a header come along with it; only the first loses its first letter.
     headers = {
         name: ("?" + reader[name].long_name.rstrip()).split("\n")[-1][1:]
         for name in reader.keys()  # noqa: SIM118 - a Fasta iterates over records, not names
     }
-    lengths = {name: entry.rlen for name, entry in reader.faidx.index.items()}
-    if not all(lengths.values()):
-        reader.close()
-        remove_leftover(fai)
-        return None
+    lengths = {name: entry.rlen for name, entry in entries.items()}
 
     def pieces() -> Iterator[_Piece]:
         try:
@@ -266,6 +249,23 @@ def _even_records(fasta: Path, fai: Path) -> Iterator[_Piece] | None:
             remove_leftover(fai)
 
     return pieces()
+
+
+def _ends_fit(fasta: Path, entries: Iterable[Any]) -> bool:
+    """Whether every record ends where even lines would; pyfaidx lets a last line be longer, and reads on into the
+    next header."""
+    with fasta.open("rb") as file:
+        size = file.seek(0, os.SEEK_END)
+        for entry in entries:
+            line_end = entry.lenb - entry.lenc
+            end = entry.offset + entry.rlen + -(-entry.rlen // entry.lenc) * line_end
+            if end - line_end == size:  # no line end at the end of the file
+                continue
+            file.seek(end - 1)
+            around = file.read(2)
+            if around[:1] not in (b"\n", b"\r") or around[1:] not in (b"", b">", b"\n", b"\r"):
+                return False
+    return True
 
 
 def _refuse_empty(fasta: Path, chromosome: Chromosome) -> None:

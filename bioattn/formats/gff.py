@@ -8,6 +8,7 @@ The `##FASTA` section, or the first line starting with `>`, ends the features.
 """
 
 from collections.abc import Iterator
+from contextlib import suppress
 from pathlib import Path
 from typing import NamedTuple
 from urllib.parse import unquote
@@ -115,8 +116,10 @@ class _Header:
 
     def directive(self, line: str) -> None:
         words = line.split()
-        if words[0] == "##sequence-region" and len(words) == 4 and words[3].isdecimal():
-            self.lengths[unquote(words[1])] = int(words[3])
+        if words[0] != "##sequence-region" or len(words) != 4 or not words[3].isdecimal():
+            return
+        with suppress(ValueError):  # longer than any chromosome: a remark, not a region
+            self.lengths[unquote(words[1])] = parse_position(words[3])
 
     def sequence_row(self, row: Row) -> None:
         chrom = row.place.chrom

@@ -21,6 +21,8 @@ from numpy.typing import NDArray
 from bioattn.errors import FormatError
 from bioattn.files import atomic_output, unreadable
 
+ARCHIVE_DAMAGE = (zipfile.BadZipFile, NotImplementedError, ValueError, struct.error, OverflowError)
+"""What opening a damaged zip archive raises: of its directory, an unknown version, names that are no UTF-8."""
 _SUFFIX = ".npy"
 _LARGEST_HEADER = 1 << 16
 
@@ -44,7 +46,7 @@ class NpzFile:
         self.path = path
         try:
             self._archive = zipfile.ZipFile(path)
-        except zipfile.BadZipFile as error:
+        except ARCHIVE_DAMAGE as error:
             raise FormatError(f"{path}: not an .npz archive, or damaged ({error})") from error
         except OSError as error:
             raise unreadable(path, error) from error

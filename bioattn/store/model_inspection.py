@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from bioattn.files import read_json, unreadable
+from bioattn.formats.npz import ARCHIVE_DAMAGE
 from bioattn.store.description import Description, describe, some
 from bioattn.store.findings import Finding, error, warning
 
@@ -100,7 +101,7 @@ def _bad_check_sums(path: Path) -> list[Finding]:
                 with archive.open(member) as content:
                     while content.read(_CHUNK):
                         pass
-            except (zipfile.BadZipFile, EOFError, ValueError, zlib.error) as problem:
+            except (*ARCHIVE_DAMAGE, RuntimeError, EOFError, zlib.error) as problem:
                 findings.append(error(member.filename, f"is damaged ({problem}); fetch the file again"))
     return findings
 

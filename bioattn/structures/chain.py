@@ -23,7 +23,7 @@ from numpy.typing import NDArray
 
 from bioattn.errors import BioattnError, FormatError
 from bioattn.files import decompression_errors, open_bytes
-from bioattn.formats.tables import quoted
+from bioattn.wording import quoted
 
 MissingCb = Literal["ca", "virtual"]
 """What stands for a CB that is not in the file: CA, or its ideal place by N, CA and C (CA if one is missing)."""
@@ -34,7 +34,7 @@ UNKNOWN_LETTER = "X"
 # Selenocysteine and pyrrolysine are missing from Biopython's table, as are the ambiguous residues.
 _LETTER_OF = protein_letters_3to1_extended | {"SEC": "U", "PYL": "O", "ASX": "B", "GLX": "Z"}
 # What Biopython's parsers let through on files that only begin well.
-_PARSER_ERRORS = (ValueError, KeyError, IndexError, TypeError, AttributeError, StopIteration)
+_PARSER_ERRORS = (ValueError, LookupError, ArithmeticError, TypeError, AttributeError, StopIteration)
 # CB of an ideal residue from its backbone: coefficients of (CA-N)x(C-CA), CA-N and C-CA.
 _VIRTUAL_CB = (-0.58273431, 0.56802827, -0.54067466)
 

@@ -10,7 +10,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 from Bio import SeqIO, bgzf
-from hypothesis import HealthCheck, given, settings
+from hypothesis import HealthCheck, example, given, settings
 from hypothesis import strategies as st
 
 from bioattn.cache_folder import cache_folder
@@ -79,6 +79,9 @@ LINES = st.lists(
 
 @settings(suppress_health_check=[HealthCheck.function_scoped_fixture], max_examples=150, deadline=None)
 @given(LINES, st.sampled_from(["\n", "\r\n", "\r"]), st.booleans())
+@example([">a", "ACGT", "ACGTACGTACGT", ">b", "AC"], "\n", True)
+@example([">a", "ACGT", "ACGT" * 10, ">b AC", "ACGT", "AC"], "\n", True)
+@example([">a", "ACGT", "ACGT" * 10], "\r\n", False)
 def test_plain_and_streamed_reading_agree(tmp_path, lines, newline, ends):
     """Plain files go through pyfaidx, compressed ones do not: same codes or the same refusal."""
     content = (newline.join(lines) + (newline if ends else "")).encode()

@@ -17,7 +17,7 @@ from safetensors import SafetensorError, safe_open
 
 from bioattn.errors import FormatError
 from bioattn.files import unreadable
-from bioattn.formats.npz import NpzFile
+from bioattn.formats.npz import ARCHIVE_DAMAGE, NpzFile
 from bioattn.models.model_folder import CONFIG, WEIGHTS
 
 Shape = tuple[int, ...]
@@ -138,7 +138,7 @@ def _holds_npy(path: Path) -> bool:
     try:
         with zipfile.ZipFile(path) as archive:
             return not any(name.endswith("data.pkl") for name in archive.namelist())
-    except zipfile.BadZipFile as error:
+    except ARCHIVE_DAMAGE as error:
         raise FormatError(f"{path}: the archive is damaged ({error}); fetch the file again") from error
 
 

@@ -1,0 +1,88 @@
+"""Every parser on damaged input: refusals and nothing else; and all that fuzzing ever found, once more.
+
+The mutations are the same at every run; `make fuzz` looks for new ones.
+"""
+
+import gzip
+import io
+import logging
+import zipfile
+import zlib
+from collections.abc import Iterator
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from tests.faults.targets import TARGETS, mutations, parse_safely, seeds_of
+
+MUTATIONS = 60
+"""Of each parser."""
+
+
+@pytest.fixture(autouse=True)
+def _quiet() -> Iterator[None]:
+    """Warnings about what was read are no matter here."""
+    logging.disable(logging.WARNING)
+    yield
+    logging.disable(logging.NOTSET)
+
+
+@pytest.mark.parametrize("name", sorted(TARGETS))
+def test_damaged_files_are_read_or_refused(name: str, tmp_path: Path) -> None:
+    target = TARGETS[name]
+    seeds = seeds_of(target, shared=False)
+    path = tmp_path / "x"
+    for data in [*seeds, *mutations(seeds, MUTATIONS, zlib.crc32(name.encode()))]:
+        path.write_bytes(data)
+        parse_safely(target, path)
+
+
+def archive() -> bytes:
+    """An `.npz` whose directory asks for an unknown version of zip."""
+    file = io.BytesIO()
+    np.savez(file, a=np.ones(3, "f4"))
+    data = bytearray(file.getvalue())
+    place = data.rindex(b"PK\x01\x02")
+    data[place + 6] = 128
+    return bytes(data)
+
+
+def foreign_name() -> bytes:
+    """A zip archive with a name that says it is UTF-8 and is not."""
+    file = io.BytesIO()
+    with zipfile.ZipFile(file, "w") as opened:
+        opened.writestr("é.npy", b"x")
+    return file.getvalue().replace("é".encode(), b"\xc3\x28")
+
+
+GENE = b"I\t.\tgene\t1\t9\t.\t+\t.\tID=a\n"
+FINDS: dict[str, tuple[str, bytes]] = {
+    "JSON with a number of 5,000 digits": ("model-config", b'{"a": ' + b"9" * 5000 + b"}"),
+    "JSON nested 100,000 deep": ("check", b"[" * 100_000),
+    "TOML nested 100,000 deep": ("settings", b"a = " + b"[" * 100_000),
+    "TOML with a number of 5,000 digits": ("settings", b"a = " + b"9" * 5000),
+    "a chromosome of 5,000 digits": ("chromosome-lengths", b"I\t" + b"9" * 5000 + b"\n"),
+    "a region of 5,000 digits": (
+        "gff3",
+        b"##sequence-region I 1 " + b"9" * 5000 + b"\n" + GENE,
+    ),
+    "mmCIF with a value where names begin": ("mmcif", b"data_x\nloop_\nW\n_atom_site.id\n"),
+    "a zip of version 12.8": ("parameters", archive()),
+    "the same as .npz": ("npz", archive()),
+    "a name in a zip that is no UTF-8": ("tensors", foreign_name()),
+    "a last line longer than the others": (
+        "genome",
+        b">a\nACGT\n" + b"C" * 40 + b"\n>N\nACGTACGTACG\nACGT\n",
+    ),
+}
+"""What came out of a parser other than a refusal, as small as it goes."""
+
+
+@pytest.mark.parametrize("find", sorted(FINDS))
+def test_what_fuzzing_found_is_refused_or_read(find: str, tmp_path: Path) -> None:
+    name, data = FINDS[find]
+    path = tmp_path / "x"
+    for content in (data, gzip.compress(data)):
+        path.write_bytes(content)
+        parse_safely(TARGETS[name], path)
