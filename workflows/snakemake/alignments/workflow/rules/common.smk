@@ -1,0 +1,59 @@
+# What all rules share: the settings, checked, and which alignments there are.
+
+import os
+import re
+import shlex
+
+# What `bioattn run evoformer` takes for an alignment in a folder.
+SUFFIX = re.compile(
+    r"\.(a2m|a3m|afa|aln|clu|clustal|clustalw|clw|fa|faa|fas|fasta|msa|mfa|phy|phylip|sth|sto|stockholm|stk)"
+    r"(\.gz|\.xz)?$",
+    re.IGNORECASE,
+)
+
+read_settings(config, "../schemas/config.schema.yaml")
+
+
+def find_alignments(place):
+    """Protein to its row: the files of a folder, or the rows of a table."""
+    if not os.path.isdir(place):
+        rows = read_table(place, "../schemas/alignments.schema.yaml")
+        refuse_twice([row["protein"] for row in rows], place, "protein")
+        return {row["protein"]: row for row in rows}
+    names = sorted(name for name in os.listdir(place) if SUFFIX.search(name) and not name.startswith("."))
+    if not names:
+        raise WorkflowError(
+            f"config: alignments is the folder {place}, in which no file has a suffix of alignments"
+        )
+    rows = [{"protein": SUFFIX.sub("", name), "alignment": os.path.join(place, name)} for name in names]
+    for row in rows:
+        check(row, "../schemas/alignments.schema.yaml", row["alignment"])
+    refuse_twice([row["protein"] for row in rows], place, "protein")
+    return {row["protein"]: row for row in rows}
+
+
+ALIGNMENTS = find_alignments(config["alignments"])
+GPUS = 1 if config["device"] == "cuda" else 0
+
+
+wildcard_constraints:
+    protein="|".join(map(re.escape, ALIGNMENTS)),
+
+
+def option(name, value):
+    """`name value` for the shell, or nothing where there is no value."""
+    return f"{name} {shlex.quote(str(value))}" if value not in (None, "", []) else ""
+
+
+def structure(wildcards):
+    """The structure of a protein as an input, nothing where the table names none."""
+    return ALIGNMENTS[wildcards.protein].get("structure", [])
+
+
+def minutes(number):
+    """More time for each attempt: what was interrupted goes on."""
+    return lambda wildcards, attempt: number * attempt
+
+
+def megabytes(number):
+    return lambda wildcards, attempt: number * attempt

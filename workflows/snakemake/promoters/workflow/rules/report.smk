@@ -1,0 +1,91 @@
+# Figures, and one page of everything for each seed; all of it stands in `snakemake --report` too.
+
+
+rule plot_training:
+    input:
+        rules.train.output.model,
+    output:
+        figure=report(
+            "results/seed{seed}/training.svg",
+            category="Figures",
+            labels={"seed": "{seed}", "what": "training"},
+        ),
+        record="results/seed{seed}/training.svg.run.json",
+    log:
+        "logs/seed{seed}/plot_training.log",
+    conda:
+        "../envs/bioattn.yaml"
+    container:
+        config["container"]
+    threads: 1
+    resources:
+        mem_mb=megabytes(1000),
+        runtime=minutes(10),
+    message:
+        "Drawing the training of seed {wildcards.seed}"
+    shell:
+        "bioattn plot training {input:q} --output {output.figure:q} > {log:q} 2>&1"
+
+
+rule plot_check:
+    input:
+        rules.check.output.check,
+    output:
+        figure=report(
+            "results/seed{seed}/check.svg", category="Figures", labels={"seed": "{seed}", "what": "check"}
+        ),
+        record="results/seed{seed}/check.svg.run.json",
+    log:
+        "logs/seed{seed}/plot_check.log",
+    conda:
+        "../envs/bioattn.yaml"
+    container:
+        config["container"]
+    threads: 1
+    resources:
+        mem_mb=megabytes(1000),
+        runtime=minutes(10),
+    message:
+        "Drawing the check of seed {wildcards.seed}"
+    shell:
+        "bioattn plot check {input:q} --output {output.figure:q} > {log:q} 2>&1"
+
+
+rule report:
+    input:
+        results=[
+            rules.train.output.model,
+            rules.dataset.output.dataset,
+            rules.attention.output.attention,
+            rules.check.output.check,
+            rules.motifs.output.motifs,
+            rules.promoters.output.fasta,
+        ]
+        + ([rules.attribution.output.attribution] if EXPLAINED else []),
+        annotation=config["annotation"],
+        database=optional_file("motifs", "database"),
+    output:
+        page=report("results/seed{seed}/report.html", category="Reports", labels={"seed": "{seed}"}),
+        record="results/seed{seed}/report.html.run.json",
+    log:
+        "logs/seed{seed}/report.log",
+    benchmark:
+        "benchmarks/seed{seed}/report.tsv"
+    conda:
+        "../envs/bioattn.yaml"
+    container:
+        config["container"]
+    threads: 1
+    resources:
+        mem_mb=megabytes(4000),
+        runtime=minutes(30),
+    params:
+        motifs=lambda wildcards, input: option("--motifs", input.database),
+        title=option("--title", config["report"].get("title")),
+        options=config["report"]["options"],
+    message:
+        "Making one page of all results of seed {wildcards.seed}"
+    shell:
+        "bioattn report {input.results:q} --annotation {input.annotation:q} --output {output.page:q}"
+        " {params.motifs} {params.title} {params.options}"
+        " > {log:q} 2>&1"
