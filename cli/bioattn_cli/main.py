@@ -28,6 +28,7 @@ from bioattn_cli import (
     export_attribution,
     export_contacts,
     export_motifs,
+    export_multiqc,
     export_parameters,
     export_structure,
     export_tracks,
@@ -110,6 +111,7 @@ explain_check.register(explain.app)
 export_attribution.register(export.app)
 export_contacts.register(export.app)
 export_motifs.register(export.app)
+export_multiqc.register(export.app)
 export_parameters.register(export.app)
 export_structure.register(export.app)
 export_tracks.register(export.app)

@@ -1,0 +1,247 @@
+"""Results as MultiQC's custom content: a folder of `*_mqc.json`, one file for each section of a MultiQC report.
+
+MultiQC joins sections of the same id from any number of such folders, sample by sample. So every section holds one
+entry (or lines of a plot) per sample, and all its columns, as those of the file read last are the ones that count.
+What MultiQC shows is HTML: texts are escaped, and names of samples keep only characters that are inert there and
+that it does not cut names at.
+"""
+
+import html
+import re
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+from bioattn import __version__
+from bioattn.errors import BioattnError, SettingsError
+from bioattn.files import text_output, write_json
+from bioattn.folders import atomic_folder
+from bioattn.report.multiqc_content import content_of
+
+VERSIONS_FILE = "bioattn_mqc_versions.yml"
+PARENT = {
+    "parent_id": "bioattn",
+    "parent_name": "bioattn",
+    "parent_description": "trains attention models on biological sequences and keeps every attention map.",
+}
+_DOWNWARD = {"min": 0}
+_SHARE = {"min": 0, "max": 1, "format": "{:,.3f}"}
+_NUMBER = {"min": 0, "format": "{:,.0f}"}
+_CORRELATION = {"min": -1, "max": 1, "format": "{:,.3f}"}
+_HIDDEN = {"hidden": True}
+
+SECTIONS: Mapping[str, Mapping[str, Any]] = {
+    "general": {
+        "plot_type": "generalstats",
+        "headers": {
+            "promoters": {"title": "Promoters", "description": "Promoters kept or trimmed", **_NUMBER},
+            "accuracy": {
+                "title": "Accuracy",
+                "description": "Of the model on genes held out: median r, or AUROC, over treatments",
+                "format": "{:,.3f}",
+            },
+            "verdict": {"title": "Attention", "description": "Verdict of `bioattn explain check`"},
+            "neff": {
+                "title": "Neff",
+                "description": "Effective sequences of the alignment",
+                "format": "{:,.1f}",
+                **_DOWNWARD,
+            },
+            "contact_probability": {
+                "title": "Contacts",
+                "description": "Mean probability of the L likeliest contacts, L the length",
+                **_SHARE,
+            },
+            "plddt": {
+                "title": "pLDDT",
+                "description": "Mean predicted LDDT of the structure",
+                "min": 0,
+                "max": 100,
+                "format": "{:,.1f}",
+            },
+        },
+    },
+    "promoters": {
+        "plot_type": "bargraph",
+        "section_name": "Promoters",
+        "description": "What became of every gene of the annotation (<code>bioattn prepare promoters</code>).",
+        "pconfig": {"id": "bioattn_promoters_plot", "title": "bioattn: Promoters", "ylab": "Genes"},
+    },
+    "datasets": {
+        "plot_type": "table",
+        "section_name": "Datasets",
+        "description": "Genes, treatments and splits (<code>bioattn prepare dataset</code>).",
+        "pconfig": {"id": "bioattn_datasets_table", "title": "bioattn: Datasets"},
+        "headers": {
+            "genes": {"title": "Genes", **_NUMBER},
+            "treatments": {"title": "Treatments", **_NUMBER},
+            "measured": {"title": "Measured", "description": "Share of responses measured", **_SHARE},
+            "train": {"title": "Train genes", **_NUMBER},
+            "validation": {"title": "Validation genes", **_NUMBER},
+            "test": {"title": "Test genes", **_NUMBER},
+        },
+    },
+    "loss_epoch": {
+        "plot_type": "linegraph",
+        "section_name": "Training loss of promoter models",
+        "description": "By epoch (<code>bioattn train promoter</code>).",
+        "pconfig": {
+            "id": "bioattn_loss_epoch_plot",
+            "title": "bioattn: Training loss of promoter models",
+            "xlab": "Epoch",
+            "ylab": "Loss",
+        },
+    },
+    "loss_step": {
+        "plot_type": "linegraph",
+        "section_name": "Training loss of MSA/pair models",
+        "description": "By step (<code>bioattn train evoformer</code>).",
+        "pconfig": {
+            "id": "bioattn_loss_step_plot",
+            "title": "bioattn: Training loss of MSA/pair models",
+            "xlab": "Step",
+            "ylab": "Loss",
+        },
+    },
+    "accuracy": {
+        "plot_type": "table",
+        "section_name": "Accuracy",
+        "description": "On genes held out, beside the best simple model: where that is as good, attention was not "
+        "needed.",
+        "pconfig": {"id": "bioattn_accuracy_table", "title": "bioattn: Accuracy"},
+        "headers": {
+            "model": {"title": "Model", "format": "{:,.3f}"},
+            "baseline": {"title": "Best simple model", "format": "{:,.3f}"},
+            "baseline_name": {"title": "Which"},
+            "specific": {
+                "title": "Specific",
+                "description": "Median r after taking away what all treatments share",
+                **_CORRELATION,
+            },
+            "metric": {"title": "Figure"},
+            "cells": {"title": "On"},
+        },
+    },
+    "checks": {
+        "plot_type": "table",
+        "section_name": "Attention checks",
+        "description": "Whether the maps may be believed (<code>bioattn explain check</code>).",
+        "pconfig": {"id": "bioattn_checks_table", "title": "bioattn: Attention checks"},
+        "headers": {
+            "verdict": {"title": "Verdict"},
+            "sentence": {"title": "In words"},
+            "passed": {"title": "Passed", "description": "Measures passed", **_NUMBER},
+            "failed": {"title": "Failed", "description": "Measures failed", **_NUMBER},
+            "not_taken": {"title": "Not taken", "description": "Measures not taken", **_NUMBER, **_HIDDEN},
+        },
+    },
+    "alignments": {
+        "plot_type": "table",
+        "section_name": "Alignments",
+        "description": "Depth and diversity (<code>bioattn prepare msa</code>).",
+        "pconfig": {"id": "bioattn_alignments_table", "title": "bioattn: Alignments"},
+        "headers": {
+            "depth": {"title": "Rows", **_NUMBER},
+            "columns": {"title": "Columns", **_NUMBER},
+            "neff": {"title": "Neff", "format": "{:,.1f}", **_DOWNWARD},
+            "gaps": {"title": "Gaps", "description": "Share of gaps", **_SHARE},
+            "query_identity": {
+                "title": "Identity",
+                "description": "Median identity of rows to the query",
+                **_SHARE,
+            },
+            "warnings": {"title": "Warnings", **_NUMBER},
+        },
+    },
+    "predictions": {
+        "plot_type": "table",
+        "section_name": "Predictions from alignments",
+        "description": "Contacts and structures (<code>bioattn run evoformer</code>).",
+        "pconfig": {"id": "bioattn_predictions_table", "title": "bioattn: Predictions from alignments"},
+        "headers": {
+            "rows": {"title": "Rows", **_NUMBER},
+            "columns": {"title": "Columns", **_NUMBER},
+            "contact_probability": {
+                "title": "Contacts",
+                "description": "Mean probability of the L likeliest contacts, L the length",
+                **_SHARE,
+            },
+            "plddt": {"title": "pLDDT", "min": 0, "max": 100, "format": "{:,.1f}"},
+        },
+    },
+}
+"""Sections by the end of their id, without data."""
+
+
+def section_file(section: str) -> str:
+    """The name MultiQC finds the file of a section by."""
+    return f"bioattn_{section}_mqc.json"
+
+
+FILES = frozenset({VERSIONS_FILE, *(section_file(section) for section in SECTIONS)})
+"""All names a folder may hold."""
+
+
+def write_multiqc(inputs: Sequence[Path], output: Path, sample: str | None = None) -> list[str]:
+    """Write the sections that `inputs` fill as files in the folder `output`; returns the names of the sections.
+
+    inputs: promoter FASTA, audit, dataset, model folder, check, statistics of an alignment, prediction or folder
+    of predictions, each recognised by content. sample: the name of all; without it each is called by its file.
+
+    Raises: BioattnError when an input is none of these, or a sample would have two entries in a section;
+    SettingsError for a `sample` that is empty.
+    """
+    if sample is not None and not sample.strip():
+        raise SettingsError("--sample is empty; give a name")
+    data: dict[str, dict[str, Any]] = {}
+    whose: dict[tuple[str, str], Path] = {}
+    for path in inputs:
+        for content in content_of(path):
+            name = _sample_name(sample or content.name)
+            for section, figures in content.sections.items():
+                if (section, name) in whose and section != "general":
+                    raise BioattnError(
+                        f"{path}: {whose[section, name]} has filled {SECTIONS[section]['section_name']!r} for the "
+                        f"sample {name!r} already; name samples apart with --sample, one call for each"
+                    )
+                whose[section, name] = path
+                _add(data.setdefault(section, {}), section, name, figures)
+    with atomic_folder(output, FILES) as folder:
+        for section in SECTIONS:
+            if section in data:
+                write_json(folder / section_file(section), _section(section, data[section]))
+        with text_output(folder / VERSIONS_FILE) as file:
+            file.write(f'bioattn:\n  bioattn: "{__version__}"\n')
+    return [section for section in SECTIONS if section in data]
+
+
+def _add(entries: dict[str, Any], section: str, name: str, figures: Mapping[str, Any]) -> None:
+    if SECTIONS[section]["plot_type"] == "linegraph":
+        for line, points in figures.items():
+            entries[f"{name} {line}"] = points
+        return
+    known = {key: _inert(value) for key, value in figures.items() if value is not None}
+    entries.setdefault(name, {}).update(known)
+
+
+def _section(section: str, data: dict[str, Any]) -> dict[str, Any]:
+    settings = SECTIONS[section]
+    content: dict[str, Any] = {"id": f"bioattn_{section}"}
+    if settings["plot_type"] == "generalstats":
+        content["namespace"] = "bioattn"
+    else:
+        content |= PARENT
+    return {**content, **settings, "data": data}
+
+
+def _inert(value: Any) -> Any:
+    return html.escape(value) if isinstance(value, str) else value
+
+
+def _sample_name(name: str) -> str:
+    """A name without markup, and without the slash and bar that MultiQC cuts names at.
+
+    >>> _sample_name("<b onclick='x'>5/day</b>")
+    'b onclick= x 5 day b'
+    """
+    return re.sub(r"[^\w.,:;=+@%()\[\]-]+", " ", name).strip() or "sample"
