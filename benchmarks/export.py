@@ -83,7 +83,8 @@ def work(task: str, folder: Path) -> dict[str, float]:
     import torch
 
     from bioattn.inference.promoter_batches import scan_promoters
-    from bioattn.inference.promoters import MAX_BATCH, run_promoters
+    from bioattn.inference.promoter_runner import MAX_BATCH
+    from bioattn.inference.promoters import run_promoters
     from bioattn.models.promoter.folder import load_promoter_model
 
     torch.set_num_threads(1)

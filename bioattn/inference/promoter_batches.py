@@ -1,7 +1,7 @@
 """Promoter FASTA as batches of equal length, streamed."""
 
 from collections.abc import Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from itertools import islice
 from pathlib import Path
 from typing import NamedTuple
@@ -34,12 +34,19 @@ class PromoterSource:
     """Bases of the model's window."""
     num_promoters: int
     num_padded: int
-    """Promoters shorter than the window."""
+    """Promoters of the whole file that are shorter than the window."""
     sha256: str
+    first: int = 0
+    """Promoters of the file that are passed over."""
+
+    def part(self, rows: slice) -> "PromoterSource":
+        """Some consecutive promoters of this source alone."""
+        return replace(self, first=self.first + rows.start, num_promoters=rows.stop - rows.start)
 
     def batches(self, size: int) -> Iterator[PromoterBatch]:
         """All promoters, `size` at a time (the last batch may be smaller)."""
-        promoters = read_promoters(self.path, names_checked=True)
+        everything = read_promoters(self.path, names_checked=True)
+        promoters = islice(everything, self.first, self.first + self.num_promoters)
         while group := list(islice(promoters, size)):
             yield make_batch(group, self.length)
 

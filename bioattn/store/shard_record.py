@@ -62,11 +62,11 @@ class ShardRecord:
 
     def as_json(self) -> dict[str, Any]:
         """For a JSON file or line."""
-        return {
-            SHARD: str(self.shard),
-            SHARD_INPUTS: f"{self.first}-{self.stop}/{self.total}",
-            SHARD_JOB: dict(self.job),
-        }
+        return {**self.place_as_json(), SHARD_JOB: dict(self.job)}
+
+    def place_as_json(self) -> dict[str, Any]:
+        """Without the job."""
+        return {SHARD: str(self.shard), SHARD_INPUTS: f"{self.first}-{self.stop}/{self.total}"}
 
     def differing(self, other: "ShardRecord") -> list[str]:
         """What is not the same in the jobs of two parts, by name."""

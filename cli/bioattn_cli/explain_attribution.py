@@ -19,6 +19,7 @@ from bioattn_cli.options import (
     OutputOption,
     ResumeOption,
     SeedOption,
+    ShardOption,
     ThreadsOption,
     command,
 )
@@ -74,6 +75,7 @@ def attribution(
     device: DeviceOption = Device.AUTO,
     threads: ThreadsOption = None,
     seed: SeedOption = 0,
+    shard: ShardOption = None,
     resume: ResumeOption = False,
     force: DropPartsOption = False,
 ) -> None:
@@ -95,9 +97,11 @@ def attribution(
     from bioattn.interpret.attribution.run import run_attribution
     from bioattn.models.promoter.folder import load_promoter_model
     from bioattn.promoters.treatments import read_treatment_table
+    from bioattn.shard import parse_shard
     from bioattn.wording import counted, human_bytes
 
     began = time.monotonic()
+    part = None if shard is None else parse_shard(shard)
     if str(output) == "-":
         raise SettingsError("HDF5 cannot be written to standard output; give a file name")
     for option, value in (("--steps", steps), ("--baseline", baseline)):
@@ -121,6 +125,7 @@ def attribution(
         ),
         treatments=select_treatments(loaded.treatments, treatment or (), table),
         genes=genes or (),
+        shard=part,
         resume=resume,
         force=force,
         progress=reporter.progress(),
@@ -138,6 +143,7 @@ def attribution(
         treatments=summary.num_treatments,
         resumed_promoters=summary.resumed_promoters,
         largest_completeness_gap=summary.largest_gap,
+        **({} if part is None else {"shard": str(part)}),
     )
     scope = f"{counted(summary.num_promoters, 'promoter')} × {counted(summary.num_treatments, 'treatment')}"
     reporter.say(f"{output}: {method} of {scope}, {human_bytes(summary.num_bytes)}")

@@ -19,6 +19,7 @@ from bioattn_cli.options import (
     DeviceOption,
     OutputOption,
     ResumeOption,
+    ShardOption,
     ThreadsOption,
     command,
 )
@@ -93,6 +94,7 @@ def attention(
     batch_size: BatchSizeOption = None,
     device: DeviceOption = Device.AUTO,
     threads: ThreadsOption = None,
+    shard: ShardOption = None,
     resume: ResumeOption = False,
     force: DropPartsOption = False,
 ) -> None:
@@ -127,6 +129,7 @@ def attention(
         device=device,
         threads=threads,
         batch_size=batch_size,
+        shard=shard,
         resume=resume,
         force=force,
     )

@@ -59,6 +59,7 @@ def run_model(
     device: Device,
     threads: int | None,
     batch_size: int | None,
+    shard: str | None,
     resume: bool,
     force: bool,
 ) -> None:
@@ -69,9 +70,11 @@ def run_model(
     from bioattn.inference.promoters import run_promoters, select_treatments
     from bioattn.models.promoter.folder import load_promoter_model
     from bioattn.promoters.treatments import read_treatment_table
+    from bioattn.shard import parse_shard
     from bioattn.wording import counted, human_bytes
 
     began = time.monotonic()
+    part = None if shard is None else parse_shard(shard)
     to_stdout = predictions is not None and str(predictions) == "-"
     if attention is not None and str(attention) == "-":
         raise SettingsError("HDF5 cannot be written to standard output; give a file name")
@@ -102,6 +105,7 @@ def run_model(
             attention=attention,
             options=options,
             batch_size=batch_size,
+            shard=part,
             resume=resume,
             force=force,
             progress=reporter.progress(),
@@ -121,6 +125,7 @@ def run_model(
                 promoters=summary.num_promoters,
                 treatments=summary.num_treatments,
                 resumed_promoters=summary.resumed_promoters,
+                **({} if part is None else {"shard": str(part)}),
             )
     scope = f"{counted(summary.num_promoters, 'promoter')} × {counted(summary.num_treatments, 'treatment')}"
     if predictions is not None and not to_stdout:

@@ -39,6 +39,12 @@ ThreadsOption = Annotated[
 SeedOption = Annotated[int, typer.Option(min=0, help="Seed of every random choice.")]
 ForceOption = Annotated[bool, typer.Option("--force", help="Replace an existing result.")]
 ResumeOption = Annotated[bool, typer.Option("--resume", help="Go on where an interrupted run stopped.")]
+ShardOption = Annotated[
+    str | None,
+    typer.Option(
+        metavar="K/N", help="Only the K-th of N parts of the inputs, such as 3/8; `bioattn merge` joins them."
+    ),
+]
 ConfigOption = Annotated[
     Path | None, typer.Option("--config", "-c", help="TOML file with any setting; options win over it.")
 ]

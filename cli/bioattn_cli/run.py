@@ -19,6 +19,7 @@ from bioattn_cli.options import (
     DeviceOption,
     OutputOption,
     ResumeOption,
+    ShardOption,
     ThreadsOption,
     command,
 )
@@ -47,6 +48,7 @@ def promoter(
     batch_size: BatchSizeOption = None,
     device: DeviceOption = Device.AUTO,
     threads: ThreadsOption = None,
+    shard: ShardOption = None,
     resume: ResumeOption = False,
     force: DropPartsOption = False,
 ) -> None:
@@ -68,6 +70,7 @@ def promoter(
         device=device,
         threads=threads,
         batch_size=batch_size,
+        shard=shard,
         resume=resume,
         force=force,
     )

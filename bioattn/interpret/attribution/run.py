@@ -2,8 +2,9 @@
 
 import hashlib
 import logging
+import math
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from itertools import islice
 from pathlib import Path
 from typing import Any
@@ -23,11 +24,13 @@ from bioattn.progress import NoProgress, Progress
 from bioattn.promoters.gene_choice import choose_genes
 from bioattn.promoters.promoter_fasta import Promoter, read_promoters
 from bioattn.promoters.treatments import TreatmentTable
+from bioattn.shard import Shard
 from bioattn.stop_request import StopRequest, stop_on_signals
 from bioattn.store.attribution_schema import ATTRIBUTION_PARTS_FORMAT, AttributionLayout
 from bioattn.store.attribution_writer import AttributionBlock, AttributionParts
 from bioattn.store.part_folder import open_parts, partial_folder, require_free_space
 from bioattn.store.sample_writer import ResultHeader
+from bioattn.store.shard_record import ShardRecord
 from bioattn.wording import counted, human_bytes
 
 LOGGER = logging.getLogger("bioattn")
@@ -63,11 +66,16 @@ class _Promoters:
     length: int
     genes: frozenset[str] | None
     number: int
+    first: int = 0
+    """How many of them are passed over."""
 
     def promoters(self) -> Iterator[Promoter]:
-        for promoter in read_promoters(self.path):
-            if self.genes is None or promoter.gene_id in self.genes:
-                yield promoter
+        chosen = (
+            promoter
+            for promoter in read_promoters(self.path)
+            if self.genes is None or promoter.gene_id in self.genes
+        )
+        return islice(chosen, self.first, self.first + self.number)
 
 
 def run_attribution(
@@ -79,6 +87,7 @@ def run_attribution(
     treatments: TreatmentTable,
     genes: Sequence[str] = (),
     part_samples: int | None = None,
+    shard: Shard | None = None,
     resume: bool = False,
     force: bool = False,
     progress: Progress | None = None,
@@ -88,7 +97,8 @@ def run_attribution(
     output: HDF5 file by `docs/formats/attribution.md`, complete or absent; parts of an interrupted run are kept in
     `<output>.partial` and re-used with `resume` (the bytes are then those of an undisturbed run on the same device
     and threads), dropped with `force`. genes: ids or files of ids as `choose_genes` takes them, empty = all; file
-    order is kept. part_samples: promoters per part, None = about 64 MB.
+    order is kept. part_samples: promoters per part, None = about 64 MB. shard: of the promoters only these; the
+    output says so, and `bioattn.store.merging` makes the whole of all shards, byte for byte.
 
     Raises: BioattnError for promoters, genes or treatments that the model cannot take, a full disk, parts of
     another run; Interrupted on Ctrl-C and SIGTERM, with `resume` able to go on.
@@ -108,6 +118,18 @@ def run_attribution(
         num_treatments=batch.size,
         window_length=model.length,
     )
+    attributor = make_attributor(model, batch, settings)
+    at_once = attributor.promoters_at_once
+    samples = _part_samples(layout, asked.number, at_once, part_samples)
+    job = _job(model, source.sha256, asked, batch, settings, samples)
+    record = None
+    if shard is not None:
+        # Shards end where the groups do that the method gets at once, which begin anew with every part.
+        unit = at_once if samples % at_once == 0 else samples
+        record = ShardRecord.of(shard, asked.number, unit, job)
+        job |= record.place_as_json()
+        asked = replace(asked, first=record.first, number=record.stop - record.first)
+        LOGGER.info(f"shard {shard}: {counted(asked.number, 'promoter')} of {record.total:,}")
     store = AttributionParts(
         output,
         ResultHeader(
@@ -115,11 +137,12 @@ def run_attribution(
             input_sha256=source.sha256,
             window_length=model.length,
             task=model.task,
+            shard=record,
         ),
         layout,
         treatments.names,
         asked.number,
-        _part_samples(layout, asked.number, part_samples),
+        samples,
     )
     size = layout.stored_bytes(asked.number)
     LOGGER.info(
@@ -132,8 +155,6 @@ def run_attribution(
         f"{human_bytes(size)}, and as much for its parts",
         "choose fewer --treatment or --genes, or another disk",
     )
-    attributor = make_attributor(model, batch, settings)
-    job = _job(model, source.sha256, asked, batch, settings, store.part_samples)
     sums = _Sums()
     with open_parts(output, job, resume=resume, force=force):
         resumed = store.num_done()
@@ -231,12 +252,13 @@ def _attribute(attributor: Attributor, model: LoadedPromoterModel, batch: Promot
     return AttributionBlock(batch.samples, batch.codes, found.values_BTLA, found.gap_BT, predictions)
 
 
-def _part_samples(layout: AttributionLayout, num_samples: int, wanted: int | None) -> int:
-    """Promoters of a part: whole chunks of the finished file, so that none is written in two goes."""
+def _part_samples(layout: AttributionLayout, num_samples: int, at_once: int, wanted: int | None) -> int:
+    """Promoters of a part: whole chunks of the finished file, so that none is written in two goes, and whole
+    groups of those that the method gets at once."""
     if wanted is not None:
         return wanted
-    chunk = layout.chunk(num_samples)[0]
-    return max(1, min(MAX_PART_SAMPLES, PART_BYTES // layout.bytes_per_sample) // chunk) * chunk
+    whole = math.lcm(layout.chunk(num_samples)[0], at_once)
+    return max(1, min(MAX_PART_SAMPLES, PART_BYTES // layout.bytes_per_sample) // whole) * whole
 
 
 def _job(
