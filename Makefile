@@ -15,9 +15,10 @@ BIN := $(VENV)/bin
 INSTALL := $(BIN)/python -m pip install --quiet -c constraints.txt
 BIOATTN := $(BIN)/bioattn
 DEMO := data/demo
+SNAKEMAKE := .venv-snakemake
 
 .DELETE_ON_ERROR:
-.PHONY: demo install install-dev test lint types pytest clean distclean
+.PHONY: demo install install-dev install-snakemake test lint types pytest clean distclean
 
 install: $(VENV)/installed
 install-dev: $(VENV)/installed-dev
@@ -34,6 +35,14 @@ $(VENV)/installed: $(BIN)/python pyproject.toml constraints.txt
 $(VENV)/installed-dev: $(BIN)/python pyproject.toml constraints.txt
 	$(INSTALL) -e '.[dev]'
 	@touch $@ $(VENV)/installed
+
+# Snakemake in an environment of its own, for the tests of workflows/snakemake, which are skipped without it.
+install-snakemake: $(SNAKEMAKE)/installed
+
+$(SNAKEMAKE)/installed: workflows/snakemake/requirements.txt
+	$(PYTHON) -m venv $(SNAKEMAKE)
+	$(SNAKEMAKE)/bin/python -m pip install --quiet -r workflows/snakemake/requirements.txt
+	@touch $@
 
 # The main job, step by step. Files that are newer than what they are made from are not made again; after a change
 # of the code: make clean demo.
@@ -81,4 +90,4 @@ clean:
 	rm -rf $(OUT) build dist .mypy_cache .pytest_cache .ruff_cache .hypothesis
 
 distclean: clean
-	rm -rf $(VENV)
+	rm -rf $(VENV) $(SNAKEMAKE)
