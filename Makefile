@@ -16,9 +16,10 @@ INSTALL := $(BIN)/python -m pip install --quiet -c constraints.txt
 BIOATTN := $(BIN)/bioattn
 DEMO := data/demo
 SNAKEMAKE := .venv-snakemake
+MULTIQC := .venv-multiqc
 
 .DELETE_ON_ERROR:
-.PHONY: demo install install-dev install-snakemake test lint types pytest clean distclean
+.PHONY: demo install install-dev install-snakemake install-multiqc test lint types pytest clean distclean
 
 install: $(VENV)/installed
 install-dev: $(VENV)/installed-dev
@@ -42,6 +43,14 @@ install-snakemake: $(SNAKEMAKE)/installed
 $(SNAKEMAKE)/installed: workflows/snakemake/requirements.txt
 	$(PYTHON) -m venv $(SNAKEMAKE)
 	$(SNAKEMAKE)/bin/python -m pip install --quiet -r workflows/snakemake/requirements.txt
+	@touch $@
+
+# MultiQC likewise, for the tests of what `bioattn export multiqc` writes.
+install-multiqc: $(MULTIQC)/installed
+
+$(MULTIQC)/installed:
+	$(PYTHON) -m venv $(MULTIQC)
+	$(MULTIQC)/bin/python -m pip install --quiet multiqc==1.35
 	@touch $@
 
 # The main job, step by step. Files that are newer than what they are made from are not made again; after a change
