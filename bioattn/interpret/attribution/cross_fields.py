@@ -45,10 +45,10 @@ class PromoterFields:
         attention = network.hops[0]
         assert isinstance(attention, MultiHeadAttention)
         self._stem = stem
-        self._weight_C, self._bias_C = stem.affine
-        normal_PC = (stem.raw_PC - stem.mean) * stem.scale
-        self._spread_PC = normal_PC * self._weight_C
-        self._bins_PC = self._spread_PC + self._bias_C
+        # Channels that the stem does not normalise stay as they are where no mutation reaches.
+        self._weight_C = stem.weight_C * stem.normalised_C
+        self._spread_PC = (stem.raw_PC - stem.mean) * stem.scale * self._weight_C
+        self._bins_PC = torch.where(stem.normalised_C, self._spread_PC + stem.bias_C, stem.raw_PC)
         self._question_HDT = question_THD.permute(1, 2, 0).contiguous()
         self._key_weight = attention.project_key.weight
         self._project_value = attention.project_value
@@ -78,7 +78,10 @@ class PromoterFields:
         bin_scale_M = mutated.scale_M / self._stem.scale - 1
         bin_shift_M = (self._stem.mean - mutated.mean_M) * mutated.scale_M
         old_MWC = self._stem.raw_PC.unfold(0, self._stem.width, 1)[mutated.first_M].transpose(1, 2)
-        change_MWC = (mutated.raw_MWC - old_MWC) * (mutated.scale_M[:, None, None] * self._weight_C)
+        gain_M1C = torch.where(
+            self._stem.normalised_C, mutated.scale_M[:, None, None] * self._stem.weight_C, 1.0
+        )
+        change_MWC = (mutated.raw_MWC - old_MWC) * gain_M1C
         if self._normalise is None:
             zeros_M = torch.zeros_like(bin_scale_M)
             return Shifts(bin_scale_M, bin_shift_M, zeros_M, zeros_M + 1), change_MWC
@@ -124,7 +127,7 @@ class PromoterFields:
 
     def reached_logits(self, mutated: MutatedBins) -> Tensor:
         """Logits (M, W, H, T) of the bins a mutation reaches."""
-        bins_MWC = self._normalised(mutated.raw_MWC, mutated.mean_M, mutated.scale_M)
+        bins_MWC = self._stem.normalise(mutated.raw_MWC, mutated.mean_M, mutated.scale_M)
         logits_HNT = self._logits(bins_MWC.flatten(0, 1))
         logits_MWHT: Tensor = logits_HNT.unflatten(1, bins_MWC.shape[:2]).permute(1, 2, 0, 3)
         return logits_MWHT + self._offset_PH1[mutated.reached]
@@ -139,7 +142,7 @@ class PromoterFields:
         values_MEC.addcmul_(shift, self._weight_C)
         if mutated is not None:
             rows_M1 = torch.arange(len(values_MEC), device=values_MEC.device)[:, None]
-            values_MEC[rows_M1, mutated.reached - bins.start] = self._normalised(
+            values_MEC[rows_M1, mutated.reached - bins.start] = self._stem.normalise(
                 mutated.raw_MWC, mutated.mean_M, mutated.scale_M
             )
         if self._normalise is not None:
@@ -163,11 +166,6 @@ class PromoterFields:
         factor_M1C = shifts.mixed_scale_M[:, None, None] * self._normalise.weight
         offset_M1C = self._normalise.bias - shifts.mixed_mean_M[:, None, None] * factor_M1C
         return F.gelu(torch.addcmul(offset_M1C, mixed_MEC, factor_M1C))
-
-    def _normalised(self, raw: Tensor, mean_M: Tensor, scale_M: Tensor) -> Tensor:
-        """Raw bins (M, W, C) → as the stem's normalisation gives them."""
-        factor_M1C = scale_M[:, None, None] * self._weight_C
-        return torch.addcmul(self._bias_C - mean_M[:, None, None] * factor_M1C, raw, factor_M1C)
 
     def _logits(self, bins_NC: Tensor) -> Tensor:
         """Dot products of keys of bins and questions, (H, N, T)."""

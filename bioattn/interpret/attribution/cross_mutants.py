@@ -23,8 +23,7 @@ from bioattn.attention.score import DotScore
 from bioattn.interpret.attribution.cross_fields import PromoterFields, Shifts
 from bioattn.interpret.attribution.mutant_readout import MutantReadout, Workspace
 from bioattn.interpret.attribution.smooth_part import interpolation, smooth_rows
-from bioattn.interpret.attribution.stem_mutants import MutatedBins, MutatedBothStem, MutatedStem
-from bioattn.models.promoter.both_stem import BothStem
+from bioattn.interpret.attribution.stem_mutants import MutatedBins, MutatedStem
 from bioattn.models.promoter.cross import CrossModel
 from bioattn.models.promoter.treatment_vocabulary import TreatmentBatch
 
@@ -49,7 +48,6 @@ class CrossMutants:
         self._attention = attention
         self._few_keys_change = (
             isinstance(attention.score, DotScore)
-            and not isinstance(network.stem, BothStem)
             and len(network.hops) == 1
             and config.key_layers == 0
             and config.value_layers <= 1
@@ -67,17 +65,11 @@ class CrossMutants:
         Yields which mutants (some numbers of M) and their answers in standard units, (those, T).
         """
         every = torch.arange(len(position_M), device=codes_L.device)
-        network_stem = self._network.stem
-        stem = (
-            MutatedBothStem(network_stem, codes_L)
-            if isinstance(network_stem, BothStem)
-            else MutatedStem(network_stem, codes_L)
-        )
+        stem = MutatedStem(self._network.stem, codes_L)
         if not self._few_keys_change or listener_for(self._attention.site) is not None:
             for rows in every.split(self._batch_size):
-                yield rows, self._plainly(stem.bins(position_M[rows], base_M[rows]), stem.known_P)
+                yield rows, self._plainly(stem, stem.mutants(position_M[rows], base_M[rows]))
             return
-        assert isinstance(stem, MutatedStem)
         fields = PromoterFields(self._network, stem, self._question_THD)
         group_M = stem.first_bins(position_M) // BINS_AT_ONCE
         for rows in every.split(torch.unique_consecutive(group_M, return_counts=True)[1].tolist()):
@@ -86,7 +78,7 @@ class CrossMutants:
             variables_M4 = fields.variables(shifts).cpu().numpy()
             smooth_M = torch.from_numpy(smooth_rows(variables_M4)).to(rows.device)
             for few in (~smooth_M).nonzero()[:, 0].split(self._batch_size):
-                yield rows[few], self._plainly(stem.normalised(mutated.rows(few)), stem.known_P)
+                yield rows[few], self._plainly(stem, mutated.rows(few))
             if not smooth_M.any():
                 continue
             nearby = self._nearby(stem, fields, mutated)
@@ -111,9 +103,9 @@ class CrossMutants:
                     ),
                 )
 
-    def _plainly(self, bins_MPC: Tensor, known_P: Tensor) -> Tensor:
+    def _plainly(self, stem: MutatedStem, mutated: MutatedBins) -> Tensor:
         """Answers (M, T) by all of the network but the stem."""
-        return self._network.behind_stem(bins_MPC, known_P[None], self._embeddings_TE)
+        return self._network.behind_stem(stem.bins(mutated), stem.known_P[None], self._embeddings_TE)
 
     @staticmethod
     def _nearby(stem: MutatedStem, fields: PromoterFields, mutated: MutatedBins) -> slice:

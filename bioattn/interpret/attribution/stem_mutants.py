@@ -41,43 +41,56 @@ class MutatedBins(NamedTuple):
 
 
 class MutatedStem:
-    """The stem's bins of one promoter and of its mutants."""
+    """The stem's bins of one promoter and of its mutants: channels of k-mers, then channels of filters."""
 
-    def __init__(self, stem: ConvStem | KmerStem, codes_L: Tensor) -> None:
-        self._stem = stem
+    def __init__(self, stem: ConvStem | KmerStem | BothStem, codes_L: Tensor) -> None:
+        self._kmers, self._filters = _parts(stem)
         config = stem.config
         self._pool = config.pool
         self._missing = config.num_bins * config.pool - config.length
         self._codes_1L = padded_to_bins(codes_L[None], config)
         self.known_P = known_bins(self._codes_1L, config.pool)[0]
-        reach = config.kmer if isinstance(stem, KmerStem) else config.kernel
-        self.width = min((reach - 1 + config.pool - 1) // config.pool + 1, config.num_bins)
-        if isinstance(stem, KmerStem):
+        before, behind, parts = 0, 0, []
+        if self._kmers is not None:
             # The k-mer centred at a base holds k // 2 bases before it, so a base is in k-mers centred from
             # (k - 1 - k // 2) before it to k // 2 behind it.
-            self._reach_before = reach - 1 - reach // 2
-            self.raw_PC = stem(codes_L[None])[0][0]
-        else:
-            self._reach_before = reach // 2
-            bank_F4K = _bank(stem)
+            before, behind = config.kmer - 1 - config.kmer // 2, config.kmer // 2
+            parts.append(self._kmers(codes_L[None])[0][0])
+        if self._filters is not None:
+            before, behind = max(before, config.kernel // 2), max(behind, config.kernel // 2)
+        self._reach_before = before
+        self.width = min((before + behind + config.pool - 1) // config.pool + 1, config.num_bins)
+        if self._filters is not None:
+            bank_F4K = _bank(self._filters)
             self._matches_LF = F.conv1d(one_hot(self._codes_1L), bank_F4K, padding=config.kernel // 2)[0].T
             self._matches_LF = self._matches_LF.contiguous()
             # Padded so that a tap beyond the filter's ends changes nothing.
             size = self.width * config.pool
             taps_4KF = F.pad(bank_F4K.permute(1, 2, 0), (0, 0, size, size))
             self._change_NKF = (taps_4KF[None] - taps_4KF[:, None]).flatten(0, 1)
-            self.raw_PC = _activated(stem, self._matches_LF.view(config.num_bins, config.pool, -1))
-        flat = self.raw_PC.double()
+            matches_PSF = self._matches_LF.view(config.num_bins, config.pool, -1)
+            parts.append(_activated(self._filters, matches_PSF))
+        self.raw_PC = torch.cat(parts, dim=-1)
+        channels = self.raw_PC.shape[1]
+        first = channels if self._filters is None else channels - parts[-1].shape[1]
+        self.normalised_C = torch.arange(channels, device=codes_L.device) >= first
+        """Which channels the stem normalises, over all of them and all bins: those of filters."""
+        self._normalised = slice(first, None)
+        flat = self.raw_PC[:, self._normalised].double()
+        self._count = flat.numel()
         self._sum, self._squares = flat.sum(), flat.square().sum()
         self.mean, self.scale = (value[0] for value in self._moments(self._sum[None], self._squares[None]))
+        self.weight_C, self.bias_C = torch.ones_like(self.raw_PC[0]), torch.zeros_like(self.raw_PC[0])
+        if self._filters is not None:
+            self.weight_C[self._normalised] = self._filters.normalise.weight
+            self.bias_C[self._normalised] = self._filters.normalise.bias
 
-    @property
-    def affine(self) -> tuple[Tensor, Tensor]:
-        """What the normalised bins are multiplied by and what is added to them, (C,) each."""
-        if isinstance(self._stem, KmerStem):
-            ones = torch.ones_like(self.raw_PC[0])
-            return ones, torch.zeros_like(ones)
-        return self._stem.normalise.weight, self._stem.normalise.bias
+    def normalise(self, raw: Tensor, mean_M: Tensor, scale_M: Tensor) -> Tensor:
+        """Raw bins (M, ..., C) as the stem gives them, by the mean and scale of each mutant."""
+        ones = [1] * (raw.ndim - 1)
+        factor = torch.where(self.normalised_C, scale_M.view(-1, *ones) * self.weight_C, 1.0)
+        offset = torch.where(self.normalised_C, self.bias_C - mean_M.view(-1, *ones) * factor, 0.0)
+        return torch.addcmul(offset, raw, factor)
 
     def first_bins(self, position_M: Tensor) -> Tensor:
         """The first of the `width` bins that a mutation at each position (window bases, from 0) may reach."""
@@ -88,40 +101,36 @@ class MutatedStem:
         """The bins of mutants that have `base_M` (uint8) at `position_M` (window bases, from 0)."""
         first_M = self.first_bins(position_M)
         position_M = position_M + self._missing
-        if isinstance(self._stem, KmerStem):
-            raw_MWC = self._kmer_bins(self._stem, position_M, base_M, first_M)
-        else:
-            raw_MWC = self._conv_bins(self._stem, position_M, base_M, first_M)
+        parts = []
+        if self._kmers is not None:
+            parts.append(self._kmer_bins(self._kmers, position_M, base_M, first_M))
+        if self._filters is not None:
+            parts.append(self._conv_bins(self._filters, position_M, base_M, first_M))
+        raw_MWC = torch.cat(parts, dim=-1)
         old_MWC = self.raw_PC.unfold(0, self.width, 1)[first_M].transpose(1, 2)
-        new, old = raw_MWC.double(), old_MWC.double()
+        new = raw_MWC[..., self._normalised].double()
+        old = old_MWC[..., self._normalised].double()
         mean_M, scale_M = self._moments(
             self._sum + (new - old).sum((1, 2)), self._squares + (new.square() - old.square()).sum((1, 2))
         )
         return MutatedBins(first_M, raw_MWC, mean_M, scale_M)
 
-    def bins(self, position_M: Tensor, base_M: Tensor) -> Tensor:
-        """All bins of mutants as the stem would give them, (M, P, C)."""
-        return self.normalised(self.mutants(position_M, base_M))
-
-    def normalised(self, mutated: MutatedBins) -> Tensor:
+    def bins(self, mutated: MutatedBins) -> Tensor:
         """All bins of the mutants as the stem would give them, (M, P, C)."""
-        weight_C, bias_C = self.affine
-        factor_MC = mutated.scale_M[:, None] * weight_C
-        offset_MC = bias_C - mutated.mean_M[:, None] * factor_MC
-        bins_MPC = torch.addcmul(offset_MC[:, None], factor_MC[:, None], self.raw_PC)
-        touched_MWC = torch.addcmul(offset_MC[:, None], factor_MC[:, None], mutated.raw_MWC)
+        everywhere = self.raw_PC.expand(len(mutated.first_M), *self.raw_PC.shape)
+        bins_MPC = self.normalise(everywhere, mutated.mean_M, mutated.scale_M)
         rows_M1 = torch.arange(len(bins_MPC), device=bins_MPC.device)[:, None]
-        bins_MPC[rows_M1, mutated.reached] = touched_MWC
+        bins_MPC[rows_M1, mutated.reached] = self.normalise(mutated.raw_MWC, mutated.mean_M, mutated.scale_M)
         return bins_MPC
 
     def _moments(self, sum_M: Tensor, squares_M: Tensor) -> tuple[Tensor, Tensor]:
         """Mean and 1 / standard deviation, as GroupNorm has them."""
-        if isinstance(self._stem, KmerStem):
+        if self._filters is None:
             zeros_M = torch.zeros_like(sum_M, dtype=torch.float32)
             return zeros_M, zeros_M + 1
-        mean_M = sum_M / self.raw_PC.numel()
-        variance_M = (squares_M / self.raw_PC.numel() - mean_M.square()).clamp(min=0)
-        return mean_M.float(), torch.rsqrt(variance_M + self._stem.normalise.eps).float()
+        mean_M = sum_M / self._count
+        variance_M = (squares_M / self._count - mean_M.square()).clamp(min=0)
+        return mean_M.float(), torch.rsqrt(variance_M + self._filters.normalise.eps).float()
 
     def _conv_bins(self, stem: ConvStem, position_M: Tensor, base_M: Tensor, first_M: Tensor) -> Tensor:
         matches_MXF = self._matches_LF.unfold(0, self.width * self._pool, self._pool)[first_M].transpose(1, 2)
@@ -145,16 +154,10 @@ class MutatedStem:
         return sums.view(len(start_M), self.width, -1)
 
 
-class MutatedBothStem:
-    """The bins of one promoter's mutants in a stem of two halves, of which only one normalises."""
-
-    def __init__(self, stem: BothStem, codes_L: Tensor) -> None:
-        self._halves = MutatedStem(stem.kmers, codes_L), MutatedStem(stem.filters, codes_L)
-        self.known_P = self._halves[0].known_P
-
-    def bins(self, position_M: Tensor, base_M: Tensor) -> Tensor:
-        """As `MutatedStem.bins`."""
-        return torch.cat([half.bins(position_M, base_M) for half in self._halves], dim=-1)
+def _parts(stem: ConvStem | KmerStem | BothStem) -> tuple[KmerStem | None, ConvStem | None]:
+    if isinstance(stem, BothStem):
+        return stem.kmers, stem.filters
+    return (stem, None) if isinstance(stem, KmerStem) else (None, stem)
 
 
 def _activated(stem: ConvStem, matches_NSF: Tensor) -> Tensor:
