@@ -1,0 +1,149 @@
+"""MultiQC sections: figures are those of the files, markup is inert, samples are kept apart."""
+
+import json
+import math
+from pathlib import Path
+
+import pytest
+
+from bioattn.report.multiqc import FILES, SECTIONS, section_file
+from bioattn_cli.main import main
+from tests.report.conftest import PromoterRun
+
+ROOT = Path(__file__).resolve().parents[2]
+FAMILIES = ROOT / "data" / "families"
+EVOFORMER = ROOT / "data" / "models" / "evoformer-contacts"
+
+
+def export(output: Path, *words: str | Path) -> dict[str, dict]:
+    """Run the command; the sections of its folder by name."""
+    assert main(["export", "multiqc", *map(str, words), "-o", str(output), "-q"]) == 0
+    names = {path.name for path in output.iterdir()}
+    assert names <= FILES
+    return {
+        section: json.loads((output / section_file(section)).read_text())
+        for section in SECTIONS
+        if section_file(section) in names
+    }
+
+
+@pytest.fixture
+def check(run: PromoterRun, tmp_path: Path) -> Path:
+    """The check of the report's tests, with all that `explain check` writes."""
+    content = json.loads(run.check.read_text())
+    content["verdict"].setdefault("caveats", [])
+    content |= {"skipped": [], "settings": {"promoters": 14, "treatments": 3}}
+    path = tmp_path / "check.json"
+    path.write_text(json.dumps(content))
+    return path
+
+
+def test_a_promoter_model_and_its_check(run: PromoterRun, check: Path, tmp_path: Path) -> None:
+    found = export(tmp_path / "out", run.model, run.dataset, run.promoters, check, "--sample", "one")
+    assert set(found) >= {"general", "datasets", "accuracy", "checks", "loss_epoch"}
+    record = json.loads((run.model / "training.json").read_text())["evaluation"]["rows"]
+    on_test = {row["name"]: row["pearson"] for row in record if row["cells"] == "test genes"}
+    shown = found["accuracy"]["data"]["one"]
+    assert shown["model"] == on_test.pop("this model")
+    assert shown["baseline"] == max(on_test.values())
+    assert found["datasets"]["data"]["one"] == {
+        "genes": 14, "treatments": 3, "measured": 1.0, "train": 9, "validation": 2, "test": 3,
+    }  # fmt: skip
+    content = json.loads(check.read_text())
+    passed = [measure["passed"] for measure in content["measures"]]
+    assert found["checks"]["data"]["one"]["passed"] == sum(value is True for value in passed)
+    assert found["checks"]["data"]["one"]["failed"] == sum(value is False for value in passed)
+    assert found["general"]["data"]["one"]["promoters"] == 14
+    assert found["general"]["data"]["one"]["verdict"] == content["verdict"]["code"]
+
+
+def test_markup_of_names_and_sentences_is_inert(run: PromoterRun, check: Path, tmp_path: Path) -> None:
+    content = json.loads(check.read_text())
+    content["verdict"]["sentence"] = "<script>window.harmed=1</script>"
+    check.write_text(json.dumps(content))
+    found = export(tmp_path / "out", check, run.dataset, "--sample", "<img src=x onerror=alert(1)>/a|b")
+    assert list(found["checks"]["data"]) == ["img src=x onerror=alert(1) a b"]
+    shown = found["checks"]["data"]["img src=x onerror=alert(1) a b"]["sentence"]
+    assert shown == "&lt;script&gt;window.harmed=1&lt;/script&gt;"
+    for path in (tmp_path / "out").iterdir():
+        assert not any(harm in path.read_text() for harm in ("<script", "<img"))
+
+
+def test_alignments_and_predictions(tmp_path: Path) -> None:
+    family, statistics = tmp_path / "family.a3m", tmp_path / "family.json"
+    source = FAMILIES / "msa" / "simulated000000.a3m"
+    words = ["prepare", "msa", source, "-o", family, "--stats", statistics, "-q"]
+    assert main(list(map(str, words))) == 0
+    words = [
+        "run",
+        "evoformer",
+        family,
+        "--model",
+        EVOFORMER,
+        "-o",
+        tmp_path / "family",
+        "--threads",
+        "1",
+        "-q",
+    ]
+    assert main(list(map(str, words))) == 0
+    found = export(tmp_path / "out", statistics, tmp_path / "family", EVOFORMER)
+    assert set(found) == {"general", "alignments", "predictions", "loss_step"}
+    (row,) = found["alignments"]["data"].values()
+    assert (row["depth"], row["columns"]) == (421, 58)
+    pairs = (tmp_path / "family" / "contacts.rr").read_text().splitlines()
+    likeliest = sorted((float(line.split()[4]) for line in pairs if len(line.split()) == 5), reverse=True)[
+        :58
+    ]
+    assert math.isclose(
+        found["predictions"]["data"]["family"]["contact_probability"], sum(likeliest) / 58, abs_tol=1e-6
+    )
+    history = (EVOFORMER / "history.csv").read_text().splitlines()
+    line = found["loss_step"]["data"]["evoformer-contacts training"]
+    assert len(line) == len(history) - 1
+    assert line["100"] == float(history[1].split(",")[2])
+
+
+def test_what_became_of_genes_adds_up(tmp_path: Path) -> None:
+    tiny = ROOT / "data" / "tiny"
+    # A window longer than chromosome ends and gaps between genes allow.
+    words = [
+        "prepare",
+        "promoters",
+        tiny / "genome.fa",
+        tiny / "annotation.gff3",
+        "-o",
+        tmp_path / "promoters.fa",
+    ]
+    assert main([*map(str, words), "--upstream", "300", "--downstream", "0", "--overlap", "drop", "-q"]) == 0
+    rows = [line.split("\t") for line in (tmp_path / "promoters.audit.tsv").read_text().splitlines()[1:]]
+    by_fasta = export(tmp_path / "a", tmp_path / "promoters.fa")
+    by_audit = export(tmp_path / "b", tmp_path / "promoters.audit.tsv")
+    assert by_fasta["promoters"] == by_audit["promoters"]
+    counts = by_fasta["promoters"]["data"]["promoters"]
+    assert sum(counts.values()) == len(rows) == 60
+    dropped = sum(number for name, number in counts.items() if name.startswith("dropped: "))
+    assert dropped == sum(row[7] == "dropped" for row in rows) > 0
+    assert by_fasta["general"]["data"]["promoters"]["promoters"] == 60 - dropped
+
+
+def test_two_of_a_kind_need_two_names(
+    check: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    words = ["export", "multiqc", str(check), str(check), "-o", str(tmp_path / "out"), "-q"]
+    assert main(words) == 1
+    assert "name samples apart with --sample" in capsys.readouterr().err
+    assert not (tmp_path / "out").exists()
+
+
+def test_refusals(run: PromoterRun, check: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    output = tmp_path / "out"
+    assert main(["export", "multiqc", str(run.attention), "-o", str(output), "-q"]) == 1
+    assert "attention HDF5, of which a MultiQC report shows nothing" in capsys.readouterr().err
+    assert main(["export", "multiqc", str(check), "-o", str(output), "--sample", " ", "-q"]) == 2
+    assert main(["export", "multiqc", str(check), "-o", str(output), "-q"]) == 0
+    assert main(["export", "multiqc", str(check), "-o", str(output), "-q"]) == 1
+    assert "--force" in capsys.readouterr().err
+    (output / "mine.txt").write_text("")
+    assert main(["export", "multiqc", str(check), "-o", str(output), "--force", "-q"]) == 1
+    assert "mine.txt" in capsys.readouterr().err
