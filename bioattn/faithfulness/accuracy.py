@@ -14,6 +14,7 @@ import numpy as np
 from bioattn.errors import BioattnError
 from bioattn.faithfulness.samples import Codes, Floats
 from bioattn.faithfulness.similarity import mean_ignoring_nan
+from bioattn.known_names import not_there
 from bioattn.promoters.dataset import TEST, VALIDATION, PromoterDataset
 from bioattn.training.promoter.bootstrap import Estimate, Statistic, interval, resampled
 from bioattn.training.promoter.metrics import auroc, pearson
@@ -44,9 +45,8 @@ def held_out_genes(dataset: PromoterDataset, treatments: list[str]) -> HeldOutGe
     known = {name: column for column, name in enumerate(dataset.treatments.names)}
     missing = [name for name in treatments if name not in known]
     if missing:
-        raise BioattnError(
-            f"--dataset: holds no treatment {missing[0]!r}; give the dataset the model was trained on"
-        )
+        error = not_there("treatment", missing[0], "--dataset", "treatment", known)
+        raise BioattnError(f"{error}; give the dataset the model was trained on")
     columns = np.array([known[name] for name in treatments], np.int64)
     for split, name in ((TEST, "test"), (VALIDATION, "validation")):
         genes = dataset.genes_in(split)

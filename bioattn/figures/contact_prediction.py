@@ -18,6 +18,7 @@ from bioattn.formats.alignment_file import read_alignment
 from bioattn.formats.rr import RR_START, read_rr
 from bioattn.formats.tables import open_table
 from bioattn.interpret.structure_painting import map_to_target
+from bioattn.known_names import require_names
 from bioattn.store.hdf5_access import is_hdf5, open_hdf5, text_attribute
 from bioattn.structures.chain import read_chain
 from bioattn.structures.column_mapping import map_columns
@@ -136,8 +137,8 @@ def _read_table(path: Path, sample: str | None) -> ContactPrediction:
         raise SettingsError(
             f"{path}: holds {len(samples):,} alignments; choose with --sample ({quoted(list(samples))})"
         )
-    if sample is not None and "sample" in table.header and sample not in samples:
-        raise BioattnError(f"{path}: has no sample {sample!r}; it holds {quoted(list(samples))}")
+    if sample is not None and "sample" in table.header:
+        require_names("--sample", [sample], samples, path, "alignment")
     name = sample if sample is not None and "sample" in table.header else next(iter(samples))
     size = 1 + max(j for _, j, _ in samples[name])
     scores = np.full((size, size), np.nan)

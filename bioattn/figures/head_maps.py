@@ -11,8 +11,8 @@ from numpy.typing import NDArray
 
 from bioattn.alignments.couplings import average_product_correction
 from bioattn.errors import SettingsError
-from bioattn.figures.promoter_maps import PromoterMaps
-from bioattn.interpret.maps.alignment_maps import choose_sites, head_map, only_sample
+from bioattn.figures.treatment_maps import TreatmentMaps
+from bioattn.interpret.maps.alignment_maps import choose_sites, head_map, only_sample, require_heads_somewhere
 from bioattn.store.attention_reader import AttentionFile
 from bioattn.wording import quoted
 
@@ -53,7 +53,7 @@ class HeadGrid:
         return list(dict.fromkeys(panel.site for panel in self.panels))
 
 
-def promoter_head_grid(maps: PromoterMaps, *, title: str, zero: int | None = None) -> HeadGrid:
+def promoter_head_grid(maps: TreatmentMaps, *, title: str, zero: int | None = None) -> HeadGrid:
     """A panel per head: treatments × bins, in multiples of uniform attention per base."""
     scale_K = maps.window_length / np.diff(maps.key_edges)
     panels = []
@@ -97,6 +97,7 @@ def alignment_head_grid(
     """
     sample = only_sample(attention, sample)
     chosen = choose_sites(attention, sites)
+    require_heads_somewhere(attention, chosen, heads)
     kinds = {_KINDS[info.keys or "residue"] for info in chosen}
     if len(kinds) > 1:
         raise SettingsError(
@@ -122,10 +123,6 @@ def alignment_head_grid(
                     effective_keys=float("nan") if corrected else effective,
                 )
             )
-    if not panels:
-        raise SettingsError(
-            f"--heads {','.join(map(str, heads or ()))}: no site of {attention.path} has such a head"
-        )
     kind = kinds.pop()
     return HeadGrid(
         panels=panels, title=sample, query_label=f"query {kind}", key_label=f"key {kind}", corrected=corrected

@@ -11,6 +11,7 @@ from bioattn.errors import SettingsError
 from bioattn.figures.sequence_letters import draw_letters, information_heights
 from bioattn.figures.style import PAGE_HEIGHT, SMALL_FONT, new_figure, styled
 from bioattn.formats.motif import Motif
+from bioattn.known_names import not_there
 
 _ROW = 15.0
 _COLUMN = 55.0
@@ -20,7 +21,7 @@ _COLUMN = 55.0
 def choose_motifs(motifs: Sequence[Motif], names: Sequence[str] | None) -> list[Motif]:
     """Those of these names or alternative names, in that order; None = all.
 
-    Raises: SettingsError for a name that no motif has.
+    Raises: BioattnError for a name that no motif has.
     """
     if not names:
         return list(motifs)
@@ -28,7 +29,7 @@ def choose_motifs(motifs: Sequence[Motif], names: Sequence[str] | None) -> list[
     for name in names:
         found = [motif for motif in motifs if name in (motif.name, motif.alternative_name)]
         if not found:
-            raise SettingsError(f"--motif {name}: no motif has this name")
+            raise not_there("--motif", name, "the file", "motif", [motif.name for motif in motifs])
         chosen += found
     return chosen
 

@@ -12,7 +12,6 @@ from matplotlib.ticker import MaxNLocator
 
 from bioattn.errors import SettingsError
 from bioattn.figures.promoter_lanes import draw_genes, draw_sequence, draw_sites, placed_sites
-from bioattn.figures.promoter_maps import described
 from bioattn.figures.promoter_picture import PromoterPicture
 from bioattn.figures.sequence_letters import draw_letters
 from bioattn.figures.style import (
@@ -28,6 +27,7 @@ from bioattn.figures.style import (
     styled,
     text_width,
 )
+from bioattn.figures.treatment_maps import described
 
 LETTER_ROOM = 1.3
 """Millimetres a base needs for its letter."""

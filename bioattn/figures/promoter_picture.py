@@ -14,10 +14,10 @@ import numpy as np
 from numpy.typing import NDArray
 
 from bioattn.errors import BioattnError, SettingsError
-from bioattn.figures.promoter_maps import (
+from bioattn.figures.treatment_maps import (
     ALL_TREATMENTS,
     choose_treatments,
-    read_promoter_maps,
+    read_treatment_maps,
     require_upstream,
 )
 from bioattn.figures.window_features import (
@@ -32,6 +32,7 @@ from bioattn.figures.window_features import (
 )
 from bioattn.interpret.maps.upsampling import UpsamplingMethod, upsample
 from bioattn.interpret.motifs.hits import base_composition
+from bioattn.known_names import require_names
 from bioattn.promoters.windows import Anchor
 from bioattn.store.attention_reader import AttentionFile, open_attention
 from bioattn.store.attribution_reader import open_attribution
@@ -116,8 +117,8 @@ def read_promoter_picture(path: Path, request: PromoterRequest) -> PromoterPictu
     """
     _check(request)
     with open_attention(path) as attention:
-        if not attention.over_alignments and request.gene not in attention.samples.index:
-            raise BioattnError(f"{path}: gene {request.gene!r} is not in the file")
+        if not attention.over_alignments:
+            require_names("--gene", [request.gene], attention.samples.index, path, "gene")
         chosen = request.treatments
         if not chosen and not attention.over_alignments:
             chosen = choose_treatments(attention, request.gene, MOST_TREATMENTS)
@@ -126,7 +127,7 @@ def read_promoter_picture(path: Path, request: PromoterRequest) -> PromoterPictu
                     f"of {len(attention.treatments)} treatments the {len(chosen)} of lowest and highest "
                     "prediction are drawn; name others with --treatment"
                 )
-        maps = read_promoter_maps(
+        maps = read_treatment_maps(
             attention,
             genes=[request.gene],
             treatments=chosen,

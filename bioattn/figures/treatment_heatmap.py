@@ -15,7 +15,6 @@ from scipy.cluster.hierarchy import dendrogram, leaves_list, linkage, optimal_le
 from scipy.spatial.distance import pdist
 
 from bioattn.errors import SettingsError
-from bioattn.figures.promoter_maps import PromoterMaps, described
 from bioattn.figures.style import (
     DIVERGING,
     GREY,
@@ -26,6 +25,7 @@ from bioattn.figures.style import (
     new_figure,
     styled,
 )
+from bioattn.figures.treatment_maps import TreatmentMaps, described
 
 _ROW = 2.5
 """Millimetres a name needs."""
@@ -53,7 +53,7 @@ class TreatmentHeatmap:
 
 
 def cluster_treatments(
-    maps: PromoterMaps,
+    maps: TreatmentMaps,
     *,
     cluster: bool = True,
     title: str = "",

@@ -1,6 +1,5 @@
 """The sink between the attention operator and the store: canonical axes, chosen heads, reduced, as NumPy."""
 
-import fnmatch
 from collections.abc import Mapping, Sequence
 
 import numpy as np
@@ -10,6 +9,7 @@ from torch import Tensor
 
 from bioattn.attention.site import AXES, AttentionSite, Tile
 from bioattn.errors import SettingsError
+from bioattn.known_names import matching_sites
 from bioattn.store.schema import (
     VALUE_WEIGHTED,
     WEIGHTS,
@@ -77,11 +77,8 @@ class AttentionCollector:
 def choose_sites(sites: Mapping[str, AttentionSite], patterns: Sequence[str]) -> list[str]:
     """Names of the sites that match any of the shell patterns, in the model's order.
 
-    Raises: SettingsError when the model has no sites or a pattern matches none.
+    Raises: SettingsError when the model has no sites; BioattnError for a pattern that matches none.
     """
     if not sites:
         raise SettingsError("the model has no attention sites (--conditioning concat and film have none)")
-    for pattern in patterns:
-        if not fnmatch.filter(sites, pattern):
-            raise SettingsError(f"--sites {pattern!r} matches none of the model's sites: {', '.join(sites)}")
-    return [name for name in sites if any(fnmatch.fnmatchcase(name, pattern) for pattern in patterns)]
+    return matching_sites(patterns, sites, "the model")

@@ -1,6 +1,5 @@
 """The treatment table: what was done to the cells, one row per treatment, one column per feature."""
 
-import difflib
 import logging
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -11,7 +10,7 @@ import pandas as pd
 
 from bioattn.errors import BioattnError, FormatError
 from bioattn.formats.tables import TableReader, is_missing, is_number, open_table, parse_numbers
-from bioattn.wording import quoted
+from bioattn.known_names import not_there
 
 LOGGER = logging.getLogger("bioattn")
 
@@ -54,17 +53,17 @@ class TreatmentTable:
         """Whether a feature is a number (otherwise a category)."""
         return self.frame[column].dtype == np.float64
 
-    def select(self, names: Sequence[str], asked_by: str = "treatment table") -> "TreatmentTable":
-        """The rows of `names`, in that order. `asked_by`: what the message starts with.
+    def select(
+        self, names: Sequence[str], asked_by: str = "treatment", source: object = "the treatment table"
+    ) -> "TreatmentTable":
+        """The rows of `names`, in that order. `asked_by` and `source` begin the message.
 
-        Raises: BioattnError naming the treatments that are not in the table, and near misses.
+        Raises: BioattnError naming a treatment that is not in the table, and near misses.
         """
-        known = set(self.names)
-        unknown = [name for name in names if name not in known]
-        if unknown:
-            near = difflib.get_close_matches(unknown[0], self.names, n=3)
-            hint = f"; near: {quoted(near)}" if near else f"; it has {quoted(self.names)}"
-            raise BioattnError(f"{asked_by}: no treatment named {quoted(unknown)}{hint}")
+        known = dict.fromkeys(self.names)
+        for name in names:
+            if name not in known:
+                raise not_there(asked_by, name, source, "treatment", known)
         return TreatmentTable(self.frame.loc[list(names)])
 
 

@@ -11,7 +11,7 @@ import numpy as np
 import pandas as pd
 from numpy.typing import NDArray
 
-from bioattn.errors import BioattnError
+from bioattn.known_names import require_names
 from bioattn.progress import Progress
 from bioattn.promoters.dataset import SPLIT_NAMES, TRAIN, PromoterDataset
 from bioattn.promoters.gene_choice import choose_genes
@@ -115,9 +115,7 @@ def collect_browser(
     if not infos:
         raise ValueError("the file has no site over positions")
     known = attention.treatments or next((info.treatments for info in infos if info.treatments), []) or []
-    for treatment in treatments:
-        if treatment not in known:
-            raise BioattnError(f"--treatment: {attention.path} holds no treatment {treatment!r}")
+    require_names("--treatment", treatments, known, attention.path)
     names = [name for name in known if name in treatments] if treatments else list(known)
     context = known_of(attention, inputs, dataset, predictions, ids, names)
     unseen = np.array([split not in ("", SPLIT_NAMES[TRAIN]) for split in context.split_G])

@@ -11,7 +11,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from bioattn.attention.site import AXES, AttentionSite
-from bioattn.errors import SettingsError
+from bioattn.errors import BioattnError, SettingsError
 
 FORMAT = "bioattn-attention"
 FORMAT_VERSION = "1.1"
@@ -168,13 +168,13 @@ def site_layout(site: AttentionSite, shape: Sequence[int], options: AttentionOpt
 
 
 def kept_heads(site: AttentionSite, wanted: tuple[int, ...] | None) -> tuple[int, ...]:
-    """Numbers of the heads to keep of a site, None = all. Raises: SettingsError for one that it does not have."""
+    """Numbers of the heads to keep of a site, None = all. Raises: BioattnError for one that it does not have."""
     there = site.head_numbers
     heads = wanted if wanted is not None else there
     for head in heads:
         if head not in there:
             had = ", ".join(map(str, there)) if site.heads_left else f"0 to {site.num_heads - 1}"
-            raise SettingsError(
+            raise BioattnError(
                 f"site {site.name} has heads {had}, but {head} was asked for; choose other heads, or sites "
                 "that have it"
             )

@@ -7,15 +7,8 @@ from typing import Annotated
 
 import typer
 
-from bioattn_cli.export import parse_heads
-from bioattn_cli.options import (
-    AveragedHeadsOption,
-    AveragedSitesOption,
-    GenesOption,
-    OutputOption,
-    SeedOption,
-    command,
-)
+from bioattn_cli.choice_options import AveragedHeadsOption, AveragedSitesOption, GenesOption, parse_heads
+from bioattn_cli.options import OutputOption, SeedOption, command
 from bioattn_cli.reporting import Reporter
 
 
@@ -66,7 +59,7 @@ def motifs(
         ),
     ] = None,
     genes: GenesOption = None,
-    sites: AveragedSitesOption = "*",
+    sites: AveragedSitesOption = None,
     heads: AveragedHeadsOption = None,
     match: Annotated[
         MatchBy,
@@ -114,7 +107,7 @@ def motifs(
     settings = KnownMotifSettings(
         contrasts=tuple(contrast or ()),
         genes=tuple(genes or ()),
-        sites=sites,
+        sites=tuple(sites or ("*",)),
         heads=parse_heads(heads),
         match_by=Matching(match),
         num_shuffled=shuffles,

@@ -6,6 +6,7 @@ from typing import Annotated
 
 import typer
 
+from bioattn_cli.choice_options import GenesOption, TreatmentsOption
 from bioattn_cli.options import ForceOption, OutputOption, command
 from bioattn_cli.reporting import Reporter
 
@@ -16,18 +17,8 @@ def attribution(
         Path, typer.Argument(metavar="ATTRIBUTION", help="HDF5 of `explain attribution`.")
     ],
     output: OutputOption,
-    treatment: Annotated[
-        list[str] | None,
-        typer.Option("--treatment", metavar="NAME", help="A treatment, can be repeated [default: all]."),
-    ] = None,
-    genes: Annotated[
-        list[str] | None,
-        typer.Option(
-            "--genes",
-            metavar="GENE|FILE",
-            help="Genes to write, or a file with an id a line; can be repeated [default: all].",
-        ),
-    ] = None,
+    treatment: TreatmentsOption = None,
+    genes: GenesOption = None,
     force: ForceOption = False,
 ) -> None:
     """Write attribution as the NumPy archives that TF-MoDISco-lite and tangermeme read.

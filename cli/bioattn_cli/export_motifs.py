@@ -7,16 +7,14 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from bioattn_cli.export import parse_heads
-from bioattn_cli.options import (
+from bioattn_cli.choice_options import (
     AveragedHeadsOption,
     AveragedSitesOption,
-    ForceOption,
     GenesOption,
-    OutputOption,
-    SeedOption,
-    command,
+    TreatmentsOption,
+    parse_heads,
 )
+from bioattn_cli.options import ForceOption, OutputOption, SeedOption, command
 from bioattn_cli.reporting import Reporter
 
 if TYPE_CHECKING:
@@ -45,10 +43,7 @@ def motifs(
             metavar="FILE", help="Motifs to compare with: MEME, JASPAR or TRANSFAC (extra `motif`)."
         ),
     ] = None,
-    treatment: Annotated[
-        list[str] | None,
-        typer.Option("--treatment", metavar="NAME", help="A treatment, can be repeated [default: all]."),
-    ] = None,
+    treatment: TreatmentsOption = None,
     genes: GenesOption = None,
     against: Annotated[
         str | None,
@@ -58,7 +53,7 @@ def motifs(
             "[default: seek where it looks; compare with mean].",
         ),
     ] = None,
-    sites: AveragedSitesOption = "*",
+    sites: AveragedSitesOption = None,
     heads: AveragedHeadsOption = None,
     max_seqlets: Annotated[
         int, typer.Option(min=1, help="Stretches of promoters that are searched for each treatment.")
@@ -83,7 +78,7 @@ def motifs(
 
     began = time.monotonic()
     settings = MotifSettings(
-        sites=sites,
+        sites=tuple(sites or ("*",)),
         heads=parse_heads(heads),
         against=against,
         max_seqlets=max_seqlets,

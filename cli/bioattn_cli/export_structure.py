@@ -6,7 +6,7 @@ from typing import Annotated
 
 import typer
 
-from bioattn_cli.export import parse_heads
+from bioattn_cli.choice_options import AveragedHeadsOption, parse_heads
 from bioattn_cli.options import OutputOption, command
 from bioattn_cli.reporting import Reporter
 
@@ -41,9 +41,7 @@ def structure(
             help="Attention sites, averaged; can be repeated [default: row attention of all layers].",
         ),
     ] = None,
-    heads: Annotated[
-        str | None, typer.Option(metavar="LIST", help="Heads to average, for example 0,2 [default: all].")
-    ] = None,
+    heads: AveragedHeadsOption = None,
     query_residue: Annotated[
         str | None,
         typer.Option(

@@ -7,24 +7,17 @@ from typing import Annotated
 
 import typer
 
-from bioattn_cli.export import parse_heads
-from bioattn_cli.options import (
+from bioattn_cli.choice_options import (
     AveragedHeadsOption,
     AveragedSitesOption,
-    ForceOption,
     GenesOption,
-    OutputOption,
-    command,
+    TreatmentsOption,
+    UpsampleOption,
+    Upsampling,
+    parse_heads,
 )
+from bioattn_cli.options import ForceOption, OutputOption, command
 from bioattn_cli.reporting import Reporter
-
-
-class Upsampling(StrEnum):
-    """How attention to bins becomes attention to bases (as in `bioattn.interpret.maps.upsampling`)."""
-
-    NEAREST = "nearest"
-    GAUSSIAN = "gaussian"
-    RECEPTIVE_FIELD = "receptive-field"
 
 
 class Overlapping(StrEnum):
@@ -41,10 +34,7 @@ def tracks(
         Path, typer.Argument(metavar="ATTENTION", help="Attention HDF5 of promoters (`export attention`).")
     ],
     output: OutputOption,
-    treatment: Annotated[
-        list[str] | None,
-        typer.Option("--treatment", metavar="NAME", help="A treatment, can be repeated [default: all]."),
-    ] = None,
+    treatment: TreatmentsOption = None,
     reference: Annotated[
         str | None,
         typer.Option(
@@ -55,18 +45,13 @@ def tracks(
         ),
     ] = None,
     genes: GenesOption = None,
-    sites: AveragedSitesOption = "*",
+    sites: AveragedSitesOption = None,
     heads: AveragedHeadsOption = None,
     value_weighted: Annotated[
         bool,
         typer.Option("--value-weighted", help="Weights times the norm of the value, scaled to sum 1."),
     ] = False,
-    upsample: Annotated[
-        Upsampling,
-        typer.Option(
-            help="From bins to bases: flat within a bin, smoothed by half a bin, or over all that a bin sees."
-        ),
-    ] = Upsampling.NEAREST,
+    upsample: UpsampleOption = Upsampling.NEAREST,
     overlapping: Annotated[
         Overlapping, typer.Option(help="What a base in windows of several genes of one strand gets.")
     ] = Overlapping.NEAREST_GENE,
@@ -107,7 +92,7 @@ def tracks(
 
     began = time.monotonic()
     settings = TrackSettings(
-        sites=sites,
+        sites=tuple(sites or ("*",)),
         heads=parse_heads(heads),
         value_weighted=value_weighted,
         upsampling=upsample.value,

@@ -1,26 +1,25 @@
 """`bioattn plot attention`: where a model looks in one promoter, by treatment."""
 
-from enum import StrEnum
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from bioattn_cli.export import parse_heads
-from bioattn_cli.export_tracks import Upsampling
+from bioattn_cli.choice_options import (
+    AgainstOption,
+    Anchor,
+    AveragedHeadsOption,
+    AveragedSitesOption,
+    UpsampleOption,
+    Upsampling,
+    parse_heads,
+)
 from bioattn_cli.options import command
 from bioattn_cli.plot_options import DpiOption, FigureOption, WidthOption, draw
 from bioattn_cli.reporting import Reporter
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
-
-
-class Anchor(StrEnum):
-    """What position 0 is (as in `bioattn.promoters.windows`)."""
-
-    TSS = "tss"
-    CDS = "cds"
 
 
 def attention(
@@ -37,28 +36,10 @@ def attention(
             "prediction].",
         ),
     ] = None,
-    against: Annotated[
-        str | None,
-        typer.Option(
-            metavar="NAME",
-            help="Draw what the others have more than this treatment, or than the `mean` over treatments.",
-        ),
-    ] = None,
-    sites: Annotated[
-        list[str] | None,
-        typer.Option(
-            "--sites", metavar="PATTERN", help="Attention sites, averaged; can be repeated [default: all]."
-        ),
-    ] = None,
-    heads: Annotated[
-        str | None, typer.Option(metavar="LIST", help="Heads to average, for example 0,2 [default: all].")
-    ] = None,
-    upsample: Annotated[
-        Upsampling,
-        typer.Option(
-            help="From bins to bases: flat within a bin, smoothed by half a bin, or over all that a bin sees."
-        ),
-    ] = Upsampling.GAUSSIAN,
+    against: AgainstOption = None,
+    sites: AveragedSitesOption = None,
+    heads: AveragedHeadsOption = None,
+    upsample: UpsampleOption = Upsampling.GAUSSIAN,
     region: Annotated[
         str | None,
         typer.Option(

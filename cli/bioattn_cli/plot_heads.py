@@ -5,7 +5,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from bioattn_cli.export import parse_heads
+from bioattn_cli.choice_options import HeadsOption, parse_heads
 from bioattn_cli.options import command
 from bioattn_cli.plot_options import DpiOption, FigureOption, WidthOption, draw
 from bioattn_cli.reporting import Reporter
@@ -47,9 +47,7 @@ def heads(
             help="Attention sites, can be repeated [default: those with positions; of alignments '*.msa_row'].",
         ),
     ] = None,
-    heads: Annotated[
-        str | None, typer.Option(metavar="LIST", help="Heads to draw, for example 0,2 [default: all].")
-    ] = None,
+    heads: HeadsOption = None,
     corrected: Annotated[
         bool,
         typer.Option(
@@ -73,7 +71,7 @@ def heads(
         from bioattn.errors import SettingsError
         from bioattn.figures.head_grid import draw_head_grid
         from bioattn.figures.head_maps import alignment_head_grid, promoter_head_grid
-        from bioattn.figures.promoter_maps import read_promoter_maps, require_upstream
+        from bioattn.figures.treatment_maps import read_treatment_maps, require_upstream
         from bioattn.promoters.gene_choice import choose_genes
         from bioattn.store import open_attention
         from bioattn.wording import counted
@@ -92,7 +90,7 @@ def heads(
                         f"{attention}: holds promoters; --sample and --corrected are for alignments"
                     )
                 chosen = choose_genes(genes, file.samples.index, attention) if genes else None
-                maps = read_promoter_maps(
+                maps = read_treatment_maps(
                     file,
                     genes=chosen,
                     treatments=treatment,

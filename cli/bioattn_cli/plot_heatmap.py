@@ -5,7 +5,14 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from bioattn_cli.export import parse_heads
+from bioattn_cli.choice_options import (
+    AgainstOption,
+    AveragedHeadsOption,
+    AveragedSitesOption,
+    GenesOption,
+    TreatmentsOption,
+    parse_heads,
+)
 from bioattn_cli.options import command
 from bioattn_cli.plot_options import DpiOption, FigureOption, WidthOption, draw
 from bioattn_cli.reporting import Reporter
@@ -18,36 +25,11 @@ def heatmap(
     reporter: Reporter,
     attention: Annotated[Path, typer.Argument(metavar="ATTENTION", help="Attention HDF5 over promoters.")],
     output: FigureOption,
-    genes: Annotated[
-        list[str] | None,
-        typer.Option(
-            "--genes",
-            metavar="ID|FILE",
-            help="Genes to average, or a file with an id a line; can be repeated [default: all].",
-        ),
-    ] = None,
-    treatment: Annotated[
-        list[str] | None,
-        typer.Option(
-            "--treatment", metavar="NAME", help="A treatment to draw, can be repeated [default: all]."
-        ),
-    ] = None,
-    against: Annotated[
-        str | None,
-        typer.Option(
-            metavar="NAME",
-            help="Draw what the others have more than this treatment, or than the `mean` over treatments.",
-        ),
-    ] = None,
-    sites: Annotated[
-        list[str] | None,
-        typer.Option(
-            "--sites", metavar="PATTERN", help="Attention sites, averaged; can be repeated [default: all]."
-        ),
-    ] = None,
-    heads: Annotated[
-        str | None, typer.Option(metavar="LIST", help="Heads to average, for example 0,2 [default: all].")
-    ] = None,
+    genes: GenesOption = None,
+    treatment: TreatmentsOption = None,
+    against: AgainstOption = None,
+    sites: AveragedSitesOption = None,
+    heads: AveragedHeadsOption = None,
     cluster: Annotated[
         bool, typer.Option(help="Order treatments by a tree of their maps, or as the file does.")
     ] = True,
@@ -64,14 +46,14 @@ def heatmap(
     """
 
     def make() -> "tuple[Figure, dict[str, Any]]":
-        from bioattn.figures.promoter_maps import read_promoter_maps, require_upstream
         from bioattn.figures.treatment_heatmap import cluster_treatments, draw_treatment_heatmap
+        from bioattn.figures.treatment_maps import read_treatment_maps, require_upstream
         from bioattn.promoters.gene_choice import choose_genes
         from bioattn.store import open_attention
         from bioattn.wording import counted
 
         with open_attention(attention) as file:
-            maps = read_promoter_maps(
+            maps = read_treatment_maps(
                 file,
                 genes=choose_genes(genes, file.samples.index, attention) if genes else None,
                 treatments=treatment,

@@ -7,6 +7,7 @@ from typing import Annotated
 
 import typer
 
+from bioattn_cli.choice_options import Anchor
 from bioattn_cli.options import OutputOption, SeedOption, command
 from bioattn_cli.reporting import Reporter
 
@@ -20,13 +21,6 @@ app = typer.Typer(
 @app.callback()
 def _verb() -> None:
     """Turn the files people have into inputs: promoters, alignments, datasets to train on."""
-
-
-class Anchor(StrEnum):
-    """What position 0 of a window is."""
-
-    TSS = "tss"
-    CDS = "cds"
 
 
 class Feature(StrEnum):

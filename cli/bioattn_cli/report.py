@@ -6,6 +6,7 @@ from typing import Annotated
 
 import typer
 
+from bioattn_cli.choice_options import TreatmentsOption
 from bioattn_cli.options import OutputOption, command
 from bioattn_cli.reporting import Reporter
 
@@ -36,12 +37,7 @@ def report(
             help="Promoters to show in full before others, or a file with an id a line; can be repeated.",
         ),
     ] = None,
-    treatment: Annotated[
-        list[str] | None,
-        typer.Option(
-            "--treatment", metavar="NAME", help="A treatment to show, can be repeated [default: all]."
-        ),
-    ] = None,
+    treatment: TreatmentsOption = None,
     title: Annotated[str | None, typer.Option(help="Title of the page [default: from the inputs].")] = None,
 ) -> None:
     """Make one HTML page of results, to look at, search and send.

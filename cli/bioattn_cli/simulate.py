@@ -7,6 +7,7 @@ from typing import Annotated
 
 import typer
 
+from bioattn_cli.choice_options import AveragedSitesOption, Upsampling
 from bioattn_cli.options import ForceOption, OutputOption, SeedOption, command
 from bioattn_cli.reporting import Reporter
 
@@ -29,14 +30,6 @@ class Task(StrEnum):
 
     REGRESSION = "regression"
     BINARY = "binary"
-
-
-class Upsampling(StrEnum):
-    """How attention to bins becomes attention to bases."""
-
-    GAUSSIAN = "gaussian"
-    NEAREST = "nearest"
-    RECEPTIVE_FIELD = "receptive-field"
 
 
 class Split(StrEnum):
@@ -152,10 +145,7 @@ def score(
     split: Annotated[
         Split | None, typer.Option(help="Which genes of the dataset are scored [default: test].")
     ] = None,
-    sites: Annotated[
-        str,
-        typer.Option(metavar="PATTERN", help="Attention sites to average, for example 'promoter.cross.*'."),
-    ] = "*",
+    sites: AveragedSitesOption = None,
     value_weighted: Annotated[
         bool, typer.Option("--value-weighted", help="Score weights times the norm of the value vector.")
     ] = False,
@@ -189,7 +179,7 @@ def score(
         truth,
         dataset=dataset,
         split=None if split is Split.ALL else (split or Split.TEST).value,
-        sites=sites,
+        sites=sites or ("*",),
         value_weighted=value_weighted,
         upsampling=upsampling.value,
         progress=reporter.progress(),

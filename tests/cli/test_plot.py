@@ -155,11 +155,11 @@ def test_treatments_of_the_heatmap_are_in_the_run_record(folder, tmp_path) -> No
 @pytest.mark.parametrize(
     ("words", "code", "sentence"),
     [
-        ("attention attention.h5 --gene g9 -o {out}.png", 1, "gene 'g9' is not in the file"),
+        ("attention attention.h5 --gene g9 -o {out}.png", 1, "holds no such gene; it holds 'g0'"),
         (
             "attention attention.h5 --gene g0 --treatment x -o {out}.png",
             1,
-            "treatment 'x' is not in the file",
+            "holds no such treatment; it holds",
         ),
         ("attention attention.h5 --gene g0 -o {out}.gif", 2, "end its name in .png, .svg, .pdf"),
         ("attention alignment.h5 --gene g0 -o {out}.png", 1, "one over promoters is needed"),

@@ -17,7 +17,7 @@ from bioattn.figures.head_maps import (
     effective_keys,
     promoter_head_grid,
 )
-from bioattn.figures.promoter_maps import read_promoter_maps
+from bioattn.figures.treatment_maps import read_treatment_maps
 from bioattn.store import open_attention
 from bioattn.store.alignment_schema import AlignmentReduction
 
@@ -76,7 +76,7 @@ def test_effective_keys() -> None:
 
 def test_heads_of_promoters(promoters) -> None:
     with open_attention(promoters.path) as attention:
-        grid = promoter_head_grid(read_promoter_maps(attention, genes=["g2"]), title="g2", zero=60)
+        grid = promoter_head_grid(read_treatment_maps(attention, genes=["g2"]), title="g2", zero=60)
     assert [(panel.site, panel.head) for panel in grid.panels] == [
         (f"cross.{hop}", head) for hop in (0, 1) for head in "01"
     ]
@@ -123,9 +123,9 @@ def test_small_panels_say_head_and_layer_once() -> None:
     ("asked", "error", "sentence"),
     [
         ({"sites": ["*.msa_*"]}, SettingsError, "look at residues and at sequences; choose one kind"),
-        ({"sites": ["x*"]}, SettingsError, "--sites x*: no site has such a name"),
-        ({"heads": [5]}, SettingsError, "--heads 5: no site of"),
-        ({"sample": "b"}, BioattnError, "has no sample 'b'; it holds"),
+        ({"sites": ["x*"]}, BioattnError, "holds no such attention site; it holds"),
+        ({"heads": [5]}, BioattnError, "holds no such head; it holds 0, 1"),
+        ({"sample": "b"}, BioattnError, "holds no such alignment; it holds"),
         ({"sites": ["*.msa_column"], "corrected": True}, SettingsError, "--corrected is for maps between"),
     ],
 )

@@ -9,7 +9,7 @@ from matplotlib.collections import PathCollection
 from matplotlib.colors import to_hex
 from matplotlib.figure import Figure
 
-from bioattn.errors import SettingsError
+from bioattn.errors import BioattnError, SettingsError
 from bioattn.figures.motif_logos import choose_motifs, draw_logos
 from bioattn.figures.sequence_letters import BASE_COLOURS, draw_letters, information_heights
 from bioattn.formats.motif import Motif
@@ -74,7 +74,7 @@ def test_choosing() -> None:
     motifs = [motif("m1", ROWS), motif("m2", ROWS, "TF"), motif("m3", ROWS, "TF")]
     assert [found.name for found in choose_motifs(motifs, ["TF", "m1"])] == ["m2", "m3", "m1"]
     assert choose_motifs(motifs, None) == motifs
-    with pytest.raises(SettingsError, match="--motif x: no motif has this name"):
+    with pytest.raises(BioattnError, match="--motif 'x': the file holds no such motif; it holds 'm1'"):
         choose_motifs(motifs, ["x"])
     with pytest.raises(SettingsError, match=re.escape("46 logos do not fit on a page, 45 do")):
         draw_logos([motif(f"m{number}", ROWS) for number in range(46)], 180)

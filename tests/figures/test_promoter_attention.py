@@ -166,7 +166,7 @@ def test_bad_input_is_one_sentence(promoters, annotation, tmp_path) -> None:
         with pytest.raises(error, match=re.escape(sentence)):
             read_promoter_picture(promoters.path, PromoterRequest(**{"gene": "g0", **asked}))
 
-    fails(BioattnError, "gene 'nix' is not in the file", gene="nix")
+    fails(BioattnError, "holds no such gene; it holds 'g0'", gene="nix")
     other = tmp_path / "other.gff3"
     other.write_text(GFF.replace("chrI", "chr1"))
     fails(BioattnError, "has no gene on chromosome 'chrI' of 'g0'; its chromosomes are", annotation=other)

@@ -5,13 +5,13 @@ import pytest
 from matplotlib.collections import QuadMesh
 
 from bioattn.errors import SettingsError
-from bioattn.figures.promoter_maps import PromoterMaps, read_promoter_maps
 from bioattn.figures.treatment_heatmap import cluster_treatments, draw_treatment_heatmap
+from bioattn.figures.treatment_maps import TreatmentMaps, read_treatment_maps
 from bioattn.store import open_attention
 
 
-def maps_of(rows: np.ndarray) -> PromoterMaps:
-    return PromoterMaps(
+def maps_of(rows: np.ndarray) -> TreatmentMaps:
+    return TreatmentMaps(
         treatments=[f"t{number}" for number in range(len(rows))],
         heads=["0"],
         weights_HTK=rows[None],
@@ -48,7 +48,7 @@ def test_the_files_order_is_kept_on_request() -> None:
 
 def test_what_is_drawn(promoters) -> None:
     with open_attention(promoters.path) as attention:
-        maps = read_promoter_maps(attention, genes=["g1"])
+        maps = read_treatment_maps(attention, genes=["g1"])
     heatmap = cluster_treatments(maps, title="g1", zero=50)
     figure = draw_treatment_heatmap(heatmap, 120)
     (axis,) = [axis for axis in figure.axes if axis.get_label() == "heatmap"]

@@ -18,7 +18,7 @@ import torch
 
 from bioattn.attention.capture import capture
 from bioattn.attention.site import AttentionSite, Tile, alignment_site
-from bioattn.errors import BioattnError, FormatError, SettingsError
+from bioattn.errors import BioattnError, FormatError
 from bioattn.inference.alignment_attention import SampleSink, alignment_attention
 from bioattn.models.evoformer.config import EvoformerConfig
 from bioattn.models.evoformer.gated_attention import GatedAttention
@@ -211,9 +211,9 @@ def test_chosen_sites_and_heads_in_half_precision(tmp_path: Path) -> None:
         )
         with pytest.raises(BioattnError, match="holds no head 1"):
             attention.weights("evoformer.00.msa_row", sample=sample(0).id, head=1)
-    with pytest.raises(SettingsError, match="has heads 0 to 3, but 4 was asked for"):
+    with pytest.raises(BioattnError, match="has heads 0 to 3, but 4 was asked for"):
         write(output, AlignmentAttentionOptions(heads=(4,)))
-    with pytest.raises(SettingsError, match=r"'promoter\.\*' matches none of the model's sites"):
+    with pytest.raises(BioattnError, match=r"--sites 'promoter\.\*': the model holds no such attention site"):
         write(output, AlignmentAttentionOptions(sites=("promoter.*",)))
 
 

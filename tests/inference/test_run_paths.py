@@ -165,7 +165,7 @@ def test_attention_is_refused_before_alignments_are_read(
     config = tmp_path / "run.toml"
     config.write_text("[attention]\nheads = [2]\n")
     options = ("-o", tmp_path / "out", "--attention", tmp_path / "a.h5", "--config", config)
-    assert run(tmp_path / "bad.a3m", *run_options(trunk), *options) == 2
+    assert run(tmp_path / "bad.a3m", *run_options(trunk), *options) == 1
     said = capsys.readouterr().err
     assert "has heads 0 to 1, but 2 was asked for" in said
     assert "or sites that have it" in said

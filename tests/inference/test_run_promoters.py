@@ -206,7 +206,11 @@ def test_unknown_treatments_are_refused_by_name(make_model: Make, make_promoters
     ("settings", "options", "sentence"),
     [
         ({"conditioning": Conditioning.FILM}, {}, "the model has no attention sites"),
-        ({}, {"sites": ("evoformer.*",)}, "matches none of the model's sites: promoter.cross.0"),
+        (
+            {},
+            {"sites": ("evoformer.*",)},
+            "the model holds no such attention site; it holds 'promoter.cross.0'",
+        ),
         ({}, {"heads": (3,)}, "has heads 0 to 2, but 3 was asked for"),
     ],
 )
@@ -220,7 +224,7 @@ def test_impossible_exports_are_refused_before_anything_is_written(
     sentence: str,
 ) -> None:
     loaded = load(make_model(**settings))
-    with pytest.raises(SettingsError, match=sentence):
+    with pytest.raises(BioattnError, match=sentence):
         run_promoters(
             loaded,
             make_promoters(),

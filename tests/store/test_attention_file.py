@@ -187,7 +187,7 @@ def test_layouts_of_heads_and_reductions() -> None:
     )
     layout = site_layout(site, (9, 4, 3, 7), AttentionOptions(reduce=Reduction.MEAN_HEADS))
     assert (layout.dims, layout.sizes) == (("sample", "treatment", "key"), (3, 7))
-    with pytest.raises(SettingsError, match="has heads 0 to 3, but 4 was asked for"):
+    with pytest.raises(BioattnError, match="has heads 0 to 3, but 4 was asked for"):
         site_layout(site, (9, 4, 3, 7), AttentionOptions(heads=(4,)))
     with pytest.raises(SettingsError, match="each once"):
         AttentionOptions(heads=(1, 1))

@@ -17,8 +17,8 @@ from numpy.typing import NDArray
 from bioattn.errors import BioattnError, SettingsError
 from bioattn.files import check_apart, check_parent, text_output
 from bioattn.folders import atomic_folder
-from bioattn.formats.genome import first_names
 from bioattn.formats.npz import npz_output
+from bioattn.known_names import require_names
 from bioattn.progress import NoProgress, Progress
 from bioattn.promoters.gene_choice import choose_genes
 from bioattn.store.attribution_reader import AttributionFile, open_attribution
@@ -51,14 +51,7 @@ def export_attribution(
     progress = progress or NoProgress()
     names = _own_names(output, [attribution], force=force)
     with open_attribution(attribution) as file:
-        for number, name in enumerate(treatments):
-            if name not in file.treatments:
-                raise BioattnError(
-                    f"{attribution}: --treatment {name!r} is not in the file; it holds "
-                    f"{first_names(file.treatments)}"
-                )
-            if name in treatments[:number]:
-                raise SettingsError(f"--treatment {name!r} is given twice")
+        require_names("--treatment", treatments, file.treatments, attribution)
         chosen = list(treatments) or file.treatments
         ids = choose_genes(genes, file.samples.index, attribution) if genes else list(file.samples.index)
         files = [f"{stem}.npz" for stem in file_stems(["sequences", *chosen])[1:]]

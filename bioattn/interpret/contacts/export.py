@@ -6,11 +6,12 @@ from pathlib import Path
 import numpy as np
 
 from bioattn import __version__
-from bioattn.errors import BioattnError, SettingsError
+from bioattn.errors import SettingsError
 from bioattn.files import text_output
 from bioattn.formats.rr import ranked_pairs, write_rr
 from bioattn.interpret.contacts.attention_contacts import mean_map, predict_contacts
 from bioattn.interpret.contacts.regression import ContactRegression
+from bioattn.known_names import require_names
 from bioattn.progress import NoProgress, Progress
 from bioattn.store.attention_reader import AttentionFile, open_attention
 from bioattn.structures.contacts import MIN_SEPARATION
@@ -92,8 +93,7 @@ def _samples(attention: AttentionFile, sample: str | None) -> list[str]:
     known = [str(name) for name in attention.samples.index]
     if sample is None:
         return known
-    if sample not in known:
-        raise BioattnError(f"{attention.path}: has no sample {sample!r}; it holds {_some(known)}")
+    require_names("--sample", [sample], known, attention.path, "alignment")
     return [sample]
 
 

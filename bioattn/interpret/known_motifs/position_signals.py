@@ -77,7 +77,7 @@ class AttentionSignal:
         self,
         files: Sequence[AttentionFile],
         *,
-        sites: str = "*",
+        sites: Sequence[str] = ("*",),
         heads: Sequence[int] | None = None,
         value_weighted: bool = False,
     ) -> None:

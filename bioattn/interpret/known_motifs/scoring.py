@@ -42,8 +42,8 @@ class KnownMotifSettings:
     """`CONDITION:OTHER`."""
     genes: tuple[str, ...] = ()
     """Ids or files of ids; none for all."""
-    sites: str = "*"
-    """Shell pattern of the attention sites that are averaged."""
+    sites: tuple[str, ...] = ("*",)
+    """Shell patterns of the attention sites that are averaged."""
     heads: tuple[int, ...] | None = None
     match_by: MatchBy = MatchBy.CONSENSUS
     num_shuffled: int = 100

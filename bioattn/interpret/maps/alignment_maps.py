@@ -7,6 +7,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from bioattn.errors import BioattnError, SettingsError
+from bioattn.known_names import matching_sites, not_there, require_names
 from bioattn.store.alignment_schema import AlignmentReduction
 from bioattn.store.attention_reader import AttentionFile, SiteInfo
 from bioattn.wording import quoted
@@ -19,23 +20,23 @@ def choose_sites(attention: AttentionFile, patterns: Sequence[str] | None = None
 
     Row attention over the extra MSA counts only where there is no other.
 
-    Raises: SettingsError when no name matches.
+    Raises: BioattnError for a pattern that matches none.
     """
     if patterns:
-        found = [
-            info
-            for info in attention.sites.values()
-            if any(fnmatchcase(info.name, pattern) for pattern in patterns)
-        ]
-        if not found:
-            raise SettingsError(
-                f"--sites {' '.join(patterns)}: no site has such a name; {attention.path} has "
-                f"{quoted(list(attention.sites), limit=10)}"
-            )
-        return found
+        return [attention.sites[name] for name in matching_sites(patterns, attention.sites, attention.path)]
     rows = [info for info in attention.sites.values() if fnmatchcase(info.name, ROW_SITES)]
     own = [info for info in rows if not info.name.startswith("extra_msa.")]
     return own or rows or list(attention.sites.values())
+
+
+def require_heads_somewhere(
+    attention: AttentionFile, sites: Sequence[SiteInfo], heads: Sequence[int] | None
+) -> None:
+    """Raises: BioattnError for a head that none of the sites has; sites may have different numbers of heads."""
+    known = sorted({head for info in sites if "head" in info.dims for head in info.heads})
+    for head in heads or ():
+        if head not in known:
+            raise not_there("--heads", head, attention.path, "head", known)
 
 
 def head_map(attention: AttentionFile, info: SiteInfo, sample: str, head: int | None) -> NDArray[np.float64]:
@@ -71,8 +72,7 @@ def only_sample(attention: AttentionFile, sample: str | None) -> str:
         raise SettingsError(
             f"{attention.path}: holds {len(names):,} alignments; choose with --sample ({quoted(names)})"
         )
-    if sample not in names:
-        raise BioattnError(f"{attention.path}: has no sample {sample!r}; it holds {quoted(names)}")
+    require_names("--sample", [sample], names, attention.path, "alignment")
     return sample
 
 
@@ -87,10 +87,10 @@ def mean_residue_map(
 
     heads: of every site that has them; None = all.
 
-    Raises: BioattnError when a site looks from sequence to sequence; SettingsError for sites or heads that are not
-    there.
+    Raises: BioattnError when a site looks from sequence to sequence, and for sites or heads that are not there.
     """
     chosen = choose_sites(attention, sites)
+    require_heads_somewhere(attention, chosen, heads)
     length = int(attention.samples["length"].loc[sample])
     total, number = np.zeros((length, length)), 0
     for info in chosen:
@@ -103,9 +103,5 @@ def mean_residue_map(
             if heads is None or head is None or head in heads:
                 total += head_map(attention, info, sample, head)
                 number += 1
-    if not number:
-        raise SettingsError(
-            f"--heads {','.join(map(str, heads or ()))}: no site of {attention.path} has such a head"
-        )
     mean: NDArray[np.float64] = total / number
     return mean

@@ -4,41 +4,42 @@ Shapes: B promoters, T treatments, K keys (bins of positions).
 """
 
 from collections.abc import Sequence
-from fnmatch import fnmatchcase
 
 import numpy as np
 from numpy.typing import NDArray
 
 from bioattn.errors import BioattnError
+from bioattn.known_names import matching_sites, not_there
 from bioattn.store.attention_reader import AttentionFile, SiteInfo
+from bioattn.wording import quoted
 
 
-def choose_position_sites(attention: AttentionFile, pattern: str = "*") -> list[SiteInfo]:
-    """Sites matching a shell pattern whose keys are positions, those that tell treatments apart if there are any.
+def choose_position_sites(attention: AttentionFile, patterns: Sequence[str] | None = None) -> list[SiteInfo]:
+    """Sites matching shell patterns (None = all) whose keys are positions; all have the same bins.
 
-    They are what `mean_map` averages, so they must share their bins.
+    Where some tell treatments apart, only those; else where some have one query for all positions, only those.
 
-    Raises: BioattnError when there is none or their bins differ.
+    Raises: BioattnError when a pattern matches no site, there is no such site or bins differ.
     """
     if attention.over_alignments:
-        raise BioattnError(f"{attention.path}: holds attention over alignments; promoters are needed")
-    infos = [info for name, info in attention.sites.items() if fnmatchcase(name, pattern)]
-    with_positions = [info for info in infos if info.key_edges is not None and "treatment" in info.dims]
-    if not with_positions:
-        with_positions = [info for info in infos if info.key_edges is not None]
+        raise BioattnError(f"{attention.path}: holds attention over alignments; one over promoters is needed")
+    names = matching_sites(patterns or ["*"], attention.sites, attention.path)
+    infos = [attention.sites[name] for name in names]
+    with_positions = [info for info in infos if info.key_edges is not None and "key" in info.dims]
     if not with_positions:
         raise BioattnError(
-            f"{attention.path}: no attention site matching {pattern!r} has positions as keys; "
-            f"it holds {', '.join(attention.sites) or 'none'}"
+            f"{attention.path}: at no site of {quoted(names)} are positions looked at; choose others with --sites"
         )
-    first = with_positions[0]
-    for info in with_positions[1:]:
+    treatments = [info for info in with_positions if "treatment" in info.dims]
+    chosen = treatments or [info for info in with_positions if "query" not in info.dims] or with_positions
+    first = chosen[0]
+    for info in chosen[1:]:
         if not np.array_equal(info.key_edges, first.key_edges):  # type: ignore[arg-type]
             raise BioattnError(
                 f"{attention.path}: sites {first.name} and {info.name} have different bins; "
-                "name one of them with --sites"
+                "choose one of them with --sites"
             )
-    return with_positions
+    return chosen
 
 
 def require_heads(attention: AttentionFile, sites: Sequence[SiteInfo], heads: Sequence[int]) -> None:
@@ -49,11 +50,9 @@ def require_heads(attention: AttentionFile, sites: Sequence[SiteInfo], heads: Se
                 f"{attention.path}: site {info.name} holds {info.reduce.value} only; leave --heads out, or export "
                 "attention without --reduce"
             )
-        if missing := [head for head in heads if head not in info.heads]:
-            raise BioattnError(
-                f"{attention.path}: site {info.name} holds no head {missing[0]}; it holds "
-                f"{', '.join(map(str, info.heads))}"
-            )
+        for head in heads:
+            if head not in info.heads:
+                raise not_there("--heads", head, f"site {info.name} of {attention.path}", "head", info.heads)
 
 
 def mean_map(

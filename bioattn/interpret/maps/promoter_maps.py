@@ -16,7 +16,7 @@ import numpy as np
 import pandas as pd
 from numpy.typing import NDArray
 
-from bioattn.errors import BioattnError, SettingsError
+from bioattn.errors import BioattnError
 from bioattn.formats.nucleotides import UNKNOWN
 from bioattn.interpret.maps.position_maps import choose_position_sites, require_heads
 from bioattn.interpret.maps.upsampling import upsample
@@ -26,8 +26,6 @@ from bioattn.store.attention_reader import AttentionFile
 from bioattn.store.attribution_reader import AttributionFile
 
 ROWS_AT_ONCE = 1024
-MEAN = "mean"
-"""A reference that is no treatment: the mean over all of the file."""
 ATTENTION, ATTRIBUTION = "attention", "attribution"
 ATTRIBUTED_BASES = 15
 """How wide a stretch is cut out around a peak of attribution, which points at single bases."""
@@ -70,20 +68,10 @@ class PromoterMaps(ABC):
         """Whether `hold_reference` was called."""
         return self._reference is not None
 
-    def require_treatments(self, names: Sequence[str], option: str) -> None:
-        """Raises: BioattnError for a treatment that the file does not hold; SettingsError for one named twice."""
-        for number, name in enumerate(names):
-            if name not in self.treatments:
-                held = ", ".join(self.treatments[:5]) + (", …" if len(self.treatments) > 5 else "")
-                raise BioattnError(
-                    f"{option} {name!r}: {self.path} holds no such treatment (it holds {held})"
-                )
-            if name in names[:number]:
-                raise SettingsError(f"{option} {name!r} is given twice")
-
-    def hold_reference(self, name: str) -> None:
-        """Read the maps of a treatment, or their `mean` over all, and keep them for `difference`."""
-        names = self.treatments if name == MEAN else [name]
+    def hold_reference(self, name: str | None) -> None:
+        """Read the maps of a treatment, or with None (or `mean`, unless one is called so) their mean over all, and
+        keep them for `difference`."""
+        names = self.treatments if name is None or name not in self.treatments else [name]
         blocks = []
         for rows in self.blocks():
             total = sum(self._compact(self._chosen[rows], each) for each in names)
@@ -121,7 +109,7 @@ class AttentionMaps(PromoterMaps):
         promoters: Path,
         *,
         genes: Sequence[str] | None,
-        sites: str = "*",
+        sites: Sequence[str] = ("*",),
         heads: tuple[int, ...] | None = None,
     ) -> None:
         """Maps of `genes` (None = all), whose bases are those of the FASTA `promoters`.

@@ -15,11 +15,11 @@ from typing import Any
 import numpy as np
 
 from bioattn import __version__
-from bioattn.errors import BioattnError, Interrupted, SettingsError
+from bioattn.errors import Interrupted, SettingsError
 from bioattn.files import sha256_of, text_output, write_json
 from bioattn.folders import atomic_folder
 from bioattn.formats.meme import UNIFORM_BACKGROUND, Motif, read_meme, write_meme
-from bioattn.interpret.maps.promoter_maps import ATTENTION, MEAN, AttentionMaps, AttributionMaps, PromoterMaps
+from bioattn.interpret.maps.promoter_maps import ATTENTION, AttentionMaps, AttributionMaps, PromoterMaps
 from bioattn.interpret.motifs.hits import base_composition
 from bioattn.interpret.motifs.matches import match_motifs, require_tomtom
 from bioattn.interpret.motifs.source import MotifSettings, MotifSource, filter_row
@@ -29,6 +29,7 @@ from bioattn.interpret.motifs.tables import (
     write_motif_table,
     write_treatment_table,
 )
+from bioattn.known_names import require_names, require_reference
 from bioattn.models.model_folder import WEIGHTS
 from bioattn.progress import NoProgress, Progress
 from bioattn.promoters.gene_choice import choose_genes
@@ -111,15 +112,10 @@ def export_motifs(
             option = "--sites" if settings.heads is None else "--heads"
             raise SettingsError(f"{option} chooses in attention, which is not given; leave it out")
         for each in maps:
-            each.require_treatments(treatments, "--treatment")
-            if settings.against == MEAN and len(each.treatments) == 1:
-                raise BioattnError(
-                    f"{each.path}: holds one treatment, which is the mean; leave --against out"
-                )
-            if settings.against not in (None, MEAN):
-                each.require_treatments([settings.against], "--against")
-                if list(treatments or each.treatments) == [settings.against]:
-                    raise SettingsError(f"--against {settings.against}: is the only treatment; name others")
+            require_names("--treatment", treatments, each.treatments, each.path)
+            require_reference("--against", settings.against, each.treatments, each.path)
+            if list(treatments or each.treatments) == [settings.against]:
+                raise SettingsError(f"--against {settings.against!r}: is the only treatment; name others")
         filters = [] if model is None else _filters(model, promoters)
         sources = [MotifSource(each, treatments or each.treatments, settings) for each in maps]
         try:

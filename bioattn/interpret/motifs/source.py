@@ -8,11 +8,12 @@ import pandas as pd
 
 from bioattn.errors import SettingsError
 from bioattn.formats.motif import Motif
-from bioattn.interpret.maps.promoter_maps import MEAN, PromoterMaps
+from bioattn.interpret.maps.promoter_maps import PromoterMaps
 from bioattn.interpret.motifs.clusters import merge_motifs
 from bioattn.interpret.motifs.discovery import FoundMotif
 from bioattn.interpret.motifs.treatment_motifs import TreatmentMotifs, find_treatment_motifs
 from bioattn.interpret.motifs.use import MotifUse
+from bioattn.known_names import MEAN
 
 FILTER = "filter"
 
@@ -21,8 +22,8 @@ FILTER = "filter"
 class MotifSettings:
     """What is looked for."""
 
-    sites: str = "*"
-    """Shell pattern of attention sites, which are averaged."""
+    sites: tuple[str, ...] = ("*",)
+    """Shell patterns of attention sites, which are averaged."""
     heads: tuple[int, ...] | None = None
     """The model's heads that are averaged; None = all that the file holds."""
     against: str | None = None
@@ -94,7 +95,7 @@ class MotifSource:
     def use(self) -> MotifUse:
         """The motifs sought in all promoters; the reference is held from now on."""
         if not self.maps.reference_held:
-            self.maps.hold_reference(MEAN)
+            self.maps.hold_reference(None)
         return MotifUse(self.maps, self.motifs)
 
     def compared(self, use: MotifUse, treatment: str) -> list[dict[str, object]]:

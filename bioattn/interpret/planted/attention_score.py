@@ -32,7 +32,7 @@ def score_attention_and_predictions(
     *,
     dataset: Path | None = None,
     split: str | None = "test",
-    sites: str = "*",
+    sites: Sequence[str] = ("*",),
     value_weighted: bool = False,
     upsampling: UpsamplingMethod = "gaussian",
     progress: Progress | None = None,
@@ -72,7 +72,7 @@ def score_attention_file(
     path: Path,
     truth: Sequence[PlantedSite],
     *,
-    sites: str = "*",
+    sites: Sequence[str] = ("*",),
     value_weighted: bool = False,
     upsampling: UpsamplingMethod = "gaussian",
     genes: Collection[str] | None = None,
@@ -80,7 +80,7 @@ def score_attention_file(
 ) -> LocalisationReport:
     """Score the attention file `path` against a truth table; the numbers are defined in `localisation`.
 
-    sites: shell pattern of attention sites whose keys are positions; several are averaged and must share their
+    sites: shell patterns of attention sites whose keys are positions; several are averaged and must share their
     bins; one without a treatment axis counts for every treatment. value_weighted: score weights times the norm of
     the value vector, each row scaled to sum 1. genes: score only these promoters (a test split, say).
 

@@ -4,12 +4,9 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from bioattn.errors import BioattnError, SettingsError
-from bioattn.formats.genome import first_names
+from bioattn.known_names import require_names, require_reference
 from bioattn.store.attention_reader import AttentionFile
 from bioattn.store.track_folder import file_stems
-
-MEAN = "mean"
-"""As a reference: the mean over all treatments of the file, unless one is called so."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -47,23 +44,8 @@ def choose_tracks(
                 f"leave {option} out"
             )
         return [Track(treatment=None, reference=None, stem="all")]
-    for name in asked:
-        if name not in known:
-            raise BioattnError(
-                f"{attention.path}: --treatment {name!r} is not in the file; it holds {first_names(known)}"
-            )
-    for number, name in enumerate(asked):
-        if name in asked[:number]:
-            raise SettingsError(f"--treatment {name!r} is given twice")
-    if reference is not None and reference not in known and reference != MEAN:
-        raise BioattnError(
-            f"{attention.path}: --against {reference!r} is not in the file; it holds {first_names(known)}; "
-            f"`{MEAN}` is the mean over all of them"
-        )
-    if reference == MEAN and MEAN not in known and len(known) == 1:
-        raise BioattnError(
-            f"{attention.path}: holds one treatment, which is the `{MEAN}`; leave --against out"
-        )
+    require_names("--treatment", asked, known, attention.path)
+    require_reference("--against", reference, known, attention.path)
     names = list(asked or known)
     pairs: list[tuple[str, str | None]] = [(name, None) for name in names]
     if reference is not None:

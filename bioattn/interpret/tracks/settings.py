@@ -12,8 +12,8 @@ from bioattn.store.track_folder import TrackFormat
 class TrackSettings:
     """What tracks hold and how they are written."""
 
-    sites: str = "*"
-    """Shell pattern of attention sites, which are averaged."""
+    sites: tuple[str, ...] = ("*",)
+    """Shell patterns of attention sites, which are averaged."""
     heads: tuple[int, ...] | None = None
     """The model's heads that are averaged; None = all that the file holds."""
     value_weighted: bool = False

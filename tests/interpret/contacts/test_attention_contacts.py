@@ -263,7 +263,7 @@ def test_names_and_choices_that_make_no_sense(files: Files, tmp_path: Path) -> N
     ):
         with pytest.raises(SettingsError, match=words):
             export_contacts(files.attention, tmp_path / name, **choices)
-    with pytest.raises(BioattnError, match="has no sample 'x'; it holds a, b, c, d"):
+    with pytest.raises(BioattnError, match="holds no such alignment; it holds 'a', 'b', 'c', 'd'"):
         export_contacts(files.attention, tmp_path / "x.tsv", sample="x")
     assert not list(tmp_path.glob("x.*sv")) + list(tmp_path.glob("x.rr"))
 

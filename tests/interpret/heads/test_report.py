@@ -124,7 +124,7 @@ def test_tables_and_a_pruned_model(trained, tmp_path, capsys):
     with open_attention(attention) as file:
         assert file.sites["promoter.cross.0"].heads == (left[1],)
     capsys.readouterr()
-    assert main([*export, "--heads", least["head"]]) == 2
+    assert main([*export, "--heads", least["head"]]) == 1
     assert f"has heads {left[0]}, {left[1]}, but {least['head']} was asked for" in capsys.readouterr().err
     assert main(["validate", str(small), "-q"]) == 0
     assert main(["inspect", str(small), "-q"]) == 0

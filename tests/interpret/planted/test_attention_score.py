@@ -91,7 +91,7 @@ def test_heads_and_hops_are_averaged(tmp_path, simulated, weights, monkeypatch):
     )
     other = weights[::-1].copy()
     path = write_attention(tmp_path / "a.h5", simulated, {"hop.0": weights, "hop.1": other})
-    one = score_attention_file(path, simulated.sites, sites="hop.0")
+    one = score_attention_file(path, simulated.sites, sites=["hop.0"])
     assert_same(one, scored_in_memory(simulated, weights.mean(axis=2)))
     both = score_attention_file(path, simulated.sites)
     assert_same(both, scored_in_memory(simulated, (weights.mean(axis=2) + other.mean(axis=2)) / 2))
@@ -221,7 +221,7 @@ def test_the_command_prints_a_table_and_writes_json(files, simulated, weights, c
     [
         (["truth.tsv", "truth.tsv"], "truth.tsv"),
         (["a.h5", "missing.tsv"], "no such file"),
-        (["a.h5", "truth.tsv", "--sites", "other.*"], "no attention site matching 'other.*'"),
+        (["a.h5", "truth.tsv", "--sites", "other.*"], "holds no such attention site; it holds"),
         (["a.h5", "truth.tsv", "--value-weighted"], "no value-weighted attention"),
         (
             ["a.h5", "truth.tsv", "--dataset", "d.h5", "--split", "validation"],

@@ -6,8 +6,8 @@ import numpy as np
 import pytest
 
 from bioattn.errors import BioattnError, SettingsError
-from bioattn.figures import promoter_maps
-from bioattn.figures.promoter_maps import choose_treatments, read_promoter_maps
+from bioattn.figures import treatment_maps
+from bioattn.figures.treatment_maps import choose_treatments, read_treatment_maps
 from bioattn.store import open_attention
 
 SITES = ["promoter.cross.0", "promoter.cross.1"]
@@ -15,9 +15,9 @@ SITES = ["promoter.cross.0", "promoter.cross.1"]
 
 @pytest.mark.parametrize("genes", [["g1"], ["g3", "g0", "g2"], None])
 def test_means_over_genes_by_plain_loops(promoters, genes, monkeypatch) -> None:
-    monkeypatch.setattr(promoter_maps, "_BLOCK_BYTES", 1)  # a gene at a time
+    monkeypatch.setattr(treatment_maps, "_BLOCK_BYTES", 1)  # a gene at a time
     with open_attention(promoters.path) as attention:
-        maps = read_promoter_maps(attention, genes=genes, treatments=["H2O2", "heat"], heads=[1])
+        maps = read_treatment_maps(attention, genes=genes, treatments=["H2O2", "heat"], heads=[1])
     numbers = range(5) if genes is None else [int(gene[1]) for gene in genes]
     assert maps.treatments == ["H2O2", "heat"]
     assert maps.heads == ["cross.0 1", "cross.1 1"]
@@ -32,13 +32,13 @@ def test_means_over_genes_by_plain_loops(promoters, genes, monkeypatch) -> None:
 def test_differences(promoters) -> None:
     weights = promoters.weights[SITES[0]][3].astype(np.float64)  # treatment, head, bin
     with open_attention(promoters.path) as attention:
-        against = read_promoter_maps(
+        against = read_treatment_maps(
             attention, genes=["g3"], treatments=["heat"], against="H2O2", sites=[SITES[0]]
         )
-        mean = read_promoter_maps(
+        mean = read_treatment_maps(
             attention, genes=["g3"], treatments=["heat"], against="mean", sites=[SITES[0]]
         )
-        every = read_promoter_maps(attention, genes=["g3"], against="H2O2", sites=[SITES[0]])
+        every = read_treatment_maps(attention, genes=["g3"], against="H2O2", sites=[SITES[0]])
     assert against.treatments == mean.treatments == ["heat"]
     assert every.treatments == ["heat", "cold $5 a_b$"]
     np.testing.assert_allclose(against.weights_HTK[:, 0], weights[0] - weights[2], atol=1e-7)
@@ -60,17 +60,21 @@ def test_treatments_of_extreme_predictions(promoters) -> None:
 @pytest.mark.parametrize(
     ("asked", "error", "sentence"),
     [
-        ({"genes": ["g9"]}, BioattnError, "gene 'g9' is not in the file"),
-        ({"treatments": ["dry"]}, BioattnError, "treatment 'dry' is not in the file"),
-        ({"against": "dry"}, BioattnError, "treatment 'dry' is not in the file"),
-        ({"treatments": ["heat"], "against": "heat"}, BioattnError, "no treatment to compare with 'heat'"),
-        ({"sites": ["*.stage.*"]}, SettingsError, "no site with positions has such a name"),
-        ({"heads": [7]}, SettingsError, "holds no head 7; it has 0, 1"),
+        ({"genes": ["g9"]}, BioattnError, "holds no such gene; it holds 'g0'"),
+        ({"treatments": ["dry"]}, BioattnError, "holds no such treatment; it holds 'heat'"),
+        ({"against": "dry"}, BioattnError, "`mean` is the mean over all of them"),
+        (
+            {"treatments": ["heat"], "against": "heat"},
+            SettingsError,
+            "--against 'heat': is the only treatment",
+        ),
+        ({"sites": ["*.stage.*"]}, BioattnError, "at no site of 'promoter.stage.0' are positions looked at"),
+        ({"heads": [7]}, BioattnError, "holds no such head; it holds 0, 1"),
     ],
 )
 def test_what_is_not_there(promoters, asked, error, sentence) -> None:
     with open_attention(promoters.path) as attention, pytest.raises(error, match=re.escape(sentence)):
-        read_promoter_maps(attention, **asked)
+        read_treatment_maps(attention, **asked)
 
 
 def test_alignments_are_refused(alignments) -> None:
@@ -78,4 +82,4 @@ def test_alignments_are_refused(alignments) -> None:
         open_attention(alignments.path) as attention,
         pytest.raises(BioattnError, match="one over promoters is needed"),
     ):
-        read_promoter_maps(attention)
+        read_treatment_maps(attention)

@@ -3,27 +3,26 @@
 Shape suffixes: T treatments, H heads, K bins.
 """
 
+import math
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
-from fnmatch import fnmatchcase
 
 import numpy as np
 from numpy.typing import NDArray
 
-from bioattn.errors import BioattnError, SettingsError
+from bioattn.errors import SettingsError
+from bioattn.interpret.maps.position_maps import choose_position_sites, require_heads
+from bioattn.known_names import MEAN, require_names, require_reference
 from bioattn.progress import NoProgress, Progress
 from bioattn.store.attention_reader import AttentionFile, SiteInfo
-from bioattn.wording import quoted
 
 ALL_TREATMENTS = "all treatments"
 """The name of the one map of a model whose attention does not depend on the treatment."""
-MEAN = "mean"
-"""In the place of a treatment to compare with: the mean over treatments."""
 _BLOCK_BYTES = 1 << 26
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class PromoterMaps:
+class TreatmentMaps:
     """Attention over the bins of a window."""
 
     treatments: list[str]
@@ -31,7 +30,7 @@ class PromoterMaps:
     heads: list[str]
     """H names: the head's number, with the site before it where there are several sites."""
     weights_HTK: NDArray[np.float64]
-    """As stored: rows sum to 1, or less with a sink."""
+    """As stored: rows sum to 1, or less with a sink. Of positions that look at positions the mean over queries."""
     key_edges: NDArray[np.int64]
     """(K + 1,) in bases from the window's first base."""
     window_length: int
@@ -54,42 +53,6 @@ def described(reference: str) -> str:
     return "the mean of treatments" if reference == MEAN else f"that in {reference}"
 
 
-def position_sites(attention: AttentionFile, patterns: Sequence[str] | None = None) -> list[SiteInfo]:
-    """The sites whose keys are positions of promoters, and no queries are; all with the same bins.
-
-    patterns: shell patterns of site names; None = all there are.
-
-    Raises: BioattnError when the file holds alignments or no such site; SettingsError when the patterns choose
-    none or sites of different bins.
-    """
-    if attention.over_alignments:
-        raise BioattnError(f"{attention.path}: holds attention over alignments; one over promoters is needed")
-    sites = [
-        info
-        for info in attention.sites.values()
-        if info.key_edges is not None and "query" not in info.dims and "key" in info.dims
-    ]
-    if not sites:
-        raise BioattnError(
-            f"{attention.path}: at no site of {quoted(list(attention.sites))} do treatments look at positions"
-        )
-    if patterns:
-        chosen = [info for info in sites if any(fnmatchcase(info.name, pattern) for pattern in patterns)]
-        if not chosen:
-            raise SettingsError(
-                f"--sites {' '.join(patterns)}: no site with positions has such a name; the file has "
-                f"{quoted([info.name for info in sites])}"
-            )
-        sites = chosen
-    edges = [info.key_edges for info in sites if info.key_edges is not None]
-    if any(not np.array_equal(other, edges[0]) for other in edges):
-        raise SettingsError(
-            f"{attention.path}: sites {quoted([info.name for info in sites])} have different bins; choose with "
-            "--sites"
-        )
-    return sites
-
-
 def require_upstream(window_length: int, upstream: int | None) -> None:
     """Raises: SettingsError when the window would end before position 0."""
     if upstream is not None and upstream > window_length:
@@ -99,7 +62,7 @@ def require_upstream(window_length: int, upstream: int | None) -> None:
         )
 
 
-def read_promoter_maps(
+def read_treatment_maps(
     attention: AttentionFile,
     *,
     genes: Sequence[str] | None = None,
@@ -108,7 +71,7 @@ def read_promoter_maps(
     sites: Sequence[str] | None = None,
     heads: Sequence[int] | None = None,
     progress: Progress | None = None,
-) -> PromoterMaps:
+) -> TreatmentMaps:
     """The mean over genes (all without `genes`; that of one is its own map), read in blocks.
 
     treatments: None = all, in the file's order. against: a treatment whose map is subtracted from the others' and
@@ -117,29 +80,24 @@ def read_promoter_maps(
 
     Raises: BioattnError for a gene, treatment, site or head that the file does not hold.
     """
-    chosen = position_sites(attention, sites)
+    chosen = choose_position_sites(attention, sites)
+    if heads is not None:
+        require_heads(attention, chosen, heads)
     edges = chosen[0].key_edges
-    assert edges is not None
-    for gene in genes or ():
-        if gene not in attention.samples.index:
-            raise BioattnError(f"{attention.path}: gene {gene!r} is not in the file")
+    assert edges is not None  # choose_position_sites saw to it
+    require_names("--gene", genes or (), attention.samples.index, attention.path, "gene")
     known = chosen[0].treatments or [ALL_TREATMENTS]
+    require_names("--treatment", treatments or (), known, attention.path)
+    require_reference("--against", against, known, attention.path)
     shown = [name for name in treatments or known if name != against]
     names = list(shown)
     if against is not None:
         names = list(known) if against == MEAN and MEAN not in known else [*shown, against]
-    for name in names:
-        if name not in known:
-            raise BioattnError(
-                f"{attention.path}: treatment {name!r} is not in the file; it has {quoted(known)}"
-            )
-    if against == MEAN and len(known) == 1:
-        raise BioattnError(f"{attention.path}: holds one treatment, which is the mean; leave --against out")
     if not shown:
-        raise BioattnError(f"{attention.path}: there is no treatment to compare with {against!r}")
+        raise SettingsError(f"--against {against!r}: is the only treatment; name others")
     maps, labels = [], []
     for info in chosen:
-        kept = _heads(attention, info, heads)
+        kept = _heads(info, heads)
         site = f"{info.name.removeprefix('promoter.')} " if len(chosen) > 1 else ""
         labels += [site + head for head in kept[0]]
         maps.append(_mean(attention, info, kept[1], genes, names, progress))
@@ -150,7 +108,7 @@ def read_promoter_maps(
         else:
             weights_HTK = weights_HTK - weights_HTK.mean(axis=1, keepdims=True)
             weights_HTK = weights_HTK[:, [names.index(name) for name in shown]]
-    return PromoterMaps(
+    return TreatmentMaps(
         treatments=shown,
         heads=labels,
         weights_HTK=weights_HTK,
@@ -174,29 +132,16 @@ def choose_treatments(attention: AttentionFile, gene: str, number: int) -> list[
     names = attention.treatments
     if len(names) <= number:
         return None
-    if gene not in attention.samples.index:
-        raise BioattnError(f"{attention.path}: gene {gene!r} is not in the file")
+    require_names("--gene", [gene], attention.samples.index, attention.path, "gene")
     order = np.argsort(attention.predictions().loc[gene, names].to_numpy(), kind="stable")
     extreme = {*order[: number // 2].tolist(), *order[len(order) - (number - number // 2) :].tolist()}
     return [name for index, name in enumerate(names) if index in extreme]
 
 
-def _heads(
-    attention: AttentionFile, info: SiteInfo, wanted: Sequence[int] | None
-) -> tuple[list[str], list[int] | None]:
+def _heads(info: SiteInfo, wanted: Sequence[int] | None) -> tuple[list[str], list[int] | None]:
     """Names of the heads and their places along the axis, None where there is no such axis."""
     if "head" not in info.dims:
-        if wanted is not None:
-            raise SettingsError(
-                f"--heads: {attention.path} holds the {info.reduce} of site {info.name}, no single heads"
-            )
         return [info.reduce.replace("-", " over ")], None
-    for head in wanted or ():
-        if head not in info.heads:
-            raise SettingsError(
-                f"--heads: site {info.name} of {attention.path} holds no head {head}; it has "
-                f"{', '.join(map(str, info.heads))}"
-            )
     kept = list(info.heads if wanted is None else wanted)
     return [str(head) for head in kept], [info.heads.index(head) for head in kept]
 
@@ -216,7 +161,9 @@ def _mean(
     num_keys = len(info.key_edges) - 1
     total_HTK = np.zeros((num_heads if heads is None else len(heads), len(treatments), num_keys))
     number = len(attention.samples) if genes is None else len(genes)
-    row_bytes = info.dtype.itemsize * num_heads * len(treatments) * num_keys
+    queries = info.dims.index("query") if "query" in info.dims else None
+    sizes = dict(zip(info.dims[1:], info.shape[1:], strict=True)) | {"treatment": len(treatments)}
+    row_bytes = info.dtype.itemsize * math.prod(sizes.values())
     progress = progress or NoProgress()
     progress.begin(f"reading {info.name}", number)
     try:
@@ -224,6 +171,8 @@ def _mean(
             part = attention.weights(
                 info.name, gene=block if genes is None else list(genes[block]), treatment=asked
             )
+            if queries is not None:
+                part = part.mean(axis=queries, dtype=np.float64)
             part = part.sum(axis=0, dtype=np.float64)
             if info.treatments is None:
                 part = part[None]

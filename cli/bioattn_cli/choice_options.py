@@ -1,0 +1,80 @@
+"""Options that choose in files of attention, attribution and promoters, and mean the same in every command."""
+
+from enum import StrEnum
+from typing import Annotated
+
+import typer
+
+
+class Upsampling(StrEnum):
+    """How attention to bins becomes attention to bases (as in `bioattn.interpret.maps.upsampling`)."""
+
+    NEAREST = "nearest"
+    GAUSSIAN = "gaussian"
+    RECEPTIVE_FIELD = "receptive-field"
+
+
+class Anchor(StrEnum):
+    """What position 0 of a window is (as in `bioattn.promoters.windows`)."""
+
+    TSS = "tss"
+    CDS = "cds"
+
+
+GenesOption = Annotated[
+    list[str] | None,
+    typer.Option(
+        metavar="ID|FILE", help="A gene, or a file of ids, one a line; can be repeated [default: all]."
+    ),
+]
+TreatmentsOption = Annotated[
+    list[str] | None,
+    typer.Option("--treatment", metavar="NAME", help="A treatment, can be repeated [default: all]."),
+]
+AgainstOption = Annotated[
+    str | None,
+    typer.Option(
+        metavar="NAME",
+        help="Draw what the others have more than this treatment, or than the `mean` over treatments.",
+    ),
+]
+SitesOption = Annotated[
+    list[str] | None,
+    typer.Option(
+        metavar="PATTERN",
+        help="Attention sites, for example 'promoter.cross.*'; can be repeated [default: all].",
+    ),
+]
+AveragedSitesOption = Annotated[
+    list[str] | None,
+    typer.Option(
+        metavar="PATTERN",
+        help="Attention sites to average, for example 'promoter.cross.0'; can be repeated [default: all].",
+    ),
+]
+HeadsOption = Annotated[
+    str | None,
+    typer.Option(metavar="LIST", help="Heads, for example 0,2 (counted from 0) [default: all]."),
+]
+AveragedHeadsOption = Annotated[
+    str | None,
+    typer.Option(metavar="LIST", help="Heads to average, for example 0,2 (from 0) [default: all]."),
+]
+UpsampleOption = Annotated[
+    Upsampling,
+    typer.Option(
+        help="From bins to bases: flat within a bin, smoothed by half a bin, or over all that a bin sees."
+    ),
+]
+
+
+def parse_heads(text: str | None) -> tuple[int, ...] | None:
+    """`0,2` → (0, 2). Raises: SettingsError when it is not a list of numbers."""
+    from bioattn.errors import SettingsError
+
+    if text is None:
+        return None
+    try:
+        return tuple(int(head) for head in text.split(","))
+    except ValueError:
+        raise SettingsError(f"--heads {text!r}: give head numbers separated by commas, such as 0,2") from None
