@@ -6,6 +6,7 @@ from typing import Annotated
 
 import typer
 
+from bioattn_cli.choice_options import GenesOption
 from bioattn_cli.inference_options import (
     DropPartsOption,
     ModelArgument,
@@ -56,14 +57,7 @@ def attribution(
     ] = Method.ISM,
     treatment: TreatmentOption = None,
     treatment_table: TreatmentTableOption = None,
-    genes: Annotated[
-        list[str] | None,
-        typer.Option(
-            "--genes",
-            metavar="GENE|FILE",
-            help="Genes to explain, or a file with an id a line; can be repeated [default: all].",
-        ),
-    ] = None,
+    genes: GenesOption = None,
     steps: Annotated[
         int | None,
         typer.Option(min=1, help="integrated-gradients: points on the way from the baseline [default: 50]."),

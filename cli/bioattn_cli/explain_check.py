@@ -6,6 +6,7 @@ from typing import Annotated
 
 import typer
 
+from bioattn_cli.choice_options import TreatmentsOption
 from bioattn_cli.inference_options import ModelArgument, PromotersArgument
 from bioattn_cli.options import Device, DeviceOption, OutputOption, SeedOption, ThreadsOption, command
 from bioattn_cli.reporting import Reporter
@@ -37,10 +38,7 @@ def check(
             metavar="MODEL", help="The same model of another seed, to compare maps with; can be repeated."
         ),
     ] = None,
-    treatment: Annotated[
-        list[str] | None,
-        typer.Option(metavar="NAME", help="Check this treatment only, can be repeated [default: all]."),
-    ] = None,
+    treatment: TreatmentsOption = None,
     samples: Annotated[int, typer.Option(min=20, help="Promoters looked at, drawn by the seed.")] = 300,
     seed: SeedOption = 0,
     device: DeviceOption = Device.AUTO,

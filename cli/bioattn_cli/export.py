@@ -5,6 +5,7 @@ from typing import Annotated
 
 import typer
 
+from bioattn_cli.choice_options import HeadsOption, SitesOption, parse_heads
 from bioattn_cli.inference_options import (
     BatchSizeOption,
     DropPartsOption,
@@ -58,18 +59,8 @@ def attention(
     output: OutputOption,
     treatment: TreatmentOption = None,
     treatment_table: TreatmentTableOption = None,
-    sites: Annotated[
-        list[str] | None,
-        typer.Option(
-            "--sites",
-            metavar="PATTERN",
-            help="Attention sites, for example 'promoter.cross.*'; can be repeated [default: all].",
-        ),
-    ] = None,
-    heads: Annotated[
-        str | None,
-        typer.Option(metavar="LIST", help="Heads to keep, for example 0,2 (counted from 0) [default: all]."),
-    ] = None,
+    sites: SitesOption = None,
+    heads: HeadsOption = None,
     dtype: Annotated[
         WeightType,
         typer.Option(
@@ -133,15 +124,3 @@ def attention(
         resume=resume,
         force=force,
     )
-
-
-def parse_heads(text: str | None) -> tuple[int, ...] | None:
-    """`0,2` → (0, 2). Raises: SettingsError when it is not a list of numbers."""
-    from bioattn.errors import SettingsError
-
-    if text is None:
-        return None
-    try:
-        return tuple(int(head) for head in text.split(","))
-    except ValueError:
-        raise SettingsError(f"--heads {text!r}: give head numbers separated by commas, such as 0,2") from None
