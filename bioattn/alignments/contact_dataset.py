@@ -6,7 +6,6 @@ and named when it is read. Proteins are read one at a time, so a dataset may be 
 """
 
 import hashlib
-import json
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
@@ -20,7 +19,7 @@ from scipy.sparse import csr_array
 from bioattn.alignments.alphabet import GAP, UNKNOWN
 from bioattn.alignments.input_features import EncodedAlignment, column_profile
 from bioattn.errors import BioattnError, FormatError
-from bioattn.files import unreadable
+from bioattn.files import parse_json, unreadable
 from bioattn.formats.checked_arrays import (
     DAMAGE,
     CheckedArrays,
@@ -28,6 +27,7 @@ from bioattn.formats.checked_arrays import (
     plain,
 )
 from bioattn.formats.seal import check_seal
+from bioattn.formats.self_contained import require_self_contained
 from bioattn.wording import quoted
 
 CONTACT_DATASET_FORMAT = "bioattn-contact-dataset"
@@ -180,6 +180,7 @@ def open_contact_dataset(path: Path) -> ContactDataset:
     check_seal(path)
     try:
         with h5py.File(path, "r") as file:
+            require_self_contained(path, file)
             _check_attributes(path, file)
             arrays = CheckedArrays(path, file)
             dataset = ContactDataset(
@@ -191,7 +192,7 @@ def open_contact_dataset(path: Path) -> ContactDataset:
                 num_rows=arrays.get("proteins/num_rows", "i8"),
                 num_columns=arrays.get("proteins/num_columns", "i8"),
                 num_mapped=arrays.get("proteins/num_mapped", "i8"),
-                metadata=json.loads(arrays.text("metadata")[0]),
+                metadata=parse_json(arrays.text("metadata")[0], f"{path}: /metadata"),
             )
     except BioattnError:
         raise

@@ -49,8 +49,6 @@ class CheckedArrays:
             raise FormatError(
                 f"{self.path}: the array /{name} has type {node.dtype}, {np.dtype(kind)} is needed"
             )
-        if node.size * node.dtype.itemsize > 64 * max(node.id.get_storage_size(), 1) + (1 << 30):
-            raise FormatError(f"{self.path}: the array /{name} claims an impossible shape {node.shape}")
         try:
             content = node[()]
         except DAMAGE as error:

@@ -299,12 +299,20 @@ def _read_header(index: Path) -> tuple[dict[str, Any], int]:
         raise unreadable(index, error) from error
     try:
         header = json.loads(line)
-        complete = bool(header["chromosomes"]) and "source" in header
-    except (ValueError, TypeError, KeyError):
+        complete = "source" in header and _are_chromosomes(header["chromosomes"])
+    except (ValueError, TypeError, KeyError, RecursionError):
         complete = False
     if not complete:
         raise FormatError(f"{index}: the genome index is damaged; delete it and run again")
     return header, -(-(len(MAGIC) + len(line)) // CODES_OFFSET) * CODES_OFFSET
+
+
+def _are_chromosomes(entries: Any) -> bool:
+    """Whether the JSON of an index names at least one chromosome, each with a text and a length."""
+    return bool(entries) and all(
+        isinstance(name, str) and isinstance(text, str) and type(length) is int and 0 < length < 1 << 62
+        for name, text, length in entries
+    )
 
 
 def _is_current(index: Path, source: dict[str, Any]) -> bool:

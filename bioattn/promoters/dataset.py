@@ -6,7 +6,6 @@ named when the file is read.
 """
 
 import hashlib
-import json
 from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
@@ -19,7 +18,7 @@ from numpy.typing import NDArray
 
 from bioattn import __version__
 from bioattn.errors import BioattnError, FormatError
-from bioattn.files import unreadable
+from bioattn.files import parse_json, unreadable
 from bioattn.formats.checked_arrays import (
     DAMAGE,
     CheckedArrays,
@@ -29,6 +28,7 @@ from bioattn.formats.checked_arrays import (
     put_array,
 )
 from bioattn.formats.seal import check_seal, write_sealed
+from bioattn.formats.self_contained import require_self_contained
 from bioattn.promoters.treatments import TreatmentTable
 from bioattn.wording import counted
 
@@ -172,6 +172,7 @@ def read_dataset(path: Path) -> PromoterDataset:
     check_seal(path)
     try:
         with h5py.File(path, "r") as file:
+            require_self_contained(path, file)
             dataset = _read(path, file)
     except BioattnError:
         raise
@@ -236,7 +237,7 @@ def _read(path: Path, file: h5py.File) -> PromoterDataset:
         gene_split=arrays.get("genes/split", "u1"),
         treatment_split=arrays.get("treatments/split", "u1"),
         task=cast(Task, attributes["task"]),
-        metadata=json.loads(arrays.text("metadata")[0]),
+        metadata=parse_json(arrays.text("metadata")[0], f"{path}: /metadata"),
         standard_error=arrays.get("targets/standard_error", "f4")
         if "standard_error" in file["targets"]
         else None,

@@ -9,7 +9,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from bioattn import __version__
-from bioattn.formats.hdf5_output import hdf5_output
+from bioattn.formats.seal import structure_sealed
 from bioattn.store.alignment_schema import (
     ALIGNMENTS,
     COLUMNS,
@@ -26,6 +26,7 @@ from bioattn.store.alignment_schema import (
 from bioattn.store.content_digest import CONTENT_DIGEST, content_digest
 from bioattn.store.hdf5_datasets import attach_scale, write_digested, write_scale
 from bioattn.store.schema import DIGEST, FORMAT, FORMAT_VERSION, WEIGHTS, Digest
+from bioattn.store.shard_record import ShardRecord
 
 LONG_NAMES = {
     AlignmentReduction.NONE: "attention weight",
@@ -110,6 +111,7 @@ class AlignmentAttentionFile:
         model_sha256: str,
         samples: Sequence[AlignmentSample],
         check: Callable[[], None],
+        shard: ShardRecord | None = None,
     ) -> None:
         self._file = file
         self._check = check
@@ -119,6 +121,8 @@ class AlignmentAttentionFile:
         file.attrs[INPUTS] = ALIGNMENTS
         file.attrs["generated_by"] = f"bioattn {__version__}"
         file.attrs["model_sha256"] = model_sha256
+        if shard is not None:
+            shard.write(file)
         self._write_samples()
         file.create_group("sites")
 
@@ -174,13 +178,15 @@ class AlignmentAttentionFile:
 
 @contextmanager
 def alignment_attention_file(
-    path: Path, model_sha256: str, samples: Sequence[AlignmentSample]
+    path: Path, model_sha256: str, samples: Sequence[AlignmentSample], shard: ShardRecord | None = None
 ) -> Iterator[AlignmentAttentionFile]:
     """Create `path`; the file is complete only when the body ends without an exception.
 
+    shard: which part of which whole the file is; None for a whole.
+
     Raises: OSError when it cannot be written.
     """
-    with hdf5_output(path, chunk_cache_bytes=0) as (file, raw):
-        made = AlignmentAttentionFile(file, model_sha256, samples, raw.check)
+    with structure_sealed(path, chunk_cache_bytes=0) as (file, raw):
+        made = AlignmentAttentionFile(file, model_sha256, samples, raw.check, shard)
         yield made
         made.finish()

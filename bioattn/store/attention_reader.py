@@ -24,7 +24,7 @@ from bioattn.store.alignment_attention_reader import (
 )
 from bioattn.store.alignment_schema import KEY_INDEX, AlignmentReduction
 from bioattn.store.content_digest import CONTENT_DIGEST, content_digest
-from bioattn.store.hdf5_access import damage_named, open_hdf5, require_self_contained, strings, text_attribute
+from bioattn.store.hdf5_access import damage_named, open_hdf5, strings, text_attribute
 from bioattn.store.schema import (
     FORMAT,
     FORMAT_VERSION,
@@ -75,7 +75,6 @@ class AttentionFile:
         self.path = path
         self._file = file
         require_attention(path, file)
-        require_self_contained(path, file)
         if text_attribute(file, CONTENT_DIGEST) != content_digest(file):
             raise FormatError(
                 f"{path}: its attributes or shapes are not what was written ({CONTENT_DIGEST} differs); the file "

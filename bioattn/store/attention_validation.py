@@ -16,7 +16,7 @@ from bioattn.store.attention_checks import WEIGHT_TYPES, digest_of, dimensions, 
 from bioattn.store.attention_reader import require_attention
 from bioattn.store.content_digest import CONTENT_DIGEST, content_digest
 from bioattn.store.findings import Finding, error
-from bioattn.store.hdf5_access import damage_named, open_hdf5, require_self_contained, strings, text_attribute
+from bioattn.store.hdf5_access import damage_named, open_hdf5, strings, text_attribute
 from bioattn.store.schema import (
     DIGEST,
     KEY_EDGES,
@@ -46,7 +46,6 @@ def validate_attention(path: Path, progress: Progress | None = None) -> list[Fin
     try:
         with open_hdf5(path) as file:
             require_attention(path, file)
-            require_self_contained(path, file)
             findings += _root(file)
             if not all(isinstance(file.get(name), h5py.Group) for name in ("samples", "sites")):
                 return findings

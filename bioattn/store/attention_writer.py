@@ -9,7 +9,7 @@ import h5py
 import numpy as np
 from numpy.typing import NDArray
 
-from bioattn.formats.hdf5_output import hdf5_output
+from bioattn.formats.seal import structure_sealed
 from bioattn.store.hdf5_datasets import attach_scale, write_scale
 from bioattn.store.sample_writer import ResultHeader, SampleWriter, Values, sample_values
 from bioattn.store.schema import (
@@ -124,7 +124,7 @@ def attention_writer(
 
     `chunked=False` stores arrays in one piece, without checksums: quicker to write, for parts read back once.
     """
-    with hdf5_output(path) as (file, raw):
+    with structure_sealed(path) as (file, raw):
         writer = AttentionWriter(
             file, header, layouts, treatments, num_samples, chunked=chunked, check=raw.check
         )

@@ -20,7 +20,7 @@ from bioattn.store.attribution_schema import (
     VALUES,
 )
 from bioattn.store.content_digest import CONTENT_DIGEST, content_digest
-from bioattn.store.hdf5_access import damage_named, open_hdf5, require_self_contained, strings, text_attribute
+from bioattn.store.hdf5_access import damage_named, open_hdf5, strings, text_attribute
 from bioattn.store.schema import PREDICTIONS, SAMPLE_FIELDS
 from bioattn.store.selection import choice, read_selection
 
@@ -34,7 +34,6 @@ class AttributionFile:
         self.path = path
         self._file = file
         require_attribution(path, file)
-        require_self_contained(path, file)
         if text_attribute(file, CONTENT_DIGEST) != content_digest(file):
             raise FormatError(
                 f"{path}: its attributes or shapes are not what was written ({CONTENT_DIGEST} differs); the file "

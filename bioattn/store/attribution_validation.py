@@ -16,7 +16,7 @@ from bioattn.store.attribution_reader import require_attribution
 from bioattn.store.attribution_schema import ATTRIBUTION, BASES, GAP, SEQUENCE, VALUE_DIMS, VALUES, Method
 from bioattn.store.content_digest import CONTENT_DIGEST, content_digest
 from bioattn.store.findings import Finding, error
-from bioattn.store.hdf5_access import open_hdf5, require_self_contained, strings, text_attribute
+from bioattn.store.hdf5_access import open_hdf5, strings, text_attribute
 from bioattn.store.schema import DIGEST, PREDICTIONS, Digest
 
 SLAB_BYTES = 1 << 24
@@ -45,7 +45,6 @@ def validate_attribution(path: Path, progress: Progress | None = None) -> list[F
     try:
         with open_hdf5(path) as file:
             require_attribution(path, file)
-            require_self_contained(path, file)
             findings += _root(file)
             if not all(
                 isinstance(file.get(name), h5py.Group) for name in ("samples", ATTRIBUTION, PREDICTIONS)

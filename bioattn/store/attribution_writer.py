@@ -9,7 +9,7 @@ import h5py
 import numpy as np
 from numpy.typing import NDArray
 
-from bioattn.formats.hdf5_output import hdf5_output
+from bioattn.formats.seal import structure_sealed
 from bioattn.store.attribution_schema import (
     ATTRIBUTION,
     ATTRIBUTION_FORMAT,
@@ -120,7 +120,7 @@ def attribution_writer(
 
     Raises: OSError when it cannot be written.
     """
-    with hdf5_output(path) as (file, raw):
+    with structure_sealed(path) as (file, raw):
         writer = AttributionWriter(
             file, header, layout, treatments, num_samples, chunked=chunked, check=raw.check
         )

@@ -1,4 +1,5 @@
-"""Opening HDF5 files of unknown origin: only what lies in the file itself is read, damage becomes one sentence."""
+"""Opening HDF5 of unknown origin: compared with its seal before the library sees it, only what lies in the file itself
+is read, and damage becomes one sentence."""
 
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -9,14 +10,10 @@ import h5py
 
 from bioattn.errors import BioattnError, FormatError
 from bioattn.files import unreadable
+from bioattn.formats.seal import check_seal
+from bioattn.formats.self_contained import require_self_contained
 
 HDF5_MAGIC = b"\x89HDF\r\n\x1a\n"
-KNOWN_FILTERS = {
-    h5py.h5z.FILTER_FLETCHER32: "fletcher32",
-    h5py.h5z.FILTER_SHUFFLE: "shuffle",
-    h5py.h5z.FILTER_DEFLATE: "gzip",
-}
-"""Filters every HDF5 build has; any other would make the library look for a plug-in to load."""
 
 
 def is_hdf5(path: Path) -> bool:
@@ -32,11 +29,14 @@ def is_hdf5(path: Path) -> bool:
 def open_hdf5(path: Path) -> Iterator[h5py.File]:
     """Open for reading; what HDF5 raises on damaged content, here or in the body, becomes a FormatError.
 
-    Raises: BioattnError when the file cannot be opened; FormatError when it is not HDF5 or is damaged.
+    Raises: BioattnError when the file cannot be opened; FormatError when it is not HDF5, is damaged, differs from
+    its seal, or is not self-contained (`require_self_contained`).
     """
     if not is_hdf5(path):
         raise FormatError(f"{path}: not an HDF5 file")
+    check_seal(path)
     with damage_named(path), h5py.File(path, "r") as file:
+        require_self_contained(path, file)
         yield file
 
 
@@ -47,7 +47,16 @@ def damage_named(path: Path) -> Iterator[None]:
         yield
     except BioattnError:
         raise
-    except (OSError, RuntimeError, KeyError, ValueError, TypeError, AttributeError, OverflowError) as error:
+    except (
+        OSError,
+        RuntimeError,
+        KeyError,
+        ValueError,
+        TypeError,
+        AttributeError,
+        OverflowError,
+        MemoryError,
+    ) as error:
         reason = " ".join(str(error.args[0] if error.args else error).split()).rstrip(".")
         if "truncated file" in reason or "bad object header version" in reason:
             advice = "it is cut short or damaged; copy it or make it again"
@@ -56,50 +65,6 @@ def damage_named(path: Path) -> Iterator[None]:
         else:
             advice = "it is damaged or not of the expected form; copy it or make it again"
         raise FormatError(f"{path}: cannot be read as HDF5: {advice} ({reason})") from error
-
-
-def require_self_contained(path: Path, file: h5py.File) -> None:
-    """Refuse soft and external links, virtual and external storage and unknown filters anywhere in the file.
-
-    They would let a file make its reader open other files or load plug-ins.
-
-    Raises: FormatError naming the first such object.
-    """
-    pending: list[h5py.Group] = [file]
-    seen: set[Any] = set()
-    while pending:
-        group = pending.pop()
-        for name in group:
-            where = f"{group.name.rstrip('/')}/{name}"
-            link = group.get(name, getlink=True)
-            if not isinstance(link, h5py.HardLink):
-                raise FormatError(
-                    f"{path}: {where} is a link to elsewhere; only data in the file itself is read"
-                )
-            item = group[name]
-            if isinstance(item, h5py.Group):
-                # Hard links can make cycles; the object's address tells groups apart.
-                address = h5py.h5o.get_info(item.id).addr
-                if address not in seen:
-                    seen.add(address)
-                    pending.append(item)
-            elif isinstance(item, h5py.Dataset):
-                _require_plain_storage(path, where, item)
-            else:
-                raise FormatError(f"{path}: {where} is neither a group nor a dataset")
-
-
-def _require_plain_storage(path: Path, where: str, dataset: h5py.Dataset) -> None:
-    if dataset.is_virtual or dataset.external:
-        raise FormatError(
-            f"{path}: {where} keeps its data in another file; only data in the file itself is read"
-        )
-    filters = dataset.id.get_create_plist()
-    for index in range(filters.get_nfilters()):
-        code = filters.get_filter(index)[0]
-        if code not in KNOWN_FILTERS:
-            known = ", ".join(KNOWN_FILTERS.values())
-            raise FormatError(f"{path}: {where} uses HDF5 filter {code}; only {known} are read")
 
 
 def text_attribute(holder: h5py.HLObject, name: str) -> str | None:

@@ -8,7 +8,8 @@ import numpy as np
 import pytest
 
 from bioattn.errors import BioattnError, FormatError
-from bioattn.formats.seal import check_seal, stream_sealed, write_sealed
+from bioattn.formats import seal
+from bioattn.formats.seal import check_seal, stream_sealed, structure_sealed, write_sealed
 
 
 def fill(file):
@@ -52,12 +53,11 @@ def test_no_seal_is_not_an_error(tmp_path):
 
 def test_every_changed_byte_is_found(sealed):
     content = sealed.read_bytes()
-    footer = len(content) - 87
-    for position in range(0, footer, 31):
+    for position in [*range(0, len(content), 31), *range(len(content) - 87, len(content))]:
         changed = bytearray(content)
         changed[position] ^= 0x10
         sealed.write_bytes(changed)
-        with pytest.raises(FormatError, match=r"changed after the file was written"):
+        with pytest.raises(FormatError, match=r"seal|changed after the file was written"):
             check_seal(sealed)
 
 
@@ -97,3 +97,78 @@ def test_streamed_bytes_repeat(tmp_path):
     for name in ("a.h5", "b.h5"):
         write_streamed(tmp_path / name, fill)
     assert (tmp_path / "a.h5").read_bytes() == (tmp_path / "b.h5").read_bytes()
+
+
+def large_arrays(file):
+    """One array that is left out of a seal of the structure, and some that are not."""
+    rng = np.random.default_rng(0)
+    file.attrs["format"] = "x"
+    weights = rng.normal(size=(64, 600)).astype("f4")
+    file.create_dataset("weights", data=weights, chunks=(7, 600), fletcher32=True)
+    file.create_dataset("few", data=weights[:4, :9], chunks=(2, 9), fletcher32=True)
+    file["names"] = [f"gene{number}" for number in range(50)]
+    file["unchecked"] = weights
+
+
+@pytest.fixture
+def structure(tmp_path):
+    path = tmp_path / "structure.h5"
+    with structure_sealed(path) as (file, _):
+        large_arrays(file)
+    return path
+
+
+def test_a_seal_of_the_structure_leaves_out_what_checks_itself(structure):
+    assert check_seal(structure)
+    with h5py.File(structure) as file:
+        places = [file["weights"].id.get_chunk_info(n) for n in range(file["weights"].id.get_num_chunks())]
+        left_out = {
+            byte for chunk in places for byte in range(chunk.byte_offset, chunk.byte_offset + chunk.size)
+        }
+    content = structure.read_bytes()
+    rng = np.random.default_rng(1)
+    outside = [byte for byte in range(len(content)) if byte not in left_out]
+    for position in [*rng.choice(outside, 200, replace=False), *range(len(content) - 90, len(content))]:
+        changed = bytearray(content)
+        changed[position] ^= 1 << rng.integers(8)
+        structure.write_bytes(changed)
+        with pytest.raises(FormatError, match=r"seal|changed after the file was written"):
+            check_seal(structure)
+    for position in rng.choice(sorted(left_out), 50):
+        changed = bytearray(content)
+        changed[position] ^= 1 << rng.integers(8)
+        structure.write_bytes(changed)
+        assert check_seal(structure)
+        with h5py.File(structure) as file, pytest.raises(OSError, match=r"filter returned failure|checksum"):
+            file["weights"][:]
+
+
+def test_a_seal_of_the_structure_reads_little(structure, monkeypatch):
+    read = 0
+    update = seal._update
+
+    def counting(digest, raw, offset, size):
+        nonlocal read
+        read += size
+        update(digest, raw, offset, size)
+
+    monkeypatch.setattr(seal, "_update", counting)
+    assert check_seal(structure)
+    size = structure.stat().st_size
+    assert read < size - 64 * 600 * 4
+
+
+def test_what_is_left_of_a_seal_that_was_cut_is_refused(sealed, structure):
+    for path in (sealed, structure):
+        content = path.read_bytes()
+        for lost in (1, 14, 50, 88, 200):
+            path.write_bytes(content[:-lost])
+            with pytest.raises(FormatError, match="its seal is cut short or damaged"):
+                check_seal(path)
+
+
+def test_the_seal_of_a_structure_repeats(structure):
+    first = structure.read_bytes()
+    with structure_sealed(structure) as (file, _):
+        large_arrays(file)
+    assert structure.read_bytes() == first
