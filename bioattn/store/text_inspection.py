@@ -14,6 +14,7 @@ from bioattn.formats.bed import read_bed
 from bioattn.formats.rr import read_rr
 from bioattn.promoters.promoter_fasta import read_promoters
 from bioattn.store.alignment_inspection import statistics_figures
+from bioattn.store.contact_regression import read_regression
 from bioattn.store.description import Description, describe, some
 from bioattn.store.simulation_inspection import SIMULATIONS, simulation_figures
 from bioattn.wording import counted
@@ -125,8 +126,6 @@ def _check_figures(path: Path, content: dict[str, Any]) -> dict[str, Any]:
 
 
 def _contact_regression(path: Path) -> Description:
-    from bioattn.interpret.contacts.regression import read_regression
-
     regression = read_regression(path)
     return describe(
         "contact-regression",

@@ -66,7 +66,7 @@ def contacts(
         )
     if fit is not None:
         from bioattn.interpret.contacts.attention_contacts import INVERSE_STRENGTH, fit_contacts
-        from bioattn.interpret.contacts.regression import require_regression_name, write_regression
+        from bioattn.store.contact_regression import require_regression_name, write_regression
         from bioattn.wording import counted
 
         require_regression_name(output)
@@ -102,7 +102,7 @@ def contacts(
         )
     else:
         from bioattn.interpret.contacts.export import export_contacts, require_contact_name
-        from bioattn.interpret.contacts.regression import read_regression
+        from bioattn.store.contact_regression import read_regression
 
         require_contact_name(output)
         check_output(output, inputs.values())

@@ -190,7 +190,7 @@ def check(path: Path) -> None:
 
 
 def regression(path: Path) -> None:
-    from bioattn.interpret.contacts.regression import read_regression
+    from bioattn.store.contact_regression import read_regression
 
     read_regression(path)
 

@@ -10,10 +10,10 @@ from bioattn.errors import SettingsError
 from bioattn.files import text_output
 from bioattn.formats.rr import ranked_pairs, write_rr
 from bioattn.interpret.contacts.attention_contacts import mean_map, predict_contacts
-from bioattn.interpret.contacts.regression import ContactRegression
 from bioattn.known_names import require_names
 from bioattn.progress import NoProgress, Progress
 from bioattn.store.attention_reader import AttentionFile, open_attention
+from bioattn.store.contact_regression import ContactRegression
 from bioattn.structures.contacts import MIN_SEPARATION
 
 RR_SUFFIX = ".rr"
