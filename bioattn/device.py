@@ -3,20 +3,33 @@
 import torch
 
 from bioattn.errors import BioattnError
+from bioattn.launch import launch
 from bioattn.threads import granted_threads
 
 
 def choose_device(name: str) -> torch.device:
     """`auto` takes CUDA, then MPS, then the CPU; any other name must be there.
 
-    Raises: BioattnError when the device asked for is absent.
+    Of several processes on one machine each takes a GPU of its own; together they do not work on MPS.
+
+    Raises: BioattnError when the device asked for is absent, or there are more processes than GPUs.
     """
+    here = launch()
     available = {"cpu": True, "cuda": torch.cuda.is_available(), "mps": torch.backends.mps.is_available()}
+    available["mps"] &= here.count == 1
     if name == "auto":
-        return torch.device(next(device for device in ("cuda", "mps", "cpu") if available[device]))
+        name = next(device for device in ("cuda", "mps", "cpu") if available[device])
     if not available.get(name, False):
         present = ", ".join(device for device, there in available.items() if there)
         raise BioattnError(f"--device {name}: torch sees no such device here; available: {present}")
+    if name == "cuda" and here.count > 1:
+        if here.local_rank >= torch.cuda.device_count():
+            raise BioattnError(
+                f"{here.local_count} processes on a machine with {torch.cuda.device_count()} GPUs; start as many "
+                "as there are GPUs (torchrun --nproc-per-node), or choose --device cpu"
+            )
+        torch.cuda.set_device(here.local_rank)
+        return torch.device(name, here.local_rank)
     return torch.device(name)
 
 

@@ -7,6 +7,7 @@ from concurrent.futures import Future, ThreadPoolExecutor
 from typing import TypeVar
 
 from bioattn.control_group import granted_by_quota
+from bioattn.launch import launch
 
 Item = TypeVar("Item")
 Result = TypeVar("Result")
@@ -22,10 +23,15 @@ def granted_cores() -> int:
 
 
 def granted_threads() -> int:
-    """The cores granted, or OMP_NUM_THREADS if that is less, as Snakemake and batch systems set it."""
-    granted = granted_cores()
+    """The cores granted, or OMP_NUM_THREADS if that is less, as Snakemake and batch systems set it.
+
+    Processes that were launched together share the cores. torchrun sets OMP_NUM_THREADS to 1 where nobody else
+    has, so there 1 says nothing.
+    """
+    processes = launch().local_count
+    granted = max(1, granted_cores() // processes)
     told = os.environ.get("OMP_NUM_THREADS", "")
-    if told.isdecimal() and int(told) > 0:
+    if told.isdecimal() and int(told) > (processes > 1):
         granted = min(granted, int(told))
     return granted
 

@@ -66,9 +66,7 @@ def read_training_record(model: Path) -> TrainingRecord | None:
             training=build(TrainingConfig, content["training"], str(path)),
             treatment_columns=tuple(content["treatment_columns"]),
             evaluation=content["evaluation"],
-            unnamed=tuple(
-                field.name for field in fields(TrainingConfig) if field.name not in content["training"]
-            ),
+            unnamed=tuple(name for name in TrainingConfig().decisive() if name not in content["training"]),
         )
     except SettingsError as error:
         raise FormatError(f"{error}; the folder is of another version, or was edited") from error

@@ -94,6 +94,11 @@ def load_state(
     return Position(**json.loads(metadata["position"])), _part(tensors, "best.")
 
 
+def weights_digest(model: torch.nn.Module) -> str:
+    """SHA-256 over all weights of a model."""
+    return _digest({name: tensor.detach().cpu() for name, tensor in model.state_dict().items()}, {})
+
+
 def _require_same_job(path: Path, stored: str, job: Mapping[str, Any]) -> None:
     advice = "repeat the command that was interrupted, or start again with --force"
     try:

@@ -8,7 +8,8 @@ import signal
 import sys
 import traceback
 from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, redirect_stderr, redirect_stdout
+from pathlib import Path
 from types import FrameType
 from typing import Annotated, Any, NoReturn
 
@@ -53,6 +54,7 @@ from bioattn_cli import (
     train,
     train_evoformer,
 )
+from bioattn_cli.options import is_spokesman
 
 
 class _ReaderGone(Exception):  # noqa: N818 - not a failure: whoever read our stdout has seen enough (`| head`)
@@ -148,13 +150,30 @@ def _root(
     """Attention models on biological sequences, with every attention map kept."""
 
 
+@contextmanager
+def _only_the_first_reports(arguments: Sequence[str]) -> Iterator[None]:
+    """Of several processes that train together one speaks; what the others would say goes nowhere.
+
+    An error that is theirs alone is said by `main`.
+    """
+    if is_spokesman(arguments):
+        yield
+        return
+    with (
+        Path(os.devnull).open("w", encoding="utf-8") as nowhere,
+        redirect_stdout(nowhere),
+        redirect_stderr(nowhere),
+    ):
+        yield
+
+
 def main(argv: Sequence[str] | None = None) -> int:
     """Run the program and return its exit code. Set BIOATTN_DEBUG=1 to see tracebacks of user errors too."""
     arguments = list(sys.argv[1:] if argv is None else argv)
     if argv is None:
         signal.signal(signal.SIGTERM, _stop)
     try:
-        with _own_output_errors():
+        with _only_the_first_reports(arguments), _own_output_errors():
             try:
                 app(args=arguments, prog_name="bioattn", obj=arguments)
             finally:
@@ -164,7 +183,8 @@ def main(argv: Sequence[str] | None = None) -> int:
     except BioattnError as error:
         if os.environ.get("BIOATTN_DEBUG"):
             raise
-        _say_error(str(error))
+        if not error.told_elsewhere:
+            _say_error(str(error))
         if isinstance(error, Interrupted):
             return error.exit_code
         return 2 if isinstance(error, SettingsError) else 1

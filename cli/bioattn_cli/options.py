@@ -2,7 +2,7 @@
 
 import functools
 import inspect
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from contextlib import nullcontext
 from enum import StrEnum
 from pathlib import Path
@@ -10,6 +10,7 @@ from typing import Annotated, Any
 
 import typer
 
+from bioattn.launch import launch
 from bioattn.output_lock import reserve_output
 from bioattn_cli.reporting import LogFormat, Reporter
 
@@ -49,24 +50,14 @@ ConfigOption = Annotated[
     Path | None, typer.Option("--config", "-c", help="TOML file with any setting; options win over it.")
 ]
 
-GenesOption = Annotated[
-    list[str] | None,
-    typer.Option(
-        metavar="ID|FILE", help="A gene, or a file of ids, one a line; can be repeated [default: all]."
-    ),
-]
-AveragedSitesOption = Annotated[
-    str,
-    typer.Option(metavar="PATTERN", help="Attention sites to average, for example 'promoter.cross.0'."),
-]
-AveragedHeadsOption = Annotated[
-    str | None,
-    typer.Option(metavar="LIST", help="Heads to average, for example 0,2 (from 0) [default: all]."),
-]
-
 _QuietOption = Annotated[bool, typer.Option("--quiet", "-q", help="Only warnings and errors on stderr.")]
 _VerboseOption = Annotated[bool, typer.Option("--verbose", "-v", help="More detail on stderr.")]
 _LogFormatOption = Annotated[LogFormat, typer.Option("--log-format", help="Messages as text or JSON lines.")]
+
+
+def is_spokesman(arguments: Sequence[str]) -> bool:
+    """Whether this process writes and reports: always, but of several that train together only the first."""
+    return arguments[:1] != ["train"] or launch().is_first
 
 
 def command(
@@ -100,7 +91,7 @@ def command(
             reporter = Reporter(
                 quiet=quiet, verbose=verbose, log_format=log_format, arguments=context.obj or ()
             )
-            output = arguments.get("output")
+            output = arguments.get("output") if is_spokesman(context.obj or ()) else None
             with reserve_output(output) if isinstance(output, Path) else nullcontext():
                 function(reporter, **arguments)
 

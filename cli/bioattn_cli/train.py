@@ -106,37 +106,45 @@ def promoter(
     from bioattn.device import choose_device, describe_device, set_threads
     from bioattn.files import check_apart, write_run_record
     from bioattn.stop_request import stop_on_signals
+    from bioattn.training.distributed import joined_processes
     from bioattn.training.promoter.train import train_promoter
 
-    if config is not None:
-        check_apart(output, [config])
-    set_threads(threads)
-    chosen = choose_device(device.value)
-    job = _job(
-        dataset,
-        output,
-        config,
-        model={
-            "conditioning": conditioning,
-            "treatment_encoder": treatment_encoder,
-            "hops": hops,
-            "num_heads": num_heads,
-            "attention_score": attention_score,
-        },
-        training={"seed": seed, "epochs": epochs, "precision": precision},
-        reference=reference,
-        baselines=baselines,
-    )
-    reporter.say(f"device: {describe_device(chosen)}")
     started = time.monotonic()
-    with stop_on_signals() as stop:
+    with stop_on_signals() as stop, joined_processes() as processes:
+        if config is not None:
+            check_apart(output, [config])
+        set_threads(threads)
+        chosen = choose_device(device.value)
+        job = _job(
+            dataset,
+            output,
+            config,
+            model={
+                "conditioning": conditioning,
+                "treatment_encoder": treatment_encoder,
+                "hops": hops,
+                "num_heads": num_heads,
+                "attention_score": attention_score,
+            },
+            training={"seed": seed, "epochs": epochs, "precision": precision},
+            reference=reference,
+            baselines=baselines,
+        )
+        reporter.say(f"device: {processes.describe(describe_device(chosen))}")
         evaluation = train_promoter(
-            job, device=chosen, resume=resume, force=force, progress=reporter.progress(), stop=stop
+            job,
+            device=chosen,
+            resume=resume,
+            force=force,
+            progress=reporter.progress(),
+            stop=stop,
+            processes=processes,
         )
     if evaluation is None:
         return
     inputs = {"dataset": dataset} | ({"config": config} if config else {})
-    write_run_record(output, reporter.command, inputs, time.monotonic() - started, device=chosen.type)
+    figures = {"device": chosen.type} | ({"processes": processes.count} if processes.count > 1 else {})
+    write_run_record(output, reporter.command, inputs, time.monotonic() - started, **figures)
     _print_figures(evaluation)
     reporter.say(f"wrote {output}")
 

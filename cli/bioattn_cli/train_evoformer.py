@@ -69,32 +69,45 @@ def evoformer(
     from bioattn.device import choose_device, describe_device, set_threads
     from bioattn.files import check_apart, write_run_record
     from bioattn.stop_request import stop_on_signals
+    from bioattn.training.distributed import joined_processes
     from bioattn.training.evoformer.model_card import scores_table
     from bioattn.training.evoformer.train import train_evoformer
 
-    if config is not None:
-        check_apart(output, [config])
-    set_threads(threads)
-    chosen = choose_device(device.value)
-    job = _job(
-        dataset,
-        output,
-        config,
-        initial_model,
-        tuple(exclude or ()),
-        model={"uniform_msa_attention": uniform_attention or None, "pair_features": covariance},
-        training={"seed": seed, "steps": steps, "simulated_steps": simulated_steps, "precision": precision},
-    )
-    reporter.say(f"device: {describe_device(chosen)}")
     started = time.monotonic()
-    with stop_on_signals() as stop:
+    with stop_on_signals() as stop, joined_processes() as processes:
+        if config is not None:
+            check_apart(output, [config])
+        set_threads(threads)
+        chosen = choose_device(device.value)
+        job = _job(
+            dataset,
+            output,
+            config,
+            initial_model,
+            tuple(exclude or ()),
+            model={"uniform_msa_attention": uniform_attention or None, "pair_features": covariance},
+            training={
+                "seed": seed,
+                "steps": steps,
+                "simulated_steps": simulated_steps,
+                "precision": precision,
+            },
+        )
+        reporter.say(f"device: {processes.describe(describe_device(chosen))}")
         scores = train_evoformer(
-            job, device=chosen, resume=resume, force=force, progress=reporter.progress(), stop=stop
+            job,
+            device=chosen,
+            resume=resume,
+            force=force,
+            progress=reporter.progress(),
+            stop=stop,
+            processes=processes,
         )
     if scores is None:
         return
     inputs = {"dataset": dataset} | ({"config": config} if config else {})
-    write_run_record(output, reporter.command, inputs, time.monotonic() - started, device=chosen.type)
+    figures = {"device": chosen.type} | ({"processes": processes.count} if processes.count > 1 else {})
+    write_run_record(output, reporter.command, inputs, time.monotonic() - started, **figures)
     if scores:
         for cells in scores_table(scores):
             typer.echo("\t".join(cells))

@@ -8,6 +8,7 @@ import torch
 import torch.nn.functional as F  # noqa: N812
 from torch import Tensor, nn
 
+from bioattn.models.promoter.batch_part import PromoterDropout
 from bioattn.models.promoter.config import PromoterModelConfig, TreatmentEncoding
 from bioattn.models.promoter.stem import one_hot
 from bioattn.models.promoter.treatment_vocabulary import TreatmentBatch, TreatmentVocabulary
@@ -24,7 +25,7 @@ class ConcatModel(nn.Module):
             nn.Conv1d(4, first, config.concat_kernels[0], padding=config.concat_kernels[0] // 2),
             nn.MaxPool1d(pools[0]),
             nn.ReLU(),
-            nn.Dropout(config.concat_dropout),
+            PromoterDropout(config.concat_dropout),
             nn.BatchNorm1d(first),
             nn.Conv1d(first, second, config.concat_kernels[1], padding=config.concat_kernels[1] // 2),
             nn.MaxPool1d(pools[1]),

@@ -8,6 +8,7 @@ import torch.nn.functional as F  # noqa: N812
 from torch import Tensor, nn
 from torch.utils.checkpoint import checkpoint
 
+from bioattn.models.promoter.batch_part import uniform_like
 from bioattn.models.promoter.config import PromoterModelConfig
 from bioattn.models.promoter.stem import AMBIGUOUS, known_bins, padded_to_bins
 from bioattn.promoters.kmers import canonical_columns
@@ -56,7 +57,7 @@ class KmerStem(nn.Module):
         keep = 1.0
         if self.training and self.config.kmer_dropout:
             keep = 1 - self.config.kmer_dropout
-            left_out_BL = torch.rand(columns_BL.shape, device=columns_BL.device) >= keep
+            left_out_BL = uniform_like(columns_BL.float()) >= keep
             columns_BL = columns_BL.masked_fill(left_out_BL, self.num_columns)
         sums = self.vectors(columns_BL.reshape(-1, self.config.pool)) / keep
         bins_BPC = sums.view(len(codes_BL), -1, sums.shape[-1])

@@ -3,9 +3,10 @@
 Shape suffixes: B promoters, T treatments, C context channels, E treatment channels, H hidden channels.
 """
 
-import torch
 import torch.nn.functional as F  # noqa: N812
 from torch import Tensor, nn
+
+from bioattn.models.promoter.batch_part import uniform_like
 
 
 class TreatmentReadout(nn.Module):
@@ -43,5 +44,5 @@ class TreatmentReadout(nn.Module):
         """Dropout by promoter and channel: the same for all treatments, so fifty cost little more than one."""
         if not self.training or not self.dropout:
             return features_BTC
-        kept_B1C = torch.rand_like(features_BTC[:, :1]) >= self.dropout
+        kept_B1C = uniform_like(features_BTC[:, :1]) >= self.dropout
         return features_BTC * (kept_B1C / (1 - self.dropout))

@@ -58,14 +58,14 @@ class TrainingSamples:
         self.config = config
         self.covariance = covariance
 
-    def step(self, step: int) -> list[Sample]:
-        """The samples whose gradients make update number `step` (from 0); torch's seed is set before."""
+    def step(self, step: int, numbers: slice = slice(None)) -> list[Sample]:
+        """The samples whose gradients make update number `step` (from 0), or some of them; sets torch's seed."""
         later = step - self.config.simulated_steps
         where = (step,) if later < 0 else (_REAL_STAGE, later)
         torch.manual_seed(int(np.random.default_rng([self.config.seed, *where]).integers(2**62)))
         return [
             self._draw(step, np.random.default_rng([self.config.seed, *where, number]), number)
-            for number in range(self.config.families_per_step)
+            for number in range(self.config.families_per_step)[numbers]
         ]
 
     def _draw(self, step: int, random: np.random.Generator, number: int) -> Sample:

@@ -3,6 +3,7 @@
 import logging
 import platform
 from collections.abc import Mapping, Sequence
+from contextlib import nullcontext
 from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from typing import Any
@@ -34,6 +35,7 @@ from bioattn.models.model_folder import (
 )
 from bioattn.progress import NoProgress, Progress
 from bioattn.stop_request import StopRequest
+from bioattn.training.distributed import ALONE, Processes
 from bioattn.training.evoformer.config import SMALL_MODEL, EvoformerTrainingConfig
 from bioattn.training.evoformer.evaluation import FamilyScores, evaluate_families
 from bioattn.training.evoformer.families import SimulatedFamilies, TrainingFamily, load_families
@@ -73,22 +75,31 @@ def train_evoformer(
     force: bool = False,
     progress: Progress | None = None,
     stop: StopRequest | None = None,
+    processes: Processes = ALONE,
 ) -> list[FamilyScores] | None:
     """Train an MSA/pair model and write its folder, which never exists incomplete: until the end everything lies
     in `<output>.partial/`. Returns the scores of the validation and test proteins; None when, with `resume`, the
-    same job had been finished before.
+    same job had been finished before, and in all processes but the first, which does what is left when training is
+    over.
 
     Raises: SettingsError on settings that do not fit; BioattnError on a bad dataset, an output that exists
-    (without `force`) or an interrupted run (without `resume` or `force`); Interrupted when `stop` was requested.
+    (without `force`) or an interrupted run (without `resume` or `force`); Interrupted when `stop` was requested;
+    LostProcess when another process ended.
     """
-    if resume and not force and is_finished(job.output):
+    finished = processes.is_first and resume and not force and is_finished(job.output)
+    if processes.from_first(finished):
+        if not processes.is_first:
+            return None
         config = model_config(job.model, job.initial, job.settings_source)
         require_finished_by(job.output, _finished_job(job.output), _content(job, config))
         LOGGER.info(f"{job.output}: finished before with the same data and settings, nothing is left to do")
         return None
     check_apart(job.output, [job.dataset_path, *([] if job.initial is None else [job.initial])])
-    with working_folder(job.output, resume=resume, force=force) as partial:
-        return _train(job, partial, device, resume, progress or NoProgress(), stop or StopRequest())
+    folder = working_folder(job.output, resume=resume, force=force) if processes.is_first else nullcontext()
+    with folder as partial:
+        return _train(
+            job, partial, device, resume, progress or NoProgress(), stop or StopRequest(), processes
+        )
 
 
 def model_config(
@@ -139,17 +150,22 @@ def _require_trunk(config: EvoformerConfig, initial: Path | None, source: str) -
 
 def _train(
     job: EvoformerTrainingJob,
-    partial: Path,
+    partial: Path | None,
     device: torch.device,
     resume: bool,
     progress: Progress,
     stop: StopRequest,
-) -> list[FamilyScores]:
-    """`train_evoformer` inside its folder `partial`, which gets its final name when all is done."""
+    processes: Processes,
+) -> list[FamilyScores] | None:
+    """`train_evoformer` inside its folder `partial`, which gets its final name when all is done.
+
+    Only the first process has a folder.
+    """
     config = model_config(job.model, job.initial, job.settings_source)
     training = job.training
     dataset = open_contact_dataset(job.dataset_path)
     content = _content(job, config)
+    processes.require_same_job(content)
     used = _used(dataset, job.exclude)
     places = {split: [i for i in used if dataset.splits[i] == split] for split in (TRAIN, VALIDATION, TEST)}
     if training.steps and not places[TRAIN]:
@@ -174,13 +190,21 @@ def _train(
         config=training,
         device=device,
         job=content,
-        state_path=partial / STATE_FILE,
+        state_path=None if partial is None else partial / STATE_FILE,
+        processes=processes,
     )
+    if training.families_per_step < processes.count and processes.is_first:
+        LOGGER.warning(
+            f"families_per_step is {training.families_per_step}: of {processes.count} processes the others have "
+            "nothing to do; set it to a multiple of the processes"
+        )
     LOGGER.info(
         f"training {sum(p.numel() for p in model.parameters()):,} weights on {len(train)} families"
         + (f" and {training.simulated_families} simulated ones" if training.simulated_steps else "")
     )
     position, best = trainer.run(resume=resume, progress=progress, stop=stop)
+    if partial is None:
+        return None
     model.load_state_dict(best)
     model.eval()
     scores = [

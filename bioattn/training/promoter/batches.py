@@ -27,6 +27,8 @@ class Batch(NamedTuple):
     """float32 (B, T) in the dataset's units; NaN = missing."""
     treatments_T: Tensor
     """int64: positions among the training treatments."""
+    seed: int
+    """torch's random state while answers are computed."""
 
 
 class TrainingBatches:
@@ -59,17 +61,17 @@ class TrainingBatches:
         return max(1, len(self.genes) // self.config.batch_size)
 
     def epoch(self, epoch: int, first_step: int = 0) -> Iterator[Batch]:
-        """The batches of one epoch from `first_step` on; torch's seed is set before each is handed out."""
+        """The batches of one epoch from `first_step` on."""
         order = np.random.default_rng([self.config.seed, epoch]).permutation(self.genes)
         for step in range(first_step, self.steps_per_epoch):
             last = step == self.steps_per_epoch - 1
             start = step * self.config.batch_size
             genes_B = order[start : None if last else start + self.config.batch_size]
             random = np.random.default_rng([self.config.seed, epoch, step])
-            torch.manual_seed(int(random.integers(2**62)))
-            yield self._batch(genes_B, random)
+            seed = int(random.integers(2**62))
+            yield self._batch(genes_B, random, seed)
 
-    def _batch(self, genes_B: NDArray[np.int64], random: np.random.Generator) -> Batch:
+    def _batch(self, genes_B: NDArray[np.int64], random: np.random.Generator, seed: int) -> Batch:
         shifts_B = random.integers(-self.max_shift, self.max_shift + 1, size=len(genes_B))
         codes_BL = self.windows[genes_B, self.flank + shifts_B]
         if self.config.reverse_complement:
@@ -85,6 +87,7 @@ class TrainingBatches:
             torch.from_numpy(np.ascontiguousarray(codes_BL)),
             torch.from_numpy(self.targets_GT[genes_B][:, treatments_T]),
             torch.from_numpy(treatments_T),
+            seed,
         )
 
 

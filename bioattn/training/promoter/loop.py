@@ -7,6 +7,7 @@ import math
 from collections.abc import Iterator, Mapping
 from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass, field
+from functools import partial
 from pathlib import Path
 from typing import Any, cast
 
@@ -18,17 +19,26 @@ from torch import Tensor
 from bioattn.attention.capture import capture
 from bioattn.attention.entropy import EntropyMeter
 from bioattn.errors import BioattnError
+from bioattn.models.promoter.batch_part import part_of_batch
 from bioattn.models.promoter.model import PromoterModel
 from bioattn.models.promoter.treatment_vocabulary import TreatmentBatch
 from bioattn.progress import Progress
 from bioattn.promoters.dataset import PromoterDataset
+from bioattn.shard import Shard
 from bioattn.stop_request import StopRequest
+from bioattn.training.distributed import ALONE, Processes, saved_if_others_end
 from bioattn.training.optimisation import copied_weights, make_optimizer, warm_up_and_cosine
 from bioattn.training.promoter.batches import Batch, TrainingBatches, centred_windows
 from bioattn.training.promoter.config import Loss, Metric, TrainingConfig
-from bioattn.training.promoter.losses import cell_losses, classifier_free_loss, masked_mean
+from bioattn.training.promoter.losses import (
+    cell_losses,
+    classifier_free_loss,
+    masked_mean,
+    measured_cells,
+)
 from bioattn.training.promoter.metrics import SharedAxis, per_treatment, summarise
 from bioattn.training.state import Position, load_state, save_state
+from bioattn.training.update import PartLoss, update_weights
 from bioattn.training.weight_average import WeightAverage
 
 METRIC_KEYS = {
@@ -76,72 +86,116 @@ class Trainer:
     device: torch.device
     job: Mapping[str, Any]
     """Data and settings: a saved state of another job is refused."""
-    state_path: Path
+    state_path: Path | None
+    """Where the first process saves; None in the others."""
+    processes: Processes = ALONE
     average: WeightAverage = field(init=False)
     """Made when the run starts, after any warm start."""
+    best: dict[str, Tensor] = field(init=False)
+    """The best epoch's weights; the first process has them."""
 
     def run(
         self, *, resume: bool, progress: Progress, stop: StopRequest
     ) -> tuple[Position, dict[str, Tensor]]:
-        """Train to the end; return the history and the best weights (standard units).
+        """Train to the end; return the history and the best weights, in standard units (empty but in the first
+        process).
 
-        Raises: Interrupted when `stop` was requested, after the step is finished and the state saved.
-        BioattnError when the loss is no longer a number.
+        Raises: Interrupted when `stop` was requested in any process, after the step is finished and the state
+        saved. LostProcess when another process ended, after the state is saved. BioattnError when the loss is no
+        longer a number.
         """
         optimizer = self._optimizer()
         self.average = WeightAverage(self.model, self.config.average_decay)
         position = Position()
-        best: dict[str, Tensor] = {}
-        if resume and self.state_path.exists():
-            position, best = load_state(self.state_path, self.job, self.model, self.average.model, optimizer)
+        self.best = {}
+        if resume and self.state_path is not None and self.state_path.exists():
+            position, self.best = load_state(
+                self.state_path, self.job, self.model, self.average.model, optimizer
+            )
+        position = self.processes.share_state(position, self.model, self.average.model, optimizer)
         steps = self.batches.steps_per_epoch
         progress.begin("training", self.config.epochs * steps)
         progress.advance(position.epoch * steps + position.step)
         while position.epoch < self.config.epochs and not self._out_of_patience(position):
-            for batch in self._remaining(position):
-                position.epoch_loss += self._step(batch, optimizer, position)
-                position.step += 1
-                self.average.update(self.model, position.epoch * steps + position.step)
-                progress.advance(
-                    1, loss=position.epoch_loss / position.step, **_best_status(position, self.metric)
-                )
-                if stop.signal is not None:
-                    self._save(position, best, optimizer)
-                    stop.check(
-                        f"training stopped in epoch {position.epoch + 1} after step {position.step} and saved; "
-                        "go on with --resume"
+            with saved_if_others_end(partial(self._save, position, optimizer)):
+                for batch in self._remaining(position):
+                    position.epoch_loss += self._step(batch, optimizer, position, stop)
+                    position.step += 1
+                    self.average.update(self.model, position.epoch * steps + position.step)
+                    progress.advance(
+                        1, loss=position.epoch_loss / position.step, **_best_status(position, self.metric)
                     )
-            best = self._finish_epoch(position, best, optimizer)
-            self._save(position, best, optimizer)
+                    if self.processes.stopping(stop):
+                        self._save(position, optimizer)
+                        stop.check(
+                            f"training stopped in epoch {position.epoch + 1} after step {position.step} and "
+                            "saved; go on with --resume"
+                        )
+                position = self._finish_epoch(position, optimizer)
+            self._save(position, optimizer)
         progress.end()
-        return position, best
+        return position, self.best
 
     def predict(self, genes: NDArray[np.int64], batch_size: int = 128) -> Tensor:
         """Standard-unit answers for the unshifted windows of `genes` under the training treatments: float32
-        (B, T) on the CPU."""
+        (B, T) on the CPU; the processes share the work."""
         model = cast(PromoterModel, self.average.model)
         model.eval()
-        answers = []
+        answers_BT = torch.zeros(len(genes), self.treatments.size)
+        # Whole batches to a process: an answer's last bit depends on its batch.
+        own = Shard(self.processes.rank + 1, self.processes.count).slice(len(genes), batch_size)
         with torch.inference_mode(), self._autocast():
-            for first in range(0, len(genes), batch_size):
-                codes_BL = centred_windows(self.dataset, genes[first : first + batch_size]).to(self.device)
-                answers.append(model.standardised(codes_BL, self.treatments).float().cpu())
-        return torch.cat(answers) if answers else torch.empty(0, self.treatments.size)
+            for first in range(own.start, own.stop, batch_size):
+                rows = slice(first, first + batch_size)
+                codes_BL = centred_windows(self.dataset, genes[rows]).to(self.device)
+                answers_BT[rows] = model.standardised(codes_BL, self.treatments).float().cpu()
+        return self.processes.sum(answers_BT)
 
     def _remaining(self, position: Position) -> Iterator[Batch]:
         return self.batches.epoch(position.epoch, position.step)
 
-    def _step(self, batch: Batch, optimizer: torch.optim.Optimizer, position: Position) -> float:
+    def _step(
+        self, batch: Batch, optimizer: torch.optim.Optimizer, position: Position, stop: StopRequest
+    ) -> float:
         """One update; returns its loss."""
         self.model.train()
-        for group in optimizer.param_groups:
-            group["lr"] = self._learning_rate(position)
-        codes_BL = batch.codes_BL.to(self.device)
-        targets_BT = ((batch.targets_BT - self.standardiser.mean) / self.standardiser.sd).to(self.device)
+        value = update_weights(
+            self.model,
+            optimizer,
+            self._parts(batch, self._entropy_price(position)),
+            learning_rate=self._learning_rate(position),
+            gradient_clip=self.config.gradient_clip,
+            processes=self.processes,
+            stop=stop,
+        )
+        if not math.isfinite(value):
+            raise BioattnError(
+                f"the loss became {value} in epoch {position.epoch + 1}, step {position.step + 1}; "
+                "try a smaller learning_rate, or --precision fp32"
+            )
+        return value
+
+    def _parts(self, batch: Batch, entropy_price: float) -> Iterator[PartLoss]:
+        """This process's part of a batch, as many promoters at a time as one pass takes."""
+        size = len(batch.codes_BL)
+        own = self.processes.share(size)
+        each = self.config.micro_batch_size or max(1, own.stop - own.start)
+        measured = measured_cells(batch.targets_BT).to(self.device)
+        for first in range(own.start, own.stop, each):
+            rows = slice(first, min(first + each, own.stop))
+            # Every part draws what the whole batch would.
+            torch.manual_seed(batch.seed)
+            with part_of_batch(rows, size):
+                part = self._part(batch, rows, measured, entropy_price)
+            yield part
+
+    def _part(self, batch: Batch, rows: slice, measured: Tensor, entropy_price: float) -> PartLoss:
+        """What some promoters of a batch add to its loss. measured: cells of the whole batch."""
+        codes_BL = batch.codes_BL[rows].to(self.device)
+        targets_BT = (batch.targets_BT[rows] - self.standardiser.mean) / self.standardiser.sd
         asked = self.treatments.rows(batch.treatments_T.to(self.device))
         if self.unconditional is not None:
             asked = asked.joined(self.unconditional)
-        entropy_price = self._entropy_price(position)
         meter = EntropyMeter()
         with (
             self._autocast(),
@@ -155,53 +209,52 @@ class Trainer:
         loss = classifier_free_loss(
             answers_BT,
             unconditional_B1,
-            targets_BT,
+            targets_BT.to(self.device),
+            measured,
             loss=self.loss,
             huber_delta=self.config.huber_delta,
             probability=self.config.unconditional_probability,
         )
-        optimizer.zero_grad(set_to_none=True)
-        (loss + entropy_price * meter.mean() if entropy_price else loss).backward()
-        torch.nn.utils.clip_grad_norm_(self.model.parameters(), self.config.gradient_clip)
-        optimizer.step()
-        value = float(loss.detach())
-        if not math.isfinite(value):
-            raise BioattnError(
-                f"the loss became {value} in epoch {position.epoch + 1}, step {position.step + 1}; "
-                "try a smaller learning_rate, or --precision fp32"
-            )
-        return value
+        if not entropy_price:
+            return PartLoss(loss, loss)
+        share = (rows.stop - rows.start) / len(batch.codes_BL)
+        return PartLoss(loss + entropy_price * meter.mean() * share, loss)
 
-    def _finish_epoch(
-        self, position: Position, best: dict[str, Tensor], optimizer: torch.optim.Optimizer
-    ) -> dict[str, Tensor]:
-        """Validate, note the history, keep the weights when they are the best so far."""
+    def _finish_epoch(self, position: Position, optimizer: torch.optim.Optimizer) -> Position:
+        """Validate, note the history, keep the best weights; the first process decides which."""
+        answers_BT = None if self.validation is None else self.predict(self.validation)
+        if self.processes.is_first:
+            self._note_epoch(position, optimizer, answers_BT)
+        return self.processes.hold_together(position, self.model, self.average.model, optimizer)
+
+    def _note_epoch(
+        self, position: Position, optimizer: torch.optim.Optimizer, answers_BT: Tensor | None
+    ) -> None:
         row = {
             "epoch": float(position.epoch + 1),
             "learning_rate": optimizer.param_groups[0]["lr"],
             "training_loss": position.epoch_loss / max(1, position.step),
         }
         score: float | None = None
-        if self.validation is not None:
-            figures = self._validate(self.validation)
+        if answers_BT is not None:
+            figures = self._figures(answers_BT)
             row |= {f"validation_{name}": value for name, value in figures.items()}
             score = -figures["loss"] if self.metric is Metric.LOSS else figures[METRIC_KEYS[self.metric]]
         position.history.append({name: value for name, value in row.items() if math.isfinite(value)})
         improved = score is None or (
             math.isfinite(score) and (position.best_score is None or score > position.best_score)
         )
-        if improved or not best:
+        if improved or not self.best:
             position.best_epoch = position.epoch
             position.best_score = score
-            best = copied_weights(self.average.model)
+            self.best = copied_weights(self.average.model)
         position.epoch += 1
         position.step = 0
         position.epoch_loss = 0.0
-        return best
 
-    def _validate(self, genes: NDArray[np.int64]) -> dict[str, float]:
-        answers_BT = self.predict(genes)
-        targets = self.dataset.targets[np.ix_(genes, self.columns)]
+    def _figures(self, answers_BT: Tensor) -> dict[str, float]:
+        """Loss and metrics of answers for the validation genes."""
+        targets = self.dataset.targets[np.ix_(cast(Any, self.validation), self.columns)]
         targets_BT = (torch.from_numpy(targets) - self.standardiser.mean) / self.standardiser.sd
         losses_BT = cell_losses(answers_BT, targets_BT, self.loss, self.config.huber_delta)
         dataset_units = (answers_BT * self.standardiser.sd + self.standardiser.mean).numpy()
@@ -240,8 +293,11 @@ class Trainer:
             self.model, learning_rate=config.learning_rate, weight_decay=config.weight_decay
         )
 
-    def _save(self, position: Position, best: dict[str, Tensor], optimizer: torch.optim.Optimizer) -> None:
-        save_state(self.state_path, self.job, position, self.model, self.average.model, best, optimizer)
+    def _save(self, position: Position, optimizer: torch.optim.Optimizer) -> None:
+        if self.state_path is not None:
+            save_state(
+                self.state_path, self.job, position, self.model, self.average.model, self.best, optimizer
+            )
 
     def _autocast(self) -> AbstractContextManager[object]:
         return self.config.precision.autocast(self.device)

@@ -3,6 +3,7 @@
 import logging
 import platform
 from collections.abc import Mapping
+from contextlib import nullcontext
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
@@ -32,6 +33,7 @@ from bioattn.progress import NoProgress, Progress
 from bioattn.promoters.dataset import TEST, TRAIN, VALIDATION, PromoterDataset, read_dataset
 from bioattn.promoters.treatments import TreatmentTable, named_treatments
 from bioattn.stop_request import StopRequest
+from bioattn.training.distributed import ALONE, Processes
 from bioattn.training.job import Job, plain_job, require_finished_by
 from bioattn.training.output_folder import is_finished, publish, working_folder, write_history
 from bioattn.training.promoter.batches import TrainingBatches
@@ -78,34 +80,45 @@ def train_promoter(
     force: bool = False,
     progress: Progress | None = None,
     stop: StopRequest | None = None,
+    processes: Processes = ALONE,
 ) -> Evaluation | None:
     """Train a promoter model and write its folder, which never exists incomplete: until the end everything lies
-    in `<output>.partial/`. Returns None when, with `resume`, the same job had been finished before.
+    in `<output>.partial/`. Returns None when, with `resume`, the same job had been finished before, and in all
+    processes but the first, which does what is left when training is over.
 
     Raises: SettingsError on settings that do not fit; BioattnError on a bad dataset, an output that exists
-    (without `force`) or an interrupted run (without `resume` or `force`); Interrupted when `stop` was requested.
+    (without `force`) or an interrupted run (without `resume` or `force`); Interrupted when `stop` was requested;
+    LostProcess when another process ended.
     """
-    if resume and not force and is_finished(job.output):
+    progress, stop = progress or NoProgress(), stop or StopRequest()
+    finished = processes.is_first and resume and not force and is_finished(job.output)
+    if processes.from_first(finished):
+        if not processes.is_first:
+            return None
         dataset = read_dataset(job.dataset_path)
         config = model_config(dataset, job.model, job.training, job.settings_source)
         require_finished_by(job.output, _finished_job(job.output), _content(job, config))
         LOGGER.info(f"{job.output}: finished before with the same data and settings, nothing is left to do")
         return None
     check_apart(job.output, [job.dataset_path])
-    with working_folder(job.output, resume=resume, force=force) as partial:
-        return _train(job, partial, device=device, resume=resume, progress=progress, stop=stop)
+    folder = working_folder(job.output, resume=resume, force=force) if processes.is_first else nullcontext()
+    with folder as partial:
+        return _train(job, partial, device, resume, progress, stop, processes)
 
 
 def _train(
     job: TrainingJob,
-    partial: Path,
-    *,
+    partial: Path | None,
     device: torch.device,
     resume: bool,
-    progress: Progress | None,
-    stop: StopRequest | None,
-) -> Evaluation:
-    """`train_promoter` inside its folder `partial`, which gets its final name when all is done."""
+    progress: Progress,
+    stop: StopRequest,
+    processes: Processes,
+) -> Evaluation | None:
+    """`train_promoter` inside its folder `partial`, which gets its final name when all is done.
+
+    Only the first process has a folder.
+    """
     dataset = read_dataset(job.dataset_path)
     config = model_config(dataset, job.model, job.training, job.settings_source)
     _check_task(dataset, job.training)
@@ -121,27 +134,30 @@ def _train(
     torch.manual_seed(job.training.seed)
     model = make_promoter_model(config, vocabulary)
     content = _content(job, config)
-    trainer = _trainer(model, dataset, vocabulary, table, job, content, device, partial / STATE_FILE)
-    if job.training.first_filters is FirstFilters.KMERS:
+    processes.require_same_job(content)
+    state_path = None if partial is None else partial / STATE_FILE
+    trainer = _trainer(model, dataset, vocabulary, table, job, content, device, state_path, processes)
+    # The first process gives all others its weights when training starts.
+    if processes.is_first and job.training.first_filters is FirstFilters.KMERS:
         start_filters(model, dataset)
-    if job.training.warm_start:
+    if processes.is_first and job.training.warm_start:
         standard = trainer.standardiser
         warm_start(model, dataset, trainer.treatments, standard.mean, standard.sd)
     LOGGER.info(
         f"training {config.conditioning} ({sum(p.numel() for p in model.parameters()):,} weights) on "
         f"{len(trainer.batches.genes):,} promoters × {len(treatments)} treatments"
     )
-    position, best = trainer.run(resume=resume, progress=progress or NoProgress(), stop=stop or StopRequest())
+    position, best = trainer.run(resume=resume, progress=progress, stop=stop)
+    if partial is None:
+        return None
     model.load_state_dict(best)
     _set_response_units(model, dataset, treatments, trainer.standardiser)
-    evaluation = evaluate(
-        model, dataset, vocabulary, device, baselines=job.baselines, progress=progress or NoProgress()
-    )
+    evaluation = evaluate(model, dataset, vocabulary, device, baselines=job.baselines, progress=progress)
     write_history(partial / HISTORY, position.history)
     write_promoter_model(partial, model, vocabulary, table, task=dataset.task, reference=job.reference)
     record = {
         "dataset": {"file": job.dataset_path.name, "sha256": content["dataset"]},
-        "training": asdict(job.training),
+        "training": job.training.decisive(),
         "treatment_columns": list(job.treatment_columns),
         "epochs_trained": position.epoch,
         "best_epoch": position.best_epoch + 1,
@@ -179,7 +195,8 @@ def _trainer(
     job: TrainingJob,
     content: Job,
     device: torch.device,
-    state_path: Path,
+    state_path: Path | None,
+    processes: Processes,
 ) -> Trainer:
     training = job.training
     config = model.config
@@ -221,6 +238,7 @@ def _trainer(
         device=device,
         job=content,
         state_path=state_path,
+        processes=processes,
     )
 
 
@@ -304,7 +322,7 @@ def _content(job: TrainingJob, config: PromoterModelConfig) -> Job:
             "bioattn_version": __version__,
             "dataset": sha256_of(job.dataset_path),
             "model": asdict(config),
-            "training": asdict(job.training),
+            "training": job.training.decisive(),
             "treatment_columns": job.treatment_columns,
             "reference": job.reference,
         }

@@ -1,0 +1,281 @@
+"""One training run by several processes, which torchrun starts: what they say to each other.
+
+Every process holds the same weights, draws the same batches and computes the gradients of its share; the sums go
+through here, and whatever the first process decides for all. A process alone goes the same way and says nothing.
+"""
+
+import logging
+import signal
+import time
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager, suppress
+from datetime import timedelta
+from typing import Any, Protocol, TypeVar, cast
+
+import torch
+from torch import Tensor, distributed, nn
+
+from bioattn.errors import BioattnError, Interrupted
+from bioattn.launch import launch
+from bioattn.shard import Shard
+from bioattn.stop_request import StopRequest
+from bioattn.training.job import job_differences
+from bioattn.training.state import Position, weights_digest
+
+LOGGER = logging.getLogger("bioattn")
+Value = TypeVar("Value")
+
+TIMEOUT = timedelta(minutes=10)
+"""How long a process waits for another that stands still; one that ended is noticed at once."""
+LAST_WORD_SECONDS = 3.0
+"""How long a process that lost another one waits for somebody who knows more to say so."""
+SIGNALS = (signal.SIGTERM, signal.SIGINT)
+"""Stops that processes tell each other of; the first wins."""
+
+
+class _Board(Protocol):
+    """torch's key-value store, by which processes found each other; it outlives all but the one that keeps it."""
+
+    def check(self, keys: list[str], /) -> bool: ...
+
+    def add(self, key: str, amount: int, /) -> int: ...
+
+
+class LostProcess(BioattnError):  # noqa: N818 - somebody else's failure
+    """Another process of the run ended, or does not answer."""
+
+
+class Processes:
+    """The processes of a run, seen from one of them; alone by default."""
+
+    def __init__(self, rank: int = 0, count: int = 1) -> None:
+        self.rank = rank
+        self.count = count
+        self._signal: signal.Signals | None = None
+
+    @property
+    def is_first(self) -> bool:
+        """Whether this is the process that writes and decides."""
+        return self.rank == 0
+
+    def describe(self, device: str) -> str:
+        """`device` as a person is told of it, such as `cpu (4 threads), in each of 2 processes`."""
+        return device if self.count == 1 else f"{device}, in each of {self.count} processes"
+
+    def share(self, total: int) -> slice:
+        """Which of `total` things in a row are this process's: 0-based, half-open, empty where they are few."""
+        return Shard(self.rank + 1, self.count).slice(total)
+
+    def from_first(self, value: Value) -> Value:
+        """What the first process has given; its own value there. Raises: LostProcess."""
+        if self.count == 1:
+            return value
+        held = [value]
+        with _collective():
+            distributed.broadcast_object_list(held, src=0)
+        return held[0]
+
+    def sum(self, values: Tensor) -> Tensor:
+        """The sum over processes of a tensor on the CPU. Raises: LostProcess."""
+        if self.count > 1:
+            with _collective():
+                distributed.all_reduce(values)
+        return values
+
+    def sum_gradients(self, model: nn.Module, loss: Tensor, stop: StopRequest) -> Tensor:
+        """Sum gradients over processes, in place, and `loss`, which is returned; agree on whether to stop.
+
+        All of it travels in one message. A gradient that no process has stays None: AdamW then leaves the weight
+        alone. Of running statistics (BatchNorm) the mean is kept.
+
+        Raises: LostProcess; gradients are then of no use, weights as they were.
+        """
+        if self.count == 1:
+            return loss
+        weights = [weight for weight in model.parameters() if weight.requires_grad]
+        statistics = _running_statistics(model)
+        notes = [weight.grad is not None for weight in weights] + [stop.signal is each for each in SIGNALS]
+        message = torch.cat(
+            [
+                *((torch.zeros_like(w) if w.grad is None else w.grad).flatten() for w in weights),
+                *(each.flatten() / self.count for each in statistics),
+                loss.reshape(1),
+                torch.tensor(notes, dtype=torch.float32, device=loss.device),
+            ]
+        )
+        with _collective():
+            distributed.all_reduce(message)
+        sizes = [each.numel() for each in (*weights, *statistics)]
+        *summed, total, told = message.split([*sizes, 1, len(notes)])
+        found = told.tolist()
+        for weight, gradient, held in zip(weights, summed, found, strict=False):
+            weight.grad = gradient.view_as(weight) if held else None
+        for statistic, mean in zip(statistics, summed[len(weights) :], strict=True):
+            statistic.copy_(mean.view_as(statistic))
+        came = [number for number, asked in zip(SIGNALS, found[len(weights) :], strict=True) if asked]
+        if came and self._signal is None:
+            self._signal = came[0]
+        return cast(Tensor, total[0])
+
+    def stopping(self, stop: StopRequest) -> bool:
+        """Whether a signal has come, to any process, that all know of; `stop` then has it."""
+        if self.count > 1:
+            if self._signal is None:
+                return False
+            stop.signal = self._signal
+        return stop.signal is not None
+
+    def share_state(
+        self, position: Position, model: nn.Module, average: nn.Module, optimizer: torch.optim.Optimizer
+    ) -> Position:
+        """Give all processes the first one's weights, optimiser state and position. Raises: LostProcess."""
+        if self.count == 1:
+            return position
+        state: Any = None
+        if self.is_first:
+            state = _on_cpu((model.state_dict(), average.state_dict(), optimizer.state_dict(), position))
+        weights, averages, moments, position = self.from_first(state)
+        if not self.is_first:
+            model.load_state_dict(weights)
+            average.load_state_dict(averages)
+            optimizer.load_state_dict(moments)
+        return position
+
+    def hold_together(
+        self, position: Position, model: nn.Module, average: nn.Module, optimizer: torch.optim.Optimizer
+    ) -> Position:
+        """The first one's position for all, and its weights and optimiser state where weights came to differ.
+
+        Raises: LostProcess.
+        """
+        if self.count == 1:
+            return position
+        digests: list[Any] = [None] * self.count
+        with _collective():
+            distributed.all_gather_object(digests, (weights_digest(model), weights_digest(average)))
+        if len(set(digests)) == 1:
+            return self.from_first(position)
+        others = ", ".join(str(i) for i, digest in enumerate(digests) if digest != digests[0])
+        LOGGER.warning(
+            f"the weights of process {others} are not those of process 0, as on machines that round differently; "
+            "they are set to those of process 0"
+        )
+        return self.share_state(position, model, average, optimizer)
+
+    def require_same_job(self, job: Mapping[str, Any]) -> None:
+        """Raises: BioattnError in a process whose data or settings are not the first one's; LostProcess."""
+        different = job_differences(self.from_first(job), job)
+        if different:
+            raise BioattnError(
+                f"process {self.rank} of {self.count} has other data or settings than process 0 (different, with "
+                f"process 0's first: {', '.join(different)}); give all processes the same files and options"
+            )
+
+
+ALONE = Processes()
+
+
+@contextmanager
+def joined_processes() -> Iterator[Processes]:
+    """The processes that were launched with this one, once all are there; nothing to wait for without any.
+
+    When the body fails, one process is left to say why: in all others the error gets `told_elsewhere`.
+
+    Raises: BioattnError when the others do not come.
+    """
+    here = launch()
+    if here.count == 1:
+        yield Processes()
+        return
+    store = _join(here.rank, here.count)
+    try:
+        yield Processes(here.rank, here.count)
+    except BaseException as error:
+        if not _speaks(error, here.is_first, store):
+            error.told_elsewhere = True  # type: ignore[attr-defined]
+        raise
+    finally:
+        distributed.destroy_process_group()
+
+
+@contextmanager
+def saved_if_others_end(save: Callable[[], None]) -> Iterator[None]:
+    """Call `save` when another process is lost in the body; the error then says how to go on.
+
+    Whenever processes talk in the body, what `save` writes must be something to go on from.
+    """
+    try:
+        yield
+    except LostProcess as error:
+        save()
+        raise LostProcess(f"{error}; go on with --resume, from what was saved last") from error
+
+
+def _join(rank: int, count: int) -> _Board:
+    from torch.distributed.rendezvous import rendezvous  # torch can be built without
+
+    # Waiting for the others happens outside Python, where its signal handlers do not run; nothing is begun yet.
+    handlers = {each: signal.signal(each, signal.SIG_DFL) for each in SIGNALS}
+    backend = "gloo"
+    if torch.cuda.is_available() and distributed.is_nccl_available():
+        backend = "cpu:gloo,cuda:nccl"
+    try:
+        store, _, _ = next(rendezvous("env://", timeout=TIMEOUT))
+        distributed.init_process_group(backend, store=store, rank=rank, world_size=count, timeout=TIMEOUT)
+    except (RuntimeError, ValueError) as error:
+        raise BioattnError(
+            f"process {rank} of {count} did not find the others ({str(error).splitlines()[0]}); start them with "
+            "torchrun, and see that the machines reach each other"
+        ) from error
+    finally:
+        for each, handler in handlers.items():
+            signal.signal(each, handler)
+    return cast(_Board, store)
+
+
+def _speaks(error: BaseException, first: bool, store: _Board) -> bool:
+    """Whether this process is the one that says why the run ends."""
+    if isinstance(error, Interrupted):
+        return first
+    with suppress(RuntimeError):  # nobody to ask any more
+        if isinstance(error, LostProcess) and not first:
+            # What ended it knows why, and the first process what was saved.
+            end = time.monotonic() + LAST_WORD_SECONDS
+            while time.monotonic() < end and not store.check(["told"]):
+                time.sleep(0.05)
+        return store.add("told", 1) == 1
+    return True
+
+
+@contextmanager
+def _collective() -> Iterator[None]:
+    try:
+        yield
+    except RuntimeError as error:
+        if isinstance(error, torch.OutOfMemoryError):
+            raise
+        raise LostProcess(
+            f"another process of this run ended or does not answer ({str(error).splitlines()[0]})"
+        ) from error
+
+
+def _running_statistics(model: nn.Module) -> list[Tensor]:
+    """Running means and variances of normalisation over the batch."""
+    return [
+        statistic
+        for module in model.modules()
+        if isinstance(module, nn.modules.batchnorm._BatchNorm)
+        for statistic in (module.running_mean, module.running_var)
+        if statistic is not None
+    ]
+
+
+def _on_cpu(value: Any) -> Any:
+    """Nested state with its tensors on the CPU."""
+    if isinstance(value, Tensor):
+        return value.detach().cpu()
+    if isinstance(value, Mapping):
+        return {key: _on_cpu(each) for key, each in value.items()}
+    if type(value) in (list, tuple):
+        return type(value)(_on_cpu(each) for each in value)
+    return value
