@@ -28,6 +28,7 @@ KINDS = {
     "attention-parts": "parts of an unfinished attention export",
     "attribution": "attribution HDF5",
     "attribution-parts": "parts of an unfinished attribution",
+    "attribution-arrays": "folder of attribution as NumPy archives",
     "dataset": "promoter dataset HDF5",
     "contact-dataset": "contact dataset HDF5",
     "model": "promoter model folder",

@@ -1,4 +1,4 @@
-"""What `inspect` says of folders that are no model: predictions, tracks, motifs, simulations, attention parts."""
+"""What `inspect` says of folders that are no model: predictions, tracks, motifs, arrays, simulations, parts."""
 
 import itertools
 import math
@@ -6,6 +6,8 @@ from pathlib import Path
 
 from bioattn.errors import BioattnError, FormatError
 from bioattn.files import read_json
+from bioattn.store.array_folder import RECORD as ARRAY_RECORD
+from bioattn.store.array_folder import inspect_arrays
 from bioattn.store.attribution_schema import ATTRIBUTION_PARTS_FORMAT
 from bioattn.store.description import Description, describe, some
 from bioattn.store.head_folder import RECORD as HEAD_RECORD
@@ -44,6 +46,8 @@ def inspect_folder(path: Path) -> Description:
         return inspect_motifs(path)
     if (path / HEAD_RECORD).is_file():
         return inspect_heads(path)
+    if (path / ARRAY_RECORD).is_file():
+        return inspect_arrays(path)
     if (path / "simulation.json").is_file():
         return _simulation(path)
     if is_prediction(path):
@@ -52,8 +56,8 @@ def inspect_folder(path: Path) -> Description:
         if (path / one).is_file():
             raise FormatError(f"{path}: a model folder without {other}; copy or make it again")
     raise BioattnError(
-        f"{path}: is a folder that bioattn did not make (no model, prediction, tracks, motifs, heads, simulation "
-        "or attention under way)"
+        f"{path}: is a folder that bioattn did not make (no model, prediction, tracks, motifs, heads, attribution "
+        "arrays, simulation or attention under way)"
     )
 
 

@@ -1,7 +1,7 @@
 """A folder of results with a JSON record of its files and their digests: made, replaced, read and checked one way.
 
-`tracks.json`, `motifs.json` and `heads.json` are such records. A folder is known by its record, replaced only
-where the record lies, and whole when every file has the digest that the record gives.
+`tracks.json`, `motifs.json`, `heads.json` and `arrays.json` are such records. A folder is known by its record,
+replaced only where the record lies, and whole when every file has the digest that the record gives.
 """
 
 import re

@@ -7,6 +7,7 @@ from pathlib import Path
 from bioattn.errors import BioattnError
 from bioattn.files import read_json, sha256_of
 from bioattn.progress import Progress
+from bioattn.store.array_folder import ARRAY_FOLDER
 from bioattn.store.attention_validation import validate_attention
 from bioattn.store.attribution_schema import ATTRIBUTION_FORMAT
 from bioattn.store.attribution_validation import validate_attribution
@@ -27,6 +28,7 @@ from bioattn.store.schema import FORMAT
 from bioattn.store.track_folder import TRACK_FOLDER
 
 _WHOLE_FOLDERS = {
+    "attribution-arrays": ARRAY_FOLDER.validate,
     "heads": HEAD_FOLDER.validate,
     "motifs": MOTIF_FOLDER.validate,
     "parameters": validate_parameters,

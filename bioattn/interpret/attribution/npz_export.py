@@ -1,34 +1,39 @@
 """Attribution as the NumPy archives that TF-MoDISco-lite and tangermeme read.
 
 A folder with `sequences.npz` (one-hot, N only zeros), an archive of hypothetical contributions for each treatment
-(both `arr_0`, float32, (genes, 4, positions), bases A C G T), `treatments.tsv` (treatment, file) and `genes.tsv`
-(row, gene and place).
+(both `arr_0`, float32, (genes, 4, positions), bases A C G T), `treatments.tsv` (treatment, file), `genes.tsv`
+(row, gene and place) and `arrays.json`, the record of them all.
 """
 
-import csv
-import re
 from collections.abc import Iterator, Sequence
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pandas as pd
 from numpy.typing import NDArray
 
-from bioattn.errors import BioattnError, SettingsError
-from bioattn.files import check_apart, check_parent, text_output
+from bioattn import __version__
+from bioattn.files import sha256_of, text_output, write_json
 from bioattn.folders import atomic_folder
 from bioattn.formats.npz import npz_output
 from bioattn.known_names import require_names
 from bioattn.progress import NoProgress, Progress
 from bioattn.promoters.gene_choice import choose_genes
+from bioattn.store.array_folder import (
+    ARRAY_FOLDER,
+    FORMAT,
+    FORMAT_VERSION,
+    GENES,
+    RECORD,
+    SEQUENCES,
+    TREATMENTS,
+)
 from bioattn.store.attribution_reader import AttributionFile, open_attribution
 from bioattn.store.track_folder import file_stems
 
-SEQUENCES, TREATMENTS, GENES = "sequences.npz", "treatments.tsv", "genes.tsv"
 ARRAY = "arr_0"
 BLOCK_BYTES = 1 << 24
-_ARCHIVE = re.compile(r"[A-Za-z0-9._+-]+\.npz")
-"""What `file_stems` leaves of a treatment's name."""
 
 
 def export_attribution(
@@ -49,7 +54,7 @@ def export_attribution(
     SettingsError for a treatment named twice; FormatError when the file is damaged.
     """
     progress = progress or NoProgress()
-    names = _own_names(output, [attribution], force=force)
+    names = ARRAY_FOLDER.check_output(output, [attribution], force=force)
     with open_attribution(attribution) as file:
         require_names("--treatment", treatments, file.treatments, attribution)
         chosen = list(treatments) or file.treatments
@@ -71,9 +76,31 @@ def export_attribution(
                         places.reset_index(drop=True)
                     ),
                 )
+                written = [SEQUENCES, *files, TREATMENTS, GENES]
+                write_json(folder / RECORD, _record(file, folder, written, ids, chosen))
         finally:
             progress.end()
     return {"genes": len(ids), "treatments": len(chosen)}
+
+
+def _record(
+    file: AttributionFile, folder: Path, names: Sequence[str], ids: Sequence[str], treatments: Sequence[str]
+) -> dict[str, Any]:
+    """The content of `arrays.json`."""
+    return {
+        "format": FORMAT,
+        "format_version": FORMAT_VERSION,
+        "generated_by": f"bioattn {__version__}",
+        "model_sha256": file.model_sha256,
+        "input_sha256": file.input_sha256,
+        "attribution_sha256": file.content_sha256,
+        "method": file.method,
+        "method_settings": file.method_settings,
+        "window_length": file.window_length,
+        "genes": len(ids),
+        "treatments": list(treatments),
+        "sha256": {name: sha256_of(folder / name) for name in names},
+    }
 
 
 def _write_array(path: Path, file: AttributionFile, ids: Sequence[str], treatment: str | None) -> None:
@@ -96,42 +123,6 @@ def _blocks(
             yield (codes[:, None] == np.arange(4, dtype=np.uint8)[:, None]).astype(np.float32)
         else:
             yield file.values(gene=gene, treatment=treatment).transpose(0, 2, 1)
-
-
-def _own_names(output: Path, inputs: Sequence[Path], *, force: bool) -> set[str]:
-    """Names of the files in an earlier folder `output`, which is replaced only if it is ours and with `force`."""
-    if output.name in ("", "-", ".."):
-        raise SettingsError(f"--output {output}: give the name of a folder to make")
-    check_parent(output)
-    check_apart(output, inputs)
-    if not output.exists():
-        return set()
-    if not output.is_dir():
-        raise BioattnError(f"{output}: is a file, the arrays need a folder; choose another --output")
-    if any(output.iterdir()) and not force:
-        raise BioattnError(f"{output}: exists already; choose another --output, or --force to replace it")
-    archives = _archives(output)
-    if archives is None and any(output.iterdir()):
-        raise BioattnError(
-            f"{output}: is no folder of attribution arrays, and --force replaces no other; choose another --output"
-        )
-    return {SEQUENCES, TREATMENTS, GENES, *(archives or ())}
-
-
-def _archives(folder: Path) -> set[str] | None:
-    """The archives of treatments in a folder of ours; None for any other, also with tables of the same names."""
-    if not all((folder / name).is_file() for name in (SEQUENCES, TREATMENTS, GENES)):
-        return None
-    try:
-        with (folder / TREATMENTS).open(encoding="utf-8", newline="") as file:
-            header, *rows = list(csv.reader(file, delimiter="\t"))
-    except (OSError, ValueError, csv.Error):
-        return None
-    if header != ["treatment", "file"] or any(
-        len(row) != 2 or _ARCHIVE.fullmatch(row[1]) is None for row in rows
-    ):
-        return None
-    return {name for _, name in rows}
 
 
 def _write_table(path: Path, table: pd.DataFrame) -> None:

@@ -1,5 +1,6 @@
 """Attribution files by the front door: what is written, resumed, refused and found."""
 
+import hashlib
 import json
 from collections.abc import Callable
 from pathlib import Path
@@ -18,6 +19,7 @@ from bioattn.interpret.attribution.mutagenesis import Mutagenesis
 from bioattn.models.promoter.folder import LoadedPromoterModel, load_promoter_model, write_promoter_model
 from bioattn.promoters.promoter_fasta import Promoter, read_promoters, write_promoters
 from bioattn.store import open_attribution
+from bioattn.store.inspection import inspect_file
 from bioattn.store.part_folder import partial_folder
 from bioattn.store.validation import validate_file
 from bioattn_cli.main import main
@@ -254,6 +256,33 @@ def test_arrays_for_other_programs(model: Path, promoters: Path, tmp_path: Path)
     assert len(list((tmp_path / "arrays").glob("*.npz"))) == 5
 
 
+def test_arrays_are_inspected_and_validated(
+    model: Path, promoters: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    arrays = tmp_path / "arrays"
+    assert explain(model, promoters, tmp_path / "x.h5", "--genes", "G1", "--genes", "G3") == 0
+    assert (
+        main(["export", "attribution", str(tmp_path / "x.h5"), "-o", str(arrays), "--treatment", "heat-5"])
+        == 0
+    )
+
+    figures = inspect_file(arrays).figures
+    assert (figures["genes"], figures["treatments"], figures["method"]) == (2, ["heat-5"], "ism")
+    record = json.loads((arrays / "arrays.json").read_text())
+    for name in ("sequences.npz", "heat-5.npz", "treatments.tsv", "genes.tsv"):
+        assert record["sha256"][name] == hashlib.sha256((arrays / name).read_bytes()).hexdigest()
+    assert main(["validate", str(arrays), "-q"]) == 0
+
+    other = (arrays / "heat-5.npz").read_bytes()
+    (arrays / "heat-5.npz").write_bytes(other[:-1] + bytes([other[-1] ^ 1]))
+    capsys.readouterr()
+    assert main(["validate", str(arrays), "-q"]) == 1
+    assert "heat-5.npz: is not the file that arrays.json speaks of" in capsys.readouterr().out
+    (arrays / "heat-5.npz").unlink()
+    assert main(["inspect", str(arrays)]) == 1
+    assert "heat-5.npz named in arrays.json missing" in capsys.readouterr().err
+
+
 def test_a_folder_of_somebody_else_stays(model: Path, promoters: Path, tmp_path: Path) -> None:
     assert explain(model, promoters, tmp_path / "x.h5", "--genes", "G1") == 0
     (tmp_path / "mine").mkdir()
@@ -294,7 +323,7 @@ def test_force_replaces_the_arrays_of_other_treatments(model: Path, promoters: P
     command = ["export", "attribution", str(tmp_path / "x.h5"), "-o", str(tmp_path / "arrays")]
     assert main([*command, "--treatment", "heat-5"]) == 0
     assert main([*command, "--treatment", "dtt-10", "--force"]) == 0
-    ours = {"treatments.tsv", "genes.tsv", "sequences.npz", "dtt-10.npz"}
+    ours = {"treatments.tsv", "genes.tsv", "sequences.npz", "dtt-10.npz", "arrays.json"}
     assert {path.name for path in (tmp_path / "arrays").iterdir()} == ours
     assert main([*command, "--treatment", "dtt-10", "--treatment", "dtt-10", "--force"]) == 2
     assert {path.name for path in (tmp_path / "arrays").iterdir()} == ours
