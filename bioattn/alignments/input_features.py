@@ -164,7 +164,7 @@ def sample_input_features(
     """
     if max_clusters < 1 or max_extra < 1:
         raise SettingsError(
-            f"--max-msa-clusters {max_clusters}, --max-extra-msa {max_extra}: both must be at least 1"
+            f"max_msa_clusters {max_clusters}, max_extra_msa {max_extra}: both must be at least 1"
         )
     if not 0 <= masked_fraction <= 1:
         raise SettingsError(f"the masked fraction is {masked_fraction}; it must be between 0 and 1")

@@ -39,6 +39,7 @@ from bioattn.store.alignment_schema import (
 )
 from bioattn.store.part_folder import open_parts, require_free_space
 from bioattn.store.schema import WEIGHTS
+from bioattn.store.shard_record import ShardRecord
 from bioattn.wording import counted, human_bytes
 
 LOGGER = logging.getLogger("bioattn")
@@ -205,6 +206,8 @@ def alignment_attention(
     model_sha256: str,
     sizes: Sequence[AlignmentSizes],
     job: Mapping[str, Any],
+    several: bool | None = None,
+    shard: ShardRecord | None = None,
     resume: bool = False,
     force: bool = False,
 ) -> Iterator[AlignmentAttentionWriter]:
@@ -213,19 +216,20 @@ def alignment_attention(
     sizes: of each alignment, at most; the size of the file is said (logged) before anything runs. job: JSON values
     of all that decides the weights (model, inputs, seed, precision, …): parts of an interrupted run are used again
     with `resume` only when all of it is equal, and dropped with `force`. The folder of parts stays when the body
-    raises.
+    raises. several: whether the file is one of several alignments, be there but one; None = when there are. shard:
+    which part of which whole the file is; `attention_job` gives its job.
 
     Raises: SettingsError for sites or heads that the model lacks; BioattnError when the file does not fit on the
     disk, or for parts of another run.
     """
     chosen = [sites[name] for name in choose_sites(sites, options.sites)]
-    parts = AlignmentParts(output, model_sha256, len(sizes))
+    several = len(sizes) > 1 if several is None else several
+    parts = AlignmentParts(output, model_sha256, len(sizes), several=several, shard=shard)
     needed = alignment_attention_bytes(chosen, sizes, options)
     LOGGER.info(
         f"attention of {counted(len(sizes), 'alignment')} at {counted(len(chosen), 'site')} takes up to "
         f"{human_bytes(needed)}"
     )
-    several = len(sizes) > 1
     require_free_space(
         output,
         (2 if several else 1) * needed - (parts.bytes_on_disk() if resume else 0),
@@ -233,16 +237,27 @@ def alignment_attention(
         "choose fewer --sites, fewer heads or another reduce ([attention] of --config), or another disk",
     )
     whole_job = {
-        "format": "bioattn-attention-parts",
-        "generated_by": f"bioattn {__version__}",
+        **attention_job(sites, options),
         "model": model_sha256,
         "num_alignments": len(sizes),
-        "sites": [site.name for site in chosen],
-        "heads": None if options.heads is None else list(options.heads),
-        "dtype": str(options.dtype),
-        "reduce": str(options.reduce),
-        "top_k": options.top_k if options.reduce is AlignmentReduction.TOP_K else None,
+        **({} if shard is None else shard.place_as_json()),
         **job,
     }
     with open_parts(output, whole_job, resume=resume, force=force):
         yield AlignmentAttentionWriter(parts, chosen, options)
+
+
+def attention_job(sites: Mapping[str, AttentionSite], options: AlignmentAttentionOptions) -> dict[str, Any]:
+    """JSON values of all that the options decide of the file.
+
+    Raises: SettingsError for sites that the model lacks.
+    """
+    return {
+        "format": "bioattn-attention-parts",
+        "generated_by": f"bioattn {__version__}",
+        "sites": choose_sites(sites, options.sites),
+        "heads": None if options.heads is None else list(options.heads),
+        "dtype": str(options.dtype),
+        "reduce": str(options.reduce),
+        "top_k": options.top_k if options.reduce is AlignmentReduction.TOP_K else None,
+    }

@@ -33,6 +33,7 @@ from bioattn.progress import Progress
 from bioattn.stop_request import StopRequest
 from bioattn.store.alignment_schema import AlignmentAttentionOptions, AlignmentSample, AlignmentSizes
 from bioattn.store.schema import kept_heads
+from bioattn.store.shard_record import ShardRecord
 from bioattn.wording import counted
 
 LOGGER = logging.getLogger("bioattn")
@@ -211,10 +212,12 @@ class AlignmentRunner:
         sizes: Sequence[AlignmentSizes],
         sources: Sequence[AlignmentSource],
         *,
+        several: bool,
+        shard: ShardRecord | None,
         resume: bool,
         force: bool,
     ) -> AbstractContextManager[AlignmentAttentionWriter]:
-        """The writer of the attention file."""
+        """The writer of the attention file; several, shard: as `alignment_attention` takes them."""
         job = {
             **self.job(),
             "alignments": {source.name: self._read(source.path)[1] for source in sources},
@@ -226,6 +229,8 @@ class AlignmentRunner:
             model_sha256=self.model.sha256,
             sizes=sizes,
             job=job,
+            several=several,
+            shard=shard,
             resume=resume,
             force=force,
         )

@@ -10,13 +10,16 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from bioattn.errors import BioattnError, Interrupted, SettingsError
-from bioattn.files import unwritable
+from bioattn.files import remove_leftover, unwritable
 from bioattn.inference.alignment_runner import AlignmentRunner, AttentionOutput, RunSettings
+from bioattn.inference.alignment_shard import AlignmentShard
 from bioattn.inference.alignment_sources import AlignmentSource
 from bioattn.inference.run_paths import check_run_paths, result_folders
 from bioattn.models.evoformer.folder import LoadedEvoformerModel
 from bioattn.progress import NoProgress, Progress
+from bioattn.shard import Shard
 from bioattn.stop_request import StopRequest, stop_on_signals
+from bioattn.store.shard_folder import SHARD_FILE
 from bioattn.wording import counted
 
 LOGGER = logging.getLogger("bioattn")
@@ -42,6 +45,7 @@ def run_alignments(
     *,
     several: bool,
     attention: AttentionOutput | None = None,
+    shard: Shard | None = None,
     resume: bool = False,
     force: bool = False,
     progress: Progress | None = None,
@@ -49,7 +53,8 @@ def run_alignments(
     """Predict every alignment: into `output` itself or, with `several`, into `output`/NAME each.
 
     resume: folders that an earlier run with the same settings finished are kept; force: folders of earlier results
-    are replaced.
+    are replaced. shard: of several alignments only these; the folder and the attention file say so, and
+    `bioattn.store.merging` makes the whole of all shards, byte for byte.
 
     Raises: SettingsError for settings the model cannot take, and as `check_run_paths`; BioattnError when results
     exist and neither `resume` nor `force` is given, and what is wrong with the alignment when it is the only one;
@@ -64,6 +69,11 @@ def run_alignments(
         model=model.path,
     )
     runner.check(None if attention is None else attention.options)
+    part = None
+    if shard is not None:
+        part = AlignmentShard(shard, runner, sources, None if attention is None else attention.options)
+        part.check(output, several=several, force=force)
+        sources = part.sources
     summary = RunSummary(finished={}, resumed=[], failed={})
     folders = result_folders(sources, output, several=several)
     with ExitStack() as stack:
@@ -71,13 +81,21 @@ def run_alignments(
             stack.enter_context(_folder_of_results(output))
         pending = []
         for source in sources:
-            with _noting_failure(source, summary, several):
+            # What is in the way of a shard must not make an earlier one of its kind a part with failures.
+            with _noting_failure(source, summary, several and part is None):
                 if runner.is_finished(source, folders[source.name], resume=resume, force=force):
                     summary.resumed.append(source.name)
                 pending.append(source)
-        if attention is not None and attention.path.is_file() and len(summary.resumed) == len(sources):
+        if several:
+            remove_leftover(output / SHARD_FILE)  # no longer true of the folder
+        attention_is_there = (
+            attention is not None
+            and len(summary.resumed) == len(sources)
+            and (attention.path.is_file() if part is None else part.is_attention(attention.path))
+        )
+        if attention is not None and attention_is_there:
             LOGGER.info(f"{attention.path}: is there already, and so are all results")
-            return summary
+            attention = None
         request = stack.enter_context(_stop_with_hint(summary, len(sources)))
         writer = None
         numbers: dict[str, int] = {}
@@ -89,10 +107,16 @@ def run_alignments(
                     scanned[source.name] = runner.prepare(source).sample(source.name).sizes
             pending = [source for source in pending if source.name in scanned]
             numbers = {name: number for number, name in enumerate(scanned)}
-            if scanned:
+            if scanned or part is not None:
                 writer = stack.enter_context(
                     runner.open_attention(
-                        attention, list(scanned.values()), pending, resume=resume, force=force
+                        attention,
+                        list(scanned.values()),
+                        pending,
+                        several=several,
+                        shard=None if part is None else part.attention,
+                        resume=resume,
+                        force=force,
                     )
                 )
         for source in pending:
@@ -106,8 +130,10 @@ def run_alignments(
                 summary.finished[source.name] = runner.run(
                     source, folders[source.name], request, writer, numbers.get(source.name, 0)
                 )
-        if writer is not None and len(summary.failed) < len(sources):
+        if writer is not None and (part is not None or len(summary.failed) < len(sources)):
             writer.assemble(progress)
+        if part is not None:
+            part.finish(output, folders, summary.failed)
     return summary
 
 

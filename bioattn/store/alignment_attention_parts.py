@@ -5,27 +5,16 @@ from contextlib import contextmanager
 from pathlib import Path
 
 import h5py
-import numpy as np
-from numpy.typing import NDArray
 
 from bioattn.errors import BioattnError, FormatError
 from bioattn.progress import NoProgress, Progress
 from bioattn.store.alignment_attention_reader import row_names
-from bioattn.store.alignment_attention_writer import (
-    AlignmentAttentionFile,
-    SiteStream,
-    alignment_attention_file,
-)
-from bioattn.store.alignment_schema import (
-    COLUMNS,
-    AlignmentSample,
-    AlignmentSiteLayout,
-    sample_group,
-    slabs,
-)
-from bioattn.store.hdf5_access import open_hdf5, strings, text_attribute
+from bioattn.store.alignment_attention_writer import AlignmentAttentionFile, alignment_attention_file
+from bioattn.store.alignment_schema import AlignmentSample, AlignmentSiteLayout
+from bioattn.store.hdf5_access import open_hdf5
 from bioattn.store.part_folder import assembled_output, part_output, part_path, write_errors
-from bioattn.store.schema import DIGEST
+from bioattn.store.shard_record import ShardRecord
+from bioattn.store.stored_alignment import StoredSlab, copy_slabs, stored_sample, stored_slabs
 
 MADE_AGAIN = "the damaged part was removed, run again with --resume to make it again"
 
@@ -36,10 +25,22 @@ class AlignmentParts:
     An alignment that failed has no part and does not come into the file.
     """
 
-    def __init__(self, output: Path, model_sha256: str, num_samples: int) -> None:
+    def __init__(
+        self,
+        output: Path,
+        model_sha256: str,
+        num_samples: int,
+        *,
+        several: bool,
+        shard: ShardRecord | None = None,
+    ) -> None:
+        """several: the file is put together from copies of its parts, though there may be but one; else the
+        single part becomes the file. shard: which part of which whole the file is."""
         self.output = output
         self.model_sha256 = model_sha256
         self.num_samples = num_samples
+        self._several = several
+        self._shard = shard
 
     def is_whole(self, number: int) -> bool:
         """Whether the part of the alignment with this number was written and closed."""
@@ -68,17 +69,22 @@ class AlignmentParts:
     ) -> list[str]:
         """Make the output from the parts that there are, in order, replacing an older one; returns their ids.
 
-        layouts: the sites of a sample. A single part becomes the output as it is.
+        layouts: the sites of a sample.
 
-        Raises: BioattnError when the disk is full or there is no part; FormatError when a part is damaged (it is
-        removed, so that resuming makes it again).
+        Raises: BioattnError when the disk is full, or there is no part (a shard may be empty); FormatError when a
+        part is damaged (it is removed, so that resuming makes it again).
         """
         progress = progress or NoProgress()
         whole = self._whole()
-        if not whole:
+        if not whole and self._shard is None:
             raise BioattnError(f"{self.output}: no alignment gave attention, so nothing was written")
         samples = [self._sample(number) for number in whole]
-        if len(whole) == 1:
+
+        def names(number: int, extra: bool) -> tuple[str, ...] | None:
+            with self._open(whole[number]) as file:
+                return row_names(file, 0, extra=extra)
+
+        if not self._several:
             with write_errors(self.output, part_path(self.output, 0).parent):
                 part_path(self.output, whole[0]).replace(self.output)
             return [samples[0].id]
@@ -86,11 +92,13 @@ class AlignmentParts:
         try:
             with (
                 assembled_output(self.output) as assembled,
-                alignment_attention_file(assembled, self.model_sha256, samples) as file,
+                alignment_attention_file(assembled, self.model_sha256, samples, self._shard, names) as file,
             ):
                 for number, part in enumerate(whole):
-                    for layout in layouts(samples[number]):
-                        self._copy(part, layout, file.site(layout, number))
+                    if not copy_slabs(self._slabs(part, layouts(samples[number])), file, number):
+                        path = part_path(self.output, part)
+                        path.unlink(missing_ok=True)
+                        raise FormatError(f"{path}: its values are not those that were written; {MADE_AGAIN}")
                     progress.advance()
         finally:
             progress.end()
@@ -101,41 +109,12 @@ class AlignmentParts:
 
     def _sample(self, number: int) -> AlignmentSample:
         with self._open(number) as file:
-            group = file["samples"]
-            return AlignmentSample(
-                id=strings(group["id"])[0],
-                query=strings(group["query"])[0],
-                rows=int(group["rows"][0]),
-                extra_rows=int(group["extra_rows"][0]),
-                input_sha256=strings(group["input_sha256"])[0],
-                columns=tuple(group[f"{COLUMNS}/{sample_group(0)}"][:].tolist()),
-                alignment_columns=int(group["alignment_columns"][0]),
-                row_names=row_names(file, 0, extra=False),
-                extra_row_names=row_names(file, 0, extra=True),
-            )
+            return stored_sample(file, 0, with_names=False)
 
-    def _copy(self, part: int, layout: AlignmentSiteLayout, stream: SiteStream) -> None:
-        stored = {}
-        for quantity, index, values, digest in self._slabs(part, layout):
-            stream.copy(quantity, index, values)
-            stored[quantity] = digest
-        if stream.finish_copy() != stored:
-            path = part_path(self.output, part)
-            path.unlink(missing_ok=True)
-            raise FormatError(f"{path}: its values are not those that were written; {MADE_AGAIN}")
-
-    def _slabs(
-        self, part: int, layout: AlignmentSiteLayout
-    ) -> Iterator[tuple[str, tuple[int | slice, ...], NDArray[np.generic], str | None]]:
-        """Quantity, index, values and stored digest of one site, in C order, a few megabytes at a time.
-
-        A generator, so that an error of the file that is written never passes for damage of the part.
-        """
+    def _slabs(self, part: int, layouts: Sequence[AlignmentSiteLayout]) -> Iterator[StoredSlab]:
+        """A generator, so that an error of the file that is written never passes for damage of the part."""
         with self._open(part) as file:
-            for quantity, kind in layout.quantities.items():
-                dataset = file[f"sites/{layout.name}/{sample_group(0)}/{quantity}"]
-                for index in slabs(layout.sizes, kind.itemsize):
-                    yield quantity, index, dataset[index], text_attribute(dataset, DIGEST)
+            yield from stored_slabs(file, 0, layouts)
 
     @contextmanager
     def _open(self, number: int) -> Iterator[h5py.File]:

@@ -32,7 +32,7 @@ TEXT_COLUMNS = ("id", "query", "input_sha256")
 
 def validate_alignments(file: h5py.File, progress: Progress) -> Iterator[Finding]:
     """Everything wrong with the samples and sites of an open attention file over alignments."""
-    findings = list(_samples(file["samples"]))
+    findings = list(sample_findings(file["samples"]))
     yield from findings
     if findings:
         return  # the shapes of all arrays follow from the samples
@@ -49,7 +49,8 @@ def validate_alignments(file: h5py.File, progress: Progress) -> Iterator[Finding
         yield from _site(site, ids, sizes, progress)
 
 
-def _samples(group: h5py.Group) -> Iterator[Finding]:
+def sample_findings(group: h5py.Group) -> Iterator[Finding]:
+    """What is wrong with the samples of a file."""
     numbers = set()
     for name in SAMPLE_FIELDS:
         dataset = group.get(name)

@@ -28,6 +28,9 @@ from bioattn.store.hdf5_datasets import attach_scale, write_digested, write_scal
 from bioattn.store.schema import DIGEST, FORMAT, FORMAT_VERSION, WEIGHTS, Digest
 from bioattn.store.shard_record import ShardRecord
 
+RowNames = Callable[[int, bool], tuple[str, ...] | None]
+"""Number of a sample, whether of its extra MSA → names of the rows; None = not known."""
+
 LONG_NAMES = {
     AlignmentReduction.NONE: "attention weight",
     AlignmentReduction.MEAN_ROWS: "attention weight, mean over rows",
@@ -112,10 +115,12 @@ class AlignmentAttentionFile:
         samples: Sequence[AlignmentSample],
         check: Callable[[], None],
         shard: ShardRecord | None = None,
+        names: RowNames | None = None,
     ) -> None:
         self._file = file
         self._check = check
         self._samples = tuple(samples)
+        self._names = names or self._names_of_sample
         file.attrs["format"] = FORMAT
         file.attrs["format_version"] = FORMAT_VERSION
         file.attrs[INPUTS] = ALIGNMENTS
@@ -166,27 +171,37 @@ class AlignmentAttentionFile:
             write_digested(columns_group, sample_group(number), sample.seen_columns)
         for name in (ROW_NAMES, EXTRA_ROW_NAMES):
             names_group = group.create_group(name)
-            for number, sample in enumerate(self._samples):
-                names = sample.row_names if name == ROW_NAMES else sample.extra_row_names
+            for number in range(len(self._samples)):
+                names = self._names(number, name == EXTRA_ROW_NAMES)
                 if names is not None:
                     write_digested(names_group, sample_group(number), list(names))
+                    self._check()
         group["length"].attrs["comment"] = "match columns that the model saw"
         group["alignment_columns"].attrs["comment"] = "match columns of the alignment"
         group["rows"].attrs["comment"] = "rows of the clustered MSA that the model saw"
         group["extra_rows"].attrs["comment"] = "rows of the extra MSA that the model saw"
 
+    def _names_of_sample(self, number: int, extra: bool) -> tuple[str, ...] | None:
+        sample = self._samples[number]
+        return sample.extra_row_names if extra else sample.row_names
+
 
 @contextmanager
 def alignment_attention_file(
-    path: Path, model_sha256: str, samples: Sequence[AlignmentSample], shard: ShardRecord | None = None
+    path: Path,
+    model_sha256: str,
+    samples: Sequence[AlignmentSample],
+    shard: ShardRecord | None = None,
+    names: RowNames | None = None,
 ) -> Iterator[AlignmentAttentionFile]:
     """Create `path`; the file is complete only when the body ends without an exception.
 
-    shard: which part of which whole the file is; None for a whole.
+    shard: which part of which whole the file is; None for a whole. names: gives the names of rows, which of
+    thousands of samples take much room; None = the samples have them.
 
     Raises: OSError when it cannot be written.
     """
     with structure_sealed(path, chunk_cache_bytes=0) as (file, raw):
-        made = AlignmentAttentionFile(file, model_sha256, samples, raw.check, shard)
+        made = AlignmentAttentionFile(file, model_sha256, samples, raw.check, shard, names)
         yield made
         made.finish()

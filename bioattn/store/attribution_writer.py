@@ -141,15 +141,15 @@ class AttributionParts(SampleParts[AttributionWriter, AttributionBlock]):
         part_samples: int,
     ) -> None:
         super().__init__(output, num_samples, part_samples)
-        self._header = header
-        self._layout = layout
-        self._treatments = tuple(treatments)
+        self.header = header
+        self.layout = layout
+        self.treatments = tuple(treatments)
 
     def _writer(
         self, path: Path, num_samples: int, *, chunked: bool
     ) -> AbstractContextManager[AttributionWriter]:
         return attribution_writer(
-            path, self._header, self._layout, self._treatments, num_samples, chunked=chunked
+            path, self.header, self.layout, self.treatments, num_samples, chunked=chunked
         )
 
     def _append(self, writer: AttributionWriter, block: AttributionBlock) -> int:
@@ -158,8 +158,8 @@ class AttributionParts(SampleParts[AttributionWriter, AttributionBlock]):
 
     def _samples_at_once(self) -> int:
         # Whole chunks: one that is written in two goes is read again in between.
-        chunk = self._layout.chunk(self.num_samples)[0]
-        return chunk * max(1, SLAB_BYTES // (chunk * self._layout.bytes_per_sample))
+        chunk = self.layout.chunk(self.num_samples)[0]
+        return chunk * max(1, SLAB_BYTES // (chunk * self.layout.bytes_per_sample))
 
     def read(self, file: h5py.File, rows: slice) -> AttributionBlock:
         """Some samples of a file."""
@@ -168,7 +168,7 @@ class AttributionParts(SampleParts[AttributionWriter, AttributionBlock]):
             read_samples(file, rows),
             group[SEQUENCE][rows],
             group[VALUES][rows],
-            group[GAP][rows] if self._layout.has_gap else None,
+            group[GAP][rows] if self.layout.has_gap else None,
             file[f"{PREDICTIONS}/values"][rows],
         )
 

@@ -39,7 +39,9 @@ class ShardRecord:
     def of(cls, shard: Shard, total: int, unit: int, job: Mapping[str, Any]) -> "ShardRecord":
         """The record of a shard of `total` inputs, of which `unit` stay together."""
         inputs = shard.slice(total, unit)
-        return cls(shard=shard, first=inputs.start, stop=inputs.stop, total=total, job=job)
+        # As it is read back: JSON has no tuples.
+        plain = json.loads(json.dumps(job))
+        return cls(shard=shard, first=inputs.start, stop=inputs.stop, total=total, job=plain)
 
     @property
     def part(self) -> str:
@@ -52,6 +54,10 @@ class ShardRecord:
         if self.first == self.stop:
             return f"none of {self.total:,}"
         return f"{self.first + 1:,} to {self.stop:,} of {self.total:,}"
+
+    def figures(self) -> dict[str, str]:
+        """For `inspect`."""
+        return {"shard": self.part, "shard_inputs": self.inputs}
 
     def write(self, file: h5py.File) -> None:
         """Put it into the root attributes of a new file."""

@@ -18,6 +18,7 @@ from typer.core import TyperGroup
 
 from bioattn import __version__
 from bioattn.errors import BioattnError, Interrupted, SettingsError
+from bioattn.launch import launch
 from bioattn_cli import (
     doctor,
     explain,
@@ -34,6 +35,7 @@ from bioattn_cli import (
     export_structure,
     export_tracks,
     inspect_file,
+    merge,
     plot,
     plot_attention,
     plot_check,
@@ -127,6 +129,7 @@ plot_training.register(plot.app)
 plot_check.register(plot.app)
 run_evoformer.register(run.app)
 inspect_file.register(app)
+merge.register(app)
 doctor.register(app)
 prepare_contacts.register(prepare.app)
 prepare_msa.register(prepare.app)
@@ -185,6 +188,9 @@ def main(argv: Sequence[str] | None = None) -> int:
             raise
         if not error.told_elsewhere:
             _say_error(str(error))
+        if argv is None and launch().count > 1:
+            # The launcher ends whoever is left when the first of several processes ends: not with another exit code.
+            signal.signal(signal.SIGTERM, signal.SIG_IGN)
         if isinstance(error, Interrupted):
             return error.exit_code
         return 2 if isinstance(error, SettingsError) else 1

@@ -16,6 +16,7 @@ from bioattn_cli.options import (
     Precision,
     ResumeOption,
     SeedOption,
+    ShardOption,
     ThreadsOption,
     command,
 )
@@ -90,9 +91,6 @@ def evoformer(
     max_msa_clusters: Annotated[
         int | None, typer.Option(min=1, help="Rows of the clustered MSA at most [default: the model's].")
     ] = None,
-    max_extra_msa: Annotated[
-        int | None, typer.Option(min=1, help="Rows of the extra MSA at most [default: the model's].")
-    ] = None,
     representations: Annotated[
         list[Representation] | None,
         typer.Option(help="Also write this inner state to representations.h5; can be repeated."),
@@ -121,6 +119,7 @@ def evoformer(
     seed: SeedOption = 0,
     device: DeviceOption = Device.AUTO,
     threads: ThreadsOption = None,
+    shard: ShardOption = None,
     resume: ResumeOption = False,
     force: ForceOption = False,
 ) -> None:
@@ -144,9 +143,11 @@ def evoformer(
     from bioattn.inference.evoformer_prediction import Representation as KeptRepresentation
     from bioattn.inference.run_paths import check_run_paths
     from bioattn.models.evoformer.folder import load_evoformer_model
+    from bioattn.shard import parse_shard
     from bioattn.wording import counted
 
     began = time.monotonic()
+    part = None if shard is None else parse_shard(shard)
     weights = _the_model(model)
     size = _chunk(chunk)
     settings = _settings(config)
@@ -157,7 +158,7 @@ def evoformer(
     chosen = choose_device(device)
     loaded = load_evoformer_model(weights, chosen, settings.get("parameters", {}).get("structure_layers"))
     reporter.say(f"running on {describe_device(chosen)}")
-    given = {"num_recycles": recycles, "max_msa_clusters": max_msa_clusters, "max_extra_msa": max_extra_msa}
+    given = {"num_recycles": recycles, "max_msa_clusters": max_msa_clusters}
     inputs = _inputs(
         loaded.inputs, settings.get("inputs", {}), given, f"{config} [inputs]" if config else "options"
     )
@@ -175,6 +176,7 @@ def evoformer(
         ),
         several=several,
         attention=wanted,
+        shard=part,
         resume=resume,
         force=force,
         progress=reporter.progress(),
@@ -185,10 +187,12 @@ def evoformer(
         "finished": sorted(summary.finished),
         "resumed": sorted(summary.resumed),
         "failed": summary.failed,
+        **({} if part is None else {"shard": str(part)}),
     }
-    record = {source.name: source.path for source in sources}
+    taken = sources if part is None else sources[part.slice(len(sources))]
+    record = {source.name: source.path for source in taken}
     for written in (output, attention):
-        if written is not None and (summary.finished or written == output):
+        if written is not None and (summary.finished or written == output or part is not None):
             write_run_record(written, reporter.command, record, time.monotonic() - began, **figures)
     for name, files in summary.finished.items():
         reporter.say(f"{output / name if several else output}: {', '.join(files)}")
@@ -197,7 +201,7 @@ def evoformer(
     if summary.failed:
         more = len(summary.failed) - SHOWN_FAILURES
         raise BioattnError(
-            f"{len(summary.failed):,} of {counted(len(sources), 'alignment')} failed: "
+            f"{len(summary.failed):,} of {counted(len(taken), 'alignment')} failed: "
             f"{', '.join(list(summary.failed)[:SHOWN_FAILURES])}"
             + (f" and {more:,} more" if more > 0 else "")
             + f"; the reasons stand above and in {output.name}.run.json"

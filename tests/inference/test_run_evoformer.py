@@ -245,8 +245,10 @@ def test_published_layout_from_alignment_to_atoms(shared: Path, tmp_path: Path) 
     """AlphaFold's form of parameters, an alignment with every trap, the model called by hand."""
     golden = shared / "golden"
     source, parameters = golden / "features_small.a3m", golden / "tiny_params_af2.npz"
-    config = write_config(tmp_path, "[parameters]\nstructure_layers = 2\n[inputs]\nmax_msa_clusters = 6\n")
-    options = ("--config", config, "--max-extra-msa", 5, "--recycles", 2)
+    config = write_config(
+        tmp_path, "[parameters]\nstructure_layers = 2\n[inputs]\nmax_msa_clusters = 9\nmax_extra_msa = 5\n"
+    )
+    options = ("--config", config, "--max-msa-clusters", 6, "--recycles", 2)
     assert run(source, "--parameters", parameters, *options, "-o", tmp_path / "out", "--seed", 1) == 0
     model = load_evoformer_model(parameters, CPU, 2).model
     settings = InputSettings(max_msa_clusters=6, max_extra_msa=5, num_recycles=2)
@@ -266,9 +268,9 @@ def test_published_layout_from_alignment_to_atoms(shared: Path, tmp_path: Path) 
 
 def test_parameter_files_run_as_the_folder_they_came_from(model: Path, tmp_path: Path) -> None:
     path = write_fasta(tmp_path / "x.fasta")
-    config = write_config(tmp_path, "[parameters]\nstructure_layers = 2\n")
+    config = write_config(tmp_path, "[parameters]\nstructure_layers = 2\n[inputs]\nmax_extra_msa = 7\n")
     results = []
-    sizes = ("--max-msa-clusters", 5, "--max-extra-msa", 7, "--recycles", 1)
+    sizes = ("--max-msa-clusters", 5, "--recycles", 1)
     for name in ("p.npz", "p.pt"):
         export_parameters(model, tmp_path / name)
         out = tmp_path / f"out-{name}"
@@ -722,7 +724,8 @@ def test_tiles_get_smaller_where_memory_is_short(
     sizes = AlignmentSizes(5, 2000, 12)
     whole, small = (evoformer_memory.estimate_memory(config, sizes, chunk=chunk) for chunk in (None, 1))
     assert small < whole
-    command = ["run", "evoformer", str(path), "--model", str(model), "--max-extra-msa", "2000", "-o"]
+    inputs = write_config(tmp_path, "[inputs]\nmax_extra_msa = 2000\n")
+    command = ["run", "evoformer", str(path), "--model", str(model), "--config", str(inputs), "-o"]
     assert main([*command, str(tmp_path / "whole")]) == 0
     assert "of memory beside the model" in capsys.readouterr().err
     monkeypatch.setattr(evoformer_memory, "free_memory", lambda: small)

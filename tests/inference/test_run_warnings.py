@@ -95,7 +95,7 @@ def test_advice_on_memory_helps(
     deep = aligned(tmp_path / "deep.fasta", LETTERS[random.integers(20, size=(3000, 300))])
     options = ("--max-msa-clusters", 3000, "--chunk", 1)
     assert run(deep, "--model", model, "-o", tmp_path / "out", *options) == 1
-    assert "give smaller --max-msa-clusters" in capsys.readouterr().err
+    assert "give a smaller --max-msa-clusters" in capsys.readouterr().err
     wide = aligned(tmp_path / "wide.fasta", LETTERS[random.integers(20, size=(2, 5000))])
     assert run(wide, "--model", model, "-o", tmp_path / "out") == 1
     said = capsys.readouterr().err

@@ -1,0 +1,95 @@
+"""One file or folder of the parts of a sharded run."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TextIO, cast
+
+from bioattn.errors import Interrupted, SettingsError
+from bioattn.files import check_apart, check_output, check_parent, text_output
+from bioattn.progress import NoProgress, Progress
+from bioattn.stop_request import stop_on_signals
+from bioattn.store.merging.alignment_files import merge_alignment_files
+from bioattn.store.merging.folders import merge_folders
+from bioattn.store.merging.part_set import Part, PartKind, complete_set
+from bioattn.store.merging.promoter_files import merge_promoter_files
+from bioattn.store.merging.tables import merge_tables
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class MergeSummary:
+    """What was put together."""
+
+    kind: PartKind
+    parts: list[Path]
+    """In the order of their inputs."""
+    num_inputs: int
+    """Promoters, or alignments, of all parts."""
+    num_missing: int
+    """Alignments that failed in their parts, and so are not in the whole."""
+    failed: dict[str, str]
+    """Their names and why, where the parts say so."""
+
+
+def merge_parts(
+    paths: Sequence[Path],
+    output: Path | TextIO,
+    *,
+    force: bool = False,
+    progress: Progress | None = None,
+) -> MergeSummary:
+    """Make the whole that one process would have made, byte for byte, of all its parts, in any order.
+
+    paths: outputs of commands with --shard: attention or attribution HDF5, tables of predictions (plain or
+    compressed), or folders of results. output: a file that is replaced when the new one is whole; a folder, where
+    parts are folders (force: replace one); tables also to an open text file. Memory stays flat.
+
+    Raises: BioattnError when a part is missing, given twice, of another model, input, settings or version, or when
+    the output cannot be written; FormatError when one is damaged; Interrupted. Nothing is left of the output then.
+    """
+    progress = progress or NoProgress()
+    parts = complete_set(paths)
+    first = parts[0]
+    if isinstance(output, Path):
+        _check_output(output, parts)
+    elif first.kind is not PartKind.TABLE:
+        raise SettingsError(f"{first.path}: {first.kind} cannot go to standard output; give --output a name")
+    failed: dict[str, str] = {}
+    number = first.record.total
+    try:
+        with stop_on_signals() as request:
+            match first.kind, output:
+                case PartKind.FOLDER, Path():
+                    failed = merge_folders(parts, output, progress, request.check, force=force)
+                    number -= len(failed)
+                case PartKind.ALIGNMENT_ATTENTION, Path():
+                    number = merge_alignment_files(parts, output, progress, request.check)
+                case PartKind.ATTENTION | PartKind.ATTRIBUTION, Path():
+                    merge_promoter_files(parts, output, progress, request.check)
+                case _, Path():
+                    with text_output(output) as file:
+                        merge_tables(parts, cast(TextIO, file), progress, request.check)
+                case _:
+                    # What was printed cannot be taken back.
+                    merge_tables(parts, None, progress, request.check)
+                    merge_tables(parts, output, progress, request.check)
+    except Interrupted as stop:
+        raise Interrupted(f"{stop}; nothing was written, run again", stop.exit_code) from stop
+    return MergeSummary(
+        kind=first.kind,
+        parts=[part.path for part in parts],
+        num_inputs=first.record.total,
+        num_missing=first.record.total - number,
+        failed=failed,
+    )
+
+
+def _check_output(output: Path, parts: Sequence[Part]) -> None:
+    given = [part.path for part in parts]
+    if parts[0].kind is not PartKind.FOLDER:
+        check_output(output, given)
+        return
+    if output.name in ("", "-", ".."):
+        raise SettingsError(f"--output {output}: give the name of a folder to make")
+    check_parent(output)
+    check_apart(output, given)

@@ -1,0 +1,143 @@
+"""The parts of one whole: what each is, and whether they are all there, each once, and of one run."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from enum import StrEnum
+from pathlib import Path
+
+from bioattn import __version__
+from bioattn.errors import BioattnError, FormatError
+from bioattn.store.alignment_attention_reader import is_over_alignments
+from bioattn.store.attribution_schema import ATTRIBUTION_FORMAT
+from bioattn.store.hdf5_access import is_hdf5, open_hdf5, text_attribute
+from bioattn.store.prediction_table import is_part, open_part
+from bioattn.store.schema import FORMAT
+from bioattn.store.shard_folder import SHARD_FILE, read_shard_file
+from bioattn.store.shard_record import ShardRecord, read_shard
+
+_SHOWN = 8
+"""Numbers of missing parts in a message."""
+
+
+class PartKind(StrEnum):
+    """What can be in parts."""
+
+    ATTENTION = "attention of promoters"
+    ALIGNMENT_ATTENTION = "attention of alignments"
+    ATTRIBUTION = "attribution"
+    TABLE = "predictions"
+    FOLDER = "results of alignments"
+
+
+@dataclass(frozen=True, slots=True)
+class Part:
+    """One part, opened and looked at."""
+
+    path: Path
+    kind: PartKind
+    record: ShardRecord
+
+
+def complete_set(paths: Sequence[Path]) -> list[Part]:
+    """The parts at `paths` (any order) in the order of their inputs, none missing, doubled or of another run.
+
+    Raises: BioattnError, one sentence that names the file or the numbers; FormatError for a damaged one.
+    """
+    places: dict[Path, Path] = {}
+    for path in paths:
+        if places.setdefault(path.resolve(), path) is not path:
+            raise BioattnError(f"{path}: is given twice; give each part once")
+    parts = [_read(path) for path in paths]
+    first = parts[0]
+    for part in parts[1:]:
+        _require_same_run(first, part)
+    _require_this_version(first)
+    by_number: dict[int, Part] = {}
+    for part in parts:
+        other = by_number.setdefault(part.record.shard.number, part)
+        if other is not part:
+            raise BioattnError(
+                f"{part.path}: is {part.record.part}, and so is {other.path}; give each part once"
+            )
+    count = first.record.shard.count
+    if missing := [number for number in range(1, count + 1) if number not in by_number]:
+        raise BioattnError(
+            f"{first.path} is {first.record.part}, but {_numbers(missing)} {'is' if len(missing) == 1 else 'are'} "
+            "missing; give all parts"
+        )
+    ordered = [by_number[number] for number in range(1, count + 1)]
+    expected = 0
+    for part in ordered:
+        if part.record.first != expected:
+            raise FormatError(
+                f"{part.path}: its inputs ({part.record.inputs}) do not follow those of the part before it; "
+                "make it again"
+            )
+        expected = part.record.stop
+    if expected != first.record.total:
+        raise FormatError(
+            f"{ordered[-1].path}: ends before the last of {first.record.total:,} inputs; make it again"
+        )
+    return ordered
+
+
+def _read(path: Path) -> Part:
+    if path.is_dir():
+        if not (path / SHARD_FILE).is_file():
+            raise BioattnError(
+                f"{path}: has no {SHARD_FILE}, so it is no finished part; end the command that makes it, with "
+                "--shard and --resume"
+            )
+        return Part(path, PartKind.FOLDER, read_shard_file(path).record)
+    if is_hdf5(path):
+        with open_hdf5(path) as file:
+            match text_attribute(file, "format"):
+                case str(name) if name == FORMAT:
+                    alignments = is_over_alignments(file)
+                    kind = PartKind.ALIGNMENT_ATTENTION if alignments else PartKind.ATTENTION
+                case str(name) if name == ATTRIBUTION_FORMAT:
+                    kind = PartKind.ATTRIBUTION
+                case _:
+                    raise _not_a_part(path)
+            record = read_shard(path, file)
+        if record is None:
+            raise _not_a_part(path)
+        return Part(path, kind, record)
+    if not is_part(path):
+        raise _not_a_part(path)
+    with open_part(path) as table:
+        return Part(path, PartKind.TABLE, table.record)
+
+
+def _not_a_part(path: Path) -> BioattnError:
+    return BioattnError(f"{path}: is no part of a sharded run; give what commands with --shard wrote")
+
+
+def _require_same_run(first: Part, part: Part) -> None:
+    if part.kind is not first.kind:
+        raise BioattnError(f"{part.path}: holds {part.kind}, {first.path} {first.kind}; merge them apart")
+    if different := first.record.differing(part.record):
+        raise BioattnError(
+            f"{part.path}: is a part of another run than {first.path} (different: {', '.join(different)}); "
+            "make all parts with one model, one input and the same options"
+        )
+    if (part.record.shard.count, part.record.total) != (first.record.shard.count, first.record.total):
+        raise BioattnError(f"{part.path}: is {part.record.part}, but {first.path} is {first.record.part}")
+
+
+def _require_this_version(part: Part) -> None:
+    made_by, ours = part.record.job.get("generated_by"), f"bioattn {__version__}"
+    if made_by != ours:
+        raise BioattnError(
+            f"{part.path}: was made by {made_by}, and this is {ours}, which need not give the same bytes; "
+            "merge with the version that made the parts"
+        )
+
+
+def _numbers(missing: Sequence[int]) -> str:
+    if len(missing) == 1:
+        return f"part {missing[0]:,}"
+    more = len(missing) - _SHOWN
+    return f"parts {', '.join(f'{number:,}' for number in missing[:_SHOWN])}" + (
+        f" and {more:,} more" if more > 0 else ""
+    )
