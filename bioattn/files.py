@@ -8,7 +8,6 @@ import json
 import lzma
 import os
 import re
-import shutil
 import zlib
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, nullcontext, suppress
@@ -194,10 +193,7 @@ def atomic_output(path: Path, *, lock: bool = True) -> Iterator[Path]:
             except OSError as error:
                 raise unwritable(path, error) from error
         finally:
-            if temporary.is_dir():
-                shutil.rmtree(temporary, ignore_errors=True)
-            else:
-                remove_leftover(temporary)
+            remove_leftover(temporary)
 
 
 def remove_leftover(path: Path) -> None:

@@ -7,7 +7,7 @@ from contextlib import contextmanager
 from pathlib import Path
 
 from bioattn.errors import BioattnError
-from bioattn.files import unwritable
+from bioattn.files import remove_leftover, unwritable
 from bioattn.output_lock import lock_output
 
 _SHOWN = 3
@@ -61,9 +61,9 @@ def atomic_folder(path: Path, names: Collection[str]) -> Iterator[Path]:
     another run is writing `path`.
     """
     partial = path.with_name(path.name + ".partial")
-    aside = path.with_name(f".tmp-old-{path.name}")
     with lock_output(path):
-        leftovers = [folder for folder in (partial, aside) if folder.exists()]
+        restore_folder(path, names)
+        leftovers = [partial] if partial.exists() else []
         for folder in [*leftovers, *([path] if path.exists() else [])]:
             require_own_files(folder, names)
         try:
@@ -75,9 +75,7 @@ def atomic_folder(path: Path, names: Collection[str]) -> Iterator[Path]:
         try:
             try:
                 yield partial
-                if path.exists():
-                    path.rename(aside)
-                partial.rename(path)
+                replace_folder(partial, path)
             except OSError as error:
                 raise unwritable(path, error) from error
             except BioattnError as error:
@@ -86,8 +84,63 @@ def atomic_folder(path: Path, names: Collection[str]) -> Iterator[Path]:
                     raise BioattnError(str(error).replace(str(partial), str(path))) from error
                 raise
         finally:
-            for leftover in (partial, aside):
-                shutil.rmtree(leftover, ignore_errors=True)
+            shutil.rmtree(partial, ignore_errors=True)
+
+
+def replace_folder(new: Path, path: Path) -> None:
+    """Give the folder `new` the name `path`; what had that name steps aside first and goes last.
+
+    Raises: OSError; then `path` is what it was.
+    """
+    aside = _aside(path)
+    if path.exists():
+        if aside.exists():  # of a run that was killed before it could remove it
+            _remove(aside)
+        path.rename(aside)
+    try:
+        new.rename(path)
+    except OSError:
+        if aside.exists():
+            aside.rename(path)
+        raise
+    if aside.exists():
+        _remove(aside)
+
+
+def restore_folder(path: Path, names: Collection[str]) -> None:
+    """Put back what stepped aside for a folder that a killed run could not name any more, or remove it.
+
+    Raises: BioattnError when it holds a file that has none of `names`, or the folder around it is read-only.
+    """
+    aside = _aside(path)
+    if not aside.exists():
+        return
+    require_own_files(aside, names)
+    try:
+        if path.exists():
+            _remove(aside)
+        else:
+            aside.rename(path)
+    except OSError as error:
+        raise unwritable(path, error) from error
+
+
+def remove_unfinished(folder: Path) -> None:
+    """Remove the temporary files that a killed process left in a folder that this one has locked."""
+    for path in folder.iterdir():
+        if _BEING_WRITTEN.fullmatch(path.name) and path.is_file():
+            remove_leftover(path)
+
+
+def _aside(path: Path) -> Path:
+    return path.with_name(f".tmp-old-{path.name}")
+
+
+def _remove(path: Path) -> None:
+    if path.is_dir() and not path.is_symlink():
+        shutil.rmtree(path)
+    else:
+        path.unlink()
 
 
 def _final_name(name: str) -> str:

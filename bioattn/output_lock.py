@@ -2,14 +2,13 @@
 
 The lock of `NAME` is `flock` on the file `.NAME.lock` beside it, which says who holds it and goes when the output
 is done. What a killed process leaves of it is no obstacle: the next run takes it over, and removes the temporary
-file of that process. Without locks (Windows, some network file systems, folders that take no files) runs are not
+files of that process. Without locks (Windows, some network file systems, folders that take no files) runs are not
 told apart, and nothing else changes.
 """
 
 import contextlib
 import os
 import re
-import shutil
 import socket
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -37,7 +36,8 @@ def temporary_path(path: Path, process: int | None = None) -> Path:
 def lock_output(path: Path) -> Iterator[None]:
     """Keep other runs from writing `path`, a file or a folder, while the body does.
 
-    What lies in an output that this process has locked (its temporary file, `NAME.partial/`) needs no lock.
+    What belongs to an output that this process has locked (its temporary file, `NAME.partial/`, its record
+    `NAME.run.json`) needs no lock.
 
     Raises: BioattnError when another run, in another process or in this one, is writing it.
     """
@@ -124,11 +124,8 @@ def _take_over(descriptor: int, place: Path) -> None:
     earlier = _HOLDER.fullmatch(_content(descriptor))
     # Only of this machine: there are network file systems whose locks end at the machine.
     if earlier is not None and earlier[3] == host:
-        leftover = temporary_path(place, int(earlier[2]))
-        if leftover.is_dir() and not leftover.is_symlink():
-            shutil.rmtree(leftover, ignore_errors=True)
-        else:
-            _remove(leftover)
+        for made in (place, _record(place)):
+            _remove(temporary_path(made, int(earlier[2])))
     with contextlib.suppress(OSError):  # a full disk; the lock holds without it
         os.ftruncate(descriptor, 0)
         os.pwrite(descriptor, f"process {os.getpid()} on {host}\n".encode(), 0)
@@ -167,12 +164,16 @@ def _place(path: Path) -> Path | None:
 
 
 def _inside_held(place: Path) -> bool:
-    """Whether `place` is part of an output that this process has locked, while that is being made."""
+    """Whether `place` is part of an output that this process has locked, or the record beside it."""
     for held in _held:
         partial, temporary = held.with_name(held.name + ".partial"), temporary_path(held)
-        if place in (partial, temporary) or {held, partial, temporary} & set(place.parents):
+        if place in (partial, temporary, _record(held)) or {held, partial, temporary} & set(place.parents):
             return True
     return False
+
+
+def _record(place: Path) -> Path:
+    return place.with_name(place.name + ".run.json")
 
 
 def _taken(path: Path, holder: str) -> BioattnError:

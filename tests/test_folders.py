@@ -6,7 +6,7 @@ import pytest
 
 from bioattn.errors import BioattnError
 from bioattn.files import write_json
-from bioattn.folders import atomic_folder
+from bioattn.folders import atomic_folder, replace_folder
 
 NAMES = {"a", "b", "c"}
 
@@ -70,3 +70,29 @@ def test_a_folder_that_cannot_be_filled_is_called_by_its_own_name(tmp_path: Path
     with pytest.raises(BioattnError, match="does not exist"), atomic_folder(tmp_path / "no" / "out", NAMES):
         pass
     assert not list(tmp_path.iterdir())
+
+
+def test_a_folder_that_cannot_get_its_name_leaves_the_earlier_one_in_its_place(tmp_path: Path) -> None:
+    earlier = tmp_path / "out"
+    earlier.mkdir()
+    (earlier / "a").write_text("earlier")
+    with pytest.raises(OSError, match="No such file"):
+        replace_folder(tmp_path / "missing", earlier)
+    assert (earlier / "a").read_text() == "earlier"
+    assert list(tmp_path.iterdir()) == [earlier]
+
+
+def test_what_stepped_aside_comes_back_when_the_run_was_killed_then(tmp_path: Path) -> None:
+    target, aside, partial = tmp_path / "out", tmp_path / ".tmp-old-out", tmp_path / "out.partial"
+    for folder, content in ((aside, "earlier"), (partial, "new")):
+        folder.mkdir()
+        (folder / "a").write_text(content)
+    with pytest.raises(ZeroDivisionError), atomic_folder(target, NAMES) as folder:
+        (folder / "a").write_text(f"{1 // 0}")
+    assert (target / "a").read_text() == "earlier"
+    aside.mkdir()  # killed a moment later
+    (aside / "a").write_text("older")
+    with atomic_folder(target, NAMES) as folder:
+        (folder / "b").write_text("newest")
+    assert [path.name for path in target.iterdir()] == ["b"]
+    assert list(tmp_path.iterdir()) == [target]

@@ -9,6 +9,7 @@
 | `simulation.json` | the settings of each family |
 """
 
+import re
 from collections.abc import Sequence
 from dataclasses import asdict, dataclass
 from pathlib import Path
@@ -18,7 +19,8 @@ from Bio.Data.PDBData import protein_letters_1to3
 from numpy.typing import NDArray
 
 from bioattn.errors import BioattnError
-from bioattn.files import atomic_output, text_output, write_json
+from bioattn.files import text_output, write_json
+from bioattn.folders import atomic_folder
 from bioattn.formats.a3m import write_a3m
 from bioattn.formats.alignment import Alignment
 from bioattn.formats.pdb_output import write_pdb
@@ -30,6 +32,10 @@ from bioattn.simulate.promoter_files import check_output_folder
 from bioattn.structures.chain import read_chain
 
 PAIRS = "PAIRS.tsv"
+SIMULATION = "simulation.json"
+_FOLDERS = {"msa": "a3m", "structure": "pdb", "contacts": "tsv"}
+"""Folders of families' files, and how the names in them end."""
+_FAMILY_FILE = re.compile(r"(msa|structure|contacts)/(\.tmp-\d+-)?simulated\d{6,}\.(a3m|pdb|tsv)")
 FORMAT = "bioattn-simulated-families"
 FORMAT_VERSION = 1
 _TITLE = "SIMULATED BY BIOATTN: A FOLD WITH CA AND CB, NO MEASURED STRUCTURE"
@@ -75,23 +81,29 @@ def read_folds(paths: Sequence[Path]) -> list[tuple[str, NDArray[np.float32]]]:
 def write_families(
     folder: Path, simulation: FamilySimulation, *, force: bool = False, progress: Progress | None = None
 ) -> int:
-    """Simulate and write families one by one; a new folder appears whole or not at all. Returns their number.
+    """Simulate and write families one by one; the folder appears whole or not at all. Returns their number.
 
     Family k is a function of the seed and k: asking for more of them leaves the first ones as they were.
 
-    Raises: BioattnError as `check_output_folder`, or when the disk is full.
+    Raises: SettingsError and BioattnError as `check_output_folder`, when the folder holds files that are not a
+    simulation's, or when the disk is full.
     """
     check_output_folder(folder, force=force)
-    if folder.is_dir():
-        return _write_all(folder, simulation, progress or NoProgress())
-    with atomic_output(folder) as temporary:
-        temporary.mkdir()
-        return _write_all(temporary, simulation, progress or NoProgress())
+    with atomic_folder(folder, _own_names(folder)) as partial:
+        return _write_all(partial, simulation, progress or NoProgress())
+
+
+def _own_names(folder: Path) -> set[str]:
+    """What a simulation writes, of as many families as this one or an earlier one has."""
+    alike = (folder, folder.with_name(f"{folder.name}.partial"))
+    found = {path.relative_to(each).as_posix() for each in alike for path in each.rglob("*")}
+    first = {f"{name}/simulated000000.{end}" for name, end in _FOLDERS.items()}
+    return {PAIRS, SIMULATION, f"{PAIRS}.run.json", *first, *filter(_FAMILY_FILE.fullmatch, found)}
 
 
 def _write_all(folder: Path, simulation: FamilySimulation, progress: Progress) -> int:
-    for name in ("msa", "structure", "contacts"):
-        (folder / name).mkdir(exist_ok=True)
+    for name in _FOLDERS:
+        (folder / name).mkdir()
     rows: list[str] = ["id\tmsa\tstructure\tchain\tgroup\n"]
     settings = []
     progress.begin("simulating families", simulation.families)
@@ -113,7 +125,7 @@ def _write_all(folder: Path, simulation: FamilySimulation, progress: Progress) -
     with text_output(folder / PAIRS) as file:
         file.writelines(rows)
     write_json(
-        folder / "simulation.json",
+        folder / SIMULATION,
         {
             "format": FORMAT,
             "format_version": FORMAT_VERSION,

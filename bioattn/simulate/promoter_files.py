@@ -17,19 +17,29 @@ from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
-from bioattn.errors import BioattnError
-from bioattn.files import atomic_output, text_output, write_json
+from bioattn.errors import BioattnError, SettingsError
+from bioattn.files import text_output, write_json
+from bioattn.folders import atomic_folder
 from bioattn.formats.meme import write_meme
 from bioattn.simulate.genome_layout import write_annotation, write_genome
 from bioattn.simulate.promoters import SimulatedPromoters
 from bioattn.simulate.truth import write_truth
 
+_PLAIN = ("treatments.tsv", "motifs.meme", "simulation.json")
+"""Files that are never compressed."""
+_PACKED = ("genome.fa", "annotation.gff3", "responses.tsv", "truth.tsv")
+"""Files that are with `compress`."""
+_OWN_NAMES = {*_PLAIN, *_PACKED, *(f"{name}.gz" for name in _PACKED), "simulation.json.run.json"}
+
 
 def check_output_folder(folder: Path, *, force: bool) -> None:
     """Refuse a folder that cannot take a simulation, before any work is done.
 
-    Raises: BioattnError when `folder` is a file, or holds something and `force` is not given.
+    Raises: SettingsError when `folder` is no name of one; BioattnError when it is a file, or holds something and
+    `force` is not given.
     """
+    if folder.name in ("", "-", ".."):
+        raise SettingsError(f"--output {folder}: give the name of a folder to make")
     if folder.is_dir():
         if not force and any(folder.iterdir()):
             raise BioattnError(f"{folder}: holds files already; name another folder or add --force")
@@ -42,33 +52,22 @@ def check_output_folder(folder: Path, *, force: bool) -> None:
 def write_simulation(
     folder: Path, simulated: SimulatedPromoters, *, compress: bool = False, force: bool = False
 ) -> dict[str, Path]:
-    """Write all files; a new folder appears whole or not at all.
+    """Write all files; the folder appears whole or not at all, and with `force` in the place of an earlier one.
 
-    In a folder that exists (empty, or with `force`) files of the same names are replaced one by one and others are
-    left alone. Returns the paths by the names in the module's table.
+    Returns the paths by the names in the module's table.
 
-    Raises: BioattnError as `check_output_folder`, or when the disk is full.
+    Raises: SettingsError and BioattnError as `check_output_folder`, when the folder holds files that are not a
+    simulation's, or when the disk is full.
     """
     check_output_folder(folder, force=force)
-    if folder.is_dir():
-        return _write_files(folder, simulated, compress)
-    with atomic_output(folder) as temporary:
-        temporary.mkdir()
-        written = _write_files(temporary, simulated, compress)
+    with atomic_folder(folder, _OWN_NAMES) as partial:
+        written = _write_files(partial, simulated, compress)
     return {name: folder / path.name for name, path in written.items()}
 
 
 def _write_files(folder: Path, simulated: SimulatedPromoters, compress: bool) -> dict[str, Path]:
     gz = ".gz" if compress else ""
-    paths = {
-        "genome.fa": folder / f"genome.fa{gz}",
-        "annotation.gff3": folder / f"annotation.gff3{gz}",
-        "responses.tsv": folder / f"responses.tsv{gz}",
-        "treatments.tsv": folder / "treatments.tsv",
-        "truth.tsv": folder / f"truth.tsv{gz}",
-        "motifs.meme": folder / "motifs.meme",
-        "simulation.json": folder / "simulation.json",
-    }
+    paths = {name: folder / name for name in _PLAIN} | {name: folder / f"{name}{gz}" for name in _PACKED}
     write_genome(paths["genome.fa"], simulated.genome)
     write_annotation(paths["annotation.gff3"], simulated.genome)
     _write_responses(paths["responses.tsv"], simulated)

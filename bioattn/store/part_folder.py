@@ -15,6 +15,7 @@ from typing import Any
 
 from bioattn.errors import BioattnError
 from bioattn.files import read_json, unwritable, write_json
+from bioattn.folders import remove_unfinished
 from bioattn.output_lock import lock_output
 
 JOB_FILE = "job.json"
@@ -142,6 +143,7 @@ def _require_same_job(folder: Path, job: Mapping[str, Any]) -> None:
 
 def _clear(folder: Path, *, keep_folder: bool = False) -> None:
     """Remove our own files, and the folder unless something else lies in it."""
+    remove_unfinished(folder)
     for path in [
         *folder.glob("part-*.h5"),
         *folder.glob("unfinished-*.h5"),

@@ -7,16 +7,27 @@ from pathlib import Path
 
 from bioattn.errors import BioattnError, SettingsError
 from bioattn.files import text_output, unwritable
-from bioattn.folders import require_own_files
-from bioattn.models.model_folder import MODEL_FILES, TRAINING_RECORD, WEIGHTS
+from bioattn.folders import remove_unfinished, replace_folder, require_own_files, restore_folder
+from bioattn.models.model_folder import MODEL_CARD, MODEL_FILES, TRAINING_RECORD, WEIGHTS
 from bioattn.output_lock import lock_output
 from bioattn.training.state import STATE_FILE
 
+OWN_FILES = MODEL_FILES | {STATE_FILE}
+
 
 def is_finished(output: Path) -> bool:
-    """Whether `output` is the model folder of a run that ended, and no other run of that name is under way."""
+    """Whether `output` is the model folder of a run that ended, and no other run of that name is under way.
+
+    A folder that lacked nothing but its name when its run was killed gets it.
+    """
+    partial = _partial(output)
+    # The model card is written last, and then the trainer's state goes.
+    if (partial / MODEL_CARD).is_file() and not (partial / STATE_FILE).exists() and not output.exists():
+        with lock_output(output):
+            remove_unfinished(partial)
+            publish(partial, output)
     files = (output / WEIGHTS, output / TRAINING_RECORD)
-    return all(file.is_file() for file in files) and not _partial(output).exists()
+    return all(file.is_file() for file in files) and not partial.exists()
 
 
 @contextmanager
@@ -26,7 +37,9 @@ def working_folder(output: Path, *, resume: bool, force: bool) -> Iterator[Path]
     Raises: also BioattnError when another run is writing `output`.
     """
     with lock_output(output):
+        restore_folder(output, OWN_FILES)
         partial = prepare_output(output, resume=resume, force=force)
+        remove_unfinished(partial)
         try:
             yield partial
         finally:
@@ -56,7 +69,7 @@ def prepare_output(output: Path, *, resume: bool, force: bool) -> Path:
     # Whether it goes on or fails: in the end what is in either of them may be removed.
     for folder in (partial, output):
         if folder.exists():
-            require_own_files(folder, {*MODEL_FILES, STATE_FILE})
+            require_own_files(folder, OWN_FILES)
     try:
         if partial.exists() and force and not resume:
             shutil.rmtree(partial)
@@ -83,15 +96,8 @@ def write_history(path: Path, history: Sequence[Mapping[str, float]]) -> None:
 def publish(partial: Path, output: Path) -> None:
     """Give the finished folder its name; an old one under that name steps aside first and goes last."""
     (partial / STATE_FILE).unlink(missing_ok=True)
-    aside = output.with_name(f".tmp-old-{output.name}")
     try:
-        if output.exists():
-            output.rename(aside)
-        partial.rename(output)
-        if aside.is_dir():
-            shutil.rmtree(aside)
-        else:
-            aside.unlink(missing_ok=True)
+        replace_folder(partial, output)
     except OSError as error:
         raise unwritable(output, error) from error
 

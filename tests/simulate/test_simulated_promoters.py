@@ -260,9 +260,16 @@ def test_existing_folders_are_kept_unless_forced(tmp_path, capsys):
     assert main([*arguments, "--seed", "1"]) == 1
     assert "add --force" in capsys.readouterr().err
     assert (out / "genome.fa").read_bytes() == before
-    assert main([*arguments, "--seed", "1", "--force"]) == 0
-    assert (out / "genome.fa").read_bytes() != before
+    assert main([*arguments, "--seed", "1", "--force"]) == 1
+    assert "holds mine.txt, which bioattn did not write there" in capsys.readouterr().err
     assert (out / "mine.txt").read_text() == "keep"
+    assert (out / "genome.fa").read_bytes() == before
+    (out / "mine.txt").rename(tmp_path / "mine.txt")
+    assert main([*arguments, "--seed", "1", "--force", "--gzip"]) == 0
+    assert (out / "genome.fa.gz").is_file()
+    assert not (
+        out / "genome.fa"
+    ).exists()  # of the earlier simulation, with which nothing here goes together
     assert main(["simulate", "promoters", "-o", str(tmp_path / "no" / "s")]) == 1
     assert "does not exist" in capsys.readouterr().err
     (tmp_path / "file").write_text("")
