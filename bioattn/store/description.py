@@ -37,6 +37,8 @@ KINDS = {
     "promoters": "promoter FASTA",
     "alignment": "alignment",
     "msa-statistics": "statistics of a prepared alignment",
+    "predictions-part": "part of a table of predictions",
+    "shard": "record of a part of a sharded run",
     "prediction": "prediction of an MSA/pair model",
     "predictions": "folder of predictions",
     "distogram": "predicted distances",

@@ -15,6 +15,8 @@ from bioattn.store.head_folder import inspect_heads
 from bioattn.store.model_inspection import inspect_model
 from bioattn.store.motif_folder import RECORD as MOTIF_RECORD
 from bioattn.store.motif_folder import inspect_motifs
+from bioattn.store.shard_folder import SHARD_FILE, shard_figures
+from bioattn.store.shard_record import SHARD_INPUTS, inputs_of
 from bioattn.store.simulation_inspection import SIMULATIONS, check_simulation_files, simulation_figures
 from bioattn.store.track_folder import RECORD, inspect_tracks
 
@@ -33,13 +35,16 @@ def inspect_folder(path: Path) -> Description:
         job = read_json(path / "job.json")
         whole = len(list(path.glob("part-*.h5")))
         samples = job.get("num_promoters", job.get("num_alignments", 0))
+        if "num_promoters" in job and SHARD_INPUTS in job:
+            samples = inputs_of(job)
         parts = math.ceil(samples / max(1, job.get("part_samples", 1)))
         kind = "attribution-parts" if job.get("format") == ATTRIBUTION_PARTS_FORMAT else "attention-parts"
         return describe(kind, complete_parts=whole, all_parts=parts, **job)
     if (path / "scores.json").is_file():
         return _prediction(path)
-    if names := sorted(each.parent.name for each in path.glob("*/scores.json")):
-        return describe("predictions", predictions=len(names), alignments=some(names))
+    names = sorted(each.parent.name for each in path.glob("*/scores.json"))
+    if names or (path / SHARD_FILE).is_file():
+        return describe("predictions", **shard_figures(path), predictions=len(names), alignments=some(names))
     if (path / RECORD).is_file():
         return inspect_tracks(path)
     if (path / MOTIF_RECORD).is_file():

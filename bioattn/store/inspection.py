@@ -11,9 +11,11 @@ from bioattn.store.folder_inspection import inspect_folder
 from bioattn.store.hdf5_access import HDF5_MAGIC
 from bioattn.store.hdf5_inspection import inspect_hdf5
 from bioattn.store.model_inspection import inspect_parameters, looks_like_parameters
+from bioattn.store.prediction_table import PART_START
 from bioattn.store.text_inspection import (
     inspect_contacts,
     inspect_json,
+    inspect_part,
     inspect_promoters,
     inspect_structure,
     inspect_table,
@@ -39,6 +41,8 @@ def inspect_file(path: Path) -> Description:
         return inspect_hdf5(path)
     if not head.strip():
         raise FormatError(f"{path}: is empty")
+    if head.startswith(PART_START.encode()):
+        return inspect_part(path)
     if head.startswith(RR_START):
         return inspect_contacts(path)
     if looks_like_structure(head):

@@ -16,7 +16,7 @@ from bioattn.store.shard_record import ShardRecord, parse_record
 SHARD_FILE = "shard.json"
 FOLDER_JOB = "bioattn-predictions-folders"
 """The format that the job of a part gives."""
-_FORMAT, _VERSION = "bioattn-shard", 1
+SHARD_FORMAT, _VERSION = "bioattn-shard", 1
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -38,7 +38,7 @@ def write_shard_file(
         name: {path.name: sha256_of(path) for path in sorted(folder.iterdir())}
         for name, folder in folders.items()
     }
-    content = {"format": _FORMAT, "format_version": _VERSION, **record.as_json()}
+    content = {"format": SHARD_FORMAT, "format_version": _VERSION, **record.as_json()}
     write_json(output / SHARD_FILE, {**content, "files": files, "failed": dict(failed)})
 
 
@@ -49,7 +49,7 @@ def read_shard_file(folder: Path) -> ShardFolder:
     """
     path = folder / SHARD_FILE
     content = read_json(path)
-    if not isinstance(content, dict) or content.get("format") != _FORMAT:
+    if not isinstance(content, dict) or content.get("format") != SHARD_FORMAT:
         raise FormatError(f"{path}: does not say which shard the folder is; make it again")
     if content.get("format_version") != _VERSION:
         raise FormatError(

@@ -5,7 +5,7 @@ in a table as its first line, in a folder of results as a file.
 """
 
 import json
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
@@ -15,6 +15,7 @@ import h5py
 
 from bioattn.errors import FormatError, SettingsError
 from bioattn.shard import Shard, parse_shard
+from bioattn.store.findings import Finding, error
 from bioattn.store.hdf5_access import text_attribute
 
 SHARD, SHARD_INPUTS, SHARD_JOB = "shard", "shard_inputs", "shard_job"
@@ -87,6 +88,29 @@ def read_shard(path: Path, file: h5py.File) -> ShardRecord | None:
     with suppress(TypeError, ValueError, RecursionError):
         content[SHARD_JOB] = json.loads(content[SHARD_JOB])
     return parse_record(content, str(path))
+
+
+def inputs_of(content: Mapping[str, Any]) -> int:
+    """How many inputs are of the part that JSON speaks of. Raises: FormatError when it does not read so."""
+    record = parse_record({SHARD_JOB: {}, **content}, "the job")
+    return record.stop - record.first
+
+
+def shard_findings(path: Path, file: h5py.File, *, may_lack_samples: bool) -> Iterator[Finding]:
+    """What is wrong with what an HDF5 file says of being a part; nothing where it is none.
+
+    may_lack_samples: an input may have failed.
+    """
+    try:
+        record = read_shard(path, file)
+    except FormatError as problem:
+        yield error("/", str(problem).removeprefix(f"{path}: "))
+        return
+    if record is None or not isinstance(file.get("samples/id"), h5py.Dataset):
+        return
+    number, wanted = len(file["samples/id"]), record.stop - record.first
+    if number > wanted or (number < wanted and not may_lack_samples):
+        yield error("/samples", f"has {number:,} samples for the {wanted:,} inputs of {record.part}")
 
 
 def parse_record(content: Mapping[str, Any], source: str) -> ShardRecord:

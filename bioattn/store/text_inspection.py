@@ -16,6 +16,8 @@ from bioattn.promoters.promoter_fasta import read_promoters
 from bioattn.store.alignment_inspection import statistics_figures
 from bioattn.store.contact_regression import read_regression
 from bioattn.store.description import Description, describe, some
+from bioattn.store.prediction_table import open_part
+from bioattn.store.shard_folder import SHARD_FORMAT, shard_figures
 from bioattn.store.simulation_inspection import SIMULATIONS, simulation_figures
 from bioattn.wording import counted
 
@@ -96,6 +98,8 @@ def inspect_json(path: Path) -> Description:
         return _contact_regression(path)
     if content.get("format") == "bioattn-check":
         return describe("check", **_check_figures(path, content))
+    if content.get("format") == SHARD_FORMAT:
+        return describe("shard", **shard_figures(path.parent))
     if content.get("format") in SIMULATIONS:
         return describe(SIMULATIONS[content["format"]], **simulation_figures(path, content))
     return describe("json", keys=some(list(content)))
@@ -135,6 +139,16 @@ def _contact_regression(path: Path) -> Description:
         heads=sum(len(heads) for heads in regression.weights.values()),
         heads_in_use=regression.num_heads_used,
     )
+
+
+def inspect_part(path: Path) -> Description:
+    """A part of a table of predictions. Raises: FormatError when it is not what was written."""
+    with open_part(path) as part:
+        names = part.header.split("\t")
+        rows = sum(1 for _ in part.rows())
+        return describe(
+            "predictions-part", **part.record.figures(), rows=rows, columns=len(names), names=some(names)
+        )
 
 
 def inspect_table(path: Path) -> Description:

@@ -7,6 +7,7 @@ from pathlib import Path
 from bioattn.errors import BioattnError
 from bioattn.files import read_json, sha256_of
 from bioattn.progress import Progress
+from bioattn.store.alignment_attention_reader import is_over_alignments
 from bioattn.store.array_folder import ARRAY_FOLDER
 from bioattn.store.attention_validation import validate_attention
 from bioattn.store.attribution_schema import ATTRIBUTION_FORMAT
@@ -25,6 +26,8 @@ from bioattn.store.model_inspection import validate_parameters
 from bioattn.store.motif_folder import MOTIF_FOLDER
 from bioattn.store.prediction_validation import compare_contacts
 from bioattn.store.schema import FORMAT
+from bioattn.store.shard_folder import SHARD_FILE, validate_shard_file
+from bioattn.store.shard_record import shard_findings
 from bioattn.store.track_folder import TRACK_FOLDER
 
 _WHOLE_FOLDERS = {
@@ -60,10 +63,11 @@ def _by_content(path: Path, progress: Progress | None) -> list[Finding]:
         if path.is_file() and is_hdf5(path):
             with open_hdf5(path) as file:
                 kind = text_attribute(file, "format")
+                shard = list(shard_findings(path, file, may_lack_samples=is_over_alignments(file)))
             if kind == FORMAT:
-                return validate_attention(path, progress)
+                return [*validate_attention(path, progress), *shard]
             if kind == ATTRIBUTION_FORMAT:
-                return validate_attribution(path, progress)
+                return [*validate_attribution(path, progress), *shard]
             if kind == "bioattn-promoter-dataset":
                 from bioattn.promoters.dataset import validate_dataset
 
@@ -91,6 +95,8 @@ def _by_content(path: Path, progress: Progress | None) -> list[Finding]:
         for part in _parts(path, description.kind)
         for finding in _by_content(part, progress)
     ]
+    if (path / SHARD_FILE).is_file():
+        findings += validate_shard_file(path)
     if description.kind == "prediction" and "contact_pairs" in description.figures and is_valid(findings):
         try:
             findings += compare_contacts(path)
