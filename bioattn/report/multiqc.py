@@ -10,7 +10,7 @@ import html
 import re
 from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 from bioattn import __version__
 from bioattn.errors import BioattnError, SettingsError
@@ -173,6 +173,13 @@ SECTIONS: Mapping[str, Mapping[str, Any]] = {
 """Sections by the end of their id, without data."""
 
 
+class _Filled(NamedTuple):
+    """Which input has filled a section for a sample, and with what."""
+
+    path: Path
+    figures: Mapping[str, Any]
+
+
 def section_file(section: str) -> str:
     """The name MultiQC finds the file of a section by."""
     return f"bioattn_{section}_mqc.json"
@@ -194,17 +201,18 @@ def write_multiqc(inputs: Sequence[Path], output: Path, sample: str | None = Non
     if sample is not None and not sample.strip():
         raise SettingsError("--sample is empty; give a name")
     data: dict[str, dict[str, Any]] = {}
-    whose: dict[tuple[str, str], Path] = {}
+    whose: dict[tuple[str, str], _Filled] = {}
     for path in inputs:
         for content in content_of(path):
             name = _sample_name(sample or content.name)
             for section, figures in content.sections.items():
-                if (section, name) in whose and section != "general":
+                earlier = whose.get((section, name))
+                if earlier is not None and section != "general" and earlier.figures != figures:
                     raise BioattnError(
-                        f"{path}: {whose[section, name]} has filled {SECTIONS[section]['section_name']!r} for the "
+                        f"{path}: {earlier.path} has filled {SECTIONS[section]['section_name']!r} for the "
                         f"sample {name!r} already; name samples apart with --sample, one call for each"
                     )
-                whose[section, name] = path
+                whose[section, name] = _Filled(path, figures)
                 _add(data.setdefault(section, {}), section, name, figures)
     with atomic_folder(output, FILES) as folder:
         for section in SECTIONS:

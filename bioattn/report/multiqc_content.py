@@ -9,6 +9,7 @@ from typing import Any
 from bioattn.errors import BioattnError, FormatError
 from bioattn.files import read_json, read_lines
 from bioattn.formats.rr import read_rr
+from bioattn.promoters.preparation import PromoterFiles
 from bioattn.report.accuracy import METRIC_TITLES, collect_accuracy, read_record, read_training_history
 from bioattn.report.check_result import read_check
 from bioattn.store.inspection import inspect_file
@@ -63,7 +64,7 @@ def _name(path: Path) -> str:
 
 def _promoters(path: Path, figures: Mapping[str, Any]) -> Content:
     sections: dict[str, Mapping[str, Any]] = {"general": {"promoters": figures["promoters"]}}
-    audit = path.with_name(f"{_name(path)}.audit.tsv")
+    audit = PromoterFiles.beside(path).audit
     if audit.is_file():
         sections["promoters"] = _audit(audit)
     return Content(_name(path), sections)

@@ -1,0 +1,312 @@
+"""The script and the stub of every Nextflow module, run by bash on real data with the options of `-profile test`.
+
+Nextflow cannot be had here: `nextflow_module` reads the modules and fills in their scripts. Each runs in a folder
+of its own, with links to its inputs, as Nextflow would have it.
+"""
+
+import os
+import subprocess
+import sys
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from bioattn import __version__
+from bioattn_cli.main import main
+from tests.workflows.nextflow_module import Block, Module, NotKnown, evaluate, fill_in, interpolate
+from tests.workflows.nextflow_pipeline import ROOT, config_text, module_args, modules
+
+TINY = ROOT / "data" / "tiny"
+FAMILY = ROOT / "data" / "families" / "msa" / "simulated000000.a3m"
+EVOFORMER = ROOT / "data" / "models" / "evoformer-contacts"
+MULTIQC = ROOT / ".venv-multiqc" / "bin"
+SHELL = ["bash", "-C", "-e", "-u", "-o", "pipefail"]
+"""As `process.shell` of nextflow.config, which a test below compares."""
+
+
+class Tasks:
+    """Runs modules once each and remembers their outputs."""
+
+    def __init__(self, folder: Path) -> None:
+        self.folder = folder
+        self.done: dict[tuple[str, str], dict[str, list[Path]]] = {}
+        programs = folder / "bin"
+        programs.mkdir()
+        program = programs / "bioattn"
+        program.write_text(f'#!/bin/sh\nexec "{sys.executable}" -m bioattn_cli "$@"\n')
+        program.chmod(0o755)
+        self.environment = {
+            **os.environ,
+            "PATH": f"{programs}{os.pathsep}{MULTIQC}{os.pathsep}{os.environ['PATH']}",
+            "PYTHONPATH": f"{ROOT}{os.pathsep}{ROOT / 'cli'}",
+            "OMP_NUM_THREADS": "1",
+        }
+        # Whoever needs a cache must say so in the module: in a container there is no home folder to write to.
+        self.environment.pop("BIOATTN_CACHE", None)
+        self.environment.pop("XDG_CACHE_HOME", None)
+        self.environment["HOME"] = "/nonexistent"
+
+    def run(self, name: str, *, stub: bool = False, **extra: Any) -> dict[str, list[Path]]:
+        """The files of each output of a module, whose script (or stub) is run the first time it is asked for.
+
+        extra: values of inputs other than those of `INPUTS`.
+        """
+        key = (name, repr((stub, sorted(extra.items()))))
+        if key not in self.done:
+            given = {
+                "meta": {"id": "simulated" if name in PROTEINS else "tiny"},
+                **INPUTS[name](self),
+                **extra,
+            }
+            module = modules()[name]
+            work = self.folder / f"{name.replace('/', '-')}-{len(self.done)}"
+            work.mkdir()
+            self.done[key] = self._run(module, module.stub if stub else module.script, given, work)
+        return self.done[key]
+
+    def _run(self, module: Module, block: Block, given: dict[str, Any], work: Path) -> dict[str, list[Path]]:
+        assert set(given) == set(module.input_names)
+        staged = {name: self._stage(value, work) for name, value in given.items()}
+        ext = {"args": module_args(module.process, given["meta"]), "prefix": None}
+        variables = {**staged, "task": {"ext": ext, "cpus": 1, "process": module.process}}
+        script, known = fill_in(block, variables)
+        (work / ".command.sh").write_text(script)
+        done = subprocess.run(
+            [*SHELL, ".command.sh"], cwd=work, env=self.environment, capture_output=True, text=True
+        )
+        assert done.returncode == 0, f"{script}\n{done.stderr}"
+        inputs = {path.name for path in work.iterdir() if path.is_symlink()}
+        found: dict[str, list[Path]] = {}
+        for emit, channel in module.emits.items():
+            for element in channel.elements:
+                if element.kind == "path":
+                    pattern = interpolate(element.text[1:-1], known)
+                    # As Nextflow does, no input is an output.
+                    found[emit] = sorted(path for path in work.glob(pattern) if path.name not in inputs)
+                    assert found[emit] or "optional" in channel.options, f"{module.path}: no {pattern}"
+        made = {path.name for path in work.iterdir() if not path.name.startswith(".")} - inputs
+        assert made == {path.name for paths in found.values() for path in paths}, "more than is declared"
+        return found
+
+    def _stage(self, value: Any, work: Path) -> Any:
+        """Names of links to files, as a script sees them; other values as they are."""
+        if isinstance(value, Path):
+            (work / value.name).symlink_to(value)
+            return value.name
+        if isinstance(value, list):
+            return [self._stage(each, work) for each in value]
+        return value
+
+    def said_by(self, command: str) -> str:
+        """What a command prints, run as the `eval` of an output."""
+        return subprocess.run(
+            [*SHELL, "-c", command], env=self.environment, capture_output=True, text=True, check=True
+        ).stdout
+
+    def one(self, name: str, emit: str, **extra: Any) -> Path:
+        """The only file of one output."""
+        (path,) = self.run(name, **extra)[emit]
+        return path
+
+
+def _model_and_promoters(tasks: Tasks) -> dict[str, Any]:
+    return {
+        "model": tasks.one("bioattn/trainpromoter", "model"),
+        "promoters": tasks.one("bioattn/preparepromoters", "fasta"),
+    }
+
+
+PROTEINS = {"bioattn/preparemsa", "bioattn/runevoformer", "bioattn/exportcontacts"}
+INPUTS: dict[str, Callable[[Tasks], dict[str, Any]]] = {
+    "bioattn/preparepromoters": lambda _: {
+        "genome": TINY / "genome.fa",
+        "annotation": TINY / "annotation.gff3",
+    },
+    "bioattn/preparedataset": lambda tasks: {
+        "promoters": tasks.one("bioattn/preparepromoters", "fasta"),
+        "responses": TINY / "responses.tsv",
+        "treatments": TINY / "treatments.tsv",
+    },
+    "bioattn/trainpromoter": lambda tasks: {
+        "dataset": tasks.one("bioattn/preparedataset", "dataset"),
+        "config": [],
+    },
+    "bioattn/runpromoter": _model_and_promoters,
+    "bioattn/exportattention": lambda tasks: {**_model_and_promoters(tasks), "shard": ""},
+    "bioattn/merge": lambda tasks: {
+        "parts": [tasks.one("bioattn/exportattention", "attention", shard=shard) for shard in ("2/2", "1/2")]
+    },
+    "bioattn/explaincheck": lambda tasks: {
+        **_model_and_promoters(tasks),
+        "dataset": tasks.one("bioattn/preparedataset", "dataset"),
+    },
+    "bioattn/exporttracks": lambda tasks: {"attention": tasks.one("bioattn/exportattention", "attention")},
+    "bioattn/exportmotifs": lambda tasks: {
+        "attention": tasks.one("bioattn/exportattention", "attention"),
+        "promoters": tasks.one("bioattn/preparepromoters", "fasta"),
+        "database": [],
+    },
+    "bioattn/report": lambda tasks: {
+        "results": [
+            *_model_and_promoters(tasks).values(),
+            tasks.one("bioattn/preparedataset", "dataset"),
+            tasks.one("bioattn/exportattention", "attention"),
+            tasks.one("bioattn/explaincheck", "check"),
+            tasks.one("bioattn/exportmotifs", "motifs"),
+        ],
+        "annotation": TINY / "annotation.gff3",
+    },
+    "bioattn/preparemsa": lambda _: {"alignment": FAMILY},
+    "bioattn/runevoformer": lambda tasks: {
+        "alignment": tasks.one("bioattn/preparemsa", "alignment"),
+        "model": EVOFORMER,
+    },
+    "bioattn/exportcontacts": lambda tasks: {
+        "attention": tasks.one("bioattn/runevoformer", "attention"),
+        "regression": [],
+    },
+    "bioattn/exportmultiqc": lambda tasks: {
+        "results": [
+            *_model_and_promoters(tasks).values(),
+            tasks.one("bioattn/preparepromoters", "audit"),
+            tasks.one("bioattn/preparedataset", "dataset"),
+            tasks.one("bioattn/explaincheck", "check"),
+        ]
+    },
+    "multiqc": lambda tasks: {"folders": [tasks.one("bioattn/exportmultiqc", "multiqc")]},
+}
+"""What the pipeline hands each module."""
+
+
+@pytest.fixture(scope="module")
+def tasks(tmp_path_factory: pytest.TempPathFactory) -> Tasks:
+    return Tasks(tmp_path_factory.mktemp("nextflow"))
+
+
+def _needs(name: str) -> None:
+    if name == "multiqc" and not (MULTIQC / "multiqc").is_file():
+        pytest.skip("no MultiQC here (make install-multiqc)")
+
+
+@pytest.mark.parametrize("name", list(INPUTS))
+def test_a_script_makes_what_its_module_declares(name: str, tasks: Tasks) -> None:
+    _needs(name)
+    found = tasks.run(name)
+    for emit, paths in found.items():
+        for path in paths:
+            assert path.is_dir() or path.stat().st_size > 0, emit
+            if name.startswith("bioattn/") and emit not in (
+                "record",
+                "bed",
+                "html",
+                "contacts",
+                "multiqc",
+                "predictions",
+            ):
+                assert main(["inspect", str(path)]) == 0
+
+
+@pytest.mark.parametrize("name", list(INPUTS))
+def test_a_stub_makes_the_same_files(name: str, tasks: Tasks) -> None:
+    _needs(name)
+    real, stub = tasks.run(name), tasks.run(name, stub=True)
+    assert {emit: [path.name for path in paths] for emit, paths in stub.items()} == {
+        emit: [path.name for path in paths] for emit, paths in real.items()
+    }
+    for emit, paths in stub.items():
+        for path in paths:
+            assert path.is_dir() == real[emit][0].is_dir()
+            if path.is_dir():
+                assert {each.name for each in path.iterdir()} <= {
+                    each.name for each in real[emit][0].iterdir()
+                }
+
+
+def test_shards_become_the_file_of_one_run(tasks: Tasks) -> None:
+    parts = tasks.run("bioattn/exportattention", shard="1/2")["attention"]
+    assert [path.name for path in parts] == ["tiny.1of2.attention.h5"]
+    merged = tasks.one("bioattn/merge", "attention")
+    assert merged.read_bytes() == tasks.one("bioattn/exportattention", "attention").read_bytes()
+
+
+def test_optional_inputs_reach_the_command(tasks: Tasks, tmp_path: Path) -> None:
+    settings = tmp_path / "settings.toml"
+    settings.write_text("[training]\nepochs = 1\n")
+    module = modules()["bioattn/trainpromoter"]
+    variables = {
+        "meta": {"id": "a"},
+        "dataset": "d.h5",
+        "task": {"ext": {"args": None, "prefix": "b"}, "cpus": 3},
+    }
+    with_settings, known = fill_in(module.script, {**variables, "config": "settings.toml"})
+    assert known["prefix"] == "b"
+    assert "--config settings.toml" in with_settings
+    assert "--threads 3" in with_settings
+    assert "--config" not in fill_in(module.script, {**variables, "config": []})[0]
+
+
+def test_the_version_is_that_of_bioattn(tasks: Tasks) -> None:
+    commands = {
+        element.text[1:-1]
+        for name, module in modules().items()
+        if name != "multiqc"
+        for channel in module.outputs
+        for element in channel.elements
+        if element.kind == "eval"
+    }
+    (command,) = commands
+    done = subprocess.run(
+        [*SHELL, "-c", command], env=tasks.environment, capture_output=True, text=True, check=True
+    )
+    assert done.stdout == f"{__version__}\n"
+
+
+def test_the_version_of_multiqc(tasks: Tasks) -> None:
+    _needs("multiqc")
+    (command,) = [e.text[1:-1] for c in modules()["multiqc"].outputs for e in c.elements if e.kind == "eval"]
+    done = subprocess.run(
+        [*SHELL, "-c", command], env=tasks.environment, capture_output=True, text=True, check=True
+    )
+    assert done.stdout.strip().replace(".", "").isdecimal()
+
+
+def test_the_shell_is_that_of_the_pipeline() -> None:
+    assert f"process.shell = {SHELL!r}" in config_text("nextflow.config")
+
+
+@pytest.mark.parametrize(
+    ("expression", "value"),
+    [
+        ("task.ext.args ?: ''", ""),
+        ('task.ext.prefix ?: "${meta.id}"', "x"),
+        ("shard ? \"${meta.id}.${shard.replace('/', 'of')}\" : meta.id", "x.1of8"),
+        ("empty ? \"$nobody\" : 'no'", "no"),
+        ("files ? \"--files ${files}\" : ''", "--files a b"),
+        ("empty ? 'yes' : 'no'", "no"),
+    ],
+)
+def test_the_reader_reads_groovy_as_groovy_does(expression: str, value: str) -> None:
+    known = {
+        "task": {"ext": {"args": None, "prefix": None}}, "meta": {"id": "x"}, "shard": "1/8", "files": ["a", "b"],
+        "empty": [],
+    }  # fmt: skip
+    assert evaluate(expression, known) == value
+
+
+@pytest.mark.parametrize(
+    "expression",
+    [
+        "nobody",
+        "meta.name",
+        "files.collect { it }",
+        "meta.id.toUpperCase()",
+        "1 + 1",
+        '"${nothing}"',
+        '"\\n"',
+    ],
+)
+def test_the_reader_refuses_what_it_does_not_know(expression: str) -> None:
+    with pytest.raises(NotKnown):
+        evaluate(expression, {"meta": {"id": "x"}, "files": [], "nothing": None})
