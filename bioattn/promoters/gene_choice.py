@@ -24,7 +24,7 @@ def choose_genes(values: Sequence[str], known: Collection[str], source: Path) ->
         elif _is_file(value):
             chosen |= dict.fromkeys(_of_file(Path(value), known, source))
         else:
-            raise BioattnError(f"--genes {value}: neither a gene of {source} nor a file of gene ids")
+            raise BioattnError(f"--genes {value!r}: neither a gene of {source} nor a file of gene ids")
     return list(chosen)
 
 

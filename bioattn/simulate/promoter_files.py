@@ -42,7 +42,7 @@ def check_output_folder(folder: Path, *, force: bool) -> None:
         raise SettingsError(f"--output {folder}: give the name of a folder to make")
     if folder.is_dir():
         if not force and any(folder.iterdir()):
-            raise BioattnError(f"{folder}: holds files already; name another folder or add --force")
+            raise BioattnError(f"{folder}: exists already; choose another --output, or --force to replace it")
     elif folder.exists():
         raise BioattnError(f"{folder}: is a file, a folder is needed")
     elif not folder.parent.is_dir():

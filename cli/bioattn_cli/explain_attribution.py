@@ -140,7 +140,7 @@ def attribution(
         **({} if part is None else {"shard": str(part)}),
     )
     scope = f"{counted(summary.num_promoters, 'promoter')} × {counted(summary.num_treatments, 'treatment')}"
-    reporter.say(f"{output}: {method} of {scope}, {human_bytes(summary.num_bytes)}")
+    reporter.say(f"wrote {output}: attribution ({method}) of {scope}, {human_bytes(summary.num_bytes)}")
     if summary.largest_gap is not None and summary.largest_difference is not None:
         tell = reporter.warn if summary.largest_gap > 0.05 * summary.largest_difference else reporter.say
         tell(

@@ -46,7 +46,7 @@ def attribution(
         output, reporter.command, {"attribution": attribution_file}, time.monotonic() - began, **summary
     )
     reporter.say(
-        f"{output}: sequences and {counted(summary['treatments'], 'treatment')} of "
+        f"wrote {output}: sequences and {counted(summary['treatments'], 'treatment')} of "
         f"{counted(summary['genes'], 'gene')}"
     )
 

@@ -108,10 +108,10 @@ def motifs(
     write_run_record(
         output, reporter.command, inputs, time.monotonic() - began, motifs=summary.motifs, edges=summary.edges
     )
-    found = ", ".join(f"{number:,} of {source}" for source, number in summary.motifs.items()) or "none"
+    found = ", ".join(f"{counted(number, 'motif')} of {source}" for source, number in summary.motifs.items())
     matched = "" if summary.matched is None else f"; {summary.matched:,} match the database with q < 0.05"
     reporter.say(
-        f"{output}: motifs: {found}{matched}; {counted(summary.treatments, 'treatment')}, "
+        f"wrote {output}: {found or 'no motif'}{matched}; {counted(summary.treatments, 'treatment')}, "
         f"{counted(summary.promoters, 'promoter')}, {counted(summary.edges, 'edge')}"
     )
 

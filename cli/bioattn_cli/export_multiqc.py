@@ -46,7 +46,7 @@ def multiqc(
     sections = write_multiqc(files, output, sample)
     inputs = {f"file_{number}": path for number, path in enumerate(files, start=1)}
     write_run_record(output, reporter.command, inputs, time.monotonic() - began, sections=sections)
-    reporter.say(f"{output}: {counted(len(sections), 'section')} for MultiQC ({', '.join(sections)})")
+    reporter.say(f"wrote {output}: {counted(len(sections), 'section')} for MultiQC ({', '.join(sections)})")
 
 
 def register(app: typer.Typer) -> None:

@@ -49,7 +49,7 @@ def parameters(
     write_run_record(
         output, reporter.command, {"model": weights}, time.monotonic() - began, parameters=numbers
     )
-    reporter.say(f"{output}: {numbers:,} parameters")
+    reporter.say(f"wrote {output}: {numbers:,} parameters")
 
 
 def register(app: typer.Typer) -> None:

@@ -129,7 +129,9 @@ def run_model(
             )
     scope = f"{counted(summary.num_promoters, 'promoter')} × {counted(summary.num_treatments, 'treatment')}"
     if predictions is not None and not to_stdout:
-        reporter.say(f"{predictions}: predictions of {scope}")
+        reporter.say(f"wrote {predictions}: predictions of {scope}")
     if attention is not None:
         sites = ", ".join(f"{name} {shape}" for name, shape in summary.sites.items())
-        reporter.say(f"{attention}: attention of {scope}, {human_bytes(summary.attention_bytes)}: {sites}")
+        reporter.say(
+            f"wrote {attention}: attention of {scope}, {human_bytes(summary.attention_bytes)}: {sites}"
+        )

@@ -62,7 +62,9 @@ def merge(
         failed=summary.failed,
     )
     inputs = summary.num_inputs - summary.num_missing
-    reporter.say(f"{output}: {summary.kind} of {inputs:,} inputs, from {counted(len(summary.parts), 'part')}")
+    reporter.say(
+        f"wrote {output}: {summary.kind} of {counted(inputs, 'input')}, from {counted(len(summary.parts), 'part')}"
+    )
 
 
 def register(app: typer.Typer) -> None:

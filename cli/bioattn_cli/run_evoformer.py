@@ -195,7 +195,7 @@ def evoformer(
         if written is not None and (summary.finished or written == output or part is not None):
             write_run_record(written, reporter.command, record, time.monotonic() - began, **figures)
     for name, files in summary.finished.items():
-        reporter.say(f"{output / name if several else output}: {', '.join(files)}")
+        reporter.say(f"wrote {output / name if several else output}: {', '.join(files)}")
     if summary.resumed:
         reporter.say(f"{counted(len(summary.resumed), 'alignment')} had been finished before")
     if summary.failed:

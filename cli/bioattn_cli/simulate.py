@@ -98,6 +98,7 @@ def promoters(
     from bioattn.files import write_run_record
     from bioattn.simulate.promoter_files import check_output_folder, write_simulation
     from bioattn.simulate.promoters import simulate_promoters, simulation_settings
+    from bioattn.wording import counted
 
     began = time.monotonic()
     check_output_folder(output, force=force)
@@ -119,8 +120,9 @@ def promoters(
     written = write_simulation(output, simulated, compress=compress, force=force)
     write_run_record(written["simulation.json"], reporter.command, {}, time.monotonic() - began)
     reporter.say(
-        f"{output}: {settings.genes:,} promoters of {settings.length:,} bp, {settings.treatments} treatments "
-        f"({settings.pairs} need a pair of motifs), {len(simulated.sites):,} planted sites"
+        f"wrote {output}: {counted(settings.genes, 'promoter')} of {settings.length:,} bp, "
+        f"{counted(settings.treatments, 'treatment')} ({settings.pairs} need a pair of motifs), "
+        f"{counted(len(simulated.sites), 'planted site')}"
     )
     reporter.say(
         f"next: bioattn prepare promoters {written['genome.fa']} {written['annotation.gff3']} "

@@ -57,7 +57,7 @@ def msa(
     write_families(output, simulation, force=force, progress=reporter.progress())
     inputs = {f"fold{number}": path for number, path in enumerate(folds or [], start=1)}
     write_run_record(output / "PAIRS.tsv", reporter.command, inputs, time.monotonic() - began)
-    reporter.say(f"{output}: {families:,} families with planted contacts")
+    reporter.say(f"wrote {output}: {families:,} famil{'y' if families == 1 else 'ies'} with planted contacts")
     reporter.say(f"next: bioattn prepare contacts {output / 'PAIRS.tsv'} -o simulated.dataset.h5")
 
 

@@ -130,7 +130,7 @@ def promoter(
             reference=reference,
             baselines=baselines,
         )
-        reporter.say(f"device: {processes.describe(describe_device(chosen))}")
+        reporter.say(f"running on {processes.describe(describe_device(chosen))}")
         evaluation = train_promoter(
             job,
             device=chosen,

@@ -93,7 +93,7 @@ def evoformer(
                 "precision": precision,
             },
         )
-        reporter.say(f"device: {processes.describe(describe_device(chosen))}")
+        reporter.say(f"running on {processes.describe(describe_device(chosen))}")
         scores = train_evoformer(
             job,
             device=chosen,

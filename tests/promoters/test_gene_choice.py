@@ -45,6 +45,6 @@ def test_what_no_file_can_be_called_is_no_file() -> None:
 
 def test_what_is_neither_is_named() -> None:
     with pytest.raises(
-        BioattnError, match=re.escape("--genes SSA1: neither a gene of a.h5 nor a file of gene ids")
+        BioattnError, match=re.escape("--genes 'SSA1': neither a gene of a.h5 nor a file of gene ids")
     ):
         choose_genes(["SSA1"], KNOWN, Path("a.h5"))

@@ -258,7 +258,7 @@ def test_existing_folders_are_kept_unless_forced(tmp_path, capsys):
     (out / "mine.txt").write_text("keep")
     before = (out / "genome.fa").read_bytes()
     assert main([*arguments, "--seed", "1"]) == 1
-    assert "add --force" in capsys.readouterr().err
+    assert "or --force to replace it" in capsys.readouterr().err
     assert (out / "genome.fa").read_bytes() == before
     assert main([*arguments, "--seed", "1", "--force"]) == 1
     assert "holds mine.txt, which bioattn did not write there" in capsys.readouterr().err

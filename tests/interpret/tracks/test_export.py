@@ -53,7 +53,9 @@ def softmax(logits: np.ndarray) -> np.ndarray:
 
 @pytest.fixture
 def write_attention(tmp_path: Path) -> Callable[..., tuple[Path, np.ndarray]]:
-    def write(genes=GENES, name="attention.h5", treatments=TREATMENTS, **options) -> tuple[Path, np.ndarray]:
+    def write(
+        genes=GENES, name="attention.h5", treatments=TREATMENTS, downstream=None, **options
+    ) -> tuple[Path, np.ndarray]:
         site = AttentionSite(
             name="promoter.cross.0",
             axes=("sample", "head", "treatment", "key"),
@@ -66,7 +68,11 @@ def write_attention(tmp_path: Path) -> Callable[..., tuple[Path, np.ndarray]]:
             np.float32
         )
         header = AttentionHeader(
-            model_sha256="ab" * 32, input_sha256="cd" * 32, window_length=LENGTH, task="regression"
+            model_sha256="ab" * 32,
+            input_sha256="cd" * 32,
+            window_length=LENGTH,
+            task="regression",
+            downstream=downstream,
         )
         samples = Samples(
             [gene[0] for gene in genes],
@@ -312,6 +318,30 @@ def test_force_replaces_tracks_and_nothing_else(write_attention, tmp_path, capsy
     assert "is no folder of tracks" in capsys.readouterr().err
 
 
+def test_position_0_is_where_the_file_says(write_attention, tmp_path, capsys):
+    """The same tracks as with --downstream, which wins over the file; without either the default, and it is said."""
+
+    def exported(name, path, *options):
+        folder = tmp_path / name
+        command = ["export", "tracks", str(path), "-o", str(folder), "--treatment", "control", *options]
+        assert main(command) == 0
+        record = json.loads((folder / "tracks.json").read_text())
+        files = {each.name: each.read_bytes() for each in folder.iterdir() if each.suffix == ".bedgraph"}
+        return record["settings"]["downstream"], files
+
+    plain, _ = write_attention()
+    knowing, _ = write_attention(name="knowing.h5", downstream=DOWNSTREAM)
+    asked = exported("asked", plain, "--downstream", str(DOWNSTREAM))
+    capsys.readouterr()
+    assert exported("known", knowing) == asked
+    assert "10 bases before the end of its window" in capsys.readouterr().err
+    other = exported("other", plain, "--downstream", "40")
+    assert exported("overridden", knowing, "--downstream", "40") == other
+    assert other[1] != asked[1]
+    assert exported("zero", knowing, "--downstream", "0")[0] == 0
+    assert exported("usual", plain, "--overlapping", "max")[0] == 200
+
+
 def test_an_interrupted_export_leaves_nothing(write_attention, tmp_path, monkeypatch):
     """SIGTERM after the first track: one sentence, exit code 143, no folder; the next run is not in its way."""
     path, _ = write_attention()
@@ -345,7 +375,7 @@ def test_an_interrupted_export_leaves_nothing(write_attention, tmp_path, monkeyp
         (["--against", "cold"], 1, "`mean` is the mean over all of them"),
         (["--treatment", "control", "--against", "control"], 2, "is the only treatment asked for"),
         (["--treatment", "control", "--treatment", "control"], 2, "--treatment 'control' is given twice"),
-        (["--genes", "YAL001C"], 1, "--genes YAL001C: neither a gene of"),
+        (["--genes", "YAL001C"], 1, "--genes 'YAL001C': neither a gene of"),
         (["--genes", "nowhere"], 1, "no promoter asked for has a place on a chromosome"),
         (["--heads", "7"], 1, "holds no such head; it holds 0, 1"),
         (["--sites", "evoformer.*"], 1, "holds no such attention site; it holds"),
