@@ -12,11 +12,12 @@ import zlib
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, nullcontext, suppress
 from pathlib import Path
-from typing import Any, BinaryIO, cast
+from typing import Any, BinaryIO
 
 from bioattn import __version__
 from bioattn.errors import BioattnError, FormatError, SettingsError
 from bioattn.output_lock import lock_output, temporary_path
+from bioattn.unpacking import unpacked
 
 GZIP_MAGIC = b"\x1f\x8b"
 XZ_MAGIC = b"\xfd7zXZ\x00"
@@ -36,7 +37,7 @@ def open_bytes(path: Path) -> BinaryIO:
     """Open `path` for reading, decompressing gzip (bgzip included) and xz by content, not by name.
 
     Raises: BioattnError when the file is missing, a folder or not readable; FormatError when it is packed in
-    another way.
+    another way, and on reading when it unpacks to more than `bioattn.unpacking` allows.
     """
     try:
         raw = path.open("rb")
@@ -44,17 +45,18 @@ def open_bytes(path: Path) -> BinaryIO:
         raw.seek(0)
     except OSError as error:
         raise unreadable(path, error) from error
-    if magic.startswith(GZIP_MAGIC):
-        raw.close()
-        return cast(BinaryIO, gzip.open(path, "rb"))
-    if magic == XZ_MAGIC:
-        raw.close()
-        return cast(BinaryIO, lzma.open(path, "rb"))
+    if is_packed(magic):
+        return unpacked(raw, str(path), path.stat().st_size, xz=magic == XZ_MAGIC)
     for start, packed in OTHER_MAGIC.items():
         if magic.startswith(start):
             raw.close()
             raise FormatError(f"{path}: is {packed}; unpack it, or compress it with gzip or xz")
     return raw
+
+
+def is_packed(start: bytes) -> bool:
+    """Whether a file that starts so is gzip or xz."""
+    return start.startswith((GZIP_MAGIC, XZ_MAGIC))
 
 
 @contextmanager

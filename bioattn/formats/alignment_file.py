@@ -3,9 +3,7 @@
 The format is found by content; docs/formats/alignments.md has the rules.
 """
 
-import gzip
 import io
-import lzma
 import re
 import sys
 from collections.abc import Callable
@@ -13,7 +11,7 @@ from enum import StrEnum
 from pathlib import Path
 
 from bioattn.errors import FormatError
-from bioattn.files import GZIP_MAGIC, XZ_MAGIC, decompression_errors, open_bytes
+from bioattn.files import XZ_MAGIC, decompression_errors, is_packed, open_bytes
 from bioattn.formats import clustal, phylip, stockholm
 from bioattn.formats.a3m import parse_a3m, parse_aligned_fasta, parse_records
 from bioattn.formats.alignment import Alignment
@@ -21,6 +19,7 @@ from bioattn.formats.clustal import parse_clustal
 from bioattn.formats.phylip import parse_phylip
 from bioattn.formats.psicov_aln import parse_psicov
 from bioattn.formats.stockholm import parse_stockholm
+from bioattn.unpacking import unpacked
 
 STANDARD_INPUT = Path("-")
 
@@ -108,10 +107,9 @@ def _read_text(path: Path, source: str) -> bytes:
     with decompression_errors(Path(source)):
         if path == STANDARD_INPUT:
             data = sys.stdin.buffer.read()
-            if data.startswith(GZIP_MAGIC):
-                data = gzip.decompress(data)
-            elif data.startswith(XZ_MAGIC):
-                data = lzma.decompress(data)
+            if is_packed(data):
+                with unpacked(io.BytesIO(data), source, len(data), xz=data.startswith(XZ_MAGIC)) as file:
+                    data = file.read()
         else:
             with open_bytes(path) as file:
                 data = file.read()

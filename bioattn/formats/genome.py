@@ -10,10 +10,8 @@ Index file: the line `bioattn-genome 1`, one line of JSON (chromosomes with leng
 """
 
 import glob
-import gzip
 import hashlib
 import json
-import lzma
 import os
 from collections.abc import Iterable, Iterator, Sequence
 from pathlib import Path
@@ -25,7 +23,7 @@ from numpy.typing import NDArray
 
 from bioattn.cache_folder import cache_folder
 from bioattn.errors import BioattnError, FormatError
-from bioattn.files import atomic_output, open_bytes, remove_leftover, unreadable
+from bioattn.files import atomic_output, is_packed, remove_leftover, unreadable
 from bioattn.formats.fasta import read_fasta_pieces, split_header
 from bioattn.formats.nucleotides import UNKNOWN, encode
 from bioattn.progress import NoProgress, Progress
@@ -207,9 +205,9 @@ def _dna_pieces(fasta: Path, fai: Path) -> Iterator[_Piece]:
     Plain files whose lines are even go through pyfaidx, about three times as fast as line by line; for everything
     else (any compression, uneven lines, blank lines) and for the messages there is the streaming reader.
     """
-    with open_bytes(fasta) as file:
-        compressed = isinstance(file, gzip.GzipFile | lzma.LZMAFile)
-    if not compressed:
+    with fasta.open("rb") as file:
+        packed = is_packed(file.read(6))
+    if not packed:
         even = _even_records(fasta, fai)
         if even is not None:
             yield from even

@@ -25,6 +25,8 @@ ARCHIVE_DAMAGE = (zipfile.BadZipFile, NotImplementedError, ValueError, struct.er
 """What opening a damaged zip archive raises: of its directory, an unknown version, names that are no UTF-8."""
 _SUFFIX = ".npy"
 _LARGEST_HEADER = 1 << 16
+_MOST_TIMES = 1100
+"""Deflate packs 1,032 bytes into one at most."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -105,6 +107,11 @@ class NpzFile:
             raise FormatError(
                 f"{self.path}: the array {name} holds pickled Python objects, which are never unpickled here; "
                 "save it as plain numbers"
+            )
+        if member.file_size > _MOST_TIMES * member.compress_size + _LARGEST_HEADER:
+            raise FormatError(
+                f"{self.path}: the array {name} claims to be {member.file_size:,} bytes packed into "
+                f"{member.compress_size:,}, more than deflate can; fetch the file again"
             )
         size = header_size + int(np.prod(info.shape, dtype=object)) * info.dtype.itemsize
         if size != member.file_size:
