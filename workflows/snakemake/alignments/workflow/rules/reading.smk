@@ -123,3 +123,30 @@ rule report:
     shell:
         "bioattn report {input.results:q} {input.structure:q} --output {output.page:q} {params.options}"
         " > {log:q} 2>&1"
+
+
+# MultiQC finds its sections by their names: `multiqc results` shows those of all proteins in one page.
+rule multiqc:
+    input:
+        rules.alignment.output.statistics,
+        rules.evoformer.output.prediction,
+    output:
+        sections=directory("results/multiqc/{protein}"),
+        record="results/multiqc/{protein}.run.json",
+    log:
+        "logs/{protein}/multiqc.log",
+    group:
+        "protein"
+    conda:
+        "../envs/bioattn.yaml"
+    container:
+        config["container"]
+    threads: 1
+    resources:
+        mem_mb=megabytes(1000),
+        runtime=minutes(10),
+    message:
+        "Writing sections for MultiQC of {wildcards.protein}"
+    shell:
+        "bioattn export multiqc {input:q} --output {output.sections:q} --sample {wildcards.protein}"
+        " > {log:q} 2>&1"

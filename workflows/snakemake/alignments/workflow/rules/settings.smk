@@ -50,10 +50,37 @@ def without_nulls(settings):
 
 
 def check(values, schema, source):
+    while True:
+        try:
+            validate(values, schema)
+        except WorkflowError as error:
+            if not read_as_number(values, error.__context__):
+                raise WorkflowError(sentence(error.__context__, source)) from None
+        else:
+            return
+
+
+def read_as_number(values, error):
+    """Whether text was found where a number or a truth value belongs, and it is one: then it is put there.
+
+    Snakemake hands over what stands in braces on the command line (--config 'training={epochs: 5}') as text.
+    """
+    wanted = {"integer": int, "boolean": bool}.get(
+        error.validator_value if error.validator == "type" else None
+    )
+    if wanted is None or not isinstance(error.instance, str):
+        return False
     try:
-        validate(values, schema)
-    except WorkflowError as error:
-        raise WorkflowError(sentence(error.__context__, source)) from None
+        value = json.loads(error.instance.lower())
+    except json.JSONDecodeError:
+        return False
+    if type(value) is not wanted:
+        return False
+    *place, name = error.absolute_path
+    for part in place:
+        values = values[part]
+    values[name] = value
+    return True
 
 
 def sentence(error, source):

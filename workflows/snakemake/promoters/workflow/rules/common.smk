@@ -16,6 +16,8 @@ CONTRASTS = (
 refuse_twice([row["treatment"] for row in CONTRASTS], config.get("contrasts"), "treatment")
 
 SEEDS = config["training"]["seeds"]
+# The file of genes to explain, "all", or nothing: then no attribution is made.
+EXPLAINED = config["attribution"].get("genes")
 GPUS = 1 if config["device"] == "cuda" else 0
 
 

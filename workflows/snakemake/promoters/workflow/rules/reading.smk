@@ -1,40 +1,4 @@
-# Reading attention: may it be believed, which motifs, where on the chromosomes; and what each base contributes.
-
-# The file of genes to explain, "all", or nothing: then no attribution is made.
-EXPLAINED = config["attribution"].get("genes")
-
-
-rule attribution:
-    input:
-        model=rules.train.output.model,
-        promoters=rules.promoters.output.fasta,
-        genes=[] if EXPLAINED in (None, "all") else EXPLAINED,
-    output:
-        attribution="results/seed{seed}/attribution.h5",
-        record="results/seed{seed}/attribution.h5.run.json",
-    log:
-        "logs/seed{seed}/attribution.log",
-    benchmark:
-        "benchmarks/seed{seed}/attribution.tsv"
-    conda:
-        "../envs/bioattn.yaml"
-    container:
-        config["container"]
-    threads: 2
-    resources:
-        mem_mb=megabytes(4000),
-        runtime=minutes(240),
-        gpu=GPUS,
-        device=config["device"],
-    params:
-        genes=lambda wildcards, input: option("--genes", input.genes),
-        options=config["attribution"]["options"],
-    message:
-        "Explaining predictions base by base"
-    shell:
-        "bioattn explain attribution {input.model:q} {input.promoters:q} --output {output.attribution:q}"
-        " {params.genes} {params.options} --device {resources.device} --threads {threads} --resume"
-        " > {log:q} 2>&1"
+# Reading attention: may it be believed, which motifs, where on the chromosomes.
 
 
 # The models that --controls retrains are kept in a folder that is no output: they are used again, and go on.

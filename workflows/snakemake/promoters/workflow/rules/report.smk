@@ -89,3 +89,30 @@ rule report:
         "bioattn report {input.results:q} --annotation {input.annotation:q} --output {output.page:q}"
         " {params.motifs} {params.title} {params.options}"
         " > {log:q} 2>&1"
+
+
+# MultiQC finds its sections by their names: `multiqc results` shows those of all seeds, and of any other workflow.
+rule multiqc:
+    input:
+        rules.promoters.output.fasta,
+        rules.dataset.output.dataset,
+        rules.train.output.model,
+        rules.check.output.check,
+    output:
+        sections=directory("results/seed{seed}/multiqc"),
+        record="results/seed{seed}/multiqc.run.json",
+    log:
+        "logs/seed{seed}/multiqc.log",
+    conda:
+        "../envs/bioattn.yaml"
+    container:
+        config["container"]
+    threads: 1
+    resources:
+        mem_mb=megabytes(1000),
+        runtime=minutes(10),
+    message:
+        "Writing sections for MultiQC of seed {wildcards.seed}"
+    shell:
+        "bioattn export multiqc {input:q} --output {output.sections:q} --sample seed{wildcards.seed}"
+        " > {log:q} 2>&1"

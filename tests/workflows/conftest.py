@@ -1,0 +1,87 @@
+"""Snakemake, as a user of the workflows has it: in an environment of its own, with `bioattn` on the path."""
+
+import os
+import re
+import signal
+import subprocess
+import sys
+from collections import Counter
+from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).resolve().parents[2]
+WORKFLOWS = ROOT / "workflows" / "snakemake"
+PROGRAMS = ROOT / ".venv-snakemake" / "bin"
+
+
+@dataclass(frozen=True)
+class Snakemake:
+    """A workflow and a folder to run it in."""
+
+    snakefile: Path
+    folder: Path
+
+    def start(self, *arguments: str) -> "subprocess.Popen[str]":
+        """Start Snakemake as the leader of its own process group."""
+        programs = self.folder / ".bin"
+        programs.mkdir(exist_ok=True)
+        program = programs / "bioattn"
+        program.write_text(
+            f'#!/bin/sh\nPYTHONPATH="{ROOT}:{ROOT / "cli"}" exec "{sys.executable}" -m bioattn_cli "$@"\n'
+        )
+        program.chmod(0o755)
+        environment = {name: value for name, value in os.environ.items() if name != "PYTHONPATH"}
+        environment |= {
+            "PATH": f"{programs}{os.pathsep}{environment['PATH']}",
+            "XDG_CACHE_HOME": str(self.folder / ".cache"),
+        }
+        return subprocess.Popen(
+            [PROGRAMS / "snakemake", "--snakefile", self.snakefile, "--cores", "1", *arguments],
+            cwd=self.folder,
+            env=environment,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.STDOUT,
+            text=True,
+            start_new_session=True,
+        )
+
+    def run(self, *arguments: str, fails: bool = False) -> str:
+        """What Snakemake says on its way to the end, good or, with `fails`, bad."""
+        process = self.start(*arguments)
+        try:
+            said, _ = process.communicate()
+        except BaseException:
+            os.killpg(process.pid, signal.SIGKILL)
+            raise
+        logs = "".join(path.read_text() for path in self.folder.glob("logs/**/*.log")) if not fails else ""
+        assert (process.returncode != 0) == fails, said + logs
+        return said
+
+    def planned(self, *arguments: str) -> Counter[str]:
+        """How many jobs of each rule a dry run would start, `all` left out."""
+        said = self.run("--dry-run", *arguments)
+        if "Nothing to be done" in said:
+            return Counter()
+        _, _, table = said.rpartition("Job stats:\n")
+        jobs = Counter(
+            {rule: int(number) for rule, number in re.findall(r"^(\w+) +(\d+)$", table, re.MULTILINE)}
+        )
+        assert jobs.pop("total") == jobs.total()
+        del jobs["all"]
+        return jobs
+
+
+def finished(said: str) -> Counter[str]:
+    """How many jobs of each rule ended well, `all` left out."""
+    return Counter(rule for rule in re.findall(r"Finished jobid: \d+ \(Rule: (\w+)\)", said) if rule != "all")
+
+
+@pytest.fixture(scope="session")
+def snakemake() -> Callable[[str, Path], Snakemake]:
+    """Makes a `Snakemake` of a workflow's name and a folder."""
+    if not (PROGRAMS / "snakemake").is_file():
+        pytest.skip("no Snakemake: make install-snakemake")
+    return lambda name, folder: Snakemake(WORKFLOWS / name / "workflow" / "Snakefile", folder)
