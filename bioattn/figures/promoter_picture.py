@@ -18,7 +18,7 @@ from bioattn.figures.treatment_maps import (
     ALL_TREATMENTS,
     choose_treatments,
     read_treatment_maps,
-    require_upstream,
+    window_zero,
 )
 from bioattn.figures.window_features import (
     MotifSite,
@@ -104,7 +104,7 @@ class PromoterRequest:
     id_attribute: str | None = None
     anchor: Anchor = "tss"
     upstream: int | None = None
-    """Bases of the window before position 0, where no annotation says so."""
+    """Bases of the window before position 0, where no annotation says so; None = as the file says."""
     motifs: Path | None = None
     promoters: Path | None = None
     attribution: Path | None = None
@@ -136,7 +136,6 @@ def read_promoter_picture(path: Path, request: PromoterRequest) -> PromoterPictu
             heads=request.heads,
         )
         length = attention.window_length
-        require_upstream(length, request.upstream)
         if request.upsampling == "receptive-field" and maps.receptive_field is None:
             raise SettingsError(
                 f"--upsample receptive-field: the sites of {path} have different ones, or do not say; choose with "
@@ -145,7 +144,7 @@ def read_promoter_picture(path: Path, request: PromoterRequest) -> PromoterPictu
         attention_TL = length * upsample(
             maps.mean_over_heads, maps.key_edges, length, request.upsampling, maps.receptive_field
         )
-        genes, zero = None, request.upstream
+        genes, zero = None, window_zero(length, attention.downstream, request.upstream)
         if request.annotation is not None:
             genes, zero = window_genes(
                 attention,

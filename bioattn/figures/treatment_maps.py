@@ -38,6 +38,8 @@ class TreatmentMaps:
     """Bases that a bin's key sees; None where the sites differ or do not say."""
     genes: list[str]
     """Of which the mean was taken."""
+    downstream: int | None = None
+    """Positions of the window from position 0 of each gene on, where the file says so."""
     reference: str | None = None
     """What was subtracted: a treatment, or `mean`."""
 
@@ -53,13 +55,19 @@ def described(reference: str) -> str:
     return "the mean of treatments" if reference == MEAN else f"that in {reference}"
 
 
-def require_upstream(window_length: int, upstream: int | None) -> None:
-    """Raises: SettingsError when the window would end before position 0."""
-    if upstream is not None and upstream > window_length:
+def window_zero(window_length: int, downstream: int | None, upstream: int | None) -> int | None:
+    """The window position that is position 0 of the gene: `upstream` as asked for, else as the file says it.
+
+    Raises: SettingsError when the window would end before position 0.
+    """
+    if upstream is None:
+        return None if downstream is None else window_length - downstream
+    if upstream > window_length:
         raise SettingsError(
             f"--upstream {upstream}: the windows have {window_length:,} bases; give what `prepare promoters` "
             "was told"
         )
+    return upstream
 
 
 def read_treatment_maps(
@@ -118,6 +126,7 @@ def read_treatment_maps(
         if len({info.receptive_field for info in chosen}) == 1
         else None,
         genes=list(attention.samples.index if genes is None else genes),
+        downstream=attention.downstream,
         reference=against,
     )
 

@@ -36,6 +36,8 @@ class PromoterSource:
     num_padded: int
     """Promoters of the whole file that are shorter than the window."""
     sha256: str
+    downstream: int | None
+    """Bases of every window from position 0 of its gene on; None when the file does not say it of all alike."""
     first: int = 0
     """Promoters of the file that are passed over."""
 
@@ -58,6 +60,7 @@ def scan_promoters(path: Path, length: int) -> PromoterSource:
     when there are none.
     """
     number = padded = 0
+    downstream: set[int | None] = set()
     for promoter in read_promoters(path):
         window = promoter.codes.size - 2 * promoter.flank
         if window > length:
@@ -67,10 +70,16 @@ def scan_promoters(path: Path, length: int) -> PromoterSource:
             )
         number += 1
         padded += window < length
+        downstream.add(promoter.downstream)
     if not number:
         raise BioattnError(f"{path}: holds no promoters")
     return PromoterSource(
-        path=path, length=length, num_promoters=number, num_padded=padded, sha256=sha256_of(path)
+        path=path,
+        length=length,
+        num_promoters=number,
+        num_padded=padded,
+        sha256=sha256_of(path),
+        downstream=downstream.pop() if len(downstream) == 1 else None,
     )
 
 

@@ -130,6 +130,7 @@ def run_promoters(
             input_sha256=source.sha256,
             window_length=model.length,
             task=model.task,
+            downstream=source.downstream,
             shard=record,
         ),
         layouts,

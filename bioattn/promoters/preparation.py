@@ -283,7 +283,9 @@ class PromoterCutter:
             self.rows[plan.number] = row
             if row.status != "dropped":
                 start, end = row.start or 0, row.end or 0
-                yield Promoter(row.gene_id, row.chrom, start, end, row.strand, flank, sequence)
+                yield Promoter(
+                    row.gene_id, row.chrom, start, end, row.strand, flank, sequence, settings.downstream
+                )
 
     def _hide_other_genes(self, plan: _Plan, codes: NDArray[np.uint8]) -> int:
         """Write N where other genes lie, as `--overlap` says; returns how many bases of the window that were.

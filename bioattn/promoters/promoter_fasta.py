@@ -1,7 +1,8 @@
 """Promoter sequences as FASTA: the id is the gene id, the description says where the window lies.
 
-`>YAL068C BK006935.2:1969-2969(-) flank=10`: the window is 0-based and half-open, counted along the chromosome and
-WITHOUT the flanks; the sequence runs 5'->3' in the direction of the gene and has `flank` more bases on both sides.
+`>YAL068C BK006935.2:1969-2969(-) flank=10 downstream=200`: the window is 0-based and half-open, counted along the
+chromosome and WITHOUT the flanks; the sequence runs 5'->3' in the direction of the gene and has `flank` more bases
+on both sides. Position 0 of the gene is the first of the window's last `downstream` bases.
 A window padded beyond a chromosome's end keeps its full extent, so its start can be negative.
 """
 
@@ -20,6 +21,7 @@ from bioattn.formats.nucleotides import decode, encode
 
 _LOCATION = re.compile(r"(?P<chrom>\S+):(?P<start>-?\d{1,15})-(?P<end>-?\d{1,15})\((?P<strand>[-+.])\)")
 _FLANK = re.compile(r"flank=(\d{1,15})")
+_DOWNSTREAM = re.compile(r"downstream=(\d{1,15})")
 
 
 class Promoter(NamedTuple):
@@ -38,6 +40,8 @@ class Promoter(NamedTuple):
     """Extra bases on each side of the window in `codes`."""
     codes: NDArray[np.uint8]
     """Sequence codes 5'->3' in the direction of the gene, shape (length + 2 * flank,)."""
+    downstream: int | None = None
+    """Bases of the window from position 0 of the gene on; None when not given."""
 
 
 def read_promoters(path: Path, *, names_checked: bool = False) -> Iterator[Promoter]:
@@ -47,8 +51,8 @@ def read_promoters(path: Path, *, names_checked: bool = False) -> Iterator[Promo
 
     FASTA of any origin is accepted: without a location, chrom is "", start and end are -1 and strand is ".".
 
-    Raises: FormatError for a repeated or empty record, letters that are not DNA (naming record and position), and
-    a location whose length is not the sequence's.
+    Raises: FormatError for a repeated or empty record, letters that are not DNA (naming record and position), a
+    location whose length is not the sequence's, and more bases downstream than there are.
     """
     for record in read_fasta(path, names_checked=names_checked):
         if not record.sequence:
@@ -61,13 +65,22 @@ def read_promoters(path: Path, *, names_checked: bool = False) -> Iterator[Promo
             continue
         flanks = [match for match in map(_FLANK.fullmatch, words[1:]) if match]
         flank = int(flanks[0][1]) if flanks else 0
+        downstreams = [match for match in map(_DOWNSTREAM.fullmatch, words[1:]) if match]
+        downstream = int(downstreams[0][1]) if downstreams else None
         start, end = int(location["start"]), int(location["end"])
         if end - start + 2 * flank != codes.size:
             raise FormatError(
                 f"{path}:{record.line}: record {record.name!r} has {codes.size:,} bases but its location "
                 f"{words[0]} with flank {flank} has {end - start + 2 * flank:,}"
             )
-        yield Promoter(record.name, location["chrom"], start, end, location["strand"], flank, codes)
+        if downstream is not None and downstream > end - start:
+            raise FormatError(
+                f"{path}:{record.line}: record {record.name!r} has a window of {end - start:,} bases and "
+                f"{downstream:,} of them downstream"
+            )
+        yield Promoter(
+            record.name, location["chrom"], start, end, location["strand"], flank, codes, downstream
+        )
 
 
 def write_promoters(path: Path, promoters: Iterable[Promoter]) -> None:
@@ -87,4 +100,6 @@ def format_promoter(promoter: Promoter) -> str:
         description = f"{promoter.chrom}:{promoter.start}-{promoter.end}({promoter.strand})"
         if promoter.flank:
             description += f" flank={promoter.flank}"
+        if promoter.downstream is not None:
+            description += f" downstream={promoter.downstream}"
     return format_record(promoter.gene_id, description, decode(promoter.codes))

@@ -37,7 +37,7 @@ from bioattn.store.schema import (
     Reduction,
 )
 from bioattn.store.selection import choice, read_selection
-from bioattn.store.window_coordinates import genomic_interval
+from bioattn.store.window_coordinates import genomic_interval, recorded_downstream
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -88,6 +88,9 @@ class AttentionFile:
         """Whether the samples are alignments and not promoters."""
         self.window_length = 0 if self.over_alignments else int(file.attrs["window_length"])
         """Positions of the window of promoters; 0 for alignments."""
+        with damage_named(path):
+            self.downstream = recorded_downstream(file)
+        """Positions of the window from position 0 of each gene on; None when the file does not say."""
 
     @cached_property
     def samples(self) -> pd.DataFrame:

@@ -29,6 +29,7 @@ from bioattn.store.schema import (
     Reduction,
     row_sum_tolerance,
 )
+from bioattn.store.window_coordinates import downstream_fits
 
 SLAB_BYTES = 1 << 24
 ROOT_TEXT = ("format", "format_version", "generated_by", "model_sha256", CONTENT_DIGEST)
@@ -77,6 +78,8 @@ def _root(file: h5py.File) -> Iterator[Finding]:
             yield error("/", f"the attribute {name!r} is missing or not text")
     if promoters and "window_length" not in file.attrs:
         yield error("/", "the attribute 'window_length' is missing")
+    if not downstream_fits(file):
+        yield error("/", "the attribute 'downstream' is no number of positions of the window")
     for name in ("samples", "sites"):
         if not isinstance(file.get(name), h5py.Group):
             yield error(f"/{name}", "the group is missing")

@@ -23,6 +23,7 @@ from bioattn.store.content_digest import CONTENT_DIGEST, content_digest
 from bioattn.store.hdf5_access import damage_named, open_hdf5, strings, text_attribute
 from bioattn.store.schema import PREDICTIONS, SAMPLE_FIELDS
 from bioattn.store.selection import choice, read_selection
+from bioattn.store.window_coordinates import recorded_downstream
 
 Choice = str | Sequence[str] | slice | None
 
@@ -48,6 +49,8 @@ class AttributionFile:
         self.task = text_attribute(file, "task") or ""
         with damage_named(path):
             self.window_length = int(file.attrs["window_length"])
+            self.downstream = recorded_downstream(file)
+            """Positions of the window from position 0 of each gene on; None when the file does not say."""
 
     @cached_property
     def samples(self) -> pd.DataFrame:

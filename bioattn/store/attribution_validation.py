@@ -18,6 +18,7 @@ from bioattn.store.content_digest import CONTENT_DIGEST, content_digest
 from bioattn.store.findings import Finding, error
 from bioattn.store.hdf5_access import open_hdf5, strings, text_attribute
 from bioattn.store.schema import DIGEST, PREDICTIONS, Digest
+from bioattn.store.window_coordinates import downstream_fits
 
 SLAB_BYTES = 1 << 24
 ROOT_TEXT = (
@@ -70,6 +71,8 @@ def _root(file: h5py.File) -> Iterator[Finding]:
         yield error("/", f"the attribute 'method' is {method!r}, one of {', '.join(Method)} is needed")
     if "window_length" not in file.attrs:
         yield error("/", "the attribute 'window_length' is missing")
+    if not downstream_fits(file):
+        yield error("/", "the attribute 'downstream' is no number of positions of the window")
     for name in ("samples", ATTRIBUTION, PREDICTIONS):
         if not isinstance(file.get(name), h5py.Group):
             yield error(f"/{name}", "the group is missing")

@@ -19,6 +19,7 @@ from bioattn.store.distogram_file import (
 )
 from bioattn.store.hdf5_access import open_hdf5, text_attribute
 from bioattn.store.schema import FORMAT
+from bioattn.store.shard_record import read_shard
 
 
 def inspect_hdf5(path: Path) -> Description:
@@ -58,12 +59,14 @@ def _attention(path: Path, file: h5py.File) -> Description:
     }
     return describe(
         "attention",
+        **_shard(path, file),
         format_version=text_attribute(file, "format_version"),
         generated_by=text_attribute(file, "generated_by"),
         model_sha256=attention.model_sha256,
         input_sha256=attention.input_sha256,
         task=attention.task,
         window_length=attention.window_length,
+        downstream=attention.downstream,
         genes=len(samples),
         first_genes=some([str(name) for name in samples.index]),
         chromosomes=some(sorted(set(samples["chrom"]) - {""})),
@@ -76,9 +79,10 @@ def _attribution(path: Path, file: h5py.File) -> Description:
     attribution = AttributionFile(path, file)
     samples = attribution.samples
     gap = attribution.completeness_gap()
-    more = {} if gap is None else {"largest_completeness_gap": float(gap.abs().to_numpy().max())}
+    more = {} if gap is None or gap.empty else {"largest_completeness_gap": float(gap.abs().to_numpy().max())}
     return describe(
         "attribution",
+        **_shard(path, file),
         format_version=text_attribute(file, "format_version"),
         generated_by=text_attribute(file, "generated_by"),
         method=attribution.method,
@@ -87,6 +91,7 @@ def _attribution(path: Path, file: h5py.File) -> Description:
         input_sha256=attribution.input_sha256,
         task=attribution.task,
         window_length=attribution.window_length,
+        downstream=attribution.downstream,
         genes=len(samples),
         first_genes=some([str(name) for name in samples.index]),
         chromosomes=some(sorted(set(samples["chrom"]) - {""})),
@@ -112,19 +117,29 @@ def _alignment_attention(attention: AttentionFile, file: h5py.File) -> Descripti
             },
         )
         figures["sites"] += 1
+    ranges = {"residues": "length", "msa_rows": "rows", "extra_msa_rows": "extra_rows"}
     return describe(
         "attention",
+        **_shard(attention.path, file),
         format_version=text_attribute(file, "format_version"),
         generated_by=text_attribute(file, "generated_by"),
         model_sha256=attention.model_sha256,
         inputs="alignments",
         alignments=len(samples),
         first_alignments=some([str(name) for name in samples.index]),
-        residues=f"{samples['length'].min():,} to {samples['length'].max():,}",
-        msa_rows=f"{samples['rows'].min():,} to {samples['rows'].max():,}",
-        extra_msa_rows=f"{samples['extra_rows'].min():,} to {samples['extra_rows'].max():,}",
+        **{
+            name: f"{samples[column].min():,} to {samples[column].max():,}"
+            for name, column in ranges.items()
+            if len(samples)
+        },
         sites=sites,
     )
+
+
+def _shard(path: Path, file: h5py.File) -> dict[str, str]:
+    """Which part of which whole the file is, if it is one."""
+    record = read_shard(path, file)
+    return {} if record is None else record.figures()
 
 
 def _dataset(path: Path) -> Description:

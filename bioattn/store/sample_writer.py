@@ -30,6 +30,8 @@ class ResultHeader:
     """Positions of the model's window; shorter samples lie at its right end."""
     task: str
     """`regression` or `binary`: the unit of `/predictions/values`."""
+    downstream: int | None = None
+    """Positions of the window from position 0 of each gene on; None when the sequence file does not say."""
     shard: ShardRecord | None = None
     """Which part of which whole the file is; None for a whole."""
 
@@ -63,6 +65,8 @@ class SampleWriter:
         file.attrs["input_sha256"] = header.input_sha256
         file.attrs["window_length"] = np.int64(header.window_length)
         file.attrs["task"] = header.task
+        if header.downstream is not None:
+            file.attrs["downstream"] = np.int64(header.downstream)
         if header.shard is not None:
             header.shard.write(file)
         self._create_samples()

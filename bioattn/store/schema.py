@@ -17,7 +17,7 @@ FORMAT = "bioattn-attention"
 FORMAT_VERSION = "1.1"
 """Major.minor: a reader of major version 1 reads every 1.x and refuses 2.0 by name."""
 PROMOTER_VERSION = "1.0"
-"""What files over promoters say: they hold nothing that 1.0 did not have."""
+"""What files over promoters say: they hold nothing that a reader of 1.0 must know of."""
 
 SAMPLE_FIELDS = ("id", "chrom", "start", "end", "strand")
 WEIGHTS = "weights"

@@ -1,7 +1,20 @@
 """From positions in a promoter's window to the chromosome."""
 
+import h5py
 import numpy as np
 from numpy.typing import NDArray
+
+
+def recorded_downstream(file: h5py.File) -> int | None:
+    """Positions of a file's window from position 0 of each gene on; None when the file does not say."""
+    return int(file.attrs["downstream"]) if "downstream" in file.attrs else None
+
+
+def downstream_fits(file: h5py.File) -> bool:
+    """Whether that number, if there is one, can be one of this window."""
+    found = np.asarray(file.attrs.get("downstream", 0))
+    fits = found.shape == () and found.dtype.kind == "i" and 0 <= found <= file.attrs.get("window_length", 0)
+    return bool(fits)
 
 
 def genomic_interval(

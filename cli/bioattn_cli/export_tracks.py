@@ -56,9 +56,11 @@ def tracks(
         Overlapping, typer.Option(help="What a base in windows of several genes of one strand gets.")
     ] = Overlapping.NEAREST_GENE,
     downstream: Annotated[
-        int,
-        typer.Option(min=0, help="Bases of the windows from position 0 on, as given to `prepare promoters`."),
-    ] = 200,
+        int | None,
+        typer.Option(
+            min=0, help="Bases of the windows from position 0 on [default: as the file says, else 200]."
+        ),
+    ] = None,
     formats: Annotated[
         str,
         typer.Option(

@@ -59,7 +59,10 @@ def attention(
     ] = Anchor.TSS,
     upstream: Annotated[
         int | None,
-        typer.Option(min=0, help="Without --annotation: bases of the window before position 0."),
+        typer.Option(
+            min=0,
+            help="Without --annotation: bases of the window before position 0 [default: as the file says].",
+        ),
     ] = None,
     motifs: Annotated[
         Path | None,

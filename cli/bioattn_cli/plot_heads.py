@@ -56,7 +56,10 @@ def heads(
         ),
     ] = False,
     upstream: Annotated[
-        int | None, typer.Option(min=0, help="Of promoters: bases of the window before position 0.")
+        int | None,
+        typer.Option(
+            min=0, help="Of promoters: bases of the window before position 0 [default: as the file says]."
+        ),
     ] = None,
     width: WidthOption = 180,
     dpi: DpiOption = 300,
@@ -71,7 +74,7 @@ def heads(
         from bioattn.errors import SettingsError
         from bioattn.figures.head_grid import draw_head_grid
         from bioattn.figures.head_maps import alignment_head_grid, promoter_head_grid
-        from bioattn.figures.treatment_maps import read_treatment_maps, require_upstream
+        from bioattn.figures.treatment_maps import read_treatment_maps, window_zero
         from bioattn.promoters.gene_choice import choose_genes
         from bioattn.store import open_attention
         from bioattn.wording import counted
@@ -98,10 +101,10 @@ def heads(
                     heads=kept,
                     progress=reporter.progress(),
                 )
-                require_upstream(maps.window_length, upstream)
+                zero = window_zero(maps.window_length, maps.downstream, upstream)
                 several = f"mean over {counted(len(maps.genes), 'gene')}"
                 title = maps.genes[0] if len(maps.genes) == 1 else several
-                grid = promoter_head_grid(maps, title=title, zero=upstream)
+                grid = promoter_head_grid(maps, title=title, zero=zero)
         return draw_head_grid(grid, width)
 
     draw(reporter, output, {"attention": attention}, dpi, make)

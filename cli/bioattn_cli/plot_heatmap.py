@@ -34,7 +34,8 @@ def heatmap(
         bool, typer.Option(help="Order treatments by a tree of their maps, or as the file does.")
     ] = True,
     upstream: Annotated[
-        int | None, typer.Option(min=0, help="Bases of the window before position 0.")
+        int | None,
+        typer.Option(min=0, help="Bases of the window before position 0 [default: as the file says]."),
     ] = None,
     width: WidthOption = 180,
     dpi: DpiOption = 300,
@@ -47,7 +48,7 @@ def heatmap(
 
     def make() -> "tuple[Figure, dict[str, Any]]":
         from bioattn.figures.treatment_heatmap import cluster_treatments, draw_treatment_heatmap
-        from bioattn.figures.treatment_maps import read_treatment_maps, require_upstream
+        from bioattn.figures.treatment_maps import read_treatment_maps, window_zero
         from bioattn.promoters.gene_choice import choose_genes
         from bioattn.store import open_attention
         from bioattn.wording import counted
@@ -62,9 +63,9 @@ def heatmap(
                 heads=parse_heads(heads),
                 progress=reporter.progress(),
             )
-        require_upstream(maps.window_length, upstream)
+        zero = window_zero(maps.window_length, maps.downstream, upstream)
         title = maps.genes[0] if len(maps.genes) == 1 else f"mean over {counted(len(maps.genes), 'gene')}"
-        shown = cluster_treatments(maps, cluster=cluster, title=title, zero=upstream)
+        shown = cluster_treatments(maps, cluster=cluster, title=title, zero=zero)
         return draw_treatment_heatmap(shown, width), {"treatments": shown.treatments}
 
     draw(reporter, output, {"attention": attention}, dpi, make)

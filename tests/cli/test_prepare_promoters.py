@@ -59,9 +59,12 @@ SMALL = ("--upstream", "4", "--downstream", "2")
 def test_both_strands_by_eye(inputs, capsys):
     assert run(inputs, *SMALL) == 0
     audit, fasta, bed = results(inputs)
-    assert fasta["f"] == ("f c1:6-12(+)", "CCCCGG")  # C6-C9, then G10 is base 1 of the gene
-    assert fasta["r"] == ("r c1:22-28(-)", "ACGTAC")  # bases 27…22 of the other strand; 23 is base 1
-    assert fasta["early"] == ("early c1:-3-3(+)", "NNNAAA")
+    assert fasta["f"] == ("f c1:6-12(+) downstream=2", "CCCCGG")  # C6-C9, then G10 is base 1 of the gene
+    assert fasta["r"] == (
+        "r c1:22-28(-) downstream=2",
+        "ACGTAC",
+    )  # bases 27…22 of the other strand; 23 is base 1
+    assert fasta["early"] == ("early c1:-3-3(+) downstream=2", "NNNAAA")
     assert bed.splitlines() == [
         "c1\t6\t12\tf\t0\t+",
         "c1\t22\t28\tr\t0\t-",
@@ -93,8 +96,8 @@ def test_both_strands_by_eye(inputs, capsys):
 def test_flanks_lie_outside_the_stated_window(inputs):
     assert run(inputs, *SMALL, "--flank", "3") == 0
     _, fasta, _ = results(inputs)
-    assert fasta["f"] == ("f c1:6-12(+) flank=3", CHROMOSOME[3:15])
-    assert fasta["early"] == ("early c1:-3-3(+) flank=3", "N" * 6 + CHROMOSOME[:6])
+    assert fasta["f"] == ("f c1:6-12(+) flank=3 downstream=2", CHROMOSOME[3:15])
+    assert fasta["early"] == ("early c1:-3-3(+) flank=3 downstream=2", "N" * 6 + CHROMOSOME[:6])
     promoters = {p.gene_id: p for p in read_promoters(inputs[0].parent.parent / "out" / "x.fa")}
     assert promoters["r"].codes.size == 12
     assert promoters["r"].flank == 3
@@ -103,7 +106,7 @@ def test_flanks_lie_outside_the_stated_window(inputs):
 def test_boundary_rules(inputs):
     assert run(inputs, *SMALL, "--boundary", "trim") == 0
     audit, fasta, _ = results(inputs)
-    assert fasta["early"] == ("early c1:0-3(+)", "AAA")
+    assert fasta["early"] == ("early c1:0-3(+) downstream=2", "AAA")
     assert (audit["early"]["status"], audit["early"]["reason"], audit["early"]["length"]) == (
         "trimmed",
         "boundary",
@@ -127,7 +130,7 @@ def test_overlap_rules(inputs):
     )
     assert run(inputs, *wide, "--overlap", "trim", "--flank", "1") == 0
     audit, fasta, _ = results(inputs)
-    assert fasta["f"] == ("f c1:6-12(+) flank=1", "N" + "CCCCGG" + "G")
+    assert fasta["f"] == ("f c1:6-12(+) flank=1 downstream=2", "N" + "CCCCGG" + "G")
     assert (audit["f"]["status"], audit["f"]["reason"], audit["f"]["length"]) == ("trimmed", "overlap", "6")
     assert run(inputs, *wide, "--overlap", "drop") == 0
     audit, fasta, _ = results(inputs)
@@ -143,7 +146,7 @@ def test_max_n_biotype_and_cds(inputs):
     assert audit["early"]["reason"] == "max_n"
     assert run(inputs, *SMALL, "--anchor", "cds") == 0
     audit, fasta, _ = results(inputs)
-    assert fasta == {"f": ("f c1:7-13(+)", "CCCGGG")}
+    assert fasta == {"f": ("f c1:7-13(+) downstream=2", "CCCGGG")}
     assert audit["f"]["transcript"] == "pf"
     assert audit["r"]["reason"] == "no_cds"
 
@@ -156,7 +159,7 @@ def test_genes_across_the_origin_of_a_circular_chromosome(inputs):
     assert run(inputs, "--upstream", "6", "--downstream", "2") == 0
     audit, fasta, _ = results(inputs)
     assert audit["a"]["anchor"] == "4"  # base 35 of 30
-    assert fasta["a"][0] == "a c1:3-11(-)"
+    assert fasta["a"][0] == "a c1:3-11(-) downstream=2"
     assert audit["b"]["other_genes"] == "a"  # [3, 11) of b reaches into the part of a after the origin
 
 
@@ -166,7 +169,7 @@ def test_bed_input_gz_output_and_named_index(inputs, tmp_path):
     index = tmp_path / "index"
     assert run((inputs[0], bed), *SMALL, "--index", index, output="y.fa.gz") == 0
     audit, fasta, _ = results(inputs, "y", ".fa.gz")
-    assert fasta == {"f": ("f c1:6-12(+)", "CCCCGG")}
+    assert fasta == {"f": ("f c1:6-12(+) downstream=2", "CCCCGG")}
     assert audit["f"]["biotype"] == ""
     assert index.is_file()
 

@@ -72,7 +72,11 @@ def load() -> Callable[[Path], LoadedPromoterModel]:
 def make_promoters(tmp_path: Path) -> Callable[..., Path]:
     """Write a promoter FASTA: every third one short, some with flanks, every fifth without a location."""
 
-    def make(number: int = 23, name: str = "promoters.fa") -> Path:
+    def make(
+        number: int = 23,
+        name: str = "promoters.fa",
+        downstream: Callable[[int], int | None] = lambda i: None,
+    ) -> Path:
         random = np.random.default_rng(1)
         records = []
         for i in range(number):
@@ -88,6 +92,7 @@ def make_promoters(tmp_path: Path) -> Callable[..., Path]:
                     "+-"[i % 2] if located else ".",
                     flank if located else 0,
                     random.integers(0, 4, window + 2 * flank * located, dtype=np.uint8),
+                    downstream(i),
                 )
             )
         path = tmp_path / name

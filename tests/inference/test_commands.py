@@ -14,7 +14,10 @@ import pandas as pd
 import pytest
 import torch
 
+from bioattn.figures.promoter_picture import PromoterRequest, read_promoter_picture
+from bioattn.figures.treatment_maps import read_treatment_maps
 from bioattn.models.promoter.config import Conditioning, TreatmentEncoding
+from bioattn.store import open_attention
 from bioattn_cli.main import main
 
 Make = Callable[..., Path]
@@ -103,6 +106,34 @@ def test_export_options_reach_the_file(make_model: Make, make_promoters: Make, t
         assert list(site["head"]) == [2, 0]
         assert site["weights"].shape == site["value_weighted"].shape == (23, 1, 2, 15)
         assert site["weights"].dtype == np.float16
+
+
+def test_position_0_goes_from_the_promoters_to_figures(
+    make_model: Make, make_promoters: Make, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """As `downstream` of FASTA, attention and attribution; not where promoters differ in it or one lacks it."""
+    model = make_model()
+    knowing = make_promoters(4, "knowing.fa", downstream=lambda i: 10)
+    differing = make_promoters(4, "differing.fa", downstream=lambda i: 10 + i)
+    partly = make_promoters(4, "partly.fa", downstream=lambda i: 10 if i else None)
+    for promoters, downstream in ((knowing, 10), (differing, None), (partly, None)):
+        for number, command in enumerate((("export", "attention"), ("explain", "attribution"))):
+            output = tmp_path / f"{promoters.stem}-{number}.h5"
+            assert bioattn(*command, model, promoters, "-o", output) == 0
+            with h5py.File(output) as file:
+                assert file.attrs.get("downstream") == downstream
+            assert bioattn("validate", output) == 0
+    with open_attention(tmp_path / "knowing-0.h5") as attention:
+        length = attention.window_length
+        assert read_treatment_maps(attention).downstream == 10
+    asked = {"gene": "G001", "sites": ["promoter.cross.0"]}
+    assert read_promoter_picture(tmp_path / "knowing-0.h5", PromoterRequest(**asked)).zero == length - 10
+    assert read_promoter_picture(tmp_path / "knowing-0.h5", PromoterRequest(**asked, upstream=5)).zero == 5
+    assert read_promoter_picture(tmp_path / "differing-0.h5", PromoterRequest(**asked)).zero is None
+    with h5py.File(tmp_path / "knowing-0.h5", "a") as file:
+        file.attrs["downstream"] = length + 1
+    capsys.readouterr()
+    assert bioattn("validate", tmp_path / "knowing-0.h5") == 1
 
 
 @pytest.mark.parametrize(

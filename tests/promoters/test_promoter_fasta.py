@@ -21,7 +21,8 @@ def promoters(draw):
     start = draw(st.integers(-1000, 10**9))
     strand = draw(st.sampled_from("+-."))
     end = start + len(sequence) - 2 * flank
-    return Promoter(draw(NAMES), draw(NAMES), start, end, strand, flank, encode(sequence))
+    downstream = draw(st.none() | st.integers(0, end - start))
+    return Promoter(draw(NAMES), draw(NAMES), start, end, strand, flank, encode(sequence), downstream)
 
 
 @settings(suppress_health_check=[HealthCheck.function_scoped_fixture], deadline=None)
@@ -30,7 +31,7 @@ def promoters(draw):
 def test_what_is_written_is_read_back(tmp_path, name, written):
     write_promoters(tmp_path / name, written)
     read = list(read_promoters(tmp_path / name))
-    assert [p[:6] for p in read] == [p[:6] for p in written]
+    assert [(p[:6], p.downstream) for p in read] == [(p[:6], p.downstream) for p in written]
     for ours, theirs in zip(read, written, strict=True):
         np.testing.assert_array_equal(ours.codes, theirs.codes)
 
@@ -60,6 +61,7 @@ def test_fasta_of_other_origin_is_accepted(tmp_path):
     [
         (">g chrI:5-9(+)\nACGTA\n", "has 5 bases but its location chrI:5-9.* has 4"),
         (">g chrI:5-9(+) flank=2\nACGTA\n", "with flank 2 has 8"),
+        (">g chrI:5-9(+) downstream=5\nACGT\n", "has a window of 4 bases and 5 of them downstream"),
         (">g\n", "record 'g' has no sequence"),
         (">g\nACGU\n", "record 'g', position 4: .*RNA"),
         (">g\nA\n>g\nA\n", "'g' was used on line 1"),

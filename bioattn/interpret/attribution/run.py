@@ -137,6 +137,7 @@ def run_attribution(
             input_sha256=source.sha256,
             window_length=model.length,
             task=model.task,
+            downstream=source.downstream,
             shard=record,
         ),
         layout,

@@ -24,7 +24,7 @@ from bioattn.interpret.tracks.choice import Track, choose_tracks
 from bioattn.interpret.tracks.files import WrittenFile, write_strand, write_table
 from bioattn.interpret.tracks.layout import Overlapping, lay_out
 from bioattn.interpret.tracks.promoter_places import ChromosomeLengths, place_promoters
-from bioattn.interpret.tracks.settings import TrackSettings
+from bioattn.interpret.tracks.settings import USUAL_DOWNSTREAM, TrackSettings
 from bioattn.interpret.tracks.values import BaseValues, MapReader, TrackValues
 from bioattn.known_names import MEAN
 from bioattn.progress import NoProgress, Progress
@@ -151,11 +151,14 @@ class _Export:
             overlapping=settings.overlapping,
         )
         self.tracks = choose_tracks(attention, sites[0].treatments, treatments, settings.reference)
+        given = attention.downstream if settings.downstream is None else settings.downstream
+        self.downstream = USUAL_DOWNSTREAM if given is None else given
+        self.downstream_known = given is not None
         known = [str(name) for name in attention.samples.index]
         self.places = place_promoters(
             attention,
             choose_genes(genes, known, attention.path) if genes else None,
-            downstream=settings.downstream,
+            downstream=self.downstream,
             chromosomes=chromosomes,
         )
         self.layout = lay_out(self.places.windows, settings.overlapping)
@@ -165,10 +168,10 @@ class _Export:
             self.along
             and self.layout.overlapping_genes
             and settings.overlapping is Overlapping.NEAREST_GENE
-            and settings.downstream > attention.window_length
+            and self.downstream > attention.window_length
         ):
             raise SettingsError(
-                f"--downstream {settings.downstream}: the windows have {attention.window_length} bases; give what "
+                f"--downstream {self.downstream}: the windows have {attention.window_length} bases; give what "
                 "`prepare promoters` was told"
             )
 
@@ -186,7 +189,12 @@ class _Export:
         if self.along and layout.overlapping_genes:
             settled = {
                 Overlapping.NEAREST_GENE: "such a base goes to the gene whose position 0 is nearest, "
-                f"{settings.downstream:,} bases before the end of its window (--downstream)",
+                f"{self.downstream:,} bases before the end of its window"
+                + (
+                    " (--downstream)"
+                    if self.downstream_known
+                    else ", which the file does not say (--downstream)"
+                ),
                 Overlapping.MAX: "such a base gets the largest value",
                 Overlapping.MEAN: "such a base gets the mean",
             }[settings.overlapping]
@@ -292,7 +300,11 @@ class _Export:
     def record(self, folder: Path, written: Sequence[tuple[Track, Sequence[WrittenFile]]]) -> dict[str, Any]:
         """The content of `tracks.json`."""
         heads = {info.name: list(self.settings.heads or info.heads) for info in self.reader.sites}
-        settings = asdict(self.settings) | {"sites": list(heads), "heads": heads}
+        settings = asdict(self.settings) | {
+            "sites": list(heads),
+            "heads": heads,
+            "downstream": self.downstream,
+        }
         settings["formats"] = [str(each) for each in self.settings.formats]
         return {
             "format": FORMAT,

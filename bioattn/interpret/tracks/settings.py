@@ -7,6 +7,9 @@ from bioattn.interpret.maps.upsampling import UpsamplingMethod
 from bioattn.interpret.tracks.layout import Overlapping
 from bioattn.store.track_folder import TrackFormat
 
+USUAL_DOWNSTREAM = 200
+"""The default of `prepare promoters`."""
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TrackSettings:
@@ -20,8 +23,9 @@ class TrackSettings:
     """Weights times the norm of the value vector, each row scaled to sum 1."""
     upsampling: UpsamplingMethod = "nearest"
     overlapping: Overlapping = Overlapping.NEAREST_GENE
-    downstream: int = 200
-    """Bases of the windows from position 0 on, as they were prepared; says which gene is nearest."""
+    downstream: int | None = None
+    """Bases of the windows from position 0 on, as they were prepared; says which gene is nearest. None = as the
+    attention file says, or `USUAL_DOWNSTREAM` where it does not."""
     reference: str | None = None
     """Also write each treatment minus this one."""
     formats: tuple[TrackFormat, ...] = tuple(TrackFormat)
@@ -31,7 +35,7 @@ class TrackSettings:
     def __post_init__(self) -> None:
         if not self.formats:
             raise SettingsError(f"--format names none of {', '.join(TrackFormat)}")
-        if self.downstream < 0:
+        if self.downstream is not None and self.downstream < 0:
             raise SettingsError(f"--downstream must be at least 0, not {self.downstream}")
 
 

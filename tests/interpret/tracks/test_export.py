@@ -319,7 +319,7 @@ def test_force_replaces_tracks_and_nothing_else(write_attention, tmp_path, capsy
 
 
 def test_position_0_is_where_the_file_says(write_attention, tmp_path, capsys):
-    """The same tracks as with --downstream, which wins over the file; without either the default, and it is said."""
+    """The same tracks as with --downstream, which wins over the file; without either the default."""
 
     def exported(name, path, *options):
         folder = tmp_path / name
