@@ -1,6 +1,22 @@
 """How numbers and names read in messages."""
 
+import re
 from collections.abc import Sequence
+
+_CONTROLS = re.compile("[\x00-\x08\x0b-\x1f\x7f-\x9f\u061c\u200e\u200f\u2028-\u202e\u2066-\u2069]")
+"""C0 and C1 but for tab and line feed, line separators, and what changes the direction of text."""
+
+
+def printable(text: str) -> str:
+    """Text whose control characters and reading directions a terminal cannot obey: `\\x1b` for an escape.
+
+    Names in files are anybody's: they must not clear a screen, fake a line or turn letters around. Line breaks and
+    tabs stay.
+
+    >>> printable("gene\\x1b[2J\\u202ekrad")
+    'gene\\\\x1b[2J\\\\u202ekrad'
+    """
+    return _CONTROLS.sub(lambda found: ascii(found[0])[1:-1], text)
 
 
 def human_bytes(number: int) -> str:

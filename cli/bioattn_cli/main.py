@@ -19,6 +19,7 @@ from typer.core import TyperGroup
 from bioattn import __version__
 from bioattn.errors import BioattnError, Interrupted, SettingsError
 from bioattn.launch import launch
+from bioattn.wording import printable
 from bioattn_cli import (
     doctor,
     explain,
@@ -189,7 +190,7 @@ def main(argv: Sequence[str] | None = None) -> int:
         if not error.told_elsewhere:
             _say_error(str(error))
         if argv is None and launch().count > 1:
-            # The launcher ends whoever is left when the first of several processes ends: not with another exit code.
+            # The launcher ends whoever is left when one process ends: not with another exit code than ours.
             signal.signal(signal.SIGTERM, signal.SIG_IGN)
         if isinstance(error, Interrupted):
             return error.exit_code
@@ -229,7 +230,7 @@ def _drop_output() -> None:
 
 
 def _say_error(sentence: str) -> None:
-    print(f"bioattn: error: {sentence}", file=sys.stderr)  # noqa: T201 - the one place that reports errors
+    print(f"bioattn: error: {printable(sentence)}", file=sys.stderr)  # noqa: T201 - the one place that reports errors
 
 
 def _stop(_number: int, _frame: FrameType | None) -> NoReturn:

@@ -1,12 +1,15 @@
 """What a person sees while a command runs: messages and progress on stderr, never on stdout."""
 
+import io
 import json
 import logging
 import sys
 import time
 from collections.abc import Sequence
 from enum import StrEnum
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, TextIO
+
+from bioattn.wording import printable
 
 if TYPE_CHECKING:
     from rich.progress import Progress as RichProgress
@@ -37,7 +40,7 @@ class _JsonFormatter(logging.Formatter):
 class _TextFormatter(logging.Formatter):
     def format(self, record: logging.LogRecord) -> str:
         prefix = "" if record.levelno == logging.INFO else f"{record.levelname.lower()}: "
-        return prefix + record.getMessage()
+        return prefix + printable(record.getMessage())
 
 
 class Reporter:
@@ -58,6 +61,8 @@ class Reporter:
         handler = logging.StreamHandler(sys.stderr)
         handler.setFormatter(_JsonFormatter() if log_format is LogFormat.JSON else _TextFormatter())
         LOGGER.handlers[:] = [handler]
+        if sys.stdout is not None and sys.stdout.isatty():
+            sys.stdout = PlainTerminal(sys.stdout)
         LOGGER.propagate = False
         LOGGER.setLevel(logging.WARNING if quiet else logging.DEBUG if verbose else logging.INFO)
 
@@ -74,6 +79,40 @@ class Reporter:
         if sys.stderr.isatty() and not self.quiet and self.log_format is LogFormat.TEXT:
             return ProgressBar()
         return ProgressLines()
+
+
+class PlainTerminal(io.TextIOBase):
+    """A terminal that shows control characters instead of obeying them; what goes to files and pipes is data."""
+
+    def __init__(self, terminal: TextIO) -> None:
+        super().__init__()
+        self._terminal = terminal
+
+    def write(self, text: str, /) -> int:
+        """Show text."""
+        self._terminal.write(printable(text))
+        return len(text)
+
+    def flush(self) -> None:
+        """Have it shown now."""
+        self._terminal.flush()
+
+    def fileno(self) -> int:
+        """Of the terminal."""
+        return self._terminal.fileno()
+
+    def isatty(self) -> bool:
+        """Yes."""
+        return True
+
+    def writable(self) -> bool:
+        """Yes."""
+        return True
+
+    @property
+    def encoding(self) -> str:  # type: ignore[override]
+        """Of the terminal."""
+        return self._terminal.encoding
 
 
 class ProgressBar:
@@ -97,7 +136,7 @@ class ProgressBar:
 
         self.end()
         self._bar = Progress(
-            TextColumn("{task.description}"),
+            TextColumn("{task.description}", markup=False),
             BarColumn(),
             MofNCompleteColumn(),
             TimeElapsedColumn(),
@@ -106,7 +145,7 @@ class ProgressBar:
             console=Console(stderr=True),
             transient=True,
         )
-        self._task = self._bar.add_task(description, total=total, status="")
+        self._task = self._bar.add_task(printable(description), total=total, status="")
         self._bar.start()
 
     def advance(self, steps: int = 1, **status: float | str) -> None:
