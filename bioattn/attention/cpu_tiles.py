@@ -43,12 +43,17 @@ def attend_on_cpu(
     on other devices, with gradients, for small matrices, for logits beyond ±69, for a mask that differs between
     queries or a bias that differs between sequences.
 
+    Leading axes broadcast: queries that all sequences share may have B = 1.
     mask: bool, (B or 1, 1, 1, K) if it is to suit. bias: (H or 1, Q or 1, K) if it is to suit. weights_BHQK,
     sums_BHQ1: where to write the weights and the sums of powers they were divided by, or None. least:
     multiplications per head from which on this is taken, None for MIN_MULTIPLICATIONS.
     """
     if torch.is_grad_enabled() or not suits(query_BHQD, key_BHKD, mask, bias, least=least):
         return None
+    batch = torch.broadcast_shapes(query_BHQD.shape[:2], key_BHKD.shape[:2], value_BHKV.shape[:2])
+    query_BHQD, key_BHKD, value_BHKV = (
+        t.expand(*batch, *t.shape[2:]) for t in (query_BHQD, key_BHKD, value_BHKV)
+    )
     num_sequences, num_heads, num_queries, _ = query_BHQD.shape
     num_keys, dtype = key_BHKD.shape[2], query_BHQD.dtype
     query_BHQD = torch.mul(query_BHQD, scale * LOG2_E, out=query_BHQD.new_empty(query_BHQD.shape))

@@ -65,6 +65,23 @@ def test_equals_softmax(with_mask, with_bias, piece_bytes, monkeypatch):
 
 
 @pytest.mark.parametrize("with_mask", [False, True])
+def test_queries_that_all_sequences_share_broadcast(with_mask):
+    """As treatments do in `cross`: they ask every promoter the same."""
+    query, key, value, mask, bias = inputs(with_mask=with_mask, with_bias=True)
+    expected = written_down(query[:1], key, value, mask, bias)[1]
+    for shared in (query[:1], query[:1].clone().expand(BATCH, -1, -1, -1)):
+        before = shared.clone()
+        attended = attend_on_cpu(shared, key, value, scale=CHANNELS**-0.5, mask=mask, bias=bias)
+        np.testing.assert_allclose(attended.numpy(), expected.numpy(), atol=2e-6)
+        assert torch.equal(shared, before)
+    np.testing.assert_allclose(
+        attend(query[:1], key, value, score=DotScore(), mask=mask, bias=bias).numpy(),
+        expected.numpy(),
+        atol=2e-6,
+    )
+
+
+@pytest.mark.parametrize("with_mask", [False, True])
 def test_bfloat16_stays_near(with_mask):
     query, key, value, mask, bias = inputs(with_mask=with_mask, with_bias=True, dtype=torch.bfloat16)
     attended = attend_on_cpu(query, key, value, scale=CHANNELS**-0.5, mask=mask, bias=bias)

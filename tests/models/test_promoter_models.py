@@ -85,6 +85,18 @@ def test_a_cell_does_not_depend_on_its_company(settings, encoding):
                 torch.testing.assert_close(alone[0, 0], together[b, t], atol=2e-6, rtol=1e-5)
 
 
+@pytest.mark.parametrize("settings", SHAPES, ids=NAMES)
+def test_many_treatments_answer_as_few_do(settings):
+    """From some hundred treatments on attention goes another way: in pieces that stay in the cache."""
+    model, _, known = make("id", length=400, **settings)
+    many = known.rows(torch.arange(2000) % 4)
+    random = np.random.default_rng(0).integers(0, 4, (3, 400)).astype(np.uint8)
+    with torch.no_grad():
+        few_BT = model(torch.from_numpy(random), known)
+        many_BT = model(torch.from_numpy(random), many)
+    np.testing.assert_allclose(many_BT.numpy(), few_BT.tile(1, 500).numpy(), atol=1e-5)
+
+
 @pytest.mark.parametrize(
     "settings", SHAPES[:3] + SHAPES[5:6], ids=["cross", "hops-sink", "kmer", "cross-all"]
 )
