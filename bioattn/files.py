@@ -25,6 +25,8 @@ _TEMPORARY = re.compile(r"\.tmp-\d+-")
 """What `atomic_output` puts before a name."""
 OUTPUT_SUFFIXES = ("", ".partial", ".run.json")
 """What is written for an output: itself, the folder it is made in, and its run record."""
+_LONGEST_NAME = 200
+"""Bytes; file systems take 255, and what is written beside a file has a longer name."""
 OTHER_MAGIC = {
     b"BZh": "compressed with bzip2",
     b"PK\x03\x04": "a zip archive",
@@ -140,6 +142,21 @@ def check_output(output: Path, inputs: Iterable[Path] = (), option: str = "--out
         raise BioattnError(f"{output}: is a device or pipe, which would be replaced; give a file name")
     check_parent(output)
     check_apart(output, inputs, option)
+
+
+def is_file_name(name: str) -> bool:
+    """Whether text from a file can be the name of a file in a folder: on every system, and in this folder only.
+
+    >>> [is_file_name(name) for name in ("P12345", "../../x", "a\\\\b", "..", "a\\x00b", "CON", "x" * 300)]
+    [True, False, False, False, False, False, False]
+    """
+    stem = name.split(".")[0].rstrip().upper()
+    return (
+        name.strip(" .") != ""
+        and not re.search(r"[/\\\x00-\x1f\x7f]|^[A-Za-z]:", name)
+        and not re.fullmatch(r"CON|PRN|AUX|NUL|(COM|LPT)[0-9]", stem)
+        and len(name.encode("utf-8", "surrogatepass")) <= _LONGEST_NAME
+    )
 
 
 def check_parent(output: Path) -> None:

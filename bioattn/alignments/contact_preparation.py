@@ -22,7 +22,7 @@ from bioattn.alignments.filtering import random_rows
 from bioattn.alignments.input_features import encode_alignment
 from bioattn.alignments.statistics import statistics_of_rows
 from bioattn.errors import BioattnError, SettingsError
-from bioattn.files import check_output, text_output
+from bioattn.files import check_output, is_file_name, text_output
 from bioattn.formats.alignment import Alignment
 from bioattn.formats.alignment_file import read_alignment
 from bioattn.progress import NoProgress, Progress
@@ -162,7 +162,7 @@ def _mapping_files(folder: Path, pairs: Sequence[ContactPair], inputs: Sequence[
         )
     files = {}
     for pair in pairs:
-        if Path(pair.id).name != pair.id:
+        if not is_file_name(pair.id):
             raise SettingsError(
                 f"--mappings: the id {pair.id!r} cannot be a file name; rename it in the table"
             )

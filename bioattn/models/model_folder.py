@@ -142,5 +142,7 @@ def _compare_digests(folder: Path, record: str, content: Any) -> None:
     if not isinstance(digests, dict):
         raise FormatError(f"{folder / record}: is damaged or was edited")
     for name, digest in digests.items():
+        if name not in MODEL_FILES:  # a path would have any file of this machine read, or a device without end
+            raise FormatError(f"{folder / record}: names {name!r}, which is no file of a model folder")
         if sha256_of(folder / name) != digest:
             raise FormatError(f"{folder / name}: differs from the digest in {record}; the file is damaged")

@@ -1,0 +1,236 @@
+"""Files made to harm: they are refused before they run code, reach for other files, or fill memory and disk.
+
+`SECURITY.md` says which test stands for which promise. Bombs are in `tests/test_unpacking.py`, terminals in
+`tests/cli/test_terminal.py`, pages in `tests/report/`, links of attention files in `tests/store/`.
+"""
+
+import json
+import os
+import pickle
+import struct
+import zipfile
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import h5py
+import numpy as np
+import pytest
+import torch
+
+from bioattn.alignments.contact_dataset import open_contact_dataset
+from bioattn.errors import BioattnError, FormatError
+from bioattn.files import is_file_name, text_output
+from bioattn.formats.npz import NpzFile
+from bioattn.models.evoformer.parameters.arrays import open_arrays
+from bioattn.models.promoter.folder import load_promoter_model
+from bioattn.promoters.dataset import read_dataset
+from bioattn.store.attention_reader import open_attention
+from bioattn.store.attribution_reader import open_attribution
+from bioattn.store.distogram_file import describe_prediction_file
+from bioattn_cli.main import main
+
+
+class Harm:
+    """Makes a file when it is unpickled."""
+
+    def __init__(self, path: Path) -> None:
+        self.path = path
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        return os.mkdir, (str(self.path),)
+
+
+@pytest.mark.parametrize("kind", ["checkpoint", "old checkpoint", "npz", "bare pickle"])
+def test_pickles_are_never_unpickled(tmp_path: Path, kind: str) -> None:
+    harm, path = tmp_path / "harm", tmp_path / "x.pt"
+    if kind == "npz":
+        np.savez(tmp_path / "x.npz", a=np.array([Harm(harm)], dtype=object))
+        path = tmp_path / "x.npz"
+    elif kind == "bare pickle":
+        path.write_bytes(pickle.dumps({"model": Harm(harm)}, protocol=2))
+    else:
+        torch.save({"model": Harm(harm)}, path, _use_new_zipfile_serialization=kind == "checkpoint")
+    with pytest.raises(FormatError):
+        open_arrays(path)
+    assert main(["inspect", str(path)]) == 1
+    assert main(["validate", str(path)]) == 1
+    assert not harm.exists()
+
+
+def test_a_model_folder_names_no_other_files(tmp_path: Path) -> None:
+    """/dev/zero would be read for ever, and any other path tells whether it has a certain digest."""
+    for name in ("/dev/zero", "../secret", "sub/x"):
+        for path in ("model.safetensors", "treatments.json"):
+            (tmp_path / path).write_text("{}")
+        config = {
+            "format": "bioattn-model",
+            "format_version": 1,
+            "model_type": "promoter",
+            "sha256": {name: "0"},
+        }
+        (tmp_path / "config.json").write_text(json.dumps(config))
+        with pytest.raises(FormatError, match=r"config\.json: names .*, which is no file of a model folder"):
+            load_promoter_model(tmp_path, torch.device("cpu"))
+
+
+def _opened(opener: Callable[[Path], Any]) -> Callable[[Path], None]:
+    def read(path: Path) -> None:
+        with opener(path):
+            pass
+
+    return read
+
+
+READERS: dict[str, Callable[[Path], Any]] = {
+    "bioattn-promoter-dataset": read_dataset,
+    "bioattn-contact-dataset": open_contact_dataset,
+    "bioattn-attention": _opened(open_attention),
+    "bioattn-attribution": _opened(open_attribution),
+    "bioattn-distogram": describe_prediction_file,
+}
+SECRET = np.arange(4.0)
+
+
+def _external_link(file: h5py.File, other: Path) -> None:
+    file["x"] = h5py.ExternalLink(str(other), "/secret")
+
+
+def _soft_link(file: h5py.File, _other: Path) -> None:
+    file["x"] = h5py.SoftLink("/x")
+
+
+def _virtual(file: h5py.File, other: Path) -> None:
+    layout = h5py.VirtualLayout(shape=(4,), dtype="f8")
+    layout[:] = h5py.VirtualSource(str(other), "secret", shape=(4,))
+    file.create_virtual_dataset("group/x", layout)
+
+
+def _external_storage(file: h5py.File, other: Path) -> None:
+    file.create_dataset("x", (4,), "f8", external=[(str(other), 0, 32)])
+
+
+def _unknown_filter(file: h5py.File, _other: Path) -> None:
+    properties = h5py.h5p.create(h5py.h5p.DATASET_CREATE)
+    properties.set_chunk((4,))
+    properties.set_filter(32_000, h5py.h5z.FLAG_OPTIONAL)
+    h5py.h5d.create(file.id, b"x", h5py.h5t.NATIVE_FLOAT, h5py.h5s.create_simple((4,)), properties)
+
+
+def _giant(file: h5py.File, _other: Path) -> None:
+    file.create_dataset("x", shape=(1 << 50, 64), dtype="f4", chunks=(1 << 10, 64))
+
+
+POINTERS = {
+    "external link": (_external_link, "link to elsewhere"),
+    "soft link in a circle": (_soft_link, "link to elsewhere"),
+    "virtual dataset": (_virtual, "keeps its data in another file"),
+    "external storage": (_external_storage, "keeps its data in another file"),
+    "plug-in": (_unknown_filter, "uses HDF5 filter 32000"),
+    "giant shape": (_giant, "claims an impossible shape"),
+}
+
+
+@pytest.mark.parametrize("pointer", POINTERS)
+@pytest.mark.parametrize("kind", READERS)
+def test_hdf5_that_points_elsewhere_or_claims_too_much_is_refused(
+    tmp_path: Path, kind: str, pointer: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("HDF5_PLUGIN_PATH", str(tmp_path))
+    other, path = tmp_path / "other.h5", tmp_path / "x.h5"
+    with h5py.File(other, "w") as file:
+        file["secret"] = SECRET
+    put, message = POINTERS[pointer]
+    with h5py.File(path, "w") as file:
+        file.attrs["format"] = kind
+        put(file, other)
+    with pytest.raises(FormatError, match=message):
+        READERS[kind](path)
+    assert main(["validate", str(path)]) == 1
+
+
+def test_hard_links_in_a_circle_end(tmp_path: Path) -> None:
+    path = tmp_path / "x.h5"
+    with h5py.File(path, "w") as file:
+        file.attrs["format"] = "bioattn-attention"
+        inner = file.create_group("a/b")
+        inner["c"] = file["a"]
+    with pytest.raises(BioattnError):
+        READERS["bioattn-attention"](path)
+
+
+def test_a_safetensors_header_of_any_length_is_refused(tmp_path: Path) -> None:
+    for path in ("model.safetensors", "config.json"):
+        (tmp_path / path).write_text("{}")
+    for length in (1 << 40, (1 << 64) - 1):
+        (tmp_path / "model.safetensors").write_bytes(struct.pack("<Q", length) + b"{}")
+        with pytest.raises(FormatError, match="damaged or not a safetensors file"):
+            open_arrays(tmp_path)
+
+
+@pytest.mark.parametrize("claimed", [1 << 34, 1 << 60])
+def test_an_npz_that_claims_more_than_it_can_hold_is_refused(tmp_path: Path, claimed: int) -> None:
+    """Header and directory agree on a size that the packed bytes cannot have."""
+    path = tmp_path / "x.npz"
+    header = str({"descr": "|u1", "fortran_order": False, "shape": (claimed,)}).encode().ljust(118) + b"\n"
+    start = b"\x93NUMPY\x01\x00" + struct.pack("<H", len(header)) + header
+    with zipfile.ZipFile(path, "w", zipfile.ZIP_DEFLATED) as archive:
+        archive.writestr("a.npy", start + bytes(1000))
+        member = archive.infolist()[0]
+        member.file_size = claimed + len(start)
+    with pytest.raises(FormatError, match=r"more than deflate can|damaged"), NpzFile(path) as file:
+        file.read("a")
+
+
+@pytest.mark.parametrize(
+    "name",
+    [
+        "../../x",
+        "/etc/x",
+        "..",
+        ".",
+        "",
+        " ",
+        "a/b",
+        "a\\b",
+        "a\0b",
+        "a\nb",
+        "C:x",
+        "con.txt",
+        "LPT1",
+        "x" * 201,
+        "é" * 101,
+    ],
+)
+def test_names_that_lead_elsewhere_are_no_file_names(name: str) -> None:
+    assert not is_file_name(name)
+
+
+@pytest.mark.parametrize(
+    "name", ["P12345", "sp|no".replace("|", "_"), "α-tubulin 1", ".hidden", "console", "-rf", "=1+1"]
+)
+def test_names_that_stay_are_file_names(name: str) -> None:
+    assert is_file_name(name)
+
+
+@pytest.mark.parametrize("name", ["../escaped", "a\0b", "x" * 300])
+def test_ids_of_a_table_cannot_write_elsewhere(
+    tmp_path: Path, name: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    for path in ("m.a3m", "s.pdb"):
+        (tmp_path / path).write_text(">a\nMKV\n")
+    (tmp_path / "pairs.tsv").write_text(f"id\tmsa\tstructure\n{name}\tm.a3m\ts.pdb\n")
+    arguments = ["prepare", "contacts", str(tmp_path / "pairs.tsv"), "-o", str(tmp_path / "x.h5")]
+    assert main([*arguments, "--mappings", str(tmp_path / "maps")]) == 2
+    assert "cannot be a file name" in capsys.readouterr().err
+    assert sorted(path.name for path in tmp_path.iterdir()) == ["m.a3m", "pairs.tsv", "s.pdb"]
+
+
+def test_an_output_that_is_a_link_is_replaced_and_not_followed(tmp_path: Path) -> None:
+    target, link = tmp_path / "target", tmp_path / "link"
+    target.write_text("precious")
+    link.symlink_to(target)
+    with text_output(link) as file:
+        file.write("new")
+    assert target.read_text() == "precious"
+    assert not link.is_symlink()
