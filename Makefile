@@ -3,6 +3,7 @@
 #   make demo           train on generated promoters, export attention, compare it with the planted motifs
 #   make demo SEED=3    the same with another seed of the training
 #   make test           lint, types and tests
+#   make fuzz           an hour of fuzzing all parsers (make fuzz MINUTES=5)
 #
 # pip obeys its usual settings, so a mirror or a CPU build of torch can be asked for with PIP_EXTRA_INDEX_URL.
 
@@ -19,7 +20,7 @@ SNAKEMAKE := .venv-snakemake
 MULTIQC := .venv-multiqc
 
 .DELETE_ON_ERROR:
-.PHONY: demo install install-dev install-snakemake install-multiqc test lint types pytest clean distclean
+.PHONY: fuzz install-fuzz demo install install-dev install-snakemake install-multiqc test lint types pytest clean distclean
 
 install: $(VENV)/installed
 install-dev: $(VENV)/installed-dev
@@ -94,6 +95,19 @@ types: $(VENV)/installed-dev
 
 pytest: $(VENV)/installed-dev
 	$(BIN)/python -m pytest
+
+# Coverage-guided fuzzing of every parser, for so long in all; finds lie in $(FUZZ)/finds.
+MINUTES ?= 60
+FUZZ ?= fuzz-output
+
+install-fuzz: $(VENV)/installed-fuzz
+
+$(VENV)/installed-fuzz: $(BIN)/python pyproject.toml constraints.txt
+	$(INSTALL) -e '.[fuzz]'
+	@touch $@
+
+fuzz: $(VENV)/installed-fuzz
+	$(BIN)/python tests/faults/fuzz_parsers.py --minutes $(MINUTES) --work $(FUZZ)
 
 clean:
 	rm -rf $(OUT) build dist .mypy_cache .pytest_cache .ruff_cache .hypothesis
