@@ -7,6 +7,7 @@ told apart, and nothing else changes.
 """
 
 import contextlib
+import glob
 import os
 import re
 import socket
@@ -124,8 +125,10 @@ def _take_over(descriptor: int, place: Path) -> None:
     earlier = _HOLDER.fullmatch(_content(descriptor))
     # Only of this machine: there are network file systems whose locks end at the machine.
     if earlier is not None and earlier[3] == host:
-        for made in (place, _record(place)):
-            _remove(temporary_path(made, int(earlier[2])))
+        # Also its record, and what a writer put beside its temporary file.
+        pattern = f".tmp-{earlier[2]}-*{glob.escape(place.name)}*"
+        for leftover in place.parent.glob(pattern):
+            _remove(leftover)
     with contextlib.suppress(OSError):  # a full disk; the lock holds without it
         os.ftruncate(descriptor, 0)
         os.pwrite(descriptor, f"process {os.getpid()} on {host}\n".encode(), 0)

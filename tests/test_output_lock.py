@@ -192,7 +192,7 @@ def test_caches_may_be_made_by_several_at_once(tmp_path: Path) -> None:
     with atomic_output(tmp_path / "index", lock=False) as one:
         one.write_text("index")
         with pytest.MonkeyPatch.context() as patch:
-            patch.setattr(output_lock.os, "getpid", lambda: 4711)
+            patch.setattr(os, "getpid", lambda: 4711)
             with atomic_output(tmp_path / "index", lock=False) as other:
                 other.write_text("index")
         assert one != other
@@ -226,3 +226,17 @@ def test_a_child_that_lives_on_does_not_keep_the_lock(tmp_path: Path) -> None:
     finally:
         os.kill(child, signal.SIGKILL)
         os.waitpid(child, 0)
+
+
+def test_everything_a_killed_writer_left_goes_with_its_lock(tmp_path: Path) -> None:
+    """What it nested, put beside its temporary file or wrote as a record; nothing of other outputs."""
+    output = tmp_path / "out.fa"
+    first = ".tmp-4711-out.fa"
+    mine = [first, f".tmp-4711-{first}", f"{first}.codes", f"{first}.run.json"]
+    theirs = [".tmp-4711-other", ".tmp-4712-out.fa", "out.fa.bak"]
+    for name in [*mine, *theirs]:
+        (tmp_path / name).touch()
+    (tmp_path / ".out.fa.lock").write_text(f"process 4711 on {socket.gethostname()}\n")
+    with lock_output(output):
+        pass
+    assert sorted(path.name for path in tmp_path.iterdir()) == sorted(theirs)

@@ -14,6 +14,7 @@ import hashlib
 import json
 import os
 from collections.abc import Iterable, Iterator, Sequence
+from contextlib import ExitStack, suppress
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -26,6 +27,7 @@ from bioattn.errors import BioattnError, FormatError
 from bioattn.files import atomic_output, is_packed, remove_leftover, unreadable
 from bioattn.formats.fasta import read_fasta_pieces, split_header
 from bioattn.formats.nucleotides import UNKNOWN, encode
+from bioattn.output_lock import lock_output
 from bioattn.progress import NoProgress, Progress
 
 MAGIC = b"bioattn-genome 1\n"
@@ -164,8 +166,14 @@ def open_genome(fasta: Path, index: Path | None = None, progress: Progress | Non
 
 
 def build_index(fasta: Path, index: Path, source: dict[str, Any], progress: Progress) -> None:
-    """Write the index of `fasta`. The file appears under its name when it is complete."""
-    with atomic_output(index, lock=False) as temporary:
+    """Write the index of `fasta`. The file appears under its name when it is complete.
+
+    Several runs may make it at once, all the same.
+    """
+    with ExitStack() as stack:
+        with suppress(BioattnError):  # another run makes it, too
+            stack.enter_context(lock_output(index))
+        temporary = stack.enter_context(atomic_output(index, lock=False))
         codes_file = temporary.with_name(temporary.name + ".codes")
         chromosomes: list[Chromosome] = []
         progress.begin(f"indexing {fasta.name}", None)

@@ -35,7 +35,8 @@ PAIRS = "PAIRS.tsv"
 SIMULATION = "simulation.json"
 _FOLDERS = {"msa": "a3m", "structure": "pdb", "contacts": "tsv"}
 """Folders of families' files, and how the names in them end."""
-_FAMILY_FILE = re.compile(r"(msa|structure|contacts)/(\.tmp-\d+-)?simulated\d{6,}\.(a3m|pdb|tsv)")
+_FAMILY_FILE = re.compile(r"(msa/|structure/|contacts/)(?:\.tmp-\d+-)?(simulated\d{6,}\.(?:a3m|pdb|tsv))")
+"""A file of a family, or what a killed process leaves of it."""
 FORMAT = "bioattn-simulated-families"
 FORMAT_VERSION = 1
 _TITLE = "SIMULATED BY BIOATTN: A FOLD WITH CA AND CB, NO MEASURED STRUCTURE"
@@ -96,9 +97,14 @@ def write_families(
 def _own_names(folder: Path) -> set[str]:
     """What a simulation writes, of as many families as this one or an earlier one has."""
     alike = (folder, folder.with_name(f"{folder.name}.partial"))
-    found = {path.relative_to(each).as_posix() for each in alike for path in each.rglob("*")}
+    found = {
+        match[1] + match[2]
+        for each in alike
+        for path in each.rglob("*")
+        if (match := _FAMILY_FILE.fullmatch(path.relative_to(each).as_posix()))
+    }
     first = {f"{name}/simulated000000.{end}" for name, end in _FOLDERS.items()}
-    return {PAIRS, SIMULATION, f"{PAIRS}.run.json", *first, *filter(_FAMILY_FILE.fullmatch, found)}
+    return {PAIRS, SIMULATION, f"{PAIRS}.run.json", *first, *found}
 
 
 def _write_all(folder: Path, simulation: FamilySimulation, progress: Progress) -> int:

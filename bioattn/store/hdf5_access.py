@@ -57,6 +57,8 @@ def damage_named(path: Path) -> Iterator[None]:
         OverflowError,
         MemoryError,
     ) as error:
+        if isinstance(error, OSError) and error.errno is not None:  # the system refuses, whatever the content
+            raise unreadable(path, error) from error
         reason = " ".join(str(error.args[0] if error.args else error).split()).rstrip(".")
         if "truncated file" in reason or "bad object header version" in reason:
             advice = "it is cut short or damaged; copy it or make it again"

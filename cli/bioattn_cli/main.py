@@ -3,6 +3,7 @@
 Exit codes: 0 done; 1 bad input or failure; 2 wrong usage; 130 Ctrl-C; 143 SIGTERM; 141 stdout closed.
 """
 
+import errno
 import os
 import signal
 import sys
@@ -58,6 +59,7 @@ from bioattn_cli import (
     train_evoformer,
 )
 from bioattn_cli.options import is_spokesman
+from bioattn_cli.standard_streams import open_standard_streams
 
 
 class _ReaderGone(Exception):  # noqa: N818 - not a failure: whoever read our stdout has seen enough (`| head`)
@@ -176,6 +178,7 @@ def main(argv: Sequence[str] | None = None) -> int:
     arguments = list(sys.argv[1:] if argv is None else argv)
     if argv is None:
         signal.signal(signal.SIGTERM, _stop)
+        open_standard_streams()
     try:
         with _only_the_first_reports(arguments), _own_output_errors():
             try:
@@ -206,6 +209,11 @@ def main(argv: Sequence[str] | None = None) -> int:
         return 1
     except MemoryError:
         _say_error("out of memory; use a smaller batch or input")
+        return 1
+    except OSError as error:
+        if error.errno not in (errno.EMFILE, errno.ENFILE):
+            raise
+        _say_error("too many open files; allow this process more of them (ulimit -n)")
         return 1
     except RuntimeError as error:
         if not _is_torch_out_of_memory(error):
