@@ -3,6 +3,7 @@
 The mutations are the same at every run; `make fuzz` looks for new ones.
 """
 
+import csv
 import gzip
 import io
 import logging
@@ -14,6 +15,8 @@ from pathlib import Path
 import numpy as np
 import pytest
 
+from bioattn.errors import FormatError
+from bioattn.formats.alignment_file import read_alignment
 from tests.faults.targets import TARGETS, mutations, parse_safely, seeds_of
 
 MUTATIONS = 60
@@ -71,6 +74,15 @@ FINDS: dict[str, tuple[str, bytes]] = {
     "a zip of version 12.8": ("parameters", archive()),
     "the same as .npz": ("npz", archive()),
     "a name in a zip that is no UTF-8": ("tensors", foreign_name()),
+    "an index of a genome whose chromosome has five fields": (
+        "genome-index",
+        b'bioattn-genome 1\n{"source": {}, "chromosomes": [["a", "", 5, 6]]}\n'.ljust(4096, b"\0")
+        + b"\0" * 5,
+    ),
+    "one whose length is text": (
+        "genome-index",
+        b'bioattn-genome 1\n{"source": {}, "chromosomes": [["a", "", "5"]]}\n'.ljust(4096, b"\0") + b"\0" * 5,
+    ),
     "a last line longer than the others": (
         "genome",
         b">a\nACGT\n" + b"C" * 40 + b"\n>N\nACGTACGTACG\nACGT\n",
@@ -86,3 +98,38 @@ def test_what_fuzzing_found_is_refused_or_read(find: str, tmp_path: Path) -> Non
     for content in (data, gzip.compress(data)):
         path.write_bytes(content)
         parse_safely(TARGETS[name], path)
+
+
+FOREIGN = ("fastq", "newick", "nexus", "qual")
+"""Formats that nobody reads here."""
+
+
+def test_every_file_of_the_corpora_is_covered(shared: Path) -> None:
+    """Each file comes to the parsers of its own format (tests/formats) or is refused; none is left out."""
+    folder = shared / "data" / "parsers"
+    read = {"a2m", "a3m", "bed", "clustal", "fasta", "gff", "gtf", "phylip", "stockholm"}
+    with (folder / "INDEX.tsv").open() as file:
+        rows = list(csv.DictReader(file, delimiter="\t"))
+    found = {f"{path.parent.name}/{path.name}" for path in folder.glob("*/*")}
+    assert found == {row["file"] for row in rows}
+    assert {row["format"] for row in rows} == read | set(FOREIGN)
+
+
+@pytest.mark.parametrize(
+    "name", ["annotation", "inspect", "motifs", "promoters", "table", "unknown-alignment"]
+)
+def test_every_parser_reads_or_refuses_every_file_of_the_corpora(
+    shared: Path, tmp_path: Path, name: str
+) -> None:
+    target = TARGETS[name]
+    for path in sorted((shared / "data" / "parsers").glob("*/*")):
+        copy = tmp_path / "x"  # some parsers write beside their file
+        copy.write_bytes(path.read_bytes())
+        parse_safely(target, copy)
+
+
+@pytest.mark.parametrize("folder", FOREIGN)
+def test_formats_that_nobody_reads_are_no_alignments(shared: Path, folder: str) -> None:
+    for path in sorted((shared / "data" / "parsers" / folder).iterdir()):
+        with pytest.raises(FormatError):
+            read_alignment(path)
