@@ -5,6 +5,7 @@ through here, and whatever the first process decides for all. A process alone go
 """
 
 import logging
+import re
 import signal
 import time
 from collections.abc import Callable, Iterator, Mapping
@@ -61,6 +62,14 @@ class Processes:
     def describe(self, device: str) -> str:
         """`device` as a person is told of it, such as `cpu (4 threads), in each of 2 processes`."""
         return device if self.count == 1 else f"{device}, in each of {self.count} processes"
+
+    def warn_of_idle(self, name: str, number: int) -> None:
+        """Warn when a step has fewer things to do than there are processes; `name` is the setting that says so."""
+        if self.is_first and number < self.count:
+            LOGGER.warning(
+                f"{name} is {number}, so {self.count - number} of {self.count} processes have nothing to do; set "
+                f"it to a multiple of {self.count}"
+            )
 
     def share(self, total: int) -> slice:
         """Which of `total` things in a row are this process's: 0-based, half-open, empty where they are few."""
@@ -125,6 +134,10 @@ class Processes:
             stop.signal = self._signal
         return stop.signal is not None
 
+    def wait_for_first(self) -> None:
+        """Let nobody go on, or end, before the first process is here. Raises: LostProcess."""
+        self.from_first(None)
+
     def share_state(
         self, position: Position, model: nn.Module, average: nn.Module, optimizer: torch.optim.Optimizer
     ) -> Position:
@@ -164,11 +177,11 @@ class Processes:
 
     def require_same_job(self, job: Mapping[str, Any]) -> None:
         """Raises: BioattnError in a process whose data or settings are not the first one's; LostProcess."""
-        different = job_differences(self.from_first(job), job)
+        different = job_differences(self.from_first(job), job, ("there", "here"))
         if different:
             raise BioattnError(
-                f"process {self.rank} of {self.count} has other data or settings than process 0 (different, with "
-                f"process 0's first: {', '.join(different)}); give all processes the same files and options"
+                f"process {self.rank} of {self.count} has other data or settings than process 0 (different: "
+                f"{', '.join(different)}); give all processes the same files and options"
             )
 
 
@@ -254,9 +267,10 @@ def _collective() -> Iterator[None]:
     except RuntimeError as error:
         if isinstance(error, torch.OutOfMemoryError):
             raise
-        raise LostProcess(
-            f"another process of this run ended or does not answer ({str(error).splitlines()[0]})"
-        ) from error
+        LOGGER.debug(f"talking to the other processes failed: {error}")
+        stands_still = re.search(r"time(d )?out", str(error), re.IGNORECASE)
+        happened = f"did not answer for {TIMEOUT.seconds} seconds" if stands_still else "ended"
+        raise LostProcess(f"another process of this run {happened}") from error
 
 
 def _running_statistics(model: nn.Module) -> list[Tensor]:

@@ -17,15 +17,19 @@ def plain_job(content: Mapping[str, Any]) -> Job:
     return dict(json.loads(json.dumps(content)))
 
 
-def job_differences(earlier: Mapping[str, Any], now: Mapping[str, Any]) -> list[str]:
+def job_differences(
+    earlier: Mapping[str, Any], now: Mapping[str, Any], words: tuple[str, str] = ("then", "now")
+) -> list[str]:
     """The entries in which two jobs differ, by dotted names, with both values where they are short.
+
+    words: what tells the first value and the second.
 
     >>> job_differences({"training": {"seed": 0, "epochs": 3}}, {"training": {"seed": 1, "epochs": 3}})
     ['training.seed (0 then, 1 now)']
     """
     one, other = _entries(earlier), _entries(now)
     return [
-        _difference(name, one.get(name), other.get(name))
+        _difference(name, one.get(name), other.get(name), words)
         for name in {**one, **other}
         if one.get(name) != other.get(name)
     ]
@@ -51,11 +55,11 @@ def _entries(content: Mapping[str, Any], above: str = "") -> dict[str, Any]:
     return found
 
 
-def _difference(name: str, earlier: Any, now: Any) -> str:
+def _difference(name: str, earlier: Any, now: Any, words: tuple[str, str]) -> str:
     values = [_shown(earlier), _shown(now)]
     if max(map(len, values)) > _LONGEST_VALUE:
         return name
-    return f"{name} ({values[0]} then, {values[1]} now)"
+    return f"{name} ({values[0]} {words[0]}, {values[1]} {words[1]})"
 
 
 def _shown(value: Any) -> str:

@@ -94,6 +94,7 @@ class EvoformerTrainer:
                 progress.advance(1, loss=position.epoch_loss / position.step, **_best_status(position))
                 if self.processes.stopping(stop):
                     self._save(position, optimizer)
+                    self.processes.wait_for_first()
                     stop.check(_stopped(self._done(position)))
             with saved_if_others_end(partial(self._save, position, optimizer)):
                 position = self._finish_round(position, optimizer)

@@ -193,11 +193,7 @@ def _train(
         state_path=None if partial is None else partial / STATE_FILE,
         processes=processes,
     )
-    if training.families_per_step < processes.count and processes.is_first:
-        LOGGER.warning(
-            f"families_per_step is {training.families_per_step}: of {processes.count} processes the others have "
-            "nothing to do; set it to a multiple of the processes"
-        )
+    processes.warn_of_idle("families_per_step", training.families_per_step)
     LOGGER.info(
         f"training {sum(p.numel() for p in model.parameters()):,} weights on {len(train)} families"
         + (f" and {training.simulated_families} simulated ones" if training.simulated_steps else "")

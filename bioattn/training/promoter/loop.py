@@ -127,6 +127,7 @@ class Trainer:
                     )
                     if self.processes.stopping(stop):
                         self._save(position, optimizer)
+                        self.processes.wait_for_first()
                         stop.check(
                             f"training stopped in epoch {position.epoch + 1} after step {position.step} and "
                             "saved; go on with --resume"

@@ -135,6 +135,7 @@ def _train(
     model = make_promoter_model(config, vocabulary)
     content = _content(job, config)
     processes.require_same_job(content)
+    processes.warn_of_idle("batch_size", job.training.batch_size)
     state_path = None if partial is None else partial / STATE_FILE
     trainer = _trainer(model, dataset, vocabulary, table, job, content, device, state_path, processes)
     # The first process gives all others its weights when training starts.

@@ -63,6 +63,14 @@ def dataset_path(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 @pytest.fixture(scope="session")
+def tiny_path(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """Of 20 training genes."""
+    path = tmp_path_factory.mktemp("data") / "tiny.dataset.h5"
+    write_dataset(path, make_dataset(genes=120))
+    return path
+
+
+@pytest.fixture(scope="session")
 def binary_path(tmp_path_factory: pytest.TempPathFactory) -> Path:
     path = tmp_path_factory.mktemp("data") / "binary.dataset.h5"
     write_dataset(path, make_dataset("binary"))

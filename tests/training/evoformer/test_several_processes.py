@@ -1,0 +1,83 @@
+"""Several processes learn of families what one does, and go on with what another number began."""
+
+import csv
+import json
+import signal
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from bioattn_cli.main import main
+
+SETTINGS = """
+[model]
+msa_channels = 8
+pair_channels = 16
+extra_msa_channels = 8
+single_channels = 8
+msa_heads = 2
+extra_msa_heads = 2
+outer_product_channels = 8
+triangle_multiplication_channels = 8
+num_blocks = 1
+[training]
+steps_per_round = 3
+max_extra_msa = 60
+max_msa_clusters = 8
+crop = 32
+families_per_step = {families}
+simulated_steps = 2
+simulated_families = 2
+"""
+
+
+@pytest.fixture
+def words(contact_dataset: Path, tmp_path: Path):
+    """Of a run with so many families a step into a folder of that name."""
+
+    def make(families: int, name: str) -> list[str]:
+        settings = tmp_path / f"settings{families}.toml"
+        settings.write_text(SETTINGS.format(families=families))
+        output = ["-o", str(tmp_path / name), "-c", str(settings)]
+        return ["evoformer", str(contact_dataset), *output, "--steps", "4", "--threads", "1"]
+
+    return make
+
+
+def assert_same_training(one: Path, other: Path) -> None:
+    columns = ("training_loss", "validation_P@L")
+    curves = [
+        [[float(row[name]) for name in columns] for row in csv.DictReader((folder / "history.csv").open())]
+        for folder in (one, other)
+    ]
+    assert len(curves[0]) == 2
+    np.testing.assert_allclose(*curves, rtol=0, atol=1e-5)
+
+
+@pytest.mark.parametrize("families", [3, 1], ids=["uneven", "idle"])
+def test_processes_learn_what_one_does(words, tmp_path, train_together, families):
+    """The one validation family is judged by the first process alone."""
+    assert main(["train", *words(families, "one"), "-q"]) == 0
+    together = train_together(words(families, "two"))
+    assert together.exit_codes() == [0, 0], together.errors()
+    assert_same_training(tmp_path / "one", tmp_path / "two")
+    said, silence = (log.read_text() for log in together.logs)
+    assert silence == ""
+    idle = "families_per_step is 1, so 1 of 2 processes have nothing to do; set it to a multiple of 2"
+    assert (idle in said) == (families == 1)
+    assert "weights of process" not in said
+    assert json.loads((tmp_path / "two.run.json").read_text())["processes"] == 2
+
+
+def test_a_terminated_run_goes_on_in_one_process(words, tmp_path, train_together):
+    assert main(["train", *words(2, "one"), "-q"]) == 0
+    together = train_together(words(2, "two"), pause=0.3)
+    together.send(signal.SIGTERM, 1, after=tmp_path / "two.partial" / "trainer_state.safetensors")
+    assert together.exit_codes() == [143, 143]
+    (sentence,) = together.errors()
+    assert "and saved; go on with --resume" in sentence
+    state = tmp_path / "two.partial"
+    assert [path.name for path in state.iterdir()] == ["trainer_state.safetensors"]
+    assert main(["train", *words(2, "two"), "--resume", "-q"]) == 0
+    assert_same_training(tmp_path / "one", tmp_path / "two")

@@ -1,0 +1,197 @@
+"""Several processes learn what one does, whatever their number, and end together when something happens to one."""
+
+import csv
+import os
+import signal
+import subprocess
+import sys
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from bioattn_cli.main import main
+
+SMALL = "channels = 16\nkernel = 7\npool = 4\nhidden_channels = 32\nhead_channels = 8\nnum_heads = 2\n"
+CONCAT = 'conditioning = "concat"\nconcat_pools = [4, 4]\nconcat_hidden = [32, 16, 8]\n'
+
+
+def settings(folder: Path, model: str = "", training: str = "", name: str = "settings.toml") -> Path:
+    path = folder / name
+    common = "learning_rate = 0.005\n" + ("" if training.startswith("batch_size") else "batch_size = 48\n")
+    path.write_text(f"[model]\n{SMALL}{model}\n[training]\n{common}{training}\n")
+    return path
+
+
+def words(dataset: Path, output: Path, config: Path, epochs: int = 3) -> list[str]:
+    options = ["-c", str(config), "--epochs", str(epochs), "--no-baselines", "--threads", "1"]
+    return ["promoter", str(dataset), "-o", str(output), *options]
+
+
+def losses(model: Path) -> np.ndarray:
+    """Epochs × (training, validation loss)."""
+    rows = list(csv.DictReader((model / "history.csv").open()))
+    return np.array([[float(row["training_loss"]), float(row["validation_loss"])] for row in rows])
+
+
+def assert_same_training(one: Path, other: Path) -> None:
+    """Weights are not compared one by one: AdamW makes a step of whole size of a gradient that is all rounding."""
+    np.testing.assert_allclose(losses(one), losses(other), rtol=0, atol=1e-5)
+
+
+@pytest.mark.parametrize(
+    ("count", "model", "training"),
+    [
+        (2, "", ""),
+        (2, 'conditioning = "film"', "treatments_per_step = 2\nreverse_complement = true"),
+        (2, 'conditioning = "cross-all"', "attention_entropy = 0.2\nmicro_batch_size = 10"),
+        (2, 'stem = "kmer"\nkmer = 4', "warm_start = true"),
+        (3, "hops = 2", "batch_size = 149\nmicro_batch_size = 30"),
+    ],
+    ids=["dropout-shifts-missing", "sampled", "entropy-micro-batches", "kmer-warm", "uneven"],
+)
+def test_processes_learn_what_one_does(dataset_path, tmp_path, train_together, count, model, training):
+    """300 genes, of whose cells one in twenty has no target, with dropout."""
+    config = settings(tmp_path, model, training)
+    alone = settings(
+        tmp_path,
+        model,
+        "\n".join(line for line in training.splitlines() if "micro" not in line),
+        "alone.toml",
+    )
+    assert main(["train", *words(dataset_path, tmp_path / "one", alone), "-q"]) == 0
+    together = train_together(words(dataset_path, tmp_path / "more", config), count)
+    assert together.exit_codes() == [0] * count, together.errors()
+    assert_same_training(tmp_path / "one", tmp_path / "more")
+    said = [log.read_text() for log in together.logs]
+    assert said[1:] == [""] * (count - 1)
+    assert f"in each of {count} processes" in said[0]
+    assert "weights of process" not in said[0]
+
+
+def test_more_processes_than_promoters_of_a_step(tiny_path, tmp_path, train_together):
+    config = settings(tmp_path, "", "batch_size = 2\ntreatments_per_step = 1")
+    assert main(["train", *words(tiny_path, tmp_path / "one", config), "-q"]) == 0
+    together = train_together(words(tiny_path, tmp_path / "more", config), 3)
+    assert together.exit_codes() == [0, 0, 0], together.errors()
+    assert_same_training(tmp_path / "one", tmp_path / "more")
+    assert "batch_size is 2, so 1 of 3 processes have nothing to do" in together.logs[0].read_text()
+
+
+@pytest.mark.parametrize("size", [1, 17])
+def test_accumulation_learns_what_whole_batches_do(tiny_path, tmp_path, size):
+    for name, training in (("whole", ""), ("parts", f"micro_batch_size = {size}")):
+        config = settings(tmp_path, "", training)
+        assert main(["train", *words(tiny_path, tmp_path / name, config), "-q"]) == 0
+    assert_same_training(tmp_path / "whole", tmp_path / "parts")
+    # It is how the work is cut, so the record and what is refused with --resume do not speak of it.
+    records = [(tmp_path / name / "training.json").read_text() for name in ("whole", "parts")]
+    assert "micro_batch_size" not in records[1]
+    assert main(["train", *words(tiny_path, tmp_path / "whole", config), "-q", "--resume"]) == 0
+
+
+def test_batch_normalisation_keeps_one_set_of_statistics(dataset_path, tmp_path, train_together):
+    """Each process normalises by its share of the batch: not what one process learns, but the same in all."""
+    together = train_together(words(dataset_path, tmp_path / "m", settings(tmp_path, CONCAT)))
+    assert together.exit_codes() == [0, 0], together.errors()
+    assert "weights of process" not in together.logs[0].read_text()
+    assert losses(tmp_path / "m")[-1, 0] < losses(tmp_path / "m")[0, 0]
+
+
+@pytest.mark.parametrize(
+    ("number", "rank", "codes", "next_count"),
+    [
+        (signal.SIGKILL, 1, [1, -9], 1),
+        (signal.SIGKILL, 0, [-9, 1], 3),
+        (signal.SIGTERM, 1, [143, 143], 1),
+        (signal.SIGINT, 0, [130, 130], 3),
+    ],
+    ids=["second-killed", "first-killed", "second-terminated", "first-interrupted"],
+)
+def test_what_ends_one_ends_all_and_another_number_goes_on(
+    dataset_path, tmp_path, train_together, number, rank, codes, next_count
+):
+    command = words(dataset_path, tmp_path / "m", settings(tmp_path))
+    together = train_together(command, pause=0.05)
+    state = tmp_path / "m.partial" / "trainer_state.safetensors"
+    together.send(number, rank, after=state)
+    assert together.exit_codes() == codes
+    killed = number == signal.SIGKILL
+    (sentence,) = together.errors()
+    assert ("another process of this run ended" if killed else "and saved") in sentence
+    assert "go on with --resume" in sentence
+    assert not (tmp_path / "m").exists()
+    if next_count == 1:
+        assert main(["train", *command, "--resume", "-q"]) == 0
+    else:
+        resumed = train_together([*command, "--resume"], next_count)
+        assert resumed.exit_codes() == [0] * next_count, resumed.errors()
+    one = words(dataset_path, tmp_path / "one", settings(tmp_path))
+    assert main(["train", *one, "-q"]) == 0
+    assert_same_training(tmp_path / "one", tmp_path / "m")
+    assert not (tmp_path / "m.partial").exists()
+
+
+def test_a_process_that_stands_still_is_not_waited_for_long(dataset_path, tmp_path, train_together):
+    together = train_together(
+        words(dataset_path, tmp_path / "m", settings(tmp_path)), pause=0.05, timeout=3.0
+    )
+    state = tmp_path / "m.partial" / "trainer_state.safetensors"
+    together.send(signal.SIGSTOP, 1, after=state)
+    together.members[0].join(60)
+    os.kill(together.members[1].pid, signal.SIGKILL)
+    assert together.exit_codes() == [1, -9]
+    (sentence,) = together.errors()
+    assert "another process of this run did not answer for 3 seconds; go on with --resume" in sentence
+
+
+@pytest.mark.parametrize(
+    ("change", "code", "sentence"),
+    [
+        ({1: ("-c", "missing.toml")}, 1, "missing.toml: no such file"),
+        ({0: ("-c", "missing.toml")}, 1, "missing.toml: no such file"),
+        ({0: ("-c", "missing.toml"), 1: ("-c", "missing.toml")}, 1, "missing.toml: no such file"),
+        ({1: ("--seed", "5")}, 1, "(different: training.seed (0 there, 5 here))"),
+        ({0: ("--device", "mps"), 1: ("--device", "mps")}, 1, "--device mps: torch sees no such device here"),
+    ],
+    ids=["second", "first", "both", "other-seed", "device"],
+)
+def test_a_mistake_is_said_once(dataset_path, tmp_path, train_together, change, code, sentence):
+    command = words(dataset_path, tmp_path / "m", settings(tmp_path))
+    together = train_together(command, extra=change)
+    codes = together.exit_codes()
+    assert all(codes), codes
+    assert codes[min(change)] == code
+    (said,) = together.errors()
+    assert sentence in said
+    assert not list(tmp_path.glob("m*"))
+
+
+def test_wrong_usage_is_said_once(dataset_path, tmp_path, train_together):
+    together = train_together(["promoter", str(dataset_path), "--epochs", "none", "-o", str(tmp_path / "m")])
+    assert together.exit_codes() == [2, 2]
+    first, second = (log.read_text() for log in together.logs)
+    assert "Invalid value for '--epochs'" in first
+    assert second == ""
+
+
+@pytest.mark.slow
+def test_two_nodes_of_torchrun(dataset_path, tmp_path):
+    """Two launchers on this machine stand for two machines; each starts one process."""
+    config = settings(tmp_path)
+    one = words(dataset_path, tmp_path / "one", config, epochs=2)
+    assert main(["train", *one, "-q"]) == 0
+    port = 20000 + os.getpid() % 20000
+    launcher = [sys.executable, "-m", "torch.distributed.run", "--nnodes", "2", "--nproc-per-node", "1"]
+    launcher += ["--rdzv-backend", "c10d", "--rdzv-endpoint", f"127.0.0.1:{port}", "--rdzv-id", "bioattn"]
+    launcher += ["-m", "bioattn_cli", "train", *words(dataset_path, tmp_path / "two", config, epochs=2)]
+    environment = {**os.environ, "PYTHONPATH": os.pathsep.join(sys.path)}
+    nodes = [
+        subprocess.Popen(launcher, env=environment, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
+        for _ in range(2)
+    ]
+    outputs = [node.communicate(timeout=120) for node in nodes]
+    assert [node.returncode for node in nodes] == [0, 0], outputs
+    assert_same_training(tmp_path / "one", tmp_path / "two")
+    # One of the two has the first process, which alone prints.
+    assert sorted(bool(output) for output, _ in outputs) == [False, True]
