@@ -1,4 +1,4 @@
-"""The Dockerfile, which cannot be built here: what it copies is there and reaches it, versions are the project's."""
+"""The Dockerfile, not built here: what it copies is there and reaches it, versions are the project's."""
 
 import fnmatch
 import re
