@@ -34,7 +34,7 @@ def section(title: str) -> str:
 @pytest.fixture(scope="module")
 def results(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """A run that writes all there is."""
-    from tests.inference.test_run_evoformer import make_model, write_fasta
+    from tests.inference.evoformer_runs import make_model, write_fasta
 
     folder = tmp_path_factory.mktemp("page")
     model = make_model(folder / "model", aligned_error_head=True)
@@ -85,7 +85,7 @@ def test_layouts_of_the_parameters_page_are_all_there_are() -> None:
 
 
 def test_the_python_runs(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    from tests.inference.test_run_evoformer import make_model, write_fasta
+    from tests.inference.evoformer_runs import make_model, write_fasta
 
     make_model(tmp_path / "model")
     (tmp_path / "alignments").mkdir()

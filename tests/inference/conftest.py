@@ -1,4 +1,4 @@
-"""Small untrained models in folders, and promoters to run them on."""
+"""Small untrained models in folders, and promoters to run those of promoters on."""
 
 from collections.abc import Callable
 from pathlib import Path
@@ -9,12 +9,14 @@ import pandas as pd
 import pytest
 import torch
 
+from bioattn.models.evoformer.input_settings import InputSettings
 from bioattn.models.promoter.config import Conditioning, PromoterModelConfig, TreatmentEncoding
 from bioattn.models.promoter.folder import LoadedPromoterModel, load_promoter_model, write_promoter_model
 from bioattn.models.promoter.model import make_promoter_model
 from bioattn.models.promoter.treatment_vocabulary import TreatmentVocabulary
 from bioattn.promoters.promoter_fasta import Promoter, write_promoters
 from bioattn.promoters.treatments import TreatmentTable
+from tests.inference import evoformer_runs
 
 LENGTH = 120
 TABLE = TreatmentTable(
@@ -100,3 +102,21 @@ def make_promoters(tmp_path: Path) -> Callable[..., Path]:
         return path
 
     return make
+
+
+@pytest.fixture(scope="module")
+def model(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """An untrained MSA/pair model with everything."""
+    return evoformer_runs.make_model(tmp_path_factory.mktemp("models") / "whole", aligned_error_head=True)
+
+
+@pytest.fixture(scope="module")
+def trunk(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """One without structure module and recycling."""
+    return evoformer_runs.make_model(
+        tmp_path_factory.mktemp("models") / "trunk",
+        InputSettings(max_msa_clusters=4, max_extra_msa=5, num_recycles=0, num_samples=2),
+        structure_module=None,
+        recycling=False,
+        experimentally_resolved_head=False,
+    )

@@ -11,7 +11,7 @@ from bioattn.inference.run_paths import check_run_paths
 from bioattn.models.evoformer.parameters.export import export_parameters
 from bioattn.store.validation import validate_file
 from bioattn_cli.main import main
-from tests.inference.test_run_evoformer import make_model, write_fasta
+from tests.inference.evoformer_runs import make_model, write_fasta
 
 
 @pytest.fixture

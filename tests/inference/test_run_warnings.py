@@ -10,7 +10,7 @@ import pytest
 from bioattn.formats import pdb_output
 from bioattn.inference import evoformer_memory
 from bioattn_cli.main import main
-from tests.inference.test_run_evoformer import ROWS, make_model, write_fasta
+from tests.inference.evoformer_runs import ROWS, make_model, write_fasta
 
 
 @pytest.fixture(scope="module")

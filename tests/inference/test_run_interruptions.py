@@ -1,0 +1,201 @@
+"""`run evoformer` when an alignment, the disk, memory or a signal ends it: what is kept and goes on."""
+
+import errno
+import json
+import os
+import shutil
+import signal
+from pathlib import Path
+
+import h5py
+import pytest
+
+from bioattn.errors import Interrupted
+from bioattn.inference import alignment_runner, evoformer_prediction
+from bioattn.inference.alignment_runner import AttentionOutput, RunSettings
+from bioattn.inference.alignment_sources import find_alignments
+from bioattn.inference.evoformer import run_alignments
+from bioattn.models.evoformer.folder import load_evoformer_model
+from bioattn.progress import NoProgress
+from bioattn.store.alignment_schema import AlignmentAttentionOptions
+from bioattn.store.validation import validate_file
+from tests.inference.evoformer_runs import CPU, FILES, ROWS, run, write_fasta
+
+
+@pytest.fixture
+def folder(tmp_path: Path) -> Path:
+    """Three alignments, the second of which cannot be read."""
+    (tmp_path / "in").mkdir()
+    write_fasta(tmp_path / "in/a.fasta")
+    write_fasta(tmp_path / "in/b.fasta", [*ROWS, "SHORT"])
+    write_fasta(tmp_path / "in/c.fasta", ROWS[1:])
+    return tmp_path / "in"
+
+
+def test_one_bad_alignment_does_not_stop_the_rest(
+    trunk: Path, folder: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    out = tmp_path / "out"
+    assert run(folder, "--model", trunk, "-o", out, "--attention", tmp_path / "att.h5") == 1
+    assert {path.name for path in out.iterdir()} == {"a", "c"}
+    said = capsys.readouterr().err
+    assert "1 of 3 alignments failed: b; " in said.splitlines()[-1]
+    assert said.count("b.fasta") == 1
+    record = json.loads((tmp_path / "out.run.json").read_text())
+    assert record["finished"] == ["a", "c"]
+    assert list(record["failed"]) == ["b"]
+    assert validate_file(tmp_path / "att.h5") == []
+    with h5py.File(tmp_path / "att.h5") as file:
+        assert [name.decode() for name in file["samples/id"][()]] == ["a", "c"]
+    # Alone, each gives the same bytes.
+    options = ("--model", trunk, "-o", tmp_path / "alone", "--attention", tmp_path / "alone.h5")
+    assert run(folder / "c.fasta", *options) == 0
+    for name in FILES:
+        assert (tmp_path / "alone" / name).read_bytes() == (out / "c" / name).read_bytes()
+
+
+def test_a_missing_file_of_a_list_does_not_stop_the_rest(
+    trunk: Path, folder: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    (tmp_path / "list.txt").write_text("# all\nin/none.a3m\nin/a.fasta\nin/c.fasta\n")
+    assert run(tmp_path / "list.txt", "--model", trunk, "-o", tmp_path / "out") == 1
+    assert sorted(path.name for path in (tmp_path / "out").iterdir()) == ["a", "c"]
+    said = capsys.readouterr().err
+    assert f"none is left out: {tmp_path / 'in/none.a3m'}: no such file" in said
+    assert "1 of 3 alignments failed: none; " in said.splitlines()[-1]
+    assert list(json.loads((tmp_path / "out.run.json").read_text())["failed"]) == ["none"]
+
+
+def test_resume_keeps_what_is_finished_and_the_same(trunk: Path, folder: Path, tmp_path: Path) -> None:
+    out = tmp_path / "out"
+    write_fasta(folder / "b.fasta", ROWS[2:])
+    assert run(folder, "--model", trunk, "-o", out) == 0
+    shutil.rmtree(out / "b")
+    kept = (out / "a/scores.json").stat()
+    assert run(folder, "--model", trunk, "-o", out) == 1  # neither --resume nor --force
+    shutil.rmtree(out / "b", ignore_errors=True)
+    assert run(folder, "--model", trunk, "-o", out, "--resume") == 0
+    assert (out / "a/scores.json").stat().st_mtime_ns == kept.st_mtime_ns
+    assert (out / "b/contacts.rr").is_file()
+    record = json.loads((tmp_path / "out.run.json").read_text())
+    assert (record["finished"], record["resumed"]) == (["b"], ["a", "c"])
+    assert run(folder, "--model", trunk, "-o", out, "--resume", "--seed", 5) == 1
+    write_fasta(folder / "a.fasta", ROWS[3:])
+    assert run(folder, "--model", trunk, "-o", out, "--resume") == 1
+    assert run(folder, "--model", trunk, "-o", out, "--force") == 0
+    assert (out / "a/scores.json").stat().st_mtime_ns != kept.st_mtime_ns
+
+
+def test_folders_of_other_things_are_never_replaced(trunk: Path, tmp_path: Path) -> None:
+    path = write_fasta(tmp_path / "x.fasta")
+    (tmp_path / "mine").mkdir()
+    assert run(path, "--model", trunk, "-o", tmp_path / "mine") == 0  # empty: nothing to lose
+    (tmp_path / "other").mkdir()
+    (tmp_path / "other/thesis.txt").write_text("years")
+    for flag in ("--force", "--resume"):
+        assert run(path, "--model", trunk, "-o", tmp_path / "other", flag) == 1
+    assert (tmp_path / "other/thesis.txt").read_text() == "years"
+    assert run(path, "--model", trunk, "-o", path) == 1
+    assert run(path, "--model", trunk, "-o", ".") == 2
+    assert run(path, "--model", trunk, "-o", tmp_path / "no/such/out") == 1
+    notes = [tmp_path / "mine/notes.txt", tmp_path / "new.partial/notes.txt"]
+    notes[1].parent.mkdir()
+    for note in notes:  # beside our own files, and where those are made
+        note.write_text("years")
+    assert run(path, "--model", trunk, "-o", tmp_path / "mine", "--force") == 1
+    assert run(path, "--model", trunk, "-o", tmp_path / "new") == 1
+    assert [note.read_text() for note in notes] == ["years", "years"]
+    assert not (tmp_path / "new").exists()
+
+
+def test_an_output_that_cannot_be_written_is_told_before_the_prediction(
+    trunk: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """A read-only file system looks writable to root until something is made on it."""
+
+    def refuse(path: Path, *arguments: object, **options: object) -> None:
+        raise OSError(errno.EROFS, "Read-only file system", str(path))
+
+    monkeypatch.setattr(alignment_runner, "predict", lambda *_, **__: pytest.fail("predicted in vain"))
+    monkeypatch.setattr(Path, "mkdir", refuse)
+    assert run(write_fasta(tmp_path / "x.fasta"), "--model", trunk, "-o", tmp_path / "out") == 1
+    assert "out: cannot be written (Read-only file system)" in capsys.readouterr().err
+
+
+def test_a_signal_leaves_nothing_half_written(trunk: Path, folder: Path, tmp_path: Path) -> None:
+    class Impatient(NoProgress):
+        def advance(self, steps: int = 1, **status: float | str) -> None:
+            if (tmp_path / "out/a").is_dir():
+                os.kill(os.getpid(), signal.SIGTERM)
+
+    write_fasta(folder / "b.fasta", ROWS[2:])
+    loaded = load_evoformer_model(trunk, CPU)
+    sources, several = find_alignments(folder)
+    settings = RunSettings(inputs=loaded.inputs)
+    with pytest.raises(Interrupted) as caught:
+        run_alignments(loaded, sources, tmp_path / "out", settings, several=several, progress=Impatient())
+    assert caught.value.exit_code == 143
+    assert [path.name for path in (tmp_path / "out").iterdir()] == ["a"]
+    assert run(folder, "--model", trunk, "-o", tmp_path / "out", "--resume") == 0
+    assert run(folder, "--model", trunk, "-o", tmp_path / "calm") == 0
+    for name in ("a", "b", "c"):
+        for file in FILES:
+            expected = (tmp_path / "calm" / name / file).read_bytes()
+            assert (tmp_path / "out" / name / file).read_bytes() == expected
+
+
+def test_attention_goes_on_after_a_signal(trunk: Path, folder: Path, tmp_path: Path) -> None:
+    class Impatient(NoProgress):
+        def advance(self, steps: int = 1, **status: float | str) -> None:
+            if (tmp_path / "out/a").is_dir():
+                os.kill(os.getpid(), signal.SIGINT)
+
+    write_fasta(folder / "b.fasta", ROWS[2:])
+    loaded = load_evoformer_model(trunk, CPU)
+    sources, several = find_alignments(folder)
+    attention = AttentionOutput(path=tmp_path / "att.h5", options=AlignmentAttentionOptions())
+    settings = RunSettings(inputs=loaded.inputs)
+    with pytest.raises(Interrupted, match=r"1 of 3 alignments finished: repeat .* --resume") as caught:
+        run_alignments(
+            loaded,
+            sources,
+            tmp_path / "out",
+            settings,
+            several=several,
+            attention=attention,
+            progress=Impatient(),
+        )
+    assert caught.value.exit_code == 130
+    assert not attention.path.exists()
+    options = ("--model", trunk, "--attention", attention.path)
+    assert run(folder, *options, "-o", tmp_path / "out", "--resume") == 0
+    assert not (tmp_path / "att.h5.partial").exists()
+    made = attention.path.stat().st_mtime_ns
+    assert run(folder, *options, "-o", tmp_path / "out", "--resume") == 0
+    assert attention.path.stat().st_mtime_ns == made
+    resumed = attention.path.read_bytes()
+    assert run(folder, *options, "-o", tmp_path / "calm") == 0
+    assert attention.path.read_bytes() == resumed
+
+
+def test_running_out_of_memory_stops_one_alignment(
+    trunk: Path, folder: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def predict(_model: object, inputs: object, **arguments: object) -> object:
+        if arguments["description"] == "a":
+            raise RuntimeError("DefaultCPUAllocator: can't allocate memory: you tried to allocate 9 bytes")
+        return evoformer_prediction.predict(_model, inputs, **arguments)
+
+    write_fasta(folder / "b.fasta", ROWS[2:])
+    monkeypatch.setattr("bioattn.inference.alignment_runner.predict", predict)
+    assert run(folder, "--model", trunk, "-o", tmp_path / "out") == 1
+    assert sorted(path.name for path in (tmp_path / "out").iterdir()) == ["b", "c"]
+
+
+def test_when_all_fail_no_empty_folder_stays(trunk: Path, tmp_path: Path) -> None:
+    (tmp_path / "in").mkdir()
+    for name in ("a.a3m", "b.a3m"):
+        (tmp_path / "in" / name).write_text(">q\nACGT1\n")
+    options = ("--model", trunk, "--attention", tmp_path / "att.h5")
+    assert run(tmp_path / "in", *options, "-o", tmp_path / "out") == 1
+    assert sorted(path.name for path in tmp_path.iterdir()) == ["in", "out.run.json"]

@@ -1,0 +1,136 @@
+"""Settings of `run evoformer`: which it refuses, what memory and precision do."""
+
+import json
+import re
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from bioattn.inference import evoformer_memory
+from bioattn.models.evoformer.folder import load_evoformer_model
+from bioattn.store.alignment_schema import AlignmentSizes
+from bioattn_cli.main import main
+from tests.inference.evoformer_runs import CPU, arrays, run, write_config, write_fasta
+
+
+def test_parameter_files_that_cannot_be_used(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    path = write_fasta(tmp_path / "x.fasta")
+    name = "alphafold/alphafold_iteration/evoformer/~_relative_encoding/position_activations//weights"
+    np.savez(tmp_path / "multimer.npz", **{name: np.zeros((73, 128), np.float32)})
+    np.savez(tmp_path / "pickled.npz", **{"a//b": np.array([{}], dtype=object)})
+    (tmp_path / "text.npz").write_text("no")
+    for file, said in (
+        ("multimer", "AlphaFold-Multimer"),
+        ("pickled", "never unpickled"),
+        ("text", "no par"),
+    ):
+        options = ("--parameters", tmp_path / f"{file}.npz", "-o", tmp_path / "out")
+        assert run(path, *options) == 1
+        assert said in capsys.readouterr().err
+    assert not (tmp_path / "out").exists()
+
+
+def test_what_memory_cannot_hold_is_refused_with_an_estimate(
+    trunk: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(evoformer_memory, "free_memory", lambda: 1_000_000_000)
+    path = tmp_path / "wide.aln"
+    path.write_text("ACDEFGHIKL" * 500 + "\n" + "ACDEFGHIKV" * 500 + "\n")
+    assert run(path, "--model", trunk, "-o", tmp_path / "out") == 1
+    error = capsys.readouterr().err.splitlines()[-1]
+    assert "5,000 columns" in error
+    assert re.search(r"need about \d\S* GB of memory .*, 1 GB are free", error)
+    assert not (tmp_path / "out").exists()
+
+
+def test_tiles_get_smaller_where_memory_is_short(
+    model: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    letters = np.frombuffer(b"ACDEFGHIKLMNPQRSTVWY", np.uint8)
+    many = letters[np.random.default_rng(0).integers(20, size=(2005, 12))]
+    path = write_fasta(tmp_path / "x.fasta", [row.tobytes().decode() for row in many])
+    config = load_evoformer_model(model, CPU).config
+    sizes = AlignmentSizes(5, 2000, 12)
+    whole, small = (evoformer_memory.estimate_memory(config, sizes, chunk=chunk) for chunk in (None, 1))
+    assert small < whole
+    inputs = write_config(tmp_path, "[inputs]\nmax_extra_msa = 2000\n")
+    command = ["run", "evoformer", str(path), "--model", str(model), "--config", str(inputs), "-o"]
+    assert main([*command, str(tmp_path / "whole")]) == 0
+    assert "of memory beside the model" in capsys.readouterr().err
+    monkeypatch.setattr(evoformer_memory, "free_memory", lambda: small)
+    assert main([*command, str(tmp_path / "small")]) == 0
+    assert re.search(r"layers take [14] rows? at a time", capsys.readouterr().err)
+    monkeypatch.setattr(evoformer_memory, "free_memory", lambda: small - 1)
+    assert main([*command, str(tmp_path / "none")]) == 1
+    results = [arrays(tmp_path / name / "distogram.h5")["probability"] for name in ("whole", "small")]
+    np.testing.assert_allclose(*results, atol=1e-5)
+
+
+def test_bf16_is_near_fp32_and_not_the_same(model: Path, tmp_path: Path) -> None:
+    path = write_fasta(tmp_path / "x.fasta")
+    results = []
+    for precision in ("fp32", "bf16"):
+        out = tmp_path / precision
+        assert run(path, "--model", model, "-o", out, "--precision", precision) == 0
+        results.append(arrays(out / "distogram.h5")["expected_distance"])
+    difference = np.abs(results[0] - results[1])
+    assert 0 < difference.mean() < 1
+    assert json.loads((tmp_path / "bf16/scores.json").read_text())["settings"]["precision"] == "bf16"
+
+
+@pytest.mark.parametrize(
+    ("options", "code", "said"),
+    [
+        ((), 2, "--parameters FILE"),
+        (("--model", "M", "--parameters", "M"), 2, "name one model; 2 are given"),
+        (("--model", "M", "--chunk", "few"), 2, "--chunk few"),
+        (("--model", "M", "--recycles", 2), 2, "no recycling"),
+        (("--model", "M", "--sites", "*"), 2, "--attention FILE"),
+        (
+            ("--model", "M", "--attention", "A", "--sites", "evoformer.*.surprise"),
+            1,
+            "no such attention site",
+        ),
+        (("--model", "M", "--representations", "structure"), 2, "no structure module"),
+        (("--model", "X"), 1, "no such file"),
+    ],
+)
+def test_options_that_cannot_be_met(
+    options: tuple[object, ...],
+    code: int,
+    said: str,
+    trunk: Path,
+    tmp_path: Path,
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    path = write_fasta(tmp_path / "x.fasta")
+    names = {"M": trunk, "A": tmp_path / "att.h5", "X": tmp_path / "absent.npz"}
+    arguments = [names.get(str(option), option) for option in options]
+    assert run(path, *arguments, "-o", tmp_path / "out") == code
+    assert said in capsys.readouterr().err
+    assert sorted(file.name for file in tmp_path.iterdir()) == ["x.fasta"]
+
+
+@pytest.mark.parametrize(
+    ("text", "attention", "said"),
+    [
+        ('[attention]\ndtype = "float16"\n', False, "--attention FILE"),
+        ("[attention]\nheads = []\n", True, "run.toml [attention]: heads []: give at least one head"),
+        ('[attention]\nreduce = "some"\n', True, "choose from mean-rows"),
+        ("[attention]\ntop_k = 3\n", True, 'top_k is for reduce = "top-k"'),
+        ("[attention]\nhead = [1]\n", True, "did you mean heads?"),
+        ("[inputs]\nmax_extra_msa = 0\n", False, "run.toml [inputs]: max_extra_msa is 0"),
+        ("[parameters]\nstructure_layers = 3\n", False, "knows its number"),
+        ("[parameters]\nstructure_layers = 0\n", False, "run.toml [parameters]: structure_layers is 0"),
+        ("recycles = 3\n", False, "known are the tables [inputs]"),
+    ],
+)
+def test_settings_that_cannot_be_met(
+    text: str, attention: bool, said: str, trunk: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    path, config = write_fasta(tmp_path / "x.fasta"), write_config(tmp_path, text)
+    options = ("--attention", tmp_path / "att.h5") if attention else ()
+    assert run(path, "--model", trunk, "--config", config, *options, "-o", tmp_path / "out") == 2
+    assert said in capsys.readouterr().err
+    assert sorted(file.name for file in tmp_path.iterdir()) == ["run.toml", "x.fasta"]
