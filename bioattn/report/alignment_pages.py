@@ -15,7 +15,7 @@ from bioattn.errors import BioattnError
 from bioattn.files import read_json
 from bioattn.progress import Progress
 from bioattn.report.alignment_subjects import Subject, find_subjects, give_alignments, give_truth
-from bioattn.report.head_maps import DrawnHead, HeadSource, draw_heads, list_heads
+from bioattn.report.head_maps import DrawnHead, HeadSource, draw_heads, list_heads, list_hidden
 from bioattn.report.inputs import ReportInputs
 from bioattn.store.attention_reader import open_attention
 from bioattn.store.hdf5_access import open_hdf5
@@ -58,6 +58,10 @@ class AlignmentPage:
     heads: list[DrawnHead]
     num_heads: int
     """Of the attention file; `heads` may be fewer."""
+    hidden_sites: dict[str, int]
+    """How many sites of the file have maps of another kind, which are not drawn, by the kind's name."""
+    is_alone: bool
+    """Whether the target is the only row of the alignment."""
     mean_plddt: float | None
 
     @property
@@ -108,6 +112,7 @@ def _page(subject: Subject, room: int) -> AlignmentPage:
                 sequence = "".join(whole[column] for column in columns)
     sources: list[HeadSource] = []
     seen: list[str] | None = None
+    hidden: dict[str, int] = {}
     if subject.attention is not None:
         with open_attention(subject.attention) as attention:
             if columns is None:
@@ -120,6 +125,7 @@ def _page(subject: Subject, room: int) -> AlignmentPage:
                 )
             seen = attention.row_names(subject.id)
             sources = list_heads(attention)
+            hidden = list_hidden(attention)
     if columns is None:
         raise BioattnError(
             f"{subject.folder}: holds no distances, and no attention of {subject.id} was given"
@@ -156,6 +162,8 @@ def _page(subject: Subject, room: int) -> AlignmentPage:
         prediction_scores=None if cb_R is None or contact_RR is None else contact_scores(contact_RR, cb_R),
         heads=heads,
         num_heads=len(sources),
+        hidden_sites=hidden,
+        is_alone=(len(seen or ()) if subject.alignment is None else subject.alignment.num_rows) == 1,
         mean_plddt=plddt,
     )
 

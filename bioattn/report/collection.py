@@ -87,6 +87,7 @@ def collect_report(
     predictions = _predictions(inputs)
     browser = None
     hidden: list[str] = []
+    weighted: list[str] = []
     if inputs.attention is not None:
         with open_attention(inputs.attention) as attention:
             if attention.treatments:
@@ -95,6 +96,7 @@ def collect_report(
                     _require_same(predictions, own, inputs.predictions_table, inputs.attention)
                 predictions = own
             shown, hidden = shown_sites(attention)
+            weighted = [info.name for info in attention.sites.values() if info.has_value_weighted]
             if shown:
                 browser = collect_browser(
                     attention,
@@ -124,7 +126,7 @@ def collect_report(
         found=[
             *accuracy_findings(accuracy, inputs.model is not None),
             *check_findings(check, browser is not None or inputs.model is not None),
-            *map_findings(browser, hidden),
+            *map_findings(browser, hidden, weighted),
             *motif_findings(motifs),
             *alignment_findings(pages, left_out),
         ],

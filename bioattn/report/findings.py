@@ -175,12 +175,24 @@ def check_findings(check: CheckResult | None, asked: bool) -> Iterator[Finding]:
         yield Finding("Check", f"But: {caveat}", "open")
 
 
-def map_findings(browser: PromoterBrowser | None, hidden_sites: Sequence[str] = ()) -> Iterator[Finding]:
-    """How far maps spread, how much treatments differ, and which sites are not drawn."""
+def map_findings(
+    browser: PromoterBrowser | None, hidden_sites: Sequence[str] = (), value_weighted: Sequence[str] = ()
+) -> Iterator[Finding]:
+    """How far maps spread, how much treatments differ, and what of the file is not drawn.
+
+    value_weighted: sites that also hold weights times norms of values.
+    """
     if hidden_sites:
         yield Finding(
             "Sites not drawn",
             f"{', '.join(hidden_sites)}: what positions ask of a treatment's tokens, not where a treatment looks.",
+            "open",
+        )
+    if value_weighted:
+        yield Finding(
+            "Values not drawn",
+            f"The file also holds value-weighted attention of {', '.join(value_weighted)}; this page draws the "
+            "weights themselves. `bioattn export tracks --value-weighted` writes the other.",
             "open",
         )
     if browser is None:
@@ -259,6 +271,22 @@ def motif_findings(motifs: MotifResults | None) -> Iterator[Finding]:
 def alignment_findings(pages: Sequence[AlignmentPage], left_out: Sequence[str]) -> Iterator[Finding]:
     """Contacts, against the structure where one was given."""
     for page in pages[:6]:
+        if page.is_alone:
+            yield Finding(
+                page.id,
+                "The alignment holds this sequence alone: without other rows it carries no signal of contacts.",
+                "bad",
+            )
+        if page.hidden_sites:
+            kinds = ", ".join(
+                f"{name} ({counted(number, 'site')})" for name, number in page.hidden_sites.items()
+            )
+            yield Finding(
+                page.id,
+                f"Not drawn: attention of {kinds}, whose maps are not between residues; those that have queries "
+                "are drawn by `bioattn plot heads --sites`.",
+                "open",
+            )
         likely = f"{counted(page.num_likely, 'pair')} of residues with a probability above one half"
         if page.mean_plddt is not None:
             yield Finding(page.id, f"The predicted structure has a mean pLDDT of {page.mean_plddt:.1f}.")

@@ -6,6 +6,7 @@ Shape suffix R: the match columns that the model saw.
 import base64
 import re
 import zlib
+from collections import Counter
 from dataclasses import dataclass
 
 import numpy as np
@@ -82,6 +83,12 @@ def list_heads(attention: AttentionFile) -> list[HeadSource]:
             -1 if each.head is None else each.head,
         ),
     )
+
+
+def list_hidden(attention: AttentionFile) -> dict[str, int]:
+    """How many sites are not drawn, as their maps are not between residues, by the last part of their names."""
+    drawn = {source.site for source in list_heads(attention)}
+    return dict(Counter(name.rpartition(".")[2] for name in attention.sites if name not in drawn))
 
 
 def residue_map(attention: AttentionFile, sample: str, source: HeadSource) -> NDArray[np.float64]:

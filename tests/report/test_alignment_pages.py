@@ -172,6 +172,32 @@ def test_a_row_that_was_made_the_query_is_the_target_of_the_page(tmp_path: Path,
     assert page.rows[0] == page.sequence == alignment.sequence(alignment.names.index(name))
 
 
+def test_a_lonely_sequence_and_maps_of_another_kind_are_told(tmp_path: Path):
+    """In the page's words, whether the alignment was given or only its attention."""
+    (tmp_path / "one.a3m").write_text(">one\nMKTAYIAKQRQISFVKSHFSRQ\n")
+    model = Path(__file__).resolve().parents[2] / "data" / "models" / "evoformer-contacts"
+    words = [
+        "run",
+        "evoformer",
+        str(tmp_path / "one.a3m"),
+        "--model",
+        str(model),
+        "-o",
+        str(tmp_path / "run"),
+    ]
+    words += ["--attention", str(tmp_path / "a.h5"), "--sites", "*.msa_row", "--sites", "*.msa_column*"]
+    assert main([*words, "-q"]) == 0
+    with open_attention(tmp_path / "a.h5") as attention:
+        columns = sum(name.endswith(".msa_column") for name in attention.sites)
+    given = ["run", "a.h5"], ["run", "a.h5", "one.a3m"], ["run", "one.a3m"]
+    for number, names in enumerate(given):
+        page = tmp_path / f"{number}.html"
+        assert main(["report", *(str(tmp_path / name) for name in names), "-o", str(page), "-q"]) == 0
+        said = page.read_text()
+        assert "holds this sequence alone: without other rows it carries no signal" in said
+        assert (f"msa_column ({columns} site" in said) == ("a.h5" in names)
+
+
 def test_where_not_all_proteins_fit_the_rest_is_named(
     protein: ProteinRun, page, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ):

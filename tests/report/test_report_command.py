@@ -229,6 +229,22 @@ def test_a_model_whose_positions_ask_is_reported_without_a_browser(
     assert "what positions ask of a treatment's tokens" in " ".join(outline_of(page).words)
 
 
+def test_values_that_are_not_drawn_are_told(run: PromoterRun, tmp_path: Path):
+    words = [
+        "export",
+        "attention",
+        str(run.model),
+        str(run.promoters),
+        "--treatment",
+        "heat",
+        "--value-weighted",
+    ]
+    assert main([*words, "-o", str(tmp_path / "attention.h5"), "-q"]) == 0
+    assert main(["report", str(tmp_path / "attention.h5"), "-o", str(tmp_path / "report.html"), "-q"]) == 0
+    said = " ".join(" ".join(outline_of(tmp_path / "report.html").words).split())
+    assert "also holds value-weighted attention of promoter.cross.0" in said
+
+
 def test_nothing_but_a_model_says_what_is_not_known(run: PromoterRun, tmp_path: Path):
     path = tmp_path / "report.html"
     assert main(["report", str(run.model), "-o", str(path), "-q"]) == 0
