@@ -69,6 +69,13 @@ class _Reader:
 
     def __init__(self, store: Store, part: Part, file: h5py.File) -> None:
         self._store, self._part, self._file = store, part, file
+        # What runs over the samples is read block by block, and is named by the block of none of them.
+        self._digests = {where: Digest() for where, _ in store.values(store.read(file, slice(0, 0)))}
+        for dataset in _datasets(file):
+            if dataset.name not in self._digests:
+                text = h5py.check_string_dtype(dataset.dtype) is not None
+                for finding in digest_of(dataset, strings(dataset) if text else dataset[()]):
+                    raise self._damaged(finding.where)
         like, _ = _store(part, store.output, file)
         if not _same_shapes(store, like):
             raise FormatError(
@@ -77,13 +84,6 @@ class _Reader:
         number, wanted = len(file["samples/id"]), part.record.stop - part.record.first
         if number != wanted:
             raise FormatError(f"{part.path}: holds {number:,} promoters for {wanted:,} inputs; make it again")
-        # What runs over the samples is read block by block, and is named by the block of none of them.
-        self._digests = {where: Digest() for where, _ in store.values(store.read(file, slice(0, 0)))}
-        for dataset in _datasets(file):
-            if dataset.name not in self._digests:
-                text = h5py.check_string_dtype(dataset.dtype) is not None
-                for finding in digest_of(dataset, strings(dataset) if text else dataset[()]):
-                    raise self._damaged(finding.where)
 
     def read(self, rows: slice) -> Any:
         """The next samples."""

@@ -1,0 +1,205 @@
+"""Shards of a run over several alignments, merged, are the folders and the attention file of one process."""
+
+import json
+import shutil
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+
+import h5py
+import numpy as np
+import pytest
+
+from bioattn.models.evoformer.input_settings import InputSettings
+from bioattn.store.inspection import inspect_file
+from bioattn.store.validation import validate_file
+from bioattn_cli.main import main
+from tests.inference.evoformer_runs import make_model
+
+LENGTHS = [9, 14, 11, 9, 12]
+"""Columns of the alignments: sites have arrays of other shapes in each."""
+
+
+@pytest.fixture(scope="module")
+def model(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    return make_model(
+        tmp_path_factory.mktemp("models") / "model",
+        InputSettings(max_msa_clusters=4, max_extra_msa=5, num_recycles=0),
+        num_blocks=1,
+        structure_module=None,
+        recycling=False,
+        experimentally_resolved_head=False,
+    )
+
+
+@pytest.fixture
+def alignments(tmp_path: Path) -> Path:
+    folder = tmp_path / "alignments"
+    folder.mkdir()
+    random = np.random.default_rng(0)
+    letters = np.frombuffer(b"ACDEFGHIKLMNPQRSTVWY", np.uint8)
+    for number, length in enumerate(LENGTHS):
+        rows = letters[random.integers(20, size=(6 + number, length))]
+        text = "".join(f">row{i}\n{row.tobytes().decode()}\n" for i, row in enumerate(rows))
+        (folder / f"family{number}.a3m").write_text(text)
+    return folder
+
+
+def bioattn(*arguments: object) -> int:
+    return main([*map(str, arguments), "-q"])
+
+
+def run(source: Path, model: Path, output: Path, *options: object) -> int:
+    attention = output.with_name(output.name + ".h5")
+    return bioattn(
+        "run", "evoformer", source, "--model", model, "-o", output, "--attention", attention, *options
+    )
+
+
+def in_shards(source: Path, model: Path, folder: Path, count: int, *options: object) -> list[Path]:
+    folder.mkdir()
+    parts = [folder / str(number) for number in range(1, count + 1)]
+    for number, part in enumerate(parts, start=1):
+        assert run(source, model, part, "--shard", f"{number}/{count}", *options) == 0
+    return parts
+
+
+def files_of(folder: Path) -> dict[str, bytes]:
+    return {
+        path.relative_to(folder).as_posix(): path.read_bytes()
+        for path in sorted(folder.rglob("*"))
+        if path.is_file()
+    }
+
+
+def attention_of(parts: Sequence[Path]) -> Iterator[Path]:
+    return (part.with_name(part.name + ".h5") for part in parts)
+
+
+@pytest.mark.parametrize(
+    ("count", "settings"),
+    [
+        (2, 'reduce = "mean-rows"'),
+        (3, 'reduce = "top-k"\ntop_k = 3\ndtype = "float16"'),
+        (8, 'reduce = "none"\nsites = ["evoformer.*.msa_row", "*.msa_column*"]\nheads = [1]'),
+    ],
+)
+def test_folders_and_attention(
+    model: Path, alignments: Path, tmp_path: Path, count: int, settings: str
+) -> None:
+    config = tmp_path / "run.toml"
+    config.write_text(f"[attention]\n{settings}\n")
+    assert run(alignments, model, tmp_path / "whole", "--config", config) == 0
+    parts = in_shards(alignments, model, tmp_path / "parts", count, "--config", config)
+    assert bioattn("merge", *parts[::-1], "-o", tmp_path / "merged") == 0
+    assert files_of(tmp_path / "merged") == files_of(tmp_path / "whole")
+    assert bioattn("merge", *reversed(list(attention_of(parts))), "-o", tmp_path / "merged.h5") == 0
+    assert (tmp_path / "merged.h5").read_bytes() == (tmp_path / "whole.h5").read_bytes()
+    for number, part in enumerate(parts, start=1):
+        for each in (part, *attention_of([part])):
+            assert validate_file(each) == []
+            assert inspect_file(each).figures["shard"] == f"part {number} of {count}"
+
+
+def test_a_folder_of_one(model: Path, alignments: Path, tmp_path: Path) -> None:
+    """Its file is put together too, as that of its one part is."""
+    for path in sorted(alignments.iterdir())[1:]:
+        path.unlink()
+    assert run(alignments, model, tmp_path / "whole") == 0
+    parts = in_shards(alignments, model, tmp_path / "parts", 2)
+    assert bioattn("merge", *attention_of(parts), "-o", tmp_path / "merged.h5") == 0
+    assert (tmp_path / "merged.h5").read_bytes() == (tmp_path / "whole.h5").read_bytes()
+
+
+def test_what_failed_is_left_out_and_said(
+    model: Path, alignments: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    (alignments / "family1.a3m").write_text(">a\nMK\n>b\nMKV\n")
+    (alignments / "family4.a3m").write_text(">a\nMK\n>b\nMKV\n")
+    assert run(alignments, model, tmp_path / "whole") == 1
+    folder = tmp_path / "parts"
+    folder.mkdir()
+    parts = [folder / str(number) for number in (1, 2, 3)]
+    # Three shards of 2, 2 and 1 alignments: the last one is left with nothing.
+    assert [run(alignments, model, part, "--shard", f"{part.name}/3") for part in parts] == [1, 0, 1]
+    capsys.readouterr()
+    assert bioattn("merge", *parts, "-o", tmp_path / "merged") == 0
+    assert capsys.readouterr().err == (
+        "warning: 2 alignments of 5 failed in their parts and are not in the whole: family1, family4\n"
+    )
+    assert files_of(tmp_path / "merged") == files_of(tmp_path / "whole")
+    assert bioattn("merge", *attention_of(parts), "-o", tmp_path / "merged.h5") == 0
+    assert "warning: 2 alignments of 5 failed" in capsys.readouterr().err
+    assert (tmp_path / "merged.h5").read_bytes() == (tmp_path / "whole.h5").read_bytes()
+    assert inspect_file(parts[2]).figures["failed"].keys() == {"family4"}
+
+
+def test_refusals(model: Path, alignments: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    one, two = in_shards(alignments, model, tmp_path / "parts", 2)
+
+    def refused(*command: object, code: int = 1) -> str:
+        capsys.readouterr()
+        assert bioattn(*command) == code
+        return capsys.readouterr().err
+
+    merge = ("merge", one, two, "-o", tmp_path / "merged")
+    base = ("run", "evoformer", alignments, "--model", model)
+    alone = ("run", "evoformer", alignments / "family0.a3m", "--model", model)
+    assert "this is one alignment" in refused(*alone, "-o", tmp_path / "x", "--shard", "1/2", code=2)
+    assert "holds part 1 of 2 of a sharded run" in refused(*base, "-o", one, "--shard", "2/2", "--resume")
+    # An earlier part stays one when its command is given again without --resume, and with it.
+    before = files_of(one)
+    assert "exists already; keep it with --resume" in refused(*base, "-o", one, "--shard", "1/2")
+    assert files_of(one) == before
+    assert bioattn(*base, "-o", one, "--attention", f"{one}.h5", "--shard", "1/2", "--resume") == 0
+    assert files_of(one) == before
+    assert "part 2 is missing" in refused("merge", one, "-o", tmp_path / "merged")
+    damaged = two / "family4" / "contacts.tsv"
+    text = damaged.read_text()
+    damaged.write_text(text.replace("\t", " ", 1))
+    assert f"{damaged}: is not the file that shard.json speaks of" in refused(*merge)
+    assert not (tmp_path / "merged").exists()
+    assert [finding.where for finding in validate_file(two)][-1:] == ["family4/contacts.tsv"]
+    damaged.unlink()
+    assert f"{damaged}: no such file" in refused(*merge)
+    damaged.write_text(text)
+    record = two / "shard.json"
+    content = json.loads(record.read_text())
+    record.write_text(json.dumps({**content, "files": {"../family3": content["files"]["family3"]}}))
+    assert "'../family3' is no name of a file or folder in it" in refused(*merge)
+    record.write_text(json.dumps({**content, "files": {"family3": content["files"]["family3"]}}))
+    assert "names 1 results for 2 inputs" in refused(*merge)
+    record.unlink()
+    assert "has no shard.json, so it is no finished part" in refused(*merge)
+    record.write_text(json.dumps(content))
+    assert bioattn(*merge) == 0
+    assert "exists already" in refused(*merge)
+    assert bioattn(*merge, "--force") == 0
+    (tmp_path / "merged" / "notes.txt").write_text("mine")
+    assert "holds notes.txt, which bioattn did not write" in refused(*merge, "--force")
+
+
+def test_parts_of_other_alignments(
+    model: Path, alignments: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    one, two = in_shards(alignments, model, tmp_path / "parts", 2)
+    (alignments / "family0.a3m").write_text(">a\nMKVLAT\n>b\nMKVIAT\n")
+    other = tmp_path / "other"
+    assert run(alignments, model, other, "--shard", "2/2") == 0
+    assert bioattn("merge", one, other, "-o", tmp_path / "merged") == 1
+    assert "is a part of another run" in capsys.readouterr().err
+    part = two.with_name("2.h5")
+    with h5py.File(part, "a") as file:
+        file["sites/evoformer.00.msa_row/s0000001/weights"][0, 0, 0] += 0.25
+    assert bioattn("merge", *attention_of([one, two]), "-o", tmp_path / "merged.h5") == 1
+    assert f"{part}: its values are not those that were written" in capsys.readouterr().err
+    assert not (tmp_path / "merged.h5").exists()
+
+
+def test_a_run_by_one_process_into_a_part_makes_it_none(
+    model: Path, alignments: Path, tmp_path: Path
+) -> None:
+    (part,) = in_shards(alignments, model, tmp_path / "parts", 1)
+    assert inspect_file(part).figures["shard"] == "part 1 of 1"
+    shutil.copytree(part, tmp_path / "copy")
+    assert bioattn("run", "evoformer", alignments, "--model", model, "-o", part, "--resume") == 0
+    assert not (part / "shard.json").exists()
