@@ -67,8 +67,8 @@ class Processes:
         """Warn when a step has fewer things to do than there are processes; `name` is the setting that says so."""
         if self.is_first and number < self.count:
             LOGGER.warning(
-                f"{name} is {number}, so {self.count - number} of {self.count} processes have nothing to do; set "
-                f"it to a multiple of {self.count}"
+                f"{name} is {number}, so there is nothing to do for {self.count - number} of {self.count} processes; "
+                f"set it to a multiple of {self.count}"
             )
 
     def share(self, total: int) -> slice:

@@ -64,7 +64,8 @@ def evoformer(
     Settings come from the defaults, then --config (tables [model] and [training], every field of which
     docs/models/evoformer-training.md explains), then the options here. Prints how well contacts of the validation
     and test proteins are found, beside couplings. Ctrl-C or SIGTERM finishes the step and saves; --resume goes on,
-    with the same weights in the end as if nothing had happened.
+    with the same weights in the end as if nothing had happened. Several processes or machines train together under
+    torchrun: docs/training-on-several-processes.md.
     """
     from bioattn.device import choose_device, describe_device, set_threads
     from bioattn.files import check_apart, write_run_record

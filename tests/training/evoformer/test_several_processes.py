@@ -64,7 +64,7 @@ def test_processes_learn_what_one_does(words, tmp_path, train_together, families
     assert_same_training(tmp_path / "one", tmp_path / "two")
     said, silence = (log.read_text() for log in together.logs)
     assert silence == ""
-    idle = "families_per_step is 1, so 1 of 2 processes have nothing to do; set it to a multiple of 2"
+    idle = "families_per_step is 1, so there is nothing to do for 1 of 2 processes; set it to a multiple of 2"
     assert (idle in said) == (families == 1)
     assert "weights of process" not in said
     assert json.loads((tmp_path / "two.run.json").read_text())["processes"] == 2
