@@ -3,6 +3,7 @@
 #   make demo           train on generated promoters, export attention, compare it with the planted motifs
 #   make demo SEED=3    the same with another seed of the training
 #   make test           lint, types and tests
+#   make torture        kill every command at 200 random moments and at each step; every command under every fault
 #   make fuzz           an hour of fuzzing all parsers (make fuzz MINUTES=5)
 #
 # pip obeys its usual settings, so a mirror or a CPU build of torch can be asked for with PIP_EXTRA_INDEX_URL.
@@ -20,7 +21,7 @@ SNAKEMAKE := .venv-snakemake
 MULTIQC := .venv-multiqc
 
 .DELETE_ON_ERROR:
-.PHONY: fuzz install-fuzz demo install install-dev install-snakemake install-multiqc test lint types pytest clean distclean
+.PHONY: torture fuzz install-fuzz demo install install-dev install-snakemake install-multiqc test lint types pytest clean distclean
 
 install: $(VENV)/installed
 install-dev: $(VENV)/installed-dev
@@ -95,6 +96,15 @@ types: $(VENV)/installed-dev
 
 pytest: $(VENV)/installed-dev
 	$(BIN)/python -m pytest
+
+# Half an hour of one core. As root also with full and read-only disks, which it makes of tmpfs.
+KILLS ?= 200
+
+torture: $(VENV)/installed-dev
+	$(BIN)/python -m tests.faults.torture --kills $(KILLS) --steps
+	$(BIN)/python -m tests.faults.torture --kills $(KILLS) --signal TERM
+	$(BIN)/python -m tests.faults.torture --kills $(KILLS) --signal INT
+	$(BIN)/python -m tests.faults.matrix
 
 # Coverage-guided fuzzing of every parser, for so long in all; finds lie in $(FUZZ)/finds.
 MINUTES ?= 60
