@@ -1,0 +1,179 @@
+"""docs/workflows/snakemake.md and the pages of the workflows: commands are run as typed, as far as they can be.
+
+A block of ```sh runs beside `data` and `workflows`; `<!-- test: not run, … -->` above it says why it does not.
+"""
+
+import json
+import os
+import re
+import subprocess
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from bioattn_cli.main import main
+
+ROOT = Path(__file__).resolve().parents[2]
+TEXT = (ROOT / "docs" / "workflows" / "snakemake.md").read_text(encoding="utf-8")
+PROGRAMS = ROOT / ".venv-snakemake" / "bin"
+WORKFLOWS = ROOT / "workflows" / "snakemake"
+BLOCKS = re.findall(r"(?:<!-- test: ([^>]*) -->\n)?```sh\n(.*?)```", TEXT, flags=re.DOTALL)
+
+Run = Callable[..., str]
+
+
+@pytest.fixture(scope="module")
+def run(tmp_path_factory: pytest.TempPathFactory) -> Run:
+    """Runs a script in one folder beside `data` and a copy of the workflows; returns what was printed."""
+    if not (PROGRAMS / "snakemake").is_file():
+        pytest.skip("no Snakemake: make install-snakemake")
+    folder = tmp_path_factory.mktemp("page")
+    (folder / "data").symlink_to(ROOT / "data")
+    # Files by link: a copy would be newer than it is, and Snakemake leaves a folder where it runs.
+    subprocess.run(["cp", "-r", ROOT / "workflows", folder / "workflows"], check=True)
+    environment = {name: value for name, value in os.environ.items() if name != "PYTHONPATH"}
+    environment |= {
+        "PATH": f"{PROGRAMS}{os.pathsep}{environment['PATH']}",
+        "XDG_CACHE_HOME": str(folder / ".cache"),
+    }
+
+    def script(code: str, **variables: str) -> str:
+        done = subprocess.run(
+            ["bash", "-euo", "pipefail", "-c", code],
+            cwd=folder,
+            env=environment | variables,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.STDOUT,
+            text=True,
+        )
+        assert done.returncode == 0, done.stdout
+        return done.stdout
+
+    return script
+
+
+def jobs(said: str) -> dict[str, int]:
+    """Rules and numbers of jobs of a dry run."""
+    _, _, table = said.rpartition("Job stats:\n")
+    return {rule: int(number) for rule, number in re.findall(r"^(\w+) +(\d+)$", table, re.MULTILINE)}
+
+
+def test_nothing_escapes_the_test() -> None:
+    assert [mark.split(",")[0] for mark, _ in BLOCKS] == ["", "", "", "not run", "not run", "not run"]
+    assert len(re.findall(r"^```\w", TEXT, flags=re.MULTILINE)) == len(BLOCKS) + 1
+
+
+@pytest.mark.parametrize(
+    ("block", "expected"),
+    [
+        (0, {"promoters": 1, "train": 1, "report": 1, "total": 13}),
+        # Two seeds share promoters and dataset.
+        (1, {"promoters": 1, "dataset": 1, "train": 2, "check": 2, "report": 2}),
+        (2, {"alignment": 3, "evoformer": 3, "report": 3}),
+    ],
+)
+def test_commands(run: Run, block: int, expected: dict[str, int]) -> None:
+    planned = jobs(run(BLOCKS[block][1]))
+    assert {rule: planned[rule] for rule in expected} == expected
+
+
+def test_the_yeast_run(run: Run, tmp_path: Path) -> None:
+    """The command as it stands, with a dry run in place of the run; the picture shows its jobs."""
+    for name in (
+        "R64_genbank.genome.fa.gz",
+        "R64_genbank.gff3.gz",
+        "gasch2000_group_mean_log2ratio.tsv.gz",
+        "fungi.meme",
+    ):
+        (tmp_path / name).touch()
+    said = run(BLOCKS[5][1].rstrip() + " --dry-run", YEAST=str(tmp_path), JASPAR=str(tmp_path / "fungi.meme"))
+    planned = set(jobs(said)) - {"total"}
+    picture = (ROOT / "docs" / "workflows" / "snakemake-promoters.svg").read_text()
+    drawn = re.findall(r"<text [^>]*>(\w+)</text>", picture)
+    assert set(drawn) == planned
+    # Every job that takes time stands in the table.
+    table = TEXT[TEXT.index("| rule |") :]
+    assert set(re.findall(r"^\| `(\w+)` ", table, re.MULTILINE)) == planned - {"all"}
+
+
+def test_profiles_are_read(run: Run) -> None:
+    """What the command for a cluster asks for, as far as there is none to ask."""
+    (command,) = [code for _, code in BLOCKS if "profiles/slurm" in code]
+    for _, code in BLOCKS[1:3]:
+        run(code[: code.index("snakemake --snakefile")])
+    assert jobs(run(command.rstrip() + " --dry-run"))["train"] == 2
+    said = run(
+        "snakemake --profile workflows/snakemake/alignments/profiles/local --dry-run --directory my-proteins"
+        " --snakefile workflows/snakemake/alignments/workflow/Snakefile"
+    )
+    assert jobs(said)["evoformer"] == 3
+
+
+def test_the_module(run: Run) -> None:
+    """The Snakefile of the page, whose prefix stands before inputs and outputs."""
+    ((code,),) = [re.findall(r"```python\n(.*?)```", TEXT, flags=re.DOTALL)]
+    settings = {"stress": {name: name for name in ("genome", "annotation", "responses")}}
+    script = (
+        f"cat > Snakefile <<'END'\n{code}END\n"
+        f"cat > settings.yaml <<'END'\n{json.dumps(settings)}\nEND\n"
+        "mkdir -p stress && touch stress/genome stress/annotation stress/responses\n"
+        "snakemake --configfile settings.yaml --cores 1 --dry-run --printshellcmds"
+    )
+    said = run(script)
+    assert jobs(said)["stress_train"] == 1
+    assert (
+        "bioattn prepare promoters stress/genome stress/annotation --output stress/results/promoters.fa"
+        in said
+    )
+    (option,) = re.findall(r"`(--set-threads stress[^`]*)`", TEXT)
+    said = run(f"snakemake --configfile settings.yaml --cores 32 --dry-run --printshellcmds {option}")
+    (train,) = [line for line in said.splitlines() if "bioattn train promoter" in line]
+    assert "--threads 16 " in train
+
+
+@pytest.mark.parametrize("workflow", ["promoters", "alignments"])
+def test_every_setting_is_explained(run: Run, workflow: str) -> None:
+    """The table of settings says what the schema says."""
+    as_json = "import json, sys, yaml; print(json.dumps(yaml.safe_load(sys.stdin)))"
+    path = f"workflows/snakemake/{workflow}/workflow/schemas/config.schema.yaml"
+    schema = json.loads(run(f"{PROGRAMS / 'python'} -c '{as_json}' < {path}"))
+    page = (WORKFLOWS / workflow / "config" / "README.md").read_text()
+    assert re.findall(r"^\| `.*", page, re.MULTILINE) == list(settings_table(schema))
+
+
+def settings_table(schema: dict[str, Any], heading: str = "") -> Iterator[str]:
+    for name, part in schema["properties"].items():
+        if part.get("type") == "object":
+            yield from settings_table(part, f"{name}.")
+            continue
+        default = part.get("default", "")
+        text = default if isinstance(default, str) else json.dumps(default)
+        told = "required" if name in schema.get("required", []) else f"`{text}`" if text else ""
+        yield f"| `{heading}{name}` | {part['description']} | {told} |"
+
+
+def test_options_that_the_page_names_exist(capsys: pytest.CaptureFixture[str]) -> None:
+    """`options` of the settings that come along are those of the commands."""
+    steps = {
+        "promoters": {
+            "promoters": "prepare promoters",
+            "dataset": "prepare dataset",
+            "tracks": "export tracks",
+        },
+        "alignments": {"prepare": "prepare msa"},
+    }
+    checked = 0
+    for workflow, commands in steps.items():
+        for path in (WORKFLOWS / workflow / "config").glob("*.yaml"):
+            step = ""
+            for line in path.read_text().splitlines():
+                step = line.partition(":")[0] if line and line[0] not in " #" else step
+                if line.strip().startswith("options:"):
+                    assert main([*commands[step].split(), "--help"]) == 0
+                    known = capsys.readouterr().out
+                    for word in re.findall(r"--[a-z-]+", line):
+                        assert re.search(rf"(^|[\s,]){word}[\s,]", known), word
+                        checked += 1
+    assert checked >= 5
