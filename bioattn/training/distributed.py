@@ -65,10 +65,11 @@ class Processes:
 
     def warn_of_idle(self, name: str, number: int) -> None:
         """Warn when a step has fewer things to do than there are processes; `name` is the setting that says so."""
-        if self.is_first and number < self.count:
+        idle = self.count - number
+        if self.is_first and idle > 0:
             LOGGER.warning(
-                f"{name} is {number}, so there is nothing to do for {self.count - number} of {self.count} processes; "
-                f"set it to a multiple of {self.count}"
+                f"{name} is {number}, so there is nothing to do for {idle} of {self.count} processes; set it to a "
+                f"multiple of {self.count}"
             )
 
     def share(self, total: int) -> slice:
