@@ -1,0 +1,111 @@
+"""`bioattn` commands as processes of their own, with what they cost: CPU time, peak memory, memory over time.
+
+Import nothing large where this is used: the highest resident size that the kernel tells of a child begins with
+that of its parent.
+"""
+
+import os
+import subprocess
+import sys
+import threading
+import time
+from collections.abc import Sequence
+from pathlib import Path
+from typing import NamedTuple
+
+REPOSITORY = Path(__file__).resolve().parent.parent
+
+
+class Sample(NamedTuple):
+    """Memory of a process at one moment, in bytes."""
+
+    seconds: float
+    """Since it started."""
+    resident: int
+    anonymous: int
+    """The part of `resident` that is its own (heap, stacks), not pages of files that are mapped."""
+
+
+class Cost(NamedTuple):
+    """What a process took."""
+
+    cpu: float
+    """Seconds of processor time, user and system."""
+    wall: float
+    peak: int
+    """Highest resident size, bytes."""
+    samples: list[Sample]
+
+
+def run_bioattn(
+    arguments: Sequence[str | Path], folder: Path, *, every: float = 0.0, threads: int = 1
+) -> Cost:
+    """Run `bioattn ARGUMENTS` of this working tree in `folder`; with `every`, sample memory at that interval.
+
+    Raises: RuntimeError with the end of what it said when it fails.
+    """
+    command = [sys.executable, "-m", "bioattn_cli", *map(str, arguments)]
+    return run_measured(command, folder, every=every, threads=threads)
+
+
+def run_measured(command: Sequence[str], folder: Path, *, every: float = 0.0, threads: int = 1) -> Cost:
+    """Run any command likewise; it finds bioattn of this working tree."""
+    environment = {
+        **os.environ,
+        "PYTHONPATH": os.pathsep.join((str(REPOSITORY), str(REPOSITORY / "cli"))),
+        "OMP_NUM_THREADS": str(threads),
+        "MKL_NUM_THREADS": str(threads),
+    }
+    log = folder / "last-command.log"
+    began = time.monotonic()
+    with log.open("w") as said:
+        process = subprocess.Popen(command, cwd=folder, env=environment, stdout=said, stderr=said)
+        samples: list[Sample] = []
+        ended = threading.Event()
+        watcher = threading.Thread(target=_watch, args=(process.pid, every, samples, ended, began))
+        if every:
+            watcher.start()
+        _, status, usage = os.wait4(process.pid, 0)
+        ended.set()
+        if every:
+            watcher.join()
+        process.returncode = os.waitstatus_to_exitcode(status)
+    if process.returncode:
+        raise RuntimeError(f"{' '.join(command)} ended with {process.returncode}:\n{log.read_text()[-2000:]}")
+    return Cost(usage.ru_utime + usage.ru_stime, time.monotonic() - began, usage.ru_maxrss * 1024, samples)
+
+
+def _watch(pid: int, every: float, samples: list[Sample], ended: threading.Event, began: float) -> None:
+    rollup = Path(f"/proc/{pid}/smaps_rollup")
+    while not ended.wait(every):
+        try:
+            sizes = dict(line.split(":", 1) for line in rollup.read_text().splitlines()[1:])
+        except (OSError, ValueError):
+            continue  # it has just ended
+        if "Rss" not in sizes:
+            continue
+        resident, anonymous = (int(sizes[name].split()[0]) * 1024 for name in ("Rss", "Anonymous"))
+        samples.append(Sample(time.monotonic() - began, resident, anonymous))
+
+
+def size_of(path: Path) -> int:
+    """Bytes of a file, or of all files of a folder."""
+    return sum(
+        file.stat().st_size for file in ([path] if path.is_file() else path.rglob("*")) if file.is_file()
+    )
+
+
+def resident_peak() -> int:
+    """Highest resident size of this process in bytes."""
+    for line in Path("/proc/self/status").read_text().splitlines():
+        if line.startswith("VmHWM:"):
+            return int(line.split()[1]) * 1024
+    raise RuntimeError("/proc/self/status has no VmHWM")
+
+
+def processor() -> str:
+    """The processor's name as the system gives it."""
+    for line in Path("/proc/cpuinfo").read_text().splitlines():
+        if line.startswith("model name"):
+            return line.split(":", 1)[1].strip()
+    return "unknown processor"
