@@ -54,6 +54,8 @@ class ShardRecord:
         """For people: `129 to 192 of 3,000`."""
         if self.first == self.stop:
             return f"none of {self.total:,}"
+        if self.first + 1 == self.stop:
+            return f"{self.stop:,} of {self.total:,}"
         return f"{self.first + 1:,} to {self.stop:,} of {self.total:,}"
 
     def figures(self) -> dict[str, str]:

@@ -4,6 +4,7 @@ from collections.abc import Callable, Sequence
 from pathlib import Path
 
 import h5py
+import pandas as pd
 import pytest
 import xarray
 
@@ -95,6 +96,9 @@ def test_predictions(
     assert (description.kind, description.figures["shard"]) == ("predictions-part", "part 2 of 3")
     assert (description.figures["rows"], description.figures["columns"]) == (8, 5)
     assert validate_file(parts[1]) == []
+    # What passes over # reads the table in a part.
+    table = pd.read_csv(parts[1], sep="\t", comment="#", index_col="gene_id")
+    assert list(table.index) == [f"G{number:03d}" for number in range(8, 16)]
     # Either way: a part that was printed, and a whole that is.
     capsys.readouterr()
     assert bioattn(*command, "-o", "-", "--shard", "2/3") == 0
