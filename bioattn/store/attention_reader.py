@@ -12,7 +12,7 @@ import numpy as np
 import pandas as pd
 from numpy.typing import NDArray
 
-from bioattn.errors import BioattnError, FormatError
+from bioattn.errors import BioattnError
 from bioattn.store.alignment_attention_reader import (
     alignment_samples,
     array_of,
@@ -23,21 +23,20 @@ from bioattn.store.alignment_attention_reader import (
     seen_columns,
 )
 from bioattn.store.alignment_schema import KEY_INDEX, AlignmentReduction
-from bioattn.store.content_digest import CONTENT_DIGEST, content_digest
 from bioattn.store.hdf5_access import damage_named, open_hdf5, strings, text_attribute
+from bioattn.store.result_file import ResultFile, require_format
 from bioattn.store.schema import (
     FORMAT,
     FORMAT_VERSION,
     KEY_EDGES,
     PREDICTIONS,
     QUERY_EDGES,
-    SAMPLE_FIELDS,
     VALUE_WEIGHTED,
     WEIGHTS,
     Reduction,
 )
 from bioattn.store.selection import choice, read_selection
-from bioattn.store.window_coordinates import genomic_interval, recorded_downstream
+from bioattn.store.window_coordinates import genomic_interval
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -68,29 +67,14 @@ class SiteInfo:
     """Shifted windows whose weights were averaged into finer bins."""
 
 
-class AttentionFile:
+class AttentionFile(ResultFile):
     """An open attention file; made by `open_attention`, usable inside its `with` only."""
 
     def __init__(self, path: Path, file: h5py.File) -> None:
-        self.path = path
-        self._file = file
         require_attention(path, file)
-        if text_attribute(file, CONTENT_DIGEST) != content_digest(file):
-            raise FormatError(
-                f"{path}: its attributes or shapes are not what was written ({CONTENT_DIGEST} differs); the file "
-                "is damaged or was edited: copy it or make it again"
-            )
-        self.content_sha256 = text_attribute(file, CONTENT_DIGEST) or ""
-        self.model_sha256 = text_attribute(file, "model_sha256") or ""
-        self.input_sha256 = text_attribute(file, "input_sha256") or ""
-        self.task = text_attribute(file, "task") or ""
         self.over_alignments = is_over_alignments(file)
         """Whether the samples are alignments and not promoters."""
-        self.window_length = 0 if self.over_alignments else int(file.attrs["window_length"])
-        """Positions of the window of promoters; 0 for alignments."""
-        with damage_named(path):
-            self.downstream = recorded_downstream(file)
-        """Positions of the window from position 0 of each gene on; None when the file does not say."""
+        super().__init__(path, file, over_promoters=not self.over_alignments)
 
     @cached_property
     def samples(self) -> pd.DataFrame:
@@ -99,17 +83,10 @@ class AttentionFile:
         Of alignments: length (match columns that the model saw), alignment_columns (all of them), rows,
         extra_rows, query and input_sha256.
         """
+        if not self.over_alignments:
+            return super().samples
         with damage_named(self.path):
-            if self.over_alignments:
-                return alignment_samples(self._file)
-            group = self._file["samples"]
-            return pd.DataFrame(
-                {
-                    name: group[name][:] if name in ("start", "end") else strings(group[name])
-                    for name in SAMPLE_FIELDS[1:]
-                },
-                index=pd.Index(strings(group["id"]), name="id"),
-            )
+            return alignment_samples(self._file)
 
     @cached_property
     def sites(self) -> dict[str, SiteInfo]:
@@ -230,13 +207,7 @@ class AttentionFile:
         """
         if PREDICTIONS not in self._file:
             raise BioattnError(f"{self.path}: holds no predictions")
-        with damage_named(self.path):
-            group = self._file[PREDICTIONS]
-            return pd.DataFrame(
-                group["values"][:],
-                index=pd.Index(strings(group["sample"]), name="gene_id"),
-                columns=strings(group["treatment"]),
-            )
+        return super().predictions()
 
     def key_bins(self, site: str, gene: str) -> pd.DataFrame:
         """Where the keys of a site lie for one gene: window and chromosome coordinates, one row per key.
@@ -263,11 +234,6 @@ class AttentionFile:
         )
         return table.assign(chrom=chrom, start=first, end=last, strand=strand)
 
-    @cached_property
-    def _gene_numbers(self) -> dict[str, int]:
-        with damage_named(self.path):
-            return {name: number for number, name in enumerate(strings(self._file["samples/id"]))}
-
     def _info(self, site: str) -> SiteInfo:
         if site not in self.sites:
             raise BioattnError(f"{self.path}: no site {site!r}; it holds {', '.join(self.sites) or 'none'}")
@@ -288,19 +254,7 @@ def open_attention(path: Path | str) -> Iterator[AttentionFile]:
 
 def require_attention(path: Path, file: h5py.File) -> None:
     """Raises: FormatError when the file is not attention or its major version is newer than this reader's."""
-    found = text_attribute(file, "format")
-    if found != FORMAT:
-        what = f"its format is {found!r}" if found else "it has no 'format' attribute"
-        raise FormatError(f"{path}: not an attention file ({what}, {FORMAT!r} is needed)")
-    version = text_attribute(file, "format_version") or ""
-    major, _, minor = version.partition(".")
-    if not (major.isdecimal() and minor.isdecimal()):
-        raise FormatError(f"{path}: format_version {version!r} is not of the form {FORMAT_VERSION!r}")
-    if int(major) > int(FORMAT_VERSION.partition(".")[0]):
-        raise FormatError(
-            f"{path}: attention format {version} is newer than {FORMAT_VERSION}, which this bioattn reads; "
-            "use a newer bioattn"
-        )
+    require_format(path, file, "attention", FORMAT, FORMAT_VERSION)
 
 
 def _site_info(name: str, group: h5py.Group) -> SiteInfo:

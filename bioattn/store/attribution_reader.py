@@ -10,7 +10,6 @@ import numpy as np
 import pandas as pd
 from numpy.typing import NDArray
 
-from bioattn.errors import FormatError
 from bioattn.store.attribution_schema import (
     ATTRIBUTION,
     ATTRIBUTION_FORMAT,
@@ -19,51 +18,22 @@ from bioattn.store.attribution_schema import (
     SEQUENCE,
     VALUES,
 )
-from bioattn.store.content_digest import CONTENT_DIGEST, content_digest
 from bioattn.store.hdf5_access import damage_named, open_hdf5, strings, text_attribute
-from bioattn.store.schema import PREDICTIONS, SAMPLE_FIELDS
+from bioattn.store.result_file import ResultFile, require_format
 from bioattn.store.selection import choice, read_selection
-from bioattn.store.window_coordinates import recorded_downstream
 
 Choice = str | Sequence[str] | slice | None
 
 
-class AttributionFile:
+class AttributionFile(ResultFile):
     """An open attribution file; made by `open_attribution`, usable inside its `with` only."""
 
     def __init__(self, path: Path, file: h5py.File) -> None:
-        self.path = path
-        self._file = file
         require_attribution(path, file)
-        if text_attribute(file, CONTENT_DIGEST) != content_digest(file):
-            raise FormatError(
-                f"{path}: its attributes or shapes are not what was written ({CONTENT_DIGEST} differs); the file "
-                "is damaged or was edited: copy it or make it again"
-            )
-        self.content_sha256 = text_attribute(file, CONTENT_DIGEST) or ""
+        super().__init__(path, file)
         self.method = text_attribute(file, "method") or ""
         """`ism`, `gradient-input` or `integrated-gradients`."""
         self.method_settings = text_attribute(file, "method_settings") or ""
-        self.model_sha256 = text_attribute(file, "model_sha256") or ""
-        self.input_sha256 = text_attribute(file, "input_sha256") or ""
-        self.task = text_attribute(file, "task") or ""
-        with damage_named(path):
-            self.window_length = int(file.attrs["window_length"])
-            self.downstream = recorded_downstream(file)
-            """Positions of the window from position 0 of each gene on; None when the file does not say."""
-
-    @cached_property
-    def samples(self) -> pd.DataFrame:
-        """Chrom, start, end (0-based, half-open; -1 unknown) and strand by gene id, in file order."""
-        with damage_named(self.path):
-            group = self._file["samples"]
-            return pd.DataFrame(
-                {
-                    name: group[name][:] if name in ("start", "end") else strings(group[name])
-                    for name in SAMPLE_FIELDS[1:]
-                },
-                index=pd.Index(strings(group["id"]), name="id"),
-            )
 
     @cached_property
     def treatments(self) -> list[str]:
@@ -126,23 +96,8 @@ class AttributionFile:
                 self._file[f"{ATTRIBUTION}/{GAP}"][:], index=self.samples.index, columns=self.treatments
             )
 
-    def predictions(self) -> pd.DataFrame:
-        """The model's predictions, genes × treatments (response units, or probabilities of a binary model)."""
-        with damage_named(self.path):
-            group = self._file[PREDICTIONS]
-            return pd.DataFrame(
-                group["values"][:],
-                index=pd.Index(strings(group["sample"]), name="gene_id"),
-                columns=strings(group["treatment"]),
-            )
-
     def _genes(self, gene: Choice) -> int | list[int] | slice:
         return choice(gene, self._gene_numbers, f"{self.path}: gene")
-
-    @cached_property
-    def _gene_numbers(self) -> dict[str, int]:
-        with damage_named(self.path):
-            return {name: number for number, name in enumerate(strings(self._file["samples/id"]))}
 
 
 @contextmanager
@@ -159,16 +114,4 @@ def open_attribution(path: Path | str) -> Iterator[AttributionFile]:
 
 def require_attribution(path: Path, file: h5py.File) -> None:
     """Raises: FormatError when the file is no attribution or its major version is newer than this reader's."""
-    found = text_attribute(file, "format")
-    if found != ATTRIBUTION_FORMAT:
-        what = f"its format is {found!r}" if found else "it has no 'format' attribute"
-        raise FormatError(f"{path}: not an attribution file ({what}, {ATTRIBUTION_FORMAT!r} is needed)")
-    version = text_attribute(file, "format_version") or ""
-    major, _, minor = version.partition(".")
-    if not (major.isdecimal() and minor.isdecimal()):
-        raise FormatError(f"{path}: format_version {version!r} is not of the form {ATTRIBUTION_VERSION!r}")
-    if int(major) > int(ATTRIBUTION_VERSION.partition(".")[0]):
-        raise FormatError(
-            f"{path}: attribution format {version} is newer than {ATTRIBUTION_VERSION}, which this bioattn reads; "
-            "use a newer bioattn"
-        )
+    require_format(path, file, "attribution", ATTRIBUTION_FORMAT, ATTRIBUTION_VERSION)

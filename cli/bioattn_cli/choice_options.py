@@ -1,6 +1,7 @@
-"""Options that choose in files of attention, attribution and promoters, and mean the same in every command."""
+"""Options that choose in files of attention, attribution and structures, and mean the same in every command."""
 
 from enum import StrEnum
+from pathlib import Path
 from typing import Annotated
 
 import typer
@@ -59,6 +60,19 @@ HeadsOption = Annotated[
 AveragedHeadsOption = Annotated[
     str | None,
     typer.Option(metavar="LIST", help="Heads to average, for example 0,2 (from 0) [default: all]."),
+]
+SampleOption = Annotated[
+    str | None, typer.Option(metavar="ID", help="Which alignment [default: the only one].")
+]
+ChainOption = Annotated[
+    str | None, typer.Option(metavar="ID", help="Chain of the structure [default: the only one].")
+]
+StructureAlignmentOption = Annotated[
+    Path | None,
+    typer.Option(
+        metavar="MSA",
+        help="The alignment, to find the structure's columns where the target is another protein.",
+    ),
 ]
 UpsampleOption = Annotated[
     Upsampling,

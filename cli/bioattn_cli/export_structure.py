@@ -6,7 +6,13 @@ from typing import Annotated
 
 import typer
 
-from bioattn_cli.choice_options import AveragedHeadsOption, parse_heads
+from bioattn_cli.choice_options import (
+    AveragedHeadsOption,
+    ChainOption,
+    SampleOption,
+    StructureAlignmentOption,
+    parse_heads,
+)
 from bioattn_cli.options import OutputOption, command
 from bioattn_cli.reporting import Reporter
 
@@ -20,19 +26,9 @@ def structure(
         Path, typer.Argument(metavar="STRUCTURE", help="PDB or mmCIF file, plain or packed.")
     ],
     output: OutputOption,
-    sample: Annotated[
-        str | None, typer.Option(metavar="ID", help="Which alignment [default: the only one].")
-    ] = None,
-    chain: Annotated[
-        str | None, typer.Option(metavar="ID", help="Chain of the structure [default: the only one].")
-    ] = None,
-    alignment: Annotated[
-        Path | None,
-        typer.Option(
-            metavar="MSA",
-            help="The alignment, to find the structure's columns where the target is another protein.",
-        ),
-    ] = None,
+    sample: SampleOption = None,
+    chain: ChainOption = None,
+    alignment: StructureAlignmentOption = None,
     sites: Annotated[
         list[str] | None,
         typer.Option(

@@ -5,6 +5,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
+from bioattn_cli.choice_options import ChainOption, SampleOption, StructureAlignmentOption
 from bioattn_cli.options import command
 from bioattn_cli.plot_options import DpiOption, FigureOption, WidthOption, draw
 from bioattn_cli.reporting import Reporter
@@ -30,19 +31,9 @@ def contacts(
             help="PDB or mmCIF file, contact dataset, or a table with column_i and column_j (from 1).",
         ),
     ] = None,
-    chain: Annotated[
-        str | None, typer.Option(metavar="ID", help="Chain of the structure [default: the only one].")
-    ] = None,
-    alignment: Annotated[
-        Path | None,
-        typer.Option(
-            metavar="MSA",
-            help="The alignment, to find the structure's columns where the target is another protein.",
-        ),
-    ] = None,
-    sample: Annotated[
-        str | None, typer.Option(metavar="ID", help="Which alignment, where a file holds several.")
-    ] = None,
+    chain: ChainOption = None,
+    alignment: StructureAlignmentOption = None,
+    sample: SampleOption = None,
     width: WidthOption = 85,
     dpi: DpiOption = 300,
 ) -> None:

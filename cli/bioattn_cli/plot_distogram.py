@@ -5,6 +5,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
+from bioattn_cli.choice_options import ChainOption, StructureAlignmentOption
 from bioattn_cli.options import command
 from bioattn_cli.plot_options import DpiOption, FigureOption, WidthOption, draw
 from bioattn_cli.reporting import Reporter
@@ -25,16 +26,8 @@ def distogram(
             metavar="FILE", help="PDB or mmCIF file, or contact dataset: true distances below the diagonal."
         ),
     ] = None,
-    chain: Annotated[
-        str | None, typer.Option(metavar="ID", help="Chain of the structure [default: the only one].")
-    ] = None,
-    alignment: Annotated[
-        Path | None,
-        typer.Option(
-            metavar="MSA",
-            help="The alignment, to find the structure's columns where the target is another protein.",
-        ),
-    ] = None,
+    chain: ChainOption = None,
+    alignment: StructureAlignmentOption = None,
     width: WidthOption = 180,
     dpi: DpiOption = 300,
 ) -> None:
