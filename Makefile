@@ -3,7 +3,8 @@
 #   make demo           train on generated promoters, export attention, compare it with the planted motifs
 #   make demo SEED=3    the same with another seed of the training
 #   make test           lint, types and tests
-#   make torture        kill every command at 200 random moments and at each step; every command under every fault
+#   make torture        kill every command at 200 random moments and at each step; every command under every fault;
+#                       a thousand flipped bits and cuts in every kind of file
 #   make fuzz           an hour of fuzzing all parsers (make fuzz MINUTES=5)
 #
 # pip obeys its usual settings, so a mirror or a CPU build of torch can be asked for with PIP_EXTRA_INDEX_URL.
@@ -104,6 +105,7 @@ torture: $(VENV)/installed-dev
 	$(BIN)/python -m tests.faults.torture --kills $(KILLS) --steps
 	$(BIN)/python -m tests.faults.torture --kills $(KILLS) --signal TERM
 	$(BIN)/python -m tests.faults.torture --kills $(KILLS) --signal INT
+	$(BIN)/python -m tests.faults.flip_bits --places 1000
 	$(BIN)/python -m tests.faults.matrix
 
 # Coverage-guided fuzzing of every parser, for so long in all; finds lie in $(FUZZ)/finds.
