@@ -59,10 +59,9 @@ def as_text(findings: Sequence[Finding]) -> str:
                     lines.append(f"  {'':<{width}}  -> {finding.advice}")
     errors = sum(finding.verdict is Verdict.ERROR for finding in findings)
     warnings = sum(finding.verdict is Verdict.WARNING for finding in findings)
-    if errors or warnings:
-        said = f"{counted(errors, 'thing')} broken (X), {counted(warnings, 'warning')} (!)"
-    else:
-        said = "Nothing to complain of."
+    found = [f"{counted(errors, 'thing')} broken (X)"] * bool(errors)
+    found += [f"{counted(warnings, 'warning')} (!)"] * bool(warnings)
+    said = ", ".join(found) or "Nothing to complain of."
     return "\n".join([*lines[1:], "", said])
 
 

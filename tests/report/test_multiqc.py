@@ -130,7 +130,15 @@ def test_what_became_of_genes_adds_up(tmp_path: Path) -> None:
 def test_two_of_a_kind_need_two_names(
     check: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    words = ["export", "multiqc", str(check), str(check), "-o", str(tmp_path / "out"), "-q"]
+    (tmp_path / "other").mkdir()
+    other = tmp_path / "other" / "check.json"
+    other.write_text(check.read_text())
+    found = export(tmp_path / "same", check, other)  # the same twice says nothing new
+    assert list(found["checks"]["data"]) == ["check"]
+    content = json.loads(check.read_text())
+    content["verdict"]["code"] = "undecided"
+    other.write_text(json.dumps(content))
+    words = ["export", "multiqc", str(check), str(other), "-o", str(tmp_path / "out"), "-q"]
     assert main(words) == 1
     assert "name samples apart with --sample" in capsys.readouterr().err
     assert not (tmp_path / "out").exists()
