@@ -104,11 +104,12 @@ def test_profiles_are_read(run: Run) -> None:
     for _, code in BLOCKS[1:3]:
         run(code[: code.index("snakemake --snakefile")])
     assert jobs(run(command.rstrip() + " --dry-run"))["train"] == 2
-    said = run(
-        "snakemake --profile workflows/snakemake/alignments/profiles/local --dry-run --directory my-proteins"
-        " --snakefile workflows/snakemake/alignments/workflow/Snakefile"
-    )
-    assert jobs(said)["evoformer"] == 3
+    for profile in ("local", "slurm"):
+        said = run(
+            f"snakemake --profile workflows/snakemake/alignments/profiles/{profile} --dry-run --directory my-proteins"
+            " --snakefile workflows/snakemake/alignments/workflow/Snakefile"
+        )
+        assert jobs(said)["evoformer"] == 3
 
 
 def test_the_module(run: Run) -> None:
