@@ -58,8 +58,8 @@ class _Limited(io.RawIOBase):
         if self._given > self._limit:
             size, limit = human_bytes(self._size), human_bytes(self._limit)
             raise FormatError(
-                f"{self._source}: its {size} unpack to more than {limit}; if that is right, unpack it yourself, or "
-                f"name more bytes in the environment variable {LIMIT_VARIABLE}"
+                f"{self._source}: its {size} unpack to more than {limit}; if that is right, unpack it yourself, "
+                f"or name more bytes in the environment variable {LIMIT_VARIABLE}"
             )
         return number
 

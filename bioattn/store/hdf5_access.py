@@ -1,5 +1,5 @@
-"""Opening HDF5 of unknown origin: compared with its seal before the library sees it, only what lies in the file itself
-is read, and damage becomes one sentence."""
+"""Opening HDF5 of unknown origin: a seal is compared before the library sees the file, only what lies in the file
+itself is read, and damage becomes one sentence."""
 
 from collections.abc import Iterator
 from contextlib import contextmanager
