@@ -105,10 +105,7 @@ def test_profiles_are_read(run: Run) -> None:
         run(code[: code.index("snakemake --snakefile")])
     assert jobs(run(command.rstrip() + " --dry-run"))["train"] == 2
     for profile in ("local", "slurm"):
-        said = run(
-            f"snakemake --profile workflows/snakemake/alignments/profiles/{profile} --dry-run --directory my-proteins"
-            " --snakefile workflows/snakemake/alignments/workflow/Snakefile"
-        )
+        said = run(f"cd workflows/snakemake/alignments && snakemake --profile profiles/{profile} --dry-run")
         assert jobs(said)["evoformer"] == 3
 
 
