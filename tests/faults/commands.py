@@ -185,7 +185,7 @@ COMMANDS = [
         arguments="export contacts {i}/family.attention.h5 -o out.tsv",
         outputs=["out.tsv"],
         inputs=["family.attention.h5"],
-        other="--heads 0",
+        other="",
     ),
     Command(
         name="export motifs",
@@ -245,7 +245,7 @@ COMMANDS = [
         "--shuffles 20",
         outputs=["out.tsv"],
         inputs=["attention.h5", "attribution.h5", "expected.tsv"],
-        other="--genes G01 --genes G02 --genes G03",
+        other="",
     ),
     Command(
         name="plot attention",
