@@ -341,7 +341,9 @@ def test_damaged_files(parts: Parts, tmp_path: Path, capsys: pytest.CaptureFixtu
     part.write_bytes(whole)
     with h5py.File(part, "a") as file:
         file.attrs["shard_inputs"] = "8-9/23"
-    assert "content_sha256 differs" in refused(parts.files, tmp_path / "merged.h5", capsys)
+    said = refused(parts.files, tmp_path / "merged.h5", capsys)
+    assert f"{part} has inputs 9 of 23 and {parts.files[2]}, the next part, 17 to 23 of 23" in said
+    assert "content_sha256 differs" in str(validate_file(part)[0])
 
 
 def test_no_room(

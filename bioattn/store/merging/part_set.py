@@ -3,6 +3,7 @@
 from collections.abc import Sequence
 from dataclasses import dataclass
 from enum import StrEnum
+from itertools import pairwise
 from pathlib import Path
 
 from bioattn import __version__
@@ -66,17 +67,16 @@ def complete_set(paths: Sequence[Path]) -> list[Part]:
             "missing; give all parts"
         )
     ordered = [by_number[number] for number in range(1, count + 1)]
-    expected = 0
-    for part in ordered:
-        if part.record.first != expected:
+    for part, following in pairwise(ordered):
+        if part.record.stop != following.record.first:
             raise FormatError(
-                f"{part.path}: its inputs ({part.record.inputs}) do not follow those of the part before it; "
-                "make it again"
+                f"{part.path} has inputs {part.record.inputs} and {following.path}, the next part, "
+                f"{following.record.inputs}, so one of them is damaged; `bioattn validate` says which"
             )
-        expected = part.record.stop
-    if expected != first.record.total:
+    if (ordered[0].record.first, ordered[-1].record.stop) != (0, first.record.total):
         raise FormatError(
-            f"{ordered[-1].path}: ends before the last of {first.record.total:,} inputs; make it again"
+            f"{ordered[0].path} to {ordered[-1].path}: are not all of {first.record.total:,} inputs, so one of "
+            "them is damaged; `bioattn validate` says which"
         )
     return ordered
 

@@ -116,12 +116,16 @@ def _store(part: Part, output: Path, file: h5py.File | None = None) -> tuple[Sto
         with open_hdf5(part.path) as opened:
             return _store(part, output, opened)
     job, total = part.record.job, part.record.total
+    if (part_samples := int(job["part_samples"])) < 1:
+        raise FormatError(
+            f"{part.path}: says that the run has parts of {part_samples} promoters; make it again"
+        )
     if part.kind is PartKind.ATTENTION:
         attention = AttentionFile(part.path, file)
         layouts = [_layout(attention.sites[name]) for name in job["sites"]]
         treatments = attention.treatments
         return (
-            PartStore(output, _header(attention), layouts, treatments, total, int(job["part_samples"])),
+            PartStore(output, _header(attention), layouts, treatments, total, part_samples),
             attention_bytes(layouts, total, len(treatments)),
         )
     attribution = AttributionFile(part.path, file)
@@ -132,9 +136,7 @@ def _store(part: Part, output: Path, file: h5py.File | None = None) -> tuple[Sto
         window_length=attribution.window_length,
     )
     return (
-        AttributionParts(
-            output, _header(attribution), layout, attribution.treatments, total, int(job["part_samples"])
-        ),
+        AttributionParts(output, _header(attribution), layout, attribution.treatments, total, part_samples),
         layout.stored_bytes(total),
     )
 

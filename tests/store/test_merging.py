@@ -1,0 +1,120 @@
+"""Merging files over promoters cut anywhere: the bytes are those of the whole, whatever the parts and blocks."""
+
+import itertools
+import tempfile
+from pathlib import Path
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from bioattn import __version__
+from bioattn.errors import FormatError
+from bioattn.shard import Shard
+from bioattn.store.attention_parts import Block, PartStore
+from bioattn.store.attention_writer import AttentionHeader, attention_writer
+from bioattn.store.merging.merge import merge_parts
+from bioattn.store.prediction_table import PartSeal, open_part, part_line
+from bioattn.store.schema import AttentionOptions, Samples
+from bioattn.store.shard_record import ShardRecord, parse_record
+from tests.store.conftest import HEADER, TREATMENTS, make_arrays, make_layouts, make_samples
+
+LAYOUTS = make_layouts(AttentionOptions(value_weighted=True))
+
+
+def rows_of(number: int, rows: slice) -> Block:
+    """Some samples of a file whose content follows from their number in all."""
+    arrays = make_arrays(LAYOUTS, number, seed=0)
+    samples = make_samples(number)
+    predictions = np.random.default_rng(1).normal(size=(number, len(TREATMENTS))).astype(np.float32)
+    return Block(
+        Samples(*(field[rows] for field in samples)),
+        {
+            site: {name: values[rows] for name, values in quantities.items()}
+            for site, quantities in arrays.items()
+        },
+        predictions[rows],
+    )
+
+
+@settings(max_examples=25, deadline=None)
+@given(
+    number=st.integers(1, 40),
+    part_samples=st.integers(1, 45),
+    cuts=st.lists(st.integers(0, 40), max_size=5),
+    slab=st.integers(1, 9),
+)
+def test_cuts_anywhere(number: int, part_samples: int, cuts: list[int], slab: int) -> None:
+    """Parts of any sizes, empty ones too, over blocks of any sizes."""
+    bounds = [0, *sorted(min(cut, number) for cut in cuts), number]
+    job = {
+        "generated_by": f"bioattn {__version__}",
+        "sites": [layout.name for layout in LAYOUTS],
+        "part_samples": part_samples,
+    }
+    widest = max(layout.bytes_per_sample for layout in LAYOUTS)
+    with tempfile.TemporaryDirectory() as folder, pytest.MonkeyPatch.context() as patch:
+        patch.setattr("bioattn.store.attention_parts.SLAB_BYTES", slab * widest)
+        whole = Path(folder) / "whole.h5"
+        store = PartStore(whole, HEADER, LAYOUTS, TREATMENTS, number, part_samples)
+        store.write_whole(
+            whole, (rows_of(number, slice(rows.start, rows.stop)) for rows in store.block_rows())
+        )
+        parts = []
+        for place, (first, stop) in enumerate(itertools.pairwise(bounds), start=1):
+            record = ShardRecord(
+                shard=Shard(place, len(bounds) - 1), first=first, stop=stop, total=number, job=job
+            )
+            header = AttentionHeader(
+                model_sha256=HEADER.model_sha256,
+                input_sha256=HEADER.input_sha256,
+                window_length=HEADER.window_length,
+                task=HEADER.task,
+                shard=record,
+            )
+            path = Path(folder) / f"{place}.h5"
+            with attention_writer(path, header, LAYOUTS, TREATMENTS, stop - first) as writer:
+                if stop > first:
+                    writer.append(*rows_of(number, slice(first, stop)))
+            parts.append(path)
+        merge_parts(parts[::-1], Path(folder) / "merged.h5")
+        assert (Path(folder) / "merged.h5").read_bytes() == whole.read_bytes()
+
+
+TEXT = st.text(st.characters(codec="utf-8", exclude_characters="\r\n\t\x00"), min_size=1).filter(
+    lambda text: text.splitlines() == [text]
+)
+
+
+@settings(max_examples=50, deadline=None)
+@given(header=TEXT, rows=st.lists(TEXT, max_size=5), value=TEXT)
+def test_a_part_of_a_table_is_read_as_it_was_written(header: str, rows: list[str], value: str) -> None:
+    record = ShardRecord(shard=Shard(2, 3), first=4, stop=4 + len(rows), total=99, job={"model": value})
+    seal = PartSeal()
+    text = "".join([part_line(record), *(line + "\n" for line in [header, *rows])])
+    seal.add(text)
+    with tempfile.TemporaryDirectory() as folder:
+        path = Path(folder) / "part.tsv"
+        path.write_text(text + seal.line(), encoding="utf-8", newline="")
+        with open_part(path) as part:
+            assert (part.record, part.header, list(part.rows())) == (record, header, rows)
+        path.write_text(text, encoding="utf-8", newline="")
+        with pytest.raises(FormatError, match=r"cut short"), open_part(path) as part:
+            list(part.rows())
+
+
+@settings(max_examples=100, deadline=None)
+@given(
+    content=st.fixed_dictionaries(
+        {},
+        optional={
+            "shard": st.one_of(st.text(st.characters(exclude_characters="/"), max_size=6), st.none()),
+            "shard_inputs": st.one_of(st.from_regex(r"\A-?[0-9]{1,3}-[0-9]{1,3}/[0-9]{1,3}\Z"), st.none()),
+            "shard_job": st.one_of(st.dictionaries(st.text(max_size=3), st.integers()), st.lists(st.none())),
+        },
+    )
+)
+def test_what_is_no_record_is_one_sentence(content: dict[str, object]) -> None:
+    with pytest.raises(FormatError, match=r"^part\.h5: says that it is a part of a sharded run"):
+        parse_record(content, "part.h5")
