@@ -21,6 +21,7 @@ from bioattn.unpacking import unpacked
 
 GZIP_MAGIC = b"\x1f\x8b"
 XZ_MAGIC = b"\xfd7zXZ\x00"
+_HDF5_MAGIC = b"\x89HDF"
 _TEMPORARY = re.compile(r"\.tmp-\d+-")
 """What `atomic_output` puts before a name."""
 OUTPUT_SUFFIXES = ("", ".partial", ".run.json")
@@ -71,9 +72,7 @@ def decompression_errors(path: Path) -> Iterator[None]:
             f"{path}: the compressed data end early or are damaged ({error}); fetch or compress the file again"
         ) from error
     except UnicodeDecodeError as error:
-        raise FormatError(
-            f"{path}: not UTF-8 text (byte 0x{error.object[error.start]:02x}); save the file as UTF-8 or ASCII"
-        ) from error
+        raise _no_text(str(path), error) from error
     except OSError as error:
         raise unreadable(path, error) from error
 
@@ -99,8 +98,14 @@ def _not_utf8(path: Path, error: UnicodeDecodeError) -> FormatError:
             try:
                 line.decode("utf-8")
             except UnicodeDecodeError as found:
-                where, error = f"{path}:{number}", found
+                where, error = str(path) if line.startswith(_HDF5_MAGIC) else f"{path}:{number}", found
                 break
+    return _no_text(where, error)
+
+
+def _no_text(where: str, error: UnicodeDecodeError) -> FormatError:
+    if error.object.startswith(_HDF5_MAGIC):
+        return FormatError(f"{where}: is an HDF5 file, text is needed here")
     return FormatError(
         f"{where}: not UTF-8 text (byte 0x{error.object[error.start]:02x}); save the file as UTF-8 or ASCII"
     )
@@ -109,7 +114,7 @@ def _not_utf8(path: Path, error: UnicodeDecodeError) -> FormatError:
 def unreadable(path: Path, error: OSError) -> BioattnError:
     """The sentence for an input that cannot be opened."""
     if isinstance(error, FileNotFoundError):
-        return BioattnError(f"{path}: no such file")
+        return BioattnError(f"{path}: no such file or folder")
     if isinstance(error, IsADirectoryError):
         return BioattnError(f"{path}: is a folder, a file is needed")
     return BioattnError(f"{path}: cannot be read ({error.strerror or error})")

@@ -6,6 +6,7 @@ import os
 import zipfile
 from pathlib import Path
 
+import h5py
 import pytest
 
 from bioattn.errors import BioattnError, FormatError, SettingsError
@@ -21,6 +22,13 @@ def test_other_compressions_are_named(tmp_path: Path) -> None:
     for name, packed in (("a.bz2", "bzip2"), ("a.zip", "zip archive"), ("a.zst", "zstd")):
         with pytest.raises(FormatError, match=rf"{name}: is .*{packed}.*gzip or xz"):
             list(read_lines(tmp_path / name))
+
+
+def test_hdf5_in_the_place_of_text_is_named(tmp_path: Path) -> None:
+    with h5py.File(tmp_path / "x.h5", "w") as file:
+        file["a"] = 1
+    with pytest.raises(FormatError, match=r"x\.h5: is an HDF5 file, text is needed here$"):
+        list(read_lines(tmp_path / "x.h5"))
 
 
 def test_outputs_are_refused_early(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

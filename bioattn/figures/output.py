@@ -21,7 +21,7 @@ _METADATA: dict[str, dict[str, Any]] = {
 def require_figure_name(output: Path) -> None:
     """Raises: SettingsError when the name does not say which format is wanted."""
     if output.suffix.lower() not in _METADATA:
-        raise SettingsError(f"--output {output}: end its name in {', '.join(_METADATA)}")
+        raise SettingsError(f"--output {output}: end its name in .png, .svg or .pdf")
 
 
 def write_figure(figure: Figure, output: Path, dpi: int = DPI) -> None:

@@ -18,7 +18,7 @@ import numpy.typing as npt
 
 from bioattn.errors import FormatError
 from bioattn.files import read_lines, unreadable
-from bioattn.wording import quoted
+from bioattn.wording import counted, quoted
 
 MISSING = frozenset({"", "na", "nan", "n/a", "#n/a", "null", "none", "-", "."})
 """Cells that mean "no value", compared without case and surrounding blanks."""
@@ -277,7 +277,7 @@ def _same_width(path: Path, header: tuple[str, ...], rows: Iterator[Row]) -> Ite
     for number, cells in rows:
         if len(cells) != len(header):
             raise FormatError(
-                f"{path}:{number}: the row has {len(cells)} cells, the header has {len(header)}; "
+                f"{path}:{number}: the row has {counted(len(cells), 'cell')}, the header has {len(header)}; "
                 "complete the row (an empty cell still needs its separator)"
             )
         yield number, cells

@@ -16,7 +16,7 @@ from safetensors import SafetensorError, safe_open
 from safetensors.torch import save_file
 
 from bioattn import __version__
-from bioattn.errors import FormatError
+from bioattn.errors import BioattnError, FormatError
 from bioattn.files import atomic_output, read_json, sha256_of, write_json
 
 MODEL_FORMAT = "bioattn-model"
@@ -48,11 +48,12 @@ def write_model_config(folder: Path, model_type: str, **fields: Any) -> None:
 def read_model_config(folder: Path, model_type: str, files: Sequence[str] = ()) -> dict[str, Any]:
     """The content of `config.json` of a folder of that kind, which must also hold weights and `files`.
 
-    Raises: FormatError naming the file that is missing, of another version or kind, or damaged.
+    Raises: FormatError naming the file that is missing, of another version or kind, or damaged; BioattnError when
+    there is no such folder.
     """
-    for name in (CONFIG, *files, WEIGHTS):
-        if not (folder / name).is_file():
-            raise FormatError(f"{folder}: not a model folder, {name} is missing")
+    if not folder.exists():
+        raise BioattnError(f"{folder}: no such file or folder")
+    _require(folder, (CONFIG,))
     content = read_json(folder / CONFIG)
     check_model_config(folder / CONFIG, content)
     if content.get("model_type") != model_type:
@@ -60,8 +61,15 @@ def read_model_config(folder: Path, model_type: str, files: Sequence[str] = ()) 
             f"{folder / CONFIG}: a model of type {content.get('model_type')!r}, "
             f"{'an' if model_type[0] in 'aeiou' else 'a'} {model_type} model is needed"
         )
+    _require(folder, (*files, WEIGHTS))
     _check_digests(folder, content)
     return dict(content)
+
+
+def _require(folder: Path, files: Sequence[str]) -> None:
+    for name in files:
+        if not (folder / name).is_file():
+            raise FormatError(f"{folder}: not a model folder, {name} is missing")
 
 
 def check_model_config(path: Path, content: Any) -> None:
@@ -142,7 +150,9 @@ def _compare_digests(folder: Path, record: str, content: Any) -> None:
     if not isinstance(digests, dict):
         raise FormatError(f"{folder / record}: is damaged or was edited")
     for name, digest in digests.items():
-        if name not in MODEL_FILES:  # a path would have any file of this machine read, or a device without end
+        if (
+            name not in MODEL_FILES
+        ):  # a path would have any file of this machine read, or a device without end
             raise FormatError(f"{folder / record}: names {name!r}, which is no file of a model folder")
         if sha256_of(folder / name) != digest:
             raise FormatError(f"{folder / name}: differs from the digest in {record}; the file is damaged")

@@ -48,7 +48,7 @@ def validate_file(path: Path, progress: Progress | None = None) -> list[Finding]
     file cannot be opened at all.
     """
     if not path.exists():
-        raise BioattnError(f"{path}: no such file")
+        raise BioattnError(f"{path}: no such file or folder")
     findings = _by_content(path, progress)
     return findings + _against_record(path)
 

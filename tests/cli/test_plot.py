@@ -161,7 +161,7 @@ def test_treatments_of_the_heatmap_are_in_the_run_record(folder, tmp_path) -> No
             1,
             "holds no such treatment; it holds",
         ),
-        ("attention attention.h5 --gene g0 -o {out}.gif", 2, "end its name in .png, .svg, .pdf"),
+        ("attention attention.h5 --gene g0 -o {out}.gif", 2, "end its name in .png, .svg or .pdf"),
         ("attention alignment.h5 --gene g0 -o {out}.png", 1, "one over promoters is needed"),
         (
             "attention attention.h5 --gene g0 --heads x -o {out}.png",

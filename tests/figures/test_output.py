@@ -78,7 +78,7 @@ def test_nothing_global_changes(tmp_path) -> None:
 
 @pytest.mark.parametrize("name", ["x.jpg", "x", "x.svg.gz"])
 def test_other_names_are_refused(name) -> None:
-    with pytest.raises(SettingsError, match=r"end its name in \.png, \.svg, \.pdf"):
+    with pytest.raises(SettingsError, match=r"end its name in \.png, \.svg or \.pdf"):
         require_figure_name(Path(name))
 
 

@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 import torch
 
-from bioattn.errors import FormatError, SettingsError
+from bioattn.errors import BioattnError, FormatError, SettingsError
 from bioattn.files import sha256_of, write_json
 from bioattn.models.promoter.config import PromoterModelConfig, TreatmentEncoding
 from bioattn.models.promoter.folder import load_promoter_model, write_promoter_model
@@ -43,3 +43,11 @@ def test_digests_speak_before_what_follows_from_the_damage(folder: Path) -> None
     (folder / "config.json").write_text(text.replace('"channels": 4', '"channels": 5'))
     with pytest.raises(FormatError, match=r"config\.json: differs from the digest"):
         load_promoter_model(folder, CPU)
+
+
+def test_a_folder_that_is_not_there_and_a_model_of_another_kind_are_named(tmp_path):
+    with pytest.raises(BioattnError, match=r"none: no such file or folder$"):
+        load_promoter_model(tmp_path / "none", torch.device("cpu"))
+    other = Path(__file__).parents[2] / "data" / "models" / "evoformer-contacts"
+    with pytest.raises(FormatError, match="a model of type 'evoformer', a promoter model is needed"):
+        load_promoter_model(other, torch.device("cpu"))
