@@ -150,6 +150,8 @@ class AlignmentRunner:
         earlier = read_json(folder / SCORES)
         same = isinstance(earlier, dict) and earlier.get("settings") == self.job()
         if not same or earlier.get("input", {}).get("sha256") != self._read(source.path)[1]:
+            if force:  # with --resume: a run that replaces earlier results was interrupted
+                return False
             raise BioattnError(
                 f"{folder}: was made from another alignment, model or settings; replace it with --force"
             )

@@ -211,9 +211,12 @@ def main(argv: Sequence[str] | None = None) -> int:
         _say_error("out of memory; use a smaller batch or input")
         return 1
     except OSError as error:
-        if error.errno not in (errno.EMFILE, errno.ENFILE):
+        if error.errno == errno.ENOMEM:
+            _say_error("out of memory; use a smaller batch or input")
+        elif error.errno in (errno.EMFILE, errno.ENFILE):
+            _say_error("too many open files; allow this process more of them (ulimit -n)")
+        else:
             raise
-        _say_error("too many open files; allow this process more of them (ulimit -n)")
         return 1
     except RuntimeError as error:
         if not _is_torch_out_of_memory(error):

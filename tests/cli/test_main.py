@@ -1,5 +1,6 @@
 """The program as a whole: light start, exit codes, closed pipes, signals, run records."""
 
+import errno
 import json
 import os
 import signal
@@ -120,6 +121,8 @@ def test_exit_codes(words: list[str], code: int, tmp_path: Path, monkeypatch: py
         (Interrupted("saved", 143), 143, "bioattn: error: saved\n"),
         (KeyboardInterrupt(), 130, ""),
         (MemoryError(), 1, "bioattn: error: out of memory"),
+        (OSError(errno.ENOMEM, "Cannot allocate memory"), 1, "bioattn: error: out of memory"),
+        (OSError(errno.EMFILE, "Too many open files"), 1, "bioattn: error: too many open files"),
         (
             RuntimeError("[enforce fail] can't allocate memory: 9 bytes\nmore"),
             1,
