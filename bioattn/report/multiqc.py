@@ -206,6 +206,8 @@ def write_multiqc(inputs: Sequence[Path], output: Path, sample: str | None = Non
         for content in content_of(path):
             name = _sample_name(sample or content.name)
             for section, figures in content.sections.items():
+                if not figures:
+                    continue
                 earlier = whose.get((section, name))
                 if earlier is not None and section != "general" and earlier.figures != figures:
                     raise BioattnError(

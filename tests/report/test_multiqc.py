@@ -155,3 +155,16 @@ def test_refusals(run: PromoterRun, check: Path, tmp_path: Path, capsys: pytest.
     (output / "mine.txt").write_text("")
     assert main(["export", "multiqc", str(check), "-o", str(output), "--force", "-q"]) == 1
     assert "mine.txt" in capsys.readouterr().err
+
+
+def test_a_structure_has_its_plddt_and_no_contacts(tmp_path: Path) -> None:
+    folder = tmp_path / "protein"
+    folder.mkdir()
+    scores = {"format": "bioattn-prediction", "id": "protein", "rows": 3, "columns": 2, "columns_used": 2}
+    (folder / "structure.cif").write_text("data_protein\n")
+    (folder / "scores.json").write_text(json.dumps({**scores, "plddt": [90.0, 71.0]}))
+    found = export(tmp_path / "out", folder)
+    assert found["general"]["data"] == {"protein": {"plddt": 80.5}}
+    assert found["predictions"]["data"]["protein"] == {"rows": 3, "columns": 2, "plddt": 80.5}
+    (folder / "scores.json").write_text(json.dumps(scores))
+    assert "general" not in export(tmp_path / "bare", folder)
