@@ -18,9 +18,9 @@ from numpy.typing import NDArray
 
 from bioattn.errors import BioattnError
 from bioattn.formats.nucleotides import UNKNOWN
+from bioattn.interpret.maps.map_reader import MapReader
 from bioattn.interpret.maps.position_maps import choose_position_sites, require_heads
 from bioattn.interpret.maps.upsampling import upsample
-from bioattn.interpret.tracks.values import MapReader
 from bioattn.promoters.promoter_fasta import read_promoters
 from bioattn.store.attention_reader import AttentionFile
 from bioattn.store.attribution_reader import AttributionFile

@@ -19,13 +19,14 @@ from bioattn import __version__
 from bioattn.errors import BioattnError, Interrupted, SettingsError
 from bioattn.files import sha256_of, write_json
 from bioattn.folders import atomic_folder
+from bioattn.interpret.maps.map_reader import MapReader
 from bioattn.interpret.maps.position_maps import choose_position_sites, require_heads
 from bioattn.interpret.tracks.choice import Track, choose_tracks
 from bioattn.interpret.tracks.files import WrittenFile, write_strand, write_table
 from bioattn.interpret.tracks.layout import Overlapping, lay_out
 from bioattn.interpret.tracks.promoter_places import ChromosomeLengths, place_promoters
 from bioattn.interpret.tracks.settings import USUAL_DOWNSTREAM, TrackSettings
-from bioattn.interpret.tracks.values import BaseValues, MapReader, TrackValues
+from bioattn.interpret.tracks.values import BaseValues, TrackValues
 from bioattn.known_names import MEAN
 from bioattn.progress import NoProgress, Progress
 from bioattn.promoters.gene_choice import choose_genes

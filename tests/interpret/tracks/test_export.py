@@ -180,7 +180,7 @@ def test_small_stretches_change_nothing(write_attention, tmp_path, monkeypatch):
     settings = TrackSettings(downstream=DOWNSTREAM, overlapping=Overlapping.MEAN, upsampling="gaussian")
     export_tracks(path, tmp_path / "whole", settings)
     monkeypatch.setattr("bioattn.interpret.tracks.layout.STRETCH_BASES", 50)
-    monkeypatch.setattr("bioattn.interpret.tracks.values.READ_BYTES", 1)
+    monkeypatch.setattr("bioattn.interpret.maps.map_reader.READ_BYTES", 1)
     export_tracks(path, tmp_path / "cut", settings)
     for one in sorted((tmp_path / "whole").glob("*.bedgraph")):
         assert of_bedgraph(one) == of_bedgraph(tmp_path / "cut" / one.name)
