@@ -61,6 +61,9 @@ from bioattn_cli import (
 from bioattn_cli.options import is_spokesman
 from bioattn_cli.standard_streams import open_standard_streams
 
+_NO_ROOM_FOR_LIBRARY = ("failed to map segment", "annot allocate memory")
+"""What the loader of shared libraries says."""
+
 
 class _ReaderGone(Exception):  # noqa: N818 - not a failure: whoever read our stdout has seen enough (`| head`)
     """A broken pipe under a name of its own: typer would end the program with exit code 1."""
@@ -209,6 +212,11 @@ def main(argv: Sequence[str] | None = None) -> int:
         return 1
     except MemoryError:
         _say_error("out of memory; use a smaller batch or input")
+        return 1
+    except ImportError as error:
+        if not any(words in str(error) for words in _NO_ROOM_FOR_LIBRARY):
+            raise
+        _say_error("out of memory while libraries were loaded; allow this process more of it (ulimit -v)")
         return 1
     except OSError as error:
         if error.errno == errno.ENOMEM:

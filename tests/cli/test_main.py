@@ -121,6 +121,7 @@ def test_exit_codes(words: list[str], code: int, tmp_path: Path, monkeypatch: py
         (Interrupted("saved", 143), 143, "bioattn: error: saved\n"),
         (KeyboardInterrupt(), 130, ""),
         (MemoryError(), 1, "bioattn: error: out of memory"),
+        (ImportError("x.so: failed to map segment from shared object"), 1, "bioattn: error: out of memory"),
         (OSError(errno.ENOMEM, "Cannot allocate memory"), 1, "bioattn: error: out of memory"),
         (OSError(errno.EMFILE, "Too many open files"), 1, "bioattn: error: too many open files"),
         (
