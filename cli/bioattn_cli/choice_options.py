@@ -30,7 +30,7 @@ GenesOption = Annotated[
 ]
 TreatmentsOption = Annotated[
     list[str] | None,
-    typer.Option("--treatment", metavar="NAME", help="A treatment, can be repeated [default: all]."),
+    typer.Option("--treatment", metavar="NAME", help="A treatment; can be repeated [default: all]."),
 ]
 AgainstOption = Annotated[
     str | None,
@@ -59,7 +59,7 @@ HeadsOption = Annotated[
 ]
 AveragedHeadsOption = Annotated[
     str | None,
-    typer.Option(metavar="LIST", help="Heads to average, for example 0,2 (from 0) [default: all]."),
+    typer.Option(metavar="LIST", help="Heads to average, for example 0,2 (counted from 0) [default: all]."),
 ]
 SampleOption = Annotated[
     str | None, typer.Option(metavar="ID", help="Which alignment [default: the only one].")

@@ -23,7 +23,7 @@ TreatmentOption = Annotated[
     typer.Option(
         "--treatment",
         metavar="NAME",
-        help="A treatment to ask for, can be repeated; `unconditional` is the model's token for an unknown one "
+        help="A treatment to ask for; can be repeated; `unconditional` is the model's token for an unknown one "
         "[default: all].",
     ),
 ]

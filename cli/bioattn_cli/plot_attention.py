@@ -32,7 +32,7 @@ def attention(
         typer.Option(
             "--treatment",
             metavar="NAME",
-            help="A treatment to draw, can be repeated [default: all up to 6, else those of lowest and highest "
+            help="A treatment to draw; can be repeated [default: all up to 6, else those of lowest and highest "
             "prediction].",
         ),
     ] = None,

@@ -25,7 +25,7 @@ def heads(
         typer.Option(
             "--genes",
             metavar="ID|FILE",
-            help="Of promoters: genes to average, or a file with an id a line; can be repeated [default: all].",
+            help="Of promoters: genes to average, or a file of ids, one a line; can be repeated [default: all].",
         ),
     ] = None,
     treatment: Annotated[
@@ -33,7 +33,7 @@ def heads(
         typer.Option(
             "--treatment",
             metavar="NAME",
-            help="Of promoters: a treatment to draw, can be repeated [default: all].",
+            help="Of promoters: a treatment to draw; can be repeated [default: all].",
         ),
     ] = None,
     sample: Annotated[
@@ -44,7 +44,7 @@ def heads(
         typer.Option(
             "--sites",
             metavar="PATTERN",
-            help="Attention sites, can be repeated [default: those with positions; of alignments '*.msa_row'].",
+            help="Attention sites; can be repeated [default: those with positions; of alignments '*.msa_row'].",
         ),
     ] = None,
     heads: HeadsOption = None,

@@ -21,7 +21,7 @@ def logos(
     output: FigureOption,
     motif: Annotated[
         list[str] | None,
-        typer.Option("--motif", metavar="NAME", help="A motif to draw, can be repeated [default: all]."),
+        typer.Option("--motif", metavar="NAME", help="A motif to draw; can be repeated [default: all]."),
     ] = None,
     first: Annotated[int | None, typer.Option(min=1, help="Only so many, from the file's beginning.")] = None,
     reverse_complement: Annotated[

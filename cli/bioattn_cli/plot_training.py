@@ -24,7 +24,7 @@ def training(
         typer.Option(
             "--metric",
             metavar="COLUMN",
-            help="A column of history.csv, can be repeated [default: correlation and its specific part].",
+            help="A column of history.csv; can be repeated [default: correlation and its specific part].",
         ),
     ] = None,
     width: WidthOption = 180,

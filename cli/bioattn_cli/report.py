@@ -34,7 +34,7 @@ def report(
         typer.Option(
             "--genes",
             metavar="ID|FILE",
-            help="Promoters to show in full before others, or a file with an id a line; can be repeated.",
+            help="Promoters to show in full before others, or a file of ids, one a line; can be repeated.",
         ),
     ] = None,
     treatment: TreatmentsOption = None,

@@ -47,7 +47,7 @@ def evoformer(
         typer.Option("--uniform-attention", help="Weigh all keys of MSA attention alike: a control."),
     ] = False,
     exclude: Annotated[
-        list[str] | None, typer.Option(metavar="ID", help="Leave out a protein; may be repeated.")
+        list[str] | None, typer.Option(metavar="ID", help="Leave out a protein; can be repeated.")
     ] = None,
     precision: Annotated[
         Precision | None, typer.Option(help="Arithmetic of the forward pass [default: fp32].")

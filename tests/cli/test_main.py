@@ -90,8 +90,22 @@ def test_one_option_has_one_help_text() -> None:
         for parameter in command.params:
             for name in parameter.opts:
                 texts.setdefault(name, set()).add(parameter.help or "")
-    for name in ("--device", "--threads", "--resume", "--quiet", "--verbose", "--log-format"):
+    for name in (
+        "--device",
+        "--threads",
+        "--resume",
+        "--shard",
+        "--width",
+        "--quiet",
+        "--verbose",
+        "--log-format",
+    ):
         assert len(texts[name]) == 1, name
+    for name in texts:
+        for text in texts[name]:
+            # One wording of what several options may say.
+            for other in ("may be repeated", ", can be repeated", "(from 0)", "an id a line"):
+                assert other not in text, (name, text)
 
 
 @pytest.mark.parametrize(
