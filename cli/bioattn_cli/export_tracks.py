@@ -131,7 +131,7 @@ def tracks(
         without_place=summary.without_place,
     )
     reporter.say(
-        f"{output}: {counted(summary.tracks, 'track')} for each strand, {counted(summary.promoters, 'promoter')}, "
+        f"wrote {output}: {counted(summary.tracks, 'track')} for each strand, {counted(summary.promoters, 'promoter')}, "
         f"{counted(summary.files, 'file')}, {human_bytes(summary.bytes)}"
     )
 
