@@ -342,7 +342,7 @@ def test_maps_that_say_nothing_give_no_motifs(planted, tmp_path):
         ),
         (["{attribution}", "--heads", "0"], 2, "--heads chooses in attention"),
         (["{attribution}", "--sites", "x"], 2, "--sites chooses in attention"),
-        (["{attention}", "--promoters", "{fasta}", "--genes", "YAL001C"], 1, "--genes YAL001C"),
+        (["{attention}", "--promoters", "{fasta}", "--genes", "YAL001C"], 1, "--genes 'YAL001C'"),
         (["{attention}", "--promoters", "{fasta}", "--heads", "7"], 1, "no such head"),
         (["{attention}", "--promoters", "{few}"], 1, "lacks 399 of 400 promoters"),
         (["{attention}", "--promoters", "{moved}"], 1, "not the window that the model saw"),
