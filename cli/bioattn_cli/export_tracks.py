@@ -131,8 +131,8 @@ def tracks(
         without_place=summary.without_place,
     )
     reporter.say(
-        f"wrote {output}: {counted(summary.tracks, 'track')} for each strand, {counted(summary.promoters, 'promoter')}, "
-        f"{counted(summary.files, 'file')}, {human_bytes(summary.bytes)}"
+        f"wrote {output}: {counted(summary.tracks, 'track')} for each strand, "
+        f"{counted(summary.promoters, 'promoter')}, {counted(summary.files, 'file')}, {human_bytes(summary.bytes)}"
     )
 
 
