@@ -20,6 +20,7 @@ from typer.core import TyperGroup
 from bioattn import __version__
 from bioattn.errors import BioattnError, Interrupted, SettingsError
 from bioattn.launch import launch
+from bioattn.stop_request import EXIT_CODES
 from bioattn.wording import printable
 from bioattn_cli import (
     doctor,
@@ -61,6 +62,8 @@ from bioattn_cli import (
 from bioattn_cli.options import is_spokesman
 from bioattn_cli.standard_streams import open_standard_streams
 
+_stopped_with: list[int] = []
+"""The exit code of the signal that came, once one has."""
 _NO_ROOM_FOR_LIBRARY = ("failed to map segment", "annot allocate memory")
 """What the loader of shared libraries says."""
 
@@ -178,9 +181,21 @@ def _only_the_first_reports(arguments: Sequence[str]) -> Iterator[None]:
 
 def main(argv: Sequence[str] | None = None) -> int:
     """Run the program and return its exit code. Set BIOATTN_DEBUG=1 to see tracebacks of user errors too."""
+    try:
+        code = _main(argv)
+    except Exception:
+        if not _stopped_with:
+            raise
+        code = 1
+    # A signal inside a compiled library comes out of it as any error.
+    return _stopped_with[0] if _stopped_with and code == 1 else code
+
+
+def _main(argv: Sequence[str] | None) -> int:
     arguments = list(sys.argv[1:] if argv is None else argv)
     if argv is None:
         signal.signal(signal.SIGTERM, _stop)
+        signal.signal(signal.SIGINT, _stop)
         open_standard_streams()
     try:
         with _only_the_first_reports(arguments), _own_output_errors():
@@ -249,12 +264,17 @@ def _drop_output() -> None:
 
 
 def _say_error(sentence: str) -> None:
+    if _stopped_with:
+        return  # whatever it says, the signal is why
     print(f"bioattn: error: {printable(sentence)}", file=sys.stderr)  # noqa: T201 - the one place that reports errors
 
 
-def _stop(_number: int, _frame: FrameType | None) -> NoReturn:
+def _stop(number: int, _frame: FrameType | None) -> NoReturn:
     """SIGTERM ends the program as Ctrl-C does, so that temporary files go. Long work has a gentler way of its own:
     `bioattn.stop_request`."""
+    _stopped_with.append(EXIT_CODES[signal.Signals(number)])
+    if number == signal.SIGINT:
+        raise KeyboardInterrupt
     sys.exit(143)
 
 
