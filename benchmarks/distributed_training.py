@@ -8,6 +8,7 @@ difference of any gradient between the two ways. `share` is what remains of a st
 """
 
 import argparse
+import copy
 import socket
 import statistics
 import time
@@ -82,7 +83,8 @@ def measure(rank: int, port: int, rounds: int) -> None:
     for name, kind in (("promoters", Promoters), ("families", Families)):
         torch.manual_seed(0)
         task = kind(rank)
-        wrapped = DistributedDataParallel(task)
+        # Of a copy: it hangs hooks on the weights, which fire in whatever backward pass.
+        wrapped = DistributedDataParallel(copy.deepcopy(task), find_unused_parameters=kind is Families)
 
         def alone(task: nn.Module = task) -> None:
             task().backward()
@@ -99,7 +101,8 @@ def measure(rank: int, port: int, rounds: int) -> None:
             distributed.all_reduce(torch.stack([loss.detach(), torch.zeros(())]))
 
         ways: dict[str, Callable[[], None]] = {"share": alone, "one message": summed, "DDP": ddp}
-        gradients = {way: _gradients(task, run) for way, run in ways.items()}
+        modules = {"share": task, "one message": task, "DDP": wrapped}
+        gradients = {way: _gradients(modules[way], run) for way, run in ways.items()}
         both = gradients["one message"], gradients["DDP"]
         largest = max(float((one - other).abs().max()) for one, other in zip(*both, strict=True))
         size = max(float(one.abs().max()) for one in both[0])
@@ -109,7 +112,7 @@ def measure(rank: int, port: int, rounds: int) -> None:
                 distributed.barrier()
                 cpu, wall = time.process_time(), time.perf_counter()
                 for _ in range(STEPS):
-                    task.zero_grad(set_to_none=True)
+                    modules[way].zero_grad(set_to_none=True)
                     ways[way]()
                 spent[way].append(((time.process_time() - cpu) / STEPS, (time.perf_counter() - wall) / STEPS))
         if rank == 0:
