@@ -138,8 +138,8 @@ def plan_memory(
         f"{source}: {sizes.residues:,} columns with {sizes.rows:,} + {sizes.extra_rows:,} rows need about "
         f"{human_bytes(needed)} of memory beside the model, {human_bytes(free)} are free; "
         + (
-            "give a smaller --max-msa-clusters, or max_extra_msa in [inputs] of --config, or cut the alignment into "
-            "domains"
+            "give a smaller --max-msa-clusters, or max_extra_msa in [inputs] of --config, or cut the alignment "
+            "into domains"
             if fewer_rows_help
             else "the pairs of columns alone are too many: cut the alignment into domains, or take a larger "
             "machine"

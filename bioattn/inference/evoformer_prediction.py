@@ -110,7 +110,8 @@ def predict(
     except torch.OutOfMemoryError as error:
         raise BioattnError(
             f"{model.device}: out of memory with {inputs.num_clusters} + {inputs.num_extra} rows and "
-            f"{len(inputs.columns)} columns; give a smaller --max-msa-clusters, or max_extra_msa in [inputs] of --config, or --device cpu"
+            f"{len(inputs.columns)} columns; give a smaller --max-msa-clusters, or max_extra_msa in [inputs] of "
+            "--config, or --device cpu"
         ) from error
     finally:
         progress.end()
