@@ -253,7 +253,7 @@ def test_inspect_says_what_each_file_is(
         ("protein.fa", b">a\nMKV1IW\n", "protein.fa"),
         ("ragged.tsv", b"a\tb\n1\t2\n3\n", "3: has 1 column, the header has 2"),
         ("half.json", b'{"a": ', "not valid JSON"),
-        ("cut.fa.gz", gzip.compress(b">a\nACGT\n" * 1000)[:40], "cut.fa.gz"),
+        ("cut.fa.gz", gzip.compress(b">a\nACGT\n" * 1000, mtime=0)[:40], "cut.fa.gz"),
         ("latin.tsv", b"gene\tgr\xf6\xdfe\n", "not UTF-8"),
         ("other.h5", None, "not written by bioattn"),
     ],
