@@ -25,9 +25,13 @@ from bioattn_cli.options import (
     command,
 )
 from bioattn_cli.reporting import Reporter
+from bioattn_cli.verbs import Verb
 
 app = typer.Typer(
-    help="Turn models and results into files other tools read.", no_args_is_help=True, rich_markup_mode=None
+    cls=Verb,
+    help="Turn models and results into files other tools read.",
+    no_args_is_help=True,
+    rich_markup_mode=None,
 )
 
 

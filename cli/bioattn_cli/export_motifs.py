@@ -27,7 +27,7 @@ def motifs(
     files: Annotated[
         list[Path] | None,
         typer.Argument(
-            metavar="FILE…", help="Attention HDF5 of promoters, attribution HDF5, or one of each."
+            metavar="FILE", help="Attention HDF5 of promoters, attribution HDF5, or one of each."
         ),
     ] = None,
     promoters: Annotated[

@@ -15,7 +15,6 @@ from types import FrameType
 from typing import Annotated, Any, NoReturn
 
 import typer
-from typer.core import TyperGroup
 
 from bioattn import __version__
 from bioattn.errors import BioattnError, Interrupted, SettingsError
@@ -61,6 +60,7 @@ from bioattn_cli import (
 )
 from bioattn_cli.options import is_spokesman
 from bioattn_cli.standard_streams import open_standard_streams
+from bioattn_cli.verbs import Verb
 
 _stopped_with: list[int] = []
 """The exit code of the signal that came, once one has."""
@@ -90,7 +90,18 @@ def _own_output_errors() -> Iterator[None]:
         raise _OutputFailed(error.strerror or str(error)) from error
 
 
-class _Program(TyperGroup):
+_ORDER = (
+    *("prepare", "train", "run", "export", "explain", "plot", "report"),
+    *("inspect", "validate", "merge", "simulate", "doctor"),
+)
+"""Verbs as they follow each other in use, then what looks at files, machines and truth."""
+
+
+class _Program(Verb):
+    def list_commands(self, ctx: Any) -> list[str]:
+        """In the order of use."""
+        return sorted(super().list_commands(ctx), key=_ORDER.index)
+
     def make_context(self, *arguments: Any, **options: Any) -> Any:
         """As typer does it; --help and --version print from in here."""
         with _own_output_errors():

@@ -2,7 +2,11 @@
 
 import typer
 
-app = typer.Typer(help="Figures of results, as PNG, SVG or PDF.", no_args_is_help=True, rich_markup_mode=None)
+from bioattn_cli.verbs import Verb
+
+app = typer.Typer(
+    cls=Verb, help="Figures of results, as PNG, SVG or PDF.", no_args_is_help=True, rich_markup_mode=None
+)
 
 
 @app.callback()

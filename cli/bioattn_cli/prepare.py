@@ -10,8 +10,10 @@ import typer
 from bioattn_cli.choice_options import Anchor
 from bioattn_cli.options import OutputOption, SeedOption, command
 from bioattn_cli.reporting import Reporter
+from bioattn_cli.verbs import Verb
 
 app = typer.Typer(
+    cls=Verb,
     help="Turn the files people have into inputs: promoters, alignments, datasets to train on.",
     no_args_is_help=True,
     rich_markup_mode=None,

@@ -16,7 +16,7 @@ def report(
     inputs: Annotated[
         list[Path],
         typer.Argument(
-            metavar="RUN…", help="Results in any order; what each is, is found out from its content."
+            metavar="RUN", help="Results in any order; what each is, is found out from its content."
         ),
     ],
     output: OutputOption,

@@ -24,8 +24,11 @@ from bioattn_cli.options import (
     command,
 )
 from bioattn_cli.reporting import Reporter
+from bioattn_cli.verbs import Verb
 
-app = typer.Typer(help="Run a trained model on new input.", no_args_is_help=True, rich_markup_mode=None)
+app = typer.Typer(
+    cls=Verb, help="Run a trained model on new input.", no_args_is_help=True, rich_markup_mode=None
+)
 
 
 @app.callback()

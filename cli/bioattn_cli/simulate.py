@@ -10,8 +10,10 @@ import typer
 from bioattn_cli.choice_options import AveragedSitesOption, Upsampling
 from bioattn_cli.options import ForceOption, OutputOption, SeedOption, command
 from bioattn_cli.reporting import Reporter
+from bioattn_cli.verbs import Verb
 
 app = typer.Typer(
+    cls=Verb,
     help="Make inputs whose truth is known, and score attention against that truth.",
     no_args_is_help=True,
     rich_markup_mode=None,

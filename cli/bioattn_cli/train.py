@@ -18,12 +18,15 @@ from bioattn_cli.options import (
     command,
 )
 from bioattn_cli.reporting import Reporter
+from bioattn_cli.verbs import Verb
 
 if TYPE_CHECKING:
     from bioattn.training.promoter.evaluation import Evaluation
     from bioattn.training.promoter.train import TrainingJob
 
-app = typer.Typer(help="Train a model from a prepared dataset.", no_args_is_help=True, rich_markup_mode=None)
+app = typer.Typer(
+    cls=Verb, help="Train a model from a prepared dataset.", no_args_is_help=True, rich_markup_mode=None
+)
 
 
 @app.callback()

@@ -45,6 +45,34 @@ def test_there_are_the_promised_commands() -> None:
     }
 
 
+def first_sentence(text: str) -> str:
+    paragraph = " ".join(text.strip().split("\n\n")[0].split())
+    return paragraph.split(". ")[0].removesuffix(".")
+
+
+@pytest.mark.parametrize("verb", ["", "prepare", "train", "run", "export", "explain", "plot", "simulate"])
+def test_help_lists_every_command_with_a_whole_sentence(
+    verb: str, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("COLUMNS", "80")
+    group = typer.main.get_command(app)
+    for word in verb.split():
+        group = group.commands[word]
+    assert main([*verb.split(), "--help"]) == 0
+    shown = " ".join(capsys.readouterr().out.split("Commands:")[1].split())
+    assert "..." not in shown
+    for name, command in group.commands.items():
+        assert f"{name} {first_sentence(command.help)}" in shown
+
+
+def test_help_lists_the_verbs_in_the_order_of_use(capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["--help"]) == 0
+    lines = capsys.readouterr().out.split("Commands:")[1].splitlines()
+    shown = [line.split()[0] for line in lines if line.startswith("  ") and not line.startswith("   ")]
+    assert shown[:4] == ["prepare", "train", "run", "export"]
+    assert shown.index("report") < shown.index("inspect") < shown.index("simulate")
+
+
 def test_version_and_help_import_nothing_heavy() -> None:
     script = (
         "import sys; from bioattn_cli.main import main\n"
