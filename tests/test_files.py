@@ -52,14 +52,12 @@ def test_outputs_are_refused_early(tmp_path: Path, monkeypatch: pytest.MonkeyPat
 
 def test_a_full_disk_is_told_of_the_output_not_of_its_temporary_name(tmp_path: Path) -> None:
     def write() -> None:
-        with atomic_output(tmp_path / "out") as folder:
-            folder.mkdir()
-            with atomic_output(folder / "a.txt"):
-                raise OSError(errno.ENOSPC, "No space left on device")
+        with atomic_output(tmp_path / "out.tsv") as temporary, atomic_output(temporary):
+            raise OSError(errno.ENOSPC, "No space left on device")
 
     with pytest.raises(BioattnError) as caught:
         write()
-    assert str(caught.value).startswith(f"{tmp_path / 'out' / 'a.txt'}: no space left")
+    assert str(caught.value).startswith(f"{tmp_path / 'out.tsv'}: no space left")
     assert list(tmp_path.iterdir()) == []
 
 

@@ -155,7 +155,7 @@ class Torture:
             found = {
                 name: digest
                 for name, digest in contents(folder, [output]).items()
-                if output not in command.grows or not Path(name).name.startswith(".")
+                if output not in command.grows or _is_final(name)
             }
             new = {name: digest for name, digest in usual.new.items() if _belongs(name, output)}
             old = {name: digest for name, digest in usual.old.items() if _belongs(name, output)}
@@ -171,7 +171,10 @@ class Torture:
                 states.add("some")
             else:
                 states.add("PARTIAL")
-                problems.append(f"{output} is neither the earlier result nor the new one")
+                different = [name for name in found if found[name] not in (new.get(name), old.get(name))]
+                problems.append(
+                    f"{output} is neither the earlier result nor the new one: {', '.join(different) or 'files lack'}"
+                )
         return states.pop() if len(states) == 1 else "some"
 
     def _run(
@@ -199,6 +202,11 @@ class Torture:
         folder = self.scratch / f"run-{self._number}"
         folder.mkdir()
         return folder
+
+
+def _is_final(name: str) -> bool:
+    """Whether a file in a growing folder has its final name, and so has the folder that it is in."""
+    return not any(part.startswith(".") or part.endswith(".partial") for part in Path(name).parts)
 
 
 def _belongs(name: str, output: str) -> bool:
