@@ -26,9 +26,7 @@ def motifs(
     output: OutputOption,
     files: Annotated[
         list[Path] | None,
-        typer.Argument(
-            metavar="FILE", help="Attention HDF5 of promoters, attribution HDF5, or one of each."
-        ),
+        typer.Argument(metavar="FILE", help="Attention HDF5 of promoters, attribution HDF5, or one of each."),
     ] = None,
     promoters: Annotated[
         Path | None,
