@@ -5,6 +5,7 @@ import gzip
 import hashlib
 import io
 import json
+import logging
 import lzma
 import os
 import re
@@ -16,8 +17,11 @@ from typing import Any, BinaryIO
 
 from bioattn import __version__
 from bioattn.errors import BioattnError, FormatError, SettingsError
+from bioattn.input_watch import has_changed
 from bioattn.output_lock import lock_output, temporary_path
 from bioattn.unpacking import unpacked
+
+LOGGER = logging.getLogger("bioattn")
 
 GZIP_MAGIC = b"\x1f\x8b"
 XZ_MAGIC = b"\xfd7zXZ\x00"
@@ -291,17 +295,30 @@ def write_run_record(
 ) -> None:
     """Write `<output>.run.json`: command, versions, input names and digests, wall time and `figures`.
 
-    It stands beside the output so that the output itself can be free of clocks and repeat byte for byte.
+    It stands beside the output so that the output itself can be free of clocks and repeat byte for byte. An input
+    that is not what it was in `watched_inputs` is marked, and warned of: the digest is of what stands there now.
     """
+    for path in inputs.values():
+        if has_changed(path):
+            LOGGER.warning(f"{path}: changed while it was read; make {output} again")
     record = {
         "command": list(command),
         "bioattn_version": __version__,
         "inputs": {
-            name: {"file": path.name, "sha256": sha256_of(path) if path.is_file() else None}
+            name: {
+                "file": path.name,
+                "sha256": sha256_of(path) if path.is_file() else None,
+                **({"changed_while_read": True} if has_changed(path) else {}),
+            }
             for name, path in inputs.items()
         },
         "output": {"file": output.name, "sha256": sha256_of(output) if output.is_file() else None},
         "seconds": round(seconds, 3),
         **figures,
     }
-    write_json(output.with_name(output.name + ".run.json"), record)
+    write_json(run_record_path(output), record)
+
+
+def run_record_path(output: Path) -> Path:
+    """Where the record of the run that made `output` stands."""
+    return output.with_name(output.name + ".run.json")

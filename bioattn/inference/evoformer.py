@@ -16,6 +16,7 @@ from bioattn.inference.alignment_shard import AlignmentShard
 from bioattn.inference.alignment_sources import AlignmentSource
 from bioattn.inference.run_paths import check_run_paths, result_folders
 from bioattn.models.evoformer.folder import LoadedEvoformerModel
+from bioattn.output_lock import reserve_output
 from bioattn.progress import NoProgress, Progress
 from bioattn.shard import Shard
 from bioattn.stop_request import StopRequest, stop_on_signals
@@ -57,8 +58,8 @@ def run_alignments(
     `bioattn.store.merging` makes the whole of all shards, byte for byte.
 
     Raises: SettingsError for settings the model cannot take, and as `check_run_paths`; BioattnError when results
-    exist and neither `resume` nor `force` is given, and what is wrong with the alignment when it is the only one;
-    Interrupted.
+    exist and neither `resume` nor `force` is given, when another run (another shard, too) is writing to `output`,
+    and what is wrong with the alignment when it is the only one; Interrupted.
     """
     runner = AlignmentRunner(model, settings, progress or NoProgress())
     check_run_paths(
@@ -78,6 +79,7 @@ def run_alignments(
     folders = result_folders(sources, output, several=several)
     with ExitStack() as stack:
         if several:
+            stack.enter_context(reserve_output(output))
             stack.enter_context(_folder_of_results(output))
         pending = []
         for source in sources:

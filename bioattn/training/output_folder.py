@@ -6,7 +6,7 @@ from contextlib import contextmanager
 from pathlib import Path
 
 from bioattn.errors import BioattnError, SettingsError
-from bioattn.files import text_output, unwritable
+from bioattn.files import remove_leftover, run_record_path, text_output, unwritable
 from bioattn.folders import remove_unfinished, replace_folder, require_own_files, restore_folder
 from bioattn.models.model_folder import MODEL_CARD, MODEL_FILES, TRAINING_RECORD, WEIGHTS
 from bioattn.output_lock import lock_output
@@ -94,8 +94,12 @@ def write_history(path: Path, history: Sequence[Mapping[str, float]]) -> None:
 
 
 def publish(partial: Path, output: Path) -> None:
-    """Give the finished folder its name; an old one under that name steps aside first and goes last."""
+    """Give the finished folder its name; an old one under that name steps aside first and goes last.
+
+    The run record of the old one goes: killed before it writes its own, a run has none rather than another's.
+    """
     (partial / STATE_FILE).unlink(missing_ok=True)
+    remove_leftover(run_record_path(output))
     try:
         replace_folder(partial, output)
     except OSError as error:

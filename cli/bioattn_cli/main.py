@@ -198,8 +198,13 @@ def main(argv: Sequence[str] | None = None) -> int:
         if not _stopped_with:
             raise
         code = 1
+    if not _stopped_with or code == 0:
+        return code
+    if is_spokesman(sys.argv[1:] if argv is None else argv):
+        name = next(number.name for number, own in EXIT_CODES.items() if own == _stopped_with[0])
+        _print_error(f"stopped by {name}; no output is half-written")
     # A signal inside a compiled library comes out of it as any error.
-    return _stopped_with[0] if _stopped_with and code == 1 else code
+    return _stopped_with[0] if code == 1 else code
 
 
 def _main(argv: Sequence[str] | None) -> int:
@@ -276,7 +281,11 @@ def _drop_output() -> None:
 
 def _say_error(sentence: str) -> None:
     if _stopped_with:
-        return  # whatever it says, the signal is why
+        return  # whatever it says, the signal is why, and `main` says so
+    _print_error(sentence)
+
+
+def _print_error(sentence: str) -> None:
     print(f"bioattn: error: {printable(sentence)}", file=sys.stderr)  # noqa: T201 - the one place that reports errors
 
 

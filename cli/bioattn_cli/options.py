@@ -2,7 +2,7 @@
 
 import functools
 import inspect
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import nullcontext
 from enum import StrEnum
 from pathlib import Path
@@ -10,6 +10,7 @@ from typing import Annotated, Any
 
 import typer
 
+from bioattn.input_watch import watched_inputs
 from bioattn.launch import launch
 from bioattn.output_lock import reserve_output
 from bioattn_cli.reporting import LogFormat, Reporter
@@ -60,6 +61,15 @@ def is_spokesman(arguments: Sequence[str]) -> bool:
     return arguments[:1] != ["train"] or launch().is_first
 
 
+def _paths(values: Iterable[Any]) -> Iterator[Path]:
+    """Those among the arguments of a command; outputs do no harm."""
+    for value in values:
+        if isinstance(value, Path):
+            yield value
+        elif isinstance(value, list | tuple):
+            yield from _paths(value)
+
+
 def command(
     app: typer.Typer, name: str | None = None
 ) -> Callable[[Callable[..., None]], Callable[..., None]]:
@@ -92,7 +102,10 @@ def command(
                 quiet=quiet, verbose=verbose, log_format=log_format, arguments=context.obj or ()
             )
             output = arguments.get("output") if is_spokesman(context.obj or ()) else None
-            with reserve_output(output) if isinstance(output, Path) else nullcontext():
+            with (
+                reserve_output(output) if isinstance(output, Path) else nullcontext(),
+                watched_inputs(_paths(arguments.values())),
+            ):
                 function(reporter, **arguments)
 
         run.__signature__ = signature.replace(parameters=[*own, *shared])  # type: ignore[attr-defined]

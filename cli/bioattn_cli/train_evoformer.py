@@ -68,7 +68,7 @@ def evoformer(
     torchrun: docs/training-on-several-processes.md.
     """
     from bioattn.device import choose_device, describe_device, set_threads
-    from bioattn.files import check_apart, write_run_record
+    from bioattn.files import check_apart, run_record_path, write_run_record
     from bioattn.stop_request import stop_on_signals
     from bioattn.training.distributed import joined_processes
     from bioattn.training.evoformer.model_card import scores_table
@@ -104,15 +104,18 @@ def evoformer(
             stop=stop,
             processes=processes,
         )
-    if scores is None:
+    if scores is None and (not processes.is_first or run_record_path(output).exists()):
         return
     inputs = {"dataset": dataset} | ({"config": config} if config else {})
     figures = {"device": chosen.type} | ({"processes": processes.count} if processes.count > 1 else {})
+    if scores is None:  # finished by a run that was killed before it could say so
+        figures["finished_before"] = True
     write_run_record(output, reporter.command, inputs, time.monotonic() - started, **figures)
     if scores:
         for cells in scores_table(scores):
             typer.echo("\t".join(cells))
-    reporter.say(f"wrote {output}")
+    if scores is not None:
+        reporter.say(f"wrote {output}")
 
 
 def _job(

@@ -258,6 +258,8 @@ def test_signals_end_a_command_with_their_code_and_leave_nothing(
     _, errors = process.communicate(timeout=60)
     os.close(writer)
     assert process.returncode == code
+    assert errors.splitlines()[-1] == f"bioattn: error: stopped by {number.name}; no output is half-written"
+    assert errors.count("bioattn: error") == 1
     assert "Traceback" not in errors
     assert {path.name for path in tmp_path.iterdir()} <= {"annotation.gff3", "cache"}
 

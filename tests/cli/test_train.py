@@ -217,6 +217,29 @@ def test_a_stopped_run_says_how_to_go_on_and_does(
     assert state.exists()
 
 
+def test_a_run_killed_before_it_wrote_its_record_gets_one_on_resume(
+    prepared: Path, trained: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    model, record = tmp_path / "model", tmp_path / "model.run.json"
+    words = ("train", "promoter", prepared / "tiny.dataset.h5", "-o", model, "--epochs", 1, "--no-baselines")
+    shutil.copytree(trained, model)
+    record.write_text("of the model that is replaced")
+
+    def killed(*_: object, **__: object) -> None:
+        raise KeyboardInterrupt
+
+    with monkeypatch.context() as patch:
+        patch.setattr("bioattn.files.write_run_record", killed)
+        assert bioattn(*words, "--threads", 1, "-q", "--force") == 130
+    assert not record.exists()
+    assert bioattn(*words, "--threads", 1, "-q", "--resume") == 0
+    written = record.read_bytes()
+    assert json.loads(written)["finished_before"] is True
+    assert list(json.loads(written)["inputs"]) == ["dataset"]
+    assert bioattn(*words, "--threads", 1, "-q", "--resume") == 0
+    assert record.read_bytes() == written
+
+
 def cut_in_half(path: Path) -> None:
     path.write_bytes(path.read_bytes()[: path.stat().st_size // 2])
 

@@ -35,6 +35,8 @@ class Undisturbed:
     """Digests of its files."""
     old: dict[str, str]
     """Of what an earlier run with other options left."""
+    records: list[str]
+    """Run records."""
     leftovers: list[str]
     """What else lies there: a genome index."""
     outcome: Outcome
@@ -75,7 +77,7 @@ class Torture:
             outcome = self._run(command, folder)
             assert outcome.status == 0, f"{command.name}: {outcome.stderr}"
             new, leftovers = contents(folder, command.outputs), others(folder, command.outputs)
-            size = sum((folder / name).stat().st_size for name in new)
+            size, records = sum((folder / name).stat().st_size for name in new), _records(folder)
             old = {}
             if command.other:
                 shutil.rmtree(folder)
@@ -86,7 +88,7 @@ class Torture:
                 assert old != new, f"{command.name} {command.other}: makes the same"
                 folder.rename(self.scratch / f"old-{command.name}")
             self._undisturbed[command.name] = Undisturbed(
-                new=new, old=old, leftovers=leftovers, outcome=outcome, size=size
+                new=new, old=old, records=records, leftovers=leftovers, outcome=outcome, size=size
             )
         return self._undisturbed[command.name]
 
@@ -125,6 +127,8 @@ class Torture:
         elif (found := contents(folder, command.outputs)) != usual.new:
             different = [name for name in {*found, *usual.new} if found.get(name) != usual.new.get(name)]
             problems.append(f"another result in {', '.join(sorted(different))}")
+        elif _records(folder) != usual.records:
+            problems.append(f"run records are {', '.join(_records(folder))}, not {', '.join(usual.records)}")
         # The lock of a cache that was complete when its maker was killed, and so is not made again.
         caches = {f".{name}.lock" for name in usual.leftovers}
         lying = [name for name in others(folder, command.outputs) if name not in {*usual.leftovers, *caches}]
@@ -172,9 +176,8 @@ class Torture:
             else:
                 states.add("PARTIAL")
                 different = [name for name in found if found[name] not in (new.get(name), old.get(name))]
-                problems.append(
-                    f"{output} is neither the earlier result nor the new one: {', '.join(different) or 'files lack'}"
-                )
+                names = ", ".join(different) or "files are missing"
+                problems.append(f"{output} is neither the earlier result nor the new one: {names}")
         return states.pop() if len(states) == 1 else "some"
 
     def _run(
@@ -202,6 +205,10 @@ class Torture:
         folder = self.scratch / f"run-{self._number}"
         folder.mkdir()
         return folder
+
+
+def _records(folder: Path) -> list[str]:
+    return sorted(path.name for path in folder.glob("*.run.json"))
 
 
 def _is_final(name: str) -> bool:

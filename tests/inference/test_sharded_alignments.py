@@ -1,5 +1,6 @@
 """Shards of a run over several alignments, merged, are the folders and the attention file of one process."""
 
+import fcntl
 import json
 import shutil
 from collections.abc import Iterator, Sequence
@@ -69,6 +70,21 @@ def files_of(folder: Path) -> dict[str, bytes]:
         for path in sorted(folder.rglob("*"))
         if path.is_file()
     }
+
+
+def test_two_shards_into_one_folder_are_refused_while_they_run_and_after(
+    alignments: Path, model: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    output = tmp_path / "out"
+    with (tmp_path / ".out.lock").open("w") as another:
+        fcntl.flock(another, fcntl.LOCK_EX)  # what the first shard holds, on this machine or on this disk
+        assert run(alignments, model, output, "--shard", "2/2") == 1
+        assert f"{output}: another run is writing this output; wait for it" in capsys.readouterr().err
+    assert run(alignments, model, output, "--shard", "1/2") == 0
+    before = files_of(tmp_path)
+    assert run(alignments, model, output, "--shard", "2/2") == 1
+    assert f"{output}: holds part 1 of 2" in capsys.readouterr().err
+    assert files_of(tmp_path) == before
 
 
 def attention_of(parts: Sequence[Path]) -> Iterator[Path]:
