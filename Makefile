@@ -12,6 +12,8 @@
 PYTHON ?= python3
 SEED ?= 0
 OUT ?= demo-output
+# Processes that run tests.
+WORKERS ?= 2
 
 VENV := .venv
 BIN := $(VENV)/bin
@@ -96,7 +98,7 @@ types: $(VENV)/installed-dev
 	$(BIN)/mypy
 
 pytest: $(VENV)/installed-dev
-	$(BIN)/python -m pytest
+	OMP_NUM_THREADS=1 $(BIN)/python -m pytest -n $(WORKERS) --dist loadfile
 
 # Half an hour of one core. As root also with full and read-only disks, which it makes of tmpfs.
 KILLS ?= 200
