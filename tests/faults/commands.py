@@ -196,6 +196,14 @@ COMMANDS = [
         replace="--force",
     ),
     Command(
+        name="export multiqc",
+        arguments="export multiqc {i}/promoters.fa {i}/x.dataset.h5 {i}/model {i}/prediction -o out",
+        outputs=["out"],
+        inputs=["promoters.fa", "x.dataset.h5", "model/history.csv", "prediction/scores.json"],
+        other="--sample another",
+        replace="--force",
+    ),
+    Command(
         name="export parameters",
         arguments="export parameters {i}/contact-model -o out.npz",
         outputs=["out.npz"],
@@ -240,12 +248,37 @@ COMMANDS = [
         replace="--force",
     ),
     Command(
+        name="explain heads, pruned",
+        arguments="explain heads {i}/model {i}/x.dataset.h5 -o out --split train --prune-to 1 "
+        "--pruned-model small " + PROMOTER_RUN,
+        outputs=["out", "small"],
+        beside=["small"],
+        inputs=["model/model.safetensors", "x.dataset.h5"],
+        other="--split validation",
+        replace="--force",
+    ),
+    Command(
         name="explain motifs",
         arguments="explain motifs {i}/attention.h5 {i}/attribution.h5 --expected {i}/expected.tsv -o out.tsv "
         "--shuffles 20",
         outputs=["out.tsv"],
         inputs=["attention.h5", "attribution.h5", "expected.tsv"],
         other="",
+    ),
+    Command(
+        name="merge",
+        arguments="merge {i}/part-1.h5 {i}/part-2.h5 -o out.h5",
+        outputs=["out.h5"],
+        inputs=["part-1.h5", "part-2.h5"],
+        other="",
+    ),
+    Command(
+        name="merge, folders",
+        arguments="merge {i}/part-1 {i}/part-2 -o out",
+        outputs=["out"],
+        inputs=["part-1/shard.json", "part-2/simulated000002/contacts.tsv"],
+        other="",
+        replace="--force",
     ),
     Command(
         name="plot attention",
@@ -286,6 +319,10 @@ def make_inputs(folder: Path, forks: Forks) -> None:
         "export attention model promoters.fa -o attention.h5 --threads 1",
         "explain attribution model promoters.fa -o attribution.h5 --threads 1",
         "run evoformer family.a3m --model contact-model -o prediction --attention family.attention.h5 --threads 1",
+        "export attention model promoters.fa -o part-1.h5 --batch-size 4 --shard 1/2 --threads 1",
+        "export attention model promoters.fa -o part-2.h5 --batch-size 4 --shard 2/2 --threads 1",
+        "run evoformer families/msa --model contact-model -o part-1 --shard 1/2 --threads 1",
+        "run evoformer families/msa --model contact-model -o part-2 --shard 2/2 --threads 1",
     ):
         done = forks.run(Run(arguments=line.split(), folder=str(folder)))
         assert done.status == 0, f"{line}: {done.stderr}"

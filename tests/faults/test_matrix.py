@@ -10,10 +10,10 @@ from tests.faults.matrix import FAULTS, can_mount, cases_of, run_case
 from tests.faults.torture import Torture
 
 SHORT = {
-    "disk full": ["run promoter", "prepare dataset"],
+    "disk full": ["run promoter", "merge"],
     "file size limit": ["export attention"],
     "read-only output": ["report"],
-    "another run": ["train promoter", "run promoter"],
+    "another run": ["run promoter"],
     "file handles": ["export tracks"],
     "memory": ["prepare contacts"],
     "input changed": ["simulate score"],
