@@ -16,10 +16,10 @@ from typing import Any
 from bioattn import __version__
 from bioattn.config_file import build
 from bioattn.errors import BioattnError, FormatError, Interrupted, SettingsError
-from bioattn.files import read_json
-from bioattn.models.model_folder import TRAINING_RECORD
 from bioattn.models.promoter.config import PromoterModelConfig, QuerySource
 from bioattn.models.promoter.folder import LoadedPromoterModel, load_promoter_model
+from bioattn.models.training_record import TRAINING_RECORD
+from bioattn.models.training_record import read_training_record as read_training_json
 from bioattn.progress import Progress
 from bioattn.stop_request import StopRequest
 from bioattn.training.output_folder import is_finished
@@ -59,7 +59,7 @@ def read_training_record(model: Path) -> TrainingRecord | None:
     path = model / TRAINING_RECORD
     if not path.is_file():
         return None
-    content = read_json(path)
+    content = read_training_json(model)
     try:
         return TrainingRecord(
             dataset_sha256=content["dataset"]["sha256"],

@@ -14,7 +14,8 @@ from numpy.typing import NDArray
 
 from bioattn.errors import BioattnError, FormatError, SettingsError
 from bioattn.figures.style import CYCLE, GREY, colour_of, new_figure, set_title, styled
-from bioattn.files import read_json, read_lines
+from bioattn.files import read_lines
+from bioattn.models.training_record import HISTORY, check_history, read_training_record
 
 TIMES = ("epoch", "step")
 TRAINING_LOSS, VALIDATION_LOSS, LEARNING_RATE = "training_loss", "validation_loss", "learning_rate"
@@ -45,12 +46,14 @@ class TrainingHistory:
 def read_history(path: Path) -> TrainingHistory:
     """Read `history.csv` of a model folder, or such a file.
 
-    Raises: BioattnError when the folder has none; FormatError when it is no history.
+    Raises: BioattnError when the folder has none; FormatError when it is no history, or damaged.
     """
     folder = path if path.is_dir() else path.parent
-    file = path / "history.csv" if path.is_dir() else path
+    file = path / HISTORY if path.is_dir() else path
     if path.is_dir() and not file.is_file():
         raise BioattnError(f"{path}: has no history.csv; name the folder of a model that was trained here")
+    if file.name == HISTORY:
+        check_history(folder)
     lines = [line for _, line in read_lines(file) if line.strip()]
     rows = list(csv.reader(lines))
     if not rows or rows[0][:1] not in [[name] for name in TIMES]:
@@ -66,13 +69,12 @@ def read_history(path: Path) -> TrainingHistory:
                 columns[name].append(float(cell) if cell else float("nan"))
             except ValueError:
                 raise FormatError(f"{file}:{number}: {name} {cell!r} is not a number") from None
-    record = folder / "training.json"
-    best = read_json(record).get("best_epoch") if record.is_file() else None
+    best = read_training_record(folder).get("best_epoch")
     return TrainingHistory(
         name=folder.resolve().name if path.is_dir() else file.stem,
         time=rows[0][0],
         columns={name: np.array(values) for name, values in columns.items()},
-        best=None if best is None else float(best),
+        best=float(best) if isinstance(best, int | float) else None,
     )
 
 
@@ -85,7 +87,7 @@ def shown_metrics(histories: Sequence[TrainingHistory], metrics: Sequence[str] |
     if metrics:
         for name in metrics:
             if name not in known:
-                raise SettingsError(f"--metric {name}: no run has it; there are {', '.join(sorted(known))}")
+                raise SettingsError(f"--metric {name!r}: no run has it; there are {', '.join(sorted(known))}")
         return list(metrics)
     return [name for name in _DEFAULT if name in known]
 

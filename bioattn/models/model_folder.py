@@ -18,14 +18,13 @@ from safetensors.torch import save_file
 from bioattn import __version__
 from bioattn.errors import BioattnError, FormatError
 from bioattn.files import atomic_output, read_json, sha256_of, write_json
+from bioattn.models.training_record import HISTORY, TRAINING_RECORD, read_training_record
 
 MODEL_FORMAT = "bioattn-model"
 MODEL_FORMAT_VERSION = 1
 CONFIG = "config.json"
 WEIGHTS = "model.safetensors"
-TRAINING_RECORD = "training.json"
 TREATMENTS = "treatments.json"
-HISTORY = "history.csv"
 MODEL_CARD = "README.md"
 MODEL_FILES = frozenset({CONFIG, WEIGHTS, TRAINING_RECORD, TREATMENTS, HISTORY, MODEL_CARD})
 """All that bioattn calls files in a model folder of any kind."""
@@ -140,9 +139,7 @@ def _check_arrays(
 def _check_digests(folder: Path, config: Mapping[str, Any]) -> None:
     """A flipped bit in a float is a plausible float: only the digests tell."""
     _compare_digests(folder, CONFIG, config)
-    record = folder / TRAINING_RECORD
-    if record.is_file():
-        _compare_digests(folder, TRAINING_RECORD, read_json(record))
+    _compare_digests(folder, TRAINING_RECORD, read_training_record(folder))
 
 
 def _compare_digests(folder: Path, record: str, content: Any) -> None:
@@ -154,5 +151,7 @@ def _compare_digests(folder: Path, record: str, content: Any) -> None:
             name not in MODEL_FILES
         ):  # a path would have any file of this machine read, or a device without end
             raise FormatError(f"{folder / record}: names {name!r}, which is no file of a model folder")
+        if name == HISTORY and not (folder / name).is_file():
+            continue  # nobody needs it to run the model
         if sha256_of(folder / name) != digest:
             raise FormatError(f"{folder / name}: differs from the digest in {record}; the file is damaged")

@@ -16,7 +16,8 @@ import pandas as pd
 from numpy.typing import NDArray
 
 from bioattn.errors import FormatError
-from bioattn.files import read_json, read_lines, sha256_of
+from bioattn.files import read_lines, sha256_of
+from bioattn.models.training_record import check_history, read_training_record
 from bioattn.promoters.dataset import TEST, VALIDATION, PromoterDataset
 from bioattn.training.promoter.bootstrap import Estimate, estimate, median_auroc, median_pearson
 from bioattn.training.promoter.evaluation import MODEL_ROW
@@ -110,13 +111,7 @@ def read_record(model: Path) -> dict[str, Any]:
 
     Raises: FormatError when it is damaged.
     """
-    path = model / "training.json"
-    if not path.is_file():
-        return {}
-    record = read_json(path)
-    if not isinstance(record, dict):
-        raise FormatError(f"{path}: is not the record of a training")
-    return record
+    return read_training_record(model)
 
 
 def collect_accuracy(
@@ -208,6 +203,7 @@ def read_training_history(model: Path, record: dict[str, Any]) -> TrainingHistor
     path = model / "history.csv"
     if not path.is_file():
         return None
+    check_history(model)
     lines = list(read_lines(path))
     if len(lines) < 2:
         return None

@@ -8,7 +8,8 @@ from pathlib import Path
 from bioattn.errors import BioattnError, SettingsError
 from bioattn.files import remove_leftover, run_record_path, text_output, unwritable
 from bioattn.folders import remove_unfinished, replace_folder, require_own_files, restore_folder
-from bioattn.models.model_folder import MODEL_CARD, MODEL_FILES, TRAINING_RECORD, WEIGHTS
+from bioattn.models.model_folder import MODEL_CARD, MODEL_FILES, WEIGHTS
+from bioattn.models.training_record import TRAINING_RECORD
 from bioattn.output_lock import lock_output
 from bioattn.training.state import STATE_FILE
 

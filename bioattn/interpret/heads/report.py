@@ -19,7 +19,7 @@ import torch
 from bioattn import __version__
 from bioattn.alignments.contact_dataset import open_contact_dataset
 from bioattn.errors import BioattnError, SettingsError
-from bioattn.files import check_apart, read_json, sha256_of, text_output, write_json
+from bioattn.files import check_apart, sha256_of, text_output, write_json
 from bioattn.folders import atomic_folder
 from bioattn.interpret.heads.alignment_importance import alignment_head_importance, alignment_heads
 from bioattn.interpret.heads.promoter_importance import (
@@ -32,9 +32,10 @@ from bioattn.interpret.heads.promoter_importance import (
     leave_one_out,
 )
 from bioattn.models.evoformer.folder import load_evoformer_model
-from bioattn.models.model_folder import CONFIG, HISTORY, MODEL_CARD, TRAINING_RECORD, TREATMENTS, WEIGHTS
+from bioattn.models.model_folder import CONFIG, MODEL_CARD, TREATMENTS, WEIGHTS
 from bioattn.models.promoter.folder import LoadedPromoterModel, load_promoter_model, write_promoter_model
 from bioattn.models.promoter.pruning import pruned
+from bioattn.models.training_record import HISTORY, read_training_record, write_training_record
 from bioattn.progress import NoProgress, Progress
 from bioattn.promoters.dataset import SPLIT_NAMES, TEST, PromoterDataset, read_dataset
 from bioattn.store.head_folder import (
@@ -241,8 +242,7 @@ def _write_record(folder: Path, record: dict[str, Any]) -> None:
 
 def _warn_of_other_data(model_folder: Path, dataset_path: Path, split: str, *, error: bool) -> None:
     """Only the dataset of the training says which genes the model never learned from."""
-    record = model_folder / TRAINING_RECORD
-    known = read_json(record).get("dataset", {}).get("sha256") if record.is_file() else None
+    known = read_training_record(model_folder).get("dataset", {}).get("sha256")
     if known == sha256_of(dataset_path):
         return
     sentence = (
@@ -265,7 +265,7 @@ def _write_pruned(
 ) -> tuple[float, float] | None:
     """The model folder, and the accuracies of whole and pruned model on test genes, if there are any."""
     smaller = pruned(model.model, model.vocabulary, keep).eval()
-    record = read_json(model_folder / TRAINING_RECORD)
+    record = read_training_record(model_folder)
     test = None
     if len(dataset.genes_in(TEST)):
         loaded = replace(model, model=smaller)
@@ -280,14 +280,15 @@ def _write_pruned(
         write_promoter_model(
             partial, smaller, model.vocabulary, model.treatments, task=model.task, reference=model.reference
         )
+        files = [WEIGHTS, CONFIG, TREATMENTS]
         if (model_folder / HISTORY).is_file():
+            files.append(HISTORY)
             shutil.copyfile(model_folder / HISTORY, partial / HISTORY)
         record |= {
             "pruned": {"from": model.sha256, **note},
             "evaluation": evaluation.to_json(),
-            "sha256": {name: sha256_of(partial / name) for name in (WEIGHTS, CONFIG, TREATMENTS)},
         }
-        write_json(partial / TRAINING_RECORD, record)
+        write_training_record(partial, record, files)
         write_model_card(partial / MODEL_CARD, smaller.config, dataset, record, evaluation)
         publish(partial, output)
     return test

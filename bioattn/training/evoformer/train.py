@@ -16,7 +16,7 @@ from bioattn.alignments.contact_dataset import TEST, TRAIN, VALIDATION, ContactD
 from bioattn.alignments.couplings import FEATURE_NAMES
 from bioattn.config_file import build
 from bioattn.errors import BioattnError, FormatError, SettingsError
-from bioattn.files import check_apart, read_json, sha256_of, write_json
+from bioattn.files import check_apart, sha256_of
 from bioattn.models.evoformer.config import EvoformerConfig
 from bioattn.models.evoformer.folder import (
     MODEL_TYPE,
@@ -27,11 +27,15 @@ from bioattn.models.evoformer.folder import (
 from bioattn.models.evoformer.model import EvoformerModel
 from bioattn.models.model_folder import (
     CONFIG,
-    HISTORY,
     MODEL_CARD,
-    TRAINING_RECORD,
     WEIGHTS,
     read_model_config,
+)
+from bioattn.models.training_record import (
+    HISTORY,
+    TRAINING_RECORD,
+    read_training_record,
+    write_training_record,
 )
 from bioattn.progress import NoProgress, Progress
 from bioattn.stop_request import StopRequest
@@ -227,9 +231,8 @@ def _train(
             "python": platform.python_version(),
         },
         "evaluation": [each.to_json() for each in scores],
-        "sha256": {name: sha256_of(partial / name) for name in (WEIGHTS, CONFIG)},
     }
-    write_json(partial / TRAINING_RECORD, record)
+    write_training_record(partial, record, (WEIGHTS, CONFIG, HISTORY))
     write_model_card(partial / MODEL_CARD, model, record, scores)
     publish(partial, job.output)
     return scores
@@ -278,7 +281,7 @@ def _content(job: EvoformerTrainingJob, config: EvoformerConfig) -> Job:
 def _finished_job(folder: Path) -> Job:
     """The job by which a model folder was trained."""
     config = read_model_config(folder, MODEL_TYPE)
-    record = read_json(folder / TRAINING_RECORD)
+    record = read_training_record(folder)
     try:
         return {
             "bioattn_version": record["versions"]["bioattn"],

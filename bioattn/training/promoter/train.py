@@ -15,12 +15,10 @@ from numpy.typing import NDArray
 from bioattn import __version__
 from bioattn.config_file import build
 from bioattn.errors import BioattnError, FormatError, SettingsError
-from bioattn.files import check_apart, read_json, sha256_of, write_json
+from bioattn.files import check_apart, sha256_of
 from bioattn.models.model_folder import (
     CONFIG,
-    HISTORY,
     MODEL_CARD,
-    TRAINING_RECORD,
     TREATMENTS,
     WEIGHTS,
     read_model_config,
@@ -29,6 +27,12 @@ from bioattn.models.promoter.config import Conditioning, PromoterModelConfig, Tr
 from bioattn.models.promoter.folder import MODEL_TYPE, write_promoter_model
 from bioattn.models.promoter.model import PromoterModel, attention_sites, make_promoter_model
 from bioattn.models.promoter.treatment_vocabulary import UNCONDITIONAL, TreatmentVocabulary
+from bioattn.models.training_record import (
+    HISTORY,
+    TRAINING_RECORD,
+    read_training_record,
+    write_training_record,
+)
 from bioattn.progress import NoProgress, Progress
 from bioattn.promoters.dataset import TEST, TRAIN, VALIDATION, PromoterDataset, read_dataset
 from bioattn.promoters.treatments import TreatmentTable, named_treatments
@@ -169,9 +173,8 @@ def _train(
             "python": platform.python_version(),
         },
         "evaluation": evaluation.to_json(),
-        "sha256": {name: sha256_of(partial / name) for name in (WEIGHTS, CONFIG, TREATMENTS)},
     }
-    write_json(partial / TRAINING_RECORD, record)
+    write_training_record(partial, record, (WEIGHTS, CONFIG, TREATMENTS, HISTORY))
     write_model_card(partial / MODEL_CARD, config, dataset, record, evaluation)
     publish(partial, job.output)
     return evaluation
@@ -333,7 +336,7 @@ def _content(job: TrainingJob, config: PromoterModelConfig) -> Job:
 def _finished_job(folder: Path) -> Job:
     """The job by which a model folder was trained."""
     config = read_model_config(folder, MODEL_TYPE)
-    record = read_json(folder / TRAINING_RECORD)
+    record = read_training_record(folder)
     try:
         return {
             "bioattn_version": record["versions"]["bioattn"],
