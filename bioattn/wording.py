@@ -42,6 +42,15 @@ def counted(number: int, noun: str) -> str:
     return f"{number:,} {noun}" if number == 1 else f"{number:,} {noun}s"
 
 
+def percentage(share: float, decimals: int = 0) -> str:
+    """A share with a space before its sign, as the SI writes it.
+
+    >>> percentage(0.9), percentage(0.00042, 1)
+    ('90 %', '0.0 %')
+    """
+    return f"{100 * share:.{decimals}f} %"
+
+
 def quoted(names: Sequence[str], limit: int = 5) -> str:
     """The first names in quotes, and how many more there are.
 

@@ -24,6 +24,7 @@ from bioattn.formats.checked_arrays import (
     DAMAGE,
     CheckedArrays,
     canonical_json,
+    other_format,
     plain,
 )
 from bioattn.formats.seal import check_seal
@@ -237,10 +238,7 @@ def protein_folder(index: int) -> str:
 def _check_attributes(path: Path, file: h5py.File) -> None:
     found = {name: plain(value) for name, value in file.attrs.items()}
     if found.get("format") != CONTACT_DATASET_FORMAT:
-        raise FormatError(
-            f"{path}: is HDF5 of the format {found.get('format', 'unknown')!r}, not {CONTACT_DATASET_FORMAT!r}; "
-            f"a contact dataset is needed, {_MAKE_AGAIN}"
-        )
+        raise other_format(path, "contact dataset", found.get("format"), CONTACT_DATASET_FORMAT, _MAKE_AGAIN)
     version = found.get("format_version")
     if version != CONTACT_DATASET_VERSION:
         newer = isinstance(version, int) and version > CONTACT_DATASET_VERSION

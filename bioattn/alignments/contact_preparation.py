@@ -36,7 +36,7 @@ from bioattn.structures.column_mapping import (
     write_mapping,
 )
 from bioattn.structures.contacts import contacts
-from bioattn.wording import counted, quoted
+from bioattn.wording import counted, percentage, quoted
 
 LOGGER = logging.getLogger(__name__)
 
@@ -280,8 +280,8 @@ def _mapping(
             "mapping",
             BioattnError(
                 f"{pair.mapping}: no row of {pair.msa} has the residues of chain {chain.name} in these columns; "
-                f"the best, {alignment.names[best]!r}, has {100 * identities[best]:.0f} % of them "
-                f"({100 * settings.min_identity:.0f} % are needed); check that mapping and alignment belong "
+                f"the best, {alignment.names[best]!r}, has {percentage(identities[best])} of them "
+                f"({percentage(settings.min_identity)} are needed); check that mapping and alignment belong "
                 "together"
             ),
         )

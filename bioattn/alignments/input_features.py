@@ -12,6 +12,7 @@ centres, the masked cells and the extra rows. AlphaFold 2 does so for every recy
 Shapes: S rows of the alignment without duplicates, N cluster centres, E extra rows, R match columns.
 """
 
+import shlex
 from dataclasses import dataclass
 
 import numpy as np
@@ -291,12 +292,12 @@ def _refuse_incomplete_query(alignment: Alignment, source: str) -> None:
             f"{source}: the first row, {name!r}, is the query and has a gap in {gaps.size:,} of its "
             f"{alignment.num_columns:,} columns (the first is column {gaps[0] + 1:,}); "
             "name a complete row as query, or cut the columns where it has gaps, "
-            f"with `bioattn prepare msa --query {name}`"
+            f"with `bioattn prepare msa --query {shlex.quote(name)}`"
         )
     if alignment.insertions[0]:
         letters = sum(map(len, alignment.insertions[0].values()))
         raise BioattnError(
             f"{source}: the first row, {name!r}, is the query and has {letters:,} lower-case letters, which stand "
             "outside the match columns; write the query in upper case, or make its residues the columns with "
-            f"`bioattn prepare msa --query {name}`"
+            f"`bioattn prepare msa --query {shlex.quote(name)}`"
         )

@@ -26,7 +26,7 @@ from bioattn.formats.a3m import ANNOTATION_RECORDS, write_a3m
 from bioattn.formats.alignment import Alignment, require_proteins
 from bioattn.formats.alignment_file import STANDARD_INPUT, read_alignment
 from bioattn.progress import NoProgress, Progress
-from bioattn.wording import counted
+from bioattn.wording import counted, percentage
 
 LOGGER = logging.getLogger("bioattn")
 OUTPUT_SUFFIXES = (".a3m", ".a3m.gz")
@@ -173,7 +173,7 @@ def prepare_msa(
             LOGGER.info(describe_step(step))
     LOGGER.info(
         f"{counted(statistics.depth, 'row')} of {counted(statistics.columns, 'column')}, "
-        f"Neff {statistics.neff:.1f} at {settings.weight_identity:.0%} identity"
+        f"Neff {statistics.neff:.1f} at {percentage(settings.weight_identity)} identity"
     )
     for warning in statistics.warnings():
         LOGGER.warning(f"{output}: {warning}")

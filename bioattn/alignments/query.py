@@ -22,7 +22,7 @@ def find_name(names: Sequence[str], name: str, source: str) -> int:
     rows = [row for row, full in enumerate(names) if full == name]
     if len(rows) > 1 and rows[0] != 0:
         raise BioattnError(
-            f"{source}: --query {name}: rows {_listed([f'{row + 1:,}' for row in rows])} are all called so; "
+            f"{source}: --query {name!r}: rows {_listed([f'{row + 1:,}' for row in rows])} are all called so; "
             "names of rows must differ for one to be chosen"
         )
     if rows:
@@ -32,12 +32,12 @@ def find_name(names: Sequence[str], name: str, source: str) -> int:
         rows = [row for row, short in enumerate(shortened) if called(short)]
         if len(rows) > 1:
             places = _listed([f"{names[row]} (row {row + 1:,})" for row in rows])
-            raise BioattnError(f"{source}: --query {name} could be {places}; give the full name of one")
+            raise BioattnError(f"{source}: --query {name!r} could be {places}; give the full name of one")
         if rows:
             return rows[0]
     close = difflib.get_close_matches(name, names, n=_SHOWN, cutoff=0.5) or names[:_SHOWN]
     raise BioattnError(
-        f"{source}: --query {name}: none of the {len(names):,} rows is called so; there are {', '.join(close)}"
+        f"{source}: --query {name!r}: none of the {len(names):,} rows is called so; there are {', '.join(close)}"
     )
 
 

@@ -6,6 +6,7 @@ columns stay the query's. The work is pyhmmer's (HMMER 3), the optional dependen
 
 import logging
 import re
+import shlex
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -82,7 +83,7 @@ def read_search_query(source: Path, name: str | None) -> FastaRecord:
     if name is None and len(records) > 1:
         raise SettingsError(
             f"{shown} holds {counted(len(records), 'sequence')}; a search starts from one: name it with --query, "
-            f"for example --query {records[0].name}"
+            f"for example --query {shlex.quote(records[0].name)}"
         )
     record = records[0] if name is None else records[find_name([each.name for each in records], name, shown)]
     return record._replace(sequence=re.sub("[-.]", "", record.sequence).removesuffix("*"))

@@ -10,6 +10,7 @@ from bioattn.alignments.alphabet import NUM_PROFILE_CLASSES, UNKNOWN, msa_codes
 from bioattn.alignments.filtering import count_residues, identity_to_query, rows_with_residues
 from bioattn.alignments.weights import WEIGHT_IDENTITY, sequence_weights
 from bioattn.formats.alignment import Alignment
+from bioattn.wording import percentage
 
 FORMAT = "bioattn-msa-statistics"
 FORMAT_VERSION = 1
@@ -65,10 +66,11 @@ class AlignmentStatistics:
     def warnings(self) -> list[str]:
         """Reasons not to expect contacts from this alignment, a sentence each."""
         found = []
-        if not self.has_common_signal:
+        if self.pair_identity is not None and not self.has_common_signal:
             found.append(
-                f"the rows carry no common signal: two of them agree in {self.pair_identity:.1%} of the residues, "
-                f"chance alone gives {self.chance_identity:.1%} (median identity to the query "
+                "the rows carry no common signal: two of them agree in "
+                f"{percentage(self.pair_identity, 1)} of the residues, chance alone gives "
+                f"{percentage(self.chance_identity, 1)} (median identity to the query "
                 f"{np.median(self.query_identity):.2f}); they hardly are a family, look at how they were found"
             )
         if self.depth == 1:

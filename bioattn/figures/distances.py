@@ -7,6 +7,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from bioattn.errors import FormatError
+from bioattn.formats.checked_arrays import other_format
 from bioattn.formats.seal import check_seal
 from bioattn.store.distogram_file import DISTOGRAM_FORMAT, FORMAT_VERSION
 from bioattn.store.hdf5_access import open_hdf5, text_attribute
@@ -45,10 +46,8 @@ def read_distances(path: Path) -> Distances:
     with open_hdf5(path) as file:
         kind = text_attribute(file, "format")
         if kind != DISTOGRAM_FORMAT:
-            raise FormatError(
-                f"{path}: is no distogram ({f'its format is {kind!r}' if kind else 'it says no format'}); "
-                "`bioattn run evoformer` writes distogram.h5"
-            )
+            advice = "`bioattn run evoformer` writes distogram.h5"
+            raise other_format(path, "distogram", kind, DISTOGRAM_FORMAT, advice)
         if int(file.attrs.get("format_version", 0)) != FORMAT_VERSION:
             raise FormatError(
                 f"{path}: has format version {file.attrs.get('format_version')}, this bioattn reads "

@@ -114,6 +114,17 @@ def plain(value: Any) -> Any:
     return value.item() if isinstance(value, np.generic) else value
 
 
+def other_format(path: Path, kind: str, found: str | None, needed: str, advice: str = "") -> FormatError:
+    """The error for HDF5 that holds something else.
+
+    kind: what is needed, after `is no`. found: the attribute `format`. advice: how to get what is needed.
+    """
+    says = f"its format is {found!r}" if found else "it has no 'format' attribute"
+    return FormatError(
+        f"{path}: is no {kind} ({says}, {needed!r} is needed){f'; {advice}' if advice else ''}"
+    )
+
+
 def canonical_json(content: Any) -> str:
     """JSON with sorted keys, the same text for the same content. Raises: BioattnError when it is not JSON."""
     try:

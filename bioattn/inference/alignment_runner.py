@@ -2,6 +2,7 @@
 
 import hashlib
 import logging
+import shlex
 from collections.abc import Sequence
 from contextlib import AbstractContextManager, ExitStack
 from dataclasses import asdict, dataclass, replace
@@ -328,8 +329,8 @@ def _tell(source: AlignmentSource, prepared: PreparedAlignment, *, predicts_atom
     if odd:
         say = LOGGER.warning if predicts_atoms else LOGGER.info
         say(
-            f"{source.name}: row 1, the target, has {' and '.join(odd)} (--query {target.name} makes its residues "
-            "the columns)"
+            f"{source.name}: row 1, the target, has {' and '.join(odd)} (--query {shlex.quote(target.name)} makes "
+            "its residues the columns)"
         )
     if inputs.encoded.num_rows == 1:
         LOGGER.warning(f"{source.path}: one distinct row only: there is nothing to tell contacts from")

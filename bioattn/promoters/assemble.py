@@ -28,7 +28,7 @@ from bioattn.promoters.response_matrix import (
 from bioattn.promoters.responses import Responses, ResponseSource, read_responses
 from bioattn.promoters.splits import Split, split_treatments
 from bioattn.promoters.treatments import TreatmentTable, named_treatments, read_treatment_table
-from bioattn.wording import counted, quoted
+from bioattn.wording import counted, percentage, quoted
 
 LOGGER = logging.getLogger("bioattn")
 
@@ -338,11 +338,12 @@ def _report_sides(dataset: PromoterDataset) -> None:
     missing = float(np.isnan(dataset.targets).mean())
     LOGGER.info(
         f"{dataset.num_genes:,} genes ({counts(dataset.gene_split)}) × {dataset.num_treatments:,} treatments "
-        f"({counts(dataset.treatment_split)}), {dataset.length:,} bases, {missing:.1%} of the values missing"
+        f"({counts(dataset.treatment_split)}), {dataset.length:,} bases, "
+        f"{percentage(missing, 1)} of the values missing"
     )
     if dataset.task == "binary":
         positive = float(np.nanmean(dataset.targets))
-        LOGGER.info(f"{positive:.2%} of the values are 1")
+        LOGGER.info(f"{percentage(positive, 2)} of the values are 1")
         if positive in (0.0, 1.0):
             LOGGER.warning(
                 f"every value is {positive:g}: choose another --threshold, --direction or --max-padj"

@@ -24,6 +24,7 @@ from bioattn.formats.checked_arrays import (
     CheckedArrays,
     canonical_json,
     encode_text,
+    other_format,
     plain,
     put_array,
 )
@@ -249,10 +250,8 @@ def _read(path: Path, file: h5py.File) -> PromoterDataset:
 def _read_attributes(path: Path, file: h5py.File) -> dict[str, Any]:
     found = {name: plain(value) for name, value in file.attrs.items()}
     if found.get("format") != DATASET_FORMAT:
-        raise FormatError(
-            f"{path}: is HDF5 of the format {found.get('format', 'unknown')!r}, not {DATASET_FORMAT!r}; "
-            "make a dataset with `bioattn prepare dataset`"
-        )
+        advice = "make one with `bioattn prepare dataset`"
+        raise other_format(path, "promoter dataset", found.get("format"), DATASET_FORMAT, advice)
     version = found.get("format_version")
     if version != DATASET_VERSION:
         newer = isinstance(version, int) and version > DATASET_VERSION

@@ -24,7 +24,7 @@ from bioattn.promoters.kmers import DEFAULT_K
 from bioattn.promoters.leakage import Leakage, measure_leakage
 from bioattn.promoters.promoter_fasta import Promoter
 from bioattn.promoters.splits import MIN_CHROMOSOMES, Split, split_by_chromosome, split_by_group
-from bioattn.wording import quoted
+from bioattn.wording import percentage, quoted
 
 LOGGER = logging.getLogger("bioattn")
 
@@ -144,9 +144,9 @@ def _paralogues(promoters: Sequence[Promoter], proteins: Mapping[str, str]) -> L
 
 def _random_warning(leakage: Sequence[Leakage]) -> str:
     test = next((f for f in leakage if f.side == "test" and f.against == "train"), None)
-    measured = (
-        "" if test is None else f" (here {test.shared_kmers:.0%} of test promoters share sequence with one)"
-    )
+    measured = ""
+    if test is not None:
+        measured = f" (here {percentage(test.shared_kmers)} of test promoters share sequence with one)"
     return (
         f"--split random does not keep test promoters apart from their relatives in training{measured}, so scores "
         "come out too good; use --split homology or chromosome for figures you report"

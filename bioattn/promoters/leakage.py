@@ -10,6 +10,7 @@ from numpy.typing import NDArray
 from bioattn.promoters.dataset import SPLIT_NAMES, TEST, TRAIN, VALIDATION
 from bioattn.promoters.homology import MIN_SHARE, Links
 from bioattn.promoters.kmers import DEFAULT_K
+from bioattn.wording import percentage
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -34,12 +35,13 @@ class Leakage:
     def sentence(self) -> str:
         """One line for a person."""
         parts = [
-            f"{self.shared_kmers:.1%} share at least {self.min_share:.0%} of their {self.k}-mers with one"
+            f"{percentage(self.shared_kmers, 1)} share at least {percentage(self.min_share)} of their "
+            f"{self.k}-mers with one"
         ]
         if self.overlapping is not None:
-            parts.append(f"{self.overlapping:.1%} overlap one")
+            parts.append(f"{percentage(self.overlapping, 1)} overlap one")
         if self.paralogues is not None:
-            parts.append(f"{self.paralogues:.1%} have a paralogue there")
+            parts.append(f"{percentage(self.paralogues, 1)} have a paralogue there")
         return f"{self.side} promoters against {self.against}: {', '.join(parts)} (of {self.promoters:,})"
 
     def as_json(self) -> dict[str, Any]:

@@ -133,7 +133,7 @@ def check_settings(annotation: Annotation, settings: WindowSettings) -> None:
         if biotype not in present:
             known = first_names([name for name, _ in present.most_common()], 12)
             raise SettingsError(
-                f"--biotype {biotype}: no gene of {annotation.path} has it; there are {known or 'no biotypes'}"
+                f"--biotype {biotype!r}: no gene of {annotation.path} has it; there are {known or 'no biotypes'}"
             )
 
 

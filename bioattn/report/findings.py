@@ -13,7 +13,7 @@ from bioattn.report.alignment_pages import AlignmentPage
 from bioattn.report.check_result import CheckResult
 from bioattn.report.motif_results import MotifResults
 from bioattn.report.promoter_browser import PromoterBrowser
-from bioattn.wording import counted
+from bioattn.wording import counted, percentage
 
 Tone = Literal["good", "bad", "open", "plain"]
 """`open`: not known, because nobody looked."""
@@ -214,7 +214,7 @@ def map_findings(
         share = site.between_share
         words = (
             "Less the profile all promoters share, maps of two treatments correlate with a median r of "
-            f"{alike:.2f}; {100 * share:.0f} % of their variance differs between treatments."
+            f"{alike:.2f}; {percentage(share)} of their variance differs between treatments."
         )
         if alike >= ALIKE:
             yield Finding(
@@ -302,8 +302,8 @@ def alignment_findings(pages: Sequence[AlignmentPage], left_out: Sequence[str]) 
             scores = page.prediction_scores
             good = [head for head in page.heads if head.precision is not None]
             text = (
-                f"{likely}; of the L likeliest pairs {100 * scores.precision_l:.0f} % touch in the structure, of "
-                f"the L/5 likeliest {100 * scores.precision_l5:.0f} % (L = residues in the structure)."
+                f"{likely}; of the L likeliest pairs {percentage(scores.precision_l)} touch in the structure, of "
+                f"the L/5 likeliest {percentage(scores.precision_l5)} (L = residues in the structure)."
             )
             if good:
                 best = max(good, key=lambda head: head.precision or 0.0)
@@ -312,7 +312,7 @@ def alignment_findings(pages: Sequence[AlignmentPage], left_out: Sequence[str]) 
                 )
                 text += (
                     f" The best of {counted(len(good), 'head')} ({title}), picked on this very structure, reaches "
-                    f"{100 * (best.precision or 0):.0f} %."
+                    f"{percentage(best.precision or 0)}."
                 )
             yield Finding(page.id, text, "good" if scores.precision_l >= 0.5 else "bad")
     if any(page.prediction_scores is not None for page in pages):

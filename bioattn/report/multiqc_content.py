@@ -65,6 +65,11 @@ def _name(path: Path) -> str:
 def _promoters(path: Path, figures: Mapping[str, Any]) -> Content:
     sections: dict[str, Mapping[str, Any]] = {"general": {"promoters": figures["promoters"]}}
     audit = PromoterFiles.beside(path).audit
+    if not audit.is_file() and not figures["with_location"]:
+        raise BioattnError(
+            f"{path}: is no FASTA of `bioattn prepare promoters`: no record says where its promoter lies, and "
+            f"there is no {audit.name} beside it"
+        )
     if audit.is_file():
         sections["promoters"] = _audit(audit)
     return Content(_name(path), sections)

@@ -7,6 +7,7 @@ import h5py
 import pandas as pd
 
 from bioattn.errors import FormatError
+from bioattn.formats.checked_arrays import other_format
 from bioattn.store.content_digest import CONTENT_DIGEST, content_digest
 from bioattn.store.hdf5_access import damage_named, strings, text_attribute
 from bioattn.store.schema import PREDICTIONS, SAMPLE_FIELDS
@@ -16,12 +17,11 @@ from bioattn.store.window_coordinates import recorded_downstream
 def require_format(path: Path, file: h5py.File, what: str, format_name: str, newest: str) -> None:
     """Refuse a file of another format, or of a major version above that of `newest`, which this reader knows.
 
-    what: the kind of file, after `an`. Raises: FormatError.
+    what: the kind of file. Raises: FormatError.
     """
     found = text_attribute(file, "format")
     if found != format_name:
-        says = f"its format is {found!r}" if found else "it has no 'format' attribute"
-        raise FormatError(f"{path}: not an {what} file ({says}, {format_name!r} is needed)")
+        raise other_format(path, f"{what} file", found, format_name)
     version = text_attribute(file, "format_version") or ""
     major, _, minor = version.partition(".")
     if not (major.isdecimal() and minor.isdecimal()):

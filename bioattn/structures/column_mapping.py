@@ -21,7 +21,7 @@ from bioattn.files import text_output
 from bioattn.formats.alignment import GAP, Alignment
 from bioattn.formats.tables import open_table
 from bioattn.structures.chain import Chain, scorable
-from bioattn.wording import quoted
+from bioattn.wording import percentage, quoted
 
 MIN_IDENTITY = 0.7
 """Of the residues aligned to each other, the part that must be equal for a chain to be taken as that of a row."""
@@ -72,8 +72,8 @@ def map_columns(
         name = alignment.names[best.row]
         raise BioattnError(
             f"{source}: the sequence of chain {chain.name} does not match the alignment: its closest row, "
-            f"{name!r}, has {100 * best.identity:.0f} % equal residues over {100 * best.coverage:.0f} % of the "
-            f"shorter sequence ({100 * min_identity:.0f} % over {100 * MIN_COVERAGE:.0f} % are needed); "
+            f"{name!r}, has {percentage(best.identity)} equal residues over {percentage(best.coverage)} of the "
+            f"shorter sequence ({percentage(min_identity)} over {percentage(MIN_COVERAGE)} are needed); "
             "check that chain and alignment belong together"
         )
     if not best.columns.size:

@@ -90,7 +90,7 @@ def motifs(
         score_known_motifs,
         write_known_motifs,
     )
-    from bioattn.wording import counted
+    from bioattn.wording import counted, percentage
 
     began = time.monotonic()
     if not 0 < p_value <= 1:
@@ -138,7 +138,7 @@ def motifs(
         reporter.say(
             f"{each.signal}: {each.expected_passed} of {counted(each.expected, 'expected pair')} found, "
             f"{each.specific} of them also against the mean of all treatments; {each.none_passed} of {each.none} "
-            f"that should be silent are; {each.shuffled_passing:.1%} of shuffled motifs pass"
+            f"that should be silent are; {percentage(each.shuffled_passing, 1)} of shuffled motifs pass"
         )
     reporter.say(
         f"wrote {output}: {counted(len(found.table), 'row')} over {counted(found.promoters, 'promoter')}"

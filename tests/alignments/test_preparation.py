@@ -145,14 +145,14 @@ def test_names() -> None:
     assert find_name(names, "P0", "f") == 3
     assert find_name(names, "NAME_X", "f") == 3
     assert find_name(["A", "B", "A"], "A", "f") == 0
-    with pytest.raises(BioattnError, match="f: --query B: rows 2, 3 are all called so"):
+    with pytest.raises(BioattnError, match="f: --query 'B': rows 2, 3 are all called so"):
         find_name(["A", "B", "B"], "B", "f")
     with pytest.raises(
-        BioattnError, match=r"f: --query B could be B/1-5 \(row 2\), B/7-9 \(row 3\); give the"
+        BioattnError, match=r"f: --query 'B' could be B/1-5 \(row 2\), B/7-9 \(row 3\); give the"
     ):
         find_name(names, "B", "f")
     with pytest.raises(
-        BioattnError, match=r"f: --query A/1-6: none of the 5 rows is called so; there are A/1-5"
+        BioattnError, match=r"f: --query 'A/1-6': none of the 5 rows is called so; there are A/1-5"
     ):
         find_name(names, "A/1-6", "f")
 

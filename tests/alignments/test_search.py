@@ -106,10 +106,11 @@ def test_queries(tmp_path) -> None:
     several.write_text(">sp|P1|A_X first\nMK-.vl\nAA*\n>b\nMMM\n")
     assert read_search_query(several, "A_X")[:3] == ("sp|P1|A_X", "first", "MKvlAA")
     with pytest.raises(
-        SettingsError, match=r"holds 2 sequences; a search starts from one: name it with --query"
+        SettingsError,
+        match=r"holds 2 sequences; .* with --query, for example --query 'sp.P1.A_X'",
     ):
         read_search_query(several, None)
-    with pytest.raises(BioattnError, match="--query c: none of the 2 rows is called so"):
+    with pytest.raises(BioattnError, match="--query 'c': none of the 2 rows is called so"):
         read_search_query(several, "c")
     one = tmp_path / "one.sto"
     one.write_text("# STOCKHOLM 1.0\nq MK-v\n//\n")

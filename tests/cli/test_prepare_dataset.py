@@ -67,7 +67,7 @@ def test_everything_is_written(folder, capfd):
     assert dataset.treatments.columns == ["agent", "minutes"]
     out, err = capfd.readouterr()
     assert out == ""
-    assert "test promoters against train: 0.0% share at least 10% of their 14-mers" in err
+    assert "test promoters against train: 0.0 % share at least 10 % of their 14-mers" in err
 
 
 def test_same_input_same_bytes(folder):

@@ -198,7 +198,7 @@ def test_same_input_same_bytes_and_a_record_beside(inputs, tmp_path):
         (
             ["--biotype", "lincRNA"],
             2,
-            "--biotype lincRNA: no gene of .* has it; there are tRNA, protein_coding",
+            "--biotype 'lincRNA': no gene of .* has it; there are tRNA, protein_coding",
         ),
         (["--overlap", "cut"], 2, "cut"),
         (["--max-n", "0", "--biotype", "protein_coding", "--upstream", "20"], 1, "no promoter is left"),

@@ -54,7 +54,7 @@ def test_bad_input_is_one_sentence(tmp_path) -> None:
     steps = read_history(run(tmp_path, "b", "step,training_loss\n1,2\n"))
     with pytest.raises(SettingsError, match="some of the runs count epochs, others steps"):
         draw_training([good, steps], 85)
-    with pytest.raises(SettingsError, match="--metric r2: no run has it; there are epoch, learning_rate"):
+    with pytest.raises(SettingsError, match="--metric 'r2': no run has it; there are epoch, learning_rate"):
         draw_training([good], 85, ["r2"])
     with pytest.raises(FormatError, match=re.escape("history.csv:3: training_loss 'x' is not a number")):
         read_history(run(tmp_path, "c", "step,training_loss\n1,2\n2,x\n"))

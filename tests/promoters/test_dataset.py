@@ -170,7 +170,7 @@ def test_other_files_and_versions_are_refused(path, tmp_path):
     other = tmp_path / "other.h5"
     with h5py.File(other, "w") as file:
         file.attrs["format"] = "bioattn-attention"
-    with pytest.raises(FormatError, match="is HDF5 of the format 'bioattn-attention'"):
+    with pytest.raises(FormatError, match=r"is no promoter dataset \(its format is 'bioattn-attention'"):
         read_dataset(other)
     other.write_text("gene\tx\n")
     with pytest.raises(FormatError, match="is not an HDF5 file; a dataset made by"):

@@ -45,7 +45,7 @@ def test_figures_count_each_promoter_once():
     assert test.paralogues == pytest.approx(2 / 3)
     assert figures["test", "validation"].shared_kmers == pytest.approx(1 / 3)
     assert figures["validation", "train"].shared_kmers == 0
-    assert "33.3% share at least 10% of their 14-mers with one, 33.3% overlap one" in test.sentence()
+    assert "33.3 % share at least 10 % of their 14-mers with one, 33.3 % overlap one" in test.sentence()
 
 
 def test_sides_without_promoters_or_places():

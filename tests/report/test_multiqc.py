@@ -127,6 +127,23 @@ def test_what_became_of_genes_adds_up(tmp_path: Path) -> None:
     assert by_fasta["general"]["data"]["promoters"]["promoters"] == 60 - dropped
 
 
+def test_a_genome_is_no_result(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    """Any FASTA reads as promoters; only those of `prepare promoters` say where they lie."""
+    words = [
+        "export",
+        "multiqc",
+        str(ROOT / "data" / "tiny" / "genome.fa"),
+        "-o",
+        str(tmp_path / "out"),
+        "-q",
+    ]
+    assert main(words) == 1
+    assert (
+        "no record says where its promoter lies, and there is no genome.audit.tsv" in capsys.readouterr().err
+    )
+    assert not (tmp_path / "out").exists()
+
+
 def test_two_of_a_kind_need_two_names(
     check: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:

@@ -196,7 +196,7 @@ def test_layouts_of_heads_and_reductions() -> None:
 @pytest.mark.parametrize(
     ("attribute", "value", "sentence"),
     [
-        ("format", "cooler", "not an attention file"),
+        ("format", "cooler", "is no attention file \\(its format is 'cooler', 'bioattn-attention' is needed"),
         ("format_version", "2.0", "attention format 2.0 is newer than 1.1"),
         ("format_version", "one", "format_version 'one' is not of the form"),
         ("model_sha256", "0" * 64, "content_sha256 differs"),

@@ -41,7 +41,7 @@ from bioattn.store.track_folder import (
     TRACK_FOLDER,
     TrackFormat,
 )
-from bioattn.wording import counted, human_bytes
+from bioattn.wording import counted, human_bytes, percentage
 
 LOGGER = logging.getLogger("bioattn")
 
@@ -201,7 +201,7 @@ class _Export:
             }[settings.overlapping]
             LOGGER.info(
                 f"{layout.overlapping_genes:,} of {counted(len(places.samples), 'window')} overlap another of "
-                f"their strand, {100 * layout.overlapping_share:.1f}% of all bases; {settled}"
+                f"their strand, {percentage(layout.overlapping_share, 1)} of all bases; {settled}"
             )
         if self.chromosomes is None and TrackFormat.BIGWIG in settings.formats:
             LOGGER.info(

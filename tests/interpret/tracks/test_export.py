@@ -262,7 +262,7 @@ def test_the_folder_explains_itself(write_attention, tmp_path, capsys):
     said = capsys.readouterr().err
     assert "warning: 1 promoter without a place on a chromosome is left out" in said
     assert "no promoter lies on the - strand" in said
-    assert "2 of 2 windows overlap another of their strand, 50.0% of all bases" in said
+    assert "2 of 2 windows overlap another of their strand, 50.0 % of all bases" in said
     record = json.loads((folder / "tracks.json").read_text())
     assert [track["treatment"] for track in record["tracks"]] == TREATMENTS
     page = (Path(__file__).parents[3] / "docs/formats/tracks.md").read_text(encoding="utf-8")
