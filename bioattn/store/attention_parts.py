@@ -71,8 +71,12 @@ class PartStore(SampleParts[AttentionWriter, Block]):
         return len(block.samples.ids)
 
     def _samples_at_once(self) -> int:
-        widest = max((layout.bytes_per_sample for layout in self.layouts), default=1)
-        return max(1, SLAB_BYTES // max(1, widest))
+        if not self.layouts:
+            return SLAB_BYTES
+        widest = max(self.layouts, key=lambda layout: layout.bytes_per_sample)
+        number = max(1, SLAB_BYTES // max(1, widest.bytes_per_sample))
+        chunk = widest.chunk(self.num_samples)[0]  # whole chunks, where one fits: none is written twice
+        return number - number % chunk if number > chunk else number
 
     def read(self, file: h5py.File, rows: slice) -> Block:
         """Some samples of a file of these sites."""

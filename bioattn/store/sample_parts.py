@@ -21,8 +21,8 @@ from bioattn.store.part_folder import assembled_output, part_output, part_path
 from bioattn.store.sample_writer import Values
 from bioattn.store.schema import Samples
 
-SLAB_BYTES = 1 << 24
-"""Bytes of one array moved at a time while assembling."""
+SLAB_BYTES = 1 << 21
+"""Bytes of one array moved at a time while assembling: little beside what the model took before."""
 OVERHEAD_BYTES_PER_SAMPLE = 100
 """Names and places of a sample in the samples, predictions and one group, generously."""
 FIXED_BYTES = 1 << 15
