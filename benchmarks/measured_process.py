@@ -20,7 +20,7 @@ class Sample(NamedTuple):
     """Memory of a process at one moment, in bytes."""
 
     seconds: float
-    """Since it started."""
+    """Processor time it had taken, user and system: what else the machine does stretches no phase of it."""
     resident: int
     anonymous: int
     """The part of `resident` that is its own (heap, stacks), not pages of files that are mapped."""
@@ -62,7 +62,7 @@ def run_measured(command: Sequence[str], folder: Path, *, every: float = 0.0, th
         process = subprocess.Popen(command, cwd=folder, env=environment, stdout=said, stderr=said)
         samples: list[Sample] = []
         ended = threading.Event()
-        watcher = threading.Thread(target=_watch, args=(process.pid, every, samples, ended, began))
+        watcher = threading.Thread(target=_watch, args=(process.pid, every, samples, ended))
         if every:
             watcher.start()
         _, status, usage = os.wait4(process.pid, 0)
@@ -75,17 +75,19 @@ def run_measured(command: Sequence[str], folder: Path, *, every: float = 0.0, th
     return Cost(usage.ru_utime + usage.ru_stime, time.monotonic() - began, usage.ru_maxrss * 1024, samples)
 
 
-def _watch(pid: int, every: float, samples: list[Sample], ended: threading.Event, began: float) -> None:
-    rollup = Path(f"/proc/{pid}/smaps_rollup")
+def _watch(pid: int, every: float, samples: list[Sample], ended: threading.Event) -> None:
+    rollup, stat = Path(f"/proc/{pid}/smaps_rollup"), Path(f"/proc/{pid}/stat")
+    ticks = os.sysconf("SC_CLK_TCK")
     while not ended.wait(every):
         try:
             sizes = dict(line.split(":", 1) for line in rollup.read_text().splitlines()[1:])
+            user, system = stat.read_text().rpartition(")")[2].split()[11:13]
         except (OSError, ValueError):
             continue  # it has just ended
         if "Rss" not in sizes:
             continue
         resident, anonymous = (int(sizes[name].split()[0]) * 1024 for name in ("Rss", "Anonymous"))
-        samples.append(Sample(time.monotonic() - began, resident, anonymous))
+        samples.append(Sample((int(user) + int(system)) / ticks, resident, anonymous))
 
 
 def size_of(path: Path) -> int:

@@ -14,7 +14,8 @@ evoformer  `run evoformer --attention` over 1,000 simulated alignments, with dat
 evoformer-training      `train evoformer` with a small model, 400 steps on simulated families
 
 Every tenth of a second the resident size of the process is read from /proc/PID/smaps_rollup, and what of it is
-anonymous (heap and stacks) rather than pages of libraries and files. The first tenth of the run, ten seconds at
+anonymous (heap and stacks) rather than pages of libraries and files. Time is the process's own
+(CPU seconds), so that a busy machine does not stretch the beginning. The first tenth of the run, five seconds at
 least, is warm-up (imports, reading the input through, the first batches); the last two samples may see the process
 go and do not count. What a batch needs for a moment comes and goes, so the rest is cut into twenty blocks of equal
 time and each block's highest size is taken. The table tells the lowest and highest of these; their distance as a
@@ -35,7 +36,7 @@ from measured_process import REPOSITORY, Cost, Sample, processor, run_bioattn
 
 DEMO = REPOSITORY / "data" / "demo"
 EVOFORMER_MODEL = REPOSITORY / "data" / "models" / "evoformer-contacts"
-WARM_UP, WARM_UP_SECONDS = 0.1, 10.0
+WARM_UP, WARM_UP_SECONDS = 0.1, 5.0
 BLOCKS = 20
 EVERY = 0.1
 FAMILIES, COPIES = 20, 50
