@@ -20,6 +20,7 @@ from bioattn.output_lock import reserve_output
 from bioattn.progress import NoProgress, Progress
 from bioattn.shard import Shard
 from bioattn.stop_request import StopRequest, stop_on_signals
+from bioattn.store.part_folder import partial_folder
 from bioattn.store.shard_folder import SHARD_FILE
 from bioattn.wording import counted
 
@@ -90,8 +91,11 @@ def run_alignments(
                 pending.append(source)
         if several:
             remove_leftover(output / SHARD_FILE)  # no longer true of the folder
+        # One that stands there while results are replaced, or parts wait, may be of the earlier results.
         attention_is_there = (
             attention is not None
+            and not force
+            and not partial_folder(attention.path).exists()
             and len(summary.resumed) == len(sources)
             and (attention.path.is_file() if part is None else part.is_attention(attention.path))
         )

@@ -66,6 +66,21 @@ def test_a_missing_file_of_a_list_does_not_stop_the_rest(
     assert list(json.loads((tmp_path / "out.run.json").read_text())["failed"]) == ["none"]
 
 
+def test_killed_while_it_replaces_before_the_attention_file_is_put_together(
+    trunk: Path, folder: Path, tmp_path: Path
+) -> None:
+    out, attention = tmp_path / "out", tmp_path / "att.h5"
+    words = (folder / "a.fasta", "--model", trunk, "-o", out, "--attention", attention)
+    assert run(*words, "--seed", 5) == 0
+    earlier = attention.read_bytes()
+    assert run(*words, "--force") == 0
+    wanted = attention.read_bytes()
+    assert wanted != earlier
+    attention.write_bytes(earlier)  # the folder of results is new already
+    assert run(*words, "--resume", "--force") == 0
+    assert attention.read_bytes() == wanted
+
+
 def test_resume_keeps_what_is_finished_and_the_same(trunk: Path, folder: Path, tmp_path: Path) -> None:
     out = tmp_path / "out"
     write_fasta(folder / "b.fasta", ROWS[2:])
