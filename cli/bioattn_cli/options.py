@@ -6,9 +6,10 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import nullcontext
 from enum import StrEnum
 from pathlib import Path
-from typing import Annotated, Any
+from typing import Annotated, Any, get_args
 
 import typer
+from typer.models import OptionInfo
 
 from bioattn.input_watch import watched_inputs
 from bioattn.launch import launch
@@ -70,6 +71,15 @@ def _paths(values: Iterable[Any]) -> Iterator[Path]:
             yield from _paths(value)
 
 
+def _name_type(annotation: Any) -> None:
+    """Have the help say `<int>` of a number with bounds, as of one without; the bounds stand behind it."""
+    kind, *extras = get_args(annotation) or (annotation,)
+    for option in extras:
+        bounded = isinstance(option, OptionInfo) and (option.min is not None or option.max is not None)
+        if bounded and option.metavar is None:
+            option.metavar = "<float>" if float in (kind, *get_args(kind)) else "<int>"
+
+
 def command(
     app: typer.Typer, name: str | None = None
 ) -> Callable[[Callable[..., None]], Callable[..., None]]:
@@ -82,6 +92,8 @@ def command(
     def register(function: Callable[..., None]) -> Callable[..., None]:
         signature = inspect.signature(function)
         own = list(signature.parameters.values())[1:]
+        for parameter in own:
+            _name_type(parameter.annotation)
         shared = [
             inspect.Parameter(
                 parameter, inspect.Parameter.KEYWORD_ONLY, default=default, annotation=annotation

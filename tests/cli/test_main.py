@@ -108,6 +108,13 @@ def test_a_command_has_at_most_about_fifteen_options_of_its_own(words: list[str]
     assert len(own - shared) <= 16
 
 
+@pytest.mark.parametrize("words", every_command(), ids=" ".join)
+def test_numbers_are_called_by_their_type_alone(words: list[str], capsys: pytest.CaptureFixture[str]) -> None:
+    """Bounds stand behind a number's help, so they need not change the name of its type, too."""
+    assert main([*words, "--help"]) == 0
+    assert " range>" not in capsys.readouterr().out
+
+
 def test_one_option_has_one_help_text() -> None:
     """The same words wherever an option means the same."""
     texts: dict[str, set[str]] = {}
