@@ -307,7 +307,7 @@ def write_run_record(
         "inputs": {
             name: {
                 "file": path.name,
-                "sha256": sha256_of(path) if path.is_file() else None,
+                "sha256": sha256_of(path) if os.path.isfile(path) else None,  # noqa: PTH113
                 **({"changed_while_read": True} if has_changed(path) else {}),
             }
             for name, path in inputs.items()

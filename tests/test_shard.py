@@ -31,7 +31,28 @@ def test_a_shard_is_read_as_it_is_written() -> None:
 
 
 @pytest.mark.parametrize(
-    "text", ["", "3", "0/8", "9/8", "1/0", "-1/8", "1/8/2", "a/b", "1.5/8", "²/8", "1/8\n2"]
+    "text",
+    [
+        "",
+        "3",
+        "0/8",
+        "9/8",
+        "1/0",
+        "-1/8",
+        "1/8/2",
+        "a/b",
+        "1.5/8",
+        "²/8",
+        "1/8\n2",
+        "1/8\0",
+        "+1/8",
+        "1/8;ls",
+        "../1/8",
+        "1_0/20",
+        "٣/8",
+        "nan/inf",
+        "1/" + "9" * 5000,
+    ],
 )
 def test_what_is_no_shard_is_refused(text: str) -> None:
     with pytest.raises(SettingsError, match="such as 1/8"):

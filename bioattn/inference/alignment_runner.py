@@ -2,6 +2,7 @@
 
 import hashlib
 import logging
+import os
 import shlex
 from collections.abc import Sequence
 from contextlib import AbstractContextManager, ExitStack
@@ -138,7 +139,8 @@ class AlignmentRunner:
         Raises: BioattnError when there is one and neither `resume` nor `force` is given, when it is of another
         job, or when the folder holds something else.
         """
-        if not folder.exists() or (folder.is_dir() and not any(folder.iterdir())):
+        # os.path, unlike Path: a name that is longer than names can be names nothing
+        if not os.path.exists(folder) or (folder.is_dir() and not any(folder.iterdir())):  # noqa: PTH110
             return False
         if not (folder / SCORES).is_file():
             raise BioattnError(

@@ -93,7 +93,8 @@ def _name(path: Path) -> str:
     for packed in _PACKED:
         name = name.removesuffix(packed)
     stem, dot, suffix = name.rpartition(".")
-    return stem if stem and dot + suffix.lower() in SUFFIXES else name
+    # `...a3m` is a good name of a file, and `..` would be the folder above that of the results.
+    return stem if stem.strip(".") and dot + suffix.lower() in SUFFIXES else name
 
 
 def _listed(path: Path) -> list[Path] | None:
@@ -134,6 +135,8 @@ def _is_file(path: Path) -> bool:
 def _refuse_same_names(given: Path, sources: Sequence[AlignmentSource]) -> None:
     first: dict[str, Path] = {}
     for source in sources:
+        if source.name in ("", ".", "..") or "\0" in source.name:
+            raise SettingsError(f"{given}: {source.name[:40]!r} is no name of a file; take the line out")
         other = first.setdefault(source.name, source.path)
         if other != source.path:
             raise SettingsError(

@@ -30,6 +30,8 @@ from bioattn.store.attribution_reader import open_attribution
 from bioattn.store.distogram_file import describe_prediction_file
 from bioattn_cli.main import main
 
+ROOT = Path(__file__).parents[2]
+
 
 class Harm:
     """Makes a file when it is unpickled."""
@@ -224,6 +226,30 @@ def test_ids_of_a_table_cannot_write_elsewhere(
     assert main([*arguments, "--mappings", str(tmp_path / "maps")]) == 2
     assert "cannot be a file name" in capsys.readouterr().err
     assert sorted(path.name for path in tmp_path.iterdir()) == ["m.a3m", "pairs.tsv", "s.pdb"]
+
+
+@pytest.mark.parametrize(
+    "entry",
+    ["..", "../..", "....a3m", "...a3m", "a\0b.a3m", "../../x.a3m", "x" * 5000 + ".a3m", "/dev/null/x.a3m"],
+)
+def test_lists_of_alignments_cannot_write_elsewhere(
+    tmp_path: Path, entry: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    text = (ROOT / "data" / "families" / "msa" / "simulated000000.a3m").read_text()
+    work = tmp_path / "work"
+    work.mkdir()
+    for name in ("good.a3m", *([entry] if entry.strip(".") == "a3m" else [])):
+        (work / name).write_text(text)
+    (work / "list.txt").write_text(f"good.a3m\n{entry}\n")
+    model = str(ROOT / "data" / "models" / "evoformer-contacts")
+    before = set(tmp_path.rglob("*"))
+    status = main(["run", "evoformer", str(work / "list.txt"), "--model", model, "-o", str(work / "out")])
+    assert status in (0, 1, 2)
+    assert "Traceback" not in capsys.readouterr().err
+    made = set(tmp_path.rglob("*")) - before
+    assert all(path.name == "out.run.json" or work / "out" in (path, *path.parents) for path in made), made
+    if status == 0:
+        assert {path.name for path in (work / "out").iterdir() if path.is_dir()} == {"good", entry}
 
 
 def test_an_output_that_is_a_link_is_replaced_and_not_followed(tmp_path: Path) -> None:
