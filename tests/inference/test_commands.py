@@ -144,7 +144,7 @@ def test_position_0_goes_from_the_promoters_to_figures(
             1,
             "--treatment 'salt': the treatment table holds no such treatment",
         ),
-        (["run", "promoter", "nowhere", "{promoters}", "-o", "x.tsv"], 1, "config.json is missing"),
+        (["run", "promoter", "nowhere", "{promoters}", "-o", "x.tsv"], 1, "nowhere: no such file or folder"),
         (["run", "promoter", "{model}", "nowhere.fa", "-o", "x.tsv"], 1, "nowhere.fa: no such file"),
         (["run", "promoter", "{model}", "{promoters}", "-o", "no/x.tsv"], 1, "no does not exist"),
         (["run", "promoter", "{model}", "{promoters}", "-o", "{model}"], 1, "is a folder"),

@@ -279,7 +279,7 @@ def test_what_does_not_belong_together_is_refused(
             "is not the sequence file that the attention was made from",
         ),
         ([str(run.attention), "--genes", "nobody"], 1, "--genes 'nobody'"),
-        ([str(run.attention), "--treatment", "nothing"], 1, "no treatment 'nothing'"),
+        ([str(run.attention), "--treatment", "nothing"], 1, "holds no such treatment"),
         ([str(run.model), "--treatment", "heat"], 1, "choose from an attention file"),
         ([str(run.attention), str(second)], 2, "is a second attention over promoters"),
         ([str(run.promoters)], 2, "nothing to report on"),
