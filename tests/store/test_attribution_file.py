@@ -99,7 +99,7 @@ def test_a_changed_value_is_found_by_its_digest(tmp_path: Path) -> None:
 def test_what_is_no_attribution_is_refused(tmp_path: Path) -> None:
     with h5py.File(tmp_path / "other.h5", "w") as file:
         file.attrs["format"] = "bioattn-attention"
-    with pytest.raises(FormatError, match="not an attribution file"), open_attribution(tmp_path / "other.h5"):
+    with pytest.raises(FormatError, match="is no attribution file"), open_attribution(tmp_path / "other.h5"):
         pass
     write(tmp_path / "x.h5")
     with h5py.File(tmp_path / "x.h5", "r+") as file:
