@@ -35,6 +35,7 @@ $(BIN)/python:
 	$(PYTHON) -m venv $(VENV)
 
 $(VENV)/installed: $(BIN)/python pyproject.toml constraints.txt
+	@echo "installing bioattn and PyTorch into $(VENV); pip says nothing for some minutes"
 	$(INSTALL) -e .
 	@touch $@
 
@@ -64,6 +65,7 @@ demo: $(OUT)/score-$(SEED).json | $(VENV)/installed
 	@cat $(OUT)/score-$(SEED).txt
 	@echo
 	@echo "Attention of seed $(SEED): $(OUT)/attention-$(SEED).h5; look inside: $(BIOATTN) inspect $(OUT)/attention-$(SEED).h5"
+	@echo "Next, with files of your own: README.md, From genome to attention; what each step says: docs/tutorials/promoters.md"
 
 $(OUT)/promoters.fa: $(DEMO)/genome.fa.gz $(DEMO)/annotation.gff3.gz | $(VENV)/installed
 	@mkdir -p $(OUT)
