@@ -228,6 +228,8 @@ def test_both_stems_share_the_channels():
         features, known_alone = alone(codes())
         torch.testing.assert_close(part, features)
         torch.testing.assert_close(known, known_alone)
+    stem = make(stem="both", channels=10)[0].network.stem  # halves of an odd size
+    assert stem(codes())[0].shape[-1] == 10
     with pytest.raises(SettingsError, match="channels is 15; stem = both takes half"):
         make(stem="both", channels=15)
 

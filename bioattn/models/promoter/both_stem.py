@@ -8,7 +8,7 @@ from dataclasses import replace
 import torch
 from torch import Tensor, nn
 
-from bioattn.models.promoter.config import PromoterModelConfig
+from bioattn.models.promoter.config import PromoterModelConfig, Stem
 from bioattn.models.promoter.kmer_stem import KmerStem
 from bioattn.models.promoter.stem import ConvStem
 
@@ -23,10 +23,10 @@ class BothStem(nn.Module):
 
     def __init__(self, config: PromoterModelConfig) -> None:
         super().__init__()
-        half = replace(config, channels=config.channels // 2)
+        half = config.channels // 2
         self.config = config
-        self.kmers = KmerStem(half)
-        self.filters = ConvStem(half)
+        self.kmers = KmerStem(replace(config, channels=half, stem=Stem.KMER))
+        self.filters = ConvStem(replace(config, channels=half, stem=Stem.CONV))
         self.receptive_field = max(self.kmers.receptive_field, self.filters.receptive_field)
 
     def forward(self, codes_BL: Tensor, bases_BL4: Tensor | None = None) -> tuple[Tensor, Tensor]:
