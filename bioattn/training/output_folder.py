@@ -85,12 +85,15 @@ def prepare_output(output: Path, *, resume: bool, force: bool) -> Path:
 
 
 def write_history(path: Path, history: Sequence[Mapping[str, float]]) -> None:
-    """Write one row per epoch or round; columns in the order in which they first appear."""
+    """Write one row per epoch or round; columns in the order in which they first appear.
+
+    Nine digits hold a float32 as it is: curves of runs that differ in the last bit can be compared.
+    """
     columns = list(dict.fromkeys(name for row in history for name in row))
     with text_output(path) as file:
         file.write(",".join(columns) + "\n")
         for row in history:
-            cells = [f"{row[name]:.6g}" if name in row else "" for name in columns]
+            cells = [f"{row[name]:.9g}" if name in row else "" for name in columns]
             file.write(",".join(cells) + "\n")
 
 
