@@ -18,6 +18,7 @@ from bioattn_cli.options import (
     command,
 )
 from bioattn_cli.reporting import Reporter
+from bioattn_cli.training_record import write_training_record
 from bioattn_cli.verbs import Verb
 
 if TYPE_CHECKING:
@@ -108,7 +109,7 @@ def promoter(
     train together under torchrun: docs/training-on-several-processes.md.
     """
     from bioattn.device import choose_device, describe_device, set_threads
-    from bioattn.files import check_apart, run_record_path, write_run_record
+    from bioattn.files import check_apart
     from bioattn.stop_request import stop_on_signals
     from bioattn.training.distributed import joined_processes
     from bioattn.training.promoter.train import train_promoter
@@ -144,13 +145,16 @@ def promoter(
             stop=stop,
             processes=processes,
         )
-    if evaluation is None and (not processes.is_first or run_record_path(output).exists()):
-        return
-    inputs = {"dataset": dataset} | ({"config": config} if config else {})
-    figures = {"device": chosen.type} | ({"processes": processes.count} if processes.count > 1 else {})
-    if evaluation is None:  # finished by a run that was killed before it could say so
-        figures["finished_before"] = True
-    write_run_record(output, reporter.command, inputs, time.monotonic() - started, **figures)
+    write_training_record(
+        reporter,
+        output,
+        dataset=dataset,
+        config=config,
+        started=started,
+        device=chosen,
+        processes=processes,
+        finished_before=evaluation is None,
+    )
     if evaluation is not None:
         _print_figures(evaluation)
         reporter.say(f"wrote {output}")
