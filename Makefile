@@ -102,7 +102,7 @@ types: $(VENV)/installed-dev
 pytest: $(VENV)/installed-dev
 	OMP_NUM_THREADS=1 $(BIN)/python -m pytest -n $(WORKERS) --dist loadfile
 
-# Half an hour of one core. As root also with full and read-only disks, which it makes of tmpfs.
+# Hours of one core (200 kills alone take some twenty minutes). As root also with full and read-only disks, of tmpfs.
 KILLS ?= 200
 
 torture: $(VENV)/installed-dev
@@ -129,4 +129,4 @@ clean:
 	rm -rf $(OUT) build dist .mypy_cache .pytest_cache .ruff_cache .hypothesis
 
 distclean: clean
-	rm -rf $(VENV) $(SNAKEMAKE)
+	rm -rf $(VENV) $(SNAKEMAKE) $(MULTIQC)
