@@ -1,7 +1,7 @@
 """One job on several machines: which of its inputs a machine takes, by their order alone.
 
 Every machine is given the same inputs and its own shard, `1/8` to `8/8`; no two agree on anything else, and
-`bioattn.store.merge` puts together what they made.
+`bioattn.store.merging` puts together what they made.
 """
 
 import re
