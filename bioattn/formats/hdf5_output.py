@@ -18,6 +18,8 @@ import h5py
 LIBRARY_VERSIONS = ("v108", "v108")
 """HDF5 1.8's structures: every HDF5, netCDF-4 and rhdf5 in use reads them, and their headers carry checksums."""
 
+_METADATA_CACHE_BYTES = 1 << 18
+
 
 class ShieldedFile(io.RawIOBase):
     """A binary file for the HDF5 library: never raises on writing, remembers the first failure in `error`."""
@@ -104,6 +106,18 @@ class ShieldedFile(io.RawIOBase):
         return True
 
 
+def limit_metadata_cache(file: h5py.File) -> None:
+    """Let the library keep little of the file's own structures in memory.
+
+    By default it keeps 2 to 32 MB as they are in the file, which take ten times that in memory. A file over a
+    thousand alignments has a hundred thousand objects, and none is needed twice.
+    """
+    config = file.id.get_mdc_config()
+    config.min_size = config.max_size = config.initial_size = _METADATA_CACHE_BYTES
+    config.set_initial_size = True
+    file.id.set_mdc_config(config)
+
+
 @contextmanager
 def hdf5_output(
     path: Path, *, chunk_cache_bytes: int | None = None
@@ -119,6 +133,7 @@ def hdf5_output(
     with ShieldedFile(path) as raw:
         try:
             with h5py.File(raw, "w", libver=LIBRARY_VERSIONS, rdcc_nbytes=chunk_cache_bytes) as file:
+                limit_metadata_cache(file)
                 yield file, raw
         except Exception:
             raw.check()

@@ -28,7 +28,7 @@ import h5py
 
 from bioattn.errors import FormatError
 from bioattn.files import atomic_output, parse_json, unreadable
-from bioattn.formats.hdf5_output import ShieldedFile, hdf5_output
+from bioattn.formats.hdf5_output import ShieldedFile, hdf5_output, limit_metadata_cache
 
 _MARK = b" bioattn-seal\n"
 _FOOTER_SIZE = 8 + 1 + 64 + len(_MARK)
@@ -132,14 +132,32 @@ def _hdf5_end(raw: BinaryIO) -> int | None:
 
 
 def _seal(raw: BinaryIO, source: BinaryIO | Path, *, structure_only: bool) -> None:
-    """Append the seal to `raw`, whose HDF5 content `source` is."""
+    """Append the seal to `raw`, whose HDF5 content `source` is.
+
+    The list of arrays is written as it is made: a file over a thousand alignments has a hundred thousand.
+    """
+    size = end = raw.seek(0, os.SEEK_END)
+    left_out: Extents = []
+
+    def put(text: bytes) -> None:
+        nonlocal end
+        raw.seek(end)
+        end += raw.write(text)
+
     with h5py.File(source, "r") as file:
-        index = _index(file, raw, structure_only)
-    size = raw.seek(0, os.SEEK_END)
-    raw.write(json.dumps(index, separators=(",", ":")).encode())
-    end = raw.tell()
+        limit_metadata_cache(file)
+        for array in _arrays(file):
+            extents = _extents(array)
+            entry: dict[str, Any] = {"extents": extents}
+            if structure_only and _checks_itself(array):
+                left_out.extend(extents)
+            else:
+                entry["sha256"] = _digest_of(raw, extents)
+            text = json.dumps({array.name: entry}, separators=(",", ":"))
+            put(("{" if end == size else ",").encode() + text[1:-1].encode())
+    put(b"{}" if end == size else b"}")
     raw.flush()
-    digest = _digest(raw, end, _left_out(index, end))
+    digest = _digest(raw, end, _joined(left_out))
     raw.seek(end)
     raw.write(_footer(end - size, digest))
 
@@ -149,20 +167,14 @@ def _footer(length: int, digest: str) -> bytes:
     return b"%08x %s%s" % (length, digest.encode(), _MARK)
 
 
-def _index(file: h5py.File, raw: BinaryIO, structure_only: bool) -> dict[str, Any]:
-    """Where each array's bytes are in the file, and their digest but for those that are left out."""
-    arrays: dict[str, Any] = {}
-
-    def note(name: str, node: h5py.Group | h5py.Dataset) -> None:
-        if isinstance(node, h5py.Dataset):
-            extents = _extents(node)
-            entry: dict[str, Any] = {"extents": extents}
-            if not (structure_only and _checks_itself(node)):
-                entry["sha256"] = _digest_of(raw, extents)
-            arrays["/" + name] = entry
-
-    file.visititems(note)
-    return arrays
+def _arrays(group: h5py.Group) -> Iterator[h5py.Dataset]:
+    """All arrays of a file, by name; `visititems` would remember every object it has seen."""
+    for name in group:
+        item = group[name]
+        if isinstance(item, h5py.Group):
+            yield from _arrays(item)
+        elif isinstance(item, h5py.Dataset):
+            yield item
 
 
 def _checks_itself(node: h5py.Dataset) -> bool:

@@ -2,6 +2,7 @@
 
 import errno
 import os
+import tracemalloc
 
 import h5py
 import numpy as np
@@ -172,3 +173,21 @@ def test_the_seal_of_a_structure_repeats(structure):
     with structure_sealed(structure) as (file, _):
         large_arrays(file)
     assert structure.read_bytes() == first
+
+
+def test_memory_of_sealing_does_not_grow_with_arrays(tmp_path, monkeypatch):
+    monkeypatch.setattr(seal, "_BLOCK", 1 << 14)
+    peaks = []
+    for number in (1000, 2000):
+        try:
+            with structure_sealed(tmp_path / "x.h5") as (file, _):
+                for name in range(number):
+                    file[f"{name:05d}"] = np.arange(3)
+                assert file.id.get_mdc_size()[0] <= 1 << 18  # of the library's own cache
+                tracemalloc.start()
+            peaks.append(tracemalloc.get_traced_memory()[1])
+        finally:
+            tracemalloc.stop()
+        assert check_seal(tmp_path / "x.h5")
+    # Descriptions of a thousand arrays more, kept until they are written, take more than 1 MB.
+    assert abs(peaks[1] - peaks[0]) < 200_000
