@@ -65,6 +65,9 @@ class Families(nn.Module):
     def __init__(self, rank: int) -> None:
         super().__init__()
         self.model = EvoformerModel(EvoformerConfig(**SMALL_MODEL))
+        with torch.no_grad():  # blocks and heads begin at zero, and so would almost all gradients
+            for parameter in self.model.parameters():
+                parameter.add_(0.02 * torch.randn_like(parameter))
         config = EvoformerTrainingConfig(simulated_steps=1, steps=0, families_per_step=COUNT)
         samples = TrainingSamples([], SimulatedFamilies(0, 8), config, covariance=False)
         (self.sample,) = samples.step(0, slice(rank, rank + 1))
