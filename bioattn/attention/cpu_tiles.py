@@ -123,6 +123,7 @@ def suits(
     return not (
         query.device.type != "cpu"
         or query.dim() != 4
+        or query.numel() == 0
         or torch.is_autocast_enabled("cpu")
         or query.dtype not in MIN_MULTIPLICATIONS
         or not (mask is None or (mask.dim() == 4 and mask.shape[1:3] == (1, 1)))

@@ -127,6 +127,7 @@ def test_what_does_not_suit():
     assert attend_on_cpu(query, key, value, **{**suits, "mask": each_query}) is None
     assert attend_on_cpu(query, key, value, **{**suits, "bias": bias.expand(BATCH, -1, -1, -1)}) is None
     assert attend_on_cpu(query.double(), key.double(), value.double(), **suits) is None
+    assert attend_on_cpu(query[:0], key[:0], value[:0], **{**suits, "mask": mask[:0]}) is None
     with torch.enable_grad():
         assert attend_on_cpu(query, key, value, **suits) is None
 

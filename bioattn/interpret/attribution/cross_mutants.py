@@ -77,8 +77,9 @@ class CrossMutants:
             shifts, mixed_MXC = fields.shifts(mutated)
             variables_M4 = fields.variables(shifts).cpu().numpy()
             smooth_M = torch.from_numpy(smooth_rows(variables_M4)).to(rows.device)
-            for few in (~smooth_M).nonzero()[:, 0].split(self._batch_size):
-                yield rows[few], self._plainly(stem, mutated.rows(few))
+            if not smooth_M.all():  # of nothing, `split` would make one empty piece
+                for few in (~smooth_M).nonzero()[:, 0].split(self._batch_size):
+                    yield rows[few], self._plainly(stem, mutated.rows(few))
             if not smooth_M.any():
                 continue
             nearby = self._nearby(stem, fields, mutated)

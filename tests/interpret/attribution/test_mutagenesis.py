@@ -8,6 +8,7 @@ import pandas as pd
 import pytest
 import torch
 
+from bioattn.attention import cpu_tiles
 from bioattn.attention.capture import capture
 from bioattn.interpret.attribution.mutagenesis import Mutagenesis
 from bioattn.interpret.attribution.values import contributions
@@ -69,6 +70,22 @@ def test_equals_a_plain_loop(
     found = Mutagenesis(model, model.encode_treatments(model.treatments), batch_size=50)(codes)
 
     assert np.abs(wanted).max() > 1e-3
+    np.testing.assert_allclose(found.predictions_BT, wanted_predictions, atol=1e-5)
+    np.testing.assert_allclose(found.values_BTLA, wanted, atol=1e-5)
+
+
+def test_equals_a_plain_loop_where_attention_comes_in_cache_sized_pieces(
+    make_model: Callable[..., LoadedPromoterModel],
+    make_codes: Callable[..., np.ndarray],
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """As with the promoters and treatments of real data; there may be no mutant that needs the whole network."""
+    monkeypatch.setattr(cpu_tiles, "MIN_MULTIPLICATIONS", {torch.float32: 1})
+    model, codes = make_model(length=400), make_codes(1, 400)
+    wanted_predictions, wanted = plain_loop(model, codes)
+
+    found = Mutagenesis(model, model.encode_treatments(model.treatments), batch_size=50)(codes)
+
     np.testing.assert_allclose(found.predictions_BT, wanted_predictions, atol=1e-5)
     np.testing.assert_allclose(found.values_BTLA, wanted, atol=1e-5)
 
