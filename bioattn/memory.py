@@ -1,11 +1,15 @@
-"""How much memory is free for this process: what the machine has, and what it was granted."""
+"""How much memory is free for this process: what the machine has, and what it was granted. And keeping it."""
 
+import ctypes
 import os
 import sys
 from contextlib import suppress
 from pathlib import Path
 
 from bioattn import control_group
+
+_TRIM_THRESHOLD, _MMAP_THRESHOLD = -1, -3
+"""Parameters of glibc's `mallopt`."""
 
 
 def free_memory() -> int | None:
@@ -40,3 +44,18 @@ def _address_space() -> int | None:
         pages = int(Path("/proc/self/statm").read_text(encoding="ascii").split()[0])
         return max(limit - pages * os.sysconf("SC_PAGE_SIZE"), 0)
     return limit
+
+
+def keep_freed_memory() -> None:
+    """Keep up to 128 MB that a batch has freed for the next one, for the rest of this process.
+
+    glibc gives large arrays back to the system as soon as they are freed, and the system hands the next batch new
+    pages, which it must fill with zeros: 4 to 10 % of an export's processor time, and a memory that goes up and down.
+    Where the allocator is another one, or the user has set it up (MALLOC_TRIM_THRESHOLD_), nothing changes.
+    """
+    if sys.platform != "linux" or any(name.startswith("MALLOC_") for name in os.environ):
+        return
+    mallopt = getattr(ctypes.CDLL(None), "mallopt", None)
+    if mallopt is not None:
+        mallopt(_MMAP_THRESHOLD, 32 << 20)
+        mallopt(_TRIM_THRESHOLD, 128 << 20)

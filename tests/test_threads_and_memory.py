@@ -130,3 +130,34 @@ def test_ulimit_counts() -> None:
     command = f"ulimit -v 2000000; exec '{sys.executable}' -c '{code}'"
     said = subprocess.run(["bash", "-c", command], check=True, capture_output=True, text=True).stdout
     assert 0 < int(said) < 2_000_000 * 1024
+
+
+FREED = """
+import sys
+from pathlib import Path
+from bioattn.memory import keep_freed_memory
+
+def resident():
+    return int(Path("/proc/self/statm").read_text().split()[1]) * 4096
+
+if sys.argv[1] == "keep":
+    keep_freed_memory()
+before = resident()
+array = bytearray(b"x") * 20_000_000
+del array
+print(resident() - before)
+"""
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="of Linux with glibc")
+@pytest.mark.parametrize(("kept", "settings"), [("keep", {}), ("", {}), ("keep", {"MALLOC_ARENA_MAX": "2"})])
+def test_freed_memory_is_kept_where_it_is_asked_for(kept: str, settings: dict[str, str]) -> None:
+    plain = {name: value for name, value in os.environ.items() if not name.startswith("MALLOC_")}
+    run = subprocess.run(
+        [sys.executable, "-c", FREED, kept],
+        env={**plain, **settings},
+        capture_output=True,
+        text=True,
+        check=True,
+    )
+    assert (int(run.stdout) > 15_000_000) is (kept == "keep" and not settings)

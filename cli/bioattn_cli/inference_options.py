@@ -68,6 +68,7 @@ def run_model(
     from bioattn.errors import SettingsError
     from bioattn.files import check_output, text_output, write_run_record
     from bioattn.inference.promoters import run_promoters, select_treatments
+    from bioattn.memory import keep_freed_memory
     from bioattn.models.promoter.folder import load_promoter_model
     from bioattn.promoters.treatments import read_treatment_table
     from bioattn.shard import parse_shard
@@ -85,6 +86,7 @@ def run_model(
             check_output(output, given, option if predictions is not None else "--output")
     if predictions is not None and attention is not None and predictions.resolve() == attention.resolve():
         raise SettingsError("--output and --attention name the same file")
+    keep_freed_memory()
     set_threads(threads)
     chosen = choose_device(device)
     loaded = load_promoter_model(model, chosen)
