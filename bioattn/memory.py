@@ -49,8 +49,8 @@ def _address_space() -> int | None:
 def keep_freed_memory() -> None:
     """Keep up to 128 MB that a batch has freed for the next one, for the rest of this process.
 
-    glibc gives large arrays back to the system as soon as they are freed, and the system hands the next batch new
-    pages, which it must fill with zeros: 4 to 10 % of an export's processor time, and a memory that goes up and down.
+    glibc gives large arrays back to the system as soon as they are freed, and the next batch gets new pages, which
+    the system must fill with zeros: 4 to 10 % of an export's processor time, and memory that goes up and down.
     Where the allocator is another one, or the user has set it up (MALLOC_TRIM_THRESHOLD_), nothing changes.
     """
     if sys.platform != "linux" or any(name.startswith("MALLOC_") for name in os.environ):

@@ -38,6 +38,7 @@ from bioattn.store.alignment_schema import (
     alignment_layout,
 )
 from bioattn.store.part_folder import open_parts, require_free_space
+from bioattn.store.run_settings import settings_digest
 from bioattn.store.schema import WEIGHTS
 from bioattn.store.shard_record import ShardRecord
 from bioattn.wording import counted, human_bytes
@@ -224,7 +225,15 @@ def alignment_attention(
     """
     chosen = [sites[name] for name in choose_sites(sites, options.sites)]
     several = len(sizes) > 1 if several is None else several
-    parts = AlignmentParts(output, model_sha256, len(sizes), several=several, shard=shard)
+    settings = {**attention_job(sites, options), **job}
+    parts = AlignmentParts(
+        output,
+        model_sha256,
+        len(sizes),
+        several=several,
+        settings_sha256=settings_digest(settings),
+        shard=shard,
+    )
     needed = alignment_attention_bytes(chosen, sizes, options)
     LOGGER.info(
         f"attention of {counted(len(sizes), 'alignment')} at {counted(len(chosen), 'site')} takes up to "
@@ -237,11 +246,10 @@ def alignment_attention(
         "choose fewer --sites, fewer heads or another reduce ([attention] of --config), or another disk",
     )
     whole_job = {
-        **attention_job(sites, options),
+        **settings,
         "model": model_sha256,
         "num_alignments": len(sizes),
         **({} if shard is None else shard.place_as_json()),
-        **job,
     }
     with open_parts(output, whole_job, resume=resume, force=force):
         yield AlignmentAttentionWriter(parts, chosen, options)

@@ -20,7 +20,11 @@ from bioattn.files import read_json, sha256_of
 from bioattn.folders import atomic_folder
 from bioattn.formats.alignment import Alignment
 from bioattn.formats.alignment_file import STANDARD_INPUT, read_alignment
-from bioattn.inference.alignment_attention import AlignmentAttentionWriter, alignment_attention
+from bioattn.inference.alignment_attention import (
+    AlignmentAttentionWriter,
+    alignment_attention,
+    attention_job,
+)
 from bioattn.inference.alignment_sources import AlignmentSource
 from bioattn.inference.attention_collector import choose_sites
 from bioattn.inference.evoformer_memory import Precision, plan_memory
@@ -34,6 +38,7 @@ from bioattn.models.evoformer.precision import use_precision
 from bioattn.progress import Progress
 from bioattn.stop_request import StopRequest
 from bioattn.store.alignment_schema import AlignmentAttentionOptions, AlignmentSample, AlignmentSizes
+from bioattn.store.run_settings import is_attention_of
 from bioattn.store.schema import kept_heads
 from bioattn.store.shard_record import ShardRecord
 from bioattn.wording import counted
@@ -223,10 +228,7 @@ class AlignmentRunner:
         force: bool,
     ) -> AbstractContextManager[AlignmentAttentionWriter]:
         """The writer of the attention file; several, shard: as `alignment_attention` takes them."""
-        job = {
-            **self.job(),
-            "alignments": {source.name: self._read(source.path)[1] for source in sources},
-        }
+        job = {**self.job(), "alignments": self._digests(sources)}
         return alignment_attention(
             attention.path,
             sites=self.model.sites,
@@ -239,6 +241,11 @@ class AlignmentRunner:
             resume=resume,
             force=force,
         )
+
+    def has_attention(self, attention: AttentionOutput, sources: Sequence[AlignmentSource]) -> bool:
+        """Whether an earlier run left the whole attention file that this one would make."""
+        job = {**attention_job(self.model.sites, attention.options), **self.job()}
+        return is_attention_of(attention.path, job, self._digests(sources))
 
     def job(self) -> dict[str, Any]:
         """All that decides the result, but the alignment."""
@@ -297,6 +304,9 @@ class AlignmentRunner:
             "columns_used": len(inputs.columns),
             "settings": self.job(),
         }
+
+    def _digests(self, sources: Sequence[AlignmentSource]) -> dict[str, str]:
+        return {source.name: self._read(source.path)[1] for source in sources}
 
     def _read(self, path: Path) -> tuple[Alignment, str]:
         """An alignment and the digest of its file; standard input is read once."""

@@ -97,7 +97,11 @@ def run_alignments(
             and not force
             and not partial_folder(attention.path).exists()
             and len(summary.resumed) == len(sources)
-            and (attention.path.is_file() if part is None else part.is_attention(attention.path))
+            and (
+                runner.has_attention(attention, sources)
+                if part is None
+                else part.is_attention(attention.path)
+            )
         )
         if attention is not None and attention_is_there:
             LOGGER.info(f"{attention.path}: is there already, and so are all results")

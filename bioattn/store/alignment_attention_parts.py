@@ -32,14 +32,17 @@ class AlignmentParts:
         num_samples: int,
         *,
         several: bool,
+        settings_sha256: str,
         shard: ShardRecord | None = None,
     ) -> None:
         """several: the file is put together from copies of its parts, though there may be but one; else the
-        single part becomes the file. shard: which part of which whole the file is."""
+        single part becomes the file. settings_sha256: as `bioattn.store.run_settings` makes it. shard: which part
+        of which whole the file is."""
         self.output = output
         self.model_sha256 = model_sha256
         self.num_samples = num_samples
         self._several = several
+        self._settings_sha256 = settings_sha256
         self._shard = shard
 
     def is_whole(self, number: int) -> bool:
@@ -58,7 +61,9 @@ class AlignmentParts:
         """
         with (
             part_output(self.output, number) as path,
-            alignment_attention_file(path, self.model_sha256, [sample]) as file,
+            alignment_attention_file(
+                path, self.model_sha256, [sample], settings_sha256=self._settings_sha256
+            ) as file,
         ):
             yield file
 
@@ -92,7 +97,9 @@ class AlignmentParts:
         try:
             with (
                 assembled_output(self.output) as assembled,
-                alignment_attention_file(assembled, self.model_sha256, samples, self._shard, names) as file,
+                alignment_attention_file(
+                    assembled, self.model_sha256, samples, self._shard, names, self._settings_sha256
+                ) as file,
             ):
                 for number, part in enumerate(whole):
                     if not copy_slabs(self._slabs(part, layouts(samples[number])), file, number):

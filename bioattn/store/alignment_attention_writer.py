@@ -25,6 +25,7 @@ from bioattn.store.alignment_schema import (
 )
 from bioattn.store.content_digest import CONTENT_DIGEST, content_digest
 from bioattn.store.hdf5_datasets import attach_scale, write_digested, write_scale
+from bioattn.store.run_settings import SETTINGS
 from bioattn.store.schema import DIGEST, FORMAT, FORMAT_VERSION, WEIGHTS, Digest
 from bioattn.store.shard_record import ShardRecord
 
@@ -116,6 +117,7 @@ class AlignmentAttentionFile:
         check: Callable[[], None],
         shard: ShardRecord | None = None,
         names: RowNames | None = None,
+        settings_sha256: str | None = None,
     ) -> None:
         self._file = file
         self._check = check
@@ -126,6 +128,8 @@ class AlignmentAttentionFile:
         file.attrs[INPUTS] = ALIGNMENTS
         file.attrs["generated_by"] = f"bioattn {__version__}"
         file.attrs["model_sha256"] = model_sha256
+        if settings_sha256 is not None:
+            file.attrs[SETTINGS] = settings_sha256
         if shard is not None:
             shard.write(file)
         self._write_samples()
@@ -193,15 +197,17 @@ def alignment_attention_file(
     samples: Sequence[AlignmentSample],
     shard: ShardRecord | None = None,
     names: RowNames | None = None,
+    settings_sha256: str | None = None,
 ) -> Iterator[AlignmentAttentionFile]:
     """Create `path`; the file is complete only when the body ends without an exception.
 
     shard: which part of which whole the file is; None for a whole. names: gives the names of rows, which of
-    thousands of samples take much room; None = the samples have them.
+    thousands of samples take much room; None = the samples have them. settings_sha256: as
+    `bioattn.store.run_settings` makes it; None where no run made the file.
 
     Raises: OSError when it cannot be written.
     """
     with structure_sealed(path, chunk_cache_bytes=0) as (file, raw):
-        made = AlignmentAttentionFile(file, model_sha256, samples, raw.check, shard, names)
+        made = AlignmentAttentionFile(file, model_sha256, samples, raw.check, shard, names, settings_sha256)
         yield made
         made.finish()

@@ -193,6 +193,36 @@ def test_attention_goes_on_after_a_signal(trunk: Path, folder: Path, tmp_path: P
     assert attention.path.read_bytes() == resumed
 
 
+def test_resuming_tells_attention_of_other_settings_from_its_own(
+    trunk: Path, folder: Path, tmp_path: Path
+) -> None:
+    write_fasta(folder / "b.fasta", ROWS[2:])
+    (tmp_path / "top.toml").write_text('[attention]\nreduce = "top-k"\ntop_k = 2\n')
+    attention = tmp_path / "att.h5"
+    options = ("--model", trunk, "--attention", attention, "--config", tmp_path / "top.toml")
+    assert run(folder, *options, "-o", tmp_path / "calm") == 0
+    wanted = attention.read_bytes()
+    out = ("-o", tmp_path / "out")
+    attention.unlink()
+    assert run(folder, *options[:4], *out) == 0
+    assert attention.read_bytes() != wanted
+    assert run(folder, *options, *out, "--resume") == 0  # other settings of attention
+    assert attention.read_bytes() == wanted
+    for shard in ("1/2", "2/2"):
+        named = (*options[:3], tmp_path / f"att{shard[0]}.h5", *options[4:])
+        assert run(folder, *named, "-o", tmp_path / f"out{shard[0]}", "--shard", shard) == 0
+    shutil.copy(tmp_path / "att1.h5", attention)
+    assert run(folder, *options, *out, "--resume") == 0  # a part
+    assert attention.read_bytes() == wanted
+    assert run(folder / "a.fasta", *options, "-o", tmp_path / "a") == 0
+    assert attention.read_bytes() != wanted
+    assert run(folder, *options, *out, "--resume") == 0  # other alignments
+    assert attention.read_bytes() == wanted
+    made = attention.stat().st_mtime_ns
+    assert run(folder, *options, *out, "--resume") == 0
+    assert attention.stat().st_mtime_ns == made
+
+
 def test_running_out_of_memory_stops_one_alignment(
     trunk: Path, folder: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -17,6 +17,7 @@ from bioattn.store.attention_reader import AttentionFile
 from bioattn.store.hdf5_access import damage_named, open_hdf5
 from bioattn.store.merging.part_set import Part
 from bioattn.store.part_folder import require_free_space
+from bioattn.store.run_settings import settings_digest
 from bioattn.store.stored_alignment import (
     StoredSlab,
     copy_slabs,
@@ -61,7 +62,11 @@ def merge_alignment_files(
         progress.begin("assembling", len(found))
         try:
             with alignment_attention_file(
-                temporary, model_sha256, [sample for _, _, sample in found], names=names
+                temporary,
+                model_sha256,
+                [sample for _, _, sample in found],
+                names=names,
+                settings_sha256=settings_digest(parts[0].record.job),
             ) as file:
                 for number, (part, place, _) in enumerate(found):
                     if not copy_slabs(_slabs(files, part, place, check), file, number):
