@@ -10,6 +10,7 @@ import sys
 import traceback
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager, redirect_stderr, redirect_stdout
+from functools import partial
 from pathlib import Path
 from types import FrameType
 from typing import Annotated, Any, NoReturn
@@ -20,7 +21,6 @@ from bioattn import __version__
 from bioattn.errors import BioattnError, Interrupted, SettingsError
 from bioattn.launch import launch
 from bioattn.stop_request import EXIT_CODES
-from bioattn.wording import printable
 from bioattn_cli import (
     doctor,
     explain,
@@ -59,7 +59,9 @@ from bioattn_cli import (
     train_evoformer,
 )
 from bioattn_cli.options import is_spokesman
+from bioattn_cli.reporting import error_line
 from bioattn_cli.standard_streams import open_standard_streams
+from bioattn_cli.usage_errors import own_usage_errors
 from bioattn_cli.verbs import Verb
 
 _stopped_with: list[int] = []
@@ -104,12 +106,12 @@ class _Program(Verb):
 
     def make_context(self, *arguments: Any, **options: Any) -> Any:
         """As typer does it; --help and --version print from in here."""
-        with _own_output_errors():
+        with _own_output_errors(), own_usage_errors(options.get("obj") or ()):
             return super().make_context(*arguments, **options)
 
     def invoke(self, ctx: Any) -> Any:
         """As typer does it."""
-        with _own_output_errors():
+        with _own_output_errors(), own_usage_errors(ctx.obj or ()):
             return super().invoke(ctx)
 
 
@@ -192,24 +194,25 @@ def _only_the_first_reports(arguments: Sequence[str]) -> Iterator[None]:
 
 def main(argv: Sequence[str] | None = None) -> int:
     """Run the program and return its exit code. Set BIOATTN_DEBUG=1 to see tracebacks of user errors too."""
+    arguments = list(sys.argv[1:] if argv is None else argv)
     try:
-        code = _main(argv)
+        code = _main(arguments, is_program=argv is None)
     except Exception:
         if not _stopped_with:
             raise
         code = 1
     if not _stopped_with or code == 0:
         return code
-    if is_spokesman(sys.argv[1:] if argv is None else argv):
+    if is_spokesman(arguments):
         name = next(number.name for number, own in EXIT_CODES.items() if own == _stopped_with[0])
-        _print_error(f"stopped by {name}; no output is half-written")
+        _print_error(f"stopped by {name}; no output is half-written", arguments)
     # A signal inside a compiled library comes out of it as any error.
     return _stopped_with[0] if code == 1 else code
 
 
-def _main(argv: Sequence[str] | None) -> int:
-    arguments = list(sys.argv[1:] if argv is None else argv)
-    if argv is None:
+def _main(arguments: list[str], *, is_program: bool) -> int:
+    say_error = partial(_say_error, arguments=arguments)
+    if is_program:
         signal.signal(signal.SIGTERM, _stop)
         signal.signal(signal.SIGINT, _stop)
         open_standard_streams()
@@ -225,8 +228,8 @@ def _main(argv: Sequence[str] | None) -> int:
         if os.environ.get("BIOATTN_DEBUG"):
             raise
         if not error.told_elsewhere:
-            _say_error(str(error))
-        if argv is None and launch().count > 1:
+            say_error(str(error))
+        if is_program and launch().count > 1:
             # The launcher ends whoever is left when one process ends: not with another exit code than ours.
             signal.signal(signal.SIGTERM, signal.SIG_IGN)
         if isinstance(error, Interrupted):
@@ -239,28 +242,28 @@ def _main(argv: Sequence[str] | None) -> int:
         return 141
     except _OutputFailed as error:
         _drop_output()
-        _say_error(f"standard output cannot be written ({error}); what was printed is not complete")
+        say_error(f"standard output cannot be written ({error}); what was printed is not complete")
         return 1
     except MemoryError:
-        _say_error("out of memory; use a smaller batch or input")
+        say_error("out of memory; use a smaller batch or input")
         return 1
     except ImportError as error:
         if not any(words in str(error) for words in _NO_ROOM_FOR_LIBRARY):
             raise
-        _say_error("out of memory while libraries were loaded; allow this process more of it (ulimit -v)")
+        say_error("out of memory while libraries were loaded; allow this process more of it (ulimit -v)")
         return 1
     except OSError as error:
         if error.errno == errno.ENOMEM:
-            _say_error("out of memory; use a smaller batch or input")
+            say_error("out of memory; use a smaller batch or input")
         elif error.errno in (errno.EMFILE, errno.ENFILE):
-            _say_error("too many open files; allow this process more of them (ulimit -n)")
+            say_error("too many open files; allow this process more of them (ulimit -n)")
         else:
             raise
         return 1
     except RuntimeError as error:
         if not _is_torch_out_of_memory(error):
             raise
-        _say_error(f"out of memory; use a smaller batch or input ({str(error).splitlines()[0]})")
+        say_error(f"out of memory; use a smaller batch or input ({str(error).splitlines()[0]})")
         return 1
     return 0
 
@@ -279,14 +282,14 @@ def _drop_output() -> None:
     os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
 
 
-def _say_error(sentence: str) -> None:
+def _say_error(sentence: str, arguments: Sequence[str]) -> None:
     if _stopped_with:
         return  # whatever it says, the signal is why, and `main` says so
-    _print_error(sentence)
+    _print_error(sentence, arguments)
 
 
-def _print_error(sentence: str) -> None:
-    print(f"bioattn: error: {printable(sentence)}", file=sys.stderr)  # noqa: T201 - the one place that reports errors
+def _print_error(sentence: str, arguments: Sequence[str]) -> None:
+    print(error_line(sentence, arguments), file=sys.stderr)  # noqa: T201 - the one place that reports errors
 
 
 def _stop(number: int, _frame: FrameType | None) -> NoReturn:

@@ -9,12 +9,12 @@ from pathlib import Path
 from typing import Annotated, Any, get_args
 
 import typer
-from typer.models import OptionInfo
+from typer.models import ArgumentInfo, OptionInfo
 
 from bioattn.input_watch import watched_inputs
 from bioattn.launch import launch
 from bioattn.output_lock import reserve_output
-from bioattn_cli.reporting import LogFormat, Reporter
+from bioattn_cli.reporting import LogFormat, Reporter, take_bar_away
 
 
 class Device(StrEnum):
@@ -71,6 +71,31 @@ def _paths(values: Iterable[Any]) -> Iterator[Path]:
             yield from _paths(value)
 
 
+def _must_exist(parameter: inspect.Parameter) -> bool:
+    """Whether a parameter is an input: an argument that must be given and names files or folders."""
+    kind, *extras = get_args(parameter.annotation) or (parameter.annotation,)
+    is_argument = any(isinstance(extra, ArgumentInfo) for extra in extras)
+    return is_argument and parameter.default is parameter.empty and Path in (kind, *get_args(kind))
+
+
+def _require(inputs: Iterable[Path]) -> None:
+    """Say that an input is absent before torch is loaded, which takes seconds.
+
+    What else may be wrong with it is for its reader to say. Raises: BioattnError.
+    """
+    from bioattn.files import unreadable
+
+    for path in inputs:
+        if str(path) == "-":
+            continue
+        try:
+            path.stat()
+        except FileNotFoundError as error:
+            raise unreadable(path, error) from None
+        except OSError:
+            continue
+
+
 def _name_type(annotation: Any) -> None:
     """Have the help say `<int>` of a number with bounds, as of one without; the bounds stand behind it."""
     kind, *extras = get_args(annotation) or (annotation,)
@@ -92,6 +117,7 @@ def command(
     def register(function: Callable[..., None]) -> Callable[..., None]:
         signature = inspect.signature(function)
         own = list(signature.parameters.values())[1:]
+        inputs = [parameter.name for parameter in own if _must_exist(parameter)]
         for parameter in own:
             _name_type(parameter.annotation)
         shared = [
@@ -118,7 +144,12 @@ def command(
                 reserve_output(output) if isinstance(output, Path) else nullcontext(),
                 watched_inputs(_paths(arguments.values())),
             ):
-                function(reporter, **arguments)
+                if launch().count == 1:  # of several processes one says it, once they have met
+                    _require(_paths(arguments[name] for name in inputs))
+                try:
+                    function(reporter, **arguments)
+                finally:
+                    take_bar_away()
 
         run.__signature__ = signature.replace(parameters=[*own, *shared])  # type: ignore[attr-defined]
         run.__annotations__ = {p.name: p.annotation for p in [*own, *shared]}

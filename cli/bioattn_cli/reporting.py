@@ -7,7 +7,8 @@ import sys
 import time
 from collections.abc import Sequence
 from enum import StrEnum
-from typing import TYPE_CHECKING, TextIO
+from itertools import pairwise
+from typing import TYPE_CHECKING, ClassVar, TextIO
 
 from bioattn.wording import printable
 
@@ -26,21 +27,43 @@ class LogFormat(StrEnum):
     JSON = "json"
 
 
+def asks_for_json(arguments: Sequence[str]) -> bool:
+    """Whether a command line wants messages as JSON lines; it may be too wrong for its options to be read."""
+    last = [value for name, value in pairwise(arguments) if name == "--log-format"]
+    last += [argument.partition("=")[2] for argument in arguments if argument.startswith("--log-format=")]
+    return last[-1:] == [LogFormat.JSON]
+
+
+def error_line(sentence: str, arguments: Sequence[str]) -> str:
+    """How the sentence that ends a command is written on stderr."""
+    if asks_for_json(arguments):
+        return _json_line(time.time(), "error", sentence)
+    return f"bioattn: error: {printable(sentence)}"
+
+
+def _json_line(seconds: float, level: str, event: str) -> str:
+    return json.dumps({"time": round(seconds, 3), "level": level, "event": event})
+
+
 class _JsonFormatter(logging.Formatter):
     def format(self, record: logging.LogRecord) -> str:
-        return json.dumps(
-            {
-                "time": round(record.created, 3),
-                "level": record.levelname.lower(),
-                "event": record.getMessage(),
-            }
-        )
+        return _json_line(record.created, record.levelname.lower(), record.getMessage())
 
 
 class _TextFormatter(logging.Formatter):
     def format(self, record: logging.LogRecord) -> str:
         prefix = "" if record.levelno == logging.INFO else f"{record.levelname.lower()}: "
         return prefix + printable(record.getMessage())
+
+
+class _Messages(logging.StreamHandler[TextIO]):
+    """Writes messages; above the bar while there is one, which would otherwise stand before and after them."""
+
+    def emit(self, record: logging.LogRecord) -> None:
+        if ProgressBar.shown is None:
+            super().emit(record)
+        else:
+            ProgressBar.shown.print_above(self.format(record))
 
 
 class Reporter:
@@ -58,7 +81,7 @@ class Reporter:
         self.command = ["bioattn", *arguments]
         """The command line as it was typed, for run records."""
         self.log_format = log_format
-        handler = logging.StreamHandler(sys.stderr)
+        handler = _Messages(sys.stderr)
         handler.setFormatter(_JsonFormatter() if log_format is LogFormat.JSON else _TextFormatter())
         LOGGER.handlers[:] = [handler]
         if sys.stdout is not None and sys.stdout.isatty():
@@ -89,7 +112,8 @@ class PlainTerminal(io.TextIOBase):
         self._terminal = terminal
 
     def write(self, text: str, /) -> int:
-        """Show text."""
+        """Show text; a bar makes room for it."""
+        take_bar_away()
         self._terminal.write(printable(text))
         return len(text)
 
@@ -118,6 +142,9 @@ class PlainTerminal(io.TextIOBase):
 class ProgressBar:
     """A rich progress bar on stderr, gone when the work ends."""
 
+    shown: ClassVar["ProgressBar | None"] = None
+    """The one on the terminal."""
+
     def __init__(self) -> None:
         self._bar: RichProgress | None = None
         self._task: TaskID | None = None
@@ -144,9 +171,11 @@ class ProgressBar:
             TextColumn("{task.fields[status]}"),
             console=Console(stderr=True),
             transient=True,
+            redirect_stdout=False,
         )
         self._task = self._bar.add_task(printable(description), total=total, status="")
         self._bar.start()
+        ProgressBar.shown = self
 
     def advance(self, steps: int = 1, **status: float | str) -> None:
         """Move the bar and show `status` beside it."""
@@ -157,11 +186,24 @@ class ProgressBar:
         else:
             self._bar.update(self._task, advance=steps)
 
+    def print_above(self, text: str) -> None:
+        """Print a line that stays; the bar moves down."""
+        if self._bar is not None:
+            self._bar.console.print(text, markup=False, highlight=False, emoji=False, soft_wrap=True)
+
     def end(self) -> None:
         """Take the bar away."""
         if self._bar is not None:
             self._bar.stop()
             self._bar = None
+        if ProgressBar.shown is self:
+            ProgressBar.shown = None
+
+
+def take_bar_away() -> None:
+    """Take away the bar that is shown, if one is: an error left it there, or there is data to show."""
+    if ProgressBar.shown is not None:
+        ProgressBar.shown.end()
 
 
 class ProgressLines:

@@ -192,7 +192,7 @@ def test_errors_become_sentences_and_codes(
         raise error
 
     monkeypatch.setattr("bioattn.store.inspection.inspect_file", fail)
-    assert main(["inspect", "x"]) == code
+    assert main(["inspect", str(TINY)]) == code
     captured = capsys.readouterr()
     assert captured.err.startswith(says)
     assert "Traceback" not in captured.err
@@ -204,7 +204,7 @@ def test_a_bug_is_shown_in_full(monkeypatch: pytest.MonkeyPatch) -> None:
 
     monkeypatch.setattr("bioattn.store.inspection.inspect_file", fail)
     with pytest.raises(RuntimeError, match="a bug"):
-        main(["inspect", "x"])
+        main(["inspect", str(TINY)])
 
 
 @pytest.mark.parametrize(

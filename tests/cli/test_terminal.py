@@ -1,17 +1,25 @@
-"""Names from files cannot make a terminal do anything; what goes to a file or pipe is left as it is."""
+"""Names from files cannot make a terminal do anything, what goes to a file or pipe is left as it is, and messages
+and data stand on lines of their own beside a progress bar."""
 
 import io
 import json
 import logging
+import re
+from pathlib import Path
 
 import pytest
+import typer
 from hypothesis import given
 from hypothesis import strategies as st
 
+from bioattn.errors import BioattnError
 from bioattn.wording import printable
 from bioattn_cli import reporting
 from bioattn_cli.main import main
+from bioattn_cli.options import command
+from bioattn_cli.reporting import Reporter
 
+ROOT = Path(__file__).resolve().parents[2]
 EVIL = "gene\x1b[2J\x9b31m\u202ekrad\x07\r"
 
 
@@ -60,3 +68,91 @@ def test_a_terminal_is_shown_names_and_a_pipe_gets_them(tmp_path, monkeypatch, t
     assert main(["inspect", str(path)]) == 0
     assert ("\u202ekrad" in out.getvalue()) != terminal
     assert ("\\x1b[2J" in out.getvalue()) == terminal
+
+
+def lines_of(shown: str) -> list[str]:
+    """What is left on a terminal: a line that is cleared and written again counts once."""
+    assert not re.search(r"\x1b\[(?!2K|1A|\?25[lh]|[0-9;]*m)", shown)
+    lines, row = [""], 0
+    for piece in re.findall(r"\x1b\[2K|\x1b\[1A|\x1b\[[?0-9;]*[a-zA-Z]|\r|\n|[^\x1b\r\n]+", shown):
+        if piece == "\n":
+            row += 1
+            lines[row:] = lines[row:] or [""]
+        elif piece == "\x1b[1A":
+            row -= 1
+        elif piece == "\x1b[2K":
+            lines[row] = ""
+        elif not piece.startswith(("\x1b", "\r")):
+            lines[row] += piece
+    return [line for line in lines if line]
+
+
+def test_messages_data_and_errors_stand_on_lines_of_their_own_beside_a_bar(monkeypatch):
+    """A command that fails in the middle of its work; `Terminal` stands for stdout and stderr."""
+    monkeypatch.setenv("TERM", "xterm")
+    monkeypatch.setenv("COLUMNS", "80")
+    terminal = Terminal()
+    monkeypatch.setattr("sys.stderr", terminal)
+    monkeypatch.setattr("sys.stdout", terminal)
+    long = "a sentence about [bold] things that is longer than the terminal is wide, " * 2
+    app = typer.Typer(rich_markup_mode=None)
+
+    def work(reporter: Reporter) -> None:
+        progress = reporter.progress()
+        progress.begin("working", 10)
+        progress.advance(3, loss=0.5)
+        reporter.say(long)
+        progress.advance()
+        reporter.warn("mind this")
+        assert "working" in lines_of(terminal.getvalue())[-1]
+        typer.echo("data\tmore")
+        raise BioattnError("it broke")
+
+    command(app)(work)
+    with pytest.raises(BioattnError):
+        app(args=[])
+    assert lines_of(terminal.getvalue()) == [long, "warning: mind this", "data\tmore"]
+    assert terminal.getvalue().rindex("\x1b[?25h") > terminal.getvalue().rindex(
+        "\x1b[?25l"
+    )  # the cursor is back
+
+
+def test_data_do_not_go_where_the_bar_is(monkeypatch):
+    """stdout is a file, stderr a terminal."""
+    monkeypatch.setenv("TERM", "xterm")
+    terminal, file = Terminal(), io.StringIO()
+    monkeypatch.setattr("sys.stderr", terminal)
+    monkeypatch.setattr("sys.stdout", file)
+    app = typer.Typer(rich_markup_mode=None)
+
+    def work(reporter: Reporter) -> None:
+        progress = reporter.progress()
+        progress.begin("working", 10)
+        typer.echo("data")
+        progress.advance()
+        assert "working" in lines_of(terminal.getvalue())[-1]
+
+    command(app)(work)
+    app(args=[], standalone_mode=False)
+    assert file.getvalue() == "data\n"
+    assert lines_of(terminal.getvalue()) == []
+
+
+@pytest.mark.parametrize("words", [["--log-format", "json"], ["--log-format=json"]])
+def test_every_line_is_json_where_json_is_asked_for(words, tmp_path, capsys):
+    """Messages, failures and wrong usage; data stay as they are."""
+    genome, annotation = ROOT / "data/tiny/genome.fa", ROOT / "data/tiny/annotation.gff3"
+    prepare = ["prepare", "promoters", str(genome), str(annotation), "-o", str(tmp_path / "p.fa"), *words]
+    assert main([*prepare, "--index", str(tmp_path / "x.fai")]) == 0
+    assert main([*prepare, "--id-attribute", "none"]) == 1
+    assert main([*prepare, "--nonsense"]) == 2
+    assert main(["inspect", str(tmp_path / f"no{EVIL}such"), *words]) == 1
+    assert main(["inspect", *words, *words[:-1], words[-1].replace("json", "xml")]) == 2
+    captured = capsys.readouterr()
+    *json_lines, last = captured.err.splitlines()
+    assert last.startswith("bioattn: error: ")
+    lines = [json.loads(line) for line in json_lines]
+    assert all(set(line) == {"time", "level", "event"} for line in lines)
+    assert [line["level"] for line in lines].count("error") == 3
+    assert lines[-1]["event"].endswith(f"no{EVIL}such: no such file or folder")
+    assert captured.out == ""

@@ -171,7 +171,7 @@ def test_wrong_usage_is_said_once(dataset_path, tmp_path, train_together):
     together = train_together(["promoter", str(dataset_path), "--epochs", "none", "-o", str(tmp_path / "m")])
     assert together.exit_codes() == [2, 2]
     first, second = (log.read_text() for log in together.logs)
-    assert "Invalid value for '--epochs'" in first
+    assert "invalid value for '--epochs'" in first
     assert second == ""
 
 
