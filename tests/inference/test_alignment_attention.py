@@ -1,15 +1,7 @@
-"""Attention over alignments, tile by tile into the file: what NumPy makes of the whole, resumable, never whole."""
+"""Attention over alignments, tile by tile into the file: what NumPy makes of the whole, never whole itself."""
 
-import os
-import resource
-import signal
-import subprocess
-import sys
-import time
 import weakref
-from collections.abc import Callable
 from pathlib import Path
-from typing import Any
 
 import h5py
 import numpy as np
@@ -17,9 +9,9 @@ import pytest
 import torch
 
 from bioattn.attention.capture import capture
-from bioattn.attention.site import AttentionSite, Tile, alignment_site
-from bioattn.errors import BioattnError, FormatError
-from bioattn.inference.alignment_attention import SampleSink, alignment_attention
+from bioattn.attention.site import AttentionSite, Tile
+from bioattn.errors import BioattnError
+from bioattn.inference.alignment_attention import alignment_attention
 from bioattn.models.evoformer.config import EvoformerConfig
 from bioattn.models.evoformer.gated_attention import GatedAttention
 from bioattn.models.evoformer.stack import EvoformerStack
@@ -32,90 +24,9 @@ from bioattn.store.alignment_schema import (
     alignment_attention_bytes,
 )
 from bioattn.store.attention_validation import validate_attention
-from bioattn.store.inspection import inspect_file
-from bioattn.store.part_folder import partial_folder
 from bioattn.store.schema import WeightType
 from bioattn.store.validation import validate_file
-
-REPOSITORY = Path(__file__).resolve().parents[2]
-SIZES = [AlignmentSizes(5, 3, 9), AlignmentSizes(7, 1, 4), AlignmentSizes(1, 2, 12)]
-SITES = {
-    site.name: site
-    for site in (
-        alignment_site("evoformer", 0, "msa_row", 4),
-        alignment_site("evoformer", 0, "msa_column", 4),
-        alignment_site("evoformer", 0, "triangle_ending", 2),
-        alignment_site("extra_msa", 1, "msa_row", 3),
-        alignment_site("extra_msa", 1, "msa_column_global", 3),
-        alignment_site("structure", 2, "invariant_point", 5),
-    )
-}
-ALL = AlignmentAttentionOptions(reduce=AlignmentReduction.NONE)
-
-
-def sample(number: int) -> AlignmentSample:
-    rows, extra_rows, residues = SIZES[number]
-    query = "ACDEFGHIKLMNPQRSTVWY"[:residues]
-    return AlignmentSample(
-        id=f"prötein {number}",
-        query=query,
-        rows=rows,
-        extra_rows=extra_rows,
-        input_sha256="0" * 64,
-        row_names=tuple(f"row {place} of {number}" for place in range(rows)),
-        extra_row_names=tuple(f"extra {place}" for place in range(extra_rows)),
-    )
-
-
-def weights_of(site: AttentionSite, sizes: AlignmentSizes) -> np.ndarray:
-    """Softmax weights that depend on the site and the sizes only."""
-    rows = sizes.extra_rows if site.extra_rows else sizes.rows
-    keys = sizes.residues if site.keys == "residue" else rows
-    lengths = {"row": rows, "residue": sizes.residues, "head": site.num_heads, "query": keys, "key": keys}
-    random = np.random.default_rng([len(site.name), ord(site.name[-1]), *sizes])
-    exponentials = np.exp(2 * random.normal(size=[lengths[axis] for axis in site.axes]))
-    return (exponentials / exponentials.sum(-1, keepdims=True)).astype(np.float32)
-
-
-def send(sink: SampleSink, sizes: AlignmentSizes, tile: int) -> None:
-    """What a model would do: every site, a few slices of its outer axis at a time, in memory used again."""
-    for site in SITES.values():
-        whole = torch.from_numpy(weights_of(site, sizes))
-        if site.axes[0] == "head":
-            sink.receive(site, whole, None)
-            continue
-        for start in range(0, len(whole), tile):
-            part = whole[start : start + tile].clone()
-            sink.receive(site, part, None, Tile(site.axes[0], start, len(whole)))
-            part.fill_(float("nan"))
-
-
-def write(
-    output: Path,
-    options: AlignmentAttentionOptions = ALL,
-    *,
-    numbers: tuple[int, ...] = (0, 1, 2),
-    tile: int = 2,
-    masks: dict[str, np.ndarray] | None = None,
-    job: dict[str, Any] | None = None,
-    before: Callable[[int], None] = lambda number: None,
-    **choices: Any,
-) -> list[str]:
-    with alignment_attention(
-        output,
-        sites=SITES,
-        options=options,
-        model_sha256="a" * 64,
-        sizes=[SIZES[number] for number in numbers],
-        job=job or {},
-        **choices,
-    ) as writer:
-        for place, number in enumerate(numbers):
-            if not writer.is_whole(place):
-                before(place)
-                with writer.sample(place, sample(number), masks) as sink:
-                    send(sink, SIZES[number], tile)
-        return writer.assemble()
+from tests.inference.alignment_attention_files import SITES, SIZES, sample, send, weights_of, write
 
 
 @pytest.mark.parametrize("reduce", list(AlignmentReduction))
@@ -332,90 +243,6 @@ def test_tiles_out_of_order_missing_or_misshapen_are_bugs(tmp_path: Path) -> Non
     assert not list(tmp_path.iterdir())
 
 
-def test_an_alignment_that_fails_is_left_out(tmp_path: Path) -> None:
-    output = tmp_path / "attention.h5"
-    with alignment_attention(
-        output, sites=SITES, options=ALL, model_sha256="a" * 64, sizes=SIZES, job={}
-    ) as writer:
-        for number in range(3):
-            try:
-                with writer.sample(number, sample(number)) as sink:
-                    if number == 1:
-                        raise BioattnError("its file is bad")
-                    send(sink, SIZES[number], 2)
-            except BioattnError:
-                continue
-        assert writer.assemble() == [sample(0).id, sample(2).id]
-    assert validate_file(output) == []
-    other = tmp_path / "other.h5"
-    write(other, numbers=(0, 2))
-    assert output.read_bytes() == other.read_bytes()
-    with (
-        pytest.raises(BioattnError, match="no alignment gave attention"),
-        alignment_attention(output, sites=SITES, options=ALL, model_sha256="", sizes=SIZES, job={}) as writer,
-    ):
-        writer.assemble()
-    assert sorted(path.name for path in tmp_path.iterdir()) == ["attention.h5", "other.h5"]
-
-
-def test_an_interrupted_run_goes_on_to_the_same_bytes(tmp_path: Path) -> None:
-    whole, output = tmp_path / "whole.h5", tmp_path / "attention.h5"
-    write(whole)
-
-    def stop_at(place: int) -> Callable[[int], None]:
-        def before(number: int) -> None:
-            if number == place:
-                raise KeyboardInterrupt
-
-        return before
-
-    with pytest.raises(KeyboardInterrupt):
-        write(output, before=stop_at(1))
-    folder = partial_folder(output)
-    assert [path.name for path in sorted(folder.iterdir())] == ["job.json", "part-00000.h5"]
-    assert validate_attention(folder / "part-00000.h5") == []
-    figures = inspect_file(folder).figures
-    assert (figures["complete_parts"], figures["all_parts"]) == (1, 3)
-    with pytest.raises(BioattnError, match=r"holds 1 parts of an earlier run; give --resume .* or --force"):
-        write(output)
-    with pytest.raises(BioattnError, match=r"another run \(different: seed\)"):
-        write(output, resume=True, job={"seed": 1})
-    with pytest.raises(BioattnError, match=r"another run \(different: reduce\)"):
-        write(output, AlignmentAttentionOptions(), resume=True)
-    with pytest.raises(KeyboardInterrupt):
-        write(output, before=stop_at(2), resume=True)
-    seen: list[int] = []
-    write(output, resume=True, before=seen.append)
-    assert seen == [2]
-    assert output.read_bytes() == whole.read_bytes()
-    assert not folder.exists()
-
-
-@pytest.mark.parametrize("kind", ["cut", "edited"])
-def test_a_damaged_part_is_named_and_made_again(tmp_path: Path, kind: str) -> None:
-    whole, output = tmp_path / "whole.h5", tmp_path / "attention.h5"
-    write(whole)
-    folder = partial_folder(output)
-    part = folder / "part-00001.h5"
-
-    def damage(number: int) -> None:
-        if number != 2:
-            return
-        if kind == "cut":
-            part.write_bytes(part.read_bytes()[:-1000])
-        else:  # a value that HDF5's checksum agrees with
-            with h5py.File(part, "a") as file:
-                file["sites/evoformer.00.msa_row/s0000000/weights"][0, 0, 0, 0] += 0.25
-
-    with pytest.raises(FormatError, match=r"part-00001\.h5.*was removed, run again with --resume"):
-        write(output, before=damage)
-    assert not output.exists()
-    seen: list[int] = []
-    write(output, resume=True, before=seen.append)
-    assert seen == [1]
-    assert output.read_bytes() == whole.read_bytes()
-
-
 def test_more_than_the_disk_holds_is_refused_first(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("shutil.disk_usage", lambda _: type("Usage", (), {"free": 50_000})())
     with pytest.raises(BioattnError, match=r"only 50,000 are free in .*; choose fewer --sites, fewer heads"):
@@ -437,70 +264,3 @@ def test_the_size_said_first_is_the_size(tmp_path: Path, reduce: AlignmentReduct
         writer.assemble()
     said = alignment_attention_bytes(list(SITES.values()), [sizes], options)
     assert output.stat().st_size == pytest.approx(said, rel=0.1)
-
-
-WORKER = """
-import sys, time
-from pathlib import Path
-sys.path.insert(0, sys.argv[2])
-import test_alignment_attention as alignments
-
-print("ready", flush=True)
-try:
-    alignments.write(Path(sys.argv[1]), before=lambda number: time.sleep(float(sys.argv[3])))
-except alignments.BioattnError as error:
-    print(error, file=sys.stderr)
-    sys.exit(1)
-"""
-
-
-def start(output: Path, pause: float, **options: Any) -> subprocess.Popen[str]:
-    process = subprocess.Popen(
-        [sys.executable, "-c", WORKER, str(output), str(Path(__file__).parent), str(pause)],
-        stdout=subprocess.PIPE,
-        stderr=subprocess.PIPE,
-        text=True,
-        env={**os.environ, "PYTHONPATH": str(REPOSITORY), "OMP_NUM_THREADS": "1"},
-        **options,
-    )
-    assert process.stdout is not None
-    assert process.stdout.readline() == "ready\n", process.communicate()
-    return process
-
-
-def test_killed_and_resumed_gives_the_same_bytes(tmp_path: Path) -> None:
-    whole, output = tmp_path / "whole.h5", tmp_path / "attention.h5"
-    write(whole)
-    process = start(output, pause=0.3)
-    deadline = time.monotonic() + 60
-    while not list(partial_folder(output).glob("part-*.h5")):
-        assert time.monotonic() < deadline, "the parts never came"
-        time.sleep(0.005)
-    process.send_signal(signal.SIGKILL)
-    process.communicate()
-    assert not output.exists()
-    seen: list[int] = []
-    write(output, resume=True, before=seen.append)
-    assert 0 < len(seen) < 3
-    assert output.read_bytes() == whole.read_bytes()
-
-
-def test_a_full_disk_is_one_sentence_and_resumable(tmp_path: Path) -> None:
-    """RLIMIT_FSIZE stands for the disk: the parts fit, the assembled file does not."""
-    whole, output = tmp_path / "whole.h5", tmp_path / "attention.h5"
-    write(whole)
-    limit = whole.stat().st_size * 2 // 3
-
-    def restrict() -> None:
-        signal.signal(signal.SIGXFSZ, signal.SIG_IGN)
-        resource.setrlimit(resource.RLIMIT_FSIZE, (limit, limit))
-
-    process = start(output, pause=0, preexec_fn=restrict)
-    _, stderr = process.communicate(timeout=60)
-    assert process.returncode == 1, stderr
-    assert "no space left on the device" in stderr
-    assert "--resume" in stderr
-    assert len(stderr.strip().splitlines()) == 1
-    assert not output.exists()
-    write(output, resume=True)
-    assert output.read_bytes() == whole.read_bytes()

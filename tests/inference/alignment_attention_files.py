@@ -1,0 +1,96 @@
+"""Attention files over three small alignments, of weights that follow from a site's name."""
+
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import torch
+
+from bioattn.attention.site import AttentionSite, Tile, alignment_site
+from bioattn.inference.alignment_attention import SampleSink, alignment_attention
+from bioattn.store.alignment_schema import (
+    AlignmentAttentionOptions,
+    AlignmentReduction,
+    AlignmentSample,
+    AlignmentSizes,
+)
+
+SIZES = [AlignmentSizes(5, 3, 9), AlignmentSizes(7, 1, 4), AlignmentSizes(1, 2, 12)]
+SITES = {
+    site.name: site
+    for site in (
+        alignment_site("evoformer", 0, "msa_row", 4),
+        alignment_site("evoformer", 0, "msa_column", 4),
+        alignment_site("evoformer", 0, "triangle_ending", 2),
+        alignment_site("extra_msa", 1, "msa_row", 3),
+        alignment_site("extra_msa", 1, "msa_column_global", 3),
+        alignment_site("structure", 2, "invariant_point", 5),
+    )
+}
+ALL = AlignmentAttentionOptions(reduce=AlignmentReduction.NONE)
+
+
+def sample(number: int) -> AlignmentSample:
+    rows, extra_rows, residues = SIZES[number]
+    query = "ACDEFGHIKLMNPQRSTVWY"[:residues]
+    return AlignmentSample(
+        id=f"prötein {number}",
+        query=query,
+        rows=rows,
+        extra_rows=extra_rows,
+        input_sha256="0" * 64,
+        row_names=tuple(f"row {place} of {number}" for place in range(rows)),
+        extra_row_names=tuple(f"extra {place}" for place in range(extra_rows)),
+    )
+
+
+def weights_of(site: AttentionSite, sizes: AlignmentSizes) -> np.ndarray:
+    """Softmax weights that depend on the site and the sizes only."""
+    rows = sizes.extra_rows if site.extra_rows else sizes.rows
+    keys = sizes.residues if site.keys == "residue" else rows
+    lengths = {"row": rows, "residue": sizes.residues, "head": site.num_heads, "query": keys, "key": keys}
+    random = np.random.default_rng([len(site.name), ord(site.name[-1]), *sizes])
+    exponentials = np.exp(2 * random.normal(size=[lengths[axis] for axis in site.axes]))
+    return (exponentials / exponentials.sum(-1, keepdims=True)).astype(np.float32)
+
+
+def send(sink: SampleSink, sizes: AlignmentSizes, tile: int) -> None:
+    """What a model would do: every site, a few slices of its outer axis at a time, in memory used again."""
+    for site in SITES.values():
+        whole = torch.from_numpy(weights_of(site, sizes))
+        if site.axes[0] == "head":
+            sink.receive(site, whole, None)
+            continue
+        for start in range(0, len(whole), tile):
+            part = whole[start : start + tile].clone()
+            sink.receive(site, part, None, Tile(site.axes[0], start, len(whole)))
+            part.fill_(float("nan"))
+
+
+def write(
+    output: Path,
+    options: AlignmentAttentionOptions = ALL,
+    *,
+    numbers: tuple[int, ...] = (0, 1, 2),
+    tile: int = 2,
+    masks: dict[str, np.ndarray] | None = None,
+    job: dict[str, Any] | None = None,
+    before: Callable[[int], None] = lambda number: None,
+    **choices: Any,
+) -> list[str]:
+    with alignment_attention(
+        output,
+        sites=SITES,
+        options=options,
+        model_sha256="a" * 64,
+        sizes=[SIZES[number] for number in numbers],
+        job=job or {},
+        **choices,
+    ) as writer:
+        for place, number in enumerate(numbers):
+            if not writer.is_whole(place):
+                before(place)
+                with writer.sample(place, sample(number), masks) as sink:
+                    send(sink, SIZES[number], tile)
+        return writer.assemble()
