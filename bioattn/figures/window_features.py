@@ -233,6 +233,8 @@ def scanned_sites(path: Path, sequence: WindowSequence, p_value: float = 1e-4) -
     """
     motifs = read_meme(path).motifs
     hits = find_motif_hits(sequence.codes[None], motifs, background=sequence.composition, p_value=p_value)
+    if not len(hits):
+        LOGGER.info(f"no motif of {path} matches this promoter with p < {p_value:g}, so none is drawn")
     names = {motif.name: _shown_name(motif) for motif in motifs}
     best: dict[tuple[str, int, int], MotifSite] = {}
     columns = (hits[name].tolist() for name in ("motif", "start", "end", "strand", "p_value"))

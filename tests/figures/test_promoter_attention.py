@@ -118,6 +118,22 @@ def test_motifs_are_found_and_drawn_where_they_are(promoters, tmp_path) -> None:
     assert axes["attention 0"].get_xlim() == (-50, 10)
 
 
+def test_a_promoter_without_sites_is_said_to_have_none(promoters, tmp_path, caplog) -> None:
+    motifs = tmp_path / "m.meme"
+    rows = "\n".join(" ".join("0.97" if base == letter else "0.01" for letter in "ACGT") for base in "GTCGAC")
+    motifs.write_text(
+        "MEME version 4\n\nALPHABET= ACGT\n\nMOTIF MA1 TF1\nletter-probability matrix: alength= 4 w= 6\n"
+        + rows
+    )
+    caplog.set_level("INFO", logger="bioattn")
+    for letters, said in (("GTCGAC", False), ("AAAAAA", True)):
+        caplog.clear()
+        sequences = fasta(tmp_path / f"{letters}.fa", promoters, letters, 40)
+        request = PromoterRequest(gene="g4", motifs=motifs, promoters=sequences)
+        assert bool(read_promoter_picture(promoters.path, request).sites) is not said
+        assert ("no motif of" in caplog.text) is said
+
+
 def test_tracks_and_bands(promoters, tmp_path) -> None:
     table = tmp_path / "truth.tsv"
     table.write_text(

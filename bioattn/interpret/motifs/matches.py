@@ -10,6 +10,7 @@ from numpy.typing import NDArray
 
 from bioattn.errors import BioattnError
 from bioattn.formats.motif import Motif, MotifDatabase
+from bioattn.wording import counted
 
 LOGGER = logging.getLogger("bioattn")
 
@@ -45,6 +46,11 @@ def match_motifs(families: Sequence[Sequence[Motif]], database: MotifDatabase) -
             f"the database holds {len(database.motifs)} motifs only; TOMTOM's p-values take their background from "
             f"its columns and are rough below {FEW_TARGETS}"
         )
+    ours, theirs = counted(len(motifs), "motif"), counted(len(database.motifs), "motif")
+    LOGGER.info(
+        f"comparing {ours} with {theirs} of the database; the first time after an install memelite compiles "
+        "itself, which takes about a minute"
+    )
     p_values = _tomtom(
         [motif.probabilities for motif in motifs], [motif.probabilities for motif in database.motifs]
     )

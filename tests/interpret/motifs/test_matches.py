@@ -48,6 +48,7 @@ def test_a_motif_finds_itself_blurred_and_turned_round(shared, caplog):
     assert found["match_name"][:6].tolist() == [motif.alternative_name for motif in some]
     assert (found["q_value"][:6] < 1e-3).all()
     assert (found["q_value"][6:] < 0.05).sum() <= 2
-    caplog.set_level("WARNING", logger="bioattn")
+    caplog.set_level("INFO", logger="bioattn")
     match_motifs([blurred[:1]], MotifDatabase(motifs=some))
     assert "rough below 50" in caplog.text
+    assert "comparing 1 motif with 6 motifs of the database; the first time" in caplog.text
