@@ -27,6 +27,7 @@ def attribution(
     all as `arr_0` of shape (genes, 4, positions); treatments.tsv and genes.tsv say which is which.
 
     bioattn export attribution explain.h5 -o arrays --treatment heat
+
     modisco motifs -s arrays/sequences.npz -a arrays/heat.npz -n 2000 -o modisco.h5
     """
     from bioattn.files import write_run_record

@@ -15,7 +15,7 @@ def multiqc(
     files: Annotated[
         list[Path],
         typer.Argument(
-            metavar="FILE...",
+            metavar="FILE",
             help="Promoters or their audit, datasets, models, checks, alignment statistics, predictions.",
         ),
     ],

@@ -6,7 +6,7 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import nullcontext
 from enum import StrEnum
 from pathlib import Path
-from typing import Annotated, Any, get_args
+from typing import Annotated, Any, get_args, get_origin
 
 import typer
 from typer.models import ArgumentInfo, OptionInfo
@@ -15,6 +15,7 @@ from bioattn.input_watch import watched_inputs
 from bioattn.launch import launch
 from bioattn.output_lock import reserve_output
 from bioattn_cli.reporting import LogFormat, Reporter, take_bar_away
+from bioattn_cli.verbs import help_text
 
 
 class Device(StrEnum):
@@ -97,12 +98,20 @@ def _require(inputs: Iterable[Path]) -> None:
 
 
 def _name_type(annotation: Any) -> None:
-    """Have the help say `<int>` of a number with bounds, as of one without; the bounds stand behind it."""
+    """Have the help say `<int>` of a number with bounds, as of one without; the bounds stand behind it.
+
+    And of an option that can be repeated what one of its values is.
+    """
     kind, *extras = get_args(annotation) or (annotation,)
+    kinds = (kind, *get_args(kind))
+    values = next((get_args(one)[0] for one in kinds if get_origin(one) is list), None)
     for option in extras:
-        bounded = isinstance(option, OptionInfo) and (option.min is not None or option.max is not None)
-        if bounded and option.metavar is None:
-            option.metavar = "<float>" if float in (kind, *get_args(kind)) else "<int>"
+        if not isinstance(option, OptionInfo) or option.metavar is not None:
+            continue
+        if option.min is not None or option.max is not None:
+            option.metavar = "<float>" if float in kinds else "<int>"
+        elif values is not None:
+            option.metavar = f"<{'|'.join(values) if issubclass(values, StrEnum) else values.__name__}>"
 
 
 def command(
@@ -153,7 +162,7 @@ def command(
 
         run.__signature__ = signature.replace(parameters=[*own, *shared])  # type: ignore[attr-defined]
         run.__annotations__ = {p.name: p.annotation for p in [*own, *shared]}
-        app.command(name)(run)
+        app.command(name, help=help_text(function.__doc__))(run)
         return function
 
     return register

@@ -15,9 +15,7 @@ if TYPE_CHECKING:
 
 def training(
     reporter: Reporter,
-    runs: Annotated[
-        list[Path], typer.Argument(metavar="MODEL...", help="Model folders, or their history.csv.")
-    ],
+    runs: Annotated[list[Path], typer.Argument(metavar="MODEL", help="Model folders, or their history.csv.")],
     output: FigureOption,
     metric: Annotated[
         list[str] | None,

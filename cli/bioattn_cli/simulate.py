@@ -158,7 +158,7 @@ def score(
         typer.Option(
             "--upsample",
             "--upsampling",
-            help="From bins to bases: smoothed by half a bin, flat within a bin, or over all that a bin sees.",
+            help="From bins to bases: flat within a bin, smoothed by half a bin, or over all that a bin sees.",
         ),
     ] = Upsampling.GAUSSIAN,
 ) -> None:

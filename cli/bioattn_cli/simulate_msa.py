@@ -16,7 +16,7 @@ def msa(
     folds: Annotated[
         list[Path] | None,
         typer.Argument(
-            metavar="[FOLD]...",
+            metavar="FOLD",
             help="PDB or mmCIF files (FILE:CHAIN where there are several chains) whose contacts are planted; "
             "without any, folds are generated.",
         ),

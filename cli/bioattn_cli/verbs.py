@@ -1,11 +1,29 @@
-"""How the program and its verbs list their commands under --help."""
+"""What --help shows: of the program and its verbs all commands, of a command examples that can be copied."""
 
+import inspect
+import re
+import textwrap
 from typing import Any
 
 from typer.core import TyperGroup
 
 _WHOLE = 10_000
 """Longer than any sentence, so that none is cut."""
+_EXAMPLES = ("bioattn ", "modisco ")
+"""How a paragraph begins that is a command."""
+
+
+def help_text(docstring: str | None) -> str:
+    """A docstring whose examples are not filled like prose, but lines of 80 columns that a shell joins again."""
+    paragraphs = inspect.cleandoc(docstring or "").split("\n\n")
+    return "\n\n".join(_example(text) if text.startswith(_EXAMPLES) else text for text in paragraphs)
+
+
+def _example(command: str) -> str:
+    # textwrap does not break lines at no-break spaces: an option stays with its value.
+    words = re.sub(r" (--?\S+) (?!-)", " \\1\u00a0", " ".join(command.split()))
+    lines = textwrap.wrap(words, 76, subsequent_indent="    ", break_long_words=False, break_on_hyphens=False)
+    return "\b\n" + " \\\n".join(lines).replace("\u00a0", " ")  # \b: leave these lines alone
 
 
 class Verb(TyperGroup):

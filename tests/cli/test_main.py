@@ -3,6 +3,8 @@
 import errno
 import json
 import os
+import re
+import shlex
 import signal
 import subprocess
 import sys
@@ -110,9 +112,37 @@ def test_a_command_has_at_most_about_fifteen_options_of_its_own(words: list[str]
 
 @pytest.mark.parametrize("words", every_command(), ids=" ".join)
 def test_numbers_are_called_by_their_type_alone(words: list[str], capsys: pytest.CaptureFixture[str]) -> None:
-    """Bounds stand behind a number's help, so they need not change the name of its type, too."""
+    """Bounds stand behind a number's help, so they need not change the name of its type, too; nor does repetition
+    that of an option's values, or of an argument.
+    """
     assert main([*words, "--help"]) == 0
-    assert " range>" not in capsys.readouterr().out
+    arguments, _, options = capsys.readouterr().out.partition("Options:")
+    assert " range>" not in options
+    assert "<list" not in options
+    assert "[[" not in arguments
+
+
+def test_examples_in_the_help_can_be_copied(
+    capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """As a shell reads them, each is a command line that its command takes; none is filled with the prose."""
+    monkeypatch.setenv("COLUMNS", "80")
+    examples = []
+    for words in every_command():
+        command = typer.main.get_command(app)
+        for word in words:
+            command = command.commands[word]
+        assert main([*words, "--help"]) == 0
+        shown = capsys.readouterr().out
+        assert max(map(len, shown.splitlines())) <= 80
+        for example in re.findall(r"^  bioattn (?:.*\\\n)*.*$", shown, flags=re.MULTILINE):
+            typed = shlex.split(example.replace("\\\n", ""))
+            assert typed[1 : 1 + len(words)] == words
+            command.make_context("bioattn", typed[1 + len(words) :])
+            examples.append(words)
+    assert len(examples) >= 13
+    assert main(["export", "attribution", "--help"]) == 0
+    assert "\n\n  modisco motifs -s " in capsys.readouterr().out
 
 
 def test_one_option_has_one_help_text() -> None:
