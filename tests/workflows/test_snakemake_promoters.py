@@ -6,6 +6,7 @@ import shutil
 import signal
 import subprocess
 import time
+import zipfile
 from collections.abc import Callable
 from pathlib import Path
 
@@ -85,6 +86,14 @@ def test_every_result_is_valid(done: Snakemake) -> None:
     assert len(list((seed / "tracks").glob("*.bw"))) == 3 * 2
     assert (seed / "report.html").stat().st_size > 100_000
     assert (seed / "multiqc" / "bioattn_checks_mqc.json").is_file()
+
+
+@pytest.mark.slow
+def test_pages_and_figures_are_in_the_report_of_snakemake(done: Snakemake) -> None:
+    done.run("--report", "report.zip")
+    with zipfile.ZipFile(done.folder / "report.zip") as report:
+        names = {Path(name).name for name in report.namelist() if "/raw/" in name}
+    assert names >= {"report.html", "training.svg", "check.svg"}
 
 
 @pytest.mark.slow
