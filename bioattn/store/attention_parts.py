@@ -74,9 +74,9 @@ class PartStore(SampleParts[AttentionWriter, Block]):
         if not self.layouts:
             return SLAB_BYTES
         widest = max(self.layouts, key=lambda layout: layout.bytes_per_sample)
-        number = max(1, SLAB_BYTES // max(1, widest.bytes_per_sample))
-        chunk = widest.chunk(self.num_samples)[0]  # whole chunks, where one fits: none is written twice
-        return number - number % chunk if number > chunk else number
+        # Whole chunks: one that is written in two goes is read again in between.
+        chunk = widest.chunk(self.num_samples)[0]
+        return chunk * max(1, SLAB_BYTES // max(1, chunk * widest.bytes_per_sample))
 
     def read(self, file: h5py.File, rows: slice) -> Block:
         """Some samples of a file of these sites."""

@@ -4,7 +4,7 @@ from dataclasses import dataclass
 from enum import StrEnum
 
 from bioattn.store.sample_parts import FIXED_BYTES, OVERHEAD_BYTES_PER_SAMPLE
-from bioattn.store.schema import CHUNK_BYTES
+from bioattn.store.schema import BAND_BYTES, CHUNK_BYTES
 
 ATTRIBUTION_FORMAT = "bioattn-attribution"
 ATTRIBUTION_PARTS_FORMAT = "bioattn-attribution-parts"
@@ -50,7 +50,8 @@ class AttributionLayout:
 
     def chunk(self, num_samples: int) -> tuple[int, int, int, int]:
         """Whole promoters of one treatment, so that one treatment of all genes is read without the others."""
-        together = max(1, CHUNK_BYTES // (4 * len(BASES) * self.window_length))
+        of_treatment = 4 * len(BASES) * self.window_length
+        together = max(1, min(CHUNK_BYTES // of_treatment, BAND_BYTES // self.bytes_per_sample))
         return (min(max(1, num_samples), together), 1, self.window_length, len(BASES))
 
     def stored_bytes(self, num_samples: int) -> int:

@@ -22,7 +22,7 @@ from bioattn.store.sample_writer import Values
 from bioattn.store.schema import Samples
 
 SLAB_BYTES = 1 << 21
-"""Bytes of one array moved at a time while assembling: little beside what the model took before."""
+"""Bytes of one array moved at a time while assembling, unless whole chunks take more."""
 OVERHEAD_BYTES_PER_SAMPLE = 100
 """Names and places of a sample in the samples, predictions and one group, generously."""
 FIXED_BYTES = 1 << 15
@@ -113,12 +113,18 @@ class SampleParts(ABC, Generic[Writer, Block]):
             progress.end()
 
     def block_rows(self) -> Iterator[range]:
-        """The samples (0-based, file order) that are moved at a time: a few megabytes, never of two parts."""
+        """The samples (0-based, file order) that are moved at a time: a few megabytes, never of two parts.
+
+        Where a part begins within a chunk, its first block ends with that chunk, and so do all others with theirs.
+        """
         step = self._samples_at_once()
         for part in range(self.num_parts):
             samples = self.samples_of(part)
-            for first in range(samples.start, samples.stop, step):
-                yield range(first, min(first + step, samples.stop))
+            first = samples.start
+            while first < samples.stop:
+                stop = min(first - first % step + step, samples.stop)
+                yield range(first, stop)
+                first = stop
 
     def blocks(self) -> Iterator[Block]:
         """What all parts hold, in order, a few megabytes at a time."""

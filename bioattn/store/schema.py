@@ -29,6 +29,8 @@ DIGEST = "sha256"
 
 CHUNK_BYTES = 1 << 17
 """Aim of one chunk: small enough to read one gene in milliseconds, large enough to read a treatment at once."""
+BAND_BYTES = 1 << 24
+"""Most that the chunks which hold the same samples take together, but for one sample of more."""
 
 
 class WeightType(StrEnum):
@@ -125,7 +127,8 @@ class SiteLayout:
         """Chunk shape: whole rows of keys, then queries, heads and samples while it stays near `CHUNK_BYTES`.
 
         One treatment per chunk, so that one treatment of all genes is read without touching the others, and
-        one gene costs one chunk per treatment.
+        one gene costs one chunk per treatment. Fewer samples where there are so many treatments that the chunks
+        of some samples would not fit into `BAND_BYTES`: they are written together.
         """
         room = max(1, CHUNK_BYTES // np.dtype(self.dtype).itemsize)
         chunk = [1] * len(self.dims)
@@ -136,7 +139,8 @@ class SiteLayout:
             # The keys of one query are never cut: a row is what sums to 1 and what is looked at.
             chunk[axis] = size if self.dims[axis] == "key" else min(size, _power_of_two(room))
             room = max(1, room // chunk[axis])
-        chunk[0] = min(max(1, num_samples), _power_of_two(room))
+        together = min(room, max(1, BAND_BYTES * len(self.quantities) // max(1, self.bytes_per_sample)))
+        chunk[0] = min(max(1, num_samples), _power_of_two(together))
         return tuple(chunk)
 
 

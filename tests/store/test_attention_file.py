@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 from bioattn.attention.site import AttentionSite
 from bioattn.errors import BioattnError, FormatError, SettingsError
 from bioattn.store.attention_reader import open_attention
-from bioattn.store.schema import CHUNK_BYTES, AttentionOptions, Reduction, WeightType, site_layout
+from bioattn.store.schema import BAND_BYTES, CHUNK_BYTES, AttentionOptions, Reduction, WeightType, site_layout
 from bioattn.store.window_coordinates import genomic_interval
 
 Writer = Callable[..., Any]
@@ -175,6 +175,7 @@ def test_chunks_are_neither_huge_nor_cut_rows(
     assert chunk[1] == 1
     row = keys * np.dtype(str(dtype)).itemsize
     assert math.prod(chunk) * np.dtype(str(dtype)).itemsize <= max(CHUNK_BYTES, row)
+    assert chunk[0] * layout.bytes_per_sample <= max(BAND_BYTES, layout.bytes_per_sample)
 
 
 def test_layouts_of_heads_and_reductions() -> None:

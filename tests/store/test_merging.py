@@ -56,6 +56,7 @@ def test_cuts_anywhere(number: int, part_samples: int, cuts: list[int], slab: in
     widest = max(layout.bytes_per_sample for layout in LAYOUTS)
     with tempfile.TemporaryDirectory() as folder, pytest.MonkeyPatch.context() as patch:
         patch.setattr("bioattn.store.attention_parts.SLAB_BYTES", slab * widest)
+        patch.setattr("bioattn.store.schema.BAND_BYTES", slab * widest // 2)  # of one of two quantities
         whole = Path(folder) / "whole.h5"
         store = PartStore(whole, HEADER, LAYOUTS, TREATMENTS, number, part_samples)
         store.write_whole(
