@@ -113,7 +113,11 @@ def check_model(
     progress, stop = progress or NoProgress(), stop or StopRequest()
     require_checkable(model)
     record = read_training_record(evidence.model_folder)
-    table = model.treatments if not treatments else model.treatments.select(list(treatments), "--treatment")
+    table = (
+        model.treatments
+        if not treatments
+        else model.treatments.select(list(treatments), "--treatment", "the model")
+    )
     dataset = None if evidence.dataset is None else _own_dataset(evidence.dataset, model, record)
     genes = None if dataset is None else held_out_genes(dataset, table.names)
     probed = draw_treatments(table.names, settings.probed, settings.seed)

@@ -42,7 +42,7 @@ def multiqc(
     check_parent(output)
     check_apart(output, files)
     if output.exists() and not force:
-        raise BioattnError(f"{output}: exists; give --force to replace it, or choose another --output")
+        raise BioattnError(f"{output}: exists already; choose another --output, or --force to replace it")
     sections = write_multiqc(files, output, sample)
     inputs = {f"file_{number}": path for number, path in enumerate(files, start=1)}
     write_run_record(output, reporter.command, inputs, time.monotonic() - began, sections=sections)

@@ -3,6 +3,7 @@
 import io
 import json
 import logging
+import os
 import sys
 import time
 from collections.abc import Sequence
@@ -99,7 +100,8 @@ class Reporter:
 
     def progress(self) -> "ProgressBar | ProgressLines":
         """A bar on a terminal, otherwise a line now and then; nothing with --quiet."""
-        if sys.stderr.isatty() and not self.quiet and self.log_format is LogFormat.TEXT:
+        is_terminal = sys.stderr.isatty() and os.environ.get("TERM") not in ("dumb", "unknown")
+        if is_terminal and not self.quiet and self.log_format is LogFormat.TEXT:
             return ProgressBar()
         return ProgressLines()
 

@@ -104,7 +104,8 @@ def promoter(
     """Train a model that predicts every promoter's response to every treatment.
 
     Settings come from the defaults, then --config (tables [model] and [training], every field of which
-    docs/models/promoter.md explains), then the options here. Ctrl-C or SIGTERM finishes the step and saves;
+    docs/models/promoter.md explains), then the options here. Prints how well validation and test genes are
+    predicted, beside simple models, and test genes by treatment. Ctrl-C or SIGTERM finishes the step and saves;
     --resume goes on, with the same weights in the end as if nothing had happened. Several processes or machines
     train together under torchrun: docs/training-on-several-processes.md.
     """

@@ -138,6 +138,37 @@ def test_data_do_not_go_where_the_bar_is(monkeypatch):
     assert lines_of(terminal.getvalue()) == []
 
 
+@pytest.mark.parametrize("arguments", [(), ("-q",), ("--log-format", "json")])
+def test_a_terminal_that_cannot_move_its_cursor_gets_lines(arguments, monkeypatch):
+    terminal = Terminal()
+    monkeypatch.setattr("sys.stderr", terminal)
+    monkeypatch.setattr(reporting, "PLAIN_INTERVAL_SECONDS", 0.0)
+    app = typer.Typer(rich_markup_mode=None)
+
+    def work(reporter: Reporter) -> None:
+        progress = reporter.progress()
+        progress.begin("working", 1000)
+        progress.advance(1000, loss=0.5)
+        progress.end()
+
+    command(app)(work)
+    shown = {}
+    for name in ("dumb", "xterm"):
+        monkeypatch.setenv("TERM", name)
+        app(args=list(arguments), standalone_mode=False)
+        shown[name] = terminal.getvalue()
+        terminal.truncate(0)
+        terminal.seek(0)
+    line = "working: 1,000/1,000 loss 0.5"
+    if not arguments:
+        assert shown["dumb"] == line + "\n"
+        assert "\x1b" in shown["xterm"]
+    elif arguments == ("-q",):
+        assert shown == {"dumb": "", "xterm": ""}
+    else:
+        assert [json.loads(text)["event"] for text in shown.values()] == [line, line]
+
+
 @pytest.mark.parametrize("words", [["--log-format", "json"], ["--log-format=json"]])
 def test_every_line_is_json_where_json_is_asked_for(words, tmp_path, capsys):
     """Messages, failures and wrong usage; data stay as they are."""

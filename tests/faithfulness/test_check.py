@@ -186,7 +186,7 @@ def test_a_model_that_predicts_nothing_is_called_so_and_no_control_is_trained(ma
     [
         (["--controls", "C"], 2, "--dataset"),
         (["--seeds", "2"], 2, "--controls"),
-        (["--treatment", "nobody"], 1, "nobody"),
+        (["--treatment", "nobody"], 1, "--treatment 'nobody': the model holds no such treatment"),
         (["--dataset", "DATASET", "--controls", "MODEL"], 2, "--controls"),
         (["--dataset", "OTHER"], 1, "is not the dataset this model was trained on"),
         (["--other-model", "CONCAT"], 1, "this model is concat"),

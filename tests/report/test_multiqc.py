@@ -168,7 +168,7 @@ def test_refusals(run: PromoterRun, check: Path, tmp_path: Path, capsys: pytest.
     assert main(["export", "multiqc", str(check), "-o", str(output), "--sample", " ", "-q"]) == 2
     assert main(["export", "multiqc", str(check), "-o", str(output), "-q"]) == 0
     assert main(["export", "multiqc", str(check), "-o", str(output), "-q"]) == 1
-    assert "--force" in capsys.readouterr().err
+    assert "exists already; choose another --output, or --force to replace it" in capsys.readouterr().err
     (output / "mine.txt").write_text("")
     assert main(["export", "multiqc", str(check), "-o", str(output), "--force", "-q"]) == 1
     assert "mine.txt" in capsys.readouterr().err
