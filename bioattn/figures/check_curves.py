@@ -70,7 +70,7 @@ def read_check(path: Path) -> CheckPicture:
         }
         verdict = str(content["verdict"]["sentence"])
         caveats = [str(each) for each in content["verdict"].get("caveats", [])]
-    except (KeyError, TypeError, ValueError) as error:
+    except (KeyError, TypeError, ValueError, AttributeError) as error:
         raise FormatError(
             f"{path}: is damaged or of another version ({error!r}); run the check again"
         ) from error

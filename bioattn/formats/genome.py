@@ -236,11 +236,16 @@ def _even_records(fasta: Path, fai: Path) -> Iterator[_Piece] | None:
         reader.close()
         remove_leftover(fai)
         return None
-    # Comments and blank lines before a header come along with it; only the first loses its first letter.
-    headers = {
-        name: ("?" + reader[name].long_name.rstrip()).split("\n")[-1][1:]
-        for name in reader.keys()  # noqa: SIM118 - a Fasta iterates over records, not names
-    }
+    try:
+        # Comments and blank lines before a header come along with it; only the first loses its first letter.
+        headers = {
+            name: ("?" + reader[name].long_name.rstrip()).split("\n")[-1][1:]
+            for name in reader.keys()  # noqa: SIM118 - a Fasta iterates over records, not names
+        }
+    except ValueError:  # no text, or zero bytes, which it counts as letters of no line
+        reader.close()
+        remove_leftover(fai)
+        return None
     lengths = {name: entry.rlen for name, entry in entries.items()}
 
     def pieces() -> Iterator[_Piece]:

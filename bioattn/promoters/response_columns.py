@@ -193,6 +193,11 @@ def _wide_columns(reader: TableReader, said: ResponseColumns, gene: int) -> tupl
         ]
     else:
         chosen = [index for index in range(len(header)) if index != gene]
+    if not chosen:
+        raise FormatError(
+            f"{reader.path}:{reader.header_line}: there is no column of responses beside the gene ids "
+            f"({header[gene]!r}); separate columns by tabs or commas"
+        )
     names = [header[index] for index in chosen if header[index]]
     if len(names) > 1 and all(is_number(name) for name in names) and sum("." in name for name in names) > 1:
         raise FormatError(

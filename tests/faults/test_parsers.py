@@ -83,6 +83,15 @@ FINDS: dict[str, tuple[str, bytes]] = {
         "genome-index",
         b'bioattn-genome 1\n{"source": {}, "chromosomes": [["a", "", "5"]]}\n'.ljust(4096, b"\0") + b"\0" * 5,
     ),
+    "zero bytes between even lines": (
+        "genome",
+        b">a b\nACGT\n" + b"\0" * 14 + b"*\0\0\0\0\0\x1a\0\0AC\n>b\nAA\n",
+    ),
+    "a check whose measures are no list": (
+        "check",
+        b'{"format": "bioattn-check", "verdict": {"sentence": "b"}, "measures": {"a": {}}}',
+    ),
+    "a separator within the quotes of the only column": ("responses", b'\x01\x1c%ue",\x1a"\n\0/#/a\n'),
     "a last line longer than the others": (
         "genome",
         b">a\nACGT\n" + b"C" * 40 + b"\n>N\nACGTACGTACG\nACGT\n",

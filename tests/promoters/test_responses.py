@@ -174,6 +174,7 @@ def test_bad_tables_are_refused_with_their_place(tmp_path, text, sentence):
     [
         (ResponseColumns(gene="id"), "--gene-column: there is no column 'id'; it has 'gene', 'a', 'b'"),
         (ResponseColumns(values=("x*",)), "--value-column 'x*' fits no column"),
+        (ResponseColumns(values=("gene",)), "there is no column of responses beside the gene ids ('gene')"),
         (ResponseColumns(layout=Layout.LONG), "names the treatment; say which"),
         (ResponseColumns(layout=Layout.CONTRAST), "known to hold the response; say which"),
         (ResponseColumns(layout=Layout.CONTRAST, values=("a", "b")), "has one column of values"),
