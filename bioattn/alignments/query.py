@@ -1,11 +1,11 @@
 """The query of an alignment: finding its row, and making the alignment one of the query's own columns."""
 
-import difflib
 import re
 from collections.abc import Sequence
 
 from bioattn.errors import BioattnError
 from bioattn.formats.alignment import Alignment
+from bioattn.known_names import not_there
 
 _SHOWN = 3
 _RANGE = re.compile(r"/\d+-\d+$")
@@ -35,10 +35,7 @@ def find_name(names: Sequence[str], name: str, source: str) -> int:
             raise BioattnError(f"{source}: --query {name!r} could be {places}; give the full name of one")
         if rows:
             return rows[0]
-    close = difflib.get_close_matches(name, names, n=_SHOWN, cutoff=0.5) or names[:_SHOWN]
-    raise BioattnError(
-        f"{source}: --query {name!r}: none of the {len(names):,} rows is called so; there are {', '.join(close)}"
-    )
+    raise not_there("--query", name, source, "row", names)
 
 
 def centre_on_query(alignment: Alignment, query: int, source: str) -> Alignment:

@@ -29,7 +29,7 @@ def own_usage_errors(arguments: Sequence[str]) -> Iterator[None]:
 
 
 def _sentence(error: Any) -> str:
-    words = " ".join(error.format_message().split()).rstrip(".?")
+    words = " ".join(error.format_message().split()).rstrip(".?").partition(", unable to parse")[0]
     for theirs, ours in (("Value error, ", ""), (". Did you", ", did you"), ("(Possible", "(possible")):
         words = words.replace(theirs, ours)
     refused = getattr(error.__cause__, "errors", None)  # pydantic, which names no value

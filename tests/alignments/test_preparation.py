@@ -151,9 +151,7 @@ def test_names() -> None:
         BioattnError, match=r"f: --query 'B' could be B/1-5 \(row 2\), B/7-9 \(row 3\); give the"
     ):
         find_name(names, "B", "f")
-    with pytest.raises(
-        BioattnError, match=r"f: --query 'A/1-6': none of the 5 rows is called so; there are A/1-5"
-    ):
+    with pytest.raises(BioattnError, match=r"--query 'A/1-6': f holds no such row; near: 'A/1-5'"):
         find_name(names, "A/1-6", "f")
 
 

@@ -110,7 +110,7 @@ def test_queries(tmp_path) -> None:
         match=r"holds 2 sequences; .* with --query, for example --query 'sp.P1.A_X'",
     ):
         read_search_query(several, None)
-    with pytest.raises(BioattnError, match="--query 'c': none of the 2 rows is called so"):
+    with pytest.raises(BioattnError, match=r"--query 'c': .* holds no such row; it holds 'sp.P1.A_X', 'b'"):
         read_search_query(several, "c")
     one = tmp_path / "one.sto"
     one.write_text("# STOCKHOLM 1.0\nq MK-v\n//\n")

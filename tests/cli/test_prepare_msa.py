@@ -159,7 +159,7 @@ def test_found_by_search(tmp_path, capsys) -> None:
         (">a\nMK\n>b\nMKV\n", (), 1, "equally long"),
         (">a\nMK1V\n", (), 1, "'1'"),
         (">a\nACGTACGTACGT\n>b\nACGTACGTACGA\n", (), 1, "an alignment of DNA or RNA; translate it"),
-        (">a\nMKVL\n", ("--query", "z"), 1, "--query 'z': none of the 1 rows is called so; there are a"),
+        (">a\nMKVL\n", ("--query", "z"), 1, "in.fasta holds no such row; it holds 'a'"),
         (">a\n----\n>b\nMKVL\n", (), 1, "the query, a, has no residue in the columns that are left"),
         (">a\nMKVL\n", ("--max-identity", "90"), 2, "--max-identity is a fraction from 0 to 1, not 90"),
         (">a\nMKVL\n", ("--iterations", "3"), 2, "--iterations is for --search"),
