@@ -4,7 +4,6 @@ Each kind of model adds its own files in its own room (`models/promoter/folder.p
 Nothing in a folder is ever unpickled. The schema stands in `docs/formats/model.md`.
 """
 
-import json
 import os
 import re
 from collections.abc import Mapping, Sequence
@@ -12,12 +11,13 @@ from pathlib import Path
 from typing import Any
 
 import torch
-from safetensors import SafetensorError, safe_open
+from safetensors import SafetensorError
 from safetensors.torch import save_file
 
 from bioattn import __version__
 from bioattn.errors import BioattnError, FormatError
 from bioattn.files import atomic_output, read_json, sha256_of, write_json
+from bioattn.formats.safetensors_input import DAMAGE, damaged, open_safetensors
 from bioattn.models.training_record import HISTORY, TRAINING_RECORD, read_training_record
 
 MODEL_FORMAT = "bioattn-model"
@@ -102,11 +102,12 @@ def write_weights(folder: Path, model: torch.nn.Module) -> None:
 def load_weights(model: torch.nn.Module, path: Path) -> None:
     """Copy safetensors weights into `model` one by one, so that they are never all in memory twice.
 
-    Raises: FormatError naming missing, extra or misshapen arrays.
+    Raises: FormatError for a damaged file, and naming missing, extra or misshapen arrays; BioattnError when it
+    cannot be opened.
     """
     expected = model.state_dict()
     try:
-        with safe_open(path, framework="pt") as file:
+        with open_safetensors(path) as file:
             stored = {name: tuple(file.get_slice(name).get_shape()) for name in file.keys()}  # noqa: SIM118
             _check_arrays(path, {name: tuple(tensor.shape) for name, tensor in expected.items()}, stored)
             for name in stored:
@@ -115,8 +116,8 @@ def load_weights(model: torch.nn.Module, path: Path) -> None:
                     raise FormatError(f"{path}: the array {name} holds NaN or infinite values")
                 with torch.no_grad():
                     expected[name].copy_(tensor)
-    except (SafetensorError, OSError, json.JSONDecodeError) as error:
-        raise FormatError(f"{path}: damaged or not a safetensors file ({error})") from error
+    except DAMAGE as error:
+        raise damaged(path, error) from error
 
 
 def _check_arrays(

@@ -12,12 +12,12 @@ from pathlib import Path
 from typing import Any
 
 import torch
-from safetensors import SafetensorError, safe_open
 from safetensors.torch import save
 from torch import Tensor
 
-from bioattn.errors import BioattnError
+from bioattn.errors import BioattnError, FormatError
 from bioattn.files import atomic_output
+from bioattn.formats.safetensors_input import DAMAGE, open_safetensors
 from bioattn.training.job import job_differences, plain_job
 
 STATE_FILE = "trainer_state.safetensors"
@@ -73,12 +73,12 @@ def load_state(
     Raises: BioattnError when the state is damaged, or belongs to other data or settings, which it names.
     """
     try:
-        with safe_open(path, framework="pt") as file:
+        with open_safetensors(path) as file:
             metadata = file.metadata() or {}
             tensors = {name: file.get_tensor(name) for name in file.keys()}  # noqa: SIM118 - not a dict
-    except (SafetensorError, OSError) as error:
+    except (FormatError, *DAMAGE) as error:
         raise BioattnError(
-            f"{path}: the saved state is damaged ({error}); start again with --force"
+            f"{path}: the saved state is damaged ({error.__cause__ or error}); start again with --force"
         ) from error
     if metadata.pop("sha256", None) != _digest(tensors, metadata):
         raise BioattnError(f"{path}: the saved state is damaged (SHA-256 differs); start again with --force")

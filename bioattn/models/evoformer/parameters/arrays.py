@@ -13,11 +13,11 @@ from typing import Any, Protocol
 import numpy as np
 import torch
 from numpy.typing import NDArray
-from safetensors import SafetensorError, safe_open
 
 from bioattn.errors import FormatError
 from bioattn.files import unreadable
 from bioattn.formats.npz import ARCHIVE_DAMAGE, NpzFile
+from bioattn.formats.safetensors_input import DAMAGE, damaged, open_safetensors
 from bioattn.models.model_folder import CONFIG, WEIGHTS
 
 Shape = tuple[int, ...]
@@ -92,12 +92,11 @@ class FolderArrays:
     def __init__(self, folder: Path) -> None:
         self.path = folder / WEIGHTS
         try:
-            file: Any = safe_open(self.path, framework="pt")
+            file = open_safetensors(self.path)
             names = list(file.keys())
             self.shapes = {name: tuple(file.get_slice(name).get_shape()) for name in names}
-        except (SafetensorError, OSError) as error:
-            raise FormatError(f"{self.path}: damaged or not a safetensors file ({error})") from error
-
+        except DAMAGE as error:
+            raise damaged(self.path, error) from error
         self._file = file
 
     def read(self, name: str) -> NDArray[np.float32]:
