@@ -27,6 +27,7 @@ from bioattn.errors import BioattnError, FormatError
 from bioattn.files import atomic_output, is_packed, remove_leftover, unreadable
 from bioattn.formats.fasta import read_fasta_pieces, split_header
 from bioattn.formats.nucleotides import UNKNOWN, encode
+from bioattn.input_watch import unchanged
 from bioattn.output_lock import lock_output
 from bioattn.progress import NoProgress, Progress
 
@@ -174,6 +175,7 @@ def build_index(fasta: Path, index: Path, source: dict[str, Any], progress: Prog
         with suppress(BioattnError):  # another run makes it, too
             stack.enter_context(lock_output(index))
         temporary = stack.enter_context(atomic_output(index, lock=False))
+        stack.enter_context(unchanged(fasta))
         codes_file = temporary.with_name(temporary.name + ".codes")
         chromosomes: list[Chromosome] = []
         progress.begin(f"indexing {fasta.name}", None)
@@ -213,8 +215,11 @@ def _dna_pieces(fasta: Path, fai: Path) -> Iterator[_Piece]:
     Plain files whose lines are even go through pyfaidx, about three times as fast as line by line; for everything
     else (any compression, uneven lines, blank lines) and for the messages there is the streaming reader.
     """
-    with fasta.open("rb") as file:
-        packed = is_packed(file.read(6))
+    try:
+        with fasta.open("rb") as file:
+            packed = is_packed(file.read(6))
+    except OSError as error:
+        raise unreadable(fasta, error) from error
     if not packed:
         even = _even_records(fasta, fai)
         if even is not None:
@@ -232,16 +237,20 @@ def _even_records(fasta: Path, fai: Path) -> Iterator[_Piece] | None:
         remove_leftover(fai)
         return None
     entries = reader.faidx.index
-    if not (all(entry.rlen for entry in entries.values()) and _ends_fit(fasta, entries.values())):
-        reader.close()
-        remove_leftover(fai)
-        return None
     try:
+        if not (all(entry.rlen for entry in entries.values()) and _ends_fit(fasta, entries.values())):
+            reader.close()
+            remove_leftover(fai)
+            return None
         # Comments and blank lines before a header come along with it; only the first loses its first letter.
         headers = {
             name: ("?" + reader[name].long_name.rstrip()).split("\n")[-1][1:]
             for name in reader.keys()  # noqa: SIM118 - a Fasta iterates over records, not names
         }
+    except OSError as error:
+        reader.close()
+        remove_leftover(fai)
+        raise unreadable(fasta, error) from error
     except ValueError:  # no text, or zero bytes, which it counts as letters of no line
         reader.close()
         remove_leftover(fai)
@@ -263,11 +272,17 @@ def _even_records(fasta: Path, fai: Path) -> Iterator[_Piece] | None:
 
 
 def _ends_fit(fasta: Path, entries: Iterable[Any]) -> bool:
-    """Whether every record ends where even lines would; pyfaidx lets a last line be longer, and reads on into the
-    next header."""
+    """Whether every record begins behind its header and ends where even lines would.
+
+    pyfaidx passes over blank lines behind a header without counting them, and lets a last line be longer, of which
+    it then reads on into the next header.
+    """
     with fasta.open("rb") as file:
         size = file.seek(0, os.SEEK_END)
         for entry in entries:
+            file.seek(entry.offset)
+            if file.read(1) in (b"\n", b"\r"):
+                return False
             line_end = entry.lenb - entry.lenc
             end = entry.offset + entry.rlen + -(-entry.rlen // entry.lenc) * line_end
             if end - line_end == size:  # no line end at the end of the file

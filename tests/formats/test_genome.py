@@ -82,6 +82,7 @@ LINES = st.lists(
 @example([">a", "ACGT", "ACGTACGTACGT", ">b", "AC"], "\n", True)
 @example([">a", "ACGT", "ACGT" * 10, ">b AC", "ACGT", "AC"], "\n", True)
 @example([">a", "ACGT", "ACGT" * 10], "\r\n", False)
+@example([">a", "", "", "ACGT"], "\r\n", False)
 def test_plain_and_streamed_reading_agree(tmp_path, lines, newline, ends):
     """Plain files go through pyfaidx, compressed ones do not: same codes or the same refusal."""
     content = (newline.join(lines) + (newline if ends else "")).encode()
