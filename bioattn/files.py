@@ -17,7 +17,7 @@ from typing import Any, BinaryIO
 
 from bioattn import __version__
 from bioattn.errors import BioattnError, FormatError, SettingsError
-from bioattn.input_watch import has_changed
+from bioattn.input_watch import has_changed, require_unchanged_inputs
 from bioattn.output_lock import lock_output, temporary_path
 from bioattn.unpacking import unpacked
 
@@ -202,13 +202,15 @@ def check_apart(output: Path, inputs: Iterable[Path], option: str = "--output") 
 
 
 @contextmanager
-def atomic_output(path: Path, *, lock: bool = True) -> Iterator[Path]:
+def atomic_output(path: Path, *, lock: bool = True, of_inputs: bool = True) -> Iterator[Path]:
     """Give a temporary name beside `path`; rename it to `path` on success, remove it on any failure.
 
     The temporary name keeps the suffixes, so writers that look at them (gzip, pandas) behave. lock: keep other
     runs from writing `path` meanwhile; not for caches, which several runs may make at once, all the same.
+    of_inputs: whether what is written follows from the command's inputs, which then must be what they were.
 
-    Raises: BioattnError when the folder is missing, read-only or full, or another run is writing `path`.
+    Raises: BioattnError when the folder is missing, read-only or full, another run is writing `path`, or an input
+    of the command has changed.
     """
     temporary = temporary_path(path)
     with lock_output(path) if lock else nullcontext():
@@ -217,6 +219,8 @@ def atomic_output(path: Path, *, lock: bool = True) -> Iterator[Path]:
                 raise BioattnError(f"{path}: is a folder, a file name is needed")
             try:
                 yield temporary
+                if of_inputs:
+                    require_unchanged_inputs(path)
                 temporary.replace(path)
             except OSError as error:
                 raise unwritable(path, error) from error
@@ -231,12 +235,12 @@ def remove_leftover(path: Path) -> None:
 
 
 @contextmanager
-def text_output(path: Path, level: int = 9) -> Iterator[io.TextIOBase]:
+def text_output(path: Path, level: int = 9, *, of_inputs: bool = True) -> Iterator[io.TextIOBase]:
     """Open `path` for atomic text writing; a `.gz` name gives gzip without clock or name, so bytes repeat.
 
-    level: gzip's, 1 (fast) to 9 (small).
+    level: gzip's, 1 (fast) to 9 (small). of_inputs: as of `atomic_output`.
     """
-    with atomic_output(path) as temporary:
+    with atomic_output(path, of_inputs=of_inputs) as temporary:
         if path.suffix == ".gz":
             with (
                 temporary.open("wb") as raw,
@@ -258,9 +262,9 @@ def sha256_of(path: Path) -> str:
         raise unreadable(path, error) from error
 
 
-def write_json(path: Path, content: Any) -> None:
-    """Write `content` as indented JSON, keys in the order given, atomically."""
-    with text_output(path) as file:
+def write_json(path: Path, content: Any, *, of_inputs: bool = True) -> None:
+    """Write `content` as indented JSON, keys in the order given, atomically; of_inputs: as of `atomic_output`."""
+    with text_output(path, of_inputs=of_inputs) as file:
         json.dump(content, file, indent=2, allow_nan=False)
         file.write("\n")
 
@@ -296,11 +300,11 @@ def write_run_record(
     """Write `<output>.run.json`: command, versions, input names and digests, wall time and `figures`.
 
     It stands beside the output so that the output itself can be free of clocks and repeat byte for byte. An input
-    that is not what it was in `watched_inputs` is marked, and warned of: the digest is of what stands there now.
+    that has changed since the output was finished is marked, and warned of: its digest is of what it is now.
     """
     for path in inputs.values():
         if has_changed(path):
-            LOGGER.warning(f"{path}: changed while it was read; make {output} again")
+            LOGGER.warning(f"{path}: changed after it was read; {output} was made of what it was before")
     record = {
         "command": list(command),
         "bioattn_version": __version__,
@@ -308,7 +312,7 @@ def write_run_record(
             name: {
                 "file": path.name,
                 "sha256": sha256_of(path) if os.path.isfile(path) else None,  # noqa: PTH113
-                **({"changed_while_read": True} if has_changed(path) else {}),
+                **({"changed_after_reading": True} if has_changed(path) else {}),
             }
             for name, path in inputs.items()
         },
@@ -316,7 +320,7 @@ def write_run_record(
         "seconds": round(seconds, 3),
         **figures,
     }
-    write_json(run_record_path(output), record)
+    write_json(run_record_path(output), record, of_inputs=False)
 
 
 def run_record_path(output: Path) -> Path:

@@ -8,6 +8,7 @@ from pathlib import Path
 
 from bioattn.errors import BioattnError
 from bioattn.files import remove_leftover, unwritable
+from bioattn.input_watch import require_unchanged_inputs
 from bioattn.output_lock import lock_output
 
 _SHOWN = 3
@@ -57,8 +58,8 @@ def atomic_folder(path: Path, names: Collection[str]) -> Iterator[Path]:
     left in `<path>.partial` goes at once. Either is refused where it holds a file of another name; whether an
     earlier result may be replaced at all is the caller's to know.
 
-    Raises: BioattnError as `require_own_files`, when the folder around it is missing, read-only or full, or when
-    another run is writing `path`.
+    Raises: BioattnError as `require_own_files`, when the folder around it is missing, read-only or full, when
+    another run is writing `path`, or an input of the command has changed.
     """
     partial = path.with_name(path.name + ".partial")
     with lock_output(path):
@@ -75,6 +76,7 @@ def atomic_folder(path: Path, names: Collection[str]) -> Iterator[Path]:
         try:
             try:
                 yield partial
+                require_unchanged_inputs(path)
                 replace_folder(partial, path)
             except OSError as error:
                 raise unwritable(path, error) from error

@@ -1,8 +1,14 @@
-"""Whether an input is still what it was when the work began: by size, time and identity, which cost nothing."""
+"""Whether an input is still what it was when the work began: by size, time and identity, which cost nothing.
+
+A command that reads for hours must not make its result of half an input and half another. Inputs of a command are
+watched while it runs; whoever gives an output its final name asks first (`require_unchanged_inputs`).
+"""
 
 from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
+
+from bioattn.errors import BioattnError
 
 _State = tuple[int, int, int, int]
 _watched: dict[Path, _State | None] = {}
@@ -11,7 +17,7 @@ _watched: dict[Path, _State | None] = {}
 
 @contextmanager
 def watched_inputs(paths: Iterable[Path]) -> Iterator[None]:
-    """Remember what the files `paths` are; `has_changed` compares with that while the body runs."""
+    """Remember what the files `paths` are while the body runs."""
     earlier = dict(_watched)
     _watched.update((path, _state(path)) for path in paths)
     try:
@@ -25,6 +31,44 @@ def has_changed(path: Path) -> bool:
     """Whether a watched file was written to, replaced or removed; of others nothing is known."""
     earlier = _watched.get(path)
     return earlier is not None and _state(path) != earlier
+
+
+def require_unchanged_inputs(output: Path | None = None) -> None:
+    """Ask before `output` gets its name; of all paths given to a command, it is watched too, but is no input.
+
+    Raises: BioattnError naming a watched file that changed.
+    """
+    if output is not None:
+        _watched.pop(output, None)
+    for path in _watched:
+        if has_changed(path):
+            raise _changed(path)
+
+
+def inputs_were_read() -> None:
+    """Watch them no longer: all that is needed of them is in memory.
+
+    Raises: BioattnError when one changed before.
+    """
+    require_unchanged_inputs()
+    _watched.clear()
+
+
+@contextmanager
+def unchanged(*paths: Path) -> Iterator[None]:
+    """For files that are opened more than once, also by callers who watch nothing.
+
+    Raises: BioattnError naming one that changed while the body read it, unless the body raises.
+    """
+    earlier = {path: _state(path) for path in paths}
+    yield
+    for path, state in earlier.items():
+        if _state(path) != state:
+            raise _changed(path)
+
+
+def _changed(path: Path) -> BioattnError:
+    return BioattnError(f"{path}: changed while it was read; run the command again")
 
 
 def _state(path: Path) -> _State | None:

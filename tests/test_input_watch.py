@@ -1,4 +1,4 @@
-"""Inputs that change under a command: the run record says so, and so does a warning."""
+"""Inputs that change under a command: nothing is made of half of one and half of the other."""
 
 import json
 import shutil
@@ -6,8 +6,10 @@ from pathlib import Path
 
 import pytest
 
+from bioattn.errors import BioattnError
+from bioattn.files import text_output, write_run_record
 from bioattn.formats import alignment_file
-from bioattn.input_watch import has_changed, watched_inputs
+from bioattn.input_watch import has_changed, inputs_were_read, unchanged, watched_inputs
 from bioattn_cli.main import main
 
 FAMILIES = Path(__file__).resolve().parents[1] / "data" / "families" / "msa"
@@ -34,15 +36,14 @@ def test_a_change_is_seen(change: str, tmp_path: Path) -> None:
     assert not has_changed(path)
 
 
-def test_the_record_marks_an_input_that_changed(
+def test_an_output_is_not_made_of_an_input_that_changed(
     tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     source, output = tmp_path / "in.a3m", tmp_path / "out.a3m"
     words = ["prepare", "msa", str(source), "-o", str(output), "--threads", "1"]
     shutil.copy(FAMILIES / "simulated000000.a3m", source)
     assert main(words) == 0
-    assert "changed_while_read" not in (tmp_path / "out.a3m.run.json").read_text()
-    assert "changed while" not in capsys.readouterr().err
+    earlier = {path: path.read_bytes() for path in tmp_path.iterdir()}
 
     read = alignment_file.open_bytes
 
@@ -53,7 +54,45 @@ def test_the_record_marks_an_input_that_changed(
         return opened
 
     monkeypatch.setattr(alignment_file, "open_bytes", read_and_change)
-    assert main(words) == 0
-    record = json.loads((tmp_path / "out.a3m.run.json").read_text())
-    assert [entry.get("changed_while_read") for entry in record["inputs"].values()] == [True]
-    assert f"{source}: changed while it was read; make {output} again" in capsys.readouterr().err
+    assert main(words) == 1
+    assert (
+        f"bioattn: error: {source}: changed while it was read; run the command again"
+        in capsys.readouterr().err
+    )
+    source.write_bytes(earlier[source])
+    assert {path: path.read_bytes() for path in tmp_path.iterdir()} == earlier
+
+
+def test_outputs_are_no_inputs_and_what_was_read_may_change(tmp_path: Path) -> None:
+    """A command watches all paths that it is given; earlier results among them are replaced one by one."""
+    source, first, second = (tmp_path / name for name in ("in", "first", "second"))
+    for path in (source, first, second):
+        path.write_text("earlier")
+    with watched_inputs([source, first, second]):
+        for path in (first, second):
+            with text_output(path) as file:
+                file.write("new")
+        source.write_text("changed")
+        with pytest.raises(BioattnError, match="in: changed while it was read"), text_output(first) as file:
+            file.write("never")
+        write_run_record(first, [], {"input": source}, 0.0)
+        record = json.loads((tmp_path / "first.run.json").read_text())
+        assert record["inputs"]["input"]["changed_after_reading"] is True
+    with watched_inputs([source]):
+        inputs_were_read()
+        source.write_text("changed again")
+        with text_output(second) as file:
+            file.write("newer")
+    assert (first.read_text(), second.read_text()) == ("new", "newer")
+
+
+def test_files_that_are_opened_twice(tmp_path: Path) -> None:
+    path = tmp_path / "x"
+    path.write_text("one")
+    with unchanged(path):
+        assert path.read_text() == "one"
+    with pytest.raises(BioattnError, match="x: changed while it was read"), unchanged(path):
+        path.write_text("another")
+    path.unlink()
+    with pytest.raises(FileNotFoundError), unchanged(path):  # what the body raises comes first
+        path.write_text(path.read_text())

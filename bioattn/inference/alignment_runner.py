@@ -31,6 +31,7 @@ from bioattn.inference.evoformer_memory import Precision, plan_memory
 from bioattn.inference.evoformer_outputs import PREDICTION_FILES, SCORES, PredictionOf, write_prediction
 from bioattn.inference.evoformer_prediction import Prediction, Representation, predict
 from bioattn.inference.target_row import TargetRow, target_row
+from bioattn.input_watch import unchanged
 from bioattn.models.evoformer.alignment_inputs import AlignmentInputs, prepare_inputs
 from bioattn.models.evoformer.folder import LoadedEvoformerModel
 from bioattn.models.evoformer.input_settings import InputSettings
@@ -318,7 +319,8 @@ class AlignmentRunner:
                 self._stdin = (alignment, digest.hexdigest())
             return self._stdin
         check_alignment_size(path)
-        return read_alignment(path), sha256_of(path)
+        with unchanged(path):
+            return read_alignment(path), sha256_of(path)
 
 
 def _tell(source: AlignmentSource, prepared: PreparedAlignment, *, predicts_atoms: bool) -> None:

@@ -16,6 +16,7 @@ from typing import Any
 from bioattn.errors import BioattnError
 from bioattn.files import read_json, unwritable, write_json
 from bioattn.folders import remove_unfinished
+from bioattn.input_watch import require_unchanged_inputs
 from bioattn.output_lock import lock_output
 
 JOB_FILE = "job.json"
@@ -43,6 +44,7 @@ def part_output(output: Path, part: int) -> Iterator[Path]:
     try:
         with write_errors(output, path.parent):
             yield unfinished
+            require_unchanged_inputs(output)
             unfinished.replace(path)
     finally:
         unfinished.unlink(missing_ok=True)
@@ -58,6 +60,7 @@ def assembled_output(output: Path) -> Iterator[Path]:
     try:
         with write_errors(output, assembled.parent):
             yield assembled
+            require_unchanged_inputs(output)
             assembled.replace(output)
     finally:
         assembled.unlink(missing_ok=True)

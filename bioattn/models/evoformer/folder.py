@@ -14,6 +14,7 @@ from bioattn.attention.site import AttentionSite
 from bioattn.config_file import build
 from bioattn.errors import FormatError, SettingsError
 from bioattn.files import sha256_of
+from bioattn.input_watch import unchanged
 from bioattn.models.evoformer.config import EvoformerConfig
 from bioattn.models.evoformer.input_settings import InputSettings
 from bioattn.models.evoformer.model import EvoformerModel
@@ -102,8 +103,13 @@ def load_evoformer_model(
     num_structure_layers: for parameter files, which do not tell (`load_parameters`).
 
     Raises: FormatError naming the file or array that is missing, of another version, damaged or at odds with the
-    rest; SettingsError when layers are given for a folder.
+    rest; SettingsError when layers are given for a folder; BioattnError when a file changes meanwhile.
     """
+    with unchanged(*((path / CONFIG, path / WEIGHTS) if path.is_dir() else (path,))):
+        return _load(path, device, num_structure_layers)
+
+
+def _load(path: Path, device: torch.device, num_structure_layers: int | None) -> LoadedEvoformerModel:
     if path.is_dir():
         if num_structure_layers is not None:
             raise SettingsError(f"{path}: a model folder knows its number of structure module layers")

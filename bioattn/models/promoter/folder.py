@@ -17,6 +17,7 @@ from bioattn.attention.site import AttentionSite
 from bioattn.config_file import build
 from bioattn.errors import BioattnError, FormatError, SettingsError
 from bioattn.files import read_json, sha256_of, write_json
+from bioattn.input_watch import unchanged
 from bioattn.models.model_folder import (
     CONFIG,
     TREATMENTS,
@@ -142,8 +143,14 @@ def write_promoter_model(
 def load_promoter_model(folder: Path, device: torch.device) -> LoadedPromoterModel:
     """Load what `write_promoter_model` wrote.
 
-    Raises: FormatError naming the file that is missing, of another version, damaged or at odds with the rest.
+    Raises: FormatError naming the file that is missing, of another version, damaged or at odds with the rest;
+    BioattnError when one changes meanwhile.
     """
+    with unchanged(*(folder / name for name in (CONFIG, TREATMENTS, WEIGHTS))):
+        return _load(folder, device)
+
+
+def _load(folder: Path, device: torch.device) -> LoadedPromoterModel:
     content = read_model_config(folder, MODEL_TYPE, (TREATMENTS,))
     stored = read_json(folder / TREATMENTS)
     try:

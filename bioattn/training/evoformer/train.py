@@ -17,6 +17,7 @@ from bioattn.alignments.couplings import FEATURE_NAMES
 from bioattn.config_file import build
 from bioattn.errors import BioattnError, FormatError, SettingsError
 from bioattn.files import check_apart, sha256_of
+from bioattn.input_watch import inputs_were_read
 from bioattn.models.evoformer.config import EvoformerConfig
 from bioattn.models.evoformer.folder import (
     MODEL_TYPE,
@@ -182,6 +183,7 @@ def _train(
     model = EvoformerModel(config)
     if job.initial is not None:
         _load_initial(model, job.initial)
+    inputs_were_read()
     trainer = EvoformerTrainer(
         model=model.to(device),
         samples=TrainingSamples(

@@ -16,6 +16,7 @@ from bioattn import __version__
 from bioattn.config_file import build
 from bioattn.errors import BioattnError, FormatError, SettingsError
 from bioattn.files import check_apart, sha256_of
+from bioattn.input_watch import inputs_were_read
 from bioattn.models.model_folder import (
     CONFIG,
     MODEL_CARD,
@@ -138,6 +139,7 @@ def _train(
     torch.manual_seed(job.training.seed)
     model = make_promoter_model(config, vocabulary)
     content = _content(job, config)
+    inputs_were_read()
     processes.require_same_job(content)
     processes.warn_of_idle("batch_size", job.training.batch_size)
     state_path = None if partial is None else partial / STATE_FILE
