@@ -49,6 +49,8 @@ class Command:
     """Options that go on with a run that was interrupted."""
     grows: Sequence[str] = ()
     """Outputs that are folders of results, each of which is whole or absent on its own."""
+    without_failed: Sequence[str] = ()
+    """Outputs that are of those inputs that did not fail, when some did."""
     beside: Sequence[str] = ()
     """Outputs that another run can write only together with the first, which has the lock."""
 
@@ -159,6 +161,7 @@ COMMANDS = [
         "--sites *.msa_row " + PROMOTER_RUN,
         outputs=["out", "out.h5"],
         grows=["out"],
+        without_failed=["out.h5"],
         inputs=["families/msa/simulated000001.a3m", "contact-model/model.safetensors"],
         replace="--force",
         resume="--resume",
