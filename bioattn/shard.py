@@ -23,7 +23,7 @@ class Shard:
     def __post_init__(self) -> None:
         if not 1 <= self.number <= self.count:
             raise SettingsError(
-                f"shard {self.number}/{self.count}: the number runs from 1 to the number of shards, such as 1/8"
+                f"--shard {self.number}/{self.count}: the number runs from 1 to the number of shards, such as 1/8"
             )
 
     def __str__(self) -> str:

@@ -61,14 +61,15 @@ def select_treatments(
     Raises: BioattnError for a name that is in neither; SettingsError for one given twice.
     """
     source = known if table is None else table
+    where = "the model" if table is None else "the treatment table"
     if not names:
         return source
     if len(set(names)) != len(names):
         twice = next(name for number, name in enumerate(names) if name in names[:number])
         raise SettingsError(f"--treatment {twice!r} is given twice")
     if UNCONDITIONAL not in names or UNCONDITIONAL in source.names:
-        return source.select(names, "--treatment")
-    chosen = source.select([name for name in names if name != UNCONDITIONAL], "--treatment").frame
+        return source.select(names, "--treatment", where)
+    chosen = source.select([name for name in names if name != UNCONDITIONAL], "--treatment", where).frame
     return TreatmentTable(chosen.reindex(list(names)))
 
 

@@ -18,7 +18,7 @@ def merge(
     reporter: Reporter,
     parts: Annotated[
         list[Path],
-        typer.Argument(metavar="PARTS...", help="All outputs of one command with --shard, in any order."),
+        typer.Argument(metavar="PARTS", help="All outputs of one command with --shard, in any order."),
     ],
     output: OutputOption,
     force: ForceOption = False,

@@ -198,6 +198,10 @@ def evoformer(
         reporter.say(f"wrote {output / name if several else output}: {', '.join(files)}")
     if summary.resumed:
         reporter.say(f"{counted(len(summary.resumed), 'alignment')} had been finished before")
+    if attention is not None and (summary.finished or part is not None):
+        reporter.say(
+            f"wrote {attention}: attention of {counted(len(taken) - len(summary.failed), 'alignment')}"
+        )
     if summary.failed:
         more = len(summary.failed) - SHOWN_FAILURES
         raise BioattnError(

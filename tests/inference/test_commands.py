@@ -142,7 +142,7 @@ def test_position_0_goes_from_the_promoters_to_figures(
         (
             ["run", "promoter", "{model}", "{promoters}", "-o", "x.tsv", "--treatment", "salt"],
             1,
-            "--treatment 'salt': the treatment table holds no such treatment",
+            "--treatment 'salt': the model holds no such treatment",
         ),
         (["run", "promoter", "nowhere", "{promoters}", "-o", "x.tsv"], 1, "nowhere: no such file or folder"),
         (["run", "promoter", "{model}", "nowhere.fa", "-o", "x.tsv"], 1, "nowhere.fa: no such file"),
