@@ -17,9 +17,9 @@ _watched: dict[Path, _State | None] = {}
 
 @contextmanager
 def watched_inputs(paths: Iterable[Path]) -> Iterator[None]:
-    """Remember what the files `paths` are while the body runs."""
+    """Remember what the files `paths`, and those of model folders among them, are while the body runs."""
     earlier = dict(_watched)
-    _watched.update((path, _state(path)) for path in paths)
+    _watched.update((file, _state(file)) for path in paths for file in (path, *_model_files(path)))
     try:
         yield
     finally:
@@ -39,7 +39,8 @@ def require_unchanged_inputs(output: Path | None = None) -> None:
     Raises: BioattnError naming a watched file that changed.
     """
     if output is not None:
-        _watched.pop(output, None)
+        for path in [path for path in _watched if output in (path, *path.parents)]:
+            del _watched[path]
     for path in _watched:
         if has_changed(path):
             raise _changed(path)
@@ -65,6 +66,14 @@ def unchanged(*paths: Path) -> Iterator[None]:
     for path, state in earlier.items():
         if _state(path) != state:
             raise _changed(path)
+
+
+def _model_files(path: Path) -> list[Path]:
+    """The files of a model folder; of other folders nothing is known."""
+    try:
+        return list(path.iterdir()) if (path / "config.json").is_file() else []
+    except OSError:
+        return []
 
 
 def _changed(path: Path) -> BioattnError:

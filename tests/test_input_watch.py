@@ -8,6 +8,7 @@ import pytest
 
 from bioattn.errors import BioattnError
 from bioattn.files import text_output, write_run_record
+from bioattn.folders import atomic_folder
 from bioattn.formats import alignment_file
 from bioattn.input_watch import has_changed, inputs_were_read, unchanged, watched_inputs
 from bioattn_cli.main import main
@@ -84,6 +85,26 @@ def test_outputs_are_no_inputs_and_what_was_read_may_change(tmp_path: Path) -> N
         with text_output(second) as file:
             file.write("newer")
     assert (first.read_text(), second.read_text()) == ("new", "newer")
+
+
+def test_files_of_models_are_inputs_unless_they_are_replaced(tmp_path: Path) -> None:
+    model, output = tmp_path / "model", tmp_path / "output"
+    for folder in (model, output):
+        folder.mkdir()
+        for name in ("config.json", "history.csv"):
+            (folder / name).write_text("earlier")
+    with watched_inputs([model, output]):
+        with atomic_folder(output, {"config.json", "history.csv"}) as folder:
+            (folder / "history.csv").write_text("new")
+        with text_output(tmp_path / "beside") as file:
+            file.write("new")
+        (model / "history.csv").write_text("changed")
+        with (
+            pytest.raises(BioattnError, match=r"model/history.csv: changed"),
+            text_output(tmp_path / "x") as file,
+        ):
+            file.write("never")
+    assert (output / "history.csv").read_text() == "new"
 
 
 def test_files_that_are_opened_twice(tmp_path: Path) -> None:

@@ -66,8 +66,12 @@ from bioattn_cli.verbs import Verb
 
 _stopped_with: list[int] = []
 """The exit code of the signal that came, once one has."""
-_NO_ROOM_FOR_LIBRARY = ("failed to map segment", "annot allocate memory")
-"""What the loader of shared libraries says."""
+_NO_ROOM_FOR_LIBRARY = (
+    "failed to map segment",
+    "annot allocate memory",
+    "error return without exception set",
+)
+"""What the loader of shared libraries says, and Python where an import has no memory even for its exception."""
 
 
 class _ReaderGone(Exception):  # noqa: N818 - not a failure: whoever read our stdout has seen enough (`| head`)
@@ -247,7 +251,7 @@ def _main(arguments: list[str], *, is_program: bool) -> int:
     except MemoryError:
         say_error("out of memory; use a smaller batch or input")
         return 1
-    except ImportError as error:
+    except (ImportError, SystemError) as error:
         if not any(words in str(error) for words in _NO_ROOM_FOR_LIBRARY):
             raise
         say_error("out of memory while libraries were loaded; allow this process more of it (ulimit -v)")
