@@ -66,6 +66,7 @@ from bioattn_cli.verbs import Verb
 
 _stopped_with: list[int] = []
 """The exit code of the signal that came, once one has."""
+_OUT_OF_MEMORY = b"bioattn: error: out of memory; use a smaller batch or input\n"
 _NO_ROOM_FOR_LIBRARY = (
     "failed to map segment",
     "annot allocate memory",
@@ -249,7 +250,10 @@ def _main(arguments: list[str], *, is_program: bool) -> int:
         say_error(f"standard output cannot be written ({error}); what was printed is not complete")
         return 1
     except MemoryError:
-        say_error("out of memory; use a smaller batch or input")
+        try:
+            say_error("out of memory; use a smaller batch or input")
+        except MemoryError:  # not even for saying it
+            os.write(2, _OUT_OF_MEMORY)
         return 1
     except (ImportError, SystemError) as error:
         if not any(words in str(error) for words in _NO_ROOM_FOR_LIBRARY):
