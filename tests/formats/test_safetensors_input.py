@@ -36,10 +36,11 @@ def test_too_many_open_files_are_no_damage(tmp_path: Path, more: int) -> None:
     save_file({"a": torch.arange(3.0)}, tmp_path / "x")
     with open_safetensors(tmp_path / "x"):  # imports what it needs
         pass
-    lowest = os.open(tmp_path / "x", os.O_RDONLY)
-    os.close(lowest)
+    free = [os.open(tmp_path / "x", os.O_RDONLY) for _ in range(3)]
+    for number in free:
+        os.close(number)
     soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
-    resource.setrlimit(resource.RLIMIT_NOFILE, (lowest + more, hard))
+    resource.setrlimit(resource.RLIMIT_NOFILE, (free[more], hard))  # of the free ones so many are below
     try:
         if more == 2:
             assert open_safetensors(tmp_path / "x").get_tensor("a").tolist() == [0, 1, 2]
