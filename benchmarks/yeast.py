@@ -75,7 +75,7 @@ CONCAT_TRAINING = MappingProxyType(
     # Published: no unconditional token. The rate is the best of 3e-4, 1e-3 and 3e-3 on validation genes.
     {"learning_rate": 3e-3, "epochs": 20, "unconditional_probability": 0.0, "treatments_per_step": 32}
 )
-TRUNK_TRAINING = MappingProxyType({"epochs": 8})
+TRUNK_TRAINING = MappingProxyType({"epochs": 20})
 
 NEURAL_ROWS = {
     "cross": NeuralRow("arrays", {}),
