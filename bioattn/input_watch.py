@@ -13,18 +13,22 @@ from bioattn.errors import BioattnError
 _State = tuple[int, int, int, int]
 _watched: dict[Path, _State | None] = {}
 """States at the beginning, by path as given."""
+_in_memory: set[Path] = set()
+"""Those of them that outputs no longer depend on."""
 
 
 @contextmanager
 def watched_inputs(paths: Iterable[Path]) -> Iterator[None]:
     """Remember what the files `paths`, and those of model folders among them, are while the body runs."""
-    earlier = dict(_watched)
+    earlier, earlier_in_memory = dict(_watched), set(_in_memory)
     _watched.update((file, _state(file)) for path in paths for file in (path, *_model_files(path)))
     try:
         yield
     finally:
         _watched.clear()
         _watched.update(earlier)
+        _in_memory.clear()
+        _in_memory.update(earlier_in_memory)
 
 
 def has_changed(path: Path) -> bool:
@@ -42,17 +46,17 @@ def require_unchanged_inputs(output: Path | None = None) -> None:
         for path in [path for path in _watched if output in (path, *path.parents)]:
             del _watched[path]
     for path in _watched:
-        if has_changed(path):
+        if path not in _in_memory and has_changed(path):
             raise _changed(path)
 
 
 def inputs_were_read() -> None:
-    """Watch them no longer: all that is needed of them is in memory.
+    """From now on they may change: all that is needed of them is in memory. The run record will tell it still.
 
     Raises: BioattnError when one changed before.
     """
     require_unchanged_inputs()
-    _watched.clear()
+    _in_memory.update(_watched)
 
 
 @contextmanager

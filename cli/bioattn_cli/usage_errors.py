@@ -22,9 +22,8 @@ def own_usage_errors(arguments: Sequence[str]) -> Iterator[None]:
         if type(error).__name__ == "NoArgsIsHelpError":
             raise
         told = SettingsError(_sentence(error))
-        told.told_elsewhere = not is_spokesman(
-            arguments
-        )  # processes that train together have one command line
+        # Processes that train together have one command line.
+        told.told_elsewhere = not is_spokesman(arguments)
         raise told from error
 
 
