@@ -11,6 +11,7 @@ from bioattn.files import text_output, write_run_record
 from bioattn.folders import atomic_folder
 from bioattn.formats import alignment_file
 from bioattn.input_watch import has_changed, inputs_were_read, unchanged, watched_inputs
+from bioattn.training.output_folder import publish
 from bioattn_cli.main import main
 
 FAMILIES = Path(__file__).resolve().parents[1] / "data" / "families" / "msa"
@@ -102,9 +103,13 @@ def test_files_of_models_are_inputs_unless_they_are_replaced(tmp_path: Path) -> 
         folder.mkdir()
         for name in ("config.json", "history.csv"):
             (folder / name).write_text("earlier")
-    with watched_inputs([model, output]):
+    published = tmp_path / "published"
+    shutil.copytree(output, published)
+    with watched_inputs([model, output, published]):
         with atomic_folder(output, {"config.json", "history.csv"}) as folder:
             (folder / "history.csv").write_text("new")
+        shutil.copytree(model, tmp_path / "published.partial")
+        publish(tmp_path / "published.partial", published)
         with text_output(tmp_path / "beside") as file:
             file.write("new")
         (model / "history.csv").write_text("changed")
@@ -113,6 +118,8 @@ def test_files_of_models_are_inputs_unless_they_are_replaced(tmp_path: Path) -> 
             text_output(tmp_path / "x") as file,
         ):
             file.write("never")
+        with pytest.raises(BioattnError, match=r"model/history.csv: changed"):
+            publish(output, published)
     assert (output / "history.csv").read_text() == "new"
 
 

@@ -8,6 +8,7 @@ from pathlib import Path
 from bioattn.errors import BioattnError, SettingsError
 from bioattn.files import remove_leftover, run_record_path, text_output, unwritable
 from bioattn.folders import remove_unfinished, replace_folder, require_own_files, restore_folder
+from bioattn.input_watch import require_unchanged_inputs
 from bioattn.models.model_folder import MODEL_CARD, MODEL_FILES, WEIGHTS
 from bioattn.models.training_record import TRAINING_RECORD
 from bioattn.output_lock import lock_output
@@ -101,7 +102,10 @@ def publish(partial: Path, output: Path) -> None:
     """Give the finished folder its name; an old one under that name steps aside first and goes last.
 
     The run record of the old one goes: killed before it writes its own, a run has none rather than another's.
+
+    Raises: BioattnError when the folder cannot get its name, or an input of the command has changed.
     """
+    require_unchanged_inputs(output)
     (partial / STATE_FILE).unlink(missing_ok=True)
     remove_leftover(run_record_path(output))
     try:
