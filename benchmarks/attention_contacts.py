@@ -17,16 +17,16 @@ import torch
 from bioattn.alignments.alphabet import letters_of
 from bioattn.alignments.contact_dataset import TRAIN, open_contact_dataset
 from bioattn.attention.capture import capture
-from bioattn.files import sha256_of
-from bioattn.inference.alignment_attention import alignment_attention
 from bioattn.interpret.contacts.attention_contacts import fit_contacts, mean_map, predict_contacts
+from bioattn.io.files import sha256_of
 from bioattn.models.evoformer.alignment_inputs import AlignmentInputs
 from bioattn.models.evoformer.folder import LoadedEvoformerModel, load_evoformer_model
+from bioattn.models.evoformer.inference.attention import alignment_attention
+from bioattn.models.evoformer.training.contact_metrics import ContactScores, contact_scores, mean_scores
+from bioattn.models.evoformer.training.families import TrainingFamily
+from bioattn.models.evoformer.training.prediction import score_family
 from bioattn.store.alignment_schema import AlignmentAttentionOptions, AlignmentSample
 from bioattn.store.attention_reader import open_attention
-from bioattn.training.evoformer.contact_metrics import ContactScores, contact_scores, mean_scores
-from bioattn.training.evoformer.families import TrainingFamily
-from bioattn.training.evoformer.prediction import score_family
 
 
 def inputs_of(loaded: LoadedEvoformerModel, family: TrainingFamily) -> AlignmentInputs:

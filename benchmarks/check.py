@@ -35,10 +35,12 @@ from numpy.typing import NDArray
 
 from bioattn.errors import BioattnError
 from bioattn.faithfulness.maps import read_maps
-from bioattn.files import read_json, sha256_of, write_json
+from bioattn.io.files import read_json, sha256_of, write_json
 from bioattn.models.model_folder import CONFIG, TRAINING_RECORD, TREATMENTS, WEIGHTS
 from bioattn.models.promoter.folder import load_promoter_model, write_promoter_model
 from bioattn.models.promoter.model import make_promoter_model
+from bioattn.models.promoter.training.config import TrainingConfig
+from bioattn.models.promoter.training.train import TrainingJob, train_promoter
 from bioattn.promoters.dataset import TEST, PromoterDataset, write_dataset
 from bioattn.promoters.promoter_fasta import Promoter, write_promoters
 from bioattn.promoters.treatments import named_treatments
@@ -46,8 +48,6 @@ from bioattn.simulate.planting import plant_motifs
 from bioattn.simulate.promoters import SimulatedPromoters, simulate_promoters, simulation_settings
 from bioattn.simulate.truth import CAUSAL
 from bioattn.training.output_folder import is_finished
-from bioattn.training.promoter.config import TrainingConfig
-from bioattn.training.promoter.train import TrainingJob, train_promoter
 from bioattn_cli.main import main
 
 GENES, NUM_TREATMENTS, LENGTH = 1800, 6, 160

@@ -23,15 +23,19 @@ from contacts_cnn import coupling_maps, predict, profile_maps, train_network
 from bioattn.alignments.contact_dataset import TEST, TRAIN, open_contact_dataset
 from bioattn.alignments.contact_dataset_output import write_contact_dataset
 from bioattn.alignments.contact_preparation import ContactSettings, prepare_contacts
-from bioattn.config_file import build
+from bioattn.io.config_file import build
 from bioattn.models.evoformer.folder import load_evoformer_model
-from bioattn.stop_request import StopRequest, stop_on_signals
-from bioattn.training.evoformer.config import EvoformerTrainingConfig
-from bioattn.training.evoformer.contact_metrics import ContactScores, bootstrap_interval, contact_scores
-from bioattn.training.evoformer.evaluation import MEAN_FIELD, MUTUAL_INFORMATION, coupling_scores
-from bioattn.training.evoformer.families import TrainingFamily
-from bioattn.training.evoformer.prediction import score_family
-from bioattn.training.evoformer.train import EvoformerTrainingJob, train_evoformer
+from bioattn.models.evoformer.training.config import EvoformerTrainingConfig
+from bioattn.models.evoformer.training.contact_metrics import (
+    ContactScores,
+    bootstrap_interval,
+    contact_scores,
+)
+from bioattn.models.evoformer.training.evaluation import MEAN_FIELD, MUTUAL_INFORMATION, coupling_scores
+from bioattn.models.evoformer.training.families import TrainingFamily
+from bioattn.models.evoformer.training.prediction import score_family
+from bioattn.models.evoformer.training.train import EvoformerTrainingJob, train_evoformer
+from bioattn.system.signals import StopRequest, stop_on_signals
 
 CNN_STEPS = {profile_maps: (100, 600), coupling_maps: (300, 300)}
 """Steps, and the length of their schedule: the network on profiles is at its best early and then overfits."""

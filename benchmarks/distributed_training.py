@@ -22,15 +22,15 @@ from torch.nn.parallel import DistributedDataParallel
 
 from bioattn.models.evoformer.config import EvoformerConfig
 from bioattn.models.evoformer.model import EvoformerModel
+from bioattn.models.evoformer.training.config import SMALL_MODEL, EvoformerTrainingConfig
+from bioattn.models.evoformer.training.families import SimulatedFamilies
+from bioattn.models.evoformer.training.samples import TrainingSamples
 from bioattn.models.promoter.config import PromoterModelConfig, TreatmentEncoding
 from bioattn.models.promoter.model import make_promoter_model
 from bioattn.models.promoter.treatment_vocabulary import TreatmentVocabulary
 from bioattn.promoters.treatments import named_treatments
-from bioattn.stop_request import StopRequest
+from bioattn.system.signals import StopRequest
 from bioattn.training.distributed import Processes
-from bioattn.training.evoformer.config import SMALL_MODEL, EvoformerTrainingConfig
-from bioattn.training.evoformer.families import SimulatedFamilies
-from bioattn.training.evoformer.samples import TrainingSamples
 
 COUNT = 2
 STEPS = 4

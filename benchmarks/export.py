@@ -82,10 +82,10 @@ def work(task: str, folder: Path) -> dict[str, float]:
     """Do one task in this process and measure it."""
     import torch
 
-    from bioattn.inference.promoter_batches import scan_promoters
-    from bioattn.inference.promoter_runner import MAX_BATCH
-    from bioattn.inference.promoters import run_promoters
     from bioattn.models.promoter.folder import load_promoter_model
+    from bioattn.models.promoter.inference.batches import scan_promoters
+    from bioattn.models.promoter.inference.run import run_promoters
+    from bioattn.models.promoter.inference.runner import MAX_BATCH
 
     torch.set_num_threads(1)
     loaded = load_promoter_model(folder / "model", torch.device("cpu"))

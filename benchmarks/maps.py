@@ -30,10 +30,10 @@ from bioattn.interpret.planted.localisation import ALL
 from bioattn.interpret.planted.planted_map import PlantedMap
 from bioattn.interpret.planted.row_ranking import row_average_precision
 from bioattn.models.promoter.folder import load_promoter_model
+from bioattn.models.promoter.training.batches import centred_windows
 from bioattn.promoters.dataset import TEST, read_dataset
 from bioattn.simulate.truth import read_truth
 from bioattn.store.attention_reader import open_attention
-from bioattn.training.promoter.batches import centred_windows
 
 SETTINGS = {
     "default": "",

@@ -24,12 +24,12 @@ import pandas as pd
 import torch
 
 from bioattn.errors import BioattnError
-from bioattn.inference.promoters import run_promoters
 from bioattn.interpret.maps.upsampling import UpsamplingMethod
 from bioattn.interpret.planted.attention_score import score_attention_and_predictions
 from bioattn.interpret.planted.localisation import ALL, LocalisationReport, LocalisationScorer
 from bioattn.interpret.planted.motif_scanner import scanner_attention
 from bioattn.models.promoter.folder import load_promoter_model
+from bioattn.models.promoter.inference.run import run_promoters
 from bioattn.models.promoter.model import make_promoter_model
 from bioattn.promoters.dataset import TEST, read_dataset, write_dataset
 from bioattn.promoters.promoter_fasta import read_promoters

@@ -33,10 +33,10 @@ def our_step(treatments: int) -> Callable[[], None]:
 
     from bioattn.models.promoter.config import PromoterModelConfig, TreatmentEncoding
     from bioattn.models.promoter.model import make_promoter_model
+    from bioattn.models.promoter.training.config import Loss
+    from bioattn.models.promoter.training.losses import classifier_free_loss
     from bioattn.models.promoter.treatment_vocabulary import TreatmentVocabulary
     from bioattn.promoters.treatments import named_treatments
-    from bioattn.training.promoter.config import Loss
-    from bioattn.training.promoter.losses import classifier_free_loss
 
     table = named_treatments([f"treatment{i}" for i in range(treatments)])
     vocabulary = TreatmentVocabulary.learn(table, encoding=TreatmentEncoding.ID, unconditional=False)

@@ -35,12 +35,12 @@ import numpy as np
 from yeast_data import TEST_CHROMOSOMES, WINDOWS, build_dataset, dataset_folder
 from yeast_tables import print_held_out, print_tables
 
-from bioattn.config_file import build, read_toml
-from bioattn.files import sha256_of
+from bioattn.io.config_file import build, read_toml
+from bioattn.io.files import sha256_of
+from bioattn.models.promoter.training.baselines import BaselineData, component_ridge, default_baselines
+from bioattn.models.promoter.training.config import TrainingConfig
+from bioattn.models.promoter.training.held_out_treatments import nearest_treatment
 from bioattn.promoters.dataset import PromoterDataset, read_dataset
-from bioattn.training.promoter.baselines import BaselineData, component_ridge, default_baselines
-from bioattn.training.promoter.config import TrainingConfig
-from bioattn.training.promoter.held_out_treatments import nearest_treatment
 
 REPOSITORY = Path(__file__).resolve().parent.parent
 SETTINGS = REPOSITORY / "data" / "settings"
@@ -243,10 +243,10 @@ def train_row(row: str, seed: int, dataset_path: Path, options: argparse.Namespa
     """Train one model as `bioattn train promoter` does and keep its predictions."""
     import torch
 
-    from bioattn.device import set_threads
     from bioattn.models.promoter.folder import load_promoter_model
-    from bioattn.training.promoter.evaluation import predict_responses
-    from bioattn.training.promoter.train import TrainingJob, model_config, train_promoter
+    from bioattn.models.promoter.training.evaluation import predict_responses
+    from bioattn.models.promoter.training.train import TrainingJob, model_config, train_promoter
+    from bioattn.system.device import set_threads
 
     started = time.perf_counter()
     set_threads(options.threads)

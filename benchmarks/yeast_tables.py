@@ -2,8 +2,7 @@
 
 import numpy as np
 
-from bioattn.promoters.dataset import TEST, TRAIN, VALIDATION, PromoterDataset
-from bioattn.training.promoter.bootstrap import (
+from bioattn.models.promoter.training.bootstrap import (
     Estimate,
     Statistic,
     interval,
@@ -14,7 +13,8 @@ from bioattn.training.promoter.bootstrap import (
     median_specific_pearson,
     resampled,
 )
-from bioattn.training.promoter.metrics import SharedAxis, fit_shared_axis, large_responses
+from bioattn.models.promoter.training.metrics import SharedAxis, fit_shared_axis, large_responses
+from bioattn.promoters.dataset import TEST, TRAIN, VALIDATION, PromoterDataset
 
 Rows = dict[str, list[np.ndarray]]
 

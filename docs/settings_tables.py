@@ -16,9 +16,9 @@ from typing import Any
 
 from bioattn.models.evoformer.config import EvoformerConfig
 from bioattn.models.evoformer.structure_module.config import StructureModuleConfig
+from bioattn.models.evoformer.training.config import SMALL_MODEL, EvoformerTrainingConfig
 from bioattn.models.promoter.config import PromoterModelConfig
-from bioattn.training.evoformer.config import SMALL_MODEL, EvoformerTrainingConfig
-from bioattn.training.promoter.config import TrainingConfig
+from bioattn.models.promoter.training.config import TrainingConfig
 
 MODELS = Path(__file__).resolve().parent / "models"
 TABLES = {

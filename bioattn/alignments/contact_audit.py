@@ -6,7 +6,7 @@ from pathlib import Path
 from typing import NamedTuple
 
 from bioattn.alignments.contact_dataset import SPLIT_NAMES
-from bioattn.wording import counted
+from bioattn.text import counted
 
 
 class ContactAuditRow(NamedTuple):

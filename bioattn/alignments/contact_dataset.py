@@ -1,6 +1,6 @@
 """The contact dataset: alignments and the structures of their columns in one HDF5 file, enough to train from.
 
-The schema is written down in `docs/formats/contact-dataset.md`. The file is sealed (`bioattn.formats.seal`), every
+The schema is written down in `docs/formats/contact-dataset.md`. The file is sealed (`bioattn.io.seal`), every
 array carries the SHA-256 of its content and the root one of the attributes: a flipped bit or a later edit is found
 and named when it is read. Proteins are read one at a time, so a dataset may be larger than memory.
 """
@@ -19,7 +19,6 @@ from scipy.sparse import csr_array
 from bioattn.alignments.alphabet import GAP, UNKNOWN
 from bioattn.alignments.input_features import EncodedAlignment, column_profile
 from bioattn.errors import BioattnError, FormatError
-from bioattn.files import parse_json, unreadable
 from bioattn.formats.checked_arrays import (
     DAMAGE,
     CheckedArrays,
@@ -27,9 +26,10 @@ from bioattn.formats.checked_arrays import (
     other_format,
     plain,
 )
-from bioattn.formats.seal import check_seal
-from bioattn.formats.self_contained import require_self_contained
-from bioattn.wording import quoted
+from bioattn.io.files import parse_json, unreadable
+from bioattn.io.seal import check_seal
+from bioattn.io.self_contained import require_self_contained
+from bioattn.text import quoted
 
 CONTACT_DATASET_FORMAT = "bioattn-contact-dataset"
 CONTACT_DATASET_VERSION = 1

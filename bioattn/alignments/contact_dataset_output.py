@@ -18,7 +18,7 @@ from bioattn.alignments.contact_dataset import (
 )
 from bioattn.errors import BioattnError
 from bioattn.formats.checked_arrays import canonical_json, encode_text, put_array
-from bioattn.formats.seal import stream_sealed
+from bioattn.io.seal import stream_sealed
 
 
 def write_contact_dataset(path: Path, proteins: Iterable[ContactProtein], metadata: dict[str, Any]) -> int:

@@ -7,9 +7,9 @@ from pathlib import Path
 from bioattn.alignments.contact_dataset import TRAIN, split_groups
 from bioattn.alignments.contact_pairs import ContactPair
 from bioattn.errors import BioattnError
-from bioattn.progress import Progress
 from bioattn.structures.relatedness import MAX_PAIRS, RelatedPair, families, related_pairs
-from bioattn.wording import counted, quoted
+from bioattn.system.progress import Progress
+from bioattn.text import counted, quoted
 
 LOGGER = logging.getLogger(__name__)
 

@@ -6,7 +6,7 @@ from pathlib import Path
 from bioattn.alignments.contact_dataset import SPLIT_NAMES, TRAIN, split_groups
 from bioattn.errors import FormatError
 from bioattn.formats.tables import MISSING, open_table, refuse_duplicate_columns
-from bioattn.wording import quoted
+from bioattn.text import quoted
 
 REQUIRED = ("id", "msa", "structure")
 OPTIONAL = ("chain", "mapping", "group", "split")

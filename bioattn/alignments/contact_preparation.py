@@ -22,10 +22,9 @@ from bioattn.alignments.filtering import random_rows
 from bioattn.alignments.input_features import encode_alignment
 from bioattn.alignments.statistics import statistics_of_rows
 from bioattn.errors import BioattnError, SettingsError
-from bioattn.files import check_output, is_file_name, text_output
 from bioattn.formats.alignment import Alignment
 from bioattn.formats.alignment_file import read_alignment
-from bioattn.progress import NoProgress, Progress
+from bioattn.io.files import check_output, is_file_name, text_output
 from bioattn.structures.chain import Chain, MissingCb, read_chain
 from bioattn.structures.column_mapping import (
     MIN_IDENTITY,
@@ -36,7 +35,8 @@ from bioattn.structures.column_mapping import (
     write_mapping,
 )
 from bioattn.structures.contacts import contacts
-from bioattn.wording import counted, percentage, quoted
+from bioattn.system.progress import NoProgress, Progress
+from bioattn.text import counted, percentage, quoted
 
 LOGGER = logging.getLogger(__name__)
 

@@ -21,12 +21,12 @@ from bioattn.alignments.statistics import (
 )
 from bioattn.alignments.weights import WEIGHT_IDENTITY, sequence_weights
 from bioattn.errors import BioattnError, SettingsError
-from bioattn.files import check_output, write_json
 from bioattn.formats.a3m import ANNOTATION_RECORDS, write_a3m
 from bioattn.formats.alignment import Alignment, require_proteins
 from bioattn.formats.alignment_file import STANDARD_INPUT, read_alignment
-from bioattn.progress import NoProgress, Progress
-from bioattn.wording import counted, percentage
+from bioattn.io.files import check_output, write_json
+from bioattn.system.progress import NoProgress, Progress
+from bioattn.text import counted, percentage
 
 LOGGER = logging.getLogger("bioattn")
 OUTPUT_SUFFIXES = (".a3m", ".a3m.gz")

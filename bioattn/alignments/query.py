@@ -3,9 +3,9 @@
 import re
 from collections.abc import Sequence
 
+from bioattn.choices import not_there
 from bioattn.errors import BioattnError
 from bioattn.formats.alignment import Alignment
-from bioattn.known_names import not_there
 
 _SHOWN = 3
 _RANGE = re.compile(r"/\d+-\d+$")

@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 
 from bioattn.alignments.alphabet import GAP, UNKNOWN, msa_codes
 from bioattn.alignments.packed_rows import TILE_OTHERS, TILE_ROWS, TileCounter, pack_codes, pack_mask
-from bioattn.progress import NoProgress, Progress
+from bioattn.system.progress import NoProgress, Progress
 
 
 def filter_order(num_residues: NDArray[np.integer]) -> NDArray[np.intp]:

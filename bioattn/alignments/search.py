@@ -17,13 +17,13 @@ import numpy as np
 
 from bioattn.alignments.query import find_name
 from bioattn.errors import BioattnError, FormatError, SettingsError
-from bioattn.files import decompression_errors, open_bytes, read_lines
 from bioattn.formats.alignment import Alignment, looks_like_nucleotides, split_insertions
 from bioattn.formats.alignment_file import STANDARD_INPUT, read_alignment
 from bioattn.formats.fasta import FastaRecord, read_fasta
-from bioattn.progress import NoProgress, Progress
-from bioattn.threads import map_in_order
-from bioattn.wording import counted
+from bioattn.io.files import decompression_errors, open_bytes, read_lines
+from bioattn.system.progress import NoProgress, Progress
+from bioattn.system.threads import map_in_order
+from bioattn.text import counted
 
 LOGGER = logging.getLogger("bioattn")
 MAX_EVALUE = 1e-3

@@ -4,9 +4,9 @@ import os
 from pathlib import Path
 
 from bioattn.errors import BioattnError
-from bioattn.files import GZIP_MAGIC, XZ_MAGIC
-from bioattn.memory import free_memory
-from bioattn.wording import human_bytes
+from bioattn.io.files import GZIP_MAGIC, XZ_MAGIC
+from bioattn.system.memory import free_memory
+from bioattn.text import human_bytes
 
 BYTES_PER_LETTER = 8
 """Peak memory of reading and preparing an alignment, by the size of its text (docs/formats/msa.md)."""

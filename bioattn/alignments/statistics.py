@@ -10,7 +10,7 @@ from bioattn.alignments.alphabet import NUM_PROFILE_CLASSES, UNKNOWN, msa_codes
 from bioattn.alignments.filtering import count_residues, identity_to_query, rows_with_residues
 from bioattn.alignments.weights import WEIGHT_IDENTITY, sequence_weights
 from bioattn.formats.alignment import Alignment
-from bioattn.wording import percentage
+from bioattn.text import percentage
 
 FORMAT = "bioattn-msa-statistics"
 FORMAT_VERSION = 1

@@ -14,8 +14,8 @@ from numpy.typing import NDArray
 
 from bioattn.alignments.alphabet import GAP, UNKNOWN, msa_codes
 from bioattn.alignments.packed_rows import TILE_OTHERS, TILE_ROWS, TileCounter, pack_codes
-from bioattn.progress import NoProgress, Progress
-from bioattn.threads import map_in_order
+from bioattn.system.progress import NoProgress, Progress
+from bioattn.system.threads import map_in_order
 
 WEIGHT_IDENTITY = 0.8
 _BLOCK = 32 * TILE_ROWS

@@ -10,8 +10,8 @@ from torch import Tensor
 from torch.utils.checkpoint import checkpoint
 
 from bioattn.attention.capture import hand_over, listener_for, substituted
-from bioattn.attention.cpu_backward import attend_and_learn_on_cpu
-from bioattn.attention.cpu_tiles import attend_on_cpu
+from bioattn.attention.cpu.backward import attend_and_learn_on_cpu
+from bioattn.attention.cpu.tiles import attend_on_cpu
 from bioattn.attention.score import Score
 from bioattn.attention.site import AttentionSite, Tile
 

@@ -11,13 +11,13 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from bioattn.choices import not_there
 from bioattn.errors import BioattnError
 from bioattn.faithfulness.samples import Codes, Floats
 from bioattn.faithfulness.similarity import mean_ignoring_nan
-from bioattn.known_names import not_there
+from bioattn.models.promoter.training.bootstrap import Estimate, Statistic, interval, resampled
+from bioattn.models.promoter.training.metrics import auroc, pearson
 from bioattn.promoters.dataset import TEST, VALIDATION, PromoterDataset
-from bioattn.training.promoter.bootstrap import Estimate, Statistic, interval, resampled
-from bioattn.training.promoter.metrics import auroc, pearson
 
 MIN_GENES = 20
 """Fewer held-out genes measure nothing."""

@@ -31,11 +31,11 @@ from bioattn.faithfulness.pointing_checks import Curves, check_pointing
 from bioattn.faithfulness.samples import draw_sample, draw_treatments
 from bioattn.faithfulness.subject import CheckSettings, Subject
 from bioattn.faithfulness.verdict import Verdict, judge
-from bioattn.files import sha256_of
+from bioattn.io.files import sha256_of
 from bioattn.models.promoter.folder import LoadedPromoterModel
-from bioattn.progress import NoProgress, Progress
 from bioattn.promoters.dataset import TRAIN, PromoterDataset, read_dataset
-from bioattn.stop_request import StopRequest
+from bioattn.system.progress import NoProgress, Progress
+from bioattn.system.signals import StopRequest
 
 LOGGER = logging.getLogger("bioattn")
 

@@ -14,17 +14,17 @@ from pathlib import Path
 from typing import Any
 
 from bioattn import __version__
-from bioattn.config_file import build
 from bioattn.errors import BioattnError, FormatError, Interrupted, SettingsError
+from bioattn.io.config_file import build
 from bioattn.models.promoter.config import PromoterModelConfig, QuerySource
 from bioattn.models.promoter.folder import LoadedPromoterModel, load_promoter_model
+from bioattn.models.promoter.training.config import TrainingConfig
+from bioattn.models.promoter.training.train import TrainingJob, train_promoter
 from bioattn.models.training_record import TRAINING_RECORD
 from bioattn.models.training_record import read_training_record as read_training_json
-from bioattn.progress import Progress
-from bioattn.stop_request import StopRequest
+from bioattn.system.progress import Progress
+from bioattn.system.signals import StopRequest
 from bioattn.training.output_folder import is_finished
-from bioattn.training.promoter.config import TrainingConfig
-from bioattn.training.promoter.train import TrainingJob, train_promoter
 
 
 class Control(StrEnum):
@@ -46,7 +46,7 @@ class TrainingRecord:
     training: TrainingConfig
     treatment_columns: tuple[str, ...]
     evaluation: dict[str, Any]
-    """As `bioattn.training.promoter.evaluation.Evaluation.to_json`."""
+    """As `bioattn.models.promoter.training.evaluation.Evaluation.to_json`."""
     unnamed: tuple[str, ...] = ()
     """Settings that the record, of an earlier version, does not name: `training` has today's defaults for them."""
 

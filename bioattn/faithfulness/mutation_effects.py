@@ -11,8 +11,8 @@ from bioattn.interpret.attribution.values import contributions
 from bioattn.interpret.maps.upsampling import bin_sums
 from bioattn.models.promoter.folder import LoadedPromoterModel
 from bioattn.models.promoter.treatment_vocabulary import TreatmentBatch
-from bioattn.progress import Progress
-from bioattn.stop_request import StopRequest
+from bioattn.system.progress import Progress
+from bioattn.system.signals import StopRequest
 
 
 def mutation_effects(

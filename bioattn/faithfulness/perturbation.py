@@ -19,10 +19,10 @@ from numpy.typing import NDArray
 from bioattn.faithfulness.bin_ranking import top_bins
 from bioattn.faithfulness.samples import Codes, Floats, predict
 from bioattn.models.promoter.folder import LoadedPromoterModel
+from bioattn.models.promoter.training.bootstrap import Statistic
 from bioattn.models.promoter.treatment_vocabulary import TreatmentBatch
-from bioattn.progress import Progress
-from bioattn.stop_request import StopRequest
-from bioattn.training.promoter.bootstrap import Statistic
+from bioattn.system.progress import Progress
+from bioattn.system.signals import StopRequest
 
 FRACTIONS = (0.04, 0.1, 0.2, 0.35, 0.5, 1.0)
 """Shares of the bins replaced, along the curves."""

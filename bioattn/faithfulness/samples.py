@@ -15,11 +15,11 @@ import torch
 from numpy.typing import NDArray
 
 from bioattn.errors import BioattnError
-from bioattn.inference.promoter_batches import N_CODE, make_batch, scan_promoters
 from bioattn.models.promoter.folder import LoadedPromoterModel
+from bioattn.models.promoter.inference.batches import N_CODE, make_batch, scan_promoters
 from bioattn.models.promoter.treatment_vocabulary import TreatmentBatch
 from bioattn.promoters.promoter_fasta import read_promoters
-from bioattn.wording import counted
+from bioattn.text import counted
 
 Codes: TypeAlias = NDArray[np.uint8]
 Floats: TypeAlias = NDArray[np.float64]

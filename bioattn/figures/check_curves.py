@@ -24,7 +24,7 @@ from bioattn.figures.style import (
     set_title,
     styled,
 )
-from bioattn.files import read_json
+from bioattn.io.files import read_json
 
 CHECK_FORMAT = "bioattn-check"
 CURVES = ("deletion", "insertion")

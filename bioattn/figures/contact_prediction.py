@@ -11,6 +11,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from bioattn.alignments.contact_dataset import CONTACT_DATASET_FORMAT, open_contact_dataset
+from bioattn.choices import require_names
 from bioattn.errors import BioattnError, FormatError, SettingsError
 from bioattn.figures.distances import read_distances
 from bioattn.formats.alignment import GAP, Alignment
@@ -18,12 +19,11 @@ from bioattn.formats.alignment_file import read_alignment
 from bioattn.formats.rr import RR_START, read_rr
 from bioattn.formats.tables import open_table
 from bioattn.interpret.structure_painting import map_to_target
-from bioattn.known_names import require_names
 from bioattn.store.hdf5_access import is_hdf5, open_hdf5, text_attribute
 from bioattn.structures.chain import read_chain
 from bioattn.structures.column_mapping import map_columns
 from bioattn.structures.contacts import MIN_SEPARATION, contacts, known_pairs
-from bioattn.wording import quoted
+from bioattn.text import quoted
 
 LOGGER = logging.getLogger("bioattn")
 

@@ -8,7 +8,7 @@ from numpy.typing import NDArray
 
 from bioattn.errors import FormatError
 from bioattn.formats.checked_arrays import other_format
-from bioattn.formats.seal import check_seal
+from bioattn.io.seal import check_seal
 from bioattn.store.distogram_file import DISTOGRAM_FORMAT, FORMAT_VERSION
 from bioattn.store.hdf5_access import open_hdf5, text_attribute
 

@@ -14,7 +14,7 @@ from bioattn.errors import SettingsError
 from bioattn.figures.treatment_maps import TreatmentMaps
 from bioattn.interpret.maps.alignment_maps import choose_sites, head_map, only_sample, require_heads_somewhere
 from bioattn.store.attention_reader import AttentionFile
-from bioattn.wording import quoted
+from bioattn.text import quoted
 
 _KINDS = {"residue": "residue", "row": "sequence"}
 

@@ -7,11 +7,11 @@ import numpy as np
 from matplotlib.figure import Figure
 from numpy.typing import NDArray
 
+from bioattn.choices import not_there
 from bioattn.errors import SettingsError
 from bioattn.figures.sequence_letters import draw_letters, information_heights
 from bioattn.figures.style import PAGE_HEIGHT, SMALL_FONT, new_figure, styled
 from bioattn.formats.motif import Motif
-from bioattn.known_names import not_there
 
 _ROW = 15.0
 _COLUMN = 55.0

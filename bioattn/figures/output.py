@@ -7,7 +7,7 @@ from matplotlib.figure import Figure
 
 from bioattn.errors import SettingsError
 from bioattn.figures.style import figure_style
-from bioattn.files import atomic_output
+from bioattn.io.files import atomic_output
 
 DPI = 300
 """Dots per inch of PNG, as journals ask for."""

@@ -13,6 +13,7 @@ from typing import Any, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
+from bioattn.choices import require_names
 from bioattn.errors import BioattnError, SettingsError
 from bioattn.figures.treatment_maps import (
     ALL_TREATMENTS,
@@ -32,7 +33,6 @@ from bioattn.figures.window_features import (
 )
 from bioattn.interpret.maps.upsampling import UpsamplingMethod, upsample
 from bioattn.interpret.motifs.hits import base_composition
-from bioattn.known_names import require_names
 from bioattn.promoters.windows import Anchor
 from bioattn.store.attention_reader import AttentionFile, open_attention
 from bioattn.store.attribution_reader import open_attribution

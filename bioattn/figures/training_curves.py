@@ -14,7 +14,7 @@ from numpy.typing import NDArray
 
 from bioattn.errors import BioattnError, FormatError, SettingsError
 from bioattn.figures.style import CYCLE, GREY, colour_of, new_figure, set_title, styled
-from bioattn.files import read_lines
+from bioattn.io.files import read_lines
 from bioattn.models.training_record import HISTORY, check_history, read_training_record
 
 TIMES = ("epoch", "step")

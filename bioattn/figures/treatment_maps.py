@@ -10,11 +10,11 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
+from bioattn.choices import MEAN, require_names, require_reference
 from bioattn.errors import SettingsError
 from bioattn.interpret.maps.position_maps import choose_position_sites, require_heads
-from bioattn.known_names import MEAN, require_names, require_reference
-from bioattn.progress import NoProgress, Progress
 from bioattn.store.attention_reader import AttentionFile, SiteInfo
+from bioattn.system.progress import NoProgress, Progress
 
 ALL_TREATMENTS = "all treatments"
 """The name of the one map of a model whose attention does not depend on the treatment."""

@@ -9,7 +9,6 @@ import re
 from pathlib import Path
 
 from bioattn.errors import FormatError
-from bioattn.files import text_output
 from bioattn.formats.alignment import Alignment, Annotations
 from bioattn.formats.alignment_rows import (
     WHITE_SPACE,
@@ -20,7 +19,8 @@ from bioattn.formats.alignment_rows import (
     read_columns,
     read_with_insertions,
 )
-from bioattn.wording import counted
+from bioattn.io.files import text_output
+from bioattn.text import counted
 
 LOGGER = logging.getLogger("bioattn")
 ANNOTATION_RECORDS = ("ss_dssp", "sa_dssp", "aa_dssp", "ss_pred", "aa_pred", "ss_conf")

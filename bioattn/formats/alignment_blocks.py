@@ -4,7 +4,7 @@ from typing import NamedTuple
 
 from bioattn.errors import FormatError
 from bioattn.formats.alignment_rows import RawRows, empty_rows
-from bioattn.wording import counted
+from bioattn.text import counted
 
 
 class BlockLine(NamedTuple):

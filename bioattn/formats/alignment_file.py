@@ -11,7 +11,6 @@ from enum import StrEnum
 from pathlib import Path
 
 from bioattn.errors import FormatError
-from bioattn.files import XZ_MAGIC, decompression_errors, is_packed, open_bytes
 from bioattn.formats import clustal, phylip, stockholm
 from bioattn.formats.a3m import parse_a3m, parse_aligned_fasta, parse_records
 from bioattn.formats.alignment import Alignment
@@ -19,7 +18,8 @@ from bioattn.formats.clustal import parse_clustal
 from bioattn.formats.phylip import parse_phylip
 from bioattn.formats.psicov_aln import parse_psicov
 from bioattn.formats.stockholm import parse_stockholm
-from bioattn.unpacking import unpacked
+from bioattn.io.files import XZ_MAGIC, decompression_errors, is_packed, open_bytes
+from bioattn.io.unpacking import unpacked
 
 STANDARD_INPUT = Path("-")
 

@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 
 from bioattn.errors import FormatError
 from bioattn.formats.alignment import LOWER, UPPER, Alignment, Annotations, split_insertions
-from bioattn.wording import counted
+from bioattn.text import counted
 
 WHITE_SPACE = b" \t\n\r\v\f"
 _MATCH = UPPER + b"-"

@@ -4,11 +4,11 @@ import re
 from pathlib import Path
 
 from bioattn.errors import FormatError, SettingsError
-from bioattn.files import read_lines
 from bioattn.formats.bed import read_bed
 from bioattn.formats.genes import Annotation
 from bioattn.formats.gff import read_gff3
 from bioattn.formats.gtf import read_gtf
+from bioattn.io.files import read_lines
 
 _GTF_ATTRIBUTES = re.compile(r"""\s*[^\s=;"]+\s+("[^"]*"|[^\s=;"]+)\s*(;|$)""")
 

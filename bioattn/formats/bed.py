@@ -3,8 +3,8 @@
 from pathlib import Path
 
 from bioattn.errors import FormatError
-from bioattn.files import read_lines
 from bioattn.formats.genes import MAX_POSITION_DIGITS, Annotation, GeneDraft, Place
+from bioattn.io.files import read_lines
 
 _NO_STRAND = (".", "*", "?", "")
 

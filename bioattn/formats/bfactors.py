@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import NamedTuple
 
 from bioattn.errors import FormatError, SettingsError
-from bioattn.files import atomic_output, decompression_errors, open_bytes
+from bioattn.io.files import atomic_output, decompression_errors, open_bytes
 
 PDB_SUFFIXES = (".pdb", ".ent")
 MMCIF_SUFFIXES = (".cif", ".mmcif")

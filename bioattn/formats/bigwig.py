@@ -18,10 +18,10 @@ from typing import BinaryIO
 
 import numpy as np
 
-from bioattn.files import atomic_output
 from bioattn.formats.bedgraph import Intervals, checked_intervals
 from bioattn.formats.big_index import SectionPlaces, chromosome_tree, section_index
 from bioattn.formats.bigwig_zoom import MOST_LEVELS, RECORDS_PER_BLOCK, ZOOM_RECORD, ZoomLevels
+from bioattn.io.files import atomic_output
 
 MAGIC = 0x888FFC26
 VERSION = 4

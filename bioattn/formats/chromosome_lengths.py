@@ -3,10 +3,10 @@
 from pathlib import Path
 
 from bioattn.errors import FormatError
-from bioattn.files import decompression_errors, open_bytes, read_lines
 from bioattn.formats.genes import MAX_POSITION_DIGITS
 from bioattn.formats.genome import open_genome
-from bioattn.progress import Progress
+from bioattn.io.files import decompression_errors, open_bytes, read_lines
+from bioattn.system.progress import Progress
 
 LONGEST = 2**32 - 1
 """What bigWig and most programs can count to."""

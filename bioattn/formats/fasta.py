@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import NamedTuple
 
 from bioattn.errors import FormatError
-from bioattn.files import read_lines, text_output
+from bioattn.io.files import read_lines, text_output
 
 LINE_LENGTH = 60
 

@@ -22,14 +22,14 @@ import numpy as np
 import pyfaidx
 from numpy.typing import NDArray
 
-from bioattn.cache_folder import cache_folder
 from bioattn.errors import BioattnError, FormatError
-from bioattn.files import atomic_output, is_packed, remove_leftover, unreadable
 from bioattn.formats.fasta import read_fasta_pieces, split_header
 from bioattn.formats.nucleotides import UNKNOWN, encode
-from bioattn.input_watch import unchanged
-from bioattn.output_lock import lock_output
-from bioattn.progress import NoProgress, Progress
+from bioattn.io.cache_folder import cache_folder
+from bioattn.io.files import atomic_output, is_packed, remove_leftover, unreadable
+from bioattn.io.input_watch import unchanged
+from bioattn.io.output_lock import lock_output
+from bioattn.system.progress import NoProgress, Progress
 
 MAGIC = b"bioattn-genome 1\n"
 CODES_OFFSET = 4096

@@ -14,7 +14,6 @@ from typing import NamedTuple
 from urllib.parse import unquote
 
 from bioattn.errors import FormatError
-from bioattn.files import read_lines
 from bioattn.formats.genes import (
     MAX_POSITION_DIGITS,
     Annotation,
@@ -23,6 +22,7 @@ from bioattn.formats.genes import (
     TranscriptDraft,
     parse_position,
 )
+from bioattn.io.files import read_lines
 
 DEFAULT_ID_ATTRIBUTES = ("locus_tag", "gene_id", "ID")
 NAME_ATTRIBUTES = ("gene", "Name", "gene_name")

@@ -7,9 +7,9 @@ import re
 from pathlib import Path
 
 from bioattn.errors import FormatError
-from bioattn.files import read_lines
 from bioattn.formats.genes import Annotation, GeneDraft, Place, TranscriptDraft
 from bioattn.formats.gff import parse_place
+from bioattn.io.files import read_lines
 
 NAME_ATTRIBUTES = ("gene_name", "gene")
 BIOTYPE_ATTRIBUTES = ("gene_biotype", "gene_type")

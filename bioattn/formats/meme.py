@@ -27,9 +27,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 from bioattn.errors import BioattnError, FormatError
-from bioattn.files import read_lines, text_output
 from bioattn.formats.count_matrices import jaspar_motifs, starts_jaspar, starts_transfac, transfac_motifs
 from bioattn.formats.motif import UNIFORM_BACKGROUND, USUAL_SITES, Motif, MotifDatabase
+from bioattn.io.files import read_lines, text_output
 
 __all__ = ["UNIFORM_BACKGROUND", "Motif", "MotifDatabase", "read_meme", "write_meme"]
 

@@ -6,8 +6,8 @@ A residue without atoms, `UNK`, stands in the sequence only.
 from collections.abc import Iterable, Iterator, Sequence
 from pathlib import Path
 
-from bioattn.files import text_output
 from bioattn.formats.structure_residues import CHAIN, StructureResidue, check_residues
+from bioattn.io.files import text_output
 
 Value = str | int
 

@@ -19,7 +19,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from bioattn.errors import FormatError
-from bioattn.files import atomic_output, unreadable
+from bioattn.io.files import atomic_output, unreadable
 
 ARCHIVE_DAMAGE = (zipfile.BadZipFile, NotImplementedError, ValueError, struct.error, OverflowError)
 """What opening a damaged zip archive raises: of its directory, an unknown version, names that are no UTF-8."""

@@ -7,8 +7,8 @@ from collections.abc import Iterator, Sequence
 from pathlib import Path
 
 from bioattn.errors import BioattnError
-from bioattn.files import text_output
 from bioattn.formats.structure_residues import CHAIN, StructureResidue, check_residues
+from bioattn.io.files import text_output
 
 _SEQRES_RESIDUES = 13
 _LARGEST_SERIAL = 99_999

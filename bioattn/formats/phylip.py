@@ -10,7 +10,7 @@ from typing import NamedTuple
 from bioattn.errors import FormatError
 from bioattn.formats.alignment import Alignment
 from bioattn.formats.alignment_rows import WHITE_SPACE, RawRows, empty_rows, read_columns
-from bioattn.wording import counted
+from bioattn.text import counted
 
 HEADER = re.compile(rb"\s*(\d{1,9})\s+(\d{1,9})((?:\s+[A-Za-z])*)\s*$")
 """Rows, columns and option letters of old programs."""

@@ -20,7 +20,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from bioattn.errors import FormatError
-from bioattn.files import read_lines, text_output
+from bioattn.io.files import read_lines, text_output
 
 LETTERS_PER_LINE = 50
 MIN_SEPARATION = 6

@@ -11,7 +11,7 @@ from bioattn.errors import FormatError
 from bioattn.formats.alignment import Alignment, Annotations
 from bioattn.formats.alignment_blocks import BlockLine, join_blocks
 from bioattn.formats.alignment_rows import match_columns_by_case, read_columns, read_with_insertions
-from bioattn.wording import counted
+from bioattn.text import counted
 
 LOGGER = logging.getLogger("bioattn")
 HEADER = b"# STOCKHOLM"

@@ -17,8 +17,8 @@ import numpy as np
 import numpy.typing as npt
 
 from bioattn.errors import FormatError
-from bioattn.files import read_lines, unreadable
-from bioattn.wording import counted, quoted
+from bioattn.io.files import read_lines, unreadable
+from bioattn.text import counted, quoted
 
 MISSING = frozenset({"", "na", "nan", "n/a", "#n/a", "null", "none", "-", "."})
 """Cells that mean "no value", compared without case and surrounding blanks."""

@@ -8,8 +8,8 @@ from numpy.typing import NDArray
 from torch import Tensor
 
 from bioattn.attention.site import AXES, AttentionSite, Tile
+from bioattn.choices import matching_sites
 from bioattn.errors import SettingsError
-from bioattn.known_names import matching_sites
 from bioattn.store.schema import (
     VALUE_WEIGHTED,
     WEIGHTS,

@@ -16,8 +16,8 @@ from safetensors.torch import save_file
 
 from bioattn import __version__
 from bioattn.errors import BioattnError, FormatError
-from bioattn.files import atomic_output, read_json, sha256_of, write_json
-from bioattn.formats.safetensors_input import DAMAGE, damaged, open_safetensors
+from bioattn.io.files import atomic_output, read_json, sha256_of, write_json
+from bioattn.io.safetensors_input import DAMAGE, damaged, open_safetensors
 from bioattn.models.training_record import HISTORY, TRAINING_RECORD, read_training_record
 
 MODEL_FORMAT = "bioattn-model"

@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import Any
 
 from bioattn.errors import FormatError
-from bioattn.files import read_json, sha256_of, write_json
+from bioattn.io.files import read_json, sha256_of, write_json
 
 TRAINING_RECORD = "training.json"
 HISTORY = "history.csv"

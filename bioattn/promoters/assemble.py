@@ -10,7 +10,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from bioattn.errors import BioattnError
-from bioattn.files import atomic_output, check_output
+from bioattn.io.files import atomic_output, check_output
 from bioattn.promoters.dataset import SPLIT_NAMES, TRAIN, PromoterDataset, write_dataset
 from bioattn.promoters.dataset_audit import AuditRow, audit_path, audit_text
 from bioattn.promoters.dataset_settings import DatasetSettings, Standardize
@@ -28,7 +28,7 @@ from bioattn.promoters.response_matrix import (
 from bioattn.promoters.responses import Responses, ResponseSource, read_responses
 from bioattn.promoters.splits import Split, split_treatments
 from bioattn.promoters.treatments import TreatmentTable, named_treatments, read_treatment_table
-from bioattn.wording import counted, percentage, quoted
+from bioattn.text import counted, percentage, quoted
 
 LOGGER = logging.getLogger("bioattn")
 

@@ -5,7 +5,7 @@ from collections.abc import Sequence
 from io import TextIOBase
 from typing import NamedTuple
 
-from bioattn.wording import counted
+from bioattn.text import counted
 
 REASONS = {
     "biotype": "its biotype was not asked for",

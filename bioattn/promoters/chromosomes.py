@@ -5,9 +5,9 @@ from collections.abc import Callable, Iterable, Mapping
 from pathlib import Path
 
 from bioattn.errors import BioattnError, FormatError
-from bioattn.files import read_lines
 from bioattn.formats.genes import Annotation
 from bioattn.formats.genome import Chromosome, Genome, first_names
+from bioattn.io.files import read_lines
 
 _PREFIX = re.compile(r"^(chromosome|chrom|chr)[_-]?", re.IGNORECASE)
 _VERSION = re.compile(r"\.\d+$")

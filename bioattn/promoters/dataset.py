@@ -1,6 +1,6 @@
 """The promoter dataset: sequences, responses, treatments and splits in one HDF5 file, enough to train from.
 
-The schema is written down in `docs/formats/dataset.md`. The file is sealed (`bioattn.formats.seal`), every array
+The schema is written down in `docs/formats/dataset.md`. The file is sealed (`bioattn.io.seal`), every array
 carries the SHA-256 of its content and the root one of the attributes: a flipped bit or a later edit is found and
 named when the file is read.
 """
@@ -18,7 +18,6 @@ from numpy.typing import NDArray
 
 from bioattn import __version__
 from bioattn.errors import BioattnError, FormatError
-from bioattn.files import parse_json, unreadable
 from bioattn.formats.checked_arrays import (
     DAMAGE,
     CheckedArrays,
@@ -28,10 +27,11 @@ from bioattn.formats.checked_arrays import (
     plain,
     put_array,
 )
-from bioattn.formats.seal import check_seal, write_sealed
-from bioattn.formats.self_contained import require_self_contained
+from bioattn.io.files import parse_json, unreadable
+from bioattn.io.seal import check_seal, write_sealed
+from bioattn.io.self_contained import require_self_contained
 from bioattn.promoters.treatments import TreatmentTable
-from bioattn.wording import counted
+from bioattn.text import counted
 
 DATASET_FORMAT = "bioattn-promoter-dataset"
 DATASET_VERSION = 1

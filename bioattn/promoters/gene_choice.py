@@ -4,7 +4,7 @@ from collections.abc import Collection, Sequence
 from pathlib import Path
 
 from bioattn.errors import BioattnError
-from bioattn.files import read_lines
+from bioattn.io.files import read_lines
 
 
 def choose_genes(values: Sequence[str], known: Collection[str], source: Path) -> list[str]:

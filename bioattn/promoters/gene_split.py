@@ -24,7 +24,7 @@ from bioattn.promoters.kmers import DEFAULT_K
 from bioattn.promoters.leakage import Leakage, measure_leakage
 from bioattn.promoters.promoter_fasta import Promoter
 from bioattn.promoters.splits import MIN_CHROMOSOMES, Split, split_by_chromosome, split_by_group
-from bioattn.wording import percentage, quoted
+from bioattn.text import percentage, quoted
 
 LOGGER = logging.getLogger("bioattn")
 

@@ -10,7 +10,7 @@ from numpy.typing import NDArray
 from bioattn.promoters.dataset import SPLIT_NAMES, TEST, TRAIN, VALIDATION
 from bioattn.promoters.homology import MIN_SHARE, Links
 from bioattn.promoters.kmers import DEFAULT_K
-from bioattn.wording import percentage
+from bioattn.text import percentage
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

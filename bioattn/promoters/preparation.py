@@ -10,12 +10,11 @@ import numpy as np
 from numpy.typing import NDArray
 
 from bioattn.errors import BioattnError, FormatError, SettingsError
-from bioattn.files import atomic_output, check_output, text_output
 from bioattn.formats.annotation import read_annotation
 from bioattn.formats.genes import Annotation, Gene
 from bioattn.formats.genome import Genome, first_names, open_genome
 from bioattn.formats.nucleotides import UNKNOWN, reverse_complement
-from bioattn.progress import NoProgress, Progress
+from bioattn.io.files import atomic_output, check_output, text_output
 from bioattn.promoters.audit import AuditRow, summarise, write_audit
 from bioattn.promoters.chromosomes import match_chromosomes, read_aliases
 from bioattn.promoters.overlaps import GeneSpans, Span
@@ -27,6 +26,7 @@ from bioattn.promoters.windows import (
     trim_upstream,
     window_around,
 )
+from bioattn.system.progress import NoProgress, Progress
 
 LOGGER = logging.getLogger("bioattn")
 BLOCK = 2048

@@ -15,9 +15,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 from bioattn.errors import FormatError
-from bioattn.files import text_output
 from bioattn.formats.fasta import format_record, read_fasta
 from bioattn.formats.nucleotides import decode, encode
+from bioattn.io.files import text_output
 
 _LOCATION = re.compile(r"(?P<chrom>\S+):(?P<start>-?\d{1,15})-(?P<end>-?\d{1,15})\((?P<strand>[-+.])\)")
 _FLANK = re.compile(r"flank=(\d{1,15})")

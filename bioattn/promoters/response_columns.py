@@ -8,7 +8,7 @@ from enum import StrEnum
 
 from bioattn.errors import FormatError
 from bioattn.formats.tables import TableReader, is_missing, is_number
-from bioattn.wording import quoted
+from bioattn.text import quoted
 
 
 class Layout(StrEnum):

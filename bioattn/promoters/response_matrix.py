@@ -13,7 +13,7 @@ from bioattn.promoters.dataset_settings import DatasetSettings, Direction
 from bioattn.promoters.gene_ids import Matched, match_ids
 from bioattn.promoters.responses import Responses
 from bioattn.promoters.treatments import TreatmentTable, average_features
-from bioattn.wording import quoted
+from bioattn.text import quoted
 
 LOGGER = logging.getLogger("bioattn")
 

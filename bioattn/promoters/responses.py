@@ -24,7 +24,7 @@ from bioattn.formats.tables import (
 )
 from bioattn.promoters.response_columns import ColumnRoles, Layout, ResponseColumns, find_columns
 from bioattn.promoters.treatments import NO_CATEGORY
-from bioattn.wording import counted, quoted
+from bioattn.text import counted, quoted
 
 LOGGER = logging.getLogger("bioattn")
 

@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 from bioattn.errors import SettingsError
 from bioattn.promoters.dataset import SPLIT_NAMES, TEST, TRAIN, VALIDATION
 from bioattn.promoters.treatments import TreatmentTable
-from bioattn.wording import quoted
+from bioattn.text import quoted
 
 LOGGER = logging.getLogger("bioattn")
 

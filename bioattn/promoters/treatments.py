@@ -8,9 +8,9 @@ from pathlib import Path
 import numpy as np
 import pandas as pd
 
+from bioattn.choices import not_there
 from bioattn.errors import BioattnError, FormatError
 from bioattn.formats.tables import TableReader, is_missing, is_number, open_table, parse_numbers
-from bioattn.known_names import not_there
 
 LOGGER = logging.getLogger("bioattn")
 

@@ -16,11 +16,11 @@ import pandas as pd
 from numpy.typing import NDArray
 
 from bioattn.errors import FormatError
-from bioattn.files import read_lines, sha256_of
+from bioattn.io.files import read_lines, sha256_of
+from bioattn.models.promoter.training.bootstrap import Estimate, estimate, median_auroc, median_pearson
+from bioattn.models.promoter.training.evaluation import MODEL_ROW
 from bioattn.models.training_record import check_history, read_training_record
 from bioattn.promoters.dataset import TEST, VALIDATION, PromoterDataset
-from bioattn.training.promoter.bootstrap import Estimate, estimate, median_auroc, median_pearson
-from bioattn.training.promoter.evaluation import MODEL_ROW
 
 HEADLINE = {"regression": "pearson", "binary": "auroc"}
 METRIC_TITLES = {

@@ -13,9 +13,9 @@ from bioattn.alignments.alphabet import letters_of
 from bioattn.alignments.contact_dataset import open_contact_dataset
 from bioattn.alignments.query import centre_on_query, find_name
 from bioattn.errors import BioattnError, FormatError
-from bioattn.files import read_json, sha256_of
 from bioattn.formats.alignment import GAP, Alignment
 from bioattn.formats.alignment_file import read_alignment
+from bioattn.io.files import read_json, sha256_of
 from bioattn.report.inputs import ReportInputs
 from bioattn.store.attention_reader import open_attention
 from bioattn.store.hdf5_access import open_hdf5

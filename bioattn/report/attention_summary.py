@@ -10,8 +10,8 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
-from bioattn.progress import Progress
 from bioattn.store.attention_reader import AttentionFile, SiteInfo
+from bioattn.system.progress import Progress
 
 BLOCK_BYTES = 24_000_000
 """Weights held at once."""

@@ -6,7 +6,7 @@ from pathlib import Path
 from typing import Any, Literal
 
 from bioattn.errors import FormatError
-from bioattn.files import read_json
+from bioattn.io.files import read_json
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

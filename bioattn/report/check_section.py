@@ -5,7 +5,7 @@ from bioattn.report.check_result import CheckResult
 from bioattn.report.collection import Report
 from bioattn.report.markup import Markup, element
 from bioattn.report.section import SIGN_WORDS, SIGNS, Section, figure_text, section
-from bioattn.wording import counted
+from bioattn.text import counted
 
 
 def check_section(report: Report) -> Section | None:

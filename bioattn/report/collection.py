@@ -11,8 +11,7 @@ import numpy as np
 import pandas as pd
 
 from bioattn.errors import BioattnError, FormatError
-from bioattn.files import read_json, sha256_of
-from bioattn.progress import NoProgress, Progress
+from bioattn.io.files import read_json, sha256_of
 from bioattn.promoters.dataset import read_dataset
 from bioattn.report.accuracy import (
     Accuracy,
@@ -37,6 +36,7 @@ from bioattn.report.inputs import ReportInputs, Source
 from bioattn.report.motif_results import MotifResults, read_motif_export
 from bioattn.report.promoter_browser import PromoterBrowser, collect_browser
 from bioattn.store.attention_reader import open_attention
+from bioattn.system.progress import NoProgress, Progress
 
 LOGGER = logging.getLogger("bioattn")
 

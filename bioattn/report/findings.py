@@ -13,7 +13,7 @@ from bioattn.report.alignment_pages import AlignmentPage
 from bioattn.report.check_result import CheckResult
 from bioattn.report.motif_results import MotifResults
 from bioattn.report.promoter_browser import PromoterBrowser
-from bioattn.wording import counted, percentage
+from bioattn.text import counted, percentage
 
 Tone = Literal["good", "bad", "open", "plain"]
 """`open`: not known, because nobody looked."""

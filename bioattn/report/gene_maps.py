@@ -14,10 +14,10 @@ import numpy as np
 from numpy.typing import NDArray
 
 from bioattn.errors import BioattnError, SettingsError
-from bioattn.progress import Progress
 from bioattn.report.attention_summary import SiteSummary, summarise_site
 from bioattn.report.packed_maps import Steps, as_text, pack, quantised
 from bioattn.store.attention_reader import AttentionFile, SiteInfo
+from bioattn.system.progress import Progress
 
 if TYPE_CHECKING:
     from bioattn.store.attribution_reader import AttributionFile

@@ -11,7 +11,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from bioattn.errors import FormatError
-from bioattn.files import read_json, read_lines
+from bioattn.io.files import read_json, read_lines
 
 MAX_MOTIFS = 60
 """Logos on a page, those with most seqlets first."""

@@ -14,8 +14,8 @@ from typing import Any, NamedTuple
 
 from bioattn import __version__
 from bioattn.errors import BioattnError, SettingsError
-from bioattn.files import text_output, write_json
-from bioattn.folders import atomic_folder
+from bioattn.io.files import text_output, write_json
+from bioattn.io.folders import atomic_folder
 from bioattn.report.multiqc_content import content_of
 
 VERSIONS_FILE = "bioattn_mqc_versions.yml"

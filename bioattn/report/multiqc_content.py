@@ -7,8 +7,8 @@ from pathlib import Path
 from typing import Any
 
 from bioattn.errors import BioattnError, FormatError
-from bioattn.files import read_json, read_lines
 from bioattn.formats.rr import read_rr
+from bioattn.io.files import read_json, read_lines
 from bioattn.promoters.preparation import PromoterFiles
 from bioattn.report.accuracy import METRIC_TITLES, collect_accuracy, read_record, read_training_history
 from bioattn.report.check_result import read_check

@@ -8,7 +8,7 @@ from pathlib import Path
 from string import Template
 
 from bioattn import __version__
-from bioattn.files import text_output
+from bioattn.io.files import text_output
 from bioattn.report.accuracy_section import accuracy_section, training_section
 from bioattn.report.check_section import check_section
 from bioattn.report.collection import Report

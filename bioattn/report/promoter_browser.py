@@ -11,8 +11,7 @@ import numpy as np
 import pandas as pd
 from numpy.typing import NDArray
 
-from bioattn.known_names import require_names
-from bioattn.progress import Progress
+from bioattn.choices import require_names
 from bioattn.promoters.dataset import SPLIT_NAMES, TRAIN, PromoterDataset
 from bioattn.promoters.gene_choice import choose_genes
 from bioattn.report.attention_summary import SiteSummary, shown_sites
@@ -34,6 +33,7 @@ from bioattn.report.promoter_context import (
 )
 from bioattn.report.surroundings import Surroundings, known_of
 from bioattn.store.attention_reader import AttentionFile
+from bioattn.system.progress import Progress
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

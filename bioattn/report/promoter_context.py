@@ -9,9 +9,9 @@ import pandas as pd
 from numpy.typing import NDArray
 
 from bioattn.errors import BioattnError
-from bioattn.files import sha256_of
 from bioattn.formats.annotation import read_annotation
 from bioattn.formats.nucleotides import LETTERS, UNKNOWN
+from bioattn.io.files import sha256_of
 from bioattn.promoters.dataset import PromoterDataset
 from bioattn.promoters.overlaps import GeneSpans, Span
 from bioattn.promoters.promoter_fasta import read_promoters

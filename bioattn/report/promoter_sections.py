@@ -5,7 +5,7 @@ from bioattn.report.collection import Report
 from bioattn.report.markup import Markup, element, join
 from bioattn.report.motif_results import FoundMotif, MotifResults
 from bioattn.report.section import Section, note, section
-from bioattn.wording import counted
+from bioattn.text import counted
 
 SURE = 0.05
 """A larger q-value is no finding."""

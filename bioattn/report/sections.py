@@ -3,7 +3,7 @@
 from bioattn.report.collection import Report
 from bioattn.report.markup import element
 from bioattn.report.section import SIGN_WORDS, SIGNS, Section, note, section
-from bioattn.wording import counted
+from bioattn.text import counted
 
 
 def summary_section(report: Report) -> Section:

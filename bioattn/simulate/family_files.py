@@ -19,17 +19,17 @@ from Bio.Data.PDBData import protein_letters_1to3
 from numpy.typing import NDArray
 
 from bioattn.errors import BioattnError
-from bioattn.files import text_output, write_json
-from bioattn.folders import atomic_folder
 from bioattn.formats.a3m import write_a3m
 from bioattn.formats.alignment import Alignment
 from bioattn.formats.pdb_output import write_pdb
 from bioattn.formats.structure_residues import CHAIN, StructureResidue
-from bioattn.progress import NoProgress, Progress
+from bioattn.io.files import text_output, write_json
+from bioattn.io.folders import atomic_folder
 from bioattn.simulate.families import DEPTHS, SimulatedFamily, random_settings, simulate_family
 from bioattn.simulate.potts import LETTERS
 from bioattn.simulate.promoter_files import check_output_folder
 from bioattn.structures.chain import read_chain
+from bioattn.system.progress import NoProgress, Progress
 
 PAIRS = "PAIRS.tsv"
 SIMULATION = "simulation.json"

@@ -12,9 +12,9 @@ from typing import NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from bioattn.files import text_output
 from bioattn.formats.fasta import FastaRecord, write_fasta
 from bioattn.formats.nucleotides import decode, reverse_complement
+from bioattn.io.files import text_output
 from bioattn.simulate.background import MarkovBackground
 
 MIN_CODONS, MAX_CODONS = 30, 60

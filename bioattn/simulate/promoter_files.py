@@ -18,9 +18,9 @@ from pathlib import Path
 from typing import Any
 
 from bioattn.errors import BioattnError, SettingsError
-from bioattn.files import text_output, write_json
-from bioattn.folders import atomic_folder
 from bioattn.formats.meme import write_meme
+from bioattn.io.files import text_output, write_json
+from bioattn.io.folders import atomic_folder
 from bioattn.simulate.genome_layout import write_annotation, write_genome
 from bioattn.simulate.promoters import SimulatedPromoters
 from bioattn.simulate.truth import write_truth

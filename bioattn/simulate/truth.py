@@ -14,7 +14,7 @@ from pathlib import Path
 from typing import NamedTuple
 
 from bioattn.errors import FormatError
-from bioattn.files import read_lines, text_output
+from bioattn.io.files import read_lines, text_output
 
 CAUSAL, LONE, DECOY = "causal", "lone", "decoy"
 ROLES = (CAUSAL, LONE, DECOY)

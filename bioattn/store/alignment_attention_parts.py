@@ -7,7 +7,6 @@ from pathlib import Path
 import h5py
 
 from bioattn.errors import BioattnError, FormatError
-from bioattn.progress import NoProgress, Progress
 from bioattn.store.alignment_attention_reader import row_names
 from bioattn.store.alignment_attention_writer import AlignmentAttentionFile, alignment_attention_file
 from bioattn.store.alignment_schema import AlignmentSample, AlignmentSiteLayout
@@ -15,6 +14,7 @@ from bioattn.store.hdf5_access import open_hdf5
 from bioattn.store.part_folder import assembled_output, part_output, part_path, write_errors
 from bioattn.store.shard_record import ShardRecord
 from bioattn.store.stored_alignment import StoredSlab, copy_slabs, stored_sample, stored_slabs
+from bioattn.system.progress import NoProgress, Progress
 
 MADE_AGAIN = "the damaged part was removed, run again with --resume to make it again"
 

@@ -8,7 +8,6 @@ import numpy as np
 from numpy.typing import NDArray
 
 from bioattn.attention.site import AXES
-from bioattn.progress import Progress
 from bioattn.store.alignment_schema import (
     COLUMNS,
     EXTRA_ROW_NAMES,
@@ -26,6 +25,7 @@ from bioattn.store.attention_checks import WEIGHT_TYPES, digest_of, dimensions, 
 from bioattn.store.findings import Finding, error
 from bioattn.store.hdf5_access import strings, text_attribute
 from bioattn.store.schema import DIGEST, WEIGHTS, Digest, row_sum_tolerance
+from bioattn.system.progress import Progress
 
 TEXT_COLUMNS = ("id", "query", "input_sha256")
 

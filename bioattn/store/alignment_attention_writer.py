@@ -9,7 +9,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from bioattn import __version__
-from bioattn.formats.seal import structure_sealed
+from bioattn.io.seal import structure_sealed
 from bioattn.store.alignment_schema import (
     ALIGNMENTS,
     COLUMNS,

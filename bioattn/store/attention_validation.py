@@ -9,7 +9,6 @@ import numpy as np
 
 from bioattn.attention.site import AXES
 from bioattn.errors import BioattnError
-from bioattn.progress import NoProgress, Progress
 from bioattn.store.alignment_attention_reader import is_over_alignments
 from bioattn.store.alignment_attention_validation import validate_alignments
 from bioattn.store.attention_checks import WEIGHT_TYPES, digest_of, dimensions, names, slab_problem
@@ -30,6 +29,7 @@ from bioattn.store.schema import (
     row_sum_tolerance,
 )
 from bioattn.store.window_coordinates import downstream_fits
+from bioattn.system.progress import NoProgress, Progress
 
 SLAB_BYTES = 1 << 24
 ROOT_TEXT = ("format", "format_version", "generated_by", "model_sha256", CONTENT_DIGEST)

@@ -9,7 +9,7 @@ import h5py
 import numpy as np
 from numpy.typing import NDArray
 
-from bioattn.formats.seal import structure_sealed
+from bioattn.io.seal import structure_sealed
 from bioattn.store.hdf5_datasets import attach_scale, write_scale
 from bioattn.store.sample_writer import ResultHeader, SampleWriter, Values, sample_values
 from bioattn.store.schema import (

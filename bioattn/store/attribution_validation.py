@@ -9,7 +9,6 @@ import numpy as np
 from numpy.typing import NDArray
 
 from bioattn.errors import BioattnError
-from bioattn.progress import NoProgress, Progress
 from bioattn.store.attention_checks import digest_of, dimensions, names
 from bioattn.store.attention_validation import prediction_findings, sample_findings
 from bioattn.store.attribution_reader import require_attribution
@@ -19,6 +18,7 @@ from bioattn.store.findings import Finding, error
 from bioattn.store.hdf5_access import open_hdf5, strings, text_attribute
 from bioattn.store.schema import DIGEST, PREDICTIONS, Digest
 from bioattn.store.window_coordinates import downstream_fits
+from bioattn.system.progress import NoProgress, Progress
 
 SLAB_BYTES = 1 << 24
 ROOT_TEXT = (

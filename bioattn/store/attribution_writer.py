@@ -9,7 +9,7 @@ import h5py
 import numpy as np
 from numpy.typing import NDArray
 
-from bioattn.formats.seal import structure_sealed
+from bioattn.io.seal import structure_sealed
 from bioattn.store.attribution_schema import (
     ATTRIBUTION,
     ATTRIBUTION_FORMAT,

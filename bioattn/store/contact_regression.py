@@ -8,7 +8,7 @@ import numpy as np
 
 from bioattn import __version__
 from bioattn.errors import FormatError, SettingsError
-from bioattn.files import read_json, write_json
+from bioattn.io.files import read_json, write_json
 
 REGRESSION_FORMAT = "bioattn-contact-regression"
 REGRESSION_VERSION = 1

@@ -9,7 +9,7 @@ import numpy as np
 
 from bioattn.errors import FormatError
 from bioattn.formats.checked_arrays import DAMAGE
-from bioattn.formats.seal import check_seal
+from bioattn.io.seal import check_seal
 from bioattn.store.findings import Finding, error
 from bioattn.store.hdf5_access import open_hdf5, text_attribute
 

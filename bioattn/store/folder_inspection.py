@@ -5,7 +5,7 @@ import math
 from pathlib import Path
 
 from bioattn.errors import BioattnError, FormatError
-from bioattn.files import read_json
+from bioattn.io.files import read_json
 from bioattn.store.array_folder import RECORD as ARRAY_RECORD
 from bioattn.store.array_folder import inspect_arrays
 from bioattn.store.attribution_schema import ATTRIBUTION_PARTS_FORMAT

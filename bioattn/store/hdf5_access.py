@@ -9,9 +9,9 @@ from typing import Any
 import h5py
 
 from bioattn.errors import BioattnError, FormatError
-from bioattn.files import unreadable
-from bioattn.formats.seal import check_seal
-from bioattn.formats.self_contained import require_self_contained
+from bioattn.io.files import unreadable
+from bioattn.io.seal import check_seal
+from bioattn.io.self_contained import require_self_contained
 
 HDF5_MAGIC = b"\x89HDF\r\n\x1a\n"
 

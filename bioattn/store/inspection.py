@@ -3,8 +3,8 @@
 from pathlib import Path
 
 from bioattn.errors import BioattnError, FormatError
-from bioattn.files import decompression_errors, open_bytes
 from bioattn.formats.rr import RR_START
+from bioattn.io.files import decompression_errors, open_bytes
 from bioattn.store.alignment_inspection import alignment_figures, looks_like_alignment
 from bioattn.store.description import KINDS, Description, as_json, as_text, describe
 from bioattn.store.folder_inspection import inspect_folder

@@ -6,8 +6,8 @@ import zlib
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from bioattn.files import read_json, unreadable
 from bioattn.formats.npz import ARCHIVE_DAMAGE
+from bioattn.io.files import read_json, unreadable
 from bioattn.store.description import Description, describe, some
 from bioattn.store.findings import Finding, error, warning
 

@@ -14,10 +14,10 @@ from pathlib import Path
 from typing import Any
 
 from bioattn.errors import BioattnError
-from bioattn.files import read_json, unwritable, write_json
-from bioattn.folders import remove_unfinished
-from bioattn.input_watch import require_unchanged_inputs
-from bioattn.output_lock import lock_output
+from bioattn.io.files import read_json, unwritable, write_json
+from bioattn.io.folders import remove_unfinished
+from bioattn.io.input_watch import require_unchanged_inputs
+from bioattn.io.output_lock import lock_output
 
 JOB_FILE = "job.json"
 ASSEMBLED = "assembled.h5"

@@ -16,7 +16,7 @@ from contextlib import closing, contextmanager
 from pathlib import Path
 
 from bioattn.errors import FormatError
-from bioattn.files import decompression_errors, open_bytes, parse_json, read_lines
+from bioattn.io.files import decompression_errors, open_bytes, parse_json, read_lines
 from bioattn.store.shard_record import ShardRecord, parse_record
 
 PREDICTIONS_JOB = "bioattn-predictions-parts"

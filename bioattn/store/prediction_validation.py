@@ -7,9 +7,9 @@ from typing import Any, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from bioattn.files import read_json
 from bioattn.formats.rr import ranked_pairs, read_rr
 from bioattn.formats.tables import open_table
+from bioattn.io.files import read_json
 from bioattn.store.findings import Finding, error
 from bioattn.store.hdf5_access import open_hdf5, text_attribute
 

@@ -11,11 +11,11 @@ from pathlib import Path
 from typing import Any
 
 from bioattn.errors import BioattnError, FormatError, SettingsError
-from bioattn.files import check_apart, check_parent, read_json, sha256_of
+from bioattn.io.files import check_apart, check_parent, read_json, sha256_of
 from bioattn.store.findings import Finding, error
 
 _BEING_WRITTEN = re.compile(r"\A\.tmp-\d+-")
-"""What `bioattn.files.atomic_output` puts before the names that a killed process leaves."""
+"""What `bioattn.io.files.atomic_output` puts before the names that a killed process leaves."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -15,11 +15,11 @@ import h5py
 import numpy as np
 
 from bioattn.errors import FormatError
-from bioattn.progress import NoProgress, Progress
 from bioattn.store.hdf5_access import open_hdf5, strings
 from bioattn.store.part_folder import assembled_output, part_output, part_path
 from bioattn.store.sample_writer import Values
 from bioattn.store.schema import Samples
+from bioattn.system.progress import NoProgress, Progress
 
 SLAB_BYTES = 1 << 21
 """Bytes of one array moved at a time while assembling, unless whole chunks take more."""

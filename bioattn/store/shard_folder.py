@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Any
 
 from bioattn.errors import BioattnError, FormatError
-from bioattn.files import read_json, sha256_of, write_json
+from bioattn.io.files import read_json, sha256_of, write_json
 from bioattn.store.findings import Finding, error
 from bioattn.store.shard_record import ShardRecord, parse_record
 

@@ -14,9 +14,9 @@ from typing import Any
 import h5py
 
 from bioattn.errors import FormatError, SettingsError
-from bioattn.shard import Shard, parse_shard
 from bioattn.store.findings import Finding, error
 from bioattn.store.hdf5_access import text_attribute
+from bioattn.system.shard import Shard, parse_shard
 
 SHARD, SHARD_INPUTS, SHARD_JOB = "shard", "shard_inputs", "shard_job"
 """Root attributes of HDF5 files, and keys of JSON."""

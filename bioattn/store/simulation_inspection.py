@@ -5,7 +5,7 @@ from typing import Any
 
 from bioattn.errors import FormatError
 from bioattn.store.description import some
-from bioattn.wording import counted
+from bioattn.text import counted
 
 SIMULATIONS = {
     "bioattn-simulated-families": "simulated-families",

@@ -9,9 +9,9 @@ from pathlib import Path
 from typing import Any
 
 from bioattn.errors import FormatError
-from bioattn.files import read_json, read_lines
 from bioattn.formats.bed import read_bed
 from bioattn.formats.rr import read_rr
+from bioattn.io.files import read_json, read_lines
 from bioattn.promoters.promoter_fasta import read_promoters
 from bioattn.store.alignment_inspection import statistics_figures
 from bioattn.store.contact_regression import read_regression
@@ -19,7 +19,7 @@ from bioattn.store.description import Description, describe, some
 from bioattn.store.prediction_table import open_part
 from bioattn.store.shard_folder import SHARD_FORMAT, shard_figures
 from bioattn.store.simulation_inspection import SIMULATIONS, simulation_figures
-from bioattn.wording import counted
+from bioattn.text import counted
 
 _PDB_START = re.compile(
     rb"(HEADER|TITLE |COMPND|SOURCE|KEYWDS|EXPDTA|AUTHOR|REVDAT|REMARK|SEQRES|CRYST1|PARENT|MODEL |ATOM  |HETATM)"

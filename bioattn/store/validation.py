@@ -5,8 +5,7 @@ from dataclasses import replace
 from pathlib import Path
 
 from bioattn.errors import BioattnError
-from bioattn.files import read_json, sha256_of
-from bioattn.progress import Progress
+from bioattn.io.files import read_json, sha256_of
 from bioattn.store.alignment_attention_reader import is_over_alignments
 from bioattn.store.array_folder import ARRAY_FOLDER
 from bioattn.store.attention_validation import validate_attention
@@ -29,6 +28,7 @@ from bioattn.store.schema import FORMAT
 from bioattn.store.shard_folder import SHARD_FILE, validate_shard_file
 from bioattn.store.shard_record import shard_findings
 from bioattn.store.track_folder import TRACK_FOLDER
+from bioattn.system.progress import Progress
 
 _WHOLE_FOLDERS = {
     "attribution-arrays": ARRAY_FOLDER.validate,

@@ -22,8 +22,8 @@ from Bio.PDB.Residue import DisorderedResidue, Residue
 from numpy.typing import NDArray
 
 from bioattn.errors import BioattnError, FormatError
-from bioattn.files import decompression_errors, open_bytes
-from bioattn.wording import quoted
+from bioattn.io.files import decompression_errors, open_bytes
+from bioattn.text import quoted
 
 MissingCb = Literal["ca", "virtual"]
 """What stands for a CB that is not in the file: CA, or its ideal place by N, CA and C (CA if one is missing)."""

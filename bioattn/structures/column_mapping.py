@@ -17,11 +17,11 @@ from Bio.Align import PairwiseAligner, substitution_matrices
 from numpy.typing import NDArray
 
 from bioattn.errors import BioattnError, FormatError
-from bioattn.files import text_output
 from bioattn.formats.alignment import GAP, Alignment
 from bioattn.formats.tables import open_table
+from bioattn.io.files import text_output
 from bioattn.structures.chain import Chain, scorable
-from bioattn.wording import percentage, quoted
+from bioattn.text import percentage, quoted
 
 MIN_IDENTITY = 0.7
 """Of the residues aligned to each other, the part that must be equal for a chain to be taken as that of a row."""

@@ -15,8 +15,8 @@ from Bio.Align import PairwiseAligner, substitution_matrices
 from scipy.sparse import csr_array
 from scipy.sparse.csgraph import connected_components
 
-from bioattn.progress import NoProgress, Progress
 from bioattn.structures.chain import scorable
+from bioattn.system.progress import NoProgress, Progress
 
 MAX_EXPECTED = 1e-3
 MAX_PAIRS = 1_000_000

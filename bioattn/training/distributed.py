@@ -17,9 +17,9 @@ import torch
 from torch import Tensor, distributed, nn
 
 from bioattn.errors import BioattnError, Interrupted
-from bioattn.launch import launch
-from bioattn.shard import Shard
-from bioattn.stop_request import StopRequest
+from bioattn.system.shard import Shard
+from bioattn.system.signals import StopRequest
+from bioattn.system.torchrun import launch
 from bioattn.training.job import job_differences
 from bioattn.training.state import Position, weights_digest
 

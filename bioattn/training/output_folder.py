@@ -6,12 +6,12 @@ from contextlib import contextmanager
 from pathlib import Path
 
 from bioattn.errors import BioattnError, SettingsError
-from bioattn.files import remove_leftover, run_record_path, text_output, unwritable
-from bioattn.folders import remove_unfinished, replace_folder, require_own_files, restore_folder
-from bioattn.input_watch import require_unchanged_inputs
+from bioattn.io.files import remove_leftover, run_record_path, text_output, unwritable
+from bioattn.io.folders import remove_unfinished, replace_folder, require_own_files, restore_folder
+from bioattn.io.input_watch import require_unchanged_inputs
+from bioattn.io.output_lock import lock_output
 from bioattn.models.model_folder import MODEL_CARD, MODEL_FILES, WEIGHTS
 from bioattn.models.training_record import TRAINING_RECORD
-from bioattn.output_lock import lock_output
 from bioattn.training.state import STATE_FILE
 
 OWN_FILES = MODEL_FILES | {STATE_FILE}

@@ -16,8 +16,8 @@ from safetensors.torch import save
 from torch import Tensor
 
 from bioattn.errors import BioattnError, FormatError
-from bioattn.files import atomic_output
-from bioattn.formats.safetensors_input import DAMAGE, open_safetensors
+from bioattn.io.files import atomic_output
+from bioattn.io.safetensors_input import DAMAGE, open_safetensors
 from bioattn.training.job import job_differences, plain_job
 
 STATE_FILE = "trainer_state.safetensors"

@@ -6,7 +6,7 @@ from typing import NamedTuple
 import torch
 from torch import Tensor, nn
 
-from bioattn.stop_request import StopRequest
+from bioattn.system.signals import StopRequest
 from bioattn.training.distributed import Processes
 
 

@@ -22,8 +22,8 @@ def doctor(
     whether files and locks work in FOLDER, and what optional extras would give. Marks what slows work or limits it
     with !, what is broken with X, and says what to do about it.
     """
-    from bioattn.environment.examine import as_json, as_text, examine, overall
-    from bioattn.environment.finding import Verdict
+    from bioattn.system.doctor.examine import as_json, as_text, examine, overall
+    from bioattn.system.doctor.finding import Verdict
 
     findings = examine(folder)
     typer.echo(as_json(findings) if json else as_text(findings))

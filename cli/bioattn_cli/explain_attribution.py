@@ -83,16 +83,16 @@ def attribution(
 
     bioattn explain attribution model promoters.fa -o explain.h5 --treatment heat --genes genes.txt
     """
-    from bioattn.device import choose_device, describe_device, set_threads
     from bioattn.errors import SettingsError
-    from bioattn.files import check_output, write_run_record
-    from bioattn.inference.promoters import select_treatments
     from bioattn.interpret.attribution import methods
     from bioattn.interpret.attribution.run import run_attribution
+    from bioattn.io.files import check_output, write_run_record
     from bioattn.models.promoter.folder import load_promoter_model
+    from bioattn.models.promoter.inference.run import select_treatments
     from bioattn.promoters.treatments import read_treatment_table
-    from bioattn.shard import parse_shard
-    from bioattn.wording import counted, human_bytes
+    from bioattn.system.device import choose_device, describe_device, set_threads
+    from bioattn.system.shard import parse_shard
+    from bioattn.text import counted, human_bytes
 
     began = time.monotonic()
     part = None if shard is None else parse_shard(shard)

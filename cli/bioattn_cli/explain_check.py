@@ -51,14 +51,14 @@ def check(
     on what was learned (random weights)? --dataset adds what the model predicts on genes it was not trained on;
     --controls adds whether attention was needed at all. docs/checks.md says what each check means.
     """
-    from bioattn.device import choose_device, describe_device, set_threads
     from bioattn.errors import SettingsError
     from bioattn.faithfulness.check import Evidence, check_model
     from bioattn.faithfulness.check_text import check_text
     from bioattn.faithfulness.subject import CheckSettings
-    from bioattn.files import check_apart, check_output, write_json, write_run_record
+    from bioattn.io.files import check_apart, check_output, write_json, write_run_record
     from bioattn.models.promoter.folder import load_promoter_model
-    from bioattn.stop_request import stop_on_signals
+    from bioattn.system.device import choose_device, describe_device, set_threads
+    from bioattn.system.signals import stop_on_signals
 
     begun = time.monotonic()
     others = other_model or []

@@ -52,11 +52,11 @@ def heads(
 
     bioattn explain heads model X.dataset.h5 -o heads --prune-to 2 --pruned-model small
     """
-    from bioattn.device import choose_device, set_threads
     from bioattn.errors import SettingsError
-    from bioattn.files import read_json, write_run_record
     from bioattn.interpret.heads.report import explain_alignment_heads, explain_promoter_heads
-    from bioattn.wording import counted
+    from bioattn.io.files import read_json, write_run_record
+    from bioattn.system.device import choose_device, set_threads
+    from bioattn.text import counted
 
     began = time.monotonic()
     set_threads(threads)

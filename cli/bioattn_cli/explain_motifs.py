@@ -83,14 +83,14 @@ def motifs(
     bioattn explain motifs attention.h5 explain.h5 -o motifs.tsv --expected expected.tsv --motifs JASPAR.meme
     """
     from bioattn.errors import SettingsError
-    from bioattn.files import check_output, write_run_record
     from bioattn.interpret.known_motifs.expected_sites import MatchBy as Matching
     from bioattn.interpret.known_motifs.scoring import (
         KnownMotifSettings,
         score_known_motifs,
         write_known_motifs,
     )
-    from bioattn.wording import counted, percentage
+    from bioattn.io.files import check_output, write_run_record
+    from bioattn.text import counted, percentage
 
     began = time.monotonic()
     if not 0 < p_value <= 1:

@@ -30,9 +30,9 @@ def attribution(
 
     modisco motifs -s arrays/sequences.npz -a arrays/heat.npz -n 2000 -o modisco.h5
     """
-    from bioattn.files import write_run_record
     from bioattn.interpret.attribution.npz_export import export_attribution
-    from bioattn.wording import counted
+    from bioattn.io.files import write_run_record
+    from bioattn.text import counted
 
     began = time.monotonic()
     summary = export_attribution(

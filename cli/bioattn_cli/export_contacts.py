@@ -50,7 +50,7 @@ def contacts(
     --regression a table of means over heads.
     """
     from bioattn.errors import SettingsError
-    from bioattn.files import check_output, write_run_record
+    from bioattn.io.files import check_output, write_run_record
 
     begun = time.monotonic()
     inputs = {
@@ -67,7 +67,7 @@ def contacts(
     if fit is not None:
         from bioattn.interpret.contacts.attention_contacts import INVERSE_STRENGTH, fit_contacts
         from bioattn.store.contact_regression import require_regression_name, write_regression
-        from bioattn.wording import counted
+        from bioattn.text import counted
 
         require_regression_name(output)
         check_output(output, inputs.values())

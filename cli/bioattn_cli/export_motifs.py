@@ -69,10 +69,10 @@ def motifs(
 
     bioattn export motifs attention.h5 explain.h5 --promoters promoters.fa --database JASPAR.meme -o motifs
     """
-    from bioattn.files import write_run_record
     from bioattn.interpret.motifs.export import export_motifs
     from bioattn.interpret.motifs.source import MotifSettings
-    from bioattn.wording import counted
+    from bioattn.io.files import write_run_record
+    from bioattn.text import counted
 
     began = time.monotonic()
     settings = MotifSettings(

@@ -34,9 +34,9 @@ def multiqc(
     bioattn export multiqc promoters.fa demo.dataset.h5 model check.json --sample demo -o demo_multiqc
     """
     from bioattn.errors import BioattnError
-    from bioattn.files import check_apart, check_parent, write_run_record
+    from bioattn.io.files import check_apart, check_parent, write_run_record
     from bioattn.report.multiqc import write_multiqc
-    from bioattn.wording import counted
+    from bioattn.text import counted
 
     began = time.monotonic()
     check_parent(output)

@@ -35,7 +35,7 @@ def parameters(
     The name of the output says which: .npz for AlphaFold's keys and layouts, .pt for OpenFold's state dict, no
     suffix for a model folder. Arrays of a template embedder are left out, with a warning.
     """
-    from bioattn.files import check_apart, check_output, check_parent, write_run_record
+    from bioattn.io.files import check_apart, check_output, check_parent, write_run_record
     from bioattn.models.evoformer.parameters.export import ParameterForm, export_parameters, parameter_form
 
     began = time.monotonic()

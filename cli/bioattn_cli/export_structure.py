@@ -53,8 +53,8 @@ def structure(
     no column for) get -1. All other bytes stay as they are. In PyMOL: spectrum b, minimum=0, maximum=100; in
     ChimeraX: color byattribute bfactor range 0,100.
     """
-    from bioattn.files import check_output, write_run_record
     from bioattn.interpret.structure_painting import paint_structure
+    from bioattn.io.files import check_output, write_run_record
 
     begun = time.monotonic()
     inputs = {

@@ -84,13 +84,13 @@ def tracks(
 
     bioattn export tracks attention.h5 -o tracks --treatment heat --against control
     """
-    from bioattn.files import write_run_record
     from bioattn.formats.chromosome_lengths import read_chromosome_lengths
     from bioattn.interpret.tracks.export import export_tracks
     from bioattn.interpret.tracks.layout import Overlapping as Settled
     from bioattn.interpret.tracks.promoter_places import ChromosomeLengths
     from bioattn.interpret.tracks.settings import TrackSettings, parse_formats
-    from bioattn.wording import counted, human_bytes
+    from bioattn.io.files import write_run_record
+    from bioattn.text import counted, human_bytes
 
     began = time.monotonic()
     settings = TrackSettings(

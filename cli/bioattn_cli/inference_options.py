@@ -64,15 +64,15 @@ def run_model(
     force: bool,
 ) -> None:
     """Load, run, write the run record beside each output, and say what was written."""
-    from bioattn.device import choose_device, describe_device, set_threads
     from bioattn.errors import SettingsError
-    from bioattn.files import check_output, text_output, write_run_record
-    from bioattn.inference.promoters import run_promoters, select_treatments
-    from bioattn.memory import keep_freed_memory
+    from bioattn.io.files import check_output, text_output, write_run_record
     from bioattn.models.promoter.folder import load_promoter_model
+    from bioattn.models.promoter.inference.run import run_promoters, select_treatments
     from bioattn.promoters.treatments import read_treatment_table
-    from bioattn.shard import parse_shard
-    from bioattn.wording import counted, human_bytes
+    from bioattn.system.device import choose_device, describe_device, set_threads
+    from bioattn.system.memory import keep_freed_memory
+    from bioattn.system.shard import parse_shard
+    from bioattn.text import counted, human_bytes
 
     began = time.monotonic()
     part = None if shard is None else parse_shard(shard)

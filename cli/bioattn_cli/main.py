@@ -19,8 +19,8 @@ import typer
 
 from bioattn import __version__
 from bioattn.errors import BioattnError, Interrupted, SettingsError
-from bioattn.launch import launch
-from bioattn.stop_request import EXIT_CODES
+from bioattn.system.signals import EXIT_CODES
+from bioattn.system.torchrun import launch
 from bioattn_cli import (
     doctor,
     explain,
@@ -302,7 +302,7 @@ def _print_error(sentence: str, arguments: Sequence[str]) -> None:
 
 def _stop(number: int, _frame: FrameType | None) -> NoReturn:
     """SIGTERM ends the program as Ctrl-C does, so that temporary files go. Long work has a gentler way of its own:
-    `bioattn.stop_request`."""
+    `bioattn.system.signals`."""
     _stopped_with.append(EXIT_CODES[signal.Signals(number)])
     if number == signal.SIGINT:
         raise KeyboardInterrupt

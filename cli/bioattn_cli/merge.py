@@ -32,9 +32,9 @@ def merge(
 
     bioattn merge part-*.h5 -o attention.h5
     """
-    from bioattn.files import write_run_record
+    from bioattn.io.files import write_run_record
     from bioattn.store.merging.merge import merge_parts
-    from bioattn.wording import counted
+    from bioattn.text import counted
 
     began = time.monotonic()
     to_stdout = str(output) == "-"

@@ -11,9 +11,9 @@ from typing import Annotated, Any, get_args, get_origin
 import typer
 from typer.models import ArgumentInfo, OptionInfo
 
-from bioattn.input_watch import watched_inputs
-from bioattn.launch import launch
-from bioattn.output_lock import reserve_output
+from bioattn.io.input_watch import watched_inputs
+from bioattn.io.output_lock import reserve_output
+from bioattn.system.torchrun import launch
 from bioattn_cli.reporting import LogFormat, Reporter, take_bar_away
 from bioattn_cli.verbs import help_text
 
@@ -84,7 +84,7 @@ def _require(inputs: Iterable[Path]) -> None:
 
     What else may be wrong with it is for its reader to say. Raises: BioattnError.
     """
-    from bioattn.files import unreadable
+    from bioattn.io.files import unreadable
 
     for path in inputs:
         if str(path) == "-":

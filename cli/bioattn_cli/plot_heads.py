@@ -77,7 +77,7 @@ def heads(
         from bioattn.figures.treatment_maps import read_treatment_maps, window_zero
         from bioattn.promoters.gene_choice import choose_genes
         from bioattn.store import open_attention
-        from bioattn.wording import counted
+        from bioattn.text import counted
 
         kept = parse_heads(heads)
         with open_attention(attention) as file:

@@ -51,7 +51,7 @@ def heatmap(
         from bioattn.figures.treatment_maps import read_treatment_maps, window_zero
         from bioattn.promoters.gene_choice import choose_genes
         from bioattn.store import open_attention
-        from bioattn.wording import counted
+        from bioattn.text import counted
 
         with open_attention(attention) as file:
             maps = read_treatment_maps(

@@ -37,7 +37,7 @@ def draw(
     make: returns the figure, alone or with what the run record says of it.
     """
     from bioattn.figures import require_figure_name, write_figure
-    from bioattn.files import check_output, write_run_record
+    from bioattn.io.files import check_output, write_run_record
 
     begun = time.monotonic()
     require_figure_name(output)

@@ -109,7 +109,7 @@ def promoters(
     """
     from collections import Counter
 
-    from bioattn.files import write_run_record
+    from bioattn.io.files import write_run_record
     from bioattn.promoters.preparation import PromoterFiles, prepare_promoters
     from bioattn.promoters.windows import WindowSettings
 
@@ -256,7 +256,7 @@ def dataset(
 
     Writes X.dataset.h5 and X.dataset.audit.tsv, which says of every gene and treatment what became of it.
     """
-    from bioattn.files import write_run_record
+    from bioattn.io.files import write_run_record
     from bioattn.promoters import dataset_settings, response_columns, splits
     from bioattn.promoters.assemble import DatasetInputs, prepare_dataset
     from bioattn.promoters.dataset_audit import audit_path

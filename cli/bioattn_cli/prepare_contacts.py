@@ -57,7 +57,7 @@ def contacts(
     from bioattn.alignments.contact_audit import contact_audit_path
     from bioattn.alignments.contact_dataset import SPLIT_NAMES
     from bioattn.alignments.contact_preparation import ContactSettings, prepare_contacts
-    from bioattn.files import write_run_record
+    from bioattn.io.files import write_run_record
 
     begun = time.monotonic()
     settings = ContactSettings(

@@ -79,7 +79,7 @@ def msa(
     from bioattn.alignments.preparation import PreparationSettings, prepare_msa, steps_json
     from bioattn.alignments.search import MAX_EVALUE, SearchSettings
     from bioattn.errors import SettingsError
-    from bioattn.files import write_run_record
+    from bioattn.io.files import write_run_record
 
     begun = time.monotonic()
     if search is None and (iterations is not None or max_evalue is not None):

@@ -54,11 +54,11 @@ def report(
     The page holds everything it needs and loads nothing. Of many promoters it shows a choice in full (the page
     says which) and summarises all.
     """
-    from bioattn.files import check_output, write_run_record
+    from bioattn.io.files import check_output, write_run_record
     from bioattn.report.collection import collect_report
     from bioattn.report.inputs import recognise_inputs
     from bioattn.report.page import write_page
-    from bioattn.wording import human_bytes
+    from bioattn.text import human_bytes
 
     begun = time.monotonic()
     given = [*inputs, *(path for path in (annotation, motifs) if path is not None)]

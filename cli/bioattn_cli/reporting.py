@@ -11,7 +11,7 @@ from enum import StrEnum
 from itertools import pairwise
 from typing import TYPE_CHECKING, ClassVar, TextIO
 
-from bioattn.wording import printable
+from bioattn.text import printable
 
 if TYPE_CHECKING:
     from rich.progress import Progress as RichProgress

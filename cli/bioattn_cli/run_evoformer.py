@@ -23,7 +23,7 @@ from bioattn_cli.options import (
 from bioattn_cli.reporting import Reporter
 
 if TYPE_CHECKING:
-    from bioattn.inference.alignment_runner import AttentionOutput
+    from bioattn.models.evoformer.inference.runner import AttentionOutput
     from bioattn.models.evoformer.input_settings import InputSettings
 
 
@@ -32,7 +32,7 @@ SHOWN_FAILURES = 5
 
 
 class Representation(StrEnum):
-    """Inner states that can be written (as in `bioattn.inference.evoformer_prediction`)."""
+    """Inner states that can be written (as in `bioattn.models.evoformer.inference.prediction`)."""
 
     SINGLE = "single"
     PAIR = "pair"
@@ -133,18 +133,18 @@ def evoformer(
 
     Warns of an alignment whose rows agree no more than by chance, or with few effective sequences (Neff).
     """
-    from bioattn.device import choose_device, describe_device, set_threads
     from bioattn.errors import BioattnError
-    from bioattn.files import write_run_record
-    from bioattn.inference.alignment_runner import RunSettings
-    from bioattn.inference.alignment_sources import find_alignments
-    from bioattn.inference.evoformer import run_alignments
-    from bioattn.inference.evoformer_memory import Precision as LayerPrecision
-    from bioattn.inference.evoformer_prediction import Representation as KeptRepresentation
-    from bioattn.inference.run_paths import check_run_paths
+    from bioattn.io.files import write_run_record
     from bioattn.models.evoformer.folder import load_evoformer_model
-    from bioattn.shard import parse_shard
-    from bioattn.wording import counted
+    from bioattn.models.evoformer.inference.memory import Precision as LayerPrecision
+    from bioattn.models.evoformer.inference.prediction import Representation as KeptRepresentation
+    from bioattn.models.evoformer.inference.run import run_alignments
+    from bioattn.models.evoformer.inference.run_paths import check_run_paths
+    from bioattn.models.evoformer.inference.runner import RunSettings
+    from bioattn.models.evoformer.inference.sources import find_alignments
+    from bioattn.system.device import choose_device, describe_device, set_threads
+    from bioattn.system.shard import parse_shard
+    from bioattn.text import counted
 
     began = time.monotonic()
     part = None if shard is None else parse_shard(shard)
@@ -228,8 +228,8 @@ def _the_model(given: list[Path] | None) -> Path:
 
 def _settings(config: Path | None) -> dict[str, dict[str, Any]]:
     """The tables of the config file, by name."""
-    from bioattn.config_file import build, read_toml
     from bioattn.errors import SettingsError
+    from bioattn.io.config_file import build, read_toml
 
     tables = read_toml(config) if config else {}
     for name, value in tables.items():
@@ -258,7 +258,7 @@ def _inputs(
     """What the model wants, unless the user wants something else."""
     from dataclasses import asdict
 
-    from bioattn.config_file import build
+    from bioattn.io.config_file import build
 
     options = {name: value for name, value in given.items() if value is not None}
     return build(type(usual), asdict(usual) | configured | options, source)
@@ -267,9 +267,9 @@ def _inputs(
 def _attention(
     path: Path | None, sites: list[str] | None, configured: dict[str, Any], source: str
 ) -> "AttentionOutput | None":
-    from bioattn.config_file import build
     from bioattn.errors import SettingsError
-    from bioattn.inference.alignment_runner import AttentionOutput
+    from bioattn.io.config_file import build
+    from bioattn.models.evoformer.inference.runner import AttentionOutput
     from bioattn.store.alignment_schema import AlignmentAttentionOptions, AlignmentReduction
 
     if path is None:

@@ -97,10 +97,10 @@ def promoters(
     into the folder OUTPUT; the same options and seed give the same bytes. The promoters are the LENGTH bases
     upstream of each gene: bioattn prepare promoters genome.fa annotation.gff3 --upstream LENGTH --downstream 0
     """
-    from bioattn.files import write_run_record
+    from bioattn.io.files import write_run_record
     from bioattn.simulate.promoter_files import check_output_folder, write_simulation
     from bioattn.simulate.promoters import simulate_promoters, simulation_settings
-    from bioattn.wording import counted
+    from bioattn.text import counted
 
     began = time.monotonic()
     check_output_folder(output, force=force)
@@ -167,10 +167,10 @@ def score(
     Prints a table; without --dataset every promoter of the attention file is scored, training ones included.
     """
     from bioattn.errors import SettingsError
-    from bioattn.files import check_output, write_json, write_run_record
     from bioattn.interpret.planted.attention_score import score_attention_and_predictions
     from bioattn.interpret.planted.localisation import plain
     from bioattn.interpret.planted.localisation_table import localisation_text
+    from bioattn.io.files import check_output, write_json, write_run_record
 
     began = time.monotonic()
     if split is not None and dataset is None:

@@ -39,7 +39,7 @@ def msa(
     the same options and seed give the same bytes. bioattn prepare contacts OUTPUT/PAIRS.tsv makes a dataset of it.
     """
     from bioattn.errors import SettingsError
-    from bioattn.files import write_run_record
+    from bioattn.io.files import write_run_record
     from bioattn.simulate.family_files import FamilySimulation, read_folds, write_families
 
     began = time.monotonic()

@@ -22,8 +22,8 @@ from bioattn_cli.training_record import write_training_record
 from bioattn_cli.verbs import Verb
 
 if TYPE_CHECKING:
-    from bioattn.training.promoter.evaluation import Evaluation
-    from bioattn.training.promoter.train import TrainingJob
+    from bioattn.models.promoter.training.evaluation import Evaluation
+    from bioattn.models.promoter.training.train import TrainingJob
 
 app = typer.Typer(
     cls=Verb, help="Train a model from a prepared dataset.", no_args_is_help=True, rich_markup_mode=None
@@ -109,11 +109,11 @@ def promoter(
     --resume goes on, with the same weights in the end as if nothing had happened. Several processes or machines
     train together under torchrun: docs/training-on-several-processes.md.
     """
-    from bioattn.device import choose_device, describe_device, set_threads
-    from bioattn.files import check_apart
-    from bioattn.stop_request import stop_on_signals
+    from bioattn.io.files import check_apart
+    from bioattn.models.promoter.training.train import train_promoter
+    from bioattn.system.device import choose_device, describe_device, set_threads
+    from bioattn.system.signals import stop_on_signals
     from bioattn.training.distributed import joined_processes
-    from bioattn.training.promoter.train import train_promoter
 
     started = time.monotonic()
     with stop_on_signals() as stop, joined_processes() as processes:
@@ -172,10 +172,10 @@ def _job(
     baselines: bool,
 ) -> "TrainingJob":
     """Defaults, then the config file, then the options that were given."""
-    from bioattn.config_file import build, read_toml
     from bioattn.errors import SettingsError
-    from bioattn.training.promoter.config import TrainingConfig
-    from bioattn.training.promoter.train import TrainingJob
+    from bioattn.io.config_file import build, read_toml
+    from bioattn.models.promoter.training.config import TrainingConfig
+    from bioattn.models.promoter.training.train import TrainingJob
 
     content = read_toml(config) if config else {}
     known = {
@@ -213,7 +213,7 @@ def _job(
 
 def _print_figures(evaluation: "Evaluation") -> None:
     """The comparison and the figures per treatment as tab-separated text on stdout."""
-    from bioattn.training.promoter.model_card import figures_table
+    from bioattn.models.promoter.training.model_card import figures_table
 
     for cells in figures_table(evaluation):
         typer.echo("\t".join(cells))

@@ -20,7 +20,7 @@ from bioattn_cli.reporting import Reporter
 from bioattn_cli.training_record import write_training_record
 
 if TYPE_CHECKING:
-    from bioattn.training.evoformer.train import EvoformerTrainingJob
+    from bioattn.models.evoformer.training.train import EvoformerTrainingJob
 
 
 def evoformer(
@@ -68,12 +68,12 @@ def evoformer(
     with the same weights in the end as if nothing had happened. Several processes or machines train together under
     torchrun: docs/training-on-several-processes.md.
     """
-    from bioattn.device import choose_device, describe_device, set_threads
-    from bioattn.files import check_apart
-    from bioattn.stop_request import stop_on_signals
+    from bioattn.io.files import check_apart
+    from bioattn.models.evoformer.training.model_card import scores_table
+    from bioattn.models.evoformer.training.train import train_evoformer
+    from bioattn.system.device import choose_device, describe_device, set_threads
+    from bioattn.system.signals import stop_on_signals
     from bioattn.training.distributed import joined_processes
-    from bioattn.training.evoformer.model_card import scores_table
-    from bioattn.training.evoformer.train import train_evoformer
 
     started = time.monotonic()
     with stop_on_signals() as stop, joined_processes() as processes:
@@ -134,10 +134,10 @@ def _job(
 ) -> "EvoformerTrainingJob":
     """Defaults, then the config file, then the options that were given."""
     from bioattn.alignments.couplings import FEATURE_NAMES
-    from bioattn.config_file import build, read_toml
     from bioattn.errors import SettingsError
-    from bioattn.training.evoformer.config import EvoformerTrainingConfig
-    from bioattn.training.evoformer.train import EvoformerTrainingJob
+    from bioattn.io.config_file import build, read_toml
+    from bioattn.models.evoformer.training.config import EvoformerTrainingConfig
+    from bioattn.models.evoformer.training.train import EvoformerTrainingJob
 
     content = read_toml(config) if config else {}
     for name, value in content.items():

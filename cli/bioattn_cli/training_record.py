@@ -28,7 +28,7 @@ def write_training_record(
     started: by `time.monotonic`. finished_before: this run found nothing left to do. Then a record that is there
     stays as it is, and a missing one is made up for: its run was killed before it could write it.
     """
-    from bioattn.files import run_record_path, write_run_record
+    from bioattn.io.files import run_record_path, write_run_record
 
     if not processes.is_first or (finished_before and run_record_path(output).exists()):
         return

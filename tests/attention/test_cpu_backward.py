@@ -4,7 +4,7 @@ import pytest
 import torch
 
 from bioattn.attention import cpu_backward, cpu_tiles
-from bioattn.attention.cpu_backward import attend_and_learn_on_cpu
+from bioattn.attention.cpu.backward import attend_and_learn_on_cpu
 from bioattn.attention.operator import attend
 from bioattn.attention.score import DotScore
 

@@ -4,9 +4,9 @@ import numpy as np
 import pytest
 import torch
 
-from bioattn.attention import cpu_tiles
 from bioattn.attention.capture import capture
-from bioattn.attention.cpu_tiles import attend_on_cpu
+from bioattn.attention.cpu import tiles as cpu_tiles
+from bioattn.attention.cpu.tiles import attend_on_cpu
 from bioattn.attention.operator import attend
 from bioattn.attention.score import DotScore
 from bioattn.attention.site import AttentionSite

@@ -131,7 +131,7 @@ def test_neural_rows_build_from_the_settings_files(monkeypatch):
     monkeypatch.syspath_prepend(str(BENCHMARKS))
     import yeast
 
-    from bioattn.config_file import build
+    from bioattn.io.config_file import build
     from bioattn.models.promoter.config import PromoterModelConfig
 
     shapes = {

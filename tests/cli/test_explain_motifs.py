@@ -8,8 +8,8 @@ import pandas as pd
 import pytest
 
 from bioattn.attention.site import AttentionSite
-from bioattn.files import sha256_of
 from bioattn.formats.nucleotides import decode, encode
+from bioattn.io.files import sha256_of
 from bioattn.store.attention_writer import AttentionHeader, attention_writer
 from bioattn.store.attribution_schema import AttributionLayout, Method
 from bioattn.store.attribution_writer import AttributionBlock, attribution_writer

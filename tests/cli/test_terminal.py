@@ -13,7 +13,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from bioattn.errors import BioattnError
-from bioattn.wording import printable
+from bioattn.text import printable
 from bioattn_cli import reporting
 from bioattn_cli.main import main
 from bioattn_cli.options import command

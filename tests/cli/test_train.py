@@ -15,7 +15,7 @@ import torch
 
 from bioattn.attention.score import AttentionScore
 from bioattn.models.promoter.config import Conditioning, PromoterModelConfig, TreatmentEncoding
-from bioattn.training.promoter.config import Precision, TrainingConfig
+from bioattn.models.promoter.training.config import Precision, TrainingConfig
 from bioattn_cli import train
 from bioattn_cli.main import main
 
@@ -229,7 +229,7 @@ def test_a_run_killed_before_it_wrote_its_record_gets_one_on_resume(
         raise KeyboardInterrupt
 
     with monkeypatch.context() as patch:
-        patch.setattr("bioattn.files.write_run_record", killed)
+        patch.setattr("bioattn.io.files.write_run_record", killed)
         assert bioattn(*words, "--threads", 1, "-q", "--force") == 130
     assert not record.exists()
     assert bioattn(*words, "--threads", 1, "-q", "--resume") == 0

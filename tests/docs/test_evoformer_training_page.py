@@ -4,8 +4,8 @@ import importlib.util
 import re
 from pathlib import Path
 
-from bioattn.training.evoformer.config import SMALL_MODEL, EvoformerTrainingConfig
-from bioattn.training.evoformer.train import model_config
+from bioattn.models.evoformer.training.config import SMALL_MODEL, EvoformerTrainingConfig
+from bioattn.models.evoformer.training.train import model_config
 from bioattn_cli.train_evoformer import _job
 
 ROOT = Path(__file__).resolve().parents[2]

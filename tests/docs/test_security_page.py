@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from bioattn import unpacking
+from bioattn.io import unpacking
 
 REPOSITORY = Path(__file__).resolve().parents[2]
 PAGE = (REPOSITORY / "SECURITY.md").read_text(encoding="utf-8")

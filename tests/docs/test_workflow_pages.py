@@ -8,8 +8,8 @@ import pytest
 import typer
 
 from bioattn import __version__
-from bioattn.environment.finding import Verdict
 from bioattn.report.multiqc import SECTIONS
+from bioattn.system.doctor.finding import Verdict
 from bioattn_cli.main import app, main
 from tests.workflows.nextflow_pipeline import config_text, modules, params
 

@@ -10,10 +10,10 @@ import pytest
 import torch
 
 from bioattn.models.promoter.folder import load_promoter_model
+from bioattn.models.promoter.training.config import TrainingConfig
+from bioattn.models.promoter.training.train import TrainingJob, train_promoter
 from bioattn.promoters.dataset import read_dataset
 from bioattn.promoters.promoter_fasta import Promoter, write_promoters
-from bioattn.training.promoter.config import TrainingConfig
-from bioattn.training.promoter.train import TrainingJob, train_promoter
 from bioattn_cli.main import main
 from tests.training.promoter.conftest import make_dataset, write_dataset
 

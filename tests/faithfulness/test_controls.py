@@ -15,9 +15,9 @@ from bioattn.faithfulness.controls import (
     read_training_record,
 )
 from bioattn.models.promoter.folder import load_promoter_model
-from bioattn.stop_request import StopRequest
-from bioattn.training.promoter.config import TrainingConfig
-from bioattn.training.promoter.train import TrainingJob, train_promoter
+from bioattn.models.promoter.training.config import TrainingConfig
+from bioattn.models.promoter.training.train import TrainingJob, train_promoter
+from bioattn.system.signals import StopRequest
 from tests.training.promoter.conftest import make_dataset, write_dataset
 
 CPU = torch.device("cpu")

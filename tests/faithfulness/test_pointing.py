@@ -21,8 +21,8 @@ from bioattn.faithfulness.perturbation import (
 from bioattn.faithfulness.pointing_checks import check_pointing
 from bioattn.faithfulness.samples import Sample, draw_sample, draw_treatments, known_bins, predict
 from bioattn.faithfulness.subject import CheckSettings, Subject
-from bioattn.progress import NoProgress
-from bioattn.stop_request import StopRequest
+from bioattn.system.progress import NoProgress
+from bioattn.system.signals import StopRequest
 
 QUIET = {"progress": NoProgress(), "stop": StopRequest()}
 

@@ -244,8 +244,8 @@ def _open_streams(run: Run, out: Path, err: Path) -> None:
 
 def _small_parts() -> None:
     """Parts, states and blocks so small that tiny inputs have several of them."""
-    from bioattn.inference import promoters
     from bioattn.interpret.attribution import run as attribution
+    from bioattn.models.promoter.inference import run as promoters
 
     promoters.MAX_PART_SAMPLES = attribution.MAX_PART_SAMPLES = 8
 

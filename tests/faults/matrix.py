@@ -21,7 +21,7 @@ from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass, replace
 from pathlib import Path
 
-from bioattn.output_lock import lock_output
+from bioattn.io.output_lock import lock_output
 from bioattn.store.validation import validate_file
 from tests.faults.commands import COMMANDS, Command, contents, others
 from tests.faults.forked import HANGS, Forks, Outcome, Run

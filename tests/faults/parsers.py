@@ -8,13 +8,13 @@ from pathlib import Path
 import numpy as np
 
 from bioattn.errors import BioattnError
-from bioattn.files import read_json, read_lines
 from bioattn.formats.alignment_file import AlignmentFormat, read_alignment
 from bioattn.formats.fasta import read_fasta
 from bioattn.formats.genome import Genome, open_genome
 from bioattn.formats.npz import NpzFile
 from bioattn.formats.nucleotides import encode
 from bioattn.formats.tables import open_table, parse_numbers
+from bioattn.io.files import read_json, read_lines
 
 
 def exhaust(items: Iterator[object]) -> None:
@@ -125,11 +125,11 @@ def tensors(path: Path) -> None:
 
 def settings(path: Path) -> None:
     from bioattn.alignments.contact_preparation import ContactSettings
-    from bioattn.config_file import build, read_toml
+    from bioattn.io.config_file import build, read_toml
     from bioattn.models.evoformer.config import EvoformerConfig
+    from bioattn.models.evoformer.training.config import EvoformerTrainingConfig
     from bioattn.models.promoter.config import PromoterModelConfig
-    from bioattn.training.evoformer.config import EvoformerTrainingConfig
-    from bioattn.training.promoter.config import TrainingConfig
+    from bioattn.models.promoter.training.config import TrainingConfig
 
     content = read_toml(path)
     kinds = {
@@ -147,7 +147,7 @@ def settings(path: Path) -> None:
 
 
 def model_config(path: Path) -> None:
-    from bioattn.config_file import build
+    from bioattn.io.config_file import build
     from bioattn.models.evoformer.folder import read_evoformer_config
     from bioattn.models.model_folder import check_model_config, read_model_config
     from bioattn.models.promoter.config import PromoterModelConfig

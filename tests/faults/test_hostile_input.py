@@ -20,8 +20,8 @@ import torch
 
 from bioattn.alignments.contact_dataset import open_contact_dataset
 from bioattn.errors import BioattnError, FormatError
-from bioattn.files import is_file_name, text_output
 from bioattn.formats.npz import NpzFile
+from bioattn.io.files import is_file_name, text_output
 from bioattn.models.evoformer.parameters.arrays import open_arrays
 from bioattn.models.promoter.folder import load_promoter_model
 from bioattn.promoters.dataset import read_dataset

@@ -8,9 +8,9 @@ from bioattn.errors import BioattnError, FormatError
 from bioattn.figures.contact_prediction import read_contact_prediction
 from bioattn.figures.distances import Distances, read_distances
 from bioattn.figures.distogram import draw_distogram, expected_and_true
-from bioattn.inference.evoformer_outputs import PredictionOf, write_prediction
-from bioattn.inference.evoformer_prediction import Prediction
-from bioattn.inference.target_row import TargetRow
+from bioattn.models.evoformer.inference.outputs import PredictionOf, write_prediction
+from bioattn.models.evoformer.inference.prediction import Prediction
+from bioattn.models.evoformer.inference.target_row import TargetRow
 
 COLUMNS = np.array([0, 1, 3, 4, 6])
 LETTERS = "ACD-EFG"

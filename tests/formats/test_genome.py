@@ -13,12 +13,12 @@ from Bio import SeqIO, bgzf
 from hypothesis import HealthCheck, example, given, settings
 from hypothesis import strategies as st
 
-from bioattn.cache_folder import cache_folder
 from bioattn.errors import BioattnError, FormatError
 from bioattn.formats import genome as genome_module
 from bioattn.formats.fasta import FastaRecord, read_fasta, write_fasta
 from bioattn.formats.genome import Genome, open_genome
 from bioattn.formats.nucleotides import decode, encode, one_hot
+from bioattn.io.cache_folder import cache_folder
 
 
 def write_random_fasta(path: Path, seed: int = 0) -> dict[str, str]:

@@ -10,13 +10,13 @@ from hypothesis import strategies as st
 from hypothesis.extra import numpy as hnp
 
 from bioattn.errors import BioattnError
-from bioattn.files import parse_json, read_json, write_json
 from bioattn.formats.checked_arrays import CheckedArrays, encode_text, put_array
 from bioattn.formats.mmcif_output import write_mmcif
 from bioattn.formats.pdb_output import write_pdb
 from bioattn.formats.rr import read_rr, write_rr
-from bioattn.formats.seal import check_seal, write_sealed
 from bioattn.formats.structure_residues import StructureResidue
+from bioattn.io.files import parse_json, read_json, write_json
+from bioattn.io.seal import check_seal, write_sealed
 from bioattn.store.contact_regression import ContactRegression, read_regression, write_regression
 from bioattn.structures.chain import Chain, read_chain
 from bioattn.structures.column_mapping import ColumnMapping, read_mapping, write_mapping

@@ -8,7 +8,7 @@ import numpy as np
 import torch
 
 from bioattn.attention.site import AttentionSite, Tile, alignment_site
-from bioattn.inference.alignment_attention import SampleSink, alignment_attention
+from bioattn.models.evoformer.inference.attention import SampleSink, alignment_attention
 from bioattn.store.alignment_schema import (
     AlignmentAttentionOptions,
     AlignmentReduction,

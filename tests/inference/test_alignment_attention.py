@@ -11,9 +11,9 @@ import torch
 from bioattn.attention.capture import capture
 from bioattn.attention.site import AttentionSite, Tile
 from bioattn.errors import BioattnError
-from bioattn.inference.alignment_attention import alignment_attention
 from bioattn.models.evoformer.config import EvoformerConfig
 from bioattn.models.evoformer.gated_attention import GatedAttention
+from bioattn.models.evoformer.inference.attention import alignment_attention
 from bioattn.models.evoformer.stack import EvoformerStack
 from bioattn.store import open_attention
 from bioattn.store.alignment_schema import (

@@ -14,7 +14,7 @@ import h5py
 import pytest
 
 from bioattn.errors import BioattnError, FormatError
-from bioattn.inference.alignment_attention import alignment_attention
+from bioattn.models.evoformer.inference.attention import alignment_attention
 from bioattn.store.alignment_schema import (
     AlignmentAttentionOptions,
 )

@@ -5,7 +5,7 @@ from pathlib import Path
 import pytest
 
 from bioattn.errors import BioattnError, SettingsError
-from bioattn.inference.alignment_sources import find_alignments
+from bioattn.models.evoformer.inference.sources import find_alignments
 
 A3M = ">q\nACDE\n"
 

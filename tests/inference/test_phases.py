@@ -8,9 +8,9 @@ import torch
 
 from bioattn.attention.capture import capture
 from bioattn.errors import SettingsError
-from bioattn.inference.promoter_batches import make_batch
-from bioattn.inference.promoters import run_promoters
 from bioattn.models.promoter.config import Conditioning
+from bioattn.models.promoter.inference.batches import make_batch
+from bioattn.models.promoter.inference.run import run_promoters
 from bioattn.promoters.promoter_fasta import read_promoters
 from bioattn.store.attention_reader import open_attention
 from bioattn.store.attention_validation import validate_attention

@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 from bioattn.errors import BioattnError
-from bioattn.inference.promoter_batches import scan_promoters
+from bioattn.models.promoter.inference.batches import scan_promoters
 from bioattn.promoters.promoter_fasta import read_promoters
 
 MakeFile = Callable[..., Path]

@@ -15,8 +15,8 @@ import pytest
 import torch
 
 from bioattn.errors import BioattnError
-from bioattn.inference.promoters import run_promoters
 from bioattn.models.promoter.folder import load_promoter_model
+from bioattn.models.promoter.inference.run import run_promoters
 from bioattn.store.attention_validation import validate_attention
 from bioattn.store.inspection import inspect_file
 from bioattn.store.part_folder import partial_folder
@@ -32,7 +32,7 @@ from pathlib import Path
 import torch
 torch.set_num_threads(1)
 from bioattn.errors import BioattnError, Interrupted
-from bioattn.inference.promoters import run_promoters
+from bioattn.models.promoter.inference.run import run_promoters
 from bioattn.models.promoter.folder import load_promoter_model
 
 model, promoters, output, predictions, pause = sys.argv[1:6]

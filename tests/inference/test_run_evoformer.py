@@ -13,19 +13,19 @@ from bioattn.alignments.alphabet import letters_of
 from bioattn.alignments.contact_dataset import ContactProtein
 from bioattn.alignments.input_features import encode_alignment, sample_input_features
 from bioattn.attention.capture import capture
-from bioattn.files import sha256_of
 from bioattn.formats.alignment_file import read_alignment
-from bioattn.formats.seal import check_seal
+from bioattn.io.files import sha256_of
+from bioattn.io.seal import check_seal
 from bioattn.models.evoformer.confidence import plddt, predicted_tm_score
 from bioattn.models.evoformer.folder import load_evoformer_model
 from bioattn.models.evoformer.input_settings import InputSettings
 from bioattn.models.evoformer.inputs import ModelInputs
 from bioattn.models.evoformer.model import EvoformerModel, ModelOutputs
 from bioattn.models.evoformer.parameters.export import export_parameters
+from bioattn.models.evoformer.training.config import EvoformerTrainingConfig
+from bioattn.models.evoformer.training.families import TrainingFamily
+from bioattn.models.evoformer.training.prediction import predict_contacts
 from bioattn.store.validation import validate_file
-from bioattn.training.evoformer.config import EvoformerTrainingConfig
-from bioattn.training.evoformer.families import TrainingFamily
-from bioattn.training.evoformer.prediction import predict_contacts
 from tests.inference.evoformer_runs import (
     CPU,
     FILES,

@@ -12,13 +12,13 @@ import pytest
 
 from bioattn.errors import Interrupted
 from bioattn.inference import alignment_runner, evoformer_prediction
-from bioattn.inference.alignment_runner import AttentionOutput, RunSettings
-from bioattn.inference.alignment_sources import find_alignments
-from bioattn.inference.evoformer import run_alignments
 from bioattn.models.evoformer.folder import load_evoformer_model
-from bioattn.progress import NoProgress
+from bioattn.models.evoformer.inference.run import run_alignments
+from bioattn.models.evoformer.inference.runner import AttentionOutput, RunSettings
+from bioattn.models.evoformer.inference.sources import find_alignments
 from bioattn.store.alignment_schema import AlignmentAttentionOptions
 from bioattn.store.validation import validate_file
+from bioattn.system.progress import NoProgress
 from tests.inference.evoformer_runs import CPU, FILES, ROWS, run, write_fasta
 
 
@@ -232,7 +232,7 @@ def test_running_out_of_memory_stops_one_alignment(
         return evoformer_prediction.predict(_model, inputs, **arguments)
 
     write_fasta(folder / "b.fasta", ROWS[2:])
-    monkeypatch.setattr("bioattn.inference.alignment_runner.predict", predict)
+    monkeypatch.setattr("bioattn.models.evoformer.inference.runner.predict", predict)
     assert run(folder, "--model", trunk, "-o", tmp_path / "out") == 1
     assert sorted(path.name for path in (tmp_path / "out").iterdir()) == ["b", "c"]
 

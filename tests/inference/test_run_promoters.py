@@ -13,9 +13,9 @@ import torch
 from bioattn.attention.capture import capture
 from bioattn.attention.site import AXES, AttentionSite, Tile
 from bioattn.errors import BioattnError, SettingsError
-from bioattn.inference.promoter_batches import make_batch
-from bioattn.inference.promoters import run_promoters, select_treatments
 from bioattn.models.promoter.config import Conditioning, TreatmentEncoding
+from bioattn.models.promoter.inference.batches import make_batch
+from bioattn.models.promoter.inference.run import run_promoters, select_treatments
 from bioattn.promoters.promoter_fasta import read_promoters
 from bioattn.promoters.treatments import TreatmentTable, named_treatments
 from bioattn.store.attention_reader import open_attention
@@ -251,7 +251,7 @@ def test_the_batch_shrinks_with_what_a_promoter_takes(
 
     answers, batch = predict()
     assert batch == 23
-    monkeypatch.setattr("bioattn.inference.promoter_runner.ACTIVATION_BYTES", 5 * 4 * 15 * 8 * 4)
+    monkeypatch.setattr("bioattn.models.promoter.inference.runner.ACTIVATION_BYTES", 5 * 4 * 15 * 8 * 4)
     fewer, batch = predict()
     assert 1 <= batch <= 5
     read = [pd.read_csv(io.StringIO(text), sep="\t", index_col=0) for text in (answers, fewer)]
@@ -272,7 +272,7 @@ def test_the_printed_size_is_the_size(
     loaded = load(make_model(conditioning=conditioning))
     foreseen: list[int] = []
     monkeypatch.setattr(
-        "bioattn.inference.promoters.require_free_space",
+        "bioattn.models.promoter.inference.run.require_free_space",
         lambda _, wanted, *__: foreseen.append(wanted // 2),  # the parts stand beside the file
     )
     summary = run_promoters(

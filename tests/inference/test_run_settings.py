@@ -7,8 +7,8 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from bioattn.inference import evoformer_memory
 from bioattn.models.evoformer.folder import load_evoformer_model
+from bioattn.models.evoformer.inference import memory as evoformer_memory
 from bioattn.store.alignment_schema import AlignmentSizes
 from bioattn_cli.main import main
 from tests.inference.evoformer_runs import CPU, arrays, run, write_config, write_fasta

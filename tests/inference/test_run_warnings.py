@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 from bioattn.formats import pdb_output
-from bioattn.inference import evoformer_memory
+from bioattn.models.evoformer.inference import memory as evoformer_memory
 from bioattn_cli.main import main
 from tests.inference.evoformer_runs import ROWS, make_model, write_fasta
 

@@ -19,7 +19,7 @@ Make = Callable[..., Path]
 @pytest.fixture(autouse=True)
 def _small_pieces(monkeypatch: pytest.MonkeyPatch) -> None:
     """Parts and blocks of a few promoters, which end elsewhere than shards do."""
-    monkeypatch.setattr("bioattn.inference.promoters.MAX_PART_SAMPLES", 12)
+    monkeypatch.setattr("bioattn.models.promoter.inference.run.MAX_PART_SAMPLES", 12)
     monkeypatch.setattr("bioattn.interpret.attribution.run.MAX_PART_SAMPLES", 7)
     monkeypatch.setattr("bioattn.store.attention_parts.SLAB_BYTES", 20_000)
     monkeypatch.setattr("bioattn.store.attribution_writer.SLAB_BYTES", 60_000)
@@ -178,8 +178,8 @@ def test_a_shard_goes_on_and_a_part_folder_is_of_one_shard(
     with monkeypatch.context() as patch:
         # Killed while the second of its two parts was computed.
         answers = iter(range(100))
-        predict = "bioattn.inference.promoter_runner.PromoterRunner.attention"
-        from bioattn.inference.promoter_runner import PromoterRunner
+        predict = "bioattn.models.promoter.inference.runner.PromoterRunner.attention"
+        from bioattn.models.promoter.inference.runner import PromoterRunner
 
         real = PromoterRunner.attention
 

@@ -7,7 +7,7 @@ import pytest
 import torch
 
 from bioattn.errors import BioattnError, FormatError, SettingsError
-from bioattn.files import sha256_of, write_json
+from bioattn.io.files import sha256_of, write_json
 from bioattn.models.promoter.config import PromoterModelConfig, TreatmentEncoding
 from bioattn.models.promoter.folder import load_promoter_model, write_promoter_model
 from bioattn.models.promoter.model import make_promoter_model

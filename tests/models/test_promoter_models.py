@@ -8,9 +8,9 @@ import pytest
 import torch
 
 from bioattn.attention.capture import capture
-from bioattn.config_file import build
 from bioattn.errors import BioattnError, SettingsError
 from bioattn.formats.nucleotides import encode, reverse_complement
+from bioattn.io.config_file import build
 from bioattn.models.promoter.config import PromoterModelConfig, TreatmentEncoding
 from bioattn.models.promoter.kmer_stem import KmerStem
 from bioattn.models.promoter.model import attention_sites, make_promoter_model

@@ -12,7 +12,6 @@ import pytest
 from bioattn.attention.site import alignment_site
 from bioattn.errors import BioattnError
 from bioattn.formats.alignment_file import read_alignment
-from bioattn.progress import NoProgress
 from bioattn.report.alignment_pages import collect_alignments
 from bioattn.report.head_maps import draw_heads, list_heads, residue_map
 from bioattn.report.inputs import ReportInputs
@@ -26,6 +25,7 @@ from bioattn.store.alignment_schema import (
 )
 from bioattn.structures.chain import read_chains
 from bioattn.structures.contacts import distances
+from bioattn.system.progress import NoProgress
 from bioattn_cli.main import main
 from tests.report.conftest import FAMILY, ProteinRun
 

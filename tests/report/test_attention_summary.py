@@ -6,7 +6,6 @@ import numpy as np
 import pytest
 
 from bioattn.attention.site import AttentionSite
-from bioattn.progress import NoProgress
 from bioattn.report import attention_summary
 from bioattn.report.attention_summary import ONE_ROW, shown_sites, summarise_site
 from bioattn.report.gene_ranking import ranked_genes, specific_part
@@ -15,6 +14,7 @@ from bioattn.store import open_attention
 from bioattn.store.attention_writer import attention_writer
 from bioattn.store.sample_writer import ResultHeader
 from bioattn.store.schema import AttentionOptions, Samples, site_layout
+from bioattn.system.progress import NoProgress
 
 EDGES = tuple(range(0, 49, 8))
 TREATMENTS = ["a", "b", "c", "d"]

@@ -6,11 +6,11 @@ from pathlib import Path
 import pytest
 
 from bioattn.errors import FormatError
+from bioattn.models.promoter.training.bootstrap import Estimate
 from bioattn.report.accuracy import Accuracy, AccuracyTable, PredictorRow
 from bioattn.report.check_result import read_check
 from bioattn.report.findings import accuracy_findings, check_findings, motif_findings
 from bioattn.report.motif_results import FoundMotif, MotifResults, TreatmentMotif
-from bioattn.training.promoter.bootstrap import Estimate
 
 
 def accuracy(model: float, *baselines: float, low_high: tuple[float, float] | None = None) -> Accuracy:

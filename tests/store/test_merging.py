@@ -11,13 +11,13 @@ from hypothesis import strategies as st
 
 from bioattn import __version__
 from bioattn.errors import FormatError
-from bioattn.shard import Shard
 from bioattn.store.attention_parts import Block, PartStore
 from bioattn.store.attention_writer import AttentionHeader, attention_writer
 from bioattn.store.merging.merge import merge_parts
 from bioattn.store.prediction_table import PartSeal, open_part, part_line
 from bioattn.store.schema import AttentionOptions, Samples
 from bioattn.store.shard_record import ShardRecord, parse_record
+from bioattn.system.shard import Shard
 from tests.store.conftest import HEADER, TREATMENTS, make_arrays, make_layouts, make_samples
 
 LAYOUTS = make_layouts(AttentionOptions(value_weighted=True))

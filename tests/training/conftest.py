@@ -12,8 +12,8 @@ import pytest
 _MODULES = [
     "pytest",
     "bioattn_cli.train",
-    "bioattn.training.promoter.train",
-    "bioattn.training.evoformer.train",
+    "bioattn.models.promoter.training.train",
+    "bioattn.models.evoformer.training.train",
 ]
 _PROGRAM = """
 import datetime, os, sys, time

@@ -14,11 +14,10 @@ import pandas as pd
 from numpy.typing import NDArray
 
 from bioattn import __version__
-from bioattn.files import sha256_of, text_output, write_json
-from bioattn.folders import atomic_folder
+from bioattn.choices import require_names
 from bioattn.formats.npz import npz_output
-from bioattn.known_names import require_names
-from bioattn.progress import NoProgress, Progress
+from bioattn.io.files import sha256_of, text_output, write_json
+from bioattn.io.folders import atomic_folder
 from bioattn.promoters.gene_choice import choose_genes
 from bioattn.store.array_folder import (
     ARRAY_FOLDER,
@@ -31,6 +30,7 @@ from bioattn.store.array_folder import (
 )
 from bioattn.store.attribution_reader import AttributionFile, open_attribution
 from bioattn.store.track_folder import file_stems
+from bioattn.system.progress import NoProgress, Progress
 
 ARRAY = "arr_0"
 BLOCK_BYTES = 1 << 24

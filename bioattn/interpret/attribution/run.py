@@ -15,23 +15,23 @@ from scipy.special import expit
 
 from bioattn import __version__
 from bioattn.errors import BioattnError, Interrupted
-from bioattn.inference.promoter_batches import PromoterBatch, make_batch, scan_promoters
 from bioattn.interpret.attribution.methods import MethodSettings, make_attributor
 from bioattn.interpret.attribution.values import Attributor
 from bioattn.models.promoter.folder import LoadedPromoterModel
+from bioattn.models.promoter.inference.batches import PromoterBatch, make_batch, scan_promoters
 from bioattn.models.promoter.treatment_vocabulary import TreatmentBatch
-from bioattn.progress import NoProgress, Progress
 from bioattn.promoters.gene_choice import choose_genes
 from bioattn.promoters.promoter_fasta import Promoter, read_promoters
 from bioattn.promoters.treatments import TreatmentTable
-from bioattn.shard import Shard
-from bioattn.stop_request import StopRequest, stop_on_signals
 from bioattn.store.attribution_schema import ATTRIBUTION_PARTS_FORMAT, AttributionLayout
 from bioattn.store.attribution_writer import AttributionBlock, AttributionParts
 from bioattn.store.part_folder import open_parts, partial_folder, require_free_space
 from bioattn.store.sample_writer import ResultHeader
 from bioattn.store.shard_record import ShardRecord
-from bioattn.wording import counted, human_bytes
+from bioattn.system.progress import NoProgress, Progress
+from bioattn.system.shard import Shard
+from bioattn.system.signals import StopRequest, stop_on_signals
+from bioattn.text import counted, human_bytes
 
 LOGGER = logging.getLogger("bioattn")
 

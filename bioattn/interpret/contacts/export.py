@@ -6,15 +6,15 @@ from pathlib import Path
 import numpy as np
 
 from bioattn import __version__
+from bioattn.choices import require_names
 from bioattn.errors import SettingsError
-from bioattn.files import text_output
 from bioattn.formats.rr import ranked_pairs, write_rr
 from bioattn.interpret.contacts.attention_contacts import mean_map, predict_contacts
-from bioattn.known_names import require_names
-from bioattn.progress import NoProgress, Progress
+from bioattn.io.files import text_output
 from bioattn.store.attention_reader import AttentionFile, open_attention
 from bioattn.store.contact_regression import ContactRegression
 from bioattn.structures.contacts import MIN_SEPARATION
+from bioattn.system.progress import NoProgress, Progress
 
 RR_SUFFIX = ".rr"
 TABLE_SUFFIXES = (".tsv", ".tsv.gz")

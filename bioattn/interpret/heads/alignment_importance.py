@@ -19,10 +19,10 @@ from bioattn.errors import BioattnError
 from bioattn.interpret.heads.masks import attention_layers, masked_heads
 from bioattn.models.evoformer.alignment_inputs import AlignmentInputs
 from bioattn.models.evoformer.folder import LoadedEvoformerModel
-from bioattn.progress import NoProgress, Progress
+from bioattn.models.evoformer.training.families import TrainingFamily
+from bioattn.models.evoformer.training.losses import sample_losses
 from bioattn.structures.contacts import distances
-from bioattn.training.evoformer.families import TrainingFamily
-from bioattn.training.evoformer.losses import sample_losses
+from bioattn.system.progress import NoProgress, Progress
 
 SEED = 0
 """Of the draw of rows and of masked cells, as `bioattn run evoformer` has it by default."""

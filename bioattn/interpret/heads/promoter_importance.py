@@ -22,13 +22,13 @@ from torch import Tensor
 from bioattn.errors import BioattnError
 from bioattn.interpret.heads.masks import attention_layers, masked_heads
 from bioattn.models.promoter.folder import LoadedPromoterModel
-from bioattn.progress import NoProgress, Progress
+from bioattn.models.promoter.training.batches import centred_windows
+from bioattn.models.promoter.training.config import Loss
+from bioattn.models.promoter.training.losses import cell_losses
+from bioattn.models.promoter.training.metrics import per_treatment
 from bioattn.promoters.dataset import SPLIT_NAMES, PromoterDataset
-from bioattn.training.promoter.batches import centred_windows
-from bioattn.training.promoter.config import Loss
-from bioattn.training.promoter.losses import cell_losses
-from bioattn.training.promoter.metrics import per_treatment
-from bioattn.wording import quoted
+from bioattn.system.progress import NoProgress, Progress
+from bioattn.text import quoted
 
 BATCH_SIZE = 64
 

@@ -19,8 +19,6 @@ import torch
 from bioattn import __version__
 from bioattn.alignments.contact_dataset import open_contact_dataset
 from bioattn.errors import BioattnError, SettingsError
-from bioattn.files import check_apart, sha256_of, text_output, write_json
-from bioattn.folders import atomic_folder
 from bioattn.interpret.heads.alignment_importance import alignment_head_importance, alignment_heads
 from bioattn.interpret.heads.promoter_importance import (
     Figures,
@@ -31,12 +29,16 @@ from bioattn.interpret.heads.promoter_importance import (
     heads_left,
     leave_one_out,
 )
+from bioattn.io.files import check_apart, sha256_of, text_output, write_json
+from bioattn.io.folders import atomic_folder
 from bioattn.models.evoformer.folder import load_evoformer_model
+from bioattn.models.evoformer.training.families import load_families
 from bioattn.models.model_folder import CONFIG, MODEL_CARD, TREATMENTS, WEIGHTS
 from bioattn.models.promoter.folder import LoadedPromoterModel, load_promoter_model, write_promoter_model
 from bioattn.models.promoter.pruning import pruned
+from bioattn.models.promoter.training.evaluation import evaluate
+from bioattn.models.promoter.training.model_card import write_model_card
 from bioattn.models.training_record import HISTORY, read_training_record, write_training_record
-from bioattn.progress import NoProgress, Progress
 from bioattn.promoters.dataset import SPLIT_NAMES, TEST, PromoterDataset, read_dataset
 from bioattn.store.head_folder import (
     BY_PROTEIN,
@@ -49,10 +51,8 @@ from bioattn.store.head_folder import (
     PRUNING,
     RECORD,
 )
-from bioattn.training.evoformer.families import load_families
+from bioattn.system.progress import NoProgress, Progress
 from bioattn.training.output_folder import publish, working_folder
-from bioattn.training.promoter.evaluation import evaluate
-from bioattn.training.promoter.model_card import write_model_card
 
 LOGGER = logging.getLogger("bioattn")
 

@@ -31,7 +31,7 @@ from bioattn.interpret.known_motifs.expected_motifs import Direction, ExpectedPa
 from bioattn.interpret.known_motifs.expected_sites import LEAST_PROMOTERS, ExpectedSites
 from bioattn.interpret.known_motifs.position_signals import PositionSignal
 from bioattn.interpret.known_motifs.site_differences import SiteDifferences, site_differences
-from bioattn.progress import NoProgress, Progress
+from bioattn.system.progress import NoProgress, Progress
 
 LEVEL = 0.05
 RESAMPLES = 1000

@@ -23,7 +23,7 @@ from numpy.typing import NDArray
 
 from bioattn.errors import FormatError
 from bioattn.formats.tables import is_missing, open_table, refuse_duplicate_columns
-from bioattn.wording import quoted
+from bioattn.text import quoted
 
 Direction = Literal["up", "down", "either", "none"]
 DIRECTIONS: tuple[Direction, ...] = ("up", "down", "either", "none")

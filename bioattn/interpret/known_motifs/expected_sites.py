@@ -22,8 +22,8 @@ from bioattn.interpret.known_motifs.site_sets import (
     union,
 )
 from bioattn.interpret.motifs.hits import base_composition
-from bioattn.progress import NoProgress, Progress
-from bioattn.wording import counted
+from bioattn.system.progress import NoProgress, Progress
+from bioattn.text import counted
 
 LOGGER = logging.getLogger("bioattn")
 

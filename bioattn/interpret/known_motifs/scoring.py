@@ -12,7 +12,6 @@ import pandas as pd
 from numpy.typing import NDArray
 
 from bioattn.errors import BioattnError, FormatError, SettingsError
-from bioattn.files import sha256_of, text_output
 from bioattn.formats.meme import read_meme
 from bioattn.formats.nucleotides import UNKNOWN
 from bioattn.formats.tables import open_table, refuse_duplicate_columns
@@ -20,14 +19,15 @@ from bioattn.interpret.known_motifs.enrichment import ALL_TREATMENTS, BACKGROUND
 from bioattn.interpret.known_motifs.expected_motifs import ExpectedPair, read_expected
 from bioattn.interpret.known_motifs.expected_sites import MatchBy, locate
 from bioattn.interpret.known_motifs.position_signals import AttentionSignal, AttributionSignal, PositionSignal
-from bioattn.progress import NoProgress, Progress
+from bioattn.io.files import sha256_of, text_output
 from bioattn.promoters.gene_choice import choose_genes
 from bioattn.promoters.promoter_fasta import read_promoters
 from bioattn.store.attention_reader import AttentionFile, open_attention
 from bioattn.store.attribution_reader import AttributionFile, open_attribution
 from bioattn.store.attribution_schema import ATTRIBUTION_FORMAT
 from bioattn.store.hdf5_access import open_hdf5, text_attribute
-from bioattn.wording import counted, quoted
+from bioattn.system.progress import NoProgress, Progress
+from bioattn.text import counted, quoted
 
 LOGGER = logging.getLogger("bioattn")
 

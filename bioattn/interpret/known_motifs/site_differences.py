@@ -13,7 +13,7 @@ from bioattn.interpret.known_motifs.expected_sites import ExpectedSites
 from bioattn.interpret.known_motifs.matched_background import MatchedBackground, window_sums
 from bioattn.interpret.known_motifs.position_signals import PositionSignal
 from bioattn.interpret.known_motifs.site_sets import Coverage, union
-from bioattn.progress import Progress
+from bioattn.system.progress import Progress
 
 
 @dataclass(frozen=True, slots=True)

@@ -6,11 +6,11 @@ from fnmatch import fnmatchcase
 import numpy as np
 from numpy.typing import NDArray
 
+from bioattn.choices import matching_sites, not_there, require_names
 from bioattn.errors import BioattnError, SettingsError
-from bioattn.known_names import matching_sites, not_there, require_names
 from bioattn.store.alignment_schema import AlignmentReduction
 from bioattn.store.attention_reader import AttentionFile, SiteInfo
-from bioattn.wording import quoted
+from bioattn.text import quoted
 
 ROW_SITES = "*.msa_row"
 

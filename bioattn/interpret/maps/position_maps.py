@@ -8,10 +8,10 @@ from collections.abc import Sequence
 import numpy as np
 from numpy.typing import NDArray
 
+from bioattn.choices import matching_sites, not_there
 from bioattn.errors import BioattnError
-from bioattn.known_names import matching_sites, not_there
 from bioattn.store.attention_reader import AttentionFile, SiteInfo
-from bioattn.wording import quoted
+from bioattn.text import quoted
 
 
 def choose_position_sites(attention: AttentionFile, patterns: Sequence[str] | None = None) -> list[SiteInfo]:

@@ -15,9 +15,8 @@ from typing import Any
 import numpy as np
 
 from bioattn import __version__
+from bioattn.choices import require_names, require_reference
 from bioattn.errors import Interrupted, SettingsError
-from bioattn.files import sha256_of, text_output, write_json
-from bioattn.folders import atomic_folder
 from bioattn.formats.meme import UNIFORM_BACKGROUND, Motif, read_meme, write_meme
 from bioattn.interpret.maps.promoter_maps import ATTENTION, AttentionMaps, AttributionMaps, PromoterMaps
 from bioattn.interpret.motifs.hits import base_composition
@@ -29,11 +28,10 @@ from bioattn.interpret.motifs.tables import (
     write_motif_table,
     write_treatment_table,
 )
-from bioattn.known_names import require_names, require_reference
+from bioattn.io.files import sha256_of, text_output, write_json
+from bioattn.io.folders import atomic_folder
 from bioattn.models.model_folder import WEIGHTS
-from bioattn.progress import NoProgress, Progress
 from bioattn.promoters.gene_choice import choose_genes
-from bioattn.stop_request import StopRequest, stop_on_signals
 from bioattn.store.attention_reader import open_attention
 from bioattn.store.attribution_reader import open_attribution
 from bioattn.store.attribution_schema import ATTRIBUTION_FORMAT
@@ -49,6 +47,8 @@ from bioattn.store.motif_folder import (
     RECORD,
     TREATMENTS,
 )
+from bioattn.system.progress import NoProgress, Progress
+from bioattn.system.signals import StopRequest, stop_on_signals
 
 LOGGER = logging.getLogger("bioattn")
 
@@ -179,9 +179,9 @@ def _filters(folder: Path, promoters: Path | None) -> list[Motif]:
     """The motifs of a model's first layer."""
     import torch
 
-    from bioattn.inference.promoter_batches import scan_promoters
     from bioattn.interpret.motifs.filter_motifs import filter_motifs
     from bioattn.models.promoter.folder import load_promoter_model
+    from bioattn.models.promoter.inference.batches import scan_promoters
 
     if promoters is None:
         raise SettingsError(

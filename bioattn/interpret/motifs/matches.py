@@ -10,7 +10,7 @@ from numpy.typing import NDArray
 
 from bioattn.errors import BioattnError
 from bioattn.formats.motif import Motif, MotifDatabase
-from bioattn.wording import counted
+from bioattn.text import counted
 
 LOGGER = logging.getLogger("bioattn")
 

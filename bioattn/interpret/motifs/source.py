@@ -6,6 +6,7 @@ from dataclasses import dataclass
 import numpy as np
 import pandas as pd
 
+from bioattn.choices import MEAN
 from bioattn.errors import SettingsError
 from bioattn.formats.motif import Motif
 from bioattn.interpret.maps.promoter_maps import PromoterMaps
@@ -13,7 +14,6 @@ from bioattn.interpret.motifs.clusters import merge_motifs
 from bioattn.interpret.motifs.discovery import FoundMotif
 from bioattn.interpret.motifs.treatment_motifs import TreatmentMotifs, find_treatment_motifs
 from bioattn.interpret.motifs.use import MotifUse
-from bioattn.known_names import MEAN
 
 FILTER = "filter"
 

@@ -3,8 +3,8 @@
 from collections.abc import Sequence
 from dataclasses import dataclass
 
+from bioattn.choices import require_names, require_reference
 from bioattn.errors import BioattnError, SettingsError
-from bioattn.known_names import require_names, require_reference
 from bioattn.store.attention_reader import AttentionFile
 from bioattn.store.track_folder import file_stems
 

@@ -16,9 +16,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from bioattn import __version__
+from bioattn.choices import MEAN
 from bioattn.errors import BioattnError, Interrupted, SettingsError
-from bioattn.files import sha256_of, write_json
-from bioattn.folders import atomic_folder
 from bioattn.interpret.maps.map_reader import MapReader
 from bioattn.interpret.maps.position_maps import choose_position_sites, require_heads
 from bioattn.interpret.tracks.choice import Track, choose_tracks
@@ -27,10 +26,9 @@ from bioattn.interpret.tracks.layout import Overlapping, lay_out
 from bioattn.interpret.tracks.promoter_places import ChromosomeLengths, place_promoters
 from bioattn.interpret.tracks.settings import USUAL_DOWNSTREAM, TrackSettings
 from bioattn.interpret.tracks.values import BaseValues, TrackValues
-from bioattn.known_names import MEAN
-from bioattn.progress import NoProgress, Progress
+from bioattn.io.files import sha256_of, write_json
+from bioattn.io.folders import atomic_folder
 from bioattn.promoters.gene_choice import choose_genes
-from bioattn.stop_request import StopRequest, stop_on_signals
 from bioattn.store.attention_reader import AttentionFile, open_attention
 from bioattn.store.part_folder import require_free_space
 from bioattn.store.track_folder import (
@@ -41,7 +39,9 @@ from bioattn.store.track_folder import (
     TRACK_FOLDER,
     TrackFormat,
 )
-from bioattn.wording import counted, human_bytes, percentage
+from bioattn.system.progress import NoProgress, Progress
+from bioattn.system.signals import StopRequest, stop_on_signals
+from bioattn.text import counted, human_bytes, percentage
 
 LOGGER = logging.getLogger("bioattn")
 

@@ -8,13 +8,13 @@ from typing import NamedTuple, TextIO, cast
 import numpy as np
 from numpy.typing import NDArray
 
-from bioattn.files import text_output
 from bioattn.formats.bedgraph import Intervals, checked_intervals, track_line, write_intervals
 from bioattn.formats.bigwig import write_bigwig
 from bioattn.interpret.tracks.choice import Track
 from bioattn.interpret.tracks.layout import Stretch
 from bioattn.interpret.tracks.promoter_places import PromoterPlaces
 from bioattn.interpret.tracks.values import intervals_of
+from bioattn.io.files import text_output
 from bioattn.store.track_folder import STRANDS, TrackFormat
 
 STRAND_COLOURS = {"+": (0, 114, 178), "-": (213, 94, 0)}

@@ -25,7 +25,7 @@ from bioattn.formats.alignment import Alignment
 from bioattn.models.evoformer.config import EvoformerConfig
 from bioattn.models.evoformer.input_settings import InputSettings
 from bioattn.models.evoformer.inputs import ModelInputs
-from bioattn.progress import Progress
+from bioattn.system.progress import Progress
 
 LOGGER = logging.getLogger("bioattn")
 

@@ -11,10 +11,10 @@ from pathlib import Path
 import torch
 
 from bioattn.attention.site import AttentionSite
-from bioattn.config_file import build
 from bioattn.errors import FormatError, SettingsError
-from bioattn.files import sha256_of
-from bioattn.input_watch import unchanged
+from bioattn.io.config_file import build
+from bioattn.io.files import sha256_of
+from bioattn.io.input_watch import unchanged
 from bioattn.models.evoformer.config import EvoformerConfig
 from bioattn.models.evoformer.input_settings import InputSettings
 from bioattn.models.evoformer.model import EvoformerModel

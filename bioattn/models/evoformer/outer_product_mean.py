@@ -6,7 +6,7 @@ Shape suffixes: S MSA rows, R residues, T residues of a tile, C pair channels, A
 import torch
 from torch import Tensor, nn
 
-from bioattn.matrix_products import linear, matmul
+from bioattn.attention.cpu.matmul import linear, matmul
 from bioattn.models.evoformer.initial_weights import final_linear
 from bioattn.models.evoformer.initial_weights import linear as new_linear
 from bioattn.models.evoformer.tiled_layers import add_tiled, map_tiled

@@ -2,7 +2,7 @@
 
 from torch import Tensor, nn
 
-from bioattn.matrix_products import linear
+from bioattn.attention.cpu.matmul import linear
 
 
 class Projection(nn.Linear):

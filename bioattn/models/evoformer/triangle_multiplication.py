@@ -7,7 +7,7 @@ left and right).
 import torch
 from torch import Tensor, nn
 
-from bioattn.matrix_products import linear, matmul
+from bioattn.attention.cpu.matmul import linear, matmul
 from bioattn.models.evoformer import initial_weights
 from bioattn.models.evoformer.tiled_layers import add_tiled, map_tiled
 

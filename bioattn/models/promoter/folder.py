@@ -14,10 +14,10 @@ import pandas as pd
 import torch
 
 from bioattn.attention.site import AttentionSite
-from bioattn.config_file import build
 from bioattn.errors import BioattnError, FormatError, SettingsError
-from bioattn.files import read_json, sha256_of, write_json
-from bioattn.input_watch import unchanged
+from bioattn.io.config_file import build
+from bioattn.io.files import read_json, sha256_of, write_json
+from bioattn.io.input_watch import unchanged
 from bioattn.models.model_folder import (
     CONFIG,
     TREATMENTS,
@@ -31,7 +31,7 @@ from bioattn.models.promoter.config import PromoterModelConfig, TreatmentEncodin
 from bioattn.models.promoter.model import PromoterModel, attention_sites, make_promoter_model
 from bioattn.models.promoter.treatment_vocabulary import UNCONDITIONAL, TreatmentBatch, TreatmentVocabulary
 from bioattn.promoters.treatments import TreatmentTable
-from bioattn.wording import quoted
+from bioattn.text import quoted
 
 LOGGER = logging.getLogger("bioattn")
 

@@ -7,8 +7,7 @@ from pathlib import Path
 import h5py
 
 from bioattn.errors import FormatError
-from bioattn.files import atomic_output
-from bioattn.progress import Progress
+from bioattn.io.files import atomic_output
 from bioattn.store.alignment_attention_reader import row_names
 from bioattn.store.alignment_attention_validation import sample_findings
 from bioattn.store.alignment_attention_writer import alignment_attention_file
@@ -25,7 +24,8 @@ from bioattn.store.stored_alignment import (
     stored_sample,
     stored_slabs,
 )
-from bioattn.wording import human_bytes
+from bioattn.system.progress import Progress
+from bioattn.text import human_bytes
 
 
 def merge_alignment_files(

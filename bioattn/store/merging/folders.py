@@ -5,13 +5,13 @@ from collections.abc import Callable, Sequence
 from pathlib import Path
 
 from bioattn.errors import BioattnError, FormatError
-from bioattn.files import unreadable
-from bioattn.folders import atomic_folder
-from bioattn.progress import Progress
+from bioattn.io.files import unreadable
+from bioattn.io.folders import atomic_folder
 from bioattn.store.merging.part_set import Part
 from bioattn.store.part_folder import require_free_space
 from bioattn.store.shard_folder import SHARD_FILE, ShardFolder, read_shard_file
-from bioattn.wording import human_bytes
+from bioattn.system.progress import Progress
+from bioattn.text import human_bytes
 
 _BLOCK = 1 << 20
 

@@ -6,14 +6,14 @@ from pathlib import Path
 from typing import TextIO, cast
 
 from bioattn.errors import Interrupted, SettingsError
-from bioattn.files import check_apart, check_output, check_parent, text_output
-from bioattn.progress import NoProgress, Progress
-from bioattn.stop_request import stop_on_signals
+from bioattn.io.files import check_apart, check_output, check_parent, text_output
 from bioattn.store.merging.alignment_files import merge_alignment_files
 from bioattn.store.merging.folders import merge_folders
 from bioattn.store.merging.part_set import Part, PartKind, complete_set
 from bioattn.store.merging.promoter_files import merge_promoter_files
 from bioattn.store.merging.tables import merge_tables
+from bioattn.system.progress import NoProgress, Progress
+from bioattn.system.signals import stop_on_signals
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

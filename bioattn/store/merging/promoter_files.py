@@ -8,8 +8,7 @@ from typing import Any, TypeAlias
 import h5py
 
 from bioattn.errors import FormatError
-from bioattn.files import atomic_output
-from bioattn.progress import Progress
+from bioattn.io.files import atomic_output
 from bioattn.store.attention_checks import digest_of
 from bioattn.store.attention_parts import PartStore, attention_bytes
 from bioattn.store.attention_reader import AttentionFile, SiteInfo
@@ -22,7 +21,8 @@ from bioattn.store.part_folder import require_free_space
 from bioattn.store.sample_parts import SampleParts
 from bioattn.store.sample_writer import ResultHeader
 from bioattn.store.schema import DIGEST, Digest, Reduction, SiteLayout, WeightType
-from bioattn.wording import human_bytes
+from bioattn.system.progress import Progress
+from bioattn.text import human_bytes
 
 Store: TypeAlias = SampleParts[Any, Any]
 

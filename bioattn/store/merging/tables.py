@@ -4,9 +4,9 @@ from collections.abc import Callable, Sequence
 from typing import TextIO
 
 from bioattn.errors import FormatError
-from bioattn.progress import Progress
 from bioattn.store.merging.part_set import Part
 from bioattn.store.prediction_table import open_part
+from bioattn.system.progress import Progress
 
 _LINES_AT_ONCE = 256
 

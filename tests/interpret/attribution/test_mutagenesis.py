@@ -8,8 +8,8 @@ import pandas as pd
 import pytest
 import torch
 
-from bioattn.attention import cpu_tiles
 from bioattn.attention.capture import capture
+from bioattn.attention.cpu import tiles as cpu_tiles
 from bioattn.interpret.attribution.mutagenesis import Mutagenesis
 from bioattn.interpret.attribution.values import contributions
 from bioattn.models.promoter.config import Conditioning, PromoterModelConfig, TreatmentEncoding

@@ -17,12 +17,12 @@ from bioattn.interpret.heads.masks import masked_heads
 from bioattn.models.evoformer.alignment_inputs import AlignmentInputs
 from bioattn.models.evoformer.distogram import distance_bins
 from bioattn.models.evoformer.folder import load_evoformer_model
+from bioattn.models.evoformer.training.families import TrainingFamily
 from bioattn.models.promoter.folder import load_promoter_model
+from bioattn.models.promoter.training.batches import centred_windows
 from bioattn.promoters.dataset import TEST, read_dataset
 from bioattn.store.attention_reader import open_attention
 from bioattn.store.head_folder import FILES
-from bioattn.training.evoformer.families import TrainingFamily
-from bioattn.training.promoter.batches import centred_windows
 from bioattn_cli.main import main
 
 ROOT = Path(__file__).resolve().parents[3]

@@ -21,7 +21,7 @@ from bioattn.interpret.known_motifs.expected_motifs import ExpectedPair
 from bioattn.interpret.known_motifs.expected_sites import ExpectedSites, MatchBy, locate
 from bioattn.interpret.known_motifs.matched_background import POSITION_STEP
 from bioattn.interpret.known_motifs.site_differences import site_differences
-from bioattn.progress import NoProgress
+from bioattn.system.progress import NoProgress
 
 LENGTH, NUMBER = 120, 400
 TREATMENTS = ["heat", "heat 2", "cold"]

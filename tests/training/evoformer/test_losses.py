@@ -12,7 +12,7 @@ from bioattn.models.evoformer.distogram import (
     contact_probabilities,
     distance_bins,
 )
-from bioattn.training.evoformer.losses import sample_losses
+from bioattn.models.evoformer.training.losses import sample_losses
 
 
 def test_bins_are_those_of_the_supplement():

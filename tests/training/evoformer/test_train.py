@@ -18,10 +18,10 @@ from bioattn.models.evoformer.config import EvoformerConfig
 from bioattn.models.evoformer.folder import load_evoformer_model, write_evoformer_model
 from bioattn.models.evoformer.input_settings import InputSettings
 from bioattn.models.evoformer.model import EvoformerModel
-from bioattn.stop_request import StopRequest
-from bioattn.training.evoformer.config import SMALL_MODEL, EvoformerTrainingConfig
-from bioattn.training.evoformer.evaluation import MODEL
-from bioattn.training.evoformer.train import EvoformerTrainingJob, train_evoformer
+from bioattn.models.evoformer.training.config import SMALL_MODEL, EvoformerTrainingConfig
+from bioattn.models.evoformer.training.evaluation import MODEL
+from bioattn.models.evoformer.training.train import EvoformerTrainingJob, train_evoformer
+from bioattn.system.signals import StopRequest
 from bioattn_cli.main import main
 
 CPU = torch.device("cpu")

@@ -9,12 +9,12 @@ from bioattn.attention.capture import capture
 from bioattn.attention.entropy import EntropyMeter
 from bioattn.errors import Interrupted, SettingsError
 from bioattn.models.promoter.folder import load_promoter_model
+from bioattn.models.promoter.training import loop
+from bioattn.models.promoter.training.batches import centred_windows
+from bioattn.models.promoter.training.config import TrainingConfig
+from bioattn.models.promoter.training.train import TrainingJob, train_promoter
 from bioattn.promoters.dataset import TEST, read_dataset
-from bioattn.stop_request import StopRequest
-from bioattn.training.promoter import loop
-from bioattn.training.promoter.batches import centred_windows
-from bioattn.training.promoter.config import TrainingConfig
-from bioattn.training.promoter.train import TrainingJob, train_promoter
+from bioattn.system.signals import StopRequest
 
 CPU = torch.device("cpu")
 SMALL = {"channels": 16, "kernel": 7, "pool": 4, "hidden_channels": 32, "head_channels": 8, "num_heads": 2}

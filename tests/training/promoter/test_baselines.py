@@ -8,16 +8,16 @@ import pytest
 from sklearn.linear_model import Ridge
 
 from bioattn.errors import BioattnError
-from bioattn.promoters.dataset import TEST, TRAIN, VALIDATION, PromoterDataset
-from bioattn.promoters.treatments import TreatmentTable
-from bioattn.training.promoter import baselines
-from bioattn.training.promoter.held_out_treatments import (
+from bioattn.models.promoter.training import baselines
+from bioattn.models.promoter.training.held_out_treatments import (
     feature_distances,
     nearest_treatment,
     response_correlations,
 )
-from bioattn.training.promoter.ridge import RidgePath
-from bioattn.training.promoter.sequence_counts import Codons, Kmers, Standardiser
+from bioattn.models.promoter.training.ridge import RidgePath
+from bioattn.models.promoter.training.sequence_counts import Codons, Kmers, Standardiser
+from bioattn.promoters.dataset import TEST, TRAIN, VALIDATION, PromoterDataset
+from bioattn.promoters.treatments import TreatmentTable
 
 MOTIFS = ([0, 1, 2, 3, 2, 1], [3, 3, 1, 0, 0, 2])  # ACGTGC, TTCAAG
 TREATMENTS = 6

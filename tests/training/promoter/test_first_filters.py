@@ -11,9 +11,9 @@ from bioattn.formats.nucleotides import decode, encode, reverse_complement
 from bioattn.models.promoter.config import PromoterModelConfig, Stem
 from bioattn.models.promoter.model import make_promoter_model
 from bioattn.models.promoter.stem import ConvStem, one_hot
+from bioattn.models.promoter.training.first_filters import MIN_GENES, enriched_kmers, start_filters
 from bioattn.models.promoter.treatment_vocabulary import TreatmentVocabulary
 from bioattn.promoters.dataset import read_dataset
-from bioattn.training.promoter.first_filters import MIN_GENES, enriched_kmers, start_filters
 
 
 def holds(codes: np.ndarray, letters: str) -> np.ndarray:

@@ -12,12 +12,12 @@ import torch
 
 from bioattn.errors import BioattnError, SettingsError
 from bioattn.models.promoter.folder import load_promoter_model
-from bioattn.progress import NoProgress
+from bioattn.models.promoter.training.config import Metric, TrainingConfig
+from bioattn.models.promoter.training.train import TrainingJob, train_promoter
 from bioattn.promoters.dataset import read_dataset, write_dataset
 from bioattn.promoters.treatments import TreatmentTable
+from bioattn.system.progress import NoProgress
 from bioattn.training.output_folder import prepare_output
-from bioattn.training.promoter.config import Metric, TrainingConfig
-from bioattn.training.promoter.train import TrainingJob, train_promoter
 
 CPU = torch.device("cpu")
 MODEL = {"channels": 8, "kernel": 7, "pool": 4, "hidden_channels": 8, "head_channels": 4, "num_heads": 1}

@@ -7,8 +7,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from bioattn.promoters.kmers import canonical_columns
-from bioattn.training.promoter.sequence_counts import (
+from bioattn.models.promoter.training.sequence_counts import (
     BumpKmers,
     Codons,
     Kmers,
@@ -17,6 +16,7 @@ from bioattn.training.promoter.sequence_counts import (
     kmer_counts,
     region,
 )
+from bioattn.promoters.kmers import canonical_columns
 
 COMPLEMENT = str.maketrans("ACGT", "TGCA")
 

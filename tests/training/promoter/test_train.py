@@ -15,12 +15,12 @@ import pytest
 import torch
 
 from bioattn.errors import BioattnError, Interrupted, SettingsError
-from bioattn.files import read_json
+from bioattn.io.files import read_json
 from bioattn.models.promoter.folder import load_promoter_model
+from bioattn.models.promoter.training.config import Loss, Metric, TrainingConfig
+from bioattn.models.promoter.training.train import TrainingJob, train_promoter
 from bioattn.promoters.treatments import TreatmentTable, named_treatments
-from bioattn.stop_request import StopRequest
-from bioattn.training.promoter.config import Loss, Metric, TrainingConfig
-from bioattn.training.promoter.train import TrainingJob, train_promoter
+from bioattn.system.signals import StopRequest
 
 CPU = torch.device("cpu")
 SMALL = {"channels": 16, "kernel": 7, "pool": 4, "hidden_channels": 32, "head_channels": 8, "num_heads": 2}

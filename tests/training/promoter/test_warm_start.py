@@ -6,11 +6,11 @@ import torch
 
 from bioattn.errors import SettingsError
 from bioattn.models.promoter.folder import load_promoter_model
+from bioattn.models.promoter.training.baselines import BaselineData, best_component_ridge, kmer_bumps
+from bioattn.models.promoter.training.batches import centred_windows
+from bioattn.models.promoter.training.config import TrainingConfig
+from bioattn.models.promoter.training.train import TrainingJob, train_promoter
 from bioattn.promoters.dataset import read_dataset
-from bioattn.training.promoter.baselines import BaselineData, best_component_ridge, kmer_bumps
-from bioattn.training.promoter.batches import centred_windows
-from bioattn.training.promoter.config import TrainingConfig
-from bioattn.training.promoter.train import TrainingJob, train_promoter
 
 CPU = torch.device("cpu")
 KMER = {"stem": "kmer", "kmer": 4, "channels": 16, "num_heads": 2, "head_channels": 8, "pool": 2}

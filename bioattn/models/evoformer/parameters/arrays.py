@@ -15,9 +15,9 @@ import torch
 from numpy.typing import NDArray
 
 from bioattn.errors import FormatError
-from bioattn.files import unreadable
 from bioattn.formats.npz import ARCHIVE_DAMAGE, NpzFile
-from bioattn.formats.safetensors_input import DAMAGE, damaged, open_safetensors
+from bioattn.io.files import unreadable
+from bioattn.io.safetensors_input import DAMAGE, damaged, open_safetensors
 from bioattn.models.model_folder import CONFIG, WEIGHTS
 
 Shape = tuple[int, ...]

@@ -8,9 +8,9 @@ from pathlib import Path
 import torch
 
 from bioattn.errors import BioattnError, SettingsError
-from bioattn.files import atomic_output
-from bioattn.folders import atomic_folder
 from bioattn.formats.npz import npz_output
+from bioattn.io.files import atomic_output
+from bioattn.io.folders import atomic_folder
 from bioattn.models.evoformer.config import EvoformerConfig
 from bioattn.models.evoformer.folder import read_evoformer_config, write_evoformer_model
 from bioattn.models.evoformer.parameters.files import ALPHAFOLD_PREFIX, ParameterFile, open_parameters

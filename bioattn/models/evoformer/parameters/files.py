@@ -19,7 +19,7 @@ from bioattn.models.evoformer.parameters.arrays import FolderArrays, StoredArray
 from bioattn.models.evoformer.parameters.layout import Shape, canonical_shape, to_canonical
 from bioattn.models.evoformer.parameters.shapes import ModelRow, block_names
 from bioattn.models.evoformer.parameters.table import parameter_table
-from bioattn.wording import counted
+from bioattn.text import counted
 
 LOGGER = logging.getLogger("bioattn")
 

@@ -1,0 +1,74 @@
+"""What options ask for by name or number, of what a file or a model holds: treatments, attention sites, heads.
+
+What is not there is one sentence and exit code 1, since it lies with the data as much as with the option; what the
+command line alone gets wrong, such as a name twice, is a `SettingsError`, exit code 2.
+"""
+
+import difflib
+from collections.abc import Collection, Sequence
+from fnmatch import fnmatchcase
+
+from bioattn.errors import BioattnError, SettingsError
+from bioattn.text import quoted
+
+MEAN = "mean"
+"""In the place of a treatment to compare with: the mean over all treatments, unless one is called so."""
+
+
+def not_there(
+    option: str, name: str | int, source: object, what: str, known: Collection[str] | Collection[int]
+) -> BioattnError:
+    """The error that `source` (a path, say) holds no `what` of this name.
+
+    >>> str(not_there("--treatment", "haet", "a.h5", "treatment", ["cold", "heat"]))
+    "--treatment 'haet': a.h5 holds no such treatment; near: 'heat'"
+    >>> str(not_there("--heads", 3, "site s of a.h5", "head", (0, 1)))
+    '--heads 3: site s of a.h5 holds no such head; it holds 0, 1'
+    """
+    near = difflib.get_close_matches(name, map(str, known), n=3) if isinstance(name, str) else []
+    if near:
+        hint = f"near: {quoted(near)}"
+    elif isinstance(name, int):
+        hint = f"it holds {', '.join(map(str, known)) or 'none'}"
+    else:
+        hint = f"it holds {quoted(list(map(str, known))) or 'none'}"
+    return BioattnError(f"{option} {name!r}: {source} holds no such {what}; {hint}")
+
+
+def require_names(
+    option: str,
+    names: Sequence[str],
+    known: Collection[str],
+    source: object,
+    what: str = "treatment",
+) -> None:
+    """Raises: BioattnError for a name that is not known, SettingsError for one given twice."""
+    seen: set[str] = set()
+    for name in names:
+        if name not in known:
+            raise not_there(option, name, source, what, known)
+        if name in seen:
+            raise SettingsError(f"{option} {name!r} is given twice")
+        seen.add(name)
+
+
+def require_reference(option: str, name: str | None, known: Sequence[str], source: object) -> None:
+    """Raises: BioattnError when `name` is neither one of the treatments known nor the mean of several."""
+    if name is None or name in known:
+        return
+    if name != MEAN:
+        error = not_there(option, name, source, "treatment", known)
+        raise BioattnError(f"{error}; `{MEAN}` is the mean over all of them")
+    if len(known) == 1:
+        raise BioattnError(f"{source}: holds one treatment, which is the `{MEAN}`; leave {option} out")
+
+
+def matching_sites(patterns: Sequence[str], known: Collection[str], source: object) -> list[str]:
+    """The attention sites that any shell pattern of `--sites` matches, in the order known.
+
+    Raises: BioattnError for a pattern that matches none.
+    """
+    for pattern in patterns:
+        if not any(fnmatchcase(name, pattern) for name in known):
+            raise not_there("--sites", pattern, source, "attention site", known)
+    return [name for name in known if any(fnmatchcase(name, pattern) for pattern in patterns)]

@@ -1,0 +1,80 @@
+"""Frozen dataclass settings from TOML or JSON, with errors that name the file and the key."""
+
+import dataclasses
+import difflib
+import tomllib
+import types
+import typing
+from collections.abc import Mapping
+from enum import StrEnum
+from pathlib import Path
+from typing import Any, TypeVar
+
+from bioattn.errors import SettingsError
+from bioattn.io.files import read_lines
+
+T = TypeVar("T")
+
+
+def read_toml(path: Path) -> dict[str, Any]:
+    """The content of a TOML file. Raises: SettingsError when it does not parse."""
+    try:
+        return tomllib.loads("\n".join(line for _, line in read_lines(path)))
+    except RecursionError as error:
+        raise SettingsError(f"{path}: not valid TOML (nested too deeply)") from error
+    except ValueError as error:  # TOMLDecodeError is one, and so is what too many digits raise
+        raise SettingsError(f"{path}: not valid TOML ({str(error).partition(';')[0]})") from error
+
+
+def build(kind: type[T], values: Mapping[str, Any], source: str) -> T:
+    """An instance of the dataclass `kind` from plain values; strings become enums, lists
+    tuples, tables dataclasses.
+
+    Raises: SettingsError naming `source`, and the key that is unknown or of the wrong type or what `kind` itself
+    objects to.
+    """
+    hints = typing.get_type_hints(kind)
+    names = [field.name for field in dataclasses.fields(kind)]  # type: ignore[arg-type]
+    arguments = {}
+    for key, value in values.items():
+        if key not in names:
+            close = difflib.get_close_matches(key, names, n=1)
+            hint = f"; did you mean {close[0]}?" if close else f"; known are {', '.join(names)}"
+            raise SettingsError(f"{source}: unknown setting {key!r}{hint}")
+        arguments[key] = _convert(value, hints[key], f"{source}: {key}")
+    try:
+        return kind(**arguments)
+    except (TypeError, SettingsError) as error:
+        raise SettingsError(f"{source}: {error}") from error
+
+
+def _convert(value: Any, hint: Any, where: str) -> Any:
+    if isinstance(hint, types.UnionType) or typing.get_origin(hint) is typing.Union:
+        options = [option for option in typing.get_args(hint) if option is not types.NoneType]
+        return None if value is None else _convert(value, options[0], where)
+    if dataclasses.is_dataclass(hint):
+        if not isinstance(value, Mapping):
+            raise SettingsError(f"{where} is {value!r}; a table of settings is needed")
+        return build(typing.cast(type, hint), value, where)
+    if isinstance(hint, type) and issubclass(hint, StrEnum):
+        try:
+            return hint(value)
+        except ValueError:
+            raise SettingsError(f"{where} is {value!r}; choose from {', '.join(hint)}") from None
+    if typing.get_origin(hint) is tuple:
+        inner = typing.get_args(hint)
+        variadic = len(inner) == 2 and inner[1] is Ellipsis
+        if not isinstance(value, (list, tuple)) or (not variadic and len(value) != len(inner)):
+            raise SettingsError(
+                f"{where} is {value!r}; a list of {'values' if variadic else len(inner)} is needed"
+            )
+        return tuple(
+            _convert(item, inner[0] if variadic else inner[i], where) for i, item in enumerate(value)
+        )
+    if hint is float and isinstance(value, int) and not isinstance(value, bool):
+        return float(value)
+    if isinstance(hint, type) and (
+        not isinstance(value, hint) or (isinstance(value, bool) and hint is not bool)
+    ):
+        raise SettingsError(f"{where} is {value!r}; a value of type {hint.__name__} is needed")
+    return value

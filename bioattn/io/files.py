@@ -1,0 +1,328 @@
+"""Reading text whatever its compression, writing outputs whole or not at all, digests and run records."""
+
+import errno
+import gzip
+import hashlib
+import io
+import json
+import logging
+import lzma
+import os
+import re
+import zlib
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager, nullcontext, suppress
+from pathlib import Path
+from typing import Any, BinaryIO
+
+from bioattn import __version__
+from bioattn.errors import BioattnError, FormatError, SettingsError
+from bioattn.io.input_watch import has_changed, require_unchanged_inputs
+from bioattn.io.output_lock import lock_output, temporary_path
+from bioattn.io.unpacking import unpacked
+
+LOGGER = logging.getLogger("bioattn")
+
+GZIP_MAGIC = b"\x1f\x8b"
+XZ_MAGIC = b"\xfd7zXZ\x00"
+_HDF5_MAGIC = b"\x89HDF"
+_TEMPORARY = re.compile(r"\.tmp-\d+-")
+"""What `atomic_output` puts before a name."""
+OUTPUT_SUFFIXES = ("", ".partial", ".run.json")
+"""What is written for an output: itself, the folder it is made in, and its run record."""
+_LONGEST_NAME = 200
+"""Bytes; file systems take 255, and what is written beside a file has a longer name."""
+OTHER_MAGIC = {
+    b"BZh": "compressed with bzip2",
+    b"PK\x03\x04": "a zip archive",
+    b"\x28\xb5\x2f\xfd": "compressed with zstd",
+}
+"""What people also pack text in."""
+
+
+def open_bytes(path: Path) -> BinaryIO:
+    """Open `path` for reading, decompressing gzip (bgzip included) and xz by content, not by name.
+
+    Raises: BioattnError when the file is missing, a folder or not readable; FormatError when it is packed in
+    another way, and on reading when it unpacks to more than `bioattn.io.unpacking` allows.
+    """
+    try:
+        raw = path.open("rb")
+        magic = raw.read(6)
+        raw.seek(0)
+    except OSError as error:
+        raise unreadable(path, error) from error
+    if is_packed(magic):
+        return unpacked(raw, str(path), path.stat().st_size, xz=magic == XZ_MAGIC)
+    for start, packed in OTHER_MAGIC.items():
+        if magic.startswith(start):
+            raw.close()
+            raise FormatError(f"{path}: is {packed}; unpack it, or compress it with gzip or xz")
+    return raw
+
+
+def is_packed(start: bytes) -> bool:
+    """Whether a file that starts so is gzip or xz."""
+    return start.startswith((GZIP_MAGIC, XZ_MAGIC))
+
+
+@contextmanager
+def decompression_errors(path: Path) -> Iterator[None]:
+    """Turn what gzip, xz and UTF-8 decoding raise while `path` is read into one sentence."""
+    try:
+        yield
+    except (EOFError, gzip.BadGzipFile, zlib.error, lzma.LZMAError) as error:
+        raise FormatError(
+            f"{path}: the compressed data end early or are damaged ({error}); fetch or compress the file again"
+        ) from error
+    except UnicodeDecodeError as error:
+        raise _no_text(str(path), error) from error
+    except OSError as error:
+        raise unreadable(path, error) from error
+
+
+def read_lines(path: Path) -> Iterator[tuple[int, str]]:
+    """Yield (1-based line number, line without its end) of a text file, plain, gzip or xz; CRLF is accepted.
+
+    Raises: FormatError when the file is not UTF-8 or its compression is damaged; BioattnError when unreadable.
+    """
+    with open_bytes(path) as raw, decompression_errors(path):
+        try:
+            for number, line in enumerate(io.TextIOWrapper(raw, encoding="utf-8-sig", newline=None), start=1):
+                yield number, line.rstrip("\n")
+        except UnicodeDecodeError as error:
+            raise _not_utf8(path, error) from error
+
+
+def _not_utf8(path: Path, error: UnicodeDecodeError) -> FormatError:
+    """The sentence for the line that is not UTF-8. Text is decoded in blocks, so the line is looked for again."""
+    where = str(path)
+    with open_bytes(path) as raw:
+        for number, line in enumerate(raw, start=1):
+            try:
+                line.decode("utf-8")
+            except UnicodeDecodeError as found:
+                where, error = str(path) if line.startswith(_HDF5_MAGIC) else f"{path}:{number}", found
+                break
+    return _no_text(where, error)
+
+
+def _no_text(where: str, error: UnicodeDecodeError) -> FormatError:
+    if error.object.startswith(_HDF5_MAGIC):
+        return FormatError(f"{where}: is an HDF5 file, text is needed here")
+    return FormatError(
+        f"{where}: not UTF-8 text (byte 0x{error.object[error.start]:02x}); save the file as UTF-8 or ASCII"
+    )
+
+
+def unreadable(path: Path, error: OSError) -> BioattnError:
+    """The sentence for an input that cannot be opened."""
+    if isinstance(error, FileNotFoundError):
+        return BioattnError(f"{path}: no such file or folder")
+    if isinstance(error, IsADirectoryError):
+        return BioattnError(f"{path}: is a folder, a file is needed")
+    return BioattnError(f"{path}: cannot be read ({error.strerror or error})")
+
+
+def unwritable(path: Path, error: OSError) -> BioattnError:
+    """The sentence for an output that cannot be written; a temporary name is given as what it stands for."""
+    folder_exists = path.parent.is_dir()
+    path = Path(_TEMPORARY.sub("", str(path)))
+    if isinstance(error, FileNotFoundError) and folder_exists:
+        return BioattnError(f"{path}: cannot be written, the folder {path.parent} takes no files")
+    if isinstance(error, FileNotFoundError):
+        return BioattnError(f"{path}: the folder {path.parent} does not exist; create it first")
+    if error.errno == errno.ENOSPC:
+        return BioattnError(f"{path}: no space left on the device; nothing was written under this name")
+    return BioattnError(f"{path}: cannot be written ({error.strerror or error})")
+
+
+def check_output(output: Path, inputs: Iterable[Path] = (), option: str = "--output") -> None:
+    """Refuse an output that cannot be written or would destroy an input, before any work is done.
+
+    option: what named the output, for messages. Raises: SettingsError when `output` is `-` or as `check_apart`;
+    BioattnError when it is a folder or a device, or the folder it is to stand in is missing or read-only.
+    """
+    if str(output) == "-":
+        raise SettingsError(f"{option} -: this cannot go to standard output; give a file name")
+    if output.is_dir():
+        raise BioattnError(f"{output}: is a folder, a file name is needed")
+    if output.exists() and not output.is_file():
+        raise BioattnError(f"{output}: is a device or pipe, which would be replaced; give a file name")
+    check_parent(output)
+    check_apart(output, inputs, option)
+
+
+def is_file_name(name: str) -> bool:
+    """Whether text from a file can be the name of a file in a folder: on every system, and in this folder only.
+
+    >>> [is_file_name(name) for name in ("P12345", "../../x", "a\\\\b", "..", "a\\x00b", "CON", "x" * 300)]
+    [True, False, False, False, False, False, False]
+    """
+    stem = name.split(".")[0].rstrip().upper()
+    return (
+        name.strip(" .") != ""
+        and not re.search(r"[/\\\x00-\x1f\x7f]|^[A-Za-z]:", name)
+        and not re.fullmatch(r"CON|PRN|AUX|NUL|(COM|LPT)[0-9]", stem)
+        and len(name.encode("utf-8", "surrogatepass")) <= _LONGEST_NAME
+    )
+
+
+def check_parent(output: Path) -> None:
+    """Raises: BioattnError when the folder that `output` is to stand in is missing or read-only."""
+    if not output.parent.is_dir():
+        raise unwritable(output, FileNotFoundError())
+    if not os.access(output.parent, os.W_OK):
+        raise BioattnError(f"{output}: cannot be written, the folder {output.parent} is read-only")
+
+
+def check_apart(output: Path, inputs: Iterable[Path], option: str = "--output") -> None:
+    """Refuse a file or folder to write that is an input, holds one, or lies in one that is a folder (a model).
+
+    What stands beside an output (`.partial` while it is made, `.run.json`) counts as the output.
+
+    Raises: SettingsError.
+    """
+    target = output.resolve()
+    written = [target.with_name(target.name + end) for end in OUTPUT_SUFFIXES] if target.name else []
+    for path in inputs:
+        place = path.resolve()
+        if place == target:
+            raise SettingsError(f"{option} would write {output}, which is an input; choose another name")
+        for name in written:
+            if place.is_relative_to(name):
+                raise SettingsError(
+                    f"{option} {output}: {name.name} would be replaced, and with it the input {path}; choose "
+                    "another name"
+                )
+        if place.is_dir() and target.is_relative_to(place):
+            raise SettingsError(
+                f"{option} {output}: lies in the folder {path}, which is an input; choose another place"
+            )
+
+
+@contextmanager
+def atomic_output(path: Path, *, lock: bool = True, of_inputs: bool = True) -> Iterator[Path]:
+    """Give a temporary name beside `path`; rename it to `path` on success, remove it on any failure.
+
+    The temporary name keeps the suffixes, so writers that look at them (gzip, pandas) behave. lock: keep other
+    runs from writing `path` meanwhile; not for caches, which several runs may make at once, all the same.
+    of_inputs: whether what is written follows from the command's inputs, which then must be what they were.
+
+    Raises: BioattnError when the folder is missing, read-only or full, another run is writing `path`, or an input
+    of the command has changed.
+    """
+    temporary = temporary_path(path)
+    with lock_output(path) if lock else nullcontext():
+        try:
+            if path.is_dir():
+                raise BioattnError(f"{path}: is a folder, a file name is needed")
+            try:
+                yield temporary
+                if of_inputs:
+                    require_unchanged_inputs(path)
+                temporary.replace(path)
+            except OSError as error:
+                raise unwritable(path, error) from error
+        finally:
+            remove_leftover(temporary)
+
+
+def remove_leftover(path: Path) -> None:
+    """Remove a file that may not be there, on a disk that may be read-only: never in the way of the real error."""
+    with suppress(OSError):
+        path.unlink()
+
+
+@contextmanager
+def text_output(path: Path, level: int = 9, *, of_inputs: bool = True) -> Iterator[io.TextIOBase]:
+    """Open `path` for atomic text writing; a `.gz` name gives gzip without clock or name, so bytes repeat.
+
+    level: gzip's, 1 (fast) to 9 (small). of_inputs: as of `atomic_output`.
+    """
+    with atomic_output(path, of_inputs=of_inputs) as temporary:
+        if path.suffix == ".gz":
+            with (
+                temporary.open("wb") as raw,
+                gzip.GzipFile(filename="", mode="wb", compresslevel=level, fileobj=raw, mtime=0) as packed,
+                io.TextIOWrapper(packed, encoding="utf-8", newline="\n") as text,
+            ):
+                yield text
+        else:
+            with temporary.open("w", encoding="utf-8", newline="\n") as text:
+                yield text
+
+
+def sha256_of(path: Path) -> str:
+    """Hexadecimal SHA-256 of the file's bytes."""
+    try:
+        with path.open("rb") as file:
+            return hashlib.file_digest(file, "sha256").hexdigest()
+    except OSError as error:
+        raise unreadable(path, error) from error
+
+
+def write_json(path: Path, content: Any, *, of_inputs: bool = True) -> None:
+    """Write `content` as indented JSON, keys in the order given, atomically; of_inputs: as of `atomic_output`."""
+    with text_output(path, of_inputs=of_inputs) as file:
+        json.dump(content, file, indent=2, allow_nan=False)
+        file.write("\n")
+
+
+def read_json(path: Path) -> Any:
+    """Read JSON. Raises: FormatError naming the line when it does not parse."""
+    return parse_json("\n".join(line for _, line in read_lines(path)), str(path))
+
+
+def parse_json(text: str | bytes, source: str) -> Any:
+    """The content of JSON text; `source` names it in messages.
+
+    Raises: FormatError naming the line when it does not parse, is nested more deeply than Python can follow, or
+    holds a number of more digits than Python reads.
+    """
+    try:
+        return json.loads(text)
+    except json.JSONDecodeError as error:
+        raise FormatError(f"{source}:{error.lineno}: not valid JSON ({error.msg})") from error
+    except RecursionError as error:
+        raise FormatError(f"{source}: not valid JSON (nested too deeply)") from error
+    except ValueError as error:
+        raise FormatError(f"{source}: not valid JSON ({str(error).partition(';')[0]})") from error
+
+
+def write_run_record(
+    output: Path,
+    command: Sequence[str],
+    inputs: Mapping[str, Path],
+    seconds: float,
+    **figures: Any,
+) -> None:
+    """Write `<output>.run.json`: command, versions, input names and digests, wall time and `figures`.
+
+    It stands beside the output so that the output itself can be free of clocks and repeat byte for byte. An input
+    that has changed since the output was finished is marked, and warned of: its digest is of what it is now.
+    """
+    for path in inputs.values():
+        if has_changed(path):
+            LOGGER.warning(f"{path}: changed after it was read; {output} was made of what it was before")
+    record = {
+        "command": list(command),
+        "bioattn_version": __version__,
+        "inputs": {
+            name: {
+                "file": path.name,
+                "sha256": sha256_of(path) if os.path.isfile(path) else None,  # noqa: PTH113
+                **({"changed_after_reading": True} if has_changed(path) else {}),
+            }
+            for name, path in inputs.items()
+        },
+        "output": {"file": output.name, "sha256": sha256_of(output) if output.is_file() else None},
+        "seconds": round(seconds, 3),
+        **figures,
+    }
+    write_json(run_record_path(output), record, of_inputs=False)
+
+
+def run_record_path(output: Path) -> Path:
+    """Where the record of the run that made `output` stands."""
+    return output.with_name(output.name + ".run.json")

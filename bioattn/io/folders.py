@@ -1,0 +1,150 @@
+"""Folders that appear whole or not at all, and never at the cost of a file that somebody else put there."""
+
+import re
+import shutil
+from collections.abc import Collection, Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+from bioattn.errors import BioattnError
+from bioattn.io.files import remove_leftover, unwritable
+from bioattn.io.input_watch import require_unchanged_inputs
+from bioattn.io.output_lock import lock_output
+
+_SHOWN = 3
+_BEING_WRITTEN = re.compile(r"\.tmp-\d+-(.+)")
+"""What `bioattn.io.files.atomic_output` leaves of a killed process."""
+
+
+def require_own_files(folder: Path, names: Collection[str]) -> None:
+    """Refuse to remove `folder` unless every file in it has one of `names`, those that bioattn gives there.
+
+    A name `logos/a.svg` stands for a file in a folder of the folder; deeper folders are never ours.
+
+    Raises: BioattnError naming what else lies there, or when it is no folder.
+    """
+    try:
+        found = sorted(folder.iterdir())
+        ours = {str(Path(name).parent) for name in names}
+        for inner in [
+            path for path in found if path.is_dir() and not path.is_symlink() and path.name in ours
+        ]:
+            found.remove(inner)
+            found += sorted(inner.iterdir())
+    except NotADirectoryError:
+        raise BioattnError(
+            f"{folder}: is a file, which would be replaced by a folder; move it away or choose another --output"
+        ) from None
+    except OSError as error:
+        raise unwritable(folder, error) from error
+    others = [
+        path.relative_to(folder).as_posix()
+        for path in found
+        if path.is_dir() or path.relative_to(folder).with_name(_final_name(path.name)).as_posix() not in names
+    ]
+    if others:
+        more = f" and {len(others) - _SHOWN:,} more" if len(others) > _SHOWN else ""
+        raise BioattnError(
+            f"{folder}: holds {', '.join(others[:_SHOWN])}{more}, which bioattn did not write there, so it is not "
+            "replaced; move that away or choose another --output"
+        )
+
+
+@contextmanager
+def atomic_folder(path: Path, names: Collection[str]) -> Iterator[Path]:
+    """Give the empty folder `<path>.partial`; rename it to `path` on success, remove it on any failure.
+
+    names: all that the body may call its files. A folder `path` steps aside first and goes last; what a killed run
+    left in `<path>.partial` goes at once. Either is refused where it holds a file of another name; whether an
+    earlier result may be replaced at all is the caller's to know.
+
+    Raises: BioattnError as `require_own_files`, when the folder around it is missing, read-only or full, when
+    another run is writing `path`, or an input of the command has changed.
+    """
+    partial = path.with_name(path.name + ".partial")
+    with lock_output(path):
+        restore_folder(path, names)
+        leftovers = [partial] if partial.exists() else []
+        for folder in [*leftovers, *([path] if path.exists() else [])]:
+            require_own_files(folder, names)
+        try:
+            for folder in leftovers:
+                shutil.rmtree(folder)
+            partial.mkdir()
+        except OSError as error:
+            raise unwritable(path, error) from error
+        try:
+            try:
+                yield partial
+                require_unchanged_inputs(path)
+                replace_folder(partial, path)
+            except OSError as error:
+                raise unwritable(path, error) from error
+            except BioattnError as error:
+                # The name that was asked for, not the one it had meanwhile.
+                if type(error) is BioattnError and str(partial) in str(error):
+                    raise BioattnError(str(error).replace(str(partial), str(path))) from error
+                raise
+        finally:
+            shutil.rmtree(partial, ignore_errors=True)
+
+
+def replace_folder(new: Path, path: Path) -> None:
+    """Give the folder `new` the name `path`; what had that name steps aside first and goes last.
+
+    Raises: OSError; then `path` is what it was.
+    """
+    aside = _aside(path)
+    if path.exists():
+        if aside.exists():  # of a run that was killed before it could remove it
+            _remove(aside)
+        path.rename(aside)
+    try:
+        new.rename(path)
+    except OSError:
+        if aside.exists():
+            aside.rename(path)
+        raise
+    if aside.exists():
+        _remove(aside)
+
+
+def restore_folder(path: Path, names: Collection[str]) -> None:
+    """Put back what stepped aside for a folder that a killed run could not name any more, or remove it.
+
+    Raises: BioattnError when it holds a file that has none of `names`, or the folder around it is read-only.
+    """
+    aside = _aside(path)
+    if not aside.exists():
+        return
+    require_own_files(aside, names)
+    try:
+        if path.exists():
+            _remove(aside)
+        else:
+            aside.rename(path)
+    except OSError as error:
+        raise unwritable(path, error) from error
+
+
+def remove_unfinished(folder: Path) -> None:
+    """Remove the temporary files that a killed process left in a folder that this one has locked."""
+    for path in folder.iterdir():
+        if _BEING_WRITTEN.fullmatch(path.name) and path.is_file():
+            remove_leftover(path)
+
+
+def _aside(path: Path) -> Path:
+    return path.with_name(f".tmp-old-{path.name}")
+
+
+def _remove(path: Path) -> None:
+    if path.is_dir() and not path.is_symlink():
+        shutil.rmtree(path)
+    else:
+        path.unlink()
+
+
+def _final_name(name: str) -> str:
+    match = _BEING_WRITTEN.fullmatch(name)
+    return match[1] if match else name

@@ -1,0 +1,153 @@
+"""How much memory a model needs for an alignment: said before it is run, kept low where little is free, refused
+where there is too little.
+
+Shapes: S clustered MSA rows, E extra MSA rows, R columns.
+"""
+
+import logging
+from collections.abc import Iterator
+from contextlib import contextmanager
+from enum import StrEnum
+
+import torch
+
+from bioattn.errors import BioattnError
+from bioattn.models.evoformer.config import EvoformerConfig
+from bioattn.models.evoformer.msa_row_attention import TILE_ELEMENTS, TILE_LEAST
+from bioattn.models.evoformer.tiles import ACCELERATOR_FACTOR, tiles_of_at_most
+from bioattn.store.alignment_schema import AlignmentSizes
+from bioattn.system.memory import free_memory
+from bioattn.text import counted, human_bytes
+
+LOGGER = logging.getLogger("bioattn")
+
+FIXED_BYTES = 80_000_000
+"""What torch and its threads take whatever the sizes."""
+MARGIN = 1.2
+"""The estimate over the terms counted."""
+SMALL_TILES = (4, 1)
+"""Rows or residues at a time that are tried where memory is short."""
+_TILE_FLOATS = 8
+"""Numbers a layer holds for each number of a tile: projections, attention, update."""
+
+
+class Precision(StrEnum):
+    """Arithmetic of the stacks' layers; what they update stays in float32."""
+
+    FP32 = "fp32"
+    BF16 = "bf16"
+
+
+def estimate_memory(
+    config: EvoformerConfig,
+    sizes: AlignmentSizes,
+    *,
+    chunk: int | None = None,
+    attention: bool = False,
+    device: str = "cpu",
+) -> int:
+    """Bytes that a run needs beside the model's parameters at its highest point, counted generously.
+
+    chunk: rows or residues that layers take at a time, None = the sizes that are fastest. attention: whether
+    weights are listened to.
+    """
+    rows, extra, columns = sizes
+    pairs = columns * columns
+    msa, pair = rows * columns * config.msa_channels, pairs * config.pair_channels
+    factors = 3 * config.outer_product_channels * columns
+    tile_numbers = TILE_ELEMENTS if device == "cpu" else TILE_ELEMENTS * ACCELERATOR_FACTOR
+
+    def tile(number: int, width: int, least: int = 1) -> int:
+        """How many of `number` rows of `width` numbers a layer takes at a time, `least` or more if it may."""
+        return max(1, min(number, max(least, tile_numbers // max(1, width)), chunk or number))
+
+    msa_rows = tile(rows, columns * config.msa_channels, TILE_LEAST)
+    msa_columns = tile(columns, rows * config.msa_channels)
+    pair_rows = tile(columns, columns * config.pair_channels, TILE_LEAST)
+    work = [
+        factors * rows,
+        _TILE_FLOATS * msa_rows * columns * config.msa_channels,
+        _TILE_FLOATS * msa_columns * rows * config.msa_channels,
+        _TILE_FLOATS * pair_rows * columns * config.pair_channels,
+        2 * pairs * config.triangle_multiplication_channels,
+    ]
+    weights = 0
+    if attention:
+        heads = max(msa_rows * config.msa_heads, pair_rows * config.pair_heads)
+        weights = max(4 * heads * pairs, msa_columns * config.msa_heads * rows * rows)
+    stages = [2 * msa + pair, msa + pair + max(work), msa + _head_floats(config, pairs)]
+    features = 2 * rows * columns * config.msa_features
+    if config.num_extra_msa_blocks:
+        width = extra * config.extra_msa_channels
+        tiled = _TILE_FLOATS * tile(columns, width) * width
+        stages.append(msa + pair + columns * width + max(factors * extra, tiled))
+        features += 8 * extra * columns
+    return FIXED_BYTES + int(MARGIN * 4 * (max(stages) + features + weights))
+
+
+def _head_floats(config: EvoformerConfig, pairs: int) -> int:
+    """Numbers per pair of residues when everything is read off the representations."""
+    per_pair = config.pair_channels + 2 * config.distogram_bins
+    if config.aligned_error_head:
+        per_pair += 64
+    if config.structure_module is not None:
+        per_pair += config.pair_channels + 4 * config.structure_module.num_heads
+    return per_pair * pairs
+
+
+@contextmanager
+def plan_memory(
+    config: EvoformerConfig,
+    device: torch.device,
+    sizes: AlignmentSizes,
+    chunk: int | None,
+    *,
+    attention: bool,
+    source: str,
+) -> Iterator[None]:
+    """Say how much memory a run will need; run the body with layers that take as many rows at a time as fit.
+
+    chunk: at most so many, None = as memory allows.
+
+    Raises: BioattnError with the estimate when there is too little memory whatever the size of tiles.
+    """
+    free = _free(device)
+    choices: list[int | None] = [chunk]
+    if chunk is None:
+        choices += SMALL_TILES
+    needed = 0
+    for choice in choices:
+        needed = estimate_memory(config, sizes, chunk=choice, attention=attention, device=device.type)
+        if free is None or needed <= free:
+            LOGGER.info(
+                f"needs about {human_bytes(needed)} of memory beside the model"
+                + ("" if free is None else f", {human_bytes(free)} are free")
+                + (
+                    ""
+                    if choice is None or choice == chunk
+                    else f": layers take {counted(choice, 'row')} at a time (--chunk)"
+                )
+            )
+            with tiles_of_at_most(choice):
+                yield
+            return
+    assert free is not None
+    least = sizes._replace(rows=1, extra_rows=1)
+    fewer_rows_help = estimate_memory(config, least, chunk=choices[-1], device=device.type) <= free
+    raise BioattnError(
+        f"{source}: {sizes.residues:,} columns with {sizes.rows:,} + {sizes.extra_rows:,} rows need about "
+        f"{human_bytes(needed)} of memory beside the model, {human_bytes(free)} are free; "
+        + (
+            "give a smaller --max-msa-clusters, or max_extra_msa in [inputs] of --config, or cut the alignment "
+            "into domains"
+            if fewer_rows_help
+            else "the pairs of columns alone are too many: cut the alignment into domains, or take a larger "
+            "machine"
+        )
+    )
+
+
+def _free(device: torch.device) -> int | None:
+    if device.type == "cuda":
+        return int(torch.cuda.mem_get_info(device)[0])
+    return free_memory()

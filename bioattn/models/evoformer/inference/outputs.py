@@ -1,0 +1,203 @@
+"""The files of one prediction of an MSA/pair model; `docs/formats/evoformer-output.md` says what is in them."""
+
+import logging
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import h5py
+import numpy as np
+from numpy.typing import NDArray
+
+from bioattn import __version__
+from bioattn.formats.mmcif_output import write_mmcif
+from bioattn.formats.pdb_output import PdbRoomError, write_pdb
+from bioattn.formats.rr import ranked_pairs, write_rr
+from bioattn.io.files import text_output, write_json
+from bioattn.io.seal import stream_sealed
+from bioattn.models.evoformer.inference.prediction import Prediction, Representation
+from bioattn.models.evoformer.inference.target_row import TargetRow
+from bioattn.store.distogram_file import DISTOGRAM_FORMAT, FORMAT_VERSION, REPRESENTATIONS_FORMAT
+from bioattn.store.prediction_validation import CONTACT_COLUMNS
+from bioattn.structures.predicted_residues import predicted_residues
+
+LOGGER = logging.getLogger("bioattn")
+
+CONTACTS_RR = "contacts.rr"
+CONTACTS_TABLE = "contacts.tsv"
+DISTOGRAM = "distogram.h5"
+REPRESENTATIONS = "representations.h5"
+STRUCTURE_PDB = "structure.pdb"
+STRUCTURE_MMCIF = "structure.cif"
+SCORES = "scores.json"
+PREDICTION_FILES = frozenset(
+    {CONTACTS_RR, CONTACTS_TABLE, DISTOGRAM, REPRESENTATIONS, STRUCTURE_PDB, STRUCTURE_MMCIF, SCORES}
+)
+"""All that `write_prediction` calls its files."""
+
+_ROWS_AT_ONCE = 64
+_NO_RESIDUE = -1
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PredictionOf:
+    """What was predicted from what."""
+
+    name: str
+    target: TargetRow
+    columns: NDArray[np.intp]
+    """(R,) 0-based match columns that the model saw."""
+    aatype: NDArray[np.int32]
+    """(R,) 0..20."""
+    model_sha256: str
+    input_sha256: str
+
+
+def write_prediction(
+    folder: Path, subject: PredictionOf, prediction: Prediction, scores: Mapping[str, Any]
+) -> list[str]:
+    """Write all files of a prediction into `folder`; returns their names. `scores` go to `scores.json` first.
+
+    Raises: BioattnError when a file cannot be written.
+    """
+    written = []
+    summary: dict[str, Any] = dict(scores)
+    if prediction.contact_probability is not None:
+        summary["contact_pairs"] = _write_contacts(folder, subject, prediction)
+        _write_distogram(folder / DISTOGRAM, subject, prediction)
+        written += [CONTACTS_RR, CONTACTS_TABLE, DISTOGRAM]
+    if prediction.representations:
+        _write_representations(folder / REPRESENTATIONS, subject, prediction.representations)
+        written.append(REPRESENTATIONS)
+    if prediction.atom37 is not None and prediction.plddt is not None:
+        written += _write_structure(folder, subject, prediction)
+        summary["mean_plddt"] = round(float(prediction.plddt.mean()), 3)
+        summary["ptm"] = None if prediction.ptm is None else round(prediction.ptm, 5)
+        summary["plddt"] = [round(float(value), 2) for value in prediction.plddt]
+    write_json(folder / SCORES, summary)
+    return [*written, SCORES]
+
+
+def _write_contacts(folder: Path, subject: PredictionOf, prediction: Prediction) -> int:
+    probabilities, distances = prediction.contact_probability, prediction.expected_distance
+    assert probabilities is not None
+    assert distances is not None
+    target, columns = subject.target, subject.columns
+    method = [f"bioattn {__version__}", "probability that CB atoms (CA of glycine) are closer than 8 A"]
+    number = write_rr(
+        folder / CONTACTS_RR,
+        target.letters,
+        probabilities,
+        target=subject.name,
+        method=method,
+        columns=columns,
+    )
+    first, second = ranked_pairs(probabilities, columns)
+    with text_output(folder / CONTACTS_TABLE) as file:
+        file.write("\t".join(CONTACT_COLUMNS) + "\n")
+        for i, j in zip(first.tolist(), second.tolist(), strict=True):
+            place = (int(columns[i]), int(columns[j]))
+            cells = [str(column + 1) for column in place]
+            cells += [
+                "" if target.numbers[column] is None else str(target.numbers[column]) for column in place
+            ]
+            cells += [target.letters[column] for column in place]
+            file.write("\t".join([*cells, f"{probabilities[i, j]:.5f}", f"{distances[i, j]:.3f}"]) + "\n")
+    return number
+
+
+def _write_distogram(path: Path, subject: PredictionOf, prediction: Prediction) -> None:
+    assert prediction.distogram is not None
+    assert prediction.bin_edges is not None
+    with stream_sealed(path) as file:
+        scales = _begin(file, DISTOGRAM_FORMAT, subject)
+        edges = _scale(file, "bin_edge", prediction.bin_edges, "Å between two distance bins")
+        edges.attrs["units"] = "angstrom"
+        bins = _scale(
+            file, "bin", np.arange(len(prediction.bin_edges) + 1, dtype=np.int32), "distance bin, from 0"
+        )
+        _pairs(file, "probability", prediction.distogram, (*scales, bins), "probability of a distance bin")
+        for name, array, words in (
+            ("contact_probability", prediction.contact_probability, "probability of a distance below 8 Å"),
+            ("expected_distance", prediction.expected_distance, "expected distance of CB atoms"),
+            ("aligned_error", prediction.aligned_error, "expected error of column_j, aligned at column_i"),
+        ):
+            if array is not None:
+                _pairs(file, name, array, scales, words)
+        for name in ("expected_distance", "aligned_error"):
+            if name in file:
+                file[name].attrs["units"] = "angstrom"
+
+
+def _write_representations(
+    path: Path, subject: PredictionOf, representations: Mapping[Representation, NDArray[np.float32]]
+) -> None:
+    with stream_sealed(path) as file:
+        first, second = _begin(file, REPRESENTATIONS_FORMAT, subject)
+        for name, array in representations.items():
+            channel = _scale(
+                file, f"{name}_channel", np.arange(array.shape[-1], dtype=np.int32), "channel, from 0"
+            )
+            axes = [first, channel]
+            if name is Representation.PAIR:
+                axes = [first, second, channel]
+            elif name is Representation.MSA:
+                row = _scale(file, "row", np.arange(len(array), dtype=np.int32), "clustered MSA row, from 0")
+                axes = [row, first, channel]
+            _pairs(file, str(name), array, axes, f"{name} representation")
+
+
+def _begin(file: h5py.File, kind: str, subject: PredictionOf) -> tuple[h5py.Dataset, h5py.Dataset]:
+    """Attributes and column scales that both files have."""
+    file.attrs["format"] = kind
+    file.attrs["format_version"] = FORMAT_VERSION
+    file.attrs["generated_by"] = f"bioattn {__version__}"
+    file.attrs["id"] = subject.name
+    file.attrs["target"] = subject.target.name
+    file.attrs["sequence"] = subject.target.letters
+    file.attrs["model_sha256"] = subject.model_sha256
+    file.attrs["input_sha256"] = subject.input_sha256
+    columns = (subject.columns + 1).astype(np.int32)
+    words = "match column of the alignment, from 1"
+    scales = (_scale(file, "column_i", columns, words), _scale(file, "column_j", columns, words))
+    numbers = [subject.target.numbers[column] for column in subject.columns]
+    residues = np.array([_NO_RESIDUE if number is None else number for number in numbers], dtype=np.int32)
+    dataset = file.create_dataset("residue_number", data=residues, track_times=False)
+    dataset.attrs["long_name"] = "residue number in the target, -1 where it has a gap"
+    dataset.dims[0].attach_scale(scales[0])
+    return scales
+
+
+def _scale(file: h5py.File, name: str, values: NDArray[Any], words: str) -> h5py.Dataset:
+    dataset = file.create_dataset(name, data=values, track_times=False)
+    dataset.make_scale(name)
+    dataset.attrs["long_name"] = words
+    return dataset
+
+
+def _pairs(file: h5py.File, name: str, array: NDArray[np.float32], scales: Any, words: str) -> None:
+    dataset = file.create_dataset(name, shape=array.shape, dtype=np.float32, track_times=False)
+    for axis, scale in enumerate(scales):
+        dataset.dims[axis].attach_scale(scale)
+    dataset.attrs["long_name"] = words
+    for start in range(0, len(array), _ROWS_AT_ONCE):
+        dataset[start : start + _ROWS_AT_ONCE] = array[start : start + _ROWS_AT_ONCE]
+
+
+def _write_structure(folder: Path, subject: PredictionOf, prediction: Prediction) -> list[str]:
+    assert prediction.atom37 is not None
+    assert prediction.plddt is not None
+    numbers = [subject.target.numbers[column] for column in subject.columns]
+    residues = predicted_residues(
+        subject.aatype, prediction.atom37, prediction.plddt, [number or 0 for number in numbers]
+    )
+    # A column where the target has a gap is no residue of it.
+    residues = [residue for residue, number in zip(residues, numbers, strict=True) if number is not None]
+    write_mmcif(folder / STRUCTURE_MMCIF, residues, name=subject.name)
+    try:
+        write_pdb(folder / STRUCTURE_PDB, residues)
+    except PdbRoomError as error:
+        LOGGER.warning(f"no {STRUCTURE_PDB} was written: {error}")
+        return [STRUCTURE_MMCIF]
+    return [STRUCTURE_PDB, STRUCTURE_MMCIF]

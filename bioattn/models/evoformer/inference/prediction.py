@@ -1,0 +1,257 @@
+"""Running an MSA/pair model on one alignment: what it predicts, as NumPy arrays.
+
+Shapes: S MSA rows, R columns that the model sees, N distance bins, C channels.
+"""
+
+from collections.abc import Iterator, Sequence
+from contextlib import ExitStack, contextmanager
+from dataclasses import dataclass, field
+from enum import StrEnum
+from typing import Any, overload
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+from torch import Tensor, nn
+
+from bioattn.attention.capture import AttentionSink, capture
+from bioattn.errors import BioattnError
+from bioattn.models.evoformer.alignment_inputs import AlignmentInputs
+from bioattn.models.evoformer.block import EvoformerBlock
+from bioattn.models.evoformer.confidence import plddt, predicted_aligned_error, predicted_tm_score
+from bioattn.models.evoformer.distogram import bin_edges, contact_bins
+from bioattn.models.evoformer.folder import LoadedEvoformerModel
+from bioattn.models.evoformer.inputs import ModelInputs
+from bioattn.models.evoformer.model import ModelOutputs
+from bioattn.system.progress import Progress
+from bioattn.system.signals import StopRequest
+
+_ROWS_AT_ONCE = 64
+
+
+class Representation(StrEnum):
+    """What of a model's inner state can be kept."""
+
+    SINGLE = "single"
+    """(R, C) of the trunk."""
+    PAIR = "pair"
+    """(R, R, C)"""
+    MSA = "msa"
+    """(S, R, C)"""
+    MSA_FIRST_ROW = "msa_first_row"
+    """(R, C)"""
+    STRUCTURE = "structure"
+    """(R, C) single representation that leaves the structure module."""
+
+
+@dataclass(frozen=True, eq=False, kw_only=True)
+class Prediction:
+    """What a model says of an alignment; None where it has no such part."""
+
+    bin_edges: NDArray[np.float32] | None
+    """(N - 1,) Å between distance bins."""
+    distogram: NDArray[np.float32] | None
+    """(R, R, N) probabilities."""
+    contact_probability: NDArray[np.float32] | None
+    """(R, R) that CB atoms are closer than 8 Å."""
+    expected_distance: NDArray[np.float32] | None
+    """(R, R) Å; the open bins at both ends count as wide as the others."""
+    aligned_error: NDArray[np.float32] | None
+    """(R, R) Å, not symmetric."""
+    ptm: float | None
+    """Predicted TM-score, 0..1."""
+    plddt: NDArray[np.float32] | None
+    """(R,) 0..100."""
+    atom37: NDArray[np.float32] | None
+    """(R, 37, 3) Å."""
+    representations: dict[Representation, NDArray[np.float32]] = field(default_factory=dict)
+
+
+def predict(
+    model: LoadedEvoformerModel,
+    inputs: AlignmentInputs,
+    *,
+    seed: int,
+    progress: Progress,
+    request: StopRequest,
+    description: str = "blocks",
+    representations: Sequence[Representation] = (),
+    sink: AttentionSink | None = None,
+    sites: Sequence[str] = (),
+) -> Prediction:
+    """Run all passes of all samples that `inputs.settings` ask for.
+
+    Each pass is a new sample of rows and masked cells. Distances are averaged over samples; the structure, the
+    representations and the attention (of `sites`, to `sink`) are those of the first sample's last pass.
+
+    Raises: BioattnError when the device is out of memory or the model predicts what is no number; Interrupted.
+    """
+    settings = inputs.settings
+    num_passes = settings.num_recycles + 1
+    blocks = sum(isinstance(module, EvoformerBlock) for module in model.model.modules())
+    progress.begin(description, blocks * num_passes * settings.num_samples)
+    total: _Distances | None = None
+    first: Prediction | None = None
+    try:
+        for sample in range(settings.num_samples):
+            passes = _Passes(
+                inputs, seed, range(sample * num_passes, (sample + 1) * num_passes), model.device
+            )
+            listening = sink is not None and sample == 0
+            with (
+                torch.inference_mode(),
+                _watch(model.model, num_passes, progress, request, sites if listening else (), sink),
+            ):
+                outputs = model.model(passes, settings.num_recycles)
+                total = _add_distances(total, outputs)
+                if first is None:
+                    first = _read_outputs(outputs, representations)
+                del outputs
+    except torch.OutOfMemoryError as error:
+        raise BioattnError(
+            f"{model.device}: out of memory with {inputs.num_clusters} + {inputs.num_extra} rows and "
+            f"{len(inputs.columns)} columns; give a smaller --max-msa-clusters, or max_extra_msa in [inputs] of "
+            "--config, or --device cpu"
+        ) from error
+    finally:
+        progress.end()
+    assert first is not None
+    if total is None:
+        return first
+    return total.into(first, settings.num_samples)
+
+
+class _Passes(Sequence[ModelInputs]):
+    """Draws the sample of a pass when the model comes to it, so that one is in memory at a time."""
+
+    def __init__(self, inputs: AlignmentInputs, seed: int, numbers: range, device: torch.device) -> None:
+        self._inputs = inputs
+        self._seed = seed
+        self._numbers = numbers
+        self._device = device
+
+    def __len__(self) -> int:
+        return len(self._numbers)
+
+    @overload
+    def __getitem__(self, index: int) -> ModelInputs: ...
+
+    @overload
+    def __getitem__(self, index: slice) -> "_Passes": ...
+
+    def __getitem__(self, index: int | slice) -> "ModelInputs | _Passes":
+        if isinstance(index, slice):
+            return _Passes(self._inputs, self._seed, self._numbers[index], self._device)
+        return self._inputs.sample(self._seed, self._numbers[index]).to(self._device)
+
+
+@contextmanager
+def _watch(
+    model: nn.Module,
+    num_passes: int,
+    progress: Progress,
+    request: StopRequest,
+    sites: Sequence[str],
+    sink: AttentionSink | None,
+) -> Iterator[None]:
+    """Follow the model from block to block: progress, stop requests, and attention in the last pass alone."""
+    begun = 0
+    with ExitStack() as stack:
+
+        def begin_pass(_module: nn.Module, _arguments: Any) -> None:
+            nonlocal begun
+            begun += 1
+            if begun == num_passes and sites and sink is not None:
+                stack.enter_context(capture(sites, sink))
+
+        def end_block(_module: nn.Module, _arguments: Any, _states: Any) -> None:
+            request.check()
+            progress.advance(1, **({"pass": f"{begun}/{num_passes}"} if num_passes > 1 else {}))
+
+        embedder = model.get_submodule("input_embedder")
+        stack.callback(embedder.register_forward_pre_hook(begin_pass).remove)
+        for module in model.modules():
+            if isinstance(module, EvoformerBlock):
+                stack.callback(module.register_forward_hook(end_block).remove)
+        yield
+
+
+@dataclass(slots=True)
+class _Distances:
+    """Sums over samples."""
+
+    distogram: NDArray[np.float32]
+    edges: NDArray[np.float32]
+
+    def into(self, prediction: Prediction, num_samples: int) -> Prediction:
+        """The prediction with the mean distances."""
+        probabilities = self.distogram
+        if num_samples > 1:
+            probabilities /= np.float32(num_samples)
+        step = self.edges[1] - self.edges[0] if len(self.edges) > 1 else np.float32(1)
+        middles = np.append(self.edges, self.edges[-1] + step) - step / 2
+        contact = probabilities[..., : contact_bins(probabilities.shape[-1])].sum(-1)
+        return Prediction(
+            bin_edges=self.edges,
+            distogram=probabilities,
+            contact_probability=np.clip(contact, 0, 1),
+            expected_distance=probabilities @ middles.astype(np.float32),
+            aligned_error=prediction.aligned_error,
+            ptm=prediction.ptm,
+            plddt=prediction.plddt,
+            atom37=prediction.atom37,
+            representations=prediction.representations,
+        )
+
+
+def _add_distances(total: _Distances | None, outputs: ModelOutputs) -> _Distances | None:
+    """Add the probabilities of one sample, some rows at a time."""
+    logits = outputs.distogram_logits
+    if logits is None:
+        return None
+    if total is None:
+        shape = tuple(logits.shape)
+        total = _Distances(np.zeros(shape, np.float32), bin_edges(shape[-1]).numpy())
+    for start in range(0, len(logits), _ROWS_AT_ONCE):
+        rows = slice(start, start + _ROWS_AT_ONCE)
+        total.distogram[rows] += _numbers(logits[rows].float().softmax(-1), "distances")
+    return total
+
+
+def _read_outputs(outputs: ModelOutputs, representations: Sequence[Representation]) -> Prediction:
+    structure = outputs.structure
+    states = {
+        Representation.SINGLE: outputs.single,
+        Representation.PAIR: outputs.pair,
+        Representation.MSA: outputs.msa,
+        Representation.MSA_FIRST_ROW: outputs.msa[0],
+        Representation.STRUCTURE: None if structure is None else structure.single,
+    }
+    kept = {}
+    for name in representations:
+        state = states[name]
+        if state is None:
+            raise BioattnError(f"--representations {name}: the model has no structure module")
+        kept[name] = _numbers(state, f"the {name} representation")
+    errors = outputs.aligned_error_logits
+    ptm = None if errors is None else float(predicted_tm_score(errors))
+    return Prediction(
+        bin_edges=None,
+        distogram=None,
+        contact_probability=None,
+        expected_distance=None,
+        aligned_error=None if errors is None else _numbers(predicted_aligned_error(errors), "aligned errors"),
+        ptm=ptm,
+        plddt=None if outputs.plddt_logits is None else _numbers(plddt(outputs.plddt_logits), "pLDDT"),
+        atom37=None if structure is None else _numbers(structure.atom37, "coordinates"),
+        representations=kept,
+    )
+
+
+def _numbers(tensor: Tensor, what: str) -> NDArray[np.float32]:
+    array: NDArray[np.float32] = tensor.float().cpu().numpy()
+    if not np.isfinite(array).all():
+        raise BioattnError(
+            f"the model's {what} are not numbers (NaN or infinite); check its parameters, or use --precision fp32"
+        )
+    return array

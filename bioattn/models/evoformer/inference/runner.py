@@ -1,0 +1,358 @@
+"""One alignment at a time: reading it, running the model on it, writing its folder."""
+
+import hashlib
+import logging
+import os
+import shlex
+from collections.abc import Sequence
+from contextlib import AbstractContextManager, ExitStack
+from dataclasses import asdict, dataclass, replace
+from pathlib import Path
+from typing import Any
+
+import torch
+
+from bioattn import __version__
+from bioattn.alignments.query import centre_on_query, find_name
+from bioattn.alignments.size_check import check_alignment_size
+from bioattn.errors import BioattnError, SettingsError
+from bioattn.formats.alignment import Alignment
+from bioattn.formats.alignment_file import STANDARD_INPUT, read_alignment
+from bioattn.inference.attention_collector import choose_sites
+from bioattn.io.files import read_json, sha256_of
+from bioattn.io.folders import atomic_folder
+from bioattn.io.input_watch import unchanged
+from bioattn.models.evoformer.alignment_inputs import AlignmentInputs, prepare_inputs
+from bioattn.models.evoformer.folder import LoadedEvoformerModel
+from bioattn.models.evoformer.inference.attention import (
+    AlignmentAttentionWriter,
+    alignment_attention,
+    attention_job,
+)
+from bioattn.models.evoformer.inference.memory import Precision, plan_memory
+from bioattn.models.evoformer.inference.outputs import (
+    PREDICTION_FILES,
+    SCORES,
+    PredictionOf,
+    write_prediction,
+)
+from bioattn.models.evoformer.inference.prediction import Prediction, Representation, predict
+from bioattn.models.evoformer.inference.sources import AlignmentSource
+from bioattn.models.evoformer.inference.target_row import TargetRow, target_row
+from bioattn.models.evoformer.input_settings import InputSettings
+from bioattn.models.evoformer.precision import use_precision
+from bioattn.store.alignment_schema import AlignmentAttentionOptions, AlignmentSample, AlignmentSizes
+from bioattn.store.run_settings import is_attention_of
+from bioattn.store.schema import kept_heads
+from bioattn.store.shard_record import ShardRecord
+from bioattn.system.progress import Progress
+from bioattn.system.signals import StopRequest
+from bioattn.text import counted
+
+LOGGER = logging.getLogger("bioattn")
+
+PREDICTION_FORMAT = "bioattn-prediction"
+PREDICTION_FORMAT_VERSION = 1
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RunSettings:
+    """What is asked of a run besides model and alignments."""
+
+    inputs: InputSettings
+    """How alignments are presented: those of the model, or what the user wants instead."""
+    query: str | None = None
+    """Name of the row that is the target and whose residues become the columns; None = row 1, all columns stay."""
+    seed: int = 0
+    precision: Precision = Precision.FP32
+    """With bf16 the weights of the given model's stacks are rounded, once and for all."""
+    chunk: int | None = None
+    """Rows or residues that layers take at a time, at most; None = what memory allows."""
+    representations: tuple[Representation, ...] = ()
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class AttentionOutput:
+    """The attention file asked for."""
+
+    path: Path
+    options: AlignmentAttentionOptions
+
+
+@dataclass(frozen=True, eq=False, kw_only=True)
+class PreparedAlignment:
+    """An alignment ready to run."""
+
+    target: TargetRow
+    inputs: AlignmentInputs
+    input_sha256: str
+    row_names: list[str]
+
+    @property
+    def num_rows(self) -> int:
+        """Rows of the alignment."""
+        return len(self.row_names)
+
+    def sample(self, name: str) -> AlignmentSample:
+        """As the attention file names it."""
+        return AlignmentSample(
+            id=name,
+            query="".join(self.target.letters[column] for column in self.inputs.columns),
+            rows=self.inputs.num_clusters,
+            extra_rows=self.inputs.num_extra,
+            input_sha256=self.input_sha256,
+            columns=tuple(self.inputs.columns.tolist()),
+            alignment_columns=len(self.target.letters),
+        )
+
+    def sample_of_pass(self, name: str, seed: int, number: int) -> AlignmentSample:
+        """The same with the names of the rows that a pass draws."""
+        records = self.inputs.encoded.records
+        assert records is not None
+        clusters, extra = (
+            tuple(self.row_names[record] for record in records[rows])
+            for rows in self.inputs.rows_of(seed, number)
+        )
+        return replace(self.sample(name), row_names=clusters, extra_row_names=extra or ("",))
+
+
+class AlignmentRunner:
+    """A model and what is asked of it."""
+
+    def __init__(self, model: LoadedEvoformerModel, settings: RunSettings, progress: Progress) -> None:
+        self.model = model
+        self.settings = settings
+        self.progress = progress
+        self._stdin: tuple[Alignment, str] | None = None
+        if settings.precision is Precision.BF16:
+            for stack in (model.model.extra_msa_stack, model.model.evoformer):
+                if stack is not None:
+                    use_precision(stack, torch.bfloat16)
+
+    def check(self, attention: AlignmentAttentionOptions | None = None) -> None:
+        """Raises: SettingsError for settings, sites or heads that the model does not have."""
+        if attention is not None:
+            sites = self.model.sites
+            for name in choose_sites(sites, attention.sites):
+                kept_heads(sites[name], attention.heads)
+        config = self.model.config
+        if self.settings.inputs.num_recycles and not config.recycling:
+            raise SettingsError(
+                f"--recycles {self.settings.inputs.num_recycles}: the model {self.model.path} has no recycling; "
+                "only 0 is possible"
+            )
+        if Representation.STRUCTURE in self.settings.representations and config.structure_module is None:
+            raise SettingsError("--representations structure: the model has no structure module")
+
+    def is_finished(self, source: AlignmentSource, folder: Path, *, resume: bool, force: bool) -> bool:
+        """Whether an earlier run left the result that this one would make.
+
+        Raises: BioattnError when there is one and neither `resume` nor `force` is given, when it is of another
+        job, or when the folder holds something else.
+        """
+        # os.path, unlike Path: a name that is longer than names can be names nothing
+        if not os.path.exists(folder) or (folder.is_dir() and not any(folder.iterdir())):  # noqa: PTH110
+            return False
+        if not (folder / SCORES).is_file():
+            raise BioattnError(
+                f"{folder}: exists and holds no earlier result, so it is not replaced; choose another --output"
+            )
+        if force and not resume:
+            return False
+        if not resume:
+            raise BioattnError(f"{folder}: exists already; keep it with --resume, or replace it with --force")
+        earlier = read_json(folder / SCORES)
+        same = isinstance(earlier, dict) and earlier.get("settings") == self.job()
+        if not same or earlier.get("input", {}).get("sha256") != self._read(source.path)[1]:
+            if force:  # with --resume: a run that replaces earlier results was interrupted
+                return False
+            raise BioattnError(
+                f"{folder}: was made from another alignment, model or settings; replace it with --force"
+            )
+        return True
+
+    def prepare(self, source: AlignmentSource) -> PreparedAlignment:
+        """Read an alignment and encode it. Raises: BioattnError naming what is wrong with it."""
+        alignment, digest = self._read(source.path)
+        if self.settings.query is not None:
+            row = find_name(alignment.names, self.settings.query, str(source.path))
+            alignment = centre_on_query(alignment, row, str(source.path))
+        target = target_row(alignment)
+        inputs = prepare_inputs(
+            alignment,
+            self.model.config,
+            self.settings.inputs,
+            source=str(source.path),
+            progress=self.progress,
+        )
+        return PreparedAlignment(target=target, inputs=inputs, input_sha256=digest, row_names=alignment.names)
+
+    def run(
+        self,
+        source: AlignmentSource,
+        folder: Path,
+        request: StopRequest,
+        writer: AlignmentAttentionWriter | None,
+        number: int,
+    ) -> list[str]:
+        """Predict one alignment and write its folder; returns the names of the files."""
+        prepared = self.prepare(source)
+        _tell(source, prepared, predicts_atoms=self.model.config.structure_module is not None)
+        # Attention is that of the last pass.
+        last = prepared.inputs.settings.num_recycles
+        sample = prepared.sample_of_pass(source.name, self.settings.seed, last)
+        subject = PredictionOf(
+            name=source.name,
+            target=prepared.target,
+            columns=prepared.inputs.columns,
+            aatype=prepared.inputs.encoded.aatype[prepared.inputs.columns],
+            model_sha256=self.model.sha256,
+            input_sha256=prepared.input_sha256,
+        )
+        # First of all: a place that takes no files is better known before hours of prediction than after.
+        with atomic_folder(folder, PREDICTION_FILES) as partial:
+            with plan_memory(
+                self.model.config,
+                self.model.device,
+                sample.sizes,
+                self.settings.chunk,
+                attention=writer is not None,
+                source=str(source.path),
+            ):
+                prediction = self._predict(source, prepared, sample, request, writer, number)
+            return write_prediction(partial, subject, prediction, self._scores(source, prepared))
+
+    def open_attention(
+        self,
+        attention: AttentionOutput,
+        sizes: Sequence[AlignmentSizes],
+        sources: Sequence[AlignmentSource],
+        *,
+        several: bool,
+        shard: ShardRecord | None,
+        resume: bool,
+        force: bool,
+    ) -> AbstractContextManager[AlignmentAttentionWriter]:
+        """The writer of the attention file; several, shard: as `alignment_attention` takes them."""
+        job = {**self.job(), "alignments": self._digests(sources)}
+        return alignment_attention(
+            attention.path,
+            sites=self.model.sites,
+            options=attention.options,
+            model_sha256=self.model.sha256,
+            sizes=sizes,
+            job=job,
+            several=several,
+            shard=shard,
+            resume=resume,
+            force=force,
+        )
+
+    def has_attention(self, attention: AttentionOutput, sources: Sequence[AlignmentSource]) -> bool:
+        """Whether an earlier run left the whole attention file that this one would make."""
+        job = {**attention_job(self.model.sites, attention.options), **self.job()}
+        return is_attention_of(attention.path, job, self._digests(sources))
+
+    def job(self) -> dict[str, Any]:
+        """All that decides the result, but the alignment."""
+        settings = self.settings
+        structure = self.model.config.structure_module
+        return {
+            "model_sha256": self.model.sha256,
+            # The one setting of a model that its parameters do not tell.
+            "structure_layers": None if structure is None else structure.num_layers,
+            "query": settings.query,
+            "seed": settings.seed,
+            "precision": str(settings.precision),
+            "device": self.model.device.type,
+            "inputs": asdict(settings.inputs),
+            "representations": [str(name) for name in settings.representations],
+        }
+
+    def _predict(
+        self,
+        source: AlignmentSource,
+        prepared: PreparedAlignment,
+        sample: AlignmentSample,
+        request: StopRequest,
+        writer: AlignmentAttentionWriter | None,
+        number: int,
+    ) -> Prediction:
+        with ExitStack() as stack:
+            sink = None if writer is None else stack.enter_context(writer.sample(number, sample))
+            return predict(
+                self.model,
+                prepared.inputs,
+                seed=self.settings.seed,
+                progress=self.progress,
+                request=request,
+                description=source.name,
+                representations=self.settings.representations,
+                sink=sink,
+                sites=() if writer is None else writer.site_names,
+            )
+
+    def _scores(self, source: AlignmentSource, prepared: PreparedAlignment) -> dict[str, Any]:
+        inputs = prepared.inputs
+        return {
+            "format": PREDICTION_FORMAT,
+            "format_version": PREDICTION_FORMAT_VERSION,
+            "generated_by": f"bioattn {__version__}",
+            "id": source.name,
+            "target": prepared.target.name,
+            "input": {"file": source.path.name, "sha256": prepared.input_sha256},
+            "model": {"file": self.model.name, "sha256": self.model.sha256},
+            "rows": prepared.num_rows,
+            "distinct_rows": inputs.encoded.num_rows,
+            "msa_clusters": inputs.num_clusters,
+            "extra_msa_rows": inputs.num_extra,
+            "columns": len(prepared.target.letters),
+            "columns_used": len(inputs.columns),
+            "settings": self.job(),
+        }
+
+    def _digests(self, sources: Sequence[AlignmentSource]) -> dict[str, str]:
+        return {source.name: self._read(source.path)[1] for source in sources}
+
+    def _read(self, path: Path) -> tuple[Alignment, str]:
+        """An alignment and the digest of its file; standard input is read once."""
+        if path == STANDARD_INPUT:
+            if self._stdin is None:
+                alignment = read_alignment(path)
+                digest = hashlib.sha256(alignment.residues.tobytes())
+                digest.update("\0".join(alignment.names).encode())
+                self._stdin = (alignment, digest.hexdigest())
+            return self._stdin
+        check_alignment_size(path)
+        with unchanged(path):
+            return read_alignment(path), sha256_of(path)
+
+
+def _tell(source: AlignmentSource, prepared: PreparedAlignment, *, predicts_atoms: bool) -> None:
+    """Say what is run, and what may be unexpected about it."""
+    inputs, target = prepared.inputs, prepared.target
+    columns = len(target.letters)
+    left_out = columns - len(inputs.columns)
+    LOGGER.info(
+        f"{source.name}: {counted(prepared.num_rows, 'row')} ({inputs.encoded.num_rows:,} distinct), "
+        f"{counted(columns, 'column')}"
+        + (f" ({left_out:,} mostly gaps and left out)" if left_out else "")
+        + f"; per pass {counted(inputs.num_clusters, 'cluster row')} and "
+        f"{counted(min(inputs.num_extra, inputs.num_drawn - inputs.num_clusters), 'extra row')}"
+    )
+    odd = []
+    if target.num_gaps:
+        odd.append(f"gaps in {counted(target.num_gaps, 'column')}, which count as unknown residues")
+    if target.num_inserted:
+        odd.append(f"{counted(target.num_inserted, 'residue')} outside the columns, which are not predicted")
+    if odd:
+        say = LOGGER.warning if predicts_atoms else LOGGER.info
+        say(
+            f"{source.name}: row 1, the target, has {' and '.join(odd)} (--query {shlex.quote(target.name)} makes "
+            "its residues the columns)"
+        )
+    if inputs.encoded.num_rows == 1:
+        LOGGER.warning(f"{source.path}: one distinct row only: there is nothing to tell contacts from")
+        return
+    for sentence in inputs.warnings():
+        LOGGER.warning(f"{source.path}: {sentence}")

@@ -1,0 +1,145 @@
+"""Which alignments a command is given: files, folders of files, lists of files."""
+
+from collections import Counter
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+from bioattn.errors import BioattnError, SettingsError
+from bioattn.formats.alignment_file import STANDARD_INPUT
+from bioattn.io.files import read_lines, unreadable
+
+SUFFIXES = frozenset(
+    {
+        ".a2m",
+        ".a3m",
+        ".afa",
+        ".aln",
+        ".clu",
+        ".clustal",
+        ".clustalw",
+        ".clw",
+        ".fa",
+        ".faa",
+        ".fas",
+        ".fasta",
+        ".msa",
+        ".mfa",
+        ".phy",
+        ".phylip",
+        ".sth",
+        ".sto",
+        ".stockholm",
+        ".stk",
+    }
+)
+"""Files of a folder that are taken for alignments; a file that is named itself may be called anything."""
+_PACKED = (".gz", ".xz")
+_LIST_HEAD = 16_384
+"""Bytes in which a list has to name a file that is there."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class AlignmentSource:
+    """One alignment."""
+
+    name: str
+    """Without folder and suffixes (with these where another differs only there); unique."""
+    path: Path
+
+
+def find_alignments(given: Path) -> tuple[list[AlignmentSource], bool]:
+    """The alignments that `given` stands for, and whether it was a folder or a list.
+
+    A folder stands for the files in it with a suffix of alignments, in the order of their names; a list is a text
+    file whose every line is the path of a file, from the folder of the list or from where the program runs, or a
+    comment after `#`; `-` is standard input. A missing file that a list names counts: reading it fails.
+
+    Raises: BioattnError when there is no such file, or no alignment in a folder; SettingsError when two alignments
+    would have the same name.
+    """
+    if given == STANDARD_INPUT:
+        return [AlignmentSource(name="stdin", path=given)], False
+    if given.is_dir():
+        try:
+            paths = sorted(path for path in given.iterdir() if path.is_file() and _is_alignment(path))
+        except OSError as error:
+            raise unreadable(given, error) from error
+        if not paths:
+            raise BioattnError(
+                f"{given}: no file in this folder has a suffix of alignments ({', '.join(sorted(SUFFIXES))})"
+            )
+    elif (listed := _listed(given)) is not None:
+        paths = listed
+    else:
+        return [AlignmentSource(name=_name(given), path=given)], False
+    stems = Counter(map(_name, paths))
+    # Those that differ in their suffixes only go by their whole names.
+    sources = [
+        AlignmentSource(name=path.name if stems[_name(path)] > 1 else _name(path), path=path)
+        for path in paths
+    ]
+    _refuse_same_names(given, sources)
+    return sources, True
+
+
+def _is_alignment(path: Path) -> bool:
+    suffixes = [suffix.lower() for suffix in path.suffixes if suffix.lower() not in _PACKED]
+    return not path.name.startswith(".") and bool(suffixes) and suffixes[-1] in SUFFIXES
+
+
+def _name(path: Path) -> str:
+    name = path.name
+    for packed in _PACKED:
+        name = name.removesuffix(packed)
+    stem, dot, suffix = name.rpartition(".")
+    # `...a3m` is a good name of a file, and `..` would be the folder above that of the results.
+    return stem if stem.strip(".") and dot + suffix.lower() in SUFFIXES else name
+
+
+def _listed(path: Path) -> list[Path] | None:
+    """What a list names, whether there is such a file or not; None when no line at its beginning names one."""
+    try:
+        with path.open("rb") as file:
+            head = file.read(_LIST_HEAD)
+    except OSError as error:
+        raise unreadable(path, error) from error
+    whole = head if len(head) < _LIST_HEAD else head[: head.rfind(b"\n") + 1]
+    try:
+        first = [line.strip() for line in whole.decode("utf-8-sig").splitlines()]
+    except UnicodeDecodeError:
+        return None
+    if not any(_is_entry(line) and _is_file(_resolve(path, line)) for line in first):
+        return None
+    lines = (line.strip() for _, line in read_lines(path))
+    return list(dict.fromkeys(_resolve(path, line) for line in lines if _is_entry(line)))
+
+
+def _is_entry(line: str) -> bool:
+    return bool(line) and not line.startswith("#")
+
+
+def _resolve(list_path: Path, text: str) -> Path:
+    """The file that a line names: from the folder of the list, or from where the program runs."""
+    candidates = (list_path.parent / text, Path(text))
+    return next((candidate for candidate in candidates if _is_file(candidate)), candidates[0])
+
+
+def _is_file(path: Path) -> bool:
+    try:
+        return path.is_file()
+    except OSError:  # longer than a name can be
+        return False
+
+
+def _refuse_same_names(given: Path, sources: Sequence[AlignmentSource]) -> None:
+    first: dict[str, Path] = {}
+    for source in sources:
+        if source.name in ("", ".", "..") or "\0" in source.name:
+            raise SettingsError(f"{given}: {source.name[:40]!r} is no name of a file; take the line out")
+        other = first.setdefault(source.name, source.path)
+        if other != source.path:
+            raise SettingsError(
+                f"{given}: {other.name} and {source.path.name} would both be written to {source.name}; "
+                "rename one, or run them apart"
+            )

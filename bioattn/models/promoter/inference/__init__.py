@@ -1,0 +1,1 @@
+"""Running a promoter model: batches in, predictions and attention out."""

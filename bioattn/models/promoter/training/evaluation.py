@@ -1,0 +1,199 @@
+"""What a trained model reaches on genes and treatments it has not seen, beside simple models on the same cells."""
+
+import math
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+
+from bioattn.models.promoter.config import TreatmentEncoding
+from bioattn.models.promoter.model import PromoterModel
+from bioattn.models.promoter.training.baselines import Baseline, default_baselines
+from bioattn.models.promoter.training.batches import centred_windows
+from bioattn.models.promoter.training.held_out_treatments import nearest_treatment
+from bioattn.models.promoter.training.metrics import fit_shared_axis, per_treatment, summarise
+from bioattn.models.promoter.treatment_vocabulary import TreatmentVocabulary
+from bioattn.promoters.dataset import TEST, TRAIN, VALIDATION, PromoterDataset
+from bioattn.system.progress import NoProgress, Progress
+
+MODEL_ROW = "this model"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Row:
+    """One predictor on one set of cells."""
+
+    name: str
+    cells: str
+    """Such as `test genes` or `test genes × held-out treatments`."""
+    figures: dict[str, float]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Evaluation:
+    """All rows, and the model's figures per treatment on the test (else validation) genes."""
+
+    task: str
+    rows: list[Row]
+    treatments: list[str]
+    per_treatment: dict[str, list[float]]
+
+    def to_json(self) -> dict[str, Any]:
+        """Plain JSON content; what could not be computed is null."""
+        return {
+            "rows": [
+                {"name": row.name, "cells": row.cells, **{k: _finite(v) for k, v in row.figures.items()}}
+                for row in self.rows
+            ],
+            "per_treatment": {
+                name: {metric: _finite(values[i]) for metric, values in self.per_treatment.items()}
+                for i, name in enumerate(self.treatments)
+            },
+        }
+
+
+def evaluate(
+    model: PromoterModel,
+    dataset: PromoterDataset,
+    vocabulary: TreatmentVocabulary,
+    device: torch.device,
+    *,
+    baselines: bool,
+    progress: Progress | None = None,
+) -> Evaluation:
+    """Score `model` on validation and test genes under the training treatments, and on held-out treatments with
+    seen and unseen genes where there are any; all in response units."""
+    treatments = dataset.treatments_in(TRAIN)
+    truth = _responses(dataset)
+    rows: list[Row] = []
+    regression = dataset.task == "regression"
+    training_truth = dataset.targets[np.ix_(dataset.genes_in(TRAIN), treatments)]
+    axis = fit_shared_axis(training_truth) if regression and len(treatments) > 1 else None
+    last: tuple[NDArray[np.int64], NDArray[np.float32]] | None = None
+    for split, label in ((VALIDATION, "validation genes"), (TEST, "test genes")):
+        genes = dataset.genes_in(split)
+        if not len(genes):
+            continue
+        answers = predict_responses(model, dataset, vocabulary, genes, treatments, device)
+        # The shared axis lives in the dataset's units, so both sides are put there.
+        figures = summarise(
+            dataset.targets[np.ix_(genes, treatments)],
+            _dataset_units(dataset, answers, treatments),
+            axis,
+            dataset.task,
+        )
+        rows.append(Row(name=MODEL_ROW, cells=label, figures=figures))
+        last = (genes, answers)
+    simple = default_baselines(dataset, progress or NoProgress()) if baselines else []
+    for baseline in simple:
+        name = baseline.name + (f" ({baseline.choice})" if baseline.choice else "")
+        for label, figures in (("validation genes", baseline.validation), ("test genes", baseline.test)):
+            if figures:
+                rows.append(Row(name=name, cells=label, figures=figures))
+    rows += _held_out_rows(model, dataset, vocabulary, device, _best(simple, dataset.task))
+    names = [dataset.treatments.names[t] for t in treatments]
+    details: dict[str, list[float]] = {}
+    if last is not None:
+        genes, answers = last
+        details = {
+            metric: [float(value) for value in values]
+            for metric, values in per_treatment(
+                truth[np.ix_(genes, treatments)], answers, dataset.task
+            ).items()
+        }
+    return Evaluation(
+        task=dataset.task, rows=rows, treatments=names if details else [], per_treatment=details
+    )
+
+
+def predict_responses(
+    model: PromoterModel,
+    dataset: PromoterDataset,
+    vocabulary: TreatmentVocabulary,
+    genes: NDArray[np.int64],
+    treatments: NDArray[np.int64],
+    device: torch.device,
+    batch_size: int = 64,
+) -> NDArray[np.float32]:
+    """(genes, treatments) answers in response units (binary: logits) for unshifted windows.
+
+    What training never saw of a held-out treatment (its category, the unit of its dose) counts as missing.
+    """
+    model.eval()
+    table = dataset.treatments.select([dataset.treatments.names[t] for t in treatments])
+    batch = vocabulary.encode(table, unseen_is_missing=True).to(device)
+    answers = [np.empty((0, len(treatments)), np.float32)]
+    with torch.inference_mode():
+        for first in range(0, len(genes), batch_size):
+            codes_BL = centred_windows(dataset, genes[first : first + batch_size]).to(device)
+            answers.append(model(codes_BL, batch).cpu().numpy())
+    return np.concatenate(answers)
+
+
+def _best(baselines: list[Baseline], task: str) -> Baseline | None:
+    """The baseline that is best on validation genes."""
+    figure = "auroc" if task == "binary" else "pearson"
+    return max(
+        baselines,
+        key=lambda baseline: np.nan_to_num(baseline.validation.get(figure, -1.0), nan=-1.0),
+        default=None,
+    )
+
+
+def _held_out_rows(
+    model: PromoterModel,
+    dataset: PromoterDataset,
+    vocabulary: TreatmentVocabulary,
+    device: torch.device,
+    simple: Baseline | None,
+) -> list[Row]:
+    """Held-out treatments on seen and unseen genes, beside the nearest training treatment."""
+    rows = []
+    for split, split_label in ((VALIDATION, "validation"), (TEST, "test")):
+        treatments = dataset.treatments_in(split)
+        if not len(treatments) or vocabulary.encoding is TreatmentEncoding.ID:
+            continue
+        axis = None
+        if dataset.task == "regression" and len(treatments) > 1:
+            axis = fit_shared_axis(dataset.targets[np.ix_(dataset.genes_in(TRAIN), treatments)])
+        nearest = None if simple is None else nearest_treatment(dataset, simple, split=split)
+        for gene_split, gene_label in ((TRAIN, "training genes"), (TEST, "test genes")):
+            genes = dataset.genes_in(gene_split)
+            if not len(genes):
+                continue
+            cells = f"{gene_label} × {split_label} treatments"
+            answers = predict_responses(model, dataset, vocabulary, genes, treatments, device)
+            truth = dataset.targets[np.ix_(genes, treatments)]
+            predictors: list[tuple[str, NDArray[np.floating[Any]]]] = [
+                (MODEL_ROW, _dataset_units(dataset, answers, treatments))
+            ]
+            if nearest is not None:
+                predictors.append((nearest.name, nearest.predictions[genes]))
+            rows += [
+                Row(name=name, cells=cells, figures=summarise(truth, prediction, axis, dataset.task))
+                for name, prediction in predictors
+            ]
+    return rows
+
+
+def _responses(dataset: PromoterDataset) -> NDArray[np.float64]:
+    """Targets in response units."""
+    targets = dataset.targets.astype(np.float64)
+    if dataset.target_sd is not None and dataset.target_mean is not None:
+        targets = targets * dataset.target_sd + dataset.target_mean
+    return targets
+
+
+def _dataset_units(
+    dataset: PromoterDataset, answers: NDArray[np.float32], treatments: NDArray[np.int64]
+) -> NDArray[np.float64]:
+    values = answers.astype(np.float64)
+    if dataset.target_sd is not None and dataset.target_mean is not None:
+        values = (values - dataset.target_mean[treatments]) / dataset.target_sd[treatments]
+    return values
+
+
+def _finite(value: float) -> float | None:
+    return round(value, 6) if math.isfinite(value) else None

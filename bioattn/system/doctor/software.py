@@ -1,0 +1,178 @@
+"""Versions: of bioattn, Python, the libraries it needs and those that give it more."""
+
+import importlib
+import platform
+import sys
+from collections.abc import Iterator
+from dataclasses import dataclass
+from importlib import metadata
+from pathlib import Path
+
+import bioattn
+from bioattn.system.doctor.finding import Finding, Verdict
+
+
+@dataclass(frozen=True, slots=True)
+class Library:
+    """A library under the name it is installed by, the name it is imported by, and the least version."""
+
+    distribution: str
+    module: str
+    least: tuple[int, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Extra:
+    """An optional library, the extra of `pip install 'bioattn[…]'` that brings it, and what it gives."""
+
+    name: str
+    library: Library
+    gives: str
+
+
+REQUIRED = (
+    Library("torch", "torch", (2, 6)),
+    Library("numpy", "numpy", (1, 26)),
+    Library("h5py", "h5py", (3, 11)),
+    Library("pandas", "pandas", (2, 2)),
+    Library("scipy", "scipy", (1, 12)),
+    Library("biopython", "Bio", (1, 83)),
+    Library("pyfaidx", "pyfaidx", (0, 8, 1)),
+    Library("safetensors", "safetensors", (0, 4, 5)),
+    Library("rich", "rich", (13, 7)),
+    Library("typer", "typer", (0, 15)),
+)
+EXTRAS = (
+    Extra(
+        "plot",
+        Library("matplotlib", "matplotlib", (3, 8)),
+        "figures: bioattn plot, logos of export motifs",
+    ),
+    Extra(
+        "motif",
+        Library("memelite", "memelite", (0, 2)),
+        "names of motifs from a JASPAR or MEME database: export motifs --database",
+    ),
+    Extra(
+        "msa",
+        Library("pyhmmer", "pyhmmer", (0, 12)),
+        "alignments built by search: prepare msa --search",
+    ),
+)
+LEAST_PYTHON = (3, 11)
+
+
+def software_findings() -> Iterator[Finding]:
+    """bioattn, Python and everything that bioattn needs."""
+    yield Finding(
+        topic="versions",
+        name="bioattn",
+        value=bioattn.__version__,
+        text=f"{bioattn.__version__} in {Path(bioattn.__file__).parent}",
+    )
+    version = platform.python_version()
+    old = sys.version_info < LEAST_PYTHON
+    yield Finding(
+        topic="versions",
+        name="Python",
+        value=version,
+        text=f"{version} ({sys.executable}) on {platform.system()} {platform.machine()}",
+        verdict=Verdict.ERROR if old else Verdict.OK,
+        advice=f"use Python {_dotted(LEAST_PYTHON)} or later" if old else "",
+    )
+    for library in REQUIRED:
+        yield _required(library)
+    try:
+        import h5py
+    except (ImportError, OSError):
+        return
+    yield Finding(
+        topic="versions", name="HDF5", value=h5py.version.hdf5_version, text=h5py.version.hdf5_version
+    )
+
+
+def extra_findings() -> Iterator[Finding]:
+    """What of the optional libraries is installed, and what the others would give."""
+    for extra in EXTRAS:
+        install = f"pip install 'bioattn[{extra.name}]'"
+        library = extra.library
+        version = _version(library)
+        try:
+            importlib.import_module(library.module)
+        except ModuleNotFoundError as error:
+            if error.name == library.module:
+                yield Finding(
+                    topic="extras",
+                    name=extra.name,
+                    text=f"not installed ({library.distribution}): {extra.gives}",
+                    verdict=Verdict.ABSENT,
+                    advice=install,
+                )
+                continue
+            yield _broken("extras", extra.name, library, error, Verdict.WARNING)
+            continue
+        except Exception as error:  # noqa: BLE001 - a broken installation fails in any way it likes
+            yield _broken("extras", extra.name, library, error, Verdict.WARNING)
+            continue
+        old = _is_older(version, library.least)
+        yield Finding(
+            topic="extras",
+            name=extra.name,
+            value=version,
+            text=f"{library.distribution} {version or 'of unknown version'}: {extra.gives}"
+            + (f"; {_dotted(library.least)} or later is needed" if old else ""),
+            verdict=Verdict.WARNING if old else Verdict.OK,
+            advice=f"pip install --upgrade 'bioattn[{extra.name}]'" if old else "",
+        )
+
+
+def _required(library: Library) -> Finding:
+    version = _version(library)
+    try:
+        importlib.import_module(library.module)
+    except Exception as error:  # noqa: BLE001 - a broken installation fails in any way it likes
+        return _broken("versions", library.distribution, library, error, Verdict.ERROR)
+    old = _is_older(version, library.least)
+    return Finding(
+        topic="versions",
+        name=library.distribution,
+        value=version,
+        text=f"{version or 'of unknown version'}"
+        + (f", older than the {_dotted(library.least)} that bioattn needs" if old else ""),
+        verdict=Verdict.ERROR if old else Verdict.OK,
+        advice=f"pip install --upgrade {library.distribution}" if old else "",
+    )
+
+
+def _broken(topic: str, name: str, library: Library, error: BaseException, verdict: Verdict) -> Finding:
+    lines = str(error).splitlines() or [type(error).__name__]
+    return Finding(
+        topic=topic,
+        name=name,
+        text=f"{library.distribution} cannot be imported ({lines[0]})",
+        verdict=verdict,
+        advice=f"pip install --force-reinstall {library.distribution}",
+    )
+
+
+def _version(library: Library) -> str | None:
+    try:
+        return metadata.version(library.distribution)
+    except metadata.PackageNotFoundError:
+        return None
+
+
+def _is_older(version: str | None, least: tuple[int, ...]) -> bool:
+    """Whether `version` is below `least`; one that cannot be read is not held against it."""
+    if version is None:
+        return False
+    numbers = []
+    for part in version.split("+")[0].split("."):
+        if not part.isdecimal():
+            break
+        numbers.append(int(part))
+    return bool(numbers) and tuple(numbers) < least
+
+
+def _dotted(version: tuple[int, ...]) -> str:
+    return ".".join(str(part) for part in version)

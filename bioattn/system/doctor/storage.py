@@ -1,0 +1,175 @@
+"""Folders that bioattn writes to: space, file locks, HDF5 and file handles."""
+
+import os
+import shutil
+import tempfile
+from collections.abc import Iterator
+from pathlib import Path
+
+from bioattn.errors import BioattnError
+from bioattn.io.cache_folder import cache_folder
+from bioattn.system.doctor.finding import Finding, Verdict
+from bioattn.text import human_bytes
+
+LEAST_SPACE = 1_000_000_000
+"""Bytes: below, attention of a whole genome will not fit."""
+LEAST_HANDLES = 128
+"""Files a process should be allowed to open: a merge holds one for each part that it reads."""
+_PROBE = ".bioattn-doctor-"
+_NO_HDF5_LOCKS = "export HDF5_USE_FILE_LOCKING=FALSE, or write to another file system"
+
+try:
+    import fcntl
+    import resource
+except ImportError:  # Windows
+    fcntl = None  # type: ignore[assignment]
+    resource = None  # type: ignore[assignment]
+
+
+def storage_findings(folder: Path) -> Iterator[Finding]:
+    """What is true of `folder`, where results are to stand, of the cache of genome indexes, and of open files."""
+    problem = _problem_with_writing(folder)
+    yield _folder_finding("folder", folder, problem, "work in a folder of your own, or name one with -o")
+    if problem is None:
+        yield lock_finding(folder)
+        yield hdf5_finding(folder)
+    try:
+        cache = cache_folder()
+        yield _folder_finding(
+            "cache", cache, _problem_with_writing(cache), "name another folder in BIOATTN_CACHE"
+        )
+    except BioattnError as error:
+        yield Finding(
+            topic="files",
+            name="cache",
+            text=str(error),
+            verdict=Verdict.WARNING,
+            advice="name another folder in BIOATTN_CACHE",
+        )
+    if resource is not None:
+        yield handle_finding(resource.getrlimit(resource.RLIMIT_NOFILE)[0])
+
+
+def _folder_finding(name: str, folder: Path, problem: str | None, advice: str) -> Finding:
+    if problem is not None:
+        return Finding(
+            topic="files",
+            name=name,
+            value=str(folder),
+            text=f"{folder}: {problem}",
+            verdict=Verdict.WARNING,
+            advice=advice,
+        )
+    free = shutil.disk_usage(folder).free
+    full = free < LEAST_SPACE
+    return Finding(
+        topic="files",
+        name=name,
+        value=str(folder),
+        text=f"{folder}: writable, {human_bytes(free)} free{_kind_of(folder)}",
+        verdict=Verdict.WARNING if full else Verdict.OK,
+        advice="make room" if full else "",
+    )
+
+
+def _problem_with_writing(folder: Path) -> str | None:
+    """Why no file can be written there, found out by writing one."""
+    try:
+        with tempfile.NamedTemporaryFile(dir=folder, prefix=_PROBE) as file:
+            file.write(b"0123456789" * 1000)
+            file.flush()
+    except OSError as error:
+        return f"cannot be written ({error.strerror or error})"
+    return None
+
+
+def _kind_of(folder: Path) -> str:
+    """The file system of a folder, where the system says: locks and speed depend on it."""
+    try:
+        mounts = Path("/proc/self/mounts").read_text(encoding="utf-8", errors="replace").splitlines()
+        place = folder.resolve()
+    except OSError:
+        return ""
+    best, kind = Path("/"), ""
+    for line in mounts:
+        _, point, found, *_ = line.split(" ")
+        path = Path(point.replace("\\040", " "))
+        if place.is_relative_to(path) and path.is_relative_to(best):
+            best, kind = path, found
+    return f" ({kind})" if kind else ""
+
+
+def lock_finding(folder: Path) -> Finding:
+    """Whether a second lock on a file is refused while the first is held, as `bioattn.io.output_lock` needs it."""
+    without = "two runs that write the same output are not kept apart here"
+    advice = "start one run per output, or write to a file system with locks (flock)"
+    if fcntl is None:
+        return Finding(
+            topic="files", name="locks", value=False, text=f"this system has none: {without}",
+            verdict=Verdict.WARNING, advice=advice,
+        )  # fmt: skip
+    with (
+        tempfile.NamedTemporaryFile(dir=folder, prefix=_PROBE) as first,
+        Path(first.name).open("rb") as second,
+    ):
+        try:
+            fcntl.flock(first.fileno(), fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except OSError as error:
+            text = f"this file system has none ({error.strerror}): {without}"
+        else:
+            try:
+                fcntl.flock(second.fileno(), fcntl.LOCK_EX | fcntl.LOCK_NB)
+            except BlockingIOError:
+                return Finding(topic="files", name="locks", value=True, text="work in this folder")
+            except OSError as error:
+                text = f"this file system has none ({error.strerror}): {without}"
+            else:
+                text = f"are granted twice here: {without}"
+    return Finding(
+        topic="files", name="locks", value=False, text=text, verdict=Verdict.WARNING, advice=advice
+    )
+
+
+def hdf5_finding(folder: Path) -> Finding:
+    """Whether an HDF5 file can be written and read there: the library takes locks of its own."""
+    try:
+        import h5py
+    except (ImportError, OSError) as error:
+        return Finding(
+            topic="files", name="HDF5", value=False, text=f"not tried: h5py cannot be imported ({error})",
+            verdict=Verdict.ERROR, advice="pip install --force-reinstall h5py",
+        )  # fmt: skip
+    told = os.environ.get("HDF5_USE_FILE_LOCKING")
+    with tempfile.TemporaryDirectory(dir=folder, prefix=_PROBE) as inside:
+        path = Path(inside) / "probe.h5"
+        try:
+            with h5py.File(path, "w") as file:
+                file["numbers"] = range(10)
+            with h5py.File(path, "r") as file, h5py.File(path, "r") as again:
+                if file["numbers"][:].sum() != 45 or again["numbers"].shape != (10,):
+                    raise OSError("what was read is not what was written")
+        except OSError as error:
+            return Finding(
+                topic="files",
+                name="HDF5",
+                value=False,
+                text=f"a file written here cannot be read ({str(error).splitlines()[0]})",
+                verdict=Verdict.ERROR,
+                advice=_NO_HDF5_LOCKS,
+            )
+    locking = "" if told is None else f"; HDF5_USE_FILE_LOCKING is {told}"
+    return Finding(topic="files", name="HDF5", value=True, text=f"written and read in this folder{locking}")
+
+
+def handle_finding(limit: int) -> Finding:
+    """Whether `limit` files at once are enough; -1 is no limit."""
+    few = 0 <= limit < LEAST_HANDLES
+    return Finding(
+        topic="files",
+        name="open files",
+        value=limit,
+        text=("no limit" if limit < 0 else f"at most {limit:,} at once")
+        + (", which merges of many parts can reach" if few else ""),
+        verdict=Verdict.WARNING if few else Verdict.OK,
+        advice="ulimit -n 1024" if few else "",
+    )

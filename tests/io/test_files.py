@@ -1,0 +1,103 @@
+"""Reading packed text, and refusing outputs before any work is done."""
+
+import bz2
+import errno
+import os
+import zipfile
+from pathlib import Path
+
+import h5py
+import pytest
+
+from bioattn.errors import BioattnError, FormatError, SettingsError
+from bioattn.io.files import atomic_output, check_output, read_lines, write_json
+from bioattn_cli.main import main
+
+
+def test_other_compressions_are_named(tmp_path: Path) -> None:
+    (tmp_path / "a.bz2").write_bytes(bz2.compress(b">a\nACGT\n"))
+    with zipfile.ZipFile(tmp_path / "a.zip", "w") as archive:
+        archive.writestr("a", ">a\nACGT\n")
+    (tmp_path / "a.zst").write_bytes(b"\x28\xb5\x2f\xfd\x04\x00")
+    for name, packed in (("a.bz2", "bzip2"), ("a.zip", "zip archive"), ("a.zst", "zstd")):
+        with pytest.raises(FormatError, match=rf"{name}: is .*{packed}.*gzip or xz"):
+            list(read_lines(tmp_path / name))
+
+
+def test_hdf5_in_the_place_of_text_is_named(tmp_path: Path) -> None:
+    with h5py.File(tmp_path / "x.h5", "w") as file:
+        file["a"] = 1
+    with pytest.raises(FormatError, match=r"x\.h5: is an HDF5 file, text is needed here$"):
+        list(read_lines(tmp_path / "x.h5"))
+
+
+def test_outputs_are_refused_early(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    given = tmp_path / "given.fa"
+    given.write_text(">a\nACGT\n")
+    (tmp_path / "link.fa").symlink_to("given.fa")
+    os.mkfifo(tmp_path / "pipe")
+    for output, kind, sentence in (
+        ("-", SettingsError, "standard output"),
+        (".", BioattnError, "is a folder"),
+        ("none/x.fa", BioattnError, "folder none does not exist"),
+        ("pipe", BioattnError, "device or pipe"),
+        ("given.fa", SettingsError, "is an input"),
+        ("link.fa", SettingsError, "is an input"),
+    ):
+        with pytest.raises(kind, match=sentence):
+            check_output(Path(output), [given])
+    check_output(Path("new.fa"), [given])
+
+
+def test_a_full_disk_is_told_of_the_output_not_of_its_temporary_name(tmp_path: Path) -> None:
+    def write() -> None:
+        with atomic_output(tmp_path / "out.tsv") as temporary, atomic_output(temporary):
+            raise OSError(errno.ENOSPC, "No space left on device")
+
+    with pytest.raises(BioattnError) as caught:
+        write()
+    assert str(caught.value).startswith(f"{tmp_path / 'out.tsv'}: no space left")
+    assert list(tmp_path.iterdir()) == []
+
+
+@pytest.mark.skipif(not Path("/proc/self").is_dir(), reason="needs /proc")
+def test_a_folder_that_takes_no_files_is_not_called_missing() -> None:
+    with pytest.raises(
+        BioattnError, match=r"^/proc/x\.json: cannot be written, the folder /proc takes no files"
+    ):
+        write_json(Path("/proc/x.json"), {})
+
+
+def test_a_read_only_disk_does_not_hide_the_sentence(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    def read_only(self: Path, *arguments: object, **options: object) -> None:
+        raise OSError(errno.EROFS, "Read-only file system")
+
+    monkeypatch.setattr(Path, "open", read_only)
+    monkeypatch.setattr(Path, "unlink", read_only)  # Linux says so even of a file that is not there
+    with pytest.raises(BioattnError, match=r"x\.tsv: cannot be written \(Read-only file system\)"):
+        write_json(tmp_path / "x.tsv", {})
+
+
+@pytest.mark.skipif(os.geteuid() == 0, reason="root may write everywhere")
+def test_read_only_folders_are_refused(tmp_path: Path) -> None:
+    tmp_path.chmod(0o500)
+    with pytest.raises(BioattnError, match="read-only"):
+        check_output(tmp_path / "x")
+
+
+def test_no_command_replaces_its_input(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    promoters, responses = tmp_path / "p.fa", tmp_path / "r.tsv"
+    promoters.write_text(">a\nACGT\n")
+    responses.write_text("gene\tx\na\t1\n")
+    before = {path.name: path.read_bytes() for path in tmp_path.iterdir()}
+    for arguments in (
+        ["prepare", "dataset", promoters, responses, "-o", promoters],
+        ["prepare", "dataset", promoters, responses, "-o", responses],
+        ["run", "promoter", tmp_path, promoters, "-o", promoters],
+        ["export", "attention", tmp_path, promoters, "-o", promoters],
+        ["simulate", "score", responses, promoters, "-o", promoters],
+    ):
+        assert main([str(argument) for argument in arguments]) == 2
+        assert "which is an input" in capsys.readouterr().err
+    assert {path.name: path.read_bytes() for path in tmp_path.iterdir()} == before

@@ -1,0 +1,163 @@
+"""Work spread over threads, and what memory is said to be free."""
+
+import os
+import subprocess
+import sys
+import threading
+from pathlib import Path
+
+import pytest
+
+from bioattn.system import cgroups as control_group
+from bioattn.system.memory import free_memory
+from bioattn.system.threads import granted_cores, granted_threads, map_in_order
+
+
+@pytest.mark.parametrize("threads", [1, 2, 5])
+def test_results_come_in_order(threads: int) -> None:
+    assert list(map_in_order(lambda number: number**2, range(100), threads)) == [n**2 for n in range(100)]
+
+
+def test_items_are_taken_no_further_ahead_than_needed() -> None:
+    taken: list[int] = []
+
+    def items():
+        for number in range(1000):
+            taken.append(number)
+            yield number
+
+    results = map_in_order(lambda number: number, items(), 2)
+    assert next(results) == 0
+    results.close()
+    assert len(taken) <= 6
+
+
+def test_a_failure_reaches_the_caller_and_ends_the_rest() -> None:
+    begun: list[int] = []
+    gate = threading.Event()
+
+    def work(number: int) -> int:
+        begun.append(number)
+        if number == 1:
+            raise ValueError("number 1")
+        gate.wait(0.01)
+        return number
+
+    with pytest.raises(ValueError, match="number 1"):
+        list(map_in_order(work, range(1000), 2))
+    assert len(begun) < 20
+
+
+@pytest.fixture
+def groups(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """A folder in place of /sys/fs/cgroup, of which nothing says yet what groups this process is in."""
+    monkeypatch.setattr(control_group, "MOUNT", tmp_path)
+    monkeypatch.setattr(control_group, "MEMBERSHIP", tmp_path / "membership")
+    return tmp_path
+
+
+def write(folder: Path, **files: str) -> None:
+    folder.mkdir(parents=True, exist_ok=True)
+    for name, content in files.items():
+        (folder / name.replace("__", ".")).write_text(content)
+
+
+def test_the_least_of_all_limits_counts(groups: Path) -> None:
+    whole = free_memory()
+    if whole is None:
+        pytest.skip("this system does not say how much memory is free")
+    assert 0 < whole <= os.sysconf("SC_PHYS_PAGES") * os.sysconf("SC_PAGE_SIZE")
+    stat = "anon 3000000\ninactive_file 1000000\n"
+    write(groups, memory__max="9000000\n", memory__current="5000000\n", memory__stat=stat)
+    assert free_memory() == 5_000_000
+    assert control_group.memory_limit() == 9_000_000
+    (groups / "memory.max").write_text("max\n")
+    assert free_memory() > 5_000_000
+    assert control_group.memory_limit() is None
+
+
+def test_limits_of_the_groups_above_count(groups: Path) -> None:
+    """As a batch system without containers has it: the job's group has the limit, the step's below it none."""
+    (groups / "membership").write_text("0::/slurm/job_1/step_0\n")
+    stat = "inactive_file 0\n"
+    job = groups / "slurm" / "job_1"
+    write(job, memory__max="800", memory__current="300", memory__stat=stat, cpu__max="250000 100000")
+    write(job / "step_0", memory__max="max", memory__current="200", memory__stat=stat, cpu__max="max 100000")
+    write(groups / "slurm" / "job_2", memory__max="10", memory__current="1", memory__stat=stat)
+    assert (control_group.memory_limit(), control_group.memory_left()) == (800, 500)
+    assert control_group.cpu_quota() == 2.5
+
+
+def test_version_1_has_a_folder_for_each_controller(groups: Path) -> None:
+    (groups / "membership").write_text("5:cpu,cpuacct:/a\n4:memory:/a/b\n1:name=systemd:/\n0::/\n")
+    stat = "total_inactive_file 5\n"
+    names = {"memory__usage_in_bytes": "50", "memory__stat": stat}
+    write(groups / "memory", memory__limit_in_bytes=str(2**63 - 4096), **names)
+    assert control_group.memory_limit() is None
+    write(groups / "memory" / "a" / "b", memory__limit_in_bytes="100", **names)
+    assert control_group.memory_left() == 55
+    write(groups / "cpu" / "a", cpu__cfs_quota_us="-1", cpu__cfs_period_us="100000")
+    assert control_group.cpu_quota() is None
+    write(groups / "cpu" / "a", cpu__cfs_quota_us="50000", cpu__cfs_period_us="100000")
+    assert control_group.cpu_quota() == 0.5
+
+
+def test_a_group_out_of_sight_leaves_the_mount(groups: Path) -> None:
+    """In a container the path of the group may be the host's."""
+    (groups / "membership").write_text("0::/docker/0123\n")
+    write(groups, cpu__max="150000 100000")
+    assert control_group.cpu_quota() == 1.5
+
+
+def test_threads_are_those_that_quota_and_variable_grant(
+    groups: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(os, "sched_getaffinity", lambda _: set(range(64)), raising=False)
+    monkeypatch.delenv("OMP_NUM_THREADS", raising=False)
+    assert granted_cores() == granted_threads() == 64
+    write(groups, cpu__max="350000 100000")
+    assert granted_cores() == granted_threads() == 4
+    monkeypatch.setenv("OMP_NUM_THREADS", "3")
+    assert (granted_cores(), granted_threads()) == (4, 3)
+    for value in ("100", "0", "many"):
+        monkeypatch.setenv("OMP_NUM_THREADS", value)
+        assert granted_threads() == 4
+
+
+@pytest.mark.skipif(not sys.platform.startswith("linux"), reason="ulimit -v is Linux's")
+def test_ulimit_counts() -> None:
+    code = "from bioattn.system.memory import free_memory; print(free_memory())"
+    command = f"ulimit -v 2000000; exec '{sys.executable}' -c '{code}'"
+    said = subprocess.run(["bash", "-c", command], check=True, capture_output=True, text=True).stdout
+    assert 0 < int(said) < 2_000_000 * 1024
+
+
+FREED = """
+import sys
+from pathlib import Path
+from bioattn.system.memory import keep_freed_memory
+
+def resident():
+    return int(Path("/proc/self/statm").read_text().split()[1]) * 4096
+
+if sys.argv[1] == "keep":
+    keep_freed_memory()
+before = resident()
+array = bytearray(b"x") * 20_000_000
+del array
+print(resident() - before)
+"""
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="of Linux with glibc")
+@pytest.mark.parametrize(("kept", "settings"), [("keep", {}), ("", {}), ("keep", {"MALLOC_ARENA_MAX": "2"})])
+def test_freed_memory_is_kept_where_it_is_asked_for(kept: str, settings: dict[str, str]) -> None:
+    plain = {name: value for name, value in os.environ.items() if not name.startswith("MALLOC_")}
+    run = subprocess.run(
+        [sys.executable, "-c", FREED, kept],
+        env={**plain, **settings},
+        capture_output=True,
+        text=True,
+        check=True,
+    )
+    assert (int(run.stdout) > 15_000_000) is (kept == "keep" and not settings)
