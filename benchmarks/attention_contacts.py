@@ -22,11 +22,11 @@ from bioattn.io.files import sha256_of
 from bioattn.models.evoformer.alignment_inputs import AlignmentInputs
 from bioattn.models.evoformer.folder import LoadedEvoformerModel, load_evoformer_model
 from bioattn.models.evoformer.inference.attention import alignment_attention
-from bioattn.models.evoformer.training.contact_metrics import ContactScores, contact_scores, mean_scores
 from bioattn.models.evoformer.training.families import TrainingFamily
 from bioattn.models.evoformer.training.prediction import score_family
 from bioattn.store.alignment_schema import AlignmentAttentionOptions, AlignmentSample
 from bioattn.store.attention_reader import open_attention
+from bioattn.structures.contact_metrics import ContactScores, contact_scores, mean_scores
 
 
 def inputs_of(loaded: LoadedEvoformerModel, family: TrainingFamily) -> AlignmentInputs:

@@ -26,15 +26,15 @@ from bioattn.alignments.contact_preparation import ContactSettings, prepare_cont
 from bioattn.io.config_file import build
 from bioattn.models.evoformer.folder import load_evoformer_model
 from bioattn.models.evoformer.training.config import EvoformerTrainingConfig
-from bioattn.models.evoformer.training.contact_metrics import (
-    ContactScores,
-    bootstrap_interval,
-    contact_scores,
-)
 from bioattn.models.evoformer.training.evaluation import MEAN_FIELD, MUTUAL_INFORMATION, coupling_scores
 from bioattn.models.evoformer.training.families import TrainingFamily
 from bioattn.models.evoformer.training.prediction import score_family
 from bioattn.models.evoformer.training.train import EvoformerTrainingJob, train_evoformer
+from bioattn.structures.contact_metrics import (
+    ContactScores,
+    bootstrap_interval,
+    contact_scores,
+)
 from bioattn.system.signals import StopRequest, stop_on_signals
 
 CNN_STEPS = {profile_maps: (100, 600), coupling_maps: (300, 300)}

@@ -20,16 +20,16 @@ from yeast import CONV_STEM, CONV_TRAINING, NeuralRow, results_folder
 from yeast_data import build_dataset
 
 from bioattn.models.promoter.folder import load_promoter_model
-from bioattn.models.promoter.training.bootstrap import (
+from bioattn.models.promoter.training.evaluation import predict_responses
+from bioattn.models.promoter.training.train import TrainingJob, train_promoter
+from bioattn.promoters.bootstrap import (
     interval,
     median_pearson,
     median_specific_pearson,
     resampled,
 )
-from bioattn.models.promoter.training.evaluation import predict_responses
-from bioattn.models.promoter.training.metrics import fit_shared_axis
-from bioattn.models.promoter.training.train import TrainingJob, train_promoter
 from bioattn.promoters.dataset import TRAIN, VALIDATION, PromoterDataset, read_dataset
+from bioattn.promoters.response_metrics import fit_shared_axis
 
 REPOSITORY = Path(__file__).resolve().parent.parent
 SHARED_QUESTION = MappingProxyType({"attention_query": "shared"})

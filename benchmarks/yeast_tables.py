@@ -2,7 +2,7 @@
 
 import numpy as np
 
-from bioattn.models.promoter.training.bootstrap import (
+from bioattn.promoters.bootstrap import (
     Estimate,
     Statistic,
     interval,
@@ -13,8 +13,8 @@ from bioattn.models.promoter.training.bootstrap import (
     median_specific_pearson,
     resampled,
 )
-from bioattn.models.promoter.training.metrics import SharedAxis, fit_shared_axis, large_responses
 from bioattn.promoters.dataset import TEST, TRAIN, VALIDATION, PromoterDataset
+from bioattn.promoters.response_metrics import SharedAxis, fit_shared_axis, large_responses
 
 Rows = dict[str, list[np.ndarray]]
 

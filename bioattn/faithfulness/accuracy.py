@@ -15,9 +15,9 @@ from bioattn.choices import not_there
 from bioattn.errors import BioattnError
 from bioattn.faithfulness.samples import Codes, Floats
 from bioattn.faithfulness.similarity import mean_ignoring_nan
-from bioattn.models.promoter.training.bootstrap import Estimate, Statistic, interval, resampled
-from bioattn.models.promoter.training.metrics import auroc, pearson
+from bioattn.promoters.bootstrap import Estimate, Statistic, interval, resampled
 from bioattn.promoters.dataset import TEST, VALIDATION, PromoterDataset
+from bioattn.promoters.response_metrics import auroc, pearson
 
 MIN_GENES = 20
 """Fewer held-out genes measure nothing."""

@@ -14,7 +14,7 @@ from bioattn.faithfulness.samples import Floats, known_bins, predict
 from bioattn.faithfulness.subject import RESAMPLES, Subject
 from bioattn.faithfulness.substitutions import OtherPromoters, OtherTreatments, UniformWeights, exchanges
 from bioattn.models.promoter.folder import LoadedPromoterModel
-from bioattn.models.promoter.training.evaluation import MODEL_ROW
+from bioattn.models.training_record import MODEL_ROW
 
 NO_DATASET = "needs the measured responses: give the dataset with --dataset"
 NO_CONTROLS = "needs models retrained on the same data: give --dataset, and --controls DIR to keep them in"

@@ -5,7 +5,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Any
 
-from bioattn.models.promoter.training.bootstrap import Estimate
+from bioattn.promoters.bootstrap import Estimate
 
 DECIMALS = 6
 

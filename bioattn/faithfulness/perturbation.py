@@ -19,8 +19,8 @@ from numpy.typing import NDArray
 from bioattn.faithfulness.bin_ranking import top_bins
 from bioattn.faithfulness.samples import Codes, Floats, predict
 from bioattn.models.promoter.folder import LoadedPromoterModel
-from bioattn.models.promoter.training.bootstrap import Statistic
 from bioattn.models.promoter.treatment_vocabulary import TreatmentBatch
+from bioattn.promoters.bootstrap import Statistic
 from bioattn.system.progress import Progress
 from bioattn.system.signals import StopRequest
 

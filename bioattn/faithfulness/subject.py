@@ -10,8 +10,8 @@ from bioattn.faithfulness.accuracy import HeldOutGenes
 from bioattn.faithfulness.samples import Floats, Sample
 from bioattn.faithfulness.similarity import mean_ignoring_nan
 from bioattn.models.promoter.folder import LoadedPromoterModel
-from bioattn.models.promoter.training.bootstrap import Estimate, Statistic, estimate
 from bioattn.models.promoter.treatment_vocabulary import TreatmentBatch
+from bioattn.promoters.bootstrap import Estimate, Statistic, estimate
 from bioattn.system.progress import NoProgress, Progress
 from bioattn.system.signals import StopRequest
 

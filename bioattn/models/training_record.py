@@ -18,6 +18,8 @@ HISTORY = "history.csv"
 FILES = "sha256"
 OWN = "record_sha256"
 """Of the record itself, without this entry."""
+MODEL_ROW = "this model"
+"""The row of an evaluation that holds the trained model, among those of simpler predictors."""
 
 
 def write_training_record(folder: Path, record: Mapping[str, Any], files: Sequence[str]) -> None:

@@ -17,9 +17,8 @@ from numpy.typing import NDArray
 
 from bioattn.errors import FormatError
 from bioattn.io.files import read_lines, sha256_of
-from bioattn.models.promoter.training.bootstrap import Estimate, estimate, median_auroc, median_pearson
-from bioattn.models.promoter.training.evaluation import MODEL_ROW
-from bioattn.models.training_record import check_history, read_training_record
+from bioattn.models.training_record import MODEL_ROW, check_history, read_training_record
+from bioattn.promoters.bootstrap import Estimate, estimate, median_auroc, median_pearson
 from bioattn.promoters.dataset import TEST, VALIDATION, PromoterDataset
 
 HEADLINE = {"regression": "pearson", "binary": "auroc"}

@@ -13,9 +13,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 from bioattn.alignments.couplings import average_product_correction
-from bioattn.models.evoformer.training.contact_metrics import contact_scores
 from bioattn.store.alignment_schema import AlignmentReduction
 from bioattn.store.attention_reader import AttentionFile
+from bioattn.structures.contact_metrics import contact_scores
 from bioattn.structures.contacts import MIN_SEPARATION
 
 _SITE = re.compile(r"(?P<stack>[a-z_]+)\.(?P<block>\d+)\.(?P<kind>[a-z_]+)\Z")

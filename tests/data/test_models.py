@@ -8,9 +8,9 @@ import torch
 
 from bioattn.alignments.contact_dataset import open_contact_dataset
 from bioattn.models.evoformer.folder import load_evoformer_model
-from bioattn.models.evoformer.training.contact_metrics import mean_scores
 from bioattn.models.evoformer.training.families import TrainingFamily
 from bioattn.models.evoformer.training.prediction import score_family
+from bioattn.structures.contact_metrics import mean_scores
 from bioattn_cli.main import main
 
 DATA = Path(__file__).resolve().parents[2] / "data"

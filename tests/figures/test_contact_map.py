@@ -20,7 +20,7 @@ from bioattn.figures.contact_prediction import (
 from bioattn.formats.pdb_output import write_pdb
 from bioattn.formats.rr import write_rr
 from bioattn.formats.structure_residues import StructureResidue
-from bioattn.models.evoformer.training.contact_metrics import contact_scores
+from bioattn.structures.contact_metrics import contact_scores
 
 SIZE = 30
 LETTERS = "ACDEFGHIKLMNPQRSTVWYACDEFGHIKL"

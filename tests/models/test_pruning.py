@@ -5,8 +5,8 @@ import pytest
 import torch
 
 from bioattn.attention.capture import capture
+from bioattn.attention.head_masks import masked_heads
 from bioattn.errors import SettingsError
-from bioattn.interpret.heads.masks import masked_heads
 from bioattn.models.promoter.config import Conditioning, PromoterModelConfig, QuerySource, TreatmentEncoding
 from bioattn.models.promoter.model import attention_sites, make_promoter_model
 from bioattn.models.promoter.pruning import pruned

@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 
 from bioattn.errors import FormatError
-from bioattn.models.promoter.training.bootstrap import Estimate
+from bioattn.promoters.bootstrap import Estimate
 from bioattn.report.accuracy import Accuracy, AccuracyTable, PredictorRow
 from bioattn.report.check_result import read_check
 from bioattn.report.findings import accuracy_findings, check_findings, motif_findings

@@ -19,10 +19,10 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
-from bioattn.interpret.attribution.cross_mutants import CrossMutants
 from bioattn.interpret.attribution.values import Attribution, centred
 from bioattn.models.promoter.cross import CrossModel
 from bioattn.models.promoter.folder import LoadedPromoterModel
+from bioattn.models.promoter.mutants.cross_mutants import CrossMutants
 from bioattn.models.promoter.stem import AMBIGUOUS
 from bioattn.models.promoter.treatment_vocabulary import TreatmentBatch
 

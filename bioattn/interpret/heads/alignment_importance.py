@@ -14,9 +14,9 @@ import numpy as np
 import torch
 from numpy.typing import NDArray
 
+from bioattn.attention.head_masks import attention_layers, masked_heads
 from bioattn.attention.site import AttentionSite
 from bioattn.errors import BioattnError
-from bioattn.interpret.heads.masks import attention_layers, masked_heads
 from bioattn.models.evoformer.alignment_inputs import AlignmentInputs
 from bioattn.models.evoformer.folder import LoadedEvoformerModel
 from bioattn.models.evoformer.training.families import TrainingFamily

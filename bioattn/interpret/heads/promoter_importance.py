@@ -19,14 +19,14 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
+from bioattn.attention.head_masks import attention_layers, masked_heads
 from bioattn.errors import BioattnError
-from bioattn.interpret.heads.masks import attention_layers, masked_heads
 from bioattn.models.promoter.folder import LoadedPromoterModel
 from bioattn.models.promoter.training.batches import centred_windows
 from bioattn.models.promoter.training.config import Loss
 from bioattn.models.promoter.training.losses import cell_losses
-from bioattn.models.promoter.training.metrics import per_treatment
 from bioattn.promoters.dataset import SPLIT_NAMES, PromoterDataset
+from bioattn.promoters.response_metrics import per_treatment
 from bioattn.system.progress import NoProgress, Progress
 from bioattn.text import quoted
 

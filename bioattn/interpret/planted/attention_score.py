@@ -11,8 +11,8 @@ from bioattn.errors import BioattnError
 from bioattn.interpret.maps.position_maps import choose_position_sites, mean_map
 from bioattn.interpret.maps.upsampling import UpsamplingMethod
 from bioattn.interpret.planted.localisation import ALL, LocalisationReport, LocalisationScorer
-from bioattn.models.promoter.training.metrics import Task, per_treatment
 from bioattn.promoters.dataset import SPLIT_NAMES, read_dataset
+from bioattn.promoters.response_metrics import Task, per_treatment
 from bioattn.simulate.truth import PlantedSite, read_truth
 from bioattn.store.attention_reader import open_attention
 from bioattn.system.progress import NoProgress, Progress

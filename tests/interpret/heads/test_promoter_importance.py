@@ -5,8 +5,8 @@ import pandas as pd
 import pytest
 import torch
 
+from bioattn.attention.head_masks import attention_layers, masked_heads
 from bioattn.errors import BioattnError
-from bioattn.interpret.heads.masks import attention_layers, masked_heads
 from bioattn.interpret.heads.promoter_importance import HeadScorer, greedy_pruning, heads_left, leave_one_out
 from bioattn.models.promoter.config import Conditioning, PromoterModelConfig
 from bioattn.models.promoter.folder import LoadedPromoterModel

@@ -12,8 +12,8 @@ import pytest
 import torch
 
 from bioattn.alignments.contact_dataset import SPLIT_NAMES, open_contact_dataset
+from bioattn.attention.head_masks import masked_heads
 from bioattn.interpret.heads.alignment_importance import alignment_heads
-from bioattn.interpret.heads.masks import masked_heads
 from bioattn.models.evoformer.alignment_inputs import AlignmentInputs
 from bioattn.models.evoformer.distogram import distance_bins
 from bioattn.models.evoformer.folder import load_evoformer_model

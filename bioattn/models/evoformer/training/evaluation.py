@@ -15,9 +15,9 @@ from bioattn.alignments.couplings import (
 )
 from bioattn.models.evoformer.input_settings import InputSettings
 from bioattn.models.evoformer.model import EvoformerModel
-from bioattn.models.evoformer.training.contact_metrics import ContactScores, contact_scores, mean_scores
 from bioattn.models.evoformer.training.families import TrainingFamily
 from bioattn.models.evoformer.training.prediction import score_family
+from bioattn.structures.contact_metrics import ContactScores, contact_scores, mean_scores
 from bioattn.system.progress import Progress
 
 MODEL, MUTUAL_INFORMATION, MEAN_FIELD = "this model", "APC mutual information", "mean-field DCA"

@@ -20,11 +20,11 @@ from torch import Tensor
 from bioattn.errors import BioattnError
 from bioattn.models.evoformer.model import EvoformerModel
 from bioattn.models.evoformer.training.config import EvoformerTrainingConfig
-from bioattn.models.evoformer.training.contact_metrics import ContactScores, mean_scores
 from bioattn.models.evoformer.training.families import TrainingFamily
 from bioattn.models.evoformer.training.losses import Losses, sample_losses
 from bioattn.models.evoformer.training.prediction import score_family
 from bioattn.models.evoformer.training.samples import Sample, TrainingSamples
+from bioattn.structures.contact_metrics import ContactScores, mean_scores
 from bioattn.system.progress import Progress
 from bioattn.system.signals import StopRequest
 from bioattn.training.distributed import ALONE, Processes, saved_if_others_end

@@ -8,8 +8,8 @@ from bioattn.models.evoformer.alignment_inputs import AlignmentInputs
 from bioattn.models.evoformer.distogram import contact_probabilities
 from bioattn.models.evoformer.input_settings import InputSettings
 from bioattn.models.evoformer.model import EvoformerModel
-from bioattn.models.evoformer.training.contact_metrics import ContactScores, contact_scores
 from bioattn.models.evoformer.training.families import TrainingFamily
+from bioattn.structures.contact_metrics import ContactScores, contact_scores
 
 
 def predict_contacts(

@@ -15,14 +15,6 @@ import numpy as np
 from numpy.typing import NDArray
 
 from bioattn.errors import BioattnError
-from bioattn.models.promoter.training.metrics import (
-    SharedAxis,
-    auroc,
-    fit_shared_axis,
-    median,
-    pearson,
-    summarise,
-)
 from bioattn.models.promoter.training.ridge import LinearModel, Matrix, RidgePath
 from bioattn.models.promoter.training.sequence_counts import (
     Block,
@@ -34,6 +26,14 @@ from bioattn.models.promoter.training.sequence_counts import (
     find_start_codon,
 )
 from bioattn.promoters.dataset import TEST, TRAIN, VALIDATION, PromoterDataset
+from bioattn.promoters.response_metrics import (
+    SharedAxis,
+    auroc,
+    fit_shared_axis,
+    median,
+    pearson,
+    summarise,
+)
 from bioattn.system.progress import NoProgress, Progress
 
 LOGGER = logging.getLogger("bioattn")
@@ -75,7 +75,7 @@ class Baseline:
     predictions: Matrix
     """(genes, training treatments) for all genes of the dataset, in the units of its targets (binary: scores)."""
     validation: dict[str, float]
-    """`bioattn.models.promoter.training.metrics.summarise` on validation genes."""
+    """`bioattn.promoters.response_metrics.summarise` on validation genes."""
     test: dict[str, float]
     """The same on test genes; empty without test genes."""
     model: LinearModel | None = None

@@ -13,12 +13,11 @@ from bioattn.models.promoter.model import PromoterModel
 from bioattn.models.promoter.training.baselines import Baseline, default_baselines
 from bioattn.models.promoter.training.batches import centred_windows
 from bioattn.models.promoter.training.held_out_treatments import nearest_treatment
-from bioattn.models.promoter.training.metrics import fit_shared_axis, per_treatment, summarise
 from bioattn.models.promoter.treatment_vocabulary import TreatmentVocabulary
+from bioattn.models.training_record import MODEL_ROW
 from bioattn.promoters.dataset import TEST, TRAIN, VALIDATION, PromoterDataset
+from bioattn.promoters.response_metrics import fit_shared_axis, per_treatment, summarise
 from bioattn.system.progress import NoProgress, Progress
-
-MODEL_ROW = "this model"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -12,9 +12,9 @@ from scipy.stats import rankdata
 
 from bioattn.errors import BioattnError
 from bioattn.models.promoter.training.baselines import Baseline
-from bioattn.models.promoter.training.metrics import Floats, fit_shared_axis, pearson, summarise
 from bioattn.models.promoter.training.ridge import Matrix
 from bioattn.promoters.dataset import TEST, TRAIN, PromoterDataset
+from bioattn.promoters.response_metrics import Floats, fit_shared_axis, pearson, summarise
 from bioattn.promoters.treatments import TreatmentTable
 
 

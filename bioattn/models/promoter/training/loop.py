@@ -29,9 +29,9 @@ from bioattn.models.promoter.training.losses import (
     masked_mean,
     measured_cells,
 )
-from bioattn.models.promoter.training.metrics import SharedAxis, per_treatment, summarise
 from bioattn.models.promoter.treatment_vocabulary import TreatmentBatch
 from bioattn.promoters.dataset import PromoterDataset
+from bioattn.promoters.response_metrics import SharedAxis, per_treatment, summarise
 from bioattn.system.progress import Progress
 from bioattn.system.shard import Shard
 from bioattn.system.signals import StopRequest

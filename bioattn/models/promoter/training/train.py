@@ -32,7 +32,6 @@ from bioattn.models.promoter.training.config import FirstFilters, Loss, Metric, 
 from bioattn.models.promoter.training.evaluation import Evaluation, evaluate
 from bioattn.models.promoter.training.first_filters import start_filters
 from bioattn.models.promoter.training.loop import Standardiser, Trainer
-from bioattn.models.promoter.training.metrics import SharedAxis, fit_shared_axis
 from bioattn.models.promoter.training.model_card import write_model_card
 from bioattn.models.promoter.training.warm_start import warm_start
 from bioattn.models.promoter.treatment_vocabulary import UNCONDITIONAL, TreatmentVocabulary
@@ -43,6 +42,7 @@ from bioattn.models.training_record import (
     write_training_record,
 )
 from bioattn.promoters.dataset import TEST, TRAIN, VALIDATION, PromoterDataset, read_dataset
+from bioattn.promoters.response_metrics import SharedAxis, fit_shared_axis
 from bioattn.promoters.treatments import TreatmentTable, named_treatments
 from bioattn.system.progress import NoProgress, Progress
 from bioattn.system.signals import StopRequest

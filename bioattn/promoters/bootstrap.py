@@ -12,7 +12,7 @@ from typing import NamedTuple, TypeAlias
 import numpy as np
 from numpy.typing import ArrayLike
 
-from bioattn.models.promoter.training.metrics import (
+from bioattn.promoters.response_metrics import (
     Floats,
     SharedAxis,
     auroc,

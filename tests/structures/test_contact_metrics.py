@@ -6,7 +6,7 @@ import math
 import numpy as np
 import pytest
 
-from bioattn.models.evoformer.training.contact_metrics import (
+from bioattn.structures.contact_metrics import (
     ContactScores,
     bootstrap_interval,
     contact_scores,

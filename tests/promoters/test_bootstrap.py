@@ -3,8 +3,8 @@
 import numpy as np
 import pytest
 
-from bioattn.models.promoter.training import bootstrap
-from bioattn.models.promoter.training.metrics import fit_shared_axis, pearson, pearson_per_gene
+from bioattn.promoters import bootstrap
+from bioattn.promoters.response_metrics import fit_shared_axis, pearson, pearson_per_gene
 
 
 @pytest.fixture

@@ -2,7 +2,7 @@
 
 import numpy as np
 
-from bioattn.interpret.attribution.smooth_part import interpolation, smooth_rows
+from bioattn.models.promoter.mutants.smooth_part import interpolation, smooth_rows
 
 
 def test_a_smooth_function_follows_from_few_of_its_values() -> None:

@@ -19,8 +19,8 @@ from torch import Tensor, nn
 
 from bioattn.attention.multi_head import MultiHeadAttention
 from bioattn.attention.operator import masked_logit
-from bioattn.interpret.attribution.stem_mutants import MutatedBins, MutatedStem
 from bioattn.models.promoter.cross import CrossModel
+from bioattn.models.promoter.mutants.stem_mutants import MutatedBins, MutatedStem
 
 
 class Shifts(NamedTuple):

@@ -20,11 +20,11 @@ from bioattn.attention.capture import listener_for
 from bioattn.attention.multi_head import MultiHeadAttention
 from bioattn.attention.operator import masked_logit
 from bioattn.attention.score import DotScore
-from bioattn.interpret.attribution.cross_fields import PromoterFields, Shifts
-from bioattn.interpret.attribution.mutant_readout import MutantReadout, Workspace
-from bioattn.interpret.attribution.smooth_part import interpolation, smooth_rows
-from bioattn.interpret.attribution.stem_mutants import MutatedBins, MutatedStem
 from bioattn.models.promoter.cross import CrossModel
+from bioattn.models.promoter.mutants.cross_fields import PromoterFields, Shifts
+from bioattn.models.promoter.mutants.readout import MutantReadout, Workspace
+from bioattn.models.promoter.mutants.smooth_part import interpolation, smooth_rows
+from bioattn.models.promoter.mutants.stem_mutants import MutatedBins, MutatedStem
 from bioattn.models.promoter.treatment_vocabulary import TreatmentBatch
 
 BINS_AT_ONCE = 16

@@ -9,7 +9,7 @@ from scipy.stats import pearsonr, spearmanr
 from sklearn.metrics import average_precision_score, r2_score, roc_auc_score
 
 from bioattn.errors import BioattnError
-from bioattn.models.promoter.training import metrics
+from bioattn.promoters import response_metrics as metrics
 
 
 @pytest.fixture

@@ -3,7 +3,7 @@
 Every metric is one number per treatment (or per gene) over the entries that were measured; tables are summarised
 by the median, so that a few odd arrays do not carry the result. Metrics that enter intervals take optional
 weights: how often each gene was drawn, one row per resample. The point estimate is a single row of ones, a
-bootstrap (`bioattn.models.promoter.training.bootstrap`) many rows of counts, and both run through the same lines.
+bootstrap (`bioattn.promoters.bootstrap`) many rows of counts, and both run through the same lines.
 
 Conventions, the same throughout:
 - truth has shape (genes, treatments), NaN where not measured; the prediction has the same shape, and a NaN in it
