@@ -13,11 +13,11 @@ from numpy.typing import NDArray
 
 from bioattn.errors import BioattnError
 from bioattn.io.files import read_json
+from bioattn.io.hdf5_input import open_hdf5
 from bioattn.report.alignment_subjects import Subject, find_subjects, give_alignments, give_truth
 from bioattn.report.head_maps import DrawnHead, HeadSource, draw_heads, list_heads, list_hidden
 from bioattn.report.inputs import ReportInputs
 from bioattn.store.attention_reader import open_attention
-from bioattn.store.hdf5_access import open_hdf5
 from bioattn.structures.contact_metrics import ContactScores, contact_scores
 from bioattn.structures.contacts import MIN_SEPARATION, contacts, known_pairs
 from bioattn.system.progress import Progress

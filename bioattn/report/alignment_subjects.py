@@ -16,9 +16,9 @@ from bioattn.errors import BioattnError, FormatError
 from bioattn.formats.alignment import GAP, Alignment
 from bioattn.formats.alignment_file import read_alignment
 from bioattn.io.files import read_json, sha256_of
+from bioattn.io.hdf5_input import open_hdf5
 from bioattn.report.inputs import ReportInputs
 from bioattn.store.attention_reader import open_attention
-from bioattn.store.hdf5_access import open_hdf5
 from bioattn.structures.chain import read_chains
 from bioattn.structures.column_mapping import map_columns
 

@@ -7,7 +7,7 @@ from typing import Any
 
 from bioattn.errors import BioattnError, SettingsError
 from bioattn.io.files import decompression_errors, open_bytes, read_json
-from bioattn.store.hdf5_access import HDF5_MAGIC, open_hdf5, text_attribute
+from bioattn.io.hdf5_input import HDF5_MAGIC, open_hdf5, text_attribute
 from bioattn.store.inspection import inspect_file
 
 MOTIF_EXPORT = "motifs.json"

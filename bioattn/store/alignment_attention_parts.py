@@ -7,10 +7,10 @@ from pathlib import Path
 import h5py
 
 from bioattn.errors import BioattnError, FormatError
+from bioattn.io.hdf5_input import open_hdf5
 from bioattn.store.alignment_attention_reader import row_names
 from bioattn.store.alignment_attention_writer import AlignmentAttentionFile, alignment_attention_file
 from bioattn.store.alignment_schema import AlignmentSample, AlignmentSiteLayout
-from bioattn.store.hdf5_access import open_hdf5
 from bioattn.store.part_folder import assembled_output, part_output, part_path, write_errors
 from bioattn.store.shard_record import ShardRecord
 from bioattn.store.stored_alignment import StoredSlab, copy_slabs, stored_sample, stored_slabs

@@ -7,6 +7,7 @@ import numpy as np
 import pandas as pd
 from numpy.typing import NDArray
 
+from bioattn.io.hdf5_input import strings, text_attribute
 from bioattn.store.alignment_schema import (
     ALIGNMENTS,
     COLUMNS,
@@ -16,7 +17,6 @@ from bioattn.store.alignment_schema import (
     SAMPLE_FIELDS,
     sample_group,
 )
-from bioattn.store.hdf5_access import strings, text_attribute
 from bioattn.store.schema import WEIGHTS
 
 

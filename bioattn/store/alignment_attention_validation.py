@@ -8,6 +8,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from bioattn.attention.site import AXES
+from bioattn.io.hdf5_input import strings, text_attribute
 from bioattn.store.alignment_schema import (
     COLUMNS,
     EXTRA_ROW_NAMES,
@@ -23,7 +24,6 @@ from bioattn.store.alignment_schema import (
 )
 from bioattn.store.attention_checks import WEIGHT_TYPES, digest_of, dimensions, slab_problem
 from bioattn.store.findings import Finding, error
-from bioattn.store.hdf5_access import strings, text_attribute
 from bioattn.store.schema import DIGEST, WEIGHTS, Digest, row_sum_tolerance
 from bioattn.system.progress import Progress
 

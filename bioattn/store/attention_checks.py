@@ -7,8 +7,8 @@ import h5py
 import numpy as np
 from numpy.typing import NDArray
 
+from bioattn.io.hdf5_input import strings, text_attribute
 from bioattn.store.findings import Finding, error, warning
-from bioattn.store.hdf5_access import strings, text_attribute
 from bioattn.store.schema import DIGEST, Digest
 
 WEIGHT_TYPES = (np.dtype(np.float32), np.dtype(np.float16))

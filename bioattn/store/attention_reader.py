@@ -13,6 +13,7 @@ import pandas as pd
 from numpy.typing import NDArray
 
 from bioattn.errors import BioattnError
+from bioattn.io.hdf5_input import damage_named, open_hdf5, strings, text_attribute
 from bioattn.store.alignment_attention_reader import (
     alignment_samples,
     array_of,
@@ -23,7 +24,6 @@ from bioattn.store.alignment_attention_reader import (
     seen_columns,
 )
 from bioattn.store.alignment_schema import KEY_INDEX, AlignmentReduction
-from bioattn.store.hdf5_access import damage_named, open_hdf5, strings, text_attribute
 from bioattn.store.result_file import ResultFile, require_format
 from bioattn.store.schema import (
     FORMAT,

@@ -9,13 +9,13 @@ import numpy as np
 
 from bioattn.attention.site import AXES
 from bioattn.errors import BioattnError
+from bioattn.io.hdf5_input import damage_named, open_hdf5, strings, text_attribute
 from bioattn.store.alignment_attention_reader import is_over_alignments
 from bioattn.store.alignment_attention_validation import validate_alignments
 from bioattn.store.attention_checks import WEIGHT_TYPES, digest_of, dimensions, names, slab_problem
 from bioattn.store.attention_reader import require_attention
 from bioattn.store.content_digest import CONTENT_DIGEST, content_digest
 from bioattn.store.findings import Finding, error
-from bioattn.store.hdf5_access import damage_named, open_hdf5, strings, text_attribute
 from bioattn.store.schema import (
     DIGEST,
     KEY_EDGES,

@@ -10,6 +10,7 @@ import numpy as np
 import pandas as pd
 from numpy.typing import NDArray
 
+from bioattn.io.hdf5_input import damage_named, open_hdf5, strings, text_attribute
 from bioattn.store.attribution_schema import (
     ATTRIBUTION,
     ATTRIBUTION_FORMAT,
@@ -18,7 +19,6 @@ from bioattn.store.attribution_schema import (
     SEQUENCE,
     VALUES,
 )
-from bioattn.store.hdf5_access import damage_named, open_hdf5, strings, text_attribute
 from bioattn.store.result_file import ResultFile, require_format
 from bioattn.store.selection import choice, read_selection
 

@@ -9,13 +9,13 @@ import numpy as np
 from numpy.typing import NDArray
 
 from bioattn.errors import BioattnError
+from bioattn.io.hdf5_input import open_hdf5, strings, text_attribute
 from bioattn.store.attention_checks import digest_of, dimensions, names
 from bioattn.store.attention_validation import prediction_findings, sample_findings
 from bioattn.store.attribution_reader import require_attribution
 from bioattn.store.attribution_schema import ATTRIBUTION, BASES, GAP, SEQUENCE, VALUE_DIMS, VALUES, Method
 from bioattn.store.content_digest import CONTENT_DIGEST, content_digest
 from bioattn.store.findings import Finding, error
-from bioattn.store.hdf5_access import open_hdf5, strings, text_attribute
 from bioattn.store.schema import DIGEST, PREDICTIONS, Digest
 from bioattn.store.window_coordinates import downstream_fits
 from bioattn.system.progress import NoProgress, Progress

@@ -9,9 +9,9 @@ import numpy as np
 
 from bioattn.errors import FormatError
 from bioattn.formats.checked_arrays import DAMAGE
+from bioattn.io.hdf5_input import open_hdf5, text_attribute
 from bioattn.io.seal import check_seal
 from bioattn.store.findings import Finding, error
-from bioattn.store.hdf5_access import open_hdf5, text_attribute
 
 DISTOGRAM_FORMAT = "bioattn-distogram"
 REPRESENTATIONS_FORMAT = "bioattn-representations"

@@ -8,6 +8,7 @@ import h5py
 import numpy as np
 
 from bioattn.errors import BioattnError
+from bioattn.io.hdf5_input import open_hdf5, text_attribute
 from bioattn.store.attention_reader import AttentionFile
 from bioattn.store.attribution_reader import AttributionFile
 from bioattn.store.attribution_schema import ATTRIBUTION_FORMAT
@@ -17,7 +18,6 @@ from bioattn.store.distogram_file import (
     REPRESENTATIONS_FORMAT,
     describe_prediction_file,
 )
-from bioattn.store.hdf5_access import open_hdf5, text_attribute
 from bioattn.store.schema import FORMAT
 from bioattn.store.shard_record import read_shard
 

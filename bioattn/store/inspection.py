@@ -5,10 +5,10 @@ from pathlib import Path
 from bioattn.errors import BioattnError, FormatError
 from bioattn.formats.rr import RR_START
 from bioattn.io.files import decompression_errors, open_bytes
+from bioattn.io.hdf5_input import HDF5_MAGIC
 from bioattn.store.alignment_inspection import alignment_figures, looks_like_alignment
 from bioattn.store.description import KINDS, Description, as_json, as_text, describe
 from bioattn.store.folder_inspection import inspect_folder
-from bioattn.store.hdf5_access import HDF5_MAGIC
 from bioattn.store.hdf5_inspection import inspect_hdf5
 from bioattn.store.model_inspection import inspect_parameters, looks_like_parameters
 from bioattn.store.prediction_table import PART_START

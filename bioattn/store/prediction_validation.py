@@ -10,8 +10,8 @@ from numpy.typing import NDArray
 from bioattn.formats.rr import ranked_pairs, read_rr
 from bioattn.formats.tables import open_table
 from bioattn.io.files import read_json
+from bioattn.io.hdf5_input import open_hdf5, text_attribute
 from bioattn.store.findings import Finding, error
-from bioattn.store.hdf5_access import open_hdf5, text_attribute
 
 CONTACT_COLUMNS = (
     "column_i",

@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Any
 
 from bioattn.errors import FormatError
-from bioattn.store.hdf5_access import open_hdf5, strings, text_attribute
+from bioattn.io.hdf5_input import open_hdf5, strings, text_attribute
 from bioattn.store.shard_record import SHARD
 
 SETTINGS = "settings_sha256"

@@ -15,7 +15,7 @@ import h5py
 import numpy as np
 
 from bioattn.errors import FormatError
-from bioattn.store.hdf5_access import open_hdf5, strings
+from bioattn.io.hdf5_input import open_hdf5, strings
 from bioattn.store.part_folder import assembled_output, part_output, part_path
 from bioattn.store.sample_writer import Values
 from bioattn.store.schema import Samples

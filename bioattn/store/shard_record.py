@@ -14,8 +14,8 @@ from typing import Any
 import h5py
 
 from bioattn.errors import FormatError, SettingsError
+from bioattn.io.hdf5_input import text_attribute
 from bioattn.store.findings import Finding, error
-from bioattn.store.hdf5_access import text_attribute
 from bioattn.system.shard import Shard, parse_shard
 
 SHARD, SHARD_INPUTS, SHARD_JOB = "shard", "shard_inputs", "shard_job"

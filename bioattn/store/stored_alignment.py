@@ -8,6 +8,7 @@ import h5py
 import numpy as np
 from numpy.typing import NDArray
 
+from bioattn.io.hdf5_input import strings, text_attribute
 from bioattn.store.alignment_attention_reader import row_names, seen_columns
 from bioattn.store.alignment_attention_writer import AlignmentAttentionFile
 from bioattn.store.alignment_schema import (
@@ -18,7 +19,6 @@ from bioattn.store.alignment_schema import (
     sample_group,
     slabs,
 )
-from bioattn.store.hdf5_access import strings, text_attribute
 from bioattn.store.schema import DIGEST, WEIGHTS, WeightType
 
 

@@ -6,6 +6,7 @@ from pathlib import Path
 
 from bioattn.errors import BioattnError
 from bioattn.io.files import read_json, sha256_of
+from bioattn.io.hdf5_input import is_hdf5, open_hdf5, text_attribute
 from bioattn.store.alignment_attention_reader import is_over_alignments
 from bioattn.store.array_folder import ARRAY_FOLDER
 from bioattn.store.attention_validation import validate_attention
@@ -18,7 +19,6 @@ from bioattn.store.distogram_file import (
 )
 from bioattn.store.findings import Finding, Severity, error, warning
 from bioattn.store.folder_inspection import is_prediction
-from bioattn.store.hdf5_access import is_hdf5, open_hdf5, text_attribute
 from bioattn.store.head_folder import HEAD_FOLDER
 from bioattn.store.inspection import inspect_file
 from bioattn.store.model_inspection import validate_parameters

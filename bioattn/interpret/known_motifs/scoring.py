@@ -20,12 +20,12 @@ from bioattn.interpret.known_motifs.expected_motifs import ExpectedPair, read_ex
 from bioattn.interpret.known_motifs.expected_sites import MatchBy, locate
 from bioattn.interpret.known_motifs.position_signals import AttentionSignal, AttributionSignal, PositionSignal
 from bioattn.io.files import sha256_of, text_output
+from bioattn.io.hdf5_input import open_hdf5, text_attribute
 from bioattn.promoters.gene_choice import choose_genes
 from bioattn.promoters.promoter_fasta import read_promoters
 from bioattn.store.attention_reader import AttentionFile, open_attention
 from bioattn.store.attribution_reader import AttributionFile, open_attribution
 from bioattn.store.attribution_schema import ATTRIBUTION_FORMAT
-from bioattn.store.hdf5_access import open_hdf5, text_attribute
 from bioattn.system.progress import NoProgress, Progress
 from bioattn.text import counted, quoted
 

@@ -8,12 +8,12 @@ import h5py
 
 from bioattn.errors import FormatError
 from bioattn.io.files import atomic_output
+from bioattn.io.hdf5_input import damage_named, open_hdf5
 from bioattn.store.alignment_attention_reader import row_names
 from bioattn.store.alignment_attention_validation import sample_findings
 from bioattn.store.alignment_attention_writer import alignment_attention_file
 from bioattn.store.alignment_schema import AlignmentSample
 from bioattn.store.attention_reader import AttentionFile
-from bioattn.store.hdf5_access import damage_named, open_hdf5
 from bioattn.store.merging.part_set import Part
 from bioattn.store.part_folder import require_free_space
 from bioattn.store.run_settings import settings_digest

@@ -8,9 +8,9 @@ from pathlib import Path
 
 from bioattn import __version__
 from bioattn.errors import BioattnError, FormatError
+from bioattn.io.hdf5_input import is_hdf5, open_hdf5, text_attribute
 from bioattn.store.alignment_attention_reader import is_over_alignments
 from bioattn.store.attribution_schema import ATTRIBUTION_FORMAT
-from bioattn.store.hdf5_access import is_hdf5, open_hdf5, text_attribute
 from bioattn.store.prediction_table import is_part, open_part
 from bioattn.store.schema import FORMAT
 from bioattn.store.shard_folder import SHARD_FILE, read_shard_file

@@ -9,13 +9,13 @@ import h5py
 
 from bioattn.errors import FormatError
 from bioattn.io.files import atomic_output
+from bioattn.io.hdf5_input import open_hdf5, strings, text_attribute
 from bioattn.store.attention_checks import digest_of
 from bioattn.store.attention_parts import PartStore, attention_bytes
 from bioattn.store.attention_reader import AttentionFile, SiteInfo
 from bioattn.store.attribution_reader import AttributionFile
 from bioattn.store.attribution_schema import AttributionLayout, Method
 from bioattn.store.attribution_writer import AttributionParts
-from bioattn.store.hdf5_access import open_hdf5, strings, text_attribute
 from bioattn.store.merging.part_set import Part, PartKind
 from bioattn.store.part_folder import require_free_space
 from bioattn.store.sample_parts import SampleParts

@@ -8,11 +8,11 @@ from typing import Any
 
 from bioattn import __version__
 from bioattn.errors import BioattnError, FormatError, SettingsError
+from bioattn.io.hdf5_input import open_hdf5
 from bioattn.models.evoformer.inference.attention import attention_job
 from bioattn.models.evoformer.inference.runner import AlignmentRunner
 from bioattn.models.evoformer.inference.sources import AlignmentSource
 from bioattn.store.alignment_schema import AlignmentAttentionOptions
-from bioattn.store.hdf5_access import open_hdf5
 from bioattn.store.shard_folder import FOLDER_JOB, SHARD_FILE, read_shard_file, write_shard_file
 from bioattn.store.shard_record import ShardRecord, read_shard
 from bioattn.system.shard import Shard
