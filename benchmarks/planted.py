@@ -55,7 +55,7 @@ ROWS = (
     ("top_5_bins", "top 5 bins hold all causal motifs", "hard: 0.70"),
     ("decoy_auroc", "causal motif against decoys, AUROC", "≥ 0.95"),
     ("planted_auroc", "causal motif against all other planted motifs, AUROC", "≥ 0.95"),
-    ("mass_causal", "weight on causal motifs", ""),
+    ("mass_causal", "share of attention on causal motifs", ""),
     ("entropy", "entropy (1 = uniform)", ""),
 )
 
@@ -356,7 +356,7 @@ def mass_lines(results: dict[int, SeedResult]) -> list[str]:
     names = ("mass_causal", "mass_decoy", "mass_other", "mass_background", "mass_sink", "entropy")
     lines = [
         "",
-        "| weight on | causal motif | decoys | other motifs | background | sink | entropy |",
+        "| share of attention on | causal motif | decoys | other motifs | background | sink | entropy |",
         "| --- | --- | --- | --- | --- | --- | --- |",
     ]
     for label, attribute in (

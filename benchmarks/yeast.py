@@ -8,7 +8,7 @@
 
 S. cerevisiae R64 and Gasch et al. 2000 from the shared data (BIOATTN_SHARED). Test chromosomes IV and XV (or, with
 --test xii-xvi, two that no setting was found with), validation VII and X. The row `cross` and its controls
-(cross-shared: one question for all treatments; cross-position: weights by distance alone; cross-uniform: all
+(cross-shared: one query for all treatments; cross-position: weights by distance alone; cross-uniform: all
 positions alike; cross-kmer: its k-mers without filters) train with data/settings/small-noisy.toml. Every
 finished row is kept in DIR as predictions, so an interrupted benchmark goes on, and the tables (Markdown, on
 stdout) show all rows that are there. Columns, with 95 % intervals over genes:

@@ -1,4 +1,4 @@
-"""Does anything that might make maps better lift treatment-specific attention above one shared question, on yeast?
+"""Does anything that might make maps better lift treatment-specific attention above one shared query, on yeast?
 
     python benchmarks/yeast_maps.py --work DIR
     python benchmarks/yeast_maps.py --work DIR --variant arrays --seeds 0 --settings "as it is" sink
@@ -97,7 +97,7 @@ def run() -> None:
     truth = dataset.targets[genes].astype(np.float64)
     print(f"{len(genes):,} validation genes × {dataset.num_treatments} treatments, seeds {options.seeds}\n")
     print(
-        "| setting | own question (a) | (b) | shared question (a) | (b) | Δ(a), 95 % | Δ(b), 95 % |\n"
+        "| setting | own query (a) | (b) | shared query (a) | (b) | Δ(a), 95 % | Δ(b), 95 % |\n"
         "| --- |" + " ---: |" * 6,
         flush=True,
     )

@@ -19,9 +19,9 @@ from bioattn.promoters.response_metrics import SharedAxis, fit_shared_axis, larg
 Rows = dict[str, list[np.ndarray]]
 
 COLUMNS = {
-    "a": "(a) median array r",
-    "b": "(b) PC1 taken out",
-    "c": "(c) gene r",
+    "a": "(a) median r of an array",
+    "b": "(b) without PC1",
+    "c": "(c) median r of a gene",
     "auroc": "(d) AUROC",
     "auprc": "(d) AUPRC",
 }
@@ -50,7 +50,8 @@ def print_tables(heading: str, dataset: PromoterDataset, rows: Rows, resamples: 
     print(f"\n## {heading}\n")
     print(
         f"{len(test):,} test genes × {dataset.num_treatments} treatments; 95 % intervals from {resamples:,} "
-        "resamples of genes. Several seeds: the mean of their scores; ensemble: the score of their mean answer.\n"
+        "resamples of genes. Several seeds: the mean of their scores; ensemble: the score of their mean "
+        "prediction.\n"
     )
     rows = with_ensembles(rows)
     print(f"| row | validation (a) | (b) | {' | '.join(COLUMNS.values())} |")
@@ -94,7 +95,7 @@ def print_seeds(dataset: PromoterDataset, rows: Rows, test: np.ndarray, axis: Sh
 
 
 def print_differences(values: dict[str, dict[str, np.ndarray]]) -> None:
-    """Each row to be compared less each reference, on the same drawn genes."""
+    """Differences of each compared row from each reference, on the same drawn genes."""
     trained = [name for name in values if is_trained(name)]
     references = [name for name in values if short(name).startswith(REFERENCES)]
     pairs = [
@@ -105,7 +106,7 @@ def print_differences(values: dict[str, dict[str, np.ndarray]]) -> None:
     ]
     if not pairs:
         return
-    print(f"\n| row | less | {' | '.join(f'Δ{COLUMNS[column]}' for column in DIFFERENCES)} |")
+    print(f"\n| row | compared with | {' | '.join(f'Δ{COLUMNS[column]}' for column in DIFFERENCES)} |")
     print("| --- | --- | ---: | ---: |")
     for one, other in pairs:
         cells = [
@@ -116,7 +117,7 @@ def print_differences(values: dict[str, dict[str, np.ndarray]]) -> None:
 
 
 def print_held_out(heading: str, dataset: PromoterDataset, rows: Rows, resamples: int) -> None:
-    """Treatments that were not trained on: median array r on seen (training) and unseen (test) genes."""
+    """Treatments that were not trained on: median r of an array on seen (training) and unseen (test) genes."""
     held_out = np.flatnonzero(dataset.treatment_split != TRAIN)
     axis = fit_shared_axis(dataset.targets[np.ix_(dataset.genes_in(TRAIN), held_out)])
     print(f"\n## {heading}: {len(held_out)} of {dataset.num_treatments} arrays\n")
@@ -158,7 +159,7 @@ def mean_over_seeds(of_each: list[Statistic], num_genes: int, resamples: int) ->
 
 
 def with_ensembles(rows: Rows) -> Rows:
-    """The rows with, after each that has several seeds, the mean of its answers."""
+    """The rows with, after each that has several seeds, the mean of its predictions."""
     result: Rows = {}
     for name, predictions in sorted(rows.items(), key=lambda row: (is_trained(row[0]), row[0])):
         result[name] = predictions
@@ -173,7 +174,7 @@ def is_trained(name: str) -> bool:
 
 
 def short(name: str) -> str:
-    """The name less the prefix of its variant."""
+    """The name without the prefix of its variant."""
     for prefix in ("groups-", "times-", "held-groups-"):
         name = name.removeprefix(prefix)
     return name

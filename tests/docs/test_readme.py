@@ -151,7 +151,9 @@ def test_make_knows_what_the_readme_says(target: str) -> None:
 
 
 def pages() -> list[Path]:
-    return [ROOT / "README.md", *sorted((ROOT / "docs").rglob("*.md")), ROOT / "data" / "README.md"]
+    folders = (ROOT / "docs", ROOT / "benchmarks")
+    pages = [page for folder in folders for page in sorted(folder.rglob("*.md"))]
+    return [ROOT / "README.md", ROOT / "SECURITY.md", *pages, ROOT / "data" / "README.md"]
 
 
 @pytest.mark.parametrize("page", pages(), ids=lambda page: str(page.relative_to(ROOT)))
