@@ -20,8 +20,7 @@ import numpy as np
 import torch
 from contacts_cnn import coupling_maps, predict, profile_maps, train_network
 
-from bioattn.alignments.contact_dataset import TEST, TRAIN, open_contact_dataset
-from bioattn.alignments.contact_dataset_output import write_contact_dataset
+from bioattn.alignments.contact_dataset import TEST, TRAIN, open_contact_dataset, write_contact_dataset
 from bioattn.alignments.contact_preparation import ContactSettings, prepare_contacts
 from bioattn.io.config_file import build
 from bioattn.models.evoformer.folder import load_evoformer_model

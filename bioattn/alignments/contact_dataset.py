@@ -1,12 +1,11 @@
 """The contact dataset: alignments and the structures of their columns in one HDF5 file, enough to train from.
 
-The schema is written down in `docs/formats/contact-dataset.md`. The file is sealed (`bioattn.io.seal`), every
-array carries the SHA-256 of its content and the root one of the attributes: a flipped bit or a later edit is found
-and named when it is read. Proteins are read one at a time, so a dataset may be larger than memory.
+The schema is written down in `docs/formats/contact-dataset.md`. The file is sealed (`bioattn.io.seal`): a flipped
+bit or a later edit is found when it is opened. Proteins are written and read one at a time, so a dataset may be
+larger than memory.
 """
 
-import hashlib
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -19,25 +18,20 @@ from scipy.sparse import csr_array
 from bioattn.alignments.alphabet import GAP, UNKNOWN
 from bioattn.alignments.input_features import EncodedAlignment, column_profile
 from bioattn.errors import BioattnError, FormatError
-from bioattn.formats.checked_arrays import (
-    DAMAGE,
-    CheckedArrays,
-    canonical_json,
-    other_format,
-    plain,
-)
-from bioattn.io.files import parse_json, unreadable
-from bioattn.io.seal import check_seal
-from bioattn.io.self_contained import require_self_contained
+from bioattn.io.dataset_file import DatasetArrays, DatasetKind, put_array, put_metadata, put_text
+from bioattn.io.hdf5_input import damage_named
+from bioattn.io.seal import stream_sealed
 from bioattn.text import quoted
 
-CONTACT_DATASET_FORMAT = "bioattn-contact-dataset"
-CONTACT_DATASET_VERSION = 1
+CONTACT_DATASET = DatasetKind(
+    name="contact dataset",
+    format="bioattn-contact-dataset",
+    version=2,
+    command="bioattn prepare contacts",
+)
+CONTACT_DATASET_FORMAT = CONTACT_DATASET.format
 TRAIN, VALIDATION, TEST = 0, 1, 2
 SPLIT_NAMES = ("train", "validation", "test")
-
-_HDF5_MAGIC = b"\x89HDF\r\n\x1a\n"
-_MAKE_AGAIN = "make it with `bioattn prepare contacts`"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -122,26 +116,20 @@ class ContactDataset:
         return np.flatnonzero(self.splits == split)
 
     def protein(self, index: int) -> ContactProtein:
-        """Read one protein, every array checked.
+        """Read one protein.
 
-        Raises: FormatError naming the array that is missing, changed or of impossible content.
+        Raises: FormatError naming the array that is missing or of another type, or the protein of impossible
+        content.
         """
-        try:
-            with h5py.File(self.path, "r") as file:
-                found = self._read(CheckedArrays(self.path, file), index)
-        except BioattnError:
-            raise
-        except DAMAGE as error:
-            raise FormatError(
-                f"{self.path}: protein {self.ids[index]!r} is damaged ({error}); {_MAKE_AGAIN} again"
-            ) from error
-        problem = protein_problem(found)
+        with damage_named(self.path), h5py.File(self.path, "r") as file:
+            protein = self._read(DatasetArrays(self.path, file), index)
+        problem = _protein_problem(protein)
         if problem is not None:
-            raise FormatError(f"{self.path}: protein {self.ids[index]!r}: {problem}; {_MAKE_AGAIN} again")
-        return found
+            raise FormatError(f"{self.path}: protein {protein.id!r}: {problem}; make the dataset again")
+        return protein
 
-    def _read(self, arrays: CheckedArrays, index: int) -> ContactProtein:
-        folder = protein_folder(index)
+    def _read(self, arrays: DatasetArrays, index: int) -> ContactProtein:
+        folder = _protein_folder(index)
         msa = arrays.get(f"{folder}/residues", "u1")
         shape = (int(self.num_rows[index]), int(self.num_columns[index]))
         if msa.shape != shape:
@@ -168,41 +156,74 @@ class ContactDataset:
 def open_contact_dataset(path: Path) -> ContactDataset:
     """Open a dataset: its seal is compared, the table of its proteins read.
 
-    Raises: FormatError naming what is wrong: not a contact dataset, another version, truncated, or the array that
-    changed after it was written.
+    Raises: FormatError naming what is wrong: not a contact dataset, another version, truncated, edited, or the
+    array that changed after it was written.
     """
-    try:
-        with path.open("rb") as raw:
-            magic = raw.read(len(_HDF5_MAGIC))
-    except OSError as error:
-        raise unreadable(path, error) from error
-    if magic != _HDF5_MAGIC:
-        raise FormatError(f"{path}: is not an HDF5 file; a contact dataset is needed, {_MAKE_AGAIN}")
-    check_seal(path)
-    try:
-        with h5py.File(path, "r") as file:
-            require_self_contained(path, file)
-            _check_attributes(path, file)
-            arrays = CheckedArrays(path, file)
-            dataset = ContactDataset(
-                path=path,
-                ids=arrays.text("proteins/id"),
-                groups=arrays.text("proteins/group"),
-                splits=arrays.get("proteins/split", "u1"),
-                chains=arrays.text("proteins/chain"),
-                num_rows=arrays.get("proteins/num_rows", "i8"),
-                num_columns=arrays.get("proteins/num_columns", "i8"),
-                num_mapped=arrays.get("proteins/num_mapped", "i8"),
-                metadata=parse_json(arrays.text("metadata")[0], f"{path}: /metadata"),
-            )
-    except BioattnError:
-        raise
-    except DAMAGE as error:
-        raise FormatError(f"{path}: is truncated or damaged ({error}); {_MAKE_AGAIN} again") from error
+    with CONTACT_DATASET.open(path) as arrays:
+        dataset = ContactDataset(
+            path=path,
+            ids=arrays.text("proteins/id"),
+            groups=arrays.text("proteins/group"),
+            splits=arrays.get("proteins/split", "u1"),
+            chains=arrays.text("proteins/chain"),
+            num_rows=arrays.get("proteins/num_rows", "i8"),
+            num_columns=arrays.get("proteins/num_columns", "i8"),
+            num_mapped=arrays.get("proteins/num_mapped", "i8"),
+            metadata=arrays.metadata(),
+        )
     problem = _table_problem(dataset)
     if problem is not None:
-        raise FormatError(f"{path}: {problem}; {_MAKE_AGAIN} again")
+        raise FormatError(f"{path}: {problem}; make the dataset again")
     return dataset
+
+
+def write_contact_dataset(path: Path, proteins: Iterable[ContactProtein], metadata: dict[str, Any]) -> int:
+    """Write proteins as they come, one in memory at a time; the same proteins give the same bytes.
+
+    metadata may be filled while the proteins are made: it is written last. Returns how many were written.
+
+    Raises: BioattnError when there is no protein, an id comes twice or the file cannot be written; then nothing is
+    left.
+    """
+    ids: list[str] = []
+    groups: list[str] = []
+    chains: list[str] = []
+    numbers: list[tuple[int, int, int, int]] = []
+    with stream_sealed(path) as file:
+        for protein in proteins:
+            problem = _protein_problem(protein)
+            if problem is None and protein.id in ids:
+                problem = "the id comes twice"
+            if problem is not None:
+                raise BioattnError(f"contact dataset: protein {protein.id!r}: {problem}")
+            _put_protein(file, len(ids), protein)
+            ids.append(protein.id)
+            groups.append(protein.group)
+            chains.append(protein.chain)
+            numbers.append((protein.split, protein.num_rows, protein.num_columns, int(protein.mapped.sum())))
+        if not ids:
+            raise BioattnError(f"{path}: there is no protein to write")
+        put_text(file, "proteins/id", ids)
+        put_text(file, "proteins/group", groups)
+        table = np.array(numbers, "<i8")
+        put_array(file, "proteins/split", table[:, 0].astype(np.uint8))
+        put_text(file, "proteins/chain", chains)
+        for column, name in enumerate(("num_rows", "num_columns", "num_mapped"), start=1):
+            put_array(file, f"proteins/{name}", np.ascontiguousarray(table[:, column]))
+        put_metadata(file, metadata)
+        CONTACT_DATASET.write_attributes(file)
+    return len(ids)
+
+
+def _put_protein(file: h5py.File, index: int, protein: ContactProtein) -> None:
+    folder = _protein_folder(index)
+    sparse = protein.deletions.tocoo()
+    places = np.stack([sparse.row, sparse.col, sparse.data], axis=1).astype("<i4")
+    put_array(file, f"{folder}/residues", protein.msa)
+    put_array(file, f"{folder}/deletions", places[np.lexsort((places[:, 1], places[:, 0]))])
+    put_array(file, f"{folder}/aatype", protein.aatype.astype(np.uint8))
+    put_array(file, f"{folder}/cb", protein.cb.astype("<f4"))
+    put_text(file, f"{folder}/residue_number", protein.residue_numbers)
 
 
 def validate_contact_dataset(path: Path) -> list[str]:
@@ -230,30 +251,9 @@ def split_groups(groups: Iterable[str], splits: Iterable[int]) -> list[str]:
     return [group for group, found in sides.items() if len(found) > 1]
 
 
-def protein_folder(index: int) -> str:
+def _protein_folder(index: int) -> str:
     """The HDF5 group of a protein."""
     return f"alignments/{index:06d}"
-
-
-def _check_attributes(path: Path, file: h5py.File) -> None:
-    found = {name: plain(value) for name, value in file.attrs.items()}
-    if found.get("format") != CONTACT_DATASET_FORMAT:
-        raise other_format(path, "contact dataset", found.get("format"), CONTACT_DATASET_FORMAT, _MAKE_AGAIN)
-    version = found.get("format_version")
-    if version != CONTACT_DATASET_VERSION:
-        newer = isinstance(version, int) and version > CONTACT_DATASET_VERSION
-        advice = "update bioattn" if newer else f"{_MAKE_AGAIN} again"
-        raise FormatError(
-            f"{path}: has format version {version}, this bioattn reads {CONTACT_DATASET_VERSION}; {advice}"
-        )
-    digest = found.pop("attributes_sha256", None)
-    if digest != attributes_digest(found):
-        raise FormatError(f"{path}: the root attributes changed after it was written; {_MAKE_AGAIN} again")
-
-
-def attributes_digest(attributes: Mapping[str, Any]) -> str:
-    """Hexadecimal SHA-256 of the root attributes."""
-    return hashlib.sha256(canonical_json(dict(sorted(attributes.items()))).encode()).hexdigest()
 
 
 def _table_problem(dataset: ContactDataset) -> str | None:
@@ -280,7 +280,7 @@ def _table_problem(dataset: ContactDataset) -> str | None:
     return None
 
 
-def protein_problem(protein: ContactProtein) -> str | None:
+def _protein_problem(protein: ContactProtein) -> str | None:
     """What a protein holds that none may hold, in words; None when it is good."""
     if protein.msa.ndim != 2 or 0 in protein.msa.shape:
         return f"residues have shape {protein.msa.shape}, rows and columns are needed"

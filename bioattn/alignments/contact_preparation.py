@@ -14,8 +14,8 @@ from bioattn.alignments.contact_dataset import (
     SPLIT_NAMES,
     TRAIN,
     ContactProtein,
+    write_contact_dataset,
 )
-from bioattn.alignments.contact_dataset_output import write_contact_dataset
 from bioattn.alignments.contact_groups import family_groups
 from bioattn.alignments.contact_pairs import ContactPair, read_pairs
 from bioattn.alignments.filtering import random_rows

@@ -7,8 +7,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from bioattn.errors import FormatError
-from bioattn.formats.checked_arrays import other_format
-from bioattn.io.hdf5_input import open_hdf5, text_attribute
+from bioattn.io.hdf5_input import open_hdf5, other_format, text_attribute
 from bioattn.io.seal import check_seal
 from bioattn.store.distogram_file import DISTOGRAM_FORMAT, FORMAT_VERSION
 

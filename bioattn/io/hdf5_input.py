@@ -85,3 +85,14 @@ def strings(dataset: h5py.Dataset, selection: Any = ()) -> list[str]:
     if h5py.check_string_dtype(dataset.dtype) is None:
         raise TypeError(f"{dataset.name} holds {dataset.dtype}, not text")
     return [str(text) for text in dataset.asstr()[selection]]
+
+
+def other_format(path: Path, kind: str, found: object, needed: str, advice: str = "") -> FormatError:
+    """The error for HDF5 that holds something else.
+
+    kind: what is needed, after `is no`. found: the attribute `format`. advice: how to get what is needed.
+    """
+    says = f"its format is {found!r}" if found else "it has no 'format' attribute"
+    return FormatError(
+        f"{path}: is no {kind} ({says}, {needed!r} is needed){f'; {advice}' if advice else ''}"
+    )

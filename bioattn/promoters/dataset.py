@@ -1,12 +1,9 @@
 """The promoter dataset: sequences, responses, treatments and splits in one HDF5 file, enough to train from.
 
-The schema is written down in `docs/formats/dataset.md`. The file is sealed (`bioattn.io.seal`), every array
-carries the SHA-256 of its content and the root one of the attributes: a flipped bit or a later edit is found and
-named when the file is read.
+The schema is written down in `docs/formats/dataset.md`. The file is sealed (`bioattn.io.seal`): a flipped bit or a
+later edit is found when the file is read.
 """
 
-import hashlib
-from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Literal, cast
@@ -16,31 +13,23 @@ import numpy as np
 import pandas as pd
 from numpy.typing import NDArray
 
-from bioattn import __version__
 from bioattn.errors import BioattnError, FormatError
-from bioattn.formats.checked_arrays import (
-    DAMAGE,
-    CheckedArrays,
-    canonical_json,
-    encode_text,
-    other_format,
-    plain,
-    put_array,
-)
-from bioattn.io.files import parse_json, unreadable
-from bioattn.io.seal import check_seal, write_sealed
-from bioattn.io.self_contained import require_self_contained
+from bioattn.io.dataset_file import DatasetArrays, DatasetKind, put_array, put_metadata, put_text
+from bioattn.io.seal import write_sealed
 from bioattn.promoters.treatments import TreatmentTable
 from bioattn.text import counted
 
-DATASET_FORMAT = "bioattn-promoter-dataset"
-DATASET_VERSION = 1
+PROMOTER_DATASET = DatasetKind(
+    name="promoter dataset",
+    format="bioattn-promoter-dataset",
+    version=2,
+    command="bioattn prepare dataset",
+)
+DATASET_FORMAT = PROMOTER_DATASET.format
 TRAIN, VALIDATION, TEST = 0, 1, 2
 SPLIT_NAMES = ("train", "validation", "test")
 
 Task = Literal["regression", "binary"]
-
-_HDF5_MAGIC = b"\x89HDF\r\n\x1a\n"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -113,27 +102,18 @@ def write_dataset(path: Path, dataset: PromoterDataset) -> None:
 
     Raises: BioattnError when the file cannot be written or the metadata are not JSON.
     """
-    attributes = {
-        "format": DATASET_FORMAT,
-        "format_version": DATASET_VERSION,
-        "generated_by": f"bioattn {__version__}",
-        "task": dataset.task,
-        "length": dataset.length,
-        "flank": dataset.flank,
-        "treatment_index": str(dataset.treatments.frame.index.name or "treatment"),
-    }
-    write_sealed(path, lambda file: _fill(file, dataset, attributes))
+    write_sealed(path, lambda file: _fill(file, dataset))
 
 
-def _fill(file: h5py.File, dataset: PromoterDataset, attributes: dict[str, Any]) -> None:
-    put_array(file, "genes/id", encode_text(dataset.gene_ids))
-    put_array(file, "genes/chrom", encode_text(dataset.chrom))
+def _fill(file: h5py.File, dataset: PromoterDataset) -> None:
+    put_text(file, "genes/id", dataset.gene_ids)
+    put_text(file, "genes/chrom", dataset.chrom)
     put_array(file, "genes/start", dataset.start.astype("<i8"))
     put_array(file, "genes/end", dataset.end.astype("<i8"))
-    put_array(file, "genes/strand", encode_text(dataset.strand))
+    put_text(file, "genes/strand", dataset.strand)
     put_array(file, "genes/split", dataset.gene_split)
     put_array(file, "sequences/codes", dataset.codes)
-    put_array(file, "treatments/name", encode_text(dataset.treatments.names))
+    put_text(file, "treatments/name", dataset.treatments.names)
     put_array(file, "treatments/split", dataset.treatment_split)
     if dataset.target_mean is not None and dataset.target_sd is not None:
         put_array(file, "treatments/mean", dataset.target_mean.astype("<f8"))
@@ -141,46 +121,32 @@ def _fill(file: h5py.File, dataset: PromoterDataset, attributes: dict[str, Any])
     features = file.create_group("treatments/features")
     for index, column in enumerate(dataset.treatments.columns):
         values = dataset.treatments.frame[column]
-        numeric = dataset.treatments.is_numeric(column)
-        content = (
-            values.to_numpy().astype("<f8") if numeric else encode_text([str(value) for value in values])
-        )
-        put_array(features, f"{index:06d}", content, name=column)
+        if dataset.treatments.is_numeric(column):
+            node = put_array(features, f"{index:06d}", values.to_numpy().astype("<f8"))
+        else:
+            node = put_text(features, f"{index:06d}", [str(value) for value in values])
+        node.attrs["name"] = column
     put_array(file, "targets/values", dataset.targets.astype("<f4"))
     if dataset.standard_error is not None:
         put_array(file, "targets/standard_error", dataset.standard_error.astype("<f4"))
-    put_array(file, "metadata", encode_text([canonical_json(dataset.metadata)]))
-    for name, value in attributes.items():
-        file.attrs[name] = value
-    file.attrs["attributes_sha256"] = _attributes_digest(attributes)
+    put_metadata(file, dataset.metadata)
+    PROMOTER_DATASET.write_attributes(
+        file,
+        task=dataset.task,
+        length=dataset.length,
+        flank=dataset.flank,
+        treatment_index=str(dataset.treatments.frame.index.name or "treatment"),
+    )
 
 
 def read_dataset(path: Path) -> PromoterDataset:
-    """Read a promoter dataset, checking the version, the digest of every array, shapes and values.
+    """Read a promoter dataset, checking its seal, version, shapes and values.
 
-    Raises: FormatError naming what is wrong: not a dataset, another version, truncated, or the array that changed
-    after it was written.
+    Raises: FormatError naming what is wrong: not a dataset, another version, truncated, edited, or the array that
+    changed after it was written.
     """
-    try:
-        with path.open("rb") as raw:
-            magic = raw.read(len(_HDF5_MAGIC))
-    except OSError as error:
-        raise unreadable(path, error) from error
-    if magic != _HDF5_MAGIC:
-        raise FormatError(
-            f"{path}: is not an HDF5 file; a dataset made by `bioattn prepare dataset` is needed"
-        )
-    check_seal(path)
-    try:
-        with h5py.File(path, "r") as file:
-            require_self_contained(path, file)
-            dataset = _read(path, file)
-    except BioattnError:
-        raise
-    except DAMAGE as error:
-        raise FormatError(
-            f"{path}: the dataset is truncated or damaged ({error}); make it again with `bioattn prepare dataset`"
-        ) from error
+    with PROMOTER_DATASET.open(path) as arrays:
+        dataset = _read(arrays)
     problems = list(_value_problems(dataset))
     if problems:
         raise FormatError(f"{path}: {problems[0]}")
@@ -207,9 +173,8 @@ def validate_dataset(path: Path) -> list[str]:
     return findings
 
 
-def _read(path: Path, file: h5py.File) -> PromoterDataset:
-    attributes = _read_attributes(path, file)
-    arrays = CheckedArrays(path, file)
+def _read(arrays: DatasetArrays) -> PromoterDataset:
+    file, attributes = arrays.file, arrays.file.attrs
     features = file["treatments/features"]
     frame: dict[str, pd.Series] = {}
     names = arrays.text("treatments/name")
@@ -238,35 +203,13 @@ def _read(path: Path, file: h5py.File) -> PromoterDataset:
         gene_split=arrays.get("genes/split", "u1"),
         treatment_split=arrays.get("treatments/split", "u1"),
         task=cast(Task, attributes["task"]),
-        metadata=parse_json(arrays.text("metadata")[0], f"{path}: /metadata"),
+        metadata=arrays.metadata(),
         standard_error=arrays.get("targets/standard_error", "f4")
         if "standard_error" in file["targets"]
         else None,
         target_mean=arrays.get("treatments/mean", "f8") if standardised else None,
         target_sd=arrays.get("treatments/sd", "f8") if standardised else None,
     )
-
-
-def _read_attributes(path: Path, file: h5py.File) -> dict[str, Any]:
-    found = {name: plain(value) for name, value in file.attrs.items()}
-    if found.get("format") != DATASET_FORMAT:
-        advice = "make one with `bioattn prepare dataset`"
-        raise other_format(path, "promoter dataset", found.get("format"), DATASET_FORMAT, advice)
-    version = found.get("format_version")
-    if version != DATASET_VERSION:
-        newer = isinstance(version, int) and version > DATASET_VERSION
-        advice = "update bioattn" if newer else "make the dataset again with `bioattn prepare dataset`"
-        raise FormatError(
-            f"{path}: the dataset has format version {version}, this bioattn reads {DATASET_VERSION}; {advice}"
-        )
-    digest = found.pop("attributes_sha256", None)
-    if digest != _attributes_digest(found):
-        raise FormatError(f"{path}: the root attributes changed after the dataset was written; make it again")
-    return found
-
-
-def _attributes_digest(attributes: Mapping[str, Any]) -> str:
-    return hashlib.sha256(canonical_json(dict(sorted(attributes.items()))).encode()).hexdigest()
 
 
 def _shape_problems(dataset: PromoterDataset) -> list[str]:

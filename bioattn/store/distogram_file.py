@@ -8,7 +8,6 @@ import h5py
 import numpy as np
 
 from bioattn.errors import FormatError
-from bioattn.formats.checked_arrays import DAMAGE
 from bioattn.io.hdf5_input import open_hdf5, text_attribute
 from bioattn.io.seal import check_seal
 from bioattn.store.findings import Finding, error
@@ -26,15 +25,12 @@ def describe_prediction_file(path: Path) -> dict[str, Any]:
     """Main figures of either file. Raises: FormatError when it is damaged."""
     sealed = check_seal(path)
     with open_hdf5(path) as file:
-        try:
-            arrays = {
-                name: " × ".join(map(str, node.shape))
-                for name, node in file.items()
-                if isinstance(node, h5py.Dataset) and node.ndim > 1
-            }
-            columns = len(file["column_i"])
-        except DAMAGE as problem:
-            raise FormatError(f"{path}: is damaged ({problem}); make the file again") from problem
+        arrays = {
+            name: " × ".join(map(str, node.shape))
+            for name, node in file.items()
+            if isinstance(node, h5py.Dataset) and node.ndim > 1
+        }
+        columns = len(file["column_i"])
         return {
             "format_version": int(file.attrs.get("format_version", 0)),
             "generated_by": text_attribute(file, "generated_by"),
@@ -51,13 +47,10 @@ def describe_prediction_file(path: Path) -> dict[str, Any]:
 def validate_prediction_file(path: Path) -> list[Finding]:
     """What is wrong with either file: its seal, shapes, numbers that are none, probabilities that sum to no 1."""
     try:
-        check_seal(path)
         with open_hdf5(path) as file:
             return _check(file)
     except FormatError as problem:
         return [error("", str(problem).removeprefix(f"{path}: "))]
-    except DAMAGE as problem:
-        return [error("", f"is damaged ({problem})")]
 
 
 def _check(file: h5py.File) -> list[Finding]:

@@ -7,8 +7,7 @@ import h5py
 import pandas as pd
 
 from bioattn.errors import FormatError
-from bioattn.formats.checked_arrays import other_format
-from bioattn.io.hdf5_input import damage_named, strings, text_attribute
+from bioattn.io.hdf5_input import damage_named, other_format, strings, text_attribute
 from bioattn.store.content_digest import CONTENT_DIGEST, content_digest
 from bioattn.store.schema import PREDICTIONS, SAMPLE_FIELDS
 from bioattn.store.window_coordinates import recorded_downstream

@@ -9,8 +9,7 @@ import pytest
 from scipy.sparse import csr_array
 
 from bioattn.alignments.contact_audit import ContactAuditRow
-from bioattn.alignments.contact_dataset import ContactProtein
-from bioattn.alignments.contact_dataset_output import write_contact_dataset
+from bioattn.alignments.contact_dataset import ContactProtein, write_contact_dataset
 from bioattn.alignments.contact_preparation import ContactSettings
 
 PAGE = Path(__file__).resolve().parents[2] / "docs" / "formats" / "contact-dataset.md"

@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 from Bio.Data.IUPACData import protein_letters_1to3
 
-from bioattn.alignments.contact_dataset_output import write_contact_dataset
+from bioattn.alignments.contact_dataset import write_contact_dataset
 from bioattn.errors import BioattnError, FormatError, SettingsError
 from bioattn.figures.contact_map import compare_contacts, draw_contact_map
 from bioattn.figures.contact_prediction import (

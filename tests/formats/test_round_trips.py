@@ -2,7 +2,6 @@
 
 import contextlib
 
-import h5py
 import numpy as np
 import pytest
 from hypothesis import HealthCheck, given, settings
@@ -10,13 +9,13 @@ from hypothesis import strategies as st
 from hypothesis.extra import numpy as hnp
 
 from bioattn.errors import BioattnError
-from bioattn.formats.checked_arrays import CheckedArrays, encode_text, put_array
 from bioattn.formats.mmcif_output import write_mmcif
 from bioattn.formats.pdb_output import write_pdb
 from bioattn.formats.rr import read_rr, write_rr
 from bioattn.formats.structure_residues import StructureResidue
+from bioattn.io.dataset_file import DatasetKind, put_array, put_metadata, put_text
 from bioattn.io.files import parse_json, read_json, write_json
-from bioattn.io.seal import check_seal, write_sealed
+from bioattn.io.seal import write_sealed
 from bioattn.store.contact_regression import ContactRegression, read_regression, write_regression
 from bioattn.structures.chain import Chain, read_chain
 from bioattn.structures.column_mapping import ColumnMapping, read_mapping, write_mapping
@@ -156,18 +155,23 @@ ARRAYS = hnp.arrays(
 
 
 @QUICK
-@given(ARRAYS, st.lists(st.text(st.characters(exclude_characters="\0")), min_size=1, max_size=4), st.text())
-def test_checked_arrays(tmp_path, array, texts, note):
-    path = tmp_path / "x.h5"
+@given(
+    ARRAYS,
+    st.lists(st.text(st.characters(codec="utf-8", exclude_characters="\0")), min_size=1, max_size=4),
+    st.text(),
+)
+def test_arrays_of_datasets(tmp_path, array, texts, note):
+    kind = DatasetKind(name="test", format="test", version=1, command="test")
 
     def fill(file):
-        put_array(file, "group/numbers", array, note=note.replace("\0", ""))
-        put_array(file, "texts", encode_text(texts))
+        put_array(file, "group/numbers", array)
+        put_text(file, "texts", texts)
+        put_metadata(file, {"note": note})
+        kind.write_attributes(file)
 
-    write_sealed(path, fill)
-    assert check_seal(path)
-    with h5py.File(path) as file:
-        arrays = CheckedArrays(path, file)
+    write_sealed(tmp_path / "x.h5", fill)
+    with kind.open(tmp_path / "x.h5") as arrays:
         read = arrays.get("group/numbers", array.dtype.str[1:])
         assert (read.dtype, read.shape, read.tobytes()) == (array.dtype, array.shape, array.tobytes())
         assert arrays.text("texts") == texts
+        assert arrays.metadata() == {"note": note}

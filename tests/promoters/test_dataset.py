@@ -1,5 +1,6 @@
 """The dataset file: what is written is read, byte for byte again, and nothing damaged is."""
 
+import io
 import json
 
 import h5py
@@ -10,9 +11,10 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from bioattn.errors import BioattnError, FormatError
+from bioattn.io.seal import write_sealed
 from bioattn.promoters.dataset import (
     DATASET_FORMAT,
-    DATASET_VERSION,
+    PROMOTER_DATASET,
     PromoterDataset,
     read_dataset,
     validate_dataset,
@@ -149,23 +151,40 @@ def test_a_truncated_file_is_refused(path, keep):
         read_dataset(path)
 
 
-@pytest.mark.parametrize(
-    "name", ["genes/id", "genes/split", "sequences/codes", "targets/values", "treatments/name"]
-)
-def test_an_edited_array_is_named(path, name):
+def test_an_edited_dataset_is_refused(path):
     with h5py.File(path, "r+") as file:
-        values = file[name][...]
-        values[0] = values[1] = b"zz" if values.dtype.kind == "S" else 1
-        file[name][...] = values
-    # Editing drops the seal; the digests of the arrays still tell.
-    with pytest.raises(FormatError, match=f"the array /{name} is not what was written"):
+        file["targets/values"][0] = 1
+    with pytest.raises(FormatError, match=r"was edited after it was written \(its seal is gone\)"):
         read_dataset(path)
+
+
+def edited(path, change):
+    """The dataset at `path` changed by `change(file)` and sealed again, as a writer with other habits would."""
+    content = path.read_bytes()
+
+    def fill(file):
+        with h5py.File(io.BytesIO(content)) as before:
+            for name in before:
+                before.copy(name, file)
+            file.attrs.update(before.attrs)
+        change(file)
+
+    write_sealed(path, fill)
+
+
+def test_a_file_of_version_1_is_read(path):
+    def as_version_1(file):
+        file.attrs.update({"format_version": 1, "attributes_sha256": "0" * 64})
+        file.visititems(lambda _, node: node.attrs.__setitem__("sha256", "0" * 64))
+
+    edited(path, as_version_1)
+    same(read_dataset(path), example())
 
 
 def test_other_files_and_versions_are_refused(path, tmp_path):
     with h5py.File(path, "r+") as file:
-        file.attrs["format_version"] = DATASET_VERSION + 1
-    with pytest.raises(FormatError, match="has format version 2, this bioattn reads 1; update bioattn"):
+        file.attrs["format_version"] = PROMOTER_DATASET.version + 1
+    with pytest.raises(FormatError, match="has format version 3, this bioattn reads 1 to 2; update bioattn"):
         read_dataset(path)
     other = tmp_path / "other.h5"
     with h5py.File(other, "w") as file:
@@ -173,7 +192,7 @@ def test_other_files_and_versions_are_refused(path, tmp_path):
     with pytest.raises(FormatError, match=r"is no promoter dataset \(its format is 'bioattn-attention'"):
         read_dataset(other)
     other.write_text("gene\tx\n")
-    with pytest.raises(FormatError, match="is not an HDF5 file; a dataset made by"):
+    with pytest.raises(FormatError, match="is not an HDF5 file; a promoter dataset made by"):
         read_dataset(other)
     other.write_bytes(b"\x1f\x8bbroken")
     with pytest.raises(FormatError, match="is not an HDF5 file"):
@@ -185,8 +204,7 @@ def test_other_files_and_versions_are_refused(path, tmp_path):
 
 
 def test_a_missing_array_is_named(path):
-    with h5py.File(path, "r+") as file:
-        del file["genes/strand"]
+    edited(path, lambda file: file.pop("genes/strand"))
     with pytest.raises(FormatError, match="the array /genes/strand is missing"):
         read_dataset(path)
 

@@ -10,8 +10,7 @@ import pytest
 from scipy.sparse import csr_array
 
 from bioattn.alignments.alphabet import RESIDUES
-from bioattn.alignments.contact_dataset import TEST, TRAIN, ContactProtein
-from bioattn.alignments.contact_dataset_output import write_contact_dataset
+from bioattn.alignments.contact_dataset import TEST, TRAIN, ContactProtein, write_contact_dataset
 from bioattn.attention.site import alignment_site
 from bioattn.errors import BioattnError, FormatError, SettingsError
 from bioattn.interpret.contacts.attention_contacts import fit_contacts, head_maps, mean_map, predict_contacts
