@@ -3,7 +3,7 @@
 import pytest
 import torch
 
-from bioattn.attention import cpu_backward, cpu_tiles
+from bioattn.attention.cpu import backward, tiles
 from bioattn.attention.cpu.backward import attend_and_learn_on_cpu
 from bioattn.attention.operator import attend
 from bioattn.attention.score import DotScore
@@ -13,7 +13,7 @@ BATCH, HEADS, QUERIES, KEYS, CHANNELS = 3, 4, 40, 50, 8
 
 @pytest.fixture(autouse=True)
 def _small_is_enough(monkeypatch):
-    monkeypatch.setattr(cpu_backward, "MIN_LEARNING_MULTIPLICATIONS", 1)
+    monkeypatch.setattr(backward, "MIN_LEARNING_MULTIPLICATIONS", 1)
 
 
 def inputs(with_mask, with_bias):
@@ -50,7 +50,7 @@ def written_down(leaves, mask, slope):
 @pytest.mark.parametrize("with_bias", [False, True])
 @pytest.mark.parametrize("with_mask", [False, True])
 def test_equals_autograd(with_mask, with_bias, piece_bytes, monkeypatch):
-    monkeypatch.setattr(cpu_tiles, "CACHE_BYTES", piece_bytes)
+    monkeypatch.setattr(tiles, "CACHE_BYTES", piece_bytes)
     leaves, mask = inputs(with_mask, with_bias)
     slope = torch.randn(BATCH, HEADS, QUERIES, CHANNELS, generator=torch.Generator().manual_seed(1))
     query, key, value, bias = leaves

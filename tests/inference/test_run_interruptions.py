@@ -11,8 +11,8 @@ import h5py
 import pytest
 
 from bioattn.errors import Interrupted
-from bioattn.inference import alignment_runner, evoformer_prediction
 from bioattn.models.evoformer.folder import load_evoformer_model
+from bioattn.models.evoformer.inference import prediction, runner
 from bioattn.models.evoformer.inference.run import run_alignments
 from bioattn.models.evoformer.inference.runner import AttentionOutput, RunSettings
 from bioattn.models.evoformer.inference.sources import find_alignments
@@ -131,7 +131,7 @@ def test_an_output_that_cannot_be_written_is_told_before_the_prediction(
     def refuse(path: Path, *arguments: object, **options: object) -> None:
         raise OSError(errno.EROFS, "Read-only file system", str(path))
 
-    monkeypatch.setattr(alignment_runner, "predict", lambda *_, **__: pytest.fail("predicted in vain"))
+    monkeypatch.setattr(runner, "predict", lambda *_, **__: pytest.fail("predicted in vain"))
     monkeypatch.setattr(Path, "mkdir", refuse)
     assert run(write_fasta(tmp_path / "x.fasta"), "--model", trunk, "-o", tmp_path / "out") == 1
     assert "out: cannot be written (Read-only file system)" in capsys.readouterr().err
@@ -229,7 +229,7 @@ def test_running_out_of_memory_stops_one_alignment(
     def predict(_model: object, inputs: object, **arguments: object) -> object:
         if arguments["description"] == "a":
             raise RuntimeError("DefaultCPUAllocator: can't allocate memory: you tried to allocate 9 bytes")
-        return evoformer_prediction.predict(_model, inputs, **arguments)
+        return prediction.predict(_model, inputs, **arguments)
 
     write_fasta(folder / "b.fasta", ROWS[2:])
     monkeypatch.setattr("bioattn.models.evoformer.inference.runner.predict", predict)
