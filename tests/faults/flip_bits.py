@@ -1,7 +1,7 @@
 """Flip bits in files, cut them, and hand them to validate, inspect and whoever uses them (`make torture`).
 
-    python -m tests.faults.flip_bits --places 1000               # every kind of file; figures for results/damaged-files.md
-    python -m tests.faults.flip_bits --places 100 attention      # one kind
+    python -m tests.faults.flip_bits --places 1000           # every kind of file: results/damaged-files.md
+    python -m tests.faults.flip_bits --places 100 attention  # one kind
 
 Each damaged file must be refused, or give byte for byte what the whole file gives. A crash of the interpreter, a
 hang, a traceback, or another result is a failure. Nine of ten places are flips of one bit, the tenth is a cut.

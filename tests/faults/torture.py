@@ -1,6 +1,6 @@
 """Kill every command at random moments and at every step on the file system, go on, and compare (`make torture`).
 
-    python -m tests.faults.torture --kills 200 --steps        # all commands; figures for benchmarks/results/faults.md
+    python -m tests.faults.torture --kills 200 --steps        # all commands: benchmarks/results/faults.md
     python -m tests.faults.torture --kills 20 "run promoter"  # one command
 
 After each kill, what stands under a final name must be absent, the whole earlier result or the whole new one, byte
