@@ -6,8 +6,9 @@ Shape suffixes: Q queries, K keys, H heads, D channels of a head, C model channe
 import torch
 from torch import Tensor, nn
 
+from bioattn.attention.choices import AttentionScore
 from bioattn.attention.operator import attend
-from bioattn.attention.score import AttentionScore, make_score
+from bioattn.attention.score import make_score
 from bioattn.attention.site import AttentionSite
 
 

@@ -5,19 +5,12 @@ Shape suffixes: Q queries, K keys, D channels of a head, H heads; leading batch 
 """
 
 import math
-from enum import StrEnum
 from typing import NamedTuple, Protocol
 
 import torch
 from torch import Tensor, nn
 
-
-class AttentionScore(StrEnum):
-    """Names of the scoring functions."""
-
-    DOT = "dot"
-    ADDITIVE = "additive"
-    GAUSSIAN = "gaussian"
+from bioattn.attention.choices import AttentionScore
 
 
 class FusedForm(NamedTuple):

@@ -1,19 +1,34 @@
-"""Choosing where and with how many threads a model runs."""
+"""Choosing where and with how many threads a model runs. Torch is imported when a choice is made."""
 
-import torch
+from enum import StrEnum
+from typing import TYPE_CHECKING
 
 from bioattn.errors import BioattnError
 from bioattn.system.threads import granted_threads
 from bioattn.system.torchrun import launch
 
+if TYPE_CHECKING:
+    import torch
 
-def choose_device(name: str) -> torch.device:
+
+class Device(StrEnum):
+    """Where a model runs."""
+
+    AUTO = "auto"
+    CPU = "cpu"
+    CUDA = "cuda"
+    MPS = "mps"
+
+
+def choose_device(name: str) -> "torch.device":
     """`auto` takes CUDA, then MPS, then the CPU; any other name must be there.
 
     Of several processes on one machine each takes a GPU of its own; together they do not work on MPS.
 
     Raises: BioattnError when the device asked for is absent, or there are more processes than GPUs.
     """
+    import torch
+
     here = launch()
     available = {"cpu": True, "cuda": torch.cuda.is_available(), "mps": torch.backends.mps.is_available()}
     available["mps"] &= here.count == 1
@@ -33,8 +48,10 @@ def choose_device(name: str) -> torch.device:
     return torch.device(name)
 
 
-def describe_device(device: torch.device) -> str:
+def describe_device(device: "torch.device") -> str:
     """For example `cuda (NVIDIA H200)` or `cpu (2 threads)`."""
+    import torch
+
     if device.type == "cuda":
         return f"cuda ({torch.cuda.get_device_name(device)})"
     if device.type == "cpu":
@@ -48,6 +65,8 @@ def set_threads(threads: int | None) -> int:
 
     More threads than cores make small convolutions several times slower.
     """
+    import torch
+
     chosen = threads or granted_threads()
     torch.set_num_threads(chosen)
     return chosen

@@ -1,22 +1,9 @@
-"""How weights are updated, whatever the model: optimiser, learning rate, precision."""
+"""How weights are updated, whatever the model: optimiser and learning rate."""
 
 import math
-from contextlib import AbstractContextManager, nullcontext
-from enum import StrEnum
 
 import torch
 from torch import Tensor, nn
-
-
-class Precision(StrEnum):
-    """Arithmetic of the forward pass; weights stay float32."""
-
-    FP32 = "fp32"
-    BF16 = "bf16"
-
-    def autocast(self, device: torch.device) -> AbstractContextManager[object]:
-        """The context in which a forward pass has this precision."""
-        return torch.autocast(device.type, dtype=torch.bfloat16) if self is Precision.BF16 else nullcontext()
 
 
 def make_optimizer(

@@ -9,7 +9,7 @@ import signal
 import sys
 import traceback
 from collections.abc import Iterator, Sequence
-from contextlib import contextmanager, redirect_stderr, redirect_stdout
+from contextlib import contextmanager, redirect_stderr, redirect_stdout, suppress
 from functools import partial
 from pathlib import Path
 from types import FrameType
@@ -56,8 +56,8 @@ from bioattn_cli import (
     simulate,
     simulate_msa,
     train,
-    train_evoformer,
 )
+from bioattn_cli.family_commands import register_families
 from bioattn_cli.options import is_spokesman
 from bioattn_cli.reporting import error_line
 from bioattn_cli.standard_streams import open_standard_streams
@@ -162,7 +162,8 @@ prepare_contacts.register(prepare.app)
 prepare_msa.register(prepare.app)
 report.register(app)
 simulate_msa.register(simulate.app)
-train_evoformer.register(train.app)
+with suppress(BioattnError):  # comes again in `_main`, where errors become messages
+    register_families()
 
 
 def _print_version(asked: bool) -> None:
@@ -223,6 +224,7 @@ def _main(arguments: list[str], *, is_program: bool) -> int:
         open_standard_streams()
     try:
         with _only_the_first_reports(arguments), _own_output_errors():
+            register_families()
             try:
                 app(args=arguments, prog_name="bioattn", obj=arguments)
             finally:

@@ -136,13 +136,13 @@ def evoformer(
     from bioattn.errors import BioattnError
     from bioattn.io.files import write_run_record
     from bioattn.models.evoformer.folder import load_evoformer_model
-    from bioattn.models.evoformer.inference.memory import Precision as LayerPrecision
     from bioattn.models.evoformer.inference.prediction import Representation as KeptRepresentation
     from bioattn.models.evoformer.inference.run import run_alignments
     from bioattn.models.evoformer.inference.run_paths import check_run_paths
     from bioattn.models.evoformer.inference.runner import RunSettings
     from bioattn.models.evoformer.inference.sources import find_alignments
     from bioattn.system.device import choose_device, describe_device, set_threads
+    from bioattn.system.precision import Precision as LayerPrecision
     from bioattn.system.shard import parse_shard
     from bioattn.text import counted
 

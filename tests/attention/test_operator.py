@@ -8,9 +8,10 @@ import torch
 
 from bioattn.attention import operator
 from bioattn.attention.capture import capture
+from bioattn.attention.choices import AttentionScore
 from bioattn.attention.multi_head import MultiHeadAttention
 from bioattn.attention.operator import attend, attention_weights
-from bioattn.attention.score import AttentionScore, make_score
+from bioattn.attention.score import make_score
 from bioattn.attention.site import AttentionSite, Tile, alignment_site
 
 BATCH, HEADS, QUERIES, KEYS, CHANNELS, VALUES = 2, 3, 5, 7, 4, 6

@@ -5,9 +5,10 @@ import pytest
 import torch
 
 from bioattn.attention.capture import capture, substitute
+from bioattn.attention.choices import AttentionScore
 from bioattn.attention.multi_head import MultiHeadAttention
 from bioattn.attention.operator import attend, attention_weights
-from bioattn.attention.score import AttentionScore, make_score
+from bioattn.attention.score import make_score
 from bioattn.attention.site import AttentionSite
 
 BATCH, HEADS, QUERIES, KEYS, CHANNELS = 2, 3, 4, 6, 5

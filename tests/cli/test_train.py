@@ -13,10 +13,8 @@ from pathlib import Path
 import pytest
 import torch
 
-from bioattn.attention.score import AttentionScore
-from bioattn.models.promoter.config import Conditioning, PromoterModelConfig, TreatmentEncoding
-from bioattn.models.promoter.training.config import Precision, TrainingConfig
-from bioattn_cli import train
+from bioattn.models.promoter.config import PromoterModelConfig
+from bioattn.models.promoter.training.config import TrainingConfig
 from bioattn_cli.main import main
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -57,16 +55,6 @@ def trained(prepared: Path) -> Path:
     words = ("--epochs", 1, "--no-baselines", "--threads", 1, "-q")
     assert bioattn("train", "promoter", prepared / "tiny.dataset.h5", "-o", folder, *words) == 0
     return folder
-
-
-def test_help_offers_the_choices_of_the_library() -> None:
-    for offered, known in [
-        (train.Conditioning, Conditioning),
-        (train.TreatmentEncoding, TreatmentEncoding),
-        (train.AttentionScore, AttentionScore),
-        (train.Precision, Precision),
-    ]:
-        assert list(offered) == list(known)
 
 
 def test_help_names_the_defaults_of_the_library(capsys: pytest.CaptureFixture[str]) -> None:

@@ -4,9 +4,11 @@ import importlib.util
 import re
 from pathlib import Path
 
+from bioattn.io.config_file import build
+from bioattn.models.evoformer.family import EvoformerTraining
 from bioattn.models.evoformer.training.config import SMALL_MODEL, EvoformerTrainingConfig
 from bioattn.models.evoformer.training.train import model_config
-from bioattn_cli.train_evoformer import _job
+from bioattn.models.settings import with_config_file
 
 ROOT = Path(__file__).resolve().parents[2]
 PAGE = ROOT / "docs" / "models" / "evoformer-training.md"
@@ -29,15 +31,8 @@ def test_the_tables_are_those_of_the_code():
 def test_the_toml_is_accepted(tmp_path):
     (toml,) = re.findall(r"```toml\n(.*?)```", PAGE.read_text(encoding="utf-8"), flags=re.DOTALL)
     (tmp_path / "settings.toml").write_text(toml)
-    job = _job(
-        tmp_path / "x.h5",
-        tmp_path / "m",
-        tmp_path / "settings.toml",
-        None,
-        (),
-        model={"uniform_msa_attention": None, "pair_features": True},
-        training={"seed": 3, "steps": None},
-    )
-    assert model_config(job.model).num_blocks == 3
-    assert model_config(job.model).pair_features == 3
-    assert (job.training.steps, job.training.simulated_steps, job.training.seed) == (500, 1000, 3)
+    places = {"dataset": tmp_path / "x.h5", "output": tmp_path / "m", "config": tmp_path / "settings.toml"}
+    settings = with_config_file(EvoformerTraining(**places, seed=3))
+    assert model_config(settings.merged("model")).num_blocks == 3
+    training = build(EvoformerTrainingConfig, settings.merged("training"), settings.source("training"))
+    assert (training.steps, training.simulated_steps, training.seed) == (500, 1000, 3)

@@ -3,7 +3,7 @@
 from dataclasses import dataclass
 from enum import StrEnum
 
-from bioattn.attention.score import AttentionScore
+from bioattn.attention.choices import AttentionScore
 from bioattn.errors import SettingsError
 
 

@@ -7,7 +7,6 @@ Shapes: S clustered MSA rows, E extra MSA rows, R columns.
 import logging
 from collections.abc import Iterator
 from contextlib import contextmanager
-from enum import StrEnum
 
 import torch
 
@@ -29,13 +28,6 @@ SMALL_TILES = (4, 1)
 """Rows or residues at a time that are tried where memory is short."""
 _TILE_FLOATS = 8
 """Numbers a layer holds for each number of a tile: projections, attention, update."""
-
-
-class Precision(StrEnum):
-    """Arithmetic of the stacks' layers; what they update stays in float32."""
-
-    FP32 = "fp32"
-    BF16 = "bf16"
 
 
 def estimate_memory(

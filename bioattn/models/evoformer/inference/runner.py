@@ -29,7 +29,7 @@ from bioattn.models.evoformer.inference.attention import (
     alignment_attention,
     attention_job,
 )
-from bioattn.models.evoformer.inference.memory import Precision, plan_memory
+from bioattn.models.evoformer.inference.memory import plan_memory
 from bioattn.models.evoformer.inference.outputs import (
     PREDICTION_FILES,
     SCORES,
@@ -45,6 +45,7 @@ from bioattn.store.alignment_schema import AlignmentAttentionOptions, AlignmentS
 from bioattn.store.run_settings import is_attention_of
 from bioattn.store.schema import kept_heads
 from bioattn.store.shard_record import ShardRecord
+from bioattn.system.precision import Precision
 from bioattn.system.progress import Progress
 from bioattn.system.signals import StopRequest
 from bioattn.text import counted

@@ -4,7 +4,7 @@ from dataclasses import dataclass, fields
 
 from bioattn.errors import SettingsError
 from bioattn.models.evoformer.input_settings import InputSettings
-from bioattn.training.optimisation import Precision
+from bioattn.system.precision import Precision
 
 SMALL_MODEL = {
     "msa_channels": 32,

@@ -5,7 +5,7 @@ from enum import StrEnum
 from typing import Any
 
 from bioattn.errors import SettingsError
-from bioattn.training.optimisation import Precision
+from bioattn.system.precision import Precision
 
 
 class Loss(StrEnum):

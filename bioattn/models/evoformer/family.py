@@ -1,0 +1,108 @@
+"""The family of MSA/pair models: its commands' settings, and the way to its training and its models."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from bioattn.models.settings import (
+    Settings,
+    argument,
+    config_option,
+    device_option,
+    force_option,
+    option,
+    output_option,
+    resume_option,
+    seed_option,
+    table,
+    threads_option,
+)
+from bioattn.system.device import Device
+from bioattn.system.precision import Precision
+
+if TYPE_CHECKING:
+    import torch
+
+    from bioattn.models.evoformer.folder import LoadedEvoformerModel
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class EvoformerTraining(Settings):
+    """Train an MSA/pair model on distances, contacts and masked residues.
+
+    Settings come from the defaults, then --config (tables [model] and [training], every field of which
+    docs/models/evoformer-training.md explains), then the options here. Prints how well contacts of the validation
+    and test proteins are found, beside couplings. Ctrl-C or SIGTERM finishes the step and saves; --resume goes on,
+    with the same weights in the end as if nothing had happened. Several processes or machines train together under
+    torchrun: docs/training-on-several-processes.md.
+    """
+
+    dataset: Path = argument("DATASET", "Dataset of `bioattn prepare contacts`.")
+    output: Path = output_option("Model folder to write.")
+    steps: int | None = option("Updates on the dataset's families [default: 2000].", table="training", min=0)
+    simulated_steps: int | None = option(
+        "Updates on simulated families alone, before [default: 0].", table="training", min=0
+    )
+    initial_model: Path | None = option(
+        "Model folder whose weights and shape to start from.", metavar="FOLDER"
+    )
+    covariance: bool = option("Also give the model covariances of columns as pair features.", default=False)
+    uniform_attention: bool = option(
+        "Weigh all keys of MSA attention alike: a control.",
+        default=False,
+        table="model",
+        key="uniform_msa_attention",
+    )
+    exclude: tuple[str, ...] = option("Leave out a protein; can be repeated.", default=(), metavar="ID")
+    precision: Precision | None = option("Arithmetic of the forward pass [default: fp32].", table="training")
+    config: Path | None = config_option()
+    seed: int | None = seed_option(table="training")
+    device: Device = device_option()
+    threads: int | None = threads_option()
+    resume: bool = resume_option()
+    force: bool = force_option()
+    model: Mapping[str, Any] = table()
+    """Fields of `EvoformerConfig`, over those of `SMALL_MODEL`; with `initial_model` only pair features can be
+    added."""
+    training: Mapping[str, Any] = table()
+    """Fields of `EvoformerTrainingConfig`."""
+
+
+class EvoformerFamily:
+    """Models of multiple sequence alignments."""
+
+    name = "evoformer"
+    title = "alignments: contacts, distances and structures of proteins"
+    settings: Mapping[str, type[Settings]] = {"train": EvoformerTraining}
+    nouns: Mapping[str, str] = {}
+
+    def load(self, folder: Path, device: "torch.device") -> "LoadedEvoformerModel":
+        """A trained model, or a parameter file of AlphaFold or OpenFold."""
+        from bioattn.models.evoformer.folder import load_evoformer_model
+
+        return load_evoformer_model(folder, device)
+
+    def train(self, settings: EvoformerTraining, **running: Any) -> list[list[list[str]]] | None:
+        """Train; returns tables of results, or None when there was nothing left to do."""
+        from bioattn.alignments.couplings import FEATURE_NAMES
+        from bioattn.io.config_file import build
+        from bioattn.models.evoformer.training.config import EvoformerTrainingConfig
+        from bioattn.models.evoformer.training.model_card import scores_table
+        from bioattn.models.evoformer.training.train import EvoformerTrainingJob, train_evoformer
+
+        job = EvoformerTrainingJob(
+            dataset_path=settings.dataset,
+            output=settings.output,
+            model=settings.merged("model")
+            | ({"pair_features": len(FEATURE_NAMES)} if settings.covariance else {}),
+            training=build(EvoformerTrainingConfig, settings.merged("training"), settings.source("training")),
+            initial=settings.initial_model,
+            exclude=settings.exclude,
+            settings_source=settings.source("model"),
+        )
+        scores = train_evoformer(job, resume=settings.resume, force=settings.force, **running)
+        return None if scores is None else [scores_table(scores)] if scores else []
+
+
+FAMILY = EvoformerFamily()

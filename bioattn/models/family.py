@@ -1,0 +1,124 @@
+"""What a model family is, and which there are: each is a folder with a `family.py` that ends in `FAMILY = …`.
+
+Families are the subfolders of this folder; the environment variable BIOATTN_FAMILIES adds more. Each of the
+folders it names (separated as in PATH) is a family or holds families. A family in such a folder is imported as
+those here are, as `bioattn.models.<folder>`. A model folder that a user gives never is: nothing in it is run.
+
+`family.py` imports neither torch nor the family's layers, as every `--help` reads it.
+"""
+
+import importlib
+import os
+from collections.abc import Iterator, Mapping
+from functools import cache
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Protocol, cast
+
+from bioattn import models
+from bioattn.errors import BioattnError, FormatError
+from bioattn.io.files import read_json
+from bioattn.models.settings import Settings
+
+if TYPE_CHECKING:
+    import torch
+
+VARIABLE = "BIOATTN_FAMILIES"
+CONFIG = "config.json"
+"""The file of a model folder that names its family."""
+
+
+class Family(Protocol):
+    """What every family tells of itself. What only some can do are further methods, which `ability` finds."""
+
+    name: str
+    """As commands and the `model_type` of model folders have it; also the name of its folder."""
+    title: str
+    """What its models are, for lists of families."""
+    settings: Mapping[str, type[Settings]]
+    """By verb (`train`, `run`, …), the settings of the family's command."""
+    nouns: Mapping[str, str]
+    """By verb, what the command is called where that is not the family's name."""
+
+    def load(self, folder: Path, device: "torch.device") -> Any:
+        """A trained model, ready to run on `device`. Raises: BioattnError naming what is wrong with the folder."""
+
+
+def families() -> Mapping[str, Family]:
+    """All families by name, those of bioattn first. Raises: BioattnError naming a folder that cannot be used."""
+    return _families(os.environ.get(VARIABLE, ""))
+
+
+def family(name: str) -> Family:
+    """The family of this name. Raises: BioattnError naming those there are."""
+    known = families()
+    if name not in known:
+        raise BioattnError(f"no model family {name!r}; known are {', '.join(known)} ({VARIABLE} adds more)")
+    return known[name]
+
+
+def family_of(model_folder: Path) -> Family:
+    """The family that a model folder's `config.json` names.
+
+    Raises: FormatError when it is no model folder or its family is not known; BioattnError when it cannot be read.
+    """
+    path = model_folder / CONFIG
+    if not model_folder.exists():
+        raise BioattnError(f"{model_folder}: no such file or folder")
+    if not path.is_file():
+        raise FormatError(f"{model_folder}: not a model folder, {CONFIG} is missing")
+    content = read_json(path)
+    name = content.get("model_type") if isinstance(content, dict) else None
+    if name not in families():
+        raise FormatError(
+            f"{path}: a model of type {name!r}; known are {', '.join(families())} ({VARIABLE} adds more)"
+        )
+    return families()[str(name)]
+
+
+def ability(of: Family, name: str) -> Any:
+    """The method `name` that only some families have. Raises: BioattnError naming those families."""
+    method = getattr(of, name, None)
+    if method is None:
+        able = [each.name for each in families().values() if hasattr(each, name)]
+        raise BioattnError(
+            f"{of.name} models cannot {name.replace('_', ' ')}; models that can: {', '.join(able) or 'none'}"
+        )
+    return method
+
+
+@cache
+def _families(added: str) -> dict[str, Family]:
+    """added: folders, as the environment variable names them."""
+    found: dict[str, Family] = {}
+    for folder in [*sorted(_family_folders(Path(__file__).parent)), *_added_folders(added)]:
+        found[folder.name] = _load(folder)
+    return found
+
+
+def _added_folders(added: str) -> Iterator[Path]:
+    for folder in (Path(name).absolute() for name in added.split(os.pathsep) if name):
+        if (folder / "family.py").is_file():
+            yield folder
+        elif found := sorted(_family_folders(folder)):
+            yield from found
+        else:
+            raise BioattnError(f"{VARIABLE}: {folder} neither is a model family nor holds one (no family.py)")
+
+
+def _family_folders(folder: Path) -> list[Path]:
+    return [path.parent for path in folder.glob("*/family.py")]
+
+
+def _load(folder: Path) -> Family:
+    # So that the family's modules find each other as `bioattn.models.<folder>…`.
+    if str(folder.parent) not in models.__path__:
+        models.__path__.append(str(folder.parent))
+    module = importlib.import_module(f"bioattn.models.{folder.name}.family")
+    if not Path(str(module.__file__)).parent.samefile(folder):
+        raise BioattnError(f"{folder}: bioattn has a folder of this name already; give it another name")
+    found = cast(Family | None, getattr(module, "FAMILY", None))
+    if found is None or found.name != folder.name:
+        raise BioattnError(
+            f"{folder / 'family.py'}: does not end in FAMILY = …, a family called {folder.name!r} as its folder is"
+        )
+    return found

@@ -1,0 +1,200 @@
+"""The settings of a family's command: a dataclass whose fields are its command line and the TOML of --config.
+
+    @dataclass(frozen=True, slots=True, kw_only=True)
+    class TrainToy(Settings):
+        \"\"\"Train a toy model.\"\"\"           (what --help says of the command)
+
+        dataset: Path = argument("DATASET", "What the model learns from.")
+        output: Path = option("Model folder to write.", "--output", "-o")
+        channels: int | None = option("Width of the model [default: 8].", table="model", min=1)
+        config: Path | None = config_option()
+        model: Mapping[str, Any] = table()
+
+Here `--channels 16` and `channels = 16` in the table [model] of --config say the same; the option wins. A caller
+from Python fills the same dataclass: `TrainToy(dataset=…, output=…, model={"channels": 16})`.
+
+A field's type decides what an option takes: a number, a string, a path, an enumeration (its values are the
+choices), `bool` (a flag; with the default True also `--no-…`), or `tuple[X, ...]` (an option that can be
+repeated). An option that goes into a table is None, False or empty until it is given. Nothing here imports torch.
+"""
+
+import typing
+from dataclasses import MISSING, Field, dataclass, field, fields, replace
+from pathlib import Path
+from typing import Any, TypeVar
+
+from bioattn.errors import SettingsError
+from bioattn.io.config_file import read_toml
+from bioattn.system.device import Device
+
+_KEY = "bioattn.settings"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Option:
+    """How a field stands on the command line."""
+
+    help: str
+    flags: tuple[str, ...] = ()
+    """As typed, such as `--output` and `-o`; empty: made from the field's name."""
+    metavar: str | None = None
+    is_argument: bool = False
+    """Whether it is given by its place and not by a name."""
+    min: float | None = None
+    max: float | None = None
+    table: str | None = None
+    """The table of the TOML file in which the same setting can stand."""
+    key: str | None = None
+    """Its name there; None: that of the field."""
+    wanted: str | None = None
+    """For a setting that can also stand in the TOML file outside tables: what its value is, for messages."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Table:
+    """A field that holds a table of the TOML file."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _TopLevelKey:
+    """A field that only the TOML file sets, outside tables."""
+
+    wanted: str
+
+
+def argument(metavar: str, help: str) -> Any:
+    """A required field that is given by its place on the command line."""
+    return field(metadata={_KEY: Option(help=help, metavar=metavar, is_argument=True)})
+
+
+def option(help: str, *flags: str, default: Any = None, **properties: Any) -> Any:
+    """A field that is given by name; `default=MISSING` for one that must be given.
+
+    properties: fields of `Option`.
+    """
+    return field(default=default, metadata={_KEY: Option(help=help, flags=flags, **properties)})
+
+
+def output_option(help: str) -> Any:
+    """--output: what is written. Other runs are kept from writing it meanwhile."""
+    return option(help, "--output", "-o", default=MISSING)
+
+
+def config_option() -> Any:
+    """--config: a TOML file with the tables and keys that other fields name."""
+    return option("TOML file with any setting; options win over it.", "--config", "-c")
+
+
+def seed_option(**properties: Any) -> Any:
+    """--seed: an integer from 0."""
+    return option("Seed of every random choice [default: 0].", min=0, **properties)
+
+
+def device_option() -> Any:
+    """--device: one of `Device`."""
+    return option("Where the model runs; auto takes a GPU if there is one.", default=Device.AUTO)
+
+
+def threads_option() -> Any:
+    """--threads: an integer from 1, or None."""
+    return option("CPU threads [default: the cores granted to this process].", "--threads", "-t", min=1)
+
+
+def resume_option() -> Any:
+    """--resume."""
+    return option("Go on where an interrupted run stopped.", default=False)
+
+
+def force_option(help: str = "Replace an existing result.") -> Any:
+    """--force."""
+    return option(help, default=False)
+
+
+def table() -> Any:
+    """A field that holds the table of its name in the TOML file, without what options say."""
+    return field(default_factory=dict, metadata={_KEY: _Table()})
+
+
+def toml_key(wanted: str, *, default: Any) -> Any:
+    """A field that only the TOML file sets, by a key outside tables. wanted: what its value is, for messages."""
+    return field(default=default, metadata={_KEY: _TopLevelKey(wanted=wanted)})
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Settings:
+    """What all settings can do."""
+
+    def merged(self, name: str) -> dict[str, Any]:
+        """The table `name` of the TOML file with what options said over it."""
+        return {**getattr(self, name), **self.given(name)}
+
+    def given(self, name: str) -> dict[str, Any]:
+        """What options said of the settings in the table `name`."""
+        values = {
+            said.key or each: getattr(self, each)
+            for each, said in options_of(type(self)).items()
+            if said.table == name
+        }
+        return {
+            key: value
+            for key, value in values.items()
+            if not (value is None or value is False or value == ())
+        }
+
+    def source(self, name: str) -> str:
+        """Where the settings of a table come from, for messages."""
+        config = getattr(self, "config", None)
+        return f"{config} [{name}]" if config else "options"
+
+
+S = TypeVar("S", bound=Settings)
+
+
+def options_of(kind: type[Settings]) -> dict[str, Option]:
+    """The fields of `kind` that stand on the command line, by name, in their order."""
+    return {name: said for name, said in _metadata(kind).items() if isinstance(said, Option)}
+
+
+def with_config_file(settings: S) -> S:
+    """The same settings with the tables and keys of the TOML file that their field `config` names, if any.
+
+    Raises: SettingsError naming a table or key that is unknown or of the wrong type; BioattnError when the file
+    cannot be read.
+    """
+    path: Path | None = getattr(settings, "config", None)
+    if path is None:
+        return settings
+    known = {name: said for name, said in _metadata(type(settings)).items() if _in_config_file(said)}
+    hints = typing.get_type_hints(type(settings))
+    values: dict[str, Any] = {}
+    for name, value in read_toml(path).items():
+        if name not in known:
+            names = [f"[{each}]" if isinstance(said, _Table) else each for each, said in known.items()]
+            raise SettingsError(f"{path}: unknown table or key {name!r}; known are {', '.join(names)}")
+        said = known[name]
+        is_list = typing.get_origin(hints[name]) is tuple
+        kind, wanted = (
+            (dict, "a table") if isinstance(said, _Table) else (list if is_list else str, said.wanted)
+        )
+        if not isinstance(value, kind):
+            raise SettingsError(f"{path}: {name} is {value!r}; {wanted} is needed")
+        if not isinstance(said, Option) or getattr(settings, name) is None:
+            values[name] = tuple(value) if is_list else value
+    return replace(settings, **values)
+
+
+def _metadata(kind: type[Settings]) -> dict[str, Any]:
+    found: dict[str, Any] = {}
+    for each in fields(kind):
+        _require_metadata(kind, each)
+        found[each.name] = each.metadata[_KEY]
+    return found
+
+
+def _require_metadata(kind: type, each: Field[Any]) -> None:
+    if _KEY not in each.metadata:
+        raise TypeError(f"{kind.__name__}.{each.name}: give it argument(), option(), table() or toml_key()")
+
+
+def _in_config_file(said: Any) -> bool:
+    return isinstance(said, (_Table, _TopLevelKey)) or said.wanted is not None

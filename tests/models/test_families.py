@@ -1,0 +1,116 @@
+"""Discovery of families in folders that BIOATTN_FAMILIES names, and commands made from settings."""
+
+import json
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from bioattn.errors import BioattnError, FormatError
+from bioattn.models import family as families_module
+from bioattn.models.family import ability, families, family, family_of
+from bioattn_cli.main import main
+
+TOY = '''
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from bioattn.models.settings import Settings, argument, config_option, option, output_option, table
+from bioattn.models.NAME.widths import WIDTH
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Train(Settings):
+    """Train a NAME."""
+
+    dataset: Path = argument("DATASET", "Any file.")
+    output: Path = output_option("Model folder to write.")
+    width: int | None = option(f"Width [default: {WIDTH}].", table="model", min=1)
+    config: Path | None = config_option()
+    model: Mapping[str, Any] = table()
+
+
+class Toy:
+    name = "NAME"
+    title, settings, nouns = "toys", {"train": Train}, {}
+
+
+FAMILY = Toy()
+'''
+
+
+def write_family(folder: Path, name: str) -> Path:
+    folder.mkdir(parents=True)
+    (folder / "family.py").write_text(TOY.replace("NAME", name))
+    (folder / "widths.py").write_text("WIDTH = 8\n")
+    return folder
+
+
+@pytest.fixture
+def added(monkeypatch):
+    """Have folders named by BIOATTN_FAMILIES in this process, without a trace left behind."""
+    path = list(families_module.models.__path__)
+    yield lambda *folders: monkeypatch.setenv("BIOATTN_FAMILIES", os.pathsep.join(map(str, folders)))
+    families_module.models.__path__[:] = path
+    for name in [name for name in sys.modules if name.startswith("bioattn.models.toy")]:
+        del sys.modules[name]
+
+
+def test_families_of_other_folders_have_commands(tmp_path):
+    """A family folder and a folder of families; nothing else is changed, and nobody needs torch for --help."""
+    folders = [write_family(tmp_path / "a" / "toy_one", "toy_one")]
+    folders.append(write_family(tmp_path / "b" / "toy_two", "toy_two").parent)
+    program = (
+        "import sys; from bioattn_cli.main import main; code = main(sys.argv[1:]);"
+        "assert not {'torch', 'numpy', 'pandas'} & set(sys.modules); sys.exit(code)"
+    )
+    environment = os.environ | {"BIOATTN_FAMILIES": os.pathsep.join(map(str, folders))}
+    for words, shown in (
+        (["train", "--help"], ("evoformer", "promoter", "toy_one", "toy_two", "Train a toy_two.")),
+        (["train", "toy_one", "--help"], ("DATASET", "--width", "Width [default: 8].", "--config")),
+    ):
+        run = subprocess.run(
+            [sys.executable, "-c", program, *words], env=environment, capture_output=True, text=True
+        )
+        assert run.returncode == 0, run.stderr
+        assert all(word in run.stdout for word in shown)
+
+
+def test_what_cannot_be_used_is_named(tmp_path, added, capsys):
+    empty = tmp_path / "empty"
+    empty.mkdir()
+    speechless = tmp_path / "c" / "toy_speechless"
+    speechless.mkdir(parents=True)
+    (speechless / "family.py").write_text("")
+    renamed = write_family(tmp_path / "toy_renamed", "toy_renamed")
+    text = (renamed / "family.py").read_text()
+    (renamed / "family.py").write_text(text.replace('= "toy_renamed"', '= "other"'))
+    for folder, sentence in (
+        (empty, "empty neither is a model family nor holds one"),
+        (speechless, "family.py: does not end in FAMILY = …, a family called 'toy_speechless'"),
+        (write_family(tmp_path / "promoter", "promoter"), "bioattn has a folder of this name already"),
+        (renamed, "family.py: does not end in FAMILY = …, a family called 'toy_renamed'"),
+    ):
+        added(folder)
+        assert main(["train", "--help"]) == 1
+        assert sentence in capsys.readouterr().err
+
+
+def test_a_model_folder_names_its_family(tmp_path, added):
+    added(write_family(tmp_path / "toy_here", "toy_here"))
+    (tmp_path / "config.json").write_text(json.dumps({"model_type": "toy_here"}))
+    assert family_of(tmp_path) is family("toy_here") is families()["toy_here"]
+    (tmp_path / "config.json").write_text(json.dumps({"model_type": "toy_gone"}))
+    with pytest.raises(FormatError, match=r"type 'toy_gone'; known are evoformer, promoter, toy_here \("):
+        family_of(tmp_path)
+    with pytest.raises(BioattnError, match="known are evoformer, promoter, toy_here"):
+        family("toy_gone")
+    with pytest.raises(BioattnError, match="promoter models cannot fly; models that can: none"):
+        ability(family("promoter"), "fly")
+    (tmp_path / "config.json").unlink()
+    with pytest.raises(FormatError, match=r"config\.json is missing"):
+        family_of(tmp_path)
