@@ -261,14 +261,14 @@ def top_bin_on_motif(case: str, seed: int, root: Path) -> float | None:
 
 SHOWN = (
     ("skill", "skill"),
-    ("uniform_retrained", "lost with uniform"),
-    ("shared_retrained", "lost with one query"),
-    ("swapped_skill", "lost when swapped"),
+    ("uniform_retrained", "share of skill lost, uniform attention"),
+    ("shared_retrained", "share lost, one query"),
+    ("swapped_skill", "share lost, maps swapped"),
     ("deletion", "deletion"),
-    ("deletion_against_mutagenesis", "of mutagenesis's"),
-    ("deletion_of_other_treatments", "own beyond other's"),
-    ("randomised_weights", "like random"),
-    ("seed_stability", "like another seed"),
+    ("deletion_against_mutagenesis", "deletion ÷ mutagenesis's"),
+    ("deletion_of_other_treatments", "deletion less other treatments'"),
+    ("randomised_weights", "Spearman with random weights"),
+    ("seed_stability", "Spearman with another seed"),
 )
 """Measures in the table, and their headings."""
 
