@@ -32,8 +32,8 @@ def inputs(with_mask, with_bias):
     return [query, key, value, bias], mask
 
 
-def written_down(leaves, mask, slope):
-    """A row without keys: the weights of equal logits, with the slope that softmax has there."""
+def written_down(leaves, mask, gradient):
+    """A row without keys: the weights of equal logits, with the gradient that softmax has there."""
     query, key, value, bias = (None if t is None else t.detach().double().requires_grad_() for t in leaves)
     logits = query @ key.mT / CHANNELS**0.5
     if bias is not None:
@@ -42,7 +42,7 @@ def written_down(leaves, mask, slope):
         level = logits - logits.detach()
         logits = torch.where(mask.any(-1, keepdim=True), logits.masked_fill(~mask, -1e30), level)
     attended = torch.softmax(logits, -1) @ value
-    attended.backward(slope.double())
+    attended.backward(gradient.double())
     return attended.detach(), [None if t is None else t.grad for t in (query, key, value, bias)]
 
 
@@ -52,11 +52,11 @@ def written_down(leaves, mask, slope):
 def test_equals_autograd(with_mask, with_bias, piece_bytes, monkeypatch):
     monkeypatch.setattr(tiles, "CACHE_BYTES", piece_bytes)
     leaves, mask = inputs(with_mask, with_bias)
-    slope = torch.randn(BATCH, HEADS, QUERIES, CHANNELS, generator=torch.Generator().manual_seed(1))
+    gradient = torch.randn(BATCH, HEADS, QUERIES, CHANNELS, generator=torch.Generator().manual_seed(1))
     query, key, value, bias = leaves
     attended = attend_and_learn_on_cpu(query, key, value, scale=CHANNELS**-0.5, mask=mask, bias=bias)
-    attended.backward(slope)
-    expected, gradients = written_down(leaves, mask, slope)
+    attended.backward(gradient)
+    expected, gradients = written_down(leaves, mask, gradient)
     torch.testing.assert_close(attended.detach().double(), expected, atol=2e-6, rtol=1e-5)
     for leaf, gradient in zip(leaves, gradients, strict=True):
         if leaf is not None:
@@ -67,9 +67,9 @@ def test_a_bias_of_one_head_and_query_gets_the_sum():
     leaves, mask = inputs(True, False)
     query, key, value, _ = leaves
     bias = torch.randn(1, 1, KEYS, requires_grad=True)
-    slope = torch.randn(BATCH, HEADS, QUERIES, CHANNELS)
-    attend_and_learn_on_cpu(query, key, value, scale=CHANNELS**-0.5, mask=mask, bias=bias).backward(slope)
-    _, gradients = written_down([query, key, value, bias], mask, slope)
+    gradient = torch.randn(BATCH, HEADS, QUERIES, CHANNELS)
+    attend_and_learn_on_cpu(query, key, value, scale=CHANNELS**-0.5, mask=mask, bias=bias).backward(gradient)
+    _, gradients = written_down([query, key, value, bias], mask, gradient)
     torch.testing.assert_close(bias.grad.double(), gradients[3], atol=1e-4, rtol=1e-4)
 
 

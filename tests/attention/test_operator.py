@@ -141,7 +141,7 @@ def test_rows_without_keys_learn_as_if_weights_were_written_down():
     query, key, value = (leaf.detach().double().requires_grad_() for leaf in leaves)
     other_bias = bias.detach().double().requires_grad_()
     logits = query @ key.transpose(-2, -1) / 2 + other_bias
-    # What softmax would give beside a number that swallows the logits, with the slope it has there.
+    # What softmax would give beside a number that swallows the logits, with the gradient it has there.
     swallowed = logits - logits.detach()
     weights = torch.softmax(torch.where(mask.any(-1, keepdim=True), logits - 1e30 * ~mask, swallowed), dim=-1)
     (weights @ value).square().sum().backward()

@@ -15,7 +15,7 @@ from bioattn.attention.cpu.matmul import matmul
 from bioattn.attention.cpu.tiles import LOG2_E, attend_on_cpu, heads_of, piece_size, suits
 
 MIN_LEARNING_MULTIPLICATIONS = 1 << 17
-"""Per head and product, as in `cpu_tiles`; below, autograd through whole weights is faster."""
+"""Least multiplications per head and product, as in `tiles`; below, autograd through whole weights is faster."""
 
 
 def attend_and_learn_on_cpu(
@@ -69,14 +69,14 @@ class _Attend(torch.autograd.Function):
 
     @staticmethod
     @torch.autograd.function.once_differentiable
-    def backward(ctx: Any, slope_BHQV: Tensor) -> tuple[Tensor | None, ...]:
+    def backward(ctx: Any, gradient_BHQV: Tensor) -> tuple[Tensor | None, ...]:
         query_BHQD, key_BHKD, value_BHKV, bias, mask, attended_BHQV, sums_BHQ1 = ctx.saved_tensors
         num_sequences, num_heads, num_queries, _ = query_BHQD.shape
         num_keys, dtype = key_BHKD.shape[2], query_BHQD.dtype
-        slope_BHQV = slope_BHQV.contiguous()
+        gradient_BHQV = gradient_BHQV.contiguous()
         query_BHQD, key_BHKD, value_BHKV = (t.contiguous() for t in (query_BHQD, key_BHKD, value_BHKV))
         scaled_BHQD = query_BHQD * (ctx.scale * LOG2_E)
-        mean_BHQ1 = (slope_BHQV * attended_BHQV).sum(-1, keepdim=True)
+        mean_BHQ1 = (gradient_BHQV * attended_BHQV).sum(-1, keepdim=True)
         empty_B = [False] * num_sequences
         kept_B1K = None
         if mask is not None:
@@ -86,13 +86,13 @@ class _Attend(torch.autograd.Function):
             empty = ~kept_BK.any(-1)
             empty_B = empty.tolist()
             kept_B1K = (kept_BK | empty[:, None]).to(dtype).unsqueeze(1)
-        query_slope, key_slope, value_slope = (
+        query_gradient, key_gradient, value_gradient = (
             torch.zeros_like(t) for t in (query_BHQD, key_BHKD, value_BHKV)
         )
-        bias_HQK = bias_slope = None
+        bias_HQK = bias_gradient = None
         if bias is not None:
             bias_HQK = bias.to(dtype).expand(num_heads, num_queries, num_keys).mul(LOG2_E).contiguous()
-            bias_slope = torch.zeros_like(bias_HQK)
+            bias_gradient = torch.zeros_like(bias_HQK)
         queries_at_once, heads_at_once = piece_size(query_BHQD, key_BHKD)
         for first in range(0, num_queries, queries_at_once):
             rows = slice(first, first + queries_at_once)
@@ -101,22 +101,29 @@ class _Attend(torch.autograd.Function):
                 pieces = zip(
                     *(
                         heads_of(t[sequence, :, rows], heads_at_once)
-                        for t in (scaled_BHQD, query_BHQD, slope_BHQV, sums_BHQ1, mean_BHQ1, query_slope)
+                        for t in (
+                            scaled_BHQD,
+                            query_BHQD,
+                            gradient_BHQV,
+                            sums_BHQ1,
+                            mean_BHQ1,
+                            query_gradient,
+                        )
                     ),
                     *(
                         heads_of(t[sequence], heads_at_once)
-                        for t in (key_BHKD, value_BHKV, key_slope, value_slope)
+                        for t in (key_BHKD, value_BHKV, key_gradient, value_gradient)
                     ),
                     *(
                         [None] * num_heads if t is None else heads_of(t[:, rows], heads_at_once)
-                        for t in (bias_HQK, bias_slope)
+                        for t in (bias_HQK, bias_gradient)
                     ),
                     strict=False,
                 )
                 for (
                     scaled,
                     query,
-                    slope,
+                    gradient,
                     sums,
                     mean,
                     to_query,
@@ -132,14 +139,14 @@ class _Attend(torch.autograd.Function):
                     if kept_B1K is not None:
                         weights.mul_(kept_B1K[sequence])
                     weights.div_(sums)
-                    to_value += matmul(weights.mT, slope)
-                    logit_slope = matmul(slope, value.mT).sub_(mean).mul_(weights)
-                    to_query += matmul(logit_slope, key)
-                    to_key += matmul(logit_slope.mT, query)
+                    to_value += matmul(weights.mT, gradient)
+                    logit_gradient = matmul(gradient, value.mT).sub_(mean).mul_(weights)
+                    to_query += matmul(logit_gradient, key)
+                    to_key += matmul(logit_gradient.mT, query)
                     if to_plus is not None:
-                        to_plus += logit_slope
-        query_slope.mul_(ctx.scale)
-        key_slope.mul_(ctx.scale)
-        if bias is not None and bias_slope is not None:
-            bias_slope = bias_slope.sum_to_size(bias.shape).to(bias.dtype)
-        return query_slope, key_slope, value_slope, bias_slope, None, None, None, None
+                        to_plus += logit_gradient
+        query_gradient.mul_(ctx.scale)
+        key_gradient.mul_(ctx.scale)
+        if bias is not None and bias_gradient is not None:
+            bias_gradient = bias_gradient.sum_to_size(bias.shape).to(bias.dtype)
+        return query_gradient, key_gradient, value_gradient, bias_gradient, None, None, None, None

@@ -53,23 +53,23 @@ class _Linear(torch.autograd.Function):
 
     @staticmethod
     @torch.autograd.function.once_differentiable
-    def backward(ctx: Any, slope: Tensor) -> tuple[Tensor | None, Tensor | None, Tensor | None]:
+    def backward(ctx: Any, gradient: Tensor) -> tuple[Tensor | None, Tensor | None, Tensor | None]:
         x, weight = ctx.saved_tensors
-        slope_MN, x_MK = slope.reshape(-1, slope.shape[-1]), x.reshape(-1, x.shape[-1])
-        x_slope = weight_slope = bias_slope = None
+        gradient_MN, x_MK = gradient.reshape(-1, gradient.shape[-1]), x.reshape(-1, x.shape[-1])
+        x_gradient = weight_gradient = bias_gradient = None
         if ctx.needs_input_grad[0]:
-            x_slope = _onednn_linear(slope_MN, weight.T).view(x.shape)
+            x_gradient = _onednn_linear(gradient_MN, weight.T).view(x.shape)
         if ctx.needs_input_grad[1]:
             # oneDNN repacks a transposed left factor badly, so it gets a copy: of the smaller one, unless the
-            # weight is itself a transposed view and its slope had better be one too.
+            # weight is itself a transposed view and its gradient had better be one too.
             transposed = not weight.is_contiguous() and weight.T.is_contiguous()
-            if transposed or slope_MN.shape[1] > x_MK.shape[1]:
-                weight_slope = _onednn_linear(x_MK.T.contiguous(), slope_MN.T).T
+            if transposed or gradient_MN.shape[1] > x_MK.shape[1]:
+                weight_gradient = _onednn_linear(x_MK.T.contiguous(), gradient_MN.T).T
             else:
-                weight_slope = _onednn_linear(slope_MN.T.contiguous(), x_MK.T)
+                weight_gradient = _onednn_linear(gradient_MN.T.contiguous(), x_MK.T)
         if ctx.has_bias and ctx.needs_input_grad[2]:
-            bias_slope = slope_MN.sum(0)
-        return x_slope, weight_slope, bias_slope
+            bias_gradient = gradient_MN.sum(0)
+        return x_gradient, weight_gradient, bias_gradient
 
 
 def suits_onednn(x: Tensor, weight: Tensor) -> bool:

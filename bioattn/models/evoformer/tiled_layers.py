@@ -121,7 +121,7 @@ class _Tiled(torch.autograd.Function):
 
     @staticmethod
     @torch.autograd.function.once_differentiable
-    def backward(ctx: Any, slope: Tensor) -> tuple[Tensor | None, ...]:
+    def backward(ctx: Any, gradient: Tensor) -> tuple[Tensor | None, ...]:
         inputs, parameters = ctx.saved_tensors, ctx.parameters
         wanted = ctx.needs_input_grad[5 : 5 + len(inputs)]
         sliced, whole = inputs[: ctx.num_sliced], inputs[ctx.num_sliced :]
@@ -129,9 +129,9 @@ class _Tiled(torch.autograd.Function):
             tensor.detach().requires_grad_(need)
             for tensor, need in zip(whole, wanted[ctx.num_sliced :], strict=True)
         ]
-        slopes: list[Tensor | None] = [None] * (len(inputs) + len(parameters))
+        gradients: list[Tensor | None] = [None] * (len(inputs) + len(parameters))
         device, dtype, enabled = ctx.autocast
-        for rows in tiles(len(slope), ctx.size):
+        for rows in tiles(len(gradient), ctx.size):
             leaves = [
                 tensor[rows].detach().requires_grad_(need)
                 for tensor, need in zip(sliced, wanted[: ctx.num_sliced], strict=True)
@@ -142,19 +142,22 @@ class _Tiled(torch.autograd.Function):
             targets = [*leaves, *whole_leaves, *parameters]
             places = [place for place, target in enumerate(targets) if target.requires_grad]
             parts = torch.autograd.grad(
-                result, [targets[place] for place in places], slope[rows].to(result.dtype), allow_unused=True
+                result,
+                [targets[place] for place in places],
+                gradient[rows].to(result.dtype),
+                allow_unused=True,
             )
             for place, part in zip(places, parts, strict=True):
-                total = slopes[place]
+                total = gradients[place]
                 if part is None:
                     continue
                 if place < ctx.num_sliced:
                     if total is None:
-                        total = slopes[place] = torch.zeros_like(inputs[place])
+                        total = gradients[place] = torch.zeros_like(inputs[place])
                     total[rows] = part
                 else:
-                    slopes[place] = part if total is None else total + part
+                    gradients[place] = part if total is None else total + part
         if ctx.residual and wanted[0]:
-            first = slopes[0]
-            slopes[0] = slope if first is None else first.add_(slope)
-        return (None, None, None, None, None, *slopes)
+            first = gradients[0]
+            gradients[0] = gradient if first is None else first.add_(gradient)
+        return (None, None, None, None, None, *gradients)

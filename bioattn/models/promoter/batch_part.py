@@ -1,6 +1,7 @@
-"""Random draws per promoter when only a part of a batch is computed here: what the part gets of a draw for all.
+"""Random draws per promoter when a process or pass computes only a part of a batch.
 
-So dropout does not depend on how a batch is split over passes and processes that start from the same random state.
+The draws are those that the part would get from a draw for the whole batch. So dropout does not depend on how a
+batch is split over passes and processes that start from the same random state.
 
 Shape suffixes: B promoters (of the part).
 """
@@ -24,7 +25,7 @@ _PART: ContextVar[_Part | None] = ContextVar("batch_part", default=None)
 
 @contextmanager
 def part_of_batch(rows: slice, size: int) -> Iterator[None]:
-    """What the body computes are `rows` (0-based, half-open) of a batch of `size` promoters."""
+    """Inside the `with`, tensors are the `rows` (0-based, half-open) of a batch of `size` promoters."""
     token = _PART.set(None if rows == slice(0, size) else _Part(rows, size))
     try:
         yield
@@ -33,7 +34,7 @@ def part_of_batch(rows: slice, size: int) -> Iterator[None]:
 
 
 def uniform_like(values_B: Tensor) -> Tensor:
-    """Uniform draws from [0, 1) in the shape and type of values (B, …), device and random state of torch."""
+    """Uniform draws from [0, 1) in the shape, type and device of values (B, …), from torch's random state."""
     part = _PART.get()
     if part is None:
         return torch.rand_like(values_B)
@@ -42,10 +43,10 @@ def uniform_like(values_B: Tensor) -> Tensor:
 
 
 class PromoterDropout(nn.Dropout):
-    """Dropout of values (B, …) whose draws in a part of a batch are those of the part alone."""
+    """Dropout of values (B, …); a part of a batch gets its own part of the draws for the whole batch."""
 
     def forward(self, values_B: Tensor) -> Tensor:
-        """Same shape."""
+        """Values (B, …) with dropout in training, unchanged in evaluation."""
         if _PART.get() is None or not self.training:
             return super().forward(values_B)
         return values_B * (uniform_like(values_B) >= self.p) / (1 - self.p)

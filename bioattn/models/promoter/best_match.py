@@ -1,9 +1,9 @@
-"""The best match of every filter in every bin, faster than convolution and max-pooling one after the other.
+"""The best match of every filter in every bin, faster than a convolution followed by max-pooling.
 
-Four channels are too few for a convolution kernel to be good at, and pooling with indices walks over every match
-a second time. Here a few promoters at a time are laid out so that one matrix product gives all matches with the
-filters innermost, where the maximum is a vector instruction; matches never leave the cache. A training step of the
-stem takes less than half the time of `conv1d` and `max_pool1d` on a CPU.
+Convolution kernels are slow with four input channels, and pooling with indices reads every match a second time.
+Here a few promoters at a time are laid out so that one matrix product gives all matches with the filters
+innermost, where the maximum is a vector instruction; matches never leave the cache. On a CPU a training step of
+the stem takes less than half the time of `conv1d` and `max_pool1d`.
 
 Shape suffixes: B promoters, L bases, K bases of a filter, P bins, S bases of a bin, F filters.
 """
@@ -16,15 +16,15 @@ from torch import Tensor
 from torch.autograd.function import once_differentiable
 
 PROMOTERS_AT_ONCE = 8
-"""On a CPU: 8 promoters of 1 kb with 128 filters make 4 MB of matches."""
+"""Promoters whose matches are in memory together on a CPU: 8 of 1 kb with 128 filters take 4 MB."""
 
 
 def best_match(bases_BL4: Tensor, filters_F4K: Tensor, pool: int) -> Tensor:
     """The largest match of each filter in each bin, (B, P, F).
 
     bases_BL4: one-hot (B, L, 4), L a multiple of `pool`. filters_F4K: (F, 4, K), K odd; a match is centred on its
-    base, and bases beyond the ends count nothing. Differentiable in the filters and in the bases; where several
-    matches of a bin are equally good they share the gradient, as in `torch.amax`.
+    base, and bases beyond the ends add 0. Differentiable in the filters and in the bases; equally good matches of
+    a bin share the gradient, as in `torch.amax`.
     """
     best_BPF: Tensor = _BestMatch.apply(bases_BL4, filters_F4K, pool)  # type: ignore[no-untyped-call]
     return best_BPF
@@ -81,7 +81,7 @@ def _flat(filters_F4K: Tensor) -> Tensor:
 
 
 def _windows(bases_BL4: Tensor, kernel: int) -> Iterator[tuple[Tensor, int]]:
-    """Some promoters at a time, the bases around every position (promoters·L, K·4), and how many promoters."""
+    """Yields, some promoters at a time, the bases around every position (promoters·L, K·4) and their number."""
     at_once = PROMOTERS_AT_ONCE if bases_BL4.device.type == "cpu" else len(bases_BL4)
     half = kernel // 2
     for part_BL4 in bases_BL4.split(max(1, at_once)):
@@ -93,7 +93,7 @@ def _windows(bases_BL4: Tensor, kernel: int) -> Iterator[tuple[Tensor, int]]:
 
 
 def _unwindowed(windows_NK: Tensor, count: int, kernel: int) -> Tensor:
-    """What all windows together say of each base: the transpose of `_windows`, (promoters, L, 4)."""
+    """Sums over windows for each base, (promoters, L, 4): the transpose of `_windows`."""
     windows = windows_NK.view(count, -1, kernel, 4)
     length = windows.shape[1]
     padded = windows.new_zeros(count, length + kernel - 1, 4)

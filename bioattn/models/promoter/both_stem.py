@@ -14,11 +14,11 @@ from bioattn.models.promoter.stem import ConvStem
 
 
 class BothStem(nn.Module):
-    """The first half of the channels sums k-mer vectors, the second half matches filters, over the same bins.
+    """The first half of the channels sums k-mer vectors; the second half matches filters over the same bins.
 
-    Sums of k-mers can start as the best regression there is, and tell what is specific to a treatment; the best
-    match of a filter is no sum, and tells more of what all treatments share. On yeast each misses what the other
-    has.
+    Sums of k-mers can start from a k-mer ridge regression and predict what is specific to a treatment. The best
+    match of a filter is not a sum; it predicts more of what all treatments share. On yeast each misses what the
+    other has.
     """
 
     def __init__(self, config: PromoterModelConfig) -> None:

@@ -1,6 +1,6 @@
 """`concat`: two convolutions, flattened, joined with the treatment, and an MLP (FUN-PROSE, Nambiar et al. 2023).
 
-It has no map to show; it is the reference that attention has to beat.
+It has no attention map; it is the baseline that attention must beat.
 Shape suffixes: B promoters, T treatments, L bases, C channels, G treatment features, H hidden channels.
 """
 
@@ -15,7 +15,7 @@ from bioattn.models.promoter.treatment_vocabulary import TreatmentBatch, Treatme
 
 
 class ConcatModel(nn.Module):
-    """The published shape; with a numeric table (expression of all transcription factors) the published model."""
+    """The architecture of FUN-PROSE; with a numeric table (expression of all transcription factors), its model."""
 
     def __init__(self, config: PromoterModelConfig, vocabulary: TreatmentVocabulary) -> None:
         super().__init__()
@@ -61,7 +61,7 @@ class ConcatModel(nn.Module):
     def forward(
         self, codes_BL: Tensor, treatments: TreatmentBatch, bases_BL4: Tensor | None = None
     ) -> Tensor:
-        """(B, L) codes and T treatments → (B, T); `bases_BL4` (B, L, 4) are read instead of the codes."""
+        """Codes (B, L) and T treatments → predictions (B, T); `bases_BL4` (B, L, 4) replace the codes."""
         bases_B4L = (
             one_hot(codes_BL, self.fuse_sequence.weight.dtype)
             if bases_BL4 is None

@@ -8,7 +8,7 @@ from bioattn.errors import SettingsError
 
 
 class Conditioning(StrEnum):
-    """How the treatment meets the sequence."""
+    """How the model combines treatment and sequence."""
 
     CONCAT = "concat"
     FILM = "film"
@@ -17,23 +17,23 @@ class Conditioning(StrEnum):
 
 
 class TreatmentEncoding(StrEnum):
-    """What a treatment is known by."""
+    """How a treatment is encoded."""
 
     ID = "id"
     FEATURES = "features"
 
 
 class QuerySource(StrEnum):
-    """Who asks, in `cross`; all but the first are controls that attention must beat."""
+    """Where the queries of `cross` come from; all but the first are controls that attention must beat."""
 
     TREATMENT = "treatment"
-    """Each treatment its own question."""
+    """Each treatment has its own query."""
     SHARED = "shared"
-    """One learned question for all treatments."""
+    """All treatments share one learned query."""
     POSITION = "position"
-    """No question: weights depend on the distance from the anchor alone."""
+    """No query: weights depend only on the distance from the anchor."""
     UNIFORM = "uniform"
-    """No question: all positions weigh the same."""
+    """No query: all positions have equal weight."""
 
 
 class Stem(StrEnum):
@@ -42,9 +42,9 @@ class Stem(StrEnum):
     CONV = "conv"
     """A convolution and the best match per bin: finds motifs of any width."""
     KMER = "kmer"
-    """A learned vector per k-mer, summed per bin: contains k-mer regression, for small and noisy data."""
+    """A learned vector per k-mer, summed per bin: contains k-mer regression; for small and noisy data."""
     BOTH = "both"
-    """Half of the channels of either kind, side by side."""
+    """Half of the channels from each of the two stems."""
 
 
 class Activation(StrEnum):
@@ -57,7 +57,7 @@ class Activation(StrEnum):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PromoterModelConfig:
-    """Shape of a promoter model."""
+    """Architecture of a promoter model."""
 
     length: int
     """Bases of the window the model sees, flanks excluded."""
@@ -70,11 +70,11 @@ class PromoterModelConfig:
     stem: Stem = Stem.CONV
     """conv, kmer or both (half of the channels each)."""
     channels: int = 64
-    """Channels of the stem and of everything behind it."""
+    """Channels of the stem and of the layers after it."""
     kernel: int = 15
-    """Bases one first-layer filter sees; odd."""
+    """Width of a first-layer filter in bases; odd."""
     pool: int = 8
-    """Bases per attended position (bin)."""
+    """Width of an attended position (bin) in bases."""
     both_strands: bool = True
     """Whether a filter also matches as its reverse complement: most factors bind either way round."""
     activation: Activation = Activation.GELU
@@ -82,15 +82,15 @@ class PromoterModelConfig:
     kmer: int = 6
     """Length of the k-mers of the kmer stem."""
     kmer_dropout: float = 0.8
-    """Share of the k-mers left out in each training step, the rest scaled up: on counts this is what a ridge
-    penalty does."""
+    """Share of the k-mers dropped in each training step; the others are scaled up. On counts this acts as a ridge
+    penalty."""
     value_layers: int = 1
     """Convolutions over bins on the value path (`cross`) or in the trunk (`film`, `cross-all`)."""
     value_kernel: int = 5
-    """Bins one such convolution sees; odd."""
+    """Width of such a convolution in bins; odd."""
     key_layers: int = 0
-    """Convolutions over bins in front of keys and values (`cross`): a control that makes maps useless. A bin then
-    stands for its neighbours: predictions stay good, the weights no longer lie where the motifs are."""
+    """Convolutions over bins before keys and values (`cross`): a control that makes maps useless. A bin then mixes
+    its neighbours: predictions stay good, but the weights no longer lie on the motifs."""
     treatment_channels: int = 32
     """Channels of a treatment embedding."""
     num_tokens: int = 4
@@ -100,7 +100,7 @@ class PromoterModelConfig:
     head_channels: int = 16
     """Channels of one head."""
     heads_left: tuple[tuple[int, ...], ...] = ()
-    """By attention site, the heads that pruning left (`bioattn explain heads --prune-to`); empty: all."""
+    """For each attention site, the heads that pruning kept (`bioattn explain heads --prune-to`); empty: all."""
     hops: int = 1
     """How often the treatments query the positions (`cross`; Stacked Attention Networks)."""
     attention_score: AttentionScore = AttentionScore.DOT
@@ -108,25 +108,25 @@ class PromoterModelConfig:
     attention_query: QuerySource = QuerySource.TREATMENT
     """treatment; shared, position and uniform are controls."""
     position_bias: bool = True
-    """Whether a head learns how much it looks at each distance from the anchor (`cross`)."""
+    """Whether a head learns a bias for each distance from the anchor (`cross`)."""
     sink: bool = False
-    """A learned key that stands for "nowhere", so that a promoter without the motif need not point at one."""
+    """Adds a learned key that stands for "nowhere", for promoters without the motif."""
     hidden_channels: int = 128
-    """Width of the head."""
+    """Width of the readout's hidden layer."""
     dropout: float = 0.2
-    """Dropout before the head."""
+    """Dropout before and after the readout's hidden layer."""
     concat_channels: tuple[int, int] = (256, 64)
     """Channels of the two convolutions of `concat` (FUN-PROSE)."""
     concat_kernels: tuple[int, int] = (9, 13)
-    """Their kernels, in bases and in first-layer bins."""
+    """Kernel widths of the two convolutions, in bases and in first-layer bins."""
     concat_pools: tuple[int, int] = (19, 8)
-    """Their pools."""
+    """Pooling widths after the two convolutions."""
     concat_condition_channels: int = 1024
     """Width of the treatment arm of `concat`."""
     concat_hidden: tuple[int, int, int] = (512, 256, 64)
     """Widths of the fused layers of `concat`."""
     concat_dropout: float = 0.398
-    """Dropout behind the first pool of `concat`."""
+    """Dropout after the first pooling of `concat`."""
 
     def __post_init__(self) -> None:
         for field in ("kernel", "value_kernel"):
@@ -219,7 +219,7 @@ class PromoterModelConfig:
 
     @property
     def num_bins(self) -> int:
-        """Attended positions; bases left over by the pool are left-padded, so the last bin ends at the anchor."""
+        """Number of attended positions (bins); padding on the left lets the last one end at the anchor."""
         return -(-self.length // self.pool)
 
     @property

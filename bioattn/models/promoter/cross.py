@@ -17,7 +17,8 @@ from bioattn.models.promoter.treatment_encoder import TreatmentEncoder
 from bioattn.models.promoter.treatment_vocabulary import TreatmentBatch, TreatmentVocabulary
 
 FIRST_GAIN = 1.7
-"""On planted motifs 1 finds some treatments' motifs late or never, 5 makes maps too sharp to learn."""
+"""Gain of the first query and key weights. On planted motifs a gain of 1 finds the motifs of some treatments late
+or never; 5 makes maps too sharp to learn."""
 
 
 def make_stem(config: PromoterModelConfig) -> ConvStem | KmerStem | BothStem:
@@ -32,11 +33,14 @@ def make_stem(config: PromoterModelConfig) -> ConvStem | KmerStem | BothStem:
 
 
 class CrossModel(nn.Module):
-    """Keys are the stem's bins, one motif wide; values come through a mixer that sees their neighbours.
+    """Keys are the stem's bins, one motif wide; values pass through convolutions over neighbouring bins.
 
-    Mixing before the keys would smear what a position stands for: predictions stay good, maps become useless
-    (`key_layers`, a control).
-    With several hops the context found so far joins the question (Stacked Attention Networks, Yang et al. 2016).
+    Convolutions before the keys would mix neighbouring positions: predictions stay good, but maps become useless
+    (`key_layers`, a control). With several hops the context of a hop is added to the query of the next (Stacked
+    Attention Networks, Yang et al. 2016).
+
+    Attributes that hold weights keep the names of stored models: `smear` mixes the keys, `first_question` and
+    `shared_question_C` make queries.
     """
 
     def __init__(self, config: PromoterModelConfig, vocabulary: TreatmentVocabulary) -> None:
@@ -87,34 +91,32 @@ class CrossModel(nn.Module):
     def forward(
         self, codes_BL: Tensor, treatments: TreatmentBatch, bases_BL4: Tensor | None = None
     ) -> Tensor:
-        """(B, L) codes and T treatments → (B, T); `bases_BL4` as the stem takes them."""
+        """Codes (B, L) and T treatments → predictions (B, T); `bases_BL4` as the stem takes them."""
         bins_BPC, known_BP = self.stem(codes_BL, bases_BL4)
-        return self.behind_stem(bins_BPC, known_BP, self.treatment_encoder(treatments))
+        return self.decode(bins_BPC, known_BP, self.treatment_encoder(treatments))
 
-    def behind_stem(self, bins_BPC: Tensor, known_BP: Tensor, embeddings_TE: Tensor) -> Tensor:
-        """The stem's bins, which of them hold bases, and embeddings of T treatments → (B, T)."""
+    def decode(self, bins_BPC: Tensor, known_BP: Tensor, embeddings_TE: Tensor) -> Tensor:
+        """Bins of the stem, their mask and embeddings of T treatments → predictions (B, T); True = holds bases."""
         keys_BPC = self.smear(bins_BPC)
         values_BPC = self.mixer(keys_BPC)
-        question = self.questions(embeddings_TE).unsqueeze(0)
+        query_1TC = self.first_queries(embeddings_TE).unsqueeze(0)
         mask = known_BP[:, None, None, :]
         for normalise, attention in zip(self.normalise_question, self.hops, strict=True):
             assert isinstance(attention, MultiHeadAttention)
             bias = self.position_bias(attention.site)
-            context_BTC = attention(normalise(question), keys_BPC, values_BPC, mask=mask, bias=bias)
-            question = question + context_BTC
+            context_BTC = attention(normalise(query_1TC), keys_BPC, values_BPC, mask=mask, bias=bias)
+            query_1TC = query_1TC + context_BTC
         answer_BT: Tensor = self.readout(context_BTC, embeddings_TE)
         return answer_BT
 
     def position_bias(self, site: AttentionSite) -> Tensor | None:
-        """The bias of a hop's heads, (H, 1, P); hops share it, pruned ones may have different heads left."""
+        """Position bias (H, 1, P) of a hop's heads; hops share it, though pruned hops may keep different heads."""
         if self.position_bias_HP is None:
             return None
         bias_HP = self.position_bias_HP[list(site.heads_left)] if site.heads_left else self.position_bias_HP
         return bias_HP[:, None, :]
 
-    def questions(self, embeddings_TE: Tensor) -> Tensor:
-        """What the treatments ask at the first hop, (T, C)."""
-        question_TC: Tensor = self.first_question(embeddings_TE)
-        return (
-            question_TC if self.shared_question_C is None else self.shared_question_C.expand_as(question_TC)
-        )
+    def first_queries(self, embeddings_TE: Tensor) -> Tensor:
+        """Queries (T, C) of the first hop."""
+        query_TC: Tensor = self.first_question(embeddings_TE)
+        return query_TC if self.shared_question_C is None else self.shared_question_C.expand_as(query_TC)

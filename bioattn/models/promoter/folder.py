@@ -1,4 +1,4 @@
-"""A trained promoter model as a folder that explains itself.
+"""A trained promoter model as a folder of documented files.
 
 `config.json` (format, version, shape), `treatments.json` (vocabulary and table), `model.safetensors`,
 `training.json` (settings, data digests, versions, metrics), `history.csv`, `README.md` (model card). The schema
@@ -51,16 +51,16 @@ class LoadedPromoterModel:
     """The treatment that is the control, if one was named."""
     device: torch.device
     sha256: str
-    """Of the weights file."""
+    """SHA-256 of the weights file, in hexadecimal."""
 
     @property
     def config(self) -> PromoterModelConfig:
-        """The model's shape."""
+        """The model's architecture."""
         return self.model.config
 
     @property
     def length(self) -> int:
-        """Bases of a window."""
+        """Length of a window in bases."""
         return self.config.length
 
     @property

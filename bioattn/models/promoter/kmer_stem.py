@@ -18,10 +18,10 @@ EXPECTED_ELEMENTS = 1 << 22
 
 
 class KmerStem(nn.Module):
-    """Bins are sums of the vectors of the k-mers centred in them; a k-mer and its reverse complement share one.
+    """A bin sums the vectors of the k-mers centred in it; a k-mer and its reverse complement share one vector.
 
-    With weights that depend on position alone this is k-mer regression, so a network on top of it starts from
-    what the best simple models do. k-mers with an ambiguous base count nothing.
+    With attention that depends on position alone this is k-mer regression, so a network on top can start from the
+    best simple models. k-mers with an ambiguous base add 0.
     """
 
     column: Tensor
@@ -47,7 +47,7 @@ class KmerStem(nn.Module):
     def forward(self, codes_BL: Tensor, bases_BL4: Tensor | None = None) -> tuple[Tensor, Tensor]:
         """Codes (B, L) → features (B, P, C) and mask (B, P), True where a bin holds at least one known base.
 
-        bases_BL4: read instead of the codes (`expected_bins`); the mask is that of the codes.
+        bases_BL4: probabilities of bases that replace the codes (`expected_bins`); the mask is that of the codes.
         """
         codes_BL = padded_to_bins(codes_BL, self.config)
         if bases_BL4 is not None:

@@ -13,7 +13,7 @@ from bioattn.models.promoter.trunk import TrunkModel
 
 
 class PromoterModel(nn.Module):
-    """Promoters and treatments in, responses out.
+    """Predicts the responses of promoters to treatments.
 
     The network works in standard units; `response_mean_T` and `response_sd_T` of each training treatment turn
     its answers into the units of the responses. A treatment that was not in training gets their means.
@@ -57,7 +57,7 @@ class PromoterModel(nn.Module):
     def standardised(
         self, codes_BL: Tensor, treatments: TreatmentBatch, bases_BL4: Tensor | None = None
     ) -> Tensor:
-        """The same in standard units, as training sees it."""
+        """As `forward`, in standard units, in which models are trained."""
         answer_BT: Tensor = self.network(codes_BL, treatments, bases_BL4)
         return answer_BT
 

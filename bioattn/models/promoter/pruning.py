@@ -1,8 +1,8 @@
-"""A promoter model with fewer attention heads: what is left of the others' weights goes, nothing else changes.
+"""A promoter model with fewer attention heads: the weights of the other heads are removed, nothing else changes.
 
-The smaller model gives what the whole one gives with the other heads silenced (their part of the sum that the
-output projection makes is 0; Michel, Levy & Neubig 2019). Heads keep their numbers: head 3 of the whole model is
-head 3 of the pruned one, in its attention files too.
+The pruned model predicts what the whole model predicts with the other heads silenced (their part of the sum in the
+output projection is 0; Michel, Levy & Neubig 2019). Heads keep their numbers: head 3 of the whole model is head 3
+of the pruned model, in its attention files too.
 
 Shape suffixes: H heads, D channels of a head, C model channels.
 """
@@ -29,15 +29,15 @@ ROWS_OF_HEADS = frozenset(
 )
 """Arrays of `MultiHeadAttention` whose first axis is heads × channels of a head."""
 COLUMNS_OF_HEADS = frozenset({"project_output.weight"})
-"""Those whose second axis is."""
+"""Arrays whose second axis is heads × channels of a head."""
 ONE_PER_HEAD = frozenset({"sink_key_HD", "score.weight_HD", "score.width_HD"})
-"""Those whose first axis is heads."""
+"""Arrays whose first axis is heads."""
 
 
 def pruned(
     model: PromoterModel, vocabulary: TreatmentVocabulary, keep: Mapping[str, Sequence[int]]
 ) -> PromoterModel:
-    """`model` with the heads `keep` alone, by name of the attention site; sites not named keep all.
+    """Copy of `model` with only the heads `keep`, given by attention site; sites not named keep all heads.
 
     Raises: SettingsError for a site or head that the model does not have, or a site left without any.
     """

@@ -10,10 +10,11 @@ from bioattn.models.promoter.batch_part import uniform_like
 
 
 class TreatmentReadout(nn.Module):
-    """The context read by a vector that belongs to the treatment, linearly and through a shared hidden layer.
+    """Dot product of the context with a vector of the treatment, directly and through a shared hidden layer.
 
-    The product lets one feature raise the response to one treatment and lower that to another; a sum of the two
-    alone could not. The linear path sees the context as it is, so that weak evidence gives a small answer.
+    The product lets one feature raise the response to one treatment and lower the response to another; a sum of
+    context and treatment could not. The linear path uses the context as it is, so weak evidence gives a small
+    prediction.
     """
 
     def __init__(

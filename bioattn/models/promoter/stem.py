@@ -24,7 +24,7 @@ class Exponential(nn.Module):
     """exp(x), the first-layer activation of Koo & Ploenzke 2021 (kept finite)."""
 
     def forward(self, x: Tensor) -> Tensor:
-        """Same shape."""
+        """Values of any shape → values of the same shape."""
         return torch.exp(x.clamp(max=8.0))
 
 
@@ -65,7 +65,7 @@ class ConvStem(nn.Module):
     def forward(self, codes_BL: Tensor, bases_BL4: Tensor | None = None) -> tuple[Tensor, Tensor]:
         """Codes (B, L) → features (B, P, C) and mask (B, P), True where a bin holds at least one known base.
 
-        bases_BL4: read instead of the codes' one-hot bases, and differentiable; the mask is that of the codes.
+        bases_BL4: replace the one-hot bases of the codes, differentiable; the mask is that of the codes.
         """
         codes_BL = padded_to_bins(codes_BL, self.config)
         bases_BL4 = (
@@ -89,9 +89,9 @@ class ConvStem(nn.Module):
 
 
 class BinMixer(nn.Module):
-    """Convolutions over bins: what a motif means depends on what stands beside it.
+    """Convolutions over bins: the effect of a motif depends on its neighbours.
 
-    With `residual` each adds to what was there, so that a bin still stands for itself first.
+    With `residual` each convolution is added to its input, so that a bin keeps its own features.
     """
 
     def __init__(self, channels: int, kernel: int, num_layers: int, *, residual: bool = True) -> None:
@@ -103,7 +103,7 @@ class BinMixer(nn.Module):
         self.normalisations = nn.ModuleList(nn.GroupNorm(1, channels) for _ in range(num_layers))
 
     def forward(self, features_BPC: Tensor) -> Tensor:
-        """(B, P, C) → (B, P, C)."""
+        """Bins (B, P, C) → mixed bins (B, P, C)."""
         features_BCP = features_BPC.transpose(1, 2)
         for convolution, normalise in zip(self.convolutions, self.normalisations, strict=True):
             mixed_BCP = F.gelu(normalise(convolution(features_BCP)))

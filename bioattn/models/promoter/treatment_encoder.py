@@ -20,13 +20,13 @@ class IdEncoder(nn.Module):
         self.tokens_TMC = nn.Parameter(torch.randn(num_treatments, num_tokens, channels) * num_tokens**-0.5)
 
     def forward(self, treatments: TreatmentBatch) -> Tensor:
-        """Tokens (T, M, C); a row that is no training treatment gets the first one's, to be replaced."""
+        """Tokens (T, M, C); an unknown treatment gets those of the first, which the caller replaces."""
         return self.tokens_TMC[treatments.index_T.clamp(min=0)]
 
 
 class NumberEncoder(nn.Module):
-    """Each number as a smooth curve in C dimensions, so that doses and times between and a little beyond those of
-    training have a place; a missing number is zero."""
+    """Maps each number to a smooth curve in C dimensions, so that doses and times between and slightly beyond the
+    training values have an embedding; a missing number gives zeros."""
 
     def __init__(self, num_numbers: int, channels: int) -> None:
         super().__init__()
@@ -63,7 +63,7 @@ class FeatureEncoder(nn.Module):
 
 
 class TreatmentEncoder(nn.Module):
-    """The encoder the vocabulary asks for, with the unconditional token."""
+    """The encoder that the configuration names, with the unconditional token."""
 
     def __init__(self, config: PromoterModelConfig, vocabulary: TreatmentVocabulary, num_tokens: int) -> None:
         super().__init__()
@@ -83,7 +83,7 @@ class TreatmentEncoder(nn.Module):
         self.normalise = nn.Identity() if by_id else nn.LayerNorm(channels)
 
     def tokens(self, treatments: TreatmentBatch) -> Tensor:
-        """(T, M, C)."""
+        """Tokens (T, M, C) of T treatments."""
         tokens_TMC: Tensor = self.encoder(treatments)
         if self.unconditional_MC is not None:
             tokens_TMC = torch.where(

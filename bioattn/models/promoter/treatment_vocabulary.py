@@ -1,7 +1,7 @@
-"""What a model knows of treatments before it has weights: their names, categories and number scales.
+"""The treatment vocabulary of a model: names, categories and scales of numbers.
 
-Learned from the training rows of a treatment table, stored in the model folder as `treatments.json`, and used
-to turn any later table into the numbers the encoder takes.
+A vocabulary is learned from the training rows of a treatment table and stored in the model folder as
+`treatments.json`. It turns any later table into the tensors that the encoder takes.
 """
 
 import math
@@ -22,11 +22,11 @@ from bioattn.promoters.treatments import TreatmentTable
 
 FloatArray = npt.NDArray[np.floating[Any]]
 UNCONDITIONAL = "unconditional"
-"""The name under which the unconditional token is asked for."""
+"""The treatment name of the unconditional token."""
 AGENT_COLUMNS = ("agent", "chemical", "compound", "treatment", "group")
-"""Columns that may say which agent a dose belongs to, in this order."""
+"""Columns that may name the agent of a dose; the first that exists is used."""
 _DOSE = re.compile(r"\s*((?>[-+]?\d+(?:\.\d+)?(?:[eE][-+]?\d+)?))\s*([^\d\s.].*?)\s*")
-"""A number, taken whole, and a unit: `1.2` is no dose of 1 `.2`."""
+"""A whole number and a unit: `1.2` is not a dose of 1 in the unit `.2`."""
 
 
 class TreatmentBatch(NamedTuple):
@@ -60,13 +60,13 @@ class TreatmentBatch(NamedTuple):
 
     @property
     def size(self) -> int:
-        """T."""
+        """Number of treatments, T."""
         return len(self.names)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class NumberScale:
-    """How one column becomes numbers: optional dose parsing, log(1 + x), then (x - mean) / sd."""
+    """Scaling of one column: optional dose parsing, log(1 + x), then (x - mean) / sd."""
 
     column: str
     dose: bool
@@ -89,7 +89,7 @@ class TreatmentVocabulary:
     """Category columns and their values; value i has index i + 1."""
     numbers: tuple[NumberScale, ...]
     agent_column: str | None
-    """The column that scales doses, if there is one."""
+    """The column that names the agents of doses, or None."""
     unconditional: bool
 
     @classmethod
@@ -188,12 +188,12 @@ class TreatmentVocabulary:
 
     @property
     def columns(self) -> list[str]:
-        """The features, and the column that says of which agent a dose is."""
+        """The feature columns, and the column that names the agents of doses."""
         doses = [self.agent_column] if self.agent_column and any(scale.dose for scale in self.numbers) else []
         return list(dict.fromkeys([*self.categories, *(scale.column for scale in self.numbers), *doses]))
 
     def unclear_doses(self, table: TreatmentTable) -> list[str]:
-        """Texts in dose columns of `table` that are no number with a unit and so count as missing."""
+        """Texts in dose columns of `table` that are not a number with a unit and so count as missing."""
         found = {
             str(text)
             for scale in self.numbers
@@ -204,7 +204,7 @@ class TreatmentVocabulary:
         return sorted(found)
 
     def describe(self) -> str:
-        """The features in words."""
+        """A description of the features, for a person."""
         parts = [f"{column} ({len(values)} categories)" for column, values in self.categories.items()]
         for scale in self.numbers:
             kind = f"dose in {len(scale.largest)} scales" if scale.dose else "number"
@@ -226,7 +226,7 @@ class TreatmentVocabulary:
         return TreatmentTable(frame)
 
     def _unseen_cells(self, frame: pd.DataFrame) -> dict[str, "pd.Series[bool]"]:
-        """Per text feature, which cells hold something that is not in the vocabulary."""
+        """For each text feature, which cells hold a value that is not in the vocabulary."""
         cells: dict[str, pd.Series[bool]] = {}
         for column, values in self.categories.items():
             series = _column(frame, column)
@@ -303,7 +303,7 @@ class TreatmentVocabulary:
 
 
 def _column(frame: pd.DataFrame, column: str) -> pd.Series:
-    """A column, or all missing: a table may leave out what it does not know."""
+    """A column of the table, or a column of missing values where the table lacks it."""
     if column in frame.columns:
         return frame[column]
     return pd.Series(np.nan, index=frame.index, dtype=object)

@@ -1,4 +1,4 @@
-"""`film` and `cross-all`: a trunk over bins that meets the treatment at every stage.
+"""`film` and `cross-all`: a trunk over bins that is conditioned on the treatment at every stage.
 
 Both run the trunk once per treatment, so training samples some treatments per step.
 Shape suffixes: B promoters, T treatments, P bins, C channels, E treatment channels, M tokens.
@@ -18,7 +18,7 @@ from bioattn.models.promoter.treatment_vocabulary import TreatmentBatch, Treatme
 
 
 class AdaptiveGroupNormStage(nn.Module):
-    """Convolution, GroupNorm, scale and shift from the treatment (AdaGN, Dhariwal & Nichol 2021), residual."""
+    """Residual convolution, GroupNorm, scale and shift from the treatment (AdaGN, Dhariwal & Nichol 2021)."""
 
     def __init__(self, config: PromoterModelConfig) -> None:
         super().__init__()
@@ -39,7 +39,7 @@ class AdaptiveGroupNormStage(nn.Module):
 
 
 class TokenAttentionStage(nn.Module):
-    """Convolution, GroupNorm, residual; then every position queries the treatment's tokens (Rombach et al. 2022).
+    """Residual convolution and GroupNorm; then each position queries the treatment's tokens (Rombach et al. 2022).
 
     A sink key beside the tokens lets a position ignore the treatment, and makes at least two keys: over a
     single one softmax is 1 everywhere.
@@ -83,7 +83,7 @@ class TokenAttentionStage(nn.Module):
 
 
 class TrunkModel(nn.Module):
-    """Stem once per promoter, then conditioned stages, then the mean and the best bin, then the readout."""
+    """The stem once per promoter, the conditioned stages, the mean and maximum over bins, and the readout."""
 
     def __init__(self, config: PromoterModelConfig, vocabulary: TreatmentVocabulary) -> None:
         super().__init__()
@@ -104,7 +104,7 @@ class TrunkModel(nn.Module):
     def forward(
         self, codes_BL: Tensor, treatments: TreatmentBatch, bases_BL4: Tensor | None = None
     ) -> Tensor:
-        """(B, L) codes and T treatments → (B, T); `bases_BL4` as the stem takes them."""
+        """Codes (B, L) and T treatments → predictions (B, T); `bases_BL4` as the stem takes them."""
         bins_BPC, known_BP = self.stem(codes_BL, bases_BL4)
         embeddings_TE = self.treatment_encoder(treatments)
         condition = self.treatment_encoder.tokens(treatments) if self.by_tokens else embeddings_TE

@@ -1,10 +1,11 @@
-"""One promoter in a `cross` model as its mutants need it: what changes where a mutation is, and what everywhere.
+"""Keys and values of one promoter in a `cross` model, and how a mutation changes them near and far away.
 
 A mutation changes a few bins (`stem_mutants`). Everywhere else it acts through four numbers: the stem's
 normalisation scales bins by 1 + `bin_scale` and shifts them by `bin_shift`, the value mixer's has a mean and a
 scale of its own. With them, at a bin far away,
 
-    bin' = bin + bin_scale · spread + bin_shift · weight,   logit' = logit + bin_scale · slope + bin_shift · level,
+    bin' = bin + bin_scale · spread + bin_shift · weight,
+    logit' = logit + bin_scale · gradient + bin_shift · level,
     value' = bin' + gelu(normalised (mixed + bin_scale · mixed_spread + bin_shift · mixed_weight)).
 
 Shape suffixes: M mutants, P bins, E some neighbouring bins, W bins a mutation may reach, X bins whose mixture it
@@ -24,7 +25,7 @@ from bioattn.models.promoter.mutants.stem_mutants import MutatedBins, MutatedSte
 
 
 class Shifts(NamedTuple):
-    """The four numbers of some mutants, float32."""
+    """The four numbers (see the top of this file) of M mutants, float32."""
 
     bin_scale_M: Tensor
     bin_shift_M: Tensor
@@ -33,15 +34,15 @@ class Shifts(NamedTuple):
     """Mean, and 1 over the standard deviation, of the mixer's convolution; 0 and 1 without a mixer."""
 
     def rows(self, index: Tensor) -> "Shifts":
-        """Those of some mutants."""
+        """The numbers of the mutants `index`."""
         return Shifts(*(values[index] for values in self))
 
 
 class PromoterFields:
     """Keys and values of a `cross` model with at most one value layer, for one promoter and its mutants."""
 
-    def __init__(self, network: CrossModel, stem: MutatedStem, question_THD: Tensor) -> None:
-        """question_THD: the treatments' questions, projected and divided by √D."""
+    def __init__(self, network: CrossModel, stem: MutatedStem, query_THD: Tensor) -> None:
+        """query_THD: queries of the treatments, projected and divided by √D."""
         attention = network.hops[0]
         assert isinstance(attention, MultiHeadAttention)
         self._stem = stem
@@ -49,7 +50,7 @@ class PromoterFields:
         self._weight_C = stem.weight_C * stem.normalised_C
         self._spread_PC = (stem.raw_PC - stem.mean) * stem.scale * self._weight_C
         self._bins_PC = torch.where(stem.normalised_C, self._spread_PC + stem.bias_C, stem.raw_PC)
-        self._question_HDT = question_THD.permute(1, 2, 0).contiguous()
+        self._query_HDT = query_THD.permute(1, 2, 0).contiguous()
         self._key_weight = attention.project_key.weight
         self._project_value = attention.project_value
         offset_PH1 = torch.where(stem.known_P, 0.0, masked_logit(torch.float32))[:, None, None]
@@ -57,7 +58,7 @@ class PromoterFields:
         if bias_H1P is not None:
             offset_PH1 = offset_PH1 + bias_H1P.permute(2, 0, 1)
         self._offset_PH1 = offset_PH1
-        self._slope_HPT = self._logits(self._spread_PC)
+        self._gradient_HPT = self._logits(self._spread_PC)
         self._level_HT = self._logits(self._weight_C[None])[:, 0]
         self.logit_HPT = self._logits(self._bins_PC) + offset_PH1.transpose(0, 1)
         self.halo = 0
@@ -117,12 +118,12 @@ class PromoterFields:
         return changes_M4 * self._reach_4
 
     def logits(self, shifts: Shifts, bins: slice, out: Tensor | None = None) -> Tensor:
-        """Logits (M, H, E, T) of bins as if no mutation reached them, less `level`, which all have in common."""
+        """Logits (M, H, E, T) of bins as if no mutation reached them, without `level`, which all bins share."""
         scale_M111 = shifts.bin_scale_M[:, None, None, None]
-        return torch.addcmul(self.logit_HPT[:, bins], scale_M111, self._slope_HPT[:, bins], out=out)
+        return torch.addcmul(self.logit_HPT[:, bins], scale_M111, self._gradient_HPT[:, bins], out=out)
 
     def level(self, shifts: Shifts) -> Tensor:
-        """What `logits` leaves out: (M, H, T)."""
+        """The part of the logits that all bins share, (M, H, T)."""
         return shifts.bin_shift_M[:, None, None] * self._level_HT
 
     def reached_logits(self, mutated: MutatedBins) -> Tensor:
@@ -168,11 +169,11 @@ class PromoterFields:
         return F.gelu(torch.addcmul(offset_M1C, mixed_MEC, factor_M1C))
 
     def _logits(self, bins_NC: Tensor) -> Tensor:
-        """Dot products of keys of bins and questions, (H, N, T)."""
+        """Dot products of the keys of bins with the queries, (H, N, T)."""
         keys_HND: Tensor = (
-            (bins_NC @ self._key_weight.T).unflatten(1, (len(self._question_HDT), -1)).transpose(0, 1)
+            (bins_NC @ self._key_weight.T).unflatten(1, (len(self._query_HDT), -1)).transpose(0, 1)
         )
-        return keys_HND @ self._question_HDT
+        return keys_HND @ self._query_HDT
 
     def _prepare_mixer(self, convolution: nn.Conv1d, normalise: nn.GroupNorm) -> None:
         """What the mixer's convolution makes of bins, their spread and the stem's weights, with its moments."""
@@ -198,8 +199,8 @@ class PromoterFields:
 
     def _reach_of_shifts(self) -> Tensor:
         """How much logits and values far away move at most by 1 of each of `variables`, (4,), float64."""
-        slope = self._slope_HPT
-        steepest = [(slope.amax(1) - slope.amin(1)).max(), self._spread_PC.abs().max()]
+        gradient = self._gradient_HPT
+        steepest = [(gradient.amax(1) - gradient.amin(1)).max(), self._spread_PC.abs().max()]
         largest_weight = self._weight_C.abs().max()
         if self._normalise is None:
             zero = torch.zeros_like(largest_weight)

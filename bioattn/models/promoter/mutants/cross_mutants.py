@@ -28,14 +28,14 @@ from bioattn.models.promoter.mutants.stem_mutants import MutatedBins, MutatedSte
 from bioattn.models.promoter.treatment_vocabulary import TreatmentBatch
 
 BINS_AT_ONCE = 16
-"""Mutants whose first bin is one of these share the sums over all bins far away."""
+"""Neighbouring bins whose mutants share the sums over all bins far away."""
 
 NODE_ELEMENTS = 1 << 20
-"""Weights of far bins in memory at once."""
+"""Number of weights of far bins that are in memory at once."""
 
 
 class CrossMutants:
-    """A `cross` network asked about all mutants of one promoter after the other."""
+    """Predictions of a `cross` network for all mutants of a promoter, one promoter after the other."""
 
     def __init__(self, network: CrossModel, treatments: TreatmentBatch, batch_size: int) -> None:
         """batch_size: mutants whose logits near a mutation are in memory at once."""
@@ -53,16 +53,16 @@ class CrossMutants:
             and config.value_layers <= 1
         )
         if self._few_keys_change:
-            question_TC = network.normalise_question[0](network.questions(self._embeddings_TE))
-            question_THD = attention.project_query(question_TC).unflatten(-1, (attention.num_heads, -1))
+            query_TC = network.normalise_question[0](network.first_queries(self._embeddings_TE))
+            query_THD = attention.project_query(query_TC).unflatten(-1, (attention.num_heads, -1))
             self._workspace = Workspace()
             self._readout = MutantReadout(network, attention, self._embeddings_TE)
-            self._question_THD = question_THD / math.sqrt(question_THD.shape[-1]) * (not attention.uniform)
+            self._query_THD = query_THD / math.sqrt(query_THD.shape[-1]) * (not attention.uniform)
 
     def answers(self, codes_L: Tensor, position_M: Tensor, base_M: Tensor) -> Iterator[tuple[Tensor, Tensor]]:
-        """Answers of mutants with `base_M` (uint8) at the ascending `position_M` (from 0) of a promoter.
+        """Predictions for mutants with `base_M` (uint8) at the ascending `position_M` (from 0) of a promoter.
 
-        Yields which mutants (some numbers of M) and their answers in standard units, (those, T).
+        Yields the numbers of some mutants (N,) and their predictions (N, T) in standard units.
         """
         every = torch.arange(len(position_M), device=codes_L.device)
         stem = MutatedStem(self._network.stem, codes_L)
@@ -70,7 +70,7 @@ class CrossMutants:
             for rows in every.split(self._batch_size):
                 yield rows, self._plainly(stem, stem.mutants(position_M[rows], base_M[rows]))
             return
-        fields = PromoterFields(self._network, stem, self._question_THD)
+        fields = PromoterFields(self._network, stem, self._query_THD)
         group_M = stem.first_bins(position_M) // BINS_AT_ONCE
         for rows in every.split(torch.unique_consecutive(group_M, return_counts=True)[1].tolist()):
             mutated = stem.mutants(position_M[rows], base_M[rows])
@@ -105,8 +105,8 @@ class CrossMutants:
                 )
 
     def _plainly(self, stem: MutatedStem, mutated: MutatedBins) -> Tensor:
-        """Answers (M, T) by all of the network but the stem."""
-        return self._network.behind_stem(stem.bins(mutated), stem.known_P[None], self._embeddings_TE)
+        """Predictions (M, T) by the whole network after the stem."""
+        return self._network.decode(stem.bins(mutated), stem.known_P[None], self._embeddings_TE)
 
     @staticmethod
     def _nearby(stem: MutatedStem, fields: PromoterFields, mutated: MutatedBins) -> slice:
@@ -127,7 +127,7 @@ class CrossMutants:
         at_once = max(1, NODE_ELEMENTS // fields.logit_HPT.numel())
         for few in torch.arange(len(shifts.bin_scale_M), device=top_HT.device).split(at_once):
             some = shifts.rows(few)
-            sums = torch.zeros(1, 1, 1, self._question_THD.shape[2] + 1, device=top_HT.device)
+            sums = torch.zeros(1, 1, 1, self._query_THD.shape[2] + 1, device=top_HT.device)
             for part in far:
                 weights_NHET = (fields.logits(some, part) - top_HT[:, None]).exp_()
                 sums = sums + _weighted(weights_NHET, fields.values(some, part))
@@ -145,11 +145,11 @@ class CrossMutants:
         far_NX: Tensor,
         far_weights_MN: Tensor,
     ) -> Tensor:
-        """Answers (M, T) from what is far away and what the bins nearby are in each mutant."""
+        """Predictions (M, T) from the sums far away and the bins nearby of each mutant."""
         take = self._workspace.take
         level_MHT = fields.level(shifts)
         mutants, heads, treatments = level_MHT.shape
-        bins, channels = nearby.stop - nearby.start, self._question_THD.shape[2]
+        bins, channels = nearby.stop - nearby.start, self._query_THD.shape[2]
         logits_MHET = take("logits", level_MHT, mutants, heads, bins, treatments)
         fields.logits(shifts, nearby, out=logits_MHET)
         rows_M1 = torch.arange(mutants, device=level_MHT.device)[:, None]
@@ -158,7 +158,7 @@ class CrossMutants:
         largest_MHT = torch.maximum(logits_MHET.amax(2), top_HT)
         sink_HT = None
         if self._attention.sink_key_HD is not None:
-            sink_HT = torch.einsum("thd,hd->ht", self._question_THD, self._attention.sink_key_HD)
+            sink_HT = torch.einsum("thd,hd->ht", self._query_THD, self._attention.sink_key_HD)
             largest_MHT = torch.maximum(largest_MHT, sink_HT - level_MHT)
         weights_MHET = logits_MHET.sub_(largest_MHT[:, :, None]).exp_()
         sums_MHTD = take("sums", level_MHT, mutants, heads, treatments, channels + 1)

@@ -15,7 +15,7 @@ from bioattn.models.promoter.cross import CrossModel
 
 
 class Workspace:
-    """Memory by name that is used again; what it held is overwritten."""
+    """Named buffers that are reused; taking a buffer overwrites what it held."""
 
     def __init__(self) -> None:
         self._held: dict[str, Tensor] = {}
@@ -30,7 +30,7 @@ class Workspace:
 
 
 class MutantReadout:
-    """From what the heads of the last hop attended to, to answers in standard units."""
+    """From the attended values of the last hop's heads to predictions in standard units."""
 
     def __init__(self, network: CrossModel, attention: MultiHeadAttention, embeddings_TE: Tensor) -> None:
         readout = network.readout
@@ -48,7 +48,7 @@ class MutantReadout:
         self._workspace = Workspace()
 
     def __call__(self, attended_MTX: Tensor) -> Tensor:
-        """Answers (M, T); overwrites `attended_MTX`."""
+        """Predictions (M, T); overwrites `attended_MTX`."""
         mutants, treatments, _ = attended_MTX.shape
         flat_NX = attended_MTX.flatten(0, 1)
         context_NC = self._workspace.take("context", flat_NX, len(flat_NX), len(self._centred_C))

@@ -1,8 +1,8 @@
-"""Many values of a smooth function of a few small numbers from a few of them, to float32 accuracy.
+"""Interpolation of a smooth function of a few small variables, to float32 accuracy.
 
-What mutations do far from where they are depends on them through four small numbers each (`cross_fields`). Over
-the range that the mutants of some bins span, a polynomial in those numbers is as exact as float32; so some mutants
-are worked out, chosen so that the polynomials of all others follow from theirs, and the others are sums of them.
+Far from its position a mutation acts through four small numbers (`cross_fields`). Over the range of the mutants of
+neighbouring bins a polynomial in those numbers is as exact as float32. So the function is computed for some
+mutants (nodes), chosen so that the values of all others are weighted sums of theirs.
 
 Shape suffixes: M mutants, V variables, N nodes, Q monomials.
 """
@@ -32,7 +32,7 @@ def smooth_rows(variables_MV: NDArray[np.float64]) -> NDArray[np.bool_]:
 
 
 def interpolation(variables_MV: NDArray[np.float64]) -> tuple[NDArray[np.int64], NDArray[np.float64]]:
-    """Which mutants to work out (N,), and what each of all is as a sum of them, (M, N).
+    """The mutants to compute (N,), and the weights (M, N) by which their values give those of all M mutants.
 
     The nodes are the pivots of a QR decomposition of the mutants' monomials, so that none of the sums has large
     terms that cancel (Cheng et al. 2005, interpolative decomposition).

@@ -1,4 +1,4 @@
-"""What single mutations do to the stem's bins, computed only where a mutation reaches.
+"""The stem's bins of single mutants, computed only where a mutation reaches.
 
 A mutation changes the matches of the filters that cover it, so at most a few neighbouring bins. The convolutional
 stem then normalises over all channels and bins of a promoter: that moves every bin, but by two numbers a mutant,
@@ -19,12 +19,12 @@ from bioattn.models.promoter.stem import AMBIGUOUS, ConvStem, known_bins, one_ho
 
 
 class MutatedBins(NamedTuple):
-    """The stem's answer for some mutants of one promoter, as differences."""
+    """The stem's bins of some mutants of one promoter, as differences from the promoter."""
 
     first_M: Tensor
     """int64: the first of the W bins that a mutation may reach."""
     raw_MWC: Tensor
-    """Those bins before normalisation."""
+    """The W bins before normalisation."""
     mean_M: Tensor
     """float32: mean over bins and channels; 0 where the stem does not normalise."""
     scale_M: Tensor
@@ -36,7 +36,7 @@ class MutatedBins(NamedTuple):
         return self.first_M[:, None] + torch.arange(self.raw_MWC.shape[1], device=self.first_M.device)
 
     def rows(self, index: Tensor) -> "MutatedBins":
-        """Those of some mutants."""
+        """The values of the mutants `index`."""
         return MutatedBins(*(values[index] for values in self))
 
 
