@@ -4,7 +4,8 @@ import importlib.util
 import re
 from pathlib import Path
 
-from bioattn_cli.train import _job
+from bioattn.models.promoter.family import PromoterTraining
+from bioattn.models.settings import with_config_file
 
 ROOT = Path(__file__).resolve().parents[2]
 PAGE = ROOT / "docs" / "models" / "promoter.md"
@@ -31,15 +32,8 @@ def test_every_setting_is_explained():
 def test_the_toml_is_accepted(tmp_path):
     (toml,) = re.findall(r"```toml\n(.*?)```", PAGE.read_text(encoding="utf-8"), flags=re.DOTALL)
     (tmp_path / "settings.toml").write_text(toml)
-    job = _job(
-        tmp_path / "x.h5",
-        tmp_path / "m",
-        tmp_path / "settings.toml",
-        model={"num_heads": None},
-        training={"seed": 3},
-        reference=None,
-        baselines=True,
-    )
-    assert job.model == {"hops": 2}
-    assert (job.training.epochs, job.training.seed) == (60, 3)
-    assert job.reference == "control"
+    places = {"dataset": tmp_path / "x.h5", "output": tmp_path / "m", "config": tmp_path / "settings.toml"}
+    settings = with_config_file(PromoterTraining(**places, seed=3))
+    assert settings.merged("model") == {"hops": 2}
+    assert settings.merged("training") == {"epochs": 60, "seed": 3}
+    assert settings.reference == "control"
