@@ -8,9 +8,9 @@ import os
 import signal
 import sys
 import traceback
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager, redirect_stderr, redirect_stdout, suppress
-from functools import partial
+from functools import cache, partial
 from pathlib import Path
 from types import FrameType
 from typing import Annotated, Any, NoReturn
@@ -181,6 +181,12 @@ def _root(
     """Attention models on biological sequences, with every attention map kept."""
 
 
+@cache
+def _program() -> Callable[..., Any]:
+    """All commands, built once in a process that calls `main` again and again."""
+    return typer.main.get_command(app)
+
+
 @contextmanager
 def _only_the_first_reports(arguments: Sequence[str]) -> Iterator[None]:
     """Of several processes that train together one speaks; what the others would say goes nowhere.
@@ -226,7 +232,7 @@ def _main(arguments: list[str], *, is_program: bool) -> int:
         with _only_the_first_reports(arguments), _own_output_errors():
             register_families()
             try:
-                app(args=arguments, prog_name="bioattn", obj=arguments)
+                _program()(args=arguments, prog_name="bioattn", obj=arguments)
             finally:
                 _flush_output()
     except SystemExit as stop:
