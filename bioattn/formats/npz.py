@@ -1,21 +1,19 @@
 """NumPy `.npz` archives read and written one array at a time, without pickles.
 
-`np.load` would do for small files; here shapes are known before anything is read, at most one array is in memory,
+`np.load` would do for small files; here shapes are known before any array is read, at most one array is in memory,
 and what is wrong with a member is said by its name.
 """
 
-import ast
 import struct
 import zipfile
 import zlib
 from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
-from dataclasses import dataclass
 from pathlib import Path
-from types import TracebackType
-from typing import Any, Self
+from typing import Any
 
 import numpy as np
+from numpy.lib import format as npy
 from numpy.typing import NDArray
 
 from bioattn.errors import FormatError
@@ -23,25 +21,19 @@ from bioattn.io.files import atomic_output, unreadable
 
 ARCHIVE_DAMAGE = (zipfile.BadZipFile, NotImplementedError, ValueError, struct.error, OverflowError)
 """What opening a damaged zip archive raises: of its directory, an unknown version, names that are no UTF-8."""
+_MEMBER_DAMAGE = (*ARCHIVE_DAMAGE, zlib.error, EOFError, SyntaxError, TypeError, KeyError, RuntimeError)
 _SUFFIX = ".npy"
 _LARGEST_HEADER = 1 << 16
+_HEADER_READERS = {(1, 0): npy.read_array_header_1_0, (2, 0): npy.read_array_header_2_0}
 _MOST_TIMES = 1100
 """Deflate packs 1,032 bytes into one at most."""
 
 
-@dataclass(frozen=True, slots=True)
-class ArrayInfo:
-    """What the header of an array says."""
+class NpzArrays:
+    """The arrays of real numbers of an open `.npz`.
 
-    shape: tuple[int, ...]
-    dtype: np.dtype[Any]
-    fortran_order: bool
-
-
-class NpzFile:
-    """An open `.npz`; a context manager.
-
-    Raises: FormatError when it is no zip archive, a member is no array, or an array holds pickled objects.
+    Raises: FormatError when it is no zip archive, a member is no array, an array holds pickled objects, or the
+    sizes that members claim cannot be.
     """
 
     def __init__(self, path: Path) -> None:
@@ -53,90 +45,60 @@ class NpzFile:
         except OSError as error:
             raise unreadable(path, error) from error
         try:
-            self.arrays = {
-                member.filename.removesuffix(_SUFFIX): self._header(member)
-                for member in self._archive.infolist()
-            }
-            """Headers by name, in the file's order."""
-            if len(self._archive.infolist()) != len(self.arrays):
+            members = self._archive.infolist()
+            self.shapes = {member.filename.removesuffix(_SUFFIX): self._shape(member) for member in members}
+            """Shapes by name, in the file's order."""
+            if len(members) != len(self.shapes):
                 raise FormatError(f"{path}: an array stands in it twice; the archive is damaged")
         except BaseException:
             self._archive.close()
             raise
 
-    def read(self, name: str) -> NDArray[Any]:
-        """One array. Raises: FormatError naming it when its bytes are damaged."""
-        info = self.arrays[name]
+    def read(self, name: str) -> NDArray[np.float32]:
+        """One array as float32. Raises: FormatError naming it when it is damaged or holds no real numbers."""
         with self._damage(name), self._archive.open(name + _SUFFIX) as member:
-            _read_header(member)
-            # Into memory of the right size at once: `member.read()` would hold the bytes beside the array.
-            flat = np.empty(int(np.prod(info.shape, dtype=np.int64)), dtype=info.dtype)
-            view = flat.data.cast("B") if flat.size else memoryview(b"")
-            done = 0
-            while done < len(view):
-                got = member.readinto(view[done:])  # type: ignore[attr-defined]
-                if not got:
-                    raise EOFError("ends early")
-                done += got
-            if member.read(1):
-                raise ValueError("bytes are left over after the array")
-        return flat.reshape(info.shape, order="F" if info.fortran_order else "C")
+            array: NDArray[Any] = npy.read_array(member, allow_pickle=False)
+            member.read(1)  # the check sum is compared at the end
+        if array.dtype.kind != "f":
+            raise FormatError(
+                f"{self.path}: the array {name} has type {array.dtype}, real numbers are needed"
+            )
+        return array.astype(np.float32, copy=False)
 
     def close(self) -> None:
         """Close the archive."""
         self._archive.close()
 
-    def __enter__(self) -> Self:
-        return self
-
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        trace: TracebackType | None,
-    ) -> None:
-        self.close()
-
-    def _header(self, member: zipfile.ZipInfo) -> ArrayInfo:
+    def _shape(self, member: zipfile.ZipInfo) -> tuple[int, ...]:
+        """The shape of a member. Raises: FormatError when its sizes are not those of the array in its header."""
         name = member.filename.removesuffix(_SUFFIX)
         if name == member.filename:
             raise FormatError(f"{self.path}: holds {name}, which is no NumPy array; an .npz is needed")
-        with self._damage(name), self._archive.open(member) as file:
-            info, header_size = _read_header(file)
-        if info.dtype.hasobject:
-            raise FormatError(
-                f"{self.path}: the array {name} holds pickled Python objects, which are never unpickled here; "
-                "save it as plain numbers"
-            )
         if member.file_size > _MOST_TIMES * member.compress_size + _LARGEST_HEADER:
             raise FormatError(
                 f"{self.path}: the array {name} claims to be {member.file_size:,} bytes packed into "
                 f"{member.compress_size:,}, more than deflate can; fetch the file again"
             )
-        size = header_size + int(np.prod(info.shape, dtype=object)) * info.dtype.itemsize
-        if size != member.file_size:
+        with self._damage(name), self._archive.open(member) as file:
+            shape, _, dtype = _HEADER_READERS[npy.read_magic(file)](file)
+            size = file.tell() + int(np.prod(shape, dtype=object)) * dtype.itemsize
+        if dtype.hasobject:
+            raise FormatError(
+                f"{self.path}: the array {name} holds pickled Python objects, which are never unpickled here; "
+                "save it as plain numbers"
+            )
+        if size != member.file_size or min(shape, default=0) < 0:
             raise FormatError(
                 f"{self.path}: the array {name} is damaged (its header speaks of {size:,} bytes, there are "
                 f"{member.file_size:,})"
             )
-        return info
+        return shape
 
     @contextmanager
     def _damage(self, name: str) -> Iterator[None]:
         try:
             yield
-        except (
-            zipfile.BadZipFile,
-            zlib.error,
-            EOFError,
-            ValueError,
-            SyntaxError,
-            TypeError,
-            KeyError,
-            struct.error,
-            NotImplementedError,
-            RuntimeError,
-        ) as error:
+        except _MEMBER_DAMAGE as error:
             raise FormatError(
                 f"{self.path}: the array {name} is damaged ({error}); fetch the file again"
             ) from error
@@ -178,20 +140,3 @@ def npz_output(path: Path) -> Iterator[NpzWriter]:
     """Write an `.npz` whole or not at all. Raises: BioattnError when it cannot be written."""
     with atomic_output(path) as temporary, zipfile.ZipFile(temporary, "w", allowZip64=True) as archive:
         yield NpzWriter(archive)
-
-
-def _read_header(file: Any) -> tuple[ArrayInfo, int]:
-    """Header of the .npy format, versions 1 to 3, and its length; only literals are evaluated."""
-    magic = file.read(8)
-    if len(magic) < 8 or magic[:6] != b"\x93NUMPY" or magic[6] not in (1, 2, 3):
-        raise ValueError("no .npy header")
-    width, code = (2, "<H") if magic[6] == 1 else (4, "<I")
-    (length,) = struct.unpack(code, file.read(width))
-    if length > _LARGEST_HEADER:
-        raise ValueError("its header is impossibly long")
-    content = ast.literal_eval(file.read(length).decode("utf-8" if magic[6] == 3 else "latin-1"))
-    shape = content["shape"]
-    if not isinstance(shape, tuple) or not all(type(n) is int and n >= 0 for n in shape):
-        raise ValueError(f"its shape {shape!r} is none")
-    dtype = np.dtype(content["descr"])
-    return ArrayInfo(shape, dtype, bool(content["fortran_order"])), 8 + width + length

@@ -1,11 +1,10 @@
 """PHYLIP: strict names of ten characters or relaxed ones ending at white space, interleaved or sequential.
 
 Nothing in a file says which of the four it is. All are tried; a row count and row lengths that come out as the
-first line says decide.
+first line says decide. (Biopython reads relaxed names in interleaved files only, and its errors name no line.)
 """
 
 import re
-from typing import NamedTuple
 
 from bioattn.errors import FormatError
 from bioattn.formats.alignment import Alignment
@@ -16,11 +15,8 @@ HEADER = re.compile(rb"\s*(\d{1,9})\s+(\d{1,9})((?:\s+[A-Za-z])*)\s*$")
 """Rows, columns and option letters of old programs."""
 _NAME_LENGTH = 10
 _NO_LETTERS = re.compile(rb"[^A-Za-z?*.~-]")
-
-
-class _Line(NamedTuple):
-    number: int
-    text: bytes
+_Line = tuple[int, bytes]
+"""Number of the line, from 1, and what it says."""
 
 
 class _Misfit(Exception):  # noqa: N818 - not an error until all layouts have failed
@@ -38,38 +34,32 @@ def parse_phylip(source: str, data: bytes) -> Alignment:
     of them with different rows, letters that are no residues, and `.` in any row but the first: it means the
     letter of the first row in some files and a gap in others, which a `.` in the first row tells.
     """
-    lines = [_Line(number, text) for number, text in enumerate(data.split(b"\n"), start=1) if text.strip()]
-    found = HEADER.match(lines[0].text) if lines else None
-    if not found:
+    (first, header), *lines = [
+        (number, text) for number, text in enumerate(data.split(b"\n"), start=1) if text.strip()
+    ] or [(1, b"")]
+    match = HEADER.match(header)
+    if not match:
         raise FormatError(f"{source}: a PHYLIP file starts with the numbers of rows and columns")
-    num_rows, num_columns = int(found[1]), int(found[2])
+    num_rows, num_columns = int(match[1]), int(match[2])
+    size = f"{counted(num_rows, 'row')} of {counted(num_columns, 'column')}"
     if not num_rows or not num_columns:
-        raise FormatError(
-            f"{source}:{lines[0].number}: the alignment holds {counted(num_rows, 'row')} of "
-            f"{counted(num_columns, 'column')}"
-        )
+        raise FormatError(f"{source}:{first}: the alignment holds {size}")
     readings: list[RawRows] = []
     misfits: list[_Misfit] = []
     for strict in (False, True):
-        for layout in (_interleaved, _sequential):
+        for sequential in (False, True):
             try:
-                reading = layout(source, lines[1:], num_rows, num_columns, strict)
+                readings.append(_read(source, lines, num_rows, num_columns, strict, sequential))
             except _Misfit as misfit:
                 misfits.append(misfit)
-            else:
-                if reading not in readings:
-                    readings.append(reading)
     if not readings:
         furthest = max(misfits, key=lambda misfit: misfit.line)
-        raise FormatError(
-            f"{source}:{furthest.line}: {furthest}; the first line promises {counted(num_rows, 'row')} of "
-            f"{counted(num_columns, 'column')}"
-        )
-    if len({tuple(reading.texts) for reading in readings}) > 1:
+        raise FormatError(f"{source}:{furthest.line}: {furthest}; the first line promises {size}")
+    raw = readings[0]
+    if any(reading.texts != raw.texts for reading in readings):
         raise FormatError(
             f"{source}: can be read as interleaved and as sequential PHYLIP with different rows; write it as FASTA"
         )
-    raw = readings[0]
     for index, text in enumerate(raw.texts):
         if b"." in text and b"." not in raw.texts[0]:
             raise FormatError(
@@ -79,62 +69,39 @@ def parse_phylip(source: str, data: bytes) -> Alignment:
     return read_columns(raw, gaps=b"?.")
 
 
-def _interleaved(source: str, lines: list[_Line], num_rows: int, num_columns: int, strict: bool) -> RawRows:
-    if len(lines) < num_rows:
-        raise _Misfit(lines[-1].number if lines else 1, f"the file ends after {counted(len(lines), 'row')}")
-    names, parts = [], []
-    for line in lines[:num_rows]:
-        name, text = _split_name(line, strict)
-        names.append(name)
-        parts.append([text])
-    for place, line in enumerate(lines[num_rows:]):
-        parts[place % num_rows].append(_letters(line.number, line.text))
+def _read(
+    source: str, lines: list[_Line], num_rows: int, num_columns: int, strict: bool, sequential: bool
+) -> RawRows:
+    """The rows in one of the four layouts. Raises: _Misfit when they do not come out."""
     raw = empty_rows(source)
-    for line, name, pieces in zip(lines, names, parts, strict=False):
-        text = b"".join(pieces)
-        if len(text) != num_columns:
-            raise _Misfit(line.number, f"row {name!r} has {counted(len(text), 'column')}")
-        raw.add(line.number, name, text)
-    return raw
-
-
-def _sequential(source: str, lines: list[_Line], num_rows: int, num_columns: int, strict: bool) -> RawRows:
-    raw = empty_rows(source)
-    place = 0
-    while place < len(lines):
-        start = lines[place]
-        if len(raw.names) == num_rows:
-            raise _Misfit(start.number, "the file goes on after the last row")
-        name, text = _split_name(start, strict)
-        place += 1
-        pieces = [text]
-        length = len(text)
-        while length < num_columns and place < len(lines):
-            pieces.append(_letters(lines[place].number, lines[place].text))
-            length += len(pieces[-1])
-            place += 1
-        if length != num_columns:
-            raise _Misfit(start.number, f"row {name!r} has {counted(length, 'column')}")
-        raw.add(start.number, name, b"".join(pieces))
-    if len(raw.names) < num_rows:
-        raise _Misfit(
-            lines[-1].number if lines else 1, f"the file ends after {counted(len(raw.names), 'row')}"
+    rest = iter(lines)
+    for row in range(num_rows):
+        number, start = next(rest, (0, b""))
+        if not number:
+            raise _Misfit(lines[-1][0] if lines else 1, f"the file ends after {counted(row, 'row')}")
+        name, text = (
+            (start[:_NAME_LENGTH], start[_NAME_LENGTH:]) if strict else [*start.split(maxsplit=1), b""][:2]
         )
+        letters = _letters(number, text)
+        if sequential:
+            while len(letters) < num_columns and (line := next(rest, None)):
+                letters += _letters(*line)
+        else:
+            letters += b"".join(_letters(*line) for line in lines[num_rows + row :: num_rows])
+        if len(letters) != num_columns:
+            shown = name.decode("utf-8", "replace").strip()
+            raise _Misfit(number, f"row {shown!r} has {counted(len(letters), 'column')}")
+        raw.add(number, name.decode("utf-8", "replace").strip(), letters)
+    beyond = next(rest, None) if sequential else None
+    if beyond:
+        raise _Misfit(beyond[0], "the file goes on after the last row")
     return raw
-
-
-def _split_name(line: _Line, strict: bool) -> tuple[str, bytes]:
-    if strict:
-        name, text = line.text[:_NAME_LENGTH], line.text[_NAME_LENGTH:]
-    else:
-        name, text = [*line.text.split(maxsplit=1), b""][:2]
-    return name.decode("utf-8", "replace").strip(), _letters(line.number, text)
 
 
 def _letters(number: int, text: bytes) -> bytes:
     """The letters of a line without the spaces people put after every ten."""
     letters = text.translate(None, WHITE_SPACE)
-    found = _NO_LETTERS.search(letters)
-    if found:
-        raise _Misfit(number, f"{found[0].decode('utf-8', 'replace')!r} stands where letters are expected")
+    wrong = _NO_LETTERS.search(letters)
+    if wrong:
+        raise _Misfit(number, f"{wrong[0].decode('utf-8', 'replace')!r} stands where letters are expected")
     return letters

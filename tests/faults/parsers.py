@@ -2,7 +2,7 @@
 
 from collections import deque
 from collections.abc import Callable, Iterator
-from contextlib import suppress
+from contextlib import closing, suppress
 from pathlib import Path
 
 import numpy as np
@@ -11,7 +11,7 @@ from bioattn.errors import BioattnError
 from bioattn.formats.alignment_file import AlignmentFormat, read_alignment
 from bioattn.formats.fasta import read_fasta
 from bioattn.formats.genome import Genome, open_genome
-from bioattn.formats.npz import NpzFile
+from bioattn.formats.npz import NpzArrays
 from bioattn.formats.nucleotides import encode
 from bioattn.formats.tables import open_table, parse_numbers
 from bioattn.io.files import read_json, read_lines
@@ -102,8 +102,8 @@ def mapping(path: Path) -> None:
 
 
 def npz(path: Path) -> None:
-    with NpzFile(path) as file:
-        for name in file.arrays:
+    with closing(NpzArrays(path)) as file:
+        for name in file.shapes:
             file.read(name)
 
 

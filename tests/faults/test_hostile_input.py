@@ -20,7 +20,7 @@ import torch
 
 from bioattn.alignments.contact_dataset import open_contact_dataset
 from bioattn.errors import BioattnError, FormatError
-from bioattn.formats.npz import NpzFile
+from bioattn.formats.npz import NpzArrays
 from bioattn.io.files import is_file_name, text_output
 from bioattn.models.evoformer.parameters.arrays import open_arrays
 from bioattn.models.promoter.folder import load_promoter_model
@@ -180,8 +180,8 @@ def test_an_npz_that_claims_more_than_it_can_hold_is_refused(tmp_path: Path, cla
         archive.writestr("a.npy", start + bytes(1000))
         member = archive.infolist()[0]
         member.file_size = claimed + len(start)
-    with pytest.raises(FormatError, match=r"more than deflate can|damaged"), NpzFile(path) as file:
-        file.read("a")
+    with pytest.raises(FormatError, match="more than deflate can"):
+        NpzArrays(path)
 
 
 @pytest.mark.parametrize(

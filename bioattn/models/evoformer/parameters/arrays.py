@@ -15,7 +15,7 @@ import torch
 from numpy.typing import NDArray
 
 from bioattn.errors import FormatError
-from bioattn.formats.npz import ARCHIVE_DAMAGE, NpzFile
+from bioattn.formats.npz import ARCHIVE_DAMAGE, NpzArrays
 from bioattn.io.files import unreadable
 from bioattn.io.safetensors_input import DAMAGE, damaged, open_safetensors
 from bioattn.models.model_folder import CONFIG, WEIGHTS
@@ -38,28 +38,6 @@ class StoredArrays(Protocol):
 
     def close(self) -> None:
         """Let go of the file."""
-
-
-class NpzArrays:
-    """The arrays of an `.npz`."""
-
-    def __init__(self, path: Path) -> None:
-        self.path = path
-        self._file = NpzFile(path)
-        self.shapes = {name: info.shape for name, info in self._file.arrays.items()}
-
-    def read(self, name: str) -> NDArray[np.float32]:
-        """One array as float32. Raises: FormatError when it holds no real numbers."""
-        array = self._file.read(name)
-        if array.dtype.kind != "f":
-            raise FormatError(
-                f"{self.path}: the array {name} has type {array.dtype}, real numbers are needed"
-            )
-        return array.astype(np.float32, copy=False)
-
-    def close(self) -> None:
-        """Let go of the file."""
-        self._file.close()
 
 
 class TorchArrays:
