@@ -4,7 +4,7 @@
 
 For every set and seed it runs the commands a user would (they are printed), in one process: simulate → prepare →
 train → export → score, and scores the promoters of the test chromosome. Beside it stands a scanner that is told
-the motifs (`bioattn.interpret.planted.motif_scanner`): what could be known. Controls, scored alike: the same model
+the motifs (`motif_scanner.py`): what could be known. Controls, scored alike: the same model
 with random weights; a model trained on responses shuffled between promoters; the maps of other treatments. The
 scores are defined in `bioattn.interpret.planted.localisation`.
 """
@@ -22,12 +22,12 @@ from pathlib import Path
 import numpy as np
 import pandas as pd
 import torch
+from motif_scanner import scanner_attention
 
 from bioattn.errors import BioattnError
 from bioattn.interpret.maps.upsampling import UpsamplingMethod
 from bioattn.interpret.planted.attention_score import score_attention_and_predictions
 from bioattn.interpret.planted.localisation import ALL, LocalisationReport, LocalisationScorer
-from bioattn.interpret.planted.motif_scanner import scanner_attention
 from bioattn.models.promoter.folder import load_promoter_model
 from bioattn.models.promoter.inference.run import run_promoters
 from bioattn.models.promoter.model import make_promoter_model

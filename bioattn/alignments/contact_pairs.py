@@ -9,7 +9,6 @@ from bioattn.formats.tables import MISSING, open_table, refuse_duplicate_columns
 from bioattn.text import quoted
 
 REQUIRED = ("id", "msa", "structure")
-OPTIONAL = ("chain", "mapping", "group", "split")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

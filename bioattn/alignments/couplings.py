@@ -86,19 +86,12 @@ def average_product_correction(map_RR: NDArray[np.floating]) -> NDArray[np.float
 
 
 def mutual_information(
-    states_SR: NDArray[np.uint8],
-    weights_S: NDArray[np.floating] | None = None,
-    *,
-    pseudocount: float = LIGHT_PSEUDOCOUNT,
-) -> NDArray[np.float64]:
-    """Mutual information of pairs of columns in nats (R, R), over 21 states, without correction."""
-    return information_of(*pair_frequencies(states_SR, weights_S), pseudocount=pseudocount)
-
-
-def information_of(
     single_RA: NDArray[np.float64], pair_RARA: NDArray[np.float64], *, pseudocount: float
 ) -> NDArray[np.float64]:
-    """`mutual_information` from frequencies that are there already."""
+    """Mutual information of pairs of columns in nats (R, R), over 21 states, without correction.
+
+    single_RA, pair_RARA: of `pair_frequencies`.
+    """
     single_RA, pair_RARA = with_pseudocount(single_RA, pair_RARA, pseudocount)
     log_RA = np.log(np.maximum(single_RA, 1e-300))
     information = np.empty((len(single_RA), len(single_RA)))
@@ -131,19 +124,6 @@ def coupling_norms(couplings: NDArray[np.float64]) -> NDArray[np.float64]:
     norms: NDArray[np.float64] = np.sqrt((full**2).sum((2, 3)))
     np.fill_diagonal(norms, 0)
     return norms
-
-
-def direct_coupling_scores(
-    states_SR: NDArray[np.uint8],
-    weights_S: NDArray[np.floating] | None = None,
-    *,
-    pseudocount: float = 0.5,
-) -> NDArray[np.float64]:
-    """Mean-field DCA scores (R, R): Frobenius norms of the couplings, APC-corrected (Ekeberg et al. 2013)."""
-    frequencies = pair_frequencies(states_SR, weights_S)
-    return average_product_correction(
-        coupling_norms(mean_field_couplings(*frequencies, pseudocount=pseudocount))
-    )
 
 
 def shrunk_inverse_covariance(
@@ -180,7 +160,7 @@ def covariance_features(
     kept = NUM_STATES - 1
     maps = (
         coupling_norms(mean_field_couplings(single_RA, pair_RARA)),
-        information_of(single_RA, pair_RARA, pseudocount=LIGHT_PSEUDOCOUNT),
+        mutual_information(single_RA, pair_RARA, pseudocount=LIGHT_PSEUDOCOUNT),
         np.sqrt((inverse[:, :kept, :, :kept] ** 2).sum((1, 3))),
     )
     features = np.stack([average_product_correction(each) for each in maps], axis=-1)

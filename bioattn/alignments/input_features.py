@@ -124,27 +124,6 @@ def encode_alignment(
     )
 
 
-def make_input_features(
-    alignment: Alignment,
-    *,
-    max_clusters: int,
-    max_extra: int,
-    masked_fraction: float = MASKED_FRACTION,
-    random: np.random.Generator | None,
-) -> InputFeatures:
-    """One sample of the features of `alignment`: `encode_alignment`, then `sample_input_features`.
-
-    Raises: BioattnError and SettingsError as these do.
-    """
-    return sample_input_features(
-        encode_alignment(alignment),
-        max_clusters=max_clusters,
-        max_extra=max_extra,
-        masked_fraction=masked_fraction,
-        random=random,
-    )
-
-
 def sample_input_features(
     encoded: EncodedAlignment,
     *,

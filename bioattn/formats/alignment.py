@@ -104,30 +104,6 @@ class Alignment:
             ),
         )
 
-    def select_columns(self, indices: ArrayLike) -> Self:
-        """Cut down to the match columns at `indices` (ascending positions or a boolean mask of R).
-
-        What stood in the other columns, and the insertions before them, is gone; the insertions after the last
-        column stay if that column stays. `keep_as_match` is the way that loses no residue.
-
-        Raises: ValueError when the positions do not ascend.
-        """
-        kept = _positions(indices, self.num_columns, ascending=True)
-        new_place = {int(old): new for new, old in enumerate(kept)}
-        if kept.size and kept[-1] == self.num_columns - 1:
-            new_place[self.num_columns] = kept.size
-        return replace(
-            self,
-            residues=np.ascontiguousarray(self.residues[:, kept]),
-            insertions=[
-                {new_place[column]: letters for column, letters in inserted.items() if column in new_place}
-                if inserted
-                else {}
-                for inserted in self.insertions
-            ],
-            annotations=_cut_annotations(self.annotations, kept),
-        )
-
     def keep_as_match(self, indices: ArrayLike) -> Self:
         """Keep the match columns at `indices` (ascending positions or a mask); the others become insertions.
 

@@ -14,9 +14,9 @@ from bioattn.errors import FormatError
 from bioattn.formats import clustal, phylip, stockholm
 from bioattn.formats.a3m import parse_a3m, parse_aligned_fasta, parse_records
 from bioattn.formats.alignment import Alignment
+from bioattn.formats.alignment_rows import WHITE_SPACE, empty_rows, read_columns
 from bioattn.formats.clustal import parse_clustal
 from bioattn.formats.phylip import parse_phylip
-from bioattn.formats.psicov_aln import parse_psicov
 from bioattn.formats.stockholm import parse_stockholm
 from bioattn.io.files import XZ_MAGIC, decompression_errors, is_packed, open_bytes
 from bioattn.io.unpacking import unpacked
@@ -34,6 +34,21 @@ class AlignmentFormat(StrEnum):
     CLUSTAL = "clustal"
     PSICOV = "psicov"
     PHYLIP = "phylip"
+
+
+def parse_psicov(source: str, data: bytes) -> Alignment:
+    """Read the `.aln` of PSICOV, CCMpred and their kin: one row a line, no names.
+
+    Rows are named `row1`, `row2`, ... Blank lines are passed over.
+
+    Raises: FormatError naming the line for rows that do not fit each other or a row broken by white space.
+    """
+    raw = empty_rows(source)
+    for number, line in enumerate(data.split(b"\n"), start=1):
+        text = line.strip(WHITE_SPACE)
+        if text:
+            raw.add(number, "", text)
+    return read_columns(raw)
 
 
 _PARSERS: dict[AlignmentFormat, Callable[[str, bytes], Alignment]] = {

@@ -107,7 +107,7 @@ def read_with_insertions(raw: RawRows, annotations: Annotations | None = None) -
     return _build(raw, texts, insertions, annotations, "match column", " (upper-case letters and '-')")
 
 
-def read_columns(raw: RawRows, annotations: Annotations | None = None, *, gaps: bytes = b".~_") -> Alignment:
+def read_columns(raw: RawRows, *, gaps: bytes = b".~_") -> Alignment:
     """The reading of all other formats: each character is a column, whatever its case.
 
     gaps: what is read as `-`.
@@ -115,7 +115,7 @@ def read_columns(raw: RawRows, annotations: Annotations | None = None, *, gaps: 
     """
     to_columns = bytes.maketrans(LOWER + gaps, UPPER + b"-" * len(gaps))
     texts = [text.translate(to_columns) for text in raw.texts]
-    return _build(raw, texts, [{} for _ in texts], annotations, "column")
+    return _build(raw, texts, [{} for _ in texts], None, "column")
 
 
 def _build(

@@ -24,7 +24,6 @@ from bioattn.formats.genes import (
 )
 from bioattn.io.files import read_lines
 
-DEFAULT_ID_ATTRIBUTES = ("locus_tag", "gene_id", "ID")
 NAME_ATTRIBUTES = ("gene", "Name", "gene_name")
 BIOTYPE_ATTRIBUTES = ("gene_biotype", "gene_type", "biotype", "locus_type")
 ID_PREFIXES = ("gene-", "gene:")

@@ -31,8 +31,6 @@ from bioattn.formats.count_matrices import jaspar_motifs, starts_jaspar, starts_
 from bioattn.formats.motif import UNIFORM_BACKGROUND, USUAL_SITES, Motif, MotifDatabase
 from bioattn.io.files import read_lines, text_output
 
-__all__ = ["UNIFORM_BACKGROUND", "Motif", "MotifDatabase", "read_meme", "write_meme"]
-
 MAX_ROW_ERROR = 0.05
 """How far from 1 the probabilities of a position may sum: databases round to two decimals now and then."""
 _KEY_VALUE = re.compile(r"(\w+)\s*=\s*(\S+)")

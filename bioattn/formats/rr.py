@@ -23,6 +23,8 @@ from bioattn.errors import FormatError
 from bioattn.io.files import read_lines, text_output
 
 LETTERS_PER_LINE = 50
+CONTACT_DISTANCE = 8.0
+"""Ångström between CB atoms, below which residues are in contact."""
 MIN_SEPARATION = 6
 """CASP scores no contacts closer in sequence."""
 SMALLEST = 5e-6
@@ -59,8 +61,6 @@ def write_rr(
     target: str,
     method: Sequence[str],
     columns: NDArray[np.integer] | None = None,
-    max_distance: float = 8.0,
-    min_separation: int = MIN_SEPARATION,
 ) -> int:
     """Write contact probabilities; returns how many pairs were written.
 
@@ -71,7 +71,7 @@ def write_rr(
     Raises: BioattnError when the file cannot be written.
     """
     places = np.arange(len(sequence)) if columns is None else columns
-    first, second = ranked_pairs(probabilities, places, min_separation)
+    first, second = ranked_pairs(probabilities, places)
     with text_output(path) as file:
         file.write(f"PFRMAT RR\nTARGET {target}\n")
         file.writelines(f"METHOD {line}\n" for line in method)
@@ -79,7 +79,7 @@ def write_rr(
         for start in range(0, len(sequence), LETTERS_PER_LINE):
             file.write(sequence[start : start + LETTERS_PER_LINE] + "\n")
         for i, j in zip(first.tolist(), second.tolist(), strict=True):
-            file.write(f"{places[i] + 1} {places[j] + 1} 0 {max_distance:g} {probabilities[i, j]:.5f}\n")
+            file.write(f"{places[i] + 1} {places[j] + 1} 0 {CONTACT_DISTANCE:g} {probabilities[i, j]:.5f}\n")
         file.write("END\n")
     return len(first)
 

@@ -27,7 +27,6 @@ SAMPLE_ROWS = 200
 _ZIP_MAGIC = b"PK\x03\x04"
 _DECIMAL_COMMA = re.compile(r"[+-]?\d*,\d+(?:[eE][+-]?\d+)?")
 _THOUSANDS = re.compile(r"[+-]?\d{1,3}(?:,\d{3})+(?:\.\d*)?")
-_DELIMITER_NAMES = {"\t": "tab", ",": "comma", ";": "semicolon", " ": "blank"}
 
 Row = tuple[int, list[str]]
 

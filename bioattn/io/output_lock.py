@@ -28,9 +28,9 @@ _held: dict[Path, bool] = {}
 """Outputs that this process has locked, and whether a writer inside may take the lock over."""
 
 
-def temporary_path(path: Path, process: int | None = None) -> Path:
-    """Where a process (this one) writes what is to become `path`; the suffixes stay."""
-    return path.with_name(f".tmp-{os.getpid() if process is None else process}-{path.name}")
+def temporary_path(path: Path) -> Path:
+    """Where this process writes what is to become `path`; the suffixes stay."""
+    return path.with_name(f".tmp-{os.getpid()}-{path.name}")
 
 
 @contextmanager

@@ -7,24 +7,6 @@ from typing import NamedTuple
 
 from bioattn.text import counted
 
-REASONS = {
-    "biotype": "its biotype was not asked for",
-    "no_id": "it has no value of the id attribute",
-    "several_places": "rows with its id lie at different places",
-    "trans_spliced": "its parts lie on different strands or chromosomes",
-    "no_strand": "the annotation gives no strand",
-    "zero_length": "it has no base",
-    "no_mrna": "it has no mRNA",
-    "no_cds": "it has no coding sequence",
-    "chromosome_not_in_genome": "the genome lacks its chromosome",
-    "outside_chromosome": "it reaches beyond the end of its chromosome",
-    "boundary": "the window reaches beyond the chromosome",
-    "overlap": "the window reaches into another gene",
-    "no_upstream_left": "trimming left no base before the anchor",
-    "max_n": "too many bases are N",
-}
-"""Reasons of the table and what they mean; `boundary` and `overlap` also say why a window was trimmed."""
-
 COLUMNS = (
     "gene_id",
     "chrom",
@@ -59,7 +41,7 @@ class AuditRow(NamedTuple):
     status: str
     """kept, trimmed or dropped."""
     reason: str
-    """Why it was trimmed or dropped, key of `REASONS`; two reasons of a trim are joined by a comma."""
+    """Why it was trimmed or dropped (docs/formats/promoters.md); two reasons of a trim are joined by a comma."""
     other_genes: tuple[str, ...] = ()
     """Ids of the other genes the window reaches into, before any trimming at them."""
     masked: int | None = None

@@ -42,15 +42,15 @@ class Links(NamedTuple):
     """Part of the distinct k-mers of `first` that `second` has."""
 
 
-def promoter_links(codes_GL: NDArray[np.uint8], k: int = DEFAULT_K, min_share: float = MIN_SHARE) -> Links:
-    """Pairs of promoters in which the second has at least `min_share` of the first one's canonical k-mers.
+def promoter_links(codes_GL: NDArray[np.uint8]) -> Links:
+    """Pairs of promoters in which the second has at least `MIN_SHARE` of the first one's canonical k-mers.
 
     k-mers of low complexity (`kmers.is_low_complexity`) and very common ones (`MIN_COMMON_CAP`) are not counted
     as shared.
     """
-    kmers, offsets = distinct_kmers(codes_GL, k)
+    kmers, offsets = distinct_kmers(codes_GL)
     cap = max(MIN_COMMON_CAP, len(codes_GL) // 100)
-    return _links(kmers, offsets, cap, min_share, 1, k)
+    return _links(kmers, offsets, cap, MIN_SHARE, 1, DEFAULT_K)
 
 
 def protein_links(proteins: Sequence[str]) -> Links:

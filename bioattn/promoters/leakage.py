@@ -56,13 +56,10 @@ def measure_leakage(
     start: NDArray[np.int64],
     end: NDArray[np.int64],
     paralogues: Links | None = None,
-    k: int = DEFAULT_K,
-    min_share: float = MIN_SHARE,
 ) -> list[Leakage]:
     """Leakage of validation and test against training, and of test against validation; empty sides are left out.
 
-    links: `homology.promoter_links` with the same k and min_share. start, end: windows WITH flanks, 0-based
-    half-open.
+    links: of `homology.promoter_links`. start, end: windows WITH flanks, 0-based half-open.
     """
     located = any(chrom)
     figures = []
@@ -75,13 +72,11 @@ def measure_leakage(
                 side=SPLIT_NAMES[side],
                 against=SPLIT_NAMES[against],
                 promoters=int(here.sum()),
-                shared_kmers=_linked(links, here, there, min_share),
+                shared_kmers=_linked(links, here, there, MIN_SHARE),
                 overlapping=float(overlaps_any(chrom, start, end, here, there)[here].mean())
                 if located
                 else None,
                 paralogues=None if paralogues is None else _linked(paralogues, here, there, 0.0),
-                k=k,
-                min_share=min_share,
             )
         )
     return figures

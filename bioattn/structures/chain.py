@@ -89,10 +89,10 @@ def read_chain(path: Path, chain: str | None = None, *, missing_cb: MissingCb = 
     return found
 
 
-def read_chains(path: Path, *, missing_cb: MissingCb = "ca") -> list[Chain]:
+def read_chains(path: Path) -> list[Chain]:
     """All protein chains of the first model, in the file's order; otherwise as `read_chain`."""
     chains = [
-        _chain(_name(found), residues, missing_cb)
+        _chain(_name(found), residues, "ca")
         for found in _first_model(path)
         if (residues := _amino_acids(found))
     ]

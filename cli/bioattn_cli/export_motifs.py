@@ -18,7 +18,7 @@ from bioattn_cli.options import ForceOption, OutputOption, SeedOption, command
 from bioattn_cli.reporting import Reporter
 
 if TYPE_CHECKING:
-    from bioattn.formats.meme import Motif
+    from bioattn.formats.motif import Motif
 
 
 def motifs(

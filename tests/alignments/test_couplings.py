@@ -37,7 +37,7 @@ def test_frequencies_are_those_of_loops(alignment, monkeypatch):
 def test_mutual_information_is_that_of_loops(alignment):
     single, pair = loop_frequencies(*alignment)
     share, columns = 0.1, 6
-    information = couplings.mutual_information(*alignment, pseudocount=share)
+    information = couplings.mutual_information(*couplings.pair_frequencies(*alignment), pseudocount=share)
     for i in range(columns):
         for j in range(columns):
             if i == j:

@@ -14,7 +14,6 @@ from bioattn.alignments.input_features import (
     assemble_features,
     column_profile,
     encode_alignment,
-    make_input_features,
     pass_random,
     sample_input_features,
 )
@@ -138,8 +137,11 @@ def test_a3m_files_give_the_golden_features(shared: Path, golden: Callable[..., 
 
     with np.load(shared / "golden" / "features_small.npz") as arrays:
         for name in ("features_small.a3m", "features_small_dots.a3m"):
-            features = make_input_features(
-                read_alignment(shared / "golden" / name), max_clusters=6, max_extra=5, random=None
+            features = sample_input_features(
+                encode_alignment(read_alignment(shared / "golden" / name)),
+                max_clusters=6,
+                max_extra=5,
+                random=None,
             )
             same(features.msa_feat, arrays["msa_feat"])
             same(features.extra_deletion_value, arrays["extra_deletion_value"])
@@ -248,8 +250,11 @@ def test_profile_is_taken_before_sampling_and_over_all_rows() -> None:
 
 
 def test_one_row_has_a_masked_extra_row() -> None:
-    features = make_input_features(
-        alignment_of("MKTGYIAKQR"), max_clusters=512, max_extra=1024, random=pass_random(0, 0)
+    features = sample_input_features(
+        encode_alignment(alignment_of("MKTGYIAKQR")),
+        max_clusters=512,
+        max_extra=1024,
+        random=pass_random(0, 0),
     )
     assert features.msa_feat.shape == (1, 10, 49)
     assert features.extra_msa.shape == (1, 10)
@@ -282,6 +287,10 @@ def test_an_incomplete_query_may_be_allowed() -> None:
 def test_impossible_settings(settings: tuple[int, int, float]) -> None:
     clusters, extra, fraction = settings
     with pytest.raises(SettingsError):
-        make_input_features(
-            alignment_of("MK"), max_clusters=clusters, max_extra=extra, masked_fraction=fraction, random=None
+        sample_input_features(
+            encode_alignment(alignment_of("MK")),
+            max_clusters=clusters,
+            max_extra=extra,
+            masked_fraction=fraction,
+            random=None,
         )

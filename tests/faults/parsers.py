@@ -26,7 +26,6 @@ def genome(path: Path) -> None:
     index = path.with_name("fuzz.genome")
     index.unlink(missing_ok=True)
     genome = open_genome(path, index=index)
-    # Even lines are read by pyfaidx, so what the streaming reader says is a second opinion.
     streamed = {record.name: encode(record.sequence, record.name) for record in read_fasta(path)}
     assert list(streamed) == genome.names
     for name, codes in streamed.items():
@@ -80,7 +79,7 @@ def aliases(path: Path) -> None:
 def structure(path: Path) -> None:
     from bioattn.structures.chain import read_chain, read_chains
 
-    read_chains(path, missing_cb="virtual")
+    read_chains(path)
     read_chain(path)
 
 

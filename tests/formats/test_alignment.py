@@ -89,36 +89,19 @@ def test_select_rows_takes_what_belongs_to_them() -> None:
     assert chosen.annotations.columns == {"RF": "xx"}
     assert rows(full.select_rows(np.array([False, True, False]))) == ["cM-"]
     assert rows(full.select_rows([-1])) == ["-Kw"]
-    column = full.select_columns([1])
+    column = full.keep_as_match([1])
     assert column.annotations.columns == {"RF": "x"}
     assert column.annotations.residues == {2: {"SS": "E"}}
-
-
-@pytest.mark.parametrize(
-    ("kept", "expected"),
-    [
-        ([0, 1, 2, 3], ["MKVL", "aMbK-Lc"]),
-        ([1, 2], ["KV", "bK-"]),
-        ([2, 3], ["VL", "-Lc"]),
-        ([0], ["M", "aM"]),
-    ],
-)
-def test_select_columns_forgets_the_others(kept: list[int], expected: list[str]) -> None:
-    alignment = a3m("MKVL", "aMbK-Lc")
-    mask = np.isin(np.arange(4), kept)
-    assert rows(alignment.select_columns(kept)) == expected
-    assert rows(alignment.select_columns(mask)) == expected
-    assert np.array_equal(alignment.select_columns(kept).deletions(), alignment.deletions()[:, kept])
 
 
 def test_columns_must_ascend() -> None:
     alignment = a3m("MKVL")
     with pytest.raises(ValueError, match="ascending"):
-        alignment.select_columns([2, 1])
+        alignment.keep_as_match([2, 1])
     with pytest.raises(ValueError, match="ascending"):
         alignment.keep_as_match([1, 1])
     with pytest.raises(ValueError, match=r"mask has shape \(3,\) but must have shape \(4,\)"):
-        alignment.select_columns([True, False, True])
+        alignment.keep_as_match([True, False, True])
 
 
 def test_keep_as_match_turns_the_rest_into_insertions() -> None:

@@ -12,7 +12,8 @@ from hypothesis import strategies as st
 from hypothesis.extra import numpy as hnp
 
 from bioattn.errors import BioattnError, FormatError
-from bioattn.formats.meme import Motif, read_meme, write_meme
+from bioattn.formats.meme import read_meme, write_meme
+from bioattn.formats.motif import Motif
 
 MINIMAL = """MEME version 4
 

@@ -46,19 +46,19 @@ def test_what_is_no_json_is_refused(text):
 
 
 @QUICK
-@given(st.integers(2, 40), st.integers(0, 6), st.randoms(use_true_random=False))
-def test_casp_contacts(tmp_path, length, separation, random):
+@given(st.integers(2, 40), st.randoms(use_true_random=False))
+def test_casp_contacts(tmp_path, length, random):
     rng = np.random.default_rng(random.randrange(1 << 32))
     half = np.triu(rng.random((length, length)), 1)
     sequence = "".join(rng.choice(list("ACDEFGHIKLMNPQRSTVWYX"), length))
     path = tmp_path / "x.rr"
-    number = write_rr(path, sequence, half + half.T, target="T1 x", method=["m"], min_separation=separation)
+    number = write_rr(path, sequence, half + half.T, target="T1 x", method=["m"])
     found = read_rr(path)
     assert (found.target, found.sequence, len(found.pairs)) == ("T1 x", sequence, number)
     for i, j, least, most, probability in found.pairs:
         assert (least, most) == (0, 8)
         assert probability == pytest.approx(half[i - 1, j - 1], abs=5.1e-6)
-    expected = [(i, j) for i in range(length) for j in range(i + 1, length) if j - i >= separation]
+    expected = [(i, j) for i in range(length) for j in range(i + 1, length) if j - i >= 6]
     assert {(pair.i - 1, pair.j - 1) for pair in found.pairs} == {p for p in expected if half[p] >= 5e-6}
     values = [pair.probability for pair in found.pairs]
     assert values == sorted(values, reverse=True)

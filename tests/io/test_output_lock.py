@@ -17,7 +17,7 @@ from bioattn.errors import BioattnError
 from bioattn.io import output_lock
 from bioattn.io.files import atomic_output, text_output
 from bioattn.io.folders import atomic_folder
-from bioattn.io.output_lock import lock_output, reserve_output, temporary_path
+from bioattn.io.output_lock import lock_output, reserve_output
 from bioattn_cli.main import main
 
 REPOSITORY = Path(__file__).resolve().parents[2]
@@ -170,7 +170,7 @@ def test_files_of_other_people_stay_as_they_are(tmp_path: Path) -> None:
 def test_a_lock_of_another_machine_does_not_cost_its_temporary_file(tmp_path: Path) -> None:
     """Its process number says nothing here, and there are file systems whose locks end at the machine."""
     output = tmp_path / "out"
-    theirs = temporary_path(output, 4711)
+    theirs = tmp_path / ".tmp-4711-out"
     theirs.write_text("half")
     (tmp_path / ".out.lock").write_text("process 4711 on elsewhere.example\n")
     with lock_output(output):

@@ -87,7 +87,7 @@ def related_sequences(seed: int, count: int = 40) -> list[str]:
 @pytest.mark.parametrize("seed", range(3))
 def test_promoter_links_against_all_pairs(seed):
     sequences = related_sequences(seed)
-    links = promoter_links(np.stack([encode(s) for s in sequences]), k=14, min_share=0.1)
+    links = promoter_links(np.stack([encode(s) for s in sequences]))
     found = {(int(a), int(b)): float(s) for a, b, s in zip(*links, strict=True)}
     expected = {}
     sets = [canonical(sequence, 14) for sequence in sequences]

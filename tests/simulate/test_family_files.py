@@ -5,8 +5,8 @@ from pathlib import Path
 import numpy as np
 import pytest
 
+from bioattn.alignments import couplings
 from bioattn.alignments.contact_dataset import open_contact_dataset
-from bioattn.alignments.couplings import column_states, direct_coupling_scores
 from bioattn.formats.alignment_file import read_alignment
 from bioattn.structures.chain import read_chain
 from bioattn.structures.contacts import contacts
@@ -80,7 +80,11 @@ def test_given_folds_are_planted(simulated, tmp_path):
     alignment = read_alignment(output / "msa" / "simulated000000.a3m")
     letters = {letter: code for code, letter in enumerate(b"ARNDCQEGHILKMFPSTWYV")} | {ord("-"): 21}
     codes = np.vectorize(letters.get)(alignment.residues)
-    scores = direct_coupling_scores(column_states(codes))
+    scores = couplings.average_product_correction(
+        couplings.coupling_norms(
+            couplings.mean_field_couplings(*couplings.pair_frequencies(couplings.column_states(codes)))
+        )
+    )
     i, j = np.triu_indices(len(scores), 6)
     best = np.argsort(-scores[i, j])[: len(scores) // 5]
     assert planted[i[best], j[best]].mean() > 0.7

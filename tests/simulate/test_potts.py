@@ -3,7 +3,7 @@
 import numpy as np
 import pytest
 
-from bioattn.alignments.couplings import direct_coupling_scores
+from bioattn.alignments import couplings
 from bioattn.errors import SettingsError
 from bioattn.simulate.folds import generate_fold
 from bioattn.simulate.potts import (
@@ -37,7 +37,9 @@ def test_planted_contacts_are_found_by_mean_field_couplings():
     assert states.shape == (1500, len(fold.positions))
     planted = np.zeros((len(fold.positions),) * 2, bool)
     planted[tuple(contact_pairs(fold.positions, min_separation=6).T)] = True
-    scores = direct_coupling_scores(states)
+    scores = couplings.average_product_correction(
+        couplings.coupling_norms(couplings.mean_field_couplings(*couplings.pair_frequencies(states)))
+    )
     i, j = np.triu_indices(len(scores), 6)
     best = np.argsort(-scores[i, j])[: len(scores) // 5]
     assert planted[i[best], j[best]].mean() > 0.7

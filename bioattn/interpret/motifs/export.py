@@ -17,7 +17,8 @@ import numpy as np
 from bioattn import __version__
 from bioattn.choices import require_names, require_reference
 from bioattn.errors import Interrupted, SettingsError
-from bioattn.formats.meme import UNIFORM_BACKGROUND, Motif, read_meme, write_meme
+from bioattn.formats.meme import read_meme, write_meme
+from bioattn.formats.motif import UNIFORM_BACKGROUND, Motif
 from bioattn.interpret.maps.promoter_maps import ATTENTION, AttentionMaps, AttributionMaps, PromoterMaps
 from bioattn.interpret.motifs.hits import base_composition
 from bioattn.interpret.motifs.matches import match_motifs, require_tomtom

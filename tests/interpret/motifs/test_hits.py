@@ -8,7 +8,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from bioattn.errors import SettingsError
-from bioattn.formats.meme import Motif, read_meme
+from bioattn.formats.meme import read_meme
+from bioattn.formats.motif import Motif
 from bioattn.formats.nucleotides import decode, encode, reverse_complement
 from bioattn.interpret.motifs.hits import SCORE_STEP, MotifScores, base_composition, find_motif_hits
 

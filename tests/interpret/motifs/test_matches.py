@@ -9,7 +9,8 @@ from hypothesis import strategies as st
 from scipy.stats import false_discovery_control
 
 from bioattn.errors import BioattnError
-from bioattn.formats.meme import Motif, MotifDatabase, read_meme
+from bioattn.formats.meme import read_meme
+from bioattn.formats.motif import Motif, MotifDatabase
 from bioattn.interpret.motifs.matches import benjamini_hochberg, match_motifs, require_tomtom
 
 

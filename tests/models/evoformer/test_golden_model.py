@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 import torch
 
-from bioattn.alignments.input_features import make_input_features
+from bioattn.alignments.input_features import encode_alignment, sample_input_features
 from bioattn.attention.capture import capture
 from bioattn.formats.alignment_file import read_alignment
 from bioattn.models.evoformer.confidence import plddt, predicted_aligned_error, predicted_tm_score
@@ -151,7 +151,9 @@ def test_from_a3m_to_coordinates(shared, prefix, iterations):
     arrays = read_arrays(folder / "tiny_from_a3m.npz")
     alignment = read_alignment(folder / "features_small.a3m")
     clusters, extra = (24, 4) if prefix else (6, 5)
-    features = make_input_features(alignment, max_clusters=clusters, max_extra=extra, random=None)
+    features = sample_input_features(
+        encode_alignment(alignment), max_clusters=clusters, max_extra=extra, random=None
+    )
     outputs = golden_model(folder, "tiny")(ModelInputs.from_features(features), num_recycles=iterations - 1)
     expected = {name.removeprefix(prefix): array for name, array in arrays.items() if name.startswith(prefix)}
     # Padded rows of theirs, masked throughout, are not in ours.

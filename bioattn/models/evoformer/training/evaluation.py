@@ -9,7 +9,7 @@ from bioattn.alignments.couplings import (
     average_product_correction,
     column_states,
     coupling_norms,
-    information_of,
+    mutual_information,
     mean_field_couplings,
     pair_frequencies,
 )
@@ -76,7 +76,7 @@ def coupling_scores(family: TrainingFamily) -> dict[str, ContactScores]:
     columns = family.columns
     frequencies = pair_frequencies(column_states(family.protein.msa[:, columns]), family.weights)
     maps = {
-        MUTUAL_INFORMATION: information_of(*frequencies, pseudocount=LIGHT_PSEUDOCOUNT),
+        MUTUAL_INFORMATION: mutual_information(*frequencies, pseudocount=LIGHT_PSEUDOCOUNT),
         MEAN_FIELD: coupling_norms(mean_field_couplings(*frequencies)),
     }
     return {
