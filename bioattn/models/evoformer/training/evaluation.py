@@ -9,8 +9,8 @@ from bioattn.alignments.couplings import (
     average_product_correction,
     column_states,
     coupling_norms,
-    mutual_information,
     mean_field_couplings,
+    mutual_information,
     pair_frequencies,
 )
 from bioattn.models.evoformer.input_settings import InputSettings
