@@ -1,8 +1,8 @@
-"""How well a model predicts genes it was not trained on, and what it loses when something is taken from it.
+"""Accuracy of a model on genes that it was not trained on, and its loss when a part of the model is replaced.
 
 *Skill* is one number for either task: the mean over treatments of Pearson r over genes, or of 2 · AUROC − 1 for a
-binary task. Answering the same for every promoter, as the training mean does, has skill 0; perfection has 1.
-Intervals resample genes, the same draws for all models, so what is lost is compared gene by gene.
+binary task. A constant prediction, such as the training mean, has skill 0; a perfect one has skill 1. Intervals
+resample genes with the same draws for all models, so differences are paired by gene.
 
 Shape suffixes: B genes, T treatments, R resamples.
 """
@@ -20,12 +20,12 @@ from bioattn.promoters.dataset import TEST, VALIDATION, PromoterDataset
 from bioattn.promoters.response_metrics import auroc, pearson
 
 MIN_GENES = 20
-"""Fewer held-out genes measure nothing."""
+"""Least number of held-out genes; fewer give no usable skill."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class HeldOutGenes:
-    """Genes of a dataset that were not trained on, with what was measured of them."""
+    """Held-out genes of a dataset with their measured responses."""
 
     split: str
     """`test` or `validation`."""
@@ -33,7 +33,7 @@ class HeldOutGenes:
     codes: Codes
     """(B, length)."""
     targets_BT: Floats
-    """In the dataset's units; NaN = not measured."""
+    """Responses in the dataset's units; NaN = not measured."""
     task: str
 
 
@@ -104,11 +104,11 @@ class SkillComparison:
         return interval(self._skills[name])
 
     def lost(self, name: str, other: str) -> Estimate:
-        """What `name` has more than `other`, with its paired interval."""
+        """Skill of `name` minus skill of `other`, with a paired interval."""
         return interval(self._skills[name] - self._skills[other])
 
     def share_lost(self, name: str, other: str) -> Estimate:
-        """The same as a share of the skill of `name`; NaN where that has none."""
+        """The difference as a share of the skill of `name`; NaN where that skill is 0 or less."""
         with np.errstate(divide="ignore", invalid="ignore"):
             shares = 1 - self._skills[other] / self._skills[name]
         return interval(np.where(self._skills[name] > 0, shares, np.nan))

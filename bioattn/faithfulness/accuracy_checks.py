@@ -1,4 +1,4 @@
-"""What the model predicts, and what it loses without attention, with one query for all, or with others' maps."""
+"""Checks of accuracy: the model's skill, and its loss without attention, with one query, or with swapped maps."""
 
 import math
 from collections.abc import Mapping, Sequence
@@ -23,7 +23,7 @@ ONE_TREATMENT = "there is one treatment only"
 
 
 def check_recorded_skill(subject: Subject, record: TrainingRecord | None, measures: Measures) -> None:
-    """What the training record says of the model and of simple models on the same genes."""
+    """Add the accuracy of the model and of simple models on the same genes, from the training record."""
     figure = "auroc" if subject.model.task == "binary" else "pearson"
     name = "median AUROC" if figure == "auroc" else "median Pearson r"
     rows = [] if record is None else record.evaluation.get("rows", [])
@@ -60,8 +60,7 @@ def check_recorded_skill(subject: Subject, record: TrainingRecord | None, measur
 
 
 def check_skill(subject: Subject, measures: Measures) -> bool | None:
-    """Skill on held-out genes against the training mean; returns whether the model predicts anything, None where
-    nothing tells."""
+    """Add the skill on held-out genes. Returns whether the model predicts anything; None without evidence."""
     genes = subject.genes
     if genes is None:
         measures.skip("skill", NO_DATASET)
@@ -86,7 +85,7 @@ def compare_skills(
     retrained: Mapping[str, Sequence[LoadedPromoterModel]],
     measures: Measures,
 ) -> None:
-    """What of the skill its retrained controls lack, and what it loses with other weights than its own.
+    """Add the share of the skill that retrained controls lack, and the share lost with other attention weights.
 
     retrained: `uniform`, `shared` and `seed` → the controls that there are.
     """
@@ -186,7 +185,7 @@ def _judge_skills(subject: Subject, comparison: SkillComparison, measures: Measu
 
 
 def _swapped_predictions(subject: Subject, measures: Measures) -> None:
-    """How far predictions of the sampled promoters move when treatments exchange their maps."""
+    """Change of the predictions of the sampled promoters when treatments exchange their maps."""
     if len(subject.names) == 1:
         measures.skip("swapped_predictions", ONE_TREATMENT)
         return

@@ -1,4 +1,4 @@
-"""All checks of a model on its owner's promoters, in order, and the verdict: what `bioattn explain check` does."""
+"""All checks of a model on the user's promoters, in order, and the verdict (`bioattn explain check`)."""
 
 import logging
 from collections.abc import Sequence
@@ -45,7 +45,7 @@ CHECK_VERSION = "1.0"
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class CheckReport:
-    """Everything a check found."""
+    """Results of all checks."""
 
     model_sha256: str
     input_sha256: str
@@ -80,16 +80,16 @@ class CheckReport:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Evidence:
-    """What there is besides the model and promoters."""
+    """Optional inputs besides the model and the promoters."""
 
     model_folder: Path
-    """Its training record says how controls are to be trained."""
+    """The model folder; its training record holds the settings for training controls."""
     dataset: Path | None = None
     """The dataset it was trained on."""
     controls: Path | None = None
     """Where retrained controls are kept; None: none are retrained."""
     other_models: Sequence[LoadedPromoterModel] = field(default_factory=tuple)
-    """The same model of other seeds."""
+    """Model folders trained with other seeds."""
 
 
 def check_model(
@@ -167,7 +167,7 @@ def check_model(
 
 
 def _own_dataset(path: Path, model: LoadedPromoterModel, record: TrainingRecord | None) -> PromoterDataset:
-    """The dataset, if the model was trained on it: the test genes of any other may be training genes."""
+    """The dataset if the model was trained on it, else None: test genes of another may be training genes."""
     if record is not None and sha256_of(path) != record.dataset_sha256:
         raise BioattnError(
             f"{path}: is not the dataset this model was trained on (its digest differs from that in "
@@ -196,7 +196,7 @@ def _retrained(
     *,
     worth_it: bool,
 ) -> dict[str, list[LoadedPromoterModel]]:
-    """The controls by name, trained where they are not there yet."""
+    """The controls by name; missing ones are trained."""
     found: dict[str, list[LoadedPromoterModel]] = {control: [] for control in Control}
     wanted = controls_wanted(subject.model, subject.settings.other_seeds)
     why = None

@@ -11,7 +11,7 @@ WORDS = {True: "pass", False: "FAIL", None: ""}
 
 
 def check_text(report: CheckReport) -> str:
-    """Lines of at most about 120 characters, ending in a newline."""
+    """The report as text: lines of at most about 120 characters, ending in a newline."""
     lines = [report.verdict.sentence, *(f"But: {caveat}" for caveat in report.verdict.caveats), ""]
     rows = [("measure", "value", "95 % interval", "threshold", "")]
     rows += [_cells(measure) for measure in report.measures]

@@ -1,7 +1,7 @@
-"""Models retrained as the user's own, but for one thing: what attention must beat, and what chance alone changes.
+"""Controls: models retrained like the user's with one difference (uniform attention, one query, another seed).
 
-A control lies in `<folder>/<name>-<digest>`, where the digest is that of everything its weights follow from: data,
-settings, version. So one folder serves many models, a control is trained once, and an interrupted one goes on.
+A control lies in `<folder>/<name>-<digest>`. The digest covers all that determines its weights: data,
+settings, version. So one folder serves many models, a control is trained once, and interrupted training resumes.
 """
 
 import hashlib
@@ -28,19 +28,19 @@ from bioattn.training.output_folder import is_finished
 
 
 class Control(StrEnum):
-    """What is different about a retrained model."""
+    """The one difference between a control and the user's model."""
 
     UNIFORM = "uniform"
-    """All positions weigh the same (Jain & Wallace 2019; Wiegreffe & Pinter 2019)."""
+    """Uniform attention (Jain & Wallace 2019; Wiegreffe & Pinter 2019)."""
     SHARED = "shared"
     """One query for all treatments."""
     SEED = "seed"
-    """Nothing but the seed."""
+    """Another seed."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TrainingRecord:
-    """What `training.json` of a model folder says of how it was trained."""
+    """How a model was trained, from the `training.json` of its folder."""
 
     dataset_sha256: str
     training: TrainingConfig
@@ -48,13 +48,13 @@ class TrainingRecord:
     evaluation: dict[str, Any]
     """As `bioattn.models.promoter.training.evaluation.Evaluation.to_json`."""
     unnamed: tuple[str, ...] = ()
-    """Settings that the record, of an earlier version, does not name: `training` has today's defaults for them."""
+    """Settings that a record of an earlier version lacks; `training` holds today's defaults for them."""
 
 
 def read_training_record(model: Path) -> TrainingRecord | None:
     """The record of a model folder, or None where it has none.
 
-    Raises: FormatError when it is there and incomplete.
+    Raises: FormatError when the record exists but is incomplete.
     """
     path = model / TRAINING_RECORD
     if not path.is_file():
@@ -76,7 +76,7 @@ def read_training_record(model: Path) -> TrainingRecord | None:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ControlFolder:
-    """Where controls are kept, and what they are trained on."""
+    """The folder of controls, and the data they are trained on."""
 
     folder: Path
     dataset: Path
@@ -91,7 +91,7 @@ class ControlFolder:
         progress: Progress | None = None,
         stop: StopRequest | None = None,
     ) -> LoadedPromoterModel:
-        """The control of `model`, trained unless it lies there already. step: added to the seed of `Control.SEED`.
+        """A control of `model`, trained unless the folder holds it. step: added to the seed of `Control.SEED`.
 
         Raises: Interrupted when `stop` was requested (the next call goes on); BioattnError when the folder cannot
         be written or the control cannot be trained.
@@ -143,7 +143,7 @@ class ControlFolder:
 
 
 def _changed(settings: PromoterModelConfig | TrainingConfig) -> dict[str, Any]:
-    """The settings that are not at their defaults: a setting added later leaves the digest as it was."""
+    """The settings that differ from their defaults, so that a setting added later does not change the digest."""
     values = asdict(settings)
     return {
         field.name: values[field.name]
@@ -158,7 +158,7 @@ def _can_go_on(output: Path) -> bool:
 
 @contextmanager
 def _made(folder: Path) -> Iterator[None]:
-    """The folder of the controls, made if need be; it goes again when nothing was put there."""
+    """Create the folder of the controls if it is missing; remove it again if it stays empty."""
     try:
         folder.mkdir(exist_ok=True)
     except FileExistsError:
@@ -175,7 +175,7 @@ def _made(folder: Path) -> Iterator[None]:
 
 
 def controls_wanted(model: LoadedPromoterModel, other_seeds: int) -> list[tuple[Control, int]]:
-    """Which controls say something of this model, and the step of the seed of each."""
+    """The controls that apply to this model, each with the step of its seed."""
     wanted = [(Control.UNIFORM, 0)]
     if model.config.attention_query is QuerySource.TREATMENT:
         wanted.append((Control.SHARED, 0))
@@ -183,7 +183,7 @@ def controls_wanted(model: LoadedPromoterModel, other_seeds: int) -> list[tuple[
 
 
 def described(control: Control, step: int) -> str:
-    """For progress and messages.
+    """The name of a control in progress and messages.
 
     >>> described(Control.SEED, 2)
     'control 2: another seed'

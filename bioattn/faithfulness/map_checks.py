@@ -1,4 +1,4 @@
-"""What maps are like: how spread out, how alike between treatments, seeds and random weights."""
+"""Checks of maps: entropy, and similarity between treatments, seeds and random weights."""
 
 import math
 from collections.abc import Sequence
@@ -22,7 +22,7 @@ from bioattn.models.promoter.folder import LoadedPromoterModel
 def check_maps(
     subject: Subject, maps: AttentionMaps, others: list[LoadedPromoterModel], measures: Measures
 ) -> None:
-    """Entropy, similarity between treatments, to random weights, and to `others`: models of other seeds."""
+    """Add entropy, and similarity of maps between treatments, to random weights and to `others` (other seeds)."""
     entropy = float(np.mean([head.entropy for head in maps.heads]))
     measures.add(
         "entropy",
@@ -46,7 +46,7 @@ def check_maps(
 
 
 def _compare_promoters(subject: Subject, maps: AttentionMaps, measures: Measures) -> None:
-    """Maps of neighbours in the file, same treatment: what is alike in them follows from position alone."""
+    """Add the similarity of maps of neighbouring promoters, same treatment: it follows from position alone."""
     alike = subject.mean(map_spearman(maps.mean_BTP, np.roll(maps.mean_BTP, 1, axis=0), maps.known_BP))
     measures.add(
         "other_promoters_maps",
@@ -57,7 +57,7 @@ def _compare_promoters(subject: Subject, maps: AttentionMaps, measures: Measures
 
 
 def _between_treatments(subject: Subject, maps: AttentionMaps, measures: Measures) -> Floats | None:
-    """The share of a map's top tenth that other treatments have there too, (B, T); None with one treatment."""
+    """Share (B, T) of a map's top tenth of bins that other treatments share; None with one treatment."""
     number = len(subject.names)
     if number == 1:
         measures.skip("other_treatments_maps", ONE_TREATMENT)
@@ -133,7 +133,7 @@ def _shared_tops(maps: AttentionMaps, others: Sequence[NDArray[np.float32]]) -> 
 def _maps_of(subject: Subject, maps: AttentionMaps, other: LoadedPromoterModel) -> NDArray[np.float32]:
     """The maps (B, T, P) of another model of the same promoters and treatments.
 
-    Raises: BioattnError when that has other windows, bins or treatments.
+    Raises: BioattnError when the other model has different windows, bins or treatments.
     """
     require_checkable(other)
     table = subject.model.treatments.select(subject.names)
@@ -145,7 +145,7 @@ def _maps_of(subject: Subject, maps: AttentionMaps, other: LoadedPromoterModel) 
 
 
 def _alike(spearman: float) -> str:
-    """Such as `unlike (Spearman 0.03)`."""
+    """A phrase such as `unlike (Spearman 0.03)`."""
     if math.isnan(spearman):
         return "as flat as"
     words = "like" if spearman >= 0.7 else "somewhat like" if spearman >= 0.3 else "unlike"

@@ -1,4 +1,4 @@
-"""The attention maps of a model on some promoters: who attends where, and how spread out.
+"""The attention maps of a model on some promoters, and their entropy by head.
 
 Shape suffixes: B promoters, T treatments, H heads, P bins.
 """
@@ -21,7 +21,7 @@ from bioattn.models.promoter.treatment_vocabulary import TreatmentBatch
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class HeadSpread:
-    """One head of one site."""
+    """How spread out the maps of one head of one site are."""
 
     site: str
     head: int
@@ -35,19 +35,19 @@ class HeadSpread:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class AttentionMaps:
-    """What a model attends to."""
+    """Attention maps of B promoters and T treatments, averaged over heads and sites."""
 
     mean_BTP: NDArray[np.float32]
     """Mean over heads and sites, as attention is mostly shown."""
     known_BP: NDArray[np.bool_]
     """Bins that hold a base."""
     edges: tuple[int, ...]
-    """P + 1 bin edges in bases from the window's first."""
+    """P + 1 bin edges in bases from the window's first base."""
     heads: list[HeadSpread]
 
 
 def require_checkable(model: LoadedPromoterModel) -> None:
-    """Raises: BioattnError when the model's treatments do not attend to positions, or to all alike by design."""
+    """Raises: BioattnError when the model has no attention over positions, or attends uniformly by design."""
     config = model.config
     if config.conditioning is not Conditioning.CROSS:
         raise BioattnError(
@@ -106,7 +106,7 @@ class _Maps:
         self._sums[site.name] = self._sums.get(site.name, 0.0) + sums
 
     def spreads(self) -> list[HeadSpread]:
-        """Means over all that was received."""
+        """Means over all received weights, by site and head."""
         pairs = self.mean_BTP.shape[0] * self.mean_BTP.shape[1]
         return [
             HeadSpread(

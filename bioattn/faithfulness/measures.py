@@ -1,4 +1,4 @@
-"""One thing that was measured: its value, interval, threshold, whether it passed, and a sentence that says so."""
+"""Measures of a check: value, interval, threshold, whether it passed, and a sentence for a person."""
 
 import math
 from collections.abc import Iterator
@@ -15,19 +15,19 @@ class Measure:
     """A measured figure."""
 
     name: str
-    """For programs: stays the same between versions."""
+    """Name for programs; it is the same in all versions."""
     label: str
-    """For tables."""
+    """Name in tables and figures."""
     value: float
-    """NaN where it cannot be computed."""
+    """The value; NaN where it cannot be computed."""
     interval: tuple[float, float] | None = None
-    """95 %, over genes or promoters."""
+    """95 % interval over genes or promoters."""
     threshold: float | None = None
-    """What it was held against; None: it is told, not judged."""
+    """The threshold; None for a measure that is reported without a judgement."""
     passed: bool | None = None
-    """None where it is not judged or cannot be."""
+    """Whether the measure passes; None where it is not judged or cannot be computed."""
     sentence: str
-    """What it means here, in plain words."""
+    """The result in plain words."""
 
     def to_json(self) -> dict[str, Any]:
         """Plain JSON content; null for NaN."""
@@ -48,7 +48,7 @@ class Measures:
     def __init__(self) -> None:
         self._measures: dict[str, Measure] = {}
         self.skipped: dict[str, str] = {}
-        """By name of what was skipped, why."""
+        """Reasons of skipped measures, by name."""
 
     def add(
         self,
@@ -83,20 +83,20 @@ class Measures:
         return self._measures[name]
 
     def skip(self, name: str, why: str) -> None:
-        """Note what was not done."""
+        """Record that a measure was skipped, and why."""
         self.skipped[name] = why
 
     def get(self, name: str) -> Measure | None:
-        """A measure by name, if it was made."""
+        """A measure by name; None where it does not exist."""
         return self._measures.get(name)
 
     def passed(self, name: str) -> bool | None:
-        """Whether a measure passed; None where it was not made or not judged."""
+        """Whether a measure passed; None where it does not exist or was not judged."""
         measure = self._measures.get(name)
         return None if measure is None else measure.passed
 
     def value(self, name: str) -> float:
-        """The value; NaN where it was not made."""
+        """The value of a measure; NaN where it does not exist."""
         measure = self._measures.get(name)
         return math.nan if measure is None else measure.value
 
@@ -108,7 +108,7 @@ class Measures:
 
 
 def rounded(value: float) -> float | None:
-    """For JSON: six decimals; None for NaN."""
+    """A number for JSON: six decimals; None for NaN."""
     return None if math.isnan(value) else round(float(value), DECIMALS)
 
 

@@ -1,4 +1,4 @@
-"""What in-silico mutagenesis says of each bin: the reference that maps are held against.
+"""Effects of in-silico mutagenesis by bin: the reference for attention maps.
 
 Shape suffixes: B promoters, T treatments, L bases, A the four bases, P bins.
 """
@@ -24,8 +24,10 @@ def mutation_effects(
     progress: Progress,
     stop: StopRequest,
 ) -> Floats:
-    """(B, T, P): how far mutating a base moves the prediction, mean over the three other bases without sign,
-    summed over the bin's bases. Attention has no sign, so both directions count alike."""
+    """Effects (B, T, P): absolute change of the prediction, mean over the other bases, sum over the bin's bases.
+
+    Attention has no sign, so both directions count alike.
+    """
     mutagenesis = Mutagenesis(model, treatments)
     effects = []
     progress.begin("in-silico mutagenesis", len(codes_BL))

@@ -2,9 +2,9 @@
 background, or put back into it, against bins drawn at random (Petsiuk, Das, Saenko 2018; for attention Serrano &
 Smith 2019).
 
-Only pairs of promoter and treatment whose prediction stands out are asked: where the model says "as always" there
-is nothing to point at. An effect is counted towards the treatment's mean prediction, so what merely makes
-predictions jump cancels out, and as a share of what replacing the whole promoter does.
+Only pairs of promoter and treatment whose prediction stands out are used: an average prediction has nothing to
+point at. An effect is the movement towards the treatment's mean prediction, so random jumps cancel out. It is
+expressed as a share of the effect of replacing the whole promoter.
 
 Shape suffixes: B promoters, T treatments, L bases, P bins; N pairs, R resamples.
 """
@@ -25,11 +25,11 @@ from bioattn.system.progress import Progress
 from bioattn.system.signals import StopRequest
 
 FRACTIONS = (0.04, 0.1, 0.2, 0.35, 0.5, 1.0)
-"""Shares of the bins replaced, along the curves."""
+"""Shares of the bins that are replaced along the curves."""
 JUDGED = 0.1
 """The share at which maps are compared."""
 STANDING_OUT = 0.5
-"""Share of the promoters looked at for a treatment: those whose prediction is farthest from its mean."""
+"""Share of the promoters used for a treatment: those whose predictions are farthest from its mean."""
 
 
 class Pairs(NamedTuple):
@@ -38,11 +38,11 @@ class Pairs(NamedTuple):
     promoter_N: NDArray[np.int64]
     treatment_N: NDArray[np.int64]
     scale_N: Floats
-    """What a difference of predictions is multiplied with: + or − 1 (above or below the treatment's mean) over the
-    standard deviation of the treatment's predictions."""
+    """Factor of a difference of predictions: ±1 (above or below the treatment's mean) divided by the standard
+    deviation of the treatment's predictions."""
 
     def kept(self, kept: NDArray[np.bool_]) -> "Pairs":
-        """Some of them."""
+        """The pairs where `kept` (N,) is True."""
         return Pairs(self.promoter_N[kept], self.treatment_N[kept], self.scale_N[kept])
 
 
@@ -67,7 +67,7 @@ def pairs_that_stand_out(predictions_BT: Floats) -> Pairs:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Replacement:
-    """Promoters, what replaces their bins, and the model that is asked about the result."""
+    """Promoters, the background that replaces their bins, and the model that predicts the result."""
 
     model: LoadedPromoterModel
     treatments: TreatmentBatch
@@ -108,7 +108,7 @@ class Replacement:
 
 @dataclass(slots=True, kw_only=True)
 class Effects:
-    """Movements of predictions towards the mean, summed over draws of the background, by what was done. (N,)"""
+    """Movements (N,) of predictions towards the mean, summed over backgrounds, by name of the replacement."""
 
     pairs: Pairs
     moved: dict[str, Floats]
@@ -123,7 +123,7 @@ class Effects:
         return _ratio(self._sums(gained, number), self._sums(self.moved["everything"], number))
 
     def recovered(self, name: str, best: str, chance: str, number: int) -> Statistic:
-        """How much of the way from `chance` to `best` `name` goes."""
+        """Effect of `name` above `chance`, as a share of the effect of `best` above `chance`."""
         return _ratio(
             self._sums(self.moved[name] - self.moved[chance], number),
             self._sums(self.moved[best] - self.moved[chance], number),

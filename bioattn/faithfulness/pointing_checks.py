@@ -1,4 +1,4 @@
-"""Whether maps point at what predictions depend on: deletion, insertion, and mutagenesis as the reference."""
+"""Checks whether maps point at bases that predictions depend on: deletion, insertion, mutagenesis."""
 
 from collections.abc import Sequence
 
@@ -27,7 +27,7 @@ Curves = dict[str, dict[str, list[float | None]]]
 
 
 def check_pointing(subject: Subject, maps: AttentionMaps, measures: Measures) -> Curves:
-    """Measure what deleting and inserting attended bins does; returns the curves."""
+    """Add the effects of deleting and inserting attended bins. Returns the curves."""
     settings, codes_BL = subject.settings, subject.sample.codes
     probed = subject.treatments.rows(subject.treatments.index_T.new_tensor(subject.probed))
     replacement = Replacement(
@@ -62,7 +62,7 @@ def check_pointing(subject: Subject, maps: AttentionMaps, measures: Measures) ->
 
 
 def _other_treatments_maps(subject: Subject, maps: AttentionMaps, pairs: Pairs) -> Floats:
-    """For each pair the map of another treatment over the same promoter: (N, P)."""
+    """Maps (N, P) of another treatment over the same promoter, one for each pair."""
     number = len(subject.names)
     step_N = np.random.default_rng([subject.settings.seed, 5]).integers(1, number, len(pairs.promoter_N))
     own_N = np.asarray(subject.probed)[pairs.treatment_N]

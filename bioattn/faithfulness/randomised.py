@@ -1,4 +1,4 @@
-"""The same model before any training: maps that survive this tell of the architecture, not of what was learned
+"""The same model with random weights: maps that stay alike come from the architecture, not from training
 (Adebayo et al. 2018, Sanity checks for saliency maps)."""
 
 from dataclasses import replace
@@ -10,7 +10,7 @@ from bioattn.models.promoter.model import make_promoter_model
 
 
 def with_random_weights(model: LoadedPromoterModel, seed: int) -> LoadedPromoterModel:
-    """`model` with the weights it might have begun with; torch's random state stays as it was."""
+    """Copy of `model` with new random first weights; torch's random state does not change."""
     with torch.random.fork_rng(devices=[]):
         torch.manual_seed(seed)
         fresh = make_promoter_model(model.config, model.vocabulary)

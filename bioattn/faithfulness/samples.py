@@ -1,4 +1,4 @@
-"""Which promoters and treatments are looked at, and what the model says of them.
+"""Sampling of promoters and treatments for the checks, and their predictions.
 
 Shape suffixes: B promoters, T treatments, L bases, P bins.
 """
@@ -24,9 +24,9 @@ from bioattn.text import counted
 Codes: TypeAlias = NDArray[np.uint8]
 Floats: TypeAlias = NDArray[np.float64]
 MIN_PROMOTERS = 20
-"""Fewer give intervals that say nothing."""
+"""Least number of promoters; fewer give useless intervals."""
 BATCH_BYTES = 1 << 24
-"""What the widest tensor of a batch may take."""
+"""Bytes of the widest tensor of a batch at most."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -35,9 +35,9 @@ class Sample:
 
     ids: list[str]
     codes: Codes
-    """(B, length) as the model sees them."""
+    """Codes (B, length) as the model takes them."""
     sha256: str
-    """Of the whole file."""
+    """SHA-256 of the whole FASTA."""
     held_out: bool
     """Whether all of them are genes the model was not trained on."""
 
@@ -45,7 +45,7 @@ class Sample:
 def draw_sample(
     path: Path, length: int, count: int, seed: int, held_out: Collection[str] | None = None
 ) -> Sample:
-    """`count` promoters drawn alike from those of a FASTA (all, if there are no more).
+    """`count` promoters drawn uniformly from a FASTA (all of them, if it holds no more).
 
     held_out: ids of genes the model was not trained on; where enough of them are in the file, only they are drawn.
 
@@ -73,7 +73,7 @@ def draw_sample(
 
 
 def draw_treatments(names: list[str], count: int, seed: int) -> list[str]:
-    """`count` of the names drawn alike, in their order; all, if there are no more."""
+    """`count` of the names drawn uniformly, in their order; all names, if there are no more."""
     if len(names) <= count:
         return list(names)
     rows = np.random.default_rng([seed, 1]).choice(len(names), count, replace=False)
@@ -92,7 +92,7 @@ def predict(
     codes_BL: Codes,
     listening: AbstractContextManager[object] | None = None,
 ) -> Floats:
-    """(B, T) answers in response units (binary: logits); `listening` is a `capture` or `substitute`."""
+    """Predictions (B, T) in response units (binary: logits); `listening` is a `capture` or `substitute`."""
     answers = []
     with torch.inference_mode(), listening or nullcontext():
         for part_BL in batches(model, treatments.size, codes_BL):
@@ -102,7 +102,7 @@ def predict(
 
 
 def batches(model: LoadedPromoterModel, num_treatments: int, codes_BL: Codes) -> Iterator[Codes]:
-    """The promoters some at a time, so that no tensor of a forward pass is large."""
+    """Yields batches of promoters, so that no tensor of a forward pass exceeds `BATCH_BYTES`."""
     config = model.config
     per_treatment = max(config.num_heads * config.num_bins, config.channels, config.hidden_channels)
     widest = max(2 * config.length * config.channels, num_treatments * per_treatment)

@@ -1,4 +1,4 @@
-"""How alike two maps of the same promoter and treatment are.
+"""Similarity of two maps of the same promoter and treatment.
 
 Shape suffixes: B promoters, T treatments, P bins; N rows, each a map.
 """
@@ -11,7 +11,7 @@ from bioattn.faithfulness.bin_ranking import number_of_bins, top_bins
 from bioattn.faithfulness.samples import Floats
 
 MIN_BINS = 3
-"""Fewer cannot be ranked to any purpose."""
+"""Least number of bins for a rank correlation."""
 
 
 def map_spearman(
@@ -53,6 +53,6 @@ def mean_ignoring_nan(values: Floats, axis: int | None = None) -> Floats:
 
 
 def _same_bins(known_BP: NDArray[np.bool_]) -> list[tuple[NDArray[np.int64], NDArray[np.bool_]]]:
-    """Rows of promoters that have the same known bins, and these."""
+    """Yields the rows of promoters with the same known bins, and these bins."""
     kinds, kind_B = np.unique(known_BP, axis=0, return_inverse=True)
     return [(np.flatnonzero(kind_B.ravel() == number), bins) for number, bins in enumerate(kinds)]

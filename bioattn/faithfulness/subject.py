@@ -1,4 +1,4 @@
-"""What is checked: a model, the promoters and treatments it is asked about, and how thoroughly."""
+"""The subject of a check: a model, promoters, treatments and the settings of the check."""
 
 from dataclasses import asdict, dataclass, field
 from typing import Any
@@ -20,20 +20,20 @@ RESAMPLES = 1000
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class CheckSettings:
-    """How thoroughly a model is checked."""
+    """Settings of a check: sample sizes and seed."""
 
     samples: int = 300
-    """Promoters whose maps and predictions are looked at."""
+    """Number of promoters whose maps and predictions are used."""
     mutated: int = 40
-    """Of these, promoters that in-silico mutagenesis is run on."""
+    """Number of these promoters that in-silico mutagenesis runs on."""
     probed: int = 8
-    """Treatments whose promoters are cut up; the maps of all are compared."""
+    """Number of treatments under which bins of promoters are replaced; maps of all treatments are compared."""
     backgrounds: int = 3
-    """Shuffled versions of each promoter."""
+    """Number of shuffled versions of each promoter."""
     exchanges: int = 3
-    """Ways of giving each treatment another's map."""
+    """Number of exchanges in which each treatment gets the map of another."""
     other_seeds: int = 1
-    """Seeds retrained, where controls are retrained."""
+    """Number of seeds retrained, where controls are retrained."""
     seed: int = 0
     """Decides which promoters, treatments and backgrounds are drawn, and the resamples of intervals."""
 
@@ -55,15 +55,15 @@ class CheckSettings:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Subject:
-    """A model and what it is asked."""
+    """A model with the promoters and treatments of a check."""
 
     model: LoadedPromoterModel
     names: list[str]
-    """Treatments."""
+    """Names of the treatments."""
     treatments: TreatmentBatch
-    """The same, encoded."""
+    """The treatments, encoded."""
     probed: list[int]
-    """Numbers of those whose promoters are cut up."""
+    """Indices of the treatments under which bins are replaced."""
     sample: Sample
     genes: HeldOutGenes | None
     """Held-out genes with their responses; None without a dataset."""

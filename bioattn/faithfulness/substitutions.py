@@ -25,8 +25,11 @@ class OtherTreatments:
 
 
 class OtherPromoters:
-    """A promoter uses the map of the one before it in its batch, the first that of the last: what is left is where
-    maps lie whatever the sequence. Promoters must have the same known bins."""
+    """Each promoter uses the map of the promoter before it in the batch, the first that of the last.
+
+    What remains is the part of the maps that does not depend on the sequence. Promoters must have the same known
+    bins.
+    """
 
     def __call__(self, _site: AttentionSite, weights: Tensor, _tile: Tile | None) -> Tensor:
         """Weights (B, H, T, P), promoters exchanged."""
@@ -34,14 +37,14 @@ class OtherPromoters:
 
 
 class UniformWeights:
-    """All bins that hold a base weigh the same. To be used for one pass over the promoters, in their order."""
+    """Uniform weights over the bins that hold a base; for one pass over the promoters, in their order."""
 
     def __init__(self, known_BP: NDArray[np.bool_]) -> None:
         self._known_BP = known_BP
         self._done: dict[str, int] = {}
 
     def __call__(self, site: AttentionSite, weights: Tensor, _tile: Tile | None) -> Tensor:
-        """Weights (B, H, T, P), all alike; nothing for the sink."""
+        """Uniform weights (B, H, T, P); the sink gets none."""
         first = self._done.get(site.name, 0)
         self._done[site.name] = first + len(weights)
         known_BP = torch.from_numpy(self._known_BP[first : first + len(weights)]).to(weights)
@@ -54,7 +57,7 @@ class UniformWeights:
 def exchanges(number: int, count: int, seed: int) -> list[list[int]]:
     """Up to `count` exchanges of `number` treatments (2 or more) in which each gets the map of another.
 
-    In each the treatments stand in a ring drawn by the seed, and every one takes the map of the next.
+    In each exchange the seed draws a ring of treatments, and every treatment takes the map of the next.
     """
     rings = [np.random.default_rng([seed, 2, turn]).permutation(number) for turn in range(count)]
     sources = []

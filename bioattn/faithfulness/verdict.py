@@ -1,8 +1,8 @@
 """From measures to a verdict in plain words.
 
-The order of the questions is the order of what they presuppose: a model that predicts nothing has no maps worth a
-question; maps that are not needed explain nothing; maps that follow from position alone, or point elsewhere,
-mislead; and only then does it matter whose maps they are.
+Each question presupposes the one before. A model that predicts nothing has no meaningful maps; maps that are not
+needed explain nothing; maps that follow from position alone, or point elsewhere, mislead; only then does it matter
+whether maps belong to their treatment.
 """
 
 from dataclasses import dataclass
@@ -14,28 +14,28 @@ from bioattn.faithfulness.measures import Measures, percent
 
 
 class Code(StrEnum):
-    """What can be said of a model's attention."""
+    """Codes of the verdicts on a model's attention."""
 
     SPECIFIC = "used-treatment-specific"
     NOT_SPECIFIC = "used-not-treatment-specific"
     USED = "used"
-    """Of a model with a single treatment."""
+    """Attention was needed and points; the model has a single treatment."""
     NOT_USED = "not-used"
     UNDECIDED = "undecided"
     """Uniform attention, retrained, does worse, but not by more than chance could explain."""
     POSITION_ONLY = "position-only"
-    """The maps are as good for any other promoter."""
+    """The maps of another promoter point as well as the own."""
     UNFAITHFUL = "unfaithful"
     NOT_PREDICTIVE = "model-not-predictive"
     FAITHFUL_SPECIFIC = "faithful-treatment-specific"
-    """The maps hold what they promise; whether attention was needed was not tested."""
+    """The maps are faithful and treatment-specific; whether attention was needed was not tested."""
     FAITHFUL_NOT_SPECIFIC = "faithful-not-treatment-specific"
     FAITHFUL = "faithful"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Verdict:
-    """The verdict, what speaks against relying on it too much, and the measures it rests on."""
+    """The verdict, its caveats, and the names of the measures it rests on."""
 
     code: Code
     sentence: str
@@ -56,11 +56,11 @@ PREDICTIVE = ("skill", "recorded_skill")
 POINTING = ("deletion", "deletion_against_mutagenesis")
 OTHER_PROMOTERS = "deletion_of_other_promoters"
 SPECIFIC = ("swapped_skill", "swapped_predictions")
-"""The first of these that was measured decides."""
+"""Measures of treatment-specificity; the first that exists decides."""
 
 
 def judge(measures: Measures) -> Verdict:
-    """The verdict that the measures allow."""
+    """Derive the verdict from the measures."""
     predictive = _first(measures, PREDICTIVE)
     if predictive is not None and not measures.passed(predictive):
         return _verdict(
@@ -101,7 +101,7 @@ def judge(measures: Measures) -> Verdict:
 
 
 def _not_used(measures: Measures, rests_on: list[str], caveats: list[str]) -> Verdict:
-    """Of a model that uniform attention, retrained, equals; or beats, or may be no worse than by chance."""
+    """Verdict for a model that does not clearly beat uniform attention, retrained."""
     lost, own = measures.value("uniform_retrained"), measures.value("skill")
     rests_on = [*rests_on, "uniform_retrained"]
     reached = f"reaches a skill of {own * (1 - lost):.2f}, this model {own:.2f}"
@@ -154,7 +154,7 @@ def _specific(measures: Measures, used: bool | None, rests_on: list[str], caveat
 
 
 def _caveats(measures: Measures, predictive: str | None) -> list[str]:
-    """What a reader must know besides."""
+    """Caveats of the verdict, as sentences."""
     found = []
     if predictive is None:
         found.append("How well the model predicts is not known (no --dataset, no record of its training).")

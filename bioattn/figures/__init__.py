@@ -1,4 +1,4 @@
-"""Figures of results: every `read_…` gathers what is shown as arrays, every `draw_…` makes a figure of it.
+"""Figures of results: every `read_…` reads the data as arrays, every `draw_…` makes a figure from them.
 
 `write_figure` saves one as PNG, SVG or PDF, with the same bytes for the same data.
 """
@@ -6,7 +6,7 @@
 from bioattn.errors import BioattnError
 
 try:
-    import matplotlib as mpl  # noqa: F401 - asked for here once, so that no figure has to
+    import matplotlib as mpl  # noqa: F401 - a missing Matplotlib is reported here, once
 except ImportError as error:
     raise BioattnError(
         "figures need matplotlib, which is not installed: pip install 'bioattn[plot]', or pip install matplotlib"

@@ -1,4 +1,4 @@
-"""What `explain check` found: its measures against their thresholds, and what deleting attended windows does."""
+"""The figure of `explain check`: measures with thresholds, and deletion and insertion curves."""
 
 import textwrap
 from dataclasses import dataclass
@@ -33,7 +33,7 @@ _WIDE = 120.0
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Measure:
-    """One line of the check."""
+    """One measure of the check."""
 
     label: str
     value: float | None
@@ -55,7 +55,7 @@ class CheckPicture:
 
 
 def read_check(path: Path) -> CheckPicture:
-    """Read the JSON of `explain check`. Raises: FormatError when it is none."""
+    """Read the JSON of `explain check`. Raises: FormatError when the file is not a check."""
     content = read_json(path)
     if not isinstance(content, dict) or content.get("format") != CHECK_FORMAT:
         raise FormatError(
@@ -122,7 +122,7 @@ def _draw_curve(axis: Axes, name: str, curve: dict[str, list[float]]) -> None:
 
 
 def _draw_measures(axis: Axes, measures: list[Measure], labels: list[list[str]]) -> None:
-    """One line for each: value, interval and, as a bar, the threshold."""
+    """Draw a line for each measure: value, interval and, as a bar, the threshold."""
     place = 0.0
     places = []
     for measure, label in zip(measures, labels, strict=True):

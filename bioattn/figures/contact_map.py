@@ -32,17 +32,17 @@ class ContactComparison:
     """The L best pairs against the truth; columns from 0."""
 
     right: NDArray[np.intp]
-    """(N, 2) of the L best pairs those that are contacts, i < j."""
+    """(N, 2) pairs among the L best that are contacts, i < j."""
     wrong: NDArray[np.intp]
-    """(M, 2) the others of the L best."""
+    """(M, 2) pairs among the L best that are not contacts."""
     missed: NDArray[np.intp]
     """(K, 2) contacts that are not among the L best."""
     precision_l: float
-    """Of the L best; NaN where nothing can be judged."""
+    """Precision among the L best; NaN where no pair can be scored."""
     precision_l5: float
-    """Of the L/5 best."""
+    """Precision among the L/5 best."""
     length: int
-    """L."""
+    """L, the number of columns with a residue in the structure."""
 
 
 def compare_contacts(prediction: ContactPrediction, truth: ContactTruth) -> ContactComparison:
@@ -65,7 +65,7 @@ def compare_contacts(prediction: ContactPrediction, truth: ContactTruth) -> Cont
 
 @styled
 def draw_contact_map(prediction: ContactPrediction, truth: ContactTruth | None, width: float) -> Figure:
-    """Draw it, `width` millimetres wide; without a truth both halves show the prediction."""
+    """Draw the map, `width` millimetres wide; without a truth both halves show the prediction."""
     size = len(prediction.letters)
     comparison = None if truth is None else compare_contacts(prediction, truth)
     figure = new_figure(width, width * 0.92 + (5 if comparison is None else 10))

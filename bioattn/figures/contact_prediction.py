@@ -37,13 +37,13 @@ class ContactPrediction:
 
     name: str
     letters: str
-    """(R,) of the target: `-` for a gap, X where the file does not say."""
+    """(R,) letters of the target: `-` for a gap, X where the file does not tell."""
     scores: NDArray[np.float64]
     """(R, R), symmetric; larger = likelier in contact; NaN = not among the file's pairs."""
     quantity: str
-    """What `scores` are: probability or score."""
+    """The kind of `scores`: probability or score."""
     whole: bool = True
-    """Whether R is that of the alignment; else the file's last pair may end before its last column."""
+    """Whether R is the width of the alignment; otherwise columns after the last pair of the file are missing."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -53,7 +53,7 @@ class ContactTruth:
     contacts: NDArray[np.bool_]
     """(R, R), symmetric, at least six columns apart."""
     known: NDArray[np.bool_]
-    """(R, R): pairs that are judged."""
+    """(R, R): pairs that can be scored."""
     length: int
     """L: columns with a residue in the structure, or all columns where there is none."""
     cb: NDArray[np.float32] | None = None
@@ -63,9 +63,9 @@ class ContactTruth:
 def read_contact_prediction(path: Path, sample: str | None = None) -> ContactPrediction:
     """Read a folder of `run evoformer`, one of its files, or a file of `export contacts`.
 
-    sample: which of several a table holds.
+    sample: name of the alignment, where a table holds several.
 
-    Raises: BioattnError when the file is none of these, or holds several and none is chosen.
+    Raises: BioattnError when the file has another form, or holds several alignments and none is chosen.
     """
     if path.is_dir():
         names = ("distogram.h5", "contacts.rr", "contacts.tsv")
@@ -174,13 +174,13 @@ def read_contact_truth(
     alignment: Path | None = None,
     sample: str | None = None,
 ) -> ContactTruth:
-    """Which columns of a predicted alignment are in contact.
+    """Read the true contacts between columns of a predicted alignment.
 
     path: a PDB or mmCIF file, whose `chain` is aligned to the target or, where `alignment` is given,
     to the closest of its rows; a contact dataset, of which `sample` (or the
     prediction's name) is taken; or a table with column_i and column_j.
 
-    Warns of a structure with CA alone, whose contacts are others than those of CB.
+    Warns of a structure with CA only, whose contacts differ from those of CB.
 
     Raises: BioattnError when the truth is of another alignment.
     """
@@ -279,7 +279,7 @@ def _truth_from_table(path: Path, prediction: ContactPrediction) -> ContactTruth
 def ranked_judged_pairs(
     prediction: ContactPrediction, truth: ContactTruth
 ) -> tuple[NDArray[np.intp], NDArray[np.intp]]:
-    """Columns i < j of the pairs that are judged, the likeliest first; ties in the order of i, then j.
+    """Columns i < j of the scored pairs, the likeliest first; ties in the order of i, then j.
 
     Pairs that the file left out come last.
     """

@@ -1,4 +1,4 @@
-"""Predicted distances of a distogram file, and how sure they are."""
+"""Predicted distances of a distogram file, and their entropy."""
 
 from dataclasses import dataclass
 from pathlib import Path
@@ -16,7 +16,7 @@ _ROWS_AT_ONCE = 64
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Distances:
-    """What a distogram says of pairs; R columns that the model saw."""
+    """Distances between the R columns that the model saw."""
 
     name: str
     letters: str
@@ -34,12 +34,12 @@ class Distances:
 
     @property
     def num_bins(self) -> int:
-        """N."""
+        """Number of bins, N."""
         return len(self.bin_edges) + 1
 
 
 def read_distances(path: Path) -> Distances:
-    """Read `distogram.h5` of `run evoformer`. Raises: FormatError when it is none, or damaged."""
+    """Read `distogram.h5` of `run evoformer`. Raises: FormatError when the file is not a distogram, or damaged."""
     if path.is_dir():
         path = path / "distogram.h5"
     with open_hdf5(path) as file:

@@ -1,4 +1,4 @@
-"""A distogram: expected distances, the true ones below the diagonal where known, and how unsure they are."""
+"""Distogram figure: expected distances, true distances below the diagonal where known, and the entropy."""
 
 import numpy as np
 from matplotlib.axes import Axes
@@ -11,7 +11,7 @@ from bioattn.figures.style import BLACK, SMALL_FONT, framed, new_figure, set_tit
 from bioattn.structures.contacts import distances as distances_between
 
 _BESIDE = 110.0
-"""Millimetres from which on the two maps stand side by side."""
+"""Width in millimetres from which the two maps are drawn side by side."""
 
 
 def expected_and_true(distances: Distances, cb: NDArray[np.float32] | None) -> NDArray[np.float64]:
@@ -31,7 +31,7 @@ def expected_and_true(distances: Distances, cb: NDArray[np.float32] | None) -> N
 
 @styled
 def draw_distogram(distances: Distances, width: float, cb: NDArray[np.float32] | None = None) -> Figure:
-    """Draw it, `width` millimetres wide: distances, and beside or below them the entropy of the distribution."""
+    """Draw the figure, `width` millimetres wide: distances, and the entropy beside or below them."""
     beside = width >= _BESIDE
     panel = width / 2 if beside else width
     figure = new_figure(width, panel * 0.8 + 8 if beside else 2 * panel * 0.8 + 12)

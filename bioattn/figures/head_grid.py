@@ -1,4 +1,4 @@
-"""Drawing the maps of heads as a grid: a line per layer, heads side by side, one scale of colours for all."""
+"""Draws the maps of heads as a grid: a line per layer, heads side by side, one colour scale."""
 
 import math
 from typing import NamedTuple
@@ -24,7 +24,7 @@ from bioattn.figures.style import (
 
 _LARGEST_PANEL = 45.0
 _FOOT = 18.0
-"""Millimetres: the colours' scale."""
+"""Height of the colour scale in millimetres."""
 _ROBUST = 0.995
 _LONGEST_NAME = 30
 
@@ -33,33 +33,33 @@ class _Spacing(NamedTuple):
     """Millimetres around panels."""
 
     side: float
-    """Beside the first panel of a layer: its name, and the ticks."""
+    """Space beside the first panel of a layer, for its name and the ticks."""
     between: float
-    """Between panels side by side."""
+    """Space between panels."""
     title: float
-    """Above every panel."""
+    """Space above a panel."""
     least: float
-    """Panels must not be smaller."""
+    """Least size of a panel."""
 
 
 _ROOMY = _Spacing(14.0, 1.5, 4.2, 13.0)
 _DENSE = _Spacing(5.0, 1.0, 1.0, 5.0)
-"""Without ticks; only the first layer says which head is which."""
+"""Spacing without ticks; only the first layer names its heads."""
 
 
 class _Layout(NamedTuple):
     spacing: _Spacing
     groups: int
-    """Columns of layers."""
+    """Number of columns of layers."""
     lines: int
-    """Layers in a column."""
+    """Number of layers in a column."""
     panel: float
-    """Millimetres."""
+    """Size of a panel in millimetres."""
 
 
 @styled
 def draw_head_grid(grid: HeadGrid, width: float) -> Figure:
-    """Draw it, `width` millimetres wide.
+    """Draw the grid, `width` millimetres wide.
 
     Raises: SettingsError when there are more heads than a page has room for.
     """
@@ -124,7 +124,7 @@ def _draw_layers(grid: HeadGrid, width: float) -> Figure:
 
 
 def _layout(lines: int, across: int, width: float) -> _Layout:
-    """As many columns of layers as make the panels largest, with room around them if there is any."""
+    """Choose the number of columns that makes panels largest, with space around them where there is room."""
     for spacing in (_ROOMY, _DENSE):
         best = _Layout(spacing, 1, lines, 0.0)
         for groups in range(1, lines + 1):

@@ -1,4 +1,4 @@
-"""What every head looks at: of promoters treatment × position, of an alignment query × key by layer.
+"""Maps of every head: treatment × position for promoters, query × key by layer for an alignment.
 
 Shape suffixes: T treatments, K bins, Q queries.
 """
@@ -28,7 +28,7 @@ class HeadPanel:
     values: NDArray[np.float64]
     """(Q, K); of promoters (T, K)."""
     effective_keys: float
-    """Of how many keys a row of the map is, on average: 2 to the power of its entropy. NaN for corrected maps."""
+    """Mean effective number of keys of a row: 2 to the power of its entropy in bits. NaN for corrected maps."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -40,9 +40,9 @@ class HeadGrid:
     query_label: str
     key_label: str
     query_names: list[str] | None = None
-    """Of promoters the treatments."""
+    """Names of the rows: treatments, for promoters."""
     key_edges: NDArray[np.int64] | None = None
-    """Of promoters, in bases; None = keys are counted from 1."""
+    """Bin edges in bases, for promoters; None = keys are counted from 1."""
     zero: int | None = None
     corrected: bool = False
     """Whether maps are symmetrised and corrected, so that they have both signs."""
@@ -90,8 +90,8 @@ def alignment_head_grid(
 ) -> HeadGrid:
     """A panel per site and head of one alignment: query × key, the mean over rows where the file holds each.
 
-    sample: None takes the only one. sites: shell patterns; None = row attention, or all where there is none.
-    corrected: symmetrised and without what a residue shares with all others, as contacts are read from.
+    sample: None takes the only one. sites: shell patterns; None = row attention, or all sites without it.
+    corrected: maps are symmetrised, and what a residue shares with all others is removed, as for contacts.
 
     Raises: BioattnError for what the file does not hold; SettingsError for sites of different keys, or none.
     """

@@ -15,11 +15,11 @@ from bioattn.formats.motif import Motif
 
 _ROW = 15.0
 _COLUMN = 55.0
-"""Millimetres of a logo."""
+"""Width of a logo in millimetres."""
 
 
 def choose_motifs(motifs: Sequence[Motif], names: Sequence[str] | None) -> list[Motif]:
-    """Those of these names or alternative names, in that order; None = all.
+    """The motifs with these names or alternative names, in that order; None = all motifs.
 
     Raises: BioattnError for a name that no motif has.
     """
@@ -42,7 +42,7 @@ def draw_logos(
     background: NDArray[np.float64] | None = None,
     reverse_complement: bool = False,
 ) -> Figure:
-    """A logo for each motif, `width` millimetres wide, all on one scale of bases and bits.
+    """Draw a logo for each motif, `width` millimetres wide, all on one scale of bases and bits.
 
     background: None = uniform, so that a position has at most 2 bits.
 

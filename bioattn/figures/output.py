@@ -1,4 +1,4 @@
-"""Saving a figure: PNG, SVG or PDF by the name, whole or not at all, without clock or program version."""
+"""Saves figures as PNG, SVG or PDF, atomically and without time or program version."""
 
 from pathlib import Path
 from typing import Any
@@ -25,7 +25,7 @@ def require_figure_name(output: Path) -> None:
 
 
 def write_figure(figure: Figure, output: Path, dpi: int = DPI) -> None:
-    """Save `figure` as what its name says. dpi: dots per inch of PNG, and of maps within SVG and PDF.
+    """Save `figure` in the format of its file name. dpi: dots per inch of PNG, and of maps within SVG and PDF.
 
     The same figure gives the same bytes with one version of matplotlib.
 

@@ -30,7 +30,7 @@ from bioattn.figures.style import (
 from bioattn.figures.treatment_maps import described
 
 LETTER_ROOM = 1.3
-"""Millimetres a base needs for its letter."""
+"""Width in millimetres that a base needs for its letter."""
 _LABEL_LINES = 3
 _TICK_ROOM, _PREDICTION_ROOM = 8.0, 13.0
 """Millimetres left and right of the tracks, about."""
@@ -40,7 +40,7 @@ _TRACK, _CONTRIBUTION, _GENES, _LANE, _LETTERS = 9.5, 8.0, 4.5, 3.4, 3.0
 
 @styled
 def draw_promoter_attention(picture: PromoterPicture, width: float) -> tuple[Figure, int]:
-    """Draw it, `width` millimetres wide; also returns how many motif sites found no room for their names.
+    """Draw the figure, `width` millimetres wide. Also returns the number of motif sites without room for a name.
 
     Raises: SettingsError when the treatments do not fit on a page.
     """
@@ -98,7 +98,7 @@ def draw_promoter_attention(picture: PromoterPicture, width: float) -> tuple[Fig
 
 
 def _room(picture: PromoterPicture, width: float) -> float:
-    """Millimetres that the tracks themselves are wide, about."""
+    """Approximate width of the tracks in millimetres."""
     lines = [line for name in picture.treatments for line in _wrapped(name, width).split("\n")]
     sides = max(text_width(line, FONT_SIZE) for line in lines) + _TICK_ROOM
     return width - sides - (3.0 if picture.predictions is None else _PREDICTION_ROOM)
@@ -162,7 +162,7 @@ def _draw_tracks(
 
 
 def _say(axis: Axes, text: str, short: str, room: float) -> None:
-    """Say above a track what it shows, in fewer words where there is little room."""
+    """Write the title of a track above it, a shorter one where there is little room."""
     axis.annotate(
         text if text_width(text) < room else short,
         (0, 1),

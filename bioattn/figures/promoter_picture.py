@@ -1,4 +1,4 @@
-"""What `plot attention` shows of one promoter, gathered from the attention file and what is given beside it.
+"""The data of `plot attention` for one promoter, from the attention file and optional further files.
 
 Shape suffixes: T treatments, L bases of the window.
 """
@@ -40,12 +40,12 @@ from bioattn.store.attribution_reader import open_attribution
 LOGGER = logging.getLogger("bioattn")
 
 MOST_TREATMENTS = 6
-"""Drawn when none is named."""
+"""Number of treatments drawn when none is named."""
 _REGION = re.compile(r"(-?\d{1,9})(?:\.\.|:|-)(-?\d{1,9})")
 
 
 class Region(NamedTuple):
-    """Bases of the window that are shown, 0-based and half-open."""
+    """Interval of the window in bases, 0-based and half-open."""
 
     start: int
     end: int
@@ -53,23 +53,23 @@ class Region(NamedTuple):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PromoterPicture:
-    """All that the figure shows."""
+    """The data of the figure."""
 
     title: str
     treatments: list[str]
     attention_TL: NDArray[np.float64]
-    """Per base, in multiples of uniform attention; of differences what a treatment has more than `reference`."""
+    """Attention per base in multiples of uniform attention; with `reference`, the difference from it."""
     reference: str | None = None
     predictions: list[float] | None = None
-    """Of each treatment."""
+    """Predictions of the treatments."""
     task: str = "regression"
     zero: int | None = None
-    """The window position that the axis calls 0; None = it counts from the window's first base."""
+    """The window position that the axis labels 0; None = the axis counts from the window's first base."""
     genes: list[WindowGene] | None = None
     sites: list[MotifSite] | None = None
-    """Where motifs are, the most certain first."""
+    """Motif sites, the most certain first."""
     contributions_TL: NDArray[np.float64] | None = None
-    """In units of the response, of binary models log-odds; positive = the base raises it."""
+    """Contributions of bases in units of the response (binary models: log-odds); positive = raises it."""
     contribution_method: str = ""
     codes: NDArray[np.uint8] | None = None
     """(L,) bases, 4 = unknown."""
@@ -83,13 +83,13 @@ class PromoterPicture:
 
     @property
     def offset(self) -> int:
-        """What the axis shows for the window's first base."""
+        """The axis label of the window's first base."""
         return -(self.zero or 0)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PromoterRequest:
-    """What is asked for."""
+    """The options of the figure."""
 
     gene: str
     treatments: Sequence[str] | None = None
@@ -104,14 +104,14 @@ class PromoterRequest:
     id_attribute: str | None = None
     anchor: Anchor = "tss"
     upstream: int | None = None
-    """Bases of the window before position 0, where no annotation says so; None = as the file says."""
+    """Bases of the window before position 0, where no annotation tells; None = as in the file."""
     motifs: Path | None = None
     promoters: Path | None = None
     attribution: Path | None = None
 
 
 def read_promoter_picture(path: Path, request: PromoterRequest) -> PromoterPicture:
-    """Gather the figure's data.
+    """Read the data of the figure.
 
     Raises: BioattnError for what a file does not hold; SettingsError for options that contradict each other.
     """

@@ -1,6 +1,6 @@
 """Letters stretched to a height: sequence logos (Schneider & Stephens 1990) and contributions of bases.
 
-Colours are told apart with any eyes: A green, C blue, G amber, T vermilion.
+Colours are safe for colour-blind readers: A green, C blue, G amber, T vermilion.
 """
 
 import functools
@@ -19,7 +19,7 @@ from bioattn.figures.style import AMBER, BLUE, GREEN, ORANGE
 BASES = "ACGT"
 BASE_COLOURS = {"A": GREEN, "C": BLUE, "G": AMBER, "T": ORANGE}
 LETTER_WIDTH = 0.94
-"""Of the base's place; the rest is air."""
+"""Width of a letter as a fraction of the base's place."""
 
 
 def information_heights(
@@ -42,8 +42,8 @@ def draw_letters(
 ) -> PathCollection:
     """Draw heights (W, 4) of A, C, G, T as stacked letters, position i over [start + i, start + i + 1).
 
-    Of each position what is positive stands on the line of 0, the largest on top; what is negative hangs below it,
-    the largest lowest, upside down. Zero is left out. Returns the letters, in the order of their positions.
+    Positive heights are stacked above 0, the largest on top; negative heights hang below 0 upside down, the
+    largest lowest. Zero is left out. Returns the letters in the order of their positions.
     """
     outlines, colours = [], []
     for place, row in enumerate(np.asarray(heights, dtype=np.float64)):

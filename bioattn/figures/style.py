@@ -1,4 +1,4 @@
-"""How every figure looks: journal widths, letters of at least 6 pt, colours that are told apart with any eyes.
+"""Style of all figures: journal widths, letters of at least 6 pt, colours safe for colour-blind readers.
 
 The colours of treatments and bases are those of Okabe & Ito (2008), maps are viridis, cividis or grey. Figures are
 made without pyplot: nothing global changes, and a reader's matplotlibrc has no say, so the same data give the same
@@ -19,14 +19,14 @@ from matplotlib.font_manager import FontProperties
 from matplotlib.textpath import TextPath
 
 COLUMN_WIDTH = 85.0
-"""Millimetres: one column of most journals."""
+"""Width of one column of most journals, in millimetres."""
 PAGE_WIDTH = 180.0
-"""Millimetres: two columns."""
+"""Width of two columns, in millimetres."""
 PAGE_HEIGHT = 230.0
-"""Millimetres: what stands above a legend on one page."""
+"""Height available above a legend on one page, in millimetres."""
 FONT_SIZE = 7.0
 SMALL_FONT = 6.0
-"""Points; the smallest letters there are."""
+"""Size of the smallest letters in points."""
 
 BLACK, BLUE, ORANGE, GREEN, PINK, SKY, AMBER = (
     "#000000",
@@ -40,7 +40,7 @@ BLACK, BLUE, ORANGE, GREEN, PINK, SKY, AMBER = (
 """Okabe & Ito without their yellow, which is too light for a line on white."""
 CYCLE = (BLUE, ORANGE, GREEN, PINK, SKY, AMBER, BLACK)
 GREY = "#767676"
-"""Dark enough for text on white."""
+"""Grey that is dark enough for text on white."""
 LIGHT_GREY = "#D0D0D0"
 SEQUENTIAL = "viridis"
 DIVERGING = "PuOr_r"
@@ -77,7 +77,7 @@ _SETTINGS: dict[str, Any] = {
 }
 
 TITLE_LETTER = 1.5
-"""Millimetres of a letter of a title, about."""
+"""Approximate width of a title's letter in millimetres."""
 
 _Arguments = ParamSpec("_Arguments")
 _Result = TypeVar("_Result")
@@ -85,7 +85,7 @@ _Result = TypeVar("_Result")
 
 @contextmanager
 def figure_style() -> Iterator[None]:
-    """Matplotlib's defaults and the settings of this file inside the `with`; what was set before, after it."""
+    """Inside the `with`, Matplotlib has its defaults and the settings of this file; then the former settings."""
     with mpl.rc_context():
         mpl.rcdefaults()
         cast(Any, mpl.rcParams).update(_SETTINGS)
@@ -93,7 +93,7 @@ def figure_style() -> Iterator[None]:
 
 
 def styled(draw: Callable[_Arguments, _Result]) -> Callable[_Arguments, _Result]:
-    """Run a function inside `figure_style`."""
+    """Decorator: run the function inside `figure_style`."""
 
     @functools.wraps(draw)
     def inner(*arguments: _Arguments.args, **options: _Arguments.kwargs) -> _Result:
@@ -104,7 +104,7 @@ def styled(draw: Callable[_Arguments, _Result]) -> Callable[_Arguments, _Result]
 
 
 def new_figure(width: float, height: float) -> Figure:
-    """An empty figure of this size in millimetres."""
+    """An empty figure; width and height in millimetres."""
     figure = Figure(figsize=(width / 25.4, height / 25.4), layout="constrained")
     FigureCanvasAgg(figure)
     return figure
@@ -127,12 +127,12 @@ def set_title(figure: Figure, *sentences: str) -> None:
 
 
 def colour_of(number: int) -> str:
-    """The colour of the n-th of several things, from 0."""
+    """The colour of the series `number`, counted from 0."""
     return CYCLE[number % len(CYCLE)]
 
 
 def bare(axis: Axes) -> None:
-    """Take ticks and frame away."""
+    """Remove ticks and frame of an axis."""
     axis.set_xticks([])
     axis.set_yticks([])
     axis.spines[:].set_visible(False)
@@ -144,7 +144,7 @@ def framed(axis: Axes) -> None:
 
 
 def signed(value: float, digits: int = 1) -> str:
-    """A number with its sign, the minus a real one; what rounds to 0 has none.
+    """A number with its sign and a typographic minus; a number that rounds to 0 has no sign.
 
     >>> signed(-1.25), signed(0.5), signed(-0.001)
     ('−1.2', '+0.5', '0.0')

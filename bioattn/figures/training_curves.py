@@ -1,4 +1,4 @@
-"""How training went: losses and the figures of validation by epoch or step, of one run or several."""
+"""Training curves: losses and validation metrics by epoch or step, of one or several runs."""
 
 import csv
 from collections.abc import Sequence
@@ -32,13 +32,13 @@ _STYLES: tuple[Literal["-", "--", ":", "-."], ...] = ("-", "--", ":", "-.")
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TrainingHistory:
-    """One run."""
+    """The history of one training run."""
 
     name: str
     time: str
-    """What is counted: epoch or step."""
+    """The unit of time: epoch or step."""
     columns: dict[str, NDArray[np.float64]]
-    """By name, the time among them; NaN = could not be computed."""
+    """Columns by name, the time among them; NaN = could not be computed."""
     best: float | None
     """The epoch whose weights were kept."""
 
@@ -79,7 +79,7 @@ def read_history(path: Path) -> TrainingHistory:
 
 
 def shown_metrics(histories: Sequence[TrainingHistory], metrics: Sequence[str] | None) -> list[str]:
-    """The columns beside the losses.
+    """The metrics that are drawn besides the losses.
 
     metrics: None = the two that matter most where the runs have them. Raises: SettingsError for one no run has.
     """
@@ -98,7 +98,7 @@ def draw_training(
 ) -> Figure:
     """Draw the losses, and one panel for each metric, `width` millimetres wide.
 
-    Training is drawn faint, validation full; a dot marks the epoch whose weights were kept.
+    Training is drawn faint, validation strong; a dot marks the epoch whose weights were kept.
 
     Raises: SettingsError for runs that count epochs and runs that count steps, and for an unknown metric.
     """

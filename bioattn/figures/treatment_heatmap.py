@@ -1,4 +1,4 @@
-"""Treatments × positions: how attention differs between treatments, of one gene or on average; clustered.
+"""Heatmap of treatments × positions for one gene or the mean over genes, with clustered treatments.
 
 Shape suffixes: T treatments, K bins.
 """
@@ -28,26 +28,26 @@ from bioattn.figures.style import (
 from bioattn.figures.treatment_maps import TreatmentMaps, described
 
 _ROW = 2.5
-"""Millimetres a name needs."""
+"""Least height in millimetres of a row with a name."""
 _LEAST_ROW = 0.4
 _LONGEST_NAME = 45
-"""Letters."""
+"""Most letters of a drawn name."""
 _MANY = 2_000
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TreatmentHeatmap:
-    """The figure's data, rows in the order drawn."""
+    """The data of the figure, rows in drawn order."""
 
     treatments: list[str]
     values_TK: NDArray[np.float64]
-    """Attention per base in multiples of uniform attention, or differences of that."""
+    """Attention per base in multiples of uniform attention, or differences from the reference."""
     key_edges: NDArray[np.int64]
     tree: NDArray[np.float64] | None
-    """SciPy's linkage matrix; its leaves are the rows as given, whose order `order` says. None = not clustered."""
+    """SciPy's linkage matrix; its leaves are the rows in their order before clustering. None = not clustered."""
     order: list[int]
     reference: str | None = None
-    """What was subtracted."""
+    """The map that was subtracted: a treatment, or `mean`."""
     title: str = ""
     zero: int | None = None
 
@@ -59,9 +59,9 @@ def cluster_treatments(
     title: str = "",
     zero: int | None = None,
 ) -> TreatmentHeatmap:
-    """The mean over heads of each treatment, in the order of a tree: neighbours are alike.
+    """The mean map over heads of each treatment, ordered by a tree.
 
-    Average linkage of Euclidean distances, leaves ordered so that neighbours are as near as can be.
+    Average linkage of Euclidean distances; leaves are ordered so that neighbours are as similar as possible.
     """
     widths_K = np.diff(maps.key_edges)
     values_TK = maps.mean_over_heads / widths_K * maps.window_length
@@ -85,7 +85,7 @@ def cluster_treatments(
 
 @styled
 def draw_treatment_heatmap(heatmap: TreatmentHeatmap, width: float) -> Figure:
-    """Draw it, `width` millimetres wide. With more rows than names have room for, every second or so is named.
+    """Draw the figure, `width` millimetres wide. Where names have no room, only every second row or fewer get one.
 
     Raises: SettingsError when there are so many treatments that rows become hairlines.
     """
@@ -169,7 +169,7 @@ def _draw_tree(axis: Axes, heatmap: TreatmentHeatmap) -> None:
 
 
 def _robust_maximum(values: NDArray[np.float64]) -> float:
-    """What 99.5 % of many values do not exceed, so that one bin does not take the colours of all."""
+    """The 99.5 % quantile, so that a single bin does not stretch the colour scale."""
     return float(np.quantile(values, 0.995) if values.size >= _MANY else values.max())
 
 

@@ -1,4 +1,4 @@
-"""What figures show of attention over promoters: one map per treatment, of a gene or the mean over genes.
+"""Attention maps by treatment for figures: of one gene, or the mean over genes.
 
 Shape suffixes: T treatments, H heads, K bins.
 """
@@ -23,40 +23,40 @@ _BLOCK_BYTES = 1 << 26
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TreatmentMaps:
-    """Attention over the bins of a window."""
+    """Attention over the K bins of a window by head and treatment."""
 
     treatments: list[str]
     """T names."""
     heads: list[str]
-    """H names: the head's number, with the site before it where there are several sites."""
+    """H names: the head's number, preceded by the site where there are several sites."""
     weights_HTK: NDArray[np.float64]
-    """As stored: rows sum to 1, or less with a sink. Of positions that look at positions the mean over queries."""
+    """Stored weights: rows sum to 1, or less with a sink. Sites with a query axis: the mean over queries."""
     key_edges: NDArray[np.int64]
     """(K + 1,) in bases from the window's first base."""
     window_length: int
     receptive_field: int | None
-    """Bases that a bin's key sees; None where the sites differ or do not say."""
+    """Bases that the key of a bin sees; None where sites differ or do not tell."""
     genes: list[str]
-    """Of which the mean was taken."""
+    """Genes whose maps were averaged."""
     downstream: int | None = None
-    """Positions of the window from position 0 of each gene on, where the file says so."""
+    """Window bases from position 0 of each gene on; None where the file does not tell."""
     reference: str | None = None
-    """What was subtracted: a treatment, or `mean`."""
+    """The map that was subtracted: a treatment, or `mean`; None = nothing."""
 
     @property
     def mean_over_heads(self) -> NDArray[np.float64]:
-        """(T, K)."""
+        """Mean maps (T, K) over heads."""
         mean: NDArray[np.float64] = self.weights_HTK.mean(axis=0)
         return mean
 
 
 def described(reference: str) -> str:
-    """What was subtracted, in words."""
+    """The subtracted map, for a title."""
     return "the mean of treatments" if reference == MEAN else f"that in {reference}"
 
 
 def window_zero(window_length: int, downstream: int | None, upstream: int | None) -> int | None:
-    """The window position that is position 0 of the gene: `upstream` as asked for, else as the file says it.
+    """The window position of the gene's position 0: `upstream` if given, else the position in the file.
 
     Raises: SettingsError when the window would end before position 0.
     """
@@ -80,7 +80,7 @@ def read_treatment_maps(
     heads: Sequence[int] | None = None,
     progress: Progress | None = None,
 ) -> TreatmentMaps:
-    """The mean over genes (all without `genes`; that of one is its own map), read in blocks.
+    """Read maps averaged over `genes` (None = all genes), in blocks.
 
     treatments: None = all, in the file's order. against: a treatment whose map is subtracted from the others' and
     which is left out; or `mean` (where no treatment is called so) for the mean over all treatments of the file.
@@ -132,9 +132,9 @@ def read_treatment_maps(
 
 
 def choose_treatments(attention: AttentionFile, gene: str, number: int) -> list[str] | None:
-    """At most `number` treatments in the file's order: those of lowest and highest prediction for a gene.
+    """At most `number` treatments in the file's order, half with the lowest and half with the highest prediction.
 
-    Half of each. None when there are no more than that, or the file holds no predictions to choose by.
+    None when there are no more treatments than that, or the file holds no predictions.
 
     Raises: BioattnError when the file does not hold the gene.
     """

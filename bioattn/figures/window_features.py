@@ -1,4 +1,4 @@
-"""What lies in a promoter's window: genes of an annotation, and sites of motifs. Positions are the window's.
+"""Features of a promoter's window: genes of an annotation, and motif sites.
 
 Window positions are 0-based and half-open, from the window's first base in the direction of the gene.
 """
@@ -37,13 +37,13 @@ class WindowGene:
     name: str
     start: int
     end: int
-    """May lie outside the window on either side."""
+    """End of the gene; start and end may lie outside the window."""
     coding: tuple[int, int] | None
-    """From the first to the last coding base of the representative transcript."""
+    """Interval from the first to the last coding base of the representative transcript."""
     forward: bool
-    """Whether it runs in the direction of the window."""
+    """Whether the gene has the direction of the window."""
     own: bool
-    """Whether it is the gene whose promoter this is."""
+    """Whether the window is the promoter of this gene."""
 
 
 class MotifSite(NamedTuple):
@@ -53,15 +53,15 @@ class MotifSite(NamedTuple):
     start: int
     end: int
     strand: str
-    """Relative to the window."""
+    """Strand relative to the window."""
     treatment: str
-    """The treatment it is said to act in; "" where none is named."""
+    """The treatment in which the site acts; "" where none is named."""
     rank: float
     """Sites of small rank are drawn first: the p-value, or 0 where a table lists the sites."""
 
 
 class WindowSequence(NamedTuple):
-    """The bases of one window, and what the others are like."""
+    """The bases of one window, and the base composition of all windows."""
 
     codes: NDArray[np.uint8]
     """(window_length,) 0-3 for ACGT, 4 for N and padding."""
@@ -158,9 +158,9 @@ def _anchor(annotation: Annotation, window: _Window, gene_id: str, anchor: Ancho
 
 
 def window_sequence(attention: AttentionFile, gene: str, promoters: Path) -> WindowSequence:
-    """The bases of a gene's window, from the FASTA that the attention was made of.
+    """The bases of a gene's window, from the FASTA of the attention file.
 
-    Raises: BioattnError when the FASTA does not hold the gene, or at another place.
+    Raises: BioattnError when the FASTA lacks the gene or has it at another position.
     """
     place: dict[Any, Any] = attention.samples.loc[gene].to_dict()
     counts = np.zeros(UNKNOWN + 1, dtype=np.int64)
@@ -202,7 +202,7 @@ def is_site_table(path: Path) -> bool:
 def sites_of_table(path: Path, gene: str, window_length: int) -> list[MotifSite]:
     """The sites of one gene in a table such as a truth table or the edge list of `export motifs`.
 
-    Raises: FormatError naming the line of a position that is none of the window's.
+    Raises: FormatError, with the line, when a position lies outside the window.
     """
     table = open_table(path)
     sites = []
@@ -227,7 +227,7 @@ def sites_of_table(path: Path, gene: str, window_length: int) -> list[MotifSite]
 
 
 def scanned_sites(path: Path, sequence: WindowSequence, p_value: float = 1e-4) -> list[MotifSite]:
-    """Where the motifs of a file (MEME, JASPAR, TRANSFAC) match a window, best first.
+    """Matches of the motifs of a file (MEME, JASPAR, TRANSFAC) in a window, best first.
 
     Background: the bases of all promoters. A palindromic motif counts once. Raises: FormatError.
     """
@@ -247,14 +247,14 @@ def scanned_sites(path: Path, sequence: WindowSequence, p_value: float = 1e-4) -
 
 
 def _shown_name(motif: Motif) -> str:
-    """ARG80 rather than MA0271.1; but some programs write the consensus where others have a name."""
+    """The name shown: ARG80 rather than MA0271.1, but not a consensus that stands in place of a name."""
     other = motif.alternative_name
     is_consensus = len(other) == motif.width and set(other.upper()) <= set("ACGT" + AMBIGUITY_LETTERS)
     return motif.name if is_consensus or not other else other
 
 
 def lanes(intervals: Sequence[tuple[float, float]], number: int) -> list[int]:
-    """A lane 0..number - 1 for each interval, in this order, so that none in a lane overlap; -1 = no room.
+    """Assign each interval a lane 0..number - 1 without overlaps, in the given order; -1 = no room.
 
     >>> lanes([(0, 2), (1, 3), (2.5, 4), (1, 4)], 2)
     [0, 1, 0, -1]

@@ -1,4 +1,4 @@
-"""One protein chain of a PDB or mmCIF file: its residues, how they are numbered, where CA and CB stand.
+"""One protein chain of a PDB or mmCIF file: residues, residue numbers, CA and CB coordinates.
 
 What is read: the first model; chain ids and residue numbers as the authors gave them (mmCIF: `auth_asym_id`,
 `auth_seq_id`); of alternative locations the one with the highest occupancy. Modified amino acids (MSE and its
@@ -26,9 +26,9 @@ from bioattn.io.files import decompression_errors, open_bytes
 from bioattn.text import quoted
 
 MissingCb = Literal["ca", "virtual"]
-"""What stands for a CB that is not in the file: CA, or its ideal place by N, CA and C (CA if one is missing)."""
+"""Substitute for a missing CB: CA, or the ideal position from N, CA and C (CA if one of these is missing)."""
 BLANK_CHAIN = "_"
-"""Stands for the chain without an id, of PDB files whose column 22 is empty."""
+"""Name of a chain without an id, in PDB files whose column 22 is empty."""
 UNKNOWN_LETTER = "X"
 
 # Selenocysteine and pyrrolysine are missing from Biopython's table, as are the ambiguous residues.
@@ -102,7 +102,7 @@ def read_chains(path: Path) -> list[Chain]:
 
 
 def scorable(letters: str) -> str:
-    """One-letter codes as a substitution matrix knows them: U, O and J are none of its letters.
+    """One-letter codes that a substitution matrix holds: U, O and J are replaced by similar residues.
 
     >>> scorable("MUOJ")
     'MCKL'
@@ -113,7 +113,7 @@ def scorable(letters: str) -> str:
 def virtual_cb(
     n: NDArray[np.floating], ca: NDArray[np.floating], c: NDArray[np.floating]
 ) -> NDArray[np.float64]:
-    """Where CB of an L-amino acid stands by ideal geometry; arguments and result (..., 3) in ångström."""
+    """Ideal position of CB of an L-amino acid; arguments and result (..., 3) in ångström."""
     first, second = np.asarray(ca, np.float64) - n, np.asarray(c, np.float64) - ca
     across, along_first, along_second = _VIRTUAL_CB
     return across * np.cross(first, second) + along_first * first + along_second * second + ca
@@ -163,7 +163,7 @@ def _amino_acids(chain: BioChain) -> list[Residue]:
 
 
 def _likeliest(residue: Residue | DisorderedResidue) -> Residue:
-    """Of a residue modelled as different amino acids at once (a point mutation), the one with most occupancy."""
+    """The amino acid with the highest occupancy, of a residue modelled as several (a point mutation)."""
     if not isinstance(residue, DisorderedResidue):
         return residue
     children: list[Residue] = residue.disordered_get_list()

@@ -1,4 +1,4 @@
-"""Which residue of a structure stands in which match column of an alignment.
+"""Mapping between residues of a structure and match columns of an alignment.
 
 Structure and alignment seldom hold the same sequence: a chain lacks disordered loops or has a tag, a family
 alignment may not hold the protein itself. So the chain is aligned to one row: the query if that is close enough,
@@ -24,11 +24,11 @@ from bioattn.structures.chain import Chain, scorable
 from bioattn.text import percentage, quoted
 
 MIN_IDENTITY = 0.7
-"""Of the residues aligned to each other, the part that must be equal for a chain to be taken as that of a row."""
+"""Least fraction of equal residues among the aligned residues of a chain and its row."""
 MIN_COVERAGE = 0.5
-"""Of the shorter of chain and row, the part that must be aligned."""
+"""Least fraction of the shorter of chain and row that must be aligned."""
 GOOD_IDENTITY = 0.95
-"""From here on the query is taken without a look at the other rows."""
+"""Identity from which the query is taken without aligning other rows."""
 COLUMNS = ("msa_column", "query_aa", "chain", "resi", "icode", "resname", "cb_x", "cb_y", "cb_z")
 
 _CANDIDATES = 20
@@ -47,7 +47,7 @@ class ColumnMapping:
     row: int
     """Row of the alignment the chain was aligned to; -1 when the mapping was read from a file."""
     identity: float
-    """Part of the aligned residues that are equal; NaN when the mapping was read from a file."""
+    """Fraction of the aligned residues that are equal; NaN when the mapping was read from a file."""
 
     def column_cb(self, chain: Chain, num_columns: int) -> NDArray[np.float32]:
         """(R, 3) CB coordinates of the match columns in ångström, NaN where no residue is mapped."""
@@ -59,7 +59,7 @@ class ColumnMapping:
 def map_columns(
     chain: Chain, alignment: Alignment, *, source: str = "the structure", min_identity: float = MIN_IDENTITY
 ) -> ColumnMapping:
-    """Align `chain` to the query or else to the closest row, and read the columns off that row.
+    """Align `chain` to the query, or else to the closest row, and take the columns of that row.
 
     Raises: BioattnError beginning with `source` when no row is close: less than `MIN_COVERAGE` of the shorter
     sequence aligned, or fewer than `min_identity` of the aligned residues equal.
@@ -84,7 +84,7 @@ def map_columns(
 
 
 def write_mapping(path: Path, mapping: ColumnMapping, chain: Chain) -> None:
-    """Write the table of this file's head."""
+    """Write the mapping as a table; the docstring of this module lists its columns."""
     with text_output(path) as file:
         file.write("\t".join(COLUMNS) + "\n")
         for column, residue in zip(mapping.columns, mapping.residues, strict=True):
@@ -104,9 +104,9 @@ def write_mapping(path: Path, mapping: ColumnMapping, chain: Chain) -> None:
 
 
 def read_mapping(path: Path, chain: Chain, num_columns: int) -> ColumnMapping:
-    """Read such a table and find its residues in `chain`; the coordinates are those of the chain.
+    """Read a mapping table and find its residues in `chain`; coordinates are those of the chain.
 
-    Only `msa_column`, `resi`, and, where the table has them, `icode` and `resname` are looked at.
+    Only `msa_column`, `resi` and, where the table has them, `icode` and `resname` are used.
 
     Raises: FormatError naming the line of a column that is out of range, not ascending or not a number, and of a
     residue that the chain does not have or has under another name.
@@ -153,7 +153,7 @@ def read_mapping(path: Path, chain: Chain, num_columns: int) -> ColumnMapping:
 
 
 def row_identities(mapping: ColumnMapping, chain: Chain, alignment: Alignment) -> NDArray[np.float64]:
-    """(S,): the part of the mapped residues that each row of the alignment has in their columns."""
+    """Fraction (S,) of the mapped residues that each row of the alignment has in their columns."""
     letters = np.frombuffer(chain.letters.encode("ascii"), np.uint8)[mapping.residues]
     identities: NDArray[np.float64] = (alignment.residues[:, mapping.columns] == letters).mean(axis=1)
     return identities
@@ -161,7 +161,7 @@ def row_identities(mapping: ColumnMapping, chain: Chain, alignment: Alignment) -
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class _RowAlignment:
-    """A chain aligned to a row: which residues meet."""
+    """A chain aligned to a row, and the pairs of aligned residues."""
 
     row: int
     columns: NDArray[np.intp]
@@ -203,7 +203,7 @@ def _aligned(chain: Chain, alignment: Alignment, row: int) -> _RowAlignment:
 
 
 def _row_residues(alignment: Alignment, row: int) -> tuple[str, NDArray[np.intp]]:
-    """The residues of a row, insertions included, and the match column of each; -1 for those of insertions."""
+    """Residues of a row, insertions included, and the match column of each; -1 for insertions."""
     text = alignment.row_with_insertions(row)
     letters = np.frombuffer(text.encode("ascii"), np.uint8)
     lower = letters >= ord("a")
@@ -213,7 +213,7 @@ def _row_residues(alignment: Alignment, row: int) -> tuple[str, NDArray[np.intp]
 
 
 def _likely_rows(chain: Chain, alignment: Alignment) -> list[int]:
-    """The rows that share most words of three letters with the chain, insertions left aside; most first."""
+    """Rows that share the most words of three letters with the chain, without insertions; best first."""
     words = np.zeros(_LETTERS**_WORD, np.bool_)
     words[_words(np.frombuffer(chain.letters.encode("ascii"), np.uint8))] = True
     shared = np.empty(alignment.num_rows, np.int64)

@@ -1,4 +1,4 @@
-"""How well ranked pairs of columns are contacts: precision of the L/5 and the L best, and how sure that figure is.
+"""Precision of ranked pairs of columns as contacts, among the L/5 and the L best, with intervals.
 
 L is the number of columns with a residue in the structure; pairs are judged when both have one and they are at
 least six columns apart; a contact is a CB-CB distance below 8 Å.
@@ -18,22 +18,22 @@ class ContactScores:
     """Precisions of one protein, or their means over several."""
 
     precision_l5: float
-    """Of the L/5 best pairs (rounded down, at least one)."""
+    """Precision among the L/5 best pairs (rounded down, at least one)."""
     precision_l: float
-    """Of the L best pairs."""
+    """Precision among the L best pairs."""
 
     def as_figures(self) -> dict[str, float]:
-        """Under the names tables use."""
+        """The precisions by the names that tables use."""
         return {"P@L/5": self.precision_l5, "P@L": self.precision_l}
 
 
 def contact_scores(
     scores: NDArray[np.floating], cb: NDArray[np.floating], columns: NDArray[np.integer] | None = None
 ) -> ContactScores:
-    """Judge a symmetric map, larger = more likely in contact, by coordinates (R, 3), NaN = not known.
+    """Score a symmetric map (larger = more likely in contact) against coordinates (R, 3), NaN = unknown.
 
-    columns: the match columns that rows and columns of the map stand for, of R; None = all. Pairs of others are
-    ranked last. Equal scores rank in the order of i, then j. A protein without pairs to judge gives NaN.
+    columns: the match columns, out of R, of the rows and columns of the map; None = all. Pairs of other columns
+    are ranked last. Equal scores rank in the order of i, then j. A protein without pairs to judge gives NaN.
     """
     first, second = np.nonzero(np.triu(known_pairs(cb)))
     if not len(first):
@@ -50,7 +50,7 @@ def contact_scores(
 
 
 def mean_scores(scores: Sequence[ContactScores]) -> ContactScores:
-    """Means over proteins, those without pairs left out."""
+    """Means over proteins; proteins without pairs are left out."""
     return ContactScores(
         precision_l5=_mean([each.precision_l5 for each in scores]),
         precision_l=_mean([each.precision_l for each in scores]),
@@ -60,9 +60,9 @@ def mean_scores(scores: Sequence[ContactScores]) -> ContactScores:
 def bootstrap_interval(
     values: Sequence[float], *, share: float = 0.95, draws: int = 10_000, seed: int = 0
 ) -> tuple[float, float]:
-    """Interval that holds `share` of the means of proteins drawn with repetition (percentile bootstrap).
+    """Percentile bootstrap over proteins: the interval that holds `share` of the resampled means.
 
-    For the difference of two predictors give the differences per protein.
+    For the difference of two predictors, pass the differences per protein.
     """
     known = np.asarray([value for value in values if np.isfinite(value)])
     if not len(known):

@@ -4,13 +4,13 @@ import numpy as np
 from numpy.typing import NDArray
 
 CONTACT_DISTANCE = 8.0
-"""Ångström between CB atoms, below which two residues are in contact."""
+"""Distance between CB atoms, in ångström, below which two residues are in contact."""
 MIN_SEPARATION = 6
-"""Columns apart, below which pairs are not counted: neighbours in the chain always touch."""
+"""Least distance in columns of a counted pair: neighbours in the chain always touch."""
 
 
 def distances(cb: NDArray[np.floating]) -> NDArray[np.float32]:
-    """(R, R) distances in ångström between (R, 3) coordinates; NaN where either is NaN."""
+    """Distances (R, R) in ångström between coordinates (R, 3); NaN where either coordinate is NaN."""
     points = np.asarray(cb, np.float64)
     apart: NDArray[np.float32] = np.linalg.norm(points[:, None] - points[None], axis=-1).astype(np.float32)
     return apart
@@ -19,9 +19,9 @@ def distances(cb: NDArray[np.floating]) -> NDArray[np.float32]:
 def contacts(
     cb: NDArray[np.floating], distance: float = CONTACT_DISTANCE, min_separation: int = MIN_SEPARATION
 ) -> NDArray[np.bool_]:
-    """(R, R), symmetric: pairs nearer than `distance` ångström and at least `min_separation` columns apart.
+    """Contacts (R, R), symmetric: pairs closer than `distance` ångström, at least `min_separation` columns apart.
 
-    cb: (R, 3), NaN where a column has no residue in the structure; such pairs are no contacts, see `known_pairs`.
+    cb: (R, 3), NaN where a column has no residue in the structure; its pairs are not contacts, see `known_pairs`.
     """
     near: NDArray[np.bool_] = distances(cb) < distance
     near &= known_pairs(cb, min_separation)
@@ -29,7 +29,7 @@ def contacts(
 
 
 def known_pairs(cb: NDArray[np.floating], min_separation: int = MIN_SEPARATION) -> NDArray[np.bool_]:
-    """(R, R): pairs of columns, both in the structure, at least `min_separation` apart: those that are judged."""
+    """Pairs (R, R) that can be scored: both columns in the structure, at least `min_separation` columns apart."""
     present = ~np.isnan(cb).any(axis=-1)
     column = np.arange(len(cb))
     apart: NDArray[np.bool_] = np.abs(column[:, None] - column[None]) >= min_separation

@@ -1,4 +1,4 @@
-"""The atoms of the 20 amino acids and where they stand when bond lengths and angles are ideal.
+"""The atoms of the 20 amino acids and their positions at ideal bond lengths and angles.
 
 An amino acid is a tree of rigid groups: the backbone (0), the oxygen that turns with psi (3) and the atoms that
 turn with chi1 to chi4 (4 to 7); groups 1 (omega) and 2 (phi) turn hydrogens only and hold no atom here. A position
@@ -49,7 +49,7 @@ CHI_CHAINS = {
     "TYR": "N CA CB CG CD1",
     "VAL": "N CA CB CG1",
 }
-"""Atoms along the side chain; chi k is the torsion of the four consecutive ones that begin at the k-th."""
+"""Atoms along the side chain; chi k is the torsion of four consecutive atoms from the k-th on."""
 
 _GROUP_ATOMS = """
 ALA  0 N -0.525 1.363 0     0 CA 0 0 0   0 C 1.526 0 0   3 O 0.627 1.062 0   0 CB -0.529 -0.774 -1.205
@@ -125,7 +125,7 @@ _Vector = NDArray[np.float64]
 
 
 class GroupAtom(NamedTuple):
-    """An atom and its ideal place."""
+    """An atom and its ideal position."""
 
     name: str
     """PDB atom name."""
@@ -155,7 +155,7 @@ UNKNOWN = len(AMINO_ACIDS)
 
 
 def _frame(x_axis: _Vector, towards_y: _Vector, origin: _Vector) -> NDArray[np.float64]:
-    """The 4×4 matrix of the frame with this x axis whose y axis lies in the plane with `towards_y`."""
+    """4×4 matrix of the frame with the given x axis and the y axis in the plane of x and `towards_y`."""
     x = x_axis / np.linalg.norm(x_axis)
     y = towards_y - (towards_y @ x) * x
     y /= np.linalg.norm(y)
@@ -165,7 +165,7 @@ def _frame(x_axis: _Vector, towards_y: _Vector, origin: _Vector) -> NDArray[np.f
 
 
 def _default_frames(amino_acid: str) -> NDArray[np.float64]:
-    """(8, 4, 4): each group's frame in that of its parent, at torsion angle 0; 0 where there is none."""
+    """Frames (8, 4, 4) of the groups in their parents' frames at torsion angle 0; 0 for absent groups."""
     place = {atom.name: np.array(atom.position) for atom in GROUP_ATOMS[amino_acid]}
     frames = np.zeros((NUM_GROUPS, 4, 4))
     frames[:2] = np.eye(4)

@@ -1,4 +1,4 @@
-"""From a model's atoms to the residues that structure files are written from."""
+"""Converts a model's atoms to the residues that the writers of structure files take."""
 
 from collections.abc import Sequence
 
@@ -17,7 +17,7 @@ def predicted_residues(
     plddt: NDArray[np.floating],
     numbers: Sequence[int] | None = None,
 ) -> list[StructureResidue]:
-    """Residues with the atoms that their amino acid has; one of unknown kind has none.
+    """Residues with the atoms of their amino acids; an unknown residue has no atoms.
 
     aatype: (R,) 0..20. atom37: (R, 37, 3) Å. plddt: (R,) 0..100. numbers: R residue numbers, None = from 1.
     """

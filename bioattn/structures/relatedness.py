@@ -1,4 +1,4 @@
-"""Which chains are homologous by sequence: two of them on different sides of a split make a test too easy.
+"""Homology of chains by sequence: homologous chains on different sides of a split make a test too easy.
 
 Local alignment with BLOSUM62 and gap costs 11 and 1; two chains are related when a score as high is expected by
 chance less than once in 1,000 datasets of this size (Karlin-Altschul statistics with BLAST's parameters for these
@@ -20,7 +20,7 @@ from bioattn.system.progress import NoProgress, Progress
 
 MAX_EXPECTED = 1e-3
 MAX_PAIRS = 1_000_000
-"""Above, the comparison would take more than some minutes."""
+"""Largest number of pairs; more would take longer than some minutes."""
 _LAMBDA, _K = 0.267, 0.041
 
 
@@ -30,9 +30,9 @@ class RelatedPair(NamedTuple):
     first: int
     second: int
     identity: float
-    """Part of the aligned residues that are equal."""
+    """Fraction of the aligned residues that are equal."""
     aligned: int
-    """Residues aligned to each other."""
+    """Number of aligned residues."""
 
 
 def related_pairs(sequences: Sequence[str], progress: Progress | None = None) -> list[RelatedPair]:
@@ -65,7 +65,7 @@ def related_pairs(sequences: Sequence[str], progress: Progress | None = None) ->
 
 
 def families(number: int, pairs: Sequence[RelatedPair]) -> list[int]:
-    """For each of `number` chains the lowest index among those it is related to, directly or through others."""
+    """For each of `number` chains, the lowest index among its direct and indirect relatives."""
     links = csr_array(
         (np.ones(len(pairs)), ([pair.first for pair in pairs], [pair.second for pair in pairs])),
         shape=(number, number),

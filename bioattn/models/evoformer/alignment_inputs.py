@@ -1,4 +1,4 @@
-"""From an alignment to what an MSA/pair model is given in each pass, as the model's `InputSettings` say."""
+"""Input features of an MSA/pair model from an alignment, drawn for each pass by the model's `InputSettings`."""
 
 import logging
 from dataclasses import dataclass
@@ -32,7 +32,7 @@ LOGGER = logging.getLogger("bioattn")
 _LETTERS = np.frombuffer((RESIDUES + "X-").encode(), np.uint8)
 _NUM_COVARIANCE_FEATURES = 3
 _ROWS_LOOKED_AT = 2048
-"""Rows that warnings are drawn from: enough to see a family or none, in a fraction of a second."""
+"""Number of rows that warnings are computed from; this takes a fraction of a second."""
 
 
 @dataclass(frozen=True, eq=False, kw_only=True)
@@ -75,7 +75,7 @@ class AlignmentInputs:
         return found
 
     def draw(self, seed: int, number: int) -> InputFeatures:
-        """Features of pass `number`, counted over all samples: a function of both, whatever was drawn before."""
+        """Features of pass `number`, counted over all samples; they do not depend on earlier draws."""
         random = pass_random(seed, number)
         encoded = self.encoded
         rows = self._drawn(random)
@@ -95,7 +95,7 @@ class AlignmentInputs:
         )
 
     def rows_of(self, seed: int, number: int) -> tuple[NDArray[np.intp], NDArray[np.intp]]:
-        """Which rows of `encoded` pass `number` draws: (N,) of the clustered MSA, and those of the extra MSA."""
+        """Rows of `encoded` that pass `number` draws: (N,) of the clustered MSA, and those of the extra MSA."""
         random = pass_random(seed, number)
         rows = self._drawn(random)
         order = rows[shuffled_rows(len(rows), random)]
@@ -112,7 +112,7 @@ class AlignmentInputs:
         return np.argsort(clock)[: self.num_drawn]
 
     def sample(self, seed: int, number: int) -> ModelInputs:
-        """The same as tensors."""
+        """The features of `draw` as tensors."""
         return to_model_inputs(self.draw(seed, number), self.pair_feat)
 
 
@@ -124,9 +124,9 @@ def prepare_inputs(
     source: str,
     progress: Progress | None = None,
 ) -> AlignmentInputs:
-    """Encode an alignment, choose its columns, and compute once what all samples share.
+    """Encode an alignment, choose its columns, and compute what all samples share.
 
-    A gap of the target, row 1, counts as a residue of unknown kind; what it has inserted is left out.
+    A gap of the target, row 1, counts as an unknown residue; insertions of the target are left out.
 
     Raises: BioattnError beginning with `source` when the alignment is empty, of nucleotides, or its target has no
     residue of a known kind; when it is too wide for a model with pair features; or when the model

@@ -1,4 +1,4 @@
-"""How sure a prediction is: pLDDT, predicted aligned error and pTM, from logits (AlphaFold 2 supplement, 1.9.6-7).
+"""Confidence of a prediction from logits: pLDDT, predicted aligned error, pTM (AlphaFold 2 supplement, 1.9.6-7).
 
 Shape suffixes: R residues, N bins.
 """
@@ -7,7 +7,7 @@ import torch
 from torch import Tensor
 
 MAX_ALIGNED_ERROR = 31.0
-"""Å: lower edge of the last bin."""
+"""Lower edge of the last bin in ångström."""
 
 
 def plddt(logits_RN: Tensor) -> Tensor:
@@ -25,7 +25,7 @@ def predicted_aligned_error(logits_RRN: Tensor) -> Tensor:
 def predicted_tm_score(logits_RRN: Tensor, residue_weights_R: Tensor | None = None) -> Tensor:
     """Expected TM-score of the prediction, 0..1 (a scalar tensor): the best over residues to superimpose at.
 
-    residue_weights_R: 0..1, how much each residue counts; None = all alike.
+    residue_weights_R: weight of each residue, 0..1; None = equal weights.
     """
     if residue_weights_R is None:
         residue_weights_R = logits_RRN.new_ones(logits_RRN.shape[0])

@@ -41,19 +41,19 @@ class EvoformerConfig:
     num_extra_msa_blocks: int = 4
     """Blocks of the extra-MSA stack; 0 = no such stack."""
     uniform_msa_attention: bool = False
-    """Whether row and column attention weigh all keys alike: the control that attention has to beat."""
+    """Whether row and column attention are uniform over keys: the control that attention must beat."""
     centred_outer_product: bool = False
-    """Whether the outer product mean is one of covariances: see `outer_product_mean`. AlphaFold's is not."""
+    """Whether the outer product mean gives covariances (see `outer_product_mean`); AlphaFold's does not."""
     target_features: int = 22
     """Features of a target residue."""
     msa_features: int = 49
     """Features of a cell of the clustered MSA."""
     pair_features: int = 0
-    """Features of a pair of columns that come from outside (covariances, say); 0 = none."""
+    """External features of a pair of columns (covariances, say); 0 = none."""
     max_relative_position: int = 32
-    """Residues farther apart in the chain than this are told apart no more."""
+    """Largest distance in the chain that is encoded; larger distances are clipped."""
     recycling: bool = True
-    """Whether a pass takes over from the pass before it; needed for more than one pass."""
+    """Whether a pass gets the representations of the pass before; needed for more than one pass."""
     structure_module: StructureModuleConfig | None = field(default_factory=StructureModuleConfig)
     """None for a model that predicts no atoms; it has no pLDDT head either."""
     distogram_bins: int = 64

@@ -1,4 +1,4 @@
-"""Bins of CB-CB distances and what is read off them (AlphaFold 2 supplement, 1.9.8).
+"""Bins of CB-CB distances, and contact probabilities from them (AlphaFold 2 supplement, 1.9.8).
 
 64 bins: the first holds everything below 2.3125 Å, the last everything above 21.6875 Å. Models with another number
 of bins divide the same range.

@@ -1,4 +1,4 @@
-"""An MSA/pair model as a folder that explains itself, and the one way to load a model from whatever holds it.
+"""An MSA/pair model as a folder of documented files, and loading of a model from any of its forms.
 
 `config.json` (format, version, shape, digest of the weights) and `model.safetensors`; of a model trained here also
 `training.json` (settings, data digests, versions, metrics), `history.csv` and `README.md` (model card). The schema
@@ -42,13 +42,13 @@ class LoadedEvoformerModel:
     sha256: str
     """Of that file."""
     name: str
-    """What results call it: the file's name; of a model folder `FOLDER/model.safetensors`."""
+    """The model's name in results: the file name; for a model folder, `FOLDER/model.safetensors`."""
     inputs: InputSettings
-    """How it wants alignments presented."""
+    """How alignments are presented to the model."""
 
     @property
     def config(self) -> EvoformerConfig:
-        """The model's shape."""
+        """The model's architecture."""
         return self.model.config
 
     @property
@@ -79,7 +79,7 @@ def write_evoformer_model(folder: Path, model: EvoformerModel, inputs: InputSett
 
 
 def read_evoformer_config(folder: Path) -> tuple[EvoformerConfig, InputSettings]:
-    """The shape of the model in a folder, and how it wants alignments presented.
+    """The architecture of the model in a folder, and how alignments are presented to it.
 
     Raises: FormatError naming the file that is missing, of another version or kind, or damaged.
     """
@@ -100,7 +100,7 @@ def load_evoformer_model(
 ) -> LoadedEvoformerModel:
     """Load a folder that `write_evoformer_model` wrote, or a parameter file of AlphaFold or OpenFold.
 
-    num_structure_layers: for parameter files, which do not tell (`load_parameters`).
+    num_structure_layers: layers of the structure module, for parameter files, which lack it (`load_parameters`).
 
     Raises: FormatError naming the file or array that is missing, of another version, damaged or at odds with the
     rest; SettingsError when layers are given for a folder; BioattnError when a file changes meanwhile.

@@ -19,7 +19,7 @@ class GatedAttention(nn.Module):
     """
 
     def __init__(self, channels: int, site: AttentionSite, *, uniform: bool = False) -> None:
-        """`uniform`: all keys that are not masked weigh the same, whatever queries, keys and bias say."""
+        """`uniform`: all unmasked keys have equal weight; queries, keys and bias are ignored."""
         super().__init__()
         self.site = site
         self.uniform = uniform

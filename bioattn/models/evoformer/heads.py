@@ -1,4 +1,4 @@
-"""What is read off the representations (AlphaFold 2 supplement, 1.9). All give logits in float32.
+"""Output heads of the representations (AlphaFold 2 supplement, 1.9). All give logits in float32.
 
 Shape suffixes: S MSA rows, R residues, C channels, N bins or classes.
 """

@@ -15,8 +15,8 @@ TILE_ROWS = 16
 
 
 class InputEmbedder(nn.Module):
-    """Pairs are sums of what their two residues are and how far apart they stand in the chain; MSA cells are sums
-    of what the row says there and of the target residue."""
+    """Pairs sum embeddings of the two residues and of their distance in the chain; MSA cells sum embeddings of the
+    row's features and of the target residue."""
 
     def __init__(self, config: EvoformerConfig) -> None:
         super().__init__()

@@ -1,4 +1,4 @@
-"""How a model wants alignments presented to it; part of its folder, for a model run otherwise is another model."""
+"""How alignments are presented to a model; part of its folder, because predictions depend on it."""
 
 from dataclasses import dataclass
 
@@ -7,16 +7,16 @@ from bioattn.errors import SettingsError
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class InputSettings:
-    """What is drawn from an alignment for a pass; the defaults are AlphaFold 2's."""
+    """Settings of the rows and columns drawn from an alignment; the defaults are AlphaFold 2's."""
 
     max_msa_clusters: int = 512
     """Rows of the clustered MSA at most."""
     max_extra_msa: int = 5120
     """Rows of the extra MSA at most."""
     min_extra_share: float = 0.0
-    """At least this part of the rows goes to the extra MSA, also where all would fit among the clusters."""
+    """Least fraction of the rows for the extra MSA, also where all rows would fit among the clusters."""
     masked_fraction: float = 0.15
-    """Part of the clusters' cells that are replaced."""
+    """Fraction of the clusters' cells that are masked."""
     weighted_rows: bool = False
     """Whether rows are drawn by their sequence weight (identity 0.8) and those drawn for neither MSA are left out;
     otherwise rows are alike, and all that are no cluster centre take part in the clusters."""
@@ -25,7 +25,7 @@ class InputSettings:
     num_recycles: int = 3
     """Passes after the first."""
     num_samples: int = 1
-    """Draws whose predicted distances are averaged."""
+    """Number of draws whose predicted distances are averaged."""
 
     def __post_init__(self) -> None:
         for name in ("max_msa_clusters", "max_extra_msa", "num_samples"):

@@ -1,4 +1,4 @@
-"""What an MSA/pair model is given for one alignment, as tensors.
+"""Inputs of an MSA/pair model for one alignment, as tensors.
 
 Shapes: S MSA rows (cluster centres), E extra MSA rows, R residues (match columns), F pair features. No batch axis.
 """
@@ -39,11 +39,11 @@ class ModelInputs(NamedTuple):
 
     @property
     def num_residues(self) -> int:
-        """R."""
+        """Number of residues, R."""
         return self.aatype.shape[0]
 
     def to(self, device: torch.device) -> "ModelInputs":
-        """The same on another device."""
+        """The inputs on another device."""
         return ModelInputs._make(None if tensor is None else tensor.to(device) for tensor in self)
 
     @classmethod

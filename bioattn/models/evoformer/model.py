@@ -28,7 +28,7 @@ from bioattn.models.evoformer.structure_module.structure_module import Structure
 
 
 class Trunk(NamedTuple):
-    """What the stacks make of one pass."""
+    """Representations after the stacks of one pass."""
 
     msa: Tensor
     """(S, R, C)"""
@@ -39,7 +39,7 @@ class Trunk(NamedTuple):
 
 
 class ModelOutputs(NamedTuple):
-    """What the last pass predicts; None where the model has no such part. Logits are float32."""
+    """Predictions of the last pass; None where the model lacks the part. Logits are float32."""
 
     msa: Tensor
     """(S, R, C) MSA representation."""
@@ -86,10 +86,10 @@ class EvoformerModel(nn.Module):
     def forward(
         self, inputs: ModelInputs | Sequence[ModelInputs], num_recycles: int = 0, *, recompute: bool = False
     ) -> ModelOutputs:
-        """Run 1 + `num_recycles` passes, each given the end of the one before; no gradient goes through that.
+        """Run 1 + `num_recycles` passes; each gets the representations of the one before, without gradient.
 
-        inputs: the same for all passes, or one for each, asked for once when its pass begins. The passes may have
-        different MSA samples, not different targets. recompute: activation checkpointing in the last pass.
+        inputs: the same for all passes, or a sequence with one for each, read once when its pass begins. Passes
+        may have different MSA samples, not different targets. recompute: checkpoint activations of the last pass.
 
         Raises: ValueError when the number of inputs is not that of the passes, passes are asked of a model without
         recycling, or the model has an extra-MSA stack and the inputs no extra MSA.
@@ -139,7 +139,7 @@ class EvoformerModel(nn.Module):
         return Trunk(*self.evoformer(msa_SRC, pair_RRC, inputs.msa_mask, pair_mask_RR, recompute=recompute))
 
     def _end_of_pass(self, inputs: ModelInputs, trunk: Trunk) -> Recycled:
-        """Only what the next pass needs."""
+        """The representations that the next pass needs."""
         structure = self._run_structure_module(inputs, trunk)
         positions = None if structure is None else pseudo_beta(structure.atom37, inputs.aatype)
         # A copy: a view of the first row would keep the whole MSA representation alive.

@@ -10,7 +10,7 @@ from bioattn.models.evoformer.gated_attention import GatedAttention
 from bioattn.models.evoformer.tiled_layers import add_tiled
 
 TILE_ELEMENTS = 1 << 19
-"""Of the MSA: 16 residues of 128 rows and 256 channels; as in row attention."""
+"""MSA elements of a tile: 16 residues of 128 rows and 256 channels; as in row attention."""
 
 
 class MsaColumnAttention(nn.Module):

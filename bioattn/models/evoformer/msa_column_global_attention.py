@@ -13,7 +13,7 @@ from bioattn.models.evoformer.initial_weights import final_linear, linear
 from bioattn.models.evoformer.tiled_layers import add_tiled
 
 TILE_ELEMENTS = 1 << 19
-"""Of the MSA: 8 residues of 1024 rows and 64 channels; as in row attention."""
+"""MSA elements of a tile: 8 residues of 1024 rows and 64 channels; as in row attention."""
 EPSILON = 1e-10
 """Rows added to the count of a column's mean, so that a column without rows has mean 0."""
 

@@ -12,10 +12,10 @@ from bioattn.models.evoformer.pair_bias import pair_bias
 from bioattn.models.evoformer.tiled_layers import add_tiled
 
 TILE_ELEMENTS = 1 << 19
-"""Of the MSA: 8 rows of 256 residues and 256 channels. What a tile passes through (16 MB in float32) fits a shared
-cache; smaller tiles pay more for calls, larger ones for memory."""
+"""MSA elements of a tile: 8 rows of 256 residues and 256 channels. Its intermediates (16 MB in float32) fit a
+shared cache; smaller tiles cost more calls, larger ones more memory."""
 TILE_LEAST = 8
-"""Rows: the bias is made ready once a tile, which costs as much as one row of it."""
+"""Least rows of a tile: the bias is prepared once per tile, which costs as much as one row."""
 
 
 class MsaRowAttention(nn.Module):

@@ -12,9 +12,9 @@ from bioattn.models.evoformer.initial_weights import linear as new_linear
 from bioattn.models.evoformer.tiled_layers import add_tiled, map_tiled
 
 TILE_ELEMENTS = 1 << 18
-"""Of the pairs: 8 residues i with 256 residues j and 128 channels; their outer products are 8 MB in float32."""
+"""Pair elements of a tile: 8 residues i, 256 residues j, 128 channels; outer products take 8 MB in float32."""
 TILE_MSA_ELEMENTS = 1 << 20
-"""Of the MSA: 16 rows of 256 residues with 256 channels."""
+"""MSA elements of a tile: 16 rows of 256 residues with 256 channels."""
 EPSILON = 1e-3
 """Added to the number of rows that cover a pair."""
 
@@ -30,9 +30,9 @@ class OuterProductMean(nn.Module):
     def __init__(
         self, msa_channels: int, pair_channels: int, hidden_channels: int, *, centred: bool = False
     ) -> None:
-        """`centred`: each projection loses its mean over the rows of its column first, so that the layer gives
-        covariances of columns instead of mean products. Not AlphaFold's, whose pairs must learn to subtract what
-        two columns have in common by chance; models trained on few families have not the data for that."""
+        """`centred`: the mean over the rows of a column is subtracted from each projection first, so that the
+        layer gives covariances of columns instead of mean products. AlphaFold does not do this; its pairs must
+        learn to subtract what two columns share by chance, for which few families are too little data."""
         super().__init__()
         self.centred = centred
         self.normalise = nn.LayerNorm(msa_channels)
@@ -74,7 +74,7 @@ class OuterProductMean(nn.Module):
     def _update(
         self, _rows: slice, pair_TRC: Tensor, first_TAS: Tensor, count_TR: Tensor, second_XS: Tensor
     ) -> Tensor:
-        """What some residues i add to their pairs with all residues j."""
+        """Update of the pairs of some residues i with all residues j."""
         num_residues, channels = pair_TRC.shape[1], first_TAS.shape[1]
         outer = linear(first_TAS.flatten(0, 1), second_XS)
         outer_TXR = outer.view(-1, channels * channels, num_residues)

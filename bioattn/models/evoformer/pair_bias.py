@@ -9,7 +9,7 @@ from bioattn.models.evoformer.projection import Projection
 from bioattn.models.evoformer.tiled_layers import map_tiled
 
 TILE_ELEMENTS = 1 << 19
-"""Of the pairs: 16 rows of 256 residues with 128 channels, 2 MB beside their LayerNorm of the same size."""
+"""Pair elements of a tile: 16 rows of 256 residues with 128 channels, 2 MB besides their LayerNorm of 2 MB."""
 
 
 def pair_bias(pair_RRC: Tensor, normalise: nn.LayerNorm, project: Projection) -> Tensor:

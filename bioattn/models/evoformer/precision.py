@@ -1,4 +1,4 @@
-"""Which numbers the trunk's matrix products are computed in."""
+"""Precision of the trunk's matrix products."""
 
 import torch
 from torch import nn
@@ -7,8 +7,8 @@ from torch import nn
 def use_precision(module: nn.Module, dtype: torch.dtype) -> None:
     """Hold the weights of `module`'s projections in `dtype` (float32 or bfloat16), in place.
 
-    Every layer multiplies in the type its weights have. LayerNorm keeps float32, and so does what blocks hand on:
-    only the updates are rounded.
+    Every layer multiplies in the type of its weights. LayerNorm and the representations between blocks stay
+    float32; only the updates are rounded.
     """
     for part in module.modules():
         if not isinstance(part, nn.LayerNorm):

@@ -6,7 +6,7 @@ from bioattn.attention.cpu.matmul import linear
 
 
 class Projection(nn.Linear):
-    """A linear layer that multiplies in the type of its weight, by the fastest product there is."""
+    """A linear layer that multiplies in the type of its weight, with the fastest available product."""
 
     def forward(self, input: Tensor) -> Tensor:
         """(..., inputs) → (..., outputs), in the weight's type."""

@@ -1,4 +1,4 @@
-"""What a recycling pass takes over from the pass before it (AlphaFold 2 supplement, Algorithm 32).
+"""Embeds the end of a pass into the next, recycling (AlphaFold 2 supplement, Algorithm 32).
 
 Shape suffixes: R residues, C channels.
 """
@@ -47,8 +47,8 @@ class RecyclingEmbedder(nn.Module):
         )
 
     def forward(self, msa_SRC: Tensor, pair_RRC: Tensor, recycled: Recycled) -> tuple[Tensor, Tensor]:
-        """The representations with what is recycled added, the MSA's to its first row (pairs in place without
-        autograd, the MSA always)."""
+        """The representations plus the recycled ones; the MSA gets them in its first row. Pairs change in place
+        without autograd, the MSA always."""
         msa_SRC[0] += self.normalise_msa_row(recycled.msa_first_row.float())
         bins_RR = None if recycled.pseudo_beta is None else distance_bins(recycled.pseudo_beta)
 
@@ -66,7 +66,7 @@ class RecyclingEmbedder(nn.Module):
 
 
 def distance_bins(positions_R3: Tensor) -> Tensor:
-    """(R, R) int64: the bin of each distance; 15 = in none. A distance exactly on an edge is in none."""
+    """(R, R) int64: the bin of each distance; 15 = no bin. A distance exactly on an edge has no bin."""
     edges = torch.linspace(FIRST_EDGE, LAST_EDGE, NUM_DISTANCE_BINS, device=positions_R3.device).square()
     square_RR = (positions_R3[:, None] - positions_R3[None, :]).square().sum(-1)
     below_RR = torch.bucketize(square_RR, edges)

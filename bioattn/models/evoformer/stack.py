@@ -31,8 +31,8 @@ class EvoformerStack(nn.Module):
     ) -> tuple[Tensor, Tensor, Tensor]:
         """MSA (S, R, C), pair (R, R, C) and single (R, C) representations; masks: 1 = keep, 0 = masked.
 
-        Without autograd the given representations are updated in place. With it and with `recompute` only what
-        enters each block is kept, and the backward pass runs each block again (activation checkpointing).
+        Without autograd the given representations are updated in place. With autograd and `recompute` only the
+        inputs of each block are kept, and the backward pass runs each block again (activation checkpointing).
         """
         for block in self.blocks:
             msa_SRC, pair_RRC = run_block(block, msa_SRC, pair_RRC, msa_mask_SR, pair_mask_RR, recompute)
@@ -48,7 +48,7 @@ def run_block(
     pair_mask_RR: Tensor,
     recompute: bool,
 ) -> tuple[Tensor, Tensor]:
-    """One block; with `recompute`, where gradients are wanted, without keeping what lies inside it."""
+    """Run one block; with `recompute`, where gradients are wanted, without keeping its intermediates."""
     states: tuple[Tensor, Tensor]
     if recompute and torch.is_grad_enabled():
         states = checkpoint(block, msa_SRC, pair_RRC, msa_mask_SR, pair_mask_RR, use_reentrant=False)

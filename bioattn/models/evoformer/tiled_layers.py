@@ -1,9 +1,9 @@
-"""What a layer does to some rows at a time, forwards and backwards, with the memory of one tile.
+"""Layers computed some rows at a time, forward and backward, with the memory of one tile.
 
-A layer gives a function of a tile. Without gradients tiles are computed one after another, updates in place. With
-gradients the same is done, and only the layer's inputs are kept: the backward pass computes each tile again, with
-autograd, and takes its gradients at once. What lies between a tile's input and its output never exists for more
-than one tile, so it stays in the cache; that pays for computing it twice.
+A layer passes a function of a tile. Without gradients tiles are computed one after another, and updates are
+made in place. With gradients the same is done, and only the layer's inputs are kept: the backward pass computes
+each tile again with autograd and takes its gradients at once. Intermediates exist for one tile only and stay in
+the cache, which pays for computing them twice.
 """
 
 from collections.abc import Callable, Iterable, Sequence
@@ -16,8 +16,8 @@ from bioattn.attention.capture import no_capture
 from bioattn.models.evoformer.tiles import rows_per_tile, tiles
 
 MIN_RECOMPUTED_ELEMENTS = 1 << 20
-"""A smaller first tensor goes through autograd whole: its intermediates are small, and so are tiles that are
-computed twice (a model of 32 channels learns 1.5 times faster on crops of 64 residues)."""
+"""Least elements of the first tensor; a smaller one goes through autograd whole, as its intermediates are small (a
+model of 32 channels trains 1.5 times faster on crops of 64 residues)."""
 
 TileFunction = Callable[..., Tensor]
 """(rows, *tiles of the sliced tensors, *whole tensors) → the result for those rows. It must depend on nothing else
@@ -62,7 +62,7 @@ def map_tiled(
 ) -> Tensor:
     """function, some rows of the first axis at a time, into the empty tensor that `new_output` makes.
 
-    The other arguments are those of `add_tiled`.
+    Other arguments as in `add_tiled`.
     """
     if not torch.is_grad_enabled():
         output = new_output()

@@ -21,10 +21,10 @@ _LARGEST: ContextVar[int | None] = ContextVar("largest_tile", default=None)
 
 @contextmanager
 def tiles_of_at_most(rows: int | None) -> Iterator[None]:
-    """Let layers take at most `rows` rows or residues at a time meanwhile; None = the sizes that are fastest.
+    """Inside the `with`, layers take at most `rows` rows or residues at a time; None = the fastest sizes.
 
-    Transitions, which take cells one by one, keep their size. Less memory, more time, and the same results up to
-    the order in which products are summed.
+    Transitions, which treat cells one by one, keep their size. Fewer rows need less memory and more time; results
+    are equal up to the order of sums.
     """
     token = _LARGEST.set(rows)
     try:

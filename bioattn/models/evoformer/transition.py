@@ -9,8 +9,8 @@ from bioattn.models.evoformer.initial_weights import final_linear, relu_linear
 from bioattn.models.evoformer.tiled_layers import add_tiled
 
 TILE_ELEMENTS = 1 << 17
-"""512 positions of 256 channels: their hidden activations (2 MB in float32, 1 MB in bfloat16) stay near the core
-between the two products, which are already as fast as larger ones."""
+"""Elements of a tile: 512 positions of 256 channels. Their hidden activations (2 MB in float32, 1 MB in bfloat16)
+stay near the core between the two products, which are already as fast as larger ones."""
 
 
 class Transition(nn.Module):

@@ -13,9 +13,9 @@ from bioattn.models.evoformer.pair_bias import pair_bias
 from bioattn.models.evoformer.tiled_layers import add_tiled
 
 TILE_ELEMENTS = 1 << 19
-"""Of the pairs: 16 of 256 residues with 128 channels; as in row attention."""
+"""Pair elements of a tile: 16 of 256 residues with 128 channels; as in row attention."""
 TILE_LEAST = 8
-"""Rows: the bias is made ready once a tile, which costs as much as one row of it."""
+"""Least rows of a tile: the bias is prepared once per tile, which costs as much as one row."""
 
 
 class TriangleAttention(nn.Module):

@@ -12,7 +12,7 @@ from bioattn.models.evoformer import initial_weights
 from bioattn.models.evoformer.tiled_layers import add_tiled, map_tiled
 
 TILE_ELEMENTS = 1 << 18
-"""Of the pairs: 8 rows of 256 residues with 128 channels, projected to 4 times as many."""
+"""Pair elements of a tile: 8 rows of 256 residues with 128 channels, projected to 4 times as many."""
 
 
 class TriangleMultiplication(nn.Module):

@@ -1,6 +1,6 @@
-"""The shape of a model, read off the shapes of its parameters.
+"""The architecture of a model, inferred from the shapes of its parameters.
 
-Only the number of structure module layers leaves no trace: they share their weights.
+The number of structure module layers cannot be inferred, because they share their weights.
 """
 
 from collections.abc import Mapping
@@ -42,7 +42,7 @@ INFERRED = frozenset(
         "experimentally_resolved_head",
     }
 )
-"""Settings that the shapes tell; the others are AlphaFold 2's in every parameter file."""
+"""Settings inferred from shapes; the others are AlphaFold 2's in every parameter file."""
 
 
 def infer_config(file: ParameterFile, num_structure_layers: int | None = None) -> EvoformerConfig:
@@ -131,9 +131,9 @@ class _Sizes:
         return shape[axis]
 
     def has(self, prefix: str) -> bool:
-        """Whether there is any array of a part of the model."""
+        """Whether the file has an array of a part of the model."""
         return any(name.startswith(prefix) for name in self._shapes)
 
     def blocks(self, prefix: str) -> int:
-        """How many blocks of a stack there are."""
+        """Number of blocks of a stack."""
         return len({name[len(prefix) :].split(".")[0] for name in self._shapes if name.startswith(prefix)})

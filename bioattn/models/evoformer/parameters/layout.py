@@ -1,4 +1,4 @@
-"""How AlphaFold's arrays are laid out, against one canonical layout: that of PyTorch, weights as [out, in].
+"""Conversion between AlphaFold's array layouts and the canonical layout, PyTorch's (weights as [out, in]).
 
 AlphaFold (Haiku) stores weights input first, the heads of an attention layer on an axis of their own, and the
 blocks of a stack on axis 0 of one array. OpenFold's layout is the canonical one.

@@ -1,6 +1,6 @@
 """Loading published parameters into a model.
 
-Arrays go one by one from the file into the place that waits for them: parameters are never in memory twice.
+Arrays are read one by one into the model's parameters, which are therefore never in memory twice.
 """
 
 import logging
@@ -65,7 +65,7 @@ def _tell_assumed_layers(path: Path, config: EvoformerConfig) -> None:
 
 
 def published_inputs(path: Path, *, has_templates: bool) -> InputSettings:
-    """How many rows the published models take (AlphaFold's `config.py`).
+    """Numbers of rows that the published models take (AlphaFold's `config.py`).
 
     Models with a template embedder (1 and 2) keep 4 of 512 places for templates. Models 2 and 5 take 1,024 extra
     rows instead of 5,120, which only the file's name tells: `params_model_2_ptm.npz`.

@@ -1,4 +1,4 @@
-"""Which rows of the parameter table a model has, and the shapes of their arrays in each of the three forms."""
+"""Rows of the parameter table that a model has, and the shapes of their arrays in each of the three forms."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -13,18 +13,18 @@ from bioattn.models.evoformer.parameters.table import ArrayRow, Fused, Heads, St
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ModelRow:
-    """A row of the table as one model has it."""
+    """A row of the parameter table for one model."""
 
     row: ArrayRow
     shape: Shape
-    """Of one canonical array."""
+    """Shape of one canonical array."""
     our_shape: Shape
-    """Of one array of ours, all of a fused matrix."""
+    """Shape of our array, the whole of a fused matrix."""
     num_blocks: int | None
-    """How many of them there are; None for an array that is in no stack."""
+    """Number of blocks; None for an array outside of stacks."""
     num_heads: int
     place: slice
-    """Which rows of our (fused) matrix the array is."""
+    """Rows of our (fused) matrix that hold the array."""
 
     def canonical_names(self) -> list[str]:
         """One name per block."""
@@ -54,7 +54,7 @@ def model_rows(config: EvoformerConfig) -> list[ModelRow]:
 
 
 def rows_of_shapes(shapes: Mapping[str, Shape], config: EvoformerConfig) -> list[ModelRow]:
-    """The same from the shapes of a model's arrays."""
+    """The rows of the table for a model with arrays of these shapes."""
     blocks = {Stack.EVOFORMER: config.num_blocks, Stack.EXTRA_MSA: config.num_extra_msa_blocks}
     found = []
     for row in parameter_table():

@@ -21,7 +21,7 @@ class Stack(Enum):
 
 
 class Heads(Enum):
-    """Whose number of heads an array is divided by."""
+    """The setting with the number of heads of an array."""
 
     NONE = auto()
     MSA = auto()
@@ -30,7 +30,7 @@ class Heads(Enum):
 
 
 class Fused(Enum):
-    """Which projections one matrix of ours holds, one after another along its rows."""
+    """Projections that one matrix of ours holds, one after another along its rows."""
 
     QUERY_KEY_VALUE_GATE = auto()
     KEY_VALUE_GATE = auto()
@@ -53,12 +53,12 @@ class ArrayRow:
     stack: Stack | None = None
     fused: Fused | None = None
     part: int = 0
-    """Which part of the fused matrix."""
+    """Part of the fused matrix."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class _Place:
-    """Where in the three naming schemes a module stands; arrays are named beneath it."""
+    """Names of a module in the three naming schemes; its arrays are named beneath it."""
 
     ours: str
     alphafold: str
@@ -155,7 +155,7 @@ _ROOT = _Place(ours="", alphafold="", openfold="")
 
 @cache
 def parameter_table() -> tuple[ArrayRow, ...]:
-    """Every row."""
+    """All rows of the table."""
     return (
         *_embedders(),
         *_block_stack(

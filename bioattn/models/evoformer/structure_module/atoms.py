@@ -61,12 +61,12 @@ class AtomBuilder(nn.Module):
 
 
 def pseudo_beta(atom37_R37_3: Tensor, aatype_R: Tensor) -> Tensor:
-    """(R, 3): CB, and CA of glycine."""
+    """Positions (R, 3) of CB, for glycine of CA, in ångström."""
     return torch.where((aatype_R == _GLYCINE).unsqueeze(-1), atom37_R37_3[:, _CA], atom37_R37_3[:, _CB])
 
 
 def _about_x(angle: Tensor) -> Rigid:
-    """Turns about the x axis, (...,); angle: (..., 2) sine, cosine."""
+    """Rotations (...,) about the x axis; angle: (..., 2) sine, cosine."""
     sine, cosine = angle.unbind(-1)
     zero, one = torch.zeros_like(sine), torch.ones_like(sine)
     rotation = torch.stack([one, zero, zero, zero, cosine, -sine, zero, sine, cosine], dim=-1)

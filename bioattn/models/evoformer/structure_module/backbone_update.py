@@ -17,5 +17,5 @@ class BackboneUpdate(nn.Module):
         self.project_motion = final_linear(single_channels, 6)
 
     def forward(self, single_RC: Tensor, frames: BackboneFrames) -> BackboneFrames:
-        """The frames moved, each within its own coordinates."""
+        """Frames (R,) moved, each in its own coordinates."""
         return frames.updated(self.project_motion(single_RC))

@@ -16,13 +16,13 @@ class StructureModuleConfig:
     head_channels: int = 16
     """Channels of a head's queries, keys and values."""
     num_query_points: int = 4
-    """Points in space a head asks with (and as many it is asked at)."""
+    """Query points of a head in space; it has as many key points."""
     num_value_points: int = 8
-    """Points in space a head carries over."""
+    """Value points of a head in space."""
     angle_channels: int = 128
     """Width of the residual network that predicts torsion angles."""
     num_angle_blocks: int = 2
-    """Blocks of that network."""
+    """Number of blocks of the network for torsion angles."""
 
     def __post_init__(self) -> None:
         for field in fields(self):

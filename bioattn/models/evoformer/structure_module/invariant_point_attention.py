@@ -17,8 +17,8 @@ from bioattn.models.evoformer.structure_module.config import StructureModuleConf
 from bioattn.models.evoformer.structure_module.rigid import Rigid
 
 MASK_LOGIT = 1e5
-"""Taken from the logit of a masked pair. So small that the logits survive beside it, in steps of 1/128: a residue
-that is itself masked attends to all residues, almost as if there were no mask. AlphaFold's number."""
+"""Subtracted from the logit of a masked pair; AlphaFold's number. Logits keep steps of 1/128 beside it, so a
+residue that is itself masked attends to all residues almost as without a mask."""
 
 
 class InvariantPointScore:
@@ -66,8 +66,8 @@ class InvariantPointScore:
 
 
 class InvariantPointAttention(nn.Module):
-    """Residues attend to residues by content, by the pair representation and by distances between points that each
-    places in its own frame; moving or turning the whole protein changes nothing.
+    """Residues attend to residues by content, by the pair representation and by distances between points in the
+    residues' frames; moving or turning the whole protein changes nothing.
     """
 
     def __init__(self, config: StructureModuleConfig, single_channels: int, pair_channels: int) -> None:

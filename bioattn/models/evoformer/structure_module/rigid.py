@@ -26,7 +26,7 @@ class Rigid(NamedTuple):
         return _rotate(self.rotation.transpose(-1, -2), points - self.translation)
 
     def compose(self, inner: "Rigid") -> "Rigid":
-        """First `inner`, then this frame."""
+        """The composition: `inner` is applied first, then this frame."""
         return Rigid(self.rotation @ inner.rotation, self.apply(inner.translation))
 
     def unsqueeze(self, dim: int) -> "Rigid":
@@ -61,7 +61,7 @@ class BackboneFrames(NamedTuple):
         return cls(quaternion, like.new_zeros(like.shape[0], 3))
 
     def rigid(self) -> Rigid:
-        """The same as matrices."""
+        """The frames as rotation matrices and translations."""
         return Rigid(rotation_from_quaternion(self.quaternion), self.translation)
 
     def updated(self, update: Tensor) -> "BackboneFrames":
