@@ -74,12 +74,12 @@ def train(folder: Path, length: int, treatments: int) -> tuple[Path, Path]:
 
 def ways(loaded: LoadedPromoterModel) -> dict[str, Callable[[NDArray[np.uint8]], NDArray[np.float32]]]:
     """Values (promoters, treatments, bases, 4) of promoters, by each way."""
-    treatments = loaded.encode_treatments(loaded.treatments)
+    predictor = loaded.predictor()
     found: dict[str, Callable[[NDArray[np.uint8]], NDArray[np.float32]]] = {}
     for batch in NAIVE_BATCHES:
-        whole = Mutagenesis(loaded, treatments, batch_size=batch, reuse_trunk=False)
+        whole = Mutagenesis(predictor, batch_size=batch, reuse_trunk=False)
         found[f"forward passes of {batch}"] = lambda codes, whole=whole: whole(codes).values_BTLA
-    by_parts = Mutagenesis(loaded, treatments)
+    by_parts = Mutagenesis(predictor)
     found["bioattn"] = lambda codes: by_parts(codes).values_BTLA
     try:
         from tangermeme.saturation_mutagenesis import saturation_mutagenesis

@@ -245,7 +245,7 @@ def top_bin_on_motif(case: str, seed: int, root: Path) -> float | None:
     model = load_promoter_model(folder / "model", CPU)
     sample = case_sample(case, seed)
     genes = np.arange(TRAIN_GENES + VALIDATION_GENES, GENES)
-    maps = read_maps(model, model.encode_treatments(model.treatments), sample.codes[genes])
+    maps = read_maps(model.predictor(), sample.codes[genes])
     edges = np.array(maps.edges)
     columns = {rule.treatment: column for column, rule in enumerate(sample.rules)}
     rows = {sample.gene_ids[gene]: row for row, gene in enumerate(genes)}

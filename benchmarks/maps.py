@@ -96,9 +96,7 @@ def mutagenesis_scores(folder: Path, model: Path, number: int) -> dict[str, floa
     genes = dataset.genes_in(TEST)[:number]
     names = list(loaded.treatments.names)
     codes = centred_windows(dataset, genes).numpy()
-    runner = Mutagenesis(
-        loaded, loaded.encode_treatments(loaded.treatments), batch_size=BATCH, reuse_trunk=False
-    )
+    runner = Mutagenesis(loaded.predictor(), batch_size=BATCH, reuse_trunk=False)
     size = np.abs(contributions(runner(codes).values_BTLA, codes))
     smooth = gaussian_filter1d(uniform_filter1d(size, BIN_WIDTH, axis=-1), BIN_WIDTH / 2, axis=-1)
     ids = [dataset.gene_ids[gene] for gene in genes]

@@ -7,64 +7,12 @@ resample genes with the same draws for all models, so differences are paired by 
 Shape suffixes: B genes, T treatments, R resamples.
 """
 
-from dataclasses import dataclass
-
 import numpy as np
 
-from bioattn.choices import not_there
-from bioattn.errors import BioattnError
-from bioattn.faithfulness.samples import Codes, Floats
 from bioattn.faithfulness.similarity import mean_ignoring_nan
+from bioattn.inference.runner import Floats, HeldOut
 from bioattn.promoters.bootstrap import Estimate, Statistic, interval, resampled
-from bioattn.promoters.dataset import TEST, VALIDATION, PromoterDataset
 from bioattn.promoters.response_metrics import auroc, pearson
-
-MIN_GENES = 20
-"""Least number of held-out genes; fewer give no usable skill."""
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class HeldOutGenes:
-    """Held-out genes of a dataset with their measured responses."""
-
-    split: str
-    """`test` or `validation`."""
-    ids: list[str]
-    codes: Codes
-    """(B, length)."""
-    targets_BT: Floats
-    """Responses in the dataset's units; NaN = not measured."""
-    task: str
-
-
-def held_out_genes(dataset: PromoterDataset, treatments: list[str]) -> HeldOutGenes:
-    """The test genes, or the validation genes where there are too few, under `treatments`.
-
-    Raises: BioattnError when the dataset has neither, or lacks one of the treatments.
-    """
-    known = {name: column for column, name in enumerate(dataset.treatments.names)}
-    missing = [name for name in treatments if name not in known]
-    if missing:
-        error = not_there("treatment", missing[0], "--dataset", "treatment", known)
-        raise BioattnError(f"{error}; give the dataset the model was trained on")
-    columns = np.array([known[name] for name in treatments], np.int64)
-    for split, name in ((TEST, "test"), (VALIDATION, "validation")):
-        genes = dataset.genes_in(split)
-        targets = dataset.targets[np.ix_(genes, columns)].astype(np.float64)
-        measured = ~np.isnan(targets).all(axis=1)
-        if measured.sum() >= MIN_GENES:
-            genes = genes[measured]
-            return HeldOutGenes(
-                split=name,
-                ids=[dataset.gene_ids[gene] for gene in genes],
-                codes=dataset.codes[genes, dataset.flank : dataset.flank + dataset.length],
-                targets_BT=targets[measured],
-                task=dataset.task,
-            )
-    raise BioattnError(
-        f"--dataset: fewer than {MIN_GENES} test genes were measured, and as few validation genes; what a model "
-        "predicts can be judged on genes only that it was not trained on"
-    )
 
 
 def mean_skill(truth_BT: Floats, prediction_BT: Floats, task: str) -> Statistic:
@@ -81,7 +29,7 @@ def mean_skill(truth_BT: Floats, prediction_BT: Floats, task: str) -> Statistic:
 class SkillComparison:
     """Skills of several predictors of the same genes, on the same draws."""
 
-    def __init__(self, genes: HeldOutGenes, resamples: int, seed: int) -> None:
+    def __init__(self, genes: HeldOut, resamples: int, seed: int) -> None:
         self.genes = genes
         self._resamples, self._seed = resamples, seed
         self._skills: dict[str, Floats] = {}

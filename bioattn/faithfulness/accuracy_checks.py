@@ -2,18 +2,19 @@
 
 import math
 from collections.abc import Mapping, Sequence
+from typing import Any
 
 import numpy as np
 
 from bioattn.attention.capture import Substitution, substitute
 from bioattn.faithfulness import thresholds
-from bioattn.faithfulness.accuracy import HeldOutGenes, SkillComparison, correlation_statistic
-from bioattn.faithfulness.controls import TrainingRecord
+from bioattn.faithfulness.accuracy import SkillComparison, correlation_statistic
+from bioattn.faithfulness.maps import key_edges
 from bioattn.faithfulness.measures import Measures, percent
-from bioattn.faithfulness.samples import Floats, known_bins, predict
+from bioattn.faithfulness.samples import known_bins, predict
 from bioattn.faithfulness.subject import RESAMPLES, Subject
 from bioattn.faithfulness.substitutions import OtherPromoters, OtherTreatments, UniformWeights, exchanges
-from bioattn.models.promoter.folder import LoadedPromoterModel
+from bioattn.inference.runner import CheckableRunner, Floats, HeldOut
 from bioattn.models.training_record import MODEL_ROW
 
 NO_DATASET = "needs the measured responses: give the dataset with --dataset"
@@ -22,11 +23,11 @@ NO_SKILL = "the model predicts nothing, so it has nothing to lose"
 ONE_TREATMENT = "there is one treatment only"
 
 
-def check_recorded_skill(subject: Subject, record: TrainingRecord | None, measures: Measures) -> None:
+def check_recorded_skill(subject: Subject, evaluation: Mapping[str, Any], measures: Measures) -> None:
     """Add the accuracy of the model and of simple models on the same genes, from the training record."""
     figure = "auroc" if subject.model.task == "binary" else "pearson"
     name = "median AUROC" if figure == "auroc" else "median Pearson r"
-    rows = [] if record is None else record.evaluation.get("rows", [])
+    rows = evaluation.get("rows", [])
     for cells in ("test genes", "validation genes"):
         here = [row for row in rows if row.get("cells") == cells and row.get(figure) is not None]
         own = next((row[figure] for row in here if row["name"] == MODEL_ROW), None)
@@ -66,7 +67,7 @@ def check_skill(subject: Subject, measures: Measures) -> bool | None:
         measures.skip("skill", NO_DATASET)
         return measures.passed("recorded_skill")
     comparison = SkillComparison(genes, RESAMPLES, subject.settings.seed)
-    comparison.add("own", predict(subject.model, subject.treatments, genes.codes))
+    comparison.add("own", predict(subject.predictor, genes.codes))
     own = comparison.skill("own")
     kind = "2 · AUROC − 1" if genes.task == "binary" else "Pearson r"
     measure = measures.add(
@@ -82,7 +83,7 @@ def check_skill(subject: Subject, measures: Measures) -> bool | None:
 
 def compare_skills(
     subject: Subject,
-    retrained: Mapping[str, Sequence[LoadedPromoterModel]],
+    retrained: Mapping[str, Sequence[CheckableRunner]],
     measures: Measures,
 ) -> None:
     """Add the share of the skill that retrained controls lack, and the share lost with other attention weights.
@@ -98,22 +99,22 @@ def compare_skills(
 
 
 def _skills(
-    subject: Subject, genes: HeldOutGenes, retrained: Mapping[str, Sequence[LoadedPromoterModel]]
+    subject: Subject, genes: HeldOut, retrained: Mapping[str, Sequence[CheckableRunner]]
 ) -> SkillComparison:
     comparison = SkillComparison(genes, RESAMPLES, subject.settings.seed)
-    comparison.add("own", predict(subject.model, subject.treatments, genes.codes))
+    comparison.add("own", predict(subject.predictor, genes.codes))
     table = subject.model.treatments.select(subject.names)
     for name, models in retrained.items():
         if models:
-            each = [predict(model, model.encode_treatments(table), genes.codes) for model in models]
+            each = [predict(model.predictor(table), genes.codes) for model in models]
             comparison.add(name, *each)
-    edges = next(iter(subject.model.sites.values())).key_edges
-    assert edges is not None
 
     def with_weights(substitution: Substitution) -> Floats:
-        return predict(subject.model, subject.treatments, genes.codes, substitute(["*"], substitution))
+        return predict(subject.predictor, genes.codes, substitute(["*"], substitution))
 
-    comparison.add("forced", with_weights(UniformWeights(known_bins(genes.codes, edges))))
+    comparison.add(
+        "forced", with_weights(UniformWeights(known_bins(genes.codes, key_edges(subject.predictor))))
+    )
     comparison.add("elsewhere", with_weights(OtherPromoters()))
     if len(subject.names) > 1:
         swaps = exchanges(len(subject.names), subject.settings.exchanges, subject.settings.seed)
@@ -190,12 +191,12 @@ def _swapped_predictions(subject: Subject, measures: Measures) -> None:
         measures.skip("swapped_predictions", ONE_TREATMENT)
         return
     codes_BL = subject.sample.codes
-    own_BT = predict(subject.model, subject.treatments, codes_BL)
+    own_BT = predict(subject.predictor, codes_BL)
     swaps = exchanges(len(subject.names), subject.settings.exchanges, subject.settings.seed)
     each = [
         correlation_statistic(
             own_BT,
-            predict(subject.model, subject.treatments, codes_BL, substitute(["*"], OtherTreatments(source))),
+            predict(subject.predictor, codes_BL, substitute(["*"], OtherTreatments(source))),
         )
         for source in swaps
     ]

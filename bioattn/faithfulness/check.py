@@ -7,8 +7,6 @@ from pathlib import Path
 from typing import Any
 
 from bioattn import __version__
-from bioattn.errors import BioattnError
-from bioattn.faithfulness.accuracy import held_out_genes
 from bioattn.faithfulness.accuracy_checks import (
     NO_CONTROLS,
     NO_SKILL,
@@ -16,24 +14,15 @@ from bioattn.faithfulness.accuracy_checks import (
     check_skill,
     compare_skills,
 )
-from bioattn.faithfulness.controls import (
-    Control,
-    ControlFolder,
-    TrainingRecord,
-    controls_wanted,
-    described,
-    read_training_record,
-)
 from bioattn.faithfulness.map_checks import check_maps
-from bioattn.faithfulness.maps import HeadSpread, read_maps, require_checkable
+from bioattn.faithfulness.maps import HeadSpread, read_maps
 from bioattn.faithfulness.measures import Measures, rounded
 from bioattn.faithfulness.pointing_checks import Curves, check_pointing
 from bioattn.faithfulness.samples import draw_sample, draw_treatments
 from bioattn.faithfulness.subject import CheckSettings, Subject
 from bioattn.faithfulness.verdict import Verdict, judge
+from bioattn.inference.runner import CheckableRunner, Training
 from bioattn.io.files import sha256_of
-from bioattn.models.promoter.folder import LoadedPromoterModel
-from bioattn.promoters.dataset import TRAIN, PromoterDataset, read_dataset
 from bioattn.system.progress import NoProgress, Progress
 from bioattn.system.signals import StopRequest
 
@@ -41,6 +30,12 @@ LOGGER = logging.getLogger("bioattn")
 
 CHECK_FORMAT = "bioattn-check"
 CHECK_VERSION = "1.0"
+CONTROLS = {
+    "uniform": "control: uniform attention, retrained",
+    "shared": "control: one query for all treatments, retrained",
+    "seed": "control {step}: another seed",
+}
+"""Models retrained as the user's own, but for one thing, and what is said when that begins."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -88,12 +83,12 @@ class Evidence:
     """The dataset it was trained on."""
     controls: Path | None = None
     """Where retrained controls are kept; None: none are retrained."""
-    other_models: Sequence[LoadedPromoterModel] = field(default_factory=tuple)
-    """Model folders trained with other seeds."""
+    other_models: Sequence[CheckableRunner] = field(default_factory=tuple)
+    """The same model, trained with other seeds."""
 
 
 def check_model(
-    model: LoadedPromoterModel,
+    model: CheckableRunner,
     promoters: Path,
     evidence: Evidence,
     *,
@@ -111,27 +106,24 @@ def check_model(
     """
     settings = settings or CheckSettings()
     progress, stop = progress or NoProgress(), stop or StopRequest()
-    require_checkable(model)
-    record = read_training_record(evidence.model_folder)
+    model.require_checkable()
+    training = model.training(evidence.model_folder)
     table = (
         model.treatments
         if not treatments
         else model.treatments.select(list(treatments), "--treatment", "the model")
     )
-    dataset = None if evidence.dataset is None else _own_dataset(evidence.dataset, model, record)
-    genes = None if dataset is None else held_out_genes(dataset, table.names)
+    genes = None if evidence.dataset is None else training.held_out(evidence.dataset, table.names)
     probed = draw_treatments(table.names, settings.probed, settings.seed)
     subject = Subject(
         model=model,
-        names=table.names,
-        treatments=model.encode_treatments(table),
+        predictor=model.predictor(table),
         probed=[table.names.index(name) for name in probed],
         sample=draw_sample(
-            promoters,
-            model.length,
+            model.read(promoters),
             settings.samples,
             settings.seed,
-            None if dataset is None else _held_out_ids(dataset),
+            () if genes is None else genes.all_ids,
         ),
         genes=genes,
         settings=settings,
@@ -139,12 +131,12 @@ def check_model(
         stop=stop,
     )
     measures = Measures()
-    check_recorded_skill(subject, record, measures)
+    check_recorded_skill(subject, training.evaluation, measures)
     predictive = check_skill(subject, measures)
-    retrained = _retrained(subject, evidence, record, measures, worth_it=predictive is not False)
-    maps = read_maps(model, subject.treatments, subject.sample.codes)
+    retrained = _retrained(subject, evidence, training, measures, worth_it=predictive is not False)
+    maps = read_maps(subject.predictor, subject.sample.codes)
     compare_skills(subject, retrained, measures)
-    check_maps(subject, maps, [*evidence.other_models, *retrained[Control.SEED]], measures)
+    check_maps(subject, maps, [*evidence.other_models, *retrained["seed"]], measures)
     curves = check_pointing(subject, maps, measures)
     return CheckReport(
         model_sha256=model.sha256,
@@ -166,62 +158,37 @@ def check_model(
     )
 
 
-def _own_dataset(path: Path, model: LoadedPromoterModel, record: TrainingRecord | None) -> PromoterDataset:
-    """The dataset if the model was trained on it, else None: test genes of another may be training genes."""
-    if record is not None and sha256_of(path) != record.dataset_sha256:
-        raise BioattnError(
-            f"{path}: is not the dataset this model was trained on (its digest differs from that in "
-            "training.json); give that one with --dataset"
-        )
-    dataset = read_dataset(path)
-    if dataset.length != model.length:
-        raise BioattnError(
-            f"{path}: promoters of {dataset.length:,} bases, the model sees {model.length:,}; give the dataset it "
-            "was trained on"
-        )
-    return dataset
-
-
-def _held_out_ids(dataset: PromoterDataset) -> set[str]:
-    return {
-        gene_id for gene_id, split in zip(dataset.gene_ids, dataset.gene_split, strict=True) if split != TRAIN
-    }
-
-
 def _retrained(
     subject: Subject,
     evidence: Evidence,
-    record: TrainingRecord | None,
+    training: Training,
     measures: Measures,
     *,
     worth_it: bool,
-) -> dict[str, list[LoadedPromoterModel]]:
+) -> dict[str, list[CheckableRunner]]:
     """The controls by name; missing ones are trained."""
-    found: dict[str, list[LoadedPromoterModel]] = {control: [] for control in Control}
-    wanted = controls_wanted(subject.model, subject.settings.other_seeds)
-    why = None
-    if evidence.dataset is None or evidence.controls is None:
-        why = NO_CONTROLS
-    elif record is None:
+    found: dict[str, list[CheckableRunner]] = {name: [] for name in CONTROLS}
+    wanted = training.controls_wanted(subject.settings.other_seeds)
+    dataset, folder, why = evidence.dataset, evidence.controls, None
+    if not training.found:
         why = "the model folder has no training.json that would say how to train a control"
     elif not worth_it:
         why = NO_SKILL
-    if why is not None or evidence.dataset is None or evidence.controls is None or record is None:
-        for control, _ in wanted:
-            measures.skip(f"{control}_control", why or NO_CONTROLS)
+    if dataset is None or folder is None or why is not None:
+        for name, _ in wanted:
+            measures.skip(f"{name}_control", NO_CONTROLS if dataset is None or folder is None else str(why))
         return found
-    if all(control is not Control.SHARED for control, _ in wanted):
+    if all(name != "shared" for name, _ in wanted):
         measures.skip("shared_control", "the model itself has one query for all treatments")
-    if record.unnamed:
+    if training.unnamed:
         LOGGER.warning(
             f"{evidence.model_folder}: was trained by an earlier version, whose record does not name "
-            f"{', '.join(record.unnamed)}; controls are trained with today's defaults, which may favour them"
+            f"{', '.join(training.unnamed)}; controls are trained with today's defaults, which may favour them"
         )
-    folder = ControlFolder(folder=evidence.controls, dataset=evidence.dataset, record=record)
-    for control, step in wanted:
+    for name, step in wanted:
         subject.stop.check()
-        LOGGER.info(described(control, step))
-        found[control].append(
-            folder.retrained(subject.model, control, step=step, progress=subject.progress, stop=subject.stop)
+        LOGGER.info(CONTROLS[name].format(step=step))
+        found[name].append(
+            training.control(name, step, dataset, folder, progress=subject.progress, stop=subject.stop)
         )
     return found

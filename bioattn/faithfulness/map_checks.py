@@ -9,18 +9,16 @@ from numpy.typing import NDArray
 from bioattn.errors import BioattnError
 from bioattn.faithfulness import thresholds
 from bioattn.faithfulness.accuracy_checks import ONE_TREATMENT
-from bioattn.faithfulness.maps import AttentionMaps, read_maps, require_checkable
+from bioattn.faithfulness.maps import AttentionMaps, key_edges, read_maps
 from bioattn.faithfulness.measures import Measures, percent
 from bioattn.faithfulness.perturbation import JUDGED
-from bioattn.faithfulness.randomised import with_random_weights
-from bioattn.faithfulness.samples import Floats
 from bioattn.faithfulness.similarity import map_spearman, mean_ignoring_nan, top_overlap
 from bioattn.faithfulness.subject import Subject
-from bioattn.models.promoter.folder import LoadedPromoterModel
+from bioattn.inference.runner import CheckableRunner, Floats
 
 
 def check_maps(
-    subject: Subject, maps: AttentionMaps, others: list[LoadedPromoterModel], measures: Measures
+    subject: Subject, maps: AttentionMaps, others: list[CheckableRunner], measures: Measures
 ) -> None:
     """Add entropy, and similarity of maps between treatments, to random weights and to `others` (other seeds)."""
     entropy = float(np.mean([head.entropy for head in maps.heads]))
@@ -30,7 +28,7 @@ def check_maps(
         entropy,
         f"Maps have {entropy:.2f} of the entropy of a uniform one, mean over heads.",
     )
-    random_BTP = _maps_of(subject, maps, with_random_weights(subject.model, subject.settings.seed))
+    random_BTP = _maps_of(subject, maps, subject.model.untrained(subject.settings.seed))
     estimate = subject.mean(map_spearman(maps.mean_BTP, random_BTP, maps.known_BP))
     measures.add(
         "randomised_weights",
@@ -83,7 +81,7 @@ def _between_treatments(subject: Subject, maps: AttentionMaps, measures: Measure
 def _check_stability(
     subject: Subject,
     maps: AttentionMaps,
-    others: list[LoadedPromoterModel],
+    others: list[CheckableRunner],
     between_BT: Floats | None,
     measures: Measures,
 ) -> None:
@@ -130,18 +128,18 @@ def _shared_tops(maps: AttentionMaps, others: Sequence[NDArray[np.float32]]) -> 
     return shared_BT
 
 
-def _maps_of(subject: Subject, maps: AttentionMaps, other: LoadedPromoterModel) -> NDArray[np.float32]:
+def _maps_of(subject: Subject, maps: AttentionMaps, other: CheckableRunner) -> NDArray[np.float32]:
     """The maps (B, T, P) of another model of the same promoters and treatments.
 
     Raises: BioattnError when the other model has different windows, bins or treatments.
     """
-    require_checkable(other)
-    table = subject.model.treatments.select(subject.names)
-    if other.length != subject.model.length or next(iter(other.sites.values())).key_edges != maps.edges:
+    other.require_checkable()
+    predictor = other.predictor(subject.model.treatments.select(subject.names))
+    if other.length != subject.model.length or key_edges(predictor) != maps.edges:
         raise BioattnError(
             "--other-model: sees other windows or bins than MODEL; maps can be compared over the same bins only"
         )
-    return read_maps(other, other.encode_treatments(table), subject.sample.codes).mean_BTP
+    return read_maps(predictor, subject.sample.codes).mean_BTP
 
 
 def _alike(spearman: float) -> str:

@@ -12,11 +12,8 @@ from torch import Tensor
 
 from bioattn.attention.capture import capture
 from bioattn.attention.site import AttentionSite, Tile
-from bioattn.errors import BioattnError
-from bioattn.faithfulness.samples import Codes, known_bins, predict
-from bioattn.models.promoter.config import Conditioning, QuerySource
-from bioattn.models.promoter.folder import LoadedPromoterModel
-from bioattn.models.promoter.treatment_vocabulary import TreatmentBatch
+from bioattn.faithfulness.samples import known_bins, predict
+from bioattn.inference.runner import Codes, Predictor
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -46,30 +43,21 @@ class AttentionMaps:
     heads: list[HeadSpread]
 
 
-def require_checkable(model: LoadedPromoterModel) -> None:
-    """Raises: BioattnError when the model has no attention over positions, or attends uniformly by design."""
-    config = model.config
-    if config.conditioning is not Conditioning.CROSS:
-        raise BioattnError(
-            "explain check asks whether treatments attend to the right positions, which they do in --conditioning "
-            f"cross only; this model is {config.conditioning}"
-        )
-    if config.attention_query is QuerySource.UNIFORM:
-        raise BioattnError(
-            "this model weighs all positions the same by design (attention_query = uniform): there is nothing to "
-            "check"
-        )
-
-
-def read_maps(model: LoadedPromoterModel, treatments: TreatmentBatch, codes_BL: Codes) -> AttentionMaps:
-    """The maps of all promoters × treatments; memory is one map per pair, and the heads of one batch."""
-    edges = next(iter(model.sites.values())).key_edges
+def key_edges(predictor: Predictor) -> tuple[int, ...]:
+    """The P + 1 edges of the positions that a checkable model attends to."""
+    edges = next(iter(predictor.runner.sites.values())).key_edges
     assert edges is not None
+    return edges
+
+
+def read_maps(predictor: Predictor, codes_BL: Codes) -> AttentionMaps:
+    """The maps of all promoters × treatments; memory is one map per pair, and the heads of one batch."""
+    edges = key_edges(predictor)
     known_BP = known_bins(codes_BL, edges)
-    collected = _Maps(known_BP, treatments.size)
-    predict(model, treatments, codes_BL, capture(["*"], collected))
+    collected = _Maps(known_BP, len(predictor.names))
+    predict(predictor, codes_BL, capture(["*"], collected))
     return AttentionMaps(
-        mean_BTP=collected.mean_BTP / np.float32(len(model.sites)),
+        mean_BTP=collected.mean_BTP / np.float32(len(predictor.runner.sites)),
         known_BP=known_BP,
         edges=edges,
         heads=collected.spreads(),
@@ -77,7 +65,7 @@ def read_maps(model: LoadedPromoterModel, treatments: TreatmentBatch, codes_BL: 
 
 
 class _Maps:
-    """A sink that adds up maps over sites and heads, batch by batch."""
+    """A receiver that adds up maps over sites and heads, batch by batch."""
 
     def __init__(self, known_BP: NDArray[np.bool_], num_treatments: int) -> None:
         self._known_BP = known_BP

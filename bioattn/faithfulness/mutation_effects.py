@@ -5,19 +5,16 @@ Shape suffixes: B promoters, T treatments, L bases, A the four bases, P bins.
 
 import numpy as np
 
-from bioattn.faithfulness.samples import Codes, Floats
+from bioattn.inference.runner import Codes, Floats, Predictor
 from bioattn.interpret.attribution.mutagenesis import Mutagenesis
 from bioattn.interpret.attribution.values import contributions
 from bioattn.interpret.maps.upsampling import bin_sums
-from bioattn.models.promoter.folder import LoadedPromoterModel
-from bioattn.models.promoter.treatment_vocabulary import TreatmentBatch
 from bioattn.system.progress import Progress
 from bioattn.system.signals import StopRequest
 
 
 def mutation_effects(
-    model: LoadedPromoterModel,
-    treatments: TreatmentBatch,
+    predictor: Predictor,
     codes_BL: Codes,
     edges: tuple[int, ...],
     *,
@@ -28,7 +25,7 @@ def mutation_effects(
 
     Attention has no sign, so both directions count alike.
     """
-    mutagenesis = Mutagenesis(model, treatments)
+    mutagenesis = Mutagenesis(predictor)
     effects = []
     progress.begin("in-silico mutagenesis", len(codes_BL))
     try:

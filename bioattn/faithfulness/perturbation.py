@@ -17,9 +17,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from bioattn.faithfulness.bin_ranking import top_bins
-from bioattn.faithfulness.samples import Codes, Floats, predict
-from bioattn.models.promoter.folder import LoadedPromoterModel
-from bioattn.models.promoter.treatment_vocabulary import TreatmentBatch
+from bioattn.faithfulness.samples import predict
+from bioattn.inference.runner import Codes, Floats, Predictor
 from bioattn.promoters.bootstrap import Statistic
 from bioattn.system.progress import Progress
 from bioattn.system.signals import StopRequest
@@ -69,9 +68,8 @@ def pairs_that_stand_out(predictions_BT: Floats) -> Pairs:
 class Replacement:
     """Promoters, the background that replaces their bins, and the model that predicts the result."""
 
-    model: LoadedPromoterModel
-    treatments: TreatmentBatch
-    """Those of the pairs' numbers."""
+    predictor: Predictor
+    """Asked for the treatments of the pairs' numbers."""
     codes_BL: Codes
     known_BP: NDArray[np.bool_]
     edges: tuple[int, ...]
@@ -93,8 +91,7 @@ class Replacement:
         answer_N = np.empty(len(codes_NL))
         for treatment in np.unique(pairs.treatment_N):
             rows = np.flatnonzero(pairs.treatment_N == treatment)
-            asked = self.treatments.rows(self.treatments.index_T.new_tensor([int(treatment)]))
-            answer_N[rows] = predict(self.model, asked, codes_NL[rows])[:, 0]
+            answer_N[rows] = predict(self.predictor.chosen([int(treatment)]), codes_NL[rows])[:, 0]
         return answer_N
 
     def _bases(self, pairs: Pairs, scores_NP: Floats, share: float) -> NDArray[np.bool_]:

@@ -18,9 +18,10 @@ from bioattn.faithfulness.perturbation import (
     measure_effects,
     pairs_that_stand_out,
 )
-from bioattn.faithfulness.samples import Codes, Floats, predict
+from bioattn.faithfulness.samples import predict
 from bioattn.faithfulness.similarity import map_spearman, top_overlap
 from bioattn.faithfulness.subject import Subject
+from bioattn.inference.runner import Codes, Floats
 from bioattn.promoters.dinucleotide_shuffle import dinucleotide_shuffled
 
 Curves = dict[str, dict[str, list[float | None]]]
@@ -29,11 +30,9 @@ Curves = dict[str, dict[str, list[float | None]]]
 def check_pointing(subject: Subject, maps: AttentionMaps, measures: Measures) -> Curves:
     """Add the effects of deleting and inserting attended bins. Returns the curves."""
     settings, codes_BL = subject.settings, subject.sample.codes
-    probed = subject.treatments.rows(subject.treatments.index_T.new_tensor(subject.probed))
-    replacement = Replacement(
-        model=subject.model, treatments=probed, codes_BL=codes_BL, known_BP=maps.known_BP, edges=maps.edges
-    )
-    pairs = pairs_that_stand_out(predict(subject.model, probed, codes_BL))
+    probed = subject.predictor.chosen(subject.probed)
+    replacement = Replacement(predictor=probed, codes_BL=codes_BL, known_BP=maps.known_BP, edges=maps.edges)
+    pairs = pairs_that_stand_out(predict(probed, codes_BL))
     if not len(pairs.promoter_N):
         for name in ("deletion", "insertion", "deletion_against_mutagenesis"):
             measures.skip(name, "the model says the same of every promoter")
@@ -124,8 +123,7 @@ def _check_against_mutagenesis(
         np.random.default_rng([subject.settings.seed, 6]).permutation(len(subject.sample.ids))[:number]
     )
     effects_RTP = mutation_effects(
-        subject.model,
-        replacement.treatments,
+        replacement.predictor,
         subject.sample.codes[rows],
         maps.edges,
         progress=subject.progress,

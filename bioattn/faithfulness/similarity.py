@@ -8,7 +8,7 @@ from numpy.typing import NDArray
 from scipy.stats import rankdata
 
 from bioattn.faithfulness.bin_ranking import number_of_bins, top_bins
-from bioattn.faithfulness.samples import Floats
+from bioattn.inference.runner import Floats
 
 MIN_BINS = 3
 """Least number of bins for a rank correlation."""

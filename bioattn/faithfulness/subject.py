@@ -6,11 +6,9 @@ from typing import Any
 import numpy as np
 
 from bioattn.errors import SettingsError
-from bioattn.faithfulness.accuracy import HeldOutGenes
-from bioattn.faithfulness.samples import Floats, Sample
+from bioattn.faithfulness.samples import Sample
 from bioattn.faithfulness.similarity import mean_ignoring_nan
-from bioattn.models.promoter.folder import LoadedPromoterModel
-from bioattn.models.promoter.treatment_vocabulary import TreatmentBatch
+from bioattn.inference.runner import CheckableRunner, Floats, HeldOut, Predictor
 from bioattn.promoters.bootstrap import Estimate, Statistic, estimate
 from bioattn.system.progress import NoProgress, Progress
 from bioattn.system.signals import StopRequest
@@ -57,19 +55,22 @@ class CheckSettings:
 class Subject:
     """A model with the promoters and treatments of a check."""
 
-    model: LoadedPromoterModel
-    names: list[str]
-    """Names of the treatments."""
-    treatments: TreatmentBatch
-    """The treatments, encoded."""
+    model: CheckableRunner
+    predictor: Predictor
+    """The model asked for the treatments."""
     probed: list[int]
     """Indices of the treatments under which bins are replaced."""
     sample: Sample
-    genes: HeldOutGenes | None
+    genes: HeldOut | None
     """Held-out genes with their responses; None without a dataset."""
     settings: CheckSettings
     progress: Progress = field(default_factory=NoProgress)
     stop: StopRequest = field(default_factory=StopRequest)
+
+    @property
+    def names(self) -> list[str]:
+        """The treatments."""
+        return list(self.predictor.names)
 
     def estimate(self, statistic: Statistic) -> Estimate:
         """A statistic of the sampled promoters with its 95 % interval."""

@@ -22,6 +22,8 @@ from bioattn.models.settings import Settings
 if TYPE_CHECKING:
     import torch
 
+    from bioattn.inference.runner import Runner
+
 VARIABLE = "BIOATTN_FAMILIES"
 CONFIG = "config.json"
 """The file of a model folder that names its family."""
@@ -39,7 +41,7 @@ class Family(Protocol):
     nouns: Mapping[str, str]
     """By verb, what the command is called where that is not the family's name."""
 
-    def load(self, folder: Path, device: "torch.device") -> Any:
+    def load(self, folder: Path, device: "torch.device") -> "Runner":
         """A trained model, ready to run on `device`. Raises: BioattnError naming what is wrong with the folder."""
 
 
@@ -73,6 +75,18 @@ def family_of(model_folder: Path) -> Family:
             f"{path}: a model of type {name!r}; known are {', '.join(families())} ({VARIABLE} adds more)"
         )
     return families()[str(name)]
+
+
+def load_runner(path: Path, device: "torch.device") -> "Runner":
+    """The model of a model folder, or of a file that a family reads parameters from, ready to run on `device`.
+
+    Raises: as `family_of` and the family's `load`.
+    """
+    if path.is_file():
+        for each in families().values():
+            if hasattr(each, "load_file"):
+                return cast("Runner", each.load_file(path, device))
+    return family_of(path).load(path, device)
 
 
 def ability(of: Family, name: str) -> Any:

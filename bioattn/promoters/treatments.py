@@ -9,10 +9,13 @@ import numpy as np
 import pandas as pd
 
 from bioattn.choices import not_there
-from bioattn.errors import BioattnError, FormatError
+from bioattn.errors import BioattnError, FormatError, SettingsError
 from bioattn.formats.tables import TableReader, is_missing, is_number, open_table, parse_numbers
 
 LOGGER = logging.getLogger("bioattn")
+
+UNCONDITIONAL = "unconditional"
+"""The name that stands for an unknown treatment."""
 
 MOSTLY_NUMBERS = 0.8
 """A text column with at least this share of numbers is probably a number column with a slip: warned about."""
@@ -65,6 +68,28 @@ class TreatmentTable:
             if name not in known:
                 raise not_there(asked_by, name, source, "treatment", known)
         return TreatmentTable(self.frame.loc[list(names)])
+
+
+def select_treatments(
+    known: TreatmentTable, names: Sequence[str] = (), table: TreatmentTable | None = None
+) -> TreatmentTable:
+    """The treatments to ask for: rows of `table`, or of the training treatments `known`; `names` chooses.
+
+    `unconditional` is always a name: the model's token for an unknown treatment, if it was trained with one.
+
+    Raises: BioattnError for a name that is in neither; SettingsError for one given twice.
+    """
+    source = known if table is None else table
+    where = "the model" if table is None else "the treatment table"
+    if not names:
+        return source
+    if len(set(names)) != len(names):
+        twice = next(name for number, name in enumerate(names) if name in names[:number])
+        raise SettingsError(f"--treatment {twice!r} is given twice")
+    if UNCONDITIONAL not in names or UNCONDITIONAL in source.names:
+        return source.select(names, "--treatment", where)
+    chosen = source.select([name for name in names if name != UNCONDITIONAL], "--treatment", where).frame
+    return TreatmentTable(chosen.reindex(list(names)))
 
 
 def named_treatments(names: Sequence[str]) -> TreatmentTable:

@@ -84,12 +84,12 @@ def attribution(
     bioattn explain attribution model promoters.fa -o explain.h5 --treatment heat --genes genes.txt
     """
     from bioattn.errors import SettingsError
+    from bioattn.inference.runner import ResponseRunner, with_ability
     from bioattn.interpret.attribution import methods
     from bioattn.interpret.attribution.run import run_attribution
     from bioattn.io.files import check_output, write_run_record
-    from bioattn.models.promoter.folder import load_promoter_model
-    from bioattn.models.promoter.inference.run import select_treatments
-    from bioattn.promoters.treatments import read_treatment_table
+    from bioattn.models.family import load_runner
+    from bioattn.promoters.treatments import read_treatment_table, select_treatments
     from bioattn.system.device import choose_device, describe_device, set_threads
     from bioattn.system.shard import parse_shard
     from bioattn.text import counted, human_bytes
@@ -104,7 +104,9 @@ def attribution(
     check_output(output, [path for path in (model, promoters, treatment_table) if path is not None])
     set_threads(threads)
     chosen = choose_device(device)
-    loaded = load_promoter_model(model, chosen)
+    loaded = with_ability(
+        load_runner(model, chosen), ResponseRunner, "be explained base by base: they predict no responses"
+    )
     reporter.say(f"running on {describe_device(chosen)}")
     table = None if treatment_table is None else read_treatment_table(treatment_table)
     summary = run_attribution(

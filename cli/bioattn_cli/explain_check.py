@@ -55,8 +55,9 @@ def check(
     from bioattn.faithfulness.check import Evidence, check_model
     from bioattn.faithfulness.check_text import check_text
     from bioattn.faithfulness.subject import CheckSettings
+    from bioattn.inference.runner import CheckableRunner, with_ability
     from bioattn.io.files import check_apart, check_output, write_json, write_run_record
-    from bioattn.models.promoter.folder import load_promoter_model
+    from bioattn.models.family import load_runner
     from bioattn.system.device import choose_device, describe_device, set_threads
     from bioattn.system.signals import stop_on_signals
 
@@ -75,12 +76,15 @@ def check(
         check_apart(output, [controls])
     set_threads(threads)
     chosen = choose_device(device)
-    loaded = load_promoter_model(model, chosen)
+    deed = "have their attention checked"
+    loaded = with_ability(load_runner(model, chosen), CheckableRunner, deed)
     evidence = Evidence(
         model_folder=model,
         dataset=dataset,
         controls=controls,
-        other_models=[load_promoter_model(path, chosen) for path in others],
+        other_models=[
+            with_ability(load_runner(path, chosen), CheckableRunner, deed, "--other-model") for path in others
+        ],
     )
     settings = CheckSettings(samples=samples, seed=seed, other_seeds=1 if seeds is None else seeds)
     reporter.say(f"running on {describe_device(chosen)}")

@@ -52,44 +52,25 @@ def heads(
 
     bioattn explain heads model X.dataset.h5 -o heads --prune-to 2 --pruned-model small
     """
-    from bioattn.errors import SettingsError
-    from bioattn.interpret.heads.report import explain_alignment_heads, explain_promoter_heads
-    from bioattn.io.files import read_json, write_run_record
+    from bioattn.interpret.heads.report import explain_heads
+    from bioattn.io.files import write_run_record
     from bioattn.system.device import choose_device, set_threads
     from bioattn.text import counted
 
     began = time.monotonic()
     set_threads(threads)
     chosen = choose_device(device.value)
-    config = model / "config.json"
-    promoter = config.is_file() and read_json(config).get("model_type") == "promoter"
-    if promoter:
-        report = explain_promoter_heads(
-            model,
-            dataset,
-            output,
-            device=chosen,
-            split=split.value,
-            prune_to=prune_to,
-            pruned_model=pruned_model,
-            force=force,
-            progress=reporter.progress(),
-        )
-    elif prune_to is not None or pruned_model is not None:
-        raise SettingsError(
-            "--prune-to is for promoter models: an MSA/pair model keeps AlphaFold's shapes, in which heads share "
-            "the channels"
-        )
-    else:
-        report = explain_alignment_heads(
-            model,
-            dataset,
-            output,
-            device=chosen,
-            split=split.value,
-            force=force,
-            progress=reporter.progress(),
-        )
+    report = explain_heads(
+        model,
+        dataset,
+        output,
+        device=chosen,
+        split=split.value,
+        prune_to=prune_to,
+        pruned_model=pruned_model,
+        force=force,
+        progress=reporter.progress(),
+    )
     reporter.say(
         f"{counted(report.heads, 'head')} at {counted(report.sites, 'site')}; most important: head "
         f"{report.most[1]} of {report.most[0]}, least: head {report.least[1]} of {report.least[0]}"

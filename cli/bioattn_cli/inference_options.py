@@ -67,8 +67,8 @@ def run_model(
     from bioattn.errors import SettingsError
     from bioattn.io.files import check_output, text_output, write_run_record
     from bioattn.models.promoter.folder import load_promoter_model
-    from bioattn.models.promoter.inference.run import run_promoters, select_treatments
-    from bioattn.promoters.treatments import read_treatment_table
+    from bioattn.models.promoter.inference.run import run_promoters
+    from bioattn.promoters.treatments import read_treatment_table, select_treatments
     from bioattn.system.device import choose_device, describe_device, set_threads
     from bioattn.system.memory import keep_freed_memory
     from bioattn.system.shard import parse_shard

@@ -5,12 +5,12 @@ import pytest
 from sklearn.metrics import roc_auc_score
 
 from bioattn.faithfulness.accuracy import (
-    HeldOutGenes,
     SkillComparison,
     correlation_statistic,
     mean_skill,
 )
 from bioattn.faithfulness.subject import mean_over_promoters
+from bioattn.inference.runner import HeldOut
 
 
 @pytest.fixture
@@ -41,12 +41,13 @@ def test_skill_of_a_binary_task_is_twice_the_auroc_less_one(tables):
 
 def test_differences_are_paired(tables):
     truth, prediction, rng = tables
-    genes = HeldOutGenes(
+    genes = HeldOut(
         split="test",
         ids=[str(row) for row in range(80)],
         codes=np.zeros((80, 4), np.uint8),
         targets_BT=truth,
         task="regression",
+        all_ids=(),
     )
     comparison = SkillComparison(genes, resamples=200, seed=0)
     comparison.add("own", prediction)

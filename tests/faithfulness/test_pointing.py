@@ -21,6 +21,7 @@ from bioattn.faithfulness.perturbation import (
 from bioattn.faithfulness.pointing_checks import check_pointing
 from bioattn.faithfulness.samples import Sample, draw_sample, draw_treatments, known_bins, predict
 from bioattn.faithfulness.subject import CheckSettings, Subject
+from bioattn.models.promoter.inference.batches import scan_promoters
 from bioattn.system.progress import NoProgress
 from bioattn.system.signals import StopRequest
 
@@ -40,8 +41,7 @@ def one_prediction(model, codes_L, treatment):
 def replacement(make_model, codes):
     model = make_model()
     return Replacement(
-        model=model,
-        treatments=model.encode_treatments(model.treatments),
+        predictor=model.predictor(),
         codes_BL=codes,
         known_BP=known_bins(codes, model.config.bin_edges),
         edges=model.config.bin_edges,
@@ -50,14 +50,14 @@ def replacement(make_model, codes):
 
 def test_maps_are_means_over_heads_and_their_entropy(make_model, codes):
     model = make_model(hops=2, sink=True, pool=7)  # the first bin is shorter
-    maps = read_maps(model, model.encode_treatments(model.treatments), codes)
+    maps = read_maps(model.predictor(), codes)
     kept = {}
 
     class Keep:
         def receive(self, site, weights, _value_weighted, _tile=None):
             kept[site.name] = weights.double().numpy()
 
-    predict(model, model.encode_treatments(model.treatments), codes, capture(["*"], Keep()))
+    predict(model.predictor(), codes, capture(["*"], Keep()))
     mean = np.mean([weights.mean(1) for weights in kept.values()], axis=0)
     np.testing.assert_allclose(maps.mean_BTP, mean, atol=1e-6)
     for spread in maps.heads:
@@ -87,7 +87,7 @@ def test_pairs_are_those_farthest_from_the_mean():
 
 
 def test_deletion_and_insertion_by_hand(replacement, codes):
-    edges, model = replacement.edges, replacement.model
+    edges, model = replacement.edges, replacement.predictor.runner
     scores = np.random.default_rng(1).random((3, len(edges) - 1))
     background = np.random.default_rng(2).integers(0, 4, codes.shape, dtype=np.uint8)
     pairs = Pairs(np.array([0, 1, 5]), np.array([2, 0, 2]), np.ones(3))
@@ -121,7 +121,7 @@ def test_effects_are_shares_of_the_whole_and_intervals_draw_promoters():
 
 
 def test_curves_begin_where_deletion_is_judged_and_end_with_everything(replacement, codes):
-    pairs = pairs_that_stand_out(predict(replacement.model, replacement.treatments, codes))
+    pairs = pairs_that_stand_out(predict(replacement.predictor, codes))
     scores = np.random.default_rng(0).random((len(pairs.promoter_N), 10))
     background = np.random.default_rng(2).integers(0, 4, codes.shape, dtype=np.uint8)
     effects = measure_effects(
@@ -131,17 +131,15 @@ def test_curves_begin_where_deletion_is_judged_and_end_with_everything(replaceme
     for way in ("deletion", "insertion"):
         for name in ("own", "random"):
             np.testing.assert_array_equal(effects.moved[f"{way} {name} 1.0"], effects.moved["everything"])
-    before = predict(replacement.model, replacement.treatments, codes)[pairs.promoter_N, pairs.treatment_N]
-    empty = predict(replacement.model, replacement.treatments, background)[
-        pairs.promoter_N, pairs.treatment_N
-    ]
+    before = predict(replacement.predictor, codes)[pairs.promoter_N, pairs.treatment_N]
+    empty = predict(replacement.predictor, background)[pairs.promoter_N, pairs.treatment_N]
     np.testing.assert_allclose(effects.moved["everything"], 2 * pairs.scale_N * (before - empty), atol=1e-5)
 
 
 def test_mutation_effects_by_loops(make_model, codes):
     model = make_model()
     edges = model.config.bin_edges
-    found = mutation_effects(model, model.encode_treatments(model.treatments), codes[:3], edges, **QUIET)
+    found = mutation_effects(model.predictor(), codes[:3], edges, **QUIET)
     for promoter in range(3):
         for treatment in (0, 3):
             for p in (0, 4, 9):
@@ -162,8 +160,7 @@ def pointing(model, codes, maps_BTP):
     settings = CheckSettings(mutated=25, probed=4)
     subject = Subject(
         model=model,
-        names=model.treatments.names,
-        treatments=model.encode_treatments(model.treatments),
+        predictor=model.predictor(),
         probed=[0, 1, 2, 3],
         sample=Sample(ids=[str(row) for row in range(25)], codes=codes, sha256="", held_out=False),
         genes=None,
@@ -177,8 +174,7 @@ def pointing(model, codes, maps_BTP):
 
 def test_planted_maps_are_told_apart(make_model, codes):
     model = make_model(kernel=9)
-    treatments = model.encode_treatments(model.treatments)
-    effects = mutation_effects(model, treatments, codes, model.config.bin_edges, **QUIET).astype(np.float32)
+    effects = mutation_effects(model.predictor(), codes, model.config.bin_edges, **QUIET).astype(np.float32)
     good, curves = pointing(model, codes, effects)
     assert good.value("deletion_against_mutagenesis") == pytest.approx(1)
     assert good.value("mutagenesis_spearman") == pytest.approx(1)
@@ -213,18 +209,19 @@ def test_samples_prefer_held_out_promoters_and_keep_file_order(tmp_path: Path):
     path = tmp_path / "promoters.fa"
     rng = np.random.default_rng(0)
     path.write_text("".join(f">g{n}\n{''.join(rng.choice(list('ACGT'), 30))}\n" for n in range(60)))
-    everything = draw_sample(path, 40, 100, seed=0)
+    source = scan_promoters(path, 40)
+    everything = draw_sample(source, 100, seed=0)
     assert everything.ids == [f"g{n}" for n in range(60)]
     assert not everything.held_out
     assert (everything.codes[:, :10] == 4).all()
     held_out = {f"g{n}" for n in range(0, 60, 2)}
-    some = draw_sample(path, 40, 25, seed=0, held_out=held_out)
+    some = draw_sample(source, 25, seed=0, held_out=held_out)
     assert some.held_out
     assert set(some.ids) <= held_out
     assert len(some.ids) == 25
     assert some.ids == sorted(some.ids, key=lambda name: int(name[1:]))
-    assert draw_sample(path, 40, 25, seed=1, held_out=held_out).ids != some.ids
-    assert not draw_sample(path, 40, 25, seed=0, held_out={"g1", "g2"}).held_out  # too few of them
+    assert draw_sample(source, 25, seed=1, held_out=held_out).ids != some.ids
+    assert not draw_sample(source, 25, seed=0, held_out={"g1", "g2"}).held_out  # too few of them
 
 
 def test_treatments_are_drawn_in_their_order():

@@ -26,36 +26,36 @@ def test_uniform_weights_are_those_of_the_uniform_model(make_model, codes):
         uniform = make_promoter_model(config, model.vocabulary).eval()
         missing = uniform.load_state_dict(model.model.state_dict(), strict=False)
         assert not missing.missing_keys
-        treatments = model.encode_treatments(model.treatments)
+        predictor = model.predictor()
         weights = UniformWeights(known_bins(codes, model.config.bin_edges))
-        forced = predict(model, treatments, codes, substitute(["*"], weights))
+        forced = predict(predictor, codes, substitute(["*"], weights))
         np.testing.assert_allclose(
-            forced, predict(replace(model, model=uniform), treatments, codes), atol=1e-5
+            forced, predict(replace(model, model=uniform).predictor(), codes), atol=1e-5
         )
-        assert np.abs(forced - predict(model, treatments, codes)).max() > 0.01
+        assert np.abs(forced - predict(predictor, codes)).max() > 0.01
 
 
 def test_exchanged_treatments_use_each_others_maps(make_model, codes):
     model = make_model()
-    treatments = model.encode_treatments(model.treatments)
+    predictor = model.predictor()
     own, used = Kept(), Kept()
-    predict(model, treatments, codes, capture(["*"], own))
+    predict(predictor, codes, capture(["*"], own))
     source = [2, 3, 1, 0]
-    swapped = predict(model, treatments, codes, substitute(["*"], OtherTreatments(source), used))
+    swapped = predict(predictor, codes, substitute(["*"], OtherTreatments(source), used))
     for treatment, other in enumerate(source):
         torch.testing.assert_close(used.weights[0][:, :, treatment], own.weights[0][:, :, other])
-    plain = predict(model, treatments, codes)
+    plain = predict(predictor, codes)
     assert np.abs(swapped - plain).max() > 0.01
-    same = predict(model, treatments, codes, substitute(["*"], OtherTreatments([0, 1, 2, 3])))
+    same = predict(predictor, codes, substitute(["*"], OtherTreatments([0, 1, 2, 3])))
     np.testing.assert_allclose(same, plain, atol=1e-5)
 
 
 def test_other_promoters_maps_are_the_neighbours(make_model, codes):
     model = make_model()
-    treatments = model.encode_treatments(model.treatments)
+    predictor = model.predictor()
     own, used = Kept(), Kept()
-    predict(model, treatments, codes[3:], capture(["*"], own))
-    predict(model, treatments, codes[3:], substitute(["*"], OtherPromoters(), used))
+    predict(predictor, codes[3:], capture(["*"], own))
+    predict(predictor, codes[3:], substitute(["*"], OtherPromoters(), used))
     for promoter in range(len(codes) - 3):
         torch.testing.assert_close(used.weights[0][promoter], own.weights[0][promoter - 1])
 

@@ -18,7 +18,7 @@ MakeFile = Callable[..., Path]
 def test_windows_are_aligned_at_their_right_end(make_promoters: MakeFile, size: int) -> None:
     path = make_promoters()
     source = scan_promoters(path, 130)
-    assert (source.num_promoters, source.num_padded) == (23, 23)
+    assert (source.num_samples, source.num_padded) == (23, 23)
     batches = list(source.batches(size))
     assert [len(batch.codes) for batch in batches[:-1]] == [size] * (len(batches) - 1)
     rows = np.concatenate([batch.codes for batch in batches])

@@ -15,9 +15,9 @@ from bioattn.attention.site import AXES, AttentionSite, Tile
 from bioattn.errors import BioattnError, SettingsError
 from bioattn.models.promoter.config import Conditioning, TreatmentEncoding
 from bioattn.models.promoter.inference.batches import make_batch
-from bioattn.models.promoter.inference.run import run_promoters, select_treatments
+from bioattn.models.promoter.inference.run import run_promoters
 from bioattn.promoters.promoter_fasta import read_promoters
-from bioattn.promoters.treatments import TreatmentTable, named_treatments
+from bioattn.promoters.treatments import TreatmentTable, named_treatments, select_treatments
 from bioattn.store.attention_reader import open_attention
 from bioattn.store.attention_validation import validate_attention
 from bioattn.store.schema import AttentionOptions, Reduction, WeightType

@@ -1,7 +1,7 @@
 """Gradients with respect to the bases: gradient × input, and integrated gradients.
 
-Both read the bases as numbers (`PromoterModel.forward` with `bases_BL4`); the k-mer stem's lookup is continued by
-its expectation over independent bases. A binary model is explained in log-odds.
+Both read the bases as numbers (`Predictor.forward` with `letters_BLA`; a model that looks words up goes on with
+the expectation over independent bases). A binary model is explained in log-odds.
 
 Shape suffixes: B promoters, T treatments, L bases, A the four bases, S points on the way.
 """
@@ -13,13 +13,10 @@ from enum import StrEnum
 import numpy as np
 import torch
 from numpy.typing import NDArray
-from torch import Tensor
+from torch import Tensor, nn
 
+from bioattn.inference.runner import Predictor
 from bioattn.interpret.attribution.values import UNKNOWN, Attribution, centred
-from bioattn.models.promoter.folder import LoadedPromoterModel
-from bioattn.models.promoter.model import PromoterModel
-from bioattn.models.promoter.stem import one_hot
-from bioattn.models.promoter.treatment_vocabulary import TreatmentBatch
 from bioattn.promoters.dinucleotide_shuffle import dinucleotide_shuffled
 
 SHUFFLES = 20
@@ -46,21 +43,19 @@ class GradientInput:
 
     promoters_at_once = 8
 
-    def __init__(self, model: LoadedPromoterModel, treatments: TreatmentBatch) -> None:
-        self._model = model.model
-        self._device = model.device
-        self._treatments = treatments.to(model.device)
+    def __init__(self, predictor: Predictor) -> None:
+        self._predictor = predictor
 
     def __call__(self, codes_BL: NDArray[np.uint8]) -> Attribution:
         """Codes (B, length) → predictions and values."""
-        codes = torch.from_numpy(codes_BL).to(self._device)
+        codes = torch.from_numpy(codes_BL).to(self._predictor.runner.device)
         with torch.no_grad():
-            prediction_BT = self._model(codes, self._treatments)
-        bases_BLA = one_hot(codes).transpose(1, 2)
-        with frozen(self._model):
+            prediction_BT = self._predictor.forward(codes)
+        bases_BLA = one_hot(codes)
+        with frozen(self._predictor.runner.model):
             gradients = [
-                _gradient(self._model, codes, bases_BLA, self._treatments, treatment)
-                for treatment in range(self._treatments.size)
+                _gradient(self._predictor, codes, bases_BLA, treatment)
+                for treatment in range(len(self._predictor.names))
             ]
         values_BTLA = torch.stack(gradients, dim=1).cpu().numpy()
         return Attribution(prediction_BT.cpu().numpy(), centred(values_BTLA, codes_BL))
@@ -78,16 +73,13 @@ class IntegratedGradients:
 
     def __init__(
         self,
-        model: LoadedPromoterModel,
-        treatments: TreatmentBatch,
+        predictor: Predictor,
         *,
         steps: int = 50,
         baseline: Baseline = Baseline.UNIFORM,
         seed: int = 0,
     ) -> None:
-        self._model = model.model
-        self._device = model.device
-        self._treatments = treatments.to(model.device)
+        self._predictor = predictor
         self._steps = steps
         self._baseline = baseline
         self._seed = seed
@@ -110,25 +102,26 @@ class IntegratedGradients:
                 # From the sequence itself, so that a promoter's baseline does not depend on those before it.
                 random = np.random.default_rng([self._seed, *codes_L.tolist()])
                 shuffled = dinucleotide_shuffled(np.tile(codes_L, (SHUFFLES, 1)), random)
-                return one_hot(torch.from_numpy(shuffled)).mean(0).T
+                return one_hot(torch.from_numpy(shuffled)).mean(0)
 
     def _one(
         self, codes_L: NDArray[np.uint8]
     ) -> tuple[NDArray[np.float32], NDArray[np.float32], NDArray[np.float32]]:
         """Prediction (T,), mean gradient (T, L, 4) and gap (T,) of one promoter."""
-        codes_1L = torch.from_numpy(codes_L)[None].to(self._device)
-        bases_1LA = one_hot(codes_1L).transpose(1, 2)
-        begin_1LA = self.baseline(codes_L)[None].to(self._device)
-        share_S11 = ((torch.arange(self._steps, device=self._device) + 0.5) / self._steps)[:, None, None]
+        predictor, device = self._predictor, self._predictor.runner.device
+        codes_1L = torch.from_numpy(codes_L)[None].to(device)
+        bases_1LA = one_hot(codes_1L)
+        begin_1LA = self.baseline(codes_L)[None].to(device)
+        share_S11 = ((torch.arange(self._steps, device=device) + 0.5) / self._steps)[:, None, None]
         way_SLA = begin_1LA + share_S11 * (bases_1LA - begin_1LA)
         codes_SL = codes_1L.expand(self._steps, -1)
-        with frozen(self._model):
-            prediction_T = self._model(codes_1L, self._treatments)[0]
-            begin_T = self._model(codes_1L, self._treatments, begin_1LA)[0]
+        with frozen(predictor.runner.model):
+            prediction_T = predictor.forward(codes_1L)[0]
+            begin_T = predictor.forward(codes_1L, begin_1LA)[0]
             mean_TLA = torch.stack(
                 [
-                    _gradient(self._model, codes_SL, way_SLA, self._treatments, treatment).mean(0)
-                    for treatment in range(self._treatments.size)
+                    _gradient(predictor, codes_SL, way_SLA, treatment).mean(0)
+                    for treatment in range(len(predictor.names))
                 ]
             )
         sum_T = ((bases_1LA - begin_1LA) * mean_TLA).sum((1, 2))
@@ -136,20 +129,24 @@ class IntegratedGradients:
         return prediction_T.cpu().numpy(), mean_TLA.cpu().numpy(), gap_T.cpu().numpy()
 
 
-def _gradient(
-    model: PromoterModel, codes_BL: Tensor, bases_BLA: Tensor, treatments: TreatmentBatch, treatment: int
-) -> Tensor:
-    """Gradient (B, L, 4) of the answers to one treatment."""
-    one = treatments.rows(torch.tensor([treatment], device=codes_BL.device))
+def one_hot(codes_BL: Tensor) -> Tensor:
+    """uint8 codes (B, L) → float32 (B, L, 4); N is all zeros."""
+    # Written base by base and then turned, as models read their input.
+    bases_A1 = torch.arange(4, device=codes_BL.device, dtype=codes_BL.dtype)[:, None]
+    return (codes_BL.unsqueeze(1) == bases_A1).float().transpose(1, 2)
+
+
+def _gradient(predictor: Predictor, codes_BL: Tensor, bases_BLA: Tensor, treatment: int) -> Tensor:
+    """Gradient (B, L, 4) of the responses to one treatment."""
     with torch.enable_grad():
         bases_BLA = bases_BLA.detach().requires_grad_()
-        answer_B1 = model(codes_BL, one, bases_BLA)
-        (gradient_BLA,) = torch.autograd.grad(answer_B1.sum(), bases_BLA)
+        response_B1 = predictor.chosen([treatment]).forward(codes_BL, bases_BLA)
+        (gradient_BLA,) = torch.autograd.grad(response_B1.sum(), bases_BLA)
     return gradient_BLA
 
 
 @contextmanager
-def frozen(model: PromoterModel) -> Iterator[None]:
+def frozen(model: nn.Module) -> Iterator[None]:
     """Keep parameters out of gradients: those of the bases are all that is wanted."""
     wanted = [parameter for parameter in model.parameters() if parameter.requires_grad]
     try:

@@ -3,11 +3,10 @@
 from dataclasses import dataclass
 
 from bioattn.errors import SettingsError
+from bioattn.inference.runner import Predictor
 from bioattn.interpret.attribution.gradients import Baseline, GradientInput, IntegratedGradients
 from bioattn.interpret.attribution.mutagenesis import Mutagenesis
 from bioattn.interpret.attribution.values import Attributor
-from bioattn.models.promoter.folder import LoadedPromoterModel
-from bioattn.models.promoter.treatment_vocabulary import TreatmentBatch
 from bioattn.store.attribution_schema import Method
 
 __all__ = ["Baseline", "Method", "MethodSettings", "make_attributor"]
@@ -37,16 +36,14 @@ class MethodSettings:
         return f"steps={self.steps} baseline={self.baseline}{seed}"
 
 
-def make_attributor(
-    model: LoadedPromoterModel, treatments: TreatmentBatch, settings: MethodSettings
-) -> Attributor:
-    """The method of `settings`, ready to run on `model` for `treatments`."""
+def make_attributor(predictor: Predictor, settings: MethodSettings) -> Attributor:
+    """The method of `settings`, ready to run."""
     match settings.method:
         case Method.ISM:
-            return Mutagenesis(model, treatments)
+            return Mutagenesis(predictor)
         case Method.GRADIENT_INPUT:
-            return GradientInput(model, treatments)
+            return GradientInput(predictor)
         case Method.INTEGRATED_GRADIENTS:
             return IntegratedGradients(
-                model, treatments, steps=settings.steps, baseline=settings.baseline, seed=settings.seed
+                predictor, steps=settings.steps, baseline=settings.baseline, seed=settings.seed
             )

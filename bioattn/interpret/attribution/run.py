@@ -3,8 +3,8 @@
 import hashlib
 import logging
 import math
-from collections.abc import Iterator, Sequence
-from dataclasses import dataclass, replace
+from collections.abc import Sequence
+from dataclasses import dataclass
 from itertools import islice
 from pathlib import Path
 from typing import Any
@@ -15,13 +15,9 @@ from scipy.special import expit
 
 from bioattn import __version__
 from bioattn.errors import BioattnError, Interrupted
+from bioattn.inference.runner import Batch, Predictor, ResponseRunner, Source
 from bioattn.interpret.attribution.methods import MethodSettings, make_attributor
 from bioattn.interpret.attribution.values import Attributor
-from bioattn.models.promoter.folder import LoadedPromoterModel
-from bioattn.models.promoter.inference.batches import PromoterBatch, make_batch, scan_promoters
-from bioattn.models.promoter.treatment_vocabulary import TreatmentBatch
-from bioattn.promoters.gene_choice import choose_genes
-from bioattn.promoters.promoter_fasta import Promoter, read_promoters
 from bioattn.promoters.treatments import TreatmentTable
 from bioattn.store.attribution_schema import ATTRIBUTION_PARTS_FORMAT, AttributionLayout
 from bioattn.store.attribution_writer import AttributionBlock, AttributionParts
@@ -58,28 +54,8 @@ class AttributionSummary:
     """The largest of those differences."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class _Promoters:
-    """The promoters asked for, in file order."""
-
-    path: Path
-    length: int
-    genes: frozenset[str] | None
-    number: int
-    first: int = 0
-    """How many of them are passed over."""
-
-    def promoters(self) -> Iterator[Promoter]:
-        chosen = (
-            promoter
-            for promoter in read_promoters(self.path)
-            if self.genes is None or promoter.gene_id in self.genes
-        )
-        return islice(chosen, self.first, self.first + self.number)
-
-
 def run_attribution(
-    model: LoadedPromoterModel,
+    runner: ResponseRunner,
     promoters: Path,
     output: Path,
     *,
@@ -104,50 +80,49 @@ def run_attribution(
     another run; Interrupted on Ctrl-C and SIGTERM, with `resume` able to go on.
     """
     progress = progress or NoProgress()
-    source = scan_promoters(promoters, model.length)
-    asked, num_padded = _choose(promoters, model.length, genes)
+    source: Source = runner.read(promoters, genes)
+    num_padded = source.num_padded
     if num_padded:
         LOGGER.info(
-            f"{num_padded:,} of {asked.number:,} promoters are shorter than the model's {model.length:,} bases "
-            "and were padded with N upstream, which gets no values"
+            f"{num_padded:,} of {source.num_samples:,} promoters are shorter than the model's {runner.length:,} "
+            "bases and were padded with N upstream, which gets no values"
         )
-    batch = model.encode_treatments(treatments).to(model.device)
+    predictor = runner.predictor(treatments)
+    num_treatments = len(predictor.names)
     layout = AttributionLayout(
         method=settings.method,
         settings=settings.text(),
-        num_treatments=batch.size,
-        window_length=model.length,
+        num_treatments=num_treatments,
+        window_length=runner.length,
     )
-    attributor = make_attributor(model, batch, settings)
-    at_once = attributor.promoters_at_once
-    samples = _part_samples(layout, asked.number, at_once, part_samples)
-    job = _job(model, source.sha256, asked, batch, settings, samples)
+    attributor = make_attributor(predictor, settings)
+    samples = _part_samples(layout, source.num_samples, attributor.promoters_at_once, part_samples)
+    job = _job(predictor, source, settings, samples)
     record = None
     if shard is not None:
-        # Shards end where the groups do that the method gets at once, which begin anew with every part.
-        unit = at_once if samples % at_once == 0 else samples
-        record = ShardRecord.of(shard, asked.number, unit, job)
+        # Shards end where the groups do that the method gets at once.
+        record = ShardRecord.of(shard, source.num_samples, attributor.promoters_at_once, job)
         job |= record.place_as_json()
-        asked = replace(asked, first=record.first, number=record.stop - record.first)
-        LOGGER.info(f"shard {shard}: {counted(asked.number, 'promoter')} of {record.total:,}")
+        source = source.part(slice(record.first, record.stop))
+        LOGGER.info(f"shard {shard}: {counted(source.num_samples, 'promoter')} of {record.total:,}")
     store = AttributionParts(
         output,
         ResultHeader(
-            model_sha256=model.sha256,
+            model_sha256=runner.sha256,
             input_sha256=source.sha256,
-            window_length=model.length,
-            task=model.task,
+            window_length=runner.length,
+            task=runner.task,
             downstream=source.downstream,
             shard=record,
         ),
         layout,
         treatments.names,
-        asked.number,
+        source.num_samples,
         samples,
     )
-    size = layout.stored_bytes(asked.number)
+    size = layout.stored_bytes(source.num_samples)
     LOGGER.info(
-        f"attribution of {counted(asked.number, 'promoter')} × {counted(batch.size, 'treatment')} takes "
+        f"attribution of {counted(source.num_samples, 'promoter')} × {counted(num_treatments, 'treatment')} takes "
         f"{human_bytes(size)}"
     )
     require_free_space(
@@ -160,15 +135,15 @@ def run_attribution(
     with open_parts(output, job, resume=resume, force=force):
         resumed = store.num_done()
         if resumed:
-            LOGGER.info(f"going on after {resumed:,} of {asked.number:,} promoters of an earlier run")
+            LOGGER.info(f"going on after {resumed:,} of {source.num_samples:,} promoters of an earlier run")
         try:
             with stop_on_signals() as request:
-                _write_parts(attributor, model, asked, store, progress, request)
+                _write_parts(attributor, runner, source, store, progress, request)
                 store.assemble(on_block=lambda block: sums.add(block, request), progress=progress)
         except (Interrupted, KeyboardInterrupt) as stop:
             done = store.num_done()
             raise Interrupted(
-                f"stopped after {done:,} of {asked.number:,} promoters; "
+                f"stopped after {done:,} of {source.num_samples:,} promoters; "
                 + (
                     f"they are kept in {partial_folder(output)}: repeat the command with --resume to go on"
                     if done
@@ -177,8 +152,8 @@ def run_attribution(
                 stop.exit_code if isinstance(stop, Interrupted) else 130,
             ) from stop
     return AttributionSummary(
-        num_promoters=asked.number,
-        num_treatments=batch.size,
+        num_promoters=source.num_samples,
+        num_treatments=num_treatments,
         num_padded=num_padded,
         num_bytes=output.stat().st_size,
         resumed_promoters=resumed,
@@ -204,87 +179,71 @@ class _Sums:
         self.largest_difference = max(self.largest_difference, float(np.abs(sums).max()))
 
 
-def _choose(path: Path, length: int, genes: Sequence[str]) -> tuple[_Promoters, int]:
-    """The promoters asked for, and how many of them are shorter than the window."""
-    windows = {each.gene_id: each.codes.size - 2 * each.flank for each in read_promoters(path)}
-    chosen = frozenset(choose_genes(genes, windows, path)) if genes else None
-    asked = windows if chosen is None else chosen
-    padded = sum(windows[gene] < length for gene in asked)
-    return _Promoters(path=path, length=length, genes=chosen, number=len(asked)), padded
-
-
 def _write_parts(
     attributor: Attributor,
-    model: LoadedPromoterModel,
-    asked: _Promoters,
+    runner: ResponseRunner,
+    source: Source,
     store: AttributionParts,
     progress: Progress,
     request: StopRequest,
 ) -> None:
     """Compute the parts that are not there yet."""
-    promoters = asked.promoters()
-    progress.begin("promoters", asked.number)
+    batches = source.batches(attributor.promoters_at_once)
+    progress.begin("promoters", source.num_samples)
     try:
         for part in range(store.num_parts):
-            size = len(store.samples_of(part))
+            expected = math.ceil(len(store.samples_of(part)) / attributor.promoters_at_once)
             if store.is_whole(part):
-                progress.advance(sum(1 for _ in islice(promoters, size)))
+                for batch in islice(batches, expected):
+                    progress.advance(len(batch.codes))
                 continue
             with store.part_writer(part) as writer:
-                for first in range(0, size, attributor.promoters_at_once):
+                for _ in range(expected):
                     request.check()
-                    group = list(islice(promoters, min(attributor.promoters_at_once, size - first)))
-                    if not group:
-                        raise BioattnError(f"{asked.path}: changed while it was read; run again")
-                    writer.append(_attribute(attributor, model, make_batch(group, asked.length)))
-                    progress.advance(len(group))
+                    try:
+                        batch = next(batches)
+                    except StopIteration:
+                        raise BioattnError(f"{source.path}: changed while it was read; run again") from None
+                    writer.append(_attribute(attributor, runner, batch))
+                    progress.advance(len(batch.codes))
     finally:
         progress.end()
 
 
-def _attribute(attributor: Attributor, model: LoadedPromoterModel, batch: PromoterBatch) -> AttributionBlock:
+def _attribute(attributor: Attributor, runner: ResponseRunner, batch: Batch) -> AttributionBlock:
     try:
         found = attributor(batch.codes)
     except torch.OutOfMemoryError as error:
         raise BioattnError(
-            f"{model.device}: out of memory; ask for fewer --treatment at a time, or use --device cpu"
+            f"{runner.device}: out of memory; ask for fewer --treatment at a time, or use --device cpu"
         ) from error
-    predictions = expit(found.predictions_BT) if model.task == "binary" else found.predictions_BT
+    predictions = expit(found.predictions_BT) if runner.task == "binary" else found.predictions_BT
     return AttributionBlock(batch.samples, batch.codes, found.values_BTLA, found.gap_BT, predictions)
 
 
 def _part_samples(layout: AttributionLayout, num_samples: int, at_once: int, wanted: int | None) -> int:
     """Promoters of a part: whole chunks of the finished file, so that none is written in two goes, and whole
     groups of those that the method gets at once."""
-    if wanted is not None:
-        return wanted
-    whole = math.lcm(layout.chunk(num_samples)[0], at_once)
-    return max(1, min(MAX_PART_SAMPLES, PART_BYTES // layout.bytes_per_sample) // whole) * whole
+    whole = at_once
+    if wanted is None:
+        whole = math.lcm(layout.chunk(num_samples)[0], at_once)
+        wanted = min(MAX_PART_SAMPLES, PART_BYTES // layout.bytes_per_sample)
+    return max(1, wanted // whole) * whole
 
 
-def _job(
-    model: LoadedPromoterModel,
-    input_sha256: str,
-    asked: _Promoters,
-    treatments: TreatmentBatch,
-    settings: MethodSettings,
-    part_samples: int,
-) -> dict[str, Any]:
+def _job(predictor: Predictor, source: Source, settings: MethodSettings, part_samples: int) -> dict[str, Any]:
     """Everything that decides the bytes of the result; parts are re-used only when all of it is equal."""
-    names = hashlib.sha256("\0".join(treatments.names).encode())
-    for tensor in treatments[1:]:
-        names.update(tensor.cpu().numpy().tobytes())
-    genes = "\0".join(sorted(asked.genes)) if asked.genes is not None else ""
+    genes = None if source.genes is None else "\0".join(sorted(source.genes))
     return {
         "format": ATTRIBUTION_PARTS_FORMAT,
         "generated_by": f"bioattn {__version__}",
         "method": str(settings.method),
         "settings": settings.text(),
-        "model": model.sha256,
-        "promoters": input_sha256,
-        "num_promoters": asked.number,
-        "genes": hashlib.sha256(genes.encode()).hexdigest() if asked.genes is not None else None,
-        "treatments": names.hexdigest(),
+        "model": predictor.runner.sha256,
+        "promoters": source.sha256,
+        "num_promoters": source.num_samples,
+        "genes": None if genes is None else hashlib.sha256(genes.encode()).hexdigest(),
+        "treatments": predictor.digest(),
         "part_samples": part_samples,
-        "device": model.device.type,
+        "device": predictor.runner.device.type,
     }

@@ -180,17 +180,22 @@ def _filters(folder: Path, promoters: Path | None) -> list[Motif]:
     """The motifs of a model's first layer."""
     import torch
 
+    from bioattn.inference.runner import FirstLayerRunner, with_ability
     from bioattn.interpret.motifs.filter_motifs import filter_motifs
-    from bioattn.models.promoter.folder import load_promoter_model
-    from bioattn.models.promoter.inference.batches import scan_promoters
+    from bioattn.models.family import load_runner
 
     if promoters is None:
         raise SettingsError(
             "--model: its filters are shown by what they match; give sequences with --promoters"
         )
-    model = load_promoter_model(folder, torch.device("cpu"))
-    source = scan_promoters(promoters, model.length)
-    return filter_motifs(model, np.concatenate([batch.codes for batch in source.batches(1024)]))
+    runner = with_ability(
+        load_runner(folder, torch.device("cpu")),
+        FirstLayerRunner,
+        "show their first layer as motifs",
+        "--model",
+    )
+    source = runner.read(promoters)
+    return filter_motifs(runner, np.concatenate([batch.codes for batch in source.batches(1024)]))
 
 
 def _search(sources: Sequence[MotifSource], request: StopRequest, progress: Progress) -> None:

@@ -83,6 +83,8 @@ class EvoformerFamily:
 
         return load_evoformer_model(folder, device)
 
+    load_file = load
+
     def train(self, settings: EvoformerTraining, **running: Any) -> list[list[list[str]]] | None:
         """Train; returns tables of results, or None when there was nothing left to do."""
         from bioattn.alignments.couplings import FEATURE_NAMES

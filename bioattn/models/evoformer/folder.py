@@ -7,6 +7,7 @@ stands in `docs/formats/model.md`.
 
 from dataclasses import asdict, dataclass
 from pathlib import Path
+from typing import TYPE_CHECKING, ClassVar
 
 import torch
 
@@ -27,13 +28,19 @@ from bioattn.models.model_folder import (
     write_model_config,
     write_weights,
 )
+from bioattn.system.progress import Progress
+
+if TYPE_CHECKING:
+    from bioattn.models.evoformer.head_scorer import AlignmentHeadScorer
 
 MODEL_TYPE = "evoformer"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class LoadedEvoformerModel:
-    """An MSA/pair model ready to run, on its device and in evaluation mode."""
+    """An MSA/pair model ready to run, on its device and in evaluation mode (`bioattn.inference.runner.Runner`)."""
+
+    family: ClassVar[str] = MODEL_TYPE
 
     model: EvoformerModel
     device: torch.device
@@ -61,6 +68,12 @@ class LoadedEvoformerModel:
                     if isinstance(site, AttentionSite):
                         found[site.name] = site
         return found
+
+    def head_scorer(self, dataset: Path, split: str, progress: Progress) -> "AlignmentHeadScorer":
+        """Judge heads on the proteins of a split of a contact dataset."""
+        from bioattn.models.evoformer.head_scorer import AlignmentHeadScorer
+
+        return AlignmentHeadScorer(self, dataset, split, progress)
 
 
 def write_evoformer_model(folder: Path, model: EvoformerModel, inputs: InputSettings) -> None:

@@ -6,12 +6,15 @@ stands in `docs/formats/model.md`.
 """
 
 import logging
-from dataclasses import asdict, dataclass
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import asdict, dataclass, replace
 from pathlib import Path
-from typing import Any, Literal
+from typing import TYPE_CHECKING, Any, ClassVar, Literal
 
+import numpy as np
 import pandas as pd
 import torch
+from numpy.typing import NDArray
 
 from bioattn.attention.site import AttentionSite
 from bioattn.errors import BioattnError, FormatError, SettingsError
@@ -27,11 +30,19 @@ from bioattn.models.model_folder import (
     write_model_config,
     write_weights,
 )
-from bioattn.models.promoter.config import PromoterModelConfig, TreatmentEncoding
+from bioattn.models.promoter.config import Conditioning, PromoterModelConfig, QuerySource, TreatmentEncoding
+from bioattn.models.promoter.inference.batches import PromoterSource, scan_promoters
 from bioattn.models.promoter.model import PromoterModel, attention_sites, make_promoter_model
-from bioattn.models.promoter.treatment_vocabulary import UNCONDITIONAL, TreatmentBatch, TreatmentVocabulary
-from bioattn.promoters.treatments import TreatmentTable
+from bioattn.models.promoter.predictor import PromoterPredictor
+from bioattn.models.promoter.treatment_vocabulary import TreatmentBatch, TreatmentVocabulary
+from bioattn.promoters.dataset import SPLIT_NAMES, read_dataset
+from bioattn.promoters.treatments import UNCONDITIONAL, TreatmentTable
+from bioattn.system.progress import Progress
 from bioattn.text import quoted
+
+if TYPE_CHECKING:
+    from bioattn.models.promoter.controls import PromoterTraining
+    from bioattn.models.promoter.head_scorer import PromoterHeadScorer
 
 LOGGER = logging.getLogger("bioattn")
 
@@ -40,7 +51,9 @@ MODEL_TYPE = "promoter"
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class LoadedPromoterModel:
-    """A promoter model ready to run, on its device and in evaluation mode."""
+    """A promoter model ready to run, on its device and in evaluation mode: a `bioattn.inference.runner.Runner`."""
+
+    family: ClassVar[str] = MODEL_TYPE
 
     model: PromoterModel
     vocabulary: TreatmentVocabulary
@@ -67,6 +80,17 @@ class LoadedPromoterModel:
     def sites(self) -> dict[str, AttentionSite]:
         """Attention sites by name; empty for `concat`."""
         return attention_sites(self.model)
+
+    def read(self, path: Path, genes: Sequence[str] = ()) -> PromoterSource:
+        """A promoter FASTA, read through once. genes: as `choose_genes` takes them, none = all.
+
+        Raises: FormatError, and BioattnError when there are none, as `scan_promoters`.
+        """
+        return scan_promoters(path, self.length, genes)
+
+    def predictor(self, treatments: TreatmentTable | None = None) -> PromoterPredictor:
+        """The model asked for `treatments`; None = those of the training."""
+        return PromoterPredictor(self, self.encode_treatments(treatments or self.treatments))
 
     def encode_treatments(self, table: TreatmentTable) -> TreatmentBatch:
         """Treatments as the model takes them, on its device.
@@ -112,6 +136,60 @@ class LoadedPromoterModel:
         unclear = [text for text in self.vocabulary.unclear_doses(table) if text not in told]
         if unclear:
             LOGGER.warning(f"doses that are no number with a unit count as unknown: {quoted(unclear)}")
+
+    def first_layer_matches(self, codes_BL: NDArray[np.uint8]) -> Iterator[tuple[str, NDArray[np.float64]]]:
+        """What the filters or k-mers of the first layer match in promoters, as counts (places, 4)."""
+        from bioattn.models.promoter.first_layer import first_layer_matches
+
+        return first_layer_matches(self.model, codes_BL, self.device)
+
+    def head_scorer(self, dataset: Path, split: str, progress: Progress) -> "PromoterHeadScorer":
+        """Judge heads on the genes of a split of a promoter dataset."""
+        from bioattn.models.promoter.head_scorer import PromoterHeadScorer
+
+        return PromoterHeadScorer(self, read_dataset(dataset), SPLIT_NAMES.index(split))
+
+    def write_pruned(
+        self,
+        output: Path,
+        folder: Path,
+        dataset: Path,
+        keep: Mapping[str, Sequence[int]],
+        note: Mapping[str, Any],
+        *,
+        force: bool,
+        progress: Progress,
+    ) -> tuple[float, float] | None:
+        """Write a model folder with the heads `keep` alone; returns accuracies of both on test genes."""
+        from bioattn.models.promoter.pruned_folder import write_pruned
+
+        return write_pruned(self, output, folder, dataset, keep, note, force=force, progress=progress)
+
+    def require_checkable(self) -> None:
+        """Raises: BioattnError when the model has no attention over positions, or attends uniformly by design."""
+        if self.config.conditioning is not Conditioning.CROSS:
+            raise BioattnError(
+                "explain check asks whether treatments attend to the right positions, which they do in "
+                f"--conditioning cross only; this model is {self.config.conditioning}"
+            )
+        if self.config.attention_query is QuerySource.UNIFORM:
+            raise BioattnError(
+                "this model weighs all positions the same by design (attention_query = uniform): there is nothing "
+                "to check"
+            )
+
+    def untrained(self, seed: int) -> "LoadedPromoterModel":
+        """The same model with the weights it might have begun with; torch's random state stays as it was."""
+        with torch.random.fork_rng(devices=[]):
+            torch.manual_seed(seed)
+            fresh = make_promoter_model(self.config, self.vocabulary)
+        return replace(self, model=fresh.to(self.device).eval())
+
+    def training(self, folder: Path) -> "PromoterTraining":
+        """How the model in `folder` was trained. Raises: FormatError when its record is incomplete."""
+        from bioattn.models.promoter.controls import PromoterTraining, read_training_record
+
+        return PromoterTraining(self, read_training_record(folder))
 
 
 def write_promoter_model(

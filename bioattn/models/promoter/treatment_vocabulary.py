@@ -18,11 +18,9 @@ from torch import Tensor
 
 from bioattn.errors import BioattnError, SettingsError
 from bioattn.models.promoter.config import TreatmentEncoding
-from bioattn.promoters.treatments import TreatmentTable
+from bioattn.promoters.treatments import UNCONDITIONAL, TreatmentTable
 
 FloatArray = npt.NDArray[np.floating[Any]]
-UNCONDITIONAL = "unconditional"
-"""The treatment name of the unconditional token."""
 AGENT_COLUMNS = ("agent", "chemical", "compound", "treatment", "group")
 """Columns that may name the agent of a dose; the first that exists is used."""
 _DOSE = re.compile(r"\s*((?>[-+]?\d+(?:\.\d+)?(?:[eE][-+]?\d+)?))\s*([^\d\s.].*?)\s*")

@@ -87,7 +87,7 @@ def test_gradient_input_is_the_centred_gradient(
     model, codes = make_model(**kind), make_codes(2)
     treatments = model.encode_treatments(model.treatments)
 
-    found = GradientInput(model, treatments)(codes)
+    found = GradientInput(model.predictor())(codes)
 
     bases = one_hot(torch.from_numpy(codes)).transpose(1, 2).contiguous().requires_grad_()
     answers = model.model(torch.from_numpy(codes), treatments, bases)
@@ -118,7 +118,7 @@ def test_integrated_gradients_are_complete(
     """Against f(promoter) − f(baseline) by two forward passes; many steps for a small gap."""
     model, codes = make_model(**kind), make_codes(2)
     treatments = model.encode_treatments(model.treatments)
-    method = IntegratedGradients(model, treatments, steps=400, baseline=baseline)
+    method = IntegratedGradients(model.predictor(), steps=400, baseline=baseline)
 
     found = method(codes)
 
@@ -133,17 +133,16 @@ def test_integrated_gradients_are_complete(
         if baseline is Baseline.UNIFORM:
             sums = contributions(found.values_BTLA, codes)[promoter].sum(-1)
             np.testing.assert_allclose(sums + found.gap_BT[promoter], difference, atol=1e-4)
-    coarse = IntegratedGradients(model, treatments, steps=3, baseline=baseline)(codes)
+    coarse = IntegratedGradients(model.predictor(), steps=3, baseline=baseline)(codes)
     assert coarse.gap_BT is not None
     assert np.abs(coarse.gap_BT).max() > np.abs(found.gap_BT).max()
 
 
 def test_baselines(make_model: Make, make_codes: Codes) -> None:
     model, codes = make_model(), make_codes(2)[1]
-    treatments = model.encode_treatments(model.treatments)
 
     def baseline(name: Baseline, seed: int = 0) -> np.ndarray:
-        return IntegratedGradients(model, treatments, baseline=name, seed=seed).baseline(codes).numpy()
+        return IntegratedGradients(model.predictor(), baseline=name, seed=seed).baseline(codes).numpy()
 
     known = codes < 4
     np.testing.assert_array_equal(baseline(Baseline.UNIFORM), np.where(known, 0.25, 0)[:, None].repeat(4, 1))

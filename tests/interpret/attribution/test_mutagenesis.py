@@ -67,7 +67,7 @@ def test_equals_a_plain_loop(
     model, codes = make_model(**kind), make_codes(2)
     wanted_predictions, wanted = plain_loop(model, codes)
 
-    found = Mutagenesis(model, model.encode_treatments(model.treatments), batch_size=50)(codes)
+    found = Mutagenesis(model.predictor(), batch_size=50)(codes)
 
     assert np.abs(wanted).max() > 1e-3
     np.testing.assert_allclose(found.predictions_BT, wanted_predictions, atol=1e-5)
@@ -84,7 +84,7 @@ def test_equals_a_plain_loop_where_attention_comes_in_cache_sized_pieces(
     model, codes = make_model(length=400), make_codes(1, 400)
     wanted_predictions, wanted = plain_loop(model, codes)
 
-    found = Mutagenesis(model, model.encode_treatments(model.treatments), batch_size=50)(codes)
+    found = Mutagenesis(model.predictor(), batch_size=50)(codes)
 
     np.testing.assert_allclose(found.predictions_BT, wanted_predictions, atol=1e-5)
     np.testing.assert_allclose(found.values_BTLA, wanted, atol=1e-5)
@@ -95,7 +95,7 @@ def test_contribution_is_the_value_of_the_base_that_is_there(
 ) -> None:
     model, codes = make_model(), make_codes(2)
 
-    values = Mutagenesis(model, model.encode_treatments(model.treatments))(codes).values_BTLA
+    values = Mutagenesis(model.predictor())(codes).values_BTLA
 
     found = contributions(values, codes)
     for promoter, position in ((0, 3), (1, 50), (1, codes.shape[1] - 1)):
@@ -114,7 +114,7 @@ def test_sharp_attention_loses_nothing(
         model.model.network.hops[0].project_query.weight *= 30  # type: ignore[union-attr,index]
     _, wanted = plain_loop(model, codes)
 
-    found = Mutagenesis(model, model.encode_treatments(model.treatments))(codes)
+    found = Mutagenesis(model.predictor())(codes)
 
     assert np.abs(wanted).max() > 0.1
     np.testing.assert_allclose(found.values_BTLA, wanted, rtol=2e-5, atol=2e-5)
@@ -134,7 +134,7 @@ def test_a_listener_gets_what_it_asked_for(
     model, codes = make_model(), make_codes(1)
     ears = Ears()
     with capture(["*"], ears):
-        Mutagenesis(model, model.encode_treatments(model.treatments))(codes)
+        Mutagenesis(model.predictor())(codes)
     assert ears.heard == 1 + 3 * codes.shape[1]
 
 
@@ -177,7 +177,7 @@ def test_finds_the_planted_motif() -> None:
         sha256="",
     )
 
-    found = Mutagenesis(loaded, treatments)(codes[500:540])
+    found = Mutagenesis(loaded.predictor())(codes[500:540])
 
     strength = contributions(found.values_BTLA, codes[500:540])[:, 0]
     with_motif = np.flatnonzero(has[500:540])

@@ -69,7 +69,7 @@ def test_the_file_holds_what_the_method_gives(model: Path, promoters: Path, tmp_
 
     loaded = load_promoter_model(model, torch.device("cpu"))
     codes = codes_of(promoters)
-    wanted = Mutagenesis(loaded, loaded.encode_treatments(loaded.treatments), reuse_trunk=False)(codes)
+    wanted = Mutagenesis(loaded.predictor(), reuse_trunk=False)(codes)
     with open_attribution(tmp_path / "x.h5") as file:
         assert file.method == "ism"
         assert file.task == "binary"
@@ -134,9 +134,7 @@ def test_gradients_by_the_front_door(
         if gap is not None:
             assert file.method_settings == "steps=20 baseline=zeros"
             loaded = load_promoter_model(model, torch.device("cpu"))
-            found = IntegratedGradients(
-                loaded, loaded.encode_treatments(loaded.treatments), steps=20, baseline="zeros"
-            )(codes_of(promoters))
+            found = IntegratedGradients(loaded.predictor(), steps=20, baseline="zeros")(codes_of(promoters))
             np.testing.assert_array_equal(gap, found.gap_BT)
             assert f"by at most {np.abs(gap.to_numpy()).max():.3g}" in capfd.readouterr().err
     assert validate_file(tmp_path / "x.h5") == []

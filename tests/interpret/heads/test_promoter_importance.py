@@ -7,9 +7,10 @@ import torch
 
 from bioattn.attention.head_masks import attention_layers, masked_heads
 from bioattn.errors import BioattnError
-from bioattn.interpret.heads.promoter_importance import HeadScorer, greedy_pruning, heads_left, leave_one_out
+from bioattn.interpret.heads.pruning import greedy_pruning, heads_left, leave_one_out
 from bioattn.models.promoter.config import Conditioning, PromoterModelConfig
 from bioattn.models.promoter.folder import LoadedPromoterModel
+from bioattn.models.promoter.head_scorer import PromoterHeadScorer
 from bioattn.models.promoter.model import make_promoter_model
 from bioattn.models.promoter.treatment_vocabulary import TreatmentEncoding, TreatmentVocabulary
 from bioattn.promoters.dataset import TEST, VALIDATION, PromoterDataset
@@ -85,7 +86,7 @@ def cell_loss(loaded, dataset, gene, treatment, masks):
 def test_importance_is_the_mean_size_of_the_loss_s_slope(shape, task):
     """Cell by cell, head by head, by moving its mask to either side of 1."""
     dataset, loaded = make_dataset(task), make_model(shape, task)
-    scorer = HeadScorer(loaded, dataset, VALIDATION)
+    scorer = PromoterHeadScorer(loaded, dataset, VALIDATION)
     found = scorer.importance()
     step = 1e-4
     for (site, head), by_treatment in found.items():
@@ -102,7 +103,7 @@ def test_importance_is_the_mean_size_of_the_loss_s_slope(shape, task):
                     sides.append(cell_loss(loaded, dataset, gene, treatment, {site: mask}))
                 slopes.append(abs(sides[0] - sides[1]) / (2 * step))
             assert by_treatment[place] == pytest.approx(np.mean(slopes), rel=2e-3, abs=1e-7)
-    assert min(scorer.over_cells(values) for values in found.values()) > 1e-5
+    assert min(scorer.overall(values) for values in found.values()) > 1e-5
 
 
 def test_a_head_without_effect_has_no_importance_and_is_the_first_to_go():
@@ -110,10 +111,10 @@ def test_a_head_without_effect_has_no_importance_and_is_the_first_to_go():
     ((project, site),) = attention_layers(loaded.model).values()
     with torch.no_grad():
         project.weight.unflatten(1, (3, -1))[:, 1] = 0
-    scorer = HeadScorer(loaded, dataset, VALIDATION)
+    scorer = PromoterHeadScorer(loaded, dataset, VALIDATION)
     importance = scorer.importance()
-    assert scorer.over_cells(importance[site.name, 1]) == 0
-    assert all(scorer.over_cells(importance[site.name, head]) > 0 for head in (0, 2))
+    assert scorer.overall(importance[site.name, 1]) == 0
+    assert all(scorer.overall(importance[site.name, head]) > 0 for head in (0, 2))
     whole = scorer.figures()
     alone = leave_one_out(scorer)
     assert alone[site.name, 1].loss == pytest.approx(whole.loss, abs=1e-6)
@@ -125,7 +126,7 @@ def test_a_head_without_effect_has_no_importance_and_is_the_first_to_go():
     assert steps[1].figures.loss == pytest.approx(whole.loss, abs=1e-6)
     # The second to go is the less important of the two, looked at anew.
     again = scorer.importance({(site.name, 1)})
-    least = min(again, key=lambda head: scorer.over_cells(again[head]))
+    least = min(again, key=lambda head: scorer.overall(again[head]))
     assert steps[2].removed == least
     assert heads_left(scorer, steps, 2) == {site.name: [0, 2]}
     with pytest.raises(BioattnError, match=r"--prune-to 0: .* ask for 1 to 3"):
@@ -133,7 +134,7 @@ def test_a_head_without_effect_has_no_importance_and_is_the_first_to_go():
 
 
 def test_every_site_keeps_a_head():
-    scorer = HeadScorer(make_model("two hops"), make_dataset(), VALIDATION)
+    scorer = PromoterHeadScorer(make_model("two hops"), make_dataset(), VALIDATION)
     steps = greedy_pruning(scorer)
     assert steps[-1].heads_left == 2
     assert sorted(map(len, heads_left(scorer, steps, 2).values())) == [1, 1]
@@ -142,6 +143,6 @@ def test_every_site_keeps_a_head():
 def test_what_does_not_fit_is_refused():
     dataset = make_dataset()
     with pytest.raises(BioattnError, match="no response of the test genes"):
-        HeadScorer(make_model(), dataset, TEST)
+        PromoterHeadScorer(make_model(), dataset, TEST)
     with pytest.raises(BioattnError, match="the dataset's task is binary, the model's regression"):
-        HeadScorer(make_model(), make_dataset("binary"), VALIDATION)
+        PromoterHeadScorer(make_model(), make_dataset("binary"), VALIDATION)

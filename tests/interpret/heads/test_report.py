@@ -12,8 +12,7 @@ import pytest
 import torch
 
 from bioattn.alignments.contact_dataset import SPLIT_NAMES, open_contact_dataset
-from bioattn.attention.head_masks import masked_heads
-from bioattn.interpret.heads.alignment_importance import alignment_heads
+from bioattn.attention.head_masks import attention_layers, masked_heads
 from bioattn.models.evoformer.alignment_inputs import AlignmentInputs
 from bioattn.models.evoformer.distogram import distance_bins
 from bioattn.models.evoformer.folder import load_evoformer_model
@@ -259,7 +258,11 @@ def test_heads_of_an_alignment_model(contacts, tmp_path, capsys):
     assert explain(model_path, contacts, "-o", tmp_path / "heads", "--split", split, "-q") == 0
     found = pd.read_csv(tmp_path / "heads" / "heads.tsv", sep="\t")
     model = load_evoformer_model(model_path, CPU)
-    heads = alignment_heads(model)
+    heads = [
+        (name, head)
+        for name, (_, site) in attention_layers(model.model).items()
+        for head in site.head_numbers
+    ]
     assert list(zip(found["site"], found["head"], strict=True)) == heads
     assert {name for name in model.sites if not name.startswith("structure")} == set(found["site"])
     assert (found["importance"] >= 0).all()
@@ -280,4 +283,4 @@ def test_heads_of_an_alignment_model(contacts, tmp_path, capsys):
     capsys.readouterr()
     prune = ("--prune-to", 3, "--pruned-model", tmp_path / "small")
     assert explain(model_path, contacts, "-o", tmp_path / "h", *prune) == 2
-    assert "--prune-to is for promoter models" in capsys.readouterr().err
+    assert "--prune-to: models of the family evoformer cannot be written" in capsys.readouterr().err

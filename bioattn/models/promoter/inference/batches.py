@@ -1,6 +1,6 @@
 """Promoter FASTA as batches of equal length, streamed."""
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 from itertools import islice
 from pathlib import Path
@@ -11,6 +11,7 @@ from numpy.typing import NDArray
 
 from bioattn.errors import BioattnError, FormatError
 from bioattn.io.files import sha256_of
+from bioattn.promoters.gene_choice import choose_genes
 from bioattn.promoters.promoter_fasta import Promoter, read_promoters
 from bioattn.store.schema import Samples
 
@@ -32,34 +33,44 @@ class PromoterSource:
     path: Path
     length: int
     """Bases of the model's window."""
-    num_promoters: int
+    num_samples: int
+    """Promoters asked for."""
     num_padded: int
-    """Promoters of the whole file that are shorter than the window."""
+    """Promoters asked for, of the whole file, that are shorter than the window."""
     sha256: str
     downstream: int | None
     """Bases of every window from position 0 of its gene on; None when the file does not say it of all alike."""
+    genes: frozenset[str] | None = None
+    """Ids of the promoters asked for; None = all of the file."""
     first: int = 0
-    """Promoters of the file that are passed over."""
+    """Promoters asked for that are passed over."""
 
     def part(self, rows: slice) -> "PromoterSource":
         """Some consecutive promoters of this source alone."""
-        return replace(self, first=self.first + rows.start, num_promoters=rows.stop - rows.start)
+        return replace(self, first=self.first + rows.start, num_samples=rows.stop - rows.start)
 
     def batches(self, size: int) -> Iterator[PromoterBatch]:
         """All promoters, `size` at a time (the last batch may be smaller)."""
-        everything = read_promoters(self.path, names_checked=True)
-        promoters = islice(everything, self.first, self.first + self.num_promoters)
+        chosen = (
+            promoter
+            for promoter in read_promoters(self.path, names_checked=True)
+            if self.genes is None or promoter.gene_id in self.genes
+        )
+        promoters = islice(chosen, self.first, self.first + self.num_samples)
         while group := list(islice(promoters, size)):
             yield make_batch(group, self.length)
 
 
-def scan_promoters(path: Path, length: int) -> PromoterSource:
-    """Read a promoter FASTA through, keeping nothing, so that bad records are refused before a model runs.
+def scan_promoters(path: Path, length: int, genes: Sequence[str] = ()) -> PromoterSource:
+    """Read a promoter FASTA through, so that bad records are refused before a model runs.
+
+    genes: ids or files of ids as `choose_genes` takes them, none = all promoters, of which nothing is kept.
 
     Raises: FormatError for what `read_promoters` refuses, and for promoters longer than `length`; BioattnError
-    when there are none.
+    when there are none, and for genes that are not there.
     """
     number = padded = 0
+    short_by_gene: dict[str, bool] = {}
     downstream: set[int | None] = set()
     for promoter in read_promoters(path):
         window = promoter.codes.size - 2 * promoter.flank
@@ -71,15 +82,21 @@ def scan_promoters(path: Path, length: int) -> PromoterSource:
         number += 1
         padded += window < length
         downstream.add(promoter.downstream)
+        if genes:
+            short_by_gene[promoter.gene_id] = window < length
     if not number:
         raise BioattnError(f"{path}: holds no promoters")
+    chosen = frozenset(choose_genes(genes, short_by_gene, path)) if genes else None
+    if chosen is not None:
+        number, padded = len(chosen), sum(short_by_gene[gene] for gene in chosen)
     return PromoterSource(
         path=path,
         length=length,
-        num_promoters=number,
+        num_samples=number,
         num_padded=padded,
         sha256=sha256_of(path),
         downstream=downstream.pop() if len(downstream) == 1 else None,
+        genes=chosen,
     )
 
 

@@ -8,11 +8,10 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, TextIO
 
 from bioattn import __version__
-from bioattn.errors import BioattnError, Interrupted, SettingsError
+from bioattn.errors import BioattnError, Interrupted
 from bioattn.models.promoter.inference.batches import PromoterBatch, PromoterSource, scan_promoters
 from bioattn.models.promoter.inference.predictions import PredictionWriter
 from bioattn.models.promoter.inference.runner import PromoterRunner
-from bioattn.models.promoter.treatment_vocabulary import UNCONDITIONAL
 from bioattn.promoters.treatments import TreatmentTable
 from bioattn.store.attention_parts import Block, PartStore, attention_bytes
 from bioattn.store.attention_writer import AttentionHeader
@@ -51,28 +50,6 @@ class RunSummary:
     """Promoters whose results an interrupted run had left."""
 
 
-def select_treatments(
-    known: TreatmentTable, names: Sequence[str] = (), table: TreatmentTable | None = None
-) -> TreatmentTable:
-    """The treatments to ask for: rows of `table`, or of the training treatments `known`; `names` chooses.
-
-    `unconditional` is always a name: the model's token for an unknown treatment, if it was trained with one.
-
-    Raises: BioattnError for a name that is in neither; SettingsError for one given twice.
-    """
-    source = known if table is None else table
-    where = "the model" if table is None else "the treatment table"
-    if not names:
-        return source
-    if len(set(names)) != len(names):
-        twice = next(name for number, name in enumerate(names) if name in names[:number])
-        raise SettingsError(f"--treatment {twice!r} is given twice")
-    if UNCONDITIONAL not in names or UNCONDITIONAL in source.names:
-        return source.select(names, "--treatment", where)
-    chosen = source.select([name for name in names if name != UNCONDITIONAL], "--treatment", where).frame
-    return TreatmentTable(chosen.reindex(list(names)))
-
-
 def run_promoters(
     model: "LoadedPromoterModel",
     promoters: Path,
@@ -105,7 +82,7 @@ def run_promoters(
     runner = PromoterRunner(model, treatments, batch_size)
     if source.num_padded:
         LOGGER.info(
-            f"{source.num_padded:,} of {source.num_promoters:,} promoters are shorter than the model's "
+            f"{source.num_padded:,} of {source.num_samples:,} promoters are shorter than the model's "
             f"{model.length:,} bases and were padded with N upstream"
         )
     options = options or AttentionOptions()
@@ -136,12 +113,12 @@ def run_promoters(
         ),
         layouts,
         treatments.names,
-        source.num_promoters,
+        source.num_samples,
         samples,
     )
-    size = attention_bytes(layouts, source.num_promoters, len(treatments.names))
+    size = attention_bytes(layouts, source.num_samples, len(treatments.names))
     LOGGER.info(
-        f"attention of {counted(source.num_promoters, 'promoter')} × "
+        f"attention of {counted(source.num_samples, 'promoter')} × "
         f"{counted(len(treatments.names), 'treatment')} at "
         f"{counted(len(layouts), 'site')} takes {human_bytes(size)}"
     )
@@ -156,7 +133,7 @@ def run_promoters(
     with open_parts(attention, job, resume=resume, force=force):
         resumed = store.num_done()
         if resumed:
-            LOGGER.info(f"going on after {resumed:,} of {source.num_promoters:,} promoters of an earlier run")
+            LOGGER.info(f"going on after {resumed:,} of {source.num_samples:,} promoters of an earlier run")
         try:
             with stop_on_signals() as request:
                 _write_parts(runner, source, store, progress, request)
@@ -164,7 +141,7 @@ def run_promoters(
         except (Interrupted, KeyboardInterrupt) as stop:
             done = store.num_done()
             raise Interrupted(
-                f"stopped after {done:,} of {source.num_promoters:,} promoters; "
+                f"stopped after {done:,} of {source.num_samples:,} promoters; "
                 + (
                     f"they are kept in {partial_folder(attention)}: repeat the command with --resume to go on"
                     if done
@@ -173,10 +150,10 @@ def run_promoters(
                 stop.exit_code if isinstance(stop, Interrupted) else 130,
             ) from stop
     return RunSummary(
-        num_promoters=source.num_promoters,
+        num_promoters=source.num_samples,
         num_treatments=len(treatments.names),
         num_padded=source.num_padded,
-        sites={layout.name: (source.num_promoters, *layout.sizes) for layout in layouts},
+        sites={layout.name: (source.num_samples, *layout.sizes) for layout in layouts},
         attention_bytes=attention.stat().st_size,
         resumed_promoters=resumed,
     )
@@ -189,7 +166,7 @@ def _predict(
     progress: Progress,
     request: StopRequest,
 ) -> RunSummary:
-    progress.begin("promoters", source.num_promoters)
+    progress.begin("promoters", source.num_samples)
     try:
         for batch in source.batches(runner.batch_size):
             request.check()
@@ -202,7 +179,7 @@ def _predict(
     if writer is not None:
         writer.finish()
     return RunSummary(
-        num_promoters=source.num_promoters,
+        num_promoters=source.num_samples,
         num_treatments=len(runner.names),
         num_padded=source.num_padded,
         sites={},
@@ -216,7 +193,7 @@ def _write_parts(
 ) -> None:
     """Compute the parts that are not there yet."""
     batches = source.batches(runner.batch_size)
-    progress.begin("promoters", source.num_promoters)
+    progress.begin("promoters", source.num_samples)
     try:
         for part in range(store.num_parts):
             expected = math.ceil(len(store.samples_of(part)) / runner.batch_size)
@@ -267,9 +244,9 @@ def _part(source: PromoterSource, shard: Shard | None, runner: PromoterRunner) -
     """The promoters to run, whole batches of them: what a batch gives follows from all that is in it."""
     if shard is None:
         return source
-    rows = shard.slice(source.num_promoters, runner.batch_size)
+    rows = shard.slice(source.num_samples, runner.batch_size)
     LOGGER.info(
-        f"shard {shard}: {counted(rows.stop - rows.start, 'promoter')} of {source.num_promoters:,}, in batches "
+        f"shard {shard}: {counted(rows.stop - rows.start, 'promoter')} of {source.num_samples:,}, in batches "
         f"of {runner.batch_size:,}"
     )
     return source.part(rows)
@@ -280,7 +257,7 @@ def _record(
 ) -> ShardRecord | None:
     if shard is None:
         return None
-    return ShardRecord.of(shard, source.num_promoters, runner.batch_size, job)
+    return ShardRecord.of(shard, source.num_samples, runner.batch_size, job)
 
 
 def _prediction_job(
@@ -292,7 +269,7 @@ def _prediction_job(
         "generated_by": f"bioattn {__version__}",
         "model": runner.model.sha256,
         "promoters": source.sha256,
-        "num_promoters": source.num_promoters,
+        "num_promoters": source.num_samples,
         "treatments": runner.fingerprint(),
         # Attention that is kept is computed in another order, which can change the last digit.
         "sites": [layout.name for layout in layouts],
@@ -314,7 +291,7 @@ def _attention_job(
         "generated_by": f"bioattn {__version__}",
         "model": runner.model.sha256,
         "promoters": source.sha256,
-        "num_promoters": source.num_promoters,
+        "num_promoters": source.num_samples,
         "treatments": runner.fingerprint(),
         "sites": [layout.name for layout in layouts],
         "heads": None if options.heads is None else list(options.heads),

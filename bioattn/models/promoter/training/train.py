@@ -34,7 +34,7 @@ from bioattn.models.promoter.training.first_filters import start_filters
 from bioattn.models.promoter.training.loop import Standardiser, Trainer
 from bioattn.models.promoter.training.model_card import write_model_card
 from bioattn.models.promoter.training.warm_start import warm_start
-from bioattn.models.promoter.treatment_vocabulary import UNCONDITIONAL, TreatmentVocabulary
+from bioattn.models.promoter.treatment_vocabulary import TreatmentVocabulary
 from bioattn.models.training_record import (
     HISTORY,
     TRAINING_RECORD,
@@ -43,7 +43,7 @@ from bioattn.models.training_record import (
 )
 from bioattn.promoters.dataset import TEST, TRAIN, VALIDATION, PromoterDataset, read_dataset
 from bioattn.promoters.response_metrics import SharedAxis, fit_shared_axis
-from bioattn.promoters.treatments import TreatmentTable, named_treatments
+from bioattn.promoters.treatments import UNCONDITIONAL, TreatmentTable, named_treatments
 from bioattn.system.progress import NoProgress, Progress
 from bioattn.system.signals import StopRequest
 from bioattn.text import quoted

@@ -8,10 +8,10 @@ import pytest
 import torch
 
 from bioattn.errors import BioattnError, FormatError, Interrupted, SettingsError
-from bioattn.faithfulness.controls import (
+from bioattn.models.promoter.controls import (
     Control,
     ControlFolder,
-    controls_wanted,
+    PromoterTraining,
     read_training_record,
 )
 from bioattn.models.promoter.folder import load_promoter_model
@@ -44,7 +44,12 @@ def trained(tmp_path_factory) -> Path:
 @pytest.fixture
 def kept(trained, tmp_path) -> ControlFolder:
     record = read_training_record(trained / "model")
-    return ControlFolder(folder=tmp_path / "controls", dataset=trained / "small.dataset.h5", record=record)
+    return ControlFolder(
+        model=load_promoter_model(trained / "model", CPU),
+        folder=tmp_path / "controls",
+        dataset=trained / "small.dataset.h5",
+        record=record,
+    )
 
 
 def test_one_thing_differs(trained, kept):
@@ -55,7 +60,7 @@ def test_one_thing_differs(trained, kept):
         (Control.SHARED, "shared"),
         (Control.SEED, "treatment"),
     ):
-        other = kept.retrained(own, control, step=2)
+        other = kept.retrained(control, step=2)
         assert asdict(other.config) == {**asdict(own.config), "attention_query": query}
         (folder,) = kept.folder.glob(f"{control}-*")
         record = read_training_record(folder)
@@ -64,38 +69,36 @@ def test_one_thing_differs(trained, kept):
         assert record.dataset_sha256 == own_record.dataset_sha256
         assert other.reference == "b"
         before = (folder / "model.safetensors").stat().st_mtime_ns
-        assert kept.retrained(own, control, step=2).sha256 == other.sha256
+        assert kept.retrained(control, step=2).sha256 == other.sha256
         assert (folder / "model.safetensors").stat().st_mtime_ns == before
 
 
 def test_another_model_gets_controls_of_its_own(trained, kept):
-    own = load_promoter_model(trained / "model", CPU)
-    first = kept._job(own, Control.UNIFORM, 1).output
+    first = kept._job(Control.UNIFORM, 1).output
     longer = replace(kept, record=replace(kept.record, training=replace(kept.record.training, epochs=3)))
-    assert longer._job(own, Control.UNIFORM, 1).output != first
-    assert kept._job(own, Control.SEED, 1).output != kept._job(own, Control.SEED, 2).output
+    assert longer._job(Control.UNIFORM, 1).output != first
+    assert kept._job(Control.SEED, 1).output != kept._job(Control.SEED, 2).output
     # A seed of the control does not depend on whose it is: seed 3 + 2 is seed 4 + 1.
     later = replace(kept, record=replace(kept.record, training=replace(kept.record.training, seed=4)))
-    assert later._job(own, Control.SEED, 1).output == kept._job(own, Control.SEED, 2).output
+    assert later._job(Control.SEED, 1).output == kept._job(Control.SEED, 2).output
 
 
 def test_an_interrupted_control_goes_on(trained, kept):
-    own = load_promoter_model(trained / "model", CPU)
     stop = StopRequest()
     import signal
 
     stop.signal = signal.SIGTERM
     with pytest.raises(Interrupted, match="repeat the command to go on"):
-        kept.retrained(own, Control.UNIFORM, stop=stop)
+        kept.retrained(Control.UNIFORM, stop=stop)
     assert [path.name[-8:] for path in kept.folder.iterdir()] == [".partial"]
-    resumed = kept.retrained(own, Control.UNIFORM)
-    whole = replace(kept, folder=kept.folder.with_name("other")).retrained(own, Control.UNIFORM)
+    resumed = kept.retrained(Control.UNIFORM)
+    whole = replace(kept, folder=kept.folder.with_name("other")).retrained(Control.UNIFORM)
     assert resumed.sha256 == whole.sha256
 
 
 def test_which_controls_say_something(trained):
     own = load_promoter_model(trained / "model", CPU)
-    assert controls_wanted(own, 2) == [
+    assert PromoterTraining(own, None).controls_wanted(2) == [
         (Control.UNIFORM, 0),
         (Control.SHARED, 0),
         (Control.SEED, 1),
@@ -104,7 +107,7 @@ def test_which_controls_say_something(trained):
     shared = replace(
         own, model=type(own.model)(replace(own.config, attention_query="shared"), own.vocabulary)
     )
-    assert controls_wanted(shared, 0) == [(Control.UNIFORM, 0)]
+    assert PromoterTraining(shared, None).controls_wanted(0) == [(Control.UNIFORM, 0)]
 
 
 def test_records_that_are_not_whole(trained, kept, tmp_path):
@@ -122,9 +125,8 @@ def test_records_that_are_not_whole(trained, kept, tmp_path):
 
 
 def test_folders_that_cannot_be_made(trained, kept, tmp_path):
-    own = load_promoter_model(trained / "model", CPU)
     (tmp_path / "file").write_text("")
     with pytest.raises(SettingsError, match="is a file"):
-        replace(kept, folder=tmp_path / "file").retrained(own, Control.UNIFORM)
+        replace(kept, folder=tmp_path / "file").retrained(Control.UNIFORM)
     with pytest.raises(BioattnError, match="cannot be made"):
-        replace(kept, folder=tmp_path / "no" / "such").retrained(own, Control.UNIFORM)
+        replace(kept, folder=tmp_path / "no" / "such").retrained(Control.UNIFORM)

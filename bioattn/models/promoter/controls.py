@@ -6,25 +6,34 @@ settings, version. So one folder serves many models, a control is trained once, 
 
 import hashlib
 import json
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import asdict, dataclass, fields, replace
 from enum import StrEnum
 from pathlib import Path
 from typing import Any
 
+import numpy as np
+
 from bioattn import __version__
+from bioattn.choices import not_there
 from bioattn.errors import BioattnError, FormatError, Interrupted, SettingsError
+from bioattn.inference.runner import HeldOut
 from bioattn.io.config_file import build
+from bioattn.io.files import sha256_of
 from bioattn.models.promoter.config import PromoterModelConfig, QuerySource
 from bioattn.models.promoter.folder import LoadedPromoterModel, load_promoter_model
 from bioattn.models.promoter.training.config import TrainingConfig
 from bioattn.models.promoter.training.train import TrainingJob, train_promoter
 from bioattn.models.training_record import TRAINING_RECORD
 from bioattn.models.training_record import read_training_record as read_training_json
+from bioattn.promoters.dataset import TEST, TRAIN, VALIDATION, PromoterDataset, read_dataset
 from bioattn.system.progress import Progress
 from bioattn.system.signals import StopRequest
 from bioattn.training.output_folder import is_finished
+
+MIN_GENES = 20
+"""Least number of held-out genes; fewer give no usable skill."""
 
 
 class Control(StrEnum):
@@ -74,34 +83,130 @@ def read_training_record(model: Path) -> TrainingRecord | None:
         raise FormatError(f"{path}: is incomplete ({error!r})") from error
 
 
+@dataclass(frozen=True, slots=True)
+class PromoterTraining:
+    """How a model was trained: a `bioattn.inference.runner.Training`."""
+
+    model: LoadedPromoterModel
+    record: TrainingRecord | None
+
+    @property
+    def found(self) -> bool:
+        """Whether the folder has a training record."""
+        return self.record is not None
+
+    @property
+    def evaluation(self) -> Mapping[str, Any]:
+        """As `bioattn.models.promoter.training.evaluation.Evaluation.to_json`; empty without a record."""
+        return {} if self.record is None else self.record.evaluation
+
+    @property
+    def unnamed(self) -> Sequence[str]:
+        """Settings that the record, of an earlier version, does not name."""
+        return () if self.record is None else self.record.unnamed
+
+    def held_out(self, dataset: Path, tasks: Sequence[str]) -> HeldOut:
+        """Test genes, or validation genes where there are too few, under the treatments `tasks`.
+
+        Raises: BioattnError when the model was trained on another dataset, which may have had those genes, or it
+        has too few of them or lacks a treatment.
+        """
+        if self.record is not None and sha256_of(dataset) != self.record.dataset_sha256:
+            raise BioattnError(
+                f"{dataset}: is not the dataset this model was trained on (its digest differs from that in "
+                "training.json); give that one with --dataset"
+            )
+        content = read_dataset(dataset)
+        if content.length != self.model.length:
+            raise BioattnError(
+                f"{dataset}: promoters of {content.length:,} bases, the model sees {self.model.length:,}; give "
+                "the dataset it was trained on"
+            )
+        return held_out_genes(content, tasks)
+
+    def controls_wanted(self, other_seeds: int) -> list[tuple[str, int]]:
+        """Which controls say something of this model, and the step of the seed of each."""
+        wanted = [(Control.UNIFORM, 0)]
+        if self.model.config.attention_query is QuerySource.TREATMENT:
+            wanted.append((Control.SHARED, 0))
+        return [*wanted, *((Control.SEED, step) for step in range(1, other_seeds + 1))]
+
+    def control(
+        self, name: str, step: int, dataset: Path, folder: Path, *, progress: Progress, stop: StopRequest
+    ) -> LoadedPromoterModel:
+        """As `ControlFolder.retrained`, of this model; there must be a record."""
+        assert self.record is not None
+        kept = ControlFolder(model=self.model, folder=folder, dataset=dataset, record=self.record)
+        return kept.retrained(Control(name), step, progress=progress, stop=stop)
+
+
+def held_out_genes(dataset: PromoterDataset, treatments: Sequence[str]) -> HeldOut:
+    """The test genes, or the validation genes where there are too few, under `treatments`.
+
+    Raises: BioattnError when the dataset has neither, or lacks one of the treatments.
+    """
+    known = {name: column for column, name in enumerate(dataset.treatments.names)}
+    missing = [name for name in treatments if name not in known]
+    if missing:
+        error = not_there("treatment", missing[0], "--dataset", "treatment", known)
+        raise BioattnError(f"{error}; give the dataset the model was trained on")
+    columns = np.array([known[name] for name in treatments], np.int64)
+    for split, name in ((TEST, "test"), (VALIDATION, "validation")):
+        genes = dataset.genes_in(split)
+        targets = dataset.targets[np.ix_(genes, columns)].astype(np.float64)
+        measured = ~np.isnan(targets).all(axis=1)
+        if measured.sum() >= MIN_GENES:
+            genes = genes[measured]
+            return HeldOut(
+                split=name,
+                ids=[dataset.gene_ids[gene] for gene in genes],
+                codes=dataset.codes[genes, dataset.flank : dataset.flank + dataset.length],
+                targets_BT=targets[measured],
+                task=dataset.task,
+                all_ids={
+                    gene_id
+                    for gene_id, split in zip(dataset.gene_ids, dataset.gene_split, strict=True)
+                    if split != TRAIN
+                },
+            )
+    raise BioattnError(
+        f"--dataset: fewer than {MIN_GENES} test genes were measured, and as few validation genes; what a model "
+        "predicts can be judged on genes only that it was not trained on"
+    )
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ControlFolder:
     """The folder of controls, and the data they are trained on."""
 
+    model: LoadedPromoterModel
     folder: Path
     dataset: Path
     record: TrainingRecord
 
     def retrained(
         self,
-        model: LoadedPromoterModel,
         control: Control,
-        *,
         step: int = 1,
+        *,
         progress: Progress | None = None,
         stop: StopRequest | None = None,
     ) -> LoadedPromoterModel:
-        """A control of `model`, trained unless the folder holds it. step: added to the seed of `Control.SEED`.
+        """A control of the model, trained unless the folder holds it. step: added to the seed of `Control.SEED`.
 
         Raises: Interrupted when `stop` was requested (the next call goes on); BioattnError when the folder cannot
         be written or the control cannot be trained.
         """
-        job = self._job(model, control, step)
+        job = self._job(control, step)
         if not is_finished(job.output):
             try:
                 with _made(self.folder):
                     train_promoter(
-                        job, device=model.device, resume=_can_go_on(job.output), progress=progress, stop=stop
+                        job,
+                        device=self.model.device,
+                        resume=_can_go_on(job.output),
+                        progress=progress,
+                        stop=stop,
                     )
             except Interrupted as stopped:
                 raise Interrupted(
@@ -109,10 +214,10 @@ class ControlFolder:
                     "to go on",
                     stopped.exit_code,
                 ) from stopped
-        return load_promoter_model(job.output, model.device)
+        return load_promoter_model(job.output, self.model.device)
 
-    def _job(self, model: LoadedPromoterModel, control: Control, step: int) -> TrainingJob:
-        config, training = model.config, self.record.training
+    def _job(self, control: Control, step: int) -> TrainingJob:
+        config, training = self.model.config, self.record.training
         if control is Control.UNIFORM:
             config = replace(config, attention_query=QuerySource.UNIFORM)
         elif control is Control.SHARED:
@@ -125,7 +230,7 @@ class ControlFolder:
             "model": _changed(config),
             "training": _changed(training),
             "treatment_columns": self.record.treatment_columns,
-            "reference": model.reference,
+            "reference": self.model.reference,
         }
         digest = hashlib.sha256(json.dumps(content, sort_keys=True).encode()).hexdigest()
         settings = asdict(config)
@@ -136,7 +241,7 @@ class ControlFolder:
             model=settings,
             training=training,
             treatment_columns=self.record.treatment_columns,
-            reference=model.reference,
+            reference=self.model.reference,
             baselines=False,
             settings_source="the model's own settings",
         )
@@ -172,24 +277,3 @@ def _made(folder: Path) -> Iterator[None]:
     finally:
         if not any(folder.iterdir()):
             folder.rmdir()
-
-
-def controls_wanted(model: LoadedPromoterModel, other_seeds: int) -> list[tuple[Control, int]]:
-    """The controls that apply to this model, each with the step of its seed."""
-    wanted = [(Control.UNIFORM, 0)]
-    if model.config.attention_query is QuerySource.TREATMENT:
-        wanted.append((Control.SHARED, 0))
-    return wanted + [(Control.SEED, step) for step in range(1, other_seeds + 1)]
-
-
-def described(control: Control, step: int) -> str:
-    """The name of a control in progress and messages.
-
-    >>> described(Control.SEED, 2)
-    'control 2: another seed'
-    """
-    return {
-        Control.UNIFORM: "control: uniform attention, retrained",
-        Control.SHARED: "control: one query for all treatments, retrained",
-        Control.SEED: f"control {step}: another seed",
-    }[control]

@@ -1,0 +1,349 @@
+"""What the library asks of a model that runs, whatever family it is of.
+
+A family's `load` gives a `Runner`. What only some families can do is an *ability*: one of the protocols below it,
+which a runner has when it has its methods. Interpretation, checks and commands get a runner by `with_ability`, and
+know no family.
+
+Shape suffixes: B samples, T tasks (treatments), L letters of a sequence, A letters of the alphabet, M mutants.
+"""
+
+from collections.abc import Collection, Iterator, Mapping, Sequence
+from pathlib import Path
+from typing import Any, NamedTuple, Protocol, TypeAlias, TypeVar, runtime_checkable
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+from torch import Tensor, nn
+
+from bioattn.attention.site import AttentionSite
+from bioattn.errors import BioattnError, SettingsError
+from bioattn.promoters.treatments import TreatmentTable
+from bioattn.store.schema import Samples
+from bioattn.system.progress import Progress
+from bioattn.system.signals import StopRequest
+
+Codes: TypeAlias = NDArray[np.uint8]
+Floats: TypeAlias = NDArray[np.float64]
+Head: TypeAlias = tuple[str, int]
+"""Name of the attention site, number of the head."""
+
+
+class Runner(Protocol):
+    """A trained model on its device, in evaluation mode."""
+
+    @property
+    def family(self) -> str:
+        """The name of its family: `promoter`, `evoformer`, …"""
+
+    @property
+    def model(self) -> nn.Module:
+        """The network."""
+
+    @property
+    def device(self) -> torch.device:
+        """Where the weights are."""
+
+    @property
+    def sha256(self) -> str:
+        """Digest of the weights file."""
+
+    @property
+    def sites(self) -> Mapping[str, AttentionSite]:
+        """Attention sites by name, in the order of the model."""
+
+
+Ability = TypeVar("Ability")
+
+
+def with_ability(runner: Runner, ability: type[Ability], deed: str, option: str = "") -> Ability:
+    """`runner`, when it has all that the protocol `ability` asks for.
+
+    deed: what the user wants, as a phrase that follows "cannot"; option: the option that asks for it.
+
+    Raises: BioattnError (with `option` SettingsError) naming the family and what its models cannot do.
+    """
+    if isinstance(runner, ability):
+        return runner
+    sentence = f"models of the family {runner.family} cannot {deed}"
+    raise SettingsError(f"{option}: {sentence}") if option else BioattnError(sentence)
+
+
+# --- sequences in, one response per task out ---------------------------------------------------------------------
+
+
+class Batch(Protocol):
+    """Consecutive samples."""
+
+    @property
+    def samples(self) -> Samples:
+        """Their names and places."""
+
+    @property
+    def codes(self) -> Codes:
+        """(B, L) as the model sees them; the last code of the alphabet is "unknown"."""
+
+
+class Source(Protocol):
+    """An input file that was read through once and found fit for a model."""
+
+    @property
+    def path(self) -> Path:
+        """The file."""
+
+    @property
+    def sha256(self) -> str:
+        """Its digest."""
+
+    @property
+    def num_samples(self) -> int:
+        """Samples that `batches` gives."""
+
+    @property
+    def num_padded(self) -> int:
+        """Those of them that are shorter than the model's window."""
+
+    @property
+    def downstream(self) -> int | None:
+        """Letters of every window from position 0 on; None when the file does not say it of all alike."""
+
+    @property
+    def genes(self) -> Collection[str] | None:
+        """Ids of the samples asked for; None = all of the file."""
+
+    def part(self, rows: slice) -> "Source":
+        """Some consecutive samples alone."""
+
+    def batches(self, size: int) -> Iterator[Batch]:
+        """All samples in the order of the file, `size` at a time; the last batch may be smaller."""
+
+
+class FastMutants(Protocol):
+    """Computes responses of single mutants with less work than a forward pass for each."""
+
+    def answers(self, codes_L: Tensor, position_M: Tensor, base_M: Tensor) -> Iterator[tuple[Tensor, Tensor]]:
+        """Responses of mutants with `base_M` at the ascending `position_M` (from 0) of one sequence.
+
+        Yields which mutants (some numbers of M) and their responses, (those, T).
+        """
+
+
+class Predictor(Protocol):
+    """A model and the tasks it is asked for."""
+
+    @property
+    def runner(self) -> "ResponseRunner":
+        """The model."""
+
+    @property
+    def names(self) -> Sequence[str]:
+        """The tasks (treatments), T of them."""
+
+    @property
+    def batch_size(self) -> int:
+        """Samples per forward pass that keep every tensor small."""
+
+    @property
+    def mutant_batch_size(self) -> int:
+        """The same for single mutants of one sample."""
+
+    def digest(self) -> str:
+        """SHA-256 of the tasks as the model takes them."""
+
+    def chosen(self, tasks: Sequence[int]) -> "Predictor":
+        """The same model asked for some of the tasks, by their numbers from 0."""
+
+    def forward(self, codes_BL: Tensor, letters_BLA: Tensor | None = None) -> Tensor:
+        """Responses (B, T), float32; logits of a binary model.
+
+        letters_BLA: read instead of the letters of `codes_BL` and differentiable; the codes still say which are
+        known.
+        """
+
+    def fast_mutants(self, batch_size: int) -> FastMutants | None:
+        """None when the model has no shorter way than a forward pass for each. batch_size: mutants at a time."""
+
+
+@runtime_checkable
+class ResponseRunner(Runner, Protocol):
+    """A runner that predicts responses of sequences, one per task."""
+
+    @property
+    def length(self) -> int:
+        """Letters of a window."""
+
+    @property
+    def task(self) -> str:
+        """`regression` or `binary`."""
+
+    @property
+    def treatments(self) -> TreatmentTable:
+        """The tasks of the training, with their features."""
+
+    def read(self, path: Path, genes: Sequence[str] = ()) -> Source:
+        """Read an input file through. genes: ids, or files of ids; none = all.
+
+        Raises: FormatError for what the model cannot take; BioattnError when nothing is there.
+        """
+
+    def predictor(self, treatments: TreatmentTable | None = None) -> Predictor:
+        """The model asked for `treatments`; None = those of the training.
+
+        Raises: BioattnError for treatments that it cannot know.
+        """
+
+
+@runtime_checkable
+class FirstLayerRunner(ResponseRunner, Protocol):
+    """A runner whose first layer matches short words."""
+
+    def first_layer_matches(self, codes_BL: Codes) -> Iterator[tuple[str, NDArray[np.float64]]]:
+        """The name of each filter, and counts (places, 4) of the letters in what it matches in the sequences.
+
+        Raises: BioattnError when the first layer has no filters.
+        """
+
+
+# --- heads -------------------------------------------------------------------------------------------------------
+
+
+class HeadFigures(NamedTuple):
+    """How well a model does on what its heads are judged by."""
+
+    loss: float
+    accuracy: float
+
+
+class HeadScorer(Protocol):
+    """Judges a model's heads on some data."""
+
+    @property
+    def sites(self) -> Mapping[str, AttentionSite]:
+        """Those with heads that can be silenced."""
+
+    @property
+    def item(self) -> str:
+        """What importance is told apart by: `treatment` or `protein`."""
+
+    @property
+    def items(self) -> Sequence[str]:
+        """Their names."""
+
+    def importance(self, silenced: Collection[Head] = ()) -> dict[Head, Floats]:
+        """Mean |∂ loss / ∂ mask| of every head that is not silenced, by item; NaN where nothing is known."""
+
+    def overall(self, by_item: Floats) -> float:
+        """The mean over all data of an importance by item."""
+
+    def record(self) -> dict[str, Any]:
+        """JSON values of what was judged: numbers of items, the loss."""
+
+
+@runtime_checkable
+class SilencingScorer(HeadScorer, Protocol):
+    """One that can run the model without some heads."""
+
+    def figures(self, silenced: Collection[Head] = ()) -> HeadFigures:
+        """Loss and accuracy with some heads silenced."""
+
+
+@runtime_checkable
+class HeadRunner(Runner, Protocol):
+    """A runner whose heads can be judged."""
+
+    def head_scorer(self, dataset: Path, split: str, progress: Progress) -> HeadScorer:
+        """Judge heads on a split (`train`, `validation`, `test`) of a dataset of the family.
+
+        Raises: BioattnError for a dataset or split that does not fit.
+        """
+
+
+@runtime_checkable
+class PrunableRunner(HeadRunner, Protocol):
+    """A runner that can lose heads."""
+
+    def write_pruned(
+        self,
+        output: Path,
+        folder: Path,
+        dataset: Path,
+        keep: Mapping[str, Sequence[int]],
+        note: Mapping[str, Any],
+        *,
+        force: bool,
+        progress: Progress,
+    ) -> tuple[float, float] | None:
+        """Write the model folder `output` with the heads `keep` of each site alone, from the model in `folder`.
+
+        note: goes into the training record. Returns the accuracies of whole and smaller model on test data; None
+        without any.
+        """
+
+
+# --- checks of attention -----------------------------------------------------------------------------------------
+
+
+class HeldOut(NamedTuple):
+    """Samples of a dataset that were not trained on, with what was measured of them."""
+
+    split: str
+    """`test` or `validation`."""
+    ids: list[str]
+    codes: Codes
+    """(B, L)."""
+    targets_BT: Floats
+    """In the dataset's units; NaN = not measured."""
+    task: str
+    all_ids: Collection[str]
+    """All samples of the dataset that were not trained on, also those that were not measured."""
+
+
+class Training(Protocol):
+    """What is known of a model's training."""
+
+    @property
+    def found(self) -> bool:
+        """Whether the model folder has a record of it."""
+
+    @property
+    def evaluation(self) -> Mapping[str, Any]:
+        """Figures on data that was not trained on: `rows`, each with `name`, `cells` and figures; or empty."""
+
+    @property
+    def unnamed(self) -> Sequence[str]:
+        """Settings that the record, of an earlier version, does not name."""
+
+    def held_out(self, dataset: Path, tasks: Sequence[str]) -> HeldOut:
+        """What was not trained on, under `tasks`.
+
+        Raises: BioattnError when `dataset` is not that of the training, or is too small.
+        """
+
+    def controls_wanted(self, other_seeds: int) -> list[tuple[str, int]]:
+        """The controls, models retrained as this one but for one thing, that say something of it.
+
+        Each is a name (`uniform` weights, one query `shared` by all tasks, another `seed`) and a step of the seed.
+        """
+
+    def control(
+        self, name: str, step: int, dataset: Path, folder: Path, *, progress: Progress, stop: StopRequest
+    ) -> "CheckableRunner":
+        """A control trained on `dataset`, unless it is in `folder` already; there must be a record.
+
+        Raises: Interrupted when `stop` was requested (the next call goes on); BioattnError when the folder cannot
+        be written or the control cannot be trained.
+        """
+
+
+@runtime_checkable
+class CheckableRunner(ResponseRunner, Protocol):
+    """A runner whose attention over positions can be checked."""
+
+    def require_checkable(self) -> None:
+        """Raises: BioattnError when it has no attention over positions, or attends uniformly by design."""
+
+    def untrained(self, seed: int) -> "CheckableRunner":
+        """The same model with the weights it might have begun with; torch's random state stays as it was."""
+
+    def training(self, folder: Path) -> Training:
+        """How the model in `folder` was trained. Raises: FormatError when its record is damaged."""

@@ -1,0 +1,137 @@
+"""How much each attention head of an MSA/pair model matters for the distances it predicts.
+
+As for promoter models (`bioattn.models.promoter.head_scorer`): the size of the loss's slope in a mask on
+what the head gives (Michel, Levy & Neubig 2019), here one slope per protein, averaged over proteins. The loss is
+the cross-entropy of the distogram over all pairs of residues with known distance, row 1 as target, first draw of
+the alignment. Heads of invariant point attention, which are joined with other quantities, are not among them.
+
+Shape suffixes: R residues, H heads.
+"""
+
+from collections.abc import Collection
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+
+from bioattn.alignments.contact_dataset import SPLIT_NAMES, open_contact_dataset
+from bioattn.attention.head_masks import attention_layers, masked_heads
+from bioattn.errors import BioattnError
+from bioattn.inference.runner import Head
+from bioattn.models.evoformer.alignment_inputs import AlignmentInputs
+from bioattn.models.evoformer.training.families import TrainingFamily, load_families
+from bioattn.models.evoformer.training.losses import sample_losses
+from bioattn.structures.contacts import distances
+from bioattn.system.progress import Progress
+
+if TYPE_CHECKING:
+    from bioattn.models.evoformer.folder import LoadedEvoformerModel
+
+SEED = 0
+"""Of the draw of rows and of masked cells, as `bioattn run evoformer` has it by default."""
+
+
+class AlignmentHeadScorer:
+    """Scores a model's heads on the proteins of a contact dataset: a `bioattn.inference.runner.HeadScorer`."""
+
+    item = "protein"
+
+    def __init__(
+        self, model: "LoadedEvoformerModel", dataset_path: Path, split: str, progress: Progress
+    ) -> None:
+        """Read the proteins of a split. Raises: BioattnError when there are none."""
+        dataset = open_contact_dataset(dataset_path)
+        indices = dataset.proteins_in(SPLIT_NAMES.index(split))
+        if not len(indices):
+            raise BioattnError(
+                f"{dataset_path}: no protein is in the {split} split; choose another with --split"
+            )
+        self._model, self._progress = model, progress
+        self._families = load_families(
+            (dataset.protein(int(index)) for index in indices),
+            len(indices),
+            covariance=bool(model.config.pair_features),
+            progress=progress,
+        )
+        self.sites = {name: site for name, (_, site) in attention_layers(model.model).items()}
+        self.items = [family.protein.id for family in self._families]
+
+    def importance(self, silenced: Collection[Head] = ()) -> dict[Head, NDArray[np.float64]]:
+        """|∂ loss / ∂ mask| of every head for every protein.
+
+        Raises: BioattnError when a protein has no two residues in the structure, or the model predicts no
+        distances.
+        """
+        self._progress.begin("head importance", len(self._families))
+        by_protein: dict[Head, list[float]] = {
+            (name, head): []
+            for name, site in self.sites.items()
+            for head in site.head_numbers
+            if (name, head) not in silenced
+        }
+        for family in self._families:
+            for name, gradient_H in self._gradients(family, silenced).items():
+                for place, head in enumerate(self.sites[name].head_numbers):
+                    if (name, head) in by_protein:
+                        by_protein[name, head].append(float(gradient_H[place]))
+            self._progress.advance()
+        self._progress.end()
+        return {head: np.array(values) for head, values in by_protein.items()}
+
+    def overall(self, by_item: NDArray[np.float64]) -> float:
+        """The mean over proteins."""
+        return float(by_item.mean())
+
+    def record(self) -> dict[str, Any]:
+        """Number of proteins, and the loss."""
+        return {"proteins": len(self.items), "loss": "cross-entropy of the distogram"}
+
+    def _gradients(
+        self, family: TrainingFamily, silenced: Collection[Head]
+    ) -> dict[str, NDArray[np.float64]]:
+        """|∂ loss / ∂ mask| for one protein, by site, (H,)."""
+        model = self._model
+        settings = model.inputs
+        inputs = (
+            AlignmentInputs(
+                encoded=family.protein.encoded(),
+                columns=family.columns,
+                settings=settings,
+                weights=family.weights if settings.weighted_rows else None,
+                pair_feat=family.covariance if model.config.pair_features else None,
+            )
+            .sample(SEED, 0)
+            .to(model.device)
+        )
+        distances_RR = torch.from_numpy(distances(family.protein.cb[family.columns])).to(model.device)
+        if int(torch.isfinite(distances_RR).sum()) < 2:
+            raise BioattnError(
+                f"protein {family.protein.id!r}: fewer than two columns have a residue in the structure"
+            )
+        masks = {
+            name: torch.tensor(
+                [float((name, head) not in silenced) for head in site.head_numbers],
+                device=model.device,
+                requires_grad=True,
+            )
+            for name, site in self.sites.items()
+        }
+        with torch.enable_grad(), masked_heads(model.model, masks):
+            # Activations of all blocks at once would not fit for long alignments.
+            logits = model.model(inputs, recompute=True).distogram_logits
+            if logits is None:
+                raise BioattnError(
+                    "the model predicts no distances, so there is no loss its heads could change"
+                )
+            index = inputs.residue_index
+            nothing = torch.zeros((1, 1), device=model.device)
+            loss = sample_losses(
+                logits.float(), None, distances_RR, index[:, None] - index[None, :], nothing.long(), nothing
+            ).distogram
+            gradients = torch.autograd.grad(loss, list(masks.values()), allow_unused=True)
+        return {
+            name: np.zeros(mask.shape) if gradient is None else gradient.abs().double().cpu().numpy()
+            for (name, mask), gradient in zip(masks.items(), gradients, strict=True)
+        }
