@@ -7,12 +7,12 @@
 #                       a thousand flipped bits and cuts in every kind of file
 #   make fuzz           an hour of fuzzing all parsers (make fuzz MINUTES=5)
 #
-# pip obeys its usual settings, so a mirror or a CPU build of torch can be asked for with PIP_EXTRA_INDEX_URL.
+# pip obeys its usual settings: PIP_EXTRA_INDEX_URL names a mirror or an index with CPU builds of torch.
 
 PYTHON ?= python3
 SEED ?= 0
 OUT ?= demo-output
-# Processes that run tests.
+# Number of processes that run tests.
 WORKERS ?= 2
 
 VENV := .venv
@@ -43,7 +43,7 @@ $(VENV)/installed-dev: $(BIN)/python pyproject.toml constraints.txt
 	$(INSTALL) -e '.[dev]'
 	@touch $@ $(VENV)/installed
 
-# Snakemake in an environment of its own, for the tests of workflows/snakemake, which are skipped without it.
+# Snakemake in a separate environment, for the tests of workflows/snakemake. Without it they are skipped.
 install-snakemake: $(SNAKEMAKE)/installed
 
 $(SNAKEMAKE)/installed: workflows/snakemake/requirements.txt
@@ -51,7 +51,7 @@ $(SNAKEMAKE)/installed: workflows/snakemake/requirements.txt
 	$(SNAKEMAKE)/bin/python -m pip install --quiet -r workflows/snakemake/requirements.txt
 	@touch $@
 
-# MultiQC likewise, for the tests of what `bioattn export multiqc` writes.
+# MultiQC in a separate environment, for the tests of `bioattn export multiqc`.
 install-multiqc: $(MULTIQC)/installed
 
 $(MULTIQC)/installed:
@@ -59,13 +59,13 @@ $(MULTIQC)/installed:
 	$(MULTIQC)/bin/python -m pip install --quiet multiqc==1.35
 	@touch $@
 
-# The main job, step by step. Files that are newer than what they are made from are not made again; after a change
-# of the code: make clean demo.
+# The demo, step by step. make skips files that are newer than their inputs; after a change of the code, run
+# `make clean demo`.
 demo: $(OUT)/score-$(SEED).json | $(VENV)/installed
 	@cat $(OUT)/score-$(SEED).txt
 	@echo
 	@echo "Attention of seed $(SEED): $(OUT)/attention-$(SEED).h5; look inside: $(BIOATTN) inspect $(OUT)/attention-$(SEED).h5"
-	@echo "Next, with files of your own: README.md, From genome to attention; what each step says: docs/tutorials/promoters.md"
+	@echo "Next, with your own files: README.md, From genome to attention; each step explained: docs/tutorials/promoters.md"
 
 $(OUT)/promoters.fa: $(DEMO)/genome.fa.gz $(DEMO)/annotation.gff3.gz | $(VENV)/installed
 	@mkdir -p $(OUT)
@@ -76,7 +76,7 @@ $(OUT)/demo.dataset.h5: $(OUT)/promoters.fa $(DEMO)/responses.tsv.gz $(DEMO)/tre
 	$(BIOATTN) prepare dataset $(OUT)/promoters.fa $(DEMO)/responses.tsv.gz --treatment-table $(DEMO)/treatments.tsv \
 	  --holdout validation=chr7 --holdout test=chr8 -o $@
 
-# One thread: a model this small gains nothing from a second, and a busy machine loses much to one.
+# One thread: a small model gains nothing from a second one, and on a busy machine it costs much time.
 $(OUT)/model-$(SEED)/model.safetensors: $(OUT)/demo.dataset.h5
 	$(BIOATTN) train promoter $(OUT)/demo.dataset.h5 -o $(OUT)/model-$(SEED) --epochs 20 --seed $(SEED) --threads 1 --force
 
@@ -102,7 +102,7 @@ types: $(VENV)/installed-dev
 pytest: $(VENV)/installed-dev
 	OMP_NUM_THREADS=1 $(BIN)/python -m pytest -n $(WORKERS) --dist loadfile
 
-# Hours of one core (200 kills alone take some twenty minutes). As root also with full and read-only disks, of tmpfs.
+# Takes hours of one core (200 kills alone take some twenty minutes). As root it also tests full and read-only disks (tmpfs).
 KILLS ?= 200
 
 torture: $(VENV)/installed-dev
@@ -112,7 +112,7 @@ torture: $(VENV)/installed-dev
 	$(BIN)/python -m tests.faults.flip_bits --places 1000
 	$(BIN)/python -m tests.faults.matrix
 
-# Coverage-guided fuzzing of every parser, for so long in all; finds lie in $(FUZZ)/finds.
+# Coverage-guided fuzzing of all parsers for $(MINUTES) minutes in all; finds go to $(FUZZ)/finds.
 MINUTES ?= 60
 FUZZ ?= fuzz-output
 
