@@ -100,7 +100,7 @@ types: $(VENV)/installed-dev
 	$(BIN)/mypy
 
 pytest: $(VENV)/installed-dev
-	OMP_NUM_THREADS=1 $(BIN)/python -m pytest -n $(WORKERS) --dist loadfile
+	OMP_NUM_THREADS=1 $(BIN)/python -m pytest -n $(WORKERS) --dist worksteal
 
 # Takes hours of one core (200 kills alone take some twenty minutes). As root it also tests full and read-only disks (tmpfs).
 KILLS ?= 200

@@ -1,6 +1,5 @@
 """docs/models/evoformer.md: its tables are those of the code, its files exist, its Python runs."""
 
-import importlib.util
 import re
 import shutil
 from pathlib import Path
@@ -14,18 +13,10 @@ TEXT = PAGE.read_text(encoding="utf-8")
 PACKAGE = ROOT / "bioattn" / "models" / "evoformer"
 
 
-def settings_tables():
-    spec = importlib.util.spec_from_file_location("settings_tables", ROOT / "docs" / "settings_tables.py")
-    module = importlib.util.module_from_spec(spec)
-    spec.loader.exec_module(module)
-    return module
-
-
-def test_the_tables_are_those_of_the_code():
-    tables = settings_tables()
-    assert tables.with_tables(PAGE.name, TEXT) == TEXT, "run: python docs/settings_tables.py"
-    for kind in tables.TABLES[PAGE.name].values():
-        assert set(tables.field_texts(kind)) == set(kind.__dataclass_fields__)
+def test_the_tables_are_those_of_the_code(settings_tables):
+    assert settings_tables.with_tables(PAGE.name, TEXT) == TEXT, "run: python docs/settings_tables.py"
+    for kind in settings_tables.TABLES[PAGE.name].values():
+        assert set(settings_tables.field_texts(kind)) == set(kind.__dataclass_fields__)
 
 
 def test_every_layer_is_in_the_table_of_files():

@@ -1,6 +1,5 @@
 """docs/models/evoformer-training.md: its tables are those of the code, its TOML is accepted."""
 
-import importlib.util
 import re
 from pathlib import Path
 
@@ -14,16 +13,9 @@ ROOT = Path(__file__).resolve().parents[2]
 PAGE = ROOT / "docs" / "models" / "evoformer-training.md"
 
 
-def settings_tables():
-    spec = importlib.util.spec_from_file_location("settings_tables", ROOT / "docs" / "settings_tables.py")
-    module = importlib.util.module_from_spec(spec)
-    spec.loader.exec_module(module)
-    return module
-
-
-def test_the_tables_are_those_of_the_code():
+def test_the_tables_are_those_of_the_code(settings_tables):
     text = PAGE.read_text(encoding="utf-8")
-    assert text == settings_tables().with_tables(PAGE.name, text), "run: python docs/settings_tables.py"
+    assert text == settings_tables.with_tables(PAGE.name, text), "run: python docs/settings_tables.py"
     for name in [*EvoformerTrainingConfig.__dataclass_fields__, *SMALL_MODEL]:
         assert f"| `{name}` |" in text
 

@@ -1,6 +1,5 @@
 """docs/models/promoter.md: its tables are those of the code, its TOML is accepted."""
 
-import importlib.util
 import re
 from pathlib import Path
 
@@ -11,22 +10,14 @@ ROOT = Path(__file__).resolve().parents[2]
 PAGE = ROOT / "docs" / "models" / "promoter.md"
 
 
-def settings_tables():
-    spec = importlib.util.spec_from_file_location("settings_tables", ROOT / "docs" / "settings_tables.py")
-    module = importlib.util.module_from_spec(spec)
-    spec.loader.exec_module(module)
-    return module
-
-
-def test_the_tables_are_those_of_the_code():
+def test_the_tables_are_those_of_the_code(settings_tables):
     text = PAGE.read_text(encoding="utf-8")
-    assert text == settings_tables().with_tables(PAGE.name, text), "run: python docs/settings_tables.py"
+    assert text == settings_tables.with_tables(PAGE.name, text), "run: python docs/settings_tables.py"
 
 
-def test_every_setting_is_explained():
-    tables = settings_tables()
-    for kind in tables.TABLES[PAGE.name].values():
-        assert set(tables.field_texts(kind)) == set(kind.__dataclass_fields__)
+def test_every_setting_is_explained(settings_tables):
+    for kind in settings_tables.TABLES[PAGE.name].values():
+        assert set(settings_tables.field_texts(kind)) == set(kind.__dataclass_fields__)
 
 
 def test_the_toml_is_accepted(tmp_path):

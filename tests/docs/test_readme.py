@@ -6,10 +6,8 @@ A comment above a block says what is different about it: `<!-- test: shared -->`
 
 import html
 import json
-import os
 import re
 import subprocess
-import sys
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -18,8 +16,8 @@ import pandas as pd
 import pytest
 
 from bioattn_cli.main import main
+from tests.docs.conftest import ROOT, RunBash
 
-ROOT = Path(__file__).resolve().parents[2]
 TEXT = (ROOT / "README.md").read_text(encoding="utf-8")
 
 
@@ -37,29 +35,8 @@ BASH = blocks("bash")
 PYTHON = blocks("python")
 
 
-def run_bash(code: str, folder: Path, **variables: str) -> str:
-    """Run a block as a script that stops at the first failure, with `bioattn` on the path; returns its stdout."""
-    programs = folder / "bin"
-    programs.mkdir(exist_ok=True)
-    program = programs / "bioattn"
-    program.write_text(f'#!/bin/sh\nexec "{sys.executable}" -m bioattn_cli "$@"\n')
-    program.chmod(0o755)
-    (folder / "data").symlink_to(ROOT / "data")
-    environment = {
-        **os.environ,
-        "PATH": f"{programs}{os.pathsep}{os.environ['PATH']}",
-        "PYTHONPATH": f"{ROOT}{os.pathsep}{ROOT / 'cli'}",
-        **variables,
-    }
-    done = subprocess.run(
-        ["bash", "-euo", "pipefail", "-c", code], cwd=folder, env=environment, capture_output=True, text=True
-    )
-    assert done.returncode == 0, done.stderr
-    return done.stdout
-
-
 @pytest.fixture(scope="module")
-def worked_example(tmp_path_factory: pytest.TempPathFactory) -> Path:
+def worked_example(tmp_path_factory: pytest.TempPathFactory, run_bash: RunBash) -> Path:
     """The folder in which the unmarked bash blocks ran."""
     folder = tmp_path_factory.mktemp("readme")
     output = run_bash("".join(block.code for block in BASH if not block.mark), folder)
@@ -104,7 +81,9 @@ def test_what_reads_attention_writes_what_it_says(worked_example: Path) -> None:
 
 
 @pytest.mark.slow
-def test_the_protein_example_finds_contacts(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_protein_example_finds_contacts(
+    tmp_path: Path, run_bash: RunBash, monkeypatch: pytest.MonkeyPatch
+) -> None:
     """The picture says so: most of the likeliest pairs are planted."""
     code = "".join(block.code for block in BASH if block.mark == "proteins")
     assert "family.attention.h5: valid\n" in run_bash(code, tmp_path)
@@ -120,7 +99,7 @@ def test_the_protein_example_finds_contacts(tmp_path: Path, monkeypatch: pytest.
 
 
 @pytest.mark.shared
-def test_yeast(shared: Path, tmp_path: Path) -> None:
+def test_yeast(shared: Path, tmp_path: Path, run_bash: RunBash) -> None:
     (block,) = [block for block in BASH if block.mark == "shared"]
     run_bash(block.code, tmp_path, YEAST=str(shared / "data" / "yeast"))
     assert (tmp_path / "yeast.dataset.h5").stat().st_size > 1_000_000

@@ -14,10 +14,9 @@ from typing import Any
 import pytest
 
 from bioattn_cli.main import main
+from tests.docs.conftest import ROOT, RunBash
 
-ROOT = Path(__file__).resolve().parents[2]
 TEXT = (ROOT / "docs" / "workflows" / "snakemake.md").read_text(encoding="utf-8")
-PROGRAMS = ROOT / ".venv-snakemake" / "bin"
 WORKFLOWS = ROOT / "workflows" / "snakemake"
 BLOCKS = re.findall(r"(?:<!-- test: ([^>]*) -->\n)?```sh\n(.*?)```", TEXT, flags=re.DOTALL)
 
@@ -25,33 +24,16 @@ Run = Callable[..., str]
 
 
 @pytest.fixture(scope="module")
-def run(tmp_path_factory: pytest.TempPathFactory) -> Run:
+def run(tmp_path_factory: pytest.TempPathFactory, snakemake_folder: Path, run_bash: RunBash) -> Run:
     """Runs a script in one folder beside `data` and a copy of the workflows; returns what was printed."""
-    if not (PROGRAMS / "snakemake").is_file():
-        pytest.skip("no Snakemake: make install-snakemake")
     folder = tmp_path_factory.mktemp("page")
-    (folder / "data").symlink_to(ROOT / "data")
     # Files by link: a copy would be newer than it is, and Snakemake leaves a folder where it runs.
     subprocess.run(["cp", "-r", ROOT / "workflows", folder / "workflows"], check=True)
-    environment = {name: value for name, value in os.environ.items() if name != "PYTHONPATH"}
-    environment |= {
-        "PATH": f"{PROGRAMS}{os.pathsep}{environment['PATH']}",
+    variables = {
+        "PATH": f"{snakemake_folder}{os.pathsep}{os.environ['PATH']}",
         "XDG_CACHE_HOME": str(folder / ".cache"),
     }
-
-    def script(code: str, **variables: str) -> str:
-        done = subprocess.run(
-            ["bash", "-euo", "pipefail", "-c", code],
-            cwd=folder,
-            env=environment | variables,
-            stdout=subprocess.PIPE,
-            stderr=subprocess.STDOUT,
-            text=True,
-        )
-        assert done.returncode == 0, done.stdout
-        return done.stdout
-
-    return script
+    return lambda code, **more: run_bash(code, folder, everything=True, **variables, **more)
 
 
 def jobs(said: str) -> dict[str, int]:
@@ -136,7 +118,7 @@ def test_every_setting_is_explained(run: Run, workflow: str) -> None:
     """The table of settings says what the schema says."""
     as_json = "import json, sys, yaml; print(json.dumps(yaml.safe_load(sys.stdin)))"
     path = f"workflows/snakemake/{workflow}/workflow/schemas/config.schema.yaml"
-    schema = json.loads(run(f"{PROGRAMS / 'python'} -c '{as_json}' < {path}"))
+    schema = json.loads(run(f"{ROOT / '.venv-snakemake/bin/python'} -c '{as_json}' < {path}"))
     page = (WORKFLOWS / workflow / "config" / "README.md").read_text()
     assert re.findall(r"^\| `.*", page, re.MULTILINE) == list(settings_table(schema))
 

@@ -5,10 +5,7 @@ be found in what it printed: line by line in this order, numbers within a quarte
 standing for anything. A comment `<!-- test: not run, … -->` above a block of commands says why it is not run.
 """
 
-import os
 import re
-import subprocess
-import sys
 from pathlib import Path
 from typing import NamedTuple
 
@@ -16,8 +13,8 @@ import pandas as pd
 import pytest
 
 from bioattn.formats.meme import read_meme
+from tests.docs.conftest import ROOT, RunBash
 
-ROOT = Path(__file__).resolve().parents[2]
 PAGES = ROOT / "docs" / "tutorials"
 NUMBER = re.compile(r"(?<![\w.])[-−+]?\d[\d,]*(?:\.\d+)?(?:e[-+]?\d+)?")
 
@@ -38,33 +35,14 @@ def steps(page: str) -> list[Step]:
     return [Step(*step) for step in found]
 
 
-def run_page(page: str, folder: Path) -> None:
+def run_page(page: str, folder: Path, run_bash: RunBash) -> None:
     """Run all steps of a page; what each printed is compared with what the page says."""
-    (folder / "data").symlink_to(ROOT / "data")
-    programs = folder / "bin"
-    programs.mkdir()
-    program = programs / "bioattn"
-    program.write_text(f'#!/bin/sh\nexec "{sys.executable}" -m bioattn_cli "$@"\n')
-    program.chmod(0o755)
-    environment = {
-        **os.environ,
-        "PATH": f"{programs}{os.pathsep}{os.environ['PATH']}",
-        "PYTHONPATH": f"{ROOT}{os.pathsep}{ROOT / 'cli'}",
-    }
     for step in steps(page):
         if step.mark.startswith("not run"):
             continue
-        done = subprocess.run(
-            ["bash", "-euo", "pipefail", "-c", step.commands],
-            cwd=folder,
-            env=environment,
-            stdout=subprocess.PIPE,
-            stderr=subprocess.STDOUT,
-            text=True,
-        )
-        assert done.returncode == 0, step.commands + done.stdout
-        missing = not_printed(step.printed, done.stdout)
-        assert missing is None, f"{page} says {missing!r}, but this was printed:\n{done.stdout}"
+        printed = run_bash(step.commands, folder, everything=True)
+        missing = not_printed(step.printed, printed)
+        assert missing is None, f"{page} says {missing!r}, but this was printed:\n{printed}"
 
 
 def not_printed(expected: str, printed: str) -> str | None:
@@ -106,9 +84,9 @@ def test_lines_are_compared() -> None:
 
 
 @pytest.mark.slow
-def test_promoters(tmp_path: Path) -> None:
+def test_promoters(tmp_path: Path, run_bash: RunBash) -> None:
     """The model finds the motifs that were planted, and the figures are there."""
-    run_page("promoters.md", tmp_path)
+    run_page("promoters.md", tmp_path, run_bash)
     planted = {motif.name: motif for motif in read_meme(ROOT / "data" / "demo" / "motifs.meme").motifs}
     found = pd.read_csv(tmp_path / "motifs" / "motifs.tsv", sep="\t")
     for treatment in range(1, 5):
@@ -120,8 +98,8 @@ def test_promoters(tmp_path: Path) -> None:
 
 
 @pytest.mark.slow
-def test_proteins(tmp_path: Path) -> None:
-    run_page("proteins.md", tmp_path)
+def test_proteins(tmp_path: Path, run_bash: RunBash) -> None:
+    run_page("proteins.md", tmp_path, run_bash)
     for name in ("contacts.png", "attention-contacts.png"):
         assert (tmp_path / name).read_bytes().startswith(b"\x89PNG")
     atoms = [line for line in (tmp_path / "painted.pdb").read_text().splitlines() if line.startswith("ATOM")]

@@ -4,17 +4,16 @@ import os
 import re
 import signal
 import subprocess
-import sys
 from collections import Counter
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
 import pytest
 
-ROOT = Path(__file__).resolve().parents[2]
+from tests.conftest import REPOSITORY as ROOT
+
 WORKFLOWS = ROOT / "workflows" / "snakemake"
-PROGRAMS = ROOT / ".venv-snakemake" / "bin"
 
 
 @dataclass(frozen=True)
@@ -23,23 +22,18 @@ class Snakemake:
 
     snakefile: Path
     folder: Path
+    programs: Sequence[Path]
+    """Folders for the PATH with `snakemake` and `bioattn`."""
 
     def start(self, *arguments: str) -> "subprocess.Popen[str]":
         """Start Snakemake as the leader of its own process group."""
-        programs = self.folder / ".bin"
-        programs.mkdir(exist_ok=True)
-        program = programs / "bioattn"
-        program.write_text(
-            f'#!/bin/sh\nPYTHONPATH="{ROOT}:{ROOT / "cli"}" exec "{sys.executable}" -m bioattn_cli "$@"\n'
-        )
-        program.chmod(0o755)
         environment = {name: value for name, value in os.environ.items() if name != "PYTHONPATH"}
         environment |= {
-            "PATH": f"{programs}{os.pathsep}{environment['PATH']}",
+            "PATH": os.pathsep.join([*map(str, self.programs), environment["PATH"]]),
             "XDG_CACHE_HOME": str(self.folder / ".cache"),
         }
         return subprocess.Popen(
-            [PROGRAMS / "snakemake", "--snakefile", self.snakefile, "--cores", "1", *arguments],
+            [self.programs[0] / "snakemake", "--snakefile", self.snakefile, "--cores", "1", *arguments],
             cwd=self.folder,
             env=environment,
             stdout=subprocess.PIPE,
@@ -80,8 +74,7 @@ def finished(said: str) -> Counter[str]:
 
 
 @pytest.fixture(scope="session")
-def snakemake() -> Callable[[str, Path], Snakemake]:
+def snakemake(snakemake_folder: Path, bioattn_folder: Path) -> Callable[[str, Path], Snakemake]:
     """Makes a `Snakemake` of a workflow's name and a folder."""
-    if not (PROGRAMS / "snakemake").is_file():
-        pytest.skip("no Snakemake: make install-snakemake")
-    return lambda name, folder: Snakemake(WORKFLOWS / name / "workflow" / "Snakefile", folder)
+    programs = (snakemake_folder, bioattn_folder)
+    return lambda name, folder: Snakemake(WORKFLOWS / name / "workflow" / "Snakefile", folder, programs)

@@ -6,7 +6,6 @@ of its own, with links to its inputs, as Nextflow would have it.
 
 import os
 import subprocess
-import sys
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -29,19 +28,12 @@ SHELL = ["bash", "-C", "-e", "-u", "-o", "pipefail"]
 class Tasks:
     """Runs modules once each and remembers their outputs."""
 
-    def __init__(self, folder: Path) -> None:
+    def __init__(self, folder: Path, programs: Path) -> None:
         self.folder = folder
         self.done: dict[tuple[str, str], dict[str, list[Path]]] = {}
-        programs = folder / "bin"
-        programs.mkdir()
-        program = programs / "bioattn"
-        program.write_text(f'#!/bin/sh\nexec "{sys.executable}" -m bioattn_cli "$@"\n')
-        program.chmod(0o755)
         self.environment = {
             **os.environ,
             "PATH": f"{programs}{os.pathsep}{MULTIQC}{os.pathsep}{os.environ['PATH']}",
-            "PYTHONPATH": f"{ROOT}{os.pathsep}{ROOT / 'cli'}",
-            "OMP_NUM_THREADS": "1",
         }
         # Whoever needs a cache must say so in the module: in a container there is no home folder to write to.
         self.environment.pop("BIOATTN_CACHE", None)
@@ -181,8 +173,8 @@ INPUTS: dict[str, Callable[[Tasks], dict[str, Any]]] = {
 
 
 @pytest.fixture(scope="module")
-def tasks(tmp_path_factory: pytest.TempPathFactory) -> Tasks:
-    return Tasks(tmp_path_factory.mktemp("nextflow"))
+def tasks(tmp_path_factory: pytest.TempPathFactory, bioattn_folder: Path) -> Tasks:
+    return Tasks(tmp_path_factory.mktemp("nextflow"), bioattn_folder)
 
 
 def _needs(name: str) -> None:

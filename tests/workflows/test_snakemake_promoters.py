@@ -8,13 +8,14 @@ import subprocess
 import time
 import zipfile
 from collections.abc import Callable
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
 from safetensors import safe_open
 
 from bioattn_cli.main import main
-from tests.workflows.conftest import PROGRAMS, ROOT, WORKFLOWS, Snakemake, finished
+from tests.workflows.conftest import ROOT, WORKFLOWS, Snakemake, finished
 
 Maker = Callable[[str, Path], Snakemake]
 
@@ -177,7 +178,7 @@ def test_what_was_started_again_is_all_that_changes(done: Snakemake, change: Cal
 @pytest.mark.slow
 def test_jobs_that_share_the_promoters_write_the_same_bytes(done: Snakemake, tmp_path: Path) -> None:
     shutil.copytree(done.folder, tmp_path / "copy")
-    workflow = Snakemake(done.snakefile, tmp_path / "copy")
+    workflow = replace(done, folder=tmp_path / "copy")
     said = workflow.run("results/seed0/attention.h5", "--config", "shards=2")
     assert finished(said) == {"attention_shard": 2, "attention": 1}
     attention = "results/seed0/attention.h5"
@@ -284,11 +285,11 @@ def test_a_model_for_every_seed(tmp_path: Path, snakemake: Maker) -> None:
 
 
 @pytest.mark.parametrize("workflow", ["promoters", "alignments"])
-def test_lint_and_format(workflow: str, snakemake: Maker) -> None:
+def test_lint_and_format(workflow: str, snakemake_folder: Path) -> None:
     """As its authors would have it: run where the settings that come along lie."""
     folder = WORKFLOWS / workflow
     done = subprocess.run(
-        [PROGRAMS / "snakemake", "--lint"],
+        [snakemake_folder / "snakemake", "--lint"],
         cwd=folder,
         stdout=subprocess.PIPE,
         stderr=subprocess.STDOUT,
@@ -296,4 +297,4 @@ def test_lint_and_format(workflow: str, snakemake: Maker) -> None:
     )
     assert done.returncode == 0, done.stdout
     assert "in a good condition" in done.stdout
-    subprocess.run([PROGRAMS / "snakefmt", "--check", "."], cwd=folder, check=True)
+    subprocess.run([ROOT / ".venv-snakemake/bin/snakefmt", "--check", "."], cwd=folder, check=True)
