@@ -1,57 +1,65 @@
 """The commands that every model family brings along: `train FAMILY`, `run FAMILY`, …, made from its settings.
 
-A verb that families fill is declared once, with what its commands do:
+What a verb does for every family is declared once, in a module of `bioattn_cli.commands`:
 
-    family_verb("train", app, train)      # train(reporter, family, settings) does the work
+    @family_verb("train")
+    def train(reporter, family, settings): ...
 
 Then `bioattn train NAME` is there for every family with `settings["train"]`: the fields of that dataclass are its
 arguments and options, the dataclass's docstring is its help. The settings that `train` is given hold the options
-alone; `with_config_file(settings)` (of `bioattn.models.settings`) puts what --config says beneath them. A command
-of another name is made by `settings_command`.
+alone; `with_config_file(settings)` (of `bioattn.models.settings`) puts what --config says beneath them.
 """
 
 import inspect
 import typing
 from collections.abc import Callable
 from dataclasses import MISSING, Field, fields
+from functools import partial
 from typing import Annotated, Any
 
 import typer
 
 from bioattn.models.family import Family, families
 from bioattn.models.settings import Option, Settings, options_of
-from bioattn_cli.options import command
+from bioattn_cli.command import COMMANDS, Input, Output, Record, command
 from bioattn_cli.reporting import Reporter
 
-Execute = Callable[[Reporter, Family, Any], None]
+Execute = Callable[[Reporter, Family, Any], Record | None]
 """Carries out a command of a family with its settings."""
 
-_VERBS: dict[str, tuple[typer.Typer, Execute]] = {}
+_VERBS: dict[str, Execute] = {}
 
 
-def family_verb(verb: str, app: typer.Typer, execute: Execute) -> None:
-    """Have `register_families` add a command of this verb to `app` for every family with such settings."""
-    _VERBS[verb] = (app, execute)
+def family_verb(verb: str) -> Callable[[Execute], Execute]:
+    """Have `register_families` make a command of this verb for every family with such settings."""
+
+    def register(execute: Execute) -> Execute:
+        _VERBS[verb] = execute
+        return execute
+
+    return register
 
 
 def register_families() -> None:
-    """Add the commands of families that are not there yet. Raises: BioattnError when a family cannot be used."""
-    for verb, (app, execute) in _VERBS.items():
-        there = {each.name for each in app.registered_commands}
+    """Register the commands of families that are not there yet.
+
+    Raises: BioattnError when a family cannot be used.
+    """
+    for verb, execute in _VERBS.items():
         for family in families().values():
-            noun = family.nouns.get(verb, family.name)
-            if verb in family.settings and noun not in there:
-                settings_command(app, noun, family.settings[verb], _of_family(execute, family))
+            words = f"{verb} {family.nouns.get(verb, family.name)}"
+            if verb in family.settings and words not in COMMANDS:
+                settings_command(words, family.settings[verb], partial(_of_family, execute, family))
 
 
 def settings_command(
-    app: typer.Typer, name: str, kind: type[Settings], execute: Callable[[Reporter, Any], None]
+    words: str, kind: type[Settings], execute: Callable[[Reporter, Any], Record | None]
 ) -> None:
-    """Add a command whose arguments and options are the fields of `kind`, and whose help is its docstring."""
+    """Register a command whose arguments and options are the fields of `kind`, and whose help is its docstring."""
 
-    def run(reporter: Reporter, **values: Any) -> None:
+    def run(reporter: Reporter, **values: Any) -> Record | None:
         many = {name: tuple(values[name] or ()) for name in values if _holds_many(hints[name])}
-        execute(reporter, kind(**values | many))
+        return execute(reporter, kind(**values | many))
 
     hints = typing.get_type_hints(kind)
     of_name = {each.name: each for each in fields(kind)}
@@ -59,11 +67,11 @@ def settings_command(
     own = [_parameter(of_name[each], hints[each], said) for each, said in options_of(kind).items()]
     run.__signature__ = inspect.Signature([reporter, *own])  # type: ignore[attr-defined]
     run.__doc__ = kind.__doc__
-    command(app, name)(run)
+    command(words)(run)
 
 
-def _of_family(execute: Execute, family: Family) -> Callable[[Reporter, Any], None]:
-    return lambda reporter, settings: execute(reporter, family, settings)
+def _of_family(execute: Execute, family: Family, reporter: Reporter, settings: Any) -> Record | None:
+    return execute(reporter, family, settings)
 
 
 def _parameter(field: "Field[Any]", hint: Any, said: Option) -> inspect.Parameter:
@@ -79,8 +87,9 @@ def _parameter(field: "Field[Any]", hint: Any, said: Option) -> inspect.Paramete
         # Of a flag that is off by default nothing like --no-force is offered.
         flags = said.flags or ((f"--{field.name.replace('_', '-')}",) if default is False else ())
         shown = typer.Option(*flags, help=said.help, metavar=said.metavar, min=said.min, max=said.max)
+    role = Output.OTHER if field.name == "output" else Input(name=field.name)
     return inspect.Parameter(
-        field.name, inspect.Parameter.KEYWORD_ONLY, default=default, annotation=Annotated[hint, shown]
+        field.name, inspect.Parameter.KEYWORD_ONLY, default=default, annotation=Annotated[hint, shown, role]
     )
 
 

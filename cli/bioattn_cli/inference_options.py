@@ -1,20 +1,24 @@
 """What `run` and `export attention` share: their options and the one way they run a model."""
 
 import sys
-import time
 from contextlib import ExitStack
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, TextIO, cast
 
 import typer
 
+from bioattn_cli.command import Input, Record
 from bioattn_cli.options import Device
 from bioattn_cli.reporting import Reporter
 
 if TYPE_CHECKING:
     from bioattn.store.schema import AttentionOptions
 
-ModelArgument = Annotated[Path, typer.Argument(metavar="MODEL", help="Folder of a trained promoter model.")]
+ModelArgument = Annotated[
+    Path,
+    typer.Argument(metavar="MODEL", help="Folder of a trained promoter model."),
+    Input(name="model", file="model.safetensors"),
+]
 PromotersArgument = Annotated[
     Path, typer.Argument(metavar="PROMOTERS", help="Promoter FASTA (`bioattn prepare promoters`).")
 ]
@@ -62,10 +66,10 @@ def run_model(
     shard: str | None,
     resume: bool,
     force: bool,
-) -> None:
-    """Load, run, write the run record beside each output, and say what was written."""
+) -> Record:
+    """Load and run; say what was written."""
     from bioattn.errors import SettingsError
-    from bioattn.io.files import check_output, text_output, write_run_record
+    from bioattn.io.files import text_output
     from bioattn.models.promoter.folder import load_promoter_model
     from bioattn.models.promoter.inference.run import run_promoters
     from bioattn.promoters.treatments import read_treatment_table, select_treatments
@@ -74,16 +78,8 @@ def run_model(
     from bioattn.system.shard import parse_shard
     from bioattn.text import counted, human_bytes
 
-    began = time.monotonic()
     part = None if shard is None else parse_shard(shard)
     to_stdout = predictions is not None and str(predictions) == "-"
-    if attention is not None and str(attention) == "-":
-        raise SettingsError("HDF5 cannot be written to standard output; give a file name")
-    given = [path for path in (model, promoters, treatment_table) if path is not None]
-    for output, option in ((None if to_stdout else predictions, "--output"), (attention, "--attention")):
-        if output is not None:
-            # `export attention` calls its attention file --output.
-            check_output(output, given, option if predictions is not None else "--output")
     if predictions is not None and attention is not None and predictions.resolve() == attention.resolve():
         raise SettingsError("--output and --attention name the same file")
     keep_freed_memory()
@@ -112,28 +108,19 @@ def run_model(
             force=force,
             progress=reporter.progress(),
         )
-    seconds = time.monotonic() - began
-    inputs = {"model": model / "model.safetensors", "promoters": promoters}
-    if treatment_table is not None:
-        inputs["treatment_table"] = treatment_table
-    for output in (None if to_stdout else predictions, attention):
-        if output is not None:
-            write_run_record(
-                output,
-                reporter.command,
-                inputs,
-                seconds,
-                device=str(chosen),
-                promoters=summary.num_promoters,
-                treatments=summary.num_treatments,
-                resumed_promoters=summary.resumed_promoters,
-                **({} if part is None else {"shard": str(part)}),
-            )
     scope = f"{counted(summary.num_promoters, 'promoter')} × {counted(summary.num_treatments, 'treatment')}"
+    sentences = []
     if predictions is not None and not to_stdout:
-        reporter.say(f"wrote {predictions}: predictions of {scope}")
+        sentences.append(f"wrote {predictions}: predictions of {scope}")
     if attention is not None:
         sites = ", ".join(f"{name} {shape}" for name, shape in summary.sites.items())
-        reporter.say(
-            f"wrote {attention}: attention of {scope}, {human_bytes(summary.attention_bytes)}: {sites}"
-        )
+        size = human_bytes(summary.attention_bytes)
+        sentences.append(f"wrote {attention}: attention of {scope}, {size}: {sites}")
+    return Record(
+        *sentences,
+        outputs=[path for path in (None if to_stdout else predictions, attention) if path is not None],
+        device=str(chosen),
+        promoters=summary.num_promoters,
+        treatments=summary.num_treatments,
+        resumed_promoters=summary.resumed_promoters,
+    )

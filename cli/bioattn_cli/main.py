@@ -21,48 +21,12 @@ from bioattn import __version__
 from bioattn.errors import BioattnError, Interrupted, SettingsError
 from bioattn.system.signals import EXIT_CODES
 from bioattn.system.torchrun import launch
-from bioattn_cli import (
-    doctor,
-    explain,
-    explain_attribution,
-    explain_check,
-    explain_heads,
-    explain_motifs,
-    export,
-    export_attribution,
-    export_contacts,
-    export_motifs,
-    export_multiqc,
-    export_parameters,
-    export_structure,
-    export_tracks,
-    inspect_file,
-    merge,
-    plot,
-    plot_attention,
-    plot_check,
-    plot_contacts,
-    plot_distogram,
-    plot_heads,
-    plot_heatmap,
-    plot_logos,
-    plot_training,
-    prepare,
-    prepare_contacts,
-    prepare_msa,
-    report,
-    run,
-    run_evoformer,
-    simulate,
-    simulate_msa,
-    train,
-)
+from bioattn_cli.command import is_spokesman
 from bioattn_cli.family_commands import register_families
-from bioattn_cli.options import is_spokesman
 from bioattn_cli.reporting import error_line
 from bioattn_cli.standard_streams import open_standard_streams
 from bioattn_cli.usage_errors import own_usage_errors
-from bioattn_cli.verbs import Verb
+from bioattn_cli.verbs import VERBS, Verb, add_commands, add_verbs
 
 _stopped_with: list[int] = []
 """The exit code of the signal that came, once one has."""
@@ -97,17 +61,10 @@ def _own_output_errors() -> Iterator[None]:
         raise _OutputFailed(error.strerror or str(error)) from error
 
 
-_ORDER = (
-    *("prepare", "train", "run", "export", "explain", "plot", "report"),
-    *("inspect", "validate", "merge", "simulate", "doctor"),
-)
-"""Verbs as they follow each other in use, then what looks at files, machines and truth."""
-
-
 class _Program(Verb):
     def list_commands(self, ctx: Any) -> list[str]:
         """In the order of use."""
-        return sorted(super().list_commands(ctx), key=_ORDER.index)
+        return sorted(super().list_commands(ctx), key=list(VERBS).index)
 
     def make_context(self, *arguments: Any, **options: Any) -> Any:
         """As typer does it; --help and --version print from in here."""
@@ -128,42 +85,10 @@ app = typer.Typer(
     pretty_exceptions_enable=False,
     rich_markup_mode=None,
 )
-app.add_typer(prepare.app, name="prepare")
-app.add_typer(simulate.app, name="simulate")
-app.add_typer(train.app, name="train")
-app.add_typer(run.app, name="run")
-app.add_typer(export.app, name="export")
-app.add_typer(explain.app, name="explain")
-app.add_typer(plot.app, name="plot")
-explain_attribution.register(explain.app)
-explain_heads.register(explain.app)
-explain_motifs.register(explain.app)
-explain_check.register(explain.app)
-export_attribution.register(export.app)
-export_contacts.register(export.app)
-export_motifs.register(export.app)
-export_multiqc.register(export.app)
-export_parameters.register(export.app)
-export_structure.register(export.app)
-export_tracks.register(export.app)
-plot_attention.register(plot.app)
-plot_contacts.register(plot.app)
-plot_distogram.register(plot.app)
-plot_heads.register(plot.app)
-plot_heatmap.register(plot.app)
-plot_logos.register(plot.app)
-plot_training.register(plot.app)
-plot_check.register(plot.app)
-run_evoformer.register(run.app)
-inspect_file.register(app)
-merge.register(app)
-doctor.register(app)
-prepare_contacts.register(prepare.app)
-prepare_msa.register(prepare.app)
-report.register(app)
-simulate_msa.register(simulate.app)
+add_verbs(app)
 with suppress(BioattnError):  # comes again in `_main`, where errors become messages
     register_families()
+add_commands(app)
 
 
 def _print_version(asked: bool) -> None:
@@ -231,6 +156,7 @@ def _main(arguments: list[str], *, is_program: bool) -> int:
     try:
         with _only_the_first_reports(arguments), _own_output_errors():
             register_families()
+            add_commands(app)
             try:
                 _program()(args=arguments, prog_name="bioattn", obj=arguments)
             finally:

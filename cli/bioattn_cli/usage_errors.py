@@ -7,7 +7,7 @@ from typing import Any
 import typer
 
 from bioattn.errors import SettingsError
-from bioattn_cli.options import is_spokesman
+from bioattn_cli.command import is_spokesman
 
 _UsageError: Any = typer.BadParameter.__base__
 """typer has it from click, or a copy of click inside it: which depends on the version."""

@@ -1,11 +1,35 @@
-"""What --help shows: of the program and its verbs all commands, of a command examples that can be copied."""
+"""Verbs and their commands; what --help shows: of the program and its verbs all commands, of a command examples
+that can be copied."""
 
+import importlib
 import inspect
+import pkgutil
 import re
 import textwrap
 from typing import Any
 
+import typer
 from typer.core import TyperGroup
+
+from bioattn_cli import commands
+from bioattn_cli.command import COMMANDS
+
+VERBS = {
+    "prepare": "Turn the files people have into inputs: promoters, alignments, datasets to train on.",
+    "train": "Train a model from a prepared dataset.",
+    "run": "Run a trained model on new input.",
+    "export": "Turn models and results into files other tools read.",
+    "explain": "What a model used, and whether its attention may be believed.",
+    "plot": "Figures of results, as PNG, SVG or PDF.",
+    "report": None,
+    "inspect": None,
+    "validate": None,
+    "merge": None,
+    "simulate": "Make inputs whose truth is known, and score attention against that truth.",
+    "doctor": None,
+}
+"""Verbs as they follow each other in use, then what looks at files, machines and truth. None: a command by itself,
+without nouns."""
 
 _WHOLE = 10_000
 """Longer than any sentence, so that none is cut."""
@@ -29,6 +53,10 @@ def _example(command: str) -> str:
 class Verb(TyperGroup):
     """A group of commands whose --help shows the first sentence of each in full, on as many lines as it takes."""
 
+    def list_commands(self, ctx: Any) -> list[str]:
+        """By name."""
+        return sorted(super().list_commands(ctx))
+
     def format_commands(self, ctx: Any, formatter: Any) -> None:
         """Without the cut to one line that typer makes."""
         commands = [(name, self.get_command(ctx, name)) for name in self.list_commands(ctx)]
@@ -39,3 +67,24 @@ class Verb(TyperGroup):
         ]
         with formatter.section("Commands"):
             formatter.write_dl(rows)
+
+
+def add_verbs(program: typer.Typer) -> None:
+    """Give the program the verbs that have nouns, and import the modules of all commands."""
+    for verb, text in VERBS.items():
+        if text is not None:
+            group = typer.Typer(cls=Verb, help=text, no_args_is_help=True, rich_markup_mode=None)
+            group.callback()(lambda: None)  # a verb stays a verb, also with one command
+            program.add_typer(group, name=verb)
+    for module in pkgutil.iter_modules(commands.__path__):
+        importlib.import_module(f"{commands.__name__}.{module.name}")
+
+
+def add_commands(program: typer.Typer) -> None:
+    """Give the program, or the verb it belongs to, every registered command that is not there yet."""
+    verbs = {group.name: group.typer_instance for group in program.registered_groups}
+    for words, function in COMMANDS.items():
+        verb, _, noun = words.partition(" ")
+        app = verbs[verb] if noun else program
+        if app is not None and (noun or verb) not in [each.name for each in app.registered_commands]:
+            app.command(noun or verb, help=help_text(function.__doc__))(function)

@@ -13,7 +13,7 @@ from bioattn.promoters.dataset import TEST, VALIDATION, read_dataset
 from bioattn.promoters.homology import promoter_links
 from bioattn.promoters.leakage import measure_leakage
 from bioattn.promoters.promoter_fasta import Promoter, read_promoters, write_promoters
-from bioattn_cli import prepare
+from bioattn_cli.commands import prepare_dataset as prepare
 from bioattn_cli.main import main
 
 GENES = [f"YAL{i:03d}C" for i in range(120)]

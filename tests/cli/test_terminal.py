@@ -15,8 +15,8 @@ from hypothesis import strategies as st
 from bioattn.errors import BioattnError
 from bioattn.text import printable
 from bioattn_cli import reporting
+from bioattn_cli.command import with_report
 from bioattn_cli.main import main
-from bioattn_cli.options import command
 from bioattn_cli.reporting import Reporter
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -108,7 +108,7 @@ def test_messages_data_and_errors_stand_on_lines_of_their_own_beside_a_bar(monke
         typer.echo("data\tmore")
         raise BioattnError("it broke")
 
-    command(app)(work)
+    app.command()(with_report(work))
     with pytest.raises(BioattnError):
         app(args=[])
     assert lines_of(terminal.getvalue()) == [long, "warning: mind this", "data\tmore"]
@@ -132,7 +132,7 @@ def test_data_do_not_go_where_the_bar_is(monkeypatch):
         progress.advance()
         assert "working" in lines_of(terminal.getvalue())[-1]
 
-    command(app)(work)
+    app.command()(with_report(work))
     app(args=[], standalone_mode=False)
     assert file.getvalue() == "data\n"
     assert lines_of(terminal.getvalue()) == []
@@ -151,7 +151,7 @@ def test_a_terminal_that_cannot_move_its_cursor_gets_lines(arguments, monkeypatc
         progress.advance(1000, loss=0.5)
         progress.end()
 
-    command(app)(work)
+    app.command()(with_report(work))
     shown = {}
     for name in ("dumb", "xterm"):
         monkeypatch.setenv("TERM", name)

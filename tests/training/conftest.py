@@ -11,7 +11,7 @@ import pytest
 
 _MODULES = [
     "pytest",
-    "bioattn_cli.train",
+    "bioattn_cli.main",
     "bioattn.models.promoter.training.train",
     "bioattn.models.evoformer.training.train",
 ]

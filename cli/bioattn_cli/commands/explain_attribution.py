@@ -1,0 +1,138 @@
+"""`bioattn explain attribution`: what each base adds to a prediction."""
+
+from enum import StrEnum
+from typing import Annotated
+
+import typer
+
+from bioattn_cli.choice_options import GenesOption
+from bioattn_cli.command import Record, command
+from bioattn_cli.inference_options import (
+    DropPartsOption,
+    ModelArgument,
+    PromotersArgument,
+    TreatmentOption,
+    TreatmentTableOption,
+)
+from bioattn_cli.options import (
+    Device,
+    DeviceOption,
+    OutputOption,
+    ResumeOption,
+    SeedOption,
+    ShardOption,
+    ThreadsOption,
+)
+from bioattn_cli.reporting import Reporter
+
+
+class Method(StrEnum):
+    """How attribution is computed (as in `bioattn.store.attribution_schema`, which --help must not import)."""
+
+    ISM = "ism"
+    GRADIENT_INPUT = "gradient-input"
+    INTEGRATED_GRADIENTS = "integrated-gradients"
+
+
+class Baseline(StrEnum):
+    """Where integrated gradients begin (as in `bioattn.interpret.attribution.gradients`)."""
+
+    UNIFORM = "uniform"
+    ZEROS = "zeros"
+    DINUCLEOTIDE_SHUFFLED = "dinucleotide-shuffled"
+
+
+@command("explain attribution")
+def attribution(
+    reporter: Reporter,
+    model: ModelArgument,
+    promoters: PromotersArgument,
+    output: OutputOption,
+    method: Annotated[
+        Method,
+        typer.Option(
+            help="ism mutates every base to every other; gradient-input and integrated-gradients follow the "
+            "model's gradient."
+        ),
+    ] = Method.ISM,
+    treatment: TreatmentOption = None,
+    treatment_table: TreatmentTableOption = None,
+    genes: GenesOption = None,
+    steps: Annotated[
+        int | None,
+        typer.Option(min=1, help="integrated-gradients: points on the way from the baseline [default: 50]."),
+    ] = None,
+    baseline: Annotated[
+        Baseline | None,
+        typer.Option(help="integrated-gradients: where the way begins [default: uniform]."),
+    ] = None,
+    device: DeviceOption = Device.AUTO,
+    threads: ThreadsOption = None,
+    seed: SeedOption = 0,
+    shard: ShardOption = None,
+    resume: ResumeOption = False,
+    force: DropPartsOption = False,
+) -> Record:
+    """Write what each base of each promoter adds to the response to each treatment, as HDF5.
+
+    For every position the file holds a value for each of the four bases, their mean removed: the difference of two
+    is what one base does beside the other, the value of the base that is there is its contribution. Binary models
+    are explained in log-odds. The size is printed first and refused beyond the free disk; until the file is
+    complete parts are kept in OUTPUT.partial, from which --resume goes on and which --force drops. The schema
+    stands in docs/formats/attribution.md.
+
+    bioattn explain attribution model promoters.fa -o explain.h5 --treatment heat --genes genes.txt
+    """
+    from bioattn.errors import SettingsError
+    from bioattn.inference.runner import ResponseRunner, with_ability
+    from bioattn.interpret.attribution import methods
+    from bioattn.interpret.attribution.run import run_attribution
+    from bioattn.models.family import load_runner
+    from bioattn.promoters.treatments import read_treatment_table, select_treatments
+    from bioattn.system.device import choose_device, describe_device, set_threads
+    from bioattn.system.shard import parse_shard
+    from bioattn.text import counted, human_bytes
+
+    part = None if shard is None else parse_shard(shard)
+    for option, value in (("--steps", steps), ("--baseline", baseline)):
+        if value is not None and method is not Method.INTEGRATED_GRADIENTS:
+            raise SettingsError(f"{option} is for --method integrated-gradients, not {method}; leave it out")
+    set_threads(threads)
+    chosen = choose_device(device)
+    loaded = with_ability(
+        load_runner(model, chosen), ResponseRunner, "be explained base by base: they predict no responses"
+    )
+    reporter.say(f"running on {describe_device(chosen)}")
+    table = None if treatment_table is None else read_treatment_table(treatment_table)
+    summary = run_attribution(
+        loaded,
+        promoters,
+        output,
+        settings=methods.MethodSettings(
+            method=methods.Method(method),
+            steps=50 if steps is None else steps,
+            baseline=methods.Baseline(baseline or Baseline.UNIFORM),
+            seed=seed,
+        ),
+        treatments=select_treatments(loaded.treatments, treatment or (), table),
+        genes=genes or (),
+        shard=part,
+        resume=resume,
+        force=force,
+        progress=reporter.progress(),
+    )
+    scope = f"{counted(summary.num_promoters, 'promoter')} × {counted(summary.num_treatments, 'treatment')}"
+    reporter.say(f"wrote {output}: attribution ({method}) of {scope}, {human_bytes(summary.num_bytes)}")
+    if summary.largest_gap is not None and summary.largest_difference is not None:
+        tell = reporter.warn if summary.largest_gap > 0.05 * summary.largest_difference else reporter.say
+        tell(
+            f"completeness: contributions miss f(promoter) − f(baseline) by at most {summary.largest_gap:.3g} "
+            f"(those of a promoter sum to up to {summary.largest_difference:.3g}); more --steps bring them closer"
+        )
+    return Record(
+        device=str(chosen),
+        promoters=summary.num_promoters,
+        treatments=summary.num_treatments,
+        resumed_promoters=summary.resumed_promoters,
+        largest_completeness_gap=summary.largest_gap,
+    )

@@ -1,0 +1,117 @@
+"""`bioattn export attention`: where a model looks, as HDF5."""
+
+from enum import StrEnum
+from typing import Annotated
+
+import typer
+
+from bioattn_cli.choice_options import HeadsOption, SitesOption, parse_heads
+from bioattn_cli.command import Record, command
+from bioattn_cli.inference_options import (
+    BatchSizeOption,
+    DropPartsOption,
+    ModelArgument,
+    PromotersArgument,
+    TreatmentOption,
+    TreatmentTableOption,
+    run_model,
+)
+from bioattn_cli.options import (
+    Device,
+    DeviceOption,
+    OutputOption,
+    ResumeOption,
+    ShardOption,
+    ThreadsOption,
+)
+from bioattn_cli.reporting import Reporter
+
+
+class WeightType(StrEnum):
+    """How weights are stored (as in `bioattn.store.schema`, which --help must not import)."""
+
+    FLOAT32 = "float32"
+    FLOAT16 = "float16"
+
+
+class Reduction(StrEnum):
+    """What is done over heads (as in `bioattn.store.schema`)."""
+
+    NONE = "none"
+    MEAN_HEADS = "mean-heads"
+    MAX_HEADS = "max-heads"
+
+
+@command("export attention")
+def attention(
+    reporter: Reporter,
+    model: ModelArgument,
+    promoters: PromotersArgument,
+    output: OutputOption,
+    treatment: TreatmentOption = None,
+    treatment_table: TreatmentTableOption = None,
+    sites: SitesOption = None,
+    heads: HeadsOption = None,
+    dtype: Annotated[
+        WeightType,
+        typer.Option(
+            help="float16 is half the size, but netCDF programs, xarray's default too, cannot read it."
+        ),
+    ] = WeightType.FLOAT32,
+    reduce: Annotated[
+        Reduction, typer.Option(help="Mean or maximum over the heads instead of each.")
+    ] = Reduction.NONE,
+    value_weighted: Annotated[
+        bool,
+        typer.Option("--value-weighted", help="Also the weights times the norm of the value they multiply."),
+    ] = False,
+    phases: Annotated[
+        int,
+        typer.Option(
+            min=1,
+            metavar="N",
+            help="Average over N windows a fraction of a bin apart: N times finer bins, time and size.",
+        ),
+    ] = 1,
+    batch_size: BatchSizeOption = None,
+    device: DeviceOption = Device.AUTO,
+    threads: ThreadsOption = None,
+    shard: ShardOption = None,
+    resume: ResumeOption = False,
+    force: DropPartsOption = False,
+) -> Record:
+    """Write where a model looks in each promoter for each treatment, as HDF5.
+
+    The size is printed first and refused beyond the free disk. The file appears when it is complete; until then
+    parts are kept in OUTPUT.partial, from which --resume goes on and which --force drops. The schema, and how to
+    read it from h5py, xarray and R, stands in docs/formats/attention.md.
+    """
+    from bioattn.store.schema import AttentionOptions
+    from bioattn.store.schema import Reduction as StoredReduction
+    from bioattn.store.schema import WeightType as StoredType
+
+    if dtype is WeightType.FLOAT16:
+        reporter.warn("float16: h5py and h5netcdf read it, netCDF4 and programs built on it do not")
+    return run_model(
+        reporter,
+        model,
+        promoters,
+        predictions=None,
+        attention=output,
+        options=AttentionOptions(
+            sites=tuple(sites or ("*",)),
+            heads=parse_heads(heads),
+            dtype=StoredType(dtype),
+            reduce=StoredReduction(reduce),
+            value_weighted=value_weighted,
+            phases=phases,
+        ),
+        treatment=treatment,
+        treatment_table=treatment_table,
+        device=device,
+        threads=threads,
+        batch_size=batch_size,
+        shard=shard,
+        resume=resume,
+        force=force,
+    )

@@ -1,0 +1,50 @@
+"""`bioattn export parameters`: the parameters of an MSA/pair model from one published form into another."""
+
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from bioattn_cli.command import Input, Record, command
+from bioattn_cli.options import ResultOption
+from bioattn_cli.reporting import Reporter
+
+
+@command("export parameters")
+def parameters(
+    reporter: Reporter,
+    model: Annotated[
+        Path,
+        typer.Argument(
+            metavar="MODEL",
+            help="Model folder, AlphaFold's params_model_*.npz, or an OpenFold .pt state dict.",
+        ),
+        Input(name=""),
+    ],
+    output: ResultOption,
+    structure_layers: Annotated[
+        int | None,
+        typer.Option(
+            min=1,
+            help="Layers of the structure module, which share their weights and so cannot be counted in a "
+            "parameter file [default: 8].",
+        ),
+    ] = None,
+    force: Annotated[bool, typer.Option("--force", help="Replace an existing model folder.")] = False,
+) -> Record:
+    """Write the parameters of an MSA/pair model in another form.
+
+    The name of the output says which: .npz for AlphaFold's keys and layouts, .pt for OpenFold's state dict, no
+    suffix for a model folder. Arrays of a template embedder are left out, with a warning.
+    """
+    from bioattn.io.files import check_apart, check_output, check_parent
+    from bioattn.models.evoformer.parameters.export import ParameterForm, export_parameters, parameter_form
+
+    if parameter_form(output) is ParameterForm.FOLDER:
+        check_parent(output)
+        check_apart(output, [model])
+    else:
+        check_output(output, [model])
+    numbers = export_parameters(model, output, num_structure_layers=structure_layers, force=force)
+    weights = model / "model.safetensors" if model.is_dir() else model
+    return Record(f"wrote {output}: {numbers:,} parameters", inputs={"model": weights}, parameters=numbers)

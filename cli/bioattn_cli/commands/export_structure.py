@@ -1,0 +1,78 @@
+"""`bioattn export structure`: attention painted on a structure."""
+
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from bioattn_cli.choice_options import (
+    AveragedHeadsOption,
+    ChainOption,
+    SampleOption,
+    StructureAlignmentOption,
+    parse_heads,
+)
+from bioattn_cli.command import Record, command
+from bioattn_cli.options import OutputOption
+from bioattn_cli.reporting import Reporter
+
+
+@command("export structure")
+def structure(
+    reporter: Reporter,
+    attention: Annotated[
+        Path, typer.Argument(metavar="ATTENTION", help="Attention HDF5 of `run evoformer --attention`.")
+    ],
+    structure: Annotated[
+        Path, typer.Argument(metavar="STRUCTURE", help="PDB or mmCIF file, plain or packed.")
+    ],
+    output: OutputOption,
+    sample: SampleOption = None,
+    chain: ChainOption = None,
+    alignment: StructureAlignmentOption = None,
+    sites: Annotated[
+        list[str] | None,
+        typer.Option(
+            "--sites",
+            metavar="PATTERN",
+            help="Attention sites, averaged; can be repeated [default: row attention of all layers].",
+        ),
+    ] = None,
+    heads: AveragedHeadsOption = None,
+    query_residue: Annotated[
+        str | None,
+        typer.Option(
+            metavar="N",
+            help="What this residue (number in the structure) looks at [default: how much each is looked at].",
+        ),
+    ] = None,
+) -> Record:
+    """Paint attention on a structure, in the place of its B-factors.
+
+    0 is the residue of the chain that is looked at least, 100 the one most; what these are is printed, in
+    multiples of uniform attention. Atoms without attention (other chains, ligands, residues that the alignment has
+    no column for) get -1. All other bytes stay as they are. In PyMOL: spectrum b, minimum=0, maximum=100; in
+    ChimeraX: color byattribute bfactor range 0,100.
+    """
+    from bioattn.interpret.structure_painting import paint_structure
+
+    painted = paint_structure(
+        attention,
+        structure,
+        output,
+        sample=sample,
+        chain=chain,
+        alignment=alignment,
+        sites=sites,
+        heads=parse_heads(heads),
+        query_residue=query_residue,
+    )
+    what = "attention received" if query_residue is None else f"attention of residue {query_residue}"
+    return Record(
+        f"{painted.sample} on chain {painted.chain}: {what} from {painted.minimum:.3g} (0) to "
+        f"{painted.maximum:.3g} × uniform (100, {painted.most}); {painted.residues} of {painted.of_residues} "
+        "residues have a column",
+        f"wrote {output}",
+        minimum=round(painted.minimum, 6),
+        maximum=round(painted.maximum, 6),
+    )

@@ -1,0 +1,60 @@
+"""`bioattn merge`: one result of the parts that --shard made."""
+
+import sys
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from bioattn_cli.command import Input, Record, command
+from bioattn_cli.options import ForceOption, ResultOption
+from bioattn_cli.reporting import Reporter
+
+SHOWN_FAILURES = 5
+"""Names of alignments in a warning."""
+
+
+@command("merge")
+def merge(
+    reporter: Reporter,
+    parts: Annotated[
+        list[Path],
+        typer.Argument(metavar="PARTS", help="All outputs of one command with --shard, in any order."),
+        Input(name=""),
+    ],
+    output: ResultOption,
+    force: ForceOption = False,
+) -> Record:
+    """Join the parts that machines made with --shard: the same bytes as of one process.
+
+    Takes attention and attribution HDF5, tables of predictions (`-o -` writes to standard output; a .gz name gives
+    gzip), and folders of `run evoformer`. Refuses parts that are missing, doubled or damaged, or of another model,
+    input or setting, naming the file. A file appears when it is whole and replaces an older one; --force is for
+    folders. The parts stay.
+
+    bioattn merge part-*.h5 -o attention.h5
+    """
+    from bioattn.store.merging.merge import merge_parts
+    from bioattn.text import counted
+
+    to_stdout = str(output) == "-"
+    summary = merge_parts(
+        parts, sys.stdout if to_stdout else output, force=force, progress=reporter.progress()
+    )
+    if summary.num_missing:
+        names = list(summary.failed)
+        more = len(names) - SHOWN_FAILURES
+        reporter.warn(
+            f"{counted(summary.num_missing, 'alignment')} of {summary.num_inputs:,} failed in their parts and are "
+            "not in the whole"
+            + (f": {', '.join(names[:SHOWN_FAILURES])}" if names else "")
+            + (f" and {more:,} more" if more > 0 else "")
+        )
+    inputs = counted(summary.num_inputs - summary.num_missing, "input")
+    wrote = f"wrote {output}: {summary.kind} of {inputs}, from {counted(len(summary.parts), 'part')}"
+    return Record(
+        *([] if to_stdout else [wrote]),
+        parts=[path.name for path in summary.parts],
+        num_inputs=summary.num_inputs,
+        failed=summary.failed,
+    )

@@ -1,0 +1,65 @@
+"""`bioattn plot heatmap`: treatments × positions."""
+
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+from bioattn_cli.choice_options import (
+    AgainstOption,
+    AveragedHeadsOption,
+    AveragedSitesOption,
+    GenesOption,
+    TreatmentsOption,
+    parse_heads,
+)
+from bioattn_cli.plot_options import WidthOption, figure_command
+from bioattn_cli.reporting import Reporter
+
+if TYPE_CHECKING:
+    from matplotlib.figure import Figure
+
+
+@figure_command("plot heatmap")
+def heatmap(
+    reporter: Reporter,
+    attention: Annotated[Path, typer.Argument(metavar="ATTENTION", help="Attention HDF5 over promoters.")],
+    genes: GenesOption = None,
+    treatment: TreatmentsOption = None,
+    against: AgainstOption = None,
+    sites: AveragedSitesOption = None,
+    heads: AveragedHeadsOption = None,
+    cluster: Annotated[
+        bool, typer.Option(help="Order treatments by a tree of their maps, or as the file does.")
+    ] = True,
+    upstream: Annotated[
+        int | None,
+        typer.Option(min=0, help="Bases of the window before position 0 [default: as the file says]."),
+    ] = None,
+    width: WidthOption = 180,
+) -> "tuple[Figure, dict[str, Any]]":
+    """Draw attention of all treatments by position as a heatmap.
+
+    Of one gene or the mean over genes, which is what attention is by position alone. Treatments with similar maps
+    stand together; their order is kept in the run record beside the figure.
+    """
+    from bioattn.figures.treatment_heatmap import cluster_treatments, draw_treatment_heatmap
+    from bioattn.figures.treatment_maps import read_treatment_maps, window_zero
+    from bioattn.promoters.gene_choice import choose_genes
+    from bioattn.store import open_attention
+    from bioattn.text import counted
+
+    with open_attention(attention) as file:
+        maps = read_treatment_maps(
+            file,
+            genes=choose_genes(genes, file.samples.index, attention) if genes else None,
+            treatments=treatment,
+            against=against,
+            sites=sites,
+            heads=parse_heads(heads),
+            progress=reporter.progress(),
+        )
+    zero = window_zero(maps.window_length, maps.downstream, upstream)
+    title = maps.genes[0] if len(maps.genes) == 1 else f"mean over {counted(len(maps.genes), 'gene')}"
+    shown = cluster_treatments(maps, cluster=cluster, title=title, zero=zero)
+    return draw_treatment_heatmap(shown, width), {"treatments": shown.treatments}

@@ -1,0 +1,158 @@
+"""`bioattn prepare dataset`: promoters, responses and treatments, as a dataset to train on."""
+
+from enum import StrEnum
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from bioattn_cli.command import Record, command
+from bioattn_cli.options import ResultOption, SeedOption
+from bioattn_cli.reporting import Reporter
+
+
+class Task(StrEnum):
+    """What a model of the dataset predicts."""
+
+    REGRESSION = "regression"
+    BINARY = "binary"
+
+
+class Direction(StrEnum):
+    """Which responses are 1 in the binary task."""
+
+    BOTH = "both"
+    UP = "up"
+    DOWN = "down"
+
+
+class Split(StrEnum):
+    """What is kept on one side."""
+
+    CHROMOSOME = "chromosome"
+    HOMOLOGY = "homology"
+    RANDOM = "random"
+    TREATMENT = "treatment"
+
+
+class Layout(StrEnum):
+    """How the response tables are laid out."""
+
+    WIDE = "wide"
+    LONG = "long"
+    CONTRAST = "contrast"
+
+
+class Standardize(StrEnum):
+    """How targets are scaled."""
+
+    NONE = "none"
+    TREATMENT = "treatment"
+
+
+@command("prepare dataset")
+def dataset(
+    reporter: Reporter,
+    promoters: Annotated[
+        Path, typer.Argument(metavar="PROMOTERS", help="Promoter FASTA; names are gene ids.")
+    ],
+    responses: Annotated[
+        list[str],
+        typer.Argument(
+            metavar="RESPONSES",
+            help="TSV/CSV, gzip too: wide (genes × treatments), long, or one DESeq2/edgeR/limma table per "
+            "contrast, FILE or NAME=FILE.",
+        ),
+    ],
+    output: ResultOption,
+    treatment_table: Annotated[
+        Path | None,
+        typer.Option(help="TSV/CSV: first column treatment names, the others features."),
+    ] = None,
+    task: Annotated[Task, typer.Option(help="What a model is to predict.")] = Task.REGRESSION,
+    threshold: Annotated[
+        float | None, typer.Option(help="binary: smallest |response| that is 1 [default: 1].")
+    ] = None,
+    direction: Annotated[
+        Direction | None, typer.Option(help="binary: which responses are 1 [default: both].")
+    ] = None,
+    max_padj: Annotated[
+        float | None,
+        typer.Option(help="Largest adjusted p; values above it: missing (regression) or 0 (binary)."),
+    ] = None,
+    split: Annotated[
+        list[Split] | None,
+        typer.Option(
+            help="What is kept on one side; treatment may stand beside another "
+            "[default: chromosome, with fewer than 5 of them homology]."
+        ),
+    ] = None,
+    holdout: Annotated[
+        list[str] | None,
+        typer.Option(
+            help="test=IV,XV (chromosomes), validation=0.1 (fraction), test=COLUMN:VALUE or "
+            "test=treatment:NAME (treatments); can be repeated [default: a tenth each]."
+        ),
+    ] = None,
+    layout: Annotated[Layout | None, typer.Option(help="Kind of table [default: found out].")] = None,
+    gene_column: Annotated[str | None, typer.Option(help="Column of gene ids [default: the first].")] = None,
+    treatment_column: Annotated[str | None, typer.Option(help="Column of treatments (long).")] = None,
+    value_column: Annotated[
+        list[str] | None,
+        typer.Option(help="Column of responses; wide: names or patterns of those to use; can be repeated."),
+    ] = None,
+    replicate_column: Annotated[
+        str | None,
+        typer.Option(help="Column of the treatment table; samples that share its value are averaged."),
+    ] = None,
+    standardize: Annotated[
+        Standardize, typer.Option(help="treatment: scale each to mean 0, sd 1 over training genes.")
+    ] = Standardize.NONE,
+    proteins: Annotated[
+        Path | None,
+        typer.Option(help="Protein FASTA (names = genes): keep and count paralogues, if windows are coding."),
+    ] = None,
+    seed: SeedOption = 0,
+) -> Record:
+    """Join promoters, responses and treatments into a dataset to train on, parted without leakage.
+
+    Writes X.dataset.h5 and X.dataset.audit.tsv, which says of every gene and treatment what became of it.
+    """
+    from bioattn.promoters import dataset_settings, response_columns, splits
+    from bioattn.promoters.assemble import DatasetInputs, prepare_dataset
+    from bioattn.promoters.dataset_audit import audit_path
+    from bioattn.promoters.responses import response_source
+
+    # `--holdout test=IV validation=VII` leaves the second value among the files.
+    loose = [
+        text for text in responses if text.startswith(("test=", "validation=")) and not Path(text).exists()
+    ]
+    sources = [response_source(text) for text in responses if text not in loose]
+    inputs = DatasetInputs(
+        promoters=promoters, responses=sources, treatment_table=treatment_table, proteins=proteins
+    )
+    columns = response_columns.ResponseColumns(
+        layout=None if layout is None else response_columns.Layout(layout),
+        gene=gene_column,
+        treatment=treatment_column,
+        values=tuple(value_column or ()),
+    )
+    settings = dataset_settings.DatasetSettings(
+        task=task.value,
+        threshold=threshold,
+        direction=None if direction is None else dataset_settings.Direction(direction),
+        max_padj=max_padj,
+        splits=tuple(splits.Split(part) for part in split or ()),
+        holdouts=(*(holdout or ()), *loose),
+        replicate_column=replicate_column,
+        standardize=dataset_settings.Standardize(standardize),
+        seed=seed,
+    )
+    made = prepare_dataset(inputs, columns, settings, output)
+    return Record(
+        f"wrote {output} and {audit_path(output)}",
+        inputs={f"responses.{number}": source.path for number, source in enumerate(sources, start=1)},
+        genes=made.num_genes,
+        treatments=made.num_treatments,
+        leakage=made.metadata["leakage"],
+    )
