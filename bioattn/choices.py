@@ -1,11 +1,14 @@
-"""What options ask for by name or number, of what a file or a model holds: treatments, attention sites, heads.
+"""What options choose: from a list that several rooms share, or by name or number from what a file or model holds.
 
-What is not there is one sentence and exit code 1, since it lies with the data as much as with the option; what the
-command line alone gets wrong, such as a name twice, is a `SettingsError`, exit code 2.
+What a file does not hold is one sentence and exit code 1, since it lies with the data as much as with the option;
+what the command line alone gets wrong, such as a name twice, is a `SettingsError`, exit code 2.
+
+Nothing here imports torch or NumPy.
 """
 
 import difflib
 from collections.abc import Collection, Sequence
+from enum import StrEnum
 from fnmatch import fnmatchcase
 
 from bioattn.errors import BioattnError, SettingsError
@@ -13,6 +16,23 @@ from bioattn.text import quoted
 
 MEAN = "mean"
 """In the place of a treatment to compare with: the mean over all treatments, unless one is called so."""
+
+
+class Task(StrEnum):
+    """What a promoter model predicts."""
+
+    REGRESSION = "regression"
+    """Responses in the units of the tables, or standardised."""
+    BINARY = "binary"
+    """Whether a promoter responds: 0 or 1."""
+
+
+class Subset(StrEnum):
+    """Genes or proteins by what training does with them."""
+
+    TRAIN = "train"
+    VALIDATION = "validation"
+    TEST = "test"
 
 
 def not_there(

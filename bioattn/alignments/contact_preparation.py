@@ -25,7 +25,8 @@ from bioattn.errors import BioattnError, SettingsError
 from bioattn.formats.alignment import Alignment
 from bioattn.formats.alignment_file import read_alignment
 from bioattn.io.files import check_output, is_file_name, text_output
-from bioattn.structures.chain import Chain, MissingCb, read_chain
+from bioattn.structures.chain import Chain, read_chain
+from bioattn.structures.choices import MissingCb
 from bioattn.structures.column_mapping import (
     MIN_IDENTITY,
     ColumnMapping,
@@ -58,7 +59,7 @@ class ContactSettings:
     """Rows kept of an alignment: the first and a random choice of the others; None = all."""
     min_identity: float = MIN_IDENTITY
     """Of the residues a structure shares with its closest row, the part that must be equal."""
-    missing_cb: MissingCb = "ca"
+    missing_cb: MissingCb = MissingCb.CA
     """What stands for a CB that the structure lacks."""
     seed: int = 0
     """Of the choice of rows; each alignment has its own random numbers, whatever else is in the table."""

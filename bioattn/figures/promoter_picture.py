@@ -31,9 +31,10 @@ from bioattn.figures.window_features import (
     window_genes,
     window_sequence,
 )
-from bioattn.interpret.maps.upsampling import UpsamplingMethod, upsample
+from bioattn.interpret.choices import Upsampling
+from bioattn.interpret.maps.upsampling import upsample
 from bioattn.interpret.motifs.hits import base_composition
-from bioattn.promoters.windows import Anchor
+from bioattn.promoters.choices import Anchor
 from bioattn.store.attention_reader import AttentionFile, open_attention
 from bioattn.store.attribution_reader import open_attribution
 
@@ -97,12 +98,12 @@ class PromoterRequest:
     against: str | None = None
     sites: Sequence[str] | None = None
     heads: Sequence[int] | None = None
-    upsampling: UpsamplingMethod = "gaussian"
+    upsampling: Upsampling = Upsampling.GAUSSIAN
     region: str | None = None
     """First and last position as the axis counts, the last one not included."""
     annotation: Path | None = None
     id_attribute: str | None = None
-    anchor: Anchor = "tss"
+    anchor: Anchor = Anchor.TSS
     upstream: int | None = None
     """Bases of the window before position 0, where no annotation tells; None = as in the file."""
     motifs: Path | None = None

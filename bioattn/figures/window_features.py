@@ -20,8 +20,9 @@ from bioattn.formats.motif import Motif
 from bioattn.formats.nucleotides import AMBIGUITY_LETTERS, UNKNOWN
 from bioattn.formats.tables import open_table
 from bioattn.interpret.motifs.hits import base_composition, find_motif_hits
+from bioattn.promoters.choices import Anchor
 from bioattn.promoters.promoter_fasta import Promoter, read_promoters
-from bioattn.promoters.windows import Anchor, WindowSettings, find_anchor
+from bioattn.promoters.windows import WindowSettings, find_anchor
 from bioattn.store.attention_reader import AttentionFile
 from bioattn.text import quoted
 
@@ -74,7 +75,7 @@ def window_genes(
     gene: str,
     annotation: Path,
     *,
-    anchor: Anchor = "tss",
+    anchor: Anchor = Anchor.TSS,
     id_attribute: str | None = None,
 ) -> tuple[list[WindowGene], int | None]:
     """Genes of an annotation (GFF3, GTF, BED) in the window of `gene`, and the window position of its anchor.

@@ -10,15 +10,8 @@ from torch import Tensor
 from bioattn.attention.site import AXES, AttentionSite, Tile
 from bioattn.choices import matching_sites
 from bioattn.errors import SettingsError
-from bioattn.store.schema import (
-    VALUE_WEIGHTED,
-    WEIGHTS,
-    AttentionOptions,
-    Reduction,
-    SiteLayout,
-    WeightType,
-    site_layout,
-)
+from bioattn.store.choices import Reduction, WeightType
+from bioattn.store.schema import VALUE_WEIGHTED, WEIGHTS, AttentionOptions, SiteLayout, site_layout
 
 TORCH_TYPES = {WeightType.FLOAT32: torch.float32, WeightType.FLOAT16: torch.float16}
 

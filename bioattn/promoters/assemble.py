@@ -11,9 +11,10 @@ from numpy.typing import NDArray
 
 from bioattn.errors import BioattnError
 from bioattn.io.files import atomic_output, check_output
+from bioattn.promoters.choices import Split, Standardize
 from bioattn.promoters.dataset import SPLIT_NAMES, TRAIN, PromoterDataset, write_dataset
 from bioattn.promoters.dataset_audit import AuditRow, audit_path, audit_text
-from bioattn.promoters.dataset_settings import DatasetSettings, Standardize
+from bioattn.promoters.dataset_settings import DatasetSettings
 from bioattn.promoters.gene_split import GeneSplit, split_genes
 from bioattn.promoters.homology import read_proteins
 from bioattn.promoters.leakage import nearest_correlation
@@ -26,7 +27,7 @@ from bioattn.promoters.response_matrix import (
     join_promoters,
 )
 from bioattn.promoters.responses import Responses, ResponseSource, read_responses
-from bioattn.promoters.splits import Split, split_treatments
+from bioattn.promoters.splits import split_treatments
 from bioattn.promoters.treatments import TreatmentTable, named_treatments, read_treatment_table
 from bioattn.text import counted, percentage, quoted
 
@@ -132,7 +133,7 @@ def build_dataset(
         treatments=labelled.treatments,
         gene_split=split.sides,
         treatment_split=treatment_split,
-        task=settings.task_name,
+        task=settings.task,
         metadata=_metadata(settings, split, labelled, training, treatment_split),
         standard_error=None if error is None else (error if sd is None else error / sd).astype(np.float32),
         target_mean=mean,
@@ -302,7 +303,7 @@ def _metadata(
 ) -> dict[str, Any]:
     held_out = np.flatnonzero(treatment_split != TRAIN)
     metadata: dict[str, Any] = {
-        "task": settings.task_name,
+        "task": settings.task,
         "threshold": settings.effective_threshold,
         "direction": settings.effective_direction,
         "max_padj": settings.max_padj,

@@ -6,13 +6,14 @@ later edit is found when the file is read.
 
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, Literal, cast
+from typing import Any, cast
 
 import h5py
 import numpy as np
 import pandas as pd
 from numpy.typing import NDArray
 
+from bioattn.choices import Task
 from bioattn.errors import BioattnError, FormatError
 from bioattn.io.dataset_file import DatasetArrays, DatasetKind, put_array, put_metadata, put_text
 from bioattn.io.seal import write_sealed
@@ -28,8 +29,6 @@ PROMOTER_DATASET = DatasetKind(
 DATASET_FORMAT = PROMOTER_DATASET.format
 TRAIN, VALIDATION, TEST = 0, 1, 2
 SPLIT_NAMES = ("train", "validation", "test")
-
-Task = Literal["regression", "binary"]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -132,7 +131,7 @@ def _fill(file: h5py.File, dataset: PromoterDataset) -> None:
     put_metadata(file, dataset.metadata)
     PROMOTER_DATASET.write_attributes(
         file,
-        task=dataset.task,
+        task=str(dataset.task),
         length=dataset.length,
         flank=dataset.flank,
         treatment_index=str(dataset.treatments.frame.index.name or "treatment"),
@@ -242,7 +241,7 @@ def _shape_problems(dataset: PromoterDataset) -> list[str]:
         problems.append(f"flank {dataset.flank} does not fit sequences of {dataset.codes.shape[1]} bases")
     if len(set(dataset.gene_ids)) != genes:
         problems.append("a gene id occurs more than once")
-    if dataset.task not in ("regression", "binary"):
+    if dataset.task not in list(Task):
         problems.append(f"the task {dataset.task!r} is neither regression nor binary")
     if dataset.standard_error is not None and dataset.standard_error.shape != dataset.targets.shape:
         problems.append("standard errors and targets differ in shape")

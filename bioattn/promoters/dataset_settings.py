@@ -1,40 +1,20 @@
 """Everything that can be chosen when a dataset is made, and what cannot go together."""
 
 from dataclasses import dataclass
-from enum import StrEnum
 
+from bioattn.choices import Task
 from bioattn.errors import SettingsError
-from bioattn.promoters.dataset import Task
-from bioattn.promoters.splits import Holdout, Split, parse_holdouts
+from bioattn.promoters.choices import Direction, Split, Standardize
+from bioattn.promoters.splits import Holdout, parse_holdouts
 
 DEFAULT_THRESHOLD = 1.0
-
-
-class Direction(StrEnum):
-    """Which responses count as 1 in the binary task."""
-
-    BOTH = "both"
-    """value <= -threshold or value >= threshold."""
-    UP = "up"
-    """value >= threshold."""
-    DOWN = "down"
-    """value <= -threshold."""
-
-
-class Standardize(StrEnum):
-    """How targets are scaled."""
-
-    NONE = "none"
-    """As in the tables."""
-    TREATMENT = "treatment"
-    """Each treatment to mean 0 and standard deviation 1 over the training genes."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class DatasetSettings:
     """Choices made when a dataset is built."""
 
-    task: str = "regression"
+    task: Task = Task.REGRESSION
     """`regression`, or `binary`: 1 where a response passes the threshold."""
     threshold: float | None = None
     """Binary: smallest |response| that counts; None = 1 (a twofold change in log2)."""
@@ -80,11 +60,6 @@ class DatasetSettings:
                 "--split treatment: hold out treatments as test=treatment:NAME or test=COLUMN:VALUE; to hold out "
                 "genes as well add --split chromosome, homology or random"
             )
-
-    @property
-    def task_name(self) -> Task:
-        """`task`, typed."""
-        return "binary" if self.task == "binary" else "regression"
 
     @property
     def effective_threshold(self) -> float | None:

@@ -9,6 +9,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from bioattn.errors import BioattnError
+from bioattn.promoters.choices import Split
 from bioattn.promoters.dataset import SPLIT_NAMES, TRAIN
 from bioattn.promoters.dataset_settings import DatasetSettings
 from bioattn.promoters.gene_ids import match_ids
@@ -23,7 +24,7 @@ from bioattn.promoters.homology import (
 from bioattn.promoters.kmers import DEFAULT_K
 from bioattn.promoters.leakage import Leakage, measure_leakage
 from bioattn.promoters.promoter_fasta import Promoter
-from bioattn.promoters.splits import MIN_CHROMOSOMES, Split, split_by_chromosome, split_by_group
+from bioattn.promoters.splits import MIN_CHROMOSOMES, split_by_chromosome, split_by_group
 from bioattn.text import percentage, quoted
 
 LOGGER = logging.getLogger("bioattn")

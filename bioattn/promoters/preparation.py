@@ -16,6 +16,7 @@ from bioattn.formats.genome import Genome, first_names, open_genome
 from bioattn.formats.nucleotides import UNKNOWN, reverse_complement
 from bioattn.io.files import atomic_output, check_output, text_output
 from bioattn.promoters.audit import AuditRow, summarise, write_audit
+from bioattn.promoters.choices import Anchor
 from bioattn.promoters.chromosomes import match_chromosomes, read_aliases
 from bioattn.promoters.overlaps import GeneSpans, Span
 from bioattn.promoters.promoter_fasta import Promoter, format_promoter
@@ -334,7 +335,7 @@ def _warn(
         coding = [(gene, t) for gene in annotation.genes if (t := gene.representative()) and t.kind == "mRNA"]
         same = sum(
             find_anchor(gene, settings).position
-            == find_anchor(gene, replace(settings, anchor="cds")).position
+            == find_anchor(gene, replace(settings, anchor=Anchor.CDS)).position
             for gene, _ in coding
         )
         if coding and same >= NO_UTR_FRACTION * len(coding):

@@ -4,22 +4,11 @@ import fnmatch
 import re
 from collections.abc import Sequence
 from dataclasses import dataclass
-from enum import StrEnum
 
 from bioattn.errors import FormatError
 from bioattn.formats.tables import TableReader, is_missing, is_number
+from bioattn.promoters.choices import Layout
 from bioattn.text import quoted
-
-
-class Layout(StrEnum):
-    """How a response table is laid out."""
-
-    WIDE = "wide"
-    """One row per gene, one column per treatment."""
-    LONG = "long"
-    """One row per gene and treatment, with a column that names the treatment."""
-    CONTRAST = "contrast"
-    """One row per gene of a single treatment: effect, standard error, adjusted p."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -8,8 +8,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 from bioattn.errors import BioattnError
+from bioattn.promoters.choices import Direction
 from bioattn.promoters.dataset_audit import AuditRow
-from bioattn.promoters.dataset_settings import DatasetSettings, Direction
+from bioattn.promoters.dataset_settings import DatasetSettings
 from bioattn.promoters.gene_ids import Matched, match_ids
 from bioattn.promoters.responses import Responses
 from bioattn.promoters.treatments import TreatmentTable, average_features

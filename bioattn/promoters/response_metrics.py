@@ -16,16 +16,16 @@ Shape suffixes: B resamples, G genes, T treatments, K distinct scores in ascendi
 """
 
 from collections.abc import Callable
-from typing import Literal, NamedTuple, TypeAlias
+from typing import NamedTuple, TypeAlias
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 from scipy.stats import rankdata
 
+from bioattn.choices import Task
 from bioattn.errors import BioattnError
 
 Floats: TypeAlias = NDArray[np.float64]
-Task: TypeAlias = Literal["regression", "binary"]
 
 # A column varying by less than this share of its largest value is constant: float32 predictions carry such noise.
 CONSTANT = 1e-7
@@ -304,7 +304,7 @@ def median(values_BN: Floats) -> Floats:
     return result_B
 
 
-def per_treatment(truth: ArrayLike, prediction: ArrayLike, task: Task = "regression") -> dict[str, Floats]:
+def per_treatment(truth: ArrayLike, prediction: ArrayLike, task: Task = Task.REGRESSION) -> dict[str, Floats]:
     """The metrics of each treatment by name, each shape=(treatments,).
 
     regression: pearson, spearman, r_squared, mse. binary (prediction = logits or probabilities): auroc, auprc.
@@ -320,7 +320,7 @@ def per_treatment(truth: ArrayLike, prediction: ArrayLike, task: Task = "regress
 
 
 def summarise(
-    truth: ArrayLike, prediction: ArrayLike, axis: SharedAxis | None = None, task: Task = "regression"
+    truth: ArrayLike, prediction: ArrayLike, axis: SharedAxis | None = None, task: Task = Task.REGRESSION
 ) -> dict[str, float]:
     """One number per metric: the median over treatments of `per_treatment`, and for regression also
     `gene_pearson` (median over genes) and, with the shared axis of the training targets, `specific_pearson`

@@ -22,7 +22,8 @@ from bioattn.formats.tables import (
     refuse_duplicate_columns,
     uses_decimal_comma,
 )
-from bioattn.promoters.response_columns import ColumnRoles, Layout, ResponseColumns, find_columns
+from bioattn.promoters.choices import Layout
+from bioattn.promoters.response_columns import ColumnRoles, ResponseColumns, find_columns
 from bioattn.promoters.treatments import NO_CATEGORY
 from bioattn.text import counted, quoted
 

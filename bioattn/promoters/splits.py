@@ -4,7 +4,6 @@ import logging
 import re
 from collections.abc import Sequence
 from dataclasses import dataclass
-from enum import StrEnum
 
 import numpy as np
 from numpy.typing import NDArray
@@ -24,15 +23,6 @@ MIN_CHROMOSOMES = 5
 
 TREATMENT_KEY = "treatment"
 """In a holdout, `treatment:NAME` names treatments; any other key is a column of the treatment table."""
-
-
-class Split(StrEnum):
-    """How sides are made; `treatment` can stand beside one of the others, which part the genes."""
-
-    CHROMOSOME = "chromosome"
-    HOMOLOGY = "homology"
-    RANDOM = "random"
-    TREATMENT = "treatment"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -17,16 +17,11 @@ upstream start, then the first in the file: one definite transcript, so that TSS
 """
 
 from dataclasses import dataclass
-from typing import Literal, NamedTuple
+from typing import NamedTuple
 
 from bioattn.errors import SettingsError
 from bioattn.formats.genes import STRANDS, Gene
-
-Anchor = Literal["tss", "cds"]
-Feature = Literal["gene", "mRNA"]
-Overlap = Literal["keep", "mask", "trim", "drop"]
-Boundary = Literal["pad", "trim", "drop"]
-
+from bioattn.promoters.choices import Anchor, Boundary, Feature, Overlap
 
 LONGEST = 10_000_000
 """Bases on one side of the anchor; more is a slip of the finger."""
@@ -40,13 +35,13 @@ class WindowSettings:
     """Bases before the anchor."""
     downstream: int = 200
     """Bases from the anchor on, the anchor included."""
-    anchor: Anchor = "tss"
+    anchor: Anchor = Anchor.TSS
     """What position 0 is: transcription start or first base of the coding sequence."""
-    feature: Feature = "gene"
+    feature: Feature = Feature.GENE
     """Whether the TSS is that of the gene or of its representative mRNA."""
-    overlap: Overlap = "keep"
+    overlap: Overlap = Overlap.KEEP
     """What happens where a window reaches into another gene."""
-    boundary: Boundary = "pad"
+    boundary: Boundary = Boundary.PAD
     """What happens where a window reaches beyond its chromosome."""
     max_n: float = 1.0
     """Windows with a larger fraction of N are dropped."""

@@ -8,15 +8,17 @@ has its own stream of random numbers, so that changing the noise, say, leaves th
 import logging
 from collections.abc import Iterator
 from dataclasses import dataclass
-from typing import Any, Literal, NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
 
+from bioattn.choices import Task
 from bioattn.errors import SettingsError
 from bioattn.formats.motif import Motif
 from bioattn.formats.nucleotides import encode
 from bioattn.simulate.background import UNIFORM, YEAST_UPSTREAM, MarkovBackground
+from bioattn.simulate.choices import Difficulty
 from bioattn.simulate.genome_layout import Genome, lay_out_genome
 from bioattn.simulate.motifs import (
     MATRIX_LENGTHS,
@@ -29,9 +31,6 @@ from bioattn.simulate.planting import MIN_GAP, plant_motifs, remove_chance_copie
 from bioattn.simulate.truth import CAUSAL, DECOY, LONE, PlantedSite
 
 LOGGER = logging.getLogger("bioattn")
-
-Task = Literal["regression", "binary"]
-Difficulty = Literal["standard", "hard"]
 
 CONSENSUS_LENGTH = 8
 
@@ -53,7 +52,7 @@ class PromoterSimulation:
     """Treatments, each with a motif (or pair of motifs) of its own."""
     length: int = 400
     """Bases of a promoter window, all upstream of the gene."""
-    task: Task = "regression"
+    task: Task = Task.REGRESSION
     """regression: log2 fold changes of 0 or ±2 plus noise; binary: 0 or 1, some flipped."""
     matrix_motifs: bool = False
     """False: 8-bp consensus motifs with substitutions; True: 9-12 bp sampled from matrices."""
@@ -114,18 +113,18 @@ class PromoterSimulation:
 
 
 DEFAULTS: dict[Difficulty, dict[str, Any]] = {
-    "standard": {},
-    "hard": {"length": 1000, "matrix_motifs": True, "background": YEAST_UPSTREAM},
+    Difficulty.STANDARD: {},
+    Difficulty.HARD: {"length": 1000, "matrix_motifs": True, "background": YEAST_UPSTREAM},
 }
 NOISE: dict[tuple[Difficulty, Task], float] = {
-    ("standard", "regression"): 0.5,
-    ("standard", "binary"): 0.02,
-    ("hard", "regression"): 1.0,
-    ("hard", "binary"): 0.05,
+    (Difficulty.STANDARD, Task.REGRESSION): 0.5,
+    (Difficulty.STANDARD, Task.BINARY): 0.02,
+    (Difficulty.HARD, Task.REGRESSION): 1.0,
+    (Difficulty.HARD, Task.BINARY): 0.05,
 }
 
 
-def simulation_settings(difficulty: Difficulty = "standard", **chosen: Any) -> PromoterSimulation:
+def simulation_settings(difficulty: Difficulty = Difficulty.STANDARD, **chosen: Any) -> PromoterSimulation:
     """The settings of a difficulty; fields of `PromoterSimulation` in `chosen` that are not None win.
 
     `standard`: 400 bp of uniform background, 8-bp consensus motifs with 5 % substitutions. `hard`: 1 kb of order-2

@@ -14,7 +14,8 @@ from numpy.typing import NDArray
 
 from bioattn.attention.site import AttentionSite
 from bioattn.errors import SettingsError
-from bioattn.store.schema import WEIGHTS, WeightType, kept_heads
+from bioattn.store.choices import WeightType
+from bioattn.store.schema import WEIGHTS, kept_heads
 
 ALIGNMENTS = "alignments"
 """Value of the root attribute `inputs`; files over promoters have none."""

@@ -24,6 +24,7 @@ from bioattn.store.alignment_attention_reader import (
     seen_columns,
 )
 from bioattn.store.alignment_schema import KEY_INDEX, AlignmentReduction
+from bioattn.store.choices import Reduction
 from bioattn.store.result_file import ResultFile, require_format
 from bioattn.store.schema import (
     FORMAT,
@@ -33,7 +34,6 @@ from bioattn.store.schema import (
     QUERY_EDGES,
     VALUE_WEIGHTED,
     WEIGHTS,
-    Reduction,
 )
 from bioattn.store.selection import choice, read_selection
 from bioattn.store.window_coordinates import genomic_interval

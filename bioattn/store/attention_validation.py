@@ -14,6 +14,7 @@ from bioattn.store.alignment_attention_reader import is_over_alignments
 from bioattn.store.alignment_attention_validation import validate_alignments
 from bioattn.store.attention_checks import WEIGHT_TYPES, digest_of, dimensions, names, slab_problem
 from bioattn.store.attention_reader import require_attention
+from bioattn.store.choices import Reduction
 from bioattn.store.content_digest import CONTENT_DIGEST, content_digest
 from bioattn.store.findings import Finding, error
 from bioattn.store.schema import (
@@ -25,7 +26,6 @@ from bioattn.store.schema import (
     VALUE_WEIGHTED,
     WEIGHTS,
     Digest,
-    Reduction,
     row_sum_tolerance,
 )
 from bioattn.store.window_coordinates import downstream_fits

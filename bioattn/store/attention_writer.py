@@ -10,6 +10,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from bioattn.io.seal import structure_sealed
+from bioattn.store.choices import Reduction
 from bioattn.store.hdf5_datasets import attach_scale, write_scale
 from bioattn.store.sample_writer import ResultHeader, SampleWriter, Values, sample_values
 from bioattn.store.schema import (
@@ -17,7 +18,6 @@ from bioattn.store.schema import (
     KEY_EDGES,
     PROMOTER_VERSION,
     QUERY_EDGES,
-    Reduction,
     Samples,
     SiteLayout,
     bin_centres,

@@ -1,8 +1,8 @@
 """What an attribution HDF5 file holds: names, chunks and sizes (`docs/formats/attribution.md`)."""
 
 from dataclasses import dataclass
-from enum import StrEnum
 
+from bioattn.store.choices import Method
 from bioattn.store.sample_parts import FIXED_BYTES, OVERHEAD_BYTES_PER_SAMPLE
 from bioattn.store.schema import BAND_BYTES, CHUNK_BYTES
 
@@ -15,17 +15,6 @@ SEQUENCE = "sequence"
 GAP = "completeness_gap"
 VALUE_DIMS = ("sample", "treatment", "position", "base")
 BASES = ("A", "C", "G", "T")
-
-
-class Method(StrEnum):
-    """How values are computed."""
-
-    ISM = "ism"
-    """In-silico mutagenesis: all three other bases at every position."""
-    GRADIENT_INPUT = "gradient-input"
-    """Gradient with its mean over the bases removed."""
-    INTEGRATED_GRADIENTS = "integrated-gradients"
-    """Mean gradient on the straight way from a baseline."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

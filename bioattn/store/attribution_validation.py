@@ -13,7 +13,8 @@ from bioattn.io.hdf5_input import open_hdf5, strings, text_attribute
 from bioattn.store.attention_checks import digest_of, dimensions, names
 from bioattn.store.attention_validation import prediction_findings, sample_findings
 from bioattn.store.attribution_reader import require_attribution
-from bioattn.store.attribution_schema import ATTRIBUTION, BASES, GAP, SEQUENCE, VALUE_DIMS, VALUES, Method
+from bioattn.store.attribution_schema import ATTRIBUTION, BASES, GAP, SEQUENCE, VALUE_DIMS, VALUES
+from bioattn.store.choices import Method
 from bioattn.store.content_digest import CONTENT_DIGEST, content_digest
 from bioattn.store.findings import Finding, error
 from bioattn.store.schema import DIGEST, PREDICTIONS, Digest

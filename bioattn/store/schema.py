@@ -4,7 +4,6 @@ import hashlib
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass
-from enum import StrEnum
 from typing import NamedTuple
 
 import numpy as np
@@ -12,6 +11,7 @@ from numpy.typing import NDArray
 
 from bioattn.attention.site import AXES, AttentionSite
 from bioattn.errors import BioattnError, SettingsError
+from bioattn.store.choices import Reduction, WeightType
 
 FORMAT = "bioattn-attention"
 FORMAT_VERSION = "1.1"
@@ -31,21 +31,6 @@ CHUNK_BYTES = 1 << 17
 """Aim of one chunk: small enough to read one gene in milliseconds, large enough to read a treatment at once."""
 BAND_BYTES = 1 << 24
 """Most that the chunks which hold the same samples take together, but for one sample of more."""
-
-
-class WeightType(StrEnum):
-    """How weights are stored."""
-
-    FLOAT32 = "float32"
-    FLOAT16 = "float16"
-
-
-class Reduction(StrEnum):
-    """What is done over heads before writing."""
-
-    NONE = "none"
-    MEAN_HEADS = "mean-heads"
-    MAX_HEADS = "max-heads"
 
 
 class Samples(NamedTuple):

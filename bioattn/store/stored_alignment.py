@@ -19,7 +19,8 @@ from bioattn.store.alignment_schema import (
     sample_group,
     slabs,
 )
-from bioattn.store.schema import DIGEST, WEIGHTS, WeightType
+from bioattn.store.choices import WeightType
+from bioattn.store.schema import DIGEST, WEIGHTS
 
 
 class StoredSlab(NamedTuple):

@@ -9,7 +9,7 @@ import io
 import warnings
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, Literal
+from typing import Any
 
 import numpy as np
 from Bio.Data.PDBData import protein_letters_3to1, protein_letters_3to1_extended
@@ -23,10 +23,9 @@ from numpy.typing import NDArray
 
 from bioattn.errors import BioattnError, FormatError
 from bioattn.io.files import decompression_errors, open_bytes
+from bioattn.structures.choices import MissingCb
 from bioattn.text import quoted
 
-MissingCb = Literal["ca", "virtual"]
-"""Substitute for a missing CB: CA, or the ideal position from N, CA and C (CA if one of these is missing)."""
 BLANK_CHAIN = "_"
 """Name of a chain without an id, in PDB files whose column 22 is empty."""
 UNKNOWN_LETTER = "X"
@@ -64,7 +63,7 @@ class Chain:
         return len(self.letters)
 
 
-def read_chain(path: Path, chain: str | None = None, *, missing_cb: MissingCb = "ca") -> Chain:
+def read_chain(path: Path, chain: str | None = None, *, missing_cb: MissingCb = MissingCb.CA) -> Chain:
     """Read one chain of a PDB or mmCIF file, plain, gzip or xz; which of the two is found by content.
 
     chain: the author's id, `_` for the blank one; None takes the only protein chain.
@@ -92,7 +91,7 @@ def read_chain(path: Path, chain: str | None = None, *, missing_cb: MissingCb = 
 def read_chains(path: Path) -> list[Chain]:
     """All protein chains of the first model, in the file's order; otherwise as `read_chain`."""
     chains = [
-        _chain(_name(found), residues, "ca")
+        _chain(_name(found), residues, MissingCb.CA)
         for found in _first_model(path)
         if (residues := _amino_acids(found))
     ]

@@ -1,26 +1,11 @@
 """Options that choose in files of attention, attribution and structures, and mean the same in every command."""
 
-from enum import StrEnum
 from pathlib import Path
 from typing import Annotated
 
 import typer
 
-
-class Upsampling(StrEnum):
-    """How attention to bins becomes attention to bases (as in `bioattn.interpret.maps.upsampling`)."""
-
-    NEAREST = "nearest"
-    GAUSSIAN = "gaussian"
-    RECEPTIVE_FIELD = "receptive-field"
-
-
-class Anchor(StrEnum):
-    """What position 0 of a window is (as in `bioattn.promoters.windows`)."""
-
-    TSS = "tss"
-    CDS = "cds"
-
+from bioattn.interpret.choices import Upsampling
 
 GenesOption = Annotated[
     list[str] | None,

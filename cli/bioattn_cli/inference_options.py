@@ -7,8 +7,8 @@ from typing import TYPE_CHECKING, Annotated, TextIO, cast
 
 import typer
 
+from bioattn.system.device import Device
 from bioattn_cli.command import Input, Record
-from bioattn_cli.options import Device
 from bioattn_cli.reporting import Reporter
 
 if TYPE_CHECKING:

@@ -1,29 +1,12 @@
 """Options that mean the same in every command."""
 
-from enum import StrEnum
 from pathlib import Path
 from typing import Annotated
 
 import typer
 
+from bioattn.system.device import Device
 from bioattn_cli.command import Input, Output
-
-
-class Device(StrEnum):
-    """Where a model runs."""
-
-    AUTO = "auto"
-    CPU = "cpu"
-    CUDA = "cuda"
-    MPS = "mps"
-
-
-class Precision(StrEnum):
-    """Arithmetic of a forward pass."""
-
-    FP32 = "fp32"
-    BF16 = "bf16"
-
 
 _Output = typer.Option("--output", "-o", help="Where the result is written.")
 OutputOption = Annotated[Path, _Output, Output.FILE]

@@ -11,8 +11,9 @@ from bioattn.attention.site import AttentionSite, alignment_site
 from bioattn.store.alignment_attention_writer import alignment_attention_file
 from bioattn.store.alignment_schema import AlignmentAttentionOptions, AlignmentSample, alignment_layout
 from bioattn.store.attention_writer import attention_writer
-from bioattn.store.attribution_schema import AttributionLayout, Method
+from bioattn.store.attribution_schema import AttributionLayout
 from bioattn.store.attribution_writer import AttributionBlock, attribution_writer
+from bioattn.store.choices import Method
 from bioattn.store.sample_writer import ResultHeader
 from bioattn.store.schema import AttentionOptions, Samples, site_layout
 from bioattn_cli.main import main

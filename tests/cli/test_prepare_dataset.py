@@ -8,12 +8,11 @@ import numpy as np
 import pandas as pd
 import pytest
 
-from bioattn.promoters import dataset_settings, response_columns, splits
+from bioattn.promoters import splits
 from bioattn.promoters.dataset import TEST, VALIDATION, read_dataset
 from bioattn.promoters.homology import promoter_links
 from bioattn.promoters.leakage import measure_leakage
 from bioattn.promoters.promoter_fasta import Promoter, read_promoters, write_promoters
-from bioattn_cli.commands import prepare_dataset as prepare
 from bioattn_cli.main import main
 
 GENES = [f"YAL{i:03d}C" for i in range(120)]
@@ -212,17 +211,6 @@ def test_a_full_disk_leaves_nothing_and_keeps_what_was_there(folder):
     assert "Traceback" not in done.stderr
     assert left_behind(folder) == ["x.h5"]
     assert (folder / "x.h5").read_text() == "before"
-
-
-def test_choices_on_the_command_line_are_those_of_the_library():
-    pairs = [
-        (prepare.Split, splits.Split),
-        (prepare.Direction, dataset_settings.Direction),
-        (prepare.Standardize, dataset_settings.Standardize),
-        (prepare.Layout, response_columns.Layout),
-    ]
-    for mine, theirs in pairs:
-        assert [choice.value for choice in mine] == [choice.value for choice in theirs]
 
 
 @pytest.fixture(scope="session")

@@ -7,8 +7,9 @@ from typing import Any
 import numpy as np
 import pytest
 
-from bioattn.store.attribution_schema import AttributionLayout, Method
+from bioattn.store.attribution_schema import AttributionLayout
 from bioattn.store.attribution_writer import AttributionBlock, attribution_writer
+from bioattn.store.choices import Method
 from bioattn.store.sample_writer import ResultHeader
 from bioattn.store.schema import Samples
 

@@ -24,7 +24,7 @@ from bioattn.store.alignment_schema import (
     alignment_attention_bytes,
 )
 from bioattn.store.attention_validation import validate_attention
-from bioattn.store.schema import WeightType
+from bioattn.store.choices import WeightType
 from bioattn.store.validation import validate_file
 from tests.inference.alignment_attention_files import SITES, SIZES, sample, send, weights_of, write
 

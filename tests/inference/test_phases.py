@@ -14,8 +14,9 @@ from bioattn.models.promoter.inference.run import run_promoters
 from bioattn.promoters.promoter_fasta import read_promoters
 from bioattn.store.attention_reader import open_attention
 from bioattn.store.attention_validation import validate_attention
+from bioattn.store.choices import Reduction, WeightType
 from bioattn.store.inspection import inspect_file
-from bioattn.store.schema import AttentionOptions, Reduction, WeightType
+from bioattn.store.schema import AttentionOptions
 from bioattn_cli.main import main
 
 LENGTH, POOL = 120, 8

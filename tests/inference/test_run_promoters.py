@@ -20,7 +20,8 @@ from bioattn.promoters.promoter_fasta import read_promoters
 from bioattn.promoters.treatments import TreatmentTable, named_treatments, select_treatments
 from bioattn.store.attention_reader import open_attention
 from bioattn.store.attention_validation import validate_attention
-from bioattn.store.schema import AttentionOptions, Reduction, WeightType
+from bioattn.store.choices import Reduction, WeightType
+from bioattn.store.schema import AttentionOptions
 
 Make = Callable[..., Path]
 

@@ -9,11 +9,11 @@ from hypothesis import strategies as st
 from bioattn.errors import BioattnError, SettingsError
 from bioattn.formats.nucleotides import encode
 from bioattn.promoters.assemble import build_dataset
+from bioattn.promoters.choices import Direction, Split, Standardize
 from bioattn.promoters.dataset import TEST, TRAIN
-from bioattn.promoters.dataset_settings import DatasetSettings, Direction, Standardize
+from bioattn.promoters.dataset_settings import DatasetSettings
 from bioattn.promoters.promoter_fasta import Promoter
 from bioattn.promoters.responses import Responses
-from bioattn.promoters.splits import Split
 from bioattn.promoters.treatments import TreatmentTable, named_treatments
 
 RANDOM = (Split.RANDOM,)

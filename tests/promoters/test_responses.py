@@ -9,7 +9,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from bioattn.errors import BioattnError, FormatError
-from bioattn.promoters.response_columns import Layout, ResponseColumns
+from bioattn.promoters.choices import Layout
+from bioattn.promoters.response_columns import ResponseColumns
 from bioattn.promoters.responses import ResponseSource, file_stem, read_responses, response_source
 
 DESEQ2 = (

@@ -19,8 +19,9 @@ from bioattn.models.promoter.treatment_vocabulary import TreatmentVocabulary
 from bioattn.promoters.dataset import PromoterDataset, write_dataset
 from bioattn.promoters.promoter_fasta import Promoter, write_promoters
 from bioattn.promoters.treatments import TreatmentTable
-from bioattn.store.attribution_schema import AttributionLayout, Method
+from bioattn.store.attribution_schema import AttributionLayout
 from bioattn.store.attribution_writer import AttributionBlock, attribution_writer
+from bioattn.store.choices import Method
 from bioattn.store.sample_writer import ResultHeader
 from bioattn.store.schema import Samples
 from bioattn_cli.main import main

@@ -9,7 +9,8 @@ import pytest
 
 from bioattn.attention.site import AttentionSite
 from bioattn.store.attention_writer import AttentionHeader, attention_writer
-from bioattn.store.schema import AttentionOptions, Samples, SiteLayout, WeightType, site_layout
+from bioattn.store.choices import WeightType
+from bioattn.store.schema import AttentionOptions, Samples, SiteLayout, site_layout
 
 TREATMENTS = ["heat 37 °C", "cold", "H2O2"]
 HEADER = AttentionHeader(model_sha256="ab" * 32, input_sha256="cd" * 32, window_length=100, task="regression")

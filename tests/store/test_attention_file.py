@@ -14,7 +14,8 @@ from hypothesis import strategies as st
 from bioattn.attention.site import AttentionSite
 from bioattn.errors import BioattnError, FormatError, SettingsError
 from bioattn.store.attention_reader import open_attention
-from bioattn.store.schema import BAND_BYTES, CHUNK_BYTES, AttentionOptions, Reduction, WeightType, site_layout
+from bioattn.store.choices import Reduction, WeightType
+from bioattn.store.schema import BAND_BYTES, CHUNK_BYTES, AttentionOptions, site_layout
 from bioattn.store.window_coordinates import genomic_interval
 
 Writer = Callable[..., Any]

@@ -13,8 +13,9 @@ import pytest
 from bioattn.errors import BioattnError
 from bioattn.store.attention_reader import open_attention
 from bioattn.store.attention_validation import validate_attention
+from bioattn.store.choices import WeightType
 from bioattn.store.content_digest import content_digest
-from bioattn.store.schema import Digest, WeightType
+from bioattn.store.schema import Digest
 
 Writer = Callable[..., Any]
 SITE = "sites/promoter.cross.0"

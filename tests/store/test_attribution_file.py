@@ -9,9 +9,10 @@ import pytest
 
 from bioattn.errors import BioattnError, FormatError
 from bioattn.store.attribution_reader import open_attribution
-from bioattn.store.attribution_schema import AttributionLayout, Method
+from bioattn.store.attribution_schema import AttributionLayout
 from bioattn.store.attribution_validation import validate_attribution
 from bioattn.store.attribution_writer import AttributionBlock, attribution_writer
+from bioattn.store.choices import Method
 from bioattn.store.content_digest import CONTENT_DIGEST, content_digest
 from bioattn.store.sample_writer import ResultHeader
 from bioattn.store.schema import DIGEST, Digest, Samples

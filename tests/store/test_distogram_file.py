@@ -9,8 +9,9 @@ import numpy as np
 import pytest
 
 from bioattn.errors import FormatError
+from bioattn.models.evoformer.choices import Representation
 from bioattn.models.evoformer.inference.outputs import PredictionOf, write_prediction
-from bioattn.models.evoformer.inference.prediction import Prediction, Representation
+from bioattn.models.evoformer.inference.prediction import Prediction
 from bioattn.models.evoformer.inference.target_row import TargetRow
 from bioattn.store.inspection import inspect_file
 from bioattn.store.validation import validate_file

@@ -8,7 +8,6 @@ Shape suffixes: B promoters, T treatments, L bases, A the four bases, S points o
 
 from collections.abc import Iterator
 from contextlib import contextmanager
-from enum import StrEnum
 
 import numpy as np
 import torch
@@ -17,21 +16,11 @@ from torch import Tensor, nn
 
 from bioattn.inference.runner import Predictor
 from bioattn.interpret.attribution.values import UNKNOWN, Attribution, centred
+from bioattn.interpret.choices import Baseline
 from bioattn.promoters.dinucleotide_shuffle import dinucleotide_shuffled
 
 SHUFFLES = 20
 """Shuffled sequences whose mean is the baseline `dinucleotide-shuffled`."""
-
-
-class Baseline(StrEnum):
-    """Where integrated gradients begin. Where a promoter has N, every baseline has too."""
-
-    UNIFORM = "uniform"
-    """A quarter of each base."""
-    ZEROS = "zeros"
-    """No base at all."""
-    DINUCLEOTIDE_SHUFFLED = "dinucleotide-shuffled"
-    """The mean of sequences with the promoter's dinucleotide counts."""
 
 
 class GradientInput:

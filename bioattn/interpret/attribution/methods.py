@@ -4,10 +4,11 @@ from dataclasses import dataclass
 
 from bioattn.errors import SettingsError
 from bioattn.inference.runner import Predictor
-from bioattn.interpret.attribution.gradients import Baseline, GradientInput, IntegratedGradients
+from bioattn.interpret.attribution.gradients import GradientInput, IntegratedGradients
 from bioattn.interpret.attribution.mutagenesis import Mutagenesis
 from bioattn.interpret.attribution.values import Attributor
-from bioattn.store.attribution_schema import Method
+from bioattn.interpret.choices import Baseline
+from bioattn.store.choices import Method
 
 __all__ = ["Baseline", "Method", "MethodSettings", "make_attributor"]
 

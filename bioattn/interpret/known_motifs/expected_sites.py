@@ -3,7 +3,6 @@
 import logging
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
-from enum import StrEnum
 
 import numpy as np
 from numpy.typing import NDArray
@@ -11,6 +10,7 @@ from numpy.typing import NDArray
 from bioattn.errors import BioattnError
 from bioattn.formats.motif import Motif, MotifDatabase
 from bioattn.formats.nucleotides import UNKNOWN
+from bioattn.interpret.choices import MatchBy
 from bioattn.interpret.known_motifs.expected_motifs import ExpectedPair, parse_consensus
 from bioattn.interpret.known_motifs.site_sets import (
     Coverage,
@@ -36,13 +36,6 @@ SPARE = 3
 
 _Key = tuple[str, str, int]
 """Kind of match, what is matched and least number of sites: what makes pairs share their sites."""
-
-
-class MatchBy(StrEnum):
-    """What decides where an expected motif has sites, where a row gives both."""
-
-    CONSENSUS = "consensus"
-    MATRIX = "matrix"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -15,9 +15,10 @@ from bioattn.errors import BioattnError, FormatError, SettingsError
 from bioattn.formats.meme import read_meme
 from bioattn.formats.nucleotides import UNKNOWN
 from bioattn.formats.tables import open_table, refuse_duplicate_columns
+from bioattn.interpret.choices import MatchBy
 from bioattn.interpret.known_motifs.enrichment import ALL_TREATMENTS, BACKGROUND, score_pairs
 from bioattn.interpret.known_motifs.expected_motifs import ExpectedPair, read_expected
-from bioattn.interpret.known_motifs.expected_sites import MatchBy, locate
+from bioattn.interpret.known_motifs.expected_sites import locate
 from bioattn.interpret.known_motifs.position_signals import AttentionSignal, AttributionSignal, PositionSignal
 from bioattn.io.files import sha256_of, text_output
 from bioattn.io.hdf5_input import open_hdf5, text_attribute

@@ -18,6 +18,7 @@ from numpy.typing import NDArray
 
 from bioattn.errors import BioattnError
 from bioattn.formats.nucleotides import UNKNOWN
+from bioattn.interpret.choices import Upsampling
 from bioattn.interpret.maps.map_reader import MapReader
 from bioattn.interpret.maps.position_maps import choose_position_sites, require_heads
 from bioattn.interpret.maps.upsampling import upsample
@@ -134,7 +135,7 @@ class AttentionMaps(PromoterMaps):
         return self._reader.read(samples, treatment)
 
     def _spread(self, compact: NDArray[np.floating]) -> NDArray[np.float64]:
-        return np.asarray(self.length * upsample(compact, self._edges, self.length, "gaussian"))
+        return np.asarray(self.length * upsample(compact, self._edges, self.length, Upsampling.GAUSSIAN))
 
 
 class AttributionMaps(PromoterMaps):

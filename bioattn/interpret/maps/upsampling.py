@@ -2,13 +2,12 @@
 
 import functools
 from collections.abc import Sequence
-from typing import Literal, get_args
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 from scipy.ndimage import gaussian_filter1d
 
-UpsamplingMethod = Literal["nearest", "gaussian", "receptive-field"]
+from bioattn.interpret.choices import Upsampling
 
 SIGMA_IN_BINS = 0.5
 """Standard deviation of the Gaussian, in bin widths. Motifs straddle bin edges; so neighbours share them."""
@@ -18,7 +17,7 @@ def upsample(
     weights: ArrayLike,
     key_edges: Sequence[int] | NDArray[np.int64],
     length: int,
-    method: UpsamplingMethod = "nearest",
+    method: Upsampling = Upsampling.NEAREST,
     receptive_field: int | None = None,
 ) -> NDArray[np.float64]:
     """Spread weights over bins, shape (..., K), to weights over the bases of a window, shape (..., length).
@@ -55,12 +54,12 @@ def upsample(
 
 @functools.lru_cache(maxsize=8)
 def upsampling_matrix(
-    edges: tuple[int, ...], length: int, method: UpsamplingMethod, receptive_field: int | None = None
+    edges: tuple[int, ...], length: int, method: Upsampling, receptive_field: int | None = None
 ) -> NDArray[np.float64]:
     """What each bin gives to each base: shape (K, length), read-only. Arguments and errors as `upsample`."""
     _require_edges(edges, length)
-    if method not in get_args(UpsamplingMethod):
-        raise ValueError(f"method is {method!r} but must be one of {', '.join(get_args(UpsamplingMethod))}")
+    if method not in list(Upsampling):
+        raise ValueError(f"method is {method!r} but must be one of {', '.join(Upsampling)}")
     if method == "receptive-field" and (receptive_field is None or receptive_field < 1):
         raise ValueError(f"method 'receptive-field' needs one of at least 1 base, got {receptive_field}")
     matrix = np.zeros((len(edges) - 1, length))

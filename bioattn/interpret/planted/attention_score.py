@@ -7,12 +7,13 @@ from pathlib import Path
 import numpy as np
 import pandas as pd
 
+from bioattn.choices import Task
 from bioattn.errors import BioattnError
+from bioattn.interpret.choices import Upsampling
 from bioattn.interpret.maps.position_maps import choose_position_sites, mean_map
-from bioattn.interpret.maps.upsampling import UpsamplingMethod
 from bioattn.interpret.planted.localisation import ALL, LocalisationReport, LocalisationScorer
 from bioattn.promoters.dataset import SPLIT_NAMES, read_dataset
-from bioattn.promoters.response_metrics import Task, per_treatment
+from bioattn.promoters.response_metrics import per_treatment
 from bioattn.simulate.truth import PlantedSite, read_truth
 from bioattn.store.attention_reader import open_attention
 from bioattn.system.progress import NoProgress, Progress
@@ -34,7 +35,7 @@ def score_attention_and_predictions(
     split: str | None = "test",
     sites: Sequence[str] = ("*",),
     value_weighted: bool = False,
-    upsampling: UpsamplingMethod = "gaussian",
+    upsampling: Upsampling = Upsampling.GAUSSIAN,
     progress: Progress | None = None,
 ) -> tuple[LocalisationReport, pd.DataFrame | None]:
     """Score an attention file, and with a dataset also the predictions it holds, from files.
@@ -74,7 +75,7 @@ def score_attention_file(
     *,
     sites: Sequence[str] = ("*",),
     value_weighted: bool = False,
-    upsampling: UpsamplingMethod = "gaussian",
+    upsampling: Upsampling = Upsampling.GAUSSIAN,
     genes: Collection[str] | None = None,
     progress: Progress | None = None,
 ) -> LocalisationReport:
@@ -140,7 +141,7 @@ def score_predictions(
         raise BioattnError(f"predictions and responses have no {what} in common")
     truth = responses.loc[shared, treatments].to_numpy(dtype=np.float64)
     values = truth[~np.isnan(truth)]
-    task: Task = "binary" if np.isin(values, (0.0, 1.0)).all() else "regression"
+    task = Task.BINARY if np.isin(values, (0.0, 1.0)).all() else Task.REGRESSION
     scores = per_treatment(truth, predictions.loc[shared, treatments].to_numpy(dtype=np.float64), task)
     table = pd.DataFrame(scores, index=treatments)
     table.loc[ALL] = table.mean(axis=0)

@@ -39,7 +39,8 @@ import pandas as pd
 from numpy.typing import NDArray
 
 from bioattn.errors import BioattnError
-from bioattn.interpret.maps.upsampling import UpsamplingMethod, bin_sums, upsample, upsampling_matrix
+from bioattn.interpret.choices import Upsampling
+from bioattn.interpret.maps.upsampling import bin_sums, upsample, upsampling_matrix
 from bioattn.interpret.planted.planted_map import PlantedBlock, PlantedMap
 from bioattn.interpret.planted.row_ranking import row_auroc, row_average_precision
 from bioattn.simulate.truth import PlantedSite
@@ -61,7 +62,7 @@ class LocalisationReport:
     """Bases of their windows."""
     bins: int
     """Keys."""
-    upsampling: UpsamplingMethod
+    upsampling: Upsampling
     positives: pd.DataFrame
     """Index: treatments, then `all`; `pairs` counts pairs, the rest are means over them."""
     negatives: pd.DataFrame
@@ -90,7 +91,7 @@ class LocalisationScorer:
         treatments: Sequence[str],
         key_edges: Sequence[int] | NDArray[np.int64],
         window_length: int,
-        upsampling: UpsamplingMethod = "gaussian",
+        upsampling: Upsampling = Upsampling.GAUSSIAN,
         receptive_field: int | None = None,
     ) -> None:
         """Prepare for maps of `gene_ids` × `treatments`; key_edges and receptive_field as in `upsample`.
@@ -99,7 +100,7 @@ class LocalisationScorer:
         """
         self._map = PlantedMap(truth, gene_ids, treatments, window_length)
         self._edges = tuple(int(edge) for edge in key_edges)
-        self._upsampling: UpsamplingMethod = upsampling
+        self._upsampling: Upsampling = upsampling
         self._receptive_field = receptive_field
         self._genes = len(gene_ids)
         self._done = 0
@@ -142,7 +143,7 @@ class LocalisationScorer:
         )
 
     def _upsample(
-        self, weights: NDArray[np.floating], method: UpsamplingMethod | None = None
+        self, weights: NDArray[np.floating], method: Upsampling | None = None
     ) -> NDArray[np.float64]:
         return upsample(
             weights, self._edges, self._map.length, method or self._upsampling, self._receptive_field
@@ -163,7 +164,7 @@ class LocalisationScorer:
         decoys = block.decoys[rows]
         others = block.planted[rows] & ~causal_rows
         bases = self._upsample(own)
-        nearest = self._upsample(own, "nearest")
+        nearest = self._upsample(own, Upsampling.NEAREST)
         causal_in_bin = bin_sums(causal_rows, self._edges)
         # Sites in bases that no bin covers leave nothing to attend to; perfect attention is then uniform.
         total = causal_in_bin.sum(axis=1, keepdims=True)
@@ -212,7 +213,7 @@ class LocalisationScorer:
     ) -> None:
         if not len(own):
             return
-        nearest = self._upsample(own, "nearest")
+        nearest = self._upsample(own, Upsampling.NEAREST)
         decoys = block.decoys[rows]
         nothing = np.zeros_like(decoys)
         scores = {

@@ -18,11 +18,12 @@ from numpy.typing import NDArray
 from bioattn import __version__
 from bioattn.choices import MEAN
 from bioattn.errors import BioattnError, Interrupted, SettingsError
+from bioattn.interpret.choices import Overlapping
 from bioattn.interpret.maps.map_reader import MapReader
 from bioattn.interpret.maps.position_maps import choose_position_sites, require_heads
 from bioattn.interpret.tracks.choice import Track, choose_tracks
 from bioattn.interpret.tracks.files import WrittenFile, write_strand, write_table
-from bioattn.interpret.tracks.layout import Overlapping, lay_out
+from bioattn.interpret.tracks.layout import lay_out
 from bioattn.interpret.tracks.promoter_places import ChromosomeLengths, place_promoters
 from bioattn.interpret.tracks.settings import USUAL_DOWNSTREAM, TrackSettings
 from bioattn.interpret.tracks.values import BaseValues, TrackValues

@@ -7,25 +7,16 @@ each other but no window outside. Inside a stretch the covered bases are numbere
 import itertools
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from enum import StrEnum
 from typing import NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
 
 from bioattn.errors import BioattnError
+from bioattn.interpret.choices import Overlapping
 
 STRETCH_BASES = 1 << 20
 """About so many bases are worked on at a time."""
-
-
-class Overlapping(StrEnum):
-    """What a base gets that lies in the windows of several genes of one strand."""
-
-    NEAREST_GENE = "nearest-gene"
-    """The value of the gene whose position 0 is nearest."""
-    MAX = "max"
-    MEAN = "mean"
 
 
 class Windows(NamedTuple):

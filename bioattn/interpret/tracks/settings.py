@@ -3,8 +3,7 @@
 from dataclasses import dataclass
 
 from bioattn.errors import SettingsError
-from bioattn.interpret.maps.upsampling import UpsamplingMethod
-from bioattn.interpret.tracks.layout import Overlapping
+from bioattn.interpret.choices import Overlapping, Upsampling
 from bioattn.store.track_folder import TrackFormat
 
 USUAL_DOWNSTREAM = 200
@@ -21,7 +20,7 @@ class TrackSettings:
     """The model's heads that are averaged; None = all that the file holds."""
     value_weighted: bool = False
     """Weights times the norm of the value vector, each row scaled to sum 1."""
-    upsampling: UpsamplingMethod = "nearest"
+    upsampling: Upsampling = Upsampling.NEAREST
     overlapping: Overlapping = Overlapping.NEAREST_GENE
     downstream: int | None = None
     """Bases of the windows from position 0 on, as they were prepared; says which gene is nearest. None = as the

@@ -10,8 +10,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 from bioattn.formats.bedgraph import Intervals
-from bioattn.interpret.maps.upsampling import UpsamplingMethod, upsample
-from bioattn.interpret.tracks.layout import Overlapping, Stretch
+from bioattn.interpret.choices import Overlapping, Upsampling
+from bioattn.interpret.maps.upsampling import upsample
+from bioattn.interpret.tracks.layout import Stretch
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -20,7 +21,7 @@ class BaseValues:
 
     key_edges: NDArray[np.int64]
     window_length: int
-    upsampling: UpsamplingMethod
+    upsampling: Upsampling
     receptive_field: int | None
     overlapping: Overlapping
 

@@ -9,7 +9,7 @@ import logging
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass, replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, ClassVar, Literal
+from typing import TYPE_CHECKING, Any, ClassVar
 
 import numpy as np
 import pandas as pd
@@ -17,6 +17,7 @@ import torch
 from numpy.typing import NDArray
 
 from bioattn.attention.site import AttentionSite
+from bioattn.choices import Task
 from bioattn.errors import BioattnError, FormatError, SettingsError
 from bioattn.io.config_file import build
 from bioattn.io.files import read_json, sha256_of, write_json
@@ -59,7 +60,7 @@ class LoadedPromoterModel:
     vocabulary: TreatmentVocabulary
     treatments: TreatmentTable
     """The training treatments with their features."""
-    task: Literal["regression", "binary"]
+    task: Task
     reference: str | None
     """The treatment that is the control, if one was named."""
     device: torch.device

@@ -14,13 +14,14 @@ from bioattn.store.attention_checks import digest_of
 from bioattn.store.attention_parts import PartStore, attention_bytes
 from bioattn.store.attention_reader import AttentionFile, SiteInfo
 from bioattn.store.attribution_reader import AttributionFile
-from bioattn.store.attribution_schema import AttributionLayout, Method
+from bioattn.store.attribution_schema import AttributionLayout
 from bioattn.store.attribution_writer import AttributionParts
+from bioattn.store.choices import Method, Reduction, WeightType
 from bioattn.store.merging.part_set import Part, PartKind
 from bioattn.store.part_folder import require_free_space
 from bioattn.store.sample_parts import SampleParts
 from bioattn.store.sample_writer import ResultHeader
-from bioattn.store.schema import DIGEST, Digest, Reduction, SiteLayout, WeightType
+from bioattn.store.schema import DIGEST, Digest, SiteLayout
 from bioattn.system.progress import Progress
 from bioattn.text import human_bytes
 

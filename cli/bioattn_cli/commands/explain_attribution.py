@@ -1,10 +1,12 @@
 """`bioattn explain attribution`: what each base adds to a prediction."""
 
-from enum import StrEnum
 from typing import Annotated
 
 import typer
 
+from bioattn.interpret.choices import Baseline
+from bioattn.store.choices import Method
+from bioattn.system.device import Device
 from bioattn_cli.choice_options import GenesOption
 from bioattn_cli.command import Record, command
 from bioattn_cli.inference_options import (
@@ -15,7 +17,6 @@ from bioattn_cli.inference_options import (
     TreatmentTableOption,
 )
 from bioattn_cli.options import (
-    Device,
     DeviceOption,
     OutputOption,
     ResumeOption,
@@ -24,22 +25,6 @@ from bioattn_cli.options import (
     ThreadsOption,
 )
 from bioattn_cli.reporting import Reporter
-
-
-class Method(StrEnum):
-    """How attribution is computed (as in `bioattn.store.attribution_schema`, which --help must not import)."""
-
-    ISM = "ism"
-    GRADIENT_INPUT = "gradient-input"
-    INTEGRATED_GRADIENTS = "integrated-gradients"
-
-
-class Baseline(StrEnum):
-    """Where integrated gradients begin (as in `bioattn.interpret.attribution.gradients`)."""
-
-    UNIFORM = "uniform"
-    ZEROS = "zeros"
-    DINUCLEOTIDE_SHUFFLED = "dinucleotide-shuffled"
 
 
 @command("explain attribution")
@@ -85,7 +70,7 @@ def attribution(
     """
     from bioattn.errors import SettingsError
     from bioattn.inference.runner import ResponseRunner, with_ability
-    from bioattn.interpret.attribution import methods
+    from bioattn.interpret.attribution.methods import MethodSettings
     from bioattn.interpret.attribution.run import run_attribution
     from bioattn.models.family import load_runner
     from bioattn.promoters.treatments import read_treatment_table, select_treatments
@@ -108,10 +93,10 @@ def attribution(
         loaded,
         promoters,
         output,
-        settings=methods.MethodSettings(
-            method=methods.Method(method),
+        settings=MethodSettings(
+            method=method,
             steps=50 if steps is None else steps,
-            baseline=methods.Baseline(baseline or Baseline.UNIFORM),
+            baseline=baseline or Baseline.UNIFORM,
             seed=seed,
         ),
         treatments=select_treatments(loaded.treatments, treatment or (), table),

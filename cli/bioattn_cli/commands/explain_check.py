@@ -5,10 +5,11 @@ from typing import Annotated
 
 import typer
 
+from bioattn.system.device import Device
 from bioattn_cli.choice_options import TreatmentsOption
 from bioattn_cli.command import Input, Output, Record, command
 from bioattn_cli.inference_options import ModelArgument, PromotersArgument
-from bioattn_cli.options import Device, DeviceOption, OutputOption, SeedOption, ThreadsOption
+from bioattn_cli.options import DeviceOption, OutputOption, SeedOption, ThreadsOption
 from bioattn_cli.reporting import Reporter
 
 
@@ -81,7 +82,8 @@ def check(
         dataset=dataset,
         controls=controls,
         other_models=[
-            with_ability(load_runner(path, chosen), CheckableRunner, deed, "--other-model") for path in other_model or []
+            with_ability(load_runner(path, chosen), CheckableRunner, deed, "--other-model")
+            for path in other_model or []
         ],
     )
     settings = CheckSettings(samples=samples, seed=seed, other_seeds=1 if seeds is None else seeds)

@@ -1,22 +1,15 @@
 """`bioattn explain heads`: what each attention head matters, and a model with fewer of them."""
 
-from enum import StrEnum
 from pathlib import Path
 from typing import Annotated
 
 import typer
 
+from bioattn.choices import Subset
+from bioattn.system.device import Device
 from bioattn_cli.command import Output, Record, command
-from bioattn_cli.options import Device, DeviceOption, ForceOption, ThreadsOption
+from bioattn_cli.options import DeviceOption, ForceOption, ThreadsOption
 from bioattn_cli.reporting import Reporter
-
-
-class Split(StrEnum):
-    """Which genes or proteins are asked."""
-
-    TRAIN = "train"
-    VALIDATION = "validation"
-    TEST = "test"
 
 
 @command("explain heads")
@@ -30,8 +23,8 @@ def heads(
     ],
     output: Annotated[Path, typer.Option("--output", "-o", help="Folder of tables to write."), Output.FOLDER],
     split: Annotated[
-        Split, typer.Option(help="Genes or proteins that heads are judged on.")
-    ] = Split.VALIDATION,
+        Subset, typer.Option(help="Genes or proteins that heads are judged on.")
+    ] = Subset.VALIDATION,
     prune_to: Annotated[
         int | None,
         typer.Option(

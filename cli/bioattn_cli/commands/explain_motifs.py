@@ -1,22 +1,15 @@
 """`bioattn explain motifs`: does a model look at known motifs in the conditions in which they should answer?"""
 
-from enum import StrEnum
 from pathlib import Path
 from typing import Annotated
 
 import typer
 
+from bioattn.interpret.choices import MatchBy
 from bioattn_cli.choice_options import AveragedHeadsOption, AveragedSitesOption, GenesOption, parse_heads
 from bioattn_cli.command import Input, Record, command
 from bioattn_cli.options import OutputOption, SeedOption
 from bioattn_cli.reporting import Reporter
-
-
-class MatchBy(StrEnum):
-    """What decides where a motif has sites (as in `bioattn.interpret.known_motifs.expected_sites`)."""
-
-    CONSENSUS = "consensus"
-    MATRIX = "matrix"
 
 
 @command("explain motifs")
@@ -86,7 +79,6 @@ def motifs(
     bioattn explain motifs attention.h5 explain.h5 -o motifs.tsv --expected expected.tsv --motifs JASPAR.meme
     """
     from bioattn.errors import SettingsError
-    from bioattn.interpret.known_motifs.expected_sites import MatchBy as Matching
     from bioattn.interpret.known_motifs.scoring import (
         KnownMotifSettings,
         score_known_motifs,
@@ -101,7 +93,7 @@ def motifs(
         genes=tuple(genes or ()),
         sites=tuple(sites or ("*",)),
         heads=parse_heads(heads),
-        match_by=Matching(match),
+        match_by=match,
         num_shuffled=shuffles,
         p_value=p_value,
         seed=seed,

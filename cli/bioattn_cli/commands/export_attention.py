@@ -1,10 +1,11 @@
 """`bioattn export attention`: where a model looks, as HDF5."""
 
-from enum import StrEnum
 from typing import Annotated
 
 import typer
 
+from bioattn.store.choices import Reduction, WeightType
+from bioattn.system.device import Device
 from bioattn_cli.choice_options import HeadsOption, SitesOption, parse_heads
 from bioattn_cli.command import Record, command
 from bioattn_cli.inference_options import (
@@ -16,30 +17,8 @@ from bioattn_cli.inference_options import (
     TreatmentTableOption,
     run_model,
 )
-from bioattn_cli.options import (
-    Device,
-    DeviceOption,
-    OutputOption,
-    ResumeOption,
-    ShardOption,
-    ThreadsOption,
-)
+from bioattn_cli.options import DeviceOption, OutputOption, ResumeOption, ShardOption, ThreadsOption
 from bioattn_cli.reporting import Reporter
-
-
-class WeightType(StrEnum):
-    """How weights are stored (as in `bioattn.store.schema`, which --help must not import)."""
-
-    FLOAT32 = "float32"
-    FLOAT16 = "float16"
-
-
-class Reduction(StrEnum):
-    """What is done over heads (as in `bioattn.store.schema`)."""
-
-    NONE = "none"
-    MEAN_HEADS = "mean-heads"
-    MAX_HEADS = "max-heads"
 
 
 @command("export attention")
@@ -87,8 +66,6 @@ def attention(
     read it from h5py, xarray and R, stands in docs/formats/attention.md.
     """
     from bioattn.store.schema import AttentionOptions
-    from bioattn.store.schema import Reduction as StoredReduction
-    from bioattn.store.schema import WeightType as StoredType
 
     if dtype is WeightType.FLOAT16:
         reporter.warn("float16: h5py and h5netcdf read it, netCDF4 and programs built on it do not")
@@ -101,8 +78,8 @@ def attention(
         options=AttentionOptions(
             sites=tuple(sites or ("*",)),
             heads=parse_heads(heads),
-            dtype=StoredType(dtype),
-            reduce=StoredReduction(reduce),
+            dtype=dtype,
+            reduce=reduce,
             value_weighted=value_weighted,
             phases=phases,
         ),

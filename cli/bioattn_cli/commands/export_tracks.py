@@ -1,31 +1,22 @@
 """`bioattn export tracks`: attention along chromosomes, for genome browsers."""
 
-from enum import StrEnum
 from pathlib import Path
 from typing import Annotated
 
 import typer
 
+from bioattn.interpret.choices import Overlapping, Upsampling
 from bioattn_cli.choice_options import (
     AveragedHeadsOption,
     AveragedSitesOption,
     GenesOption,
     TreatmentsOption,
     UpsampleOption,
-    Upsampling,
     parse_heads,
 )
 from bioattn_cli.command import Record, command
 from bioattn_cli.options import FolderOption, ForceOption
 from bioattn_cli.reporting import Reporter
-
-
-class Overlapping(StrEnum):
-    """Whose value a base in several windows gets (as in `bioattn.interpret.tracks.layout`)."""
-
-    NEAREST_GENE = "nearest-gene"
-    MAX = "max"
-    MEAN = "mean"
 
 
 @command("export tracks")
@@ -87,7 +78,6 @@ def tracks(
     """
     from bioattn.formats.chromosome_lengths import read_chromosome_lengths
     from bioattn.interpret.tracks.export import export_tracks
-    from bioattn.interpret.tracks.layout import Overlapping as Settled
     from bioattn.interpret.tracks.promoter_places import ChromosomeLengths
     from bioattn.interpret.tracks.settings import TrackSettings, parse_formats
     from bioattn.text import counted, human_bytes
@@ -96,8 +86,8 @@ def tracks(
         sites=tuple(sites or ("*",)),
         heads=parse_heads(heads),
         value_weighted=value_weighted,
-        upsampling=upsample.value,
-        overlapping=Settled(overlapping),
+        upsampling=upsample,
+        overlapping=overlapping,
         downstream=downstream,
         reference=reference,
         formats=parse_formats(formats),

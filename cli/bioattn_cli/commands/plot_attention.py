@@ -5,13 +5,13 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
+from bioattn.interpret.choices import Upsampling
+from bioattn.promoters.choices import Anchor
 from bioattn_cli.choice_options import (
     AgainstOption,
-    Anchor,
     AveragedHeadsOption,
     AveragedSitesOption,
     UpsampleOption,
-    Upsampling,
     parse_heads,
 )
 from bioattn_cli.plot_options import WidthOption, figure_command
@@ -101,11 +101,11 @@ def attention(
             against=against,
             sites=sites,
             heads=parse_heads(heads),
-            upsampling=upsample.value,
+            upsampling=upsample,
             region=region,
             annotation=annotation,
             id_attribute=id_attribute,
-            anchor=anchor.value,
+            anchor=anchor,
             upstream=upstream,
             motifs=motifs,
             promoters=promoters,

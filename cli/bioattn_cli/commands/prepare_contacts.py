@@ -1,21 +1,14 @@
 """`bioattn prepare contacts`: alignments and the structures of their columns, as a dataset to train on."""
 
-from enum import StrEnum
 from pathlib import Path
 from typing import Annotated
 
 import typer
 
+from bioattn.structures.choices import MissingCb
 from bioattn_cli.command import Output, Record, command
 from bioattn_cli.options import ResultOption, SeedOption
 from bioattn_cli.reporting import Reporter
-
-
-class MissingCbChoice(StrEnum):
-    """What stands for a CB that the structure lacks."""
-
-    CA = "ca"
-    VIRTUAL = "virtual"
 
 
 @command("prepare contacts")
@@ -37,9 +30,9 @@ def contacts(
         float, typer.Option(help="Least part of a chain's residues that equal those of its closest row.")
     ] = 0.7,
     missing_cb: Annotated[
-        MissingCbChoice,
+        MissingCb,
         typer.Option(help="Where a CB is missing: CA, or its ideal place by N, CA and C (virtual)."),
-    ] = MissingCbChoice.CA,
+    ] = MissingCb.CA,
     mappings: Annotated[
         Path | None,
         typer.Option(metavar="DIR", help="Also write DIR/ID.tsv: which residue stands in which column."),
@@ -63,7 +56,7 @@ def contacts(
     settings = ContactSettings(
         max_depth=max_depth,
         min_identity=min_structure_identity,
-        missing_cb=missing_cb.value,
+        missing_cb=missing_cb,
         seed=seed,
     )
     rows = prepare_contacts(pairs, output, settings, mappings=mappings, progress=reporter.progress())

@@ -1,53 +1,15 @@
 """`bioattn prepare dataset`: promoters, responses and treatments, as a dataset to train on."""
 
-from enum import StrEnum
 from pathlib import Path
 from typing import Annotated
 
 import typer
 
+from bioattn.choices import Task
+from bioattn.promoters.choices import Direction, Layout, Split, Standardize
 from bioattn_cli.command import Record, command
 from bioattn_cli.options import ResultOption, SeedOption
 from bioattn_cli.reporting import Reporter
-
-
-class Task(StrEnum):
-    """What a model of the dataset predicts."""
-
-    REGRESSION = "regression"
-    BINARY = "binary"
-
-
-class Direction(StrEnum):
-    """Which responses are 1 in the binary task."""
-
-    BOTH = "both"
-    UP = "up"
-    DOWN = "down"
-
-
-class Split(StrEnum):
-    """What is kept on one side."""
-
-    CHROMOSOME = "chromosome"
-    HOMOLOGY = "homology"
-    RANDOM = "random"
-    TREATMENT = "treatment"
-
-
-class Layout(StrEnum):
-    """How the response tables are laid out."""
-
-    WIDE = "wide"
-    LONG = "long"
-    CONTRAST = "contrast"
-
-
-class Standardize(StrEnum):
-    """How targets are scaled."""
-
-    NONE = "none"
-    TREATMENT = "treatment"
 
 
 @command("prepare dataset")
@@ -118,9 +80,10 @@ def dataset(
 
     Writes X.dataset.h5 and X.dataset.audit.tsv, which says of every gene and treatment what became of it.
     """
-    from bioattn.promoters import dataset_settings, response_columns, splits
     from bioattn.promoters.assemble import DatasetInputs, prepare_dataset
     from bioattn.promoters.dataset_audit import audit_path
+    from bioattn.promoters.dataset_settings import DatasetSettings
+    from bioattn.promoters.response_columns import ResponseColumns
     from bioattn.promoters.responses import response_source
 
     # `--holdout test=IV validation=VII` leaves the second value among the files.
@@ -131,21 +94,21 @@ def dataset(
     inputs = DatasetInputs(
         promoters=promoters, responses=sources, treatment_table=treatment_table, proteins=proteins
     )
-    columns = response_columns.ResponseColumns(
-        layout=None if layout is None else response_columns.Layout(layout),
+    columns = ResponseColumns(
+        layout=layout,
         gene=gene_column,
         treatment=treatment_column,
         values=tuple(value_column or ()),
     )
-    settings = dataset_settings.DatasetSettings(
-        task=task.value,
+    settings = DatasetSettings(
+        task=task,
         threshold=threshold,
-        direction=None if direction is None else dataset_settings.Direction(direction),
+        direction=direction,
         max_padj=max_padj,
-        splits=tuple(splits.Split(part) for part in split or ()),
+        splits=tuple(split or ()),
         holdouts=(*(holdout or ()), *loose),
         replicate_column=replicate_column,
-        standardize=dataset_settings.Standardize(standardize),
+        standardize=standardize,
         seed=seed,
     )
     made = prepare_dataset(inputs, columns, settings, output)

@@ -1,39 +1,14 @@
 """`bioattn prepare promoters`: the promoter of every gene of a genome."""
 
-from enum import StrEnum
 from pathlib import Path
 from typing import Annotated
 
 import typer
 
-from bioattn_cli.choice_options import Anchor
+from bioattn.promoters.choices import Anchor, Boundary, Feature, Overlap
 from bioattn_cli.command import Output, Record, command
 from bioattn_cli.options import ResultOption
 from bioattn_cli.reporting import Reporter
-
-
-class Feature(StrEnum):
-    """Which row of the annotation gives the TSS."""
-
-    GENE = "gene"
-    MRNA = "mRNA"
-
-
-class Overlap(StrEnum):
-    """What happens where a window reaches into another gene."""
-
-    KEEP = "keep"
-    MASK = "mask"
-    TRIM = "trim"
-    DROP = "drop"
-
-
-class Boundary(StrEnum):
-    """What happens where a window reaches beyond its chromosome."""
-
-    PAD = "pad"
-    TRIM = "trim"
-    DROP = "drop"
 
 
 @command("prepare promoters")
@@ -104,10 +79,10 @@ def promoters(
     settings = WindowSettings(
         upstream=upstream,
         downstream=downstream,
-        anchor=anchor.value,
-        feature=feature.value,
-        overlap=overlap.value,
-        boundary=boundary.value,
+        anchor=anchor,
+        feature=feature,
+        overlap=overlap,
+        boundary=boundary,
         max_n=max_n,
         biotypes=tuple(biotype or ()),
         flank=flank,

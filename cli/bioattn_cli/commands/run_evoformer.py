@@ -1,19 +1,19 @@
 """`bioattn run evoformer`: contacts, distances, structure and attention from alignments."""
 
 from dataclasses import dataclass
-from enum import StrEnum
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
+from bioattn.models.evoformer.choices import Representation
+from bioattn.system.device import Device
+from bioattn.system.precision import Precision
 from bioattn_cli.command import Input, Output, Record, command
 from bioattn_cli.options import (
     ConfigOption,
-    Device,
     DeviceOption,
     ForceOption,
-    Precision,
     ResumeOption,
     SeedOption,
     ShardOption,
@@ -28,16 +28,6 @@ if TYPE_CHECKING:
 
 SHOWN_FAILURES = 5
 """Names of alignments in the last sentence."""
-
-
-class Representation(StrEnum):
-    """Inner states that can be written (as in `bioattn.models.evoformer.inference.prediction`)."""
-
-    SINGLE = "single"
-    PAIR = "pair"
-    MSA = "msa"
-    MSA_FIRST_ROW = "msa_first_row"
-    STRUCTURE = "structure"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -139,13 +129,11 @@ def evoformer(
     Warns of an alignment whose rows agree no more than by chance, or with few effective sequences (Neff).
     """
     from bioattn.models.evoformer.folder import load_evoformer_model
-    from bioattn.models.evoformer.inference.prediction import Representation as KeptRepresentation
     from bioattn.models.evoformer.inference.run import run_alignments
     from bioattn.models.evoformer.inference.run_paths import check_run_paths
     from bioattn.models.evoformer.inference.runner import RunSettings
     from bioattn.models.evoformer.inference.sources import find_alignments
     from bioattn.system.device import choose_device, describe_device, set_threads
-    from bioattn.system.precision import Precision as LayerPrecision
     from bioattn.system.shard import parse_shard
     from bioattn.text import counted
 
@@ -172,9 +160,9 @@ def evoformer(
             inputs=inputs,
             query=query,
             seed=seed,
-            precision=LayerPrecision(precision),
+            precision=precision,
             chunk=size,
-            representations=tuple(KeptRepresentation(name) for name in representations or ()),
+            representations=tuple(representations or ()),
         ),
         several=several,
         attention=wanted,

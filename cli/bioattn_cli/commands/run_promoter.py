@@ -5,6 +5,7 @@ from typing import Annotated
 
 import typer
 
+from bioattn.system.device import Device
 from bioattn_cli.command import Output, Record, command
 from bioattn_cli.inference_options import (
     BatchSizeOption,
@@ -15,14 +16,7 @@ from bioattn_cli.inference_options import (
     TreatmentTableOption,
     run_model,
 )
-from bioattn_cli.options import (
-    Device,
-    DeviceOption,
-    ResumeOption,
-    ShardOption,
-    StreamOption,
-    ThreadsOption,
-)
+from bioattn_cli.options import DeviceOption, ResumeOption, ShardOption, StreamOption, ThreadsOption
 from bioattn_cli.reporting import Reporter
 
 

@@ -1,27 +1,14 @@
 """`bioattn simulate promoters`: a genome whose promoters hold planted motifs, and responses that follow."""
 
-from enum import StrEnum
 from typing import Annotated
 
 import typer
 
+from bioattn.choices import Task
+from bioattn.simulate.choices import Difficulty
 from bioattn_cli.command import Record, command
 from bioattn_cli.options import FolderOption, ForceOption, SeedOption
 from bioattn_cli.reporting import Reporter
-
-
-class Difficulty(StrEnum):
-    """Which set of promoters is made."""
-
-    STANDARD = "standard"
-    HARD = "hard"
-
-
-class Task(StrEnum):
-    """What responses are."""
-
-    REGRESSION = "regression"
-    BINARY = "binary"
 
 
 @command("simulate promoters")
@@ -79,11 +66,11 @@ def promoters(
 
     check_output_folder(output, force=force)
     settings = simulation_settings(
-        difficulty.value,
+        difficulty,
         genes=genes,
         treatments=treatments,
         length=length,
-        task=task.value,
+        task=task,
         presence=presence,
         decoys=decoys,
         pairs=pairs,

@@ -1,23 +1,14 @@
 """`bioattn simulate score`: attention against the motifs that were planted."""
 
-from enum import StrEnum
 from pathlib import Path
 from typing import Annotated
 
 import typer
 
-from bioattn_cli.choice_options import AveragedSitesOption, Upsampling
+from bioattn.interpret.choices import ScoredGenes, Upsampling
+from bioattn_cli.choice_options import AveragedSitesOption
 from bioattn_cli.command import Output, Record, command
 from bioattn_cli.reporting import Reporter
-
-
-class Split(StrEnum):
-    """Which genes of a dataset are scored."""
-
-    TRAIN = "train"
-    VALIDATION = "validation"
-    TEST = "test"
-    ALL = "all"
 
 
 @command("simulate score")
@@ -37,7 +28,7 @@ def score(
         typer.Option(help="Dataset of these promoters: choose genes by its split, judge predictions too."),
     ] = None,
     split: Annotated[
-        Split | None, typer.Option(help="Which genes of the dataset are scored [default: test].")
+        ScoredGenes | None, typer.Option(help="Which genes of the dataset are scored [default: test].")
     ] = None,
     sites: AveragedSitesOption = None,
     value_weighted: Annotated[
@@ -68,10 +59,10 @@ def score(
         attention,
         truth,
         dataset=dataset,
-        split=None if split is Split.ALL else (split or Split.TEST).value,
+        split=None if split is ScoredGenes.ALL else (split or ScoredGenes.TEST).value,
         sites=sites or ("*",),
         value_weighted=value_weighted,
-        upsampling=upsampling.value,
+        upsampling=upsampling,
         progress=reporter.progress(),
     )
     typer.echo(localisation_text(report, predictions), nl=False)

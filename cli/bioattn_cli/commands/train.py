@@ -14,8 +14,8 @@ from bioattn_cli.reporting import Reporter
 def train(reporter: Reporter, family: Any, settings: Any) -> Record | None:
     """Train, and print how good the model is.
 
-    Nothing may be left to do. Then a run record that is there stays as it is, and a missing one is written now: its
-    run was killed before it could.
+    When nothing is left to do, a run record that is there stays as it is and a missing one is written: its run
+    was killed before it could write one.
     """
     from bioattn.io.files import check_apart, run_record_path
     from bioattn.system.device import choose_device, describe_device, set_threads

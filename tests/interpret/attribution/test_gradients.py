@@ -7,8 +7,9 @@ import numpy as np
 import pytest
 import torch
 
-from bioattn.interpret.attribution.gradients import Baseline, GradientInput, IntegratedGradients
+from bioattn.interpret.attribution.gradients import GradientInput, IntegratedGradients
 from bioattn.interpret.attribution.values import contributions
+from bioattn.interpret.choices import Baseline
 from bioattn.models.promoter.best_match import best_match
 from bioattn.models.promoter.config import Conditioning, TreatmentEncoding
 from bioattn.models.promoter.folder import LoadedPromoterModel

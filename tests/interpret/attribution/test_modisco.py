@@ -9,8 +9,9 @@ import numpy as np
 import pytest
 
 from benchmarks.peers import borrowing_environment
-from bioattn.store.attribution_schema import AttributionLayout, Method
+from bioattn.store.attribution_schema import AttributionLayout
 from bioattn.store.attribution_writer import AttributionBlock, attribution_writer
+from bioattn.store.choices import Method
 from bioattn.store.sample_writer import ResultHeader
 from bioattn.store.schema import Samples
 from bioattn_cli.main import main

@@ -8,6 +8,7 @@ import pytest
 from scipy import stats
 
 from bioattn.formats.nucleotides import encode
+from bioattn.interpret.choices import MatchBy
 from bioattn.interpret.known_motifs.enrichment import (
     ALL_TREATMENTS,
     BACKGROUND,
@@ -18,7 +19,7 @@ from bioattn.interpret.known_motifs.enrichment import (
     score_pairs,
 )
 from bioattn.interpret.known_motifs.expected_motifs import ExpectedPair
-from bioattn.interpret.known_motifs.expected_sites import ExpectedSites, MatchBy, locate
+from bioattn.interpret.known_motifs.expected_sites import ExpectedSites, locate
 from bioattn.interpret.known_motifs.matched_background import POSITION_STEP
 from bioattn.interpret.known_motifs.site_differences import site_differences
 from bioattn.system.progress import NoProgress

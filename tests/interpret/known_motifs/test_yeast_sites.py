@@ -5,8 +5,9 @@ from pathlib import Path
 import numpy as np
 import pandas as pd
 
+from bioattn.interpret.choices import MatchBy
 from bioattn.interpret.known_motifs.expected_motifs import parse_consensus, read_expected
-from bioattn.interpret.known_motifs.expected_sites import MatchBy, locate
+from bioattn.interpret.known_motifs.expected_sites import locate
 from bioattn.models.promoter.inference.batches import scan_promoters
 from bioattn_cli.main import main
 

@@ -20,8 +20,9 @@ from bioattn.simulate.promoters import simulate_promoters, simulation_settings
 from bioattn.simulate.truth import CAUSAL
 from bioattn.store.attention_reader import open_attention
 from bioattn.store.attention_writer import AttentionHeader, attention_writer
-from bioattn.store.attribution_schema import AttributionLayout, Method
+from bioattn.store.attribution_schema import AttributionLayout
 from bioattn.store.attribution_writer import AttributionBlock, attribution_writer
+from bioattn.store.choices import Method
 from bioattn.store.inspection import inspect_file
 from bioattn.store.sample_writer import ResultHeader
 from bioattn.store.schema import AttentionOptions, Samples, site_layout

@@ -15,13 +15,14 @@ import pytest
 
 from bioattn.attention.site import AttentionSite
 from bioattn.errors import BioattnError, SettingsError
+from bioattn.interpret.choices import Overlapping
 from bioattn.interpret.maps.upsampling import upsample
 from bioattn.interpret.tracks.export import export_tracks
-from bioattn.interpret.tracks.layout import Overlapping
 from bioattn.interpret.tracks.promoter_places import ChromosomeLengths
 from bioattn.interpret.tracks.settings import TrackSettings
 from bioattn.store.attention_writer import AttentionHeader, attention_writer
-from bioattn.store.schema import AttentionOptions, Reduction, Samples, site_layout
+from bioattn.store.choices import Reduction
+from bioattn.store.schema import AttentionOptions, Samples, site_layout
 from bioattn_cli.main import main
 
 LENGTH, EDGES, FIELD = 60, (0, 4, *range(12, 61, 8)), 14

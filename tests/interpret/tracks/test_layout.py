@@ -6,8 +6,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from bioattn.errors import BioattnError
+from bioattn.interpret.choices import Overlapping
 from bioattn.interpret.tracks import layout as track_layout
-from bioattn.interpret.tracks.layout import Overlapping, Windows, lay_out, place_windows
+from bioattn.interpret.tracks.layout import Windows, lay_out, place_windows
 
 window = st.tuples(st.integers(-15, 120), st.integers(1, 25))
 

@@ -6,7 +6,6 @@ Shapes: S MSA rows, R columns that the model sees, N distance bins, C channels.
 from collections.abc import Iterator, Sequence
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass, field
-from enum import StrEnum
 from typing import Any, overload
 
 import numpy as np
@@ -18,6 +17,7 @@ from bioattn.attention.capture import AttentionSink, capture
 from bioattn.errors import BioattnError
 from bioattn.models.evoformer.alignment_inputs import AlignmentInputs
 from bioattn.models.evoformer.block import EvoformerBlock
+from bioattn.models.evoformer.choices import Representation
 from bioattn.models.evoformer.confidence import plddt, predicted_aligned_error, predicted_tm_score
 from bioattn.models.evoformer.distogram import bin_edges, contact_bins
 from bioattn.models.evoformer.folder import LoadedEvoformerModel
@@ -27,21 +27,6 @@ from bioattn.system.progress import Progress
 from bioattn.system.signals import StopRequest
 
 _ROWS_AT_ONCE = 64
-
-
-class Representation(StrEnum):
-    """What of a model's inner state can be kept."""
-
-    SINGLE = "single"
-    """(R, C) of the trunk."""
-    PAIR = "pair"
-    """(R, R, C)"""
-    MSA = "msa"
-    """(S, R, C)"""
-    MSA_FIRST_ROW = "msa_first_row"
-    """(R, C)"""
-    STRUCTURE = "structure"
-    """(R, C) single representation that leaves the structure module."""
 
 
 @dataclass(frozen=True, eq=False, kw_only=True)

@@ -23,6 +23,7 @@ from bioattn.io.files import read_json, sha256_of
 from bioattn.io.folders import atomic_folder
 from bioattn.io.input_watch import unchanged
 from bioattn.models.evoformer.alignment_inputs import AlignmentInputs, prepare_inputs
+from bioattn.models.evoformer.choices import Representation
 from bioattn.models.evoformer.folder import LoadedEvoformerModel
 from bioattn.models.evoformer.inference.attention import (
     AlignmentAttentionWriter,
@@ -36,7 +37,7 @@ from bioattn.models.evoformer.inference.outputs import (
     PredictionOf,
     write_prediction,
 )
-from bioattn.models.evoformer.inference.prediction import Prediction, Representation, predict
+from bioattn.models.evoformer.inference.prediction import Prediction, predict
 from bioattn.models.evoformer.inference.sources import AlignmentSource
 from bioattn.models.evoformer.inference.target_row import TargetRow, target_row
 from bioattn.models.evoformer.input_settings import InputSettings
