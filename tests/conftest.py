@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.programs import ForkedProgram
+from tests.programs import ForkServer
 
 # Tensors of the tests are small: a second thread costs more than it gives. Before torch is imported.
 os.environ.setdefault("OMP_NUM_THREADS", "1")
@@ -39,10 +39,18 @@ def _private_cache(tmp_path_factory: pytest.TempPathFactory, monkeypatch: pytest
 
 @pytest.fixture(scope="session")
 def bioattn_folder(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Path]:
-    """A folder for the PATH with `bioattn`, which is a process of its own but takes no seconds to start."""
+    """A folder for the PATH with `bioattn` and `python`: processes of their own that take no seconds to start."""
     folder = tmp_path_factory.mktemp("programs")
-    with ForkedProgram(folder / "bioattn", "bioattn_cli.main:main", ["bioattn.*", "bioattn_cli.*"]):
+    with ForkServer(["bioattn.*", "bioattn_cli.*"]) as server:
+        server.program(folder / "bioattn", "bioattn_cli.main:main")
+        server.program(folder / "python", "__main__:python")
         yield folder
+
+
+@pytest.fixture(scope="session")
+def python(bioattn_folder: Path) -> str:
+    """What takes `-c CODE` and `-m MODULE` as Python does, with all of bioattn imported."""
+    return str(bioattn_folder / "python")
 
 
 @pytest.fixture(scope="session")
@@ -55,5 +63,6 @@ def snakemake_folder(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Path]
     own = ("cli", "api", "report.html_reporter", "storage", "profiles", "assets")
     others = ("smart_open", "yte", "requests", "docutils.core", "jsonschema")
     modules = [*(f"snakemake.{name}" for name in own), *others]
-    with ForkedProgram(folder / "snakemake", "snakemake.cli:main", modules, str(python)):
+    with ForkServer(modules, str(python)) as server:
+        server.program(folder / "snakemake", "snakemake.cli:main")
         yield folder

@@ -1,8 +1,9 @@
 """Programs without the seconds that their imports take: a server that has made them forks for every call.
 
-`ForkedProgram` starts the server (this file, run by the program's own Python) and writes a small script that
-stands on the PATH for the program. The script sends its arguments, environment, folder and standard streams to the
-server, passes on the signals that it gets, and ends as the forked process does; when it is killed, so is that one.
+`ForkServer` starts the server (this file, run by the programs' own Python); `program` writes a small script that
+stands on the PATH for a program. The script sends its arguments, environment, folder, limit of a file's size and
+standard streams to the server, passes on the signals that it gets, and ends as the forked process does; when the
+script is killed, so is that process.
 """
 
 import array
@@ -13,6 +14,8 @@ import importlib
 import json
 import os
 import pkgutil
+import resource
+import runpy
 import select
 import signal
 import socket
@@ -22,14 +25,14 @@ import tempfile
 import traceback
 from collections.abc import Sequence
 from pathlib import Path
-from typing import Any
 
 REPOSITORY = Path(__file__).resolve().parents[1]
 _SCRIPT = """#!{python} -IS
-import array, json, os, signal, socket, sys
+import array, json, os, resource, signal, socket, sys
 server = socket.socket(socket.AF_UNIX)
 server.connect({address!r})
-call = json.dumps([sys.argv, dict(os.environ), os.getcwd()]).encode()
+limit = resource.getrlimit(resource.RLIMIT_FSIZE)
+call = json.dumps([{function!r}, sys.argv, dict(os.environ), os.getcwd(), limit]).encode()
 streams = array.array("i", [0, 1, 2])
 server.sendmsg([len(call).to_bytes(8, "big")], [(socket.SOL_SOCKET, socket.SCM_RIGHTS, streams)])
 server.sendall(call)
@@ -43,33 +46,33 @@ os._exit(status)
 """
 
 
-class ForkedProgram:
-    """A server and a script that calls it, to be used in `with`."""
+class ForkServer:
+    """The server, to be used in `with`."""
 
-    def __init__(
-        self, script: Path, function: str, modules: Sequence[str], python: str = sys.executable
-    ) -> None:
-        """script: where the program shall stand. function: `module:function`, which runs it. modules: what the
-        server imports (`import_all`). python: the interpreter.
-        """
+    def __init__(self, modules: Sequence[str], python: str = sys.executable) -> None:
+        """modules: what the server imports (`import_all`). python: the interpreter."""
+        self._python = python
         self._folder = tempfile.TemporaryDirectory(
             prefix="programs-"
         )  # the address of a socket must be short
-        address = str(Path(self._folder.name) / "socket")
-        script.write_text(_SCRIPT.format(python=python, address=address))
-        script.chmod(0o755)
+        self._address = str(Path(self._folder.name) / "socket")
         listener = socket.socket(socket.AF_UNIX)
-        listener.bind(address)
+        listener.bind(self._address)
         listener.listen(16)
         self._server = subprocess.Popen(
-            [python, __file__, str(listener.fileno()), function, *modules],
+            [python, __file__, str(listener.fileno()), *modules],
             stdin=subprocess.PIPE,
             pass_fds=[listener.fileno()],
             env={**os.environ, "OMP_NUM_THREADS": "1", "PYTHONPATH": f"{REPOSITORY}:{REPOSITORY / 'cli'}"},
         )
         listener.close()
 
-    def __enter__(self) -> "ForkedProgram":
+    def program(self, script: Path, function: str) -> None:
+        """Write a script that calls `module:function` in a process of its own."""
+        script.write_text(_SCRIPT.format(python=self._python, address=self._address, function=function))
+        script.chmod(0o755)
+
+    def __enter__(self) -> "ForkServer":
         return self
 
     def __exit__(self, *_: object) -> None:
@@ -79,17 +82,25 @@ class ForkedProgram:
         self._folder.cleanup()
 
 
-def serve(listener: socket.socket, function: str, modules: Sequence[str]) -> None:
+def python() -> None:
+    """`python -c CODE …` and `python -m MODULE …`."""
+    _, option, what, *rest = sys.argv
+    sys.argv = [option, *rest]
+    if option == "-c":
+        exec(compile(what, "<string>", "exec"), {"__name__": "__main__"})
+    else:
+        runpy.run_module(what, run_name="__main__", alter_sys=True)
+
+
+def serve(listener: socket.socket, modules: Sequence[str]) -> None:
     """Fork for every call until stdin is closed."""
     import_all(modules)
-    module, _, name = function.partition(":")
-    program = getattr(importlib.import_module(module), name)
     gc.freeze()
     while listener in select.select([listener, sys.stdin], [], [])[0]:
         call, _ = listener.accept()
         if os.fork() == 0:
             listener.close()
-            _answer(call, program)
+            _answer(call)
         call.close()
         with contextlib.suppress(ChildProcessError):
             while os.waitpid(-1, os.WNOHANG)[0]:
@@ -109,7 +120,7 @@ def import_all(modules: Sequence[str]) -> None:
                     importlib.import_module(module.name)
 
 
-def _answer(call: socket.socket, program: Any) -> None:
+def _answer(call: socket.socket) -> None:
     """Run the program in another process and pass signals and its end on; never returns."""
     streams = array.array("i")
     header, rights, _, _ = call.recvmsg(8, socket.CMSG_LEN(3 * streams.itemsize))
@@ -120,7 +131,7 @@ def _answer(call: socket.socket, program: Any) -> None:
     child = os.fork()
     if child == 0:
         call.close()
-        _run(program, *json.loads(content), streams)
+        _run(streams, *json.loads(content))
     for stream in (*streams, 0, 1, 2):
         os.close(stream)
     handle = os.pidfd_open(child)
@@ -137,7 +148,12 @@ def _answer(call: socket.socket, program: Any) -> None:
 
 
 def _run(
-    program: Any, arguments: list[str], environment: dict[str, str], folder: str, streams: Sequence[int]
+    streams: Sequence[int],
+    function: str,
+    arguments: list[str],
+    environment: dict[str, str],
+    folder: str,
+    file_size: tuple[int, int],
 ) -> None:
     """Be the program; never returns."""
     os.setsid()
@@ -147,12 +163,14 @@ def _run(
     code: object = 1
     try:
         os.chdir(folder)
+        resource.setrlimit(resource.RLIMIT_FSIZE, file_size)
         os.environ.clear()
         os.environ.update(environment)
         sys.argv = arguments
         sys.stdin, sys.stdout = os.fdopen(0, closefd=False), os.fdopen(1, "w", closefd=False)
         sys.stderr = os.fdopen(2, "w", buffering=1, closefd=False)
-        code = program() or 0
+        module, _, name = function.partition(":")
+        code = getattr(importlib.import_module(module), name)() or 0
     except SystemExit as stop:
         code = stop.code or 0
     except BaseException:  # noqa: BLE001 - as the interpreter would: shown, and exit code 1
@@ -166,4 +184,4 @@ def _run(
 
 
 if __name__ == "__main__":
-    serve(socket.socket(fileno=int(sys.argv[1])), sys.argv[2], sys.argv[3:])
+    serve(socket.socket(fileno=int(sys.argv[1])), sys.argv[2:])

@@ -1,11 +1,9 @@
 """`bioattn train promoter` and the use of its model through the front door: choices, mistakes, damaged folders."""
 
 import json
-import os
 import shutil
 import signal
 import subprocess
-import sys
 import time
 from collections.abc import Callable
 from pathlib import Path
@@ -181,18 +179,15 @@ def test_a_gpu_that_is_not_there_is_named(
 
 @pytest.mark.parametrize(("number", "code"), [(signal.SIGINT, 130), (signal.SIGTERM, 143)])
 def test_a_stopped_run_says_how_to_go_on_and_does(
-    prepared: Path, tmp_path: Path, number: signal.Signals, code: int
+    prepared: Path, tmp_path: Path, bioattn_folder: Path, number: signal.Signals, code: int
 ) -> None:
     words = [
-        *(sys.executable, "-m", "bioattn_cli", "train", "promoter", str(prepared / "tiny.dataset.h5")),
+        *(str(bioattn_folder / "bioattn"), "train", "promoter", str(prepared / "tiny.dataset.h5")),
         *("-o", str(tmp_path / "m"), "--no-baselines", "--threads", "1", "--epochs", "3000"),
     ]
     settings = tmp_path / "settings.toml"
     settings.write_text("[training]\npatience = 3000\n")
-    environment = {**os.environ, "PYTHONPATH": f"{ROOT}{os.pathsep}{ROOT / 'cli'}"}
-    process = subprocess.Popen(
-        [*words, "-c", str(settings)], env=environment, stderr=subprocess.PIPE, text=True
-    )
+    process = subprocess.Popen([*words, "-c", str(settings)], stderr=subprocess.PIPE, text=True)
     state = tmp_path / "m.partial" / "trainer_state.safetensors"
     while not state.exists() and process.poll() is None:
         time.sleep(0.02)

@@ -1,10 +1,8 @@
 """Attention over alignments when an alignment, a part, the disk or a kill interrupts it: what goes on."""
 
-import os
 import resource
 import signal
 import subprocess
-import sys
 import time
 from collections.abc import Callable
 from pathlib import Path
@@ -23,8 +21,6 @@ from bioattn.store.inspection import inspect_file
 from bioattn.store.part_folder import partial_folder
 from bioattn.store.validation import validate_file
 from tests.inference.alignment_attention_files import ALL, SITES, SIZES, sample, send, write
-
-REPOSITORY = Path(__file__).resolve().parents[2]
 
 
 def test_an_alignment_that_fails_is_left_out(tmp_path: Path) -> None:
@@ -127,13 +123,12 @@ except BioattnError as error:
 """
 
 
-def start(output: Path, pause: float, **options: Any) -> subprocess.Popen[str]:
+def start(python: str, output: Path, pause: float, **options: Any) -> subprocess.Popen[str]:
     process = subprocess.Popen(
-        [sys.executable, "-c", WORKER, str(output), str(pause)],
+        [python, "-c", WORKER, str(output), str(pause)],
         stdout=subprocess.PIPE,
         stderr=subprocess.PIPE,
         text=True,
-        env={**os.environ, "PYTHONPATH": str(REPOSITORY), "OMP_NUM_THREADS": "1"},
         **options,
     )
     assert process.stdout is not None
@@ -141,10 +136,10 @@ def start(output: Path, pause: float, **options: Any) -> subprocess.Popen[str]:
     return process
 
 
-def test_killed_and_resumed_gives_the_same_bytes(tmp_path: Path) -> None:
+def test_killed_and_resumed_gives_the_same_bytes(tmp_path: Path, python: str) -> None:
     whole, output = tmp_path / "whole.h5", tmp_path / "attention.h5"
     write(whole)
-    process = start(output, pause=0.3)
+    process = start(python, output, pause=0.3)
     deadline = time.monotonic() + 60
     while not list(partial_folder(output).glob("part-*.h5")):
         assert time.monotonic() < deadline, "the parts never came"
@@ -158,17 +153,16 @@ def test_killed_and_resumed_gives_the_same_bytes(tmp_path: Path) -> None:
     assert output.read_bytes() == whole.read_bytes()
 
 
-def test_a_full_disk_is_one_sentence_and_resumable(tmp_path: Path) -> None:
+def test_a_full_disk_is_one_sentence_and_resumable(tmp_path: Path, python: str) -> None:
     """RLIMIT_FSIZE stands for the disk: the parts fit, the assembled file does not."""
     whole, output = tmp_path / "whole.h5", tmp_path / "attention.h5"
     write(whole)
     limit = whole.stat().st_size * 2 // 3
 
     def restrict() -> None:
-        signal.signal(signal.SIGXFSZ, signal.SIG_IGN)
         resource.setrlimit(resource.RLIMIT_FSIZE, (limit, limit))
 
-    process = start(output, pause=0, preexec_fn=restrict)
+    process = start(python, output, pause=0, preexec_fn=restrict)
     _, stderr = process.communicate(timeout=60)
     assert process.returncode == 1, stderr
     assert "no space left on the device" in stderr

@@ -1,11 +1,9 @@
 """A run that is killed, terminated or out of space leaves nothing half-written and goes on to the same bytes."""
 
 import json
-import os
 import resource
 import signal
 import subprocess
-import sys
 import time
 from collections.abc import Callable
 from pathlib import Path
@@ -23,7 +21,6 @@ from bioattn.store.part_folder import partial_folder
 from bioattn.store.validation import validate_file
 
 Make = Callable[..., Path]
-REPOSITORY = Path(__file__).resolve().parents[2]
 
 # Runs an export in small parts, slowly enough to be hit anywhere; the pause stands for a larger model.
 WORKER = """
@@ -52,8 +49,8 @@ except BioattnError as error:
 class Job:
     """One export as a process of its own."""
 
-    def __init__(self, model: Path, promoters: Path, folder: Path) -> None:
-        self.model, self.promoters, self.folder = model, promoters, folder
+    def __init__(self, python: str, model: Path, promoters: Path, folder: Path) -> None:
+        self.python, self.model, self.promoters, self.folder = python, model, promoters, folder
 
     def start(self, name: str, *flags: str, pause: float = 0.0, **options: Any) -> subprocess.Popen[str]:
         arguments = [
@@ -63,17 +60,11 @@ class Job:
             self.folder / f"{name}.tsv",
             pause,
         ]
-        environment = {
-            **os.environ,
-            "PYTHONPATH": f"{REPOSITORY}{os.pathsep}{REPOSITORY / 'cli'}",
-            "OMP_NUM_THREADS": "1",
-        }
         process = subprocess.Popen(
-            [sys.executable, "-c", WORKER, *map(str, arguments), *flags],
+            [self.python, "-c", WORKER, *map(str, arguments), *flags],
             stdout=subprocess.PIPE,
             stderr=subprocess.PIPE,
             text=True,
-            env=environment,
             **options,
         )
         assert process.stdout is not None
@@ -100,8 +91,8 @@ class Job:
 
 
 @pytest.fixture
-def job(make_model: Make, make_promoters: Make, tmp_path: Path) -> Job:
-    return Job(make_model(), make_promoters(60), tmp_path)
+def job(python: str, make_model: Make, make_promoters: Make, tmp_path: Path) -> Job:
+    return Job(python, make_model(), make_promoters(60), tmp_path)
 
 
 def test_killed_at_any_moment_and_resumed_gives_the_same_bytes(job: Job) -> None:
@@ -185,7 +176,6 @@ def test_a_full_disk_is_one_sentence_and_resumable(job: Job) -> None:
     size = len(whole[0])
 
     def limit() -> None:
-        signal.signal(signal.SIGXFSZ, signal.SIG_IGN)
         resource.setrlimit(resource.RLIMIT_FSIZE, (size // 2, size // 2))
 
     process = job.start("full", preexec_fn=limit)

@@ -4,9 +4,7 @@ import io
 import json
 import pickle
 import resource
-import signal
 import subprocess
-import sys
 import zipfile
 from pathlib import Path
 
@@ -421,18 +419,17 @@ def test_one_flipped_bit_in_an_exported_folder_is_told(small: Path) -> None:
 
 
 @pytest.mark.parametrize("name", ["full.npz", "full.pt", "full"])
-def test_a_full_disk_is_one_sentence(name: str, small: Path) -> None:
+def test_a_full_disk_is_one_sentence(name: str, small: Path, bioattn_folder: Path) -> None:
     """RLIMIT_FSIZE stands for the disk."""
     limit = (small / "model/model.safetensors").stat().st_size // 2
 
     def restrict() -> None:
-        signal.signal(signal.SIGXFSZ, signal.SIG_IGN)
         resource.setrlimit(resource.RLIMIT_FSIZE, (limit, limit))
 
     words = ["export", "parameters", str(small / "params.npz"), "-o", str(small / name), "-q"]
     words += ["--structure-layers", "8"]
     done = subprocess.run(
-        [sys.executable, "-m", "bioattn_cli", *words], preexec_fn=restrict, capture_output=True, text=True
+        [bioattn_folder / "bioattn", *words], preexec_fn=restrict, capture_output=True, text=True
     )
     assert done.returncode == 1
     assert done.stderr.startswith(f"bioattn: error: {small / name}")
