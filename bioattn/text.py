@@ -59,3 +59,13 @@ def quoted(names: Sequence[str], limit: int = 5) -> str:
     """
     shown = ", ".join(repr(str(name)) for name in names[:limit])
     return shown if len(names) <= limit else f"{shown} and {len(names) - limit:,} more"
+
+
+def first_names(names: Sequence[str], number: int = 5) -> str:
+    """The first few names for a message.
+
+    >>> first_names(["I", "II", "III"], 2)
+    'I, II, … (3 in all)'
+    """
+    shown = ", ".join(names[:number])
+    return f"{shown}, … ({len(names)} in all)" if len(names) > number else shown

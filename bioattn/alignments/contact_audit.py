@@ -2,7 +2,6 @@
 
 from collections import Counter
 from collections.abc import Sequence
-from pathlib import Path
 from typing import NamedTuple
 
 from bioattn.alignments.contact_dataset import SPLIT_NAMES
@@ -41,21 +40,6 @@ class ContactAuditRow(NamedTuple):
     """Why it was refused, in a sentence."""
 
 
-def contact_audit_path(output: Path) -> Path:
-    """Where the audit of a contact dataset stands: `X.dataset.h5` has `X.dataset.audit.tsv`."""
-    stem = output.name
-    for suffix in (".h5", ".hdf5"):
-        stem = stem.removesuffix(suffix)
-    return output.with_name(stem + ".audit.tsv")
-
-
-def audit_text(rows: Sequence[ContactAuditRow]) -> str:
-    """The audit as TSV with a header."""
-    lines = ["\t".join(ContactAuditRow._fields)]
-    lines += ["\t".join(_cell(value) for value in row) for row in rows]
-    return "\n".join(lines) + "\n"
-
-
 def summary(rows: Sequence[ContactAuditRow]) -> str:
     """One line of counts, those of each side of the split among them."""
     kept = [row for row in rows if row.status == "kept"]
@@ -68,9 +52,3 @@ def summary(rows: Sequence[ContactAuditRow]) -> str:
         named = ", ".join(f"{reason} {count:,}" for reason, count in sorted(reasons.items()))
         text += f", {sum(reasons.values()):,} refused ({named})"
     return text
-
-
-def _cell(value: str | int | float | None) -> str:
-    if value is None:
-        return ""
-    return f"{value:.3f}" if isinstance(value, float) else " ".join(str(value).split())

@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from bioattn.alignments.contact_audit import ContactAuditRow, audit_text, contact_audit_path, summary
+from bioattn.alignments.contact_audit import ContactAuditRow, summary
 from bioattn.alignments.contact_dataset import (
     SPLIT_NAMES,
     TRAIN,
@@ -24,6 +24,7 @@ from bioattn.alignments.statistics import statistics_of_rows
 from bioattn.errors import BioattnError, SettingsError
 from bioattn.formats.alignment import Alignment
 from bioattn.formats.alignment_file import read_alignment
+from bioattn.io.audit import audit_path, audit_text
 from bioattn.io.files import check_output, is_file_name, text_output
 from bioattn.structures.chain import Chain, read_chain
 from bioattn.structures.choices import MissingCb
@@ -118,7 +119,7 @@ def prepare_contacts(
     check_output(output, inputs)
     if not output.name.endswith(OUTPUT_SUFFIXES):
         raise SettingsError(f"--output {output}: the dataset is HDF5; end its name in .h5")
-    check_output(contact_audit_path(output), inputs)
+    check_output(audit_path(output), inputs)
     mapping_files = {} if mappings is None else _mapping_files(mappings, pairs, inputs)
     entries = _read_chains(pairs, settings, progress)
     metadata: dict[str, Any] = {
@@ -142,8 +143,8 @@ def prepare_contacts(
     _warn_of_refused(entries)
     _warn_of_concerns(entries)
     rows = [entry.audit for entry in entries]
-    with text_output(contact_audit_path(output)) as file:
-        file.write(audit_text(rows))
+    with text_output(audit_path(output)) as file:
+        file.write(audit_text(ContactAuditRow._fields, rows))
     LOGGER.info(summary(rows))
     if all(row.split == SPLIT_NAMES[TRAIN] for row in rows if row.status == "kept"):
         LOGGER.info(

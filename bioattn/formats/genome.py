@@ -29,6 +29,7 @@ from bioattn.io.files import atomic_output, remove_leftover, unreadable
 from bioattn.io.input_watch import unchanged
 from bioattn.io.output_lock import lock_output
 from bioattn.system.progress import NoProgress, Progress
+from bioattn.text import first_names
 
 MAGIC = b"bioattn-genome 1\n"
 CODES_OFFSET = 4096
@@ -266,9 +267,3 @@ def _refuse_foreign(index: Path) -> None:
                 raise BioattnError(
                     f"{index}: exists and is not a bioattn genome index; name another file with --index"
                 )
-
-
-def first_names(names: Sequence[str], number: int = 5) -> str:
-    """The first few names for a message: `I, II, III, … (17 in all)`."""
-    shown = ", ".join(names[:number])
-    return f"{shown}, … ({len(names)} in all)" if len(names) > number else shown

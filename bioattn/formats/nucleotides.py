@@ -1,7 +1,6 @@
 """DNA letters as uint8 codes: A=0, C=1, G=2, T=3 and 4 for N and every other ambiguity letter.
 
-Codes are what is stored and sent around, one byte a base; the four float32 planes a network reads are made from
-them batch by batch into a buffer that is used again (`one_hot`).
+Codes are what is stored and sent around, one byte a base.
 """
 
 import numpy as np
@@ -75,27 +74,3 @@ def reverse_complement(codes: NDArray[np.uint8]) -> NDArray[np.uint8]:
     """
     complement: NDArray[np.uint8] = _COMPLEMENT[codes[..., ::-1]]
     return complement
-
-
-def one_hot(codes: NDArray[np.uint8], out: NDArray[np.float32] | None = None) -> NDArray[np.float32]:
-    """Planes A, C, G, T of a batch: (n, length) codes -> (n, 4, length) float32; N is zero in all four.
-
-    With `out` (float32, that shape) the result is written there and no memory is allocated; for a last, smaller
-    batch pass `out[:n]`.
-
-    Raises: ValueError when `codes` or `out` has another shape or `out` another type.
-
-    >>> one_hot(encode("CN")[None])[0].tolist()
-    [[0.0, 0.0], [1.0, 0.0], [0.0, 0.0], [0.0, 0.0]]
-    """
-    if codes.ndim != 2:
-        raise ValueError(f"codes has shape {codes.shape} but must have shape (n, length)")
-    shape = (codes.shape[0], 4, codes.shape[1])
-    if out is None:
-        out = np.empty(shape, dtype=np.float32)
-    elif out.shape != shape or out.dtype != np.float32:
-        raise ValueError(f"out is {out.dtype} of shape {out.shape} but must be float32 of shape {shape}")
-    for code in range(4):
-        # Comparing straight into the float32 plane is several times faster than indexing a table of rows.
-        np.equal(codes, code, out=out[:, code], casting="unsafe")
-    return out

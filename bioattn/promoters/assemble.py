@@ -10,10 +10,11 @@ import numpy as np
 from numpy.typing import NDArray
 
 from bioattn.errors import BioattnError
+from bioattn.io.audit import audit_path, audit_text
 from bioattn.io.files import atomic_output, check_output
 from bioattn.promoters.choices import Split, Standardize
 from bioattn.promoters.dataset import SPLIT_NAMES, TRAIN, PromoterDataset, write_dataset
-from bioattn.promoters.dataset_audit import AuditRow, audit_path, audit_text
+from bioattn.promoters.dataset_audit import AuditRow
 from bioattn.promoters.dataset_settings import DatasetSettings
 from bioattn.promoters.gene_split import GeneSplit, split_genes
 from bioattn.promoters.homology import read_proteins
@@ -72,7 +73,7 @@ def prepare_dataset(
     proteins = None if inputs.proteins is None else read_proteins(inputs.proteins)
     dataset, audit = build_dataset(promoters, responses, table, settings, proteins)
     with atomic_output(audit_path(output)) as temporary:
-        temporary.write_text(audit_text(audit), encoding="utf-8", newline="\n")
+        temporary.write_text(audit_text(AuditRow._fields, audit), encoding="utf-8", newline="\n")
         write_dataset(output, dataset)
     return dataset
 

@@ -2,29 +2,10 @@
 
 from collections import Counter
 from collections.abc import Sequence
-from io import TextIOBase
 from typing import NamedTuple
 
+from bioattn.io.audit import audit_text
 from bioattn.text import counted
-
-COLUMNS = (
-    "gene_id",
-    "chrom",
-    "strand",
-    "anchor",
-    "start",
-    "end",
-    "length",
-    "status",
-    "reason",
-    "other_genes",
-    "masked",
-    "fraction_n",
-    "gc",
-    "name",
-    "biotype",
-    "transcript",
-)
 
 
 class AuditRow(NamedTuple):
@@ -53,39 +34,18 @@ class AuditRow(NamedTuple):
     biotype: str = ""
     transcript: str = ""
 
-
-def write_audit(file: TextIOBase, rows: Sequence[AuditRow]) -> None:
-    """Write the table with its header."""
-    file.write("\t".join(COLUMNS) + "\n")
-    for row in rows:
-        length = None if row.start is None or row.end is None else row.end - row.start
-        fields = (
-            row.gene_id,
-            row.chrom,
-            row.strand,
-            row.anchor,
-            row.start,
-            row.end,
-            length,
-            row.status,
-            row.reason,
-            ",".join(row.other_genes),
-            row.masked,
-            row.fraction_n,
-            row.gc,
-            row.name,
-            row.biotype,
-            row.transcript,
-        )
-        file.write("\t".join(_text(field) for field in fields) + "\n")
+    @property
+    def length(self) -> int | None:
+        """Bases of the window."""
+        return None if self.start is None or self.end is None else self.end - self.start
 
 
-def _text(field: str | int | float | None) -> str:
-    if field is None:
-        return ""
-    if isinstance(field, float):
-        return f"{field:.6f}"
-    return " ".join(field.split()) if isinstance(field, str) else str(field)
+COLUMNS = (*AuditRow._fields[:6], "length", *AuditRow._fields[6:])
+
+
+def audit_table(rows: Sequence[AuditRow]) -> str:
+    """The table as text, its header first."""
+    return audit_text(COLUMNS, ([getattr(row, name) for name in COLUMNS] for row in rows), decimals=6)
 
 
 def summarise(rows: Sequence[AuditRow]) -> str:

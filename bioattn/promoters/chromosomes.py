@@ -6,8 +6,9 @@ from pathlib import Path
 
 from bioattn.errors import BioattnError, FormatError
 from bioattn.formats.genes import Annotation
-from bioattn.formats.genome import Chromosome, Genome, first_names
+from bioattn.formats.genome import Chromosome, Genome
 from bioattn.io.files import read_lines
+from bioattn.text import first_names
 
 _PREFIX = re.compile(r"^(chromosome|chrom|chr)[_-]?", re.IGNORECASE)
 _VERSION = re.compile(r"\.\d+$")

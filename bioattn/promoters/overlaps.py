@@ -20,33 +20,25 @@ class GeneSpans:
     """Answers overlap queries exactly, on both strands at once."""
 
     def __init__(self, spans: Iterable[tuple[str, Span]]) -> None:
-        by_chromosome: dict[str, list[Span]] = {}
+        self._spans: dict[str, list[Span]] = {}
         for chrom, span in spans:
-            by_chromosome.setdefault(chrom, []).append(span)
-        self._chromosomes: dict[str, _ChromosomeSpans] = {
-            chrom: _ChromosomeSpans(found) for chrom, found in by_chromosome.items()
-        }
+            self._spans.setdefault(chrom, []).append(span)
+        self._starts: dict[str, NDArray[np.int64]] = {}
+        self._reach: dict[str, NDArray[np.int64]] = {}
+        """The largest end so far, which never falls: a search finds the first span that can reach a window."""
+        for chrom, here in self._spans.items():
+            here.sort()
+            self._starts[chrom] = np.array([span.start for span in here], dtype=np.int64)
+            self._reach[chrom] = np.maximum.accumulate(np.array([span.end for span in here], dtype=np.int64))
 
     def overlapping(self, chrom: str, start: int, end: int, own: int) -> list[Span]:
         """Spans of all genes but number `own` that share a base with [start, end), by start position."""
-        spans = self._chromosomes.get(chrom)
-        return spans.overlapping(start, end, own) if spans is not None else []
-
-
-class _ChromosomeSpans:
-    def __init__(self, spans: list[Span]) -> None:
-        self.spans = sorted(spans)
-        self.starts: NDArray[np.int64] = np.array([span.start for span in self.spans], dtype=np.int64)
-        # The largest end so far never falls, so a search finds the first span that can reach a window.
-        self.reach: NDArray[np.int64] = np.maximum.accumulate(
-            np.array([span.end for span in self.spans], dtype=np.int64)
-        )
-
-    def overlapping(self, start: int, end: int, own: int) -> list[Span]:
-        first = int(np.searchsorted(self.reach, start, side="right"))
-        last = int(np.searchsorted(self.starts, end, side="left"))
+        if chrom not in self._spans:
+            return []
+        first = int(np.searchsorted(self._reach[chrom], start, side="right"))
+        last = int(np.searchsorted(self._starts[chrom], end, side="left"))
         return [
             span
-            for span in self.spans[first:last]
+            for span in self._spans[chrom][first:last]
             if span.end > start and span.gene != own and span.start < span.end
         ]

@@ -12,10 +12,10 @@ from numpy.typing import NDArray
 from bioattn.errors import BioattnError, FormatError, SettingsError
 from bioattn.formats.annotation import read_annotation
 from bioattn.formats.genes import Annotation, Gene
-from bioattn.formats.genome import Genome, first_names, open_genome
+from bioattn.formats.genome import Genome, open_genome
 from bioattn.formats.nucleotides import UNKNOWN, reverse_complement
 from bioattn.io.files import atomic_output, check_output, text_output
-from bioattn.promoters.audit import AuditRow, summarise, write_audit
+from bioattn.promoters.audit import AuditRow, audit_table, summarise
 from bioattn.promoters.choices import Anchor
 from bioattn.promoters.chromosomes import match_chromosomes, read_aliases
 from bioattn.promoters.overlaps import GeneSpans, Span
@@ -28,6 +28,7 @@ from bioattn.promoters.windows import (
     window_around,
 )
 from bioattn.system.progress import NoProgress, Progress
+from bioattn.text import first_names
 
 LOGGER = logging.getLogger("bioattn")
 BLOCK = 2048
@@ -97,7 +98,7 @@ def prepare_promoters(
                 fasta_file.write(format_promoter(promoter))
                 bed_file.write(bed_row(promoter, opened.lengths[promoter.chrom]))
             progress.end()
-            write_audit(audit_file, cutter.rows)
+            audit_file.write(audit_table(cutter.rows))
         if not any(row.status != "dropped" for row in cutter.rows):
             raise BioattnError(f"{annotation}: no promoter is left ({summarise(cutter.rows)})")
     LOGGER.info(summarise(cutter.rows))

@@ -255,7 +255,7 @@ def test_a_failure_while_writing_leaves_the_old_results(inputs, tmp_path, monkey
     def full(*_):
         raise OSError(28, os.strerror(28))
 
-    monkeypatch.setattr("bioattn.promoters.preparation.write_audit", full)
+    monkeypatch.setattr("bioattn.promoters.preparation.audit_table", full)
     assert run(inputs, *SMALL, "--upstream", "5") == 1
     assert "no space left on the device" in capsys.readouterr().err
     assert digests(tmp_path / "out") == before

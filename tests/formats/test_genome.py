@@ -15,7 +15,7 @@ from bioattn.errors import BioattnError, FormatError
 from bioattn.formats import genome as genome_module
 from bioattn.formats.fasta import FastaRecord, read_fasta, write_fasta
 from bioattn.formats.genome import Genome, open_genome
-from bioattn.formats.nucleotides import decode, encode, one_hot
+from bioattn.formats.nucleotides import decode, encode
 from bioattn.io.cache_folder import cache_folder
 
 
@@ -175,7 +175,7 @@ def _batch_bytes(task: tuple[bytes, int]) -> bytes:
     genome = pickle.loads(pickled)
     random = np.random.default_rng(seed)
     numbers = random.choice([0, 2], size=64)
-    return one_hot(genome.windows(numbers, random.integers(0, 2000, 64), 1000)).tobytes()
+    return genome.windows(numbers, random.integers(0, 2000, 64), 1000).tobytes()
 
 
 def _open_and_digest(path: Path) -> bytes:

@@ -9,7 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from bioattn.errors import BioattnError, FormatError
-from bioattn.formats.nucleotides import decode, encode, one_hot, reverse_complement
+from bioattn.formats.nucleotides import decode, encode, reverse_complement
 
 IUPAC = "ACGTRYSWKMBDHVNacgtryswkmbdhvnXx"
 
@@ -58,24 +58,3 @@ def test_position_counts_from_the_start_of_the_record():
 def test_anything_else_is_refused_cleanly(garbage):
     with contextlib.suppress(BioattnError):
         assert encode(garbage).max(initial=0) <= 4
-
-
-def test_one_hot_equals_a_plain_loop_and_reuses_its_buffer():
-    codes = np.random.default_rng(0).integers(0, 5, (7, 13), dtype=np.uint8)
-    expected = np.zeros((7, 4, 13), dtype=np.float32)
-    for n in range(7):
-        for position in range(13):
-            if codes[n, position] < 4:
-                expected[n, codes[n, position], position] = 1
-    buffer = np.full((7, 4, 13), np.nan, dtype=np.float32)
-    assert one_hot(codes, buffer) is buffer
-    np.testing.assert_array_equal(buffer, expected)
-    np.testing.assert_array_equal(one_hot(codes), expected)
-
-
-def test_one_hot_names_the_shape_it_needs():
-    codes = np.zeros((2, 3), dtype=np.uint8)
-    with pytest.raises(ValueError, match=r"must be float32 of shape \(2, 4, 3\)"):
-        one_hot(codes, np.zeros((2, 4, 3)))  # type: ignore[arg-type]
-    with pytest.raises(ValueError, match=r"must have shape \(n, length\)"):
-        one_hot(codes[0])

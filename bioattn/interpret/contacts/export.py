@@ -15,6 +15,7 @@ from bioattn.store.attention_reader import AttentionFile, open_attention
 from bioattn.store.contact_regression import ContactRegression
 from bioattn.structures.contacts import MIN_SEPARATION
 from bioattn.system.progress import NoProgress, Progress
+from bioattn.text import first_names
 
 RR_SUFFIX = ".rr"
 TABLE_SUFFIXES = (".tsv", ".tsv.gz")
@@ -55,7 +56,7 @@ def export_contacts(
         if as_rr and len(names) > 1:
             raise SettingsError(
                 f"--output {output}: RR holds one alignment and {attention_path} has {len(names):,}; choose one "
-                f"with --sample ({_some(names)}) or write .tsv"
+                f"with --sample ({first_names(names)}) or write .tsv"
             )
         progress.begin("alignments", len(names))
         try:
@@ -95,10 +96,6 @@ def _samples(attention: AttentionFile, sample: str | None) -> list[str]:
         return known
     require_names("--sample", [sample], known, attention.path, "alignment")
     return [sample]
-
-
-def _some(names: list[str]) -> str:
-    return ", ".join(names[:5]) + (", …" if len(names) > 5 else "")
 
 
 def _lines(attention: AttentionFile, name: str, regression: ContactRegression | None) -> Iterator[str]:

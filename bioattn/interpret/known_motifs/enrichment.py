@@ -27,6 +27,7 @@ import pandas as pd
 from numpy.typing import NDArray
 from scipy import stats
 
+from bioattn.interpret.false_discovery import benjamini_hochberg
 from bioattn.interpret.known_motifs.expected_motifs import Direction, ExpectedPair
 from bioattn.interpret.known_motifs.expected_sites import LEAST_PROMOTERS, ExpectedSites
 from bioattn.interpret.known_motifs.position_signals import PositionSignal
@@ -107,7 +108,7 @@ def score_pairs(
     judged: list[dict[str, object]] = [{} for _ in measured]
     for against in {quantity.against for quantity in quantities}:
         own = [number for number, each in enumerate(measured) if each.against == against]
-        adjusted = q_values(np.array([measured[number].p_value for number in own]))
+        adjusted = benjamini_hochberg(np.array([measured[number].p_value for number in own]))
         for number, q_value in zip(own, adjusted, strict=True):
             judged[number] = {
                 "signal": signal.name,
@@ -208,15 +209,6 @@ def interval(values: NDArray[np.float64], rng: np.random.Generator) -> tuple[flo
     draws = rng.multinomial(number, np.full(number, 1 / number), size=RESAMPLES)
     low, high = np.quantile(draws @ values / number, [0.025, 0.975])
     return float(low), float(high)
-
-
-def q_values(p_values: NDArray[np.float64]) -> NDArray[np.float64]:
-    """Benjamini & Hochberg's; NaN stays NaN and does not count."""
-    found = np.full(p_values.shape, np.nan)
-    known = ~np.isnan(p_values)
-    if known.any():
-        found[known] = stats.false_discovery_control(p_values[known])
-    return found
 
 
 def _p_values(

@@ -33,33 +33,20 @@ LEAST_LOG_DENSITY = -10.0
 class PositionSignal(Protocol):
     """A signal over the bases of all promoters of some files."""
 
-    @property
-    def name(self) -> str:
-        """What it is called in tables."""
-
-    @property
-    def signed(self) -> bool:
-        """Whether it has a direction."""
-
-    @property
-    def per_site(self) -> bool:
-        """Whether a site's value is the sum over its bases, not their mean."""
-
-    @property
-    def genes(self) -> list[str]:
-        """The promoters, in order."""
-
-    @property
-    def treatments(self) -> list[str]:
-        """Names along T."""
-
-    @property
-    def window_length(self) -> int:
-        """L."""
-
-    @property
-    def paths(self) -> list[Path]:
-        """The files, for messages; empty when there are none."""
+    name: str
+    """What it is called in tables."""
+    signed: bool
+    """Whether it has a direction."""
+    per_site: bool
+    """Whether a site's value is the sum over its bases, not their mean."""
+    genes: list[str]
+    """The promoters, in order."""
+    treatments: list[str]
+    """Names along T."""
+    window_length: int
+    """L."""
+    paths: list[Path]
+    """The files, for messages; empty when there are none."""
 
     def blocks(
         self, mixing_QT: NDArray[np.float64], codes: NDArray[np.uint8]

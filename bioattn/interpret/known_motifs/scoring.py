@@ -20,10 +20,10 @@ from bioattn.interpret.known_motifs.enrichment import ALL_TREATMENTS, BACKGROUND
 from bioattn.interpret.known_motifs.expected_motifs import ExpectedPair, read_expected
 from bioattn.interpret.known_motifs.expected_sites import locate
 from bioattn.interpret.known_motifs.position_signals import AttentionSignal, AttributionSignal, PositionSignal
-from bioattn.io.files import sha256_of, text_output
+from bioattn.interpret.maps.promoter_maps import codes_of_genes
+from bioattn.io.files import text_output
 from bioattn.io.hdf5_input import open_hdf5, text_attribute
 from bioattn.promoters.gene_choice import choose_genes
-from bioattn.promoters.promoter_fasta import read_promoters
 from bioattn.store.attention_reader import AttentionFile, open_attention
 from bioattn.store.attribution_reader import AttributionFile, open_attribution
 from bioattn.store.attribution_schema import ATTRIBUTION_FORMAT
@@ -117,7 +117,7 @@ def score_known_motifs(
     with ExitStack() as opened:
         attention, attribution = _open(results, opened)
         signals = _signals(attention, attribution, settings)
-        codes = _sequences(signals, attribution, promoters, [file.input_sha256 for file in attention])
+        codes = _sequences(attention, attribution, promoters)
         chosen = codes
         if settings.genes:
             wanted = set(choose_genes(settings.genes, signals[0].genes, results[0]))
@@ -202,10 +202,7 @@ def _signals(
 
 
 def _sequences(
-    signals: list[PositionSignal],
-    attribution: list[AttributionFile],
-    promoters: Path | None,
-    digests: list[str],
+    attention: list[AttentionFile], attribution: list[AttributionFile], promoters: Path | None
 ) -> NDArray[np.uint8]:
     """(promoters, L) codes in the order of the files."""
     if attribution:
@@ -214,31 +211,7 @@ def _sequences(
         raise SettingsError(
             "attention files hold no sequences; give the FASTA they were made from with --promoters"
         )
-    genes, length = signals[0].genes, signals[0].window_length
-    place = {name: number for number, name in enumerate(genes)}
-    codes = np.full((len(genes), length), UNKNOWN, dtype=np.uint8)
-    found = 0
-    for promoter in read_promoters(promoters):
-        window = promoter.codes[promoter.flank : promoter.codes.size - promoter.flank]
-        if promoter.gene_id not in place:
-            continue
-        if window.size > length:
-            raise BioattnError(
-                f"{promoters}: promoter {promoter.gene_id!r} has {window.size:,} bases, {signals[0].paths[0]} is "
-                f"of windows of {length:,}; give the FASTA it was made from"
-            )
-        codes[place[promoter.gene_id], length - window.size :] = window
-        found += 1
-    if found < len(genes):
-        raise BioattnError(
-            f"{promoters}: lacks {counted(len(genes) - found, 'promoter')} of {signals[0].paths[0]}; give the "
-            "FASTA it was made from"
-        )
-    if sha256_of(promoters) not in digests:
-        LOGGER.warning(
-            f"{promoters} is not the file that {signals[0].paths[0]} was made from, though it has its promoters"
-        )
-    return codes
+    return codes_of_genes(promoters, attention[0], attention[0].samples)
 
 
 def _groups(treatments: Sequence[str], path: Path | None) -> dict[str, list[str]]:

@@ -7,6 +7,7 @@ some promoters of one treatment at a time.
 Shapes: G promoters, B promoters of a block, L bases of the window.
 """
 
+import logging
 from abc import ABC, abstractmethod
 from collections.abc import Iterator, Sequence
 from pathlib import Path
@@ -22,10 +23,12 @@ from bioattn.interpret.choices import Upsampling
 from bioattn.interpret.maps.map_reader import MapReader
 from bioattn.interpret.maps.position_maps import choose_position_sites, require_heads
 from bioattn.interpret.maps.upsampling import upsample
+from bioattn.io.files import sha256_of
 from bioattn.promoters.promoter_fasta import read_promoters
 from bioattn.store.attention_reader import AttentionFile
 from bioattn.store.attribution_reader import AttributionFile
 
+LOGGER = logging.getLogger("bioattn")
 ROWS_AT_ONCE = 1024
 ATTENTION, ATTRIBUTION = "attention", "attribution"
 ATTRIBUTED_BASES = 15
@@ -129,7 +132,7 @@ class AttentionMaps(PromoterMaps):
         self._edges = infos[0].key_edges
         bin_width = int(np.diff(self._edges).max())
         self.reach = max(max(info.receptive_field or 0 for info in infos), bin_width)
-        self.codes = codes_of_genes(promoters, self.samples, attention.window_length)
+        self.codes = codes_of_genes(promoters, attention, self.samples)
 
     def _compact(self, samples: NDArray[np.int64], treatment: str) -> NDArray[np.float64]:
         return self._reader.read(samples, treatment)
@@ -170,11 +173,15 @@ class AttributionMaps(PromoterMaps):
         return values
 
 
-def codes_of_genes(promoters: Path, samples: pd.DataFrame, length: int) -> NDArray[np.uint8]:
-    """The sequences of `samples` (by gene id) from a FASTA, (G, L), their right ends aligned, N before them.
+def codes_of_genes(promoters: Path, attention: AttentionFile, samples: pd.DataFrame) -> NDArray[np.uint8]:
+    """The sequences of `samples` (by gene id) from the FASTA that attention was exported from.
+
+    Returns codes (G, L), right ends aligned, N before them. Warns when the FASTA is another file with the same
+    genes at the same places.
 
     Raises: BioattnError naming a gene that the FASTA lacks or places elsewhere.
     """
+    length = attention.window_length
     rows = {gene: number for number, gene in enumerate(samples.index)}
     codes = np.full((len(rows), length), UNKNOWN, dtype=np.uint8)
     places = list(zip(samples["chrom"], samples["start"], samples["end"], samples["strand"], strict=True))
@@ -197,6 +204,11 @@ def codes_of_genes(promoters: Path, samples: pd.DataFrame, length: int) -> NDArr
         raise BioattnError(
             f"{promoters}: lacks {len(missing):,} of {len(rows):,} promoters (such as {example!r}); give the "
             "FASTA that attention was exported from"
+        )
+    if sha256_of(promoters) != attention.input_sha256:
+        LOGGER.warning(
+            f"{promoters}: is not the file that {attention.path.name} was made from (SHA-256 differs), though "
+            "genes and places agree"
         )
     return codes
 

@@ -167,13 +167,7 @@ def _open(
             f"{path}: attention holds no sequences; give the FASTA it was exported from with --promoters"
         )
     chosen = choose_genes(genes, list(attention.samples.index), path) if genes else None
-    maps = AttentionMaps(attention, promoters, genes=chosen, sites=settings.sites, heads=settings.heads)
-    if sha256_of(promoters) != attention.input_sha256:
-        LOGGER.warning(
-            f"{promoters}: is not the file that {path.name} was made from (SHA-256 differs), though genes and "
-            "places agree"
-        )
-    return maps
+    return AttentionMaps(attention, promoters, genes=chosen, sites=settings.sites, heads=settings.heads)
 
 
 def _filters(folder: Path, promoters: Path | None) -> list[Motif]:

@@ -10,6 +10,7 @@ from numpy.typing import NDArray
 
 from bioattn.errors import BioattnError
 from bioattn.formats.motif import Motif, MotifDatabase
+from bioattn.interpret.false_discovery import benjamini_hochberg
 from bioattn.text import counted
 
 LOGGER = logging.getLogger("bioattn")
@@ -71,22 +72,6 @@ def match_motifs(families: Sequence[Sequence[Motif]], database: MotifDatabase) -
             "q_value": q_values[every, best],
         }
     )
-
-
-def benjamini_hochberg(p_values: NDArray[np.floating]) -> NDArray[np.float64]:
-    """q-values of p-values, shape (n,): the smallest false discovery rate at which each is called (1995).
-
-    NaN stands for a test that was not made; it stays NaN and counts nothing.
-
-    >>> benjamini_hochberg(np.array([0.01, 0.02, 0.9, np.nan])).round(3).tolist()
-    [0.03, 0.03, 0.9, nan]
-    """
-    q_values = np.full(p_values.shape, np.nan)
-    tested = np.flatnonzero(np.isfinite(p_values))
-    order = tested[np.argsort(p_values[tested], kind="stable")]
-    raised = p_values[order] * tested.size / np.arange(1, tested.size + 1)
-    q_values[order] = np.minimum(np.minimum.accumulate(raised[::-1])[::-1], 1.0)
-    return q_values
 
 
 def _tomtom(

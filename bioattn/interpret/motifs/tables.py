@@ -7,8 +7,8 @@ from pathlib import Path
 import numpy as np
 import pandas as pd
 
+from bioattn.interpret.false_discovery import benjamini_hochberg
 from bioattn.interpret.maps.promoter_maps import PromoterMaps
-from bioattn.interpret.motifs.matches import benjamini_hochberg
 from bioattn.interpret.motifs.use import BACKGROUND, USE_COLUMNS
 from bioattn.io.files import text_output
 from bioattn.store.window_coordinates import genomic_interval

@@ -9,9 +9,9 @@ import pandas as pd
 from numpy.typing import NDArray
 
 from bioattn.errors import BioattnError
-from bioattn.formats.genome import first_names
 from bioattn.interpret.tracks.layout import Windows, place_windows
 from bioattn.store.attention_reader import AttentionFile
+from bioattn.text import first_names
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -49,9 +49,9 @@ def contacts(
     A chain is aligned to the first row or, if that is another protein, to the closest one. A pair that cannot be
     used is left out with a warning. Without a group column, chains related by sequence form groups.
     """
-    from bioattn.alignments.contact_audit import contact_audit_path
     from bioattn.alignments.contact_dataset import SPLIT_NAMES
     from bioattn.alignments.contact_preparation import ContactSettings, prepare_contacts
+    from bioattn.io.audit import audit_path
 
     settings = ContactSettings(
         max_depth=max_depth,
@@ -61,7 +61,7 @@ def contacts(
     )
     rows = prepare_contacts(pairs, output, settings, mappings=mappings, progress=reporter.progress())
     return Record(
-        f"wrote {output} and {contact_audit_path(output)}",
+        f"wrote {output} and {audit_path(output)}",
         kept=sum(row.status == "kept" for row in rows),
         refused=sum(row.status == "refused" for row in rows),
         splits={

@@ -4,26 +4,18 @@ import sys
 
 import numpy as np
 import pytest
-from hypothesis import given
-from hypothesis import strategies as st
-from scipy.stats import false_discovery_control
 
 from bioattn.errors import BioattnError
 from bioattn.formats.meme import read_meme
 from bioattn.formats.motif import Motif, MotifDatabase
-from bioattn.interpret.motifs.matches import benjamini_hochberg, match_motifs, require_tomtom
+from bioattn.interpret.false_discovery import benjamini_hochberg
+from bioattn.interpret.motifs.matches import match_motifs, require_tomtom
 
 
-@given(st.lists(st.floats(0, 1), min_size=1, max_size=30))
-def test_q_values_are_those_of_scipy(p_values):
-    np.testing.assert_allclose(benjamini_hochberg(np.array(p_values)), false_discovery_control(p_values))
-
-
-def test_tests_not_made_count_nothing():
-    values = np.array([0.01, np.nan, 0.04, np.nan])
-    found = benjamini_hochberg(values)
-    assert np.isnan(found[[1, 3]]).all()
-    np.testing.assert_allclose(found[[0, 2]], false_discovery_control([0.01, 0.04]))
+def test_q_values_by_hand():
+    q_values = benjamini_hochberg(np.array([0.01, np.nan, 0.04, 0.03]))
+    np.testing.assert_allclose(q_values, [0.03, np.nan, 0.04, 0.04])
+    assert np.isnan(benjamini_hochberg(np.array([np.nan]))).all()
     assert benjamini_hochberg(np.array([])).size == 0
 
 

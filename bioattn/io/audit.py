@@ -1,0 +1,27 @@
+"""Audits: a table beside an output that says what became of every item of the input, and why."""
+
+import re
+from collections.abc import Iterable, Sequence
+from pathlib import Path
+
+Cell = str | int | float | tuple[str, ...] | None
+
+
+def audit_path(output: Path) -> Path:
+    """Where the audit of a dataset stands: `X.dataset.h5` has `X.dataset.audit.tsv`."""
+    return output.with_name(re.sub(r"\.(h5|hdf5)$", "", output.name) + ".audit.tsv")
+
+
+def audit_text(columns: Sequence[str], rows: Iterable[Sequence[Cell]], decimals: int = 3) -> str:
+    """The audit as TSV with a header; None is an empty cell, names are joined by commas."""
+    lines = ["\t".join(columns)]
+    lines += ["\t".join(_text(cell, decimals) for cell in row) for row in rows]
+    return "\n".join(lines) + "\n"
+
+
+def _text(cell: Cell, decimals: int) -> str:
+    if cell is None:
+        return ""
+    if isinstance(cell, float):
+        return f"{cell:.{decimals}f}"
+    return re.sub(r"\s", " ", ",".join(cell) if isinstance(cell, tuple) else str(cell))
