@@ -30,12 +30,12 @@ def family_groups(
             "%s are too many to compare with each other; whether groups are related to each other is unknown",
             counted(len(pairs), "chain"),
         )
-    found = related_pairs(sequences, progress) if compared else []
+    related = related_pairs(sequences, progress) if compared else []
     given = [pair.group for pair in pairs if pair.group is not None]
     if given:
-        _warn_of_relatives(pairs, found)
+        _warn_of_relatives(pairs, related)
         return given, "given"
-    groups = [pairs[first].id for first in families(len(pairs), found)]
+    groups = [pairs[first].id for first in families(len(pairs), related)]
     parted = split_groups(groups, [pair.split or TRAIN for pair in pairs])
     if parted:
         members = [pair.id for pair, group in zip(pairs, groups, strict=True) if group == parted[0]]
@@ -46,8 +46,8 @@ def family_groups(
     return groups, "related by sequence" if compared else "each pair its own"
 
 
-def _warn_of_relatives(pairs: Sequence[ContactPair], found: Sequence[RelatedPair]) -> None:
-    for relatives in found:
+def _warn_of_relatives(pairs: Sequence[ContactPair], related: Sequence[RelatedPair]) -> None:
+    for relatives in related:
         first, second = pairs[relatives.first], pairs[relatives.second]
         if first.group != second.group:
             LOGGER.warning(

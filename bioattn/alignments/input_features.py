@@ -258,9 +258,9 @@ def _sparse_deletions(alignment: Alignment, rows: NDArray[np.intp]) -> csr_array
         for column, letters in alignment.insertions[index].items()
         if column < alignment.num_columns
     ]
-    found = np.array(places, np.int64).reshape(-1, 3)
+    triples = np.array(places, np.int64).reshape(-1, 3)
     shape = (len(rows), alignment.num_columns)
-    return csr_array((found[:, 2].astype(np.int32), (found[:, 0], found[:, 1])), shape=shape)
+    return csr_array((triples[:, 2].astype(np.int32), (triples[:, 0], triples[:, 1])), shape=shape)
 
 
 def _refuse_incomplete_query(alignment: Alignment, source: str) -> None:

@@ -150,10 +150,10 @@ def prepare_msa(
         require_proteins(preparation.alignment, name)
     else:
         query = read_search_query(source, settings.query)
-        found, rounds = search_database(
+        alignment_found, rounds = search_database(
             query, database, search or SearchSettings(), threads=threads, progress=progress
         )
-        preparation = Preparation(found)
+        preparation = Preparation(alignment_found)
     alignment = preparation.alignment
     _say_what_a3m_cannot_hold(alignment, name)
     what = name if database is None else f"found in {database}, with the query"

@@ -256,17 +256,17 @@ def _easel_errors(database: Path) -> Iterator[None]:
         ) from error
 
 
-def _as_alignment(found: Any, query: FastaRecord) -> Alignment:
+def _as_alignment(msa: Any, query: FastaRecord) -> Alignment:
     """The alignment of pyhmmer, whose insertions are lower case and padded with dots."""
     texts, insertions = [], []
-    for text in found.alignment:
+    for text in msa.alignment:
         match, inserted = split_insertions(text.replace(".", "").encode("ascii"))
         texts.append(match)
         insertions.append(inserted)
     residues = np.frombuffer(bytearray().join(texts), np.uint8).reshape(len(texts), -1)
     return Alignment(
-        names=[query.name, *found.names[1:]],
-        descriptions=[query.description, *(_description(each) for each in list(found.sequences)[1:])],
+        names=[query.name, *msa.names[1:]],
+        descriptions=[query.description, *(_description(each) for each in list(msa.sequences)[1:])],
         residues=residues,
         insertions=insertions,
     )

@@ -65,24 +65,24 @@ class AlignmentStatistics:
 
     def warnings(self) -> list[str]:
         """Reasons not to expect contacts from this alignment, a sentence each."""
-        found = []
+        sentences = []
         if self.pair_identity is not None and not self.has_common_signal:
-            found.append(
+            sentences.append(
                 "the rows carry no common signal: two of them agree in "
                 f"{percentage(self.pair_identity, 1)} of the residues, chance alone gives "
                 f"{percentage(self.chance_identity, 1)} (median identity to the query "
                 f"{np.median(self.query_identity):.2f}); they hardly are a family, look at how they were found"
             )
         if self.depth == 1:
-            found.append(
+            sentences.append(
                 "the query stands alone: without other rows there is nothing to learn from an alignment"
             )
         elif self.neff < MIN_NEFF:
-            found.append(
+            sentences.append(
                 f"only {self.neff:.1f} effective sequences; below about {MIN_NEFF} predictions suffer: search a "
                 "larger database or more widely"
             )
-        return found
+        return sentences
 
     def as_json(self) -> dict[str, Any]:
         """For `write_json`; docs/formats/msa.md says what each entry is."""

@@ -204,11 +204,11 @@ class _MemeReader:
     def _matrix(self, line: str, number: int, where: str) -> None:
         if self._name is None:
             raise FormatError(f"{where}: a matrix without a MOTIF line of its own before it")
-        found = dict(_KEY_VALUE.findall(line.partition(":")[2]))
-        if found.get("alength", "4") != "4":
-            raise FormatError(f"{where}: alength= {found['alength']}; motifs over DNA have 4 letters")
-        width, sites = _number(found.get("w", "")), _number(found.get("nsites", ""))
-        if ("w" in found and (width is None or width < 1)) or ("nsites" in found and sites is None):
+        stated = dict(_KEY_VALUE.findall(line.partition(":")[2]))
+        if stated.get("alength", "4") != "4":
+            raise FormatError(f"{where}: alength= {stated['alength']}; motifs over DNA have 4 letters")
+        width, sites = _number(stated.get("w", "")), _number(stated.get("nsites", ""))
+        if ("w" in stated and (width is None or width < 1)) or ("nsites" in stated and sites is None):
             raise FormatError(f"{where}: w= and nsites= are not both numbers in {line.strip()!r}")
         self._width = None if width is None else int(width)
         self._sites = USUAL_SITES if sites is None else max(1, round(sites))

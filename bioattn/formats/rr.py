@@ -87,16 +87,15 @@ def write_rr(
 def ranked_pairs(
     probabilities: NDArray[np.floating],
     columns: NDArray[np.integer],
-    min_separation: int = MIN_SEPARATION,
 ) -> tuple[NDArray[np.intp], NDArray[np.intp]]:
     """Rows i < j of a symmetric (R, R) map, the likeliest pair first; ties keep the order of i, j.
 
-    columns: (R,) positions, ascending. Pairs closer than `min_separation`, or of a probability that would print as
+    columns: (R,) positions, ascending. Pairs closer than `MIN_SEPARATION`, or of a probability that would print as
     0.00000, are left out.
     """
     first, second = np.triu_indices(len(columns), k=1)
     values = probabilities[first, second]
-    kept = np.flatnonzero((columns[second] - columns[first] >= min_separation) & (values >= SMALLEST))
+    kept = np.flatnonzero((columns[second] - columns[first] >= MIN_SEPARATION) & (values >= SMALLEST))
     order = kept[np.argsort(-values[kept], kind="stable")]
     return first[order], second[order]
 
@@ -106,7 +105,7 @@ def read_rr(path: Path) -> ContactList:
 
     Raises: FormatError naming the line that is none of the format, or a file that ends before END.
     """
-    found = ContactList()
+    contacts = ContactList()
     ended = False
     for number, line in read_lines(path):
         words = line.split()
@@ -120,14 +119,14 @@ def read_rr(path: Path) -> ContactList:
         if words[0] == "END" and len(words) == 1:
             ended = True
         elif words[0] == "TARGET":
-            found.target = " ".join(words[1:])
-        elif len(words) == 1 and words[0].replace("-", "A").isalpha() and not found.pairs:
-            found.sequence += words[0]
+            contacts.target = " ".join(words[1:])
+        elif len(words) == 1 and words[0].replace("-", "A").isalpha() and not contacts.pairs:
+            contacts.sequence += words[0]
         else:
-            found.pairs.append(_pair(where, words, len(found.sequence)))
+            contacts.pairs.append(_pair(where, words, len(contacts.sequence)))
     if not ended:
         raise FormatError(f"{path}: ends without END; the file is cut off")
-    return found
+    return contacts
 
 
 def _pair(where: str, words: list[str], length: int) -> RankedPair:

@@ -2,18 +2,34 @@
 
 import re
 import shutil
-from collections.abc import Collection, Iterator
+from collections.abc import Collection, Iterable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
-from bioattn.errors import BioattnError
-from bioattn.io.files import remove_leftover, unwritable
+from bioattn.errors import BioattnError, SettingsError
+from bioattn.io.files import check_apart, check_parent, remove_leftover, unwritable
 from bioattn.io.input_watch import require_unchanged_inputs
 from bioattn.io.output_lock import lock_output
 
 _SHOWN = 3
 _BEING_WRITTEN = re.compile(r"\.tmp-\d+-(.+)")
 """What `bioattn.io.files.atomic_output` leaves of a killed process."""
+
+
+def check_output_folder(folder: Path, inputs: Iterable[Path] = (), *, force: bool) -> None:
+    """Refuse a folder that cannot take a result, before any work is done.
+
+    Raises: SettingsError when `folder` is no name of one or holds an input; BioattnError when it is a file, its
+    place is missing or read-only, or it holds something and `force` is not given.
+    """
+    if folder.name in ("", "-", ".."):
+        raise SettingsError(f"--output {folder}: give the name of a folder to make")
+    check_parent(folder)
+    check_apart(folder, inputs)
+    if folder.exists() and not folder.is_dir():
+        raise BioattnError(f"{folder}: is a file, a folder is needed; choose another --output")
+    if folder.is_dir() and any(folder.iterdir()) and not force:
+        raise BioattnError(f"{folder}: exists already; choose another --output, or --force to replace it")
 
 
 def require_own_files(folder: Path, names: Collection[str]) -> None:
@@ -24,13 +40,13 @@ def require_own_files(folder: Path, names: Collection[str]) -> None:
     Raises: BioattnError naming what else lies there, or when it is no folder.
     """
     try:
-        found = sorted(folder.iterdir())
+        entries = sorted(folder.iterdir())
         ours = {str(Path(name).parent) for name in names}
         for inner in [
-            path for path in found if path.is_dir() and not path.is_symlink() and path.name in ours
+            path for path in entries if path.is_dir() and not path.is_symlink() and path.name in ours
         ]:
-            found.remove(inner)
-            found += sorted(inner.iterdir())
+            entries.remove(inner)
+            entries += sorted(inner.iterdir())
     except NotADirectoryError:
         raise BioattnError(
             f"{folder}: is a file, which would be replaced by a folder; move it away or choose another --output"
@@ -39,7 +55,7 @@ def require_own_files(folder: Path, names: Collection[str]) -> None:
         raise unwritable(folder, error) from error
     others = [
         path.relative_to(folder).as_posix()
-        for path in found
+        for path in entries
         if path.is_dir() or path.relative_to(folder).with_name(_final_name(path.name)).as_posix() not in names
     ]
     if others:

@@ -87,12 +87,12 @@ def strings(dataset: h5py.Dataset, selection: Any = ()) -> list[str]:
     return [str(text) for text in dataset.asstr()[selection]]
 
 
-def other_format(path: Path, kind: str, found: object, needed: str, advice: str = "") -> FormatError:
+def other_format(path: Path, kind: str, stored: object, needed: str, advice: str = "") -> FormatError:
     """The error for HDF5 that holds something else.
 
-    kind: what is needed, after `is no`. found: the attribute `format`. advice: how to get what is needed.
+    kind: what is needed, after `is no`. stored: the attribute `format`. advice: how to get what is needed.
     """
-    says = f"its format is {found!r}" if found else "it has no 'format' attribute"
+    says = f"its format is {stored!r}" if stored else "it has no 'format' attribute"
     return FormatError(
         f"{path}: is no {kind} ({says}, {needed!r} is needed){f'; {advice}' if advice else ''}"
     )

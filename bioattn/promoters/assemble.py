@@ -105,9 +105,9 @@ def build_dataset(
         LOGGER.info(f"{before:,} samples averaged into {len(matrix.treatments.names):,} treatments")
         if left_out:
             LOGGER.warning(f"features that differ between replicates are left out: {quoted(left_out)}")
-    found = ~np.isnan(matrix.values)
+    has_value = ~np.isnan(matrix.values)
     labelled = apply_task(matrix, settings)
-    genes, gene_rows = _drop_empty_genes(promoters, found, labelled, notes)
+    genes, gene_rows = _drop_empty_genes(promoters, has_value, labelled, notes)
     treatments, treatment_rows = _drop_empty_treatments(labelled)
     if not genes.size or not treatments.size:
         raise BioattnError("no gene has a response: every value of the tables that has a promoter is missing")
@@ -171,7 +171,7 @@ def _common_flank(promoters: Sequence[Promoter]) -> int:
 def _treatments_of(
     responses: Responses, table: TreatmentTable | None
 ) -> tuple[TreatmentTable, list[AuditRow]]:
-    """The rows of the treatment table for the treatments of the responses, and the rows nobody asked for."""
+    """The rows of the treatment table for the treatments of the responses, and the rows without responses."""
     if table is None:
         return named_treatments(responses.treatments), []
     known = set(table.names)
@@ -181,8 +181,8 @@ def _treatments_of(
             f"the treatment table has no row for {len(missing):,} of {len(responses.treatments):,} treatments of "
             f"the responses: {quoted(missing)}; its rows are {quoted(table.names)}"
         )
-    asked = set(responses.treatments)
-    unused = [name for name in table.names if name not in asked]
+    queried = set(responses.treatments)
+    unused = [name for name in table.names if name not in queried]
     if unused:
         LOGGER.warning(
             f"{counted(len(unused), 'row')} of the treatment table without responses: {quoted(unused)}"
@@ -214,11 +214,14 @@ def _report_matches(
 
 
 def _drop_empty_genes(
-    promoters: Sequence[Promoter], found: NDArray[np.bool_], labelled: ResponseMatrix, notes: Sequence[str]
+    promoters: Sequence[Promoter],
+    has_value: NDArray[np.bool_],
+    labelled: ResponseMatrix,
+    notes: Sequence[str],
 ) -> tuple[NDArray[np.int64], list[AuditRow]]:
     """Promoters with at least one target, and an audit row for every promoter."""
     counts = (~np.isnan(labelled.values)).sum(axis=1)
-    had_value: NDArray[np.bool_] = np.any(found, axis=1)
+    had_value: NDArray[np.bool_] = np.any(has_value, axis=1)
     rows, without = [], []
     for index, promoter in enumerate(promoters):
         if counts[index]:

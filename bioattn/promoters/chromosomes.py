@@ -112,10 +112,10 @@ def _unique_pairs(
     """Names whose form is the same, not empty, and had by one name only on each side."""
 
     def by_form(names: Mapping[str, str]) -> dict[str, str]:
-        found: dict[str, list[str]] = {}
+        names_of_form: dict[str, list[str]] = {}
         for name, text in names.items():
-            found.setdefault(form(text), []).append(name)
-        return {key: same[0] for key, same in found.items() if key and len(same) == 1}
+            names_of_form.setdefault(form(text), []).append(name)
+        return {key: same[0] for key, same in names_of_form.items() if key and len(same) == 1}
 
     left, right = by_form(ours), by_form(theirs)
     return {left[key]: right[key] for key in left if key in right}

@@ -233,9 +233,9 @@ def _shape_problems(dataset: PromoterDataset) -> list[str]:
         "treatment_split": (len(dataset.treatment_split), treatments),
     }
     problems += [
-        f"{name} has {found:,} entries, {wanted:,} are needed"
-        for name, (found, wanted) in sizes.items()
-        if found != wanted
+        f"{name} has {size:,} entries, {wanted:,} are needed"
+        for name, (size, wanted) in sizes.items()
+        if size != wanted
     ]
     if dataset.flank < 0 or dataset.length < 1:
         problems.append(f"flank {dataset.flank} does not fit sequences of {dataset.codes.shape[1]} bases")

@@ -30,14 +30,14 @@ def choose_genes(values: Sequence[str], known: Collection[str], source: Path) ->
 
 
 def _of_file(path: Path, known: Collection[str], source: Path) -> list[str]:
-    found = []
+    ids = []
     for number, line in read_lines(path):
         if not line.strip() or line.startswith("#"):
             continue
         name = line.split("\t")[0].strip()
         if name not in known:
             raise BioattnError(f"{path}:{number}: gene {name!r} is not in {source}")
-        found.append(name)
-    if not found:
+        ids.append(name)
+    if not ids:
         raise BioattnError(f"{path}: holds no gene id")
-    return found
+    return ids

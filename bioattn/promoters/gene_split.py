@@ -106,14 +106,14 @@ def split_genes(
 
 def _kind(settings: DatasetSettings, chrom: Sequence[str]) -> Split | None:
     """The gene split that was asked for; None when only treatments are held out."""
-    asked = [split for split in settings.splits if split is not Split.TREATMENT]
-    if asked:
-        return asked[0]
+    gene_splits = [split for split in settings.splits if split is not Split.TREATMENT]
+    if gene_splits:
+        return gene_splits[0]
     if settings.splits:
         return None
-    said = [holdout for holdout in settings.gene_holdouts if holdout.values]
-    if said:  # names are chromosomes; fractions need groups that can be cut anywhere
-        kind = Split.HOMOLOGY if all(holdout.is_fraction for holdout in said) else Split.CHROMOSOME
+    holdouts = [holdout for holdout in settings.gene_holdouts if holdout.values]
+    if holdouts:  # names are chromosomes; fractions need groups that can be cut anywhere
+        kind = Split.HOMOLOGY if all(holdout.is_fraction for holdout in holdouts) else Split.CHROMOSOME
     else:
         enough = all(chrom) and len(set(chrom)) >= MIN_CHROMOSOMES
         kind = Split.CHROMOSOME if enough else Split.HOMOLOGY

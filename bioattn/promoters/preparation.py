@@ -123,12 +123,12 @@ def check_settings(annotation: Annotation, settings: WindowSettings) -> None:
                 "name cannot; choose another --id-attribute"
             )
     if annotation.format == "BED":
-        for asked, option in (
+        for requested, option in (
             (settings.anchor == "cds", "--anchor cds"),
             (settings.feature == "mRNA", "--feature mRNA"),
             (bool(settings.biotypes), "--biotype"),
         ):
-            if asked:
+            if requested:
                 raise SettingsError(f"{option}: {annotation.path} is BED, which says nothing about it")
     present = Counter(gene.biotype for gene in annotation.genes if gene.biotype)
     for biotype in settings.biotypes:

@@ -36,37 +36,23 @@ class ColumnRoles:
 
 # Names are compared in lower case without anything but letters and digits: adj.P.Val = adjpval, gene_id = geneid.
 _GENE = (
-    "geneid",
-    "gene",
-    "genes",
-    "ensemblgeneid",
-    "locustag",
-    "orf",
-    "targetid",
-    "featureid",
-    "id",
-    "row",
+    *("geneid", "gene", "genes", "ensemblgeneid", "locustag", "orf", "targetid", "featureid", "id", "row"),
     "symbol",
 )
 _TREATMENT = (
-    "treatment",
-    "contrast",
-    "comparison",
-    "condition",
-    "sample",
-    "experiment",
-    "perturbation",
-    "array",
+    *("treatment", "contrast", "comparison", "condition", "sample", "experiment", "perturbation", "array"),
 )
 _EFFECT = (
-    "log2foldchange",
-    "logfc",
-    "log2fc",
-    "lfc",
-    "avglog2fc",
-    "log2ratio",
-    "logfoldchange",
-    "logfoldchanges",
+    *(
+        "log2foldchange",
+        "logfc",
+        "log2fc",
+        "lfc",
+        "avglog2fc",
+        "log2ratio",
+        "logfoldchange",
+        "logfoldchanges",
+    ),
 )
 _VALUE = (*_EFFECT, "value", "response", "expression", "score", "measurement", "logtpm", "tpm")
 _PADJ = ("padj", "adjpval", "fdr", "qvalue", "qval", "pvaladj", "adjpvalue", "pvalsadj", "padjust", "svalue")
@@ -76,31 +62,32 @@ _TESTED = ("padj", "adjpval", "adjpvalue", "fdr", "qvalue", "pvalue", "pval")
 _STANDARD_ERROR = ("lfcse", "stderr", "standarderror", "stderror", "se")
 
 
-def find_columns(reader: TableReader, said: ResponseColumns) -> ColumnRoles:
+def find_columns(reader: TableReader, stated: ResponseColumns) -> ColumnRoles:
     """Which column of a table is what.
 
-    The layout is `said.layout`, or: long when there is a treatment column beside an effect or value column, or the
-    table has three columns of which the second is text; contrast when there is an effect beside a p value or
+    The layout is `stated.layout`, or: long when there is a treatment column beside an effect or value column, or
+    the table has three columns of which the second is text; contrast when there is an effect beside a p value or
     standard error; else wide. Gene ids are the first column, unless it only numbers the rows.
 
     Raises: FormatError when a column that was named, or that the layout needs, is not there.
     """
-    gene = _gene_column(reader, said)
+    gene = _gene_column(reader, stated)
     names = {_plain(name): index for index, name in reversed(list(enumerate(reader.header))) if index != gene}
     effect = _first(names, _EFFECT)
     value = effect if effect is not None else _first(names, _VALUE)
     treatment = _first(names, _TREATMENT)
-    if said.treatment is not None:
-        treatment = reader.column(said.treatment, "--treatment-column")
-    layout = said.layout or _guess_layout(reader, said, gene, names, treatment, value)
+    if stated.treatment is not None:
+        treatment = reader.column(stated.treatment, "--treatment-column")
+    layout = stated.layout or _guess_layout(reader, stated, gene, names, treatment, value)
     if layout is Layout.WIDE:
-        return ColumnRoles(layout=layout, gene=gene, values=_wide_columns(reader, said, gene))
-    if len(said.values) > 1:
+        return ColumnRoles(layout=layout, gene=gene, values=_wide_columns(reader, stated, gene))
+    if len(stated.values) > 1:
         raise FormatError(
-            f"{reader.path}: a {layout} table has one column of values, --value-column names {quoted(said.values)}"
+            f"{reader.path}: a {layout} table has one column of values, --value-column names "
+            f"{quoted(stated.values)}"
         )
-    if said.values:
-        value = reader.column(said.values[0], "--value-column")
+    if stated.values:
+        value = reader.column(stated.values[0], "--value-column")
     if layout is Layout.LONG and treatment is None:
         text = [
             i for i in range(len(reader.header)) if i not in (gene, value) and not _mostly_numbers(reader, i)
@@ -131,9 +118,9 @@ def find_columns(reader: TableReader, said: ResponseColumns) -> ColumnRoles:
     )
 
 
-def _gene_column(reader: TableReader, said: ResponseColumns) -> int:
-    if said.gene is not None:
-        return reader.column(said.gene, "--gene-column")
+def _gene_column(reader: TableReader, stated: ResponseColumns) -> int:
+    if stated.gene is not None:
+        return reader.column(stated.gene, "--gene-column")
     if reader.header[0] and _plain(reader.header[0]) in _GENE:
         return 0
     first = [cells[0] for _, cells in reader.sample]
@@ -147,14 +134,14 @@ def _gene_column(reader: TableReader, said: ResponseColumns) -> int:
 
 def _guess_layout(
     reader: TableReader,
-    said: ResponseColumns,
+    stated: ResponseColumns,
     gene: int,
     names: dict[str, int],
     treatment: int | None,
     value: int | None,
 ) -> Layout:
     others = [index for index in range(len(reader.header)) if index != gene]
-    if said.treatment is not None:
+    if stated.treatment is not None:
         return Layout.LONG
     if treatment is not None and (value is not None or len(others) == 2):
         return Layout.LONG
@@ -166,11 +153,11 @@ def _guess_layout(
     return Layout.WIDE
 
 
-def _wide_columns(reader: TableReader, said: ResponseColumns, gene: int) -> tuple[int, ...]:
+def _wide_columns(reader: TableReader, stated: ResponseColumns, gene: int) -> tuple[int, ...]:
     """The treatments of a wide table: all columns but the gene ids, or those that match the user's patterns."""
     header = reader.header
-    if said.values:
-        for pattern in said.values:
+    if stated.values:
+        for pattern in stated.values:
             if not any(fnmatch.fnmatchcase(name, pattern) for name in header):
                 raise FormatError(
                     f"{reader.path}: --value-column {pattern!r} fits no column; it has {quoted(header[1:], 8)}"
@@ -178,7 +165,7 @@ def _wide_columns(reader: TableReader, said: ResponseColumns, gene: int) -> tupl
         chosen = [
             index
             for index, name in enumerate(header)
-            if index != gene and any(fnmatch.fnmatchcase(name, pattern) for pattern in said.values)
+            if index != gene and any(fnmatch.fnmatchcase(name, pattern) for pattern in stated.values)
         ]
     else:
         chosen = [index for index in range(len(header)) if index != gene]
@@ -194,7 +181,7 @@ def _wide_columns(reader: TableReader, said: ResponseColumns, gene: int) -> tupl
             "the table needs a header that names its columns"
         )
     tested = [name for name in names if _plain(name).endswith(_TESTED)]
-    if tested and not said.values:
+    if tested and not stated.values:
         raise FormatError(
             f"{reader.path}: the column {tested[0]!r} looks like a p value, not a response; name the columns to "
             "use with --value-column, or say --layout contrast"

@@ -8,6 +8,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from bioattn.errors import BioattnError
+from bioattn.promoters.cell_means import CellMeans
 from bioattn.promoters.choices import Direction
 from bioattn.promoters.dataset_audit import AuditRow
 from bioattn.promoters.dataset_settings import DatasetSettings
@@ -67,19 +68,21 @@ def join_promoters(
         for gene, how in zip(responses.gene_ids, match.how, strict=True)
         if how in reasons
     ]
-    found = np.flatnonzero(match.promoter >= 0)
-    target = match.promoter[found]
+    matched = np.flatnonzero(match.promoter >= 0)
+    target = match.promoter[matched]
+    means = CellMeans(len(promoter_ids), len(table.names))
+    means.add(
+        target,
+        responses.values[matched],
+        None if responses.standard_error is None else responses.standard_error[matched],
+        None if responses.padj is None else responses.padj[matched],
+    )
     matrix = ResponseMatrix(
-        treatments=table,
-        values=_mean_rows(responses.values[found], target, len(promoter_ids)),
-        standard_error=None
-        if responses.standard_error is None
-        else _error_rows(responses.standard_error[found], responses.values[found], target, len(promoter_ids)),
-        padj=None if responses.padj is None else _largest_rows(responses, found, target, len(promoter_ids)),
+        treatments=table, values=means.values, standard_error=means.standard_error, padj=means.padj
     )
     notes = [""] * len(promoter_ids)
     sources: dict[int, list[str]] = {}
-    for row, promoter in zip(found.tolist(), target.tolist(), strict=True):
+    for row, promoter in zip(matched.tolist(), target.tolist(), strict=True):
         sources.setdefault(promoter, []).append(responses.gene_ids[row])
     for promoter, names in sources.items():
         repeated = [name for name in names if name in responses.duplicated]
@@ -121,21 +124,21 @@ def average_replicates(
     averaged, left_out = average_features(table, groups)
     place = {name: index for index, name in enumerate(averaged.names)}
     target = np.array([place[group] for group in groups])
-    values = _mean_rows(matrix.values.T, target, len(place)).T
-    error = (
-        None
-        if matrix.standard_error is None
-        else _error_rows(matrix.standard_error.T, matrix.values.T, target, len(place)).T
-    )
+    means = CellMeans(len(place), len(matrix.values))
+    error = matrix.standard_error
+    means.add(target, matrix.values.T, None if error is None else error.T, None)
+    error = means.standard_error
     samples = [
         AuditRow("sample", name, "averaged", "replicate", detail=group)
         for name, group in zip(table.names, groups, strict=True)
     ]
-    return (
-        ResponseMatrix(treatments=averaged, values=values, standard_error=error, padj=None),
-        samples,
-        left_out,
+    averages = ResponseMatrix(
+        treatments=averaged,
+        values=means.values.T,
+        standard_error=None if error is None else error.T,
+        padj=None,
     )
+    return averages, samples, left_out
 
 
 def apply_task(matrix: ResponseMatrix, settings: DatasetSettings) -> ResponseMatrix:
@@ -171,34 +174,3 @@ def apply_task(matrix: ResponseMatrix, settings: DatasetSettings) -> ResponseMat
         )
         values = np.where(weak, np.nan, values)
     return replace(matrix, values=values)
-
-
-def _mean_rows(values: NDArray[np.float64], target: NDArray[np.int64], size: int) -> NDArray[np.float64]:
-    """Mean of the rows that go to each target row, without the missing ones; NaN where nothing is left."""
-    present = ~np.isnan(values)
-    total, count = np.zeros((size, values.shape[1])), np.zeros((size, values.shape[1]))
-    np.add.at(total, target, np.where(present, values, 0.0))
-    np.add.at(count, target, present)
-    return np.divide(total, count, out=np.full_like(total, np.nan), where=count > 0)
-
-
-def _error_rows(
-    errors: NDArray[np.float64], values: NDArray[np.float64], target: NDArray[np.int64], size: int
-) -> NDArray[np.float64]:
-    """Standard error of those means, taking the rows as independent; NaN where one of them is unknown."""
-    present = ~np.isnan(values)
-    total, count = np.zeros((size, values.shape[1])), np.zeros((size, values.shape[1]))
-    np.add.at(total, target, np.where(present, errors**2, 0.0))
-    np.add.at(count, target, present)
-    return np.divide(np.sqrt(total), count, out=np.full_like(total, np.nan), where=count > 0)
-
-
-def _largest_rows(
-    responses: Responses, found: NDArray[np.int64], target: NDArray[np.int64], size: int
-) -> NDArray[np.float64]:
-    """The largest adjusted p of the rows that go to each target row; NaN where a value was not tested."""
-    assert responses.padj is not None
-    largest = np.full((size, responses.padj.shape[1]), -np.inf)
-    present = ~np.isnan(responses.values[found])
-    np.maximum.at(largest, target, np.where(present, responses.padj[found], -np.inf))
-    return np.where(np.isneginf(largest), np.nan, largest)

@@ -22,6 +22,7 @@ from bioattn.formats.tables import (
     refuse_duplicate_columns,
     uses_decimal_comma,
 )
+from bioattn.promoters.cell_means import CellMeans
 from bioattn.promoters.choices import Layout
 from bioattn.promoters.response_columns import ColumnRoles, ResponseColumns, find_columns
 from bioattn.promoters.treatments import NO_CATEGORY
@@ -87,11 +88,11 @@ def read_responses(
     Raises: FormatError for what cannot be understood (file, line, column); BioattnError when two tables both hold
     a treatment as a column, or a name was given to a table that is not a contrast.
     """
-    said = columns or ResponseColumns()
+    stated = columns or ResponseColumns()
     gathered = _Gathered()
     for source in sources:
         path, name = source if isinstance(source, ResponseSource) else ResponseSource(source)
-        _read_table(path, name, said, gathered)
+        _read_table(path, name, stated, gathered)
     if not gathered.treatments:
         raise BioattnError("no response table holds a treatment")
     return gathered.responses()
@@ -126,35 +127,17 @@ class _Gathered:
 
         Blocks are added one after the other, so memory is that of the tables plus three result matrices.
         """
-        shape = (len(self.genes), len(self.treatments))
-        total, count = np.zeros(shape), np.zeros(shape, dtype=np.int32)
-        variance, variances = np.zeros(shape), np.zeros(shape, dtype=np.int32)
-        padj = np.full(shape, -np.inf)
+        means = CellMeans(len(self.genes), len(self.treatments))
         for block in self._blocks:
-            present = ~np.isnan(block.values)
-            np.add.at(total, (block.genes, block.treatments), np.where(present, block.values, 0.0))
-            np.add.at(count, (block.genes, block.treatments), present)
-            if block.standard_error is not None:
-                known = present & ~np.isnan(block.standard_error)
-                np.add.at(
-                    variance, (block.genes, block.treatments), np.where(known, block.standard_error, 0.0) ** 2
-                )
-                np.add.at(variances, (block.genes, block.treatments), known)
-            if block.padj is not None:
-                # NaN (not tested) wins over any number: the value counts as tested only if all of it was.
-                np.maximum.at(padj, (block.genes, block.treatments), np.where(present, block.padj, -np.inf))
-        with np.errstate(invalid="ignore", divide="ignore"):
-            values = np.where(count > 0, total / count, np.nan)
-            error = np.where((count > 0) & (variances == count), np.sqrt(variance) / count, np.nan)
-        several = count.max(axis=1, initial=0)
+            means.add((block.genes, block.treatments), block.values, block.standard_error, block.padj)
+        several = means.count.max(axis=1, initial=0)
         names = list(self.genes)
-        with_padj = any(block.padj is not None for block in self._blocks)
         return Responses(
             gene_ids=names,
             treatments=list(self.treatments),
-            values=values,
-            standard_error=error if variances.any() else None,
-            padj=np.where(np.isneginf(padj), np.nan, padj) if with_padj else None,
+            values=means.values,
+            standard_error=means.standard_error,
+            padj=means.padj,
             duplicated={names[i]: int(several[i]) for i in np.flatnonzero(several > 1)},
         )
 
@@ -169,12 +152,12 @@ class _Block(NamedTuple):
     padj: NDArray[np.float64] | None
 
 
-def _read_table(path: Path, name: str | None, said: ResponseColumns, gathered: _Gathered) -> None:
+def _read_table(path: Path, name: str | None, stated: ResponseColumns, gathered: _Gathered) -> None:
     reader = open_table(path)
     refuse_duplicate_columns(reader)
     if not reader.sample:
         raise FormatError(f"{path}: the table has a header but no rows")
-    roles = find_columns(reader, said)
+    roles = find_columns(reader, stated)
     if name is not None and roles.layout is not Layout.CONTRAST:
         raise BioattnError(
             f"{path}: the name {name!r} was given, but this is a {roles.layout} table that names its treatments "

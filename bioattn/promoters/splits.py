@@ -229,8 +229,8 @@ def _cell(value: object) -> str:
 
 def _sides_to_fill(holdouts: Sequence[Holdout]) -> list[int]:
     """Sides without a holdout; `test=` (empty) says that a side is to stay empty."""
-    said = {holdout.side for holdout in holdouts}
-    return [side for side in (TEST, VALIDATION) if side not in said]
+    given = {holdout.side for holdout in holdouts}
+    return [side for side in (TEST, VALIDATION) if side not in given]
 
 
 def _chromosomes_near(

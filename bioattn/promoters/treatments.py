@@ -57,16 +57,16 @@ class TreatmentTable:
         return self.frame[column].dtype == np.float64
 
     def select(
-        self, names: Sequence[str], asked_by: str = "treatment", source: object = "the treatment table"
+        self, names: Sequence[str], option: str = "treatment", source: object = "the treatment table"
     ) -> "TreatmentTable":
-        """The rows of `names`, in that order. `asked_by` and `source` begin the message.
+        """The rows of `names`, in that order. `option` and `source` begin the message.
 
         Raises: BioattnError naming a treatment that is not in the table, and near misses.
         """
         known = dict.fromkeys(self.names)
         for name in names:
             if name not in known:
-                raise not_there(asked_by, name, source, "treatment", known)
+                raise not_there(option, name, source, "treatment", known)
         return TreatmentTable(self.frame.loc[list(names)])
 
 

@@ -24,10 +24,9 @@ from bioattn.formats.alignment import Alignment
 from bioattn.formats.pdb_output import write_pdb
 from bioattn.formats.structure_residues import CHAIN, StructureResidue
 from bioattn.io.files import text_output, write_json
-from bioattn.io.folders import atomic_folder
+from bioattn.io.folders import atomic_folder, check_output_folder
 from bioattn.simulate.families import DEPTHS, SimulatedFamily, random_settings, simulate_family
 from bioattn.simulate.potts import LETTERS
-from bioattn.simulate.promoter_files import check_output_folder
 from bioattn.structures.chain import read_chain
 from bioattn.system.progress import NoProgress, Progress
 
@@ -72,10 +71,10 @@ def read_folds(paths: Sequence[Path]) -> list[tuple[str, NDArray[np.float32]]]:
         if not path.exists() and ":" in path.name:
             name, _, chain = path.name.rpartition(":")
             path = path.with_name(name)
-        found = read_chain(path, chain)
-        if len(found.letters) < 20:
-            raise BioattnError(f"{path}: has {len(found.letters)} residues; a fold needs at least 20")
-        folds.append((path.name.split(".")[0], found.cb))
+        structure = read_chain(path, chain)
+        if len(structure.letters) < 20:
+            raise BioattnError(f"{path}: has {len(structure.letters)} residues; a fold needs at least 20")
+        folds.append((path.name.split(".")[0], structure.cb))
     return folds
 
 
@@ -97,14 +96,14 @@ def write_families(
 def _own_names(folder: Path) -> set[str]:
     """What a simulation writes, of as many families as this one or an earlier one has."""
     alike = (folder, folder.with_name(f"{folder.name}.partial"))
-    found = {
+    written = {
         match[1] + match[2]
         for each in alike
         for path in each.rglob("*")
         if (match := _FAMILY_FILE.fullmatch(path.relative_to(each).as_posix()))
     }
     first = {f"{name}/simulated000000.{end}" for name, end in _FOLDERS.items()}
-    return {PAIRS, SIMULATION, f"{PAIRS}.run.json", *first, *found}
+    return {PAIRS, SIMULATION, f"{PAIRS}.run.json", *first, *written}
 
 
 def _write_all(folder: Path, simulation: FamilySimulation, progress: Progress) -> int:

@@ -57,14 +57,14 @@ def plant_motifs(
 def find_copies(codes: NDArray[np.uint8], word: NDArray[np.uint8]) -> NDArray[np.int64]:
     """Exact occurrences of `word` on the given strand of `codes` (sequences, length): rows (sequence, start)."""
     windows = codes.shape[1] - word.size + 1
-    found = []
+    places = []
     for first in range(0, codes.shape[0], SCAN_BLOCK):
         block = codes[first : first + SCAN_BLOCK]
         match = np.ones((block.shape[0], windows), dtype=np.bool_)
         for position, base in enumerate(word.tolist()):
             match &= block[:, position : position + windows] == base
-        found.append(np.argwhere(match) + np.array([first, 0]))
-    return np.concatenate(found)
+        places.append(np.argwhere(match) + np.array([first, 0]))
+    return np.concatenate(places)
 
 
 def remove_chance_copies(

@@ -81,15 +81,15 @@ class PottsModel:
 
     def neighbours(self) -> list[tuple[NDArray[np.int64], NDArray[np.float64]]]:
         """Per site its coupled sites (K,) and their couplings (K, state there, state here)."""
-        found: list[tuple[list[int], list[NDArray[np.float64]]]] = [([], []) for _ in self.fields]
+        of_site: list[tuple[list[int], list[NDArray[np.float64]]]] = [([], []) for _ in self.fields]
         for (i, j), coupling in zip(self.pairs, self.couplings, strict=True):
-            found[i][0].append(int(j))
-            found[i][1].append(coupling.T)
-            found[j][0].append(int(i))
-            found[j][1].append(coupling)
+            of_site[i][0].append(int(j))
+            of_site[i][1].append(coupling.T)
+            of_site[j][0].append(int(i))
+            of_site[j][1].append(coupling)
         return [
             (np.array(sites, np.int64), np.array(blocks).reshape(len(sites), 20, 20))
-            for sites, blocks in found
+            for sites, blocks in of_site
         ]
 
 

@@ -17,10 +17,9 @@ from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
-from bioattn.errors import BioattnError, SettingsError
 from bioattn.formats.meme import write_meme
 from bioattn.io.files import text_output, write_json
-from bioattn.io.folders import atomic_folder
+from bioattn.io.folders import atomic_folder, check_output_folder
 from bioattn.simulate.genome_layout import write_annotation, write_genome
 from bioattn.simulate.promoters import SimulatedPromoters
 from bioattn.simulate.truth import write_truth
@@ -30,23 +29,6 @@ _PLAIN = ("treatments.tsv", "motifs.meme", "simulation.json")
 _PACKED = ("genome.fa", "annotation.gff3", "responses.tsv", "truth.tsv")
 """Files that are with `compress`."""
 _OWN_NAMES = {*_PLAIN, *_PACKED, *(f"{name}.gz" for name in _PACKED), "simulation.json.run.json"}
-
-
-def check_output_folder(folder: Path, *, force: bool) -> None:
-    """Refuse a folder that cannot take a simulation, before any work is done.
-
-    Raises: SettingsError when `folder` is no name of one; BioattnError when it is a file, or holds something and
-    `force` is not given.
-    """
-    if folder.name in ("", "-", ".."):
-        raise SettingsError(f"--output {folder}: give the name of a folder to make")
-    if folder.is_dir():
-        if not force and any(folder.iterdir()):
-            raise BioattnError(f"{folder}: exists already; choose another --output, or --force to replace it")
-    elif folder.exists():
-        raise BioattnError(f"{folder}: is a file, a folder is needed")
-    elif not folder.parent.is_dir():
-        raise BioattnError(f"{folder}: the folder {folder.parent} does not exist; create it first")
 
 
 def write_simulation(

@@ -10,8 +10,9 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from bioattn.errors import BioattnError, FormatError, SettingsError
-from bioattn.io.files import check_apart, check_parent, read_json, sha256_of
+from bioattn.errors import BioattnError, FormatError
+from bioattn.io.files import read_json, sha256_of
+from bioattn.io.folders import check_output_folder
 from bioattn.store.findings import Finding, error
 
 _BEING_WRITTEN = re.compile(r"\A\.tmp-\d+-")
@@ -41,22 +42,11 @@ class RecordedFolder:
         Raises: SettingsError when `output` cannot name a folder or holds an input; BioattnError when it is in the
         way.
         """
-        if output.name in ("", "-", ".."):
-            raise SettingsError(f"--output {output}: give the name of a folder to make")
-        check_parent(output)
-        check_apart(output, inputs)
-        if output.exists() and not output.is_dir():
-            raise BioattnError(f"{output}: is a file, {self.what} need a folder; choose another --output")
-        if output.is_dir() and any(output.iterdir()):
-            if not force:
-                raise BioattnError(
-                    f"{output}: exists already; choose another --output, or --force to replace it"
-                )
-            if not (output / self.record).is_file():
-                raise BioattnError(
-                    f"{output}: is no folder of {self.what}, and --force replaces no other; choose another "
-                    "--output"
-                )
+        check_output_folder(output, inputs, force=force)
+        if output.is_dir() and any(output.iterdir()) and not (output / self.record).is_file():
+            raise BioattnError(
+                f"{output}: is no folder of {self.what}, and --force replaces no other; choose another --output"
+            )
         alike = (
             output,
             output.with_name(f"{output.name}.partial"),

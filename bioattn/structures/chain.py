@@ -72,7 +72,7 @@ def read_chain(path: Path, chain: str | None = None, *, missing_cb: MissingCb = 
     needed to choose; FormatError when the file is neither PDB nor mmCIF or is damaged.
     """
     model = _first_model(path)
-    proteins = {_name(found): residues for found in model if (residues := _amino_acids(found))}
+    proteins = {_name(each): residues for each in model if (residues := _amino_acids(each))}
     known = quoted(list(proteins), limit=10) if proteins else "none"
     if chain is None:
         if len(proteins) != 1:
@@ -80,12 +80,12 @@ def read_chain(path: Path, chain: str | None = None, *, missing_cb: MissingCb = 
         chain = next(iter(proteins))
     chain = chain.strip() or BLANK_CHAIN
     if chain not in proteins:
-        if chain in {_name(found) for found in model}:
+        if chain in {_name(each) for each in model}:
             raise BioattnError(f"{path}: chain {chain!r} has no amino acids; protein chains: {known}")
         raise BioattnError(f"{path}: there is no chain {chain!r}; protein chains: {known}")
-    found = _chain(chain, proteins[chain], missing_cb)
-    _require_numbers(path, found)
-    return found
+    read = _chain(chain, proteins[chain], missing_cb)
+    _require_numbers(path, read)
+    return read
 
 
 def read_chains(path: Path) -> list[Chain]:

@@ -67,7 +67,7 @@ def map_columns(
     best = _aligned(chain, alignment, 0)
     if best.identity < GOOD_IDENTITY or best.coverage < MIN_COVERAGE:
         others = (_aligned(chain, alignment, row) for row in _likely_rows(chain, alignment) if row)
-        best = max((best, *others), key=lambda found: found.equal)
+        best = max((best, *others), key=lambda aligned: aligned.equal)
     if best.coverage < MIN_COVERAGE or best.identity < min_identity:
         name = alignment.names[best.row]
         raise BioattnError(

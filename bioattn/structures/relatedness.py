@@ -44,7 +44,7 @@ def related_pairs(sequences: Sequence[str], progress: Progress | None = None) ->
     texts = [scorable(sequence) for sequence in sequences]
     number = math.comb(len(texts), 2)
     progress.begin("comparing chains", len(texts))
-    found = []
+    pairs = []
     for first, second in combinations(range(len(texts)), 2):
         if second == first + 1:
             progress.advance()
@@ -59,9 +59,9 @@ def related_pairs(sequences: Sequence[str], progress: Progress | None = None) ->
             for (start, end), (other, _) in blocks
             for step in range(end - start)
         ]
-        found.append(RelatedPair(first, second, sum(letters) / len(letters), len(letters)))
+        pairs.append(RelatedPair(first, second, sum(letters) / len(letters), len(letters)))
     progress.end()
-    return found
+    return pairs
 
 
 def families(number: int, pairs: Sequence[RelatedPair]) -> list[int]:

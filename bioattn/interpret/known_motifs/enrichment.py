@@ -183,12 +183,12 @@ def _judgement(measured: _Measured, q_value: float, *, signed: bool) -> dict[str
         answers &= everyone < 0
     passing = answers & (shares <= LEVEL)
     # No answer to a condition may well differ from the answers to others: nothing is expected there.
-    asked = wanted != "none" or measured.against == BACKGROUND
+    judged = wanted != "none" or measured.against == BACKGROUND
     return cells | {
         "shuffled_p_value": float(shares[-1]),
         "shuffled_significant": float(answers[:-1].mean()),
         "shuffled_passing": float(passing[:-1].mean()),
-        "passed": bool(passing[-1] != (wanted == "none")) if asked else None,
+        "passed": bool(passing[-1] != (wanted == "none")) if judged else None,
     }
 
 
@@ -219,5 +219,5 @@ def _p_values(
     errors = np.sqrt(np.maximum(variances, 0) / degrees)
     ratios = np.divide(means, errors, out=np.full(means.shape, np.inf), where=errors > 0)
     ratios[(errors == 0) & (means == 0)] = 0
-    found: NDArray[np.float64] = 2 * stats.t.sf(np.abs(ratios), degrees)
-    return found
+    p_values: NDArray[np.float64] = 2 * stats.t.sf(np.abs(ratios), degrees)
+    return p_values

@@ -59,8 +59,8 @@ class ExpectedPair:
     @property
     def least_sites(self) -> int:
         """How many sites a promoter needs to count."""
-        found = _SITES.search(self.factor)
-        return int(found[1]) if found else 1
+        stated = _SITES.search(self.factor)
+        return int(stated[1]) if stated else 1
 
 
 def read_expected(path: Path) -> list[ExpectedPair]:
@@ -79,15 +79,15 @@ def read_expected(path: Path) -> list[ExpectedPair]:
     place = {name: table.header.index(name) for name in (*_COLUMNS, "jaspar_id") if name in table.header}
     pairs = []
     for line, cells in table.rows():
-        factor, consensus, condition, told = (cells[place[name]] for name in _COLUMNS)
+        factor, consensus, condition, answer = (cells[place[name]] for name in _COLUMNS)
         matrices = cells[place["jaspar_id"]] if "jaspar_id" in place else ""
         matrices, consensus = ("" if is_missing(cell) else cell for cell in (matrices, consensus))
-        words = re.match(r"(up/down|down/up|[A-Za-z]+)\W*(.*)", told, re.IGNORECASE)
+        words = re.match(r"(up/down|down/up|[A-Za-z]+)\W*(.*)", answer, re.IGNORECASE)
         direction = words[1].lower() if words else ""
         direction = "either" if "/" in direction else direction
         if direction not in DIRECTIONS:
             raise FormatError(
-                f"{path}:{line}: the direction {told!r} begins with none of {quoted(DIRECTIONS)}"
+                f"{path}:{line}: the direction {answer!r} begins with none of {quoted(DIRECTIONS)}"
             )
         if not condition:
             raise FormatError(
@@ -123,7 +123,9 @@ def parse_consensus(text: str) -> list[NDArray[np.bool_]] | None:
     """
     patterns: dict[bytes, NDArray[np.bool_]] = {}
     for alternative in text.split("|"):
-        letters = _REPEATED.sub(lambda found: "N" * min(int(found[1]), _MOST_N), alternative.strip()).upper()
+        letters = _REPEATED.sub(
+            lambda repeat: "N" * min(int(repeat[1]), _MOST_N), alternative.strip()
+        ).upper()
         letters = letters.replace("U", "T").strip("N")
         if not letters or any(letter not in _IUPAC for letter in letters):
             return None

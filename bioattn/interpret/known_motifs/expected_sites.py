@@ -70,21 +70,21 @@ def locate(
     keys = [_key(pair, match_by) for pair in pairs]
     arrays = {key: _arrays(pair, match_by, matrices) for pair, key in zip(pairs, keys, strict=True)}
     rows = np.flatnonzero((codes < UNKNOWN).any(axis=1))
-    found: dict[_Key, ExpectedSites] = {}
+    sites_of: dict[_Key, ExpectedSites] = {}
     progress.begin("motifs and their shuffles", len(arrays))
     for pair, key in zip(pairs, keys, strict=True):
-        if key not in found:
-            rng = np.random.default_rng([seed, len(found)])
+        if key not in sites_of:
+            rng = np.random.default_rng([seed, len(sites_of)])
             alone = _locate(
                 arrays[key], codes[rows], background, pair.least_sites, num_shuffled, p_value, rng
             )
-            found[key] = replace(
+            sites_of[key] = replace(
                 alone, sites=alone.sites.of(rows), shuffled=[sites.of(rows) for sites in alone.shuffled]
             )
-            _warn_of_few(pair, found[key], num_shuffled)
+            _warn_of_few(pair, sites_of[key], num_shuffled)
             progress.advance()
     progress.end()
-    return [found[key] for key in keys]
+    return [sites_of[key] for key in keys]
 
 
 @dataclass(frozen=True, slots=True)
@@ -170,14 +170,14 @@ def _as_motifs(
     ]
 
 
-def _warn_of_few(pair: ExpectedPair, found: ExpectedSites, num_shuffled: int) -> None:
-    if found.sites.promoters < LEAST_PROMOTERS:
+def _warn_of_few(pair: ExpectedPair, located: ExpectedSites, num_shuffled: int) -> None:
+    if located.sites.promoters < LEAST_PROMOTERS:
         LOGGER.warning(
-            f"{pair.factor} ({found.matched_by}): sites in {counted(found.sites.promoters, 'promoter')}, fewer "
-            f"than {LEAST_PROMOTERS}; not scored"
+            f"{pair.factor} ({located.matched_by}): sites in {counted(located.sites.promoters, 'promoter')}, "
+            f"fewer than {LEAST_PROMOTERS}; not scored"
         )
-    elif len(found.shuffled) < num_shuffled:
+    elif len(located.shuffled) < num_shuffled:
         LOGGER.warning(
-            f"{pair.factor} ({found.matched_by}): only {len(found.shuffled)} shuffled motifs have sites in "
+            f"{pair.factor} ({located.matched_by}): only {len(located.shuffled)} shuffled motifs have sites in "
             f"{LEAST_SHUFFLED_PROMOTERS} promoters or more, {num_shuffled} were asked for"
         )

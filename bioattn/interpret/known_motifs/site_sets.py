@@ -149,11 +149,11 @@ def shuffled_columns(
     of one factor are alike. No version equals the motif or another version, on either strand, to two decimals.
     There are fewer than `number` where no more can be made.
     """
-    found: dict[bytes, list[NDArray[Any]]] = {}
+    versions: dict[bytes, list[NDArray[Any]]] = {}
     own = {_signature(matrix) for matrix in matrices}
     for at_will in (False, True):
         for _ in range(TRIES * number):
-            if len(found) == number:
+            if len(versions) == number:
                 break
             draws = {
                 width: _draw(width, rng, at_will=at_will) for width in {len(matrix) for matrix in matrices}
@@ -164,8 +164,8 @@ def shuffled_columns(
             ]
             signatures = [_signature(matrix) for matrix in version]
             if not own & set(signatures):
-                found.setdefault(b"".join(signatures), version)
-    return list(found.values())
+                versions.setdefault(b"".join(signatures), version)
+    return list(versions.values())
 
 
 def telling_positions(

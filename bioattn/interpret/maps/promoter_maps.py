@@ -164,12 +164,12 @@ class AttributionMaps(PromoterMaps):
     def _of_samples(self, samples: NDArray[np.int64], treatment: str | None) -> NDArray[Any]:
         """Contributions, or with no treatment the sequences, of ascending sample numbers."""
         block = slice(int(samples[0]), int(samples[-1]) + 1)
-        found = (
+        stored = (
             self._file.sequences(gene=block)
             if treatment is None
             else self._file.contributions(gene=block, treatment=treatment)
         )
-        values: NDArray[Any] = np.asarray(found)[samples - samples[0]]
+        values: NDArray[Any] = np.asarray(stored)[samples - samples[0]]
         return values
 
 

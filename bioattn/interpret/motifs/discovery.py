@@ -67,8 +67,8 @@ def discover_motifs(
     codes, controls = seqlets.codes.copy(), controls_CW.copy()
     log_prior = _log_prior(seqlets.prior)
     core = slice(PAD, codes.shape[1] - PAD)
-    found: list[FoundMotif] = []
-    while len(found) < max_motifs and len(codes):
+    motifs: list[FoundMotif] = []
+    while len(motifs) < max_motifs and len(codes):
         seeds = enriched_words(codes[:, core], controls[:, core], SEEDS_TRIED)
         grown = [
             _grown(codes, controls, log_prior, seed, background)
@@ -79,11 +79,11 @@ def discover_motifs(
         if not fit:
             break
         best = min(fit, key=lambda motif: motif.log_p)
-        found.append(best)
+        motifs.append(best)
         log_odds = _log_odds(best.probabilities, background)
         for windows in (codes, controls):
             _mask(windows, log_odds, best.threshold)
-    return found
+    return motifs
 
 
 def _grown(

@@ -139,7 +139,7 @@ def find_motif_hits(
             f"({', '.join(hopeless[:3])}{', …' if len(hopeless) > 3 else ''})"
         )
     tables = [[scorer.word_tables(reverse=reverse) for reverse in (False, True)] for scorer in scorers]
-    found: list[NDArray[np.int64]] = []
+    parts: list[NDArray[np.int64]] = []
     rows_at_once = max(1, BLOCK_BASES // max(1, codes.shape[1]))
     for begin in range(0, len(codes), rows_at_once):
         block = codes[begin : begin + rows_at_once]
@@ -150,8 +150,8 @@ def find_motif_hits(
             for reverse in (0, 1):
                 hits = _block_hits(words, unknown, tables[number][reverse], scorer.motif.width, least)
                 hits[0] += begin
-                found.append(np.vstack([hits, np.full((2, hits.shape[1]), [[number], [reverse]])]))
-    return _table(found, scorers)
+                parts.append(np.vstack([hits, np.full((2, hits.shape[1]), [[number], [reverse]])]))
+    return _table(parts, scorers)
 
 
 def _words(block: NDArray[np.uint8]) -> NDArray[np.intp]:
@@ -194,8 +194,8 @@ def _block_hits(
     return np.stack([row, start, scores[row, start].astype(np.int64)])
 
 
-def _table(found: list[NDArray[np.int64]], scorers: list[MotifScores]) -> pd.DataFrame:
-    row, start, score, number, reverse = np.hstack([np.empty((5, 0), dtype=np.int64), *found])
+def _table(parts: list[NDArray[np.int64]], scorers: list[MotifScores]) -> pd.DataFrame:
+    row, start, score, number, reverse = np.hstack([np.empty((5, 0), dtype=np.int64), *parts])
     order = np.lexsort((reverse, number, start, row))
     row, start, score, number, reverse = (part[order] for part in (row, start, score, number, reverse))
     p_values = np.empty(row.size)

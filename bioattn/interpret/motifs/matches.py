@@ -82,9 +82,9 @@ def _tomtom(
 
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")  # of few targets; said above
-        found = tomtom(
+        results = tomtom(
             [np.ascontiguousarray(query.T) for query in queries],
             [np.ascontiguousarray(target.T) for target in targets],
             n_jobs=1,
         )
-    return np.asarray(found[0], dtype=np.float64)
+    return np.asarray(results[0], dtype=np.float64)

@@ -39,7 +39,7 @@ def enriched_words(seqlets_SW: NDArray[np.uint8], controls_CW: NDArray[np.uint8]
     A word counts once a window, on either strand. Words with N do not exist.
     """
     seqlets, controls = _triplets(seqlets_SW), _triplets(controls_CW)
-    found: list[tuple[float, int, int]] = []
+    words: list[tuple[float, int, int]] = []
     tested = 0
     for gap in range(min(MAX_GAP, seqlets_SW.shape[1] - 6) + 1):
         here, there = _windows_with(seqlets, gap), _windows_with(controls, gap)
@@ -47,15 +47,15 @@ def enriched_words(seqlets_SW: NDArray[np.uint8], controls_CW: NDArray[np.uint8]
         expected = (here + there) * len(seqlets) / (len(seqlets) + len(controls))
         candidates = np.flatnonzero((here >= MIN_SEQLETS) & (here > 1.2 * expected))
         log_tail = log_surplus(here[candidates], there[candidates], len(seqlets), len(controls))
-        found += [(float(value), gap, int(word)) for value, word in zip(log_tail, candidates, strict=True)]
-    found.sort()
+        words += [(float(value), gap, int(word)) for value, word in zip(log_tail, candidates, strict=True)]
+    words.sort()
     return [
         Seed(
             tuple(int(word) // 4**place % 4 for place in range(5, -1, -1)),
             gap,
             value + float(np.log(max(1, tested))),
         )
-        for value, gap, word in found[:number]
+        for value, gap, word in words[:number]
     ]
 
 

@@ -69,15 +69,15 @@ class MotifSource:
 
     def merge(self) -> None:
         """Make one motif of those that are alike."""
-        found = [(name, motif) for name, each in self._found.items() for motif in each.motifs]
+        motifs = [(name, motif) for name, each in self._found.items() for motif in each.motifs]
         merged = merge_motifs(
-            [motif.probabilities for _, motif in found], [motif.seqlets for _, motif in found]
+            [motif.probabilities for _, motif in motifs], [motif.seqlets for _, motif in motifs]
         )
         self.motifs = [
             Motif(name=f"{self.maps.kind}_{number}", probabilities=motif.probabilities, sites=motif.sites)
             for number, motif in enumerate(merged, start=1)
         ]
-        self._members = [[found[number] for number in motif.members] for motif in merged]
+        self._members = [[motifs[number] for number in motif.members] for motif in merged]
 
     def table(self) -> Iterator[dict[str, object]]:
         """A row of motifs.tsv for each motif, without its matches."""

@@ -9,41 +9,25 @@ import pandas as pd
 
 from bioattn.interpret.false_discovery import benjamini_hochberg
 from bioattn.interpret.maps.promoter_maps import PromoterMaps
-from bioattn.interpret.motifs.use import BACKGROUND, USE_COLUMNS
+from bioattn.interpret.motifs.use import BACKGROUND, EDGE_COLUMNS, USE_COLUMNS
 from bioattn.io.files import text_output
 from bioattn.store.window_coordinates import genomic_interval
 
 MOTIF_HEADER = (
-    "motif",
-    "source",
-    "consensus",
-    "width",
-    "seqlets",
-    "information_bits",
-    "treatments",
-    "surest_treatment",
-    "share",
-    "control_share",
-    "log10_p",
-    "match",
-    "match_name",
-    "match_p_value",
-    "match_q_value",
+    *(
+        "motif",
+        "source",
+        "consensus",
+        "width",
+        "seqlets",
+        "information_bits",
+        "treatments",
+        "surest_treatment",
+    ),
+    *("share", "control_share", "log10_p", "match", "match_name", "match_p_value", "match_q_value"),
 )
-EDGE_HEADER = (
-    "treatment",
-    "motif",
-    "gene_id",
-    "start",
-    "end",
-    "strand",
-    "chrom",
-    "genomic_start",
-    "genomic_end",
-    "genomic_strand",
-    "score",
-    "hit_p_value",
-)
+_PLACE = ("chrom", "genomic_start", "genomic_end", "genomic_strand")
+EDGE_HEADER = (*EDGE_COLUMNS[:6], *_PLACE, *EDGE_COLUMNS[6:])
 _NUMBERS = "%.5g"
 
 

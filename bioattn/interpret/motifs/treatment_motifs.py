@@ -66,13 +66,13 @@ def find_treatment_motifs(
         own = np.flatnonzero((places.gene >= rows.start) & (places.gene < rows.stop))
         if own.size:
             prior[own] = cut_map(_heights(maps, rows, treatment), places.take(own), width, first=rows.start)
-    found = discover_motifs(
+    motifs = discover_motifs(
         Seqlets(codes=cut_codes(maps.codes, places, width), prior=prior),
         cut_codes(maps.codes, controls, width),
         base_composition(maps.codes),
         max_motifs=max_motifs,
     )
-    return TreatmentMotifs(places=places, motifs=found)
+    return TreatmentMotifs(places=places, motifs=motifs)
 
 
 def _heights(maps: PromoterMaps, rows: slice, treatment: str) -> NDArray[np.float64]:

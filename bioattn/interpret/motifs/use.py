@@ -32,15 +32,17 @@ MIN_PROMOTERS = 8
 """With fewer no test is made."""
 BACKGROUND = "background"
 USE_COLUMNS = (
-    "treatment",
-    "motif",
-    "reference",
-    "promoters",
-    "seqlets",
-    "value",
-    "reference_value",
-    "ratio",
-    "gaining",
+    *(
+        "treatment",
+        "motif",
+        "reference",
+        "promoters",
+        "seqlets",
+        "value",
+        "reference_value",
+        "ratio",
+        "gaining",
+    ),
     "p_value",
 )
 EDGE_COLUMNS = ("treatment", "motif", "gene_id", "start", "end", "strand", "score", "hit_p_value")

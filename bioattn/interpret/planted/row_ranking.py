@@ -39,14 +39,14 @@ def row_average_precision(scores: NDArray[np.floating], positive: NDArray[np.boo
     """
     order = np.argsort(-scores, axis=1, kind="stable")
     sorted_scores = np.take_along_axis(scores, order, axis=1)
-    found = np.cumsum(np.take_along_axis(positive, order, axis=1), axis=1)
+    hits = np.cumsum(np.take_along_axis(positive, order, axis=1), axis=1)
     last_of_tie = np.ones(scores.shape, dtype=np.bool_)
     last_of_tie[:, :-1] = sorted_scores[:, 1:] != sorted_scores[:, :-1]
-    precision = found / np.arange(1, scores.shape[1] + 1)
+    precision = hits / np.arange(1, scores.shape[1] + 1)
     # Positives found at earlier distinct scores: the running count, held at the last end of a tie.
-    held = np.maximum.accumulate(np.where(last_of_tie, found, 0), axis=1)
+    held = np.maximum.accumulate(np.where(last_of_tie, hits, 0), axis=1)
     earlier = np.concatenate([np.zeros_like(held[:, :1]), held[:, :-1]], axis=1)
-    gained = np.where(last_of_tie, found - earlier, 0)
+    gained = np.where(last_of_tie, hits - earlier, 0)
     total = positive.sum(axis=1)
     with np.errstate(divide="ignore", invalid="ignore"):
         area: NDArray[np.float64] = (precision * gained).sum(axis=1) / total

@@ -33,20 +33,20 @@ class Track:
 
 
 def choose_tracks(
-    attention: AttentionFile, known: list[str] | None, asked: Sequence[str], reference: str | None
+    attention: AttentionFile, known: list[str] | None, requested: Sequence[str], reference: str | None
 ) -> list[Track]:
-    """Tracks in the order asked for, each treatment before its difference."""
+    """Tracks in the order requested, each treatment before its difference."""
     if known is None:
-        if asked or reference is not None:
-            option = "--treatment" if asked else "--against"
+        if requested or reference is not None:
+            option = "--treatment" if requested else "--against"
             raise BioattnError(
                 f"{attention.path}: its attention does not tell treatments apart, so there is one track for all; "
                 f"leave {option} out"
             )
         return [Track(treatment=None, reference=None, stem="all")]
-    require_names("--treatment", asked, known, attention.path)
+    require_names("--treatment", requested, known, attention.path)
     require_reference("--against", reference, known, attention.path)
-    names = list(asked or known)
+    names = list(requested or known)
     pairs: list[tuple[str, str | None]] = [(name, None) for name in names]
     if reference is not None:
         if reference in known and reference not in names:

@@ -72,10 +72,10 @@ def write_strand(
 
         def blocks() -> Iterator[Intervals]:
             for stretch in stretches:
-                found = intervals_of(stretch, values(stretch))
+                intervals = intervals_of(stretch, values(stretch))
                 if text is not None:
-                    write_intervals(text, found)
-                yield found
+                    write_intervals(text, intervals)
+                yield intervals
 
         if TrackFormat.BIGWIG in formats:
             name = f"{base}.bw"

@@ -60,10 +60,12 @@ def place_promoters(
     Raises: BioattnError when no promoter has a location, or the chromosomes given lack one or end before a window.
     """
     samples = attention.samples
-    asked = np.arange(len(samples)) if genes is None else np.sort(samples.index.get_indexer(pd.Index(genes)))
+    requested = (
+        np.arange(len(samples)) if genes is None else np.sort(samples.index.get_indexer(pd.Index(genes)))
+    )
     chroms = samples["chrom"].to_numpy(dtype=object)
     strands = samples["strand"].to_numpy(dtype=object)
-    placed = asked[(chroms[asked] != "") & np.isin(strands[asked].astype(str), ("+", "-"))]
+    placed = requested[(chroms[requested] != "") & np.isin(strands[requested].astype(str), ("+", "-"))]
     if not placed.size:
         raise BioattnError(
             f"{attention.path}: no promoter asked for has a place on a chromosome, which tracks need; make the "
@@ -109,5 +111,5 @@ def place_promoters(
         ends=every.ends,
         origins=every.origins,
         lengths=lengths,
-        without_place=len(asked) - len(placed),
+        without_place=len(requested) - len(placed),
     )

@@ -4,9 +4,9 @@ import hashlib
 from collections.abc import Callable, Sequence
 from pathlib import Path
 
-from bioattn.errors import BioattnError, FormatError
+from bioattn.errors import FormatError
 from bioattn.io.files import unreadable
-from bioattn.io.folders import atomic_folder
+from bioattn.io.folders import atomic_folder, check_output_folder
 from bioattn.store.merging.part_set import Part
 from bioattn.store.part_folder import require_free_space
 from bioattn.store.shard_folder import SHARD_FILE, ShardFolder, read_shard_file
@@ -27,10 +27,7 @@ def merge_folders(
     found = [(part, read_shard_file(part.path)) for part in parts]
     _require_distinct(found)
     names = {f"{name}/{file}" for _, each in found for name, files in each.files.items() for file in files}
-    if output.exists() and not output.is_dir():
-        raise BioattnError(f"{output}: is a file, results need a folder; choose another --output")
-    if output.is_dir() and any(output.iterdir()) and not force:
-        raise BioattnError(f"{output}: exists already; choose another --output, or --force to replace it")
+    check_output_folder(output, force=force)
     size = sum(_size(part.path / name) for part, each in found for name in each.files)
     require_free_space(output, size, human_bytes(size), "make room, or choose another disk")
     progress.begin("copying", sum(len(each.files) for _, each in found))

@@ -60,7 +60,8 @@ def promoters(
     into the folder OUTPUT; the same options and seed give the same bytes. The promoters are the LENGTH bases
     upstream of each gene: bioattn prepare promoters genome.fa annotation.gff3 --upstream LENGTH --downstream 0
     """
-    from bioattn.simulate.promoter_files import check_output_folder, write_simulation
+    from bioattn.io.folders import check_output_folder
+    from bioattn.simulate.promoter_files import write_simulation
     from bioattn.simulate.promoters import simulate_promoters, simulation_settings
     from bioattn.text import counted
 
