@@ -1,1 +1,1 @@
-"""Alignments: what is known of them, what models are given of them, contact datasets."""
+"""Alignments: preparation, statistics, input features of models, contact datasets."""

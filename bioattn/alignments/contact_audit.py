@@ -1,4 +1,4 @@
-"""The audit of a contact dataset: one row for every pair of alignment and structure, what became of it and why."""
+"""The audit of a contact dataset: every pair of alignment and structure kept or refused, and why."""
 
 from collections import Counter
 from collections.abc import Sequence
@@ -9,7 +9,7 @@ from bioattn.text import counted
 
 
 class ContactAuditRow(NamedTuple):
-    """What became of one pair; None and "" stand for an empty field."""
+    """One pair, kept or refused; None and "" stand for an empty field."""
 
     id: str
     status: str

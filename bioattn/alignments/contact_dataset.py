@@ -36,7 +36,7 @@ SPLIT_NAMES = ("train", "validation", "test")
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ContactProtein:
-    """One alignment and where the residues of its columns stand; S rows, R match columns."""
+    """One alignment and the coordinates of its columns; S rows, R match columns."""
 
     id: str
     group: str
@@ -81,7 +81,7 @@ class ContactProtein:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ContactDataset:
-    """An opened dataset: what is known of all proteins, and a way to read one. Made by `open_contact_dataset`."""
+    """An opened dataset: the table of all proteins, and a way to read one. Made by `open_contact_dataset`."""
 
     path: Path
     ids: list[str]
@@ -103,7 +103,7 @@ class ContactDataset:
         return len(self.ids)
 
     def index(self, protein_id: str) -> int:
-        """Place of a protein. Raises: BioattnError when there is none of that name."""
+        """Index of a protein. Raises: BioattnError when there is none of that name."""
         try:
             return self.ids.index(protein_id)
         except ValueError:
@@ -112,7 +112,7 @@ class ContactDataset:
             ) from None
 
     def proteins_in(self, split: int) -> NDArray[np.int64]:
-        """Places of the proteins on one side of the split (TRAIN, VALIDATION or TEST)."""
+        """Indices of the proteins on one side of the split (TRAIN, VALIDATION or TEST)."""
         return np.flatnonzero(self.splits == split)
 
     def protein(self, index: int) -> ContactProtein:
@@ -227,7 +227,7 @@ def _put_protein(file: h5py.File, index: int, protein: ContactProtein) -> None:
 
 
 def validate_contact_dataset(path: Path) -> list[str]:
-    """Everything found wrong with a contact dataset, every array read: one sentence each, none when it is good."""
+    """Read every array of a contact dataset. Returns the problems, a sentence each; empty when it is valid."""
     try:
         dataset = open_contact_dataset(path)
     except BioattnError as error:
@@ -244,7 +244,7 @@ def validate_contact_dataset(path: Path) -> list[str]:
 
 
 def split_groups(groups: Iterable[str], splits: Iterable[int]) -> list[str]:
-    """The groups whose proteins stand on more than one side of the split."""
+    """List the groups whose proteins stand on more than one side of the split."""
     sides: dict[str, set[int]] = {}
     for group, split in zip(groups, splits, strict=True):
         sides.setdefault(group, set()).add(int(split))

@@ -17,7 +17,7 @@ LOGGER = logging.getLogger(__name__)
 def family_groups(
     table: Path, pairs: Sequence[ContactPair], sequences: Sequence[str], progress: Progress
 ) -> tuple[list[str], str]:
-    """The group of each pair, and in a few words where the groups come from.
+    """Find the group of each pair; return the groups, and in a few words where they come from.
 
     sequences: one-letter codes of the pairs' chains. Groups that the table gives are kept, and related chains of
     different groups warned about; without a group column related chains form groups, named after the first member.

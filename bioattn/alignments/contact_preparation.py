@@ -1,4 +1,4 @@
-"""From pairs of alignment and structure to a contact dataset and an audit of what became of each pair."""
+"""From pairs of alignment and structure to a contact dataset and its audit."""
 
 import logging
 from collections.abc import Iterator, Sequence
@@ -76,7 +76,7 @@ class ContactSettings:
 
 @dataclass(slots=True)
 class _Entry:
-    """A pair on its way into the dataset."""
+    """A pair while the dataset is made."""
 
     pair: ContactPair
     chain: Chain | None

@@ -1,4 +1,4 @@
-"""Which columns of an alignment vary together: mutual information, mean-field DCA, the shrunk inverse covariance.
+"""Couplings between columns of an alignment: mutual information, mean-field DCA, the shrunk inverse covariance.
 
 All start from the weighted frequencies of 21 states (20 amino acids and the gap; X counts as a gap) in columns
 and in pairs of columns, and end in symmetric (R, R) maps whose diagonal is 0. `covariance_features` gives three

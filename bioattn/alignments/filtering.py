@@ -1,4 +1,4 @@
-"""Which columns and rows of an alignment stay: gaps, duplicates, identity to the query, number.
+"""Filters for columns and rows of an alignment: gaps, duplicates, identity to the query, depth.
 
 All functions take match columns as ASCII letters and gaps, shape (S, R), row 0 being the query, and give positions
 to keep, ascending; row 0 is always among them. Letters that are no residue (J, O, X) count as gaps, B is read as
@@ -16,7 +16,7 @@ _ROWS_AT_ONCE = 4096
 
 
 def count_residues(residues: NDArray[np.uint8]) -> NDArray[np.int64]:
-    """Residues of each row, shape (S,)."""
+    """Count the residues of each row, shape (S,)."""
     counts = np.empty(len(residues), np.int64)
     for rows in _blocks(len(residues)):
         counts[rows] = np.count_nonzero(msa_codes(residues[rows]) < UNKNOWN, axis=1)
@@ -24,7 +24,7 @@ def count_residues(residues: NDArray[np.uint8]) -> NDArray[np.int64]:
 
 
 def count_identities(residues: NDArray[np.uint8]) -> NDArray[np.int64]:
-    """Residues of each row equal to the query's in the same column, shape (S,)."""
+    """Count the residues of each row that equal the query's in the same column, shape (S,)."""
     query = msa_codes(residues[0])
     counts = np.empty(len(residues), np.int64)
     for rows in _blocks(len(residues)):
@@ -34,7 +34,7 @@ def count_identities(residues: NDArray[np.uint8]) -> NDArray[np.int64]:
 
 
 def identity_to_query(residues: NDArray[np.uint8]) -> NDArray[np.float64]:
-    """Part of each row's residues equal to the query's, shape (S,); 0 for a row without residues.
+    """Fraction of each row's residues that equal the query's, shape (S,); 0 for a row without residues.
 
     A residue where the query has a gap counts as different.
     """

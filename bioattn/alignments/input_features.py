@@ -225,7 +225,7 @@ def pass_random(seed: int, number: int) -> np.random.Generator:
 
 
 def deletion_value(deletions: NDArray[np.float32]) -> NDArray[np.float32]:
-    """Numbers of deletions squeezed into 0..1."""
+    """Map numbers of deletions to 0..1."""
     values: NDArray[np.float32] = np.arctan(deletions / np.float32(3)) * np.float32(2 / np.pi)
     return values
 

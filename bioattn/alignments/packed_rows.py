@@ -119,7 +119,7 @@ def count_bits(words: NDArray[np.uint64], out: NDArray[np.uint8]) -> NDArray[np.
 
 
 def count_bits_by_table(words: NDArray[np.uint64], out: NDArray[np.uint8]) -> NDArray[np.uint8]:
-    """As `count_bits`."""
+    """Count the bits of each word by table, for NumPy before 2.0; as `count_bits`."""
     quarters = np.ascontiguousarray(words).view(np.uint16).reshape(*words.shape, 4)
     return np.sum(_BITS_OF_16[quarters], axis=-1, dtype=np.uint8, out=out)
 

@@ -76,7 +76,7 @@ class PreparationSettings:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Step:
-    """What one step left out, and what stayed."""
+    """What one step removed, and what it left."""
 
     name: str
     removed_rows: int
@@ -87,13 +87,13 @@ class Step:
 
 @dataclass(slots=True)
 class Preparation:
-    """An alignment on its way, with the steps it went through."""
+    """An alignment in preparation, and the steps done so far."""
 
     alignment: Alignment
     steps: list[Step] = field(default_factory=list)
 
     def replace(self, name: str, alignment: Alignment) -> None:
-        """Go on with `alignment`, what the step `name` made of the one before."""
+        """Record the step `name`, whose result is `alignment`."""
         before = self.alignment
         self.steps.append(
             Step(
@@ -107,7 +107,7 @@ class Preparation:
         self.alignment = alignment
 
     def keep_rows(self, name: str, rows: NDArray[np.intp]) -> None:
-        """Go on with the rows at `rows`."""
+        """Record the step `name`, which keeps the rows at `rows`."""
         all_stay = len(rows) == self.alignment.num_rows
         self.replace(name, self.alignment if all_stay else self.alignment.select_rows(rows))
 
@@ -123,7 +123,7 @@ def prepare_msa(
     threads: int | None = None,
     progress: Progress | None = None,
 ) -> tuple[Preparation, AlignmentStatistics]:
-    """Write what `settings` make of the alignment in `source` as A3M, and its statistics if a file is named.
+    """Prepare the alignment in `source` and write it as A3M, and its statistics if a file is named.
 
     source: any format of `read_alignment`, `-` for standard input. With `database`, source is protein FASTA that
     holds the query (`settings.query` where there are several) and the alignment is what `search` finds.
@@ -188,7 +188,7 @@ def prepare_alignment(
     centred: bool = False,
     progress: Progress | None = None,
 ) -> None:
-    """Take an alignment through the steps that `settings` ask for, in the order of the fields.
+    """Apply the steps that `settings` ask for, in the order of the fields.
 
     Duplicates and rows without a residue always go, after the columns are settled. centred: it is one of the
     query's columns already.
@@ -259,7 +259,7 @@ def _say_what_a3m_cannot_hold(alignment: Alignment, source: str) -> None:
 
 
 def describe_step(step: Step) -> str:
-    """One line for people.
+    """Describe a step in one line.
 
     >>> describe_step(Step(name="duplicates", removed_rows=2, removed_columns=0, rows=8, columns=50))
     'duplicates: 2 rows left out, 8 stay'
@@ -275,7 +275,7 @@ def describe_step(step: Step) -> str:
 
 
 def steps_json(preparation: Preparation) -> list[dict[str, Any]]:
-    """What each step left out, for JSON."""
+    """List the steps as plain JSON."""
     return [
         {
             "step": step.name,

@@ -12,7 +12,7 @@ _RANGE = re.compile(r"/\d+-\d+$")
 
 
 def find_name(names: Sequence[str], name: str, source: str) -> int:
-    """The row called `name`: in full or, if one alone has it so, without `/start-end` or within `db|name|…`.
+    """Find the row called `name`: in full or, if one alone has it so, without `/start-end` or within `db|name|…`.
 
     Of rows with the same full name the first row of all is taken if it is among them. source: the file, as
     messages name it.

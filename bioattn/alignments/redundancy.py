@@ -55,7 +55,7 @@ def non_redundant(
 
 
 class _Kept:
-    """The rows kept so far, packed side by side."""
+    """The rows kept so far, as bit planes."""
 
     def __init__(
         self,
@@ -80,7 +80,7 @@ class _Kept:
         return self._kept[: self._count]
 
     def take(self, start: int, stop: int) -> None:
-        """Look at the rows start..stop, at most a tile of them."""
+        """Decide on the rows start..stop, at most a tile of them."""
         candidates = np.arange(start, stop)
         for first in range(0, self._count, TILE_OTHERS):
             against = slice(first, min(first + TILE_OTHERS, self._count))

@@ -1,4 +1,4 @@
-"""What can be said of an alignment before a model sees it: depth, Neff, coverage, identities, and warnings."""
+"""Statistics of an alignment: depth, Neff, coverage, identities, and warnings."""
 
 from dataclasses import dataclass
 from typing import Any
@@ -64,7 +64,7 @@ class AlignmentStatistics:
         return self.pair_identity is None or self.pair_identity >= MIN_AGREEMENT * self.chance_identity
 
     def warnings(self) -> list[str]:
-        """Reasons not to expect contacts from this alignment, a sentence each."""
+        """List the reasons not to expect contacts from this alignment, a sentence each."""
         sentences = []
         if self.pair_identity is not None and not self.has_common_signal:
             sentences.append(

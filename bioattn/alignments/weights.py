@@ -43,7 +43,7 @@ def count_neighbours(
     threads: int | None = None,
     progress: Progress | None = None,
 ) -> NDArray[np.int64]:
-    """How many rows, itself included, share at least `min_identity` (0 to 1) of all columns with each row; (S,).
+    """Count the rows that share at least `min_identity` (0 to 1) of all columns with each row, itself included.
 
     Every pair is looked at once. Memory beyond five eighths of the alignment's size does not grow with the number
     of rows. threads: None takes those granted to the process; the result does not depend on them.

@@ -49,7 +49,7 @@ def parse_aligned_fasta(source: str, data: bytes) -> Alignment:
 
 
 def parse_records(source: str, data: bytes) -> Alignment:
-    """Read A3M, A2M or aligned FASTA, whichever the letters say (docs/formats/alignments.md has the rules)."""
+    """Read A3M, A2M or aligned FASTA; the letters decide which (rules in docs/formats/alignments.md)."""
     raw = _split_records(source, data)
     if any(name in ANNOTATION_RECORDS for name in raw.names):
         return _with_insertions(raw)
@@ -97,7 +97,7 @@ def write_a3m(alignment: Alignment, path: Path) -> None:
 
 
 def _split_records(source: str, data: bytes) -> RawRows:
-    """The records; white space and lines starting with `#` or `;` are dropped."""
+    """Split the text into records, without white space and lines that start with `#` or `;`."""
     if _CHAIN_LENGTHS.match(data):
         LOGGER.warning("%s: the first line names several chains; their columns are read as one chain", source)
     first, *records = (b"\n" + data).split(b"\n>")

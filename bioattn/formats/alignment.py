@@ -27,7 +27,7 @@ _ROWS_AT_ONCE = 1024
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Annotations:
-    """What Stockholm files say beside the rows. Texts over columns cover the match columns only."""
+    """Annotation of a Stockholm file. Texts over columns cover the match columns only."""
 
     alignment: list[tuple[str, str]] = field(default_factory=list)
     """Feature and text of each `#=GF` line, in file order."""
@@ -88,7 +88,7 @@ class Alignment:
         return counts
 
     def select_rows(self, indices: ArrayLike) -> Self:
-        """The rows at `indices` (positions, or a boolean mask of S) in that order, with all that is theirs."""
+        """The rows at `indices` (positions or a mask of S), in that order, with insertions and annotation."""
         kept = _positions(indices, self.num_rows)
         notes = self.annotations
         return replace(
@@ -132,7 +132,7 @@ class Alignment:
         )
 
     def centre_on_row(self, index: int) -> Self:
-        """Make the residues of one row, the query, the match columns: all of them and nothing else.
+        """Make exactly the residues of one row, the query, the match columns.
 
         Columns where it has a gap become insertions (see `keep_as_match`). A residue it has inserted becomes a
         column with gaps in all other rows, for insertions are not aligned to each other; what others have
@@ -193,7 +193,7 @@ def insert_letters(match: str, inserted: dict[int, str]) -> str:
 
 
 def looks_like_nucleotides(alignment: Alignment) -> bool:
-    """Whether this is DNA or RNA: more than 98 % of ten or more residues, insertions included, are A C G T U N."""
+    """Tell whether this is DNA or RNA: more than 98 % of ten or more residues are A, C, G, T, U or N."""
     counts = np.zeros(256, dtype=np.int64)
     for start in range(0, alignment.num_rows, _ROWS_AT_ONCE):
         counts += np.bincount(alignment.residues[start : start + _ROWS_AT_ONCE].ravel(), minlength=256)
@@ -204,7 +204,7 @@ def looks_like_nucleotides(alignment: Alignment) -> bool:
 
 
 def require_proteins(alignment: Alignment, source: str) -> None:
-    """Raises: FormatError beginning with `source` for an alignment of DNA or RNA."""
+    """Refuse DNA and RNA. Raises: FormatError beginning with `source`."""
     if looks_like_nucleotides(alignment):
         raise FormatError(f"{source}: an alignment of DNA or RNA; translate it, the models read proteins")
 

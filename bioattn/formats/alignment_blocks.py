@@ -1,4 +1,4 @@
-"""Rows that a file may break into blocks, as Stockholm and Clustal do: put together again by name and position."""
+"""Joining rows that Stockholm and Clustal files break into blocks, by name and position."""
 
 from typing import NamedTuple
 
@@ -17,7 +17,7 @@ class BlockLine(NamedTuple):
 
 
 def join_blocks(source: str, blocks: list[list[BlockLine]]) -> tuple[RawRows, list[list[int]]]:
-    """Rows of all blocks, and per block and line the row it belongs to.
+    """Join the blocks to rows; return the rows, and for each line of each block the number of its row.
 
     Blocks that repeat the same names in the same order are pieces of the same rows, by position, so a name may
     stand for several rows. Blocks without a common name are groups of different rows. Blocks that repeat the same

@@ -27,7 +27,7 @@ _HINTS = {
 
 
 class RawRows(NamedTuple):
-    """Rows before any reading of their letters."""
+    """Rows of a file whose letters have not been interpreted."""
 
     source: str
     """The file, as messages name it."""
@@ -65,17 +65,17 @@ class RawRows(NamedTuple):
 
 
 def empty_rows(source: str) -> RawRows:
-    """No rows yet."""
+    """Make a `RawRows` without rows."""
     return RawRows(source, [], [], [], [])
 
 
 def match_width(text: bytes) -> int:
-    """How many match columns a row has under the reading of A3M and A2M."""
+    """Count the match columns of a row of A3M or A2M."""
     return len(text.translate(None, LOWER + b"."))
 
 
 def match_columns_by_case(raw: RawRows) -> NDArray[np.bool_] | None:
-    """Which characters of equally long rows are match columns, if their case says so; else None.
+    """Mask of the match columns of equally long rows, as their case tells it; None when it does not.
 
     It does when there is a lower-case letter, and every column holds either lower-case letters and `.` only (an
     insert column) or neither of them (a match column), and there is one of the latter: the convention of A2M,
@@ -93,7 +93,7 @@ def match_columns_by_case(raw: RawRows) -> NDArray[np.bool_] | None:
 
 
 def read_with_insertions(raw: RawRows, annotations: Annotations | None = None) -> Alignment:
-    """The A3M and A2M reading: lower-case letters are insertions, `.` is dropped.
+    """Read rows of A3M or A2M: lower-case letters are insertions, `.` is dropped.
 
     Raises: FormatError for no rows, no match columns, rows with unequal numbers of them, or letters that are no
     residues.
@@ -108,7 +108,7 @@ def read_with_insertions(raw: RawRows, annotations: Annotations | None = None) -
 
 
 def read_columns(raw: RawRows, *, gaps: bytes = b".~_") -> Alignment:
-    """The reading of all other formats: each character is a column, whatever its case.
+    """Read rows of any other format: each character is a column, whatever its case.
 
     gaps: what is read as `-`.
     Raises: FormatError for no rows, no columns, rows of unequal length, or letters that are no residues.

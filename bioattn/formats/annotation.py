@@ -34,7 +34,7 @@ def read_annotation(path: Path, id_attribute: str | None = None) -> Annotation:
 
 
 def annotation_format(path: Path) -> str:
-    """GFF3, GTF or BED, by the first feature row. Raises: FormatError when it is none of them."""
+    """Tell by the first feature row: GFF3, GTF or BED. Raises: FormatError when the file is none of them."""
     version = ""
     for number, line in read_lines(path):
         if line.startswith("##gff-version"):

@@ -27,7 +27,7 @@ class Intervals(NamedTuple):
 
 
 def track_line(name: str, description: str, colour: Colour, other_colour: Colour | None = None) -> str:
-    """The line that tells genome browsers (IGV, UCSC) what the bedGraph below it is and how to draw it.
+    """Make the track line, which tells genome browsers (IGV, UCSC) the name and style of the bedGraph below it.
 
     other_colour: of values below 0. Quotation marks in names become apostrophes, as the line cannot escape them.
     """
@@ -51,7 +51,7 @@ def write_intervals(file: TextIO, intervals: Intervals) -> None:
 
 
 def checked_intervals(blocks: Iterable[Intervals]) -> Iterator[Intervals]:
-    """Pass blocks on that are fit for bedGraph and bigWig.
+    """Yield the blocks, each checked to be fit for bedGraph and bigWig.
 
     Raises: ValueError when an interval is empty, negative, out of order or overlaps the one before it, a value is
     not finite, or a chromosome comes back after another.

@@ -61,7 +61,10 @@ def write_bfactors(source: Path, output: Path, values: Mapping[ResidueKey, float
 
 
 def require_structure_name(output: Path, *, is_mmcif: bool | None = None) -> None:
-    """Raises: SettingsError when the name is none of a structure's, or of the other format than the source."""
+    """Check the name of a structure file.
+
+    Raises: SettingsError when it ends in neither .pdb nor .cif, or names the other format than the source has.
+    """
     suffix = output.suffix.lower()
     if suffix not in (*PDB_SUFFIXES, *MMCIF_SUFFIXES):
         raise SettingsError(f"--output {output}: end its name in .pdb or .cif, as that of the structure")

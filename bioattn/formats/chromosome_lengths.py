@@ -1,4 +1,4 @@
-"""Lengths of chromosomes, from what people have of a genome: `.fai`, a table of sizes, or the FASTA itself."""
+"""Lengths of chromosomes from a `.fai`, a table of sizes or the FASTA itself."""
 
 from pathlib import Path
 
@@ -13,7 +13,7 @@ LONGEST = 2**32 - 1
 
 
 def read_chromosome_lengths(path: Path, progress: Progress | None = None) -> dict[str, int]:
-    """Bases by chromosome, in file order.
+    """Read the number of bases of each chromosome, in file order.
 
     path: tab-separated name and length, further columns ignored (`samtools faidx`, UCSC chrom.sizes), `#` starting
     a comment; or FASTA, plain, gzip or xz, which is indexed as for `prepare promoters`.

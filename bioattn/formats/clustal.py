@@ -1,4 +1,4 @@
-"""ClustalW alignments and what other programs write in that layout, with or without consensus lines and counts."""
+"""Clustal alignments of any program, with or without consensus lines and counts."""
 
 import re
 

@@ -25,7 +25,7 @@ _TRANSFAC_HEADER = ("P0", "PO")
 
 
 def starts_jaspar(line: str) -> bool:
-    """Whether a file's first line begins a JASPAR or plain count matrix."""
+    """Tell whether the first line of a file begins a JASPAR or plain count matrix."""
     words = line.replace("[", " ").replace("|", " ").split()
     return (
         line.startswith(">")
@@ -35,12 +35,12 @@ def starts_jaspar(line: str) -> bool:
 
 
 def starts_transfac(line: str) -> bool:
-    """Whether a file's first line begins a TRANSFAC record."""
+    """Tell whether the first line of a file begins a TRANSFAC record."""
     return _TRANSFAC_START.match(line) is not None
 
 
 def jaspar_motifs(path: Path, lines: Iterable[tuple[int, str]]) -> Iterator[Motif]:
-    """Motifs of a JASPAR file; its lines come with their numbers and without blank ones."""
+    """Yield the motifs of a JASPAR file. lines: numbered lines that are not blank."""
     header, header_line = [path.name.split(".")[0] or "motif"], 1
     rows: list[list[float]] = []
     started = False
@@ -68,7 +68,7 @@ def jaspar_motifs(path: Path, lines: Iterable[tuple[int, str]]) -> Iterator[Moti
 
 
 def transfac_motifs(path: Path, lines: Iterable[tuple[int, str]]) -> Iterator[Motif]:
-    """Motifs of a TRANSFAC file: AC is the name (else ID), ID the second name; empty records are skipped."""
+    """Yield the motifs of a TRANSFAC file that are not empty: AC is the name (else ID), ID the second name."""
     names: dict[str, str] = {}
     rows: list[list[float]] = []
     columns: list[int] | None = None

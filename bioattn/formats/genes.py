@@ -26,7 +26,7 @@ class Place(NamedTuple):
 
 
 def parse_position(text: str) -> int:
-    """A position as an annotation writes it.
+    """Parse a position of an annotation.
 
     Raises: ValueError when `text` is no whole number or has more than `MAX_POSITION_DIGITS` digits.
     """

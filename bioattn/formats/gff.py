@@ -101,7 +101,7 @@ def read_gff3(path: Path, id_attribute: str | None = None) -> Annotation:
 
 
 def is_gene(row: Row) -> bool:
-    """Whether a row is a gene by itself."""
+    """Tell whether a row is a gene of its own."""
     return row.kind.endswith("gene") and "Parent" not in row.attributes
 
 

@@ -42,7 +42,7 @@ def read_gtf(path: Path, id_attribute: str | None = None) -> Annotation:
 
 
 def parse_attributes(text: str) -> dict[str, str]:
-    """The attributes of a GTF row; of a repeated name the first value.
+    """Parse the attributes of a GTF row; of a repeated name the first value counts.
 
     >>> parse_attributes('gene_id "YAL068C"; level 2; note "a; b";')
     {'gene_id': 'YAL068C', 'level': '2', 'note': 'a; b'}
@@ -137,7 +137,7 @@ class _GtfGenes:
 
 
 def _join(first: GeneDraft, second: GeneDraft) -> None:
-    """Two gene_ids under one name are one gene, most likely in several places."""
+    """Join the drafts of two gene_ids that have one name; most often the gene then lies at several places."""
     for draft in (first, second):
         if not draft.places:
             draft.places = dict.fromkeys(draft.finish().places)

@@ -29,7 +29,7 @@ class Motif:
 
     @property
     def width(self) -> int:
-        """Positions."""
+        """Number of positions."""
         return int(self.probabilities.shape[0])
 
     @property
@@ -39,7 +39,7 @@ class Motif:
 
     @property
     def iupac_consensus(self) -> str:
-        """One IUPAC letter a position, by Cavener's rules (1987).
+        """Consensus of one IUPAC letter per position, by Cavener's rules (1987).
 
         One base above one half and twice the next; else two bases that share three quarters; else N, or the
         letter of three where the fourth base never occurs.
@@ -48,7 +48,7 @@ class Motif:
 
     @property
     def information(self) -> float:
-        """Bits against a uniform background, summed over positions."""
+        """Information in bits against a uniform background, summed over positions."""
         return float(np.sum(position_information(self.probabilities)))
 
     def sample(self, rng: np.random.Generator, count: int) -> NDArray[np.uint8]:
@@ -59,7 +59,7 @@ class Motif:
         return sites
 
     def reverse_complement(self) -> "Motif":
-        """The same motif read on the other strand."""
+        """Make the motif of the other strand."""
         return Motif(
             name=self.name,
             probabilities=self.probabilities[::-1, ::-1].copy(),

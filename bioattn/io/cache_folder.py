@@ -7,7 +7,7 @@ from bioattn.errors import BioattnError
 
 
 def cache_folder() -> Path:
-    """The folder of genome indexes, created when missing. Raises: BioattnError when it cannot be."""
+    """Find the folder of genome indexes, and create it when missing. Raises: BioattnError when that fails."""
     named = os.environ.get("BIOATTN_CACHE")
     if named:
         folder = Path(named)

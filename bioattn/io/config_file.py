@@ -17,7 +17,7 @@ T = TypeVar("T")
 
 
 def read_toml(path: Path) -> dict[str, Any]:
-    """The content of a TOML file. Raises: SettingsError when it does not parse."""
+    """Read a TOML file. Raises: SettingsError when it does not parse."""
     try:
         return tomllib.loads("\n".join(line for _, line in read_lines(path)))
     except RecursionError as error:
@@ -27,7 +27,7 @@ def read_toml(path: Path) -> dict[str, Any]:
 
 
 def build(kind: type[T], values: Mapping[str, Any], source: str) -> T:
-    """An instance of the dataclass `kind` from plain values; strings become enums, lists
+    """Make an instance of the dataclass `kind` from plain values; strings become enums, lists
     tuples, tables dataclasses.
 
     Raises: SettingsError naming `source`, and the key that is unknown or of the wrong type or what `kind` itself

@@ -62,13 +62,13 @@ def open_bytes(path: Path) -> BinaryIO:
 
 
 def is_packed(start: bytes) -> bool:
-    """Whether a file that starts so is gzip or xz."""
+    """Tell from its first bytes whether a file is gzip or xz."""
     return start.startswith((GZIP_MAGIC, XZ_MAGIC))
 
 
 @contextmanager
 def decompression_errors(path: Path) -> Iterator[None]:
-    """Turn what gzip, xz and UTF-8 decoding raise while `path` is read into one sentence."""
+    """Turn errors of gzip, xz and UTF-8 decoding in the body into one FormatError about `path`."""
     try:
         yield
     except (EOFError, gzip.BadGzipFile, zlib.error, lzma.LZMAError) as error:
@@ -102,7 +102,7 @@ def open_text(path: Path) -> Iterator[io.TextIOWrapper]:
 
 
 def _not_utf8(path: Path, error: UnicodeDecodeError) -> FormatError:
-    """The sentence for the line that is not UTF-8. Text is decoded in blocks, so the line is looked for again."""
+    """Make the error for a file that is not UTF-8. Text is decoded in blocks, so the line is looked for again."""
     where = str(path)
     with open_bytes(path) as raw:
         for number, line in enumerate(raw, start=1):
@@ -123,7 +123,7 @@ def _no_text(where: str, error: UnicodeDecodeError) -> FormatError:
 
 
 def unreadable(path: Path, error: OSError) -> BioattnError:
-    """The sentence for an input that cannot be opened."""
+    """Make the error for an input that cannot be opened."""
     if isinstance(error, FileNotFoundError):
         return BioattnError(f"{path}: no such file or folder")
     if isinstance(error, IsADirectoryError):
@@ -132,7 +132,7 @@ def unreadable(path: Path, error: OSError) -> BioattnError:
 
 
 def unwritable(path: Path, error: OSError) -> BioattnError:
-    """The sentence for an output that cannot be written; a temporary name is given as what it stands for."""
+    """Make the error for an output that cannot be written; it names the output, not its temporary file."""
     folder_exists = path.parent.is_dir()
     path = Path(_TEMPORARY.sub("", str(path)))
     if isinstance(error, FileNotFoundError) and folder_exists:
@@ -161,7 +161,7 @@ def check_output(output: Path, inputs: Iterable[Path] = (), option: str = "--out
 
 
 def is_file_name(name: str) -> bool:
-    """Whether text from a file can be the name of a file in a folder: on every system, and in this folder only.
+    """Tell whether text from a file can name a file in a folder, on every system and without leaving the folder.
 
     >>> [is_file_name(name) for name in ("P12345", "../../x", "a\\\\b", "..", "a\\x00b", "CON", "x" * 300)]
     [True, False, False, False, False, False, False]
@@ -176,7 +176,7 @@ def is_file_name(name: str) -> bool:
 
 
 def check_parent(output: Path) -> None:
-    """Raises: BioattnError when the folder that `output` is to stand in is missing or read-only."""
+    """Check the folder of an output. Raises: BioattnError when it is missing or read-only."""
     if not output.parent.is_dir():
         raise unwritable(output, FileNotFoundError())
     if not os.access(output.parent, os.W_OK):
@@ -184,7 +184,7 @@ def check_parent(output: Path) -> None:
 
 
 def check_apart(output: Path, inputs: Iterable[Path], option: str = "--output") -> None:
-    """Refuse a file or folder to write that is an input, holds one, or lies in one that is a folder (a model).
+    """Refuse an output that is an input, contains one, or lies in an input folder (a model).
 
     What stands beside an output (`.partial` while it is made, `.run.json`) counts as the output.
 
@@ -236,7 +236,7 @@ def atomic_output(path: Path, *, lock: bool = True, of_inputs: bool = True) -> I
 
 
 def remove_leftover(path: Path) -> None:
-    """Remove a file that may not be there, on a disk that may be read-only: never in the way of the real error."""
+    """Remove a file if it is there; errors are ignored, so that they never hide the one that came first."""
     with suppress(OSError):
         path.unlink()
 
@@ -261,7 +261,7 @@ def text_output(path: Path, level: int = 9, *, of_inputs: bool = True) -> Iterat
 
 
 def sha256_of(path: Path) -> str:
-    """Hexadecimal SHA-256 of the file's bytes."""
+    """Compute the SHA-256 of a file, in hexadecimal."""
     try:
         with path.open("rb") as file:
             return hashlib.file_digest(file, "sha256").hexdigest()
@@ -282,7 +282,7 @@ def read_json(path: Path) -> Any:
 
 
 def parse_json(text: str | bytes, source: str) -> Any:
-    """The content of JSON text; `source` names it in messages.
+    """Parse JSON; `source` names it in messages.
 
     Raises: FormatError naming the line when it does not parse, is nested more deeply than Python can follow, or
     holds a number of more digits than Python reads.
@@ -331,5 +331,5 @@ def write_run_record(
 
 
 def run_record_path(output: Path) -> Path:
-    """Where the record of the run that made `output` stands."""
+    """Path of the run record of `output`."""
     return output.with_name(output.name + ".run.json")

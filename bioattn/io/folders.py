@@ -1,4 +1,4 @@
-"""Folders that appear whole or not at all, and never at the cost of a file that somebody else put there."""
+"""Folders that appear whole or not at all, and never replace a file that bioattn did not write."""
 
 import re
 import shutil
@@ -106,7 +106,7 @@ def atomic_folder(path: Path, names: Collection[str]) -> Iterator[Path]:
 
 
 def replace_folder(new: Path, path: Path) -> None:
-    """Give the folder `new` the name `path`; what had that name steps aside first and goes last.
+    """Rename the folder `new` to `path`; a folder that has this name is moved aside first and removed last.
 
     Raises: OSError; then `path` is what it was.
     """
@@ -126,7 +126,7 @@ def replace_folder(new: Path, path: Path) -> None:
 
 
 def restore_folder(path: Path, names: Collection[str]) -> None:
-    """Put back what stepped aside for a folder that a killed run could not name any more, or remove it.
+    """Clean up after a run that was killed in `replace_folder`: move the old folder back, or remove it.
 
     Raises: BioattnError when it holds a file that has none of `names`, or the folder around it is read-only.
     """
@@ -144,7 +144,7 @@ def restore_folder(path: Path, names: Collection[str]) -> None:
 
 
 def remove_unfinished(folder: Path) -> None:
-    """Remove the temporary files that a killed process left in a folder that this one has locked."""
+    """Remove the temporary files of killed processes from a folder that this process has locked."""
     for path in folder.iterdir():
         if _BEING_WRITTEN.fullmatch(path.name) and path.is_file():
             remove_leftover(path)

@@ -17,7 +17,7 @@ HDF5_MAGIC = b"\x89HDF\r\n\x1a\n"
 
 
 def is_hdf5(path: Path) -> bool:
-    """Whether the file starts like HDF5 (a truncated one does too)."""
+    """Tell whether a file starts like HDF5 (a truncated one does too)."""
     try:
         with path.open("rb") as file:
             return file.read(len(HDF5_MAGIC)) == HDF5_MAGIC

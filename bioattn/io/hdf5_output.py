@@ -37,17 +37,17 @@ class ShieldedFile(io.RawIOBase):
             raise self.error
 
     def seek(self, offset: int, whence: int = os.SEEK_SET, /) -> int:
-        """Move; the end counts writes that were not stored."""
+        """Move the position; the end counts writes that were not stored."""
         base = {os.SEEK_SET: 0, os.SEEK_CUR: self._position, os.SEEK_END: self._end}[whence]
         self._position = base + offset
         return self._position
 
     def tell(self) -> int:
-        """Where the next read or write happens."""
+        """Position of the next read or write."""
         return self._position
 
     def readinto(self, buffer: Any, /) -> int:
-        """Read; what was not stored reads as zeros."""
+        """Read into a buffer; what was not stored reads as zeros."""
         view = memoryview(buffer).cast("B")
         wanted = max(0, min(len(view), self._end - self._position))
         content = os.pread(self._descriptor, wanted, self._position).ljust(wanted, b"\0")
@@ -56,7 +56,7 @@ class ShieldedFile(io.RawIOBase):
         return wanted
 
     def write(self, buffer: Any, /) -> int:
-        """Write all of it, or remember why not."""
+        """Write the whole buffer, or keep the error."""
         view = memoryview(buffer).cast("B")
         done = 0
         try:
@@ -80,7 +80,7 @@ class ShieldedFile(io.RawIOBase):
         return size
 
     def sync(self) -> None:
-        """Have the system put the bytes on the disk."""
+        """Flush the bytes to the disk."""
         try:
             if self.error is None:
                 os.fsync(self._descriptor)
@@ -88,7 +88,7 @@ class ShieldedFile(io.RawIOBase):
             self.error = error
 
     def close(self) -> None:
-        """Close."""
+        """Close the file."""
         if not self.closed:
             os.close(self._descriptor)
         super().close()
@@ -107,7 +107,7 @@ class ShieldedFile(io.RawIOBase):
 
 
 def limit_metadata_cache(file: h5py.File) -> None:
-    """Let the library keep little of the file's own structures in memory.
+    """Limit the memory that the library uses for the structures of the file.
 
     By default it keeps 2 to 32 MB as they are in the file, which take ten times that in memory. A file over a
     thousand alignments has a hundred thousand objects, and none is needed twice.

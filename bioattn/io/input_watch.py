@@ -1,4 +1,4 @@
-"""Whether an input is still what it was when the work began: by size, time and identity, which cost nothing.
+"""Detecting inputs that change while a command reads them, by size, time and inode.
 
 A command that reads for hours must not make its result of half an input and half another. Inputs of a command are
 watched while it runs; whoever gives an output its final name asks first (`require_unchanged_inputs`).
@@ -19,7 +19,7 @@ _in_memory: set[Path] = set()
 
 @contextmanager
 def watched_inputs(paths: Iterable[Path]) -> Iterator[None]:
-    """Remember what the files `paths`, and those of model folders among them, are while the body runs."""
+    """Watch the files `paths`, and the files of model folders among them, while the body runs."""
     earlier, earlier_in_memory = dict(_watched), set(_in_memory)
     _watched.update((file, _state(file)) for path in paths for file in (path, *_model_files(path)))
     try:
@@ -32,13 +32,13 @@ def watched_inputs(paths: Iterable[Path]) -> Iterator[None]:
 
 
 def has_changed(path: Path) -> bool:
-    """Whether a watched file was written to, replaced or removed; of others nothing is known."""
+    """Tell whether a watched file was written to, replaced or removed; False for files that are not watched."""
     earlier = _watched.get(path)
     return earlier is not None and _state(path) != earlier
 
 
 def require_unchanged_inputs(output: Path | None = None) -> None:
-    """Ask before `output` gets its name; of all paths given to a command, it is watched too, but is no input.
+    """Check the watched inputs before `output` gets its name; `output` itself is not watched any more.
 
     Raises: BioattnError naming a watched file that changed.
     """
@@ -51,7 +51,7 @@ def require_unchanged_inputs(output: Path | None = None) -> None:
 
 
 def inputs_were_read() -> None:
-    """From now on they may change: all that is needed of them is in memory. The run record will tell it still.
+    """Say that the watched inputs are in memory: outputs depend on them no longer; run records still tell changes.
 
     Raises: BioattnError when one changed before.
     """
@@ -61,7 +61,7 @@ def inputs_were_read() -> None:
 
 @contextmanager
 def unchanged(*paths: Path) -> Iterator[None]:
-    """For files that are opened more than once, also by callers who watch nothing.
+    """Check that files which the body opens more than once stay the same, watched or not.
 
     Raises: BioattnError naming one that changed while the body read it, unless the body raises.
     """
@@ -73,7 +73,7 @@ def unchanged(*paths: Path) -> Iterator[None]:
 
 
 def _model_files(path: Path) -> list[Path]:
-    """The files of a model folder; of other folders nothing is known."""
+    """List the files of a model folder; empty for any other path."""
     try:
         return list(path.iterdir()) if (path / "config.json").is_file() else []
     except OSError:
@@ -85,7 +85,7 @@ def _changed(path: Path) -> BioattnError:
 
 
 def _state(path: Path) -> _State | None:
-    """None for what is no file: the times of folders and pipes change by themselves."""
+    """State of a file; None for folders and pipes, whose times change by themselves."""
     try:
         if not path.is_file():
             return None

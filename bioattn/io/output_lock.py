@@ -29,7 +29,7 @@ _held: dict[Path, bool] = {}
 
 
 def temporary_path(path: Path) -> Path:
-    """Where this process writes what is to become `path`; the suffixes stay."""
+    """Temporary name under which this process writes `path`; the suffixes stay."""
     return path.with_name(f".tmp-{os.getpid()}-{path.name}")
 
 
@@ -87,7 +87,7 @@ def _locked(path: Path, place: Path, *, may_be_taken_over: bool) -> Iterator[Non
 
 
 def _acquire(path: Path, place: Path, lock: Path) -> int | None:
-    """The descriptor that holds the lock; None where locks cannot be had."""
+    """Lock the file and return its descriptor; None where there are no locks."""
     if fcntl is None:
         return None
     while True:
@@ -120,7 +120,7 @@ def _release(descriptor: int, lock: Path) -> None:
 
 
 def _take_over(descriptor: int, place: Path) -> None:
-    """Remove what a killed process left under its temporary name, and put our own name into the lock."""
+    """Remove the temporary files of a killed process, and write this process into the lock file."""
     host = socket.gethostname()
     earlier = _HOLDER.fullmatch(_content(descriptor))
     # Only of this machine: there are network file systems whose locks end at the machine.
@@ -135,14 +135,14 @@ def _take_over(descriptor: int, place: Path) -> None:
 
 
 def _content(descriptor: int) -> str:
-    """What the lock file says of its holder."""
+    """Read the lock file, which names its holder."""
     with contextlib.suppress(OSError):
         return os.pread(descriptor, 512, 0).decode(errors="replace")
     return ""
 
 
 def _is_same(descriptor: int, lock: Path) -> bool:
-    """Whether the file that we hold is still the one that others would open."""
+    """Tell whether the locked file is still the one under the name of the lock."""
     try:
         return os.path.samestat(os.fstat(descriptor), lock.stat())
     except OSError:
@@ -155,7 +155,7 @@ def _remove(path: Path) -> None:
 
 
 def _place(path: Path) -> Path | None:
-    """One name for one output, whatever the way to it; None for what cannot be locked, as standard output."""
+    """Resolve an output to one path; None for what cannot be locked, such as standard output."""
     if path.name in ("", "-", ".."):
         return None
     try:
@@ -167,7 +167,7 @@ def _place(path: Path) -> Path | None:
 
 
 def _inside_held(place: Path) -> bool:
-    """Whether `place` is part of an output that this process has locked, or the record beside it."""
+    """Tell whether `place` is part of an output that this process has locked, or its run record."""
     for held in _held:
         partial, temporary = held.with_name(held.name + ".partial"), temporary_path(held)
         if place in (partial, temporary, _record(held)) or {held, partial, temporary} & set(place.parents):

@@ -16,7 +16,7 @@ DAMAGE = (SafetensorError, json.JSONDecodeError)
 
 
 def open_safetensors(path: Path) -> Any:
-    """The file as `safetensors.safe_open` gives it for torch, which may stand behind `with`.
+    """Open a file by `safetensors.safe_open` for torch, as a context manager or not.
 
     Raises: FormatError when it is damaged or something else; BioattnError when the system does not open it.
     """
@@ -38,5 +38,5 @@ def open_safetensors(path: Path) -> Any:
 
 
 def damaged(path: Path, error: Exception) -> FormatError:
-    """The sentence for it."""
+    """Make the error for a damaged file."""
     return FormatError(f"{path}: damaged or not a safetensors file ({error})")

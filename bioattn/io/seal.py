@@ -88,7 +88,7 @@ def structure_sealed(
 
 
 def check_seal(path: Path) -> bool:
-    """Compare a file with its seal; False when it has none and none was there.
+    """Compare a file with its seal; return False when it never had one.
 
     Of a file whose structure alone is sealed, the large arrays are not read: HDF5 compares their checksums.
 

@@ -21,7 +21,7 @@ _BUFFER = 1 << 16
 
 
 def unpacked(raw: BinaryIO, source: str, size: int, *, xz: bool) -> BinaryIO:
-    """What `raw`, which holds gzip (of one member or several) or xz of `size` bytes, unpacks to.
+    """Open the content of `raw`, which holds gzip (of one member or several) or xz of `size` bytes.
 
     source: the file, for messages. Closing closes `raw`. Reading raises FormatError beyond the limit, and what
     gzip and lzma raise on damage. Raises: SettingsError when the environment variable is no number.
@@ -40,7 +40,7 @@ def _limit(size: int) -> int:
 
 
 class _Limited(io.RawIOBase):
-    """An unpacking file that counts."""
+    """A decompressed file that counts the bytes it gives."""
 
     def __init__(self, inner: Any, raw: BinaryIO, source: str, limit: int, size: int) -> None:
         super().__init__()
@@ -52,7 +52,7 @@ class _Limited(io.RawIOBase):
         self._given = 0
 
     def readinto(self, buffer: Any, /) -> int:
-        """Unpack some more."""
+        """Decompress into a buffer."""
         number: int = self._inner.readinto(buffer)
         self._given += number
         if self._given > self._limit:

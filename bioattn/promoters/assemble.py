@@ -39,7 +39,7 @@ FEW_MATCHES = 0.5
 
 
 class Built(NamedTuple):
-    """A dataset and what became of every gene and treatment."""
+    """A dataset and its audit."""
 
     dataset: PromoterDataset
     audit: list[AuditRow]

@@ -1,4 +1,4 @@
-"""The audit table: one row for every gene of the annotation, what became of its promoter and why."""
+"""The audit of promoters: every gene of the annotation kept, trimmed or dropped, and why."""
 
 from collections import Counter
 from collections.abc import Sequence
@@ -9,7 +9,7 @@ from bioattn.text import counted
 
 
 class AuditRow(NamedTuple):
-    """What became of one gene; None stands for an empty field."""
+    """One gene, kept, trimmed or dropped; None stands for an empty field."""
 
     gene_id: str
     chrom: str
@@ -49,7 +49,7 @@ def audit_table(rows: Sequence[AuditRow]) -> str:
 
 
 def summarise(rows: Sequence[AuditRow]) -> str:
-    """One line of counts: kept, trimmed and dropped, with reasons."""
+    """Count the genes kept, trimmed and dropped, with reasons, in one line."""
     statuses = Counter(row.status for row in rows)
     parts = [f"{statuses['kept']:,} kept"]
     for status in ("trimmed", "dropped"):

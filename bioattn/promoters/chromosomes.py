@@ -23,7 +23,7 @@ _MITOCHONDRIAL = {"m", "mt", "mito", "mtdna", "mitochondrion", "chrm"}
 
 
 def read_aliases(path: Path) -> list[tuple[str, str]]:
-    """Pairs of names of the same chromosome from a table of two tab-separated columns; `#` starts a comment line.
+    """Read pairs of names of the same chromosome: two tab-separated columns; `#` starts a comment line.
 
     Raises: FormatError naming the line when a row has not two columns.
     """
@@ -45,7 +45,7 @@ def read_aliases(path: Path) -> list[tuple[str, str]]:
 def match_chromosomes(
     annotation: Annotation, genome: Genome, fasta: Path, aliases: Iterable[tuple[str, str]] = ()
 ) -> dict[str, str]:
-    """Genome name of each annotation chromosome that the genome has.
+    """Find the genome's name of each chromosome of an annotation.
 
     A name the genome has stands for itself; else an alias pair, in either order, leads to one.
 
@@ -84,7 +84,7 @@ def match_chromosomes(
 
 
 def suggest_aliases(annotation: Annotation, chromosomes: list[Chromosome]) -> dict[str, str]:
-    """Pairs (annotation name, genome name) that are very likely the same chromosome.
+    """Suggest pairs (annotation name, genome name) that are very likely the same chromosome.
 
     By stated length when that is unique in both files, else by name without `chr`, version suffix and the like, by
     the chromosome names that FASTA descriptions and region rows give, and by Roman or Arabic numbers.

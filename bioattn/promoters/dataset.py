@@ -153,7 +153,7 @@ def read_dataset(path: Path) -> PromoterDataset:
 
 
 def validate_dataset(path: Path) -> list[str]:
-    """Everything found wrong with a dataset file, one sentence each; empty when it is good."""
+    """Check a dataset file. Returns the problems, one sentence each; empty when it is valid."""
     try:
         dataset = read_dataset(path)
     except BioattnError as error:
@@ -212,7 +212,7 @@ def _read(arrays: DatasetArrays) -> PromoterDataset:
 
 
 def _shape_problems(dataset: PromoterDataset) -> list[str]:
-    """Contradictions between the sizes of the parts."""
+    """List contradictions between the sizes of the parts."""
     genes, problems = len(dataset.gene_ids), []
     if dataset.codes.ndim != 2 or dataset.codes.dtype != np.uint8:
         return [
@@ -254,7 +254,7 @@ def _shape_problems(dataset: PromoterDataset) -> list[str]:
 
 
 def _value_problems(dataset: PromoterDataset) -> list[str]:
-    """Values that no dataset may hold."""
+    """List values that no dataset may hold."""
     problems = []
     if dataset.codes.size and dataset.codes.max() > 4:
         problems.append(f"sequence codes reach {dataset.codes.max()}, 0 to 4 are defined")

@@ -1,10 +1,10 @@
-"""The audit of a dataset: one row for every gene and every treatment anybody named, and what became of it."""
+"""The audit of a dataset: every gene and treatment of the inputs kept or dropped, and why."""
 
 from typing import NamedTuple
 
 
 class AuditRow(NamedTuple):
-    """What became of one gene or treatment."""
+    """One gene or treatment, kept or dropped."""
 
     kind: str
     """`gene` (of the promoters or the response tables), `treatment`, `sample` (a replicate) or `table row`."""

@@ -74,7 +74,7 @@ class DatasetSettings:
 
     @property
     def parsed_holdouts(self) -> list[Holdout]:
-        """The holdouts, read."""
+        """The parsed holdouts."""
         return parse_holdouts(self.holdouts, Split.TREATMENT in self.splits)
 
     @property

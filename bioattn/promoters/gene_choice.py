@@ -9,7 +9,7 @@ from bioattn.io.files import read_lines
 
 
 def choose_genes(values: Sequence[str], known: Collection[str], source: Path) -> list[str]:
-    """The ids that `values` name, each once, in the order given.
+    """List the ids that `values` name, each once, in the order given.
 
     values: ids, or names of text files with one id per line (the first column of a table; blank lines and lines
     starting with `#` are passed over). A value that is both is an id. known: the ids there are. source: the file

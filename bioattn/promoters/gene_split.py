@@ -1,4 +1,4 @@
-"""Sides for the genes of a dataset, and what the sides have in common."""
+"""The gene split of a dataset, and the leakage between its sides."""
 
 import logging
 from collections.abc import Mapping, Sequence
@@ -32,7 +32,7 @@ LOGGER = logging.getLogger("bioattn")
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class GeneSplit:
-    """The side of each gene and what the sides share."""
+    """The side of each gene and the leakage between the sides."""
 
     sides: NDArray[np.uint8]
     """(genes,): TRAIN, VALIDATION or TEST."""
@@ -47,7 +47,7 @@ def split_genes(
     settings: DatasetSettings,
     proteins: Mapping[str, str] | None = None,
 ) -> GeneSplit:
-    """Part the genes as the settings say and measure the leakage between the sides.
+    """Split the genes as the settings say and measure the leakage between the sides.
 
     codes: (promoters, bases) with flanks, padded. proteins: by gene id; adds paralogues.
 

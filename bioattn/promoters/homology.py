@@ -1,4 +1,4 @@
-"""Which promoters belong together: those that share sequence, lie over each other, or stand before paralogues.
+"""Relations between promoters: shared k-mers, overlap, and paralogous genes.
 
 A split that keeps each group on one side does not let a model look up in training what it is tested on.
 """

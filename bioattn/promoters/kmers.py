@@ -1,4 +1,4 @@
-"""Canonical k-mers of promoters: the currency in which splits and leakage are counted.
+"""Canonical k-mers of promoters, by which splits and leakage are measured.
 
 A k-mer and its reverse complement are one (the smaller of the two codes); k-mers with an N do not exist.
 """

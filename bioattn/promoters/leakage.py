@@ -1,4 +1,4 @@
-"""How much of what a model is tested on it has seen in training, counted the same way for every split."""
+"""Leakage between training, validation and test, measured the same way for every split."""
 
 from collections.abc import Sequence
 from dataclasses import asdict, dataclass
@@ -33,7 +33,7 @@ class Leakage:
     min_share: float = MIN_SHARE
 
     def sentence(self) -> str:
-        """One line for a person."""
+        """Describe the leakage in one line."""
         parts = [
             f"{percentage(self.shared_kmers, 1)} share at least {percentage(self.min_share)} of their "
             f"{self.k}-mers with one"

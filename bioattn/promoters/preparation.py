@@ -312,7 +312,7 @@ class PromoterCutter:
 def _warn(
     annotation: Annotation, names: dict[str, str], cutter: PromoterCutter, settings: WindowSettings
 ) -> None:
-    """Say what a reader of the results should know."""
+    """Warn of what affects the results."""
     missing = [chrom for chrom in annotation.chromosomes if chrom not in names]
     if missing:
         lost = sum(gene.place.chrom not in names for gene in annotation.genes)

@@ -13,7 +13,7 @@ from bioattn.text import quoted
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ResponseColumns:
-    """What the user says about the columns; None or empty = find out."""
+    """Columns as the user names them; None or empty = to be detected."""
 
     layout: Layout | None = None
     gene: str | None = None
@@ -63,7 +63,7 @@ _STANDARD_ERROR = ("lfcse", "stderr", "standarderror", "stderror", "se")
 
 
 def find_columns(reader: TableReader, stated: ResponseColumns) -> ColumnRoles:
-    """Which column of a table is what.
+    """Find the role of each column of a table.
 
     The layout is `stated.layout`, or: long when there is a treatment column beside an effect or value column, or
     the table has three columns of which the second is text; contrast when there is an effect beside a p value or

@@ -1,4 +1,4 @@
-"""Responses of genes to treatments, read from the tables people have.
+"""Responses of genes to treatments, read from wide, long and contrast tables.
 
 Wide tables, long tables and contrast tables can be mixed; each file adds treatments. Values of the same gene and
 treatment are averaged and counted, text and infinities are refused with file, line and column.
@@ -40,7 +40,7 @@ class ResponseSource(NamedTuple):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Responses:
-    """Values of genes × treatments as the tables have them, before they meet promoters."""
+    """Values of genes × treatments as the tables have them, not yet joined with promoters."""
 
     gene_ids: list[str]
     """Unique, in order of first appearance."""
@@ -57,7 +57,7 @@ class Responses:
 
 
 def response_source(argument: str) -> ResponseSource:
-    """`FILE` or `NAME=FILE`, as on the command line; a file that has a `=` in its name is taken as it is.
+    """Parse `FILE` or `NAME=FILE` of the command line; an existing file with a `=` in its name is no `NAME=FILE`.
 
     >>> response_source("heat=results/deseq2_heat.csv").name
     'heat'

@@ -50,7 +50,7 @@ class Holdout:
             return False
 
     def normalised(self) -> str:
-        """The holdout as one would write it, whatever blanks it was written with."""
+        """The holdout as text, without superfluous blanks."""
         key = "" if self.key is None else f"{self.key}:"
         return f"{SPLIT_NAMES[self.side]}={key}{','.join(self.values)}"
 

@@ -53,7 +53,7 @@ class TreatmentTable:
         return [str(name) for name in self.frame.columns]
 
     def is_numeric(self, column: str) -> bool:
-        """Whether a feature is a number (otherwise a category)."""
+        """Tell whether a feature is a number (otherwise it is a category)."""
         return self.frame[column].dtype == np.float64
 
     def select(
@@ -93,7 +93,7 @@ def select_treatments(
 
 
 def named_treatments(names: Sequence[str]) -> TreatmentTable:
-    """A table that knows the names only."""
+    """Make a table without features."""
     return TreatmentTable(pd.DataFrame(index=pd.Index(list(names), dtype=object, name="treatment")))
 
 
@@ -137,7 +137,7 @@ def read_treatment_table(path: Path) -> TreatmentTable:
 
 
 def average_features(table: TreatmentTable, groups: Sequence[str]) -> tuple[TreatmentTable, list[str]]:
-    """One row per group of treatments, keeping the features all members of every group agree on.
+    """Merge groups of treatments into one row each, with the features on which the members of every group agree.
 
     `groups` names the group of each row of `table`. Groups come in order of first appearance. Returns the table
     and the names of the features left out because some group's members differ.

@@ -1,4 +1,4 @@
-"""Where a gene's promoter window lies: its anchor base and the bases around it.
+"""The promoter window of a gene: its anchor base and the bases around it.
 
 A window is [-upstream, +downstream) around the anchor in the direction of the gene; the anchor is the first base
 of the downstream part. Along the chromosome (0-based, half-open) that is
@@ -83,7 +83,7 @@ class GeneAnchor(NamedTuple):
 
 
 def find_anchor(gene: Gene, settings: WindowSettings) -> GeneAnchor:
-    """The anchor base of a gene by the rule at the top of this module."""
+    """Find the anchor base of a gene by the rule at the top of this module."""
     place = gene.place
     if gene.problem:
         return GeneAnchor(-1, "", gene.problem)
@@ -107,7 +107,7 @@ def find_anchor(gene: Gene, settings: WindowSettings) -> GeneAnchor:
 
 
 def window_around(anchor: int, strand: str, upstream: int, downstream: int) -> tuple[int, int]:
-    """The window [start, end) along the chromosome; it may reach beyond the chromosome.
+    """Compute the window [start, end) along the chromosome; it may reach beyond the chromosome.
 
     >>> window_around(100, "+", 30, 10)
     (70, 110)
@@ -120,7 +120,7 @@ def window_around(anchor: int, strand: str, upstream: int, downstream: int) -> t
 
 
 def trim_to_chromosome(start: int, end: int, strand: str, chromosome_length: int) -> tuple[int, int] | None:
-    """The window without what lies beyond the chromosome on its upstream side; None when the downstream side does.
+    """Trim the upstream side of a window at the end of the chromosome; None when the downstream side is beyond.
 
     The downstream side is never cut: the anchor must keep its distance from the end of the sequence.
     """
@@ -132,7 +132,7 @@ def trim_to_chromosome(start: int, end: int, strand: str, chromosome_length: int
 def trim_upstream(
     start: int, end: int, strand: str, anchor: int, others: list[tuple[int, int]]
 ) -> tuple[int, int]:
-    """The window with its upstream side cut at the nearest of the other genes' spans (0-based, half-open).
+    """Trim the upstream side of a window at the nearest span of another gene (0-based, half-open).
 
     Spans that only touch the downstream part cut nothing. When one covers the base before the anchor, nothing is
     left upstream and the window starts at the anchor.

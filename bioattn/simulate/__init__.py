@@ -1,1 +1,1 @@
-"""Inputs whose truth is known."""
+"""Simulated inputs with known truth."""

@@ -15,7 +15,7 @@ BASES = 4
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class MarkovBackground:
-    """A Markov chain that writes DNA."""
+    """A Markov chain over the bases of DNA."""
 
     name: str
     """How reports call it."""

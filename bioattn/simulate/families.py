@@ -32,7 +32,7 @@ DEPTHS = (300, 1500)
 def random_settings(
     random: np.random.Generator, *, depths: tuple[int, int] = DEPTHS, strength: float | None = None
 ) -> FamilySettings:
-    """Settings as various as real families: from barely to clearly coupled, conserved or not, related or not.
+    """Draw settings that vary as real families do: weak to strong couplings, conserved or not, related or not.
 
     strength: the scale of the couplings, where it is not to be drawn.
     """
@@ -53,7 +53,7 @@ def simulate_family(
     settings: FamilySettings | None = None,
     lengths: tuple[int, int] = (50, 110),
 ) -> SimulatedFamily:
-    """A family on the fold `positions` (R, 3), or on a generated one of `lengths` residues."""
+    """Simulate a family on the fold `positions` (R, 3), or on a generated one of `lengths` residues."""
     structure = "-" * len(positions) if positions is not None else ""
     if positions is None:
         fold = generate_fold(

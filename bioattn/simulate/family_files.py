@@ -1,4 +1,4 @@
-"""Simulated families as a folder of the files a user holds, and the truth.
+"""Simulated families written as a folder of input files, with the truth.
 
 | file | content |
 | --- | --- |
@@ -46,7 +46,7 @@ _ASCII = np.frombuffer((LETTERS + "-").encode(), np.uint8)
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class FamilySimulation:
-    """What is simulated."""
+    """Settings of a simulation of families."""
 
     families: int
     folds: Sequence[tuple[str, NDArray[np.float32]]] = ()
@@ -61,7 +61,7 @@ class FamilySimulation:
 
 
 def read_folds(paths: Sequence[Path]) -> list[tuple[str, NDArray[np.float32]]]:
-    """Name and CB positions of the chain in each file; `FILE:CHAIN` names a chain where there are several.
+    """Read name and CB positions of the chain in each file; `FILE:CHAIN` names a chain where there are several.
 
     Raises: BioattnError naming the file that cannot be used.
     """
@@ -94,7 +94,7 @@ def write_families(
 
 
 def _own_names(folder: Path) -> set[str]:
-    """What a simulation writes, of as many families as this one or an earlier one has."""
+    """Names of the files of a simulation, for as many families as are in the folder."""
     alike = (folder, folder.with_name(f"{folder.name}.partial"))
     written = {
         match[1] + match[2]

@@ -35,7 +35,7 @@ _SENSE_CODONS = np.array(
 
 
 class PlacedGene(NamedTuple):
-    """Where a gene lies; 0-based, half-open, along the chromosome."""
+    """The position of a gene; 0-based, half-open, along the chromosome."""
 
     gene_id: str
     chrom: str
@@ -97,7 +97,7 @@ def lay_out_genome(
 
 
 def _open_reading_frame(rng: np.random.Generator, codons: int) -> NDArray[np.uint8]:
-    """ATG, sense codons drawn alike, one of the three stops: `codons` codons in all."""
+    """Draw an open reading frame of `codons` codons: ATG, sense codons with equal chances, a stop codon."""
     sense = _SENSE_CODONS[(rng.random(codons - 2) * len(_SENSE_CODONS)).astype(np.int64)]
     stop = _STOP_CODONS[int(rng.random() * len(_STOP_CODONS))]
     return np.concatenate([_START_CODON, sense.ravel(), stop]).astype(np.uint8)

@@ -1,4 +1,4 @@
-"""Motifs to plant: made up here, told apart by edit distance on both strands.
+"""Motifs to plant, with a minimal edit distance between them on both strands.
 
 A motif is a position probability matrix. Two kinds are made: a *consensus* whose letters are substituted at one
 rate (every position alike), and a *matrix* with an uneven information profile like those of JASPAR: a sharp core,
@@ -35,7 +35,7 @@ DECLARED_SITES = 1000
 
 
 def planted_motif(name: str, probabilities: NDArray[np.float64]) -> Motif:
-    """A motif whose second name is its consensus."""
+    """Make a motif whose second name is its consensus."""
     motif = Motif(name=name, probabilities=probabilities, sites=DECLARED_SITES)
     return replace(motif, alternative_name=motif.consensus)
 
@@ -102,7 +102,7 @@ def edit_distance(first: NDArray[np.uint8], second: NDArray[np.uint8]) -> int:
 def separated_consensuses(
     rng: np.random.Generator, widths: Sequence[int]
 ) -> tuple[list[NDArray[np.uint8]], int]:
-    """Consensus sequences of the given widths, far from each other and from each other's reverse complement.
+    """Draw consensus sequences of the given widths, far from each other and each other's reverse complement.
 
     Returns the uint8 codes and a distance: any two, on either strand, are at least so many edits apart, and so
     is a motif from its own reverse complement (else the strand of a site would mean little). The distance begins

@@ -1,4 +1,4 @@
-"""Putting motif sites into sequences: where they fit, on either strand, and nowhere else by chance."""
+"""Planting motif sites into sequences on either strand, without further copies by chance."""
 
 from collections.abc import Mapping, Sequence
 
@@ -55,7 +55,7 @@ def plant_motifs(
 
 
 def find_copies(codes: NDArray[np.uint8], word: NDArray[np.uint8]) -> NDArray[np.int64]:
-    """Exact occurrences of `word` on the given strand of `codes` (sequences, length): rows (sequence, start)."""
+    """Find exact copies of `word` on the given strand of `codes` (sequences, length): rows (sequence, start)."""
     windows = codes.shape[1] - word.size + 1
     places = []
     for first in range(0, codes.shape[0], SCAN_BLOCK):

@@ -80,7 +80,7 @@ class PottsModel:
     """(P, 20, 20): first axis the state at i."""
 
     def neighbours(self) -> list[tuple[NDArray[np.int64], NDArray[np.float64]]]:
-        """Per site its coupled sites (K,) and their couplings (K, state there, state here)."""
+        """List for each site its coupled sites (K,) and their couplings (K, state there, state here)."""
         of_site: list[tuple[list[int], list[NDArray[np.float64]]]] = [([], []) for _ in self.fields]
         for (i, j), coupling in zip(self.pairs, self.couplings, strict=True):
             of_site[i][0].append(int(j))

@@ -1,4 +1,4 @@
-"""A simulation as a folder of the files a user holds: genome, annotation, responses, treatments; and the truth.
+"""A simulation written as a folder of input files (genome, annotation, responses, treatments) and the truth.
 
 | file | content |
 | --- | --- |

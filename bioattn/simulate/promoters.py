@@ -44,7 +44,7 @@ MAX_OCCUPANCY = 0.5
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PromoterSimulation:
-    """What to simulate. `standard` and `hard` give the two published settings."""
+    """Settings of a simulation of promoters; the defaults are those of difficulty `standard`."""
 
     genes: int = 3000
     """Promoters."""
@@ -74,7 +74,7 @@ class PromoterSimulation:
     """Seed of every random choice."""
 
     def __post_init__(self) -> None:
-        """Refuse what cannot be simulated."""
+        """Check the settings. Raises: SettingsError naming the option."""
         for name, low, high in (
             ("genes", 1, 1_000_000),
             ("treatments", 1, 10_000),
@@ -143,7 +143,7 @@ def simulation_settings(difficulty: Difficulty = Difficulty.STANDARD, **chosen: 
 
 
 class TreatmentRule(NamedTuple):
-    """What makes a promoter respond to a treatment."""
+    """The motifs that make a promoter respond to a treatment."""
 
     treatment: str
     motifs: tuple[str, ...]
@@ -154,7 +154,7 @@ class TreatmentRule(NamedTuple):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SimulatedPromoters:
-    """Simulated promoters and everything known of them."""
+    """Simulated promoters and their truth."""
 
     settings: PromoterSimulation
     gene_ids: list[str]

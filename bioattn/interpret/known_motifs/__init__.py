@@ -1,1 +1,1 @@
-"""Do maps lie on the motifs that should answer to a condition? The table of `bioattn explain motifs`."""
+"""Tests whether maps lie on the motifs that should respond to a condition (`bioattn explain motifs`)."""

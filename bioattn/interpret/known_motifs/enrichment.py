@@ -1,4 +1,4 @@
-"""Does a signal lie on known motifs, in the conditions in which they should answer?
+"""Tests whether a signal lies on known motifs in the conditions to which they should respond.
 
 The *effect* of a motif is the mean, over promoters with sites, of what the signal is at a site (mean over the
 promoter's sites) less what it is at windows matched by position and G+C (`matched_background`) that share no base
@@ -58,7 +58,7 @@ class Quantity:
 def mixing(
     quantities: Sequence[Quantity], groups: dict[str, list[str]], treatments: Sequence[str]
 ) -> NDArray[np.float64]:
-    """(Q, T) what each quantity is of the treatments. groups: the treatments of each condition, averaged."""
+    """Weights (Q, T) of the treatments in each quantity. groups: the treatments of each condition, averaged."""
     place = {name: number for number, name in enumerate(treatments)}
     means = {name: np.zeros(len(treatments)) for name in groups}
     for name, members in groups.items():
@@ -120,7 +120,7 @@ def score_pairs(
 
 @dataclass(frozen=True, slots=True)
 class _Measured:
-    """What is known of one row before it is judged."""
+    """The measurements of one row of the table."""
 
     direction: Direction
     against: str

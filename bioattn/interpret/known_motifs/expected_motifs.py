@@ -1,4 +1,4 @@
-"""What is known beforehand: which motif should answer to which condition, and in which direction.
+"""The table of expected pairs: which motif should respond to which condition, and in which direction.
 
 A table (tab, comma or semicolon) with the columns factor, consensus, condition_group, direction and, optionally,
 jaspar_id; others are passed over. One row per pair of a motif and a condition:
@@ -43,7 +43,7 @@ _MOST_N = 100
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ExpectedPair:
-    """One row."""
+    """One row of the table."""
 
     line: int
     """Of the file, from 1."""
@@ -111,7 +111,7 @@ def read_expected(path: Path) -> list[ExpectedPair]:
 
 
 def parse_consensus(text: str) -> list[NDArray[np.bool_]] | None:
-    """The bases each position allows, (width, 4), one array per alternative; None where `text` is no pattern.
+    """Parse a consensus: the bases each position allows, (width, 4), an array per alternative; None if it is none.
 
     Positions at the ends that allow every base are left out. A pattern that repeats another, read on either
     strand, is one with it.

@@ -40,7 +40,7 @@ _Key = tuple[str, str, int]
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ExpectedSites:
-    """Where one motif of the table lies."""
+    """The sites of one motif of the table."""
 
     matched_by: str
     """The consensus, or the names of the matrices."""
@@ -60,7 +60,7 @@ def locate(
     seed: int,
     progress: Progress | None = None,
 ) -> list[ExpectedSites]:
-    """One entry per pair; pairs of one motif share it. codes: (promoters, L); a promoter of N alone takes no part.
+    """Find the sites of each pair; pairs of one motif share them. codes: (promoters, L); all-N rows are left out.
 
     Raises: BioattnError when a pair names matrices that the database lacks, or needs one and none is given.
     """

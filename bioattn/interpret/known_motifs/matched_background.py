@@ -1,4 +1,4 @@
-"""What a signal is at windows like a given one: matched by position and by G+C.
+"""The background of a signal: its mean over windows matched by position and G+C.
 
 Every window of W bases of every promoter belongs to a stratum: its distance from the promoters' right end (where
 those of different lengths are aligned) in steps of `POSITION_STEP` bases, and how many of its W bases are G or C.
@@ -19,7 +19,7 @@ LEAST_WINDOWS = 20
 
 
 class MatchedBackground:
-    """Collects a signal block by block, then tells the background of every stratum of windows of one width."""
+    """Averages a signal over the windows of each stratum, block by block; windows have one width."""
 
     def __init__(self, width: int, length: int, num_quantities: int) -> None:
         self.width = width
@@ -41,7 +41,7 @@ class MatchedBackground:
         return strata_BN
 
     def add(self, windows_BQN: NDArray[np.floating], strata_BN: NDArray[np.int64]) -> None:
-        """Count promoters in: the signal of their windows and where these belong (−1: they do not count)."""
+        """Add promoters: the signal of their windows and the strata of these (−1: not counted)."""
         known = strata_BN >= 0
         strata = strata_BN[known]
         self.counts_S += np.bincount(strata, minlength=self.counts_S.size)

@@ -1,4 +1,4 @@
-"""What is scored at motif sites: attention or attribution as a signal over the bases of promoters, in blocks.
+"""Signals that are scored at motif sites: attention or attribution over the bases of promoters, in blocks.
 
 - `attention`: log2 of the attention on a base over what it would be if all known bases of the promoter had the
   same; mean over heads, at least 2^−10. Unsigned: attention lies somewhere or not.
@@ -150,7 +150,7 @@ def _slices(number: int, bytes_each: int) -> Iterator[slice]:
 
 
 def _same(what: str, lists: Sequence[tuple[Path, list[str]]]) -> list[str]:
-    """What all files list; it must be the same in the same order."""
+    """Check that all files list the same in the same order, and return it."""
     (first, expected), *others = lists
     for path, found in others:
         if found != expected:

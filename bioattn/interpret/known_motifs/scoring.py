@@ -37,7 +37,7 @@ GROUP_COLUMN = "group"
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class KnownMotifSettings:
-    """Everything but the files."""
+    """Settings of `score_known_motifs`."""
 
     contrasts: tuple[str, ...] = ()
     """`CONDITION:OTHER`."""
@@ -55,7 +55,7 @@ class KnownMotifSettings:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SignalSummary:
-    """What a signal's rows add up to."""
+    """Counts over the rows of one signal."""
 
     signal: str
     expected: int
@@ -72,7 +72,7 @@ class SignalSummary:
     """Mean over the judged pairs of the share of shuffled motifs that would pass; NaN without any."""
 
     def as_figures(self) -> dict[str, object]:
-        """For run records: NaN is null."""
+        """The counts for run records, where NaN is null."""
         figures = asdict(self)
         figures["shuffled_passing"] = None if isnan(self.shuffled_passing) else self.shuffled_passing
         return figures
@@ -80,7 +80,7 @@ class SignalSummary:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class KnownMotifs:
-    """What was found."""
+    """The table, and what it was made of."""
 
     table: pd.DataFrame
     """Columns `motif_enrichment.COLUMNS`."""
@@ -88,7 +88,7 @@ class KnownMotifs:
     missing_conditions: list[str] = field(default_factory=list)
 
     def summaries(self) -> list[SignalSummary]:
-        """One per signal, in their order."""
+        """Summarise each signal, in their order."""
         return [_summary(str(name), rows) for name, rows in self.table.groupby("signal", sort=False)]
 
 
@@ -174,7 +174,7 @@ def _open(results: Sequence[Path], opened: ExitStack) -> tuple[list[AttentionFil
 def _signals(
     attention: list[AttentionFile], attribution: list[AttributionFile], settings: KnownMotifSettings
 ) -> list[PositionSignal]:
-    """All that the files hold: attention, value-weighted where every file has that too, attribution."""
+    """Make the signals of the files: attention, value-weighted where every file has that too, attribution."""
     signals: list[PositionSignal] = []
     if attention:
         plain = AttentionSignal(attention, sites=settings.sites, heads=settings.heads)
@@ -215,7 +215,7 @@ def _sequences(
 
 
 def _groups(treatments: Sequence[str], path: Path | None) -> dict[str, list[str]]:
-    """The treatments of each condition; without a table every treatment is one."""
+    """List the treatments of each condition; without a table every treatment is a condition."""
     if path is None:
         return {name: [name] for name in treatments}
     table = open_table(path)
@@ -251,7 +251,7 @@ def _report_missing(
 
 
 def _contrast(text: str, groups: dict[str, list[str]]) -> tuple[str, str]:
-    """The two conditions; names may hold colons themselves."""
+    """Parse a contrast of two conditions, whose names may contain colons."""
     parts = text.split(":")
     for cut in range(1, len(parts)):
         first, second = ":".join(parts[:cut]), ":".join(parts[cut:])

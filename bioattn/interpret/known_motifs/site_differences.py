@@ -18,7 +18,7 @@ from bioattn.system.progress import Progress
 
 @dataclass(frozen=True, slots=True)
 class SiteDifferences:
-    """Of one motif: for each promoter the mean over its sites of the signal less its background."""
+    """Signal minus background at the sites of one motif: for each promoter the mean over its sites."""
 
     own: NDArray[np.float64]
     """(promoters with sites, Q), in their order."""
@@ -32,7 +32,7 @@ class SiteDifferences:
 
 @dataclass(slots=True)
 class _Sums:
-    """Of one shuffled motif."""
+    """Sums over the promoters of one shuffled motif."""
 
     count: int = 0
     total: NDArray[np.float64] | float = 0.0
@@ -46,7 +46,7 @@ class _Sums:
 
 @dataclass(slots=True)
 class _Kept:
-    """Of a motif itself."""
+    """The values of a motif itself, promoter by promoter."""
 
     values: list[NDArray[np.float64]] = field(default_factory=list)
 

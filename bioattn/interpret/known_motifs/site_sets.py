@@ -42,25 +42,25 @@ class SiteSet:
 
     @property
     def promoters(self) -> int:
-        """How many promoters hold a site."""
+        """Number of promoters with a site."""
         return len(np.unique(self.rows))
 
     def part(self, chosen: NDArray[np.bool_]) -> "SiteSet":
-        """The sites that a mask picks."""
+        """Select sites by a mask."""
         return SiteSet(rows=self.rows[chosen], starts=self.starts[chosen], widths=self.widths[chosen])
 
     def of(self, rows: NDArray[np.integer]) -> "SiteSet":
-        """The same with `rows[i]` in the place of promoter i; `rows` ascend."""
+        """Renumber promoter i as `rows[i]`; `rows` ascend."""
         return SiteSet(rows=rows[self.rows].astype(np.int64), starts=self.starts, widths=self.widths)
 
     def at_least(self, number: int) -> "SiteSet":
-        """Those in promoters that hold `number` sites or more."""
+        """Select the sites in promoters with `number` sites or more."""
         _, inverse, counts = np.unique(self.rows, return_inverse=True, return_counts=True)
         return self.part(counts[inverse] >= number)
 
 
 class Coverage:
-    """Which bases of `num_rows` windows of `length` bases lie in a site."""
+    """The bases of `num_rows` windows of `length` bases that lie in a site."""
 
     def __init__(self, sites: SiteSet, num_rows: int, length: int) -> None:
         edges = np.zeros((num_rows, length + 1), dtype=np.int32)
@@ -76,13 +76,13 @@ class Coverage:
         return np.asarray(before[:, width:] > before[:, : before.shape[1] - width])
 
     def outside(self, sites: SiteSet) -> SiteSet:
-        """Those that share no base with the sites covered."""
+        """Select the sites that share no base with the sites covered."""
         ends = sites.starts + sites.widths
         return sites.part(self._before[sites.rows, ends] == self._before[sites.rows, sites.starts])
 
 
 def consensus_motif(pattern: NDArray[np.bool_], background: NDArray[np.float64], name: str) -> Motif:
-    """A motif whose best sites are exactly the matches of a pattern (width, 4)."""
+    """Make a motif whose best sites are exactly the matches of a pattern (width, 4)."""
     allowed = pattern * background
     return Motif(name=name, probabilities=allowed / allowed.sum(axis=1, keepdims=True), sites=EXACT)
 
@@ -93,7 +93,7 @@ def find_sites(
     background: NDArray[np.float64],
     p_value: float,
 ) -> list[SiteSet]:
-    """The sites of each motif alone in codes (N, L).
+    """Find the sites of each motif alone in codes (N, L).
 
     background: frequencies of A, C, G, T, alike on both strands. p_value: as in the module's docstring; 0 for best
     sites only (of a consensus, its exact matches).
@@ -122,7 +122,7 @@ def _limit(motif: Motif, background: NDArray[np.float64], p_value: float) -> flo
 
 
 def union(sets: Sequence[SiteSet]) -> SiteSet:
-    """The sites of several motifs that stand for one; a place and width found twice counts once."""
+    """Join the sites of several motifs that stand for one; a place and width found twice counts once."""
     return _merged(
         np.concatenate([each.rows for each in sets]),
         np.concatenate([each.starts for each in sets]),
@@ -171,7 +171,7 @@ def shuffled_columns(
 def telling_positions(
     probabilities: NDArray[np.float64], background: NDArray[np.float64]
 ) -> NDArray[np.bool_]:
-    """Whether a position (width, 4) says more than the background does: by `TELLING_BITS` or more."""
+    """Mask of the positions of a matrix (width, 4) with `TELLING_BITS` or more of information, shape (width,)."""
     odds = np.where(probabilities > 0, probabilities, background) / background
     return np.asarray((probabilities * np.log2(odds)).sum(axis=1) >= TELLING_BITS)
 

@@ -59,7 +59,7 @@ MATCHED = 0.05
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class MotifSummary:
-    """What was found."""
+    """Counts of what was found."""
 
     motifs: dict[str, int]
     """By source: attention, attribution, filter."""

@@ -21,7 +21,7 @@ MATCH_COLUMNS = ("motif", "match", "match_name", "p_value", "q_value")
 
 
 def require_tomtom() -> None:
-    """Raises: BioattnError when memelite is not installed."""
+    """Check that memelite is installed. Raises: BioattnError when it is not."""
     try:
         import memelite  # noqa: F401
     except ImportError:

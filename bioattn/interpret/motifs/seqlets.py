@@ -27,7 +27,7 @@ SHARED_BASES = 14
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
 class Places:
-    """Where seqlets lie: arrays of shape (S,), best first."""
+    """Positions of seqlets: arrays of shape (S,), best first."""
 
     gene: NDArray[np.int32]
     """Number of the promoter."""
@@ -40,13 +40,13 @@ class Places:
         return int(self.gene.size)
 
     def take(self, chosen: NDArray[np.intp] | NDArray[np.bool_]) -> "Places":
-        """Some of them."""
+        """Select some of the places."""
         return Places(gene=self.gene[chosen], centre=self.centre[chosen], score=self.score[chosen])
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
 class Seqlets:
-    """Stretches of equal length."""
+    """Stretches of promoters of equal length."""
 
     codes: NDArray[np.uint8]
     """(S, W); N beyond a promoter's ends."""

@@ -1,4 +1,4 @@
-"""A file of attention or attribution on its way to motifs: searched by treatment, merged, asked for its use."""
+"""The search for motifs in a file of attention or attribution: by treatment, merged, and tested for use."""
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
@@ -20,7 +20,7 @@ FILTER = "filter"
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class MotifSettings:
-    """What is looked for."""
+    """Settings of the search for motifs."""
 
     sites: tuple[str, ...] = ("*",)
     """Shell patterns of attention sites, which are averaged."""
@@ -68,7 +68,7 @@ class MotifSource:
         )
 
     def merge(self) -> None:
-        """Make one motif of those that are alike."""
+        """Merge motifs of treatments that are alike."""
         motifs = [(name, motif) for name, each in self._found.items() for motif in each.motifs]
         merged = merge_motifs(
             [motif.probabilities for _, motif in motifs], [motif.seqlets for _, motif in motifs]
@@ -93,7 +93,7 @@ class MotifSource:
             }
 
     def use(self) -> MotifUse:
-        """The motifs sought in all promoters; the reference is held from now on."""
+        """Look for the motifs in all promoters; the reference is held from now on."""
         if not self.maps.reference_held:
             self.maps.hold_reference(None)
         return MotifUse(self.maps, self.motifs)

@@ -1,4 +1,4 @@
-"""The motifs of one treatment: peaks of its maps, cut out, searched.
+"""The motifs of one treatment, found in the peaks of its maps.
 
 Where a reference is held, peaks are where the map gains against it, which finds what is particular to a treatment;
 else where it is high. A place that is high in all promoters (near the start of transcription, say) is no peak: the
@@ -32,7 +32,7 @@ CONTROLS = 3
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
 class TreatmentMotifs:
-    """What was found under one treatment."""
+    """The seqlets and motifs of one treatment."""
 
     places: Places
     """Of its seqlets."""
@@ -76,6 +76,6 @@ def find_treatment_motifs(
 
 
 def _heights(maps: PromoterMaps, rows: slice, treatment: str) -> NDArray[np.float64]:
-    """What peaks are sought in: not negative, (B, L)."""
+    """The map in which peaks are sought: not negative, (B, L)."""
     values = maps.difference(rows, treatment) if maps.reference_held else maps.read(rows, treatment)
     return np.abs(values) if maps.kind == ATTRIBUTION else np.maximum(values, 0)

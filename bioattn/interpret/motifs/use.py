@@ -1,4 +1,4 @@
-"""How much a map lies on motifs, treatment by treatment, and where: tests against a reference, and edges.
+"""Tests of maps at the hits of motifs, treatment by treatment, and edges from treatments to hits.
 
 For every promoter with a motif, the map is averaged over the bases of all its hits there. Each test pairs a
 promoter with itself: a treatment against a reference treatment, or against what is usual at the same place in all
@@ -101,7 +101,7 @@ def hits_of_motifs(
 
 
 class MotifUse:
-    """What maps have at the hits of motifs."""
+    """The values of maps at the hits of motifs."""
 
     def __init__(self, maps: PromoterMaps, motifs: Sequence[Motif]) -> None:
         self.maps = maps

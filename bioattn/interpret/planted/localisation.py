@@ -1,4 +1,4 @@
-"""Does attention lie on the planted motifs? Scores of attention maps against a truth table.
+"""Scores of attention maps against a truth table: does attention lie on the planted motifs?
 
 The protocol follows Koo & Ploenzke (2021, 10.1038/s42256-020-00291-x): bases of causal sites are positive, all
 others negative, and each promoter is ranked by itself. A *pair* is a promoter and a treatment; it is positive when
@@ -54,7 +54,7 @@ WRONG_TREATMENTS = 5
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class LocalisationReport:
-    """What `LocalisationScorer` found; the module's docstring defines the columns."""
+    """Results of `LocalisationScorer`; the module's docstring defines the columns."""
 
     genes: int
     """Promoters scored."""
@@ -132,7 +132,7 @@ class LocalisationScorer:
         self._done += len(weights)
 
     def report(self) -> LocalisationReport:
-        """The means so far."""
+        """Compute the means over the promoters added so far."""
         return LocalisationReport(
             genes=self._done,
             window_length=self._map.length,

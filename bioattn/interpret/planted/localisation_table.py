@@ -1,4 +1,4 @@
-"""Localisation scores as text for people."""
+"""Localisation scores as a text table."""
 
 import math
 from collections.abc import Sequence

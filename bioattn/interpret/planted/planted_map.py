@@ -12,7 +12,7 @@ from bioattn.text import first_names
 
 
 class PlantedMap:
-    """Truth of promoters in a given order, all seen through one window.
+    """The planted sites of promoters in a given order, with windows of one length.
 
     A promoter that the truth table does not name holds nothing planted.
     """

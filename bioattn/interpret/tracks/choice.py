@@ -1,4 +1,4 @@
-"""Which tracks are made of an attention file, and what their files are called."""
+"""The choice of tracks of an attention file, and the names of their files."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -11,7 +11,7 @@ from bioattn.store.track_folder import file_stems
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Track:
-    """What is drawn: attention for a treatment, or what it has more than another."""
+    """One track: attention for a treatment, or its difference from another."""
 
     treatment: str | None
     """None: the model does not tell treatments apart."""
@@ -22,12 +22,12 @@ class Track:
 
     @property
     def quantity(self) -> str:
-        """What its values are."""
+        """Name of the quantity."""
         return "attention" if self.reference is None else "difference"
 
     @property
     def title(self) -> str:
-        """For people."""
+        """Title in genome browsers."""
         name = self.treatment or "all treatments"
         return name if self.reference is None else f"{name} minus {self.reference}"
 
@@ -35,7 +35,7 @@ class Track:
 def choose_tracks(
     attention: AttentionFile, known: list[str] | None, requested: Sequence[str], reference: str | None
 ) -> list[Track]:
-    """Tracks in the order requested, each treatment before its difference."""
+    """Make the list of tracks in the order requested, treatments before differences."""
     if known is None:
         if requested or reference is not None:
             option = "--treatment" if requested else "--against"

@@ -53,7 +53,7 @@ _PACKED_SHARE = 0.4
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TrackSummary:
-    """What was written."""
+    """Counts of what was written."""
 
     tracks: int
     promoters: int
@@ -117,7 +117,7 @@ def export_tracks(
 
 
 class _Export:
-    """One attention file on its way into tracks."""
+    """The export of one attention file."""
 
     def __init__(
         self,
@@ -178,7 +178,7 @@ class _Export:
             )
 
     def say(self) -> None:
-        """What the user should know before the work."""
+        """Log what affects the tracks."""
         places, layout, settings = self.places, self.layout, self.settings
         if places.without_place:
             LOGGER.warning(
@@ -211,7 +211,7 @@ class _Export:
             )
 
     def expected_bytes(self) -> int:
-        """About what the files will take."""
+        """Estimate the size of the files in bytes."""
         bases = sum(stretch.bases for several in self.layout.stretches.values() for stretch in several)
         width = float(np.diff(self.edges).mean()) if self.settings.upsampling == "nearest" else 1.0
         rows = {

@@ -1,4 +1,4 @@
-"""Where windows lie along chromosomes, so that what is known per promoter becomes one value per base.
+"""The layout of promoter windows along chromosomes, which gives each base one value.
 
 The windows of one strand are cut into stretches: some neighbouring windows of one chromosome, which may overlap
 each other but no window outside. Inside a stretch the covered bases are numbered without gaps, in ascending order.
@@ -63,7 +63,7 @@ class Stretch:
 
     @property
     def bases(self) -> int:
-        """Bases covered."""
+        """Number of bases covered."""
         return int(self.island_offsets[-1])
 
     @property

@@ -1,4 +1,4 @@
-"""Where the promoters of an attention file lie on chromosomes, cut down to what the model saw of them."""
+"""The positions of an attention file's promoters on chromosomes, cut down to what the model saw."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass

@@ -1,4 +1,4 @@
-"""What promoters' attention is on each base of a chromosome: spread over bases, overlaps settled.
+"""Values of tracks on each base of a chromosome: spread over bases, overlaps resolved.
 
 Shapes: B promoters, K bins, L bases of a window.
 """
@@ -17,7 +17,7 @@ from bioattn.interpret.tracks.layout import Stretch
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class BaseValues:
-    """From maps over bins to values of bases."""
+    """Spreads maps over bins to bases."""
 
     key_edges: NDArray[np.int64]
     window_length: int
@@ -52,7 +52,7 @@ class BaseValues:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TrackValues:
-    """Values of one track: attention for a treatment, or what it has more than a reference."""
+    """Values of one track: attention for a treatment, or its difference from a reference."""
 
     base_values: BaseValues
     maps: Callable[[NDArray[np.int64]], NDArray[np.float64]]
