@@ -26,6 +26,7 @@ from bioattn.alignments.alphabet import (
     aatype_codes,
     msa_codes,
 )
+from bioattn.alignments.filtering import first_of_each
 from bioattn.alignments.masked_msa import mask_msa
 from bioattn.alignments.msa_clusters import assign_clusters, cluster_deletion_means, cluster_profiles
 from bioattn.errors import BioattnError, SettingsError
@@ -113,7 +114,7 @@ def encode_alignment(
     require_proteins(alignment, source)
     if not allow_incomplete_query:
         _refuse_incomplete_query(alignment, source)
-    rows = first_of_equal_rows(alignment.residues)
+    rows = first_of_each(alignment.residues)
     msa = msa_codes(alignment.residues[rows])
     return EncodedAlignment(
         aatype=aatype_codes(alignment.residues[0]),
@@ -241,14 +242,6 @@ def column_profile(msa: NDArray[np.uint8]) -> NDArray[np.float32]:
         counts += np.bincount((part + offsets).ravel(), minlength=counts.size)
     profile: NDArray[np.float32] = (counts.reshape(num_columns, -1) / num_rows).astype(np.float32)
     return profile
-
-
-def first_of_equal_rows(residues: NDArray[np.uint8]) -> NDArray[np.intp]:
-    """Indices of the rows of an (S, R) array that equal no row before them."""
-    first: dict[bytes, int] = {}
-    for index, row in enumerate(residues):
-        first.setdefault(row.tobytes(), index)
-    return np.fromiter(first.values(), np.intp, len(first))
 
 
 def _sparse_deletions(alignment: Alignment, rows: NDArray[np.intp]) -> csr_array:

@@ -1,7 +1,7 @@
 """From an alignment as found, or a query and a database, to the A3M a model is given, and its statistics."""
 
 import logging
-from dataclasses import dataclass, field
+from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import Any
 
@@ -78,7 +78,8 @@ class PreparationSettings:
 class Step:
     """What one step removed, and what it left."""
 
-    name: str
+    step: str
+    """Its name."""
     removed_rows: int
     removed_columns: int
     rows: int
@@ -97,7 +98,7 @@ class Preparation:
         before = self.alignment
         self.steps.append(
             Step(
-                name=name,
+                step=name,
                 removed_rows=before.num_rows - alignment.num_rows,
                 removed_columns=before.num_columns - alignment.num_columns,
                 rows=alignment.num_rows,
@@ -261,7 +262,7 @@ def _say_what_a3m_cannot_hold(alignment: Alignment, source: str) -> None:
 def describe_step(step: Step) -> str:
     """Describe a step in one line.
 
-    >>> describe_step(Step(name="duplicates", removed_rows=2, removed_columns=0, rows=8, columns=50))
+    >>> describe_step(Step(step="duplicates", removed_rows=2, removed_columns=0, rows=8, columns=50))
     'duplicates: 2 rows left out, 8 stay'
     """
     parts = []
@@ -271,21 +272,12 @@ def describe_step(step: Step) -> str:
         parts.append(f"{counted(-step.removed_columns, 'column')} more than before, {step.columns:,} in all")
     if step.removed_rows:
         parts.append(f"{counted(step.removed_rows, 'row')} left out, {step.rows:,} stay")
-    return f"{step.name.replace('_', ' ')}: {'; '.join(parts)}"
+    return f"{step.step.replace('_', ' ')}: {'; '.join(parts)}"
 
 
 def steps_json(preparation: Preparation) -> list[dict[str, Any]]:
     """List the steps as plain JSON."""
-    return [
-        {
-            "step": step.name,
-            "removed_rows": step.removed_rows,
-            "removed_columns": step.removed_columns,
-            "rows": step.rows,
-            "columns": step.columns,
-        }
-        for step in preparation.steps
-    ]
+    return [asdict(step) for step in preparation.steps]
 
 
 def statistics_json(

@@ -145,11 +145,6 @@ def alignment_statistics(
     )
 
 
-def warnings_of_rows(residues: NDArray[np.uint8]) -> list[str]:
-    """`AlignmentStatistics.warnings` of distinct rows, (S, R) ASCII, row 0 the query."""
-    return statistics_of_rows(residues).warnings()
-
-
 def statistics_of_rows(residues: NDArray[np.uint8]) -> AlignmentStatistics:
     """Figures of distinct rows without insertions, (S, R) ASCII, row 0 the query; rows of gaps are left out."""
     residues = residues[rows_with_residues(residues)]

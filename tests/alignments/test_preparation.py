@@ -57,7 +57,7 @@ def test_centred_on_the_first_row() -> None:
         "short": "---E-",
         "sp|P1|c_LONG": "aWWwWkWWrr",
     }
-    steps = {step.name: (step.removed_rows, step.removed_columns, step.rows) for step in preparation.steps}
+    steps = {step.step: (step.removed_rows, step.removed_columns, step.rows) for step in preparation.steps}
     assert steps == {"query_columns": (0, 1, 7), "duplicates": (1, 0, 6), "empty_rows": (1, 0, 5)}
 
 
@@ -88,7 +88,7 @@ def test_gappy_columns_become_insertions_and_gappy_rows_go() -> None:
         "b": "GCDE",
         "sp|P1|c_LONG": "aWWwWkWwrr",
     }
-    assert [step.name for step in preparation.steps] == [
+    assert [step.step for step in preparation.steps] == [
         "gap_columns",
         "duplicates",
         "empty_rows",

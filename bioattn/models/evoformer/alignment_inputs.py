@@ -18,7 +18,7 @@ from bioattn.alignments.input_features import (
     sample_input_features,
     shuffled_rows,
 )
-from bioattn.alignments.statistics import warnings_of_rows
+from bioattn.alignments.statistics import statistics_of_rows
 from bioattn.alignments.weights import sequence_weights
 from bioattn.errors import BioattnError
 from bioattn.formats.alignment import Alignment
@@ -69,7 +69,7 @@ class AlignmentInputs:
     def warnings(self) -> list[str]:
         """Reasons not to expect contacts from the alignment, a sentence each; of a sample where rows are many."""
         sample = random_rows(self.encoded.num_rows, _ROWS_LOOKED_AT, np.random.default_rng(0))
-        found = warnings_of_rows(_LETTERS[self.encoded.msa[sample]])
+        found = statistics_of_rows(_LETTERS[self.encoded.msa[sample]]).warnings()
         if len(sample) < self.encoded.num_rows:
             return [f"{sentence} (of a sample of {len(sample):,} rows)" for sentence in found]
         return found

@@ -80,8 +80,8 @@ def dataset(
 
     Writes X.dataset.h5 and X.dataset.audit.tsv, which says of every gene and treatment what became of it.
     """
-    from bioattn.promoters.assemble import DatasetInputs, prepare_dataset
     from bioattn.io.audit import audit_path
+    from bioattn.promoters.assemble import DatasetInputs, prepare_dataset
     from bioattn.promoters.dataset_settings import DatasetSettings
     from bioattn.promoters.response_columns import ResponseColumns
     from bioattn.promoters.responses import response_source
