@@ -5,7 +5,7 @@ import pytest
 from tests.faults.flip_bits import KINDS, Flips
 from tests.faults.torture import Torture
 
-PLACES = 7
+PLACES = 4
 """Of each kind."""
 
 

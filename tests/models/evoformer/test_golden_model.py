@@ -28,7 +28,7 @@ class Golden:
         return read_arrays(self.folder / f"{self.case}_{name}.npz")
 
 
-@pytest.fixture(params=CASES)
+@pytest.fixture(params=CASES, scope="module")
 def golden(request, shared):
     return Golden(shared / "golden", request.param)
 

@@ -64,7 +64,7 @@ class Golden:
         return stack
 
 
-@pytest.fixture(params=CASES)
+@pytest.fixture(params=CASES, scope="module")
 def golden(request, shared):
     return Golden(shared / "golden", request.param)
 

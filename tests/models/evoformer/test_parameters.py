@@ -4,6 +4,7 @@ import io
 import json
 import pickle
 import resource
+import shutil
 import subprocess
 import zipfile
 from pathlib import Path
@@ -51,18 +52,25 @@ SMALL = EvoformerConfig(
 )
 
 
-@pytest.fixture
-def small(tmp_path: Path) -> Path:
-    """A folder with a small model in it, its parameters as AlphaFold's and as OpenFold's file."""
+@pytest.fixture(scope="module")
+def small_made_once(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    folder = tmp_path_factory.mktemp("small")
     torch.manual_seed(1)
     model = EvoformerModel(SMALL)
     with torch.no_grad():
         for parameter in model.parameters():
             parameter.normal_()
-    (tmp_path / "model").mkdir()
-    write_evoformer_model(tmp_path / "model", model, InputSettings())
-    export_parameters(tmp_path / "model", tmp_path / "params.npz")
-    export_parameters(tmp_path / "model", tmp_path / "params.pt")
+    (folder / "model").mkdir()
+    write_evoformer_model(folder / "model", model, InputSettings())
+    export_parameters(folder / "model", folder / "params.npz")
+    export_parameters(folder / "model", folder / "params.pt")
+    return folder
+
+
+@pytest.fixture
+def small(small_made_once: Path, tmp_path: Path) -> Path:
+    """A folder with a small model in it, its parameters as AlphaFold's and as OpenFold's file."""
+    shutil.copytree(small_made_once, tmp_path, dirs_exist_ok=True)
     return tmp_path
 
 
