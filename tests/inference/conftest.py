@@ -1,6 +1,7 @@
 """Small untrained models in folders, and promoters to run those of promoters on."""
 
 from collections.abc import Callable
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -32,37 +33,40 @@ def _one_thread() -> None:
     torch.set_num_threads(1)
 
 
+def write_model(
+    parent: Path, name: str = "model", task: str = "regression", seed: int = 0, **settings: Any
+) -> Path:
+    """Write an untrained model; keyword arguments go into its config."""
+    config = PromoterModelConfig(
+        length=LENGTH,
+        **{
+            "conditioning": Conditioning.CROSS,
+            "treatment_encoder": TreatmentEncoding.ID,
+            "channels": 8,
+            "kernel": 7,
+            "treatment_channels": 8,
+            "num_heads": 3,
+            "head_channels": 4,
+            "hidden_channels": 8,
+            "hops": 2 if settings.get("conditioning", Conditioning.CROSS) is Conditioning.CROSS else 1,
+            **settings,
+        },
+    )
+    vocabulary = TreatmentVocabulary.learn(
+        TABLE, encoding=config.treatment_encoder, unconditional=config.unconditional
+    )
+    torch.manual_seed(seed)
+    model = make_promoter_model(config, vocabulary)
+    folder = parent / name
+    folder.mkdir()
+    write_promoter_model(folder, model, vocabulary, TABLE, task=task, reference=None)
+    return folder
+
+
 @pytest.fixture
 def make_model(tmp_path: Path) -> Callable[..., Path]:
-    """Write an untrained model; keyword arguments go into its config."""
-
-    def make(name: str = "model", task: str = "regression", seed: int = 0, **settings: Any) -> Path:
-        config = PromoterModelConfig(
-            length=LENGTH,
-            **{
-                "conditioning": Conditioning.CROSS,
-                "treatment_encoder": TreatmentEncoding.ID,
-                "channels": 8,
-                "kernel": 7,
-                "treatment_channels": 8,
-                "num_heads": 3,
-                "head_channels": 4,
-                "hidden_channels": 8,
-                "hops": 2 if settings.get("conditioning", Conditioning.CROSS) is Conditioning.CROSS else 1,
-                **settings,
-            },
-        )
-        vocabulary = TreatmentVocabulary.learn(
-            TABLE, encoding=config.treatment_encoder, unconditional=config.unconditional
-        )
-        torch.manual_seed(seed)
-        model = make_promoter_model(config, vocabulary)
-        folder = tmp_path / name
-        folder.mkdir()
-        write_promoter_model(folder, model, vocabulary, TABLE, task=task, reference=None)
-        return folder
-
-    return make
+    """`write_model` in the folder of the test."""
+    return partial(write_model, tmp_path)
 
 
 @pytest.fixture
@@ -70,38 +74,40 @@ def load() -> Callable[[Path], LoadedPromoterModel]:
     return lambda folder: load_promoter_model(folder, torch.device("cpu"))
 
 
+def write_promoter_file(
+    folder: Path,
+    number: int = 23,
+    name: str = "promoters.fa",
+    downstream: Callable[[int], int | None] = lambda i: None,
+) -> Path:
+    """Write a promoter FASTA: every third one short, some with flanks, every fifth without a location."""
+    random = np.random.default_rng(1)
+    records = []
+    for i in range(number):
+        window = LENGTH - 10 * (i % 3 == 2)
+        flank = 4 * (i % 2)
+        located = i % 5 != 4
+        records.append(
+            Promoter(
+                f"G{i:03d}",
+                "chrI" if located else "",
+                500 * i if located else -1,
+                500 * i + window if located else -1,
+                "+-"[i % 2] if located else ".",
+                flank if located else 0,
+                random.integers(0, 4, window + 2 * flank * located, dtype=np.uint8),
+                downstream(i),
+            )
+        )
+    path = folder / name
+    write_promoters(path, records)
+    return path
+
+
 @pytest.fixture
 def make_promoters(tmp_path: Path) -> Callable[..., Path]:
-    """Write a promoter FASTA: every third one short, some with flanks, every fifth without a location."""
-
-    def make(
-        number: int = 23,
-        name: str = "promoters.fa",
-        downstream: Callable[[int], int | None] = lambda i: None,
-    ) -> Path:
-        random = np.random.default_rng(1)
-        records = []
-        for i in range(number):
-            window = LENGTH - 10 * (i % 3 == 2)
-            flank = 4 * (i % 2)
-            located = i % 5 != 4
-            records.append(
-                Promoter(
-                    f"G{i:03d}",
-                    "chrI" if located else "",
-                    500 * i if located else -1,
-                    500 * i + window if located else -1,
-                    "+-"[i % 2] if located else ".",
-                    flank if located else 0,
-                    random.integers(0, 4, window + 2 * flank * located, dtype=np.uint8),
-                    downstream(i),
-                )
-            )
-        path = tmp_path / name
-        write_promoters(path, records)
-        return path
-
-    return make
+    """`write_promoter_file` in the folder of the test."""
+    return partial(write_promoter_file, tmp_path)
 
 
 @pytest.fixture(scope="module")

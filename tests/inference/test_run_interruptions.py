@@ -197,7 +197,7 @@ def test_resuming_tells_attention_of_other_settings_from_its_own(
     trunk: Path, folder: Path, tmp_path: Path
 ) -> None:
     write_fasta(folder / "b.fasta", ROWS[2:])
-    (tmp_path / "top.toml").write_text('[attention]\nreduce = "top-k"\ntop_k = 2\n')
+    (tmp_path / "top.toml").write_text('[attention]\nreduce = "top-k"\ntop_k = 2\nsites = ["*.msa_row"]\n')
     attention = tmp_path / "att.h5"
     options = ("--model", trunk, "--attention", attention, "--config", tmp_path / "top.toml")
     assert run(folder, *options, "-o", tmp_path / "calm") == 0

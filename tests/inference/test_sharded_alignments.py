@@ -18,6 +18,7 @@ from tests.inference.evoformer_runs import make_model
 
 LENGTHS = [9, 14, 11, 9, 12]
 """Columns of the alignments: sites have arrays of other shapes in each."""
+ROW = ("--sites", "*.msa_row")
 
 
 @pytest.fixture(scope="module")
@@ -50,10 +51,10 @@ def bioattn(*arguments: object) -> int:
 
 
 def run(source: Path, model: Path, output: Path, *options: object) -> int:
-    attention = output.with_name(output.name + ".h5")
-    return bioattn(
-        "run", "evoformer", source, "--model", model, "-o", output, "--attention", attention, *options
-    )
+    """With attention of one site, where no settings choose others."""
+    words = ["run", "evoformer", source, "--model", model, "-o", output, *options]
+    words += ["--attention", output.with_name(output.name + ".h5")]
+    return bioattn(*words, *(() if "--config" in options else ROW))
 
 
 def in_shards(source: Path, model: Path, folder: Path, count: int, *options: object) -> list[Path]:
@@ -95,7 +96,7 @@ def attention_of(parts: Sequence[Path]) -> Iterator[Path]:
     ("count", "settings"),
     [
         (2, 'reduce = "mean-rows"'),
-        (3, 'reduce = "top-k"\ntop_k = 3\ndtype = "float16"'),
+        (3, 'reduce = "top-k"\ntop_k = 3\ndtype = "float16"\nsites = ["extra_msa.*"]'),
         (8, 'reduce = "none"\nsites = ["evoformer.*.msa_row", "*.msa_column*"]\nheads = [1]'),
     ],
 )
@@ -166,7 +167,7 @@ def test_refusals(model: Path, alignments: Path, tmp_path: Path, capsys: pytest.
     before = files_of(one)
     assert "exists already; keep it with --resume" in refused(*base, "-o", one, "--shard", "1/2")
     assert files_of(one) == before
-    assert bioattn(*base, "-o", one, "--attention", f"{one}.h5", "--shard", "1/2", "--resume") == 0
+    assert bioattn(*base, "-o", one, "--attention", f"{one}.h5", *ROW, "--shard", "1/2", "--resume") == 0
     assert files_of(one) == before
     assert "part 2 is missing" in refused("merge", one, "-o", tmp_path / "merged")
     damaged = two / "family4" / "contacts.tsv"

@@ -1,6 +1,7 @@
 """Shards of a run over promoters, merged, are the bytes of the run by one process; anything else is refused."""
 
-from collections.abc import Callable, Sequence
+import shutil
+from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 
 import h5py
@@ -12,17 +13,20 @@ from bioattn.models.promoter.config import Conditioning
 from bioattn.store.inspection import inspect_file
 from bioattn.store.validation import validate_file
 from bioattn_cli.main import main
+from tests.inference.conftest import write_model, write_promoter_file
 
 Make = Callable[..., Path]
 
 
-@pytest.fixture(autouse=True)
-def _small_pieces(monkeypatch: pytest.MonkeyPatch) -> None:
+@pytest.fixture(scope="module", autouse=True)
+def _small_pieces() -> Iterator[None]:
     """Parts and blocks of a few promoters, which end elsewhere than shards do."""
-    monkeypatch.setattr("bioattn.models.promoter.inference.run.MAX_PART_SAMPLES", 12)
-    monkeypatch.setattr("bioattn.interpret.attribution.run.MAX_PART_SAMPLES", 7)
-    monkeypatch.setattr("bioattn.store.attention_parts.SLAB_BYTES", 20_000)
-    monkeypatch.setattr("bioattn.store.attribution_writer.SLAB_BYTES", 60_000)
+    with pytest.MonkeyPatch.context() as monkeypatch:
+        monkeypatch.setattr("bioattn.models.promoter.inference.run.MAX_PART_SAMPLES", 12)
+        monkeypatch.setattr("bioattn.interpret.attribution.run.MAX_PART_SAMPLES", 7)
+        monkeypatch.setattr("bioattn.store.attention_parts.SLAB_BYTES", 20_000)
+        monkeypatch.setattr("bioattn.store.attribution_writer.SLAB_BYTES", 60_000)
+        yield
 
 
 def bioattn(*arguments: object) -> int:
@@ -202,21 +206,27 @@ def test_a_shard_goes_on_and_a_part_folder_is_of_one_shard(
 class Parts:
     """Three parts of a table and of an attention file, and others that do not belong to them."""
 
-    def __init__(self, folder: Path, make_model: Make, make_promoters: Make) -> None:
-        self.folder = folder
-        self.model, self.promoters = make_model(), make_promoters()
-        self.other_model = make_model("other", seed=1)
-        self.tables = in_shards(
-            folder / "tables", 3, ".tsv", "run", "promoter", self.model, self.promoters, "--batch-size", 4
-        )
-        self.files = in_shards(
-            folder / "files", 3, ".h5", "export", "attention", self.model, self.promoters, "--batch-size", 4
-        )
+    def __init__(self, folder: Path) -> None:
+        self.model, self.promoters = folder / "model", folder / "promoters.fa"
+        self.other_model = folder / "other"
+        self.tables = [folder / "tables" / f"{number}.tsv" for number in (1, 2, 3)]
+        self.files = [folder / "files" / f"{number}.h5" for number in (1, 2, 3)]
+
+
+@pytest.fixture(scope="module")
+def parts_made_once(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    folder = tmp_path_factory.mktemp("parts")
+    inputs = (write_model(folder), write_promoter_file(folder), "--batch-size", 4)
+    write_model(folder, "other", seed=1)
+    in_shards(folder / "tables", 3, ".tsv", "run", "promoter", *inputs)
+    in_shards(folder / "files", 3, ".h5", "export", "attention", *inputs)
+    return folder
 
 
 @pytest.fixture
-def parts(make_model: Make, make_promoters: Make, tmp_path: Path) -> Parts:
-    return Parts(tmp_path, make_model, make_promoters)
+def parts(parts_made_once: Path, tmp_path: Path) -> Parts:
+    shutil.copytree(parts_made_once, tmp_path, dirs_exist_ok=True)
+    return Parts(tmp_path)
 
 
 def refused(paths: Sequence[Path], output: Path, capsys: pytest.CaptureFixture[str], code: int = 1) -> str:
