@@ -1,1 +1,1 @@
-"""Whether a model's attention may be believed: checks on the user's own model and data, and their verdict."""
+"""whether a model's attention can be believed: checks on the user's own model and data, and their verdict."""

@@ -82,7 +82,7 @@ def output_option(help: str) -> Any:
 
 def config_option() -> Any:
     """--config: a TOML file with the tables and keys that other fields name."""
-    return option("TOML file with any setting; options win over it.", "--config", "-c")
+    return option("TOML file with any setting; options override it.", "--config", "-c")
 
 
 def seed_option(**properties: Any) -> Any:
@@ -92,7 +92,7 @@ def seed_option(**properties: Any) -> Any:
 
 def device_option() -> Any:
     """--device: one of `Device`."""
-    return option("Where the model runs; auto takes a GPU if there is one.", default=Device.AUTO)
+    return option("Device of the model; auto takes a GPU if one is present.", default=Device.AUTO)
 
 
 def threads_option() -> Any:
@@ -102,7 +102,7 @@ def threads_option() -> Any:
 
 def resume_option() -> Any:
     """--resume."""
-    return option("Go on where an interrupted run stopped.", default=False)
+    return option("Continue an interrupted run.", default=False)
 
 
 def force_option(help: str = "Replace an existing result.") -> Any:

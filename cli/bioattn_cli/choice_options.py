@@ -10,7 +10,7 @@ from bioattn.interpret.choices import Upsampling
 GenesOption = Annotated[
     list[str] | None,
     typer.Option(
-        metavar="ID|FILE", help="A gene, or a file of ids, one a line; can be repeated [default: all]."
+        metavar="ID|FILE", help="A gene, or a file with one id per line; can be repeated [default: all]."
     ),
 ]
 TreatmentsOption = Annotated[
@@ -21,7 +21,7 @@ AgainstOption = Annotated[
     str | None,
     typer.Option(
         metavar="NAME",
-        help="Draw what the others have more than this treatment, or than the `mean` over treatments.",
+        help="Subtract the map of this treatment, or the `mean` over treatments.",
     ),
 ]
 SitesOption = Annotated[
@@ -62,7 +62,7 @@ StructureAlignmentOption = Annotated[
 UpsampleOption = Annotated[
     Upsampling,
     typer.Option(
-        help="From bins to bases: flat within a bin, smoothed by half a bin, or over all that a bin sees."
+        help="From bins to bases: flat within a bin, smoothed by half a bin, or over all bases that a bin sees."
     ),
 ]
 

@@ -27,14 +27,14 @@ TreatmentOption = Annotated[
     typer.Option(
         "--treatment",
         metavar="NAME",
-        help="A treatment to ask for; can be repeated; `unconditional` is the model's token for an unknown one "
+        help="A treatment to predict; can be repeated; `unconditional` is the model's token for an unknown one "
         "[default: all].",
     ),
 ]
 TreatmentTableOption = Annotated[
     Path | None,
     typer.Option(
-        help="Table of treatments to ask for instead of the training ones, also unseen ones if the model was "
+        help="Table of treatments to predict instead of the training ones; unseen treatments need a model "
         "trained with --treatment-encoder features."
     ),
 ]
@@ -46,7 +46,7 @@ DropPartsOption = Annotated[
 ]
 BatchSizeOption = Annotated[
     int | None,
-    typer.Option(min=1, help="Promoters per forward pass [default: what keeps memory flat]."),
+    typer.Option(min=1, help="Promoters per forward pass [default: chosen to keep memory flat]."),
 ]
 
 

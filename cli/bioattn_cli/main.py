@@ -79,7 +79,7 @@ class _Program(Verb):
 
 app = typer.Typer(
     name="bioattn",
-    help="Attention models on biological sequences, with every attention map kept.",
+    help="Train and run attention models on biological sequences, and store every attention map.",
     cls=_Program,
     no_args_is_help=True,
     pretty_exceptions_enable=False,
@@ -103,7 +103,7 @@ def _root(
         bool, typer.Option("--version", callback=_print_version, is_eager=True, help="Print the version.")
     ] = False,
 ) -> None:
-    """Attention models on biological sequences, with every attention map kept."""
+    """Train and run attention models on biological sequences, and store every attention map."""
 
 
 @cache

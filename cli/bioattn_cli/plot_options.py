@@ -16,7 +16,7 @@ if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
 _FigureOption = Annotated[
-    Path, typer.Option("--output", "-o", help="The figure: PNG, SVG or PDF by its name."), Output.FILE
+    Path, typer.Option("--output", "-o", help="Figure to write: PNG, SVG or PDF by its name."), Output.FILE
 ]
 _DpiOption = Annotated[int, typer.Option(min=50, max=1200, help="Dots per inch of PNG.")]
 WidthOption = Annotated[

@@ -15,17 +15,17 @@ from bioattn_cli import commands
 from bioattn_cli.command import COMMANDS
 
 VERBS = {
-    "prepare": "Turn the files people have into inputs: promoters, alignments, datasets to train on.",
+    "prepare": "Prepare inputs: promoters, alignments and datasets for training.",
     "train": "Train a model from a prepared dataset.",
     "run": "Run a trained model on new input.",
-    "export": "Turn models and results into files other tools read.",
-    "explain": "What a model used, and whether its attention may be believed.",
-    "plot": "Figures of results, as PNG, SVG or PDF.",
+    "export": "Write models and results as files for other tools.",
+    "explain": "Explain what a model used, and check whether its attention can be believed.",
+    "plot": "Draw figures of results, as PNG, SVG or PDF.",
     "report": None,
     "inspect": None,
     "validate": None,
     "merge": None,
-    "simulate": "Make inputs whose truth is known, and score attention against that truth.",
+    "simulate": "Simulate inputs with known truth, and score attention against it.",
     "doctor": None,
 }
 """Verbs as they follow each other in use, then what looks at files, machines and truth. None: a command by itself,

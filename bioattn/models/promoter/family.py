@@ -35,10 +35,10 @@ class PromoterTraining(Settings):
     """Train a model that predicts every promoter's response to every treatment.
 
     Settings come from the defaults, then --config (tables [model] and [training], every field of which
-    docs/models/promoter.md explains), then the options here. Prints how well validation and test genes are
-    predicted, beside simple models, and test genes by treatment. Ctrl-C or SIGTERM finishes the step and saves;
-    --resume goes on, with the same weights in the end as if nothing had happened. Several processes or machines
-    train together under torchrun: docs/training-on-several-processes.md.
+    docs/models/promoter.md explains), then the options here. Prints the accuracy on validation and test
+    genes beside simple models, and on test genes by treatment. Ctrl-C or SIGTERM finishes the step and saves;
+    --resume continues, to the same weights as an uninterrupted run. Several processes or machines train together
+    under torchrun: docs/training-on-several-processes.md.
     """
 
     dataset: Path = argument("DATASET", "Dataset of `bioattn prepare dataset`.")

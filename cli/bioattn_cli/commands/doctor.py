@@ -13,15 +13,15 @@ from bioattn_cli.reporting import Reporter
 def doctor(
     reporter: Reporter,
     folder: Annotated[
-        Path, typer.Argument(metavar="FOLDER", help="Where results are to stand.", show_default="here")
+        Path, typer.Argument(metavar="FOLDER", help="Folder for results.", show_default="here")
     ] = Path(),
-    json: Annotated[bool, typer.Option("--json", help="The same as JSON, for programs.")] = False,
+    json: Annotated[bool, typer.Option("--json", help="Print JSON, for programs.")] = False,
 ) -> None:
-    """Look at what bioattn runs on: exit code 0 when all that is needed works, 1 when not.
+    """Examine the machine and the installation: exit code 0 when all requirements work, 1 when not.
 
-    Tells versions, devices and why there is no other, threads, memory, the limits of containers and batch systems,
-    whether files and locks work in FOLDER, and what optional extras would give. Marks what slows work or limits it
-    with !, what is broken with X, and says what to do about it.
+    Reports versions, devices (and why a GPU is not used), threads, memory, limits of containers and batch systems,
+    whether files and locks work in FOLDER, and the features of optional extras. Marks limits with ! and errors
+    with X, each with advice.
     """
     from bioattn.system.doctor.examine import as_json, as_text, examine, overall
     from bioattn.system.doctor.finding import Verdict

@@ -36,7 +36,7 @@ def attribution(
     method: Annotated[
         Method,
         typer.Option(
-            help="ism mutates every base to every other; gradient-input and integrated-gradients follow the "
+            help="ism mutates every base to every other; gradient-input and integrated-gradients use the "
             "model's gradient."
         ),
     ] = Method.ISM,
@@ -45,11 +45,11 @@ def attribution(
     genes: GenesOption = None,
     steps: Annotated[
         int | None,
-        typer.Option(min=1, help="integrated-gradients: points on the way from the baseline [default: 50]."),
+        typer.Option(min=1, help="integrated-gradients: points on the path from the baseline [default: 50]."),
     ] = None,
     baseline: Annotated[
         Baseline | None,
-        typer.Option(help="integrated-gradients: where the way begins [default: uniform]."),
+        typer.Option(help="integrated-gradients: the baseline, where the path begins [default: uniform]."),
     ] = None,
     device: DeviceOption = Device.AUTO,
     threads: ThreadsOption = None,
@@ -58,13 +58,13 @@ def attribution(
     resume: ResumeOption = False,
     force: DropPartsOption = False,
 ) -> Record:
-    """Write what each base of each promoter adds to the response to each treatment, as HDF5.
+    """Write the contribution of each base of each promoter to the response to each treatment, as HDF5.
 
-    For every position the file holds a value for each of the four bases, their mean removed: the difference of two
-    is what one base does beside the other, the value of the base that is there is its contribution. Binary models
-    are explained in log-odds. The size is printed first and refused beyond the free disk; until the file is
-    complete parts are kept in OUTPUT.partial, from which --resume goes on and which --force drops. The schema
-    stands in docs/formats/attribution.md.
+    For every position the file holds a value for each of the four bases, centred on their mean. The difference of
+    two values is the effect of replacing one base by the other; the value of the present base is its contribution.
+    Binary models are explained in log-odds. The command prints the size first and refuses a file larger than the
+    free disk. Until the file is complete, parts are kept in OUTPUT.partial; --resume continues from them, --force
+    drops them. docs/formats/attribution.md has the schema.
 
     bioattn explain attribution model promoters.fa -o explain.h5 --treatment heat --genes genes.txt
     """

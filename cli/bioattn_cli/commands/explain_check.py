@@ -1,4 +1,4 @@
-"""`bioattn explain check`: whether a model's attention may be believed."""
+"""`bioattn explain check`: whether a model's attention can be believed."""
 
 from pathlib import Path
 from typing import Annotated
@@ -21,14 +21,14 @@ def check(
     output: OutputOption,
     dataset: Annotated[
         Path | None,
-        typer.Option(help="The dataset MODEL was trained on: judge what it predicts on held-out genes."),
+        typer.Option(help="The training dataset of MODEL, to measure accuracy on held-out genes."),
     ] = None,
     controls: Annotated[
         Path | None,
         typer.Option(
             metavar="DIR",
             help="Retrain MODEL with uniform attention, with one query for all treatments and with another seed; "
-            "keep these models here, use them again, go on with an interrupted one. Needs --dataset.",
+            "keep these models in this folder, use them again, resume an interrupted training. Needs --dataset.",
         ),
         Output.FOLDER,
     ] = None,
@@ -43,17 +43,17 @@ def check(
         Input(name=""),
     ] = None,
     treatment: TreatmentsOption = None,
-    samples: Annotated[int, typer.Option(min=20, help="Promoters looked at, drawn by the seed.")] = 300,
+    samples: Annotated[int, typer.Option(min=20, help="Promoters to check, drawn by the seed.")] = 300,
     seed: SeedOption = 0,
     device: DeviceOption = Device.AUTO,
     threads: ThreadsOption = None,
 ) -> Record:
-    """Check whether the attention of a model may be believed; no ground truth is needed.
+    """Check whether the attention of a model can be believed, without ground truth.
 
-    Prints a verdict in plain words and what it rests on, and writes both as JSON. With MODEL and PROMOTERS alone:
-    does the answer hang on what is attended to (deletion, insertion, in-silico mutagenesis), on whose map it is,
-    on what was learned (random weights)? --dataset adds what the model predicts on genes it was not trained on;
-    --controls adds whether attention was needed at all. docs/checks.md says what each check means.
+    Prints a verdict in plain words with its measures, and writes both as JSON. With MODEL and PROMOTERS alone it
+    tests whether predictions depend on the attended positions (deletion, insertion, in-silico mutagenesis), on
+    whose map is used, and on training (random weights). --dataset adds the accuracy on held-out genes, --controls
+    whether attention was needed at all. docs/checks.md explains each check.
     """
     from bioattn.errors import SettingsError
     from bioattn.faithfulness.check import Evidence, check_model

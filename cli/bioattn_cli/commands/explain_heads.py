@@ -23,7 +23,7 @@ def heads(
     ],
     output: Annotated[Path, typer.Option("--output", "-o", help="Folder of tables to write."), Output.FOLDER],
     split: Annotated[
-        Subset, typer.Option(help="Genes or proteins that heads are judged on.")
+        Subset, typer.Option(help="Genes or proteins on which importance is measured.")
     ] = Subset.VALIDATION,
     prune_to: Annotated[
         int | None,
@@ -40,11 +40,11 @@ def heads(
     threads: ThreadsOption = None,
     force: ForceOption = False,
 ) -> Record:
-    """Say how much each attention head matters for what a model predicts.
+    """Rank attention heads by their importance for the predictions of a model.
 
-    Importance is the mean size of the loss's slope in a mask on the head (Michel et al. 2019). For promoter models
-    also what leaving the head out does, and how accuracy falls as the least important head goes, one after the
-    other. --prune-to writes a model without the others, which loads everywhere; heads keep their numbers.
+    Importance is the mean absolute gradient of the loss with respect to a mask on the head (Michel et al. 2019).
+    For promoter models the command also leaves each head out, and prunes the least important heads one after the
+    other. --prune-to writes a model with the kept heads, which every command takes; heads keep their numbers.
 
     bioattn explain heads model X.dataset.h5 -o heads --prune-to 2 --pruned-model small
     """

@@ -32,12 +32,14 @@ def motifs(
     ],
     motif_database: Annotated[
         Path | None,
-        typer.Option("--motifs", metavar="FILE", help="MEME or JASPAR file with the matrices named there."),
+        typer.Option("--motifs", metavar="FILE", help="MEME or JASPAR file with the matrices of jaspar_id."),
         Input(name="motifs"),
     ] = None,
     promoters: Annotated[
         Path | None,
-        typer.Option(metavar="FASTA", help="Promoters of the results; attribution holds them itself."),
+        typer.Option(
+            metavar="FASTA", help="Promoter FASTA of the results; attribution files hold the sequences."
+        ),
     ] = None,
     treatment_groups: Annotated[
         Path | None,
@@ -71,10 +73,10 @@ def motifs(
 ) -> Record:
     """Score attention and attribution at known motifs, by condition.
 
-    For each pair of the table: the signal at the motif's sites against windows matched by position and G+C, and
-    against shuffled motifs of equal information, of which 5 % at most may do as well. Attribution must have the
-    direction expected; attention, which has none, more than the background. A pair of direction `none` passes when
-    nothing is found. docs/known-motifs.md says how the columns are made.
+    For each pair of the table the command compares the signal at the motif's sites with windows matched by
+    position and G+C, and with shuffled motifs of equal information, of which at most 5 % may do as well.
+    Attribution must have the expected direction; attention, which has no sign, must exceed the background. A pair
+    of direction `none` passes without a signal. docs/known-motifs.md explains the columns.
 
     bioattn explain motifs attention.h5 explain.h5 -o motifs.tsv --expected expected.tsv --motifs JASPAR.meme
     """

@@ -34,7 +34,7 @@ def attention(
     dtype: Annotated[
         WeightType,
         typer.Option(
-            help="float16 is half the size, but netCDF programs, xarray's default too, cannot read it."
+            help="float16 halves the size, but netCDF programs (and xarray's default engine) cannot read it."
         ),
     ] = WeightType.FLOAT32,
     reduce: Annotated[
@@ -42,7 +42,9 @@ def attention(
     ] = Reduction.NONE,
     value_weighted: Annotated[
         bool,
-        typer.Option("--value-weighted", help="Also the weights times the norm of the value they multiply."),
+        typer.Option(
+            "--value-weighted", help="Also write the weights times the norm of the value that they multiply."
+        ),
     ] = False,
     phases: Annotated[
         int,
@@ -59,11 +61,11 @@ def attention(
     resume: ResumeOption = False,
     force: DropPartsOption = False,
 ) -> Record:
-    """Write where a model looks in each promoter for each treatment, as HDF5.
+    """Write the attention of a model over each promoter for each treatment, as HDF5.
 
-    The size is printed first and refused beyond the free disk. The file appears when it is complete; until then
-    parts are kept in OUTPUT.partial, from which --resume goes on and which --force drops. The schema, and how to
-    read it from h5py, xarray and R, stands in docs/formats/attention.md.
+    The command prints the size first and refuses a file larger than the free disk. The file appears when it is
+    complete; until then parts are kept in OUTPUT.partial; --resume continues from them, --force drops them.
+    docs/formats/attention.md has the schema, and code to read the file with h5py, xarray and R.
     """
     from bioattn.store.schema import AttentionOptions
 

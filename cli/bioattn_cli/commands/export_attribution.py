@@ -25,7 +25,7 @@ def export(
     """Write attribution as the NumPy archives that TF-MoDISco-lite and tangermeme read.
 
     OUTPUT is a folder: sequences.npz (one-hot) and an archive of hypothetical contributions for each treatment,
-    all as `arr_0` of shape (genes, 4, positions); treatments.tsv and genes.tsv say which is which.
+    all as `arr_0` of shape (genes, 4, positions); treatments.tsv and genes.tsv name the archives and rows.
 
     bioattn export attribution explain.h5 -o arrays --treatment heat
 

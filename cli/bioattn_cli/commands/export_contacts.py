@@ -19,7 +19,7 @@ def contacts(
     ],
     output: OutputOption,
     regression: Annotated[
-        Path | None, typer.Option(metavar="JSON", help="What each head tells of contacts, made with --fit.")
+        Path | None, typer.Option(metavar="JSON", help="Regression made with --fit.")
     ] = None,
     fit: Annotated[
         Path | None,
@@ -38,18 +38,19 @@ def contacts(
         ),
     ] = None,
 ) -> Record:
-    """Read contacts from the row attention of a model.
+    """Compute contacts from the row attention of a model.
 
-    Head by head: mean over rows, symmetrised, average product correction; a logistic regression weighs the heads.
-    First fit one on a handful of proteins with known structure, then use it on any attention of the same model:
+    The map of each head is averaged over rows, symmetrised and APC-corrected; a logistic regression weighs the
+    heads. First fit the regression on a handful of proteins with known structure, then use it on attention of the
+    same model:
 
     bioattn export contacts train.attention.h5 --fit X.dataset.h5 -o heads.json
 
     bioattn export contacts attention.h5 --regression heads.json -o contacts.rr
 
-    --fit takes the proteins of the dataset's training split that are in ATTENTION (by id) and judges the others.
-    It writes JSON (.json); otherwise the output is CASP RR or a table by its name (.rr, .tsv); without
-    --regression a table of means over heads.
+    --fit uses the proteins of the dataset's training split that are in ATTENTION (by id), tests on the others, and
+    writes JSON (.json). Otherwise the name of the output chooses CASP RR (.rr) or a table (.tsv). Without
+    --regression the output is a table of means over heads.
     """
     from bioattn.errors import SettingsError
 

@@ -49,25 +49,25 @@ def motifs(
         str | None,
         typer.Option(
             metavar="NAME",
-            help="Seek motifs where a treatment gains against this one, or against `mean`, that of all "
-            "[default: seek where it looks; compare with mean].",
+            help="Search where a treatment gains against this one, or against the `mean` over all "
+            "[default: search where attention is highest; compare with mean].",
         ),
     ] = None,
     sites: AveragedSitesOption = None,
     heads: AveragedHeadsOption = None,
     max_seqlets: Annotated[
-        int, typer.Option(min=1, help="Stretches of promoters that are searched for each treatment.")
+        int, typer.Option(min=1, help="Number of promoter stretches searched for each treatment.")
     ] = 1000,
-    max_motifs: Annotated[int, typer.Option(min=1, help="Motifs that are sought for each treatment.")] = 5,
+    max_motifs: Annotated[int, typer.Option(min=1, help="Most motifs for each treatment.")] = 5,
     seed: SeedOption = 0,
     force: ForceOption = False,
 ) -> Record:
-    """Find the motifs that a model looks at, and say which treatment looks at which.
+    """Find the motifs that a model attends to, and test them for each treatment.
 
-    Stretches of promoters where attention (or attribution) is highest are searched for words that other promoters
-    have less often at the same places; what recurs in several treatments becomes one motif. The folder OUTPUT gets
-    motifs.meme, motifs.tsv with matches to --database, treatments.tsv with a test of each motif in each treatment
-    against its reference, edges.tsv from motif to gene, and logos.
+    The stretches of promoters with the highest attention (or attribution) are searched for words that other
+    promoters have less often at the same positions; similar words of several treatments become one motif. The
+    folder OUTPUT gets motifs.meme, motifs.tsv with matches to --database, treatments.tsv with a test of each motif
+    in each treatment against its reference, edges.tsv from motif to gene, and logos.
 
     bioattn export motifs attention.h5 explain.h5 --promoters promoters.fa --database JASPAR.meme -o motifs
     """

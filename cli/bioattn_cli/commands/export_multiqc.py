@@ -23,15 +23,16 @@ def multiqc(
     ],
     output: FolderOption,
     sample: Annotated[
-        str | None, typer.Option(metavar="NAME", help="What MultiQC calls all of them [default: by file].")
+        str | None,
+        typer.Option(metavar="NAME", help="Sample name of all results in MultiQC [default: by file]."),
     ] = None,
     force: ForceOption = False,
 ) -> Record:
-    """Write figures of results for MultiQC.
+    """Write results as sections for MultiQC.
 
-    The output is a folder of *_mqc.json, which `multiqc` finds by their names: promoters by what became of them,
-    datasets, training curves, accuracy beside the best simple model, verdicts on attention, alignments, contacts
-    and structures. Sections of any number of such folders are joined, one line per sample:
+    The output is a folder of *_mqc.json, which `multiqc` finds by their names: promoters kept, trimmed and
+    dropped, datasets, training curves, accuracy beside the best simple model, verdicts on attention, alignments,
+    contacts and structures. Sections of any number of such folders are joined, one line per sample:
 
     bioattn export multiqc promoters.fa demo.dataset.h5 model check.json --sample demo -o demo_multiqc
     """

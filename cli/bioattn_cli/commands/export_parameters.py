@@ -26,16 +26,16 @@ def parameters(
         int | None,
         typer.Option(
             min=1,
-            help="Layers of the structure module, which share their weights and so cannot be counted in a "
-            "parameter file [default: 8].",
+            help="Layers of the structure module; parameter files lack this number, because the layers share "
+            "their weights [default: 8].",
         ),
     ] = None,
     force: Annotated[bool, typer.Option("--force", help="Replace an existing model folder.")] = False,
 ) -> Record:
     """Write the parameters of an MSA/pair model in another form.
 
-    The name of the output says which: .npz for AlphaFold's keys and layouts, .pt for OpenFold's state dict, no
-    suffix for a model folder. Arrays of a template embedder are left out, with a warning.
+    The name of the output chooses the form: .npz for AlphaFold's keys and layouts, .pt for OpenFold's state dict,
+    no suffix for a model folder. Arrays of a template embedder are left out, with a warning.
     """
     from bioattn.io.files import check_apart, check_output, check_parent
     from bioattn.models.evoformer.parameters.export import ParameterForm, export_parameters, parameter_form

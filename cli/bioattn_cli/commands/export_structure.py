@@ -24,7 +24,7 @@ def structure(
         Path, typer.Argument(metavar="ATTENTION", help="Attention HDF5 of `run evoformer --attention`.")
     ],
     structure: Annotated[
-        Path, typer.Argument(metavar="STRUCTURE", help="PDB or mmCIF file, plain or packed.")
+        Path, typer.Argument(metavar="STRUCTURE", help="PDB or mmCIF file, plain or compressed.")
     ],
     output: OutputOption,
     sample: SampleOption = None,
@@ -43,15 +43,15 @@ def structure(
         str | None,
         typer.Option(
             metavar="N",
-            help="What this residue (number in the structure) looks at [default: how much each is looked at].",
+            help="Show the attention of this residue (number in the structure) [default: received attention].",
         ),
     ] = None,
 ) -> Record:
-    """Paint attention on a structure, in the place of its B-factors.
+    """Colour a structure by attention, in place of B-factors.
 
-    0 is the residue of the chain that is looked at least, 100 the one most; what these are is printed, in
-    multiples of uniform attention. Atoms without attention (other chains, ligands, residues that the alignment has
-    no column for) get -1. All other bytes stay as they are. In PyMOL: spectrum b, minimum=0, maximum=100; in
+    0 is the least attended residue of the chain, 100 the most attended; the command prints both in multiples of
+    uniform attention. Atoms without attention (other chains, ligands, residues without a column in the alignment)
+    get -1. All other bytes are kept. In PyMOL: spectrum b, minimum=0, maximum=100; in
     ChimeraX: color byattribute bfactor range 0,100.
     """
     from bioattn.interpret.structure_painting import paint_structure

@@ -45,18 +45,18 @@ def tracks(
     ] = False,
     upsample: UpsampleOption = Upsampling.NEAREST,
     overlapping: Annotated[
-        Overlapping, typer.Option(help="What a base in windows of several genes of one strand gets.")
+        Overlapping, typer.Option(help="Value of a base in windows of several genes of one strand.")
     ] = Overlapping.NEAREST_GENE,
     downstream: Annotated[
         int | None,
         typer.Option(
-            min=0, help="Bases of the windows from position 0 on [default: as the file says, else 200]."
+            min=0, help="Bases of the windows from position 0 on [default: from the file, else 200]."
         ),
     ] = None,
     formats: Annotated[
         str,
         typer.Option(
-            "--format", metavar="LIST", help="What to write; tsv: the weight of every bin of every gene."
+            "--format", metavar="LIST", help="Formats to write; tsv: the weight of every bin of every gene."
         ),
     ] = "bigwig,bedgraph,tsv",
     compress: Annotated[bool, typer.Option("--gzip", help="Compress bedGraph and tables.")] = False,
@@ -71,8 +71,9 @@ def tracks(
     """Write attention along chromosomes, for IGV, JBrowse and UCSC.
 
     One bedGraph and one bigWig for every treatment and strand: the share of a promoter's attention on each base,
-    means over heads. Beside them a table per treatment with every bin of every gene, and tracks.json, which says
-    what is what. Where windows of one strand overlap, --overlapping decides; the table has them all.
+    means over heads. The folder also holds a table per treatment with every bin of every gene, and
+    tracks.json, which lists the files. Where windows of one strand overlap, --overlapping chooses the value; the
+    table has all windows.
 
     bioattn export tracks attention.h5 -o tracks --treatment heat --against control
     """

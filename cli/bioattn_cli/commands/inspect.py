@@ -13,12 +13,12 @@ from bioattn_cli.reporting import Reporter
 def inspect(
     reporter: Reporter,
     file: FileArgument,
-    json: Annotated[bool, typer.Option("--json", help="The same as JSON, for programs.")] = False,
+    json: Annotated[bool, typer.Option("--json", help="Print JSON, for programs.")] = False,
 ) -> None:
-    """Say what a file is and give its main figures.
+    """Describe a file or folder with its main figures.
 
-    Knows everything that bioattn writes, and alignments, PDB, mmCIF, CASP RR, BED, tables and published
-    parameters, by their content.
+    Recognises by content everything that bioattn writes, and alignments, PDB, mmCIF, CASP RR, BED, tables and
+    published parameters.
     """
     from bioattn.store.inspection import as_json, as_text, inspect_file
 

@@ -31,8 +31,8 @@ def attention(
         typer.Option(
             "--treatment",
             metavar="NAME",
-            help="A treatment to draw; can be repeated [default: all up to 6, else those of lowest and highest "
-            "prediction].",
+            help="A treatment to draw; can be repeated [default: all up to 6, else those with the lowest "
+            "and highest predictions].",
         ),
     ] = None,
     against: AgainstOption = None,
@@ -60,7 +60,7 @@ def attention(
         int | None,
         typer.Option(
             min=0,
-            help="Without --annotation: bases of the window before position 0 [default: as the file says].",
+            help="Without --annotation: bases of the window before position 0 [default: from the file].",
         ),
     ] = None,
     motifs: Annotated[
@@ -72,20 +72,21 @@ def attention(
         ),
     ] = None,
     promoters: Annotated[
-        Path | None, typer.Option(metavar="FASTA", help="The promoters that the attention was made of.")
+        Path | None,
+        typer.Option(metavar="FASTA", help="Promoter FASTA from which the attention was exported."),
     ] = None,
     attribution: Annotated[
         Path | None,
         typer.Option(
-            metavar="HDF5", help="Contributions of bases beside it (`bioattn explain attribution`)."
+            metavar="HDF5", help="Also draw contributions of bases (`bioattn explain attribution`)."
         ),
     ] = None,
     width: WidthOption = 180,
 ) -> "tuple[Figure, dict[str, Any]]":
     """Draw attention by treatment along one promoter.
 
-    Each row is one treatment: attention per base as a multiple of uniform attention, the mean over heads. Above
-    them the genes in the window and where motifs are.
+    Each row is one treatment: attention per base as a multiple of uniform attention, the mean over heads. Genes
+    and motif sites of the window are drawn above.
 
     bioattn plot attention attention.h5 --gene YBR072W -o figure.pdf --annotation genes.gff3
     --motifs JASPAR.meme --promoters promoters.fa --treatment heat --treatment H2O2

@@ -35,9 +35,10 @@ def contacts(
     sample: SampleOption = None,
     width: WidthOption = 85,
 ) -> "tuple[Figure, dict[str, Any]]":
-    """Draw a contact map: predicted above the diagonal, true below.
+    """Draw a contact map: predicted contacts above the diagonal, true ones below.
 
-    Marked are the L best pairs at least six columns apart (L: columns that the structure has), right or wrong.
+    The L best pairs at least six columns apart are marked as right or wrong (L: columns with a residue in the
+    structure).
     """
     from bioattn.errors import SettingsError
     from bioattn.figures.contact_map import compare_contacts, draw_contact_map

@@ -29,7 +29,7 @@ def distogram(
     alignment: StructureAlignmentOption = None,
     width: WidthOption = 180,
 ) -> "Figure":
-    """Draw the distances that a model expects, and how unsure it is of each."""
+    """Draw the expected distances of a model and the entropy of each."""
     from bioattn.errors import SettingsError
     from bioattn.figures.contact_prediction import read_contact_prediction, read_contact_truth
     from bioattn.figures.distances import read_distances

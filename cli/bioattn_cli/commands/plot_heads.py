@@ -24,7 +24,7 @@ def heads(
         typer.Option(
             "--genes",
             metavar="ID|FILE",
-            help="Of promoters: genes to average, or a file of ids, one a line; can be repeated [default: all].",
+            help="Promoters: genes to average, or a file with one id per line; can be repeated [default: all].",
         ),
     ] = None,
     treatment: Annotated[
@@ -32,18 +32,18 @@ def heads(
         typer.Option(
             "--treatment",
             metavar="NAME",
-            help="Of promoters: a treatment to draw; can be repeated [default: all].",
+            help="Promoters: a treatment to draw; can be repeated [default: all].",
         ),
     ] = None,
     sample: Annotated[
-        str | None, typer.Option(metavar="ID", help="Of alignments: which one [default: the only one].")
+        str | None, typer.Option(metavar="ID", help="Alignments: which one [default: the only one].")
     ] = None,
     sites: Annotated[
         list[str] | None,
         typer.Option(
             "--sites",
             metavar="PATTERN",
-            help="Attention sites; can be repeated [default: those with positions; of alignments '*.msa_row'].",
+            help="Attention sites; can be repeated [default: those with positions; for alignments '*.msa_row'].",
         ),
     ] = None,
     heads: HeadsOption = None,
@@ -51,21 +51,21 @@ def heads(
         bool,
         typer.Option(
             "--corrected",
-            help="Of alignments: symmetrised, and without what a residue shares with all others (APC).",
+            help="Alignments: symmetrise the maps and remove what a residue shares with all others (APC).",
         ),
     ] = False,
     upstream: Annotated[
         int | None,
         typer.Option(
-            min=0, help="Of promoters: bases of the window before position 0 [default: as the file says]."
+            min=0, help="Promoters: bases of the window before position 0 [default: from the file]."
         ),
     ] = None,
     width: WidthOption = 180,
 ) -> "Figure":
     """Draw the attention of every head: of a promoter by treatment, of an alignment layer by layer.
 
-    In brackets stands how many bins or keys share the attention of a row on average (2 to the power of its
-    entropy): 1 for a head that looks at one place, all of them for one that looks everywhere.
+    The number in brackets is the mean effective number of bins or keys of a row (2 to the power of its entropy): 1
+    for a head that attends to one position, all of them for a uniform head.
     """
     from bioattn.errors import SettingsError
     from bioattn.figures.head_grid import draw_head_grid

@@ -30,18 +30,18 @@ def heatmap(
     sites: AveragedSitesOption = None,
     heads: AveragedHeadsOption = None,
     cluster: Annotated[
-        bool, typer.Option(help="Order treatments by a tree of their maps, or as the file does.")
+        bool, typer.Option(help="Order treatments by a tree of their maps, or as in the file.")
     ] = True,
     upstream: Annotated[
         int | None,
-        typer.Option(min=0, help="Bases of the window before position 0 [default: as the file says]."),
+        typer.Option(min=0, help="Bases of the window before position 0 [default: from the file]."),
     ] = None,
     width: WidthOption = 180,
 ) -> "tuple[Figure, dict[str, Any]]":
     """Draw attention of all treatments by position as a heatmap.
 
-    Of one gene or the mean over genes, which is what attention is by position alone. Treatments with similar maps
-    stand together; their order is kept in the run record beside the figure.
+    Draws one gene, or the mean over genes, which shows how attention depends on position alone. Treatments with
+    similar maps are neighbours; the run record beside the figure holds their order.
     """
     from bioattn.figures.treatment_heatmap import cluster_treatments, draw_treatment_heatmap
     from bioattn.figures.treatment_maps import read_treatment_maps, window_zero

@@ -16,19 +16,23 @@ if TYPE_CHECKING:
 def logos(
     reporter: Reporter,
     motifs: Annotated[
-        Path, typer.Argument(metavar="MOTIFS", help="Motifs: MEME, JASPAR or TRANSFAC, plain or packed.")
+        Path, typer.Argument(metavar="MOTIFS", help="Motifs: MEME, JASPAR or TRANSFAC, plain or compressed.")
     ],
     motif: Annotated[
         list[str] | None,
         typer.Option("--motif", metavar="NAME", help="A motif to draw; can be repeated [default: all]."),
     ] = None,
-    first: Annotated[int | None, typer.Option(min=1, help="Only so many, from the file's beginning.")] = None,
+    first: Annotated[
+        int | None, typer.Option(min=1, help="Draw only the first N motifs of the file.")
+    ] = None,
     reverse_complement: Annotated[
-        bool, typer.Option("--reverse-complement", help="As they stand on the other strand.")
+        bool, typer.Option("--reverse-complement", help="Draw the reverse complements.")
     ] = False,
     use_background: Annotated[
         bool,
-        typer.Option("--background", help="Information against the file's base frequencies, not equal ones."),
+        typer.Option(
+            "--background", help="Information against the file's base frequencies instead of equal ones."
+        ),
     ] = False,
     width: WidthOption = 180,
 ) -> "Figure":

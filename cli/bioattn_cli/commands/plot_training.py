@@ -31,7 +31,7 @@ def training(
     ] = None,
     width: WidthOption = 180,
 ) -> "Figure":
-    """Draw training curves: losses, and how well validation genes are predicted.
+    """Draw training curves: losses and validation metrics.
 
     A dot marks the epoch whose weights were kept.
     """

@@ -24,27 +24,29 @@ def contacts(
     output: ResultOption,
     max_depth: Annotated[
         int | None,
-        typer.Option(help="Keep at most so many rows of an alignment: the first and a random rest."),
+        typer.Option(help="Keep at most N rows of an alignment: the first and a random choice of others."),
     ] = None,
     min_structure_identity: Annotated[
-        float, typer.Option(help="Least part of a chain's residues that equal those of its closest row.")
+        float, typer.Option(help="Least fraction of a chain's residues that equal those of its closest row.")
     ] = 0.7,
     missing_cb: Annotated[
         MissingCb,
-        typer.Option(help="Where a CB is missing: CA, or its ideal place by N, CA and C (virtual)."),
+        typer.Option(
+            help="Substitute for a missing CB: CA, or its ideal position from N, CA and C (virtual)."
+        ),
     ] = MissingCb.CA,
     mappings: Annotated[
         Path | None,
-        typer.Option(metavar="DIR", help="Also write DIR/ID.tsv: which residue stands in which column."),
+        typer.Option(metavar="DIR", help="Also write DIR/ID.tsv: the residue of each column."),
         Output.OTHER,
     ] = None,
     seed: SeedOption = 0,
 ) -> Record:
-    """Join alignments and structures into a dataset of contacts to train on.
+    """Join alignments and structures into a dataset of contacts for training.
 
-    Writes X.dataset.h5 and X.dataset.audit.tsv, which says of every pair what became of it. File names in PAIRS
-    count from its folder; chain is the author's (`_` = blank). Alignments: every format that `prepare msa` reads;
-    structures: PDB and mmCIF; all plain, gzip or xz.
+    Writes X.dataset.h5 and X.dataset.audit.tsv, an audit: every pair kept or refused, and why. File names in PAIRS
+    are relative to its folder; chain is the author's (`_` = blank). Alignments: every format that `prepare msa`
+    reads; structures: PDB and mmCIF; all plain, gzip or xz.
 
     A chain is aligned to the first row or, if that is another protein, to the closest one. A pair that cannot be
     used is left out with a warning. Without a group column, chains related by sequence form groups.

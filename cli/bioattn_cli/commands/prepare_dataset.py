@@ -31,7 +31,7 @@ def dataset(
         Path | None,
         typer.Option(help="TSV/CSV: first column treatment names, the others features."),
     ] = None,
-    task: Annotated[Task, typer.Option(help="What a model is to predict.")] = Task.REGRESSION,
+    task: Annotated[Task, typer.Option(help="Kind of prediction.")] = Task.REGRESSION,
     threshold: Annotated[
         float | None, typer.Option(help="binary: smallest |response| that is 1 [default: 1].")
     ] = None,
@@ -45,7 +45,7 @@ def dataset(
     split: Annotated[
         list[Split] | None,
         typer.Option(
-            help="What is kept on one side; treatment may stand beside another "
+            help="Units of the split; treatment may be given besides another one "
             "[default: chromosome, with fewer than 5 of them homology]."
         ),
     ] = None,
@@ -56,12 +56,14 @@ def dataset(
             "test=treatment:NAME (treatments); can be repeated [default: a tenth each]."
         ),
     ] = None,
-    layout: Annotated[Layout | None, typer.Option(help="Kind of table [default: found out].")] = None,
+    layout: Annotated[Layout | None, typer.Option(help="Layout of the tables [default: recognised].")] = None,
     gene_column: Annotated[str | None, typer.Option(help="Column of gene ids [default: the first].")] = None,
     treatment_column: Annotated[str | None, typer.Option(help="Column of treatments (long).")] = None,
     value_column: Annotated[
         list[str] | None,
-        typer.Option(help="Column of responses; wide: names or patterns of those to use; can be repeated."),
+        typer.Option(
+            help="Column of responses; wide: names or patterns of the columns to use; can be repeated."
+        ),
     ] = None,
     replicate_column: Annotated[
         str | None,
@@ -72,13 +74,15 @@ def dataset(
     ] = Standardize.NONE,
     proteins: Annotated[
         Path | None,
-        typer.Option(help="Protein FASTA (names = genes): keep and count paralogues, if windows are coding."),
+        typer.Option(
+            help="Protein FASTA (names = genes): keep paralogues on one side and count them, for coding windows."
+        ),
     ] = None,
     seed: SeedOption = 0,
 ) -> Record:
-    """Join promoters, responses and treatments into a dataset to train on, parted without leakage.
+    """Join promoters, responses and treatments into a dataset for training, split without leakage.
 
-    Writes X.dataset.h5 and X.dataset.audit.tsv, which says of every gene and treatment what became of it.
+    Writes X.dataset.h5 and X.dataset.audit.tsv, an audit: every gene and treatment kept or dropped, and why.
     """
     from bioattn.io.audit import audit_path
     from bioattn.promoters.assemble import DatasetInputs, prepare_dataset

@@ -39,18 +39,22 @@ def msa(
     ] = None,
     min_query_identity: Annotated[
         float | None,
-        typer.Option(metavar="F", help="Drop rows not more identical to the query (hhfilter -qid)."),
+        typer.Option(
+            metavar="F", help="Drop rows whose identity to the query is not larger (hhfilter -qid)."
+        ),
     ] = None,
     max_identity: Annotated[
         float | None,
-        typer.Option(metavar="F", help="Of rows more identical to each other keep one (hhfilter -id)."),
+        typer.Option(
+            metavar="F", help="Keep one of rows with a larger identity to each other (hhfilter -id)."
+        ),
     ] = None,
     max_depth: Annotated[
         int | None, typer.Option(metavar="N", help="Keep the query and a random choice of N − 1 other rows.")
     ] = None,
     seed: SeedOption = 0,
     weight_identity: Annotated[
-        float, typer.Option(metavar="F", help="Rows at least as identical share their weight in Neff.")
+        float, typer.Option(metavar="F", help="Rows with at least this identity share their weight in Neff.")
     ] = 0.8,
     stats: Annotated[
         Path | None,
@@ -68,18 +72,18 @@ def msa(
         int | None, typer.Option(metavar="N", help="--search: at most N iterations [default: 1].")
     ] = None,
     max_evalue: Annotated[
-        float | None, typer.Option(metavar="E", help="--search: largest E-value taken in [default: 0.001].")
+        float | None, typer.Option(metavar="E", help="--search: largest E-value of a hit [default: 0.001].")
     ] = None,
     threads: ThreadsOption = None,
 ) -> Record:
     """Filter an alignment, or build one by searching a database, and write it as A3M with its statistics.
 
-    Steps, in this order and only where asked for: centre on --query, --max-gap-column, --max-gap-row,
-    --min-query-identity, --max-identity, --max-depth. Duplicate rows and rows without a residue always go, the
-    query (row 1, or --query) always stays. Columns that are given up become insertions, lower case, so every row
-    keeps its whole sequence. Fractions are from 0 to 1.
+    Steps, in this order and only if their option is given: centre on --query, --max-gap-column, --max-gap-row,
+    --min-query-identity, --max-identity, --max-depth. Duplicate rows and rows without a residue are always
+    removed; the query (row 1, or --query) is always kept. Removed columns become insertions, in lower case, so
+    every row keeps its whole sequence. Fractions are from 0 to 1.
 
-    Warns of an alignment whose rows agree no more than by chance, or with few effective sequences (Neff).
+    Warns of alignments whose rows agree no more than by chance, or with few effective sequences (Neff).
     """
     from bioattn.alignments.preparation import PreparationSettings, prepare_msa, steps_json
     from bioattn.alignments.search import MAX_EVALUE, SearchSettings

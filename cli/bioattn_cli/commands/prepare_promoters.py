@@ -57,7 +57,7 @@ def promoters(
         Output.OTHER,
     ] = None,
 ) -> Record:
-    """Cut the promoter of every gene: FASTA, BED and a table of what became of each gene.
+    """Cut the promoter of every gene: FASTA, BED and an audit of all genes.
 
     -o X.fa writes X.fa, X.bed and X.audit.tsv (one row for every gene of the annotation: kept, trimmed or dropped,
     and why). A window is [-upstream, +downstream) around position 0, in the direction of the gene.
@@ -66,8 +66,8 @@ def promoters(
     representative mRNA: the one with the longest coding sequence, then the longest, then the most upstream. With
     --anchor cds it is the first base of the representative's coding sequence.
 
-    --overlap looks at the spans of all other genes of the annotation, on both strands, whatever --biotype keeps.
-    Only the upstream side is ever trimmed, so that position 0 stays at its distance from the end.
+    --overlap uses the spans of all other genes of the annotation, on both strands and of any biotype. Only the
+    upstream side is trimmed, so that position 0 stays at its distance from the end.
 
     The genome is indexed once, in BIOATTN_CACHE, else XDG_CACHE_HOME/bioattn, else ~/.cache/bioattn.
     """

@@ -16,9 +16,7 @@ def report(
     reporter: Reporter,
     inputs: Annotated[
         list[Path],
-        typer.Argument(
-            metavar="RUN", help="Results in any order; what each is, is found out from its content."
-        ),
+        typer.Argument(metavar="RUN", help="Results in any order; the content decides their kind."),
         Input(name=""),
     ],
     output: OutputOption,
@@ -39,13 +37,13 @@ def report(
         typer.Option(
             "--genes",
             metavar="ID|FILE",
-            help="Promoters to show in full before others, or a file of ids, one a line; can be repeated.",
+            help="Promoters to show in full before others, or a file with one id per line; can be repeated.",
         ),
     ] = None,
     treatment: TreatmentsOption = None,
     title: Annotated[str | None, typer.Option(help="Title of the page [default: from the inputs].")] = None,
 ) -> Record:
-    """Make one HTML page of results, to look at, search and send.
+    """Make one HTML page of results, to search and to send.
 
     RUN… are any of: a promoter model, its dataset, attention.h5, explain.h5 of `explain attribution`,
     check.json of `explain check`, a folder of `export motifs`, promoters.fa, predictions; folders of `run
@@ -56,8 +54,7 @@ def report(
 
     bioattn report family family.attention.h5 family.a3m family.pdb -o family.html
 
-    The page holds everything it needs and loads nothing. Of many promoters it shows a choice in full (the page
-    says which) and summarises all.
+    The page is self-contained. It summarises all promoters and shows as many as fit in full.
     """
     from bioattn.report.collection import collect_report
     from bioattn.report.inputs import recognise_inputs

@@ -86,7 +86,7 @@ def evoformer(
     ] = None,
     representations: Annotated[
         list[Representation] | None,
-        typer.Option(help="Also write this inner state to representations.h5; can be repeated."),
+        typer.Option(help="Also write this representation to representations.h5; can be repeated."),
     ] = None,
     attention: Annotated[
         Path | None,
@@ -102,7 +102,7 @@ def evoformer(
     ] = None,
     config: ConfigOption = None,
     precision: Annotated[
-        Precision, typer.Option(help="Arithmetic of the layers; bf16 is faster where the processor has it.")
+        Precision, typer.Option(help="Precision of the layers; bf16 is faster on processors that support it.")
     ] = Precision.FP32,
     chunk: Annotated[
         str,
@@ -118,15 +118,15 @@ def evoformer(
     resume: ResumeOption = False,
     force: ForceOption = False,
 ) -> Record:
-    """Predict contacts, distances and, where the parameters can, the structure of a protein from its alignment.
+    """Predict contacts, distances and, if the parameters allow it, the structure of a protein from its alignment.
 
     Writes contacts.rr (CASP RR) and contacts.tsv, distogram.h5, structure.pdb and .cif with pLDDT as B-factor, and
-    scores.json. With several alignments each has its own folder, and one that fails does not stop the rest.
+    scores.json. With several alignments each has its own folder, and a failure does not stop the others.
 
     Settings come from the model, then --config (tables [inputs], [attention] and [parameters], which
     docs/formats/evoformer-output.md explains), then the options here.
 
-    Warns of an alignment whose rows agree no more than by chance, or with few effective sequences (Neff).
+    Warns of alignments whose rows agree no more than by chance, or with few effective sequences (Neff).
     """
     from bioattn.models.evoformer.folder import load_evoformer_model
     from bioattn.models.evoformer.inference.run import run_alignments

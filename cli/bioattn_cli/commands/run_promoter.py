@@ -44,7 +44,7 @@ def promoter(
 
     Writes a wide TSV, one row per gene and one column per treatment (`-o -` writes to standard output; a .gz name
     gives gzip): responses in the units of training, or probabilities for a binary model. --resume and --force
-    speak of the parts that an interrupted run with --attention leaves in ATTENTION.partial.
+    apply to the parts that an interrupted run with --attention leaves in ATTENTION.partial.
     """
     return run_model(
         reporter,

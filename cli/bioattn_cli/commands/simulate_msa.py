@@ -35,10 +35,10 @@ def msa(
     seed: SeedOption = 0,
     force: ForceOption = False,
 ) -> Record:
-    """Make protein families whose contacts are planted: Potts models sampled along random trees.
+    """Make protein families with planted contacts: Potts models sampled along random trees.
 
     Writes PAIRS.tsv, msa/, structure/, contacts/ (the coupled pairs) and simulation.json into the folder OUTPUT;
-    the same options and seed give the same bytes. bioattn prepare contacts OUTPUT/PAIRS.tsv makes a dataset of it.
+    the same options and seed give the same bytes. bioattn prepare contacts OUTPUT/PAIRS.tsv makes a dataset.
     """
     from bioattn.errors import SettingsError
     from bioattn.simulate.family_files import FamilySimulation, read_folds, write_families

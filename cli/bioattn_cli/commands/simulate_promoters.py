@@ -54,7 +54,7 @@ def promoters(
     seed: SeedOption = 0,
     force: ForceOption = False,
 ) -> Record:
-    """Make a genome whose promoters hold planted motifs, and the responses that follow from them.
+    """Make a genome with planted motifs in promoters, and the responses that they cause.
 
     Writes genome.fa, annotation.gff3, responses.tsv, treatments.tsv, truth.tsv, motifs.meme and simulation.json
     into the folder OUTPUT; the same options and seed give the same bytes. The promoters are the LENGTH bases

@@ -25,7 +25,7 @@ def score(
     ] = None,
     dataset: Annotated[
         Path | None,
-        typer.Option(help="Dataset of these promoters: choose genes by its split, judge predictions too."),
+        typer.Option(help="Dataset of these promoters: choose genes by its split, score predictions too."),
     ] = None,
     split: Annotated[
         ScoredGenes | None, typer.Option(help="Which genes of the dataset are scored [default: test].")
@@ -39,11 +39,11 @@ def score(
         typer.Option(
             "--upsample",
             "--upsampling",
-            help="From bins to bases: flat within a bin, smoothed by half a bin, or over all that a bin sees.",
+            help="From bins to bases: flat in a bin, smoothed by half a bin, or over all bases that a bin sees.",
         ),
     ] = Upsampling.GAUSSIAN,
 ) -> Record:
-    """Score attention against planted motifs: does it lie where the truth is, and for the right treatment?
+    """Score attention against planted motifs, for the right treatment and for others.
 
     Prints a table; without --dataset every promoter of the attention file is scored, training ones included.
     """
