@@ -37,10 +37,9 @@ from bioattn.errors import BioattnError
 from bioattn.faithfulness.maps import read_maps
 from bioattn.io.files import read_json, sha256_of, write_json
 from bioattn.models.model_folder import CONFIG, TRAINING_RECORD, TREATMENTS, WEIGHTS
+from bioattn.models.promoter.family import FAMILY, PromoterTrainingSettings
 from bioattn.models.promoter.folder import load_promoter_model, write_promoter_model
 from bioattn.models.promoter.model import make_promoter_model
-from bioattn.models.promoter.training.config import TrainingConfig
-from bioattn.models.promoter.training.train import TrainingJob, train_promoter
 from bioattn.promoters.dataset import TEST, PromoterDataset, write_dataset
 from bioattn.promoters.promoter_fasta import Promoter, write_promoters
 from bioattn.promoters.treatments import named_treatments
@@ -48,6 +47,7 @@ from bioattn.simulate.planting import plant_motifs
 from bioattn.simulate.promoters import SimulatedPromoters, simulate_promoters, simulation_settings
 from bioattn.simulate.truth import CAUSAL
 from bioattn.training.output_folder import is_finished
+from bioattn.training.run import train
 from bioattn_cli.main import main
 
 GENES, NUM_TREATMENTS, LENGTH = 1800, 6, 160
@@ -192,14 +192,15 @@ def prepare_case(case: str, seed: int, root: Path) -> Path:
     if case == RANDOM:
         write_random_model(prepare_case(GOOD, seed, root) / "model", model, seed)
         return folder
-    job = TrainingJob(
-        dataset_path=dataset,
+    settings = PromoterTrainingSettings(
+        dataset=dataset,
         output=model,
         model={**MODEL, **CASES[case].model},
-        training=TrainingConfig(seed=seed, **TRAINING),
+        training={"seed": seed, **TRAINING},
         baselines=False,
+        force=True,
     )
-    train_promoter(job, device=CPU, force=True)
+    train(FAMILY, settings, device=CPU)
     return folder
 
 

@@ -22,19 +22,18 @@ from contacts_cnn import coupling_maps, predict, profile_maps, train_network
 
 from bioattn.alignments.contact_dataset import TEST, TRAIN, open_contact_dataset, write_contact_dataset
 from bioattn.alignments.contact_preparation import ContactSettings, prepare_contacts
-from bioattn.io.config_file import build
+from bioattn.models.evoformer.family import FAMILY, EvoformerTrainingSettings
 from bioattn.models.evoformer.folder import load_evoformer_model
-from bioattn.models.evoformer.training.config import EvoformerTrainingConfig
 from bioattn.models.evoformer.training.evaluation import MEAN_FIELD, MUTUAL_INFORMATION, coupling_scores
 from bioattn.models.evoformer.training.families import TrainingFamily
 from bioattn.models.evoformer.training.prediction import score_family
-from bioattn.models.evoformer.training.train import EvoformerTrainingJob, train_evoformer
 from bioattn.structures.contact_metrics import (
     ContactScores,
     bootstrap_interval,
     contact_scores,
 )
 from bioattn.system.signals import StopRequest, stop_on_signals
+from bioattn.training.run import train
 
 CNN_STEPS = {profile_maps: (100, 600), coupling_maps: (300, 300)}
 """Steps, and the length of their schedule: the network on profiles is at its best early and then overfits."""
@@ -124,14 +123,10 @@ def train_model(
     """Train an MSA/pair model into `output`, unless it is there."""
     if output.exists():
         return
-    job = EvoformerTrainingJob(
-        dataset_path=path,
-        output=output,
-        model=model,
-        training=build(EvoformerTrainingConfig, settings, "benchmark"),
-        initial=initial,
+    run = EvoformerTrainingSettings(
+        dataset=path, output=output, model=model, training=settings, initial_model=initial, resume=True
     )
-    train_evoformer(job, device=torch.device("cpu"), resume=True, stop=stop)
+    train(FAMILY, run, device=torch.device("cpu"), stop=stop)
 
 
 def model_scores(

@@ -70,7 +70,7 @@ class Families(nn.Module):
                 parameter.add_(0.02 * torch.randn_like(parameter))
         config = EvoformerTrainingConfig(simulated_steps=1, steps=0, families_per_step=COUNT)
         samples = TrainingSamples([], SimulatedFamilies(0, 8), config, covariance=False)
-        (self.sample,) = samples.step(0, slice(rank, rank + 1))
+        (self.sample,) = samples.step(0, slice(rank, rank + 1), simulated=True)
 
     def forward(self) -> Tensor:
         """A stand-in for the loss that reaches every weight the loss does."""

@@ -397,7 +397,7 @@ def import_everything() -> None:
         "scipy.stats",
         "bioattn_cli.main",
         "bioattn.promoters.assemble",
-        "bioattn.models.promoter.training.train",
+        "bioattn.models.promoter.training.task",
         "bioattn.models.promoter.inference.run",
         "bioattn.models.evoformer.inference.run",
         "bioattn.interpret.attribution.run",

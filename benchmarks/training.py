@@ -28,7 +28,7 @@ PEAK = "matrix product, 2048³"
 
 
 def our_step(treatments: int) -> Callable[[], None]:
-    """One training step on random data, as `training.promoter.loop` takes it, less reading and validation."""
+    """One training step on random data, as the trainer takes it, less reading and validation."""
     import torch
 
     from bioattn.models.promoter.config import PromoterModelConfig, TreatmentEncoding

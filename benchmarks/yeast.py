@@ -243,10 +243,12 @@ def train_row(row: str, seed: int, dataset_path: Path, options: argparse.Namespa
     """Train one model as `bioattn train promoter` does and keep its predictions."""
     import torch
 
+    from bioattn.models.promoter.family import FAMILY, PromoterTrainingSettings
     from bioattn.models.promoter.folder import load_promoter_model
+    from bioattn.models.promoter.training.data import model_config
     from bioattn.models.promoter.training.evaluation import predict_responses
-    from bioattn.models.promoter.training.train import TrainingJob, model_config, train_promoter
     from bioattn.system.device import set_threads
+    from bioattn.training.run import train
 
     started = time.perf_counter()
     set_threads(options.threads)
@@ -259,10 +261,15 @@ def train_row(row: str, seed: int, dataset_path: Path, options: argparse.Namespa
         return
     output = folder / f"{row}.seed{seed}.model"
     device = torch.device(options.device)
-    job = TrainingJob(
-        dataset_path=dataset_path, output=output, model=model, training=training, baselines=False
+    run = PromoterTrainingSettings(
+        dataset=dataset_path,
+        output=output,
+        model=model,
+        training=asdict(training),
+        baselines=False,
+        force=True,
     )
-    train_promoter(job, device=device, force=True)
+    train(FAMILY, run, device=device)
     loaded = load_promoter_model(output, device)
     held_out = np.flatnonzero(dataset.treatment_split != 0)
     treatments = held_out if len(held_out) else np.arange(dataset.num_treatments)

@@ -11,6 +11,7 @@ with paired 95 % intervals over genes of the difference. Answers stay in DIR, so
 
 import argparse
 import os
+from dataclasses import asdict
 from pathlib import Path
 from types import MappingProxyType
 
@@ -19,9 +20,9 @@ import torch
 from yeast import CONV_STEM, CONV_TRAINING, NeuralRow, results_folder
 from yeast_data import build_dataset
 
+from bioattn.models.promoter.family import FAMILY, PromoterTrainingSettings
 from bioattn.models.promoter.folder import load_promoter_model
 from bioattn.models.promoter.training.evaluation import predict_responses
-from bioattn.models.promoter.training.train import TrainingJob, train_promoter
 from bioattn.promoters.bootstrap import (
     interval,
     median_pearson,
@@ -30,6 +31,7 @@ from bioattn.promoters.bootstrap import (
 )
 from bioattn.promoters.dataset import TRAIN, VALIDATION, PromoterDataset, read_dataset
 from bioattn.promoters.response_metrics import fit_shared_axis
+from bioattn.training.run import train
 
 REPOSITORY = Path(__file__).resolve().parent.parent
 SHARED_QUESTION = MappingProxyType({"attention_query": "shared"})
@@ -58,14 +60,15 @@ def validation_answers(
     row = SETTINGS[name]
     model = {**row.model_settings(), **(SHARED_QUESTION if query == "shared" else {})}
     output = path.with_suffix(".model")
-    job = TrainingJob(
-        dataset_path=dataset_path,
+    settings = PromoterTrainingSettings(
+        dataset=dataset_path,
         output=output,
         model=model,
-        training=row.training_config(seed=seed),
+        training=asdict(row.training_config(seed=seed)),
         baselines=False,
+        force=True,
     )
-    train_promoter(job, device=torch.device("cpu"), force=True)
+    train(FAMILY, settings, device=torch.device("cpu"))
     loaded = load_promoter_model(output, torch.device("cpu"))
     treatments = np.arange(dataset.num_treatments)
     genes = dataset.genes_in(VALIDATION)

@@ -8,7 +8,7 @@ is a bug and is shown with its traceback.
 class BioattnError(Exception):
     """Bad input or an impossible request; the message names the file, line, record or option and what to do."""
 
-    told_elsewhere = False
+    is_reported_elsewhere = False
     """Whether another process of the same run says it, so that it is said once."""
 
 

@@ -69,3 +69,13 @@ def first_names(names: Sequence[str], number: int = 5) -> str:
     """
     shown = ", ".join(names[:number])
     return f"{shown}, … ({len(names)} in all)" if len(names) > number else shown
+
+
+def markdown_table(rows: Sequence[Sequence[str]]) -> list[str]:
+    """Lines of a Markdown table; the first row is the header.
+
+    >>> markdown_table([["a", "b"], ["1", "2"]])
+    ['| a | b |', '| --- | --- |', '| 1 | 2 |']
+    """
+    header, *body = rows
+    return ["| " + " | ".join(cells) + " |" for cells in (header, ["---"] * len(header), *body)]

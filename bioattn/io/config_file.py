@@ -5,7 +5,7 @@ import difflib
 import tomllib
 import types
 import typing
-from collections.abc import Mapping
+from collections.abc import Callable, Iterable, Mapping
 from enum import StrEnum
 from pathlib import Path
 from typing import Any, TypeVar
@@ -46,6 +46,17 @@ def build(kind: type[T], values: Mapping[str, Any], source: str) -> T:
         return kind(**arguments)
     except (TypeError, SettingsError) as error:
         raise SettingsError(f"{source}: {error}") from error
+
+
+def require(settings: object, names: Iterable[str], holds: Callable[[Any], bool], rule: str) -> None:
+    """Check fields of a dataclass; None is left alone.
+
+    Raises: SettingsError with `rule`, such as "be at least 1", for a field whose value `holds` is false of.
+    """
+    for name in names:
+        value = getattr(settings, name)
+        if value is not None and not holds(value):
+            raise SettingsError(f"{name} is {value}; it must {rule}")
 
 
 def _convert(value: Any, hint: Any, where: str) -> Any:

@@ -141,6 +141,11 @@ class Settings:
             if not (value is None or value is False or value == ())
         }
 
+    def input_paths(self) -> dict[str, Path]:
+        """Files and folders that are read, by the name of their field."""
+        values = {each.name: getattr(self, each.name) for each in fields(self) if each.name != "output"}
+        return {name: value for name, value in values.items() if isinstance(value, Path)}
+
     def source(self, name: str) -> str:
         """Where the settings of a table come from, for messages."""
         config = getattr(self, "config", None)

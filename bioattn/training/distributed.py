@@ -34,7 +34,7 @@ SIGNALS = (signal.SIGTERM, signal.SIGINT)
 """Stops that processes tell each other of; the first wins."""
 
 
-class _Board(Protocol):
+class _KeyValueStore(Protocol):
     """torch's key-value store, by which processes found each other; it outlives all but the one that keeps it."""
 
     def check(self, keys: list[str], /) -> bool: ...
@@ -72,9 +72,10 @@ class Processes:
                 f"multiple of {self.count}"
             )
 
-    def share(self, total: int) -> slice:
-        """Which of `total` things in a row are this process's: 0-based, half-open, empty where they are few."""
-        return Shard(self.rank + 1, self.count).slice(total)
+    @property
+    def shard(self) -> Shard:
+        """Which share of a step's or a validation's work is this process's."""
+        return Shard(self.rank + 1, self.count)
 
     def from_first(self, value: Value) -> Value:
         """What the first process has given; its own value there. Raises: LostProcess."""
@@ -122,7 +123,7 @@ class Processes:
             weight.grad = gradient.view_as(weight) if held else None
         for statistic, mean in zip(statistics, summed[len(weights) :], strict=True):
             statistic.copy_(mean.view_as(statistic))
-        came = [number for number, asked in zip(SIGNALS, found[len(weights) :], strict=True) if asked]
+        came = [number for number, has_come in zip(SIGNALS, found[len(weights) :], strict=True) if has_come]
         if came and self._signal is None:
             self._signal = came[0]
         return cast(Tensor, total[0])
@@ -193,7 +194,7 @@ ALONE = Processes()
 def joined_processes() -> Iterator[Processes]:
     """The processes that were launched with this one, once all are there; nothing to wait for without any.
 
-    When the body fails, one process is left to say why: in all others the error gets `told_elsewhere`.
+    When the body fails, one process is left to say why: in all others the error gets `is_reported_elsewhere`.
 
     Raises: BioattnError when the others do not come.
     """
@@ -206,7 +207,7 @@ def joined_processes() -> Iterator[Processes]:
         yield Processes(here.rank, here.count)
     except BaseException as error:
         if not _speaks(error, here.is_first, store):
-            error.told_elsewhere = True  # type: ignore[attr-defined]
+            error.is_reported_elsewhere = True  # type: ignore[attr-defined]
         raise
     finally:
         distributed.destroy_process_group()
@@ -225,7 +226,7 @@ def saved_if_others_end(save: Callable[[], None]) -> Iterator[None]:
         raise LostProcess(f"{error}; go on with --resume, from what was saved last") from error
 
 
-def _join(rank: int, count: int) -> _Board:
+def _join(rank: int, count: int) -> _KeyValueStore:
     from torch.distributed.rendezvous import rendezvous  # torch can be built without
 
     # Waiting for the others happens outside Python, where its signal handlers do not run; nothing is begun yet.
@@ -244,10 +245,10 @@ def _join(rank: int, count: int) -> _Board:
     finally:
         for each, handler in handlers.items():
             signal.signal(each, handler)
-    return cast(_Board, store)
+    return cast(_KeyValueStore, store)
 
 
-def _speaks(error: BaseException, first: bool, store: _Board) -> bool:
+def _speaks(error: BaseException, first: bool, store: _KeyValueStore) -> bool:
     """Whether this process is the one that says why the run ends."""
     if isinstance(error, Interrupted):
         return first

@@ -7,14 +7,16 @@ from torch import Tensor, nn
 
 
 def make_optimizer(
-    model: nn.Module, *, learning_rate: float, weight_decay: float, betas: tuple[float, float] = (0.9, 0.999)
+    model: nn.Module, *, weight_decay: float, betas: tuple[float, float]
 ) -> torch.optim.Optimizer:
-    """AdamW (Loshchilov & Hutter 2019) that lets matrices and filters decay, not biases and norms."""
+    """AdamW (Loshchilov & Hutter 2019) that lets matrices and filters decay, not biases and norms.
+
+    The learning rate is set before each update.
+    """
     matrices = [p for p in model.parameters() if p.dim() > 1]
     others = [p for p in model.parameters() if p.dim() <= 1]
     return torch.optim.AdamW(
         [{"params": matrices, "weight_decay": weight_decay}, {"params": others, "weight_decay": 0.0}],
-        lr=learning_rate,
         betas=betas,
     )
 

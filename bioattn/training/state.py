@@ -1,7 +1,7 @@
 """The state of an interrupted run: one safetensors file, replaced whole, read without unpickling.
 
-Tensors: `model.*`, `average.*`, `best.*` (the best epoch's weights), `optimizer.*`. Everything else (epoch, step,
-history) stands as JSON in the file's metadata. Random states need no place: see `batches.py`.
+Tensors: `model.*`, `average.*`, `best.*` (the weights to keep), `optimizer.*`. Everything else (round, step,
+history) stands as JSON in the file's metadata. Random states need no place: see `task.py`.
 """
 
 import hashlib
@@ -25,15 +25,16 @@ STATE_FILE = "trainer_state.safetensors"
 
 @dataclass(slots=True, kw_only=True)
 class Position:
-    """Where a run is. `epoch` and `step` name the next step to take."""
+    """Where a run is. `round` and `step` name the next step to take, both from 0."""
 
-    epoch: int = 0
+    round: int = 0
     step: int = 0
-    epoch_loss: float = 0.0
-    """Sum of the losses of this epoch's finished steps."""
-    best_epoch: int = -1
+    """In the round."""
+    round_loss: float = 0.0
+    """Sum of the losses of this round's finished steps."""
+    best_round: int = -1
     best_score: float | None = None
-    """Larger is better; None before the first validation."""
+    """None before the first validation."""
     history: list[dict[str, float]] = field(default_factory=list)
 
 

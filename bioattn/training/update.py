@@ -1,22 +1,13 @@
 """One update of the weights from the gradients of many parts, computed in turn and by several processes."""
 
 from collections.abc import Iterable
-from typing import NamedTuple
 
 import torch
-from torch import Tensor, nn
+from torch import nn
 
 from bioattn.system.signals import StopRequest
 from bioattn.training.distributed import Processes
-
-
-class PartLoss(NamedTuple):
-    """What a part of a step adds to its loss: already divided by what the whole step counts."""
-
-    objective: Tensor
-    """What the gradient is of."""
-    reported: Tensor
-    """What the history shows."""
+from bioattn.training.task import PartLoss
 
 
 def update_weights(

@@ -135,7 +135,7 @@ def with_report(function: Callable[..., Record | None]) -> Callable[..., None]:
         began = time.monotonic()
         words = context.obj or ()
         reporter = Reporter(quiet=quiet, verbose=verbose, log_format=log_format, arguments=words)
-        output = arguments.get("output") if is_spokesman(words) else None
+        output = arguments.get("output") if is_reporting_process(words) else None
         with (
             reserve_output(output) if isinstance(output, Path) else nullcontext(),
             watched_inputs(path for parameter in paths for path in parameter.given(arguments)),
@@ -154,7 +154,7 @@ def with_report(function: Callable[..., Record | None]) -> Callable[..., None]:
     return run
 
 
-def is_spokesman(arguments: Sequence[str]) -> bool:
+def is_reporting_process(arguments: Sequence[str]) -> bool:
     """Whether this process writes and reports: always, but of several that train together only the first."""
     return arguments[:1] != ["train"] or launch().is_first
 

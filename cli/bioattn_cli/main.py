@@ -21,7 +21,7 @@ from bioattn import __version__
 from bioattn.errors import BioattnError, Interrupted, SettingsError
 from bioattn.system.signals import EXIT_CODES
 from bioattn.system.torchrun import launch
-from bioattn_cli.command import is_spokesman
+from bioattn_cli.command import is_reporting_process
 from bioattn_cli.family_commands import register_families
 from bioattn_cli.reporting import error_line
 from bioattn_cli.standard_streams import open_standard_streams
@@ -118,7 +118,7 @@ def _only_the_first_reports(arguments: Sequence[str]) -> Iterator[None]:
 
     An error that is theirs alone is said by `main`.
     """
-    if is_spokesman(arguments):
+    if is_reporting_process(arguments):
         yield
         return
     with (
@@ -140,7 +140,7 @@ def main(argv: Sequence[str] | None = None) -> int:
         code = 1
     if not _stopped_with or code == 0:
         return code
-    if is_spokesman(arguments):
+    if is_reporting_process(arguments):
         name = next(number.name for number, own in EXIT_CODES.items() if own == _stopped_with[0])
         _print_error(f"stopped by {name}; no output is half-written", arguments)
     # A signal inside a compiled library comes out of it as any error.
@@ -166,7 +166,7 @@ def _main(arguments: list[str], *, is_program: bool) -> int:
     except BioattnError as error:
         if os.environ.get("BIOATTN_DEBUG"):
             raise
-        if not error.told_elsewhere:
+        if not error.is_reported_elsewhere:
             say_error(str(error))
         if is_program and launch().count > 1:
             # The launcher ends whoever is left when one process ends: not with another exit code than ours.

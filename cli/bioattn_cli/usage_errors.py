@@ -7,7 +7,7 @@ from typing import Any
 import typer
 
 from bioattn.errors import SettingsError
-from bioattn_cli.command import is_spokesman
+from bioattn_cli.command import is_reporting_process
 
 _UsageError: Any = typer.BadParameter.__base__
 """typer has it from click, or a copy of click inside it: which depends on the version."""
@@ -23,7 +23,7 @@ def own_usage_errors(arguments: Sequence[str]) -> Iterator[None]:
             raise
         told = SettingsError(_sentence(error))
         # Processes that train together have one command line.
-        told.told_elsewhere = not is_spokesman(arguments)
+        told.is_reported_elsewhere = not is_reporting_process(arguments)
         raise told from error
 
 

@@ -3,7 +3,7 @@
 import re
 from pathlib import Path
 
-from bioattn.models.promoter.family import PromoterTraining
+from bioattn.models.promoter.family import PromoterTrainingSettings
 from bioattn.models.settings import with_config_file
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -24,7 +24,7 @@ def test_the_toml_is_accepted(tmp_path):
     (toml,) = re.findall(r"```toml\n(.*?)```", PAGE.read_text(encoding="utf-8"), flags=re.DOTALL)
     (tmp_path / "settings.toml").write_text(toml)
     places = {"dataset": tmp_path / "x.h5", "output": tmp_path / "m", "config": tmp_path / "settings.toml"}
-    settings = with_config_file(PromoterTraining(**places, seed=3))
+    settings = with_config_file(PromoterTrainingSettings(**places, seed=3))
     assert settings.merged("model") == {"hops": 2}
     assert settings.merged("training") == {"epochs": 60, "seed": 3}
     assert settings.reference == "control"

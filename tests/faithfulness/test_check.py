@@ -9,15 +9,14 @@ import numpy as np
 import pytest
 import torch
 
+from bioattn.models.promoter.family import PromoterTrainingSettings
 from bioattn.models.promoter.folder import load_promoter_model
-from bioattn.models.promoter.training.config import TrainingConfig
-from bioattn.models.promoter.training.train import TrainingJob, train_promoter
 from bioattn.promoters.dataset import read_dataset
 from bioattn.promoters.promoter_fasta import Promoter, write_promoters
 from bioattn_cli.main import main
 from tests.training.promoter.conftest import make_dataset, write_dataset
+from tests.training.runs import CPU, train
 
-CPU = torch.device("cpu")
 MODEL = {"channels": 16, "kernel": 7, "num_heads": 2, "head_channels": 8, "hidden_channels": 16}
 
 
@@ -38,14 +37,14 @@ def made(tmp_path_factory) -> Path:
         ),
     )
     for name, settings, seed in (("model", {}, 0), ("other", {}, 1), ("concat", CONCAT, 0)):
-        job = TrainingJob(
-            dataset_path=folder / "small.dataset.h5",
+        job = PromoterTrainingSettings(
+            dataset=folder / "small.dataset.h5",
             output=folder / name,
             model=settings or MODEL,
-            training=TrainingConfig(seed=seed, epochs=3, learning_rate=5e-3, batch_size=32),
+            training={"seed": seed, "epochs": 3, "learning_rate": 5e-3, "batch_size": 32},
             baselines=name == "model",
         )
-        train_promoter(job, device=CPU)
+        train(job)
     return folder
 
 
@@ -162,14 +161,14 @@ def test_a_model_that_predicts_nothing_is_called_so_and_no_control_is_trained(ma
     dataset = make_dataset(genes=500)
     targets = np.random.default_rng(0).normal(size=dataset.targets.shape).astype(np.float32)
     write_dataset(folder / "small.dataset.h5", replace(dataset, targets=targets))
-    job = TrainingJob(
-        dataset_path=folder / "small.dataset.h5",
+    job = PromoterTrainingSettings(
+        dataset=folder / "small.dataset.h5",
         output=folder / "model",
         model=MODEL,
-        training=TrainingConfig(epochs=1),
+        training={"epochs": 1},
         baselines=False,
     )
-    train_promoter(job, device=CPU)
+    train(job)
     controls = tmp_path / "controls"
     assert (
         check(folder, tmp_path / "c.json", "--dataset", folder / "small.dataset.h5", "--controls", controls)

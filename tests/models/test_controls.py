@@ -14,13 +14,12 @@ from bioattn.models.promoter.controls import (
     PromoterTraining,
     read_training_record,
 )
+from bioattn.models.promoter.family import PromoterTrainingSettings
 from bioattn.models.promoter.folder import load_promoter_model
-from bioattn.models.promoter.training.config import TrainingConfig
-from bioattn.models.promoter.training.train import TrainingJob, train_promoter
 from bioattn.system.signals import StopRequest
 from tests.training.promoter.conftest import make_dataset, write_dataset
+from tests.training.runs import CPU, train
 
-CPU = torch.device("cpu")
 MODEL = {"channels": 8, "kernel": 7, "num_heads": 2, "head_channels": 4, "hidden_channels": 8, "hops": 2}
 
 
@@ -28,16 +27,16 @@ MODEL = {"channels": 8, "kernel": 7, "num_heads": 2, "head_channels": 4, "hidden
 def trained(tmp_path_factory) -> Path:
     folder = tmp_path_factory.mktemp("trained")
     write_dataset(folder / "small.dataset.h5", make_dataset(genes=200))
-    job = TrainingJob(
-        dataset_path=folder / "small.dataset.h5",
+    job = PromoterTrainingSettings(
+        dataset=folder / "small.dataset.h5",
         output=folder / "model",
         model=MODEL,
-        training=TrainingConfig(seed=3, epochs=2, learning_rate=3e-3, first_filters="random"),
+        training={"seed": 3, "epochs": 2, "learning_rate": 3e-3, "first_filters": "random"},
         reference="b",
         baselines=False,
     )
     torch.set_num_threads(1)
-    train_promoter(job, device=CPU)
+    train(job)
     return folder
 
 
@@ -74,13 +73,13 @@ def test_one_thing_differs(trained, kept):
 
 
 def test_another_model_gets_controls_of_its_own(trained, kept):
-    first = kept._job(Control.UNIFORM, 1).output
+    first = kept._settings(Control.UNIFORM, 1).output
     longer = replace(kept, record=replace(kept.record, training=replace(kept.record.training, epochs=3)))
-    assert longer._job(Control.UNIFORM, 1).output != first
-    assert kept._job(Control.SEED, 1).output != kept._job(Control.SEED, 2).output
+    assert longer._settings(Control.UNIFORM, 1).output != first
+    assert kept._settings(Control.SEED, 1).output != kept._settings(Control.SEED, 2).output
     # A seed of the control does not depend on whose it is: seed 3 + 2 is seed 4 + 1.
     later = replace(kept, record=replace(kept.record, training=replace(kept.record.training, seed=4)))
-    assert later._job(Control.SEED, 1).output == kept._job(Control.SEED, 2).output
+    assert later._settings(Control.SEED, 1).output == kept._settings(Control.SEED, 2).output
 
 
 def test_an_interrupted_control_goes_on(trained, kept):

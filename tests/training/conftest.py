@@ -9,11 +9,15 @@ from pathlib import Path
 
 import pytest
 
+from tests.training.evoformer.conftest import contact_dataset, one_thread  # noqa: F401 - for tests of both families
+from tests.training.promoter.conftest import dataset_path  # noqa: F401
+
 _MODULES = [
     "pytest",
     "bioattn_cli.main",
-    "bioattn.models.promoter.training.train",
-    "bioattn.models.evoformer.training.train",
+    "bioattn.training.run",
+    "bioattn.models.promoter.training.task",
+    "bioattn.models.evoformer.training.task",
 ]
 _PROGRAM = """
 import datetime, os, sys, time

@@ -16,16 +16,16 @@ def test_a_full_disk_keeps_the_earlier_state(tmp_path: Path, monkeypatch: pytest
     model = torch.nn.Linear(2, 1)
     optimizer = torch.optim.AdamW(model.parameters())
     path = tmp_path / "state.safetensors"
-    save_state(path, JOB, Position(epoch=3), model, model, model.state_dict(), optimizer)
+    save_state(path, JOB, Position(round=3), model, model, model.state_dict(), optimizer)
 
     def full(self: Path, data: bytes) -> int:
         raise OSError(errno.ENOSPC, "No space left on device")
 
     monkeypatch.setattr(Path, "write_bytes", full)
     with pytest.raises(BioattnError, match=r"state\.safetensors: no space left"):
-        save_state(path, JOB, Position(epoch=4), model, model, model.state_dict(), optimizer)
+        save_state(path, JOB, Position(round=4), model, model, model.state_dict(), optimizer)
     assert [file.name for file in tmp_path.iterdir()] == ["state.safetensors"]
-    assert load_state(path, JOB, model, model, optimizer)[0].epoch == 3
+    assert load_state(path, JOB, model, model, optimizer)[0].round == 3
 
 
 def test_every_flipped_bit_is_found_or_harmless(tmp_path: Path) -> None:
@@ -35,7 +35,7 @@ def test_every_flipped_bit_is_found_or_harmless(tmp_path: Path) -> None:
     model(torch.ones(1, 3)).sum().backward()
     optimizer.step()
     path = tmp_path / "state.safetensors"
-    save_state(path, JOB, Position(epoch=3), model, model, model.state_dict(), optimizer)
+    save_state(path, JOB, Position(round=3), model, model, model.state_dict(), optimizer)
     whole = path.read_bytes()
     expected = {name: tensor.clone() for name, tensor in model.state_dict().items()}
     found = 0
@@ -48,7 +48,7 @@ def test_every_flipped_bit_is_found_or_harmless(tmp_path: Path) -> None:
         except BioattnError:
             found += 1
         else:
-            assert position == Position(epoch=3)
+            assert position == Position(round=3)
             assert all(torch.equal(best[name], tensor) for name, tensor in expected.items())
     assert found > 0.95 * (8 * len(whole) / 13)
 

@@ -25,10 +25,11 @@ if TYPE_CHECKING:
     import torch
 
     from bioattn.models.evoformer.folder import LoadedEvoformerModel
+    from bioattn.training.task import Task
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class EvoformerTraining(Settings):
+class EvoformerTrainingSettings(Settings):
     """Train an MSA/pair model on distances, contacts and masked residues.
 
     Settings come from the defaults, then --config (tables [model] and [training], every field of which
@@ -74,7 +75,7 @@ class EvoformerFamily:
 
     name = "evoformer"
     title = "alignments: contacts, distances and structures of proteins"
-    settings: Mapping[str, type[Settings]] = {"train": EvoformerTraining}
+    settings: Mapping[str, type[Settings]] = {"train": EvoformerTrainingSettings}
     nouns: Mapping[str, str] = {}
 
     def load(self, folder: Path, device: "torch.device") -> "LoadedEvoformerModel":
@@ -85,26 +86,11 @@ class EvoformerFamily:
 
     load_file = load
 
-    def train(self, settings: EvoformerTraining, **running: Any) -> list[list[list[str]]] | None:
-        """Train; returns tables of results, or None when there was nothing left to do."""
-        from bioattn.alignments.couplings import FEATURE_NAMES
-        from bioattn.io.config_file import build
-        from bioattn.models.evoformer.training.config import EvoformerTrainingConfig
-        from bioattn.models.evoformer.training.model_card import scores_table
-        from bioattn.models.evoformer.training.train import EvoformerTrainingJob, train_evoformer
+    def task(self, settings: EvoformerTrainingSettings, device: "torch.device") -> "Task":
+        """What `train evoformer` trains."""
+        from bioattn.models.evoformer.training.task import EvoformerTask
 
-        job = EvoformerTrainingJob(
-            dataset_path=settings.dataset,
-            output=settings.output,
-            model=settings.merged("model")
-            | ({"pair_features": len(FEATURE_NAMES)} if settings.covariance else {}),
-            training=build(EvoformerTrainingConfig, settings.merged("training"), settings.source("training")),
-            initial=settings.initial_model,
-            exclude=settings.exclude,
-            settings_source=settings.source("model"),
-        )
-        scores = train_evoformer(job, resume=settings.resume, force=settings.force, **running)
-        return None if scores is None else [scores_table(scores)] if scores else []
+        return EvoformerTask(settings, device)
 
 
 FAMILY = EvoformerFamily()

@@ -5,6 +5,7 @@ from enum import StrEnum
 
 from bioattn.attention.choices import AttentionScore
 from bioattn.errors import SettingsError
+from bioattn.io.config_file import require
 
 
 class Conditioning(StrEnum):
@@ -129,12 +130,9 @@ class PromoterModelConfig:
     """Dropout after the first pooling of `concat`."""
 
     def __post_init__(self) -> None:
-        for field in ("kernel", "value_kernel"):
-            if getattr(self, field) % 2 == 0:
-                raise SettingsError(
-                    f"{field} is {getattr(self, field)}; it must be odd so that bins stay centred"
-                )
-        for field in (
+        kernels = ("kernel", "value_kernel")
+        require(self, kernels, lambda value: value % 2 == 1, "be odd so that bins stay centred")
+        sizes = (
             "length",
             "channels",
             "kernel",
@@ -142,9 +140,12 @@ class PromoterModelConfig:
             "treatment_channels",
             "num_heads",
             "head_channels",
-        ):
-            if getattr(self, field) < 1:
-                raise SettingsError(f"{field} is {getattr(self, field)}; it must be at least 1")
+            "hops",
+        )
+        require(self, (*sizes, "hops"), lambda value: value >= 1, "be at least 1")
+        require(self, ("key_layers",), lambda value: value >= 0, "not be negative")
+        shares = ("dropout", "kmer_dropout", "concat_dropout")
+        require(self, shares, lambda value: 0 <= value < 1, "lie in [0, 1)")
         if self.attention_query is QuerySource.POSITION and not self.position_bias:
             raise SettingsError("attention_query = position needs position_bias = true")
         self._check_heads_left()
@@ -152,17 +153,10 @@ class PromoterModelConfig:
             raise SettingsError(
                 f"channels is {self.channels}; stem = both takes half of them each, so it must be even"
             )
-        if self.hops < 1:
-            raise SettingsError(f"--hops is {self.hops}; it must be at least 1")
-        if self.key_layers < 0:
-            raise SettingsError(f"key_layers is {self.key_layers}; it must not be negative")
         if self.length < self.pool:
             raise SettingsError(
                 f"the promoters have {self.length} bases, less than one bin of pool = {self.pool}"
             )
-        for field in ("dropout", "kmer_dropout", "concat_dropout"):
-            if not 0 <= getattr(self, field) < 1:
-                raise SettingsError(f"{field} is {getattr(self, field)}; it must lie in [0, 1)")
         if not 1 <= self.kmer <= 8:
             raise SettingsError(
                 f"kmer is {self.kmer}; it must lie in 1..8 (a vector is learned for each k-mer)"

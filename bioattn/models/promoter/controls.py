@@ -22,15 +22,16 @@ from bioattn.inference.runner import HeldOut
 from bioattn.io.config_file import build
 from bioattn.io.files import sha256_of
 from bioattn.models.promoter.config import PromoterModelConfig, QuerySource
+from bioattn.models.promoter.family import FAMILY, PromoterTrainingSettings
 from bioattn.models.promoter.folder import LoadedPromoterModel, load_promoter_model
 from bioattn.models.promoter.training.config import TrainingConfig
-from bioattn.models.promoter.training.train import TrainingJob, train_promoter
 from bioattn.models.training_record import TRAINING_RECORD
 from bioattn.models.training_record import read_training_record as read_training_json
 from bioattn.promoters.dataset import TEST, TRAIN, VALIDATION, PromoterDataset, read_dataset
 from bioattn.system.progress import Progress
 from bioattn.system.signals import StopRequest
 from bioattn.training.output_folder import is_finished
+from bioattn.training.run import train
 
 MIN_GENES = 20
 """Least number of held-out genes; fewer give no usable skill."""
@@ -197,26 +198,20 @@ class ControlFolder:
         Raises: Interrupted when `stop` was requested (the next call goes on); BioattnError when the folder cannot
         be written or the control cannot be trained.
         """
-        job = self._job(control, step)
-        if not is_finished(job.output):
+        settings = self._settings(control, step)
+        if not is_finished(settings.output):
             try:
                 with _made(self.folder):
-                    train_promoter(
-                        job,
-                        device=self.model.device,
-                        resume=_can_go_on(job.output),
-                        progress=progress,
-                        stop=stop,
-                    )
+                    train(FAMILY, settings, device=self.model.device, progress=progress, stop=stop)
             except Interrupted as stopped:
                 raise Interrupted(
                     f"stopped while a control was trained; what is done lies in {self.folder}: repeat the command "
                     "to go on",
                     stopped.exit_code,
                 ) from stopped
-        return load_promoter_model(job.output, self.model.device)
+        return load_promoter_model(settings.output, self.model.device)
 
-    def _job(self, control: Control, step: int) -> TrainingJob:
+    def _settings(self, control: Control, step: int) -> PromoterTrainingSettings:
         config, training = self.model.config, self.record.training
         if control is Control.UNIFORM:
             config = replace(config, attention_query=QuerySource.UNIFORM)
@@ -235,15 +230,16 @@ class ControlFolder:
         digest = hashlib.sha256(json.dumps(content, sort_keys=True).encode()).hexdigest()
         settings = asdict(config)
         del settings["length"]
-        return TrainingJob(
-            dataset_path=self.dataset,
-            output=self.folder / f"{control}-{digest[:12]}",
+        output = self.folder / f"{control}-{digest[:12]}"
+        return PromoterTrainingSettings(
+            dataset=self.dataset,
+            output=output,
             model=settings,
-            training=training,
+            training=asdict(training),
             treatment_columns=self.record.treatment_columns,
             reference=self.model.reference,
             baselines=False,
-            settings_source="the model's own settings",
+            resume=_can_go_on(output),
         )
 
 

@@ -28,10 +28,11 @@ if TYPE_CHECKING:
     import torch
 
     from bioattn.models.promoter.folder import LoadedPromoterModel
+    from bioattn.training.task import Task
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class PromoterTraining(Settings):
+class PromoterTrainingSettings(Settings):
     """Train a model that predicts every promoter's response to every treatment.
 
     Settings come from the defaults, then --config (tables [model] and [training], every field of which
@@ -79,7 +80,7 @@ class PromoterFamily:
 
     name = "promoter"
     title = "promoters × treatments: the response of each promoter to each treatment"
-    settings: Mapping[str, type[Settings]] = {"train": PromoterTraining}
+    settings: Mapping[str, type[Settings]] = {"train": PromoterTrainingSettings}
     nouns: Mapping[str, str] = {}
 
     def load(self, folder: Path, device: "torch.device") -> "LoadedPromoterModel":
@@ -88,32 +89,11 @@ class PromoterFamily:
 
         return load_promoter_model(folder, device)
 
-    def train(self, settings: PromoterTraining, **running: Any) -> list[list[list[str]]] | None:
-        """Train; returns tables of results, or None when there was nothing left to do."""
-        from bioattn.io.config_file import build
-        from bioattn.models.promoter.training.config import TrainingConfig
-        from bioattn.models.promoter.training.model_card import figures_table
-        from bioattn.models.promoter.training.train import TrainingJob, train_promoter
+    def task(self, settings: PromoterTrainingSettings, device: "torch.device") -> "Task":
+        """What `train promoter` trains."""
+        from bioattn.models.promoter.training.task import PromoterTask
 
-        job = TrainingJob(
-            dataset_path=settings.dataset,
-            output=settings.output,
-            model=settings.merged("model"),
-            training=build(TrainingConfig, settings.merged("training"), settings.source("training")),
-            treatment_columns=settings.treatment_columns,
-            reference=settings.reference,
-            baselines=settings.baselines,
-            settings_source=settings.source("model"),
-        )
-        evaluation = train_promoter(job, resume=settings.resume, force=settings.force, **running)
-        if evaluation is None:
-            return None
-        details = [
-            [name, *(f"{values[i]:.3f}" for values in evaluation.per_treatment.values())]
-            for i, name in enumerate(evaluation.treatments)
-        ]
-        tables = [figures_table(evaluation)]
-        return [*tables, [["treatment", *evaluation.per_treatment], *details]] if details else tables
+        return PromoterTask(settings, device)
 
 
 FAMILY = PromoterFamily()

@@ -6,12 +6,13 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
+from bioattn.io.files import text_output
 from bioattn.models.model_folder import CONFIG, MODEL_CARD, TREATMENTS, WEIGHTS
 from bioattn.models.promoter.folder import LoadedPromoterModel, write_promoter_model
 from bioattn.models.promoter.head_scorer import PromoterHeadScorer
 from bioattn.models.promoter.pruning import pruned
 from bioattn.models.promoter.training.evaluation import evaluate
-from bioattn.models.promoter.training.model_card import write_model_card
+from bioattn.models.promoter.training.model_card import card_lines
 from bioattn.models.training_record import HISTORY, read_training_record, write_training_record
 from bioattn.promoters.dataset import TEST, read_dataset
 from bioattn.system.progress import Progress
@@ -60,6 +61,7 @@ def write_pruned(
             "evaluation": evaluation.to_json(),
         }
         write_training_record(partial, record, files)
-        write_model_card(partial / MODEL_CARD, smaller.config, dataset, record, evaluation)
+        with text_output(partial / MODEL_CARD) as file:
+            file.write("\n".join(card_lines(smaller.config, dataset, record, evaluation)) + "\n")
         publish(partial, output)
     return test

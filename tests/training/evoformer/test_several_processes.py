@@ -51,7 +51,7 @@ def assert_same_training(one: Path, other: Path) -> None:
         [[float(row[name]) for name in columns] for row in csv.DictReader((folder / "history.csv").open())]
         for folder in (one, other)
     ]
-    assert len(curves[0]) == 2
+    assert len(curves[0]) == 3
     np.testing.assert_allclose(*curves, rtol=0, atol=1e-5)
 
 

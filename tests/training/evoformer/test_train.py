@@ -1,11 +1,6 @@
 """Training the MSA/pair stack: it learns planted contacts, repeats, and goes on to the same bytes."""
 
 import json
-import os
-import signal
-import subprocess
-import sys
-import time
 from dataclasses import replace
 from pathlib import Path
 
@@ -13,18 +8,17 @@ import numpy as np
 import pytest
 import torch
 
-from bioattn.errors import BioattnError, Interrupted, SettingsError
+from bioattn.errors import SettingsError
 from bioattn.models.evoformer.config import EvoformerConfig
+from bioattn.models.evoformer.family import EvoformerTrainingSettings
 from bioattn.models.evoformer.folder import load_evoformer_model, write_evoformer_model
 from bioattn.models.evoformer.input_settings import InputSettings
 from bioattn.models.evoformer.model import EvoformerModel
-from bioattn.models.evoformer.training.config import SMALL_MODEL, EvoformerTrainingConfig
+from bioattn.models.evoformer.training.config import SMALL_MODEL
 from bioattn.models.evoformer.training.evaluation import MODEL
-from bioattn.models.evoformer.training.train import EvoformerTrainingJob, train_evoformer
-from bioattn.system.signals import StopRequest
 from bioattn_cli.main import main
+from tests.training.runs import CPU, same_folders, train
 
-CPU = torch.device("cpu")
 TINY = {
     "msa_channels": 8,
     "pair_channels": 16,
@@ -39,46 +33,22 @@ TINY = {
 """A model small enough to train in seconds."""
 
 
-def job(dataset: Path, output: Path, model=None, initial=None, **training) -> EvoformerTrainingJob:
+def job(dataset: Path, output: Path, model=None, initial=None, **training) -> EvoformerTrainingSettings:
     settings = {"steps": 12, "steps_per_round": 5, "max_extra_msa": 60, "max_msa_clusters": 8, "crop": 32}
-    return EvoformerTrainingJob(
-        dataset_path=dataset,
+    return EvoformerTrainingSettings(
+        dataset=dataset,
         output=output,
         model={} if initial else {**TINY, **(model or {})},
-        training=EvoformerTrainingConfig(**{**settings, **training}),
-        initial=initial,
+        training={**settings, **training},
+        initial_model=initial,
     )
-
-
-def same_folders(one: Path, other: Path) -> None:
-    for name in ("model.safetensors", "history.csv", "training.json", "config.json", "README.md"):
-        assert (one / name).read_bytes() == (other / name).read_bytes(), name
-
-
-class StopAfter:
-    """Progress that asks for a stop after some steps."""
-
-    def __init__(self, steps: int, request: StopRequest) -> None:
-        self.left, self.request = steps, request
-
-    def begin(self, description, total):
-        pass
-
-    def advance(self, steps=1, **status):
-        if status:
-            self.left -= steps
-            if self.left == 0:
-                self.request.signal = signal.SIGTERM
-
-    def end(self):
-        pass
 
 
 @pytest.mark.slow
 def test_planted_contacts_of_families_never_seen_are_found(contact_dataset, tmp_path):
     """Trained on generated families; the dataset's own training families stay unused."""
     settings = {"simulated_families": 60, "max_extra_msa": 250, "crop": 48, "masked_fraction": 0.05}
-    (validation, test) = train_evoformer(
+    validation, test = train(
         job(
             contact_dataset,
             tmp_path / "m",
@@ -88,8 +58,7 @@ def test_planted_contacts_of_families_never_seen_are_found(contact_dataset, tmp_
             simulated_learning_rate=5e-3,
             **settings,
         ),
-        device=CPU,
-    )
+    ).families
     assert (validation.split, test.split) == ("validation", "test")
     # Of all pairs about one in ten is a contact.
     assert np.mean([each.scores[MODEL].precision_l5 for each in (validation, test)]) > 0.35
@@ -109,38 +78,11 @@ def test_planted_contacts_of_families_never_seen_are_found(contact_dataset, tmp_
 )
 def test_same_seed_same_bytes(contact_dataset, tmp_path, model, training):
     for name in ("first", "second"):
-        train_evoformer(job(contact_dataset, tmp_path / name, model, **training), device=CPU)
+        train(job(contact_dataset, tmp_path / name, model, **training))
     same_folders(tmp_path / "first", tmp_path / "second")
-    train_evoformer(job(contact_dataset, tmp_path / "third", model, seed=1, **training), device=CPU)
+    train(job(contact_dataset, tmp_path / "third", model, seed=1, **training))
     weights = [(tmp_path / name / "model.safetensors").read_bytes() for name in ("first", "third")]
     assert weights[0] != weights[1]
-
-
-@pytest.mark.parametrize("steps", [1, 5, 7])
-def test_a_stopped_run_goes_on_to_the_same_bytes(contact_dataset, tmp_path, steps):
-    """Five steps make a round: stopped in the first, at the end of it, and in the second."""
-    train_evoformer(job(contact_dataset, tmp_path / "whole"), device=CPU)
-    request = StopRequest()
-    stopped = job(contact_dataset, tmp_path / "stopped")
-    with pytest.raises(Interrupted) as stop:
-        train_evoformer(stopped, device=CPU, progress=StopAfter(steps, request), stop=request)
-    assert stop.value.exit_code == 143
-    assert not (tmp_path / "stopped").exists()
-    train_evoformer(stopped, device=CPU, resume=True)
-    same_folders(tmp_path / "whole", tmp_path / "stopped")
-    assert not (tmp_path / "stopped.partial").exists()
-
-
-def test_resume_names_the_settings_that_differ(contact_dataset, tmp_path):
-    request = StopRequest()
-    with pytest.raises(Interrupted):
-        train_evoformer(
-            job(contact_dataset, tmp_path / "m"), device=CPU, progress=StopAfter(2, request), stop=request
-        )
-    other = job(contact_dataset, tmp_path / "m", {"num_blocks": 2}, seed=3)
-    words = r"different: model.num_blocks \(1 then, 2 now\), training.seed \(0 then, 3 now\)\)"
-    with pytest.raises(BioattnError, match=words):
-        train_evoformer(other, device=CPU, resume=True)
 
 
 def test_resume_of_a_finished_run_is_done(contact_dataset, tmp_path, capsys):
@@ -161,38 +103,10 @@ def test_resume_of_a_finished_run_is_done(contact_dataset, tmp_path, capsys):
     assert [(path.read_bytes(), path.stat().st_mtime_ns) for path in files] == before
 
 
-@pytest.mark.slow
-def test_a_terminated_process_goes_on_to_the_same_bytes(contact_dataset, tmp_path):
-    settings = tmp_path / "settings.toml"
-    table = "\n".join(f"{name} = {value}" for name, value in TINY.items())
-    settings.write_text(
-        f"[model]\n{table}\n[training]\nsteps_per_round = 10\ncrop = 32\nmax_extra_msa = 60\n"
-    )
-    words = [sys.executable, "-m", "bioattn_cli", "train", "evoformer", str(contact_dataset)]
-    words += ["-c", str(settings), "--threads", "1", "--steps", "25", "-q"]
-    environment = {**os.environ, "PYTHONPATH": os.pathsep.join(sys.path)}
-    subprocess.run([*words, "-o", str(tmp_path / "whole")], check=True, env=environment, capture_output=True)
-    process = subprocess.Popen(
-        [*words, "-o", str(tmp_path / "stopped")], env=environment, stderr=subprocess.PIPE, text=True
-    )
-    state = tmp_path / "stopped.partial" / "trainer_state.safetensors"
-    while not state.exists() and process.poll() is None:
-        time.sleep(0.02)
-    process.send_signal(signal.SIGTERM)
-    _, errors = process.communicate(timeout=60)
-    assert process.returncode == 143, errors
-    assert "and saved; go on with --resume" in errors
-    resumed = [*words, "-o", str(tmp_path / "stopped"), "--resume"]
-    subprocess.run(resumed, check=True, env=environment, capture_output=True)
-    same_folders(tmp_path / "whole", tmp_path / "stopped")
-
-
 def test_activation_checkpointing_and_accumulation_change_no_gradient(contact_dataset, tmp_path):
     """With it the backward pass runs each block again: weights agree to rounding."""
     for name, checkpointing in (("kept", False), ("again", True)):
-        train_evoformer(
-            job(contact_dataset, tmp_path / name, activation_checkpointing=checkpointing, steps=3), device=CPU
-        )
+        train(job(contact_dataset, tmp_path / name, activation_checkpointing=checkpointing, steps=3))
     kept, again = (
         load_evoformer_model(tmp_path / name, CPU).model.state_dict() for name in ("kept", "again")
     )
@@ -210,15 +124,15 @@ def test_two_stages_are_two_runs(contact_dataset, tmp_path):
     ):
         # Without validation families the last weights are kept, which are those handed on inside one run.
         trained = replace(job(contact_dataset, tmp_path / name, **settings), exclude=("simulated000004",))
-        train_evoformer(trained, device=CPU)
+        train(trained)
     both, second = ((tmp_path / name / "model.safetensors").read_bytes() for name in ("both", "second"))
     assert both == second
 
 
 def test_a_model_starts_from_another_ones_weights(contact_dataset, tmp_path):
-    train_evoformer(job(contact_dataset, tmp_path / "first", steps=2), device=CPU)
+    train(job(contact_dataset, tmp_path / "first", steps=2))
     start = job(contact_dataset, tmp_path / "next", initial=tmp_path / "first", steps=1, learning_rate=1e-12)
-    train_evoformer(start, device=CPU)
+    train(start)
     first, following = (
         load_evoformer_model(tmp_path / name, CPU).model.state_dict() for name in ("first", "next")
     )
@@ -226,10 +140,10 @@ def test_a_model_starts_from_another_ones_weights(contact_dataset, tmp_path):
         torch.testing.assert_close(weight, following[name], rtol=0, atol=1e-9)
     with_features = job(contact_dataset, tmp_path / "wider", initial=tmp_path / "first", steps=1)
     with_features = replace(with_features, model={"pair_features": 3})
-    train_evoformer(with_features, device=CPU)
+    train(with_features)
     assert load_evoformer_model(tmp_path / "wider", CPU).config.pair_features == 3
     with pytest.raises(SettingsError, match="--initial-model brings its own shape"):
-        train_evoformer(replace(start, output=tmp_path / "other", model={"num_blocks": 3}), device=CPU)
+        train(replace(start, output=tmp_path / "other", model={"num_blocks": 3}))
     record = json.loads((tmp_path / "next" / "training.json").read_text())
     digest = json.loads((tmp_path / "first" / "training.json").read_text())["sha256"]["model.safetensors"]
     assert record["initial_model_sha256"] == digest
@@ -237,7 +151,7 @@ def test_a_model_starts_from_another_ones_weights(contact_dataset, tmp_path):
 
 def test_an_input_is_never_in_the_folder_that_is_replaced(contact_dataset, tmp_path):
     model = tmp_path / "m"
-    train_evoformer(job(contact_dataset, model, steps=1), device=CPU)
+    train(job(contact_dataset, model, steps=1))
     for name in ("x.dataset.h5", "settings.toml"):
         (model / name).write_bytes(b"[training]" if name == "settings.toml" else contact_dataset.read_bytes())
     held = {path.name: path.read_bytes() for path in model.iterdir()}
@@ -283,7 +197,7 @@ def test_contradictions_are_named(contact_dataset, tmp_path):
         ({"msa_channel": 2}, "did you mean msa_channels"),
     ):
         with pytest.raises(SettingsError, match=words):
-            train_evoformer(job(contact_dataset, tmp_path / "m", model), device=CPU)
+            train(job(contact_dataset, tmp_path / "m", model))
     assert not list(tmp_path.iterdir())
     whole = tmp_path / "whole"
     whole.mkdir()
@@ -292,7 +206,7 @@ def test_contradictions_are_named(contact_dataset, tmp_path):
     )
     words = rf"^--initial-model {whole}: has recycling, but training covers the trunk"
     with pytest.raises(SettingsError, match=words):
-        train_evoformer(job(contact_dataset, tmp_path / "m", initial=whole), device=CPU)
+        train(job(contact_dataset, tmp_path / "m", initial=whole))
 
 
 @pytest.mark.parametrize(

@@ -11,15 +11,15 @@ import pytest
 import torch
 
 from bioattn.errors import BioattnError, SettingsError
+from bioattn.models.promoter.family import PromoterTrainingSettings
 from bioattn.models.promoter.folder import load_promoter_model
-from bioattn.models.promoter.training.config import Metric, TrainingConfig
-from bioattn.models.promoter.training.train import TrainingJob, train_promoter
+from bioattn.models.promoter.training.config import Metric
 from bioattn.promoters.dataset import read_dataset, write_dataset
 from bioattn.promoters.treatments import TreatmentTable
 from bioattn.system.progress import NoProgress
 from bioattn.training.output_folder import prepare_output
+from tests.training.runs import CPU, train
 
-CPU = torch.device("cpu")
 MODEL = {"channels": 8, "kernel": 7, "pool": 4, "hidden_channels": 8, "head_channels": 4, "num_heads": 1}
 
 
@@ -31,12 +31,12 @@ def heard(caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch) -> 
     return caplog
 
 
-def features(dataset: Path, output: Path) -> TrainingJob:
-    return TrainingJob(
-        dataset_path=dataset,
+def features(dataset: Path, output: Path) -> PromoterTrainingSettings:
+    return PromoterTrainingSettings(
+        dataset=dataset,
         output=output,
         model={**MODEL, "treatment_encoder": "features"},
-        training=TrainingConfig(epochs=1),
+        training={"epochs": 1},
         baselines=False,
     )
 
@@ -59,7 +59,7 @@ def held_out_path(dataset_path: Path, tmp_path: Path) -> Path:
 def test_unseen_features_of_held_out_treatments_count_as_missing(
     held_out_path: Path, tmp_path: Path, heard: pytest.LogCaptureFixture
 ) -> None:
-    evaluation = train_promoter(features(held_out_path, tmp_path / "m"), device=CPU)
+    evaluation = train(features(held_out_path, tmp_path / "m"))
     assert "test genes × test treatments" in {row.cells for row in evaluation.rows}
     # The agents of training do not differ, so they are no feature of the model.
     assert "treatment features: minutes (number, log), dose (dose in 1 scales)" in heard.text
@@ -77,7 +77,7 @@ def test_unseen_features_of_held_out_treatments_count_as_missing(
 def test_tables_that_do_not_fit_the_model_are_reported(
     held_out_path: Path, tmp_path: Path, heard: pytest.LogCaptureFixture
 ) -> None:
-    train_promoter(features(held_out_path, tmp_path / "m"), device=CPU)
+    train(features(held_out_path, tmp_path / "m"))
     loaded = load_promoter_model(tmp_path / "m", CPU)
 
     def ask(**columns: object) -> torch.Tensor:
@@ -113,7 +113,7 @@ def test_a_run_that_never_began_leaves_nothing(dataset_path: Path, tmp_path: Pat
         dataclasses.replace(features(dataset_path, tmp_path / "m"), treatment_columns=("colour",)),
     ):
         with pytest.raises(BioattnError):
-            train_promoter(bad, device=CPU)
+            train(bad)
         assert list(tmp_path.iterdir()) == []
 
 
@@ -144,11 +144,11 @@ def test_force_replaces_models_alone(tmp_path: Path) -> None:
 
 def test_a_wrong_setting_is_named_with_its_file(dataset_path: Path, tmp_path: Path) -> None:
     job = features(dataset_path, tmp_path / "m")
-    wrong = dataclasses.replace(job, model={"chanels": 3}, settings_source="mine.toml [model]")
+    wrong = dataclasses.replace(job, model={"chanels": 3}, config=Path("mine.toml"))
     with pytest.raises(
         SettingsError, match=r"^mine\.toml \[model\]: unknown setting 'chanels'; did you mean channels"
     ):
-        train_promoter(wrong, device=CPU)
+        train(wrong)
 
 
 def test_progress_names_the_metric_and_gives_it_its_own_sign(dataset_path: Path, tmp_path: Path) -> None:
@@ -160,6 +160,6 @@ def test_progress_names_the_metric_and_gives_it_its_own_sign(dataset_path: Path,
 
     for metric, lowest in ((Metric.LOSS, 0.0), (Metric.PEARSON, -1.0)):
         job = features(dataset_path, tmp_path / metric)
-        training = TrainingConfig(epochs=2, metric=metric)
-        train_promoter(dataclasses.replace(job, training=training), device=CPU, progress=Shown())
+        training = {"epochs": 2, "metric": metric}
+        train(dataclasses.replace(job, training=training), progress=Shown())
         assert Shown.status[f"best {metric}"] >= lowest

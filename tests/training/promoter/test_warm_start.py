@@ -5,29 +5,33 @@ import pytest
 import torch
 
 from bioattn.errors import SettingsError
+from bioattn.models.promoter.family import PromoterTrainingSettings
 from bioattn.models.promoter.folder import load_promoter_model
 from bioattn.models.promoter.training.baselines import BaselineData, best_component_ridge, kmer_bumps
 from bioattn.models.promoter.training.batches import centred_windows
-from bioattn.models.promoter.training.config import TrainingConfig
-from bioattn.models.promoter.training.train import TrainingJob, train_promoter
 from bioattn.promoters.dataset import read_dataset
+from tests.training.runs import CPU, train
 
-CPU = torch.device("cpu")
 KMER = {"stem": "kmer", "kmer": 4, "channels": 16, "num_heads": 2, "head_channels": 8, "pool": 2}
 
 
 def start(dataset_path, output, **model):
     """Train with a rate that changes nothing."""
-    job = TrainingJob(
-        dataset_path=dataset_path,
+    job = PromoterTrainingSettings(
+        dataset=dataset_path,
         output=output,
         model={**KMER, **model},
-        training=TrainingConfig(
-            epochs=1, learning_rate=1e-12, weight_decay=0.0, warm_start=True, max_shift=0, average_decay=0.0
-        ),
+        training={
+            "epochs": 1,
+            "learning_rate": 1e-12,
+            "weight_decay": 0.0,
+            "warm_start": True,
+            "max_shift": 0,
+            "average_decay": 0.0,
+        },
         baselines=False,
     )
-    train_promoter(job, device=CPU)
+    train(job)
     return load_promoter_model(output, CPU)
 
 

@@ -3,6 +3,7 @@
 from dataclasses import dataclass, fields
 
 from bioattn.errors import SettingsError
+from bioattn.io.config_file import require
 from bioattn.models.evoformer.input_settings import InputSettings
 from bioattn.system.precision import Precision
 
@@ -104,19 +105,12 @@ class EvoformerTrainingConfig:
     """fp32 or bf16 (autocast)."""
 
     def __post_init__(self) -> None:
-        for name in AT_LEAST_ONE:
-            if getattr(self, name) < 1:
-                raise SettingsError(f"{name} is {getattr(self, name)}; it must be at least 1")
-        for name in SHARES:
-            if not 0 <= getattr(self, name) <= 1:
-                raise SettingsError(f"{name} is {getattr(self, name)}; it must lie between 0 and 1")
-        for name in ("learning_rate", "simulated_learning_rate", "gradient_clip"):
-            if not getattr(self, name) > 0:
-                raise SettingsError(f"{name} is {getattr(self, name)}; it must be above 0")
-        for field in fields(self):
-            value = getattr(self, field.name)
-            if isinstance(value, int | float) and value < 0:
-                raise SettingsError(f"{field.name} is {value}; it must not be negative")
+        require(self, AT_LEAST_ONE, lambda value: value >= 1, "be at least 1")
+        require(self, SHARES, lambda value: 0 <= value <= 1, "lie between 0 and 1")
+        rates = ("learning_rate", "simulated_learning_rate", "gradient_clip")
+        require(self, rates, lambda value: value > 0, "be above 0")
+        numbers = [each.name for each in fields(self) if isinstance(getattr(self, each.name), int | float)]
+        require(self, numbers, lambda value: value >= 0, "not be negative")
         if not self.total_steps:
             raise SettingsError("--steps and --simulated-steps are both 0; one of them must be at least 1")
         if self.average_decay == 1:

@@ -45,6 +45,26 @@ class FamilyScores:
         }
 
 
+@dataclass(frozen=True, slots=True)
+class Evaluation:
+    """All held-out families."""
+
+    families: list[FamilyScores]
+
+    def tables(self) -> list[list[list[str]]]:
+        """Mean precisions of each predictor by split; no table without held-out families."""
+        rows = [
+            [split, name, str(number), f"{mean.precision_l5:.3f}", f"{mean.precision_l:.3f}"]
+            for split in ("validation", "test")
+            for name, number, mean in mean_table(self.families, split)
+        ]
+        return [[["split", "predictor", "families", "P@L/5", "P@L"], *rows]] if rows else []
+
+    def to_json(self) -> list[dict[str, Any]]:
+        """Plain JSON."""
+        return [each.to_json() for each in self.families]
+
+
 def evaluate_families(
     model: EvoformerModel,
     families: Sequence[TrainingFamily],

@@ -1,33 +1,19 @@
 """The README.md of a model folder: what the model is, what it was trained on, and what it reaches."""
 
-from collections.abc import Sequence
-from pathlib import Path
+from collections.abc import Mapping
 from typing import Any
 
-from bioattn.io.files import text_output
 from bioattn.models.evoformer.model import EvoformerModel
-from bioattn.models.evoformer.training.evaluation import FamilyScores, mean_table
+from bioattn.models.evoformer.training.evaluation import Evaluation
+from bioattn.text import markdown_table
 
 
-def scores_table(scores: Sequence[FamilyScores]) -> list[list[str]]:
-    """Header and rows of the comparison with couplings, as text; the header alone without held-out families."""
-    rows = [["split", "predictor", "families", "P@L/5", "P@L"]]
-    for split in ("validation", "test"):
-        for name, number, mean in mean_table(scores, split):
-            rows.append([split, name, str(number), f"{mean.precision_l5:.3f}", f"{mean.precision_l:.3f}"])
-    return rows
-
-
-def write_model_card(
-    path: Path, model: EvoformerModel, record: dict[str, Any], scores: Sequence[FamilyScores]
-) -> None:
-    """Write the card atomically."""
+def card_lines(model: EvoformerModel, record: Mapping[str, Any], evaluation: Evaluation) -> list[str]:
+    """The lines of the card. record: the training record."""
     config, training, families = model.config, record["training"], record["families"]
     source = "alignment and covariance features" if config.pair_features else "alignment alone"
     attention = "uniform (a control)" if config.uniform_msa_attention else "learnt"
     product = "centred (covariances)" if config.centred_outer_product else "as in AlphaFold 2"
-    header, *body = scores_table(scores)
-    table = ["| " + " | ".join(cells) + " |" for cells in (header, ["---"] * len(header), *body)]
     excluded = record["dataset"]["excluded"]
     lines = [
         "---",
@@ -51,13 +37,7 @@ def write_model_card(
         f"- Trained with {training['max_msa_clusters']} MSA clusters and {training['max_extra_msa']} extra rows.",
         "",
     ]
-    if body:
-        lines += [
-            "Precision of the best L/5 and L pairs (CB < 8 Å, 6 or more columns apart), means:",
-            "",
-            *table,
-        ]
-    else:
-        lines += ["No family was held out: this folder alone does not say how good the model is."]
-    with text_output(path) as file:
-        file.write("\n".join(lines) + "\n")
+    for table in evaluation.tables():
+        best = "Precision of the best L/5 and L pairs (CB < 8 Å, 6 or more columns apart), means:"
+        return [*lines, best, "", *markdown_table(table)]
+    return [*lines, "No family was held out: this folder alone does not say how good the model is."]

@@ -58,25 +58,27 @@ class TrainingSamples:
         self.config = config
         self.covariance = covariance
 
-    def step(self, step: int, numbers: slice = slice(None)) -> list[Sample]:
-        """The samples whose gradients make update number `step` (from 0), or some of them; sets torch's seed."""
-        later = step - self.config.simulated_steps
-        where = (step,) if later < 0 else (_REAL_STAGE, later)
+    def step(self, step: int, numbers: slice = slice(None), *, simulated: bool = False) -> list[Sample]:
+        """The samples whose gradients make update number `step` (from 0) of a stage, or some of them; sets torch's
+        seed.
+
+        simulated: whether the stage is that of simulated families alone.
+        """
+        # No function of the steps of the stage before: that may be another run.
+        where = (step,) if simulated else (_REAL_STAGE, step)
         torch.manual_seed(int(np.random.default_rng([self.config.seed, *where]).integers(2**62)))
         return [
-            self._draw(step, np.random.default_rng([self.config.seed, *where, number]), number)
+            self._draw(step, np.random.default_rng([self.config.seed, *where, number]), number, simulated)
             for number in range(self.config.families_per_step)[numbers]
         ]
 
-    def _draw(self, step: int, random: np.random.Generator, number: int) -> Sample:
-        """random: a function of stage and step in the stage, so a stage does not depend on what was before it."""
+    def _draw(self, step: int, random: np.random.Generator, number: int, simulated: bool) -> Sample:
         config = self.config
-        later = step - config.simulated_steps
-        if random.random() < config.simulated_share or later < 0:
+        if random.random() < config.simulated_share or simulated:
             family = self.simulated[int(random.integers(len(self.simulated)))]
         else:
             # Every family once per pass, in an order that is the pass's own.
-            turn, place = divmod(later * config.families_per_step + number, len(self.real))
+            turn, place = divmod(step * config.families_per_step + number, len(self.real))
             order = np.random.default_rng([config.seed, turn]).permutation(len(self.real))
             family = self.real[int(order[place])]
         rows = draw_rows(family, config, random)

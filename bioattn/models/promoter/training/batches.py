@@ -4,7 +4,6 @@ Nothing needs to be remembered to go on after an interruption, and a resumed run
 undisturbed one.
 """
 
-from collections.abc import Iterator
 from typing import NamedTuple
 
 import numpy as np
@@ -19,7 +18,7 @@ from bioattn.promoters.dataset import PromoterDataset
 
 
 class Batch(NamedTuple):
-    """Promoters of one step and the treatments asked of them."""
+    """Promoters of one step and the treatments whose responses are predicted."""
 
     codes_BL: Tensor
     """uint8 (B, length)."""
@@ -28,7 +27,7 @@ class Batch(NamedTuple):
     treatments_T: Tensor
     """int64: positions among the training treatments."""
     seed: int
-    """torch's random state while answers are computed."""
+    """torch's random state while responses are predicted."""
 
 
 class TrainingBatches:
@@ -54,24 +53,27 @@ class TrainingBatches:
         self.targets_GT = dataset.targets[:, treatments]
         self.num_treatments = len(treatments)
         self.treatments_per_step = min(treatments_per_step or self.num_treatments, self.num_treatments)
+        self._epoch = -1
+        self._order = genes
 
     @property
     def steps_per_epoch(self) -> int:
         """Steps of one pass; the genes left over join the last batch rather than make a tiny one."""
         return max(1, len(self.genes) // self.config.batch_size)
 
-    def epoch(self, epoch: int, first_step: int = 0) -> Iterator[Batch]:
-        """The batches of one epoch from `first_step` on."""
-        order = np.random.default_rng([self.config.seed, epoch]).permutation(self.genes)
-        for step in range(first_step, self.steps_per_epoch):
-            last = step == self.steps_per_epoch - 1
-            start = step * self.config.batch_size
-            genes_B = order[start : None if last else start + self.config.batch_size]
-            random = np.random.default_rng([self.config.seed, epoch, step])
-            seed = int(random.integers(2**62))
-            yield self._batch(genes_B, random, seed)
+    def batch(self, epoch: int, step: int) -> Batch:
+        """The batch of a step of an epoch, both from 0."""
+        if epoch != self._epoch:
+            self._epoch = epoch
+            self._order = np.random.default_rng([self.config.seed, epoch]).permutation(self.genes)
+        last = step == self.steps_per_epoch - 1
+        start = step * self.config.batch_size
+        genes_B = self._order[start : None if last else start + self.config.batch_size]
+        random = np.random.default_rng([self.config.seed, epoch, step])
+        seed = int(random.integers(2**62))
+        return self._draw(genes_B, random, seed)
 
-    def _batch(self, genes_B: NDArray[np.int64], random: np.random.Generator, seed: int) -> Batch:
+    def _draw(self, genes_B: NDArray[np.int64], random: np.random.Generator, seed: int) -> Batch:
         shifts_B = random.integers(-self.max_shift, self.max_shift + 1, size=len(genes_B))
         codes_BL = self.windows[genes_B, self.flank + shifts_B]
         if self.config.reverse_complement:

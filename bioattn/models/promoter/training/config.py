@@ -4,7 +4,7 @@ from dataclasses import asdict, dataclass
 from enum import StrEnum
 from typing import Any
 
-from bioattn.errors import SettingsError
+from bioattn.io.config_file import require
 from bioattn.system.precision import Precision
 
 
@@ -85,24 +85,15 @@ class TrainingConfig:
     """fp32 or bf16 (autocast)."""
 
     def __post_init__(self) -> None:
-        for field in ("epochs", "batch_size", "patience"):
-            if getattr(self, field) < 1:
-                raise SettingsError(f"{field} is {getattr(self, field)}; it must be at least 1")
-        if self.micro_batch_size is not None and self.micro_batch_size < 1:
-            raise SettingsError(f"micro_batch_size is {self.micro_batch_size}; it must be at least 1")
-        for field in ("learning_rate", "gradient_clip", "huber_delta"):
-            if not getattr(self, field) > 0:
-                raise SettingsError(f"{field} is {getattr(self, field)}; it must be above 0")
-        for field in ("warmup_fraction", "unconditional_probability", "average_decay"):
-            if not 0 <= getattr(self, field) < 1:
-                raise SettingsError(f"{field} is {getattr(self, field)}; it must lie in [0, 1)")
-        for field in ("weight_decay", "attention_entropy"):
-            if not getattr(self, field) >= 0:
-                raise SettingsError(f"{field} is {getattr(self, field)}; it must not be negative")
-        if self.treatments_per_step is not None and self.treatments_per_step < 1:
-            raise SettingsError(f"treatments_per_step is {self.treatments_per_step}; it must be at least 1")
-        if self.max_shift is not None and self.max_shift < 0:
-            raise SettingsError(f"max_shift is {self.max_shift}; it must not be negative")
+        counts = ("epochs", "batch_size", "patience", "micro_batch_size", "treatments_per_step")
+        require(self, counts, lambda value: value >= 1, "be at least 1")
+        require(
+            self, ("learning_rate", "gradient_clip", "huber_delta"), lambda value: value > 0, "be above 0"
+        )
+        shares = ("warmup_fraction", "unconditional_probability", "average_decay")
+        require(self, shares, lambda value: 0 <= value < 1, "lie in [0, 1)")
+        at_least_0 = ("weight_decay", "attention_entropy", "max_shift")
+        require(self, at_least_0, lambda value: value >= 0, "not be negative")
 
     def decisive(self) -> dict[str, Any]:
         """The settings that weights follow from, as records have them; a run may go on with the others changed."""

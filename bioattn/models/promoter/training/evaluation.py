@@ -19,6 +19,16 @@ from bioattn.promoters.dataset import TEST, TRAIN, VALIDATION, PromoterDataset
 from bioattn.promoters.response_metrics import fit_shared_axis, per_treatment, summarise
 from bioattn.system.progress import NoProgress, Progress
 
+FIGURES = {
+    "regression": {
+        "pearson": "median r",
+        "specific_pearson": "median r, shared response out",
+        "gene_pearson": "r per gene",
+    },
+    "binary": {"auroc": "AUROC", "auprc": "AUPRC"},
+}
+"""Which figures a table shows, and their headings."""
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Row:
@@ -38,6 +48,25 @@ class Evaluation:
     rows: list[Row]
     treatments: list[str]
     per_treatment: dict[str, list[float]]
+
+    def comparison(self) -> list[list[str]]:
+        """Header and rows of the comparison with the simple models."""
+        shown = FIGURES[self.task]
+        body = [
+            [row.name, row.cells, *(f"{row.figures[key]:.3f}" if key in row.figures else "" for key in shown)]
+            for row in self.rows
+        ]
+        return [["predictor", "cells", *shown.values()], *body]
+
+    def tables(self) -> list[list[list[str]]]:
+        """The comparison, and the figures of each treatment where there are any."""
+        if not self.treatments:
+            return [self.comparison()]
+        details = [
+            [name, *(f"{values[i]:.3f}" for values in self.per_treatment.values())]
+            for i, name in enumerate(self.treatments)
+        ]
+        return [self.comparison(), [["treatment", *self.per_treatment], *details]]
 
     def to_json(self) -> dict[str, Any]:
         """Plain JSON content; what could not be computed is null."""

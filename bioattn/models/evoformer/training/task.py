@@ -1,0 +1,284 @@
+"""How an MSA/pair model is trained: what `training/trainer.py` asks of this family.
+
+Two stages: first families simulated on generated folds, where asked for, then those of the dataset.
+"""
+
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import asdict, replace
+from pathlib import Path
+from typing import Any, cast
+
+import torch
+from torch import Tensor, nn
+
+from bioattn.alignments.contact_dataset import TEST, TRAIN, VALIDATION, ContactDataset, open_contact_dataset
+from bioattn.alignments.couplings import FEATURE_NAMES
+from bioattn.errors import BioattnError, SettingsError
+from bioattn.io.config_file import build
+from bioattn.io.files import sha256_of
+from bioattn.models.evoformer.config import EvoformerConfig
+from bioattn.models.evoformer.family import EvoformerTrainingSettings
+from bioattn.models.evoformer.folder import load_evoformer_model, read_evoformer_config, write_evoformer_model
+from bioattn.models.evoformer.model import EvoformerModel
+from bioattn.models.evoformer.training.config import SMALL_MODEL, EvoformerTrainingConfig
+from bioattn.models.evoformer.training.evaluation import Evaluation, evaluate_families
+from bioattn.models.evoformer.training.families import SimulatedFamilies, load_families
+from bioattn.models.evoformer.training.losses import sample_losses
+from bioattn.models.evoformer.training.model_card import card_lines
+from bioattn.models.evoformer.training.prediction import score_family
+from bioattn.models.evoformer.training.samples import Sample, TrainingSamples
+from bioattn.models.model_folder import CONFIG, WEIGHTS
+from bioattn.structures.contact_metrics import ContactScores, mean_scores
+from bioattn.system.progress import Progress
+from bioattn.system.shard import Shard
+from bioattn.text import quoted
+from bioattn.training.task import Judgement, Optimisation, PartLoss, Results, Stage, Step, Task
+
+BETAS = (0.9, 0.98)
+"""Coefficients of AdamW's running averages of the gradient and its square."""
+
+
+class EvoformerTask(Task):
+    """One training run of an MSA/pair model."""
+
+    metric = "P@L"
+    model: EvoformerModel
+
+    def __init__(self, settings: EvoformerTrainingSettings, device: torch.device) -> None:
+        self.settings = settings
+        self.device = device
+        self.training = build(
+            EvoformerTrainingConfig, settings.merged("training"), settings.source("training")
+        )
+        covariance = {"pair_features": len(FEATURE_NAMES)} if settings.covariance else {}
+        self.config = model_config(
+            settings.merged("model") | covariance, settings.initial_model, settings.source("model")
+        )
+        initial = settings.initial_model
+        self.digest = {
+            "dataset": sha256_of(settings.dataset),
+            "model": asdict(self.config),
+            "training": asdict(self.training),
+            "exclude": sorted(settings.exclude),
+            "initial_model": None if initial is None else sha256_of(initial / WEIGHTS),
+        }
+
+    def prepare(self, progress: Progress) -> None:
+        """Read the families of all splits, with their sequence weights, and make the model."""
+        training = self.training
+        dataset = open_contact_dataset(self.settings.dataset)
+        used = _used_proteins(dataset, self.settings.exclude)
+        self.families = {
+            split: [i for i in used if dataset.splits[i] == split] for split in (TRAIN, VALIDATION, TEST)
+        }
+        if training.steps and not self.families[TRAIN]:
+            raise BioattnError(
+                f"{self.settings.dataset}: has no training proteins left; prepare another split"
+            )
+        covariance = self.config.pair_features > 0
+        train, self.validation, self.test = (
+            load_families(map(dataset.protein, each), len(each), covariance=covariance, progress=progress)
+            for each in self.families.values()
+        )
+        torch.manual_seed(training.seed)
+        self.model = EvoformerModel(self.config)
+        if self.settings.initial_model is not None:
+            _load_initial(self.model, self.settings.initial_model)
+        self.model.to(self.device)
+        simulated = SimulatedFamilies(training.seed, training.simulated_families)
+        self.samples = TrainingSamples(train, simulated, training, covariance=covariance)
+        self.stages = _stages(training)
+        self.optimisation = Optimisation(
+            weight_decay=training.weight_decay,
+            betas=BETAS,
+            gradient_clip=training.gradient_clip,
+            average_decay=training.average_decay,
+            patience=training.patience,
+        )
+        self.work_per_step = ("families_per_step", training.families_per_step)
+        self.summary = (
+            f"{sum(p.numel() for p in self.model.parameters()):,} weights on {len(train)} families"
+            + (f" and {training.simulated_families} simulated ones" if training.simulated_steps else "")
+        )
+
+    def parts(self, step: Step, shard: Shard) -> Iterator[PartLoss]:
+        """This process's samples of a step, one after the other."""
+        number = self.training.families_per_step
+        simulated = self.training.simulated_steps > 0 and step.stage_index == 0
+        for sample in self.samples.step(step.number, shard.slice(number), simulated=simulated):
+            loss = self._loss(sample) / number
+            yield PartLoss(loss, loss)
+
+    def _loss(self, sample: Sample) -> Tensor:
+        inputs = sample.inputs.to(self.device)
+        with self.training.precision.autocast(self.device):
+            outputs = self.model(inputs, recompute=self.training.activation_checkpointing)
+        assert outputs.distogram_logits is not None
+        index = inputs.residue_index
+        losses = sample_losses(
+            outputs.distogram_logits.float(),
+            None if outputs.masked_msa_logits is None else outputs.masked_msa_logits.float(),
+            sample.distances_RR.to(self.device),
+            index[:, None] - index[None, :],
+            sample.true_msa_SR.to(self.device),
+            sample.chosen_SR.to(self.device),
+        )
+        return (
+            self.training.distogram_weight * losses.distogram
+            + self.training.contact_weight * losses.contact
+            + self.training.masked_msa_weight * losses.masked_msa
+        )
+
+    def validate(self, model: nn.Module, shard: Shard) -> Tensor | None:
+        """Precisions of the validation families: float64 (families, 2)."""
+        if not self.validation:
+            return None
+        own = shard.slice(len(self.validation))
+        precisions = torch.zeros(len(self.validation), 2, dtype=torch.float64)
+        with self.training.precision.autocast(self.device):
+            for number in range(own.start, own.stop):
+                scores = score_family(
+                    cast(EvoformerModel, model), self.validation[number], self.training.prediction_inputs
+                )
+                precisions[number] = torch.tensor(
+                    [scores.precision_l5, scores.precision_l], dtype=torch.float64
+                )
+        return precisions
+
+    def judge(self, values: Tensor) -> Judgement:
+        """Mean precisions."""
+        scores = mean_scores(
+            [ContactScores(precision_l5=few, precision_l=all_) for few, all_ in values.tolist()]
+        )
+        return Judgement(scores.precision_l, scores.as_figures())
+
+    def evaluate(self, progress: Progress) -> Evaluation:
+        """The model and two couplings on validation and test families."""
+        inputs = self.training.prediction_inputs
+        return Evaluation(
+            [
+                each
+                for families, split in ((self.validation, "validation"), (self.test, "test"))
+                for each in evaluate_families(self.model, families, inputs, split, progress)
+            ]
+        )
+
+    def write(self, folder: Path) -> Sequence[str]:
+        """Write weights and config."""
+        write_evoformer_model(folder, self.model, self.training.prediction_inputs)
+        return (WEIGHTS, CONFIG)
+
+    def record(self) -> dict[str, Any]:
+        """What the model was trained on, and how."""
+        return {
+            "dataset": {
+                "file": self.settings.dataset.name,
+                "sha256": self.digest["dataset"],
+                "excluded": list(self.settings.exclude),
+            },
+            "families": {
+                name: len(self.families[split])
+                for name, split in (("train", TRAIN), ("validation", VALIDATION), ("test", TEST))
+            },
+            "initial_model_sha256": self.digest["initial_model"],
+            "training": asdict(self.training),
+        }
+
+    def card(self, record: Mapping[str, Any], results: Results) -> list[str]:
+        """The model card."""
+        return card_lines(self.model, record, cast(Evaluation, results))
+
+    def finished_digest(self, config: Mapping[str, Any], record: Mapping[str, Any]) -> dict[str, Any]:
+        """The digest of a finished folder."""
+        return {
+            "dataset": record["dataset"]["sha256"],
+            "model": config["architecture"],
+            "training": record["training"],
+            "exclude": sorted(record["dataset"]["excluded"]),
+            "initial_model": record["initial_model_sha256"],
+        }
+
+
+def model_config(
+    settings: Mapping[str, Any], initial: Path | None = None, source: str = "options"
+) -> EvoformerConfig:
+    """The shape of the model: that of `initial`, or the settings given over those of the small model.
+
+    To `initial` pair features may be added; no other setting may be given with it. source: where the settings come
+    from, for messages.
+
+    Raises: SettingsError when one is, or a setting is unknown or contradicts another.
+    """
+    if initial is None:
+        config = build(EvoformerConfig, {**SMALL_MODEL, **settings}, source)
+    else:
+        config, _ = read_evoformer_config(initial)
+        others = [name for name in settings if name != "pair_features"]
+        if others:
+            raise SettingsError(
+                f"{source}: {', '.join(others)}: --initial-model brings its own shape; leave out one of the two"
+            )
+        config = replace(config, pair_features=settings.get("pair_features", config.pair_features))
+    _require_trunk(config, initial, source)
+    if config.pair_features not in (0, len(FEATURE_NAMES)):
+        raise SettingsError(
+            f"{source}: pair_features is {config.pair_features}; 0 (none) or {len(FEATURE_NAMES)} (covariances)"
+        )
+    return config
+
+
+def _require_trunk(config: EvoformerConfig, initial: Path | None, source: str) -> None:
+    unfit = {
+        "a structure module": config.structure_module is not None,
+        "recycling": config.recycling,
+        "no distogram head": not config.distogram_bins,
+    }
+    found = " and ".join(name for name, is_so in unfit.items() if is_so)
+    if not found:
+        return
+    covers = "training covers the trunk with its distogram and masked-MSA heads"
+    if initial is not None:
+        raise SettingsError(
+            f"--initial-model {initial}: has {found}, but {covers}; give a model of `bioattn train evoformer`"
+        )
+    raise SettingsError(
+        f"{source}: {found}: {covers}; leave structure_module and recycling out, and distogram_bins out or above 0"
+    )
+
+
+def _stages(training: EvoformerTrainingConfig) -> list[Stage]:
+    """Simulated families first, where asked for, then those of the dataset."""
+    simulated = Stage(
+        steps=training.simulated_steps,
+        steps_per_round=training.steps_per_round,
+        learning_rate=training.simulated_learning_rate,
+        warmup_fraction=training.warmup_fraction,
+        # While only simulated families are seen, nothing of the dataset is learnt that could be best.
+        can_be_best=not training.steps,
+    )
+    real = Stage(
+        steps=training.steps,
+        steps_per_round=training.steps_per_round,
+        learning_rate=training.learning_rate,
+        warmup_fraction=training.warmup_fraction,
+    )
+    return [stage for stage in (simulated, real) if stage.steps]
+
+
+def _load_initial(model: EvoformerModel, folder: Path) -> None:
+    """Start from the weights of a model folder; what it lacks, the projection of pair features, starts at 0."""
+    initial = load_evoformer_model(folder, torch.device("cpu"))
+    added = model.input_embedder.project_pair_features
+    model.load_state_dict(initial.model.state_dict(), strict=initial.config == model.config)
+    if added is not None and not initial.config.pair_features:
+        torch.nn.init.zeros_(added.weight)
+        torch.nn.init.zeros_(added.bias)
+
+
+def _used_proteins(dataset: ContactDataset, exclude: Sequence[str]) -> list[int]:
+    unknown = [name for name in exclude if name not in dataset.ids]
+    if unknown:
+        raise SettingsError(
+            f"--exclude {quoted(unknown)}: {dataset.path} has no such protein; it has {quoted(dataset.ids)}"
+        )
+    return [i for i, name in enumerate(dataset.ids) if name not in exclude]

@@ -1,0 +1,108 @@
+"""What of a promoter dataset a training run takes, and whether its settings fit the dataset."""
+
+import logging
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+from torch import Tensor
+
+from bioattn.errors import BioattnError, SettingsError
+from bioattn.io.config_file import build
+from bioattn.models.promoter.config import PromoterModelConfig, TreatmentEncoding
+from bioattn.models.promoter.training.config import Loss, Metric, TrainingConfig
+from bioattn.models.promoter.treatment_vocabulary import TreatmentVocabulary
+from bioattn.promoters.dataset import TEST, TRAIN, VALIDATION, PromoterDataset
+from bioattn.promoters.treatments import TreatmentTable
+from bioattn.text import quoted
+
+LOGGER = logging.getLogger("bioattn")
+
+
+@dataclass(frozen=True, slots=True)
+class TargetScale:
+    """One mean and standard deviation over all training cells, in the dataset's units: a model predicts 0 ± 1."""
+
+    mean: float
+    sd: float
+
+    @classmethod
+    def of(cls, targets_GT: NDArray[np.float32], binary: bool) -> "TargetScale":
+        """That of the training cells; NaN = missing."""
+        if binary:
+            return cls(0.0, 1.0)
+        sd = float(np.nanstd(targets_GT, dtype=np.float64))
+        return cls(float(np.nanmean(targets_GT, dtype=np.float64)), sd if sd > 0 else 1.0)
+
+    def standard(self, targets: Tensor) -> Tensor:
+        """Targets as the model predicts them."""
+        return (targets - self.mean) / self.sd
+
+
+def model_config(
+    dataset: PromoterDataset, settings: Mapping[str, Any], training: TrainingConfig, source: str = "options"
+) -> PromoterModelConfig:
+    """The shape of the model: the dataset's length, the settings given, defaults for the rest.
+
+    source: where the settings come from, for messages.
+    """
+    values = {"unconditional": training.unconditional_probability > 0, **settings, "length": dataset.length}
+    return build(PromoterModelConfig, values, source)
+
+
+def validation_genes(dataset: PromoterDataset, treatments: NDArray[np.int64]) -> NDArray[np.int64] | None:
+    """The validation genes, if anything was measured there under the training treatments."""
+    genes = dataset.genes_in(VALIDATION)
+    if len(genes) and np.isfinite(dataset.targets[np.ix_(genes, treatments)]).any():
+        return genes
+    LOGGER.warning("the dataset has no validation genes: training runs all epochs and keeps the last weights")
+    return None
+
+
+def training_treatments(
+    dataset: PromoterDataset, treatments: NDArray[np.int64], reference: str | None
+) -> TreatmentTable:
+    """The table of the training treatments.
+
+    Raises: BioattnError when nothing is left to train on; SettingsError when `reference` is none of them.
+    """
+    if not len(dataset.genes_in(TRAIN)) or not len(treatments):
+        raise BioattnError(
+            "the dataset has no training genes or no training treatments; prepare another split"
+        )
+    table = dataset.treatments.select([dataset.treatments.names[t] for t in treatments])
+    if reference is not None and reference not in table.names:
+        raise SettingsError(
+            f"--reference {reference!r} is no training treatment; there are {', '.join(table.names[:5])}…"
+        )
+    return table
+
+
+def report_features(dataset: PromoterDataset, vocabulary: TreatmentVocabulary) -> None:
+    """Say by what treatments are known, and what the held-out ones have that training does not show."""
+    if vocabulary.encoding is not TreatmentEncoding.FEATURES:
+        return
+    LOGGER.info(f"treatment features: {vocabulary.describe()} (choose with treatment_columns in --config)")
+    names = dataset.treatments.names
+    held_out = [names[t] for split in (VALIDATION, TEST) for t in dataset.treatments_in(split)]
+    unseen = vocabulary.unseen(dataset.treatments.select(held_out))
+    if unseen:
+        values = "; ".join(f"{column} {quoted(cells)}" for column, cells in unseen.items())
+        LOGGER.warning(
+            f"held-out treatments have what training never saw ({values}): "
+            "the model predicts their responses without it"
+        )
+
+
+def check_task(dataset: PromoterDataset, training: TrainingConfig) -> None:
+    """Raises: SettingsError when loss or metric are for the other kind of task."""
+    binary_loss = training.loss is Loss.BINARY
+    if training.loss is not None and binary_loss != (dataset.task == "binary"):
+        raise SettingsError(f"loss = {training.loss} does not fit the dataset, whose task is {dataset.task}")
+    binary_metric = training.metric in (Metric.AUROC, Metric.AVERAGE_PRECISION)
+    if training.metric not in (None, Metric.LOSS) and binary_metric != (dataset.task == "binary"):
+        raise SettingsError(
+            f"metric = {training.metric} does not fit the dataset, whose task is {dataset.task}"
+        )

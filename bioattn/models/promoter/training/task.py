@@ -1,0 +1,303 @@
+"""How a promoter model is trained: what `training/trainer.py` asks of this family."""
+
+import logging
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import nullcontext
+from dataclasses import asdict
+from pathlib import Path
+from typing import Any, Literal, cast
+
+import numpy as np
+import torch
+from torch import Tensor, nn
+
+from bioattn.attention.capture import capture
+from bioattn.attention.entropy import EntropyMeter
+from bioattn.errors import SettingsError
+from bioattn.io.config_file import build
+from bioattn.io.files import sha256_of
+from bioattn.models.model_folder import CONFIG, TREATMENTS, WEIGHTS
+from bioattn.models.promoter.batch_part import part_of_batch
+from bioattn.models.promoter.config import Conditioning
+from bioattn.models.promoter.family import PromoterTrainingSettings
+from bioattn.models.promoter.folder import write_promoter_model
+from bioattn.models.promoter.model import PromoterModel, attention_sites, make_promoter_model
+from bioattn.models.promoter.training.batches import Batch, TrainingBatches, centred_windows
+from bioattn.models.promoter.training.config import FirstFilters, Loss, Metric, TrainingConfig
+from bioattn.models.promoter.training.data import (
+    TargetScale,
+    check_task,
+    model_config,
+    report_features,
+    training_treatments,
+    validation_genes,
+)
+from bioattn.models.promoter.training.evaluation import Evaluation, evaluate
+from bioattn.models.promoter.training.first_filters import start_filters
+from bioattn.models.promoter.training.losses import (
+    cell_losses,
+    classifier_free_loss,
+    masked_mean,
+    measured_cells,
+)
+from bioattn.models.promoter.training.model_card import card_lines
+from bioattn.models.promoter.training.warm_start import warm_start
+from bioattn.models.promoter.treatment_vocabulary import TreatmentVocabulary
+from bioattn.promoters.dataset import TRAIN, read_dataset
+from bioattn.promoters.response_metrics import fit_shared_axis, per_treatment, summarise
+from bioattn.promoters.treatments import UNCONDITIONAL, named_treatments
+from bioattn.system.progress import Progress
+from bioattn.system.shard import Shard
+from bioattn.training.task import Judgement, Optimisation, PartLoss, Results, Stage, Step, Task
+
+LOGGER = logging.getLogger("bioattn")
+
+TRUNK_TREATMENTS_PER_STEP = 8
+"""film and cross-all run their trunk once per treatment: by default only some are drawn in each step."""
+
+VALIDATION_BATCH = 128
+"""Promoters of one forward pass in validation."""
+
+METRIC_KEYS = {
+    Metric.LOSS: "loss",
+    Metric.PEARSON: "mean_pearson",
+    Metric.SPECIFIC_PEARSON: "specific_pearson",
+    Metric.AUROC: "mean_auroc",
+    Metric.AVERAGE_PRECISION: "mean_auprc",
+}
+"""Names of the metrics among the validation figures. Means over treatments, where tables show medians: a median
+does not notice that a few treatments are not learned yet."""
+
+AVERAGED = ("pearson", "auroc", "auprc")
+"""Figures per treatment whose means are watched."""
+
+
+class PromoterTask(Task):
+    """One training run of a promoter model."""
+
+    counts: Literal["epoch", "step"] = "epoch"
+    model: PromoterModel
+
+    def __init__(self, settings: PromoterTrainingSettings, device: torch.device) -> None:
+        self.settings = settings
+        self.device = device
+        self.training = build(TrainingConfig, settings.merged("training"), settings.source("training"))
+        self.dataset = read_dataset(settings.dataset)
+        self.config = model_config(
+            self.dataset, settings.merged("model"), self.training, settings.source("model")
+        )
+        self.digest = {
+            "dataset": sha256_of(settings.dataset),
+            "model": asdict(self.config),
+            "training": self.training.decisive(),
+            "treatment_columns": settings.treatment_columns,
+            "reference": settings.reference,
+        }
+
+    def prepare(self, progress: Progress) -> None:
+        """Check the settings against the data, encode the treatments and make the model."""
+        dataset, training = self.dataset, self.training
+        self.binary = dataset.task == "binary"
+        self.loss = training.loss or (Loss.BINARY if self.binary else Loss.MSE)
+        watched = training.metric or (Metric.AUROC if self.binary else Metric.PEARSON)
+        self.metric, self.smaller_is_better = str(watched), watched is Metric.LOSS
+        self.metric_key = METRIC_KEYS[watched]
+        check_task(dataset, training)
+        self.columns = dataset.treatments_in(TRAIN)
+        self.table = training_treatments(dataset, self.columns, self.settings.reference)
+        self.vocabulary = TreatmentVocabulary.learn(
+            self.table,
+            encoding=self.config.treatment_encoder,
+            unconditional=self.config.unconditional,
+            columns=self.settings.treatment_columns,
+        )
+        report_features(dataset, self.vocabulary)
+        torch.manual_seed(training.seed)
+        self.model = make_promoter_model(self.config, self.vocabulary)
+        if training.attention_entropy and not attention_sites(self.model):
+            raise SettingsError(
+                f"attention_entropy is for models with attention; {self.config.conditioning} has none, "
+                "leave it out"
+            )
+        self.model.to(self.device)
+        self.treatments = self.vocabulary.encode(self.table).to(self.device)
+        self.unconditional = None
+        if self.config.unconditional:
+            self.unconditional = self.vocabulary.encode(named_treatments([UNCONDITIONAL])).to(self.device)
+        self.batches = self._batches()
+        targets_GT = dataset.targets[np.ix_(self.batches.genes, self.columns)]
+        self.axis = None if self.binary or targets_GT.shape[1] < 2 else fit_shared_axis(targets_GT)
+        self.scale = TargetScale.of(targets_GT, self.binary)
+        self.validation = validation_genes(dataset, self.columns)
+        self.stages = [
+            Stage(
+                steps=training.epochs * self.batches.steps_per_epoch,
+                steps_per_round=self.batches.steps_per_epoch,
+                learning_rate=training.learning_rate,
+                warmup_fraction=training.warmup_fraction,
+            )
+        ]
+        self.optimisation = Optimisation(
+            weight_decay=training.weight_decay,
+            gradient_clip=training.gradient_clip,
+            average_decay=training.average_decay,
+            patience=training.patience,
+        )
+        self.work_per_step = ("batch_size", training.batch_size)
+        self.summary = (
+            f"{self.config.conditioning} ({sum(p.numel() for p in self.model.parameters()):,} weights) on "
+            f"{len(self.batches.genes):,} promoters × {len(self.columns)} treatments"
+        )
+
+    def begin(self) -> None:
+        """Start from k-mers that the responses follow, and from a ridge, where settings say so."""
+        if self.training.first_filters is FirstFilters.KMERS:
+            start_filters(self.model, self.dataset)
+        if self.training.warm_start:
+            warm_start(self.model, self.dataset, self.treatments, self.scale.mean, self.scale.sd)
+
+    def parts(self, step: Step, shard: Shard) -> Iterator[PartLoss]:
+        """This process's part of a batch, as many promoters at a time as one pass takes."""
+        batch = self.batches.batch(*divmod(step.number, self.batches.steps_per_epoch))
+        # The weight of the entropy rises from 0: attention must have found something before it is narrowed.
+        entropy_weight = self.training.attention_entropy * (step.number / step.stage.steps)
+        size = len(batch.codes_BL)
+        own = shard.slice(size)
+        each = self.training.micro_batch_size or max(1, own.stop - own.start)
+        measured = measured_cells(batch.targets_BT).to(self.device)
+        for first in range(own.start, own.stop, each):
+            rows = slice(first, min(first + each, own.stop))
+            # Every part draws what the whole batch would.
+            torch.manual_seed(batch.seed)
+            with part_of_batch(rows, size):
+                part = self._part(batch, rows, measured, entropy_weight)
+            yield part
+
+    def _part(self, batch: Batch, rows: slice, measured: Tensor, entropy_weight: float) -> PartLoss:
+        """What some promoters of a batch add to its loss. measured: cells of the whole batch."""
+        treatments = self.treatments.rows(batch.treatments_T.to(self.device))
+        if self.unconditional is not None:
+            treatments = treatments.joined(self.unconditional)
+        meter = EntropyMeter()
+        with (
+            self.training.precision.autocast(self.device),
+            capture(["*"], meter, gradients=True) if entropy_weight else nullcontext(),
+        ):
+            predicted_BT = self.model.standardised(batch.codes_BL[rows].to(self.device), treatments)
+        predicted_BT = predicted_BT.float()
+        unconditional_B1 = None
+        if self.unconditional is not None:
+            predicted_BT, unconditional_B1 = predicted_BT[:, :-1], predicted_BT[:, -1:]
+        loss = classifier_free_loss(
+            predicted_BT,
+            unconditional_B1,
+            self.scale.standard(batch.targets_BT[rows]).to(self.device),
+            measured,
+            loss=self.loss,
+            huber_delta=self.training.huber_delta,
+            probability=self.training.unconditional_probability,
+        )
+        if not entropy_weight:
+            return PartLoss(loss, loss)
+        share = (rows.stop - rows.start) / len(batch.codes_BL)
+        return PartLoss(loss + entropy_weight * meter.mean() * share, loss)
+
+    def validate(self, model: nn.Module, shard: Shard) -> Tensor | None:
+        """Predictions in standard units for the unshifted windows of the validation genes: float32 (B, T)."""
+        if self.validation is None:
+            return None
+        predicted_BT = torch.zeros(len(self.validation), self.treatments.size)
+        # Whole batches to a process: the last bit of a prediction depends on its batch.
+        own = shard.slice(len(self.validation), VALIDATION_BATCH)
+        with self.training.precision.autocast(self.device):
+            for first in range(own.start, own.stop, VALIDATION_BATCH):
+                rows = slice(first, first + VALIDATION_BATCH)
+                codes_BL = centred_windows(self.dataset, self.validation[rows]).to(self.device)
+                predicted_BT[rows] = (
+                    cast(PromoterModel, model).standardised(codes_BL, self.treatments).float().cpu()
+                )
+        return predicted_BT
+
+    def judge(self, values: Tensor) -> Judgement:
+        """Loss and metrics of predictions for the validation genes."""
+        targets = self.dataset.targets[np.ix_(cast(Any, self.validation), self.columns)]
+        targets_BT = self.scale.standard(torch.from_numpy(targets))
+        losses_BT = cell_losses(values, targets_BT, self.loss, self.training.huber_delta)
+        dataset_units = (values * self.scale.sd + self.scale.mean).numpy()
+        each = per_treatment(targets, dataset_units, self.dataset.task)
+        figures = {
+            "loss": float(masked_mean(losses_BT, targets_BT)),
+            **{f"mean_{name}": float(np.nanmean(each[name])) for name in each if name in AVERAGED},
+            **summarise(targets, dataset_units, self.axis, self.dataset.task),
+        }
+        return Judgement(figures[self.metric_key], figures)
+
+    def evaluate(self, progress: Progress) -> Evaluation:
+        """The model, in the units of the responses also for a standardised dataset, beside simple models."""
+        dataset, columns = self.dataset, self.columns
+        mean_T = np.zeros(len(columns)) if dataset.target_mean is None else dataset.target_mean[columns]
+        sd_T = np.ones(len(columns)) if dataset.target_sd is None else dataset.target_sd[columns]
+        self.model.response_mean_T.copy_(torch.from_numpy(self.scale.mean * sd_T + mean_T))
+        self.model.response_sd_T.copy_(torch.from_numpy(self.scale.sd * sd_T))
+        return evaluate(
+            self.model,
+            dataset,
+            self.vocabulary,
+            self.device,
+            baselines=self.settings.baselines,
+            progress=progress,
+        )
+
+    def write(self, folder: Path) -> Sequence[str]:
+        """Write weights, config and treatments."""
+        write_promoter_model(
+            folder,
+            self.model,
+            self.vocabulary,
+            self.table,
+            task=self.dataset.task,
+            reference=self.settings.reference,
+        )
+        return (WEIGHTS, CONFIG, TREATMENTS)
+
+    def record(self) -> dict[str, Any]:
+        """What the model was trained on, and how."""
+        return {
+            "dataset": {"file": self.settings.dataset.name, "sha256": self.digest["dataset"]},
+            "training": self.training.decisive(),
+            "treatment_columns": list(self.settings.treatment_columns),
+        }
+
+    def card(self, record: Mapping[str, Any], results: Results) -> list[str]:
+        """The model card."""
+        return card_lines(self.config, self.dataset, record, cast(Evaluation, results))
+
+    def finished_digest(self, config: Mapping[str, Any], record: Mapping[str, Any]) -> dict[str, Any]:
+        """The digest of a finished folder."""
+        return {
+            "dataset": record["dataset"]["sha256"],
+            "model": config["architecture"],
+            "training": record["training"],
+            "treatment_columns": record["treatment_columns"],
+            "reference": config["reference"],
+        }
+
+    def _batches(self) -> TrainingBatches:
+        per_step = self.training.treatments_per_step
+        if per_step is None and self.config.conditioning in (Conditioning.FILM, Conditioning.CROSS_ALL):
+            per_step = TRUNK_TREATMENTS_PER_STEP
+        flank = self.dataset.flank
+        max_shift = flank if self.training.max_shift is None else self.training.max_shift
+        if max_shift > flank:
+            raise SettingsError(
+                f"max_shift is {max_shift}, the dataset stores a flank of {flank}; "
+                "prepare the promoters with a larger --flank, or set a smaller max_shift"
+            )
+        return TrainingBatches(
+            self.dataset,
+            self.dataset.genes_in(TRAIN),
+            self.columns,
+            self.training,
+            max_shift=max_shift,
+            treatments_per_step=per_step,
+        )

@@ -1,0 +1,196 @@
+"""What is trained: the part of a training run that belongs to a model family. `trainer.py` does the rest.
+
+A task is made from the settings of a command, which is cheap. `prepare` then reads the data and makes the model.
+
+Every random choice of a task is a function of its seed and of the `Step`: a run that goes on after an interruption
+takes the same steps as an undisturbed one, and several processes draw the same batch.
+"""
+
+from abc import ABC, abstractmethod
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, Literal, NamedTuple, Protocol
+
+from torch import Tensor, nn
+
+from bioattn.system.progress import Progress
+from bioattn.system.shard import Shard
+from bioattn.training.optimisation import warm_up_and_cosine
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Stage:
+    """Updates with a learning rate schedule of their own; the next stage starts from the averaged weights."""
+
+    steps: int
+    """Updates of the weights."""
+    steps_per_round: int
+    """Updates after which the model is validated, the history gets a row and the state is saved."""
+    learning_rate: float
+    """Peak learning rate."""
+    warmup_fraction: float
+    """Share of the steps in which the rate rises; then it falls along a cosine."""
+    can_be_best: bool = True
+    """Whether the weights after a round may be the ones that are kept; otherwise those of a later stage are."""
+
+
+class Step(NamedTuple):
+    """One update."""
+
+    stage: Stage
+    stage_index: int
+    number: int
+    """From 0, in its stage."""
+
+    @property
+    def learning_rate(self) -> float:
+        """The learning rate of this update."""
+        return warm_up_and_cosine(
+            self.number,
+            self.stage.steps,
+            peak=self.stage.learning_rate,
+            warmup_fraction=self.stage.warmup_fraction,
+        )
+
+
+class Round(NamedTuple):
+    """Consecutive updates of a stage, with a validation behind the last."""
+
+    stage: Stage
+    stage_index: int
+    first: int
+    """Number of its first update in the stage."""
+    steps: int
+
+    def step(self, number: int) -> Step:
+        """Update `number` of the round, from 0."""
+        return Step(self.stage, self.stage_index, self.first + number)
+
+
+def rounds_of(stages: Sequence[Stage]) -> list[Round]:
+    """All rounds of a run; only the last round of a stage may be shorter than `steps_per_round`.
+
+    >>> stage = Stage(steps=5, steps_per_round=2, learning_rate=1e-3, warmup_fraction=0.1)
+    >>> [(each.first, each.steps) for each in rounds_of([stage])]
+    [(0, 2), (2, 2), (4, 1)]
+    """
+    return [
+        Round(stage, index, first, min(stage.steps_per_round, stage.steps - first))
+        for index, stage in enumerate(stages)
+        for first in range(0, stage.steps, stage.steps_per_round)
+    ]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Optimisation:
+    """How weights are updated, in all stages alike."""
+
+    weight_decay: float
+    """Of AdamW, on matrices and filters."""
+    betas: tuple[float, float] = (0.9, 0.999)
+    """Coefficients of AdamW's running averages of the gradient and its square."""
+    gradient_clip: float
+    """Largest norm of the gradient."""
+    average_decay: float
+    """Decay of the running average of the weights, which is validated and kept; 0 for no average."""
+    patience: int
+    """Rounds without improvement before training stops."""
+
+
+class PartLoss(NamedTuple):
+    """What a part of a step adds to its loss: already divided by what the whole step counts."""
+
+    objective: Tensor
+    """What the gradient is of."""
+    reported: Tensor
+    """What the history shows."""
+
+
+class Judgement(NamedTuple):
+    """How good a model is on the validation data."""
+
+    score: float
+    """What decides which weights are kept, in the units of `Task.metric`."""
+    figures: Mapping[str, float]
+    """For the history, by name."""
+
+
+class Results(Protocol):
+    """How good the trained model is, on validation and test data."""
+
+    def tables(self) -> list[list[list[str]]]:
+        """Tables to print: rows of cells, the header first."""
+
+    def to_json(self) -> Any:
+        """Plain JSON for the training record."""
+
+
+class Task(ABC):
+    """What is trained."""
+
+    counts: Literal["epoch", "step"] = "step"
+    """What the history and messages count: rounds as epochs, or steps."""
+    digest: Mapping[str, Any]
+    """What the weights follow from: digests of the data, and settings. A saved state of another one is refused."""
+
+    # What follows is there after `prepare`.
+    model: nn.Module
+    """The model, on its device. At the end it gets the weights that are kept."""
+    stages: Sequence[Stage]
+    optimisation: Optimisation
+    metric: str
+    """What `Judgement.score` is, for messages."""
+    smaller_is_better: bool = False
+    work_per_step: tuple[str, int]
+    """How many parts a step can be divided into, and the setting that says so: more processes would be idle."""
+    summary: str
+    """What is trained on what, for a message."""
+
+    @abstractmethod
+    def prepare(self, progress: Progress) -> None:
+        """Read the data and make the model, with the same first weights in every process."""
+
+    def begin(self) -> None:  # noqa: B027 - most tasks start from random weights
+        """Change the first weights by what the data tell (a warm start). Called in the first process, when a run
+        starts; the other processes then get these weights."""
+
+    @abstractmethod
+    def parts(self, step: Step, shard: Shard) -> Iterator[PartLoss]:
+        """The parts of an update that are this process's share of its work.
+
+        Summed over parts and processes they are the loss of the step. One at a time is held in memory.
+        """
+
+    @abstractmethod
+    def validate(self, model: nn.Module, shard: Shard) -> Tensor | None:
+        """Predictions or figures for the validation data, float tensors on the CPU, zero where another process's
+        share is: the sum over processes is given to `judge`. None without validation data."""
+
+    @abstractmethod
+    def judge(self, values: Tensor) -> Judgement:
+        """The score of the validated model."""
+
+    @abstractmethod
+    def evaluate(self, progress: Progress) -> Results:
+        """How good `model` is; it has the weights that are kept. Called in the first process."""
+
+    @abstractmethod
+    def write(self, folder: Path) -> Sequence[str]:
+        """Write weights, `config.json` and the family's own files; return the names of those whose digests go into
+        the training record."""
+
+    @abstractmethod
+    def record(self) -> dict[str, Any]:
+        """The family's entries of the training record `training.json`."""
+
+    @abstractmethod
+    def card(self, record: Mapping[str, Any], results: Results) -> Sequence[str]:
+        """Lines of the model card `README.md`."""
+
+    @abstractmethod
+    def finished_digest(self, config: Mapping[str, Any], record: Mapping[str, Any]) -> Mapping[str, Any]:
+        """The `digest` of a finished model folder, from its `config.json` and `training.json`.
+
+        Raises: KeyError or TypeError when they are incomplete.
+        """

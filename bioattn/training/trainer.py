@@ -1,0 +1,221 @@
+"""The training loop of every model family: updates, validation, best weights, saving and resuming.
+
+Several processes hold identical weights, which equal one process's up to rounding: each computes the gradients of
+its share of a step, their sum updates the weights of all, and the first process decides whatever is to be decided.
+"""
+
+import math
+from contextlib import AbstractContextManager
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import torch
+from torch import Tensor
+
+from bioattn.errors import BioattnError
+from bioattn.system.progress import Progress
+from bioattn.system.signals import StopRequest
+from bioattn.training.distributed import Processes, saved_if_others_end
+from bioattn.training.optimisation import copied_weights, make_optimizer
+from bioattn.training.state import Position, load_state, save_state
+from bioattn.training.task import Judgement, Round, Step, Task, rounds_of
+from bioattn.training.update import update_weights
+from bioattn.training.weight_average import WeightAverage
+
+
+class Outcome(NamedTuple):
+    """What training led to."""
+
+    history: list[dict[str, float]]
+    """A row per round."""
+    best_weights: dict[str, Tensor]
+    """The weights to keep, on the CPU; the first process has them."""
+    trained: int
+    """Epochs or steps taken."""
+    best: int
+    """The epoch or step after which the model had the best weights, from 1."""
+
+
+class Trainer:
+    """One training run of one task.
+
+    job: data and settings; a saved state of another job is refused. state_path: where the first process saves its
+    state; None in the others.
+    """
+
+    def __init__(
+        self,
+        task: Task,
+        job: dict[str, Any],
+        *,
+        state_path: Path | None,
+        progress: Progress,
+        stop: StopRequest,
+        processes: Processes,
+    ) -> None:
+        self.task = task
+        self.job = job
+        self.state_path = state_path
+        self.progress = progress
+        self.stop = stop
+        self.processes = processes
+        self.rounds = rounds_of(task.stages)
+        self.position = Position()
+        self.best_weights: dict[str, Tensor] = {}
+
+    def run(self, *, resume: bool) -> Outcome:
+        """Train to the end.
+
+        Raises: Interrupted when a signal came to any process, after the step is finished and the state saved;
+        LostProcess when another process ended, after the state is saved; BioattnError when the loss is no longer a
+        number, or the saved state belongs to another job.
+        """
+        task = self.task
+        saved = (
+            self.state_path if resume and self.state_path is not None and self.state_path.exists() else None
+        )
+        if self.processes.is_first and saved is None:
+            task.begin()
+        self._begin_stage()
+        if saved is not None:
+            self.position, self.best_weights = load_state(
+                saved, self.job, task.model, self.average.model, self.optimizer
+            )
+        self.position = self.processes.share_state(
+            self.position, task.model, self.average.model, self.optimizer
+        )
+        self.progress.begin("training", sum(each.steps for each in self.rounds))
+        self.progress.advance(self._steps(self.position.round) + self.position.step)
+        while self.position.round < len(self.rounds) and not self._is_out_of_patience():
+            self._run_round(self.rounds[self.position.round])
+        self.progress.end()
+        return Outcome(
+            self.position.history,
+            self.best_weights,
+            self._count(self.position.round),
+            self._count(self.position.best_round + 1),
+        )
+
+    def _run_round(self, current: Round) -> None:
+        with self._saved_if_others_end():
+            while self.position.step < current.steps:
+                self._take_step(current.step(self.position.step))
+                if self.processes.stopping(self.stop):
+                    self._save()
+                    self.processes.wait_for_first()
+                    self._check_stop()
+            self._finish_round(current)
+        self._save()
+        # A signal that came during validation; several processes know of it after the next step.
+        if self.processes.stopping(self.stop):
+            self._check_stop()
+
+    def _take_step(self, step: Step) -> None:
+        task, position = self.task, self.position
+        if step.number == 0 and step.stage_index > 0:
+            task.model.load_state_dict(self.average.model.state_dict())
+            self._begin_stage()
+        task.model.train()
+        loss = update_weights(
+            task.model,
+            self.optimizer,
+            task.parts(step, self.processes.shard),
+            learning_rate=step.learning_rate,
+            gradient_clip=task.optimisation.gradient_clip,
+            processes=self.processes,
+            stop=self.stop,
+        )
+        if not math.isfinite(loss):
+            raise BioattnError(
+                f"the loss became {loss} in {self._place(position.step + 1)}; try a smaller learning_rate, or "
+                "precision = 'fp32'"
+            )
+        position.round_loss += loss
+        position.step += 1
+        self.average.update(task.model, step.number + 1)
+        best = {} if position.best_score is None else {f"best {task.metric}": position.best_score}
+        self.progress.advance(1, loss=position.round_loss / position.step, **best)
+
+    def _begin_stage(self) -> None:
+        """A new optimiser and a new average, which starts from the model's weights."""
+        optimisation = self.task.optimisation
+        self.optimizer = make_optimizer(
+            self.task.model, weight_decay=optimisation.weight_decay, betas=optimisation.betas
+        )
+        self.average = WeightAverage(self.task.model, optimisation.average_decay)
+
+    def _finish_round(self, current: Round) -> None:
+        """Validate, add a row to the history and keep the best weights; the first process decides which."""
+        model = self.average.model
+        model.eval()
+        with torch.no_grad():
+            values = self.task.validate(model, self.processes.shard)
+        if values is not None:
+            values = self.processes.sum(values)
+        if self.processes.is_first:
+            self._note_round(current, None if values is None else self.task.judge(values))
+        self.position = self.processes.hold_together(self.position, self.task.model, model, self.optimizer)
+
+    def _note_round(self, current: Round, judgement: Judgement | None) -> None:
+        position = self.position
+        row = {
+            self.task.counts: float(self._count(position.round + 1)),
+            "learning_rate": current.step(current.steps - 1).learning_rate,
+            "training_loss": position.round_loss / current.steps,
+        }
+        if judgement is not None:
+            row |= {f"validation_{name}": value for name, value in judgement.figures.items()}
+        position.history.append({name: value for name, value in row.items() if math.isfinite(value)})
+        score = None if judgement is None else judgement.score
+        if self._is_improved(score) or not current.stage.can_be_best or not self.best_weights:
+            position.best_round = position.round
+            position.best_score = score if current.stage.can_be_best else None
+            self.best_weights = copied_weights(self.average.model)
+        position.round += 1
+        position.step = 0
+        position.round_loss = 0.0
+
+    def _is_improved(self, score: float | None) -> bool:
+        """Whether a score is better than the best so far; always without validation data."""
+        best = self.position.best_score
+        if score is None or best is None or not math.isfinite(score):
+            return score is None or math.isfinite(score)
+        return score < best if self.task.smaller_is_better else score > best
+
+    def _is_out_of_patience(self) -> bool:
+        return self.position.round - 1 - self.position.best_round >= self.task.optimisation.patience
+
+    def _steps(self, rounds: int) -> int:
+        """Steps of the first `rounds` rounds."""
+        return sum(each.steps for each in self.rounds[:rounds])
+
+    def _count(self, rounds: int) -> int:
+        """The first `rounds` rounds in epochs or steps."""
+        return rounds if self.task.counts == "epoch" else self._steps(rounds)
+
+    def _place(self, step: int) -> str:
+        """Where step `step` of the current round is, counted from 1; step 0 is the end of the round before."""
+        if self.task.counts == "step":
+            return f"step {self._steps(self.position.round) + step}"
+        return f"step {step} of epoch {self.position.round + 1}" if step else f"epoch {self.position.round}"
+
+    def _check_stop(self) -> None:
+        """Raises: Interrupted when a signal has come."""
+        self.stop.check(
+            f"training stopped after {self._place(self.position.step)} and saved; go on with --resume"
+        )
+
+    def _save(self) -> None:
+        if self.state_path is not None:
+            save_state(
+                self.state_path,
+                self.job,
+                self.position,
+                self.task.model,
+                self.average.model,
+                self.best_weights,
+                self.optimizer,
+            )
+
+    def _saved_if_others_end(self) -> AbstractContextManager[None]:
+        return saved_if_others_end(self._save)

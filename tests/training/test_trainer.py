@@ -1,0 +1,172 @@
+"""The trainer, with both families: runs repeat, go on where they stopped, and refuse what is not theirs."""
+
+import logging
+import os
+import re
+import subprocess
+import sys
+import time
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+
+from bioattn.errors import BioattnError, Interrupted
+from bioattn.io.files import read_json
+from bioattn.models.evoformer.family import EvoformerTrainingSettings
+from bioattn.models.promoter.family import PromoterTrainingSettings
+from bioattn.system.signals import StopRequest
+from bioattn_cli.main import main
+from tests.training.runs import StopAfter, same_folders, train
+
+PROMOTER = {
+    "model": {
+        "channels": 16,
+        "kernel": 7,
+        "pool": 4,
+        "hidden_channels": 32,
+        "head_channels": 8,
+        "num_heads": 2,
+    },
+    "training": {"epochs": 3, "batch_size": 30, "learning_rate": 5e-3},
+}
+"""Ten steps an epoch."""
+EVOFORMER = {
+    "model": {
+        "msa_channels": 8,
+        "pair_channels": 16,
+        "extra_msa_channels": 8,
+        "single_channels": 8,
+        "msa_heads": 2,
+        "extra_msa_heads": 2,
+        "outer_product_channels": 8,
+        "triangle_multiplication_channels": 8,
+        "num_blocks": 1,
+    },
+    "training": {"steps": 7, "steps_per_round": 5, "max_extra_msa": 60, "max_msa_clusters": 8, "crop": 32},
+}
+STAGES = {"simulated_steps": 4, "simulated_families": 2, "steps_per_round": 3, "steps": 5}
+"""Two rounds each."""
+
+
+@pytest.fixture(params=["promoter", "evoformer"])
+def settings(request, dataset_path, contact_dataset):
+    """Of a run into a folder, with other settings of its training."""
+
+    def make(output: Path, **training):
+        if request.param == "promoter":
+            content = {"dataset": dataset_path, "baselines": False, **PROMOTER}
+            kind: type = PromoterTrainingSettings
+        else:
+            content, kind = {"dataset": contact_dataset, **EVOFORMER}, EvoformerTrainingSettings
+        return kind(output=output, **content | {"training": content["training"] | training})
+
+    return make
+
+
+def interrupted(settings, steps: int) -> None:
+    """Stop a run after some steps."""
+    request = StopRequest()
+    with pytest.raises(Interrupted) as stop:
+        train(settings, progress=StopAfter(steps, request), stop=request)
+    assert stop.value.exit_code == 143
+    assert not settings.output.exists()
+
+
+@pytest.mark.parametrize("steps", [1, 5, 10, 17])
+def test_a_stopped_run_goes_on_to_the_same_bytes(settings, tmp_path, steps):
+    """In the first epoch or round, at its end, and in the second; the last is the end of all for families."""
+    whole, stopped = settings(tmp_path / "whole"), settings(tmp_path / "stopped")
+    steps = min(steps, 7) if isinstance(whole, EvoformerTrainingSettings) else steps
+    train(whole)
+    interrupted(stopped, steps)
+    train(stopped, resume=True)
+    same_folders(whole.output, stopped.output)
+    assert not (tmp_path / "stopped.partial").exists()
+
+
+@pytest.mark.parametrize("steps", [2, 4, 5, 8])
+def test_two_stages_go_on_to_the_same_bytes(contact_dataset, tmp_path, steps):
+    """In the first stage, at its end, after the first step of the second, and in its second round."""
+    content = EVOFORMER | {"training": EVOFORMER["training"] | STAGES}
+    whole, stopped = (
+        EvoformerTrainingSettings(dataset=contact_dataset, output=tmp_path / name, **content)
+        for name in ("whole", "stopped")
+    )
+    train(whole)
+    interrupted(stopped, steps)
+    train(stopped, resume=True)
+    same_folders(whole.output, stopped.output)
+    rows = (whole.output / "history.csv").read_text().splitlines()[1:]
+    assert [row.split(",")[0] for row in rows] == ["3", "4", "7", "9"]
+    assert read_json(whole.output / "training.json")["best_step"] in (7, 9)
+
+
+@pytest.mark.parametrize("family", ["promoter", "evoformer"])
+def test_a_killed_process_goes_on_to_the_same_bytes(dataset_path, contact_dataset, tmp_path, family):
+    config = tmp_path / "settings.toml"
+    tables = PROMOTER if family == "promoter" else EVOFORMER
+    more = {"epochs": 12} if family == "promoter" else {**STAGES, "steps": 12}
+    config.write_text(
+        "".join(
+            f"[{name}]\n" + "".join(f"{key} = {value}\n" for key, value in table.items())
+            for name, table in (tables | {"training": tables["training"] | more}).items()
+        )
+    )
+    dataset = dataset_path if family == "promoter" else contact_dataset
+    words = ["train", family, str(dataset), "-c", str(config), "--threads", "1", "-q", "-o"]
+    assert main([*words, str(tmp_path / "whole")]) == 0
+    environment = {**os.environ, "PYTHONPATH": os.pathsep.join(sys.path)}
+    program = [sys.executable, "-m", "bioattn_cli"]
+    process = subprocess.Popen([*program, *words, str(tmp_path / "killed")], env=environment)
+    state = tmp_path / "killed.partial" / "trainer_state.safetensors"
+    while not state.exists() and process.poll() is None:
+        time.sleep(0.01)
+    process.kill()
+    assert process.wait() == -9
+    assert state.exists()
+    assert not (tmp_path / "killed").exists()
+    assert main([*words, str(tmp_path / "killed"), "--resume"]) == 0
+    same_folders(tmp_path / "whole", tmp_path / "killed")
+
+
+def test_a_state_of_other_settings_is_refused(settings, tmp_path):
+    interrupted(settings(tmp_path / "m"), 2)
+    given = settings(tmp_path / "m").training
+    before = given.get("seed", 0)
+    with pytest.raises(BioattnError, match=rf"\(different: training.seed \({before} then, 7 now\)\)"):
+        train(settings(tmp_path / "m", seed=7), resume=True)
+    with pytest.raises(BioattnError, match="interrupted run; go on with --resume"):
+        train(settings(tmp_path / "m"))
+
+
+def test_resume_of_a_finished_run_leaves_it_as_it_is(settings, tmp_path, caplog, monkeypatch):
+    one = settings(tmp_path / "m")
+    assert train(one) is not None
+    before = {path.name: (path.read_bytes(), path.stat().st_mtime_ns) for path in one.output.iterdir()}
+    # A command run before in this process keeps messages to itself.
+    monkeypatch.setattr(logging.getLogger("bioattn"), "propagate", True)
+    caplog.set_level("INFO", "bioattn")
+    assert train(one, resume=True) is None
+    assert "m: finished before with the same data and settings" in caplog.text
+    with pytest.raises(
+        BioattnError, match=f"is finished, but .*{re.escape('training.seed (0 then, 5 now)')}"
+    ):
+        train(settings(tmp_path / "m", seed=5), resume=True)
+    after = {path.name: (path.read_bytes(), path.stat().st_mtime_ns) for path in one.output.iterdir()}
+    assert after == before
+    with pytest.raises(BioattnError, match="exists already"):
+        train(one)
+    train(settings(tmp_path / "m", seed=5), force=True)
+    assert (one.output / "model.safetensors").read_bytes() != before["model.safetensors"][0]
+
+
+def test_the_record_names_data_settings_and_versions(settings, tmp_path):
+    one = settings(tmp_path / "m")
+    train(one)
+    record = read_json(one.output / "training.json")
+    assert record["dataset"]["file"] == one.dataset.name
+    assert record["training"]["seed"] == 0
+    assert set(record["versions"]) == {"bioattn", "torch", "numpy", "python"}
+    assert str(tmp_path) not in (one.output / "training.json").read_text()
+    assert replace(one).input_paths() == {"dataset": one.dataset}
