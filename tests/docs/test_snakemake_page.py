@@ -44,7 +44,7 @@ def jobs(said: str) -> dict[str, int]:
 
 def test_nothing_escapes_the_test() -> None:
     assert [mark.split(",")[0] for mark, _ in BLOCKS] == ["", "", "", "not run", "not run", "not run"]
-    assert len(re.findall(r"^```\w", TEXT, flags=re.MULTILINE)) == len(BLOCKS) + 1
+    assert len(re.findall(r"^```\w", TEXT, flags=re.MULTILINE)) == len(BLOCKS) + 2
 
 
 @pytest.mark.parametrize(
@@ -93,7 +93,7 @@ def test_profiles_are_read(run: Run) -> None:
 
 def test_the_module(run: Run) -> None:
     """The Snakefile of the page, whose prefix stands before inputs and outputs."""
-    ((code,),) = [re.findall(r"```python\n(.*?)```", TEXT, flags=re.DOTALL)]
+    code, one_rule = re.findall(r"```python\n(.*?)```", TEXT, flags=re.DOTALL)
     settings = {"stress": {name: name for name in ("genome", "annotation", "responses")}}
     script = (
         f"cat > Snakefile <<'END'\n{code}END\n"
@@ -111,6 +111,14 @@ def test_the_module(run: Run) -> None:
     said = run(f"snakemake --configfile settings.yaml --cores 32 --dry-run --printshellcmds {option}")
     (train,) = [line for line in said.splitlines() if "bioattn train promoter" in line]
     assert "--threads 16 " in train
+    said = run(
+        f"cat > Snakefile <<'END'\n{one_rule}END\n"
+        "mkdir -p results && touch results/attention.h5\n"
+        "snakemake --cores 1 --dry-run --printshellcmds results/a/plot_heatmap/heatmap.svg "
+        "--config 'plot_heatmap=--treatment heat'"
+    )
+    assert "bioattn plot heatmap results/attention.h5 --output results/a/plot_heatmap/heatmap.svg" in said
+    assert " --treatment heat" in said
 
 
 @pytest.mark.parametrize("workflow", ["promoters", "alignments"])

@@ -6,7 +6,6 @@ of its own, with links to its inputs, as Nextflow would have it.
 
 import os
 import subprocess
-from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -16,10 +15,8 @@ from bioattn import __version__
 from bioattn_cli.main import main
 from tests.workflows.nextflow_module import Block, Module, NotKnown, evaluate, fill_in, interpolate
 from tests.workflows.nextflow_pipeline import ROOT, config_text, module_args, modules
+from workflows.commands import BY_MODULE, COMMANDS
 
-TINY = ROOT / "data" / "tiny"
-FAMILY = ROOT / "data" / "families" / "msa" / "simulated000000.a3m"
-EVOFORMER = ROOT / "data" / "models" / "evoformer-contacts"
 MULTIQC = ROOT / ".venv-multiqc" / "bin"
 SHELL = ["bash", "-C", "-e", "-u", "-o", "pipefail"]
 """As `process.shell` of nextflow.config, which a test below compares."""
@@ -43,25 +40,41 @@ class Tasks:
     def run(self, name: str, *, stub: bool = False, **extra: Any) -> dict[str, list[Path]]:
         """The files of each output of a module, whose script (or stub) is run the first time it is asked for.
 
-        extra: values of inputs other than those of `INPUTS`.
+        extra: values of inputs other than those of the table.
         """
         key = (name, repr((stub, sorted(extra.items()))))
         if key not in self.done:
-            given = {
-                "meta": {"id": "simulated" if name in PROTEINS else "tiny"},
-                **INPUTS[name](self),
-                **extra,
-            }
             module = modules()[name]
+            given = {**self._inputs(name), **extra}
             work = self.folder / f"{name.replace('/', '-')}-{len(self.done)}"
             work.mkdir()
             self.done[key] = self._run(module, module.stub if stub else module.script, given, work)
         return self.done[key]
 
+    def _inputs(self, name: str) -> dict[str, Any]:
+        """What a module is given, by the table of commands."""
+        if name == "multiqc":
+            return {"meta": {"id": "tiny"}, "folders": [self.one("bioattn/exportmultiqc", "multiqc")]}
+        command = BY_MODULE[name.removeprefix("bioattn/")]
+        given: dict[str, Any] = {"meta": {"id": command.sample}} | ({"shard": ""} if command.sharded else {})
+        for each in command.inputs:
+            found = [path for source in each.source for path in self._source(source, each.of_shards)]
+            given[each.name] = found[0] if len(found) == 1 else found
+        return given
+
+    def _source(self, source: str, shards: int) -> list[Path]:
+        module, _, emit = source.partition(".")
+        if module not in BY_MODULE:
+            return [ROOT / "data" / source]
+        parts = [{"shard": f"{n}/{shards}"} for n in range(shards, 0, -1)] if shards > 1 else [{}]
+        return [self.one(f"bioattn/{module}", emit, **part) for part in parts]
+
     def _run(self, module: Module, block: Block, given: dict[str, Any], work: Path) -> dict[str, list[Path]]:
         assert set(given) == set(module.input_names)
         staged = {name: self._stage(value, work) for name, value in given.items()}
         ext = {"args": module_args(module.process, given["meta"]), "prefix": None}
+        if ext["args"] is None and module.process != "MULTIQC":
+            ext["args"] = BY_MODULE[module.process.removeprefix("BIOATTN_").lower()].test_options
         variables = {**staged, "task": {"ext": ext, "cpus": 1, "process": module.process}}
         script, known = fill_in(block, variables)
         (work / ".command.sh").write_text(script)
@@ -103,73 +116,9 @@ class Tasks:
         return path
 
 
-def _model_and_promoters(tasks: Tasks) -> dict[str, Any]:
-    return {
-        "model": tasks.one("bioattn/trainpromoter", "model"),
-        "promoters": tasks.one("bioattn/preparepromoters", "fasta"),
-    }
-
-
-PROTEINS = {"bioattn/preparemsa", "bioattn/runevoformer", "bioattn/exportcontacts"}
-INPUTS: dict[str, Callable[[Tasks], dict[str, Any]]] = {
-    "bioattn/preparepromoters": lambda _: {
-        "genome": TINY / "genome.fa",
-        "annotation": TINY / "annotation.gff3",
-    },
-    "bioattn/preparedataset": lambda tasks: {
-        "promoters": tasks.one("bioattn/preparepromoters", "fasta"),
-        "responses": TINY / "responses.tsv",
-        "treatments": TINY / "treatments.tsv",
-    },
-    "bioattn/trainpromoter": lambda tasks: {
-        "dataset": tasks.one("bioattn/preparedataset", "dataset"),
-        "config": [],
-    },
-    "bioattn/runpromoter": _model_and_promoters,
-    "bioattn/exportattention": lambda tasks: {**_model_and_promoters(tasks), "shard": ""},
-    "bioattn/merge": lambda tasks: {
-        "parts": [tasks.one("bioattn/exportattention", "attention", shard=shard) for shard in ("2/2", "1/2")]
-    },
-    "bioattn/explaincheck": lambda tasks: {
-        **_model_and_promoters(tasks),
-        "dataset": tasks.one("bioattn/preparedataset", "dataset"),
-    },
-    "bioattn/exporttracks": lambda tasks: {"attention": tasks.one("bioattn/exportattention", "attention")},
-    "bioattn/exportmotifs": lambda tasks: {
-        "attention": tasks.one("bioattn/exportattention", "attention"),
-        "promoters": tasks.one("bioattn/preparepromoters", "fasta"),
-        "database": [],
-    },
-    "bioattn/report": lambda tasks: {
-        "results": [
-            *_model_and_promoters(tasks).values(),
-            tasks.one("bioattn/preparedataset", "dataset"),
-            tasks.one("bioattn/exportattention", "attention"),
-            tasks.one("bioattn/explaincheck", "check"),
-            tasks.one("bioattn/exportmotifs", "motifs"),
-        ],
-        "annotation": TINY / "annotation.gff3",
-    },
-    "bioattn/preparemsa": lambda _: {"alignment": FAMILY},
-    "bioattn/runevoformer": lambda tasks: {
-        "alignment": tasks.one("bioattn/preparemsa", "alignment"),
-        "model": EVOFORMER,
-    },
-    "bioattn/exportcontacts": lambda tasks: {
-        "attention": tasks.one("bioattn/runevoformer", "attention"),
-        "regression": [],
-    },
-    "bioattn/exportmultiqc": lambda tasks: {
-        "results": [
-            *_model_and_promoters(tasks).values(),
-            tasks.one("bioattn/preparepromoters", "audit"),
-            tasks.one("bioattn/preparedataset", "dataset"),
-            tasks.one("bioattn/explaincheck", "check"),
-        ]
-    },
-    "multiqc": lambda tasks: {"folders": [tasks.one("bioattn/exportmultiqc", "multiqc")]},
-}
-"""What the pipeline hands each module."""
+NAMES = [*(f"bioattn/{command.module}" for command in COMMANDS), "multiqc"]
+INSPECTED = (".fa", ".h5", ".a3m", ".json", ".pdb", ".model", ".motifs", ".tracks", ".heads", ".prediction")
+"""Ends of names of what `bioattn inspect` knows; it knows more."""
 
 
 @pytest.fixture(scope="module")
@@ -182,25 +131,18 @@ def _needs(name: str) -> None:
         pytest.skip("no MultiQC here (make install-multiqc)")
 
 
-@pytest.mark.parametrize("name", list(INPUTS))
+@pytest.mark.parametrize("name", NAMES)
 def test_a_script_makes_what_its_module_declares(name: str, tasks: Tasks) -> None:
     _needs(name)
     found = tasks.run(name)
     for emit, paths in found.items():
         for path in paths:
             assert path.is_dir() or path.stat().st_size > 0, emit
-            if name.startswith("bioattn/") and emit not in (
-                "record",
-                "bed",
-                "html",
-                "contacts",
-                "multiqc",
-                "predictions",
-            ):
+            if name.startswith("bioattn/") and emit != "record" and path.suffix in INSPECTED:
                 assert main(["inspect", str(path)]) == 0
 
 
-@pytest.mark.parametrize("name", list(INPUTS))
+@pytest.mark.parametrize("name", NAMES)
 def test_a_stub_makes_the_same_files(name: str, tasks: Tasks) -> None:
     _needs(name)
     real, stub = tasks.run(name), tasks.run(name, stub=True)

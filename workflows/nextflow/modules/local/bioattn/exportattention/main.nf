@@ -22,14 +22,14 @@ process BIOATTN_EXPORTATTENTION {
     def args = task.ext.args ?: ''
     prefix = task.ext.prefix ?: "${meta.id}"
     stem = shard ? "${prefix}.${shard.replace('/', 'of')}" : prefix
-    def part = shard ? "--shard ${shard}" : ''
+    def shard_option = shard ? "--shard ${shard}" : ''
     """
     bioattn export attention \\
         ${model} \\
         ${promoters} \\
         --output ${stem}.attention.h5 \\
         --threads ${task.cpus} \\
-        ${part} \\
+        ${shard_option} \\
         ${args}
     """
 

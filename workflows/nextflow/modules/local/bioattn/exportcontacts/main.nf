@@ -20,12 +20,12 @@ process BIOATTN_EXPORTCONTACTS {
     script:
     def args = task.ext.args ?: ''
     prefix = task.ext.prefix ?: "${meta.id}"
-    def heads = regression ? "--regression ${regression}" : ''
+    def regression_option = regression ? "--regression ${regression}" : ''
     """
     bioattn export contacts \\
         ${attention} \\
         --output ${prefix}.contacts.tsv \\
-        ${heads} \\
+        ${regression_option} \\
         ${args}
     """
 

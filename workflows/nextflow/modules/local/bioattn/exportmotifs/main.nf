@@ -20,7 +20,7 @@ process BIOATTN_EXPORTMOTIFS {
     script:
     def args = task.ext.args ?: ''
     prefix = task.ext.prefix ?: "${meta.id}"
-    def known = database ? "--database ${database}" : ''
+    def database_option = database ? "--database ${database}" : ''
     """
     export MPLCONFIGDIR="\$PWD/.matplotlib"
     export NUMBA_CACHE_DIR="\$PWD/.numba"
@@ -28,9 +28,9 @@ process BIOATTN_EXPORTMOTIFS {
 
     bioattn export motifs \\
         ${attention} \\
-        --promoters ${promoters} \\
         --output ${prefix}.motifs \\
-        ${known} \\
+        --promoters ${promoters} \\
+        ${database_option} \\
         ${args}
     """
 

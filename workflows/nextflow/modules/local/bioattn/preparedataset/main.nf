@@ -20,13 +20,13 @@ process BIOATTN_PREPAREDATASET {
     script:
     def args = task.ext.args ?: ''
     prefix = task.ext.prefix ?: "${meta.id}"
-    def table = treatments ? "--treatment-table ${treatments}" : ''
+    def treatments_option = treatments ? "--treatment-table ${treatments}" : ''
     """
     bioattn prepare dataset \\
         ${promoters} \\
         ${responses} \\
         --output ${prefix}.dataset.h5 \\
-        ${table} \\
+        ${treatments_option} \\
         ${args}
     """
 

@@ -20,12 +20,12 @@ process BIOATTN_REPORT {
     script:
     def args = task.ext.args ?: ''
     prefix = task.ext.prefix ?: "${meta.id}"
-    def genes = annotation ? "--annotation ${annotation}" : ''
+    def annotation_option = annotation ? "--annotation ${annotation}" : ''
     """
     bioattn report \\
         ${results} \\
         --output ${prefix}.report.html \\
-        ${genes} \\
+        ${annotation_option} \\
         ${args}
     """
 

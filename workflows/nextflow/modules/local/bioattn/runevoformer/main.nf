@@ -25,9 +25,9 @@ process BIOATTN_RUNEVOFORMER {
     """
     bioattn run evoformer \\
         ${alignment} \\
-        --model ${model} \\
         --output ${prefix}.prediction \\
         --attention ${prefix}.attention.h5 \\
+        --model ${model} \\
         --threads ${task.cpus} \\
         ${args}
     """

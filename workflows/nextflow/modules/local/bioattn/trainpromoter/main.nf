@@ -21,13 +21,13 @@ process BIOATTN_TRAINPROMOTER {
     script:
     def args = task.ext.args ?: ''
     prefix = task.ext.prefix ?: "${meta.id}"
-    def settings = config ? "--config ${config}" : ''
+    def config_option = config ? "--config ${config}" : ''
     """
     bioattn train promoter \\
         ${dataset} \\
         --output ${prefix}.model \\
         --threads ${task.cpus} \\
-        ${settings} \\
+        ${config_option} \\
         ${args}
     """
 

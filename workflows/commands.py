@@ -1,0 +1,1153 @@
+"""Every command of bioattn as a Nextflow module and a Snakemake rule: the table, and the program that writes them.
+
+    python workflows/commands.py
+
+writes `nextflow/modules/local/bioattn/*/` and `snakemake/commands/workflow/Snakefile`. All modules have one form,
+and so have all rules; what differs stands in `COMMANDS`. Tests compare the files with what this program writes and
+run each script on the small data that `source` names.
+"""
+
+import re
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Any
+
+WORKFLOWS = Path(__file__).resolve().parent
+MODULES = WORKFLOWS / "nextflow" / "modules" / "local" / "bioattn"
+SNAKEFILE = WORKFLOWS / "snakemake" / "commands" / "workflow" / "Snakefile"
+VERSION = "0.1.0"
+EDAM = {
+    ".fa": 1929,
+    ".gff3": 1975,
+    ".h5": 3590,
+    ".json": 3464,
+    ".tsv": 3475,
+    ".html": 2331,
+    ".bed": 3003,
+    ".svg": 3604,
+}
+"""EDAM's formats by suffix."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Input:
+    """A file or folder that a command reads."""
+
+    name: str
+    about: str
+    source: tuple[str, ...] = ()
+    """For tests: a path below `data`, or `module.output` of another module; several for several files."""
+    option: str = ""
+    """The option that takes it; empty for an argument."""
+    pattern: str = ""
+    """Names of such files or folders."""
+    optional: bool = False
+    """Whether `[]` stands for none."""
+    by_sample: bool = False
+    """Whether an optional file belongs to a sample; otherwise it is one for all, in a channel of its own."""
+    of_shards: int = 1
+    """For tests: `source` is run in so many shards."""
+    folder: bool = False
+    file: str = ""
+    """The file in a folder that the command is given."""
+
+    @property
+    def own_channel(self) -> bool:
+        """Whether it is one for all samples."""
+        return (self.optional and not self.by_sample) or self.option == "--model"
+
+
+@dataclass(frozen=True, kw_only=True)
+class Output:
+    """A file or folder that a command writes."""
+
+    name: str
+    ending: str
+    """What stands behind the prefix, such as `.tracks`."""
+    about: str
+    option: str = "--output"
+    """The option that names it; empty when it follows from another one, `>` for standard output."""
+    holds: tuple[str, ...] = ()
+    """Of a folder: files that are always in it. Empty for a file."""
+
+
+@dataclass(frozen=True)
+class Command:
+    """A command as a step of a pipeline."""
+
+    words: str
+    about: str
+    keywords: tuple[str, ...]
+    inputs: tuple[Input, ...]
+    outputs: tuple[Output, ...]
+    records: tuple[str, ...] | None = None
+    """What run records stand beside, below the prefix; None: every output that an option names."""
+    label: str = "single"
+    gpu: bool = False
+    threads: bool = False
+    sharded: bool = False
+    """Whether a value such as `1/8` says which part of the inputs is taken."""
+    fixed: str = ""
+    """Options that are always given."""
+    exports: tuple[str, ...] = ()
+    """Environment variables for what would be written to the home folder, or guess the number of cores."""
+    test_options: str = ""
+    sample: str = "tiny"
+    """Its name in tests."""
+
+    @property
+    def module(self) -> str:
+        """As nf-core names modules: no space, no mark."""
+        return self.words.replace(" ", "")
+
+    @property
+    def process(self) -> str:
+        """The process of the module."""
+        return f"BIOATTN_{self.module.upper()}"
+
+    @property
+    def rule(self) -> str:
+        """The Snakemake rule."""
+        return self.words.replace(" ", "_")
+
+    @property
+    def all_records(self) -> list[str]:
+        """Endings of what has a run record."""
+        if self.records is not None:
+            return list(self.records)
+        return [output.ending for output in self.outputs if output.option.startswith("--")]
+
+
+PROMOTERS = Input(
+    name="promoters",
+    about="Promoter FASTA of bioattn/preparepromoters",
+    source=("preparepromoters.fasta",),
+    pattern="*.{fa,fasta,fa.gz}",
+)
+MODEL = Input(
+    name="model",
+    about="Model folder of bioattn/trainpromoter",
+    source=("trainpromoter.model",),
+    pattern="*.model",
+    folder=True,
+)
+EVOFORMER = Input(
+    name="model",
+    about="Model folder, AlphaFold parameters (.npz) or OpenFold state dict (.pt)",
+    source=("models/evoformer-contacts",),
+    pattern="*",
+)
+DATASET = Input(
+    name="dataset",
+    about="Dataset that the model was trained on, of bioattn/preparedataset",
+    source=("preparedataset.dataset",),
+    pattern="*.dataset.h5",
+)
+ATTENTION = Input(
+    name="attention",
+    about="Attention of bioattn/exportattention or bioattn/merge",
+    source=("exportattention.attention",),
+    pattern="*.attention.h5",
+)
+ALIGNMENT_ATTENTION = replace(
+    ATTENTION, about="Attention of bioattn/runevoformer", source=("runevoformer.attention",)
+)
+PREDICTION = Input(
+    name="prediction",
+    about="Prediction of bioattn/runevoformer",
+    source=("runevoformer.prediction",),
+    pattern="*.prediction",
+    folder=True,
+)
+STRUCTURE = Input(
+    name="structure",
+    about="Structure of the protein: PDB or mmCIF",
+    source=("families/structure/simulated000000.pdb",),
+    pattern="*.{pdb,cif,pdb.gz,cif.gz}",
+)
+CONFIG = Input(
+    name="config",
+    about="TOML with any setting; `[]` for none",
+    option="--config",
+    pattern="*.toml",
+    optional=True,
+)
+ANNOTATION = Input(
+    name="annotation",
+    about="Genes: GFF3, GTF or BED6",
+    source=("tiny/annotation.gff3",),
+    pattern="*.{gff3,gff,gtf,bed,gff3.gz,gff.gz,gtf.gz,bed.gz}",
+)
+ANY = Input(
+    name="file", about="Any file or folder of bioattn", source=("preparedataset.dataset",), pattern="*"
+)
+NUMBA = ('NUMBA_CACHE_DIR="\\$PWD/.numba"', "OMP_NUM_THREADS=${task.cpus}")
+MATPLOTLIB = ('MPLCONFIGDIR="\\$PWD/.matplotlib"',)
+MODEL_FILES = ("config.json", "model.safetensors")
+SIMULATION = (
+    *("genome.fa", "annotation.gff3", "responses.tsv", "treatments.tsv", "truth.tsv", "motifs.meme"),
+    "simulation.json",
+)
+
+
+def plot(noun: str, about: str, *inputs: Input, **other: Any) -> Command:
+    """A command that draws a figure."""
+    drawn = Output(name="figure", ending=f".{noun}.svg", about="The figure")
+    keywords = ("figure", "attention", noun)
+    return Command(f"plot {noun}", about, keywords, inputs, (drawn,), exports=MATPLOTLIB, **other)
+
+
+COMMANDS = (
+    Command(
+        "prepare promoters",
+        "Cut the promoter of every gene of a genome, with a table of what became of each gene",
+        ("genome", "annotation", "promoter"),
+        (
+            Input(
+                name="genome",
+                about="Genome, plain, gzip or bgzip",
+                source=("tiny/genome.fa",),
+                pattern="*.{fa,fasta,fna,fa.gz,fasta.gz,fna.gz}",
+            ),
+            ANNOTATION,
+        ),
+        (
+            Output(name="fasta", ending=".promoters.fa", about="Promoter sequences"),
+            Output(name="bed", ending=".promoters.bed", about="Their places, without flanks", option=""),
+            Output(
+                name="audit",
+                ending=".promoters.audit.tsv",
+                about="Every gene: kept, trimmed or dropped, and why",
+                option="",
+            ),
+        ),
+        exports=('BIOATTN_CACHE="\\$PWD/.bioattn"',),
+        test_options="--upstream 120 --downstream 0 --flank 10",
+    ),
+    Command(
+        "prepare dataset",
+        "Join promoters, responses and treatments to one dataset, split into training, validation and test genes",
+        ("promoter", "expression", "treatment", "dataset"),
+        (
+            PROMOTERS,
+            Input(
+                name="responses",
+                about="Responses of genes to treatments: one table, or one of DESeq2, edgeR or limma per contrast",
+                source=("tiny/responses.tsv",),
+                pattern="*.{tsv,csv,txt,tsv.gz,csv.gz,txt.gz}",
+            ),
+            Input(
+                name="treatments",
+                about="Table of treatments and their features; `[]` for none",
+                source=("tiny/treatments.tsv",),
+                option="--treatment-table",
+                pattern="*.{tsv,csv,tsv.gz,csv.gz}",
+                optional=True,
+                by_sample=True,
+            ),
+        ),
+        (
+            Output(name="dataset", ending=".dataset.h5", about="Dataset that a model is trained on"),
+            Output(
+                name="audit",
+                ending=".dataset.audit.tsv",
+                about="Every gene and treatment: kept or dropped, and why",
+                option="",
+            ),
+        ),
+        test_options="--split random --holdout test=0.4 --holdout validation=0.2",
+    ),
+    Command(
+        "prepare contacts",
+        "Join alignments and structures to one dataset of contacts",
+        ("protein", "alignment", "structure", "dataset"),
+        (
+            Input(
+                name="families",
+                about="Folder with PAIRS.tsv, and the alignments and structures that it names",
+                source=("families",),
+                pattern="*",
+                folder=True,
+                file="PAIRS.tsv",
+            ),
+        ),
+        (
+            Output(name="dataset", ending=".dataset.h5", about="Dataset that a model is trained on"),
+            Output(
+                name="audit",
+                ending=".dataset.audit.tsv",
+                about="Every pair: kept or refused, and why",
+                option="",
+            ),
+        ),
+        sample="simulated",
+    ),
+    Command(
+        "prepare msa",
+        "Centre an alignment on its query, filter it, and say how deep and diverse it is",
+        ("alignment", "msa", "protein"),
+        (
+            Input(
+                name="alignment",
+                about="Alignment: A3M, A2M, aligned FASTA, Stockholm, Clustal, PHYLIP or PSICOV",
+                source=("families/msa/simulated000000.a3m",),
+                pattern="*",
+            ),
+        ),
+        (
+            Output(name="alignment", ending=".prepared.a3m", about="Prepared alignment"),
+            Output(
+                name="statistics",
+                ending=".prepared.json",
+                about="Depth, Neff, gaps and coverage",
+                option="--stats",
+            ),
+        ),
+        records=(".prepared.a3m",),
+        threads=True,
+        test_options="--max-identity 0.9",
+        sample="simulated",
+    ),
+    Command(
+        "train promoter",
+        "Train a model that predicts the response of every promoter to every treatment, with attention",
+        ("promoter", "attention", "training", "expression"),
+        (replace(DATASET, about="Dataset of bioattn/preparedataset"), CONFIG),
+        (
+            Output(
+                name="model",
+                ending=".model",
+                about="Model folder: weights, settings, metrics and model card",
+                holds=MODEL_FILES,
+            ),
+        ),
+        label="medium",
+        gpu=True,
+        threads=True,
+        test_options="--epochs 2",
+    ),
+    Command(
+        "train evoformer",
+        "Train a model of alignments on distances, contacts and masked residues",
+        ("protein", "alignment", "contacts", "training"),
+        (
+            replace(DATASET, about="Dataset of bioattn/preparecontacts", source=("preparecontacts.dataset",)),
+            replace(CONFIG, source=("settings/evoformer-tiny.toml",)),
+        ),
+        (
+            Output(
+                name="model",
+                ending=".model",
+                about="Model folder: weights, settings, metrics and model card",
+                holds=MODEL_FILES,
+            ),
+        ),
+        label="medium",
+        gpu=True,
+        threads=True,
+        test_options="--steps 1",
+        sample="simulated",
+    ),
+    Command(
+        "run promoter",
+        "Predict the responses of promoters to treatments with a trained model",
+        ("promoter", "prediction", "expression"),
+        (MODEL, PROMOTERS),
+        (
+            Output(
+                name="predictions",
+                ending=".predictions.tsv",
+                about="Predicted responses, genes by treatments",
+            ),
+        ),
+        label="low",
+        gpu=True,
+        threads=True,
+    ),
+    Command(
+        "run evoformer",
+        "Predict contacts, distances and, where the parameters can, the structure of a protein from its alignment",
+        ("protein", "contacts", "structure", "evoformer", "attention"),
+        (
+            Input(
+                name="alignment",
+                about="Alignment of bioattn/preparemsa, or any other",
+                source=("preparemsa.alignment",),
+                pattern="*",
+            ),
+            replace(EVOFORMER, option="--model"),
+        ),
+        (
+            Output(
+                name="prediction",
+                ending=".prediction",
+                about="Contacts, distances, scores and structures",
+                holds=("scores.json",),
+            ),
+            Output(
+                name="attention",
+                ending=".attention.h5",
+                about="Attention of every head",
+                option="--attention",
+            ),
+        ),
+        label="medium",
+        gpu=True,
+        threads=True,
+        test_options="--sites '*.msa_row'",
+        sample="simulated",
+    ),
+    Command(
+        "export attention",
+        "Write where a trained model looks in each promoter for each treatment, of all or of one shard",
+        ("promoter", "attention", "hdf5"),
+        (MODEL, PROMOTERS),
+        (Output(name="attention", ending=".attention.h5", about="Attention of every head"),),
+        label="low",
+        gpu=True,
+        threads=True,
+        sharded=True,
+    ),
+    Command(
+        "export attribution",
+        "Write attribution as the NumPy archives that TF-MoDISco-lite and tangermeme read",
+        ("promoter", "attribution", "modisco"),
+        (
+            Input(
+                name="attribution",
+                about="Attribution of bioattn/explainattribution",
+                source=("explainattribution.attribution",),
+                pattern="*.attribution.h5",
+            ),
+        ),
+        (
+            Output(
+                name="arrays",
+                ending=".arrays",
+                about="One-hot sequences, contributions to each treatment, and tables of genes and treatments",
+                holds=("sequences.npz", "genes.tsv", "treatments.tsv"),
+            ),
+        ),
+    ),
+    Command(
+        "export contacts",
+        "Read contacts from the row attention of a model",
+        ("protein", "contacts", "attention"),
+        (
+            ALIGNMENT_ATTENTION,
+            Input(
+                name="regression",
+                about="The weight of each head (`bioattn export contacts --fit`); `[]` for none",
+                option="--regression",
+                pattern="*.json",
+                optional=True,
+            ),
+        ),
+        (Output(name="contacts", ending=".contacts.tsv", about="Pairs of residues, likeliest first"),),
+        sample="simulated",
+    ),
+    Command(
+        "export motifs",
+        "Find the motifs that a model looks at, and say which treatment looks at which",
+        ("motif", "attention", "promoter"),
+        (
+            ATTENTION,
+            replace(PROMOTERS, option="--promoters"),
+            Input(
+                name="database",
+                about="Motifs to compare with: MEME, JASPAR or TRANSFAC; `[]` for none",
+                source=("tiny/motifs.meme",),
+                option="--database",
+                pattern="*.{meme,jaspar,pfm,txt,transfac}",
+                optional=True,
+            ),
+        ),
+        (
+            Output(
+                name="motifs",
+                ending=".motifs",
+                about="Motifs, matches, tests and logos",
+                holds=("motifs.json",),
+            ),
+        ),
+        label="low",
+        exports=(*MATPLOTLIB, *NUMBA),
+    ),
+    Command(
+        "export multiqc",
+        "Write figures of results as sections of a MultiQC report",
+        ("multiqc", "report", "qc"),
+        (
+            Input(
+                name="results",
+                about="Promoters or their audit, dataset, model, check, alignment statistics or prediction; one "
+                "of each at most",
+                source=(
+                    *("trainpromoter.model", "preparepromoters.fasta", "preparepromoters.audit"),
+                    *("preparedataset.dataset", "explaincheck.check"),
+                ),
+                pattern="*",
+            ),
+        ),
+        (
+            Output(
+                name="multiqc",
+                ending=".multiqc",
+                about="Files for MultiQC: *_mqc.json and versions",
+                holds=("bioattn_general_mqc.json",),
+            ),
+        ),
+        fixed="--sample ${prefix}",
+    ),
+    Command(
+        "export parameters",
+        "Write the parameters of an MSA/pair model with the names and layouts of AlphaFold",
+        ("protein", "evoformer", "alphafold"),
+        (replace(EVOFORMER, source=("trainevoformer.model",)),),
+        (Output(name="parameters", ending=".parameters.npz", about="Parameters by AlphaFold's names"),),
+        sample="simulated",
+    ),
+    Command(
+        "export structure",
+        "Paint attention on a structure, in the place of its B-factors",
+        ("protein", "structure", "attention"),
+        (ALIGNMENT_ATTENTION, STRUCTURE),
+        (
+            Output(
+                name="structure",
+                ending=".painted.pdb",
+                about="The structure; 100 is the residue most attended to",
+            ),
+        ),
+        sample="simulated",
+    ),
+    Command(
+        "export tracks",
+        "Write attention along chromosomes for genome browsers, one track per treatment and strand",
+        ("attention", "bigwig", "bedgraph", "genome browser"),
+        (ATTENTION,),
+        (
+            Output(
+                name="tracks",
+                ending=".tracks",
+                about="bigWig, bedGraph and tables, and tracks.json, which says what is what",
+                holds=("tracks.json",),
+            ),
+        ),
+    ),
+    Command(
+        "explain attribution",
+        "Compute what each base of each promoter adds to the response to each treatment",
+        ("promoter", "attribution", "mutagenesis"),
+        (MODEL, PROMOTERS),
+        (
+            Output(
+                name="attribution", ending=".attribution.h5", about="A value for each base at each position"
+            ),
+        ),
+        label="medium",
+        gpu=True,
+        threads=True,
+        test_options="--method gradient-input",
+    ),
+    Command(
+        "explain heads",
+        "Rank attention heads by their importance for what a model predicts",
+        ("attention", "interpretability", "pruning"),
+        (MODEL, DATASET),
+        (
+            Output(
+                name="heads", ending=".heads", about="Tables of the importance of heads", holds=("heads.tsv",)
+            ),
+        ),
+        label="medium",
+        gpu=True,
+        threads=True,
+    ),
+    Command(
+        "explain motifs",
+        "Score attention and attribution at known motifs, by condition",
+        ("motif", "attention", "benchmark"),
+        (
+            Input(
+                name="results",
+                about="Attention and attribution over the same promoters",
+                source=("exportattention.attention", "explainattribution.attribution"),
+                pattern="*.h5",
+            ),
+            Input(
+                name="expected",
+                about="Table of motifs and the conditions that should answer to them",
+                source=("settings/expected-tiny.tsv",),
+                option="--expected",
+                pattern="*.{tsv,csv}",
+            ),
+        ),
+        (Output(name="motifs", ending=".known-motifs.tsv", about="A row for each expected pair and signal"),),
+        test_options="--shuffles 20",
+    ),
+    Command(
+        "explain check",
+        "Judge whether the attention of a model may be believed, without any truth",
+        ("attention", "interpretability", "promoter"),
+        (MODEL, PROMOTERS, replace(DATASET, option="--dataset")),
+        (Output(name="check", ending=".check.json", about="Verdict and what it rests on"),),
+        label="medium",
+        gpu=True,
+        threads=True,
+        test_options="--samples 20",
+    ),
+    plot(
+        "attention",
+        "Draw attention by treatment along one promoter, the gene that the option --gene names",
+        ATTENTION,
+        test_options="--gene G01",
+    ),
+    plot(
+        "contacts",
+        "Draw a contact map, predicted above the diagonal, true below",
+        PREDICTION,
+        replace(STRUCTURE, option="--truth", about="Structure of the protein; `[]` for none", optional=True),
+        sample="simulated",
+    ),
+    plot("distogram", "Draw expected distances and how unsure they are", PREDICTION, sample="simulated"),
+    plot("heads", "Draw the attention of every head", ATTENTION),
+    plot("heatmap", "Draw attention of all treatments by position", ATTENTION),
+    plot(
+        "logos",
+        "Draw motifs as sequence logos",
+        Input(
+            name="motifs",
+            about="Motifs: MEME, JASPAR or TRANSFAC",
+            source=("tiny/motifs.meme",),
+            pattern="*.{meme,jaspar,pfm,txt,transfac}",
+        ),
+    ),
+    plot("training", "Draw losses and validation figures of trainings", MODEL),
+    plot(
+        "check",
+        "Draw the verdict on the attention of a model",
+        Input(
+            name="check",
+            about="Verdict of bioattn/explaincheck",
+            source=("explaincheck.check",),
+            pattern="*.check.json",
+        ),
+    ),
+    Command(
+        "report",
+        "Make one HTML page of any results of a model or a protein",
+        ("report", "html", "attention"),
+        (
+            Input(
+                name="results",
+                about="Any results of bioattn of one model, or of one protein; their content says what they are",
+                source=(
+                    *("trainpromoter.model", "preparepromoters.fasta", "preparedataset.dataset"),
+                    *("exportattention.attention", "explaincheck.check", "exportmotifs.motifs"),
+                ),
+                pattern="*",
+            ),
+            replace(
+                ANNOTATION,
+                about="GFF3, GTF or BED: names of genes, and genes a window reaches into; `[]` for none",
+                option="--annotation",
+                optional=True,
+            ),
+        ),
+        (Output(name="html", ending=".report.html", about="The page"),),
+    ),
+    Command(
+        "inspect",
+        "Say what a file of bioattn is and give its main figures",
+        ("report", "qc", "hdf5"),
+        (ANY,),
+        (Output(name="description", ending=".inspect.json", about="What the file is", option=">"),),
+        fixed="--json",
+    ),
+    Command(
+        "validate",
+        "Check a file of bioattn against its schema; the task fails when it is not valid",
+        ("validation", "qc", "hdf5"),
+        (ANY,),
+        (
+            Output(
+                name="findings",
+                ending=".validate.txt",
+                about="A line for each finding, and the verdict",
+                option=">",
+            ),
+        ),
+    ),
+    Command(
+        "merge",
+        "Join the attention of all shards to the file of one run; refuses one that is missing or doubled",
+        ("attention", "hdf5", "merge"),
+        (
+            Input(
+                name="parts",
+                about="Attention files of all shards",
+                source=("exportattention.attention",),
+                pattern="*.attention.h5",
+                of_shards=2,
+            ),
+        ),
+        (Output(name="attention", ending=".attention.h5", about="Attention of all promoters"),),
+    ),
+    Command(
+        "simulate promoters",
+        "Make a genome whose promoters hold planted motifs, and the responses that follow from them",
+        ("simulation", "promoter", "motif"),
+        (),
+        (Output(name="simulation", ending=".simulated", about="Inputs and their truth", holds=SIMULATION),),
+        records=(),
+        test_options="--genes 20 --length 100",
+    ),
+    Command(
+        "simulate score",
+        "Score attention against planted motifs",
+        ("simulation", "attention", "benchmark"),
+        (
+            ATTENTION,
+            Input(
+                name="truth",
+                about="Planted sites (truth.tsv)",
+                source=("tiny/truth.tsv",),
+                pattern="*.{tsv,tsv.gz}",
+            ),
+        ),
+        (Output(name="scores", ending=".scores.json", about="How well attention lies on the planted sites"),),
+    ),
+    Command(
+        "simulate msa",
+        "Make protein families whose contacts are planted",
+        ("simulation", "protein", "alignment"),
+        (),
+        (
+            Output(
+                name="families",
+                ending=".families",
+                about="Alignments, structures and the contacts that were planted",
+                holds=("PAIRS.tsv", "simulation.json"),
+            ),
+        ),
+        records=(),
+        test_options="--families 1 --min-depth 10 --max-depth 20 --min-length 30 --max-length 30",
+        sample="simulated",
+    ),
+    Command(
+        "doctor",
+        "Say what bioattn finds where it runs, and what stands in its way; the task fails when something does",
+        ("qc", "environment", "gpu"),
+        (),
+        (
+            Output(
+                name="findings", ending=".doctor.json", about="Versions, devices, memory, files", option=">"
+            ),
+        ),
+        fixed="--json",
+    ),
+)
+BY_MODULE = {command.module: command for command in COMMANDS}
+VERSIONS = "\"bioattn --version | sed 's/bioattn //'\""
+
+
+def main_nf(command: Command) -> str:
+    """The process."""
+    stem = "stem" if command.sharded else "prefix"
+    tuple_inputs = ", ".join(
+        ["val(meta)", *(f"path({each.name})" for each in command.inputs if not each.own_channel)]
+    )
+    inputs = [f"tuple {tuple_inputs}" if "," in tuple_inputs else "val meta"]
+    inputs += [f"path {each.name}" for each in command.inputs if each.own_channel]
+    inputs += ["val shard"] * command.sharded
+    outputs = [(f'tuple val(meta), path("${{{stem}}}{each.ending}"),', each.name) for each in command.outputs]
+    if command.all_records:
+        outputs.append(('tuple val(meta), path("*.run.json"),', "record"))
+    width = max(len(channel) for channel, _ in outputs)
+    declared = [f"{channel:<{width}} emit: {name}" for channel, name in outputs]
+    version = f"tuple val(\"${{task.process}}\"), val('bioattn'), eval({VERSIONS})"
+    declared.append(f"{version}, topic: versions, emit: versions_bioattn")
+    prefix = ['prefix = task.ext.prefix ?: "${meta.id}"']
+    if command.sharded:
+        prefix.append("stem = shard ? \"${prefix}.${shard.replace('/', 'of')}\" : prefix")
+    defined = ["def args = task.ext.args ?: ''", *prefix]
+    defined += [
+        f"def {each.name}_option = {each.name} ? \"{each.option} ${{{each.name}}}\" : ''"
+        for each in command.inputs
+        if each.optional
+    ]
+    defined += ["def shard_option = shard ? \"--shard ${shard}\" : ''"] * command.sharded
+    labels = [f"label 'process_{command.label}'", *["label 'process_gpu'"] * command.gpu]
+    return f"""process {command.process} {{
+    tag "$meta.id"
+{_lines(labels, 4)}
+
+    conda "${{moduleDir}}/environment.yml"
+    container "bioattn:{VERSION}"
+
+    input:
+{_lines(inputs, 4)}
+
+    output:
+{_lines(declared, 4)}
+
+    when:
+    task.ext.when == null || task.ext.when
+
+    script:
+{_lines(defined, 4)}
+    \"\"\"
+{_lines(_script(command, stem), 4)}
+    \"\"\"
+
+    stub:
+{_lines(prefix, 4)}
+    \"\"\"
+{_lines(_stub(command, stem), 4)}
+    \"\"\"
+}}
+"""
+
+
+def _lines(lines: Sequence[str], indent: int) -> str:
+    return "\n".join(" " * indent + line if line else "" for line in lines)
+
+
+def _script(command: Command, stem: str) -> list[str]:
+    words = [
+        f"${{{each.name}}}" + f"/{each.file}" * bool(each.file) for each in command.inputs if not each.option
+    ]
+    words += [
+        f"{each.option} ${{{stem}}}{each.ending}" for each in command.outputs if each.option.startswith("--")
+    ]
+    words += [
+        f"{each.option} ${{{each.name}}}" for each in command.inputs if each.option and not each.optional
+    ]
+    words += [command.fixed] * bool(command.fixed)
+    words += ["--threads ${task.cpus}"] * command.threads
+    words += [f"${{{each.name}_option}}" for each in command.inputs if each.optional]
+    words += ["${shard_option}"] * command.sharded
+    words += ["${args}"]
+    words += [f"> ${{{stem}}}{each.ending}" for each in command.outputs if each.option == ">"]
+    lines = [f"bioattn {command.words}", *(f"    {word}" for word in words)]
+    exports = [f"export {each}" for each in command.exports]
+    return [*exports, *[""] * bool(exports), *(f"{line} \\\\" for line in lines[:-1]), lines[-1]]
+
+
+def _stub(command: Command, stem: str) -> list[str]:
+    made = []
+    for output in command.outputs:
+        place = f"${{{stem}}}{output.ending}"
+        made += (
+            [f"mkdir {place}", *(f"touch {place}/{name}" for name in output.holds)]
+            if output.holds
+            else [f"touch {place}"]
+        )
+    return [*made, *(f"touch ${{{stem}}}{ending}.run.json" for ending in command.all_records)]
+
+
+META = "Groovy Map containing sample information, e.g. `[ id:'sample1' ]`"
+RECORD = Output(
+    name="record", ending=".run.json", about="Command, versions, digests of the inputs and wall time"
+)
+
+
+def meta_yml(command: Command) -> str:
+    """What the module takes and gives, as nf-core describes it."""
+    versions = _versions()
+    lines = [f"name: bioattn_{command.module}", f'description: "{command.about}"', "keywords:"]
+    lines += [f"  - {keyword}" for keyword in command.keywords]
+    lines += [
+        "tools:",
+        "  - bioattn:",
+        "      description: |",
+        "        Attention models on biological sequences, with every attention map kept: promoters by",
+        "        treatments, and protein alignments.",
+        '      doi: "no DOI available"',
+        '      licence: ["Apache-2.0"]',
+        '      identifier: ""',
+        "input:",
+    ]
+    together = [each for each in command.inputs if not each.own_channel]
+    mark = "  - - " if together else "  - "
+    indent = len(mark) - 2
+    lines += [f"{mark}meta:", *_described(indent + 4, "map", META)]
+    for each in together:
+        lines += [
+            f"{' ' * indent}- {each.name}:",
+            *_file(indent + 4, each.pattern, each.about, each),
+        ]
+    for each in command.inputs:
+        if each.own_channel:
+            lines += [f"  - {each.name}:", *_file(6, each.pattern, each.about, each)]
+    if command.sharded:
+        about = "Part of the promoters, such as `1/8`; `''` for all. bioattn/merge joins them"
+        lines += ["  - shard:", *_described(6, "string", about)]
+    lines.append("output:")
+    for output in [*command.outputs, *[RECORD] * bool(command.all_records)]:
+        key = (
+            "*.run.json"
+            if output is RECORD
+            else f"${{{'stem' if command.sharded else 'prefix'}}}{output.ending}"
+        )
+        lines += [f"  {output.name}:", "    - - meta:", *_described(10, "map", META), f'      - "{key}":']
+        lines += _file(10, f"*{output.ending}", output.about, output)
+    lines += ["  versions_bioattn:", *versions, "topics:", "  versions:", *versions]
+    lines += ["authors:", '  - "bioattn contributors"', "maintainers:", '  - "bioattn contributors"']
+    return "\n".join(lines) + "\n"
+
+
+def _described(indent: int, kind: str, about: str) -> list[str]:
+    return [" " * indent + f"type: {kind}", " " * indent + f'description: "{about}"']
+
+
+def _file(indent: int, pattern: str, about: str, each: Input | Output) -> list[str]:
+    is_folder = each.folder if isinstance(each, Input) else bool(each.holds)
+    more = [f'pattern: "{pattern}"']
+    more += ["optional: true"] * (isinstance(each, Input) and each.optional)
+    if not is_folder:
+        # Of `*.{fa,fasta,fa.gz}` and `*.promoters.fa` the first format counts.
+        formats = [n for suffix, n in EDAM.items() if re.search(rf"[.{{]{suffix[1:]}([,}}]|$)", pattern)]
+        more += ["ontologies: []"]
+        if formats:
+            more[-1:] = ["ontologies:", f'  - edam: "http://edamontology.org/format_{formats[0]}"']
+    return [
+        *_described(indent, "directory" if is_folder else "file", about),
+        *(" " * indent + line for line in more),
+    ]
+
+
+def _versions() -> list[str]:
+    about = {
+        '"${task.process}"': ("string", "The name of the process"),
+        "bioattn": ("string", "The name of the tool"),
+        VERSIONS: ("eval", "The expression to obtain the version of the tool"),
+    }
+    lines = []
+    for name, (kind, description) in about.items():
+        lines += [f"      - {name}:", f"          type: {kind}", f"          description: {description}"]
+    return ["    - - " + lines[0].strip(" -"), *lines[1:]]
+
+
+ENVIRONMENT = f"""# bioattn is on no public index yet: point pip to a folder with its wheel,
+# PIP_FIND_LINKS=/folder/with/wheel nextflow run … -profile conda
+channels:
+  - conda-forge
+  - bioconda
+dependencies:
+  - conda-forge::python>=3.11
+  - conda-forge::pip
+  - pip:
+      - bioattn[motif,msa,plot]=={VERSION}
+"""
+
+
+def upstream(command: Command) -> list[Command]:
+    """The commands whose outputs its test needs, in the order in which they run."""
+    found: list[Command] = []
+    for source in (source for each in command.inputs for source in each.source if "/" not in source):
+        if "." in source:
+            before = BY_MODULE[source.partition(".")[0]]
+            found += [each for each in [*upstream(before), before] if each not in found]
+    return found
+
+
+def nf_test(command: Command) -> str:
+    """The nf-test of the module, real and as a stub."""
+    before = upstream(command)
+    # What is merged must have been written as a part, if only as the one of one.
+    shard = "1/1" if any(each.of_shards > 1 for each in command.inputs) else ""
+    setup = []
+    for each in before:
+        setup += [f'run("{each.process}") {{', f'    script "../../{each.module}/main.nf"']
+        setup += [f"    {line}" for line in _process(each, shard)] + ["}"]
+    tags = ["modules", "modules_local", "bioattn", *(f"bioattn/{each.module}" for each in [command, *before])]
+    lines = [f'name "Test Process {command.process}"', 'script "../main.nf"', f'process "{command.process}"']
+    lines += ['config "./nextflow.config"', "", *(f'tag "{tag}"' for tag in tags)]
+    if setup:
+        lines += ["", "setup {", *(f"    {line}" for line in setup), "}"]
+    return "\n".join(
+        ["nextflow_process {", "", _lines([*lines, *_test(command), *_test(command, stub=True)], 4), "}\n"]
+    )
+
+
+def _test(command: Command, *, stub: bool = False) -> list[str]:
+    exists = ".every { _meta, path -> file(path).exists() } },"
+    checks = [f"{{ assert process.out.{output.name}{exists}" for output in command.outputs]
+    checks.append(
+        "{ assert snapshot(process.out.findAll { key, _val -> key.startsWith('versions') }).match() }"
+    )
+    then = ["assert process.success", "assertAll(", *(f"    {check}" for check in checks), ")"]
+    return [
+        *("", f'test("data of the project{" - stub" * stub}") {{', ""),
+        *(['    options "-stub"', ""] if stub else []),
+        *("    when {", *(f"        {line}" for line in _process(command)), "    }", ""),
+        *("    then {", *(f"        {line}" for line in then), "    }", "}"),
+    ]
+
+
+def _process(command: Command, shard: str = "") -> list[str]:
+    """`process { … }` of an nf-test, which says what the module is given; shard: which part, if it takes one."""
+    together = [each for each in command.inputs if not each.own_channel]
+    refs = list(dict.fromkeys(source for each in together for source in each.source if _emit(source)))
+    names = {source: source.partition(".")[2] for source in refs}
+    elements = [_element(each, names) for each in together]
+    if not refs:
+        meta = f"[ id:'{command.sample}' ]"
+        given = [f"[{', '.join([meta, *elements])}]" if elements else meta]
+    else:
+        chain = _emit(refs[0]) + "".join(f".join({_emit(source)})" for source in refs[1:])
+        listed = ", ".join(names.values())
+        made = f"{{ meta, {listed} -> [meta, {', '.join(elements)}] }}"
+        given = [chain if elements == list(names.values()) else f"{chain}.map {made}"]
+    given += [_element(each, {}) for each in command.inputs if each.own_channel]
+    given += [f"'{shard}'"] * command.sharded
+    inputs = [f"    input[{number}] = {each}" for number, each in enumerate(given)]
+    return ["process {", '    """', *inputs, '    """', "}"]
+
+
+def _emit(source: str) -> str:
+    """`PROCESS.out.name` for `module.output`, nothing for a path."""
+    module, _, name = source.partition(".")
+    return f"{BY_MODULE[module].process}.out.{name}" if module in BY_MODULE else ""
+
+
+def _element(each: Input, names: dict[str, str]) -> str:
+    found = [
+        names.get(source) or f'file("${{projectDir}}/../../data/{source}", checkIfExists: true)'
+        for source in each.source
+    ]
+    return found[0] if len(found) == 1 else f"[{', '.join(found)}]"
+
+
+def test_config(command: Command) -> str:
+    """Options of the module and of those before it in its nf-test."""
+    lines = []
+    for each in [*upstream(command), command]:
+        if each.test_options:
+            lines += [
+                f"    withName: '{each.process}' {{",
+                f'        ext.args = "{each.test_options}"',
+                "    }",
+            ]
+    return "\n".join(["process {", *lines, "}"]) + "\n"
+
+
+def snakefile() -> str:
+    """A rule for each command, to be taken over by `use rule`."""
+    return SNAKEFILE_HEAD + "".join(f"\n\n{_rule(command)}" for command in COMMANDS)
+
+
+SNAKEFILE_HEAD = '''# A rule for each command of bioattn, for other workflows. Written by workflows/commands.py.
+#
+# module bioattn:
+#     snakefile: "workflows/snakemake/commands/workflow/Snakefile"
+#     config: config
+#
+# use rule export_tracks from bioattn with:
+#     input:
+#         attention="my/attention.h5",
+#
+# Files of a user are looked for in resources/{sample}/, results stand in results/{sample}/RULE/. The setting RULE
+# holds more options, such as `export_tracks: "--treatment heat"`.
+
+import shlex
+
+
+def option(name, files):
+    """`name files` for the shell, or nothing where there are none."""
+    files = [files] if isinstance(files, str) else files or []
+    return " ".join([name, *map(shlex.quote, files)]) if files else ""
+'''
+
+
+def _rule(command: Command) -> str:
+    inputs = [f"{each.name}={_rule_input(each)}," for each in command.inputs]
+    place = f"results/{{sample}}/{command.rule}"
+    outputs = []
+    for output in command.outputs:
+        path = f'"{place}/{output.ending[1:]}"'
+        outputs.append(f"{output.name}={f'directory({path})' if output.holds else path},")
+    names = {output.ending: output.name for output in command.outputs}
+    outputs += [f'{names[ending]}_record="{place}/{ending[1:]}.run.json",' for ending in command.all_records]
+    optional = [each for each in command.inputs if each.optional]
+    params = [
+        f'{each.name}=lambda wildcards, input: option("{each.option}", input.get("{each.name}")),'
+        for each in optional
+    ]
+    params.append(f'options=config.get("{command.rule}", ""),')
+    words = [f"bioattn {command.words}"]
+    words += [
+        f"{{input.{each.name}:q}}" + f"/{each.file}" * bool(each.file)
+        for each in command.inputs
+        if not each.option
+    ]
+    words += [
+        f"{each.option} {{output.{each.name}:q}}" for each in command.outputs if each.option.startswith("--")
+    ]
+    words += [
+        f"{each.option} {{input.{each.name}:q}}"
+        for each in command.inputs
+        if each.option and not each.optional
+    ]
+    words += [command.fixed.replace("${prefix}", "{wildcards.sample:q}")] * bool(command.fixed)
+    words += ["--threads {threads}"] * command.threads
+    words += [f"{{params.{each.name}}}" for each in optional] + ["{params.options}"]
+    printed = [output.name for output in command.outputs if output.option == ">"]
+    said = f"> {{output.{printed[0]}:q}} 2> {{log:q}}" if printed else "> {log:q} 2>&1"
+    sections = {
+        "input": inputs,
+        "output": outputs,
+        "log": [f'"logs/{{sample}}/{command.rule}.log",'],
+        "conda": ['"envs/bioattn.yaml"'],
+        "container": ['config.get("container")'],
+        "params": params,
+        "shell": [f'"{" ".join(words)}"', f'" {said}"'],
+    }
+    text = f"rule {command.rule}:\n"
+    for name, lines in sections.items():
+        if name == "params":
+            text += f"    threads: {THREADS[command.label]}\n"
+        if lines:
+            text += f"    {name}:\n{_lines(lines, 8)}\n"
+    return text
+
+
+THREADS = {"single": 1, "low": 2, "medium": 6}
+"""As nextflow/conf/base.config."""
+
+
+def _rule_input(each: Input) -> str:
+    paths = []
+    for source in each.source:
+        module, _, name = source.partition(".")
+        if module in BY_MODULE:
+            before = BY_MODULE[module]
+            ending = next(output.ending for output in before.outputs if output.name == name)
+            paths.append(f'"results/{{sample}}/{before.rule}/{ending[1:]}"')
+        else:
+            paths.append(f'"resources/{{sample}}/{Path(source).name}"')
+    return paths[0] if len(paths) == 1 and not each.optional else f"[{', '.join(paths)}]"
+
+
+def files() -> Iterator[tuple[Path, str]]:
+    """Every file that is written, and its text."""
+    for command in COMMANDS:
+        folder = MODULES / command.module
+        yield folder / "main.nf", main_nf(command)
+        yield folder / "meta.yml", meta_yml(command)
+        yield folder / "environment.yml", ENVIRONMENT
+        yield folder / "tests" / "main.nf.test", nf_test(command)
+        yield folder / "tests" / "nextflow.config", test_config(command)
+    yield SNAKEFILE, snakefile()
+    # Each workflow is a folder that stands alone.
+    environment = Path("workflow", "envs", "bioattn.yaml")
+    yield SNAKEFILE.parents[1] / environment, (SNAKEFILE.parents[2] / "promoters" / environment).read_text()
+
+
+if __name__ == "__main__":
+    for path, text in files():
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.write_text(text)

@@ -1,0 +1,37 @@
+process BIOATTN_PLOTLOGOS {
+    tag "$meta.id"
+    label 'process_single'
+
+    conda "${moduleDir}/environment.yml"
+    container "bioattn:0.1.0"
+
+    input:
+    tuple val(meta), path(motifs)
+
+    output:
+    tuple val(meta), path("${prefix}.logos.svg"), emit: figure
+    tuple val(meta), path("*.run.json"),          emit: record
+    tuple val("${task.process}"), val('bioattn'), eval("bioattn --version | sed 's/bioattn //'"), topic: versions, emit: versions_bioattn
+
+    when:
+    task.ext.when == null || task.ext.when
+
+    script:
+    def args = task.ext.args ?: ''
+    prefix = task.ext.prefix ?: "${meta.id}"
+    """
+    export MPLCONFIGDIR="\$PWD/.matplotlib"
+
+    bioattn plot logos \\
+        ${motifs} \\
+        --output ${prefix}.logos.svg \\
+        ${args}
+    """
+
+    stub:
+    prefix = task.ext.prefix ?: "${meta.id}"
+    """
+    touch ${prefix}.logos.svg
+    touch ${prefix}.logos.svg.run.json
+    """
+}
