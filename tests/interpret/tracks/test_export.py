@@ -3,7 +3,6 @@
 import gzip
 import json
 import subprocess
-import sys
 from collections.abc import Callable
 from pathlib import Path
 
@@ -343,7 +342,7 @@ def test_position_0_is_where_the_file_says(write_attention, tmp_path, capsys):
     assert exported("usual", plain, "--overlapping", "max")[0] == 200
 
 
-def test_an_interrupted_export_leaves_nothing(write_attention, tmp_path, monkeypatch):
+def test_an_interrupted_export_leaves_nothing(write_attention, tmp_path, python):
     """SIGTERM after the first track: one sentence, exit code 143, no folder; the next run is not in its way."""
     path, _ = write_attention()
     script = (
@@ -358,7 +357,7 @@ def test_an_interrupted_export_leaves_nothing(write_attention, tmp_path, monkeyp
         f"output = {str(tmp_path / 't')!r}\n"
         f"sys.exit(main(['export', 'tracks', {str(path)!r}, '-o', output, '--downstream', '0']))\n"
     )
-    done = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, cwd=Path.cwd())
+    done = subprocess.run([python, "-c", script], capture_output=True, text=True, cwd=Path.cwd())
     assert done.returncode == 143
     assert "stopped by SIGTERM; no tracks were kept, run again" in done.stderr
     assert "Traceback" not in done.stderr

@@ -4,7 +4,6 @@ import csv
 import os
 import signal
 import subprocess
-import sys
 from pathlib import Path
 
 import numpy as np
@@ -176,18 +175,22 @@ def test_wrong_usage_is_said_once(dataset_path, tmp_path, train_together):
 
 
 @pytest.mark.slow
-def test_two_nodes_of_torchrun(dataset_path, tmp_path):
+def test_two_nodes_of_torchrun(dataset_path, tmp_path, bioattn_folder, python):
     """Two launchers on this machine stand for two machines; each starts one process."""
     config = settings(tmp_path)
     one = words(dataset_path, tmp_path / "one", config, epochs=2)
     assert main(["train", *one, "-q"]) == 0
     port = 20000 + os.getpid() % 20000
-    launcher = [sys.executable, "-m", "torch.distributed.run", "--nnodes", "2", "--nproc-per-node", "1"]
+    launcher = [python, "-m", "torch.distributed.run", "--nnodes", "2", "--nproc-per-node", "1"]
     launcher += ["--rdzv-backend", "c10d", "--rdzv-endpoint", f"127.0.0.1:{port}", "--rdzv-id", "bioattn"]
-    launcher += ["-m", "bioattn_cli", "train", *words(dataset_path, tmp_path / "two", config, epochs=2)]
-    environment = {**os.environ, "PYTHONPATH": os.pathsep.join(sys.path)}
+    launcher += [
+        "--no-python",
+        bioattn_folder / "bioattn",
+        "train",
+        *words(dataset_path, tmp_path / "two", config, epochs=2),
+    ]
     nodes = [
-        subprocess.Popen(launcher, env=environment, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
+        subprocess.Popen(launcher, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
         for _ in range(2)
     ]
     outputs = [node.communicate(timeout=120) for node in nodes]
