@@ -130,7 +130,7 @@ def test_make_knows_what_the_readme_says(target: str) -> None:
 
 
 def pages() -> list[Path]:
-    folders = (ROOT / "docs", ROOT / "benchmarks")
+    folders = (ROOT / "docs", ROOT / "benchmarks", ROOT / "workflows")
     pages = [page for folder in folders for page in sorted(folder.rglob("*.md"))]
     return [ROOT / "README.md", ROOT / "SECURITY.md", *pages, ROOT / "data" / "README.md"]
 
@@ -138,6 +138,18 @@ def pages() -> list[Path]:
 @pytest.mark.parametrize("page", pages(), ids=lambda page: str(page.relative_to(ROOT)))
 def test_links_lead_somewhere(page: Path) -> None:
     text = re.sub(r"```.*?```", "", page.read_text(encoding="utf-8"), flags=re.DOTALL)
-    for target in re.findall(r"\]\(([^)#\s]+)", text):
-        if not target.startswith("http"):
-            assert (page.parent / target).exists(), target
+    for target, heading in re.findall(r"\]\(([^)#\s]*)(?:#([^)\s]+))?\)", text):
+        if target.startswith("http"):
+            continue
+        linked = page.parent / target if target else page
+        assert linked.exists(), target
+        if heading and linked.suffix == ".md":
+            assert heading in headings(linked), f"{target}#{heading}"
+
+
+def headings(page: Path) -> set[str]:
+    """The names by which links find the headings of a page, as GitHub makes them."""
+    text = re.sub(r"```.*?```", "", page.read_text(encoding="utf-8"), flags=re.DOTALL)
+    titles = re.findall(r"^#+ (.*)$", text, flags=re.MULTILINE)
+    plain = (re.sub(r"\[([^]]*)\]\([^)]*\)", r"\1", title).strip().lower() for title in titles)
+    return {re.sub(r"[^\w\- ]", "", title).replace(" ", "-") for title in plain}

@@ -1,10 +1,10 @@
-# What all rules share: the settings, checked, and which alignments there are.
+# Shared by all rules: the checked settings, and the list of alignments.
 
 import os
 import re
 import shlex
 
-# What `bioattn run evoformer` takes for an alignment in a folder.
+# Files in a folder that `bioattn run evoformer` takes for alignments.
 SUFFIX = re.compile(
     r"\.(a2m|a3m|afa|aln|clu|clustal|clustalw|clw|fa|faa|fas|fasta|msa|mfa|phy|phylip|sth|sto|stockholm|stk)"
     r"(\.gz|\.xz)?$",

@@ -1,4 +1,4 @@
-# What attention says of contacts; figures, and one page for each protein.
+# Contacts from attention, figures, and one page for each protein.
 
 
 rule contacts:

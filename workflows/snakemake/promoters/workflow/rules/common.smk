@@ -1,4 +1,4 @@
-# What all rules share: the settings, checked, and how they become options.
+# Shared by all rules: the checked settings, and their conversion to options.
 
 import shlex
 
@@ -16,7 +16,7 @@ CONTRASTS = (
 refuse_twice([row["treatment"] for row in CONTRASTS], config.get("contrasts"), "treatment")
 
 SEEDS = config["training"]["seeds"]
-# The file of genes to explain, "all", or nothing: then no attribution is made.
+# The file of genes to explain, "all", or None for no attribution.
 EXPLAINED = config["attribution"].get("genes")
 GPUS = 1 if config["device"] == "cuda" else 0
 

@@ -1,4 +1,4 @@
-# From genome, annotation and responses to the dataset that a model is trained on.
+# From genome, annotation and responses to the training dataset.
 
 
 rule promoters:

@@ -1,4 +1,4 @@
-# Maps of all promoters: attention, and what each base contributes.
+# Maps of all promoters: attention, and contributions of bases.
 
 
 rule attention:

@@ -1,7 +1,7 @@
-# Models, one for each seed, and what they predict.
+# Models, one for each seed, and their predictions.
 #
-# `--resume` is always given. Until a model is finished it lies in model.partial, which is no output of the rule and so
-# is not removed by Snakemake: a job that was killed goes on there when the workflow is started again.
+# `--resume` is always given. An unfinished model is in model.partial, which is not an output of the rule, so Snakemake
+# does not remove it: a killed job resumes from it when the workflow starts again.
 
 
 rule train:

@@ -1,7 +1,7 @@
-# Reading attention: may it be believed, which motifs, where on the chromosomes.
+# Reading attention: the check, motifs, and tracks along chromosomes.
 
 
-# The models that --controls retrains are kept in a folder that is no output: they are used again, and go on.
+# The folder of --controls is not an output, so that its models are used again and interrupted ones resume.
 rule check:
     input:
         model=rules.train.output.model,

@@ -1,4 +1,4 @@
-# Figures, and one page of everything for each seed; all of it stands in `snakemake --report` too.
+# Figures, and one page with all results for each seed; `snakemake --report` shows both too.
 
 
 rule plot_training:

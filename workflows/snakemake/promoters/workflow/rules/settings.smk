@@ -1,4 +1,4 @@
-# Reads settings and tables. A mistake is one sentence: the setting, what was found, what is wanted.
+# Reads settings and tables. An error is one sentence: the setting, its value, what is wanted.
 
 import csv
 import json
