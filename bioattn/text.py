@@ -2,6 +2,7 @@
 
 import re
 from collections.abc import Sequence
+from typing import Any
 
 _CONTROLS = re.compile("[\x00-\x08\x0b-\x1f\x7f-\x9f\u061c\u200e\u200f\u2028-\u202e\u2066-\u2069]")
 """C0 and C1 but for tab and line feed, line separators, and what changes the direction of text."""
@@ -49,6 +50,15 @@ def percentage(share: float, decimals: int = 0) -> str:
     ('90 %', '0.0 %')
     """
     return f"{100 * share:.{decimals}f} %"
+
+
+def some(names: Sequence[str], limit: int = 8) -> list[str] | dict[str, Any]:
+    """All names as JSON shows them, or how many and the first ones.
+
+    >>> some("abc"), some("abc", 2)
+    (['a', 'b', 'c'], {'count': 3, 'first': ['a', 'b']})
+    """
+    return list(names) if len(names) <= limit else {"count": len(names), "first": list(names[:limit])}
 
 
 def quoted(names: Sequence[str], limit: int = 5) -> str:

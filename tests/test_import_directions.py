@@ -19,7 +19,9 @@ ORDER = [
     {"structures"},
     {"alignments", "promoters", "simulate"},
     {"attention"},
-    {"store", "training", "inference", "models"},
+    {"store"},
+    {"views"},
+    {"training", "inference", "models"},
     {"interpret"},
     {"faithfulness", "figures"},
     {"report"},
@@ -30,7 +32,6 @@ LEVELS = {room: level for level, rooms in enumerate(ORDER, start=1) for room in 
 ROOMS = sorted(path.name for path in LIBRARY.iterdir() if (path / "__init__.py").is_file())
 FAMILIES = sorted(path.name for path in (LIBRARY / "models").iterdir() if (path / "__init__.py").is_file())
 KNOW_A_FAMILY = {
-    "bioattn/store/model_inspection.py",
     "cli/bioattn_cli/commands/export_parameters.py",
     "cli/bioattn_cli/inference_options.py",
     "cli/bioattn_cli/commands/run_evoformer.py",

@@ -15,7 +15,7 @@ from bioattn.faithfulness.samples import known_bins, predict
 from bioattn.faithfulness.subject import RESAMPLES, Subject
 from bioattn.faithfulness.substitutions import OtherPromoters, OtherTreatments, UniformWeights, exchanges
 from bioattn.inference.runner import CheckableRunner, Floats, HeldOut
-from bioattn.models.training_record import MODEL_ROW
+from bioattn.store.training_record import MODEL_ROW
 
 NO_DATASET = "needs the measured responses: give the dataset with --dataset"
 NO_CONTROLS = "needs models retrained on the same data: give --dataset, and --controls DIR to keep them in"

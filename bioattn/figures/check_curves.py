@@ -1,15 +1,11 @@
 """The figure of `explain check`: measures with thresholds, and deletion and insertion curves."""
 
 import textwrap
-from dataclasses import dataclass
-from pathlib import Path
-from typing import Any
 
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 from matplotlib.lines import Line2D
 
-from bioattn.errors import FormatError
 from bioattn.figures.style import (
     BLACK,
     BLUE,
@@ -24,88 +20,31 @@ from bioattn.figures.style import (
     set_title,
     styled,
 )
-from bioattn.io.files import read_json
+from bioattn.views.check import CheckMeasure, CheckResult, PerturbationCurve
 
-CHECK_FORMAT = "bioattn-check"
 CURVES = ("deletion", "insertion")
 _WIDE = 120.0
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Measure:
-    """One measure of the check."""
-
-    label: str
-    value: float | None
-    interval: tuple[float, float] | None
-    threshold: float | None
-    passed: bool | None
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class CheckPicture:
-    """The figure's data."""
-
-    verdict: str
-    caveats: list[str]
-    measures: list[Measure]
-    curves: dict[str, dict[str, list[float]]]
-    """Deletion and insertion, each with fraction, top and random; only those there are. Shares of what replacing
-    the whole promoter changes, lost or regained."""
-
-
-def read_check(path: Path) -> CheckPicture:
-    """Read the JSON of `explain check`. Raises: FormatError when the file is not a check."""
-    content = read_json(path)
-    if not isinstance(content, dict) or content.get("format") != CHECK_FORMAT:
-        raise FormatError(
-            f"{path}: is no result of `bioattn explain check` (its format is not {CHECK_FORMAT!r})"
-        )
-    try:
-        measures = [_measure(each) for each in content["measures"]]
-        curves = {
-            name: {part: [float(value) for value in found[part]] for part in ("fraction", "top", "random")}
-            for name in CURVES
-            if (found := content.get("curves", {}).get(name))
-        }
-        verdict = str(content["verdict"]["sentence"])
-        caveats = [str(each) for each in content["verdict"].get("caveats", [])]
-    except (KeyError, TypeError, ValueError, AttributeError) as error:
-        raise FormatError(
-            f"{path}: is damaged or of another version ({error!r}); run the check again"
-        ) from error
-    return CheckPicture(verdict=verdict, caveats=caveats, measures=measures, curves=curves)
-
-
-def _measure(found: dict[str, Any]) -> Measure:
-    interval = found.get("interval")
-    return Measure(
-        label=str(found["label"]),
-        value=None if found["value"] is None else float(found["value"]),
-        interval=None if interval is None else (float(interval[0]), float(interval[1])),
-        threshold=None if found.get("threshold") is None else float(found["threshold"]),
-        passed=found.get("passed"),
-    )
-
-
 @styled
-def draw_check(check: CheckPicture, width: float) -> Figure:
+def draw_check(check: CheckResult, width: float) -> Figure:
     """Draw the verdict, the curves, and a line for each measure, `width` millimetres wide."""
     shown = [measure for measure in check.measures if measure.value is not None]
-    sentences = [check.verdict, *(f"But: {caveat}" for caveat in check.caveats)]
+    sentences = [check.sentence, *(f"But: {caveat}" for caveat in check.caveats)]
     num_title = sum(len(textwrap.wrap(each, int(width / TITLE_LETTER))) for each in sentences)
     labels = [textwrap.wrap(measure.label, 50 if width > _WIDE else 26) for measure in shown]
     num_lines = sum(map(len, labels))
-    curves_height = 42.0 if check.curves else 0.0
+    curves = [curve for name in CURVES for curve in check.curves if curve.name == name]
+    curves_height = 42.0 if curves else 0.0
     measures_height = 3.2 * num_lines + 1.2 * len(shown) + 10 if shown else 0.0
     figure = new_figure(width, min(PAGE_HEIGHT, curves_height + measures_height + 3.2 * num_title + 3))
     set_title(figure, *sentences)
     heights = [part for part in (curves_height, measures_height) if part]
     parts = figure.subfigures(len(heights), 1, squeeze=False, height_ratios=heights)
-    if check.curves:
-        axes = parts[0, 0].subplots(1, len(check.curves), squeeze=False, sharey=True)
-        for axis, (name, curve) in zip(axes.flat, check.curves.items(), strict=True):
-            _draw_curve(axis, name, curve)
+    if curves:
+        axes = parts[0, 0].subplots(1, len(curves), squeeze=False, sharey=True)
+        for axis, curve in zip(axes.flat, curves, strict=True):
+            _draw_curve(axis, curve)
         axes.flat[0].set_ylabel("effect, share of the whole")
         axes.flat[-1].legend(loc="lower right", borderpad=0)
     if shown:
@@ -113,15 +52,15 @@ def draw_check(check: CheckPicture, width: float) -> Figure:
     return figure
 
 
-def _draw_curve(axis: Axes, name: str, curve: dict[str, list[float]]) -> None:
-    percent = [100 * value for value in curve["fraction"]]
-    axis.plot(percent, curve["top"], color=BLUE, marker="o", markersize=2, label="most attended")
-    axis.plot(percent, curve["random"], color=GREY, marker="o", markersize=2, linestyle="--", label="random")
-    axis.set_title(name)
-    axis.set_xlabel("bins replaced, %" if name == "deletion" else "bins put back, %")
+def _draw_curve(axis: Axes, curve: PerturbationCurve) -> None:
+    percent = [100 * value for value in curve.fraction]
+    axis.plot(percent, curve.top, color=BLUE, marker="o", markersize=2, label="most attended")
+    axis.plot(percent, curve.random, color=GREY, marker="o", markersize=2, linestyle="--", label="random")
+    axis.set_title(curve.name)
+    axis.set_xlabel("bins replaced, %" if curve.name == "deletion" else "bins put back, %")
 
 
-def _draw_measures(axis: Axes, measures: list[Measure], labels: list[list[str]]) -> None:
+def _draw_measures(axis: Axes, measures: list[CheckMeasure], labels: list[list[str]]) -> None:
     """Draw a line for each measure: value, interval and, as a bar, the threshold."""
     place = 0.0
     places = []

@@ -13,7 +13,6 @@ from numpy.typing import NDArray
 from bioattn.alignments.contact_dataset import CONTACT_DATASET_FORMAT, open_contact_dataset
 from bioattn.choices import require_names
 from bioattn.errors import BioattnError, FormatError, SettingsError
-from bioattn.figures.distances import read_distances
 from bioattn.formats.alignment import GAP, Alignment
 from bioattn.formats.alignment_file import read_alignment
 from bioattn.formats.rr import RR_START, read_rr
@@ -23,6 +22,7 @@ from bioattn.io.hdf5_input import is_hdf5, open_hdf5, text_attribute
 from bioattn.structures.chain import read_chain
 from bioattn.structures.column_mapping import map_columns
 from bioattn.structures.contacts import MIN_SEPARATION, contacts, known_pairs
+from bioattn.structures.distogram_file import read_distances
 from bioattn.text import quoted
 
 LOGGER = logging.getLogger("bioattn")

@@ -6,9 +6,9 @@ from matplotlib.figure import Figure
 from matplotlib.ticker import MaxNLocator
 from numpy.typing import NDArray
 
-from bioattn.figures.distances import Distances
 from bioattn.figures.style import BLACK, SMALL_FONT, framed, new_figure, set_title, styled
 from bioattn.structures.contacts import distances as distances_between
+from bioattn.structures.distogram_file import Distances
 
 _BESIDE = 110.0
 """Width in millimetres from which the two maps are drawn side by side."""
@@ -45,7 +45,8 @@ def draw_distogram(distances: Distances, width: float, cb: NDArray[np.float32] |
     )
     left.set_title("expected distance" if cb is None else "above: expected distance, below: true")
     entropy = np.full((size, size), np.nan)
-    entropy[np.ix_(distances.columns, distances.columns)] = distances.entropy
+    if distances.entropy is not None:
+        entropy[np.ix_(distances.columns, distances.columns)] = distances.entropy
     most = float(np.log2(distances.num_bins))
     image = right.imshow(entropy, cmap="cividis", vmin=0, vmax=most, extent=edges)
     figure.colorbar(image, ax=right, shrink=0.7, aspect=25).set_label(

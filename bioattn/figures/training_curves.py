@@ -1,23 +1,16 @@
 """Training curves: losses and validation metrics by epoch or step, of one or several runs."""
 
-import csv
 from collections.abc import Sequence
-from dataclasses import dataclass
-from pathlib import Path
 from typing import Literal
 
-import numpy as np
 from matplotlib.figure import Figure
 from matplotlib.lines import Line2D
 from matplotlib.ticker import MaxNLocator
-from numpy.typing import NDArray
 
-from bioattn.errors import BioattnError, FormatError, SettingsError
+from bioattn.errors import SettingsError
 from bioattn.figures.style import CYCLE, GREY, colour_of, new_figure, set_title, styled
-from bioattn.io.files import read_lines
-from bioattn.models.training_record import HISTORY, check_history, read_training_record
+from bioattn.views.training_history import TrainingHistory
 
-TIMES = ("epoch", "step")
 TRAINING_LOSS, VALIDATION_LOSS, LEARNING_RATE = "training_loss", "validation_loss", "learning_rate"
 _NAMES = {
     "validation_mean_pearson": "Pearson r (mean over treatments)",
@@ -28,54 +21,6 @@ _NAMES = {
 }
 _DEFAULT = ("validation_mean_pearson", "validation_specific_pearson")
 _STYLES: tuple[Literal["-", "--", ":", "-."], ...] = ("-", "--", ":", "-.")
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class TrainingHistory:
-    """The history of one training run."""
-
-    name: str
-    time: str
-    """The unit of time: epoch or step."""
-    columns: dict[str, NDArray[np.float64]]
-    """Columns by name, the time among them; NaN = could not be computed."""
-    best: float | None
-    """The epoch whose weights were kept."""
-
-
-def read_history(path: Path) -> TrainingHistory:
-    """Read `history.csv` of a model folder, or such a file.
-
-    Raises: BioattnError when the folder has none; FormatError when it is no history, or damaged.
-    """
-    folder = path if path.is_dir() else path.parent
-    file = path / HISTORY if path.is_dir() else path
-    if path.is_dir() and not file.is_file():
-        raise BioattnError(f"{path}: has no history.csv; name the folder of a model that was trained here")
-    if file.name == HISTORY:
-        check_history(folder)
-    lines = [line for _, line in read_lines(file) if line.strip()]
-    rows = list(csv.reader(lines))
-    if not rows or rows[0][:1] not in [[name] for name in TIMES]:
-        raise FormatError(f"{file}: is no training history; its first column must be epoch or step")
-    if len(rows) < 2:
-        raise FormatError(f"{file}: holds no epoch or step yet")
-    columns: dict[str, list[float]] = {name: [] for name in rows[0]}
-    for number, row in enumerate(rows[1:], start=2):
-        if len(row) != len(rows[0]):
-            raise FormatError(f"{file}:{number}: {len(row)} cells where the header has {len(rows[0])}")
-        for name, cell in zip(rows[0], row, strict=True):
-            try:
-                columns[name].append(float(cell) if cell else float("nan"))
-            except ValueError:
-                raise FormatError(f"{file}:{number}: {name} {cell!r} is not a number") from None
-    best = read_training_record(folder).get("best_epoch")
-    return TrainingHistory(
-        name=folder.resolve().name if path.is_dir() else file.stem,
-        time=rows[0][0],
-        columns={name: np.array(values) for name, values in columns.items()},
-        best=float(best) if isinstance(best, int | float) else None,
-    )
 
 
 def shown_metrics(histories: Sequence[TrainingHistory], metrics: Sequence[str] | None) -> list[str]:

@@ -18,12 +18,12 @@ from bioattn import __version__
 from bioattn.errors import BioattnError, FormatError
 from bioattn.io.files import atomic_output, read_json, sha256_of, write_json
 from bioattn.io.safetensors_input import DAMAGE, damaged, open_safetensors
-from bioattn.models.training_record import HISTORY, TRAINING_RECORD, read_training_record
+from bioattn.models.family import CONFIG as CONFIG
+from bioattn.models.model_kind import WEIGHTS as WEIGHTS
+from bioattn.store.training_record import HISTORY, TRAINING_RECORD, read_training_record
 
 MODEL_FORMAT = "bioattn-model"
 MODEL_FORMAT_VERSION = 1
-CONFIG = "config.json"
-WEIGHTS = "model.safetensors"
 TREATMENTS = "treatments.json"
 MODEL_CARD = "README.md"
 MODEL_FILES = frozenset({CONFIG, WEIGHTS, TRAINING_RECORD, TREATMENTS, HISTORY, MODEL_CARD})

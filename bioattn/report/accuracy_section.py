@@ -1,12 +1,14 @@
 """The sections on how well the model predicts, and on how it was trained."""
 
-from bioattn.report.accuracy import HEADLINE_TITLES, METRIC_TITLES, AccuracyTable
 from bioattn.report.charts import bars, curves, figure, strip
 from bioattn.report.collection import Report
 from bioattn.report.findings import per_treatment_words
 from bioattn.report.markup import Markup, element
 from bioattn.report.section import Section, figure_text, section
+from bioattn.views.evaluation import HEADLINE_TITLES, METRIC_TITLES, AccuracyTable
 
+SHOWN_METRICS = ("pearson", "auroc", "precision_L")
+"""Beside the losses, the columns of a training history that are drawn, of training or validation."""
 MAX_BARS = 16
 """Treatments up to which each has a bar with its name."""
 
@@ -80,10 +82,13 @@ def training_section(report: Report) -> Section | None:
     drawn: list[Markup] = []
     for name, history in report.histories:
         groups: dict[str, list[tuple[str, list[tuple[float, float | None]]]]] = {}
-        for curve in history.curves:
-            title = "loss" if curve.name.endswith("loss") else curve.name.removeprefix("validation_")
-            points = [(float(step), value) for step, value in zip(history.steps, curve.values, strict=True)]
-            groups.setdefault(title, []).append((curve.name.replace("_", " "), points))
+        for column in history.columns:
+            metric = column.removeprefix("validation_")
+            if not (column.endswith("loss") or metric in SHOWN_METRICS):
+                continue
+            title = "loss" if column.endswith("loss") else metric
+            points = [(float(step), value) for step, value in history.points(column)]
+            groups.setdefault(title, []).append((column.replace("_", " "), points))
         for title, series in groups.items():
             shown = METRIC_TITLES.get(title, title)
             drawn.append(
@@ -91,7 +96,7 @@ def training_section(report: Report) -> Section | None:
                     curves(
                         series,
                         f"{shown} while training {name}",
-                        x_title=history.step_name,
+                        x_title=history.time,
                         mark=history.best,
                         mark_title="kept",
                     ),

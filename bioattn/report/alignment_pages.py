@@ -12,11 +12,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 from bioattn.errors import BioattnError
-from bioattn.io.files import read_json
-from bioattn.io.hdf5_input import open_hdf5
-from bioattn.report.alignment_subjects import Subject, find_subjects, give_alignments, give_truth
 from bioattn.report.head_maps import DrawnHead, HeadSource, draw_heads, list_heads, list_hidden
 from bioattn.report.inputs import ReportInputs
+from bioattn.report.proteins import Protein, find_proteins, give_alignments, give_truth
 from bioattn.store.attention_reader import open_attention
 from bioattn.structures.contact_metrics import ContactScores, contact_scores
 from bioattn.structures.contacts import MIN_SEPARATION, contacts, known_pairs
@@ -76,16 +74,16 @@ def collect_alignments(inputs: ReportInputs, progress: Progress) -> tuple[list[A
 
     Raises: BioattnError for an alignment or structure that belongs to none of the predictions.
     """
-    subjects = find_subjects(inputs)
-    give_alignments(subjects, inputs)
-    give_truth(subjects, inputs)
-    shown, rest = subjects[:MAX_PAGES], subjects[MAX_PAGES:]
+    proteins = find_proteins(inputs)
+    give_alignments(proteins, inputs)
+    give_truth(proteins, inputs)
+    shown, rest = proteins[:MAX_PAGES], proteins[MAX_PAGES:]
     left = BESIDE_BYTES if inputs.attention is not None else ALONE_BYTES
     pages: list[AlignmentPage] = []
     progress.begin("alignments", len(shown))
     try:
-        for number, subject in enumerate(shown):
-            page = _page(subject, left // (len(shown) - number))
+        for number, protein in enumerate(shown):
+            page = _page(protein, left // (len(shown) - number))
             if page.size > left and pages:
                 rest = [*shown[number:], *rest]
                 break
@@ -94,43 +92,39 @@ def collect_alignments(inputs: ReportInputs, progress: Progress) -> tuple[list[A
             progress.advance()
     finally:
         progress.end()
-    return pages, [subject.id for subject in rest]
+    return pages, [protein.id for protein in rest]
 
 
-def _page(subject: Subject, room: int) -> AlignmentPage:
+def _page(protein: Protein, room: int) -> AlignmentPage:
     contact_RR = distance_RR = None
     columns: NDArray[np.int64] | None = None
-    sequence, plddt = "", None
-    if subject.folder is not None:
-        plddt = read_json(subject.folder / "scores.json").get("mean_plddt")
-        if (subject.folder / "distogram.h5").is_file():
-            with open_hdf5(subject.folder / "distogram.h5") as file:
-                contact_RR = np.asarray(file["contact_probability"], np.float64)
-                distance_RR = np.asarray(file["expected_distance"], np.float64)
-                columns = np.asarray(file["column_i"], np.int64) - 1
-                whole = str(file.attrs["sequence"])
-                sequence = "".join(whole[column] for column in columns)
+    sequence = ""
+    prediction = protein.prediction
+    folder = None if prediction is None else prediction.folder
+    distances = None if prediction is None else prediction.distances()
+    if distances is not None:
+        contact_RR, distance_RR = distances.contact_probability, distances.expected_distance
+        columns = distances.columns
+        sequence = "".join(distances.letters[column] for column in columns)
     sources: list[HeadSource] = []
     seen: list[str] | None = None
     hidden: dict[str, int] = {}
-    if subject.attention is not None:
-        with open_attention(subject.attention) as attention:
+    if protein.attention is not None:
+        with open_attention(protein.attention) as attention:
             if columns is None:
-                columns = attention.columns(subject.id)
-                sequence = str(attention.samples["query"][subject.id])
-            elif not np.array_equal(columns, attention.columns(subject.id)):
+                columns = attention.columns(protein.id)
+                sequence = str(attention.samples["query"][protein.id])
+            elif not np.array_equal(columns, attention.columns(protein.id)):
                 raise BioattnError(
-                    f"{subject.attention}: saw other columns of {subject.id} than the prediction in "
-                    f"{subject.folder}; make both in one run"
+                    f"{protein.attention}: saw other columns of {protein.id} than the prediction in "
+                    f"{folder}; make both in one run"
                 )
-            seen = attention.row_names(subject.id)
+            seen = attention.row_names(protein.id)
             sources = list_heads(attention)
             hidden = list_hidden(attention)
     if columns is None:
-        raise BioattnError(
-            f"{subject.folder}: holds no distances, and no attention of {subject.id} was given"
-        )
-    cb_R = None if subject.cb is None else subject.cb[columns]
+        raise BioattnError(f"{folder}: holds no distances, and no attention of {protein.id} was given")
+    cb_R = None if protein.cb is None else protein.cb[columns]
     heads: list[DrawnHead] = []
     contact = None if contact_RR is None else _packed(np.clip(contact_RR, 0, 1) * 255)
     distance = None if distance_RR is None else _packed(np.clip(distance_RR / DISTANCE_STEP, 0, 255))
@@ -139,44 +133,44 @@ def _page(subject: Subject, room: int) -> AlignmentPage:
     if distance is not None and used + len(distance) > room / 2:
         distance = None  # of a very long protein: heads say more
     used += len(distance or "")
-    if subject.attention is not None and sources:
-        with open_attention(subject.attention) as attention:
-            heads = draw_heads(attention, subject.id, sources, contact_RR, cb_R, room=room - used)
-    names, rows = _rows(subject, columns, sequence, seen)
+    if protein.attention is not None and sources:
+        with open_attention(protein.attention) as attention:
+            heads = draw_heads(attention, protein.id, sources, contact_RR, cb_R, room=room - used)
+    names, rows = _rows(protein, columns, sequence, seen)
     likely = 0
     if contact_RR is not None:
         far = np.triu(np.abs(columns[:, None] - columns[None]) >= MIN_SEPARATION)
         likely = int((contact_RR[far] > 0.5).sum())
     return AlignmentPage(
-        id=subject.id,
+        id=protein.id,
         sequence=sequence,
         columns=(columns + 1).tolist(),
-        num_rows=None if subject.alignment is None else subject.alignment.num_rows,
+        num_rows=None if protein.alignment is None else protein.alignment.num_rows,
         row_names=names,
         rows=rows,
         contact=contact,
         distance=distance,
         truth=truth,
-        truth_source=subject.cb_source,
+        truth_source=protein.cb_source,
         num_likely=likely,
         prediction_scores=None if cb_R is None or contact_RR is None else contact_scores(contact_RR, cb_R),
         heads=heads,
         num_heads=len(sources),
         hidden_sites=hidden,
-        is_alone=(len(seen or ()) if subject.alignment is None else subject.alignment.num_rows) == 1,
-        mean_plddt=plddt,
+        is_alone=(len(seen or ()) if protein.alignment is None else protein.alignment.num_rows) == 1,
+        mean_plddt=None if prediction is None else prediction.mean_plddt,
     )
 
 
 def _rows(
-    subject: Subject, columns: NDArray[np.int64], sequence: str, seen: list[str] | None
+    protein: Protein, columns: NDArray[np.int64], sequence: str, seen: list[str] | None
 ) -> tuple[list[str], list[str]]:
     """Names and letters of rows to show: the target first, then those the model saw, in its order, else the
     first.
     """
-    alignment = subject.alignment
+    alignment = protein.alignment
     if alignment is None:
-        return [subject.id], [sequence]
+        return [protein.id], [sequence]
     order = list(range(alignment.num_rows))
     if seen:
         first_of: dict[str, int] = {}

@@ -1,11 +1,11 @@
 """The section on whether the attention may be believed: the verdict, its measures and curves."""
 
 from bioattn.report.charts import curves, figure, interval_mark
-from bioattn.report.check_result import CheckResult
 from bioattn.report.collection import Report
 from bioattn.report.markup import Markup, element
 from bioattn.report.section import SIGN_WORDS, SIGNS, Section, figure_text, section
 from bioattn.text import counted
+from bioattn.views.check import CheckResult
 
 
 def check_section(report: Report) -> Section | None:

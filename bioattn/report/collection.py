@@ -13,16 +13,9 @@ import pandas as pd
 from bioattn.errors import BioattnError, FormatError
 from bioattn.io.files import read_json, sha256_of
 from bioattn.promoters.dataset import read_dataset
-from bioattn.report.accuracy import (
-    Accuracy,
-    TrainingHistory,
-    collect_accuracy,
-    read_record,
-    read_training_history,
-)
+from bioattn.report.accuracy import Accuracy, collect_accuracy
 from bioattn.report.alignment_pages import AlignmentPage, collect_alignments
 from bioattn.report.attention_summary import shown_sites
-from bioattn.report.check_result import CheckResult, read_check
 from bioattn.report.findings import (
     Finding,
     accuracy_findings,
@@ -33,10 +26,14 @@ from bioattn.report.findings import (
     questions,
 )
 from bioattn.report.inputs import ReportInputs, Source
-from bioattn.report.motif_results import MotifResults, read_motif_export
 from bioattn.report.promoter_browser import PromoterBrowser, collect_browser
 from bioattn.store.attention_reader import open_attention
+from bioattn.store.kinds import ResultTable
+from bioattn.store.training_record import read_training_record
 from bioattn.system.progress import NoProgress, Progress
+from bioattn.views.check import CheckResult, read_check
+from bioattn.views.motif_export import MotifResults, read_motif_export
+from bioattn.views.training_history import TrainingHistory, find_history
 
 LOGGER = logging.getLogger("bioattn")
 
@@ -59,6 +56,8 @@ class Report:
     """Alignments without a page."""
     settings: dict[str, Any]
     """Of the model, worth showing."""
+    tables: list[ResultTable]
+    """Results of which the page has a table."""
     sources: list[Source]
 
 
@@ -116,8 +115,8 @@ def collect_report(
         accuracy = collect_accuracy(inputs.model, record, task, inputs.dataset, dataset, predictions)
     pages, left_out = collect_alignments(inputs, progress)
     histories = []
-    for model in (inputs.model, inputs.evoformer_model):
-        if model is not None and (history := read_training_history(model, read_record(model))) is not None:
+    for model in (inputs.model, inputs.evoformer_model, *inputs.trained_model):
+        if model is not None and (history := find_history(model)) is not None:
             histories.append((_label(model), history))
     conditioning = (config.get("architecture") or {}).get("conditioning")
     return Report(
@@ -129,6 +128,7 @@ def collect_report(
             *map_findings(browser, hidden, weighted),
             *motif_findings(motifs),
             *alignment_findings(pages, left_out),
+            *(Finding(table.title, text) for table in inputs.tables for text in table.sentences),
         ],
         accuracy=accuracy,
         check=check,
@@ -138,6 +138,7 @@ def collect_report(
         pages=pages,
         left_out=left_out,
         settings=_settings(config, record),
+        tables=inputs.tables,
         sources=inputs.sources,
     )
 
@@ -156,6 +157,8 @@ def _title(inputs: ReportInputs, pages: Sequence[AlignmentPage]) -> str:
         *inputs.prediction,
         *inputs.alignment_attention,
         inputs.dataset,
+        *inputs.trained_model,
+        *inputs.results,
     ):
         if path is not None:
             return f"What {_label(path)} attends to"
@@ -165,7 +168,7 @@ def _title(inputs: ReportInputs, pages: Sequence[AlignmentPage]) -> str:
 def _model(model: Path | None) -> tuple[dict[str, Any], dict[str, Any]]:
     if model is None:
         return {}, {}
-    return read_json(model / "config.json"), read_record(model)
+    return read_json(model / "config.json"), read_training_record(model)
 
 
 def _require_one_model(inputs: ReportInputs) -> None:

@@ -8,12 +8,13 @@ from typing import Literal
 import numpy as np
 
 from bioattn.promoters.dataset import SPLIT_NAMES, TEST, PromoterDataset
-from bioattn.report.accuracy import HEADLINE_TITLES, METRIC_TITLES, Accuracy
+from bioattn.report.accuracy import Accuracy
 from bioattn.report.alignment_pages import AlignmentPage
-from bioattn.report.check_result import CheckResult
-from bioattn.report.motif_results import MotifResults
 from bioattn.report.promoter_browser import PromoterBrowser
 from bioattn.text import counted, percentage
+from bioattn.views.check import CheckResult
+from bioattn.views.evaluation import HEADLINE_TITLES, METRIC_TITLES
+from bioattn.views.motif_export import MotifResults
 
 Tone = Literal["good", "bad", "open", "plain"]
 """`open`: not known, because nobody looked."""

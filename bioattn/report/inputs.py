@@ -1,17 +1,12 @@
 """What a report is given: each file or folder is recognised by its content, and they must belong together."""
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
 from bioattn.errors import BioattnError, SettingsError
-from bioattn.io.files import decompression_errors, open_bytes, read_json
-from bioattn.io.hdf5_input import HDF5_MAGIC, open_hdf5, text_attribute
-from bioattn.store.inspection import inspect_file
-
-MOTIF_EXPORT = "motifs.json"
-"""What tells a folder of `bioattn export motifs`."""
+from bioattn.store.kinds import Candidate, ReportInput, ResultTable, find_kind, recognise
 
 _SINGLE = {
     "model": "promoter model",
@@ -19,20 +14,21 @@ _SINGLE = {
     "attention": "attention over promoters",
     "attribution": "attribution",
     "check": "check of a model",
-    "motif-export": "motif export",
+    "motif_export": "motif export",
     "motifs": "motif database",
-    "predictions-table": "table of predictions",
+    "predictions_table": "table of predictions",
     "promoters": "promoter FASTA",
-    "evoformer-model": "MSA/pair model",
+    "evoformer_model": "MSA/pair model",
 }
-"""Kinds of which a report shows one, by the name of their field."""
+"""Slots of which a report shows one result, in words."""
 _SEVERAL = {
     "prediction": "prediction of an MSA/pair model",
-    "alignment-attention": "attention over alignments",
+    "alignment_attention": "attention over alignments",
     "alignment": "alignment",
     "structure": "protein structure",
-    "contact-dataset": "contact dataset",
+    "contact_dataset": "contact dataset",
 }
+_OF_ANY_FAMILY = {"trained_model": "model", "results": "result"}
 
 
 @dataclass(frozen=True, slots=True)
@@ -65,6 +61,11 @@ class ReportInputs:
     alignment: list[Path] = field(default_factory=list)
     structure: list[Path] = field(default_factory=list)
     contact_dataset: list[Path] = field(default_factory=list)
+    trained_model: list[Path] = field(default_factory=list)
+    """Models of families of which a report shows how they were trained."""
+    results: list[Path] = field(default_factory=list)
+    tables: list[ResultTable] = field(default_factory=list)
+    """What is shown of `results`."""
     sources: list[Source] = field(default_factory=list)
 
 
@@ -82,16 +83,18 @@ def recognise_inputs(
         if path.resolve() in places:
             raise SettingsError(f"{path}: is given twice; once is enough")
         places.add(path.resolve())
-        for part, kind, figures in _kinds(path):
-            _add(found, part, kind, figures)
+        for part, given in _given(path):
+            _add(found, part, given)
     if motifs is not None:
-        if _kind_by_start(motifs) != "motifs":
+        kind = find_kind(Candidate(motifs))
+        given_motifs = None if kind is None or kind.report is None else kind.report(motifs)
+        if given_motifs is None or given_motifs.slot != "motifs":
             raise BioattnError(f"{motifs}: --motifs needs motifs in MEME or JASPAR format")
-        _add(found, motifs, "motifs", {})
+        _add(found, motifs, given_motifs)
     if annotation is not None:
         found.sources.append(Source(annotation.name, "annotation"))
     tells = (found.model, found.dataset, found.attention, found.check, found.motif_export)
-    if not any((*tells, found.prediction, found.alignment_attention)):
+    if not any((*tells, found.prediction, found.alignment_attention, found.trained_model, found.results)):
         raise SettingsError(
             "nothing to report on: give a model folder, a dataset, an attention file, a check, a folder of "
             "`export motifs` or one of `run evoformer`"
@@ -99,22 +102,18 @@ def recognise_inputs(
     return found
 
 
-def _add(found: ReportInputs, path: Path, kind: str, figures: dict[str, Any]) -> None:
-    name = kind.replace("-", "_")
-    if kind in _SINGLE:
-        if getattr(found, name) is not None:
-            raise SettingsError(
-                f"{path}: is a second {_SINGLE[kind]} beside {getattr(found, name)}; a report shows one"
-            )
-        setattr(found, name, path)
-    elif kind in _SEVERAL:
-        getattr(found, name).append(path)
+def _add(found: ReportInputs, path: Path, given: ReportInput) -> None:
+    title = (_SINGLE | _SEVERAL | _OF_ANY_FAMILY)[given.slot]
+    if given.slot not in _SINGLE:
+        getattr(found, given.slot).append(path)
+    elif (other := getattr(found, given.slot)) is not None:
+        raise SettingsError(f"{path}: is a second {title} beside {other}; a report shows one")
     else:
-        known = ", ".join([*_SINGLE.values(), *_SEVERAL.values()])
-        raise BioattnError(f"{path}: is of a kind ({kind}) that no report shows; it takes: {known}")
-    title = (_SINGLE | _SEVERAL)[kind]
+        setattr(found, given.slot, path)
+    if given.table is not None:
+        found.tables.append(given.table)
     label = path.name or path.resolve().name
-    found.sources.append(Source(label, title, tuple(_shown(figures))))
+    found.sources.append(Source(label, title, tuple(_shown(given.figures))))
 
 
 _SHOWN = (
@@ -130,7 +129,7 @@ _SHOWN = (
 )
 
 
-def _shown(figures: dict[str, Any]) -> Iterable[tuple[str, str]]:
+def _shown(figures: Mapping[str, Any]) -> Iterable[tuple[str, str]]:
     for name in _SHOWN:
         value = figures.get(name)
         if isinstance(value, bool) or not isinstance(value, int | str):
@@ -140,44 +139,13 @@ def _shown(figures: dict[str, Any]) -> Iterable[tuple[str, str]]:
         yield label.replace("_", " "), text[:16] + "…" if "sha256" in name else text
 
 
-def _kinds(path: Path) -> list[tuple[Path, str, dict[str, Any]]]:
+def _given(path: Path) -> list[tuple[Path, ReportInput]]:
     """What an input is; a folder of predictions is several."""
-    if path.is_dir() and (path / MOTIF_EXPORT).is_file():
-        content = read_json(path / MOTIF_EXPORT)
-        if isinstance(content, dict) and content.get("format") == "bioattn-motifs":
-            return [(path, "motif-export", content)]
-    if not path.is_dir() and (kind := _kind_by_start(path)) is not None:
-        return [(path, kind, {})]
-    description = inspect_file(path)
-    figures = description.figures
-    kind = description.kind
-    if kind == "predictions":
-        return [
-            (folder.parent, "prediction", inspect_file(folder.parent).figures)
-            for folder in sorted(path.glob("*/scores.json"))
-        ]
-    if kind == "attention" and figures.get("inputs") == "alignments":
-        kind = "alignment-attention"
-    if kind == "table":
-        names = figures["names"]
-        first = names["first"] if isinstance(names, dict) else names
-        kind = "predictions-table" if first and first[0] == "gene_id" else kind
-    return [(path, kind, figures)]
-
-
-def _kind_by_start(path: Path) -> str | None:
-    """Kinds that say what they are in their first lines or their `format`."""
-    with open_bytes(path) as file, decompression_errors(path):
-        head = file.read(4096)
-    if head.startswith(HDF5_MAGIC):
-        with open_hdf5(path) as opened:
-            return "attribution" if text_attribute(opened, "format") == "bioattn-attribution" else None
-    text = head.lstrip()
-    if text.startswith(b"{"):
-        content = read_json(path)
-        return "check" if isinstance(content, dict) and content.get("format") == "bioattn-check" else None
-    if text.startswith(b"MEME version"):
-        return "motifs"
-    lines = text.splitlines()
-    jaspar = len(lines) > 1 and lines[0].startswith(b">") and lines[1].split()[:2] == [b"A", b"["]
-    return "motifs" if jaspar else None
+    kind = recognise(path)
+    if kind.members is not None:
+        return [given for member in kind.members(path) for given in _given(member)]
+    given = None if kind.report is None else kind.report(path)
+    if given is None:
+        known = ", ".join([*_SINGLE.values(), *_SEVERAL.values()])
+        raise BioattnError(f"{path}: is of a kind ({kind.name}) that no report shows; it takes: {known}")
+    return [(path, given)]

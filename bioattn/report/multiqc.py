@@ -16,7 +16,7 @@ from bioattn import __version__
 from bioattn.errors import BioattnError, SettingsError
 from bioattn.io.files import text_output, write_json
 from bioattn.io.folders import atomic_folder
-from bioattn.report.multiqc_content import content_of
+from bioattn.store.kinds import Sample, recognise
 
 VERSIONS_FILE = "bioattn_mqc_versions.yml"
 PARENT = {
@@ -203,9 +203,9 @@ def write_multiqc(inputs: Sequence[Path], output: Path, sample: str | None = Non
     data: dict[str, dict[str, Any]] = {}
     whose: dict[tuple[str, str], _Filled] = {}
     for path in inputs:
-        for content in content_of(path):
-            name = _sample_name(sample or content.name)
-            for section, figures in content.sections.items():
+        for result in _samples(path):
+            name = _sample_name(sample or result.name)
+            for section, figures in result.sections.items():
                 if not figures:
                     continue
                 earlier = whose.get((section, name))
@@ -223,6 +223,22 @@ def write_multiqc(inputs: Sequence[Path], output: Path, sample: str | None = Non
         with text_output(folder / VERSIONS_FILE) as file:
             file.write(f'bioattn:\n  bioattn: "{__version__}"\n')
     return [section for section in SECTIONS if section in data]
+
+
+def _samples(path: Path) -> list[Sample]:
+    """What one result says; several of a folder that holds several.
+
+    Raises: BioattnError when it is of a kind that says nothing to MultiQC; FormatError when it is damaged.
+    """
+    kind = recognise(path)
+    if kind.members is not None:
+        return [sample for member in kind.members(path) for sample in _samples(member)]
+    if kind.multiqc is None:
+        raise BioattnError(
+            f"{path}: is {kind.title}, of which a MultiQC report shows nothing; give promoters, audits, datasets, "
+            "models, checks, alignment statistics or predictions"
+        )
+    return [kind.multiqc(path)]
 
 
 def _add(entries: dict[str, Any], section: str, name: str, figures: Mapping[str, Any]) -> None:

@@ -15,7 +15,7 @@ from bioattn.report.collection import Report
 from bioattn.report.markup import Markup, data_block, element, escape, join
 from bioattn.report.payload import page_data
 from bioattn.report.promoter_sections import motifs_section, promoters_section, similarity_section
-from bioattn.report.sections import alignments_section, inputs_section, summary_section
+from bioattn.report.sections import alignments_section, inputs_section, summary_section, table_sections
 
 SCRIPTS = ("core.js", "tracks.js", "promoters.js", "similarity.js", "alignments.js")
 """In the order in which they are run, as one."""
@@ -38,6 +38,7 @@ def render_page(report: Report) -> str:
         similarity_section(report),
         motifs_section(report),
         alignments_section(report),
+        *table_sections(report),
         training_section(report),
         inputs_section(report),
     ]

@@ -24,7 +24,6 @@ from bioattn.report.gene_maps import (
 )
 from bioattn.report.gene_ranking import ranked_genes, specific_part
 from bioattn.report.inputs import ReportInputs
-from bioattn.report.motif_results import AttendedSite, MotifResults
 from bioattn.report.promoter_context import (
     MotifHit,
     Neighbour,
@@ -34,6 +33,7 @@ from bioattn.report.promoter_context import (
 from bioattn.report.surroundings import Surroundings, known_of
 from bioattn.store.attention_reader import AttentionFile
 from bioattn.system.progress import Progress
+from bioattn.views.motif_export import AttendedSite, MotifResults
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -3,9 +3,9 @@
 from bioattn.report.charts import logo
 from bioattn.report.collection import Report
 from bioattn.report.markup import Markup, element, join
-from bioattn.report.motif_results import FoundMotif, MotifResults
 from bioattn.report.section import Section, note, section
 from bioattn.text import counted
+from bioattn.views.motif_export import FoundMotif, MotifResults
 
 SURE = 0.05
 """A larger q-value is no finding."""

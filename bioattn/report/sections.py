@@ -1,8 +1,9 @@
 """The sections that open and close a page, and the place for the pages of proteins."""
 
 from bioattn.report.collection import Report
-from bioattn.report.markup import element
-from bioattn.report.section import SIGN_WORDS, SIGNS, Section, note, section
+from bioattn.report.markup import Markup, element
+from bioattn.report.section import SIGN_WORDS, SIGNS, Section, figure_text, note, section
+from bioattn.store.kinds import ResultTable
 from bioattn.text import counted
 
 
@@ -59,6 +60,34 @@ def alignments_section(report: Report) -> Section | None:
         element("div", id="alignment-browser", class_="app"),
         element("noscript", element("p", "The maps need JavaScript.")),
     )
+
+
+def table_sections(report: Report) -> list[Section]:
+    """A section for each result of which the page has a table."""
+    return [
+        section(f"result-{number}", each.title, _table(each))
+        for number, each in enumerate(report.tables, start=1)
+        if each.rows
+    ]
+
+
+def _table(table: ResultTable) -> Markup:
+    head = element("tr", *(element("th", name) for name in table.columns))
+    rows = [element("tr", *(element("td", _cell(value)) for value in row)) for row in table.rows]
+    return element(
+        "div",
+        element("table", element("thead", head), element("tbody", *rows)),
+        class_="scroll",
+        tabindex=0,
+        role="region",
+        aria_label=table.title,
+    )
+
+
+def _cell(value: str | int | float | None) -> str:
+    if isinstance(value, str):
+        return value
+    return f"{value:,}" if isinstance(value, int) else figure_text(value)
 
 
 def inputs_section(report: Report) -> Section:

@@ -14,6 +14,7 @@ from bioattn.errors import BioattnError, FormatError
 from bioattn.io.files import read_json, sha256_of
 from bioattn.io.folders import check_output_folder
 from bioattn.store.findings import Finding, error
+from bioattn.store.kinds import FileKind, folder_with
 
 _BEING_WRITTEN = re.compile(r"\A\.tmp-\d+-")
 """What `bioattn.io.files.atomic_output` puts before the names that a killed process leaves."""
@@ -33,6 +34,10 @@ class RecordedFolder:
     """Whether a path below the folder, parts joined by /, is one that bioattn gives there."""
     files_of: Callable[[Mapping[str, Any]], Iterable[tuple[str, str]]]
     """Names and SHA-256 of the files that a record speaks of; KeyError or TypeError where it is incomplete."""
+    figures: Callable[[Mapping[str, Any]], dict[str, Any]]
+    """What `bioattn inspect` says of a record; errors as of `files_of`."""
+    advice: str
+    """What to do when a file is missing."""
 
     def check_output(self, output: Path, inputs: Sequence[Path], *, force: bool) -> set[str]:
         """Refuse a folder that cannot be made; returns the names of our files that it and its like hold.
@@ -79,26 +84,48 @@ class RecordedFolder:
             raise FormatError(f"{path}: is incomplete ({problem!r})") from problem
         return content
 
-    def require_files(self, folder: Path, content: Mapping[str, Any], advice: str) -> list[str]:
-        """Names of all files of a record; advice: how to get one that is missing.
-
-        Raises: FormatError naming a missing one.
-        """
-        names = [name for name, _ in self.files_of(content)]
-        missing = [name for name in names if not (folder / name).is_file()]
+    def describe(self, folder: Path) -> dict[str, Any]:
+        """The main figures of a folder. Raises: FormatError for a damaged record or a missing file."""
+        content = self.read(folder)
+        missing = [name for name, _ in self.files_of(content) if not (folder / name).is_file()]
         if missing:
             more = f" and {len(missing) - 1:,} more files" if len(missing) > 1 else ""
-            raise FormatError(f"{folder}: {missing[0]}{more} named in {self.record} missing; {advice}")
-        return names
+            raise FormatError(f"{folder}: {missing[0]}{more} named in {self.record} missing; {self.advice}")
+        try:
+            return self.figures(content)
+        except (KeyError, TypeError, AttributeError) as problem:
+            raise FormatError(f"{folder / self.record}: is incomplete ({problem!r})") from problem
 
     def validate(self, folder: Path) -> list[Finding]:
         """What keeps the files from being those that the record speaks of."""
-        findings = []
-        for name, digest in self.files_of(self.read(folder)):
-            path = folder / name
-            try:
-                if sha256_of(path) != digest:
-                    findings.append(error(name, f"is not the file that {self.record} speaks of"))
-            except BioattnError as problem:
-                findings.append(error(name, str(problem).removeprefix(f"{path}: ")))
-        return findings
+        self.describe(folder)
+        return changed_files(folder, self.files_of(self.read(folder)), self.record)
+
+    def kind(self, name: str, title: str, **abilities: Any) -> FileKind:
+        """Folders of this kind for the registry. abilities: further fields of the kind."""
+        return FileKind(
+            name=name,
+            title=title,
+            matches=folder_with(self.record),
+            describe=self.describe,
+            validate=lambda folder, _: self.validate(folder),
+            **abilities,
+        )
+
+
+def changed_files(folder: Path, digests: Iterable[tuple[str, str]], record: str) -> list[Finding]:
+    """The files of a folder that are missing or have another SHA-256 than the file `record` gives."""
+    findings = []
+    for name, digest in digests:
+        path = folder / name
+        try:
+            if sha256_of(path) != digest:
+                findings.append(error(name, f"is not the file that {record} speaks of"))
+        except BioattnError as problem:
+            findings.append(error(name, str(problem).removeprefix(f"{path}: ")))
+    return findings
+
+
+def without(content: Mapping[str, Any], *names: str) -> dict[str, Any]:
+    """The entries of a record but those of these names."""
+    return {name: value for name, value in content.items() if name not in names}

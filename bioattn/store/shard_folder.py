@@ -8,9 +8,10 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from bioattn.errors import BioattnError, FormatError
+from bioattn.errors import FormatError
 from bioattn.io.files import read_json, sha256_of, write_json
 from bioattn.store.findings import Finding, error
+from bioattn.store.recorded_folder import changed_files
 from bioattn.store.shard_record import ShardRecord, parse_record
 
 SHARD_FILE = "shard.json"
@@ -77,20 +78,14 @@ def shard_figures(folder: Path) -> dict[str, Any]:
 
 def validate_shard_file(folder: Path) -> list[Finding]:
     """Which files are missing, or not those that `shard.json` speaks of."""
-    findings = []
     try:
         found = read_shard_file(folder)
     except FormatError as problem:
         return [error(SHARD_FILE, str(problem).removeprefix(f"{folder / SHARD_FILE}: "))]
-    for name, digests in found.files.items():
-        for file, digest in digests.items():
-            path = folder / name / file
-            try:
-                if sha256_of(path) != digest:
-                    findings.append(error(f"{name}/{file}", f"is not the file that {SHARD_FILE} speaks of"))
-            except BioattnError as problem:
-                findings.append(error(f"{name}/{file}", str(problem).removeprefix(f"{path}: ")))
-    return findings
+    digests = [
+        (f"{name}/{file}", value) for name, files in found.files.items() for file, value in files.items()
+    ]
+    return changed_files(folder, digests, SHARD_FILE)
 
 
 def _is_text(entry: tuple[Any, Any]) -> bool:

@@ -14,7 +14,7 @@ from bioattn.errors import FormatError
 from bioattn.io.files import check_apart, text_output
 from bioattn.io.input_watch import inputs_were_read
 from bioattn.models.model_folder import MODEL_CARD, read_model_config
-from bioattn.models.training_record import (
+from bioattn.store.training_record import (
     HISTORY,
     TRAINING_RECORD,
     read_training_record,

@@ -107,9 +107,9 @@ def npz(path: Path) -> None:
 
 
 def parameters(path: Path) -> None:
-    from bioattn.store.model_inspection import inspect_parameters, validate_parameters
+    from bioattn.models.evoformer.parameters.validation import describe_parameters, validate_parameters
 
-    inspect_parameters(path)
+    describe_parameters(path)
     validate_parameters(path)
 
 
@@ -178,24 +178,19 @@ def treatments_of_a_model(path: Path) -> None:
 
 
 def check(path: Path) -> None:
-    from bioattn.figures.check_curves import read_check as read_picture
-    from bioattn.report.check_result import read_check
+    from bioattn.views.check import read_check
 
-    for read in (read_check, read_picture):
-        try:
-            read(path)
-        except BioattnError:
-            continue
+    read_check(path)
 
 
 def regression(path: Path) -> None:
-    from bioattn.store.contact_regression import read_regression
+    from bioattn.interpret.contacts.contact_regression import read_regression
 
     read_regression(path)
 
 
 def history(path: Path) -> None:
-    from bioattn.figures.training_curves import read_history
+    from bioattn.views.training_history import read_history
 
     read_history(path)
 
@@ -219,7 +214,7 @@ def truth(path: Path) -> None:
 
 
 def motif_tables(path: Path) -> None:
-    from bioattn.report.motif_results import read_motif_export
+    from bioattn.views.motif_export import read_motif_export
 
     folder = path.parent
     for name in ("motifs.tsv", "treatments.tsv"):

@@ -22,12 +22,12 @@ from bioattn.alignments.contact_dataset import open_contact_dataset
 from bioattn.errors import BioattnError, FormatError
 from bioattn.formats.npz import NpzArrays
 from bioattn.io.files import is_file_name, text_output
+from bioattn.models.evoformer.inference.prediction_validation import describe_arrays
 from bioattn.models.evoformer.parameters.arrays import open_arrays
 from bioattn.models.promoter.folder import load_promoter_model
 from bioattn.promoters.dataset import read_dataset
 from bioattn.store.attention_reader import open_attention
 from bioattn.store.attribution_reader import open_attribution
-from bioattn.store.distogram_file import describe_prediction_file
 from bioattn_cli.main import main
 
 ROOT = Path(__file__).parents[2]
@@ -89,7 +89,7 @@ READERS: dict[str, Callable[[Path], Any]] = {
     "bioattn-contact-dataset": open_contact_dataset,
     "bioattn-attention": _opened(open_attention),
     "bioattn-attribution": _opened(open_attribution),
-    "bioattn-distogram": describe_prediction_file,
+    "bioattn-distogram": describe_arrays,
 }
 SECRET = np.arange(4.0)
 

@@ -6,7 +6,8 @@ import re
 import pytest
 
 from bioattn.errors import FormatError
-from bioattn.figures.check_curves import draw_check, read_check
+from bioattn.figures.check_curves import draw_check
+from bioattn.views.check import read_check
 
 CHECK = {
     "format": "bioattn-check",
@@ -59,7 +60,7 @@ def test_a_check_without_curves(tmp_path) -> None:
     [
         ({"format": "x"}, "is no result of `bioattn explain check`"),
         ([], "is no result of `bioattn explain check`"),
-        ({**CHECK, "measures": [{"label": "x"}]}, "is damaged or of another version"),
+        ({**CHECK, "measures": [{"label": "x"}]}, "is not a complete check"),
     ],
 )
 def test_what_is_no_check(tmp_path, content, sentence) -> None:

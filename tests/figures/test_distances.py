@@ -6,11 +6,11 @@ import pytest
 
 from bioattn.errors import BioattnError, FormatError
 from bioattn.figures.contact_prediction import read_contact_prediction
-from bioattn.figures.distances import Distances, read_distances
 from bioattn.figures.distogram import draw_distogram, expected_and_true
 from bioattn.models.evoformer.inference.outputs import PredictionOf, write_prediction
 from bioattn.models.evoformer.inference.prediction import Prediction
 from bioattn.models.evoformer.inference.target_row import TargetRow
+from bioattn.structures.distogram_file import Distances, read_distances
 
 COLUMNS = np.array([0, 1, 3, 4, 6])
 LETTERS = "ACD-EFG"
@@ -91,7 +91,7 @@ def test_a_file_of_run_evoformer(tmp_path) -> None:
         ),
         {"format": "bioattn-prediction", "id": "x"},
     )
-    found = read_distances(tmp_path)
+    found = read_distances(tmp_path, with_entropy=True)
     assert (found.letters, found.num_bins) == (LETTERS, 4)
     np.testing.assert_array_equal(found.columns, COLUMNS)
     np.testing.assert_array_equal(found.expected_distance, (near * 10).astype(np.float64))

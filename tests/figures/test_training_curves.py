@@ -8,7 +8,8 @@ import numpy as np
 import pytest
 
 from bioattn.errors import BioattnError, FormatError, SettingsError
-from bioattn.figures.training_curves import draw_training, read_history
+from bioattn.figures.training_curves import draw_training
+from bioattn.views.training_history import read_history
 
 PROMOTER = (
     "epoch,learning_rate,training_loss,validation_loss,validation_mean_pearson\n"

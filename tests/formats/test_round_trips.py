@@ -13,10 +13,10 @@ from bioattn.formats.mmcif_output import write_mmcif
 from bioattn.formats.pdb_output import write_pdb
 from bioattn.formats.rr import read_rr, write_rr
 from bioattn.formats.structure_residues import StructureResidue
+from bioattn.interpret.contacts.contact_regression import ContactRegression, read_regression, write_regression
 from bioattn.io.dataset_file import DatasetKind, put_array, put_metadata, put_text
 from bioattn.io.files import parse_json, read_json, write_json
 from bioattn.io.seal import write_sealed
-from bioattn.store.contact_regression import ContactRegression, read_regression, write_regression
 from bioattn.structures.chain import Chain, read_chain
 from bioattn.structures.column_mapping import ColumnMapping, read_mapping, write_mapping
 

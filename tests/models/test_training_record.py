@@ -7,10 +7,9 @@ from pathlib import Path
 import pytest
 
 from bioattn.errors import FormatError
-from bioattn.figures.training_curves import read_history
-from bioattn.models.training_record import check_history, read_training_record, write_training_record
-from bioattn.report.accuracy import read_record, read_training_history
+from bioattn.store.training_record import check_history, read_training_record, write_training_record
 from bioattn.store.validation import is_valid, validate_file
+from bioattn.views.training_history import find_history, read_history
 from bioattn_cli.main import main
 
 CONTACTS = Path(__file__).parents[2] / "data" / "models" / "evoformer-contacts"
@@ -57,7 +56,6 @@ def test_a_flipped_bit_in_any_byte_of_the_record_is_found_or_changes_no_value(fo
 
 
 def test_a_digit_of_the_history_that_was_changed_is_found_wherever_it_is_read(folder: Path) -> None:
-    record = read_record(folder)
     assert read_history(folder).columns["training_loss"].tolist() == [2.5, 1.5]
     text = (folder / "history.csv").read_text()
     (folder / "history.csv").write_text(text.replace("1.5", "1.7"))
@@ -65,7 +63,7 @@ def test_a_digit_of_the_history_that_was_changed_is_found_wherever_it_is_read(fo
         lambda: check_history(folder),
         lambda: read_history(folder),
         lambda: read_history(folder / "history.csv"),
-        lambda: read_training_history(folder, record),
+        lambda: find_history(folder),
     ):
         with pytest.raises(FormatError, match=r"history\.csv: differs from the digest in training\.json"):
             read()

@@ -7,10 +7,11 @@ import pytest
 
 from bioattn.errors import FormatError
 from bioattn.promoters.bootstrap import Estimate
-from bioattn.report.accuracy import Accuracy, AccuracyTable, PredictorRow
-from bioattn.report.check_result import read_check
+from bioattn.report.accuracy import Accuracy
 from bioattn.report.findings import accuracy_findings, check_findings, motif_findings
-from bioattn.report.motif_results import FoundMotif, MotifResults, TreatmentMotif
+from bioattn.views.check import read_check
+from bioattn.views.evaluation import AccuracyTable, PredictorRow
+from bioattn.views.motif_export import FoundMotif, MotifResults, TreatmentMotif
 
 
 def accuracy(model: float, *baselines: float, low_high: tuple[float, float] | None = None) -> Accuracy:

@@ -178,6 +178,7 @@ def test_a_structure_has_its_plddt_and_no_contacts(tmp_path: Path) -> None:
     folder = tmp_path / "protein"
     folder.mkdir()
     scores = {"format": "bioattn-prediction", "id": "protein", "rows": 3, "columns": 2, "columns_used": 2}
+    scores |= {"input": {"sha256": "0"}, "settings": {"query": None}}
     (folder / "structure.cif").write_text("data_protein\n")
     (folder / "scores.json").write_text(json.dumps({**scores, "plddt": [90.0, 71.0]}))
     found = export(tmp_path / "out", folder)

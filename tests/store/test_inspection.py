@@ -14,7 +14,8 @@ from bioattn.formats.mmcif_output import write_mmcif
 from bioattn.formats.pdb_output import write_pdb
 from bioattn.formats.rr import write_rr
 from bioattn.formats.structure_residues import StructureResidue
-from bioattn.store.inspection import KINDS, as_json, as_text, inspect_file
+from bioattn.store.inspection import as_json, as_text, inspect_file
+from bioattn.store.kinds import file_kinds
 from bioattn.store.validation import validate_file
 from bioattn_cli.main import main
 
@@ -49,7 +50,7 @@ def test_any_bytes_are_answered(tmp_path: Path, head: bytes, rest: bytes) -> Non
         assert refusal.startswith(str(path))
         assert validate_file(path)
         return
-    assert description.kind in KINDS
+    assert description.kind in {kind.name for kind in file_kinds()}
     assert as_text(description, "file").startswith("file: ")
     assert as_json(description)
 

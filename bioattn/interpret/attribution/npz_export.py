@@ -16,10 +16,7 @@ from numpy.typing import NDArray
 from bioattn import __version__
 from bioattn.choices import require_names
 from bioattn.formats.npz import npz_output
-from bioattn.io.files import sha256_of, text_output, write_json
-from bioattn.io.folders import atomic_folder
-from bioattn.promoters.gene_choice import choose_genes
-from bioattn.store.array_folder import (
+from bioattn.interpret.attribution.array_folder import (
     ARRAY_FOLDER,
     FORMAT,
     FORMAT_VERSION,
@@ -28,8 +25,11 @@ from bioattn.store.array_folder import (
     SEQUENCES,
     TREATMENTS,
 )
+from bioattn.interpret.tracks.track_folder import file_stems
+from bioattn.io.files import sha256_of, text_output, write_json
+from bioattn.io.folders import atomic_folder
+from bioattn.promoters.gene_choice import choose_genes
 from bioattn.store.attribution_reader import AttributionFile, open_attribution
-from bioattn.store.track_folder import file_stems
 from bioattn.system.progress import NoProgress, Progress
 
 ARRAY = "arr_0"

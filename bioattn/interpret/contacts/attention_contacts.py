@@ -20,10 +20,10 @@ from bioattn.alignments.alphabet import RESIDUES, letters_of
 from bioattn.alignments.contact_dataset import TRAIN, ContactDataset, ContactProtein, open_contact_dataset
 from bioattn.alignments.couplings import average_product_correction
 from bioattn.errors import BioattnError
+from bioattn.interpret.contacts.contact_regression import ContactRegression
 from bioattn.interpret.contacts.sparse_logistic import fit_sparse_logistic
 from bioattn.store.alignment_schema import AlignmentReduction
 from bioattn.store.attention_reader import AttentionFile, SiteInfo, open_attention
-from bioattn.store.contact_regression import ContactRegression
 from bioattn.structures.contact_metrics import ContactScores, contact_scores, mean_scores
 from bioattn.structures.contacts import contacts, known_pairs
 from bioattn.system.progress import NoProgress, Progress

@@ -25,12 +25,20 @@ from bioattn.inference.runner import (
     SilencingScorer,
     with_ability,
 )
+from bioattn.interpret.heads.head_folder import (
+    FILES,
+    FORMAT,
+    FORMAT_VERSION,
+    HEAD_FOLDER,
+    HEADS,
+    PRUNING,
+    RECORD,
+)
 from bioattn.interpret.heads.pruning import PruningStep, greedy_pruning, heads_left, heads_of, leave_one_out
 from bioattn.io.files import check_apart, sha256_of, text_output, write_json
 from bioattn.io.folders import atomic_folder
 from bioattn.models.family import load_runner
-from bioattn.models.training_record import read_training_record
-from bioattn.store.head_folder import FILES, FORMAT, FORMAT_VERSION, HEAD_FOLDER, HEADS, PRUNING, RECORD
+from bioattn.store.training_record import read_training_record
 from bioattn.system.progress import NoProgress, Progress
 
 LOGGER = logging.getLogger("bioattn")

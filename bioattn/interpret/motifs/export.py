@@ -22,6 +22,17 @@ from bioattn.formats.motif import UNIFORM_BACKGROUND, Motif
 from bioattn.interpret.maps.promoter_maps import ATTENTION, AttentionMaps, AttributionMaps, PromoterMaps
 from bioattn.interpret.motifs.hits import base_composition
 from bioattn.interpret.motifs.matches import match_motifs, require_tomtom
+from bioattn.interpret.motifs.motif_folder import (
+    EDGES,
+    FORMAT,
+    FORMAT_VERSION,
+    LOGOS,
+    MEME,
+    MOTIF_FOLDER,
+    MOTIFS,
+    RECORD,
+    TREATMENTS,
+)
 from bioattn.interpret.motifs.source import MotifSettings, MotifSource, filter_row
 from bioattn.interpret.motifs.tables import (
     EDGE_HEADER,
@@ -37,17 +48,6 @@ from bioattn.promoters.gene_choice import choose_genes
 from bioattn.store.attention_reader import open_attention
 from bioattn.store.attribution_reader import open_attribution
 from bioattn.store.attribution_schema import ATTRIBUTION_FORMAT
-from bioattn.store.motif_folder import (
-    EDGES,
-    FORMAT,
-    FORMAT_VERSION,
-    LOGOS,
-    MEME,
-    MOTIF_FOLDER,
-    MOTIFS,
-    RECORD,
-    TREATMENTS,
-)
 from bioattn.system.progress import NoProgress, Progress
 from bioattn.system.signals import StopRequest, stop_on_signals
 

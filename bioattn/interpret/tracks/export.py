@@ -26,13 +26,7 @@ from bioattn.interpret.tracks.files import WrittenFile, write_strand, write_tabl
 from bioattn.interpret.tracks.layout import lay_out
 from bioattn.interpret.tracks.promoter_places import ChromosomeLengths, place_promoters
 from bioattn.interpret.tracks.settings import USUAL_DOWNSTREAM, TrackSettings
-from bioattn.interpret.tracks.values import BaseValues, TrackValues
-from bioattn.io.files import sha256_of, write_json
-from bioattn.io.folders import atomic_folder
-from bioattn.promoters.gene_choice import choose_genes
-from bioattn.store.attention_reader import AttentionFile, open_attention
-from bioattn.store.part_folder import require_free_space
-from bioattn.store.track_folder import (
+from bioattn.interpret.tracks.track_folder import (
     FORMAT,
     FORMAT_VERSION,
     RECORD,
@@ -40,6 +34,12 @@ from bioattn.store.track_folder import (
     TRACK_FOLDER,
     TrackFormat,
 )
+from bioattn.interpret.tracks.values import BaseValues, TrackValues
+from bioattn.io.files import sha256_of, write_json
+from bioattn.io.folders import atomic_folder
+from bioattn.promoters.gene_choice import choose_genes
+from bioattn.store.attention_reader import AttentionFile, open_attention
+from bioattn.store.part_folder import require_free_space
 from bioattn.system.progress import NoProgress, Progress
 from bioattn.system.signals import StopRequest, stop_on_signals
 from bioattn.text import counted, human_bytes, percentage

@@ -13,9 +13,9 @@ from bioattn.formats.bigwig import write_bigwig
 from bioattn.interpret.tracks.choice import Track
 from bioattn.interpret.tracks.layout import Stretch
 from bioattn.interpret.tracks.promoter_places import PromoterPlaces
+from bioattn.interpret.tracks.track_folder import STRANDS, TrackFormat
 from bioattn.interpret.tracks.values import intervals_of
 from bioattn.io.files import text_output
-from bioattn.store.track_folder import STRANDS, TrackFormat
 
 STRAND_COLOURS = {"+": (0, 114, 178), "-": (213, 94, 0)}
 LOSS_COLOUR = (120, 120, 120)

@@ -4,7 +4,7 @@ from dataclasses import dataclass
 
 from bioattn.errors import SettingsError
 from bioattn.interpret.choices import Overlapping, Upsampling
-from bioattn.store.track_folder import TrackFormat
+from bioattn.interpret.tracks.track_folder import TrackFormat
 
 USUAL_DOWNSTREAM = 200
 """The default of `prepare promoters`."""

@@ -1,6 +1,6 @@
 """The family of MSA/pair models: its commands' settings, and the way to its training and its models."""
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -25,6 +25,7 @@ if TYPE_CHECKING:
     import torch
 
     from bioattn.models.evoformer.folder import LoadedEvoformerModel
+    from bioattn.store.kinds import FileKind
     from bioattn.training.task import Task
 
 
@@ -85,6 +86,12 @@ class EvoformerFamily:
         return load_evoformer_model(folder, device)
 
     load_file = load
+
+    def file_kinds(self) -> "Sequence[FileKind]":
+        """The kinds of files that these models own."""
+        from bioattn.models.evoformer.file_kinds import file_kinds
+
+        return file_kinds()
 
     def task(self, settings: EvoformerTrainingSettings, device: "torch.device") -> "Task":
         """What `train evoformer` trains."""

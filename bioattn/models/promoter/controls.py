@@ -25,9 +25,9 @@ from bioattn.models.promoter.config import PromoterModelConfig, QuerySource
 from bioattn.models.promoter.family import FAMILY, PromoterTrainingSettings
 from bioattn.models.promoter.folder import LoadedPromoterModel, load_promoter_model
 from bioattn.models.promoter.training.config import TrainingConfig
-from bioattn.models.training_record import TRAINING_RECORD
-from bioattn.models.training_record import read_training_record as read_training_json
 from bioattn.promoters.dataset import TEST, TRAIN, VALIDATION, PromoterDataset, read_dataset
+from bioattn.store.training_record import TRAINING_RECORD
+from bioattn.store.training_record import read_training_record as read_training_json
 from bioattn.system.progress import Progress
 from bioattn.system.signals import StopRequest
 from bioattn.training.output_folder import is_finished

@@ -1,6 +1,6 @@
 """The family of promoter models: its commands' settings, and the way to its training and its models."""
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -28,6 +28,7 @@ if TYPE_CHECKING:
     import torch
 
     from bioattn.models.promoter.folder import LoadedPromoterModel
+    from bioattn.store.kinds import FileKind
     from bioattn.training.task import Task
 
 
@@ -88,6 +89,12 @@ class PromoterFamily:
         from bioattn.models.promoter.folder import load_promoter_model
 
         return load_promoter_model(folder, device)
+
+    def file_kinds(self) -> "Sequence[FileKind]":
+        """The kinds of files that these models own."""
+        from bioattn.models.promoter.file_kinds import file_kinds
+
+        return file_kinds()
 
     def task(self, settings: PromoterTrainingSettings, device: "torch.device") -> "Task":
         """What `train promoter` trains."""

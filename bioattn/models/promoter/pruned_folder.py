@@ -13,8 +13,8 @@ from bioattn.models.promoter.head_scorer import PromoterHeadScorer
 from bioattn.models.promoter.pruning import pruned
 from bioattn.models.promoter.training.evaluation import evaluate
 from bioattn.models.promoter.training.model_card import card_lines
-from bioattn.models.training_record import HISTORY, read_training_record, write_training_record
 from bioattn.promoters.dataset import TEST, read_dataset
+from bioattn.store.training_record import HISTORY, read_training_record, write_training_record
 from bioattn.system.progress import Progress
 from bioattn.training.output_folder import publish, working_folder
 

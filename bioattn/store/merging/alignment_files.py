@@ -14,7 +14,7 @@ from bioattn.store.alignment_attention_validation import sample_findings
 from bioattn.store.alignment_attention_writer import alignment_attention_file
 from bioattn.store.alignment_schema import AlignmentSample
 from bioattn.store.attention_reader import AttentionFile
-from bioattn.store.merging.part_set import Part
+from bioattn.store.merging.part import Part
 from bioattn.store.part_folder import require_free_space
 from bioattn.store.run_settings import settings_digest
 from bioattn.store.stored_alignment import (

@@ -1,33 +1,31 @@
 """Putting parts of a folder of results together: a folder for each input, each file compared with its digest."""
 
 import hashlib
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from pathlib import Path
 
 from bioattn.errors import FormatError
 from bioattn.io.files import unreadable
 from bioattn.io.folders import atomic_folder, check_output_folder
-from bioattn.store.merging.part_set import Part
+from bioattn.store.merging.part import Merged, MergeTask, Part
 from bioattn.store.part_folder import require_free_space
 from bioattn.store.shard_folder import SHARD_FILE, ShardFolder, read_shard_file
-from bioattn.system.progress import Progress
 from bioattn.text import human_bytes
 
 _BLOCK = 1 << 20
 
 
-def merge_folders(
-    parts: Sequence[Part], output: Path, progress: Progress, check: Callable[[], None], *, force: bool
-) -> dict[str, str]:
-    """Copy all folders of results into `output`; returns the inputs that failed in their parts, and why.
+def merge_folders(task: MergeTask) -> Merged:
+    """Copy all folders of results into one; `failed` names the inputs that failed in their parts.
 
-    force: replace a folder of such results. check: called between files, may raise. Raises: BioattnError when
-    `output` exists, or the disk is full; FormatError naming a file that is missing or not what was written.
+    Raises: BioattnError when the output exists, or the disk is full; FormatError naming a file that is missing or
+    not what was written.
     """
+    parts, output, progress = task.parts, task.path, task.progress
     found = [(part, read_shard_file(part.path)) for part in parts]
     _require_distinct(found)
     names = {f"{name}/{file}" for _, each in found for name, files in each.files.items() for file in files}
-    check_output_folder(output, force=force)
+    check_output_folder(output, force=task.force)
     size = sum(_size(part.path / name) for part, each in found for name in each.files)
     require_free_space(output, size, human_bytes(size), "make room, or choose another disk")
     progress.begin("copying", sum(len(each.files) for _, each in found))
@@ -37,12 +35,13 @@ def merge_folders(
                 for name, files in each.files.items():
                     (folder / name).mkdir()
                     for file, digest in files.items():
-                        check()
+                        task.check()
                         _copy(part.path / name / file, folder / name / file, digest)
                     progress.advance()
     finally:
         progress.end()
-    return {name: reason for _, each in found for name, reason in each.failed.items()}
+    failed = {name: reason for _, each in found for name, reason in each.failed.items()}
+    return Merged(parts[0].record.total - len(failed), failed)
 
 
 def _require_distinct(found: Sequence[tuple[Part, ShardFolder]]) -> None:

@@ -3,15 +3,12 @@
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TextIO, cast
+from typing import TextIO
 
 from bioattn.errors import Interrupted, SettingsError
-from bioattn.io.files import check_apart, check_output, check_parent, text_output
-from bioattn.store.merging.alignment_files import merge_alignment_files
-from bioattn.store.merging.folders import merge_folders
-from bioattn.store.merging.part_set import Part, PartKind, complete_set
-from bioattn.store.merging.promoter_files import merge_promoter_files
-from bioattn.store.merging.tables import merge_tables
+from bioattn.io.files import check_apart, check_output, check_parent
+from bioattn.store.merging.part import MergeTask, Part
+from bioattn.store.merging.part_set import complete_set
 from bioattn.system.progress import NoProgress, Progress
 from bioattn.system.signals import stop_on_signals
 
@@ -20,7 +17,8 @@ from bioattn.system.signals import stop_on_signals
 class MergeSummary:
     """What was put together."""
 
-    kind: PartKind
+    title: str
+    """What it is, in words."""
     parts: list[Path]
     """In the order of their inputs."""
     num_inputs: int
@@ -52,41 +50,28 @@ def merge_parts(
     first = parts[0]
     if isinstance(output, Path):
         _check_output(output, parts)
-    elif first.kind is not PartKind.TABLE:
-        raise SettingsError(f"{first.path}: {first.kind} cannot go to standard output; give --output a name")
-    failed: dict[str, str] = {}
-    number = first.record.total
+    elif not first.kind.is_text:
+        raise SettingsError(
+            f"{first.path}: {first.kind.title} cannot go to standard output; give --output a name"
+        )
     try:
         with stop_on_signals() as request:
-            match first.kind, output:
-                case PartKind.FOLDER, Path():
-                    failed = merge_folders(parts, output, progress, request.check, force=force)
-                    number -= len(failed)
-                case PartKind.ALIGNMENT_ATTENTION, Path():
-                    number = merge_alignment_files(parts, output, progress, request.check)
-                case PartKind.ATTENTION | PartKind.ATTRIBUTION, Path():
-                    merge_promoter_files(parts, output, progress, request.check)
-                case _, Path():
-                    with text_output(output) as file:
-                        merge_tables(parts, cast(TextIO, file), progress, request.check)
-                case _:
-                    # What was printed cannot be taken back.
-                    merge_tables(parts, None, progress, request.check)
-                    merge_tables(parts, output, progress, request.check)
+            task = MergeTask(parts=parts, output=output, force=force, progress=progress, check=request.check)
+            merged = first.kind.merge(task)
     except Interrupted as stop:
         raise Interrupted(f"{stop}; nothing was written, run again", stop.exit_code) from stop
     return MergeSummary(
-        kind=first.kind,
+        title=first.kind.title,
         parts=[part.path for part in parts],
         num_inputs=first.record.total,
-        num_missing=first.record.total - number,
-        failed=failed,
+        num_missing=first.record.total - merged.inputs,
+        failed=merged.failed,
     )
 
 
 def _check_output(output: Path, parts: Sequence[Part]) -> None:
     given = [part.path for part in parts]
-    if parts[0].kind is not PartKind.FOLDER:
+    if not parts[0].kind.is_folder:
         check_output(output, given)
         return
     if output.name in ("", "-", ".."):

@@ -1,42 +1,17 @@
 """The parts of one whole: what each is, and whether they are all there, each once, and of one run."""
 
 from collections.abc import Sequence
-from dataclasses import dataclass
-from enum import StrEnum
 from itertools import pairwise
 from pathlib import Path
 
 from bioattn import __version__
 from bioattn.errors import BioattnError, FormatError
-from bioattn.io.hdf5_input import is_hdf5, open_hdf5, text_attribute
-from bioattn.store.alignment_attention_reader import is_over_alignments
-from bioattn.store.attribution_schema import ATTRIBUTION_FORMAT
-from bioattn.store.prediction_table import is_part, open_part
-from bioattn.store.schema import FORMAT
-from bioattn.store.shard_folder import SHARD_FILE, read_shard_file
-from bioattn.store.shard_record import ShardRecord, read_shard
+from bioattn.store.kinds import Candidate, find_kind
+from bioattn.store.merging.part import Part
+from bioattn.store.shard_folder import SHARD_FILE
 
 _SHOWN = 8
 """Numbers of missing parts in a message."""
-
-
-class PartKind(StrEnum):
-    """What can be in parts."""
-
-    ATTENTION = "attention of promoters"
-    ALIGNMENT_ATTENTION = "attention of alignments"
-    ATTRIBUTION = "attribution"
-    TABLE = "predictions"
-    FOLDER = "results of alignments"
-
-
-@dataclass(frozen=True, slots=True)
-class Part:
-    """One part, opened and looked at."""
-
-    path: Path
-    kind: PartKind
-    record: ShardRecord
 
 
 def complete_set(paths: Sequence[Path]) -> list[Part]:
@@ -82,40 +57,23 @@ def complete_set(paths: Sequence[Path]) -> list[Part]:
 
 
 def _read(path: Path) -> Part:
-    if path.is_dir():
-        if not (path / SHARD_FILE).is_file():
-            raise BioattnError(
-                f"{path}: has no {SHARD_FILE}, so it is no finished part; end the command that makes it, with "
-                "--shard and --resume"
-            )
-        return Part(path, PartKind.FOLDER, read_shard_file(path).record)
-    if is_hdf5(path):
-        with open_hdf5(path) as file:
-            match text_attribute(file, "format"):
-                case str(name) if name == FORMAT:
-                    alignments = is_over_alignments(file)
-                    kind = PartKind.ALIGNMENT_ATTENTION if alignments else PartKind.ATTENTION
-                case str(name) if name == ATTRIBUTION_FORMAT:
-                    kind = PartKind.ATTRIBUTION
-                case _:
-                    raise _not_a_part(path)
-            record = read_shard(path, file)
-        if record is None:
-            raise _not_a_part(path)
-        return Part(path, kind, record)
-    if not is_part(path):
-        raise _not_a_part(path)
-    with open_part(path) as table:
-        return Part(path, PartKind.TABLE, table.record)
-
-
-def _not_a_part(path: Path) -> BioattnError:
-    return BioattnError(f"{path}: is no part of a sharded run; give what commands with --shard wrote")
+    candidate = Candidate(path)
+    kind = find_kind(candidate)
+    if kind is not None and kind.part is not None and (part := kind.part(path)) is not None:
+        return part
+    if candidate.is_folder:
+        raise BioattnError(
+            f"{path}: has no {SHARD_FILE}, so it is no finished part; end the command that makes it, with "
+            "--shard and --resume"
+        )
+    raise BioattnError(f"{path}: is no part of a sharded run; give what commands with --shard wrote")
 
 
 def _require_same_run(first: Part, part: Part) -> None:
-    if part.kind is not first.kind:
-        raise BioattnError(f"{part.path}: holds {part.kind}, {first.path} {first.kind}; merge them apart")
+    if part.kind != first.kind:
+        raise BioattnError(
+            f"{part.path}: holds {part.kind.title}, {first.path} {first.kind.title}; merge them apart"
+        )
     if different := first.record.differing(part.record):
         raise BioattnError(
             f"{part.path}: is a part of another run than {first.path} (different: {', '.join(different)}); "

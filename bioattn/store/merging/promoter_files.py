@@ -17,11 +17,11 @@ from bioattn.store.attribution_reader import AttributionFile
 from bioattn.store.attribution_schema import AttributionLayout
 from bioattn.store.attribution_writer import AttributionParts
 from bioattn.store.choices import Method, Reduction, WeightType
-from bioattn.store.merging.part_set import Part, PartKind
+from bioattn.store.merging.part import Part
 from bioattn.store.part_folder import require_free_space
 from bioattn.store.sample_parts import SampleParts
 from bioattn.store.sample_writer import ResultHeader
-from bioattn.store.schema import DIGEST, Digest, SiteLayout
+from bioattn.store.schema import DIGEST, FORMAT, Digest, SiteLayout
 from bioattn.system.progress import Progress
 from bioattn.text import human_bytes
 
@@ -121,7 +121,7 @@ def _store(part: Part, output: Path, file: h5py.File | None = None) -> tuple[Sto
         raise FormatError(
             f"{part.path}: says that the run has parts of {part_samples} promoters; make it again"
         )
-    if part.kind is PartKind.ATTENTION:
+    if text_attribute(file, "format") == FORMAT:
         attention = AttentionFile(part.path, file)
         layouts = [_layout(attention.sites[name]) for name in job["sites"]]
         treatments = attention.treatments

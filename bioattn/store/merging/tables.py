@@ -1,23 +1,34 @@
 """Putting parts of tables of predictions together, line by line."""
 
-from collections.abc import Callable, Sequence
-from typing import TextIO
+from pathlib import Path
+from typing import TextIO, cast
 
 from bioattn.errors import FormatError
-from bioattn.store.merging.part_set import Part
+from bioattn.io.files import text_output
+from bioattn.store.merging.part import Merged, MergeTask
 from bioattn.store.prediction_table import open_part
-from bioattn.system.progress import Progress
 
 _LINES_AT_ONCE = 256
 
 
-def merge_tables(
-    parts: Sequence[Part], file: TextIO | None, progress: Progress, check: Callable[[], None]
-) -> None:
-    """Write the whole table to `file`; None only reads all parts through. check: called now and then, may raise.
+def merge_tables(task: MergeTask) -> Merged:
+    """Write the whole table to a file, plain or compressed by its name, or to an open text file.
 
     Raises: FormatError naming a part that is cut short or damaged, which is known at its end only.
     """
+    if isinstance(task.output, Path):
+        with text_output(task.output) as file:
+            _write(task, cast(TextIO, file))
+    else:
+        # What was printed cannot be taken back, so all parts are read through before.
+        _write(task, None)
+        _write(task, task.output)
+    return Merged(task.parts[0].record.total)
+
+
+def _write(task: MergeTask, file: TextIO | None) -> None:
+    """Write all parts to a file, or only read them."""
+    parts, progress = task.parts, task.progress
     progress.begin("merging" if file is not None else "checking", parts[0].record.total)
     header: str | None = None
     try:
@@ -31,7 +42,7 @@ def merge_tables(
                     raise FormatError(f"{part.path}: has other columns than {parts[0].path}; make it again")
                 for number, line in enumerate(table.rows()):
                     if number % _LINES_AT_ONCE == 0:
-                        check()
+                        task.check()
                     if file is not None:
                         file.write(line + "\n")
                     progress.advance()

@@ -62,7 +62,7 @@ def contacts(
         )
     if fit is not None:
         from bioattn.interpret.contacts.attention_contacts import INVERSE_STRENGTH, fit_contacts
-        from bioattn.store.contact_regression import require_regression_name, write_regression
+        from bioattn.interpret.contacts.contact_regression import require_regression_name, write_regression
         from bioattn.text import counted
 
         require_regression_name(output)
@@ -92,8 +92,8 @@ def contacts(
                 for name, figures in precision.items()
             },
         )
+    from bioattn.interpret.contacts.contact_regression import read_regression
     from bioattn.interpret.contacts.export import export_contacts, require_contact_name
-    from bioattn.store.contact_regression import read_regression
 
     require_contact_name(output)
     known = None if regression is None else read_regression(regression)

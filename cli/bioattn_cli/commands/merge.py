@@ -51,7 +51,7 @@ def merge(
             + (f" and {more:,} more" if more > 0 else "")
         )
     inputs = counted(summary.num_inputs - summary.num_missing, "input")
-    wrote = f"wrote {output}: {summary.kind} of {inputs}, from {counted(len(summary.parts), 'part')}"
+    wrote = f"wrote {output}: {summary.title} of {inputs}, from {counted(len(summary.parts), 'part')}"
     return Record(
         *([] if to_stdout else [wrote]),
         parts=[path.name for path in summary.parts],

@@ -19,6 +19,7 @@ def draw(
     width: WidthOption = 180,
 ) -> "Figure":
     """Draw the verdict on a model's attention: deletion and insertion curves, and each measure."""
-    from bioattn.figures.check_curves import draw_check, read_check
+    from bioattn.figures.check_curves import draw_check
+    from bioattn.views.check import read_check
 
     return draw_check(read_check(check), width)

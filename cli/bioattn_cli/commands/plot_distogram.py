@@ -32,12 +32,12 @@ def distogram(
     """Draw the expected distances of a model and the entropy of each."""
     from bioattn.errors import SettingsError
     from bioattn.figures.contact_prediction import read_contact_prediction, read_contact_truth
-    from bioattn.figures.distances import read_distances
     from bioattn.figures.distogram import draw_distogram
+    from bioattn.structures.distogram_file import read_distances
 
     if truth is None and (chain is not None or alignment is not None):
         raise SettingsError("--chain and --alignment say how to read --truth; give that too")
-    distances = read_distances(prediction)
+    distances = read_distances(prediction, with_entropy=True)
     if truth is None:
         return draw_distogram(distances, width)
     found = read_contact_prediction(prediction)

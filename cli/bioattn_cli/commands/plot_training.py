@@ -35,6 +35,7 @@ def training(
 
     A dot marks the epoch whose weights were kept.
     """
-    from bioattn.figures.training_curves import draw_training, read_history
+    from bioattn.figures.training_curves import draw_training
+    from bioattn.views.training_history import read_history
 
     return draw_training([read_history(path) for path in runs], width, metric)

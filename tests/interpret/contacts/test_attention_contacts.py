@@ -14,6 +14,7 @@ from bioattn.alignments.contact_dataset import TEST, TRAIN, ContactProtein, writ
 from bioattn.attention.site import alignment_site
 from bioattn.errors import BioattnError, FormatError, SettingsError
 from bioattn.interpret.contacts.attention_contacts import fit_contacts, head_maps, mean_map, predict_contacts
+from bioattn.interpret.contacts.contact_regression import ContactRegression, read_regression, write_regression
 from bioattn.interpret.contacts.export import export_contacts
 from bioattn.store.alignment_attention_writer import alignment_attention_file
 from bioattn.store.alignment_schema import (
@@ -23,7 +24,6 @@ from bioattn.store.alignment_schema import (
     alignment_layout,
 )
 from bioattn.store.attention_reader import open_attention
-from bioattn.store.contact_regression import ContactRegression, read_regression, write_regression
 from bioattn.store.inspection import inspect_file
 from bioattn.store.validation import validate_file
 from bioattn.structures.contacts import contacts

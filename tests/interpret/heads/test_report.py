@@ -13,6 +13,7 @@ import torch
 
 from bioattn.alignments.contact_dataset import SPLIT_NAMES, open_contact_dataset
 from bioattn.attention.head_masks import attention_layers, masked_heads
+from bioattn.interpret.heads.head_folder import FILES
 from bioattn.models.evoformer.alignment_inputs import AlignmentInputs
 from bioattn.models.evoformer.distogram import distance_bins
 from bioattn.models.evoformer.folder import load_evoformer_model
@@ -21,7 +22,6 @@ from bioattn.models.promoter.folder import load_promoter_model
 from bioattn.models.promoter.training.batches import centred_windows
 from bioattn.promoters.dataset import TEST, read_dataset
 from bioattn.store.attention_reader import open_attention
-from bioattn.store.head_folder import FILES
 from bioattn_cli.main import main
 
 ROOT = Path(__file__).resolve().parents[3]

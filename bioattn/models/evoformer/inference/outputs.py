@@ -18,16 +18,15 @@ from bioattn.io.files import text_output, write_json
 from bioattn.io.seal import stream_sealed
 from bioattn.models.evoformer.choices import Representation
 from bioattn.models.evoformer.inference.prediction import Prediction
+from bioattn.models.evoformer.inference.prediction_validation import CONTACT_COLUMNS, REPRESENTATIONS_FORMAT
 from bioattn.models.evoformer.inference.target_row import TargetRow
-from bioattn.store.distogram_file import DISTOGRAM_FORMAT, FORMAT_VERSION, REPRESENTATIONS_FORMAT
-from bioattn.store.prediction_validation import CONTACT_COLUMNS
+from bioattn.structures.distogram_file import DISTOGRAM, DISTOGRAM_FORMAT, FORMAT_VERSION
 from bioattn.structures.predicted_residues import predicted_residues
 
 LOGGER = logging.getLogger("bioattn")
 
 CONTACTS_RR = "contacts.rr"
 CONTACTS_TABLE = "contacts.tsv"
-DISTOGRAM = "distogram.h5"
 REPRESENTATIONS = "representations.h5"
 STRUCTURE_PDB = "structure.pdb"
 STRUCTURE_MMCIF = "structure.cif"

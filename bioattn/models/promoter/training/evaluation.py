@@ -14,9 +14,9 @@ from bioattn.models.promoter.training.baselines import Baseline, default_baselin
 from bioattn.models.promoter.training.batches import centred_windows
 from bioattn.models.promoter.training.held_out_treatments import nearest_treatment
 from bioattn.models.promoter.treatment_vocabulary import TreatmentVocabulary
-from bioattn.models.training_record import MODEL_ROW
 from bioattn.promoters.dataset import TEST, TRAIN, VALIDATION, PromoterDataset
 from bioattn.promoters.response_metrics import fit_shared_axis, per_treatment, summarise
+from bioattn.store.training_record import MODEL_ROW
 from bioattn.system.progress import NoProgress, Progress
 
 FIGURES = {

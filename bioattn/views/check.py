@@ -8,9 +8,11 @@ from typing import Any, Literal
 from bioattn.errors import FormatError
 from bioattn.io.files import read_json
 
+CHECK_FORMAT = "bioattn-check"
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Measure:
+class CheckMeasure:
     """One figure of a check."""
 
     label: str
@@ -55,7 +57,7 @@ class CheckResult:
     code: str
     sentence: str
     caveats: list[str]
-    measures: list[Measure]
+    measures: list[CheckMeasure]
     curves: list[PerturbationCurve]
     heads: list[HeadFigures]
     skipped: list[tuple[str, str]]
@@ -73,8 +75,12 @@ class CheckResult:
 def read_check(path: Path) -> CheckResult:
     """Raises: FormatError when the file is none of `explain check` or lacks what a reader may rely on."""
     content = read_json(path)
+    if not isinstance(content, dict) or content.get("format") != CHECK_FORMAT:
+        raise FormatError(
+            f"{path}: is no result of `bioattn explain check` (its format is not {CHECK_FORMAT!r})"
+        )
     try:
-        if content["format"] != "bioattn-check" or not str(content["format_version"]).startswith("1."):
+        if not str(content["format_version"]).startswith("1."):
             raise FormatError(f"{path}: not a check of a version this bioattn reads")
         return CheckResult(
             code=str(content["verdict"]["code"]),
@@ -107,10 +113,10 @@ def read_check(path: Path) -> CheckResult:
         ) from error
 
 
-def _measure(entry: dict[str, Any]) -> Measure:
+def _measure(entry: dict[str, Any]) -> CheckMeasure:
     bounds = entry.get("interval")
     passed = entry.get("passed")
-    return Measure(
+    return CheckMeasure(
         label=str(entry.get("label") or entry["name"]),
         value=_number(entry["value"]),
         interval=None if not bounds or None in bounds else (float(bounds[0]), float(bounds[1])),

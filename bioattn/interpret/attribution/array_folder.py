@@ -4,10 +4,11 @@
 """
 
 import re
-from pathlib import Path
+from collections.abc import Mapping
+from typing import Any
 
-from bioattn.store.description import Description, describe, some
-from bioattn.store.recorded_folder import RecordedFolder
+from bioattn.store.recorded_folder import RecordedFolder, without
+from bioattn.text import some
 
 FORMAT, FORMAT_VERSION = "bioattn-attribution-arrays", "1.0"
 RECORD = "arrays.json"
@@ -21,6 +22,11 @@ def is_array_file(name: str) -> bool:
     return name in (RECORD, TREATMENTS, GENES) or _ARCHIVE.fullmatch(name) is not None
 
 
+def _figures(record: Mapping[str, Any]) -> dict[str, Any]:
+    left_out = ("format", "format_version", "generated_by", "sha256", "treatments")
+    return {"treatments": some(list(record.get("treatments", []))), **without(record, *left_out)}
+
+
 ARRAY_FOLDER = RecordedFolder(
     what="attribution arrays",
     format=FORMAT,
@@ -28,13 +34,6 @@ ARRAY_FOLDER = RecordedFolder(
     record=RECORD,
     is_own=is_array_file,
     files_of=lambda record: record["sha256"].items(),
+    figures=_figures,
+    advice="export the attribution again with --force",
 )
-
-
-def inspect_arrays(folder: Path) -> Description:
-    """The main figures of a folder of arrays. Raises: FormatError for a damaged record or a missing file."""
-    record = ARRAY_FOLDER.read(folder)
-    ARRAY_FOLDER.require_files(folder, record, "export the attribution again with --force")
-    left_out = ("format", "format_version", "generated_by", "sha256", "treatments")
-    figures = {name: value for name, value in record.items() if name not in left_out}
-    return describe("attribution-arrays", treatments=some(list(record.get("treatments", []))), **figures)

@@ -1,13 +1,16 @@
-"""What `inspect` says of protein alignments and of the statistics beside them."""
+"""What `bioattn inspect` says of protein alignments, their statistics and contact datasets."""
 
 from pathlib import Path
 from typing import Any
 
+from bioattn.alignments.contact_dataset import SPLIT_NAMES, open_contact_dataset
 from bioattn.alignments.filtering import count_residues
 from bioattn.alignments.size_check import check_alignment_size
 from bioattn.errors import FormatError
 from bioattn.formats.alignment import looks_like_nucleotides
 from bioattn.formats.alignment_file import read_alignment
+from bioattn.io.files import read_json
+from bioattn.text import some
 
 _ALIGNMENT_STARTS = (b"# STOCKHOLM", b"CLUSTAL")
 _NUCLEOTIDES = b"ACGTUNRYSWKMBDHV"
@@ -28,7 +31,7 @@ def looks_like_alignment(head: bytes) -> bool:
     return len(letters.translate(None, _NUCLEOTIDES)) > _FOREIGN_PART * len(letters)
 
 
-def alignment_figures(path: Path) -> dict[str, Any]:
+def describe_alignment(path: Path) -> dict[str, Any]:
     """Size and gaps of an alignment, its first row. Raises: FormatError as `read_alignment`."""
     check_alignment_size(path)
     alignment = read_alignment(path)
@@ -43,9 +46,24 @@ def alignment_figures(path: Path) -> dict[str, Any]:
     }
 
 
-def statistics_figures(path: Path, content: dict[str, Any]) -> dict[str, Any]:
+def describe_statistics(path: Path) -> dict[str, Any]:
     """The main entries of a statistics file. Raises: FormatError when they are not there."""
+    content = read_json(path)
     missing = [name for name in _STATISTICS if name not in content]
     if missing:
         raise FormatError(f"{path}: statistics of an alignment without {', '.join(missing)}")
     return {name: content[name] for name in _STATISTICS}
+
+
+def describe_contact_dataset(path: Path) -> dict[str, Any]:
+    """The main figures of a contact dataset. Raises: FormatError when it is damaged."""
+    dataset = open_contact_dataset(path)
+    return {
+        "proteins": some(dataset.ids),
+        "groups": len(set(dataset.groups)),
+        "proteins_per_split": {name: len(dataset.proteins_in(code)) for code, name in enumerate(SPLIT_NAMES)},
+        "rows": {"fewest": int(dataset.num_rows.min()), "most": int(dataset.num_rows.max())},
+        "columns": {"fewest": int(dataset.num_columns.min()), "most": int(dataset.num_columns.max())},
+        "mapped_columns": int(dataset.num_mapped.sum()),
+        "settings": dataset.metadata,
+    }

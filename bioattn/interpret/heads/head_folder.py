@@ -3,10 +3,7 @@
 `docs/heads.md` is the contract; `bioattn.interpret.heads.report` writes it.
 """
 
-from pathlib import Path
-
-from bioattn.store.description import Description, describe
-from bioattn.store.recorded_folder import RecordedFolder
+from bioattn.store.recorded_folder import RecordedFolder, without
 
 FORMAT, FORMAT_VERSION = "bioattn-heads", "1.0"
 RECORD = "heads.json"
@@ -21,12 +18,6 @@ HEAD_FOLDER = RecordedFolder(
     record=RECORD,
     is_own=FILES.__contains__,
     files_of=lambda record: record["sha256"].items(),
+    figures=lambda record: without(record, "format", "sha256"),
+    advice="run explain heads again",
 )
-
-
-def inspect_heads(folder: Path) -> Description:
-    """The main figures. Raises: FormatError for a damaged record or a missing file."""
-    record = HEAD_FOLDER.read(folder)
-    HEAD_FOLDER.require_files(folder, record, "run explain heads again")
-    left_out = ("format", "sha256")
-    return describe("heads", **{name: value for name, value in record.items() if name not in left_out})

@@ -12,24 +12,24 @@ from numpy.typing import NDArray
 from bioattn.alignments.alphabet import letters_of
 from bioattn.alignments.contact_dataset import open_contact_dataset
 from bioattn.alignments.query import centre_on_query, find_name
-from bioattn.errors import BioattnError, FormatError
+from bioattn.errors import BioattnError
 from bioattn.formats.alignment import GAP, Alignment
 from bioattn.formats.alignment_file import read_alignment
-from bioattn.io.files import read_json, sha256_of
-from bioattn.io.hdf5_input import open_hdf5
+from bioattn.io.files import sha256_of
 from bioattn.report.inputs import ReportInputs
 from bioattn.store.attention_reader import open_attention
 from bioattn.structures.chain import read_chains
 from bioattn.structures.column_mapping import map_columns
+from bioattn.views.predictions import PredictionScores, read_scores
 
 
 @dataclass(slots=True)
-class Subject:
+class Protein:
     """One protein, and what was given of it."""
 
     id: str
     input_sha256: str
-    folder: Path | None = None
+    prediction: PredictionScores | None = None
     attention: Path | None = None
     query: str | None = None
     alignment: Alignment | None = None
@@ -38,73 +38,63 @@ class Subject:
     cb_source: str = ""
 
 
-def find_subjects(inputs: ReportInputs) -> list[Subject]:
+def find_proteins(inputs: ReportInputs) -> list[Protein]:
     """The proteins of predictions and attention. Raises: FormatError when a folder's scores are damaged."""
-    found: list[Subject] = []
+    found: list[Protein] = []
     for folder in inputs.prediction:
-        scores = read_json(folder / "scores.json")
-        try:
-            found.append(
-                Subject(
-                    str(scores["id"]),
-                    str(scores["input"]["sha256"]),
-                    folder=folder,
-                    query=scores["settings"]["query"],
-                )
-            )
-        except (KeyError, TypeError) as error:
-            raise FormatError(f"{folder / 'scores.json'}: is incomplete ({error!r})") from error
+        scores = read_scores(folder)
+        found.append(Protein(scores.id, scores.input_sha256, prediction=scores, query=scores.query))
     for path in inputs.alignment_attention:
         with open_attention(path) as attention:
             for name, digest in attention.samples["input_sha256"].items():
                 mine = [each for each in found if each.input_sha256 == digest and each.attention is None]
                 same = next((each for each in mine if each.id == name), mine[0] if mine else None)
                 if same is None:
-                    same = Subject(str(name), str(digest))
+                    same = Protein(str(name), str(digest))
                     found.append(same)
                 same.attention, same.id = path, str(name)
     return found
 
 
-def give_alignments(subjects: list[Subject], inputs: ReportInputs) -> None:
+def give_alignments(proteins: list[Protein], inputs: ReportInputs) -> None:
     """To each its alignment, by digest. Raises: BioattnError for one that belongs to none."""
     for path in inputs.alignment:
         digest = sha256_of(path)
-        mine = [subject for subject in subjects if subject.input_sha256 == digest]
+        mine = [protein for protein in proteins if protein.input_sha256 == digest]
         if not mine:
             raise BioattnError(
                 f"{path}: is the input of none of the predictions and attention files given; give the alignment "
                 "that was run"
             )
-        for subject in mine:
+        for protein in mine:
             alignment = read_alignment(path)
-            if subject.query is not None:
-                row = find_name(alignment.names, subject.query, str(path))
+            if protein.query is not None:
+                row = find_name(alignment.names, protein.query, str(path))
                 alignment = centre_on_query(alignment, row, str(path))
-            subject.alignment = alignment
+            protein.alignment = alignment
 
 
-def give_truth(subjects: list[Subject], inputs: ReportInputs) -> None:
+def give_truth(proteins: list[Protein], inputs: ReportInputs) -> None:
     """To each its structure: by sequence, or else by id in a contact dataset.
 
     Raises: BioattnError for a structure that belongs to none.
     """
     for path in inputs.contact_dataset:
         dataset = open_contact_dataset(path)
-        for subject in subjects:
-            if subject.id not in dataset.ids:
+        for protein in proteins:
+            if protein.id not in dataset.ids:
                 continue
-            protein = dataset.protein(dataset.index(subject.id))
-            subject.cb, subject.cb_source = protein.cb, path.name
-            if subject.alignment is None:
-                subject.alignment = _as_alignment(subject.id, protein.msa)
-    closest = [0.0] * len(subjects)
+            known = dataset.protein(dataset.index(protein.id))
+            protein.cb, protein.cb_source = known.cb, path.name
+            if protein.alignment is None:
+                protein.alignment = _as_alignment(protein.id, known.msa)
+    closest = [0.0] * len(proteins)
     owner: dict[int, Path] = {}
     for path in inputs.structure:
         chains = read_chains(path)
         reasons, fits = [], False
-        for number, subject in enumerate(subjects):
-            alignment = subject.alignment or _target_alone(subject)
+        for number, protein in enumerate(proteins):
+            alignment = protein.alignment or _target_alone(protein)
             if alignment is None:
                 continue
             for chain in chains:
@@ -118,8 +108,8 @@ def give_truth(subjects: list[Subject], inputs: ReportInputs) -> None:
                 equal = mapping.identity * len(mapping.columns)
                 if equal > closest[number]:
                     closest[number], owner[number] = equal, path
-                    subject.cb = mapping.column_cb(chain, alignment.num_columns)
-                    subject.cb_source = path.name
+                    protein.cb = mapping.column_cb(chain, alignment.num_columns)
+                    protein.cb_source = path.name
         if not fits:
             raise BioattnError(reasons[0] if reasons else f"{path}: holds no chain of a protein given")
     for path in inputs.structure:
@@ -140,17 +130,17 @@ def _as_alignment(name: str, msa: NDArray[np.uint8]) -> Alignment:
     )
 
 
-def _target_alone(subject: Subject) -> Alignment | None:
+def _target_alone(protein: Protein) -> Alignment | None:
     """The target's row over all match columns, from the prediction or the attention."""
-    if subject.folder is not None and (subject.folder / "distogram.h5").is_file():
-        with open_hdf5(subject.folder / "distogram.h5") as file:
-            letters = np.frombuffer(str(file.attrs["sequence"]).encode(), np.uint8)
-    elif subject.attention is not None:
-        with open_attention(subject.attention) as attention:
-            size = int(attention.samples["alignment_columns"].loc[subject.id])
+    distances = None if protein.prediction is None else protein.prediction.distances()
+    if distances is not None:
+        letters = np.frombuffer(distances.letters.encode(), np.uint8)
+    elif protein.attention is not None:
+        with open_attention(protein.attention) as attention:
+            size = int(attention.samples["alignment_columns"].loc[protein.id])
             letters = np.full(size, GAP, np.uint8)
-            query = str(attention.samples["query"].loc[subject.id])
-            letters[attention.columns(subject.id)] = np.frombuffer(query.encode(), np.uint8)
+            query = str(attention.samples["query"].loc[protein.id])
+            letters[attention.columns(protein.id)] = np.frombuffer(query.encode(), np.uint8)
     else:
         return None
-    return Alignment(names=[subject.id], descriptions=[""], residues=letters[None], insertions=[{}])
+    return Alignment(names=[protein.id], descriptions=[""], residues=letters[None], insertions=[{}])

@@ -1,49 +1,37 @@
-"""What `inspect` says of HDF5 files of bioattn."""
+"""What `bioattn inspect` says of files of attention and attribution."""
 
 import re
 from pathlib import Path
 from typing import Any
 
 import h5py
-import numpy as np
 
-from bioattn.errors import BioattnError
 from bioattn.io.hdf5_input import open_hdf5, text_attribute
 from bioattn.store.attention_reader import AttentionFile
 from bioattn.store.attribution_reader import AttributionFile
-from bioattn.store.attribution_schema import ATTRIBUTION_FORMAT
-from bioattn.store.description import Description, describe, some
-from bioattn.store.distogram_file import (
-    DISTOGRAM_FORMAT,
-    REPRESENTATIONS_FORMAT,
-    describe_prediction_file,
-)
-from bioattn.store.schema import FORMAT
 from bioattn.store.shard_record import read_shard
+from bioattn.text import some
 
 
-def inspect_hdf5(path: Path) -> Description:
-    """Raises: BioattnError when it is nothing that bioattn writes; FormatError when it is damaged."""
+def describe_attention(path: Path) -> dict[str, Any]:
+    """The main figures of an attention file. Raises: FormatError when it is damaged."""
     with open_hdf5(path) as file:
-        kind = text_attribute(file, "format")
-        if kind == FORMAT:
-            return _attention(path, file)
-        if kind == ATTRIBUTION_FORMAT:
-            return _attribution(path, file)
-    if kind == "bioattn-promoter-dataset":
-        return _dataset(path)
-    if kind == "bioattn-contact-dataset":
-        return _contact_dataset(path)
-    if kind in (DISTOGRAM_FORMAT, REPRESENTATIONS_FORMAT):
-        return describe(kind.removeprefix("bioattn-"), **describe_prediction_file(path))
-    raise BioattnError(f"{path}: is HDF5 but not written by bioattn (no known 'format' attribute)")
+        attention = AttentionFile(path, file)
+        return (
+            _alignment_attention(attention, file)
+            if attention.over_alignments
+            else _attention(attention, file)
+        )
 
 
-def _attention(path: Path, file: h5py.File) -> Description:
-    attention = AttentionFile(path, file)
+def describe_attribution(path: Path) -> dict[str, Any]:
+    """The main figures of an attribution file. Raises: FormatError when it is damaged."""
+    with open_hdf5(path) as file:
+        return _attribution(AttributionFile(path, file), file)
+
+
+def _attention(attention: AttentionFile, file: h5py.File) -> dict[str, Any]:
     samples = attention.samples
-    if attention.over_alignments:
-        return _alignment_attention(attention, file)
     sites = {
         info.name: {
             "shape": dict(zip(info.dims, info.shape, strict=True)),
@@ -57,9 +45,8 @@ def _attention(path: Path, file: h5py.File) -> Description:
         }
         for info in attention.sites.values()
     }
-    return describe(
-        "attention",
-        **_shard(path, file),
+    return dict(
+        **_shard(attention.path, file),
         format_version=text_attribute(file, "format_version"),
         generated_by=text_attribute(file, "generated_by"),
         model_sha256=attention.model_sha256,
@@ -75,14 +62,12 @@ def _attention(path: Path, file: h5py.File) -> Description:
     )
 
 
-def _attribution(path: Path, file: h5py.File) -> Description:
-    attribution = AttributionFile(path, file)
+def _attribution(attribution: AttributionFile, file: h5py.File) -> dict[str, Any]:
     samples = attribution.samples
     gap = attribution.completeness_gap()
     more = {} if gap is None or gap.empty else {"largest_completeness_gap": float(gap.abs().to_numpy().max())}
-    return describe(
-        "attribution",
-        **_shard(path, file),
+    return dict(
+        **_shard(attribution.path, file),
         format_version=text_attribute(file, "format_version"),
         generated_by=text_attribute(file, "generated_by"),
         method=attribution.method,
@@ -100,7 +85,7 @@ def _attribution(path: Path, file: h5py.File) -> Description:
     )
 
 
-def _alignment_attention(attention: AttentionFile, file: h5py.File) -> Description:
+def _alignment_attention(attention: AttentionFile, file: h5py.File) -> dict[str, Any]:
     samples = attention.samples
     sites: dict[str, dict[str, Any]] = {}
     for info in attention.sites.values():
@@ -118,8 +103,7 @@ def _alignment_attention(attention: AttentionFile, file: h5py.File) -> Descripti
         )
         figures["sites"] += 1
     ranges = {"residues": "length", "msa_rows": "rows", "extra_msa_rows": "extra_rows"}
-    return describe(
-        "attention",
+    return dict(
         **_shard(attention.path, file),
         format_version=text_attribute(file, "format_version"),
         generated_by=text_attribute(file, "generated_by"),
@@ -140,39 +124,3 @@ def _shard(path: Path, file: h5py.File) -> dict[str, str]:
     """Which part of which whole the file is, if it is one."""
     record = read_shard(path, file)
     return {} if record is None else record.figures()
-
-
-def _dataset(path: Path) -> Description:
-    from bioattn.promoters.dataset import SPLIT_NAMES, read_dataset
-
-    dataset = read_dataset(path)
-    return describe(
-        "dataset",
-        task=dataset.task,
-        genes=dataset.num_genes,
-        treatments=some(dataset.treatments.names),
-        length=dataset.length,
-        flank=dataset.flank,
-        missing_targets=int(np.isnan(dataset.targets).sum()),
-        genes_per_split={name: len(dataset.genes_in(code)) for code, name in enumerate(SPLIT_NAMES)},
-        treatments_per_split={
-            name: len(dataset.treatments_in(code)) for code, name in enumerate(SPLIT_NAMES)
-        },
-        treatment_features=list(dataset.treatments.columns),
-    )
-
-
-def _contact_dataset(path: Path) -> Description:
-    from bioattn.alignments.contact_dataset import SPLIT_NAMES, open_contact_dataset
-
-    dataset = open_contact_dataset(path)
-    return describe(
-        "contact-dataset",
-        proteins=some(dataset.ids),
-        groups=len(set(dataset.groups)),
-        proteins_per_split={name: len(dataset.proteins_in(code)) for code, name in enumerate(SPLIT_NAMES)},
-        rows={"fewest": int(dataset.num_rows.min()), "most": int(dataset.num_rows.max())},
-        columns={"fewest": int(dataset.num_columns.min()), "most": int(dataset.num_columns.max())},
-        mapped_columns=int(dataset.num_mapped.sum()),
-        settings=dataset.metadata,
-    )

@@ -9,6 +9,7 @@ import numpy as np
 from bioattn import __version__
 from bioattn.errors import FormatError, SettingsError
 from bioattn.io.files import read_json, write_json
+from bioattn.text import some
 
 REGRESSION_FORMAT = "bioattn-contact-regression"
 REGRESSION_VERSION = 1
@@ -80,6 +81,18 @@ def read_regression(path: Path) -> ContactRegression:
         )
     except (KeyError, TypeError, ValueError, AttributeError) as error:
         raise FormatError(f"{path}: is damaged or incomplete ({error}); make it again") from error
+
+
+def describe_regression(path: Path) -> dict[str, Any]:
+    """The main figures of a regression. Raises: FormatError when it is damaged."""
+    regression = read_regression(path)
+    return {
+        "model_sha256": regression.model_sha256,
+        "proteins": some(list(regression.proteins)),
+        "sites": len(regression.weights),
+        "heads": sum(len(heads) for heads in regression.weights.values()),
+        "heads_in_use": regression.num_heads_used,
+    }
 
 
 def _finite(value: Any) -> float:

@@ -7,11 +7,10 @@ import re
 import unicodedata
 from collections.abc import Iterable, Mapping
 from enum import StrEnum
-from pathlib import Path
 from typing import Any
 
-from bioattn.store.description import Description, describe, some
-from bioattn.store.recorded_folder import RecordedFolder
+from bioattn.store.recorded_folder import RecordedFolder, without
+from bioattn.text import some
 
 FORMAT = "bioattn-tracks"
 FORMAT_VERSION = "1.0"
@@ -63,6 +62,21 @@ def _files(record: Mapping[str, Any]) -> list[tuple[str, str]]:
     return [(file["file"], file["sha256"]) for track in record["tracks"] for file in track["files"]]
 
 
+def _figures(record: Mapping[str, Any]) -> dict[str, Any]:
+    return {
+        "tracks": some([_title(track) for track in record["tracks"]]),
+        "files": some([name for name, _ in _files(record)]),
+        "chromosomes": some(list(record.get("chromosomes", []))),
+        **without(record, "format", "format_version", "generated_by", "tracks", "chromosomes"),
+    }
+
+
+def _title(track: dict[str, Any]) -> str:
+    reference = track.get("reference")
+    name = track.get("treatment") or "all treatments"
+    return str(name) if reference is None else f"{name} minus {reference}"
+
+
 TRACK_FOLDER = RecordedFolder(
     what="tracks",
     format=FORMAT,
@@ -70,25 +84,6 @@ TRACK_FOLDER = RecordedFolder(
     record=RECORD,
     is_own=is_track_file,
     files_of=_files,
+    figures=_figures,
+    advice="export the tracks again with --force",
 )
-
-
-def inspect_tracks(folder: Path) -> Description:
-    """The main figures of a folder of tracks. Raises: FormatError for a damaged record or a missing file."""
-    record = TRACK_FOLDER.read(folder)
-    files = TRACK_FOLDER.require_files(folder, record, "export the tracks again with --force")
-    left_out = ("format", "format_version", "generated_by", "tracks", "chromosomes")
-    figures = {name: value for name, value in record.items() if name not in left_out}
-    return describe(
-        "tracks",
-        tracks=some([_title(track) for track in record["tracks"]]),
-        files=some(files),
-        chromosomes=some(list(record.get("chromosomes", []))),
-        **figures,
-    )
-
-
-def _title(track: dict[str, Any]) -> str:
-    reference = track.get("reference")
-    name = track.get("treatment") or "all treatments"
-    return str(name) if reference is None else f"{name} minus {reference}"

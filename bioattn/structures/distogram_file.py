@@ -1,16 +1,21 @@
-"""Predicted distances of a distogram file, and their entropy."""
+"""Reading `distogram.h5`, the predicted distances of pairs of columns, and their entropy.
+
+`docs/formats/evoformer-output.md` is the contract.
+"""
 
 from dataclasses import dataclass
 from pathlib import Path
 
+import h5py
 import numpy as np
 from numpy.typing import NDArray
 
 from bioattn.errors import FormatError
 from bioattn.io.hdf5_input import open_hdf5, other_format, text_attribute
-from bioattn.io.seal import check_seal
-from bioattn.store.distogram_file import DISTOGRAM_FORMAT, FORMAT_VERSION
 
+DISTOGRAM_FORMAT = "bioattn-distogram"
+FORMAT_VERSION = 1
+DISTOGRAM = "distogram.h5"
 _ROWS_AT_ONCE = 64
 
 
@@ -29,8 +34,8 @@ class Distances:
     """(R, R)."""
     expected_distance: NDArray[np.float64]
     """(R, R) ångström; the open bins at both ends count as wide as the others."""
-    entropy: NDArray[np.float64]
-    """(R, R) bits of the distribution over N bins: 0 = sure."""
+    entropy: NDArray[np.float64] | None = None
+    """(R, R) bits of the distribution over N bins: 0 = sure; None where it was not asked for."""
 
     @property
     def num_bins(self) -> int:
@@ -38,10 +43,13 @@ class Distances:
         return len(self.bin_edges) + 1
 
 
-def read_distances(path: Path) -> Distances:
-    """Read `distogram.h5` of `run evoformer`. Raises: FormatError when the file is not a distogram, or damaged."""
+def read_distances(path: Path, *, with_entropy: bool = False) -> Distances:
+    """Read `distogram.h5` of `run evoformer`, or of the folder that holds it.
+
+    with_entropy: takes reading the whole distribution. Raises: FormatError when it is no such file, or damaged.
+    """
     if path.is_dir():
-        path = path / "distogram.h5"
+        path = path / DISTOGRAM
     with open_hdf5(path) as file:
         kind = text_attribute(file, "format")
         if kind != DISTOGRAM_FORMAT:
@@ -52,15 +60,7 @@ def read_distances(path: Path) -> Distances:
                 f"{path}: has format version {file.attrs.get('format_version')}, this bioattn reads "
                 f"{FORMAT_VERSION}"
             )
-    check_seal(path)
-    with open_hdf5(path) as file:
         columns = file["column_i"][()].astype(np.int64) - 1
-        size = len(columns)
-        entropy = np.empty((size, size))
-        for start in range(0, size, _ROWS_AT_ONCE):
-            part = file["probability"][start : start + _ROWS_AT_ONCE].astype(np.float64)
-            logs = np.log2(part, out=np.zeros_like(part), where=part > 0)
-            entropy[start : start + _ROWS_AT_ONCE] = -(part * logs).sum(axis=-1)
         return Distances(
             name=text_attribute(file, "id") or "",
             letters=text_attribute(file, "sequence") or "",
@@ -68,5 +68,15 @@ def read_distances(path: Path) -> Distances:
             bin_edges=file["bin_edge"][()].astype(np.float64),
             contact_probability=file["contact_probability"][()].astype(np.float64),
             expected_distance=file["expected_distance"][()].astype(np.float64),
-            entropy=entropy,
+            entropy=_entropy(file["probability"]) if with_entropy else None,
         )
+
+
+def _entropy(probability: h5py.Dataset) -> NDArray[np.float64]:
+    """(R, R) bits of the distributions (R, R, bins), some rows at a time."""
+    entropy = np.empty(probability.shape[:2])
+    for start in range(0, len(entropy), _ROWS_AT_ONCE):
+        part = probability[start : start + _ROWS_AT_ONCE].astype(np.float64)
+        logs = np.log2(part, out=np.zeros_like(part), where=part > 0)
+        entropy[start : start + _ROWS_AT_ONCE] = -(part * logs).sum(axis=-1)
+    return entropy

@@ -4,10 +4,11 @@
 """
 
 import re
-from pathlib import Path
+from collections.abc import Mapping
+from typing import Any
 
-from bioattn.store.description import Description, describe, some
-from bioattn.store.recorded_folder import RecordedFolder
+from bioattn.store.recorded_folder import RecordedFolder, without
+from bioattn.text import some
 
 FORMAT = "bioattn-motifs"
 FORMAT_VERSION = "1.0"
@@ -23,20 +24,23 @@ def is_motif_file(name: str) -> bool:
     return name in (RECORD, *FILES) or _LOGO.fullmatch(name) is not None
 
 
+def _files(record: Mapping[str, Any]) -> list[tuple[str, str]]:
+    return [(file["file"], file["sha256"]) for file in record["files"]]
+
+
+def _figures(record: Mapping[str, Any]) -> dict[str, Any]:
+    left_out = ("format", "format_version", "generated_by", "files", "sources", "settings")
+    files = some([name for name, _ in _files(record)])
+    return {"files": files, **without(record, *left_out), **record["settings"]}
+
+
 MOTIF_FOLDER = RecordedFolder(
     what="motifs",
     format=FORMAT,
     format_version=FORMAT_VERSION,
     record=RECORD,
     is_own=is_motif_file,
-    files_of=lambda record: [(file["file"], file["sha256"]) for file in record["files"]],
+    files_of=_files,
+    figures=_figures,
+    advice="export the motifs again with --force",
 )
-
-
-def inspect_motifs(folder: Path) -> Description:
-    """The main figures of a folder of motifs. Raises: FormatError for a damaged record or a missing file."""
-    record = MOTIF_FOLDER.read(folder)
-    names = MOTIF_FOLDER.require_files(folder, record, "export the motifs again with --force")
-    left_out = ("format", "format_version", "generated_by", "files", "sources", "settings")
-    figures = {name: value for name, value in record.items() if name not in left_out}
-    return describe("motifs", files=some(names), **figures, **record["settings"])

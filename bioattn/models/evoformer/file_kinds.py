@@ -1,0 +1,191 @@
+"""The kinds of files that MSA/pair models own: model folders, published parameters, predictions."""
+
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+from bioattn.errors import FormatError
+from bioattn.io.files import read_json
+from bioattn.models.evoformer.family import FAMILY
+from bioattn.models.evoformer.inference.prediction_validation import (
+    REPRESENTATIONS_FORMAT,
+    compare_contacts,
+    describe_arrays,
+    validate_arrays,
+)
+from bioattn.models.family import CONFIG
+from bioattn.models.model_kind import model_kind
+from bioattn.store.findings import Finding
+from bioattn.store.kinds import Candidate, FileKind, Sample, folder_with, hdf5, shown_as
+from bioattn.store.merging.folders import merge_folders
+from bioattn.store.merging.part import MergeKind, Part
+from bioattn.store.shard_folder import SHARD_FILE, read_shard_file, shard_figures, validate_shard_file
+from bioattn.store.validation import is_valid, validate_members
+from bioattn.structures.distogram_file import DISTOGRAM, DISTOGRAM_FORMAT
+from bioattn.system.progress import Progress
+from bioattn.text import some
+from bioattn.views.predictions import SCORES, read_scores
+
+_OF_CONTACTS: tuple[str, ...] = ("contacts.rr", "contacts.tsv", DISTOGRAM)
+_OF_STRUCTURES = ("structure.cif",)
+_VALIDATED = (".cif", ".h5", ".pdb", ".rr", ".tsv")
+"""Files of a prediction that are valid or not on their own."""
+_ZIP_MAGIC = b"PK\x03\x04"
+_PICKLE_MAGIC = b"\x80\x02"
+
+
+def _describe_model(folder: Path) -> dict[str, Any]:
+    import torch
+
+    from bioattn.models.evoformer.folder import load_evoformer_model
+    from bioattn.models.evoformer.parameters.validation import describe_architecture
+
+    model = load_evoformer_model(folder, torch.device("cpu"))
+    return {
+        "generated_by": read_json(folder / CONFIG).get("generated_by"),
+        "sha256": model.sha256,
+        **describe_architecture(model.config),
+        "parameters": sum(parameter.numel() for parameter in model.model.parameters()),
+        "attention_sites": some(list(model.sites)),
+    }
+
+
+def _describe_parameters(path: Path) -> dict[str, Any]:
+    from bioattn.models.evoformer.parameters.validation import describe_parameters
+
+    return describe_parameters(path)
+
+
+def _validate_parameters(path: Path, progress: Progress | None) -> list[Finding]:
+    from bioattn.models.evoformer.parameters.validation import describe_parameters, validate_parameters
+
+    describe_parameters(path)
+    return validate_parameters(path)
+
+
+def _is_parameters(candidate: Candidate) -> bool:
+    """Whether a file is an archive of arrays (AlphaFold's parameters) or a PyTorch checkpoint, new or old."""
+    return candidate.magic.startswith((_ZIP_MAGIC, _PICKLE_MAGIC))
+
+
+def _describe_prediction(folder: Path) -> dict[str, Any]:
+    scores = read_json(folder / SCORES)
+    if not isinstance(scores, dict) or scores.get("format") != "bioattn-prediction":
+        raise FormatError(f"{folder / SCORES}: not the scores of a prediction of bioattn")
+    expected = _OF_CONTACTS if "contact_pairs" in scores else ()
+    expected += _OF_STRUCTURES if "plddt" in scores else ()
+    missing = [name for name in expected if not (folder / name).is_file()]
+    if missing:
+        raise FormatError(
+            f"{folder}: {', '.join(missing)} of the prediction is missing; run it again with --force"
+        )
+    kept = {name: value for name, value in scores.items() if name not in ("format", "plddt", "settings")}
+    return {**kept, "files": sorted(each.name for each in folder.iterdir() if each.is_file())}
+
+
+def _validate_prediction(folder: Path, progress: Progress | None) -> list[Finding]:
+    """Every file of a prediction, and whether they say the same."""
+    figures = _describe_prediction(folder)
+    findings = validate_members((each for each in folder.iterdir() if each.suffix in _VALIDATED), progress)
+    if "contact_pairs" in figures and is_valid(findings):
+        findings += compare_contacts(folder)
+    return findings
+
+
+def _sample(folder: Path) -> Sample:
+    scores = read_scores(folder)
+    general: dict[str, Any] = {}
+    if (probability := scores.contact_probability()) is not None:
+        general["contact_probability"] = probability
+    if scores.plddt:
+        general["plddt"] = round(sum(scores.plddt) / len(scores.plddt), 3)
+    figures = {"rows": scores.rows, "columns": scores.columns, **general}
+    return Sample(scores.id, {"general": general, "predictions": figures})
+
+
+def _is_prediction(folder: Path) -> bool:
+    """Whether a folder holds a prediction, or what is left of one."""
+    return any((folder / name).is_file() for name in (SCORES, *_OF_CONTACTS, *_OF_STRUCTURES))
+
+
+def _remains_of_prediction(folder: Path) -> str | None:
+    if not _is_prediction(folder):
+        return None
+    return "a prediction without its scores.json; run it again with another --output"
+
+
+def _predictions(folder: Path) -> list[Path]:
+    return sorted(scores.parent for scores in folder.glob(f"*/{SCORES}"))
+
+
+def _describe_predictions(folder: Path) -> dict[str, Any]:
+    names = [each.name for each in _predictions(folder)]
+    return {**shard_figures(folder), "predictions": len(names), "alignments": some(names)}
+
+
+def _validate_predictions(folder: Path, progress: Progress | None) -> list[Finding]:
+    """Every prediction in a folder, and whether it is the part of a run that it says it is."""
+    _describe_predictions(folder)
+    members = (each for each in folder.iterdir() if each.is_dir() and _is_prediction(each))
+    findings = validate_members(members, progress)
+    return findings + (validate_shard_file(folder) if (folder / SHARD_FILE).is_file() else [])
+
+
+def _part(folder: Path) -> Part | None:
+    if not (folder / SHARD_FILE).is_file():
+        return None
+    return Part(folder, _FOLDERS, read_shard_file(folder).record)
+
+
+_FOLDERS = MergeKind(title="results of alignments", merge=merge_folders, is_folder=True)
+
+
+def file_kinds() -> Sequence[FileKind]:
+    """The kinds that this room registers."""
+    return (
+        model_kind(FAMILY, _describe_model, title="MSA/pair model folder", slot="evoformer_model"),
+        FileKind(
+            name="parameters",
+            title="parameters of an MSA/pair model",
+            matches=_is_parameters,
+            describe=_describe_parameters,
+            validate=_validate_parameters,
+            order=-2,
+        ),
+        FileKind(
+            name="prediction",
+            title="prediction of an MSA/pair model",
+            matches=folder_with(SCORES),
+            describe=_describe_prediction,
+            validate=_validate_prediction,
+            remains=_remains_of_prediction,
+            report=shown_as("prediction", _describe_prediction),
+            multiqc=_sample,
+        ),
+        FileKind(
+            name="predictions",
+            title="folder of predictions",
+            matches=lambda candidate: (
+                candidate.holds(SHARD_FILE) or (candidate.is_folder and bool(_predictions(candidate.path)))
+            ),
+            describe=_describe_predictions,
+            validate=_validate_predictions,
+            members=_predictions,
+            part=_part,
+            order=1,
+        ),
+        FileKind(
+            name="distogram",
+            title="predicted distances",
+            matches=hdf5(DISTOGRAM_FORMAT),
+            describe=describe_arrays,
+            validate=lambda path, _: validate_arrays(path),
+        ),
+        FileKind(
+            name="representations",
+            title="representations of an MSA/pair model",
+            matches=hdf5(REPRESENTATIONS_FORMAT),
+            describe=describe_arrays,
+            validate=lambda path, _: validate_arrays(path),
+        ),
+    )

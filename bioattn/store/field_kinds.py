@@ -1,0 +1,243 @@
+"""The kinds of files of the field and of the rooms below this one: sequences, alignments, structures, datasets."""
+
+import re
+from collections import Counter
+from collections.abc import Callable, Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+from bioattn.alignments.contact_dataset import CONTACT_DATASET_FORMAT, validate_contact_dataset
+from bioattn.alignments.description import (
+    describe_alignment,
+    describe_contact_dataset,
+    describe_statistics,
+    looks_like_alignment,
+)
+from bioattn.alignments.statistics import FORMAT as STATISTICS_FORMAT
+from bioattn.errors import BioattnError, FormatError
+from bioattn.formats.meme import read_meme
+from bioattn.formats.rr import RR_START, read_rr
+from bioattn.io.files import read_json, read_lines
+from bioattn.promoters.dataset import DATASET_FORMAT, validate_dataset
+from bioattn.promoters.description import describe_bed, describe_dataset, describe_promoters
+from bioattn.promoters.preparation import PromoterFiles
+from bioattn.simulate.description import (
+    FAMILIES_FORMAT,
+    INDEX,
+    PROMOTERS_FORMAT,
+    describe_simulation,
+)
+from bioattn.store.findings import Finding, error
+from bioattn.store.kinds import (
+    Candidate,
+    FileKind,
+    ReportInput,
+    Sample,
+    hdf5,
+    json_object,
+    sample_name,
+    shown_as,
+    starts_with,
+)
+from bioattn.structures.chain import read_chains
+from bioattn.system.progress import Progress
+from bioattn.text import some
+
+_PDB_START = re.compile(
+    rb"(HEADER|TITLE |COMPND|SOURCE|KEYWDS|EXPDTA|AUTHOR|REVDAT|REMARK|SEQRES|CRYST1|PARENT|MODEL |ATOM  |HETATM)"
+    rb"[ 0-9]"
+)
+
+
+def _looks_like_structure(head: bytes) -> bool:
+    """Whether the first bytes of a file are those of PDB or mmCIF."""
+    text = re.sub(rb"\A(\s|#[^\n]*\n)*", b"", head)
+    return text.startswith(b"data_") or _PDB_START.match(text) is not None
+
+
+def _describe_structure(path: Path) -> dict[str, Any]:
+    """The protein chains of a PDB or mmCIF file. Raises: FormatError when it cannot be read."""
+    chains = read_chains(path)
+    return {
+        "chains": {chain.name: len(chain) for chain in chains},
+        "missing_cb": sum(chain.num_missing_cb for chain in chains),
+    }
+
+
+def _describe_contacts(path: Path) -> dict[str, Any]:
+    """A CASP RR file. Raises: FormatError, with file and line, when a line is not a contact record."""
+    contacts = read_rr(path)
+    return {
+        "target": contacts.target,
+        "residues": len(contacts.sequence),
+        "pairs": len(contacts.pairs),
+        "likeliest": contacts.pairs[0].probability if contacts.pairs else None,
+    }
+
+
+def _is_motif_file(candidate: Candidate) -> bool:
+    """Whether a file begins as motifs in MEME or JASPAR format."""
+    lines = candidate.head.lstrip().splitlines()
+    if not lines or lines[0].startswith(b"MEME version"):
+        return bool(lines)
+    return len(lines) > 1 and lines[0].startswith(b">") and lines[1].split()[:2] == [b"A", b"["]
+
+
+def _describe_motifs(path: Path) -> dict[str, Any]:
+    motifs = read_meme(path).motifs
+    return {"motifs": len(motifs), "names": some([motif.name for motif in motifs])}
+
+
+def _is_bed(candidate: Candidate) -> bool:
+    columns = candidate.columns
+    return len(columns) >= 6 and columns[1].isdecimal() and columns[2].isdecimal()
+
+
+def _problems(validate: Callable[[Path], list[str]]) -> Callable[[Path, Progress | None], list[Finding]]:
+    """The sentences of a validator, which begin with the path, as findings."""
+    return lambda path, _: [error("", sentence.removeprefix(f"{path}: ")) for sentence in validate(path)]
+
+
+def _promoters_sample(path: Path) -> Sample:
+    figures = describe_promoters(path)
+    audit = PromoterFiles.beside(path).audit
+    if not audit.is_file() and not figures["with_location"]:
+        raise BioattnError(
+            f"{path}: is no FASTA of `bioattn prepare promoters`: no record says where its promoter lies, and "
+            f"there is no {audit.name} beside it"
+        )
+    sections: dict[str, Mapping[str, Any]] = {"general": {"promoters": figures["promoters"]}}
+    if audit.is_file():
+        sections |= audit_sample(audit).sections
+    return Sample(sample_name(path), sections)
+
+
+def audit_sample(path: Path) -> Sample:
+    """Genes by what became of them: kept, trimmed, and dropped by reason."""
+    lines = read_lines(path)
+    columns = next(lines)[1].split("\t")
+    try:
+        status, reason = columns.index("status"), columns.index("reason")
+        found = Counter(
+            f"dropped: {cells[reason]}" if cells[status] == "dropped" else cells[status]
+            for _, line in lines
+            if (cells := line.split("\t"))
+        )
+    except (ValueError, IndexError) as error:
+        raise FormatError(f"{path}: is no complete audit ({error}); prepare the promoters again") from error
+    order = {"kept": 0, "trimmed": 1}
+    genes = dict(sorted(found.items(), key=lambda item: (order.get(item[0], 2), item[0])))
+    return Sample(sample_name(path), {"promoters": genes})
+
+
+def _dataset_sample(path: Path) -> Sample:
+    figures = describe_dataset(path)
+    treatments = figures["treatments"]
+    number = treatments["count"] if isinstance(treatments, dict) else len(treatments)
+    cells = figures["genes"] * number
+    measured = 1 - figures["missing_targets"] / cells if cells else None
+    shown = {"genes": figures["genes"], "treatments": number, "measured": measured}
+    return Sample(sample_name(path), {"datasets": {**shown, **figures["genes_per_split"]}})
+
+
+def _statistics_sample(path: Path) -> Sample:
+    content = read_json(path)
+    try:
+        figures = {name: content[name] for name in ("depth", "columns", "neff", "gaps")}
+        figures["query_identity"] = content["median_query_identity"]
+        figures["warnings"] = len(content["warnings"])
+    except (KeyError, TypeError) as error:
+        raise FormatError(
+            f"{path}: is no complete statistics of an alignment ({error!r}); prepare it again"
+        ) from error
+    return Sample(sample_name(path), {"general": {"neff": figures["neff"]}, "alignments": figures})
+
+
+def _simulation(name: str, title: str, json_format: str) -> FileKind:
+    """A simulation, by its folder or by the JSON file in it."""
+    is_index = json_object(json_format)
+    return FileKind(
+        name=name,
+        title=title,
+        matches=lambda candidate: is_index(candidate) or candidate.index(INDEX).get("format") == json_format,
+        describe=describe_simulation,
+        remains=_of_unknown_simulation,
+    )
+
+
+def _of_unknown_simulation(folder: Path) -> str | None:
+    return (
+        "simulation.json is not the settings of a simulation of bioattn"
+        if (folder / INDEX).is_file()
+        else None
+    )
+
+
+def field_kinds() -> Sequence[FileKind]:
+    """The kinds that this module registers."""
+    return (
+        FileKind(
+            name="dataset",
+            title="promoter dataset HDF5",
+            matches=hdf5(DATASET_FORMAT),
+            describe=describe_dataset,
+            report=shown_as("dataset", describe_dataset),
+            validate=_problems(validate_dataset),
+            multiqc=_dataset_sample,
+        ),
+        FileKind(
+            name="contact-dataset",
+            title="contact dataset HDF5",
+            matches=hdf5(CONTACT_DATASET_FORMAT),
+            describe=describe_contact_dataset,
+            report=shown_as("contact_dataset", describe_contact_dataset),
+            validate=_problems(validate_contact_dataset),
+        ),
+        FileKind(
+            name="contacts",
+            title="predicted contacts (CASP RR)",
+            matches=starts_with(RR_START),
+            describe=_describe_contacts,
+        ),
+        FileKind(
+            name="structure",
+            title="protein structure",
+            matches=lambda candidate: _looks_like_structure(candidate.head),
+            describe=_describe_structure,
+            report=shown_as("structure", _describe_structure),
+        ),
+        FileKind(
+            name="alignment",
+            title="alignment",
+            matches=lambda candidate: looks_like_alignment(candidate.head),
+            describe=describe_alignment,
+            report=shown_as("alignment", describe_alignment),
+        ),
+        FileKind(
+            name="msa-statistics",
+            title="statistics of a prepared alignment",
+            matches=json_object(STATISTICS_FORMAT),
+            describe=describe_statistics,
+            multiqc=_statistics_sample,
+        ),
+        _simulation("simulated-families", "simulated protein families", FAMILIES_FORMAT),
+        _simulation("simulated-promoters", "simulated promoters", PROMOTERS_FORMAT),
+        FileKind(
+            name="promoters",
+            title="promoter FASTA",
+            matches=lambda candidate: candidate.head.lstrip().startswith(b">"),
+            describe=describe_promoters,
+            report=shown_as("promoters", describe_promoters),
+            multiqc=_promoters_sample,
+            order=1,
+        ),
+        FileKind(
+            name="motif-database",
+            title="motifs (MEME or JASPAR)",
+            matches=_is_motif_file,
+            describe=_describe_motifs,
+            report=lambda path: ReportInput("motifs"),
+            order=-1,
+        ),
+        FileKind(name="bed", title="BED", matches=_is_bed, describe=describe_bed, order=2),
+    )

@@ -1,0 +1,263 @@
+"""The kinds of files that this room owns: attention, attribution, tables, JSON, and parts of sharded runs."""
+
+import csv
+import math
+from collections import Counter
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+from typing import Any
+
+from bioattn.errors import FormatError
+from bioattn.io.files import read_json, read_lines
+from bioattn.io.hdf5_input import open_hdf5
+from bioattn.store.alignment_attention_reader import is_over_alignments
+from bioattn.store.attention_description import describe_attention, describe_attribution
+from bioattn.store.attention_validation import validate_attention
+from bioattn.store.attribution_schema import ATTRIBUTION_FORMAT, ATTRIBUTION_PARTS_FORMAT
+from bioattn.store.attribution_validation import validate_attribution
+from bioattn.store.field_kinds import audit_sample, field_kinds
+from bioattn.store.findings import Finding, error
+from bioattn.store.kinds import Candidate, FileKind, ReportInput, hdf5, json_object, starts_with
+from bioattn.store.merging.alignment_files import merge_alignment_files
+from bioattn.store.merging.part import Merged, MergeKind, MergeTask, Part
+from bioattn.store.merging.promoter_files import merge_promoter_files
+from bioattn.store.merging.tables import merge_tables
+from bioattn.store.prediction_table import PART_START, open_part
+from bioattn.store.schema import FORMAT
+from bioattn.store.shard_folder import SHARD_FORMAT, shard_figures
+from bioattn.store.shard_record import SHARD_INPUTS, inputs_of, read_shard, shard_findings
+from bioattn.system.progress import Progress
+from bioattn.text import counted, some
+
+
+def _merge_promoters(task: MergeTask) -> Merged:
+    merge_promoter_files(task.parts, task.path, task.progress, task.check)
+    return Merged(task.parts[0].record.total)
+
+
+def _merge_alignments(task: MergeTask) -> Merged:
+    return Merged(merge_alignment_files(task.parts, task.path, task.progress, task.check))
+
+
+_PROMOTER_ATTENTION = MergeKind(title="attention of promoters", merge=_merge_promoters)
+_ALIGNMENT_ATTENTION = MergeKind(title="attention of alignments", merge=_merge_alignments)
+_ATTRIBUTION = MergeKind(title="attribution", merge=_merge_promoters)
+_TABLE = MergeKind(title="predictions", merge=merge_tables, is_text=True)
+
+
+def _attention_part(path: Path) -> Part | None:
+    with open_hdf5(path) as file:
+        record = read_shard(path, file)
+        kind = _ALIGNMENT_ATTENTION if is_over_alignments(file) else _PROMOTER_ATTENTION
+    return None if record is None else Part(path, kind, record)
+
+
+def _attribution_part(path: Path) -> Part | None:
+    with open_hdf5(path) as file:
+        record = read_shard(path, file)
+    return None if record is None else Part(path, _ATTRIBUTION, record)
+
+
+def _table_part(path: Path) -> Part:
+    with open_part(path) as table:
+        return Part(path, _TABLE, table.record)
+
+
+def _validate_attention(path: Path, progress: Progress | None) -> list[Finding]:
+    return [*validate_attention(path, progress), *_shard_findings(path)]
+
+
+def _validate_attribution(path: Path, progress: Progress | None) -> list[Finding]:
+    return [*validate_attribution(path, progress), *_shard_findings(path)]
+
+
+def _shard_findings(path: Path) -> list[Finding]:
+    with open_hdf5(path) as file:
+        return list(shard_findings(path, file, may_lack_samples=is_over_alignments(file)))
+
+
+def _unfinished(path: Path, progress: Progress | None) -> list[Finding]:
+    return [error("", "is unfinished: repeat the command that made it with --resume")]
+
+
+def _describe_parts(path: Path) -> dict[str, Any]:
+    """How much of an unfinished file there is."""
+    job = read_json(path / "job.json")
+    samples = job.get("num_promoters", job.get("num_alignments", 0))
+    if "num_promoters" in job and SHARD_INPUTS in job:
+        samples = inputs_of(job)
+    parts = math.ceil(samples / max(1, job.get("part_samples", 1)))
+    return {"complete_parts": len(list(path.glob("part-*.h5"))), "all_parts": parts, **job}
+
+
+def _is_of_attribution(candidate: Candidate) -> bool:
+    return candidate.index("job.json").get("format") == ATTRIBUTION_PARTS_FORMAT
+
+
+def _is_run_record(candidate: Candidate) -> bool:
+    return isinstance(candidate.json, dict) and {"command", "bioattn_version"} <= set(candidate.json)
+
+
+def _report_attention(path: Path) -> ReportInput:
+    figures = describe_attention(path)
+    over_alignments = figures.get("inputs") == "alignments"
+    return ReportInput("alignment_attention" if over_alignments else "attention", figures)
+
+
+def _report_table(path: Path) -> ReportInput | None:
+    """Predictions of a promoter model; None for another table."""
+    header, _ = _read_table(path)
+    return ReportInput("predictions_table", _describe_table(path)) if header[0] == "gene_id" else None
+
+
+def _describe_json(path: Path) -> dict[str, Any]:
+    content = read_json(path)
+    return {"keys": some(list(content))} if isinstance(content, dict) else {"entries": len(content)}
+
+
+def _describe_part(path: Path) -> dict[str, Any]:
+    """A part of a table of predictions. Raises: FormatError when it is not what was written."""
+    with open_part(path) as part:
+        names = part.header.split("\t")
+        rows = sum(1 for _ in part.rows())
+        return {**part.record.figures(), "rows": rows, "columns": len(names), "names": some(names)}
+
+
+def _describe_audit(path: Path) -> dict[str, Any]:
+    header, rows = _read_table(path)
+    status = header.index("status")
+    statuses = Counter(cells[status] for cells in rows)
+    return {"genes": statuses.total(), "genes_per_status": dict(sorted(statuses.items()))}
+
+
+def _describe_table(path: Path) -> dict[str, Any]:
+    header, rows = _read_table(path)
+    return {"rows": sum(1 for _ in rows), "columns": len(header), "names": some(header)}
+
+
+def _read_table(path: Path) -> tuple[list[str], Iterator[list[str]]]:
+    """The names of columns, and the cells of every row.
+
+    Raises: FormatError, also while the rows are read, naming the line that has other columns than the header.
+    """
+    lines = read_lines(path)
+    _, header = next(lines)
+    separator = "\t" if "\t" in header else ","
+    columns = header.split("\t") if separator == "\t" else next(csv.reader([header]))
+    # The row names of R and pandas have no header.
+    if not all(name.strip() for name in columns[1:]):
+        raise FormatError(f"{path}:1: is no header of a table, a column has no name")
+    if twice := [name for name, number in Counter(columns).items() if number > 1]:
+        raise FormatError(f"{path}:1: is no header of a table, {twice[0]!r} names two columns")
+    return columns, _rows(path, lines, separator, len(columns))
+
+
+def _rows(
+    path: Path, lines: Iterator[tuple[int, str]], separator: str, num_columns: int
+) -> Iterator[list[str]]:
+    none_of_ours = f"{path}: is none of the files bioattn reads or writes"
+    number = 0
+    for number, (line, cells) in enumerate(_cells(path, lines, separator), start=1):
+        if len(cells) != num_columns:
+            problem = f"has {counted(len(cells), 'column')}, the header has {num_columns}"
+            if number == 1 and separator == ",":
+                # Any text may have a comma in its first line.
+                raise FormatError(f"{none_of_ours} (line {line} {problem})")
+            raise FormatError(f"{path}:{line}: {problem}")
+        yield cells
+    if not number and separator == ",":
+        raise FormatError(f"{none_of_ours} (a line with commas and no rows below)")
+
+
+def _cells(path: Path, lines: Iterator[tuple[int, str]], separator: str) -> Iterator[tuple[int, list[str]]]:
+    """Line numbers and cells below the header; blank lines are passed over. Cells between commas may be quoted."""
+    if separator == "\t":
+        yield from ((number, line.split("\t")) for number, line in lines if line)
+        return
+    reader = csv.reader(line for _, line in lines)
+    try:
+        yield from ((reader.line_num + 1, cells) for cells in reader if cells)
+    except csv.Error as problem:
+        raise FormatError(f"{path}:{reader.line_num + 1}: is no row of a table ({problem})") from problem
+
+
+def file_kinds() -> Sequence[FileKind]:
+    """The kinds that this room registers."""
+    return (
+        *field_kinds(),
+        FileKind(
+            name="attention",
+            title="attention HDF5",
+            matches=hdf5(FORMAT),
+            describe=describe_attention,
+            validate=_validate_attention,
+            part=_attention_part,
+            report=_report_attention,
+        ),
+        FileKind(
+            name="attribution",
+            title="attribution HDF5",
+            matches=hdf5(ATTRIBUTION_FORMAT),
+            describe=describe_attribution,
+            validate=_validate_attribution,
+            part=_attribution_part,
+            report=lambda path: ReportInput("attribution"),
+        ),
+        FileKind(
+            name="attribution-parts",
+            title="parts of an unfinished attribution",
+            matches=_is_of_attribution,
+            describe=_describe_parts,
+            validate=_unfinished,
+        ),
+        FileKind(
+            name="attention-parts",
+            title="parts of an unfinished attention export",
+            matches=lambda candidate: candidate.holds("job.json") and not _is_of_attribution(candidate),
+            describe=_describe_parts,
+            validate=_unfinished,
+        ),
+        FileKind(
+            name="predictions-part",
+            title="part of a table of predictions",
+            matches=starts_with(PART_START.encode()),
+            describe=_describe_part,
+            part=_table_part,
+        ),
+        FileKind(
+            name="shard",
+            title="record of a part of a sharded run",
+            matches=json_object(SHARD_FORMAT),
+            describe=lambda path: shard_figures(path.parent),
+        ),
+        FileKind(
+            name="run-record",
+            title="run record of an output",
+            matches=_is_run_record,
+            describe=read_json,
+            order=-1,
+        ),
+        FileKind(
+            name="json",
+            title="JSON file",
+            matches=lambda candidate: candidate.json is not None,
+            describe=_describe_json,
+            order=1,
+        ),
+        FileKind(
+            name="audit",
+            title="audit of promoter preparation",
+            matches=lambda candidate: {"gene_id", "status"} <= set(candidate.columns),
+            describe=_describe_audit,
+            multiqc=audit_sample,
+            order=2,
+        ),
+        FileKind(
+            name="table",
+            title="table",
+            matches=lambda candidate: bool(candidate.columns),
+            describe=_describe_table,
+            report=_report_table,
+            order=3,
+        ),
+    )

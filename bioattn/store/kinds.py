@@ -1,0 +1,231 @@
+"""The kinds of files and folders that bioattn knows, and how a path is recognised as one of them by its content.
+
+A `FileKind` says how a file is recognised, described (`bioattn inspect`), checked (`bioattn validate`) and put
+together of parts (`bioattn merge`), and what a report and MultiQC show of it. Kinds are registered by the room or
+the model family that owns them: the function `file_kinds` of a module of this name gives those of a room, and the
+method `file_kinds` of a family its own. These modules do not import torch.
+"""
+
+import csv
+import importlib
+import pkgutil
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
+from functools import cache, cached_property
+from pathlib import Path
+from typing import Any
+
+import bioattn
+from bioattn.errors import BioattnError, FormatError
+from bioattn.io.files import decompression_errors, open_bytes, read_json, read_lines, unreadable
+from bioattn.io.hdf5_input import HDF5_MAGIC, open_hdf5, text_attribute
+from bioattn.store.findings import Finding
+from bioattn.store.merging.part import Part
+from bioattn.system.progress import Progress
+
+_MODULE = "file_kinds"
+_HEAD_BYTES = 4096
+
+
+class Candidate:
+    """A path that is to be recognised. Each part of its content is read once, when a kind first asks for it."""
+
+    def __init__(self, path: Path) -> None:
+        self.path = path
+        self.is_folder = path.is_dir()
+
+    @cached_property
+    def magic(self) -> bytes:
+        """The first four bytes of a file as they lie on disk; empty for a folder. Raises: BioattnError."""
+        if self.is_folder:
+            return b""
+        try:
+            with self.path.open("rb") as file:
+                return file.read(4)
+        except OSError as error:
+            raise unreadable(self.path, error) from error
+
+    @cached_property
+    def head(self) -> bytes:
+        """The first bytes of a file, unpacked; empty for a folder.
+
+        Raises: BioattnError when the file cannot be read; FormatError when its compression is damaged.
+        """
+        if self.is_folder:
+            return b""
+        with open_bytes(self.path) as file, decompression_errors(self.path):
+            return file.read(_HEAD_BYTES)
+
+    @cached_property
+    def hdf5_format(self) -> str | None:
+        """The attribute `format` of an HDF5 file; None for any other file. Raises: FormatError when damaged."""
+        if not self.head.startswith(HDF5_MAGIC):
+            return None
+        with open_hdf5(self.path) as file:
+            return text_attribute(file, "format")
+
+    @cached_property
+    def json(self) -> Any:
+        """The content of a JSON file; None for any other file. Raises: FormatError when it is damaged."""
+        return read_json(self.path) if self.head.lstrip().startswith((b"{", b"[")) else None
+
+    @cached_property
+    def columns(self) -> list[str]:
+        """The cells of the first line of a file with tabs or commas in it; empty for any other file."""
+        head = self.head
+        if (
+            not head.strip()
+            or b"\0" in head
+            or not any(mark in head.splitlines()[0] for mark in (b"\t", b","))
+        ):
+            return []
+        first = next(read_lines(self.path))[1]
+        return first.split("\t") if "\t" in first else next(csv.reader([first]))
+
+    def holds(self, *names: str) -> bool:
+        """Whether the path is a folder with files of all these names."""
+        return self.is_folder and all((self.path / name).is_file() for name in names)
+
+    def index(self, name: str) -> Mapping[str, Any]:
+        """The JSON object in the file `name` of a folder; empty where the folder has no such object."""
+        content = read_json(self.path / name) if self.holds(name) else None
+        return content if isinstance(content, dict) else {}
+
+
+@dataclass(frozen=True, slots=True)
+class Sample:
+    """What one result says in a MultiQC report."""
+
+    name: str
+    """What the sample is called if nobody says otherwise."""
+    sections: Mapping[str, Mapping[str, Any]]
+    """Figures by name for each section; of line plots, points by the name of a line."""
+
+
+def sample_name(path: Path) -> str:
+    """How MultiQC calls the sample of a file: the name up to its first dot; the whole name of a folder."""
+    path = path.absolute()
+    return path.name if path.is_dir() else path.name.lstrip(".").split(".")[0]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ResultTable:
+    """What a report shows of a result that it has no section of its own for."""
+
+    title: str
+    sentences: Sequence[str] = ()
+    """Stand in the summary."""
+    columns: Sequence[str] = ()
+    rows: Sequence[Sequence[str | int | float | None]] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class ReportInput:
+    """What a result is to a report."""
+
+    slot: str
+    """Under which name the report looks for it: a field of `bioattn.report.inputs.ReportInputs`."""
+    figures: Mapping[str, Any] = field(default_factory=dict)
+    """Some of them stand in the list of what the report was made from."""
+    table: ResultTable | None = None
+    """What is shown of it, for the slot `results`."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class FileKind:
+    """One kind of file or folder. Functions that are None: the kind does not have that ability."""
+
+    name: str
+    """How JSON of `bioattn inspect` calls it."""
+    title: str
+    """The kind in words."""
+    matches: Callable[[Candidate], bool]
+    """Whether a path is of this kind."""
+    describe: Callable[[Path], dict[str, Any]]
+    """Main figures, in the order worth reading. Raises: FormatError when the file is damaged."""
+    order: int = 0
+    """Kinds of smaller numbers are asked first; kinds of one number exclude each other."""
+    validate: Callable[[Path, Progress | None], list[Finding]] | None = None
+    """All problems of a file. None: a file that can be described is valid."""
+    remains: Callable[[Path], str | None] | None = None
+    """Of a folder that is of no kind: what is missing from it, if it looks like the rest of one of this kind."""
+    part: Callable[[Path], Part | None] | None = None
+    """Which part of a sharded run a file is; None for a whole one."""
+    members: Callable[[Path], list[Path]] | None = None
+    """The results in a folder that holds several of them."""
+    report: Callable[[Path], ReportInput | None] | None = None
+    """What a report takes a file as; None for a file of which it shows nothing."""
+    multiqc: Callable[[Path], Sample] | None = None
+    """What MultiQC shows of a file. Raises: BioattnError when there is nothing; FormatError when it is damaged."""
+
+
+def shown_as(slot: str, describe: Callable[[Path], dict[str, Any]]) -> Callable[[Path], ReportInput]:
+    """A file that a report takes as `slot`, with its main figures."""
+    return lambda path: ReportInput(slot, describe(path))
+
+
+def hdf5(name: str) -> Callable[[Candidate], bool]:
+    """Match HDF5 files by their attribute `format`."""
+    return lambda candidate: candidate.hdf5_format == name
+
+
+def json_object(name: str) -> Callable[[Candidate], bool]:
+    """Match JSON files by their entry `format`."""
+    return lambda candidate: isinstance(candidate.json, dict) and candidate.json.get("format") == name
+
+
+def folder_with(*names: str) -> Callable[[Candidate], bool]:
+    """Match folders by the files in them."""
+    return lambda candidate: candidate.holds(*names)
+
+
+def starts_with(*starts: bytes) -> Callable[[Candidate], bool]:
+    """Match files by their first bytes, unpacked."""
+    return lambda candidate: candidate.head.startswith(starts)
+
+
+def file_kinds() -> list[FileKind]:
+    """All kinds, in the order in which they are asked."""
+    found = [kind for module in _modules() for kind in importlib.import_module(module).file_kinds()]
+    return sorted(found, key=lambda kind: kind.order)
+
+
+@cache
+def _modules() -> list[str]:
+    """Names of the modules of rooms that register kinds."""
+    return [
+        f"bioattn.{room.name}.{_MODULE}"
+        for room in pkgutil.iter_modules(bioattn.__path__)
+        if any((Path(path) / room.name / f"{_MODULE}.py").is_file() for path in bioattn.__path__)
+    ]
+
+
+def find_kind(candidate: Candidate) -> FileKind | None:
+    """The kind of a file or folder; None where bioattn knows no such kind.
+
+    Raises: BioattnError when it cannot be read; FormatError when it is damaged.
+    """
+    return next((kind for kind in file_kinds() if kind.matches(candidate)), None)
+
+
+def recognise(path: Path) -> FileKind:
+    """The kind of a file or folder, by its content.
+
+    Raises: BioattnError when it cannot be read or is of no known kind; FormatError when it is damaged.
+    """
+    candidate = Candidate(path)
+    if (kind := find_kind(candidate)) is not None:
+        return kind
+    if candidate.is_folder:
+        for each in file_kinds():
+            if each.remains is not None and (missing := each.remains(path)) is not None:
+                raise FormatError(f"{path}: {missing}")
+        raise BioattnError(
+            f"{path}: is a folder that bioattn did not make (no model, prediction, tracks, motifs, heads, "
+            "attribution arrays, simulation or attention under way)"
+        )
+    if candidate.head.startswith(HDF5_MAGIC):
+        raise BioattnError(f"{path}: is HDF5 but not written by bioattn (no known 'format' attribute)")
+    if not candidate.head.strip():
+        raise FormatError(f"{path}: is empty")
+    raise BioattnError(f"{path}: is none of the files bioattn reads or writes")

@@ -1,0 +1,112 @@
+"""How well a model predicts beside simple models: the evaluation in its `training.json`."""
+
+import math
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from bioattn.errors import FormatError
+from bioattn.store.training_record import MODEL_ROW, TRAINING_RECORD
+
+HEADLINE = {"regression": "pearson", "binary": "auroc"}
+METRIC_TITLES = {
+    "pearson": "r",
+    "spearman": "Spearman ρ",
+    "r_squared": "R²",
+    "mse": "mean squared error",
+    "gene_pearson": "r within genes",
+    "specific_pearson": "treatment-specific r",
+    "auroc": "AUROC",
+    "auprc": "average precision",
+}
+HEADLINE_TITLES = {"pearson": "median r over treatments", "auroc": "median AUROC over treatments"}
+
+
+@dataclass(frozen=True, slots=True)
+class PredictorRow:
+    """One predictor on some cells."""
+
+    name: str
+    is_model: bool
+    figures: dict[str, float | None]
+
+
+@dataclass(frozen=True, slots=True)
+class AccuracyTable:
+    """All predictors on the same cells."""
+
+    cells: str
+    """Such as `test genes`."""
+    metrics: list[str]
+    rows: list[PredictorRow]
+
+    @property
+    def model(self) -> PredictorRow | None:
+        """The row of the model itself."""
+        return next((row for row in self.rows if row.is_model), None)
+
+    def best_baseline(self, metric: str) -> PredictorRow | None:
+        """The simple model with the best figure; None without any."""
+        simple = [row for row in self.rows if not row.is_model and row.figures.get(metric) is not None]
+        return max(simple, key=lambda row: row.figures[metric] or 0.0, default=None)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Evaluation:
+    """What the model reaches."""
+
+    task: str
+    tables: list[AccuracyTable]
+    """Test genes first."""
+    per_treatment: dict[str, float | None]
+    """The headline figure of every treatment on the test (else validation) genes."""
+
+    @property
+    def headline(self) -> str:
+        """The metric that words speak of."""
+        return HEADLINE.get(self.task, "pearson")
+
+
+def read_evaluation(model: Path, record: Mapping[str, Any], task: str) -> Evaluation | None:
+    """The evaluation in the training record of a model folder; None when the model was never scored.
+
+    Raises: FormatError when the record has an incomplete one.
+    """
+    try:
+        evaluation = record["evaluation"]
+        rows = [
+            (str(row["cells"]), PredictorRow(str(row["name"]), row["name"] == MODEL_ROW, _figures(row)))
+            for row in evaluation["rows"]
+        ]
+        per_treatment = {
+            str(name): figures.get(HEADLINE.get(task, "pearson"))
+            for name, figures in evaluation["per_treatment"].items()
+        }
+    except (KeyError, TypeError, AttributeError) as error:
+        if not record:
+            return None
+        raise FormatError(
+            f"{model / TRAINING_RECORD}: its evaluation is incomplete ({error!r}); train the model again"
+        ) from error
+    if not rows:
+        return None
+    tables = []
+    for cells in sorted(dict.fromkeys(cells for cells, _ in rows), key=_cells_order):
+        mine = [row for where, row in rows if where == cells]
+        metrics = [name for name in METRIC_TITLES if any(name in row.figures for row in mine)]
+        tables.append(AccuracyTable(cells, metrics, mine))
+    return Evaluation(task=task, tables=tables, per_treatment=per_treatment)
+
+
+def _figures(row: dict[str, Any]) -> dict[str, float | None]:
+    return {
+        name: float(value) if isinstance(value, int | float) and math.isfinite(value) else None
+        for name, value in row.items()
+        if name in METRIC_TITLES
+    }
+
+
+def _cells_order(cells: str) -> tuple[int, str]:
+    order = ("test genes", "validation genes")
+    return (order.index(cells) if cells in order else len(order), cells)
