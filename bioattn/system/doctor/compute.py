@@ -7,7 +7,7 @@ from contextlib import suppress
 from pathlib import Path
 
 from bioattn.system import cgroups
-from bioattn.system.doctor.finding import Finding, Verdict
+from bioattn.system.doctor.diagnosis import Diagnosis, Status
 from bioattn.system.memory import free_memory
 from bioattn.system.threads import granted_cores
 from bioattn.text import counted, human_bytes
@@ -18,7 +18,7 @@ _NVIDIA_DRIVER = Path("/proc/driver/nvidia/version")
 _AMD_DRIVER = Path("/dev/kfd")
 
 
-def device_findings() -> Iterator[Finding]:
+def device_diagnoses() -> Iterator[Diagnosis]:
     """What torch sees, and why not more. Nothing when torch cannot be imported, which the versions tell of."""
     try:
         import torch
@@ -33,14 +33,14 @@ def device_findings() -> Iterator[Finding]:
         text = "none: this torch knows it, but macOS offers no such device here"
     else:
         text = "none: it is for Macs with Apple's processors, and this torch is not built for them"
-    yield Finding(
-        topic="device", name="MPS", value=apple, text=text, verdict=Verdict.OK if apple else Verdict.ABSENT
+    yield Diagnosis(
+        topic="device", name="MPS", value=apple, text=text, status=Status.OK if apple else Status.ABSENT
     )
     chosen = "cuda" if cuda.value else "mps" if apple else "cpu"
-    yield Finding(topic="device", name="--device auto", text=f"takes {chosen}", value=chosen)
+    yield Diagnosis(topic="device", name="--device auto", text=f"takes {chosen}", value=chosen)
 
 
-def _cuda() -> Finding:
+def _cuda() -> Diagnosis:
     import torch
 
     with warnings.catch_warnings(record=True) as caught:
@@ -54,27 +54,27 @@ def _cuda() -> Finding:
         return _cuda_that_computes(built_for or "CUDA")
     if built_for is None:
         here = _NVIDIA_DRIVER.exists() or _AMD_DRIVER.exists()
-        return Finding(
+        return Diagnosis(
             topic="device",
             name="CUDA",
             value=0,
             text=f"none: this torch ({torch.__version__}) is a build for the CPU"
             + (", but there is a GPU driver" if here else ""),
-            verdict=Verdict.WARNING if here else Verdict.ABSENT,
+            status=Status.WARNING if here else Status.ABSENT,
             advice="install a build of torch for this GPU (pytorch.org/get-started)" if here else "",
         )
     why, advice = _why_no_gpu(said)
-    return Finding(
+    return Diagnosis(
         topic="device",
         name="CUDA",
         value=0,
         text=f"none, although this torch ({torch.__version__}) is built for {built_for}: {why}",
-        verdict=Verdict.WARNING,
+        status=Status.WARNING,
         advice=advice,
     )
 
 
-def _cuda_that_computes(built_for: str) -> Finding:
+def _cuda_that_computes(built_for: str) -> Diagnosis:
     """Try each GPU: one that is there but fails would be taken by `--device auto`."""
     import torch
 
@@ -87,16 +87,16 @@ def _cuda_that_computes(built_for: str) -> Finding:
             if computed != 8:
                 raise RuntimeError(f"eight ones add up to {computed:g}")
         except (RuntimeError, AssertionError) as error:
-            return Finding(
+            return Diagnosis(
                 topic="device",
                 name="CUDA",
                 value=0,
                 text=f"GPU {number} is there but does not compute ({str(error).splitlines()[0]})",
-                verdict=Verdict.ERROR,
+                status=Status.ERROR,
                 advice="use a build of torch that supports this GPU and its driver, or give --device cpu",
             )
         described.append(f"{name} ({memory})")
-    return Finding(
+    return Diagnosis(
         topic="device",
         name="CUDA",
         value=len(described),
@@ -124,12 +124,12 @@ def _why_no_gpu(said: str) -> tuple[str, str]:
     )
 
 
-def thread_findings() -> Iterator[Finding]:
+def thread_diagnoses() -> Iterator[Diagnosis]:
     """Cores of the machine, those granted, and variables that ask for more or fewer."""
     cores = granted_cores()
     quota = cgroups.cpu_quota()
     of_quota = "" if quota is None else f", CPU quota {quota:g}"
-    yield Finding(
+    yield Diagnosis(
         topic="threads",
         name="cores",
         value=cores,
@@ -140,15 +140,15 @@ def thread_findings() -> Iterator[Finding]:
         if told is not None:
             yield _thread_variable(variable, told, cores)
         elif variable == "OMP_NUM_THREADS":
-            yield Finding(
+            yield Diagnosis(
                 topic="threads",
                 name=variable,
                 text=f"not set: bioattn takes {counted(cores, 'thread')}, or --threads",
-                verdict=Verdict.ABSENT,
+                status=Status.ABSENT,
             )
 
 
-def _thread_variable(variable: str, told: str, cores: int) -> Finding:
+def _thread_variable(variable: str, told: str, cores: int) -> Diagnosis:
     number = int(told) if told.isdecimal() else 0
     text, advice = told, ""
     if number < 1:
@@ -160,34 +160,36 @@ def _thread_variable(variable: str, told: str, cores: int) -> Finding:
     elif variable == "OMP_NUM_THREADS" and number == 1 and cores > 1:
         text = f"1: bioattn uses one of {cores} cores"
         advice = f"unset {variable}, or give --threads {cores}, unless other work shares the machine"
-    return Finding(
+    return Diagnosis(
         topic="threads",
         name=variable,
         value=number or None,
         text=text,
-        verdict=Verdict.WARNING if advice else Verdict.OK,
+        status=Status.WARNING if advice else Status.OK,
         advice=advice,
     )
 
 
-def memory_findings() -> Iterator[Finding]:
+def memory_diagnoses() -> Iterator[Diagnosis]:
     """Memory of the machine, the limits on this process, and what is free under all of them."""
     with suppress(OSError, ValueError, AttributeError):
         machine = os.sysconf("SC_PHYS_PAGES") * os.sysconf("SC_PAGE_SIZE")
-        yield Finding(topic="memory", name="machine", value=machine, text=human_bytes(machine))
+        yield Diagnosis(topic="memory", name="machine", value=machine, text=human_bytes(machine))
     limit = cgroups.memory_limit()
     if limit is not None:
-        yield Finding(topic="memory", name="control group", value=limit, text=f"at most {human_bytes(limit)}")
+        yield Diagnosis(
+            topic="memory", name="control group", value=limit, text=f"at most {human_bytes(limit)}"
+        )
     free = free_memory()
     if free is None:
-        yield Finding(topic="memory", name="free", text="this system does not say", verdict=Verdict.ABSENT)
+        yield Diagnosis(topic="memory", name="free", text="this system does not say", status=Status.ABSENT)
         return
     short = free < LEAST_MEMORY
-    yield Finding(
+    yield Diagnosis(
         topic="memory",
         name="free",
         value=free,
         text=human_bytes(free) + (", too little for most models" if short else ""),
-        verdict=Verdict.WARNING if short else Verdict.OK,
+        status=Status.WARNING if short else Status.OK,
         advice="ask for more memory, or end what else takes it" if short else "",
     )

@@ -1,4 +1,4 @@
-"""All findings about the surroundings, the worst of them, and the same as text and JSON."""
+"""All diagnoses about the surroundings, the worst of them, and the same as text and JSON."""
 
 import json
 from collections.abc import Sequence
@@ -6,14 +6,14 @@ from pathlib import Path
 
 from bioattn import __version__
 from bioattn.errors import BioattnError
-from bioattn.system.doctor.compute import device_findings, memory_findings, thread_findings
-from bioattn.system.doctor.finding import Finding, Verdict
-from bioattn.system.doctor.software import extra_findings, software_findings
-from bioattn.system.doctor.storage import storage_findings
+from bioattn.system.doctor.compute import device_diagnoses, memory_diagnoses, thread_diagnoses
+from bioattn.system.doctor.diagnosis import Diagnosis, Status
+from bioattn.system.doctor.software import extra_diagnoses, software_diagnoses
+from bioattn.system.doctor.storage import storage_diagnoses
 from bioattn.text import counted
 
-_ORDER = (Verdict.ABSENT, Verdict.OK, Verdict.WARNING, Verdict.ERROR)
-_MARKS = {Verdict.OK: " ", Verdict.ABSENT: " ", Verdict.WARNING: "!", Verdict.ERROR: "X"}
+_ORDER = (Status.ABSENT, Status.OK, Status.WARNING, Status.ERROR)
+_MARKS = {Status.OK: " ", Status.ABSENT: " ", Status.WARNING: "!", Status.ERROR: "X"}
 _TITLES = {
     "versions": "Versions",
     "device": "Devices",
@@ -24,7 +24,7 @@ _TITLES = {
 }
 
 
-def examine(folder: Path) -> list[Finding]:
+def examine(folder: Path) -> list[Diagnosis]:
     """Look at everything. folder: where results are to stand; a file is written there and goes again.
 
     Raises: BioattnError when there is no such folder.
@@ -32,57 +32,57 @@ def examine(folder: Path) -> list[Finding]:
     if not folder.is_dir():
         raise BioattnError(f"{folder}: no such folder; create it first, or name another one")
     return [
-        *software_findings(),
-        *device_findings(),
-        *thread_findings(),
-        *memory_findings(),
-        *storage_findings(folder.absolute()),
-        *extra_findings(),
+        *software_diagnoses(),
+        *device_diagnoses(),
+        *thread_diagnoses(),
+        *memory_diagnoses(),
+        *storage_diagnoses(folder.absolute()),
+        *extra_diagnoses(),
     ]
 
 
-def overall(findings: Sequence[Finding]) -> Verdict:
-    """The worst verdict: ok, warning or error."""
-    return max((finding.verdict for finding in findings), key=_ORDER.index, default=Verdict.OK)
+def overall(diagnoses: Sequence[Diagnosis]) -> Status:
+    """The worst status: ok, warning or error."""
+    return max((diagnosis.status for diagnosis in diagnoses), key=_ORDER.index, default=Status.OK)
 
 
-def as_text(findings: Sequence[Finding]) -> str:
+def as_text(diagnoses: Sequence[Diagnosis]) -> str:
     """For people: a block per topic; `!` marks what slows or limits work, `X` what is broken."""
     lines = []
-    width = max(len(finding.name) for finding in findings)
-    for topic in dict.fromkeys(finding.topic for finding in findings):
+    width = max(len(diagnosis.name) for diagnosis in diagnoses)
+    for topic in dict.fromkeys(diagnosis.topic for diagnosis in diagnoses):
         lines += ["", _TITLES[topic]]
-        for finding in findings:
-            if finding.topic == topic:
-                lines.append(f"{_MARKS[finding.verdict]} {finding.name:<{width}}  {finding.text}")
-                if finding.advice:
-                    lines.append(f"  {'':<{width}}  -> {finding.advice}")
-    errors = sum(finding.verdict is Verdict.ERROR for finding in findings)
-    warnings = sum(finding.verdict is Verdict.WARNING for finding in findings)
+        for diagnosis in diagnoses:
+            if diagnosis.topic == topic:
+                lines.append(f"{_MARKS[diagnosis.status]} {diagnosis.name:<{width}}  {diagnosis.text}")
+                if diagnosis.advice:
+                    lines.append(f"  {'':<{width}}  -> {diagnosis.advice}")
+    errors = sum(diagnosis.status is Status.ERROR for diagnosis in diagnoses)
+    warnings = sum(diagnosis.status is Status.WARNING for diagnosis in diagnoses)
     found = [f"{counted(errors, 'thing')} broken (X)"] * bool(errors)
     found += [f"{counted(warnings, 'warning')} (!)"] * bool(warnings)
     said = ", ".join(found) or "Nothing to complain of."
     return "\n".join([*lines[1:], "", said])
 
 
-def as_json(findings: Sequence[Finding]) -> str:
-    """For programs: the overall verdict, and every finding with topic, name, verdict, value, text and advice."""
+def as_json(diagnoses: Sequence[Diagnosis]) -> str:
+    """The same as JSON for programs; the key `verdict` holds a status."""
     return json.dumps(
         {
             "format": "bioattn-doctor",
             "format_version": 1,
             "bioattn_version": __version__,
-            "verdict": overall(findings),
+            "verdict": overall(diagnoses),
             "findings": [
                 {
-                    "topic": finding.topic,
-                    "name": finding.name,
-                    "verdict": finding.verdict,
-                    "value": finding.value,
-                    "text": finding.text,
-                    "advice": finding.advice or None,
+                    "topic": diagnosis.topic,
+                    "name": diagnosis.name,
+                    "verdict": diagnosis.status,
+                    "value": diagnosis.value,
+                    "text": diagnosis.text,
+                    "advice": diagnosis.advice or None,
                 }
-                for finding in findings
+                for diagnosis in diagnoses
             ],
         },
         indent=2,

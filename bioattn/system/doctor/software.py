@@ -9,7 +9,7 @@ from importlib import metadata
 from pathlib import Path
 
 import bioattn
-from bioattn.system.doctor.finding import Finding, Verdict
+from bioattn.system.doctor.diagnosis import Diagnosis, Status
 
 
 @dataclass(frozen=True, slots=True)
@@ -61,9 +61,9 @@ EXTRAS = (
 LEAST_PYTHON = (3, 11)
 
 
-def software_findings() -> Iterator[Finding]:
+def software_diagnoses() -> Iterator[Diagnosis]:
     """bioattn, Python and everything that bioattn needs."""
-    yield Finding(
+    yield Diagnosis(
         topic="versions",
         name="bioattn",
         value=bioattn.__version__,
@@ -71,12 +71,12 @@ def software_findings() -> Iterator[Finding]:
     )
     version = platform.python_version()
     old = sys.version_info < LEAST_PYTHON
-    yield Finding(
+    yield Diagnosis(
         topic="versions",
         name="Python",
         value=version,
         text=f"{version} ({sys.executable}) on {platform.system()} {platform.machine()}",
-        verdict=Verdict.ERROR if old else Verdict.OK,
+        status=Status.ERROR if old else Status.OK,
         advice=f"use Python {_dotted(LEAST_PYTHON)} or later" if old else "",
     )
     for library in REQUIRED:
@@ -85,12 +85,12 @@ def software_findings() -> Iterator[Finding]:
         import h5py
     except (ImportError, OSError):
         return
-    yield Finding(
+    yield Diagnosis(
         topic="versions", name="HDF5", value=h5py.version.hdf5_version, text=h5py.version.hdf5_version
     )
 
 
-def extra_findings() -> Iterator[Finding]:
+def extra_diagnoses() -> Iterator[Diagnosis]:
     """What of the optional libraries is installed, and what the others would give."""
     for extra in EXTRAS:
         install = f"pip install 'bioattn[{extra.name}]'"
@@ -100,56 +100,56 @@ def extra_findings() -> Iterator[Finding]:
             importlib.import_module(library.module)
         except ModuleNotFoundError as error:
             if error.name == library.module:
-                yield Finding(
+                yield Diagnosis(
                     topic="extras",
                     name=extra.name,
                     text=f"not installed ({library.distribution}): {extra.gives}",
-                    verdict=Verdict.ABSENT,
+                    status=Status.ABSENT,
                     advice=install,
                 )
                 continue
-            yield _broken("extras", extra.name, library, error, Verdict.WARNING)
+            yield _broken("extras", extra.name, library, error, Status.WARNING)
             continue
         except Exception as error:  # noqa: BLE001 - a broken installation fails in any way it likes
-            yield _broken("extras", extra.name, library, error, Verdict.WARNING)
+            yield _broken("extras", extra.name, library, error, Status.WARNING)
             continue
         old = _is_older(version, library.least)
-        yield Finding(
+        yield Diagnosis(
             topic="extras",
             name=extra.name,
             value=version,
             text=f"{library.distribution} {version or 'of unknown version'}: {extra.gives}"
             + (f"; {_dotted(library.least)} or later is needed" if old else ""),
-            verdict=Verdict.WARNING if old else Verdict.OK,
+            status=Status.WARNING if old else Status.OK,
             advice=f"pip install --upgrade 'bioattn[{extra.name}]'" if old else "",
         )
 
 
-def _required(library: Library) -> Finding:
+def _required(library: Library) -> Diagnosis:
     version = _version(library)
     try:
         importlib.import_module(library.module)
     except Exception as error:  # noqa: BLE001 - a broken installation fails in any way it likes
-        return _broken("versions", library.distribution, library, error, Verdict.ERROR)
+        return _broken("versions", library.distribution, library, error, Status.ERROR)
     old = _is_older(version, library.least)
-    return Finding(
+    return Diagnosis(
         topic="versions",
         name=library.distribution,
         value=version,
         text=f"{version or 'of unknown version'}"
         + (f", older than the {_dotted(library.least)} that bioattn needs" if old else ""),
-        verdict=Verdict.ERROR if old else Verdict.OK,
+        status=Status.ERROR if old else Status.OK,
         advice=f"pip install --upgrade {library.distribution}" if old else "",
     )
 
 
-def _broken(topic: str, name: str, library: Library, error: BaseException, verdict: Verdict) -> Finding:
+def _broken(topic: str, name: str, library: Library, error: BaseException, status: Status) -> Diagnosis:
     lines = str(error).splitlines() or [type(error).__name__]
-    return Finding(
+    return Diagnosis(
         topic=topic,
         name=name,
         text=f"{library.distribution} cannot be imported ({lines[0]})",
-        verdict=verdict,
+        status=status,
         advice=f"pip install --force-reinstall {library.distribution}",
     )
 

@@ -8,7 +8,7 @@ from pathlib import Path
 
 from bioattn.errors import BioattnError
 from bioattn.io.cache_folder import cache_folder
-from bioattn.system.doctor.finding import Finding, Verdict
+from bioattn.system.doctor.diagnosis import Diagnosis, Status
 from bioattn.text import human_bytes
 
 LEAST_SPACE = 1_000_000_000
@@ -26,48 +26,48 @@ except ImportError:  # Windows
     resource = None  # type: ignore[assignment]
 
 
-def storage_findings(folder: Path) -> Iterator[Finding]:
+def storage_diagnoses(folder: Path) -> Iterator[Diagnosis]:
     """What is true of `folder`, where results are to stand, of the cache of genome indexes, and of open files."""
     problem = _problem_with_writing(folder)
-    yield _folder_finding("folder", folder, problem, "work in a folder of your own, or name one with -o")
+    yield _folder_diagnosis("folder", folder, problem, "work in a folder of your own, or name one with -o")
     if problem is None:
-        yield lock_finding(folder)
-        yield hdf5_finding(folder)
+        yield lock_diagnosis(folder)
+        yield hdf5_diagnosis(folder)
     try:
         cache = cache_folder()
-        yield _folder_finding(
+        yield _folder_diagnosis(
             "cache", cache, _problem_with_writing(cache), "name another folder in BIOATTN_CACHE"
         )
     except BioattnError as error:
-        yield Finding(
+        yield Diagnosis(
             topic="files",
             name="cache",
             text=str(error),
-            verdict=Verdict.WARNING,
+            status=Status.WARNING,
             advice="name another folder in BIOATTN_CACHE",
         )
     if resource is not None:
-        yield handle_finding(resource.getrlimit(resource.RLIMIT_NOFILE)[0])
+        yield handle_diagnosis(resource.getrlimit(resource.RLIMIT_NOFILE)[0])
 
 
-def _folder_finding(name: str, folder: Path, problem: str | None, advice: str) -> Finding:
+def _folder_diagnosis(name: str, folder: Path, problem: str | None, advice: str) -> Diagnosis:
     if problem is not None:
-        return Finding(
+        return Diagnosis(
             topic="files",
             name=name,
             value=str(folder),
             text=f"{folder}: {problem}",
-            verdict=Verdict.WARNING,
+            status=Status.WARNING,
             advice=advice,
         )
     free = shutil.disk_usage(folder).free
     full = free < LEAST_SPACE
-    return Finding(
+    return Diagnosis(
         topic="files",
         name=name,
         value=str(folder),
         text=f"{folder}: writable, {human_bytes(free)} free{_kind_of(folder)}",
-        verdict=Verdict.WARNING if full else Verdict.OK,
+        status=Status.WARNING if full else Status.OK,
         advice="make room" if full else "",
     )
 
@@ -99,14 +99,14 @@ def _kind_of(folder: Path) -> str:
     return f" ({kind})" if kind else ""
 
 
-def lock_finding(folder: Path) -> Finding:
+def lock_diagnosis(folder: Path) -> Diagnosis:
     """Whether a second lock on a file is refused while the first is held, as `bioattn.io.output_lock` needs it."""
     without = "two runs that write the same output are not kept apart here"
     advice = "start one run per output, or write to a file system with locks (flock)"
     if fcntl is None:
-        return Finding(
+        return Diagnosis(
             topic="files", name="locks", value=False, text=f"this system has none: {without}",
-            verdict=Verdict.WARNING, advice=advice,
+            status=Status.WARNING, advice=advice,
         )  # fmt: skip
     with (
         tempfile.NamedTemporaryFile(dir=folder, prefix=_PROBE) as first,
@@ -120,24 +120,24 @@ def lock_finding(folder: Path) -> Finding:
             try:
                 fcntl.flock(second.fileno(), fcntl.LOCK_EX | fcntl.LOCK_NB)
             except BlockingIOError:
-                return Finding(topic="files", name="locks", value=True, text="work in this folder")
+                return Diagnosis(topic="files", name="locks", value=True, text="work in this folder")
             except OSError as error:
                 text = f"this file system has none ({error.strerror}): {without}"
             else:
                 text = f"are granted twice here: {without}"
-    return Finding(
-        topic="files", name="locks", value=False, text=text, verdict=Verdict.WARNING, advice=advice
+    return Diagnosis(
+        topic="files", name="locks", value=False, text=text, status=Status.WARNING, advice=advice
     )
 
 
-def hdf5_finding(folder: Path) -> Finding:
+def hdf5_diagnosis(folder: Path) -> Diagnosis:
     """Whether an HDF5 file can be written and read there: the library takes locks of its own."""
     try:
         import h5py
     except (ImportError, OSError) as error:
-        return Finding(
+        return Diagnosis(
             topic="files", name="HDF5", value=False, text=f"not tried: h5py cannot be imported ({error})",
-            verdict=Verdict.ERROR, advice="pip install --force-reinstall h5py",
+            status=Status.ERROR, advice="pip install --force-reinstall h5py",
         )  # fmt: skip
     told = os.environ.get("HDF5_USE_FILE_LOCKING")
     with tempfile.TemporaryDirectory(dir=folder, prefix=_PROBE) as inside:
@@ -149,27 +149,27 @@ def hdf5_finding(folder: Path) -> Finding:
                 if file["numbers"][:].sum() != 45 or again["numbers"].shape != (10,):
                     raise OSError("what was read is not what was written")
         except OSError as error:
-            return Finding(
+            return Diagnosis(
                 topic="files",
                 name="HDF5",
                 value=False,
                 text=f"a file written here cannot be read ({str(error).splitlines()[0]})",
-                verdict=Verdict.ERROR,
+                status=Status.ERROR,
                 advice=_NO_HDF5_LOCKS,
             )
     locking = "" if told is None else f"; HDF5_USE_FILE_LOCKING is {told}"
-    return Finding(topic="files", name="HDF5", value=True, text=f"written and read in this folder{locking}")
+    return Diagnosis(topic="files", name="HDF5", value=True, text=f"written and read in this folder{locking}")
 
 
-def handle_finding(limit: int) -> Finding:
+def handle_diagnosis(limit: int) -> Diagnosis:
     """Whether `limit` files at once are enough; -1 is no limit."""
     few = 0 <= limit < LEAST_HANDLES
-    return Finding(
+    return Diagnosis(
         topic="files",
         name="open files",
         value=limit,
         text=("no limit" if limit < 0 else f"at most {limit:,} at once")
         + (", which merges of many parts can reach" if few else ""),
-        verdict=Verdict.WARNING if few else Verdict.OK,
+        status=Status.WARNING if few else Status.OK,
         advice="ulimit -n 1024" if few else "",
     )

@@ -23,10 +23,10 @@ def doctor(
     whether files and locks work in FOLDER, and the features of optional extras. Marks limits with ! and errors
     with X, each with advice.
     """
+    from bioattn.system.doctor.diagnosis import Status
     from bioattn.system.doctor.examine import as_json, as_text, examine, overall
-    from bioattn.system.doctor.finding import Verdict
 
-    findings = examine(folder)
-    typer.echo(as_json(findings) if json else as_text(findings))
-    if overall(findings) is Verdict.ERROR:
+    diagnoses = examine(folder)
+    typer.echo(as_json(diagnoses) if json else as_text(diagnoses))
+    if overall(diagnoses) is Status.ERROR:
         raise typer.Exit(1)

@@ -9,12 +9,12 @@ import torch
 
 from bioattn.system import cgroups as control_group
 from bioattn.system.doctor import compute
-from bioattn.system.doctor.compute import device_findings, memory_findings, thread_findings
-from bioattn.system.doctor.finding import Finding, Verdict
+from bioattn.system.doctor.compute import device_diagnoses, memory_diagnoses, thread_diagnoses
+from bioattn.system.doctor.diagnosis import Diagnosis, Status
 
 
-def of(findings, name: str) -> Finding:
-    (found,) = [finding for finding in findings if finding.name == name]
+def of(diagnoses, name: str) -> Diagnosis:
+    (found,) = [diagnosis for diagnosis in diagnoses if diagnosis.name == name]
     return found
 
 
@@ -33,23 +33,23 @@ def gpu(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> SimpleNamespace:
 
 def test_a_build_for_the_cpu_says_so(gpu: SimpleNamespace, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(torch.version, "cuda", None)
-    cuda = of(device_findings(), "CUDA")
-    assert cuda.verdict is Verdict.ABSENT
+    cuda = of(device_diagnoses(), "CUDA")
+    assert cuda.status is Status.ABSENT
     assert "build for the CPU" in cuda.text
     gpu.driver.write_text("")
-    cuda = of(device_findings(), "CUDA")
-    assert cuda.verdict is Verdict.WARNING
+    cuda = of(device_diagnoses(), "CUDA")
+    assert cuda.status is Status.WARNING
     assert "there is a GPU driver" in cuda.text
 
 
 def test_a_build_for_cuda_without_a_gpu_says_why(
     gpu: SimpleNamespace, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    cuda = of(device_findings(), "CUDA")
-    assert (cuda.verdict, cuda.value) == (Verdict.WARNING, 0)
+    cuda = of(device_diagnoses(), "CUDA")
+    assert (cuda.status, cuda.value) == (Status.WARNING, 0)
     assert "built for CUDA 12.6: there is no GPU driver" in cuda.text
     gpu.driver.write_text("")
-    assert "the driver is there but offers no device" in of(device_findings(), "CUDA").text
+    assert "the driver is there but offers no device" in of(device_diagnoses(), "CUDA").text
 
     def warns() -> bool:
         import warnings
@@ -58,9 +58,9 @@ def test_a_build_for_cuda_without_a_gpu_says_why(
         return False
 
     monkeypatch.setattr(torch.cuda, "is_available", warns)
-    assert "The NVIDIA driver on your system is too old" in of(device_findings(), "CUDA").text
+    assert "The NVIDIA driver on your system is too old" in of(device_diagnoses(), "CUDA").text
     monkeypatch.setenv("CUDA_VISIBLE_DEVICES", "")
-    assert "CUDA_VISIBLE_DEVICES is '', which hides every GPU" in of(device_findings(), "CUDA").text
+    assert "CUDA_VISIBLE_DEVICES is '', which hides every GPU" in of(device_diagnoses(), "CUDA").text
 
 
 def test_a_gpu_that_does_not_compute_is_an_error(
@@ -78,36 +78,36 @@ def test_a_gpu_that_does_not_compute_is_an_error(
         raise RuntimeError("CUDA error: no kernel image is available\nmore")
 
     monkeypatch.setattr(torch, "ones", no_kernel)
-    cuda = of(device_findings(), "CUDA")
-    assert cuda.verdict is Verdict.ERROR
+    cuda = of(device_diagnoses(), "CUDA")
+    assert cuda.status is Status.ERROR
     assert cuda.text == "GPU 0 is there but does not compute (CUDA error: no kernel image is available)"
 
     monkeypatch.setattr(torch, "ones", lambda *size, device: ones(*size))
-    findings = list(device_findings())
-    assert of(findings, "CUDA").text == "Old GPU (8 GB); torch is built for CUDA 12.6"
-    assert of(findings, "--device auto").value == "cuda"
+    diagnoses = list(device_diagnoses())
+    assert of(diagnoses, "CUDA").text == "Old GPU (8 GB); torch is built for CUDA 12.6"
+    assert of(diagnoses, "--device auto").value == "cuda"
 
 
 @pytest.mark.gpu
 @pytest.mark.skipif(not torch.cuda.is_available(), reason="needs a CUDA device")
 def test_a_real_gpu_is_named() -> None:
-    assert torch.cuda.get_device_name(0) in of(device_findings(), "CUDA").text
+    assert torch.cuda.get_device_name(0) in of(device_diagnoses(), "CUDA").text
 
 
 @pytest.mark.parametrize(
-    ("told", "verdict", "says"),
+    ("told", "status", "says"),
     [
-        (None, Verdict.ABSENT, "not set: bioattn takes 4 threads"),
-        ("1", Verdict.WARNING, "1: bioattn uses one of 4 cores"),
-        ("2", Verdict.OK, "2"),
-        ("4", Verdict.OK, "4"),
-        ("5", Verdict.WARNING, "5: more threads than cores"),
-        ("0", Verdict.WARNING, "'0', which is not a number of threads"),
-        ("4,2", Verdict.WARNING, "'4,2', which is not a number of threads"),
+        (None, Status.ABSENT, "not set: bioattn takes 4 threads"),
+        ("1", Status.WARNING, "1: bioattn uses one of 4 cores"),
+        ("2", Status.OK, "2"),
+        ("4", Status.OK, "4"),
+        ("5", Status.WARNING, "5: more threads than cores"),
+        ("0", Status.WARNING, "'0', which is not a number of threads"),
+        ("4,2", Status.WARNING, "'4,2', which is not a number of threads"),
     ],
 )
 def test_variables_that_hurt(
-    told: str | None, verdict: Verdict, says: str, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+    told: str | None, status: Status, says: str, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
     monkeypatch.setattr(control_group, "MOUNT", tmp_path)
     (tmp_path / "cpu.max").write_text("350000 100000\n")
@@ -116,19 +116,19 @@ def test_variables_that_hurt(
         monkeypatch.delenv("OMP_NUM_THREADS", raising=False)
     else:
         monkeypatch.setenv("OMP_NUM_THREADS", told)
-    findings = list(thread_findings())
-    assert of(findings, "cores").value == 4
-    assert "CPU quota 3.5" in of(findings, "cores").text
-    variable = of(findings, "OMP_NUM_THREADS")
-    assert variable.verdict is verdict
+    diagnoses = list(thread_diagnoses())
+    assert of(diagnoses, "cores").value == 4
+    assert "CPU quota 3.5" in of(diagnoses, "cores").text
+    variable = of(diagnoses, "OMP_NUM_THREADS")
+    assert variable.status is status
     assert variable.text.startswith(says)
 
 
 def test_other_variables_are_looked_at_when_set(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.delenv("MKL_NUM_THREADS", raising=False)
-    assert "MKL_NUM_THREADS" not in {finding.name for finding in thread_findings()}
+    assert "MKL_NUM_THREADS" not in {diagnosis.name for diagnosis in thread_diagnoses()}
     monkeypatch.setenv("MKL_NUM_THREADS", "100000")
-    assert of(thread_findings(), "MKL_NUM_THREADS").verdict is Verdict.WARNING
+    assert of(thread_diagnoses(), "MKL_NUM_THREADS").status is Status.WARNING
 
 
 def test_a_container_short_of_memory(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
@@ -136,7 +136,7 @@ def test_a_container_short_of_memory(monkeypatch: pytest.MonkeyPatch, tmp_path: 
     (tmp_path / "memory.max").write_text("900000000\n")
     (tmp_path / "memory.current").write_text("300000000\n")
     (tmp_path / "memory.stat").write_text("inactive_file 0\n")
-    findings = list(memory_findings())
-    assert of(findings, "control group").value == 900_000_000
-    free = of(findings, "free")
-    assert (free.value, free.verdict) == (600_000_000, Verdict.WARNING)
+    diagnoses = list(memory_diagnoses())
+    assert of(diagnoses, "control group").value == 900_000_000
+    free = of(diagnoses, "free")
+    assert (free.value, free.status) == (600_000_000, Status.WARNING)

@@ -9,7 +9,7 @@ import pytest
 
 from bioattn import __version__
 from bioattn.system.doctor import examine, storage
-from bioattn.system.doctor.finding import Finding, Verdict
+from bioattn.system.doctor.diagnosis import Diagnosis, Status
 from bioattn_cli.main import main
 
 ROOT = Path(__file__).resolve().parents[3]
@@ -21,17 +21,17 @@ def test_text_and_json_say_the_same(tmp_path: Path, capsys: pytest.CaptureFixtur
     content = json.loads(said.out)
     assert (content["format"], content["bioattn_version"]) == ("bioattn-doctor", __version__)
     assert content["verdict"] in ("ok", "warning")
-    names = [(finding["topic"], finding["name"]) for finding in content["findings"]]
+    names = [(diagnosis["topic"], diagnosis["name"]) for diagnosis in content["findings"]]
     assert len(set(names)) == len(names)
     assert {topic for topic, _ in names} == {"versions", "device", "threads", "memory", "files", "extras"}
     assert main(["doctor", str(tmp_path)]) == 0
     text = capsys.readouterr().out
-    for finding in content["findings"]:
+    for diagnosis in content["findings"]:
         # What is free may differ a moment later.
-        assert finding["name"] in text
-        if finding["topic"] not in ("memory", "files"):
-            assert finding["text"] in text
-        assert bool(finding["advice"]) >= (finding["verdict"] in ("warning", "error"))
+        assert diagnosis["name"] in text
+        if diagnosis["topic"] not in ("memory", "files"):
+            assert diagnosis["text"] in text
+        assert bool(diagnosis["advice"]) >= (diagnosis["verdict"] in ("warning", "error"))
     assert said.err == ""
     assert list(tmp_path.iterdir()) == []
 
@@ -39,10 +39,10 @@ def test_text_and_json_say_the_same(tmp_path: Path, capsys: pytest.CaptureFixtur
 def test_what_is_broken_is_exit_code_1(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    broken = Finding(
-        topic="files", name="HDF5", text="no", verdict=Verdict.ERROR, advice="another file system"
+    broken = Diagnosis(
+        topic="files", name="HDF5", text="no", status=Status.ERROR, advice="another file system"
     )
-    monkeypatch.setattr(storage, "hdf5_finding", lambda _: broken)
+    monkeypatch.setattr(storage, "hdf5_diagnosis", lambda _: broken)
     assert main(["doctor", str(tmp_path)]) == 1
     text = capsys.readouterr().out
     assert "\nX HDF5 " in text
@@ -56,11 +56,11 @@ def test_a_folder_that_is_not_there(tmp_path: Path, capsys: pytest.CaptureFixtur
 
 
 def test_warnings_alone_are_no_failure() -> None:
-    assert examine.overall([]) is Verdict.OK
-    of = {verdict: Finding(topic="files", name=verdict, text="", verdict=verdict) for verdict in Verdict}
-    assert examine.overall([of[Verdict.ABSENT], of[Verdict.OK]]) is Verdict.OK
-    assert examine.overall([of[Verdict.WARNING], of[Verdict.ABSENT]]) is Verdict.WARNING
-    assert examine.overall([of[Verdict.ERROR], of[Verdict.WARNING]]) is Verdict.ERROR
+    assert examine.overall([]) is Status.OK
+    of = {status: Diagnosis(topic="files", name=status, text="", status=status) for status in Status}
+    assert examine.overall([of[Status.ABSENT], of[Status.OK]]) is Status.OK
+    assert examine.overall([of[Status.WARNING], of[Status.ABSENT]]) is Status.WARNING
+    assert examine.overall([of[Status.ERROR], of[Status.WARNING]]) is Status.ERROR
 
 
 def test_a_python_without_torch_is_told_apart_from_a_crash(tmp_path: Path) -> None:

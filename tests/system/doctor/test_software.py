@@ -9,14 +9,14 @@ from pathlib import Path
 import pytest
 
 from bioattn.system.doctor import software
-from bioattn.system.doctor.finding import Verdict
+from bioattn.system.doctor.diagnosis import Status
 from bioattn.system.doctor.software import (
     EXTRAS,
     LEAST_PYTHON,
     REQUIRED,
     Library,
-    extra_findings,
-    software_findings,
+    extra_diagnoses,
+    software_diagnoses,
 )
 
 PROJECT = tomllib.loads((Path(__file__).resolve().parents[3] / "pyproject.toml").read_text())["project"]
@@ -37,13 +37,13 @@ def test_the_tables_say_what_the_project_requires() -> None:
 
 
 def test_versions_are_those_of_the_libraries() -> None:
-    found = {finding.name: finding for finding in software_findings()}
+    found = {diagnosis.name: diagnosis for diagnosis in software_diagnoses()}
     for library in REQUIRED:
         assert found[library.distribution].value == metadata.version(library.distribution)
     import h5py
 
     assert found["HDF5"].value == h5py.version.hdf5_version
-    assert all(finding.verdict is Verdict.OK for finding in found.values())
+    assert all(diagnosis.status is Status.OK for diagnosis in found.values())
 
 
 @pytest.fixture
@@ -70,13 +70,13 @@ def test_a_needed_library_that_fails_is_an_error(broken: Path, monkeypatch: pyte
         ),
     )
     wrong, old, good = [
-        finding for finding in software_findings() if re.match("brokenlib|oldlib", finding.name)
+        diagnosis for diagnosis in software_diagnoses() if re.match("brokenlib|oldlib", diagnosis.name)
     ]
-    assert wrong.verdict is old.verdict is Verdict.ERROR
+    assert wrong.status is old.status is Status.ERROR
     assert wrong.text == "brokenlib cannot be imported (libGL.so.1: cannot open shared object file)"
     assert old.text == "1.9.2, older than the 1.10 that bioattn needs"
     assert old.advice == "pip install --upgrade oldlib"
-    assert good.verdict is Verdict.OK
+    assert good.status is Status.OK
 
 
 def test_extras_that_are_missing_or_broken(broken: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -85,9 +85,9 @@ def test_extras_that_are_missing_or_broken(broken: Path, monkeypatch: pytest.Mon
         for name in ("nowherelib", "brokenlib", "needslib")
     ]
     monkeypatch.setattr(software, "EXTRAS", extras)
-    missing, wrong, needs = extra_findings()
-    assert (missing.verdict, missing.advice) == (Verdict.ABSENT, "pip install 'bioattn[nowherelib]'")
-    assert wrong.verdict is needs.verdict is Verdict.WARNING
+    missing, wrong, needs = extra_diagnoses()
+    assert (missing.status, missing.advice) == (Status.ABSENT, "pip install 'bioattn[nowherelib]'")
+    assert wrong.status is needs.status is Status.WARNING
     assert "a_module_that_is_not_there" in needs.text
     for name in ("brokenlib", "needslib", "oldlib"):
         sys.modules.pop(name, None)

@@ -8,14 +8,14 @@ from pathlib import Path
 import pytest
 
 from bioattn.system.doctor import storage
-from bioattn.system.doctor.finding import Verdict
-from bioattn.system.doctor.storage import handle_finding, hdf5_finding, lock_finding, storage_findings
+from bioattn.system.doctor.diagnosis import Status
+from bioattn.system.doctor.storage import handle_diagnosis, hdf5_diagnosis, lock_diagnosis, storage_diagnoses
 
 
 def test_a_good_folder(tmp_path: Path) -> None:
-    found = {finding.name: finding for finding in storage_findings(tmp_path)}
-    assert {name: finding.verdict for name, finding in found.items()} == dict.fromkeys(
-        ("folder", "locks", "HDF5", "cache", "open files"), Verdict.OK
+    found = {diagnosis.name: diagnosis for diagnosis in storage_diagnoses(tmp_path)}
+    assert {name: diagnosis.status for name, diagnosis in found.items()} == dict.fromkeys(
+        ("folder", "locks", "HDF5", "cache", "open files"), Status.OK
     )
     assert found["cache"].value == os.environ["BIOATTN_CACHE"]
     assert list(tmp_path.iterdir()) == []
@@ -31,28 +31,28 @@ def test_a_folder_that_takes_no_files(tmp_path: Path, monkeypatch: pytest.Monkey
     file = tmp_path / "file"
     file.write_text("")
     monkeypatch.setenv("BIOATTN_CACHE", str(file / "cache"))
-    folder, cache, *_ = storage_findings(closed)
-    assert (folder.name, folder.verdict) == ("folder", Verdict.WARNING)
+    folder, cache, *_ = storage_diagnoses(closed)
+    assert (folder.name, folder.status) == ("folder", Status.WARNING)
     assert "cannot be written" in folder.text
-    assert (cache.name, cache.verdict) == ("cache", Verdict.WARNING)
+    assert (cache.name, cache.status) == ("cache", Status.WARNING)
     assert "BIOATTN_CACHE" in cache.advice
 
 
 @pytest.mark.skipif(storage.fcntl is None, reason="Windows has no advisory locks")
 def test_file_systems_without_locks(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    assert lock_finding(tmp_path).value is True
+    assert lock_diagnosis(tmp_path).value is True
 
     def refused(_descriptor: int, _operation: int) -> None:
         raise OSError(errno.ENOLCK, "No locks available")
 
     monkeypatch.setattr(storage.fcntl, "flock", refused)
-    none = lock_finding(tmp_path)
-    assert (none.value, none.verdict) == (False, Verdict.WARNING)
+    none = lock_diagnosis(tmp_path)
+    assert (none.value, none.status) == (False, Status.WARNING)
     assert "this file system has none (No locks available)" in none.text
     monkeypatch.setattr(storage.fcntl, "flock", lambda _descriptor, _operation: None)
-    assert "are granted twice here" in lock_finding(tmp_path).text
+    assert "are granted twice here" in lock_diagnosis(tmp_path).text
     monkeypatch.setattr(storage, "fcntl", None)
-    assert "this system has none" in lock_finding(tmp_path).text
+    assert "this system has none" in lock_diagnosis(tmp_path).text
 
 
 def test_hdf5_that_cannot_lock(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -64,15 +64,15 @@ def test_hdf5_that_cannot_lock(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) 
         )
 
     monkeypatch.setattr(h5py, "File", refused)
-    finding = hdf5_finding(tmp_path)
-    assert finding.verdict is Verdict.ERROR
-    assert "unable to lock file" in finding.text
-    assert "HDF5_USE_FILE_LOCKING=FALSE" in finding.advice
+    diagnosis = hdf5_diagnosis(tmp_path)
+    assert diagnosis.status is Status.ERROR
+    assert "unable to lock file" in diagnosis.text
+    assert "HDF5_USE_FILE_LOCKING=FALSE" in diagnosis.advice
     assert list(tmp_path.iterdir()) == []
 
 
 @pytest.mark.parametrize(
-    ("limit", "verdict"), [(-1, Verdict.OK), (1024, Verdict.OK), (128, Verdict.OK), (64, Verdict.WARNING)]
+    ("limit", "status"), [(-1, Status.OK), (1024, Status.OK), (128, Status.OK), (64, Status.WARNING)]
 )
-def test_few_file_handles(limit: int, verdict: Verdict) -> None:
-    assert handle_finding(limit).verdict is verdict
+def test_few_file_handles(limit: int, status: Status) -> None:
+    assert handle_diagnosis(limit).status is status

@@ -4,8 +4,8 @@ from dataclasses import dataclass
 from enum import StrEnum
 
 
-class Verdict(StrEnum):
-    """What a finding means for work with bioattn."""
+class Status(StrEnum):
+    """What a diagnosis means for work with bioattn."""
 
     OK = "ok"
     ABSENT = "absent"
@@ -17,16 +17,16 @@ class Verdict(StrEnum):
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
-class Finding:
+class Diagnosis:
     """What was found under one name."""
 
     topic: str
-    """What kind of thing it is: `device`, `threads`, …; findings of a topic stand together."""
+    """What kind of thing it is: `device`, `threads`, …; diagnoses of a topic stand together."""
     name: str
-    """What was looked at; no two findings of a topic share it."""
+    """What was looked at; no two diagnoses of a topic share it."""
     text: str
     """What was found, for people."""
-    verdict: Verdict = Verdict.OK
+    status: Status = Status.OK
     value: str | int | float | bool | None = None
     """The same for programs: a version, a number of bytes or cores, a path; None where there is none."""
     advice: str = ""
