@@ -9,7 +9,7 @@ import typer
 
 from bioattn import __version__
 from bioattn.report.multiqc import SECTIONS
-from bioattn.system.doctor.finding import Verdict
+from bioattn.system.doctor.diagnosis import Status
 from bioattn_cli.main import app, main
 from tests.workflows.nextflow_pipeline import config_text, params
 
@@ -42,7 +42,7 @@ def test_doctor_says_what_the_page_says(tmp_path: Path, capsys: pytest.CaptureFi
     titles = re.findall(r"^([A-Z][a-z ]+)$", capsys.readouterr().out, re.MULTILINE)
     topics = re.findall(r"^- \*\*(\w+)\*\*", PAGES["setup"], re.MULTILINE)
     assert sorted(title.split()[-1].lower() for title in titles) == sorted(topics)
-    for verdict in Verdict:
+    for verdict in Status:
         assert f"`{verdict}`" in PAGES["setup"]
 
 
