@@ -1,6 +1,7 @@
 """Fixtures shared by all tests."""
 
 import os
+import sys
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -29,6 +30,13 @@ def _no_waiting_for_disks() -> Iterator[None]:
     with pytest.MonkeyPatch.context() as monkeypatch:
         monkeypatch.setattr(os, "fsync", lambda _: None)
         yield
+
+
+@pytest.fixture(autouse=True)
+def _one_thread() -> None:
+    """Sums in one order, and no threads that cost more than they give, whatever ran before."""
+    if torch := sys.modules.get("torch"):
+        torch.set_num_threads(1)
 
 
 @pytest.fixture(autouse=True)

@@ -5,13 +5,11 @@ from typing import Any
 
 import numpy as np
 import pytest
-import torch
 
 from bioattn.models.promoter.config import PromoterModelConfig
 from bioattn.models.promoter.folder import LoadedPromoterModel
-from bioattn.models.promoter.model import make_promoter_model
-from bioattn.models.promoter.treatment_vocabulary import TreatmentVocabulary
 from bioattn.promoters.treatments import named_treatments
+from tests.making import untrained_model
 
 LENGTH = 60
 TREATMENTS = ["heat", "salt", "rapamycin", "galactose"]
@@ -27,33 +25,13 @@ SMALL: dict[str, Any] = {
 }
 
 
-@pytest.fixture(autouse=True)
-def _one_thread() -> None:
-    torch.set_num_threads(1)
-
-
 @pytest.fixture
 def make_model() -> Callable[..., LoadedPromoterModel]:
     """An untrained model whose parameters are spread out, so that its treatments differ."""
 
     def make(seed: int = 0, task: str = "regression", **settings: Any) -> LoadedPromoterModel:
         config = PromoterModelConfig(**{**SMALL, **settings})
-        table = named_treatments(TREATMENTS)
-        vocabulary = TreatmentVocabulary.learn(table, encoding=config.treatment_encoder, unconditional=True)
-        torch.manual_seed(seed)
-        model = make_promoter_model(config, vocabulary)
-        with torch.no_grad():
-            for parameter in model.parameters():
-                parameter += 0.5 * torch.randn_like(parameter)
-        return LoadedPromoterModel(
-            model=model.eval(),
-            vocabulary=vocabulary,
-            treatments=table,
-            task=task,  # type: ignore[arg-type]
-            reference=None,
-            device=torch.device("cpu"),
-            sha256="0" * 64,
-        )
+        return untrained_model(config, named_treatments(TREATMENTS), task=task, seed=seed, spread=0.5)
 
     return make
 

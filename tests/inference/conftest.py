@@ -13,11 +13,10 @@ import torch
 from bioattn.models.evoformer.input_settings import InputSettings
 from bioattn.models.promoter.config import Conditioning, PromoterModelConfig, TreatmentEncoding
 from bioattn.models.promoter.folder import LoadedPromoterModel, load_promoter_model, write_promoter_model
-from bioattn.models.promoter.model import make_promoter_model
-from bioattn.models.promoter.treatment_vocabulary import TreatmentVocabulary
 from bioattn.promoters.promoter_fasta import Promoter, write_promoters
 from bioattn.promoters.treatments import TreatmentTable
 from tests.inference import evoformer_runs
+from tests.making import untrained_model
 
 LENGTH = 120
 TABLE = TreatmentTable(
@@ -26,11 +25,6 @@ TABLE = TreatmentTable(
         index=pd.Index(["heat-5", "h2o2-20", "heat-40", "dtt-10"], dtype=object, name="treatment"),
     ).astype({"agent": object})
 )
-
-
-@pytest.fixture(autouse=True)
-def _one_thread() -> None:
-    torch.set_num_threads(1)
 
 
 def write_model(
@@ -52,14 +46,10 @@ def write_model(
             **settings,
         },
     )
-    vocabulary = TreatmentVocabulary.learn(
-        TABLE, encoding=config.treatment_encoder, unconditional=config.unconditional
-    )
-    torch.manual_seed(seed)
-    model = make_promoter_model(config, vocabulary)
+    made = untrained_model(config, TABLE, seed=seed)
     folder = parent / name
     folder.mkdir()
-    write_promoter_model(folder, model, vocabulary, TABLE, task=task, reference=None)
+    write_promoter_model(folder, made.model, made.vocabulary, TABLE, task=task, reference=None)
     return folder
 
 

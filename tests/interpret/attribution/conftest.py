@@ -10,9 +10,8 @@ import torch
 
 from bioattn.models.promoter.config import PromoterModelConfig
 from bioattn.models.promoter.folder import LoadedPromoterModel
-from bioattn.models.promoter.model import make_promoter_model
-from bioattn.models.promoter.treatment_vocabulary import TreatmentVocabulary
 from bioattn.promoters.treatments import TreatmentTable
+from tests.making import untrained_model
 
 TABLE = TreatmentTable(
     pd.DataFrame(
@@ -21,11 +20,6 @@ TABLE = TreatmentTable(
     ).astype({"agent": object})
 )
 LENGTH = 70
-
-
-@pytest.fixture(autouse=True)
-def _one_thread() -> None:
-    torch.set_num_threads(1)
 
 
 @pytest.fixture
@@ -49,25 +43,10 @@ def make_model() -> Callable[..., LoadedPromoterModel]:
             "concat_hidden": (8, 8, 8),
         }
         config = PromoterModelConfig(**{**small, **settings})
-        vocabulary = TreatmentVocabulary.learn(
-            TABLE, encoding=config.treatment_encoder, unconditional=config.unconditional
-        )
-        torch.manual_seed(0)
-        model = make_promoter_model(config, vocabulary)
-        with torch.no_grad():
-            for parameter in model.parameters():
-                parameter += 0.3 * torch.randn_like(parameter)
-            model.response_mean_T += torch.randn_like(model.response_mean_T)
-            model.response_sd_T *= 1 + torch.rand_like(model.response_sd_T)
-        return LoadedPromoterModel(
-            model=model.eval(),
-            vocabulary=vocabulary,
-            treatments=TABLE,
-            task=task,  # type: ignore[arg-type]
-            reference=None,
-            device=torch.device("cpu"),
-            sha256="0" * 64,
-        )
+        loaded = untrained_model(config, TABLE, task=task, spread=0.3)
+        loaded.model.response_mean_T += torch.randn_like(loaded.model.response_mean_T)
+        loaded.model.response_sd_T *= 1 + torch.rand_like(loaded.model.response_sd_T)
+        return loaded
 
     return make
 

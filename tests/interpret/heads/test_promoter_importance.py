@@ -9,12 +9,10 @@ from bioattn.attention.head_masks import attention_layers, masked_heads
 from bioattn.errors import BioattnError
 from bioattn.interpret.heads.pruning import greedy_pruning, heads_left, leave_one_out
 from bioattn.models.promoter.config import Conditioning, PromoterModelConfig
-from bioattn.models.promoter.folder import LoadedPromoterModel
 from bioattn.models.promoter.head_scorer import PromoterHeadScorer
-from bioattn.models.promoter.model import make_promoter_model
-from bioattn.models.promoter.treatment_vocabulary import TreatmentEncoding, TreatmentVocabulary
 from bioattn.promoters.dataset import TEST, VALIDATION, PromoterDataset
 from bioattn.promoters.treatments import TreatmentTable, named_treatments
+from tests.making import untrained_model
 
 CPU = torch.device("cpu")
 NAMES = ["a", "b", "c"]
@@ -50,22 +48,11 @@ def make_dataset(task="regression", genes=40, seed=0):
 
 
 def make_model(shape="cross", task="regression"):
-    torch.manual_seed(0)
-    table = named_treatments(NAMES)
-    vocabulary = TreatmentVocabulary.learn(table, encoding=TreatmentEncoding.ID, unconditional=False)
     config = PromoterModelConfig(**SMALL, **SHAPES[shape], unconditional=False)
-    model = make_promoter_model(config, vocabulary).eval()
-    model.response_mean_T.fill_(5.0)
-    model.response_sd_T.fill_(2.0)
-    return LoadedPromoterModel(
-        model=model,
-        vocabulary=vocabulary,
-        treatments=table,
-        task=task,
-        reference=None,
-        device=CPU,
-        sha256="0",
-    )
+    loaded = untrained_model(config, named_treatments(NAMES), task=task)
+    loaded.model.response_mean_T.fill_(5.0)
+    loaded.model.response_sd_T.fill_(2.0)
+    return loaded
 
 
 def cell_loss(loaded, dataset, gene, treatment, masks):

@@ -10,10 +10,9 @@ from bioattn.interpret.motifs.filter_motifs import filter_motifs
 from bioattn.models.promoter.config import Conditioning, PromoterModelConfig, Stem
 from bioattn.models.promoter.folder import LoadedPromoterModel
 from bioattn.models.promoter.kmer_stem import KmerStem
-from bioattn.models.promoter.model import make_promoter_model
 from bioattn.models.promoter.stem import ConvStem
-from bioattn.models.promoter.treatment_vocabulary import TreatmentVocabulary
 from bioattn.promoters.treatments import TreatmentTable
+from tests.making import untrained_model
 
 LENGTH = 120
 SITE = "TGACCGTA"
@@ -22,17 +21,7 @@ SITE = "TGACCGTA"
 def loaded(**settings) -> LoadedPromoterModel:
     config = PromoterModelConfig(length=LENGTH, channels=4, head_channels=4, num_heads=1, **settings)
     table = TreatmentTable(frame=pd.DataFrame(index=["one", "two"]))
-    vocabulary = TreatmentVocabulary.learn(table, encoding=config.treatment_encoder, unconditional=True)
-    torch.manual_seed(0)
-    return LoadedPromoterModel(
-        model=make_promoter_model(config, vocabulary).eval(),
-        vocabulary=vocabulary,
-        treatments=table,
-        task="regression",
-        reference=None,
-        device=torch.device("cpu"),
-        sha256="ab" * 32,
-    )
+    return untrained_model(config, table)
 
 
 @pytest.fixture

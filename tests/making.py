@@ -1,0 +1,44 @@
+"""What tests of several rooms make: promoter models without training, and calls of the command line."""
+
+import torch
+
+from bioattn.models.promoter.config import PromoterModelConfig
+from bioattn.models.promoter.folder import LoadedPromoterModel
+from bioattn.models.promoter.model import make_promoter_model
+from bioattn.models.promoter.treatment_vocabulary import TreatmentVocabulary
+from bioattn.promoters.treatments import TreatmentTable
+from bioattn_cli.main import main
+
+
+def bioattn(*words: object) -> int:
+    """Run a command in this process; returns its exit code."""
+    return main([str(word) for word in words])
+
+
+def untrained_model(
+    config: PromoterModelConfig,
+    table: TreatmentTable,
+    *,
+    task: str = "regression",
+    seed: int = 0,
+    spread: float = 0.0,
+) -> LoadedPromoterModel:
+    """A promoter model in memory. spread: standard deviation of what is added to every parameter."""
+    vocabulary = TreatmentVocabulary.learn(
+        table, encoding=config.treatment_encoder, unconditional=config.unconditional
+    )
+    torch.manual_seed(seed)
+    model = make_promoter_model(config, vocabulary)
+    if spread:
+        with torch.no_grad():
+            for parameter in model.parameters():
+                parameter += spread * torch.randn_like(parameter)
+    return LoadedPromoterModel(
+        model=model.eval(),
+        vocabulary=vocabulary,
+        treatments=table,
+        task=task,  # type: ignore[arg-type]
+        reference=None,
+        device=torch.device("cpu"),
+        sha256="0" * 64,
+    )
