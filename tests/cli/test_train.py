@@ -14,13 +14,10 @@ import torch
 from bioattn.models.promoter.config import PromoterModelConfig
 from bioattn.models.promoter.training.config import TrainingConfig
 from bioattn_cli.main import main
+from tests.making import bioattn
 
 ROOT = Path(__file__).resolve().parents[2]
 TINY = ROOT / "data" / "tiny"
-
-
-def bioattn(*arguments: object) -> int:
-    return main([str(argument) for argument in arguments])
 
 
 @pytest.fixture(scope="module")

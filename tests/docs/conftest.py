@@ -6,11 +6,19 @@ import subprocess
 from collections.abc import Callable
 from pathlib import Path
 from types import ModuleType
+from typing import Any
 
 import pytest
 
 ROOT = Path(__file__).resolve().parents[2]
 RunBash = Callable[..., str]
+
+
+def run_python(code: str) -> dict[str, Any]:
+    """Run the Python of a page in the current folder; returns its names."""
+    names: dict[str, Any] = {}
+    exec(compile(code, "page", "exec"), names)
+    return names
 
 
 @pytest.fixture(scope="session")

@@ -2,7 +2,6 @@
 
 import re
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 import pytest
@@ -12,6 +11,7 @@ from bioattn.store.alignment_attention_writer import alignment_attention_file
 from bioattn.store.alignment_schema import AlignmentAttentionOptions, AlignmentSample, alignment_layout
 from bioattn.store.attention_writer import AttentionHeader, attention_writer
 from bioattn.store.schema import AttentionOptions, Samples, site_layout
+from tests.docs.conftest import run_python
 
 PAGE = Path(__file__).resolve().parents[2] / "docs" / "formats" / "attention.md"
 SNIPPETS = re.findall(r"```python\n(.*?)```", PAGE.read_text(encoding="utf-8"), flags=re.DOTALL)
@@ -45,12 +45,6 @@ def weights(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> np.ndarray:
     return weights
 
 
-def run(snippet: str) -> dict[str, Any]:
-    names: dict[str, Any] = {}
-    exec(compile(snippet, str(PAGE), "exec"), names)
-    return names
-
-
 def test_there_are_the_promised_snippets_for_both_kinds_of_file() -> None:
     assert len(SNIPPETS) == 6
     for number, words in enumerate(["import h5py", "import xarray", "open_attention"]):
@@ -59,19 +53,19 @@ def test_there_are_the_promised_snippets_for_both_kinds_of_file() -> None:
 
 
 def test_h5py(weights: np.ndarray) -> None:
-    names = run(SNIPPETS[0])
+    names = run_python(SNIPPETS[0])
     np.testing.assert_array_equal(names["weights"], weights[1, 1])
     np.testing.assert_array_equal(names["edges"], range(0, 101, 10))
 
 
 def test_xarray(weights: np.ndarray) -> None:
-    names = run(SNIPPETS[1])
+    names = run_python(SNIPPETS[1])
     np.testing.assert_allclose(names["profile"], weights[1, 1].mean(0), rtol=1e-6)
     assert float(names["best"]) == 10 * weights[1, 1].mean(0).argmax() + 5
 
 
 def test_bioattn(weights: np.ndarray) -> None:
-    names = run(SNIPPETS[2])
+    names = run_python(SNIPPETS[2])
     np.testing.assert_allclose(names["bins"]["weight"], weights[1, 1].mean(0), rtol=1e-6)
     assert list(names["bins"].iloc[0][["chrom", "start", "end", "strand"]]) == ["chrI", 1090, 1100, "-"]
     assert list(names["samples"].index) == NAMES
@@ -106,19 +100,19 @@ def maps(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> list[np.ndarray]:
 
 
 def test_h5py_over_alignments(maps: list[np.ndarray]) -> None:
-    names = run(SNIPPETS[3])
+    names = run_python(SNIPPETS[3])
     np.testing.assert_array_equal(names["weights"], maps[0][2])
     assert names["query"] == "MQIFVK"
 
 
 def test_xarray_over_alignments(maps: list[np.ndarray]) -> None:
-    names = run(SNIPPETS[4])
+    names = run_python(SNIPPETS[4])
     np.testing.assert_array_equal(names["head"], maps[0][2])
     np.testing.assert_array_equal(names["best"], maps[0][2].argmax(-1))
 
 
 def test_bioattn_over_alignments(maps: list[np.ndarray]) -> None:
-    names = run(SNIPPETS[5])
+    names = run_python(SNIPPETS[5])
     assert (names["name"], names["head"]) == ("evoformer.00.triangle_starting", 1)
     np.testing.assert_array_equal(names["weights"], maps[1][1])
     assert list(names["samples"]["query"]) == ["MQIFVK", "ACDEFGHI"]

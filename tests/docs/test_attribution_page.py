@@ -2,7 +2,6 @@
 
 import re
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 import pytest
@@ -12,6 +11,7 @@ from bioattn.store.attribution_writer import AttributionBlock, attribution_write
 from bioattn.store.choices import Method
 from bioattn.store.sample_writer import ResultHeader
 from bioattn.store.schema import Samples
+from tests.docs.conftest import run_python
 
 PAGE = Path(__file__).resolve().parents[2] / "docs" / "formats" / "attribution.md"
 SNIPPETS = re.findall(r"```python\n(.*?)```", PAGE.read_text(encoding="utf-8"), flags=re.DOTALL)
@@ -40,31 +40,25 @@ def block(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> AttributionBlock:
     return block
 
 
-def run(snippet: str) -> dict[str, Any]:
-    names: dict[str, Any] = {}
-    exec(compile(snippet, str(PAGE), "exec"), names)
-    return names
-
-
 def test_there_are_the_promised_snippets() -> None:
     assert len(SNIPPETS) == 3
 
 
 def test_h5py(block: AttributionBlock) -> None:
-    names = run(SNIPPETS[0])
+    names = run_python(SNIPPETS[0])
     np.testing.assert_array_equal(names["values"], block.values[1, 1])
     np.testing.assert_array_equal(names["codes"], block.sequence[1])
 
 
 def test_xarray(block: AttributionBlock) -> None:
-    names = run(SNIPPETS[1])
+    names = run_python(SNIPPETS[1])
     assert int(names["strongest"]) == np.abs(block.values[1, 1]).max(-1).argmax()
     np.testing.assert_array_equal(names["gene"]["sequence"], block.sequence[1])
     names["attribution"].close()
 
 
 def test_bioattn(block: AttributionBlock) -> None:
-    names = run(SNIPPETS[2])
+    names = run_python(SNIPPETS[2])
     np.testing.assert_array_equal(names["values"], block.values[[1, 0], 1])
     wanted = np.take_along_axis(block.values[1], block.sequence[1][None, :, None].repeat(2, 0), axis=-1)
     np.testing.assert_array_equal(names["contributions"], wanted[..., 0])

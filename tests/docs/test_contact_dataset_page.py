@@ -11,6 +11,7 @@ from scipy.sparse import csr_array
 from bioattn.alignments.contact_audit import ContactAuditRow
 from bioattn.alignments.contact_dataset import ContactProtein, write_contact_dataset
 from bioattn.alignments.contact_preparation import ContactSettings
+from tests.docs.conftest import run_python
 
 PAGE = Path(__file__).resolve().parents[2] / "docs" / "formats" / "contact-dataset.md"
 TEXT = PAGE.read_text(encoding="utf-8")
@@ -41,14 +42,8 @@ def protein(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> ContactProtein:
     return protein
 
 
-def run(snippet: str) -> dict[str, object]:
-    names: dict[str, object] = {}
-    exec(compile(snippet, str(PAGE), "exec"), names)
-    return names
-
-
 def test_h5py(protein: ContactProtein) -> None:
-    names = run(SNIPPETS[0])
+    names = run_python(SNIPPETS[0])
     np.testing.assert_array_equal(names["rows"], protein.msa)
     apart = np.linalg.norm(protein.cb[4] - protein.cb[9])
     np.testing.assert_allclose(np.asarray(names["distance"])[4, 9], apart, rtol=1e-6)
@@ -56,7 +51,7 @@ def test_h5py(protein: ContactProtein) -> None:
 
 
 def test_bioattn(protein: ContactProtein) -> None:
-    names = run(SNIPPETS[1])
+    names = run_python(SNIPPETS[1])
     assert (names["depth"], names["families"]) == (6, {"family"})
     touching = np.asarray(names["touching"])
     for i in range(20):

@@ -10,6 +10,7 @@ import pytest
 
 from bioattn.promoters.dataset import PromoterDataset, write_dataset
 from bioattn.promoters.treatments import TreatmentTable
+from tests.docs.conftest import run_python
 
 PAGE = Path(__file__).resolve().parents[2] / "docs" / "formats" / "dataset.md"
 TEXT = PAGE.read_text(encoding="utf-8")
@@ -42,21 +43,15 @@ def dataset(tmp_path, monkeypatch):
     return dataset
 
 
-def run(snippet):
-    names = {}
-    exec(compile(snippet, str(PAGE), "exec"), names)
-    return names
-
-
 def test_h5py(dataset):
-    names = run(SNIPPETS[0])
+    names = run_python(SNIPPETS[0])
     assert names["response"] == dataset.targets[1, 1]
     np.testing.assert_array_equal(names["codes"], dataset.codes[1])
     assert names["test"].tolist() == [False, False, True]
 
 
 def test_bioattn(dataset):
-    names = run(SNIPPETS[1])
+    names = run_python(SNIPPETS[1])
     np.testing.assert_array_equal(names["test_targets"], dataset.targets[2:])
     assert list(names["features"]["dose"]) == [0, 1]
     assert names["leakage"] == []

@@ -7,6 +7,8 @@ from pathlib import Path
 import pytest
 from Bio.PDB.MMCIFParser import MMCIFParser
 
+from tests.docs.conftest import run_python
+
 ROOT = Path(__file__).resolve().parents[2]
 PAGE = ROOT / "docs" / "models" / "evoformer.md"
 TEXT = PAGE.read_text(encoding="utf-8")
@@ -36,8 +38,7 @@ def test_the_python_runs(shared, tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
     shutil.copy(shared / "golden" / "tiny_params_af2.npz", "params_model_3_ptm.npz")
     shutil.copy(shared / "golden" / "features_small.a3m", "family.a3m")
-    names = {}
-    exec(compile(snippet, str(PAGE), "exec"), names)
+    names = run_python(snippet)
     residues = list(MMCIFParser(QUIET=True).get_structure("family", "family.cif").get_residues())
     aatype = names["encoded"].aatype
     assert len(residues) == (aatype < 20).sum()

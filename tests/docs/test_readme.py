@@ -9,14 +9,14 @@ import json
 import re
 import subprocess
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import numpy as np
 import pandas as pd
 import pytest
 
 from bioattn_cli.main import main
-from tests.docs.conftest import ROOT, RunBash
+from tests.docs.conftest import ROOT, RunBash, run_python
 
 TEXT = (ROOT / "README.md").read_text(encoding="utf-8")
 
@@ -45,13 +45,6 @@ def worked_example(tmp_path_factory: pytest.TempPathFactory, run_bash: RunBash) 
     return folder
 
 
-def run_python(code: str, folder: Path, monkeypatch: pytest.MonkeyPatch) -> dict[str, Any]:
-    monkeypatch.chdir(folder)
-    names: dict[str, Any] = {}
-    exec(compile(code, "README.md", "exec"), names)
-    return names
-
-
 def test_nothing_escapes_the_test() -> None:
     marks = [block.mark.split(",")[0] for block in BASH]
     assert marks == ["not run", "", "shared", "not run", "proteins", "not run", "proteins", ""]
@@ -62,12 +55,13 @@ def test_nothing_escapes_the_test() -> None:
 @pytest.mark.slow
 def test_the_worked_example_finds_the_motifs(worked_example: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """The picture says so: in treatment 1 the motif at -45..-37 is looked at most."""
-    names = run_python(PYTHON[0].code, worked_example, monkeypatch)
+    monkeypatch.chdir(worked_example)
+    names = run_python(PYTHON[0].code)
     np.testing.assert_allclose(names["weights"].sum(-1), 1, rtol=1e-5)
     best = int(names["weights"].mean(0).argmax())
     assert names["edges"][best] - 200 < -37
     assert names["edges"][best + 1] - 200 > -45
-    seen = run_python(PYTHON[1].code, worked_example, monkeypatch)
+    seen = run_python(PYTHON[1].code)
     assert float(seen["best"]) == (names["edges"][best] + names["edges"][best + 1]) / 2
 
 
@@ -92,7 +86,8 @@ def test_the_protein_example_finds_contacts(
     planted = set(zip(truth["column_i"], truth["column_j"], strict=True))
     found = [pair in planted for pair in zip(likeliest["column_i"], likeliest["column_j"], strict=True)]
     assert np.mean(found) > 0.6
-    weights = run_python(PYTHON[2].code, tmp_path, monkeypatch)["weights"]
+    monkeypatch.chdir(tmp_path)
+    weights = run_python(PYTHON[2].code)["weights"]
     assert weights.shape == (4, 58, 58)
     np.testing.assert_allclose(weights.sum(-1), 1, rtol=1e-4)
     assert (tmp_path / "my-model" / "model.safetensors").is_file()

@@ -18,13 +18,9 @@ from bioattn.figures.promoter_picture import PromoterRequest, read_promoter_pict
 from bioattn.figures.treatment_maps import read_treatment_maps
 from bioattn.models.promoter.config import Conditioning, TreatmentEncoding
 from bioattn.store import open_attention
-from bioattn_cli.main import main
+from tests.making import bioattn
 
 Make = Callable[..., Path]
-
-
-def bioattn(*arguments: object) -> int:
-    return main([str(argument) for argument in arguments])
 
 
 def test_run_and_export_are_the_same_thing(make_model: Make, make_promoters: Make, tmp_path: Path) -> None:
