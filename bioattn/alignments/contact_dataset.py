@@ -29,7 +29,6 @@ CONTACT_DATASET = DatasetKind(
     version=2,
     command="bioattn prepare contacts",
 )
-CONTACT_DATASET_FORMAT = CONTACT_DATASET.format
 TRAIN, VALIDATION, TEST = 0, 1, 2
 SPLIT_NAMES = ("train", "validation", "test")
 

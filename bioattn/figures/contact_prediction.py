@@ -10,7 +10,7 @@ from pathlib import Path
 import numpy as np
 from numpy.typing import NDArray
 
-from bioattn.alignments.contact_dataset import CONTACT_DATASET_FORMAT, open_contact_dataset
+from bioattn.alignments.contact_dataset import CONTACT_DATASET, open_contact_dataset
 from bioattn.choices import require_names
 from bioattn.errors import BioattnError, FormatError, SettingsError
 from bioattn.formats.alignment import GAP, Alignment
@@ -188,7 +188,7 @@ def read_contact_truth(
     if not path.is_dir() and is_hdf5(path):
         with open_hdf5(path) as file:
             kind = text_attribute(file, "format")
-        if kind != CONTACT_DATASET_FORMAT:
+        if kind != CONTACT_DATASET.format:
             raise BioattnError(f"{path}: is no contact dataset; give one, a structure or a table of contacts")
         dataset = open_contact_dataset(path)
         protein = dataset.protein(dataset.index(sample or prediction.name))

@@ -2,7 +2,7 @@
 
 import logging
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -316,7 +316,7 @@ def _metadata(
         "split": split.description,
         "holdouts": [holdout.normalised() for holdout in settings.parsed_holdouts],
         "seed": settings.seed,
-        "leakage": [figure.as_json() for figure in split.leakage],
+        "leakage": [asdict(figure) for figure in split.leakage],
     }
     if held_out.size:
         nearest = nearest_correlation(

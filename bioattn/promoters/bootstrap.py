@@ -76,15 +76,6 @@ def estimate(statistic: Statistic, num_genes: int, resamples: int = 1000, seed: 
     return interval(resampled(statistic, num_genes, resamples, seed))
 
 
-def estimate_difference(
-    first: Statistic, second: Statistic, num_genes: int, resamples: int = 1000, seed: int = 0
-) -> Estimate:
-    """`first` minus `second` with its paired 95 % interval: both are computed on the same drawn genes."""
-    return interval(
-        resampled(first, num_genes, resamples, seed) - resampled(second, num_genes, resamples, seed)
-    )
-
-
 def median_pearson(truth: ArrayLike, prediction: ArrayLike) -> Statistic:
     """Median over treatments of Pearson r over genes."""
     truth_GT, prediction_GT = checked(truth, prediction)

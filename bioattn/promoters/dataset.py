@@ -26,7 +26,6 @@ PROMOTER_DATASET = DatasetKind(
     version=2,
     command="bioattn prepare dataset",
 )
-DATASET_FORMAT = PROMOTER_DATASET.format
 TRAIN, VALIDATION, TEST = 0, 1, 2
 SPLIT_NAMES = ("train", "validation", "test")
 

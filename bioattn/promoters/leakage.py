@@ -1,8 +1,7 @@
 """Leakage between training, validation and test, measured the same way for every split."""
 
 from collections.abc import Sequence
-from dataclasses import asdict, dataclass
-from typing import Any
+from dataclasses import dataclass
 
 import numpy as np
 from numpy.typing import NDArray
@@ -43,10 +42,6 @@ class Leakage:
         if self.paralogues is not None:
             parts.append(f"{percentage(self.paralogues, 1)} have a paralogue there")
         return f"{self.side} promoters against {self.against}: {', '.join(parts)} (of {self.promoters:,})"
-
-    def as_json(self) -> dict[str, Any]:
-        """The figures as plain JSON."""
-        return asdict(self)
 
 
 def measure_leakage(

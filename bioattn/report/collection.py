@@ -1,7 +1,6 @@
 """Everything a report says, collected from its inputs before a line of HTML is written."""
 
 import csv
-import logging
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -34,8 +33,6 @@ from bioattn.system.progress import NoProgress, Progress
 from bioattn.views.check import CheckResult, read_check
 from bioattn.views.motif_export import MotifResults, read_motif_export
 from bioattn.views.training_history import TrainingHistory, find_history
-
-LOGGER = logging.getLogger("bioattn")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

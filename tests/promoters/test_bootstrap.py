@@ -68,10 +68,9 @@ def test_the_interval_of_a_correlation_has_the_width_theory_gives():
 def test_a_paired_difference_is_narrower_than_the_two_intervals(tables):
     truth, good, poor = tables
     better, worse = bootstrap.median_pearson(truth, good), bootstrap.median_pearson(truth, poor)
-    difference = bootstrap.estimate_difference(better, worse, 80, resamples=300)
-    assert difference.low > 0
-    nothing = bootstrap.estimate_difference(better, better, 80, resamples=50)
-    assert nothing == (0, 0, 0)
+    differences = bootstrap.resampled(better, 80, 300) - bootstrap.resampled(worse, 80, 300)
+    assert bootstrap.interval(differences).low > 0
+    assert not (bootstrap.resampled(better, 80, 50) - bootstrap.resampled(better, 80, 50)).any()
 
 
 def test_same_seed_same_interval(tables):

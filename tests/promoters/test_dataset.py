@@ -13,7 +13,6 @@ from hypothesis import strategies as st
 from bioattn.errors import BioattnError, FormatError
 from bioattn.io.seal import write_sealed
 from bioattn.promoters.dataset import (
-    DATASET_FORMAT,
     PROMOTER_DATASET,
     PromoterDataset,
     read_dataset,
@@ -120,7 +119,7 @@ def path(tmp_path):
 
 def test_plain_h5py_reads_it(path):
     with h5py.File(path) as file:
-        assert file.attrs["format"] == DATASET_FORMAT
+        assert file.attrs["format"] == "bioattn-promoter-dataset"
         assert file["genes/id"].asstr()[3] == "g3"
         assert file["sequences/codes"].shape == (300, 400)
         assert file["targets/values"].dtype == np.float32

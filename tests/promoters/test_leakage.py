@@ -53,7 +53,7 @@ def test_sides_without_promoters_or_places():
     side = np.array([TRAIN, TEST], dtype=np.uint8)
     (only,) = measure_leakage(side, links, ["", ""], np.array([-1, -1]), np.array([-1, -1]))
     assert (only.overlapping, only.paralogues) == (None, None)
-    assert only.as_json()["side"] == "test"
+    assert only.side == "test"
 
 
 def test_nearest_correlation_against_numpy():

@@ -4,7 +4,6 @@ Treatments are worked through one after the other, promoters in blocks; what is 
 matrices and the places of its seqlets.
 """
 
-import logging
 from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import ExitStack
@@ -50,8 +49,6 @@ from bioattn.store.attribution_reader import open_attribution
 from bioattn.store.attribution_schema import ATTRIBUTION_FORMAT
 from bioattn.system.progress import NoProgress, Progress
 from bioattn.system.signals import StopRequest, stop_on_signals
-
-LOGGER = logging.getLogger("bioattn")
 
 MATCHED = 0.05
 """Largest q-value of a match that is counted."""

@@ -1,6 +1,5 @@
 """Input features of an MSA/pair model from an alignment, drawn for each pass by the model's `InputSettings`."""
 
-import logging
 from dataclasses import dataclass
 
 import numpy as np
@@ -26,8 +25,6 @@ from bioattn.models.evoformer.config import EvoformerConfig
 from bioattn.models.evoformer.input_settings import InputSettings
 from bioattn.models.evoformer.inputs import ModelInputs
 from bioattn.system.progress import Progress
-
-LOGGER = logging.getLogger("bioattn")
 
 _LETTERS = np.frombuffer((RESIDUES + "X-").encode(), np.uint8)
 _NUM_COVARIANCE_FEATURES = 3
