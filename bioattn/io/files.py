@@ -18,7 +18,8 @@ from typing import Any, BinaryIO
 from bioattn import __version__
 from bioattn.errors import BioattnError, FormatError, SettingsError
 from bioattn.io.input_watch import has_changed, require_unchanged_inputs
-from bioattn.io.output_lock import lock_output, temporary_path
+from bioattn.io.output_lock import lock_output
+from bioattn.io.output_names import OUTPUT_SUFFIXES, final_name, run_record_path, temporary_path
 from bioattn.io.unpacking import unpacked
 
 LOGGER = logging.getLogger("bioattn")
@@ -26,10 +27,6 @@ LOGGER = logging.getLogger("bioattn")
 GZIP_MAGIC = b"\x1f\x8b"
 XZ_MAGIC = b"\xfd7zXZ\x00"
 _HDF5_MAGIC = b"\x89HDF"
-_TEMPORARY = re.compile(r"\.tmp-\d+-")
-"""What `atomic_output` puts before a name."""
-OUTPUT_SUFFIXES = ("", ".partial", ".run.json")
-"""What is written for an output: itself, the folder it is made in, and its run record."""
 _LONGEST_NAME = 200
 """Bytes; file systems take 255, and what is written beside a file has a longer name."""
 OTHER_MAGIC = {
@@ -134,7 +131,7 @@ def unreadable(path: Path, error: OSError) -> BioattnError:
 def unwritable(path: Path, error: OSError) -> BioattnError:
     """Make the error for an output that cannot be written; it names the output, not its temporary file."""
     folder_exists = path.parent.is_dir()
-    path = Path(_TEMPORARY.sub("", str(path)))
+    path = Path(final_name(str(path)))
     if isinstance(error, FileNotFoundError) and folder_exists:
         return BioattnError(f"{path}: cannot be written, the folder {path.parent} takes no files")
     if isinstance(error, FileNotFoundError):
@@ -328,8 +325,3 @@ def write_run_record(
         **figures,
     }
     write_json(run_record_path(output), record, of_inputs=False)
-
-
-def run_record_path(output: Path) -> Path:
-    """Path of the run record of `output`."""
-    return output.with_name(output.name + ".run.json")

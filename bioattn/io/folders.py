@@ -1,6 +1,5 @@
 """Folders that appear whole or not at all, and never replace a file that bioattn did not write."""
 
-import re
 import shutil
 from collections.abc import Collection, Iterable, Iterator
 from contextlib import contextmanager
@@ -10,10 +9,9 @@ from bioattn.errors import BioattnError, SettingsError
 from bioattn.io.files import check_apart, check_parent, remove_leftover, unwritable
 from bioattn.io.input_watch import require_unchanged_inputs
 from bioattn.io.output_lock import lock_output
+from bioattn.io.output_names import aside_path, final_name, is_temporary, partial_folder
 
 _SHOWN = 3
-_BEING_WRITTEN = re.compile(r"\.tmp-\d+-(.+)")
-"""What `bioattn.io.files.atomic_output` leaves of a killed process."""
 
 
 def check_output_folder(folder: Path, inputs: Iterable[Path] = (), *, force: bool) -> None:
@@ -56,7 +54,7 @@ def require_own_files(folder: Path, names: Collection[str]) -> None:
     others = [
         path.relative_to(folder).as_posix()
         for path in entries
-        if path.is_dir() or path.relative_to(folder).with_name(_final_name(path.name)).as_posix() not in names
+        if path.is_dir() or path.relative_to(folder).with_name(final_name(path.name)).as_posix() not in names
     ]
     if others:
         more = f" and {len(others) - _SHOWN:,} more" if len(others) > _SHOWN else ""
@@ -77,7 +75,7 @@ def atomic_folder(path: Path, names: Collection[str]) -> Iterator[Path]:
     Raises: BioattnError as `require_own_files`, when the folder around it is missing, read-only or full, when
     another run is writing `path`, or an input of the command has changed.
     """
-    partial = path.with_name(path.name + ".partial")
+    partial = partial_folder(path)
     with lock_output(path):
         restore_folder(path, names)
         leftovers = [partial] if partial.exists() else []
@@ -110,7 +108,7 @@ def replace_folder(new: Path, path: Path) -> None:
 
     Raises: OSError; then `path` is what it was.
     """
-    aside = _aside(path)
+    aside = aside_path(path)
     if path.exists():
         if aside.exists():  # of a run that was killed before it could remove it
             _remove(aside)
@@ -130,7 +128,7 @@ def restore_folder(path: Path, names: Collection[str]) -> None:
 
     Raises: BioattnError when it holds a file that has none of `names`, or the folder around it is read-only.
     """
-    aside = _aside(path)
+    aside = aside_path(path)
     if not aside.exists():
         return
     require_own_files(aside, names)
@@ -146,12 +144,8 @@ def restore_folder(path: Path, names: Collection[str]) -> None:
 def remove_unfinished(folder: Path) -> None:
     """Remove the temporary files of killed processes from a folder that this process has locked."""
     for path in folder.iterdir():
-        if _BEING_WRITTEN.fullmatch(path.name) and path.is_file():
+        if is_temporary(path) and path.is_file():
             remove_leftover(path)
-
-
-def _aside(path: Path) -> Path:
-    return path.with_name(f".tmp-old-{path.name}")
 
 
 def _remove(path: Path) -> None:
@@ -159,8 +153,3 @@ def _remove(path: Path) -> None:
         shutil.rmtree(path)
     else:
         path.unlink()
-
-
-def _final_name(name: str) -> str:
-    match = _BEING_WRITTEN.fullmatch(name)
-    return match[1] if match else name

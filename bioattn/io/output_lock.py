@@ -16,6 +16,7 @@ from contextlib import contextmanager
 from pathlib import Path
 
 from bioattn.errors import BioattnError
+from bioattn.io.output_names import partial_folder, run_record_path, temporary_path
 
 try:
     import fcntl
@@ -26,11 +27,6 @@ _HOLDER = re.compile(r"(process (\d+) on (\S+)\n)?")
 """What stands in a lock file; nothing before its maker has come to write it, or on a full disk."""
 _held: dict[Path, bool] = {}
 """Outputs that this process has locked, and whether a writer inside may take the lock over."""
-
-
-def temporary_path(path: Path) -> Path:
-    """Temporary name under which this process writes `path`; the suffixes stay."""
-    return path.with_name(f".tmp-{os.getpid()}-{path.name}")
 
 
 @contextmanager
@@ -169,14 +165,12 @@ def _place(path: Path) -> Path | None:
 def _inside_held(place: Path) -> bool:
     """Tell whether `place` is part of an output that this process has locked, or its run record."""
     for held in _held:
-        partial, temporary = held.with_name(held.name + ".partial"), temporary_path(held)
-        if place in (partial, temporary, _record(held)) or {held, partial, temporary} & set(place.parents):
+        partial, temporary = partial_folder(held), temporary_path(held)
+        if place in (partial, temporary, run_record_path(held)) or {held, partial, temporary} & set(
+            place.parents
+        ):
             return True
     return False
-
-
-def _record(place: Path) -> Path:
-    return place.with_name(place.name + ".run.json")
 
 
 def _taken(path: Path, holder: str) -> BioattnError:

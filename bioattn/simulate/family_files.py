@@ -25,6 +25,7 @@ from bioattn.formats.pdb_output import write_pdb
 from bioattn.formats.structure_residues import CHAIN, StructureResidue
 from bioattn.io.files import text_output, write_json
 from bioattn.io.folders import atomic_folder, check_output_folder
+from bioattn.io.output_names import final_name, partial_folder
 from bioattn.simulate.families import DEPTHS, SimulatedFamily, random_settings, simulate_family
 from bioattn.simulate.potts import LETTERS
 from bioattn.structures.chain import read_chain
@@ -34,8 +35,8 @@ PAIRS = "PAIRS.tsv"
 SIMULATION = "simulation.json"
 _FOLDERS = {"msa": "a3m", "structure": "pdb", "contacts": "tsv"}
 """Folders of families' files, and how the names in them end."""
-_FAMILY_FILE = re.compile(r"(msa/|structure/|contacts/)(?:\.tmp-\d+-)?(simulated\d{6,}\.(?:a3m|pdb|tsv))")
-"""A file of a family, or what a killed process leaves of it."""
+_FAMILY_FILE = re.compile(r"(?:msa/|structure/|contacts/)simulated\d{6,}\.(?:a3m|pdb|tsv)")
+"""A file of a family."""
 FORMAT = "bioattn-simulated-families"
 FORMAT_VERSION = 1
 _TITLE = "SIMULATED BY BIOATTN: A FOLD WITH CA AND CB, NO MEASURED STRUCTURE"
@@ -95,12 +96,12 @@ def write_families(
 
 def _own_names(folder: Path) -> set[str]:
     """Names of the files of a simulation, for as many families as are in the folder."""
-    alike = (folder, folder.with_name(f"{folder.name}.partial"))
+    alike = (folder, partial_folder(folder))
     written = {
-        match[1] + match[2]
+        name
         for each in alike
         for path in each.rglob("*")
-        if (match := _FAMILY_FILE.fullmatch(path.relative_to(each).as_posix()))
+        if _FAMILY_FILE.fullmatch(name := final_name(path.relative_to(each).as_posix()))
     }
     first = {f"{name}/simulated000000.{end}" for name, end in _FOLDERS.items()}
     return {PAIRS, SIMULATION, f"{PAIRS}.run.json", *first, *written}

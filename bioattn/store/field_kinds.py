@@ -6,7 +6,7 @@ from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from bioattn.alignments.contact_dataset import CONTACT_DATASET_FORMAT, validate_contact_dataset
+from bioattn.alignments.contact_dataset import CONTACT_DATASET, validate_contact_dataset
 from bioattn.alignments.description import (
     describe_alignment,
     describe_contact_dataset,
@@ -18,7 +18,7 @@ from bioattn.errors import BioattnError, FormatError
 from bioattn.formats.meme import read_meme
 from bioattn.formats.rr import RR_START, read_rr
 from bioattn.io.files import read_json, read_lines
-from bioattn.promoters.dataset import DATASET_FORMAT, validate_dataset
+from bioattn.promoters.dataset import PROMOTER_DATASET, validate_dataset
 from bioattn.promoters.description import describe_bed, describe_dataset, describe_promoters
 from bioattn.promoters.preparation import PromoterFiles
 from bioattn.simulate.description import (
@@ -179,7 +179,7 @@ def field_kinds() -> Sequence[FileKind]:
         FileKind(
             name="dataset",
             title="promoter dataset HDF5",
-            matches=hdf5(DATASET_FORMAT),
+            matches=hdf5(PROMOTER_DATASET.format),
             describe=describe_dataset,
             report=shown_as("dataset", describe_dataset),
             validate=_problems(validate_dataset),
@@ -188,7 +188,7 @@ def field_kinds() -> Sequence[FileKind]:
         FileKind(
             name="contact-dataset",
             title="contact dataset HDF5",
-            matches=hdf5(CONTACT_DATASET_FORMAT),
+            matches=hdf5(CONTACT_DATASET.format),
             describe=describe_contact_dataset,
             report=shown_as("contact_dataset", describe_contact_dataset),
             validate=_problems(validate_contact_dataset),

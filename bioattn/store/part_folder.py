@@ -18,14 +18,10 @@ from bioattn.io.files import read_json, unwritable, write_json
 from bioattn.io.folders import remove_unfinished
 from bioattn.io.input_watch import require_unchanged_inputs
 from bioattn.io.output_lock import lock_output
+from bioattn.io.output_names import partial_folder
 
 JOB_FILE = "job.json"
 ASSEMBLED = "assembled.h5"
-
-
-def partial_folder(output: Path) -> Path:
-    """Where the parts of `output` lie until it is complete."""
-    return output.with_name(output.name + ".partial")
 
 
 def part_path(output: Path, part: int) -> Path:

@@ -4,7 +4,6 @@
 replaced only where the record lies, and whole when every file has the digest that the record gives.
 """
 
-import re
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -13,11 +12,9 @@ from typing import Any
 from bioattn.errors import BioattnError, FormatError
 from bioattn.io.files import read_json, sha256_of
 from bioattn.io.folders import check_output_folder
+from bioattn.io.output_names import aside_path, final_name, partial_folder
 from bioattn.store.findings import Finding, error
 from bioattn.store.kinds import FileKind, folder_with
-
-_BEING_WRITTEN = re.compile(r"\A\.tmp-\d+-")
-"""What `bioattn.io.files.atomic_output` puts before the names that a killed process leaves."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -52,13 +49,9 @@ class RecordedFolder:
             raise BioattnError(
                 f"{output}: is no folder of {self.what}, and --force replaces no other; choose another --output"
             )
-        alike = (
-            output,
-            output.with_name(f"{output.name}.partial"),
-            output.with_name(f".tmp-old-{output.name}"),
-        )
+        alike = (output, partial_folder(output), aside_path(output))
         found = {
-            path.relative_to(folder).with_name(_BEING_WRITTEN.sub("", path.name)).as_posix()
+            final_name(path.relative_to(folder).as_posix())
             for folder in alike
             if folder.is_dir()
             for path in folder.rglob("*")

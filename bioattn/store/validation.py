@@ -6,7 +6,8 @@ from dataclasses import replace
 from pathlib import Path
 
 from bioattn.errors import BioattnError
-from bioattn.io.files import read_json, run_record_path, sha256_of
+from bioattn.io.files import read_json, sha256_of
+from bioattn.io.output_names import run_record_path
 from bioattn.store.findings import Finding, Severity, error, warning
 from bioattn.store.kinds import recognise
 from bioattn.system.progress import Progress

@@ -6,10 +6,11 @@ from contextlib import contextmanager
 from pathlib import Path
 
 from bioattn.errors import BioattnError, SettingsError
-from bioattn.io.files import remove_leftover, run_record_path, text_output, unwritable
+from bioattn.io.files import remove_leftover, text_output, unwritable
 from bioattn.io.folders import remove_unfinished, replace_folder, require_own_files, restore_folder
 from bioattn.io.input_watch import require_unchanged_inputs
 from bioattn.io.output_lock import lock_output
+from bioattn.io.output_names import partial_folder, run_record_path
 from bioattn.models.model_folder import MODEL_CARD, MODEL_FILES, WEIGHTS
 from bioattn.store.training_record import TRAINING_RECORD
 from bioattn.training.state import STATE_FILE
@@ -22,7 +23,7 @@ def is_finished(output: Path) -> bool:
 
     A folder that lacked nothing but its name when its run was killed gets it.
     """
-    partial = _partial(output)
+    partial = partial_folder(output)
     # The model card is written last, and then the trainer's state goes.
     if (partial / MODEL_CARD).is_file() and not (partial / STATE_FILE).exists() and not output.exists():
         with lock_output(output):
@@ -57,7 +58,7 @@ def prepare_output(output: Path, *, resume: bool, force: bool) -> Path:
     """
     if output.name in ("", "-", ".."):
         raise SettingsError(f"--output {output}: give the name of a folder to make")
-    partial = _partial(output)
+    partial = partial_folder(output)
     if output.exists() and not force:
         raise BioattnError(f"{output}: exists already; choose another --output, or --force to replace it")
     if (
@@ -112,7 +113,3 @@ def publish(partial: Path, output: Path) -> None:
         replace_folder(partial, output)
     except OSError as error:
         raise unwritable(output, error) from error
-
-
-def _partial(output: Path) -> Path:
-    return output.with_name(output.name + ".partial")

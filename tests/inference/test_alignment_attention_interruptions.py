@@ -12,13 +12,13 @@ import h5py
 import pytest
 
 from bioattn.errors import BioattnError, FormatError
+from bioattn.io.output_names import partial_folder
 from bioattn.models.evoformer.inference.attention import alignment_attention
 from bioattn.store.alignment_schema import (
     AlignmentAttentionOptions,
 )
 from bioattn.store.attention_validation import validate_attention
 from bioattn.store.inspection import inspect_file
-from bioattn.store.part_folder import partial_folder
 from bioattn.store.validation import validate_file
 from tests.inference.alignment_attention_files import ALL, SITES, SIZES, sample, send, write
 

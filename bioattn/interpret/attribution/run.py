@@ -18,10 +18,11 @@ from bioattn.errors import BioattnError, Interrupted
 from bioattn.inference.runner import Batch, Predictor, ResponseRunner, Source
 from bioattn.interpret.attribution.methods import MethodSettings, make_attributor
 from bioattn.interpret.attribution.values import Attributor
+from bioattn.io.output_names import partial_folder
 from bioattn.promoters.treatments import TreatmentTable
 from bioattn.store.attribution_schema import ATTRIBUTION_PARTS_FORMAT, AttributionLayout
 from bioattn.store.attribution_writer import AttributionBlock, AttributionParts
-from bioattn.store.part_folder import open_parts, partial_folder, require_free_space
+from bioattn.store.part_folder import open_parts, require_free_space
 from bioattn.store.sample_writer import ResultHeader
 from bioattn.store.shard_record import ShardRecord
 from bioattn.system.progress import NoProgress, Progress

@@ -21,6 +21,7 @@ from bioattn.errors import BioattnError, FormatError, Interrupted, SettingsError
 from bioattn.inference.runner import HeldOut
 from bioattn.io.config_file import build
 from bioattn.io.files import sha256_of
+from bioattn.io.output_names import partial_folder
 from bioattn.models.promoter.config import PromoterModelConfig, QuerySource
 from bioattn.models.promoter.family import FAMILY, PromoterTrainingSettings
 from bioattn.models.promoter.folder import LoadedPromoterModel, load_promoter_model
@@ -254,7 +255,7 @@ def _changed(settings: PromoterModelConfig | TrainingConfig) -> dict[str, Any]:
 
 
 def _can_go_on(output: Path) -> bool:
-    return output.with_name(output.name + ".partial").exists()
+    return partial_folder(output).exists()
 
 
 @contextmanager

@@ -15,12 +15,12 @@ from bioattn.errors import Interrupted
 from bioattn.interpret.attribution import run
 from bioattn.interpret.attribution.gradients import IntegratedGradients
 from bioattn.interpret.attribution.mutagenesis import Mutagenesis
+from bioattn.io.output_names import partial_folder
 from bioattn.models.promoter.folder import LoadedPromoterModel, load_promoter_model, write_promoter_model
 from bioattn.models.promoter.inference.batches import make_batch
 from bioattn.promoters.promoter_fasta import Promoter, read_promoters, write_promoters
 from bioattn.store import open_attribution
 from bioattn.store.inspection import inspect_file
-from bioattn.store.part_folder import partial_folder
 from bioattn.store.validation import validate_file
 from bioattn_cli.main import main
 

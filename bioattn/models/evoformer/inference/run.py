@@ -12,12 +12,12 @@ from pathlib import Path
 from bioattn.errors import BioattnError, Interrupted, SettingsError
 from bioattn.io.files import remove_leftover, unwritable
 from bioattn.io.output_lock import reserve_output
+from bioattn.io.output_names import partial_folder
 from bioattn.models.evoformer.folder import LoadedEvoformerModel
 from bioattn.models.evoformer.inference.run_paths import check_run_paths, result_folders
 from bioattn.models.evoformer.inference.runner import AlignmentRunner, AttentionOutput, RunSettings
 from bioattn.models.evoformer.inference.shard import AlignmentShard
 from bioattn.models.evoformer.inference.sources import AlignmentSource
-from bioattn.store.part_folder import partial_folder
 from bioattn.store.shard_folder import SHARD_FILE
 from bioattn.system.progress import NoProgress, Progress
 from bioattn.system.shard import Shard

@@ -5,7 +5,8 @@ from pathlib import Path
 
 from bioattn.errors import BioattnError, SettingsError
 from bioattn.formats.alignment_file import STANDARD_INPUT
-from bioattn.io.files import OUTPUT_SUFFIXES, check_apart, check_output, check_parent
+from bioattn.io.files import check_apart, check_output, check_parent
+from bioattn.io.output_names import OUTPUT_SUFFIXES
 from bioattn.models.evoformer.inference.sources import AlignmentSource
 
 

@@ -9,13 +9,14 @@ from typing import TYPE_CHECKING, Any, TextIO
 
 from bioattn import __version__
 from bioattn.errors import BioattnError, Interrupted
+from bioattn.io.output_names import partial_folder
 from bioattn.models.promoter.inference.batches import PromoterBatch, PromoterSource, scan_promoters
 from bioattn.models.promoter.inference.predictions import PredictionWriter
 from bioattn.models.promoter.inference.runner import PromoterRunner
 from bioattn.promoters.treatments import TreatmentTable
 from bioattn.store.attention_parts import Block, PartStore, attention_bytes
 from bioattn.store.attention_writer import AttentionHeader
-from bioattn.store.part_folder import open_parts, partial_folder, require_free_space
+from bioattn.store.part_folder import open_parts, require_free_space
 from bioattn.store.prediction_table import PREDICTIONS_JOB
 from bioattn.store.schema import AttentionOptions, SiteLayout
 from bioattn.store.shard_record import ShardRecord
