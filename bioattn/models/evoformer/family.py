@@ -34,9 +34,9 @@ class EvoformerTrainingSettings(Settings):
     """Train an MSA/pair model on distances, contacts and masked residues.
 
     Settings come from the defaults, then --config (tables [model] and [training], every field of which
-    docs/models/evoformer-training.md explains), then the options here. Prints how well contacts of the validation
-    and test proteins are found, beside couplings. Ctrl-C or SIGTERM finishes the step and saves; --resume goes on,
-    with the same weights in the end as if nothing had happened. Several processes or machines train together under
+    docs/models/evoformer-training.md explains), then the options here. Prints the precision of contacts of the
+    validation and test proteins, beside couplings. Ctrl-C or SIGTERM finishes the step and saves; --resume
+    continues, to the same weights as an uninterrupted run. Several processes or machines train together under
     torchrun: docs/training-on-several-processes.md.
     """
 
