@@ -4,7 +4,7 @@ from bioattn.report.charts import bars, curves, figure, strip
 from bioattn.report.collection import Report
 from bioattn.report.findings import per_treatment_words
 from bioattn.report.markup import Markup, element
-from bioattn.report.section import Section, figure_text, section
+from bioattn.report.section import Section, figure_text, section, table
 from bioattn.views.evaluation import HEADLINE_TITLES, METRIC_TITLES, AccuracyTable
 
 SHOWN_METRICS = ("pearson", "auroc", "precision_L")
@@ -34,7 +34,7 @@ def accuracy_section(report: Report) -> Section | None:
         figure(bars(rows, f"{HEADLINE_TITLES[metric]} on {first.cells}", interval), caption),
         element("h3", "Treatment by treatment") if values else None,
         _by_treatment(values, METRIC_TITLES[metric], per_treatment_words(accuracy)) if values else None,
-        *(_accuracy_table(table, opened=number == 0) for number, table in enumerate(accuracy.tables)),
+        *(_accuracy_table(each, opened=number == 0) for number, each in enumerate(accuracy.tables)),
     )
 
 
@@ -47,32 +47,19 @@ def _by_treatment(values: list[tuple[str, float]], title: str, words: str) -> Ma
     return figure(drawing, "Each dot is a treatment; rest on one for its name. " + words)
 
 
-def _accuracy_table(table: AccuracyTable, *, opened: bool) -> Markup:
-    head = element(
-        "tr", element("th", "predictor"), *(element("th", METRIC_TITLES[m]) for m in table.metrics)
-    )
-    body = [
+def _accuracy_table(accuracy: AccuracyTable, *, opened: bool) -> Markup:
+    title = f"All figures: {accuracy.cells}"
+    rows = [
         element(
             "tr",
             element("th", row.name, scope="row"),
-            *(element("td", figure_text(row.figures.get(metric))) for metric in table.metrics),
+            *(element("td", figure_text(row.figures.get(metric))) for metric in accuracy.metrics),
             class_="ours" if row.is_model else None,
         )
-        for row in table.rows
+        for row in accuracy.rows
     ]
-    return element(
-        "details",
-        element("summary", f"All figures: {table.cells}"),
-        element(
-            "div",
-            element("table", element("thead", head), element("tbody", *body)),
-            class_="scroll",
-            tabindex=0,
-            role="region",
-            aria_label=f"All figures: {table.cells}",
-        ),
-        open=opened,
-    )
+    names = ["predictor", *(METRIC_TITLES[metric] for metric in accuracy.metrics)]
+    return element("details", element("summary", title), table(rows, names, label=title), open=opened)
 
 
 def training_section(report: Report) -> Section | None:

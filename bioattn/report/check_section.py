@@ -3,7 +3,7 @@
 from bioattn.report.charts import curves, figure, interval_mark
 from bioattn.report.collection import Report
 from bioattn.report.markup import Markup, element
-from bioattn.report.section import SIGN_WORDS, SIGNS, Section, figure_text, section
+from bioattn.report.section import SIGN_WORDS, SIGNS, Section, figure_text, section, table
 from bioattn.text import counted
 from bioattn.views.check import CheckResult
 
@@ -89,15 +89,8 @@ def _measures(check: CheckResult) -> Markup | None:
                 element("td", measure.sentence, class_="words"),
             )
         )
-    head = element("tr", *(element("th", name) for name in ("measure", "value [95 %]", "bar", "", "", "")))
-    return element(
-        "div",
-        element("table", element("thead", head), element("tbody", *rows), class_="measures"),
-        class_="scroll",
-        tabindex=0,
-        role="region",
-        aria_label="Measures",
-    )
+    names = ("measure", "value [95 %]", "bar", "", "", "")
+    return table(rows, names, label="Measures", class_="measures")
 
 
 def _plain(value: float) -> str:
@@ -136,14 +129,8 @@ def _check_heads(check: CheckResult) -> Markup | None:
         )
         for head in check.heads
     ]
-    head = element("tr", element("th", "head"), *(element("th", name.replace("_", " ")) for name in names))
     return element(
         "details",
         element("summary", f"{counted(len(check.heads), 'head')} one by one"),
-        element(
-            "div",
-            element("table", element("thead", head), element("tbody", *rows)),
-            class_="scroll",
-            tabindex=0,
-        ),
+        table(rows, ["head", *(name.replace("_", " ") for name in names)]),
     )

@@ -13,6 +13,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from bioattn.alignments.couplings import average_product_correction
+from bioattn.interpret.maps.alignment_maps import head_map
 from bioattn.store.alignment_schema import AlignmentReduction
 from bioattn.store.attention_reader import AttentionFile
 from bioattn.structures.contact_metrics import contact_scores
@@ -91,20 +92,6 @@ def list_hidden(attention: AttentionFile) -> dict[str, int]:
     return dict(Counter(name.rpartition(".")[2] for name in attention.sites if name not in drawn))
 
 
-def residue_map(attention: AttentionFile, sample: str, source: HeadSource) -> NDArray[np.float64]:
-    """(R, R) weights of a head, means over rows or residues; what top-k left out is 0."""
-    info = attention.sites[source.site]
-    weights = np.asarray(attention.weights(source.site, sample=sample, head=source.head), np.float64)
-    leading = weights.ndim - 2
-    if info.reduce == AlignmentReduction.TOP_K:
-        index = attention.key_index(source.site, sample=sample, head=source.head)
-        size = weights.shape[-2]
-        whole = np.zeros((*weights.shape[:-1], size))
-        np.put_along_axis(whole, index.astype(np.int64), weights, axis=-1)
-        weights = whole
-    return weights.mean(axis=tuple(range(leading))) if leading else weights
-
-
 def draw_heads(
     attention: AttentionFile,
     sample: str,
@@ -121,7 +108,7 @@ def draw_heads(
     """
     judged = []
     for number, source in enumerate(sources):
-        map_RR = residue_map(attention, sample, source)
+        map_RR = head_map(attention, attention.sites[source.site], sample, source.head)
         agreement, precision = _judged(map_RR, contact_RR, cb_R)
         judged.append((number, agreement, precision))
     best_first = sorted(
@@ -130,7 +117,7 @@ def draw_heads(
     drawn: dict[int, DrawnHead] = {}
     for number, agreement, precision in best_first:
         source = sources[number]
-        map_RR = residue_map(attention, sample, source)
+        map_RR = head_map(attention, attention.sites[source.site], sample, source.head)
         largest = float(map_RR.max(initial=0.0))
         steps = np.rint(np.sqrt(np.maximum(map_RR, 0) / (largest or 1.0)) * 255).astype(np.uint8)
         text = base64.b64encode(zlib.compress(steps.tobytes(), 9)).decode("ascii")

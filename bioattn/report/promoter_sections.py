@@ -3,7 +3,7 @@
 from bioattn.report.charts import logo
 from bioattn.report.collection import Report
 from bioattn.report.markup import Markup, element, join
-from bioattn.report.section import Section, note, section
+from bioattn.report.section import Section, note, section, table
 from bioattn.text import counted
 from bioattn.views.motif_export import FoundMotif, MotifResults
 
@@ -150,6 +150,6 @@ def _treatment_motifs(results: MotifResults) -> Markup | None:
             + (f" ({', '.join(references[:3])}{', …' if len(references) > 3 else ''})" if references else "")
             + "; framed where q ≤ 0.05."
         ),
-        element("div", element("table", element("tbody", *rows)), class_="scroll tall", tabindex=0),
+        table(rows, tall=True),
         open=len(rows) <= 12,
     )

@@ -1,5 +1,6 @@
 """What sections of a page are made of."""
 
+from collections.abc import Iterable
 from dataclasses import dataclass
 
 from bioattn.report.markup import Child, Markup, element
@@ -32,6 +33,31 @@ def section(identifier: str, title: str, *children: Child) -> Section:
 def note(*children: Child) -> Markup:
     """A paragraph of small print."""
     return element("p", *children, class_="note")
+
+
+def table(
+    rows: Iterable[Child],
+    names: Iterable[str] = (),
+    *,
+    label: str | None = None,
+    class_: str | None = None,
+    tall: bool = False,
+) -> Markup:
+    """A table that scrolls by itself: rows of cells below the names of its columns; label: for screen readers."""
+    head = [element("th", name) for name in names]
+    return element(
+        "div",
+        element(
+            "table",
+            element("thead", element("tr", *head)) if head else None,
+            element("tbody", *rows),
+            class_=class_,
+        ),
+        class_="scroll tall" if tall else "scroll",
+        tabindex=0,
+        role=None if label is None else "region",
+        aria_label=label,
+    )
 
 
 def figure_text(value: float | None) -> str:

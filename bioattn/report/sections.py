@@ -2,7 +2,7 @@
 
 from bioattn.report.collection import Report
 from bioattn.report.markup import Markup, element
-from bioattn.report.section import SIGN_WORDS, SIGNS, Section, figure_text, note, section
+from bioattn.report.section import SIGN_WORDS, SIGNS, Section, figure_text, note, section, table
 from bioattn.store.kinds import ResultTable
 from bioattn.text import counted
 
@@ -65,23 +65,15 @@ def alignments_section(report: Report) -> Section | None:
 def table_sections(report: Report) -> list[Section]:
     """A section for each result of which the page has a table."""
     return [
-        section(f"result-{number}", each.title, _table(each))
+        section(f"result-{number}", each.title, _result_table(each))
         for number, each in enumerate(report.tables, start=1)
         if each.rows
     ]
 
 
-def _table(table: ResultTable) -> Markup:
-    head = element("tr", *(element("th", name) for name in table.columns))
-    rows = [element("tr", *(element("td", _cell(value)) for value in row)) for row in table.rows]
-    return element(
-        "div",
-        element("table", element("thead", head), element("tbody", *rows)),
-        class_="scroll",
-        tabindex=0,
-        role="region",
-        aria_label=table.title,
-    )
+def _result_table(result: ResultTable) -> Markup:
+    rows = [element("tr", *(element("td", _cell(value)) for value in row)) for row in result.rows]
+    return table(rows, result.columns, label=result.title)
 
 
 def _cell(value: str | int | float | None) -> str:
@@ -107,7 +99,7 @@ def inputs_section(report: Report) -> Section:
     return section(
         "inputs",
         "Made from",
-        element("div", element("table", element("tbody", *rows)), class_="scroll", tabindex=0),
+        table(rows),
         element("p", element("strong", "Model: "), settings, class_="muted") if settings else None,
         note(
             "This page is one file: it loads nothing, sends nothing, and the same inputs give the same bytes. "

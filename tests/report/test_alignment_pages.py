@@ -12,8 +12,9 @@ import pytest
 from bioattn.attention.site import alignment_site
 from bioattn.errors import BioattnError
 from bioattn.formats.alignment_file import read_alignment
+from bioattn.interpret.maps.alignment_maps import head_map
 from bioattn.report.alignment_pages import collect_alignments
-from bioattn.report.head_maps import draw_heads, list_heads, residue_map
+from bioattn.report.head_maps import draw_heads, list_heads
 from bioattn.report.inputs import ReportInputs
 from bioattn.store import open_attention
 from bioattn.store.alignment_attention_writer import alignment_attention_file
@@ -143,7 +144,8 @@ def test_every_way_of_keeping_attention_is_read(tmp_path: Path, reduce: Alignmen
     with open_attention(tmp_path / "a.h5") as attention:
         sources = list_heads(attention)
         assert {(source.kind, source.block) for source in sources} == {("row attention", 1)}
-        found = [residue_map(attention, "a", source) for source in sources]
+        sites = attention.sites
+        found = [head_map(attention, sites[each.site], "a", each.head) for each in sources]
     np.testing.assert_allclose(found, wanted, atol=1e-6)
 
 

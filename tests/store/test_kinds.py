@@ -1,5 +1,6 @@
 """The registry of kinds of files: what registers, and what asking it costs."""
 
+import json
 import subprocess
 import sys
 from collections import Counter
@@ -7,10 +8,12 @@ from pathlib import Path
 
 import pytest
 
+from bioattn import __version__
 from bioattn.errors import BioattnError
 from bioattn.store.inspection import inspect_file
 from bioattn.store.kinds import file_kinds, recognise
 from bioattn.store.validation import validate_file
+from bioattn_cli.main import main
 
 
 def test_every_kind_has_a_name_of_its_own() -> None:
@@ -59,3 +62,100 @@ def test_a_run_record_is_one_whatever_its_format(tmp_path: Path) -> None:
     path = tmp_path / "x.run.json"
     path.write_text('{"command": [], "bioattn_version": "1", "format": "bioattn-check"}')
     assert recognise(path).name == "run-record"
+
+
+FAMILY = '''
+"""A family without layers: its models are folders, its results JSON files of counts."""
+
+from bioattn.io.files import read_json, write_json
+from bioattn.models.family import CONFIG
+
+
+class CountingFamily:
+    name = "counting"
+    title = "counts"
+    settings = {}
+    nouns = {}
+
+    def load(self, folder, device):
+        raise NotImplementedError
+
+    def file_kinds(self):
+        from bioattn.models.model_kind import model_kind
+        from bioattn.store.findings import error
+        from bioattn.store.kinds import FileKind, ReportInput, ResultTable, Sample, json_object
+        from bioattn.store.merging.part import Merged, MergeKind, Part
+        from bioattn.store.shard_record import parse_record
+
+        def report(path):
+            counts = read_json(path)["counts"]
+            table = ResultTable(
+                title="Counts", sentences=["Something was counted."], columns=["letter", "count"],
+                rows=counts.items(),
+            )
+            return ReportInput("results", {}, table)
+
+        def part(path):
+            content = read_json(path)
+            record = parse_record(content["part"], str(path)) if "part" in content else None
+            return None if record is None else Part(path, COUNTS, record)
+
+        def merge(task):
+            counts = {}
+            for part in task.parts:
+                counts |= read_json(part.path)["counts"]
+            write_json(task.path, {"format": "counting", "counts": counts})
+            return Merged(task.parts[0].record.total)
+
+        COUNTS = MergeKind(title="counts", merge=merge)
+        counts = FileKind(
+            name="counts",
+            title="counts of letters",
+            matches=json_object("counting"),
+            describe=lambda path: {"letters": len(read_json(path)["counts"])},
+            validate=lambda path, _: [
+                error(letter, "is negative") for letter, n in read_json(path)["counts"].items() if n < 0
+            ],
+            part=part,
+            report=report,
+            multiqc=lambda path: Sample("x", {"general": {"promoters": len(read_json(path)["counts"])}}),
+        )
+        return [model_kind(self, lambda folder: {"weights": read_json(folder / CONFIG)["weights"]}), counts]
+
+
+FAMILY = CountingFamily()
+'''
+
+
+def test_a_family_elsewhere_brings_its_kinds(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """Its model and its result are inspected, validated, merged, reported and shown to MultiQC by name alone."""
+    family = tmp_path / "families" / "counting"
+    family.mkdir(parents=True)
+    (family / "family.py").write_text(FAMILY)
+    monkeypatch.setenv("BIOATTN_FAMILIES", str(family))
+    model = tmp_path / "model"
+    model.mkdir()
+    (model / "config.json").write_text('{"model_type": "counting", "weights": 3}')
+    (model / "model.safetensors").write_text("")
+    assert main(["inspect", str(model), "--json"]) == 0
+    assert json.loads(capsys.readouterr().out) == {"kind": "counting-model", "weights": 3}
+    job = {"generated_by": f"bioattn {__version__}"}
+    for number, counts in ((1, {"A": 1}), (2, {"<b>": 2})):
+        record = {"shard": f"{number}/2", "shard_inputs": f"{number - 1}-{number}/2", "shard_job": job}
+        path = tmp_path / f"part{number}.json"
+        path.write_text(json.dumps({"format": "counting", "counts": counts, "part": record}))
+    whole = tmp_path / "whole.json"
+    parts = [str(tmp_path / f"part{number}.json") for number in (2, 1)]
+    assert main(["merge", *parts, "-o", str(whole), "-q"]) == 0
+    assert json.loads(whole.read_text())["counts"] == {"A": 1, "<b>": 2}
+    assert main(["validate", str(whole)]) == 0
+    assert main(["report", str(whole), "-o", str(tmp_path / "x.html"), "-q"]) == 0
+    page = (tmp_path / "x.html").read_text()
+    assert "Something was counted." in page
+    assert "<tr><td>&lt;b&gt;</td><td>2</td></tr>" in page
+    assert main(["export", "multiqc", str(whole), "-o", str(tmp_path / "mqc"), "-q"]) == 0
+    whole.write_text(whole.read_text().replace("2", "-2"))
+    assert main(["validate", str(whole)]) == 1
+    assert "error: <b>: is negative" in capsys.readouterr().out
