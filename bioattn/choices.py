@@ -92,3 +92,13 @@ def matching_sites(patterns: Sequence[str], known: Collection[str], source: obje
         if not any(fnmatchcase(name, pattern) for name in known):
             raise not_there("--sites", pattern, source, "attention site", known)
     return [name for name in known if any(fnmatchcase(name, pattern) for pattern in patterns)]
+
+
+def parse_heads(text: str | None) -> tuple[int, ...] | None:
+    """`0,2` → (0, 2). Raises: SettingsError when it is not a list of numbers."""
+    if text is None:
+        return None
+    try:
+        return tuple(int(head) for head in text.split(","))
+    except ValueError:
+        raise SettingsError(f"--heads {text!r}: give head numbers separated by commas, such as 0,2") from None

@@ -20,6 +20,7 @@ repeated). An option that goes into a table is None, False or empty until it is 
 
 import typing
 from dataclasses import MISSING, Field, dataclass, field, fields, replace
+from enum import StrEnum
 from pathlib import Path
 from typing import Any, TypeVar
 
@@ -28,6 +29,19 @@ from bioattn.io.config_file import read_toml
 from bioattn.system.device import Device
 
 _KEY = "bioattn.settings"
+
+
+class Writes(StrEnum):
+    """What is written to a path, and so what is checked before work begins."""
+
+    FILE = "file"
+    """A file, which is replaced."""
+    STREAM = "stream"
+    """A file, or standard output for `-`."""
+    FOLDER = "folder"
+    """A folder; that it may be replaced is for its writer to check."""
+    OTHER = "other"
+    """All is for its writer to check."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -48,11 +62,20 @@ class Option:
     """Its name there; None: that of the field."""
     wanted: str | None = None
     """For a setting that can also stand in the TOML file outside tables: what its value is, for messages."""
+    writes: Writes | None = None
+    """Of a path: what is written there; None: it is read."""
+    recorded: str | None = None
+    """Of a path that is read: its name in the run record; None: that of the field, "": it is not recorded."""
+    recorded_file: str = ""
+    """Of a folder that is read: the file in it whose digest is recorded."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class _Table:
     """A field that holds a table of the TOML file."""
+
+    name: str | None
+    """None: the field's name."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -62,9 +85,9 @@ class _TopLevelKey:
     wanted: str
 
 
-def argument(metavar: str, help: str) -> Any:
-    """A required field that is given by its place on the command line."""
-    return field(metadata={_KEY: Option(help=help, metavar=metavar, is_argument=True)})
+def argument(metavar: str, help: str, **properties: Any) -> Any:
+    """A required field that is given by its place on the command line. properties: fields of `Option`."""
+    return field(metadata={_KEY: Option(help=help, metavar=metavar, is_argument=True, **properties)})
 
 
 def option(help: str, *flags: str, default: Any = None, **properties: Any) -> Any:
@@ -75,9 +98,9 @@ def option(help: str, *flags: str, default: Any = None, **properties: Any) -> An
     return field(default=default, metadata={_KEY: Option(help=help, flags=flags, **properties)})
 
 
-def output_option(help: str) -> Any:
+def output_option(help: str, writes: Writes = Writes.OTHER) -> Any:
     """--output: what is written. Other runs are kept from writing it meanwhile."""
-    return option(help, "--output", "-o", default=MISSING)
+    return option(help, "--output", "-o", default=MISSING, writes=writes)
 
 
 def config_option() -> Any:
@@ -110,9 +133,15 @@ def force_option(help: str = "Replace an existing result.") -> Any:
     return option(help, default=False)
 
 
-def table() -> Any:
-    """A field that holds the table of its name in the TOML file, without what options say."""
-    return field(default_factory=dict, metadata={_KEY: _Table()})
+def shard_option() -> Any:
+    """--shard: such as 3/8."""
+    help = "Run only the K-th of N parts of the inputs, such as 3/8; `bioattn merge` joins them."
+    return option(help, metavar="K/N")
+
+
+def table(name: str | None = None) -> Any:
+    """A field that holds a table of the TOML file without what options say. name: None = that of the field."""
+    return field(default_factory=dict, metadata={_KEY: _Table(name=name)})
 
 
 def toml_key(wanted: str, *, default: Any) -> Any:
@@ -169,22 +198,26 @@ def with_config_file(settings: S) -> S:
     path: Path | None = getattr(settings, "config", None)
     if path is None:
         return settings
-    known = {name: said for name, said in _metadata(type(settings)).items() if _in_config_file(said)}
+    known = {
+        getattr(said, "name", None) or name: (name, said)
+        for name, said in _metadata(type(settings)).items()
+        if _in_config_file(said)
+    }
     hints = typing.get_type_hints(type(settings))
     values: dict[str, Any] = {}
     for name, value in read_toml(path).items():
         if name not in known:
-            names = [f"[{each}]" if isinstance(said, _Table) else each for each, said in known.items()]
+            names = [f"[{each}]" if isinstance(said, _Table) else each for each, (_, said) in known.items()]
             raise SettingsError(f"{path}: unknown table or key {name!r}; known are {', '.join(names)}")
-        said = known[name]
-        is_list = typing.get_origin(hints[name]) is tuple
+        own, said = known[name]
+        is_list = typing.get_origin(hints[own]) is tuple
         kind, wanted = (
             (dict, "a table") if isinstance(said, _Table) else (list if is_list else str, said.wanted)
         )
         if not isinstance(value, kind):
             raise SettingsError(f"{path}: {name} is {value!r}; {wanted} is needed")
-        if not isinstance(said, Option) or getattr(settings, name) is None:
-            values[name] = tuple(value) if is_list else value
+        if not isinstance(said, Option) or getattr(settings, own) is None:
+            values[own] = tuple(value) if is_list else value
     return replace(settings, **values)
 
 

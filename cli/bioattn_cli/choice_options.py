@@ -65,15 +65,3 @@ UpsampleOption = Annotated[
         help="From bins to bases: flat within a bin, smoothed by half a bin, or over all bases that a bin sees."
     ),
 ]
-
-
-def parse_heads(text: str | None) -> tuple[int, ...] | None:
-    """`0,2` → (0, 2). Raises: SettingsError when it is not a list of numbers."""
-    from bioattn.errors import SettingsError
-
-    if text is None:
-        return None
-    try:
-        return tuple(int(head) for head in text.split(","))
-    except ValueError:
-        raise SettingsError(f"--heads {text!r}: give head numbers separated by commas, such as 0,2") from None

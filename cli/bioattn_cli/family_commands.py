@@ -87,7 +87,11 @@ def _parameter(field: "Field[Any]", hint: Any, said: Option) -> inspect.Paramete
         # Of a flag that is off by default nothing like --no-force is offered.
         flags = said.flags or ((f"--{field.name.replace('_', '-')}",) if default is False else ())
         shown = typer.Option(*flags, help=said.help, metavar=said.metavar, min=said.min, max=said.max)
-    role = Output.OTHER if field.name == "output" else Input(name=field.name)
+    role: Input | Output = Input(
+        name=field.name if said.recorded is None else said.recorded, file=said.recorded_file
+    )
+    if said.writes is not None:
+        role = Output[said.writes.name]
     return inspect.Parameter(
         field.name, inspect.Parameter.KEYWORD_ONLY, default=default, annotation=Annotated[hint, shown, role]
     )

@@ -237,10 +237,10 @@ def lines_file(path: Path) -> None:
 
 
 def specs(path: Path) -> None:
+    from bioattn.choices import parse_heads
     from bioattn.figures.promoter_picture import parse_region
     from bioattn.interpret.known_motifs.expected_motifs import parse_consensus
     from bioattn.promoters.splits import parse_holdouts
-    from bioattn_cli.choice_options import parse_heads
 
     text = path.read_bytes().decode("utf-8", "replace")
     for parse in (

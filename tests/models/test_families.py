@@ -19,7 +19,10 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from bioattn.models.settings import Settings, argument, config_option, option, output_option, table
+from bioattn.models.running import RunReport
+from bioattn.models.settings import (
+    Settings, Writes, argument, config_option, option, output_option, shard_option, table
+)
 from bioattn.models.NAME.widths import WIDTH
 
 
@@ -34,9 +37,33 @@ class Train(Settings):
     model: Mapping[str, Any] = table()
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Run(Settings):
+    """Run a NAME."""
+
+    text: Path = argument("TEXT", "Any file.", recorded="words")
+    output: Path = output_option("Its letters.", Writes.STREAM)
+    times: int = option("How often.", default=1, min=1)
+    shard: str | None = shard_option()
+
+
 class Toy:
     name = "NAME"
-    title, settings, nouns = "toys", {"train": Train}, {}
+    title, settings, nouns = "toys", {"train": Train, "run": Run}, {}
+
+    def run(self, settings, running):
+        letters = settings.text.read_text() * settings.times
+        if str(settings.output) == "-":
+            running.stdout.write(letters)
+            return RunReport(sentences=[], outputs=[])
+        settings.output.write_text(letters)
+        running.warn("toys are odd")
+        return RunReport(
+            sentences=["wrote letters"],
+            outputs=[settings.output],
+            figures={"letters": len(letters)},
+            failure="one toy broke" if settings.times > 2 else None,
+        )
 
 
 FAMILY = Toy()
@@ -78,6 +105,30 @@ def test_families_of_other_folders_have_commands(tmp_path):
         )
         assert run.returncode == 0, run.stderr
         assert all(word in run.stdout for word in shown)
+
+
+def test_a_family_runs(tmp_path):
+    """By its settings and its report alone: results, the run record, sentences, a failure."""
+    environment = os.environ | {"BIOATTN_FAMILIES": str(write_family(tmp_path / "toy_runs", "toy_runs"))}
+    (tmp_path / "words.txt").write_text("ab")
+
+    def run(*words):
+        program = [sys.executable, "-m", "bioattn_cli", "run", "toy_runs", "words.txt", *words]
+        return subprocess.run(program, cwd=tmp_path, env=environment, capture_output=True, text=True)
+
+    assert run("-o", "-").stdout == "ab"
+    done = run("-o", "out.txt", "--times", "2", "--shard", "1/2")
+    assert (done.returncode, (tmp_path / "out.txt").read_text()) == (0, "abab")
+    assert "toys are odd" in done.stderr
+    assert "wrote letters" in done.stderr
+    record = json.loads((tmp_path / "out.txt.run.json").read_text())
+    assert (record["letters"], record["shard"]) == (4, "1/2")
+    assert list(record["inputs"]) == ["words"]
+    broken = run("-o", "out.txt", "--times", "3")
+    assert broken.returncode == 1
+    assert "one toy broke" in broken.stderr
+    assert run("-o", "words.txt").returncode != 0  # the input
+    assert (tmp_path / "words.txt").read_text() == "ab"
 
 
 def test_what_cannot_be_used_is_named(tmp_path, added, capsys):

@@ -5,8 +5,9 @@ from typing import Annotated
 
 import typer
 
+from bioattn.choices import parse_heads
 from bioattn.interpret.choices import MatchBy
-from bioattn_cli.choice_options import AveragedHeadsOption, AveragedSitesOption, GenesOption, parse_heads
+from bioattn_cli.choice_options import AveragedHeadsOption, AveragedSitesOption, GenesOption
 from bioattn_cli.command import Input, Record, command
 from bioattn_cli.options import OutputOption, SeedOption
 from bioattn_cli.reporting import Reporter

@@ -4,9 +4,10 @@ from typing import Annotated
 
 import typer
 
+from bioattn.choices import parse_heads
 from bioattn.store.choices import Reduction, WeightType
 from bioattn.system.device import Device
-from bioattn_cli.choice_options import HeadsOption, SitesOption, parse_heads
+from bioattn_cli.choice_options import HeadsOption, SitesOption
 from bioattn_cli.command import Record, command
 from bioattn_cli.inference_options import (
     BatchSizeOption,

@@ -6,12 +6,12 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
+from bioattn.choices import parse_heads
 from bioattn_cli.choice_options import (
     AveragedHeadsOption,
     AveragedSitesOption,
     GenesOption,
     TreatmentsOption,
-    parse_heads,
 )
 from bioattn_cli.command import Input, Record, command
 from bioattn_cli.options import FolderOption, ForceOption, SeedOption

@@ -5,12 +5,12 @@ from typing import Annotated
 
 import typer
 
+from bioattn.choices import parse_heads
 from bioattn_cli.choice_options import (
     AveragedHeadsOption,
     ChainOption,
     SampleOption,
     StructureAlignmentOption,
-    parse_heads,
 )
 from bioattn_cli.command import Record, command
 from bioattn_cli.options import OutputOption

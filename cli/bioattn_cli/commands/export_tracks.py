@@ -5,6 +5,7 @@ from typing import Annotated
 
 import typer
 
+from bioattn.choices import parse_heads
 from bioattn.interpret.choices import Overlapping, Upsampling
 from bioattn_cli.choice_options import (
     AveragedHeadsOption,
@@ -12,7 +13,6 @@ from bioattn_cli.choice_options import (
     GenesOption,
     TreatmentsOption,
     UpsampleOption,
-    parse_heads,
 )
 from bioattn_cli.command import Record, command
 from bioattn_cli.options import FolderOption, ForceOption

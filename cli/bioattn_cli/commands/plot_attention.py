@@ -5,6 +5,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
+from bioattn.choices import parse_heads
 from bioattn.interpret.choices import Upsampling
 from bioattn.promoters.choices import Anchor
 from bioattn_cli.choice_options import (
@@ -12,7 +13,6 @@ from bioattn_cli.choice_options import (
     AveragedHeadsOption,
     AveragedSitesOption,
     UpsampleOption,
-    parse_heads,
 )
 from bioattn_cli.plot_options import WidthOption, figure_command
 from bioattn_cli.reporting import Reporter

@@ -5,7 +5,8 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from bioattn_cli.choice_options import HeadsOption, parse_heads
+from bioattn.choices import parse_heads
+from bioattn_cli.choice_options import HeadsOption
 from bioattn_cli.plot_options import WidthOption, figure_command
 from bioattn_cli.reporting import Reporter
 

@@ -5,13 +5,13 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
+from bioattn.choices import parse_heads
 from bioattn_cli.choice_options import (
     AgainstOption,
     AveragedHeadsOption,
     AveragedSitesOption,
     GenesOption,
     TreatmentsOption,
-    parse_heads,
 )
 from bioattn_cli.plot_options import WidthOption, figure_command
 from bioattn_cli.reporting import Reporter

@@ -1,0 +1,41 @@
+"""What a command of a family gets beside its settings, and what it gives back to be said and recorded."""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Protocol, TextIO
+
+from bioattn.system.device import Device
+from bioattn.system.progress import Progress
+
+if TYPE_CHECKING:
+    import torch
+
+
+class Running(Protocol):
+    """The surroundings of a command that runs a model."""
+
+    progress: Progress
+    stdout: TextIO
+    """For results whose name is `-`."""
+
+    def device(self, wanted: Device, threads: int | None) -> "torch.device":
+        """Set the number of CPU threads, choose the device, and say which it is."""
+
+    def warn(self, sentence: str) -> None:
+        """Say what may be unexpected."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RunReport:
+    """What a command did."""
+
+    sentences: Sequence[str]
+    outputs: Sequence[Path]
+    """Files and folders that get a run record."""
+    inputs: Mapping[str, Path] = field(default_factory=dict)
+    """Inputs that the settings do not name themselves, for the run record."""
+    figures: Mapping[str, Any] = field(default_factory=dict)
+    """JSON values for the run record."""
+    failure: str | None = None
+    """What could not be done although there are outputs: the last sentence, with exit code 1."""
