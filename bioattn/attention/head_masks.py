@@ -1,7 +1,7 @@
-"""Silencing attention heads, or asking how the loss would change if they were: masks on what each head gives.
+"""Masks on the outputs of attention heads, to silence heads or to differentiate the loss with respect to a mask.
 
-A layer adds up its heads in its output projection; a mask multiplies each head's part of that sum (Michel, Levy &
-Neubig 2019, equation 2). Works for every layer that names its site and projects heads side by side.
+The output projection of a layer sums its heads; a mask multiplies each head's part of that sum (Michel, Levy &
+Neubig 2019, equation 2). Masks work for every layer with a site and an output projection of concatenated heads.
 
 Shape suffixes: H heads, D channels of a head; leading axes are `...`.
 """
@@ -16,7 +16,7 @@ from bioattn.attention.site import AttentionSite
 
 
 def attention_layers(model: nn.Module) -> dict[str, tuple[nn.Linear, AttentionSite]]:
-    """The output projection and the site of every layer with heads side by side, by the site's name."""
+    """Output projection and site of every layer with concatenated heads, by the name of the site."""
     layers = {}
     for module in model.modules():
         site, project = getattr(module, "site", None), getattr(module, "project_output", None)
@@ -27,7 +27,7 @@ def attention_layers(model: nn.Module) -> dict[str, tuple[nn.Linear, AttentionSi
 
 @contextmanager
 def masked_heads(model: nn.Module, masks: Mapping[str, Tensor]) -> Iterator[None]:
-    """While it lasts, what the heads of the sites in `masks` give is multiplied.
+    """Inside the `with`, the outputs of the heads of the sites in `masks` are multiplied by their masks.
 
     masks: by site name, broadcastable to (..., H), where `...` are the leading axes of the layer's output. A mask
     that requires a gradient gets one, in a pass with gradients.

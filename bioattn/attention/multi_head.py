@@ -32,10 +32,11 @@ class MultiHeadAttention(nn.Module):
         uniform: bool = False,
         first_gain: float = 1.0,
     ) -> None:
-        """`uniform` makes all keys weigh the same: the control that attention has to beat.
+        """`uniform` gives all keys equal weight: the control that attention must beat.
 
-        `first_gain` enlarges the first query and key weights. Over many keys default weights start out uniform,
-        and what one key says moves the mean of 50 by a fiftieth; a gain of 1.7 starts as a soft maximum.
+        `first_gain` multiplies the first query and key weights. With default weights attention over many keys
+        starts out uniform, and one of 50 keys changes the mean by a fiftieth; a gain of 1.7 starts as a soft
+        maximum.
         """
         super().__init__()
         self.uniform = uniform

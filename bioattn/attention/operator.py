@@ -67,7 +67,7 @@ def attend(
 def _attend_and_keep(
     query: Tensor, key: Tensor, value: Tensor, score: Score, mask: Tensor | None, bias: Tensor | None
 ) -> tuple[Tensor, Tensor]:
-    """The weights, and what they attend to."""
+    """The weights (..., Q, K) and the attended values (..., Q, V)."""
     form = score.fused_form(query, key)
     if form is not None and form.bias is None and query.shape[:-2] == key.shape[:-2] == value.shape[:-2]:
         kept = query.new_empty(*query.shape[:-1], key.shape[-2], dtype=torch.float32)
@@ -83,7 +83,7 @@ def _attend_and_keep(
 def _attend_and_learn(
     query: Tensor, key: Tensor, value: Tensor, score: Score, mask: Tensor | None, bias: Tensor | None
 ) -> Tensor | None:
-    """Where torch's fused kernel cannot learn (a bias, or a row without keys) and the CPU's pieces can."""
+    """Attention with gradients in the CPU's pieces, where torch's kernel has none (bias, row without keys)."""
     wanted = bias is not None and bias.requires_grad
     if not torch.is_grad_enabled() or not (wanted or _needs_weights_to_learn(mask)):
         return None
@@ -134,7 +134,7 @@ def _softmax(query: Tensor, key: Tensor, score: Score, mask: Tensor | None, bias
 
 
 def _offset(mask: Tensor | None, bias: Tensor | None, dtype: torch.dtype) -> Tensor | None:
-    """What mask and bias together add to the logits."""
+    """The sum of mask and bias that is added to the logits; None for nothing."""
     if mask is None:
         return None if bias is None else bias.to(dtype)
     masked = torch.zeros_like(mask, dtype=dtype).masked_fill_(~mask, masked_logit(dtype))

@@ -1,5 +1,5 @@
-"""How well a query matches a key: the three scoring functions, each able to say its logits and, where one
-exists, the form in which a fused kernel computes the same softmax.
+"""The three scoring functions of a query and a key: their logits and, where it exists, the form in which a fused
+kernel computes the same softmax.
 
 Shape suffixes: Q queries, K keys, D channels of a head, H heads; leading batch axes are `...`.
 """
@@ -30,7 +30,7 @@ class Score(Protocol):
         """Logits (..., H, Q, K)."""
 
     def fused_form(self, query: Tensor, key: Tensor) -> FusedForm | None:
-        """The equal dot-product form, or None when there is none."""
+        """The dot-product form with the same softmax, or None where none exists."""
 
 
 class DotScore(nn.Module):
@@ -58,7 +58,7 @@ class AdditiveScore(nn.Module):
         return torch.einsum("...hqkd,hd->...hqk", summed, self.weight_HD)
 
     def fused_form(self, query: Tensor, key: Tensor) -> None:
-        """There is none: tanh does not factor."""
+        """None: tanh does not factor into a dot product."""
         return
 
 

@@ -1,7 +1,7 @@
 """Gradients of attention on the CPU, one cache-sized piece of the weights at a time.
 
 torch's fused kernel has no gradient for a bias, so attention with a learned bias would write all its weights down,
-three times over. Here each piece is computed again from its logits, used for all five gradients, and forgotten.
+three times over. Here each piece is computed again from its logits and used for all gradients, and then dropped.
 
 Shape suffixes: B sequences, H heads, Q queries, K keys, D channels of a head, V channels of a value.
 """
@@ -27,7 +27,7 @@ def attend_and_learn_on_cpu(
     mask: Tensor | None,
     bias: Tensor | None,
 ) -> Tensor | None:
-    """As `attend_on_cpu`, with gradients for queries, keys, values and bias; None where this is not the way."""
+    """As `attend_on_cpu`, with gradients for queries, keys, values and bias; None where it does not apply."""
     if not suits(query_BHQD, key_BHKD, mask, bias, least=MIN_LEARNING_MULTIPLICATIONS):
         return None
     sums_BHQ1 = query_BHQD.new_empty(*query_BHQD.shape[:3], 1)

@@ -31,7 +31,7 @@ def linear(x: Tensor, weight: Tensor, bias: Tensor | None = None) -> Tensor:
 
 
 def matmul(left: Tensor, right: Tensor, plus: Tensor | None = None) -> Tensor:
-    """left right + plus, where no gradient is wanted: (M, K) (K, N) + (M, N), perhaps with a batch axis before.
+    """left right + plus without gradients: (M, K) (K, N) + (M, N), optionally with a leading batch axis.
 
     `right` may be a transposed view. Only single matrices go to oneDNN.
     """
@@ -43,7 +43,7 @@ def matmul(left: Tensor, right: Tensor, plus: Tensor | None = None) -> Tensor:
 
 
 class _Linear(torch.autograd.Function):
-    """The linear map whose backward products go through oneDNN as well."""
+    """A linear map whose backward products use oneDNN as well."""
 
     @staticmethod
     def forward(ctx: Any, x: Tensor, weight: Tensor, bias: Tensor | None) -> Tensor:
@@ -61,7 +61,7 @@ class _Linear(torch.autograd.Function):
             x_gradient = _onednn_linear(gradient_MN, weight.T).view(x.shape)
         if ctx.needs_input_grad[1]:
             # oneDNN repacks a transposed left factor badly, so it gets a copy: of the smaller one, unless the
-            # weight is itself a transposed view and its gradient had better be one too.
+            # weight is itself a transposed view, whose gradient is best one too.
             transposed = not weight.is_contiguous() and weight.T.is_contiguous()
             if transposed or gradient_MN.shape[1] > x_MK.shape[1]:
                 weight_gradient = _onednn_linear(x_MK.T.contiguous(), gradient_MN.T).T

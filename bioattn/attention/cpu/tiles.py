@@ -17,13 +17,13 @@ from torch import Tensor
 from bioattn.attention.cpu.matmul import matmul, suits_onednn
 
 CACHE_BYTES = 1 << 20
-"""Weights held at once: what the second-level cache of one core keeps (1 MB on current servers)."""
+"""Bytes of weights held at once; they fit the second-level cache of one core (1 MB on current servers)."""
 MIN_MULTIPLICATIONS = {torch.float32: 1 << 21, torch.bfloat16: 1 << 17}
 """Per head and product; below, the fused kernel is faster than the calls made here (measured with 32 channels)."""
 MASK_AND_BIAS = 4
 """So much earlier they pay with a mask and a bias, which the fused kernel wants added up for every sequence."""
 SUMS = (2.0**-100, 2.0**100)
-"""Between these a sum of powers has lost nothing: no power overflowed, and one that vanished was no part of it."""
+"""Range of sums of powers without loss: no power overflowed, and a vanished power is negligible."""
 LOG2_E = math.log2(math.e)
 
 
@@ -39,7 +39,7 @@ def attend_on_cpu(
     sums_BHQ1: Tensor | None = None,
     least: int | None = None,
 ) -> Tensor | None:
-    """softmax(scale · query keyᵀ + bias, where mask) value, shape (B, H, Q, V), or None where this is not the way:
+    """softmax(scale · query keyᵀ + bias, where mask) value, shape (B, H, Q, V), or None where it does not apply:
     on other devices, with gradients, for small matrices, for logits beyond ±69, for a mask that differs between
     queries or a bias that differs between sequences.
 
@@ -115,7 +115,7 @@ def attend_on_cpu(
 def suits(
     query: Tensor, key: Tensor, mask: Tensor | None, bias: Tensor | None, *, least: int | None = None
 ) -> bool:
-    """Whether attention may and should go this way; arguments as in `attend_on_cpu`."""
+    """Whether `attend_on_cpu` applies and is faster; arguments as there."""
     if least is None:
         least = MIN_MULTIPLICATIONS.get(query.dtype, 0)
         if mask is not None and bias is not None:
@@ -133,12 +133,12 @@ def suits(
 
 
 def heads_of(tensor_HXX: Tensor, heads_at_once: int) -> tuple[Tensor, ...]:
-    """Pieces of some heads; single heads lose the axis."""
+    """Pieces of `heads_at_once` heads; pieces of a single head lose the head axis."""
     return tensor_HXX.unbind() if heads_at_once == 1 else tensor_HXX.split(heads_at_once)
 
 
 def piece_size(query_BHQD: Tensor, key_BHKD: Tensor) -> tuple[int, int]:
-    """How many queries and how many heads have their weights held together."""
+    """Number of queries and of heads whose weights are held together."""
     _, num_heads, num_queries, _ = query_BHQD.shape
     rows = max(1, CACHE_BYTES // (key_BHKD.shape[2] * query_BHQD.element_size()))
     queries_at_once = min(num_queries, rows)
