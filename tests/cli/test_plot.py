@@ -67,7 +67,8 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
     (folder / "truth.tsv").write_text("column_i\tcolumn_j\n2\t9\n8\t15\n")
     check = {
         "format": "bioattn-check",
-        "verdict": {"sentence": "Used."},
+        "format_version": "1.0",
+        "verdict": {"code": "used", "sentence": "Used."},
         "measures": [{"label": "a", "value": 1.0}],
         "curves": {"deletion": {"fraction": [0, 0.5], "top": [1, 0], "random": [1, 0.9]}},
     }
