@@ -1,10 +1,8 @@
 """The trainer, with both families: runs repeat, go on where they stopped, and refuse what is not theirs."""
 
 import logging
-import os
 import re
 import subprocess
-import sys
 import time
 from dataclasses import replace
 from pathlib import Path
@@ -49,7 +47,7 @@ STAGES = {"simulated_steps": 4, "simulated_families": 2, "steps_per_round": 3, "
 """Two rounds each."""
 
 
-@pytest.fixture(params=["promoter", "evoformer"])
+@pytest.fixture(params=["promoter", "evoformer"], scope="module")
 def settings(request, dataset_path, contact_dataset):
     """Of a run into a folder, with other settings of its training."""
 
@@ -64,6 +62,14 @@ def settings(request, dataset_path, contact_dataset):
     return make
 
 
+@pytest.fixture(scope="module")
+def whole(settings, tmp_path_factory) -> Path:
+    """The model of a run that nobody disturbed."""
+    output = tmp_path_factory.mktemp("whole") / "m"
+    train(settings(output))
+    return output
+
+
 def interrupted(settings, steps: int) -> None:
     """Stop a run after some steps."""
     request = StopRequest()
@@ -73,37 +79,42 @@ def interrupted(settings, steps: int) -> None:
     assert not settings.output.exists()
 
 
-@pytest.mark.parametrize("steps", [1, 5, 10, 17])
-def test_a_stopped_run_goes_on_to_the_same_bytes(settings, tmp_path, steps):
+@pytest.mark.parametrize(("promoter", "evoformer"), [(1, 1), (10, 5), (17, 7)])
+def test_a_stopped_run_goes_on_to_the_same_bytes(settings, whole, tmp_path, promoter, evoformer):
     """In the first epoch or round, at its end, and in the second; the last is the end of all for families."""
-    whole, stopped = settings(tmp_path / "whole"), settings(tmp_path / "stopped")
-    steps = min(steps, 7) if isinstance(whole, EvoformerTrainingSettings) else steps
-    train(whole)
-    interrupted(stopped, steps)
+    stopped = settings(tmp_path / "stopped")
+    interrupted(stopped, evoformer if isinstance(stopped, EvoformerTrainingSettings) else promoter)
     train(stopped, resume=True)
-    same_folders(whole.output, stopped.output)
+    same_folders(whole, stopped.output)
     assert not (tmp_path / "stopped.partial").exists()
 
 
-@pytest.mark.parametrize("steps", [2, 4, 5, 8])
-def test_two_stages_go_on_to_the_same_bytes(contact_dataset, tmp_path, steps):
-    """In the first stage, at its end, after the first step of the second, and in its second round."""
+@pytest.fixture(scope="module")
+def two_stages(contact_dataset, tmp_path_factory) -> EvoformerTrainingSettings:
+    """The settings of a finished run of two stages."""
     content = EVOFORMER | {"training": EVOFORMER["training"] | STAGES}
-    whole, stopped = (
-        EvoformerTrainingSettings(dataset=contact_dataset, output=tmp_path / name, **content)
-        for name in ("whole", "stopped")
-    )
-    train(whole)
+    output = tmp_path_factory.mktemp("stages") / "m"
+    settings = EvoformerTrainingSettings(dataset=contact_dataset, output=output, **content)
+    train(settings)
+    return settings
+
+
+@pytest.mark.parametrize("steps", [2, 4, 5, 8])
+def test_two_stages_go_on_to_the_same_bytes(two_stages, tmp_path, steps):
+    """In the first stage, at its end, after the first step of the second, and in its second round."""
+    stopped = replace(two_stages, output=tmp_path / "stopped")
     interrupted(stopped, steps)
     train(stopped, resume=True)
-    same_folders(whole.output, stopped.output)
-    rows = (whole.output / "history.csv").read_text().splitlines()[1:]
+    same_folders(two_stages.output, stopped.output)
+    rows = (stopped.output / "history.csv").read_text().splitlines()[1:]
     assert [row.split(",")[0] for row in rows] == ["3", "4", "7", "9"]
-    assert read_json(whole.output / "training.json")["best_step"] in (7, 9)
+    assert read_json(stopped.output / "training.json")["best_step"] in (7, 9)
 
 
 @pytest.mark.parametrize("family", ["promoter", "evoformer"])
-def test_a_killed_process_goes_on_to_the_same_bytes(dataset_path, contact_dataset, tmp_path, family):
+def test_a_killed_process_goes_on_to_the_same_bytes(
+    dataset_path, contact_dataset, tmp_path, bioattn_folder, family
+):
     config = tmp_path / "settings.toml"
     tables = PROMOTER if family == "promoter" else EVOFORMER
     more = {"epochs": 12} if family == "promoter" else {**STAGES, "steps": 12}
@@ -116,14 +127,14 @@ def test_a_killed_process_goes_on_to_the_same_bytes(dataset_path, contact_datase
     dataset = dataset_path if family == "promoter" else contact_dataset
     words = ["train", family, str(dataset), "-c", str(config), "--threads", "1", "-q", "-o"]
     assert main([*words, str(tmp_path / "whole")]) == 0
-    environment = {**os.environ, "PYTHONPATH": os.pathsep.join(sys.path)}
-    program = [sys.executable, "-m", "bioattn_cli"]
-    process = subprocess.Popen([*program, *words, str(tmp_path / "killed")], env=environment)
+    program = bioattn_folder / "bioattn"
+    process = subprocess.Popen([program, *words, str(tmp_path / "killed")], stderr=subprocess.PIPE)
     state = tmp_path / "killed.partial" / "trainer_state.safetensors"
     while not state.exists() and process.poll() is None:
         time.sleep(0.01)
     process.kill()
-    assert process.wait() == -9
+    process.communicate()
+    assert process.returncode == -9
     assert state.exists()
     assert not (tmp_path / "killed").exists()
     assert main([*words, str(tmp_path / "killed"), "--resume"]) == 0
