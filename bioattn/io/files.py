@@ -1,28 +1,24 @@
-"""Reading text whatever its compression, writing outputs whole or not at all, digests and run records."""
+"""Reading text whatever its compression, and writing outputs whole or not at all."""
 
 import errno
 import gzip
 import hashlib
 import io
 import json
-import logging
 import lzma
 import os
 import re
 import zlib
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator
 from contextlib import contextmanager, nullcontext, suppress
 from pathlib import Path
 from typing import Any, BinaryIO
 
-from bioattn import __version__
 from bioattn.errors import BioattnError, FormatError, SettingsError
-from bioattn.io.input_watch import has_changed, require_unchanged_inputs
+from bioattn.io.input_watch import require_unchanged_inputs
 from bioattn.io.output_lock import lock_output
-from bioattn.io.output_names import OUTPUT_SUFFIXES, final_name, run_record_path, temporary_path
+from bioattn.io.output_names import OUTPUT_SUFFIXES, final_name, temporary_path
 from bioattn.io.unpacking import unpacked
-
-LOGGER = logging.getLogger("bioattn")
 
 GZIP_MAGIC = b"\x1f\x8b"
 XZ_MAGIC = b"\xfd7zXZ\x00"
@@ -292,36 +288,3 @@ def parse_json(text: str | bytes, source: str) -> Any:
         raise FormatError(f"{source}: not valid JSON (nested too deeply)") from error
     except ValueError as error:
         raise FormatError(f"{source}: not valid JSON ({str(error).partition(';')[0]})") from error
-
-
-def write_run_record(
-    output: Path,
-    command: Sequence[str],
-    inputs: Mapping[str, Path],
-    seconds: float,
-    **figures: Any,
-) -> None:
-    """Write `<output>.run.json`: command, versions, input names and digests, wall time and `figures`.
-
-    It stands beside the output so that the output itself can be free of clocks and repeat byte for byte. An input
-    that has changed since the output was finished is marked, and warned of: its digest is of what it is now.
-    """
-    for path in inputs.values():
-        if has_changed(path):
-            LOGGER.warning(f"{path}: changed after it was read; {output} was made of what it was before")
-    record = {
-        "command": list(command),
-        "bioattn_version": __version__,
-        "inputs": {
-            name: {
-                "file": path.name,
-                "sha256": sha256_of(path) if os.path.isfile(path) else None,  # noqa: PTH113
-                **({"changed_after_reading": True} if has_changed(path) else {}),
-            }
-            for name, path in inputs.items()
-        },
-        "output": {"file": output.name, "sha256": sha256_of(output) if output.is_file() else None},
-        "seconds": round(seconds, 3),
-        **figures,
-    }
-    write_json(run_record_path(output), record, of_inputs=False)

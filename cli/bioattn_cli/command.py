@@ -217,7 +217,7 @@ def _write(
     began: float,
 ) -> None:
     """Write the run record beside each output, then say the sentences. Raises: BioattnError for a failure."""
-    from bioattn.io.files import write_run_record
+    from bioattn.io.run_record import write_run_record
 
     inputs = {name: path for each in parameters for name, path in each.recorded(arguments).items()}
     output = arguments.get("output")

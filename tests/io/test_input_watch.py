@@ -8,9 +8,10 @@ import pytest
 
 from bioattn.errors import BioattnError
 from bioattn.formats import alignment_file
-from bioattn.io.files import text_output, write_run_record
+from bioattn.io.files import text_output
 from bioattn.io.folders import atomic_folder
 from bioattn.io.input_watch import has_changed, inputs_were_read, unchanged, watched_inputs
+from bioattn.io.run_record import write_run_record
 from bioattn.training.output_folder import publish
 from bioattn_cli.main import main
 
