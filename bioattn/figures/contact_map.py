@@ -7,7 +7,6 @@ from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 from matplotlib.layout_engine import ConstrainedLayoutEngine
 from matplotlib.lines import Line2D
-from matplotlib.ticker import MaxNLocator
 from numpy.typing import NDArray
 
 from bioattn.figures.contact_prediction import ContactPrediction, ContactTruth, ranked_judged_pairs
@@ -17,7 +16,7 @@ from bioattn.figures.style import (
     LIGHT_GREY,
     ORANGE,
     SMALL_FONT,
-    framed,
+    column_axes,
     new_figure,
     set_title,
     styled,
@@ -70,7 +69,7 @@ def draw_contact_map(prediction: ContactPrediction, truth: ContactTruth | None, 
     comparison = None if truth is None else compare_contacts(prediction, truth)
     figure = new_figure(width, width * 0.92 + (5 if comparison is None else 10))
     axis: Axes = figure.add_subplot(label="contacts")
-    framed(axis)
+    column_axes(axis)
     # Neighbours in the chain always touch: they are in no ranking.
     column = np.arange(size)
     apart = column[None] - column[:, None]
@@ -83,10 +82,6 @@ def draw_contact_map(prediction: ContactPrediction, truth: ContactTruth | None, 
         shown, cmap="Greys", vmin=low, vmax=high, extent=(0.5, size + 0.5, size + 0.5, 0.5), alpha=0.9
     )
     axis.axline((0.5, 0.5), slope=1, color=BLACK, linewidth=0.5)
-    axis.set_xlabel("column of the alignment")
-    axis.set_ylabel("column of the alignment")
-    for ticks in (axis.xaxis, axis.yaxis):
-        ticks.set_major_locator(MaxNLocator(nbins=6, integer=True, steps=[1, 2, 5, 10], min_n_ticks=2))
     if comparison is None or truth is None:
         set_title(figure, f"{prediction.name}: predicted contacts")
     else:

@@ -1,12 +1,10 @@
 """Distogram figure: expected distances, true distances below the diagonal where known, and the entropy."""
 
 import numpy as np
-from matplotlib.axes import Axes
 from matplotlib.figure import Figure
-from matplotlib.ticker import MaxNLocator
 from numpy.typing import NDArray
 
-from bioattn.figures.style import BLACK, SMALL_FONT, framed, new_figure, set_title, styled
+from bioattn.figures.style import BLACK, SMALL_FONT, column_axes, new_figure, set_title, styled
 from bioattn.structures.contacts import distances as distances_between
 from bioattn.structures.distogram_file import Distances
 
@@ -54,15 +52,7 @@ def draw_distogram(distances: Distances, width: float, cb: NDArray[np.float32] |
     )
     right.set_title("how unsure it is")
     for axis in (left, right):
-        _finish(axis)
+        column_axes(axis)
+        axis.axline((0.5, 0.5), slope=1, color=BLACK, linewidth=0.4)
     set_title(figure, distances.name)
     return figure
-
-
-def _finish(axis: Axes) -> None:
-    framed(axis)
-    axis.axline((0.5, 0.5), slope=1, color=BLACK, linewidth=0.4)
-    axis.set_xlabel("column of the alignment")
-    axis.set_ylabel("column of the alignment")
-    for ticks in (axis.xaxis, axis.yaxis):
-        ticks.set_major_locator(MaxNLocator(nbins=6, integer=True, steps=[1, 2, 5, 10], min_n_ticks=2))

@@ -22,6 +22,7 @@ from bioattn.figures.style import (
     SMALL_FONT,
     colour_of,
     new_figure,
+    position_label,
     set_title,
     signed,
     styled,
@@ -87,11 +88,7 @@ def draw_promoter_attention(picture: PromoterPicture, width: float) -> tuple[Fig
     for axis in axes.values():
         if axis is not last:
             axis.tick_params(axis="x", bottom=False, labelbottom=False)
-    last.set_xlabel(
-        "position in the window, bases"
-        if picture.zero is None
-        else "position from the start of the gene, bases"
-    )
+    last.set_xlabel(position_label(picture.zero))
     last.xaxis.set_major_locator(MaxNLocator(nbins=max(2, int(room / 13)), integer=True, steps=[1, 2, 5, 10]))
     figure.align_ylabels()
     return figure, sum(1 for _, lane in placed if lane < 0)

@@ -17,11 +17,8 @@ from matplotlib.backends.backend_agg import FigureCanvasAgg
 from matplotlib.figure import Figure
 from matplotlib.font_manager import FontProperties
 from matplotlib.textpath import TextPath
+from matplotlib.ticker import MaxNLocator
 
-COLUMN_WIDTH = 85.0
-"""Width of one column of most journals, in millimetres."""
-PAGE_WIDTH = 180.0
-"""Width of two columns, in millimetres."""
 PAGE_HEIGHT = 230.0
 """Height available above a legend on one page, in millimetres."""
 FONT_SIZE = 7.0
@@ -141,6 +138,20 @@ def bare(axis: Axes) -> None:
 def framed(axis: Axes) -> None:
     """Draw all four sides of the frame, as maps have them."""
     axis.spines[:].set_visible(True)
+
+
+def column_axes(axis: Axes) -> None:
+    """Frame a map whose rows and columns are columns of an alignment, from 1, and label its axes."""
+    framed(axis)
+    axis.set_xlabel("column of the alignment")
+    axis.set_ylabel("column of the alignment")
+    for ticks in (axis.xaxis, axis.yaxis):
+        ticks.set_major_locator(MaxNLocator(nbins=6, integer=True, steps=[1, 2, 5, 10], min_n_ticks=2))
+
+
+def position_label(zero: int | None) -> str:
+    """The label of an axis of bases; zero: the window position of the gene's start, None where it is not known."""
+    return "position in the window, bases" if zero is None else "position from the start of the gene, bases"
 
 
 def signed(value: float, digits: int = 1) -> str:

@@ -23,6 +23,7 @@ from bioattn.figures.style import (
     SMALL_FONT,
     framed,
     new_figure,
+    position_label,
     styled,
 )
 from bioattn.figures.treatment_maps import TreatmentMaps, described
@@ -124,11 +125,7 @@ def draw_treatment_heatmap(heatmap: TreatmentHeatmap, width: float) -> Figure:
     axis.set_yticks(np.arange(number)[::step] + 0.5, names[::step])
     axis.tick_params(axis="y", length=0)
     axis.set_title(heatmap.title)
-    axis.set_xlabel(
-        "position in the window, bases"
-        if heatmap.zero is None
-        else "position from the start of the gene, bases"
-    )
+    axis.set_xlabel(position_label(heatmap.zero))
     axis.xaxis.set_major_locator(
         MaxNLocator(nbins=max(3, int(width / 25)), integer=True, steps=[1, 2, 5, 10])
     )

@@ -16,7 +16,7 @@ from contextlib import closing, contextmanager
 from pathlib import Path
 
 from bioattn.errors import FormatError
-from bioattn.io.files import decompression_errors, open_bytes, parse_json, read_lines
+from bioattn.io.files import parse_json, read_lines
 from bioattn.store.shard_record import ShardRecord, parse_record
 
 PREDICTIONS_JOB = "bioattn-predictions-parts"
@@ -100,12 +100,6 @@ class PredictionPart:
         return FormatError(
             f"{self.path}: ends without its digest, so it is cut short; copy it or make it again"
         )
-
-
-def is_part(path: Path) -> bool:
-    """Whether a file is a part of a table, whole or not. Raises: BioattnError when it cannot be read."""
-    with open_bytes(path) as file, decompression_errors(path):
-        return file.read(len(PART_START)) == PART_START.encode()
 
 
 @contextmanager
