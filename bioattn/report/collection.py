@@ -77,9 +77,9 @@ def collect_report(
     progress = progress or NoProgress()
     dataset = None if inputs.dataset is None else read_dataset(inputs.dataset)
     config, record = _model(inputs.model)
-    _require_one_model(inputs)
     motifs = None if inputs.motif_export is None else read_motif_export(inputs.motif_export)
     check = None if inputs.check is None else read_check(inputs.check)
+    _require_one_model(inputs, motifs, check)
     predictions = _predictions(inputs)
     browser = None
     hidden: list[str] = []
@@ -168,28 +168,26 @@ def _model(model: Path | None) -> tuple[dict[str, Any], dict[str, Any]]:
     return read_json(model / "config.json"), read_training_record(model)
 
 
-def _require_one_model(inputs: ReportInputs) -> None:
+def _require_one_model(inputs: ReportInputs, motifs: MotifResults | None, check: CheckResult | None) -> None:
     """Attention, check, motifs and model must be of the same weights.
 
     Raises: BioattnError naming the one that is not.
     """
-    known: tuple[Path, str] | None = None
+    made_with: list[tuple[Path | None, str]] = []
     if inputs.model is not None:
-        known = (inputs.model, sha256_of(inputs.model / "model.safetensors"))
-    parts: list[tuple[Path, str]] = []
+        made_with.append((inputs.model, sha256_of(inputs.model / "model.safetensors")))
     if inputs.attention is not None:
         with open_attention(inputs.attention) as attention:
-            parts.append((inputs.attention, attention.model_sha256))
-    if inputs.motif_export is not None:
-        parts.append((inputs.motif_export, read_motif_export(inputs.motif_export).model_sha256))
-    if inputs.check is not None:
-        parts.append((inputs.check, read_check(inputs.check).model_sha256))
-    for path, digest in parts:
-        if known is None or not known[1]:
-            known = (path, digest)
-        elif digest and digest != known[1]:
+            made_with.append((inputs.attention, attention.model_sha256))
+    if motifs is not None:
+        made_with.append((inputs.motif_export, motifs.model_sha256))
+    if check is not None:
+        made_with.append((inputs.check, check.model_sha256))
+    known = [(path, digest) for path, digest in made_with if digest]
+    for path, digest in known[1:]:
+        if digest != known[0][1]:
             raise BioattnError(
-                f"{path}: was made with other weights than {known[0]}; a report is about one model"
+                f"{path}: was made with other weights than {known[0][0]}; a report is about one model"
             )
 
 
