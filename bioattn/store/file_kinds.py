@@ -17,7 +17,7 @@ from bioattn.store.attribution_schema import ATTRIBUTION_FORMAT, ATTRIBUTION_PAR
 from bioattn.store.attribution_validation import validate_attribution
 from bioattn.store.field_kinds import audit_sample, field_kinds
 from bioattn.store.findings import Finding, error
-from bioattn.store.kinds import Candidate, FileKind, ReportInput, hdf5, json_object, starts_with
+from bioattn.store.kinds import Candidate, FileKind, ReportInput, ResultTable, hdf5, json_object, starts_with
 from bioattn.store.merging.alignment_files import merge_alignment_files
 from bioattn.store.merging.part import Merged, MergeKind, MergeTask, Part
 from bioattn.store.merging.promoter_files import merge_promoter_files
@@ -43,6 +43,10 @@ _PROMOTER_ATTENTION = MergeKind(title="attention of promoters", merge=_merge_pro
 _ALIGNMENT_ATTENTION = MergeKind(title="attention of alignments", merge=_merge_alignments)
 _ATTRIBUTION = MergeKind(title="attribution", merge=_merge_promoters)
 _TABLE = MergeKind(title="predictions", merge=merge_tables, is_text=True)
+
+
+_DRAWN = {"promoters": "attention", "alignments": "alignment_attention"}
+"""Slots of a report by what attention is over."""
 
 
 def _attention_part(path: Path) -> Part | None:
@@ -99,9 +103,21 @@ def _is_run_record(candidate: Candidate) -> bool:
 
 
 def _report_attention(path: Path) -> ReportInput:
+    """Over promoters and alignments a report draws maps; over other inputs it lists the sites."""
     figures = describe_attention(path)
-    over_alignments = figures.get("inputs") == "alignments"
-    return ReportInput("alignment_attention" if over_alignments else "attention", figures)
+    inputs = figures.get("inputs", "promoters")
+    if inputs in _DRAWN:
+        return ReportInput(_DRAWN[inputs], figures)
+    table = ResultTable(
+        title=f"Attention over {inputs}",
+        sentences=[f"{path.name} holds attention over {figures[inputs]:,} {inputs}."],
+        columns=("layer", "sites", "heads", "keys", "stored as"),
+        rows=[
+            (layer, site["sites"], len(site["heads"]), site["keys"], site["reduce"])
+            for layer, site in figures["sites"].items()
+        ],
+    )
+    return ReportInput("results", figures, table)
 
 
 def _report_table(path: Path) -> ReportInput | None:
