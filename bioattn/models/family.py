@@ -82,11 +82,19 @@ def load_runner(path: Path, device: "torch.device") -> "Runner":
 
     Raises: as `family_of` and the family's `load`.
     """
+    family = family_of_parameters(path)
+    if path.is_file() and hasattr(family, "load_file"):
+        return cast("Runner", family.load_file(path, device))
+    return family.load(path, device)
+
+
+def family_of_parameters(path: Path) -> Family:
+    """The family of a model folder, or the one that reads files of parameters. Raises: as `family_of`."""
     if path.is_file():
         for each in families().values():
             if hasattr(each, "load_file"):
-                return cast("Runner", each.load_file(path, device))
-    return family_of(path).load(path, device)
+                return each
+    return family_of(path)
 
 
 def ability(of: Family, name: str) -> Any:

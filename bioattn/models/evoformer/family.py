@@ -5,6 +5,9 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from bioattn.models.evoformer import running as runs
+from bioattn.models.evoformer.running import EvoformerRun
+from bioattn.models.running import Running, RunReport
 from bioattn.models.settings import (
     Settings,
     argument,
@@ -76,7 +79,7 @@ class EvoformerFamily:
 
     name = "evoformer"
     title = "alignments: contacts, distances and structures of proteins"
-    settings: Mapping[str, type[Settings]] = {"train": EvoformerTrainingSettings}
+    settings: Mapping[str, type[Settings]] = {"train": EvoformerTrainingSettings, "run": EvoformerRun}
     nouns: Mapping[str, str] = {}
 
     def load(self, folder: Path, device: "torch.device") -> "LoadedEvoformerModel":
@@ -98,6 +101,37 @@ class EvoformerFamily:
         from bioattn.models.evoformer.training.task import EvoformerTask
 
         return EvoformerTask(settings, device)
+
+    def run(self, settings: EvoformerRun, running: Running) -> RunReport:
+        """Run a model on new input."""
+        return runs.run(settings, running)
+
+    def export_parameters(
+        self, model: Path, output: Path, *, structure_layers: int | None, force: bool
+    ) -> RunReport:
+        """Write parameters in the form that the name of `output` chooses.
+
+        structure_layers: of a file of parameters, which does not tell it; None: AlphaFold's 8.
+        """
+        from bioattn.io.files import check_apart, check_output, check_parent
+        from bioattn.models.evoformer.parameters.export import (
+            ParameterForm,
+            export_parameters,
+            parameter_form,
+        )
+
+        if parameter_form(output) is ParameterForm.FOLDER:
+            check_parent(output)
+            check_apart(output, [model])
+        else:
+            check_output(output, [model])
+        number = export_parameters(model, output, num_structure_layers=structure_layers, force=force)
+        return RunReport(
+            sentences=[f"wrote {output}: {number:,} parameters"],
+            outputs=[output],
+            inputs={"model": model / "model.safetensors" if model.is_dir() else model},
+            figures={"parameters": number},
+        )
 
 
 FAMILY = EvoformerFamily()

@@ -6,7 +6,11 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from bioattn.attention.choices import AttentionScore
+from bioattn.models.attention_settings import ExportAttention
+from bioattn.models.promoter import running as runs
 from bioattn.models.promoter.config import Conditioning, TreatmentEncoding
+from bioattn.models.promoter.running import PromoterRun
+from bioattn.models.running import Running, RunReport
 from bioattn.models.settings import (
     Settings,
     argument,
@@ -81,7 +85,7 @@ class PromoterFamily:
 
     name = "promoter"
     title = "promoters × treatments: the response of each promoter to each treatment"
-    settings: Mapping[str, type[Settings]] = {"train": PromoterTrainingSettings}
+    settings: Mapping[str, type[Settings]] = {"train": PromoterTrainingSettings, "run": PromoterRun}
     nouns: Mapping[str, str] = {}
 
     def load(self, folder: Path, device: "torch.device") -> "LoadedPromoterModel":
@@ -101,6 +105,14 @@ class PromoterFamily:
         from bioattn.models.promoter.training.task import PromoterTask
 
         return PromoterTask(settings, device)
+
+    def run(self, settings: PromoterRun, running: Running) -> RunReport:
+        """Run a model on new input."""
+        return runs.run(settings, running)
+
+    def export_attention(self, settings: ExportAttention, running: Running) -> RunReport:
+        """Write the attention of a model."""
+        return runs.export_attention(settings, running)
 
 
 FAMILY = PromoterFamily()

@@ -6,6 +6,7 @@ from typing import Annotated
 import typer
 
 from bioattn_cli.command import Input, Record, command
+from bioattn_cli.commands.family_runs import record_of
 from bioattn_cli.options import ResultOption
 from bioattn_cli.reporting import Reporter
 
@@ -37,14 +38,7 @@ def parameters(
     The name of the output chooses the form: .npz for AlphaFold's keys and layouts, .pt for OpenFold's state dict,
     no suffix for a model folder. Arrays of a template embedder are left out, with a warning.
     """
-    from bioattn.io.files import check_apart, check_output, check_parent
-    from bioattn.models.evoformer.parameters.export import ParameterForm, export_parameters, parameter_form
+    from bioattn.models.family import ability, family_of_parameters
 
-    if parameter_form(output) is ParameterForm.FOLDER:
-        check_parent(output)
-        check_apart(output, [model])
-    else:
-        check_output(output, [model])
-    numbers = export_parameters(model, output, num_structure_layers=structure_layers, force=force)
-    weights = model / "model.safetensors" if model.is_dir() else model
-    return Record(f"wrote {output}: {numbers:,} parameters", inputs={"model": weights}, parameters=numbers)
+    write = ability(family_of_parameters(model), "export_parameters")
+    return record_of(write(model, output, structure_layers=structure_layers, force=force))

@@ -36,16 +36,17 @@ class CommandSurroundings:
 @family_verb("run")
 def run(reporter: Reporter, family: Any, settings: Any) -> Record:
     """Run a model on new input."""
-    return _record(family.run(settings, CommandSurroundings(reporter)))
+    return record_of(family.run(settings, CommandSurroundings(reporter)))
 
 
 @family_verb("export")
 def export(reporter: Reporter, family: Any, settings: Any) -> Record:
     """Write what a family can turn its models into."""
-    return _record(family.export(settings, CommandSurroundings(reporter)))
+    return record_of(family.export(settings, CommandSurroundings(reporter)))
 
 
-def _record(report: "RunReport") -> Record:
+def record_of(report: "RunReport") -> Record:
+    """What the command line says and records of it."""
     return Record(
         *report.sentences,
         outputs=report.outputs,

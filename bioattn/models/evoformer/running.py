@@ -1,30 +1,32 @@
-"""`bioattn run evoformer`: contacts, distances, structure and attention from alignments."""
+"""`bioattn run evoformer`: its settings, and the way to the runner."""
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import TYPE_CHECKING, Any
 
-import typer
-
+from bioattn.errors import SettingsError
 from bioattn.models.evoformer.choices import Representation
+from bioattn.models.running import Running, RunReport
+from bioattn.models.settings import (
+    Settings,
+    Writes,
+    argument,
+    device_option,
+    force_option,
+    option,
+    output_option,
+    resume_option,
+    shard_option,
+    threads_option,
+)
 from bioattn.system.device import Device
 from bioattn.system.precision import Precision
-from bioattn_cli.command import Input, Output, Record, command
-from bioattn_cli.options import (
-    ConfigOption,
-    DeviceOption,
-    ForceOption,
-    ResumeOption,
-    SeedOption,
-    ShardOption,
-    ThreadsOption,
-)
-from bioattn_cli.reporting import Reporter
+from bioattn.text import counted
 
 if TYPE_CHECKING:
     from bioattn.models.evoformer.inference.runner import AttentionOutput
     from bioattn.models.evoformer.input_settings import InputSettings
-
 
 SHOWN_FAILURES = 5
 """Names of alignments in the last sentence."""
@@ -38,86 +40,12 @@ class ParameterSettings:
     """Layers of the structure module, which share their weights and so cannot be counted; None = AlphaFold's 8."""
 
     def __post_init__(self) -> None:
-        from bioattn.errors import SettingsError
-
         if self.structure_layers is not None and self.structure_layers < 1:
             raise SettingsError(f"structure_layers is {self.structure_layers}; it must be at least 1")
 
 
-@command("run evoformer")
-def evoformer(
-    reporter: Reporter,
-    alignment: Annotated[
-        Path,
-        typer.Argument(
-            metavar="IN",
-            help="Alignment of any format and packing, or `-`; or a folder or a list of alignments.",
-        ),
-        Input(name=""),
-    ],
-    output: Annotated[
-        Path,
-        typer.Option("--output", "-o", help="Folder of the results; one folder each for several inputs."),
-        Output.OTHER,
-    ],
-    model: Annotated[
-        list[Path] | None,
-        typer.Option(
-            "--model",
-            "--parameters",
-            metavar="PATH",
-            help="The model: a folder (`bioattn train evoformer`), AlphaFold's params_model_*.npz or an OpenFold "
-            ".pt state dict.",
-        ),
-        Input(name=""),
-    ] = None,
-    query: Annotated[
-        str | None,
-        typer.Option(
-            metavar="ID",
-            help="Name of the target row; its residues become the columns [default: row 1, all columns stay].",
-        ),
-    ] = None,
-    recycles: Annotated[
-        int | None, typer.Option(min=0, help="Passes after the first [default: the model's, 3 of AlphaFold].")
-    ] = None,
-    max_msa_clusters: Annotated[
-        int | None, typer.Option(min=1, help="Rows of the clustered MSA at most [default: the model's].")
-    ] = None,
-    representations: Annotated[
-        list[Representation] | None,
-        typer.Option(help="Also write this representation to representations.h5; can be repeated."),
-    ] = None,
-    attention: Annotated[
-        Path | None,
-        typer.Option(metavar="FILE", help="Also write attention here as HDF5."),
-        Output.OTHER,
-    ] = None,
-    sites: Annotated[
-        list[str] | None,
-        typer.Option(
-            metavar="PATTERN",
-            help="Attention sites, for example 'evoformer.*.msa_row'; can be repeated [default: all].",
-        ),
-    ] = None,
-    config: ConfigOption = None,
-    precision: Annotated[
-        Precision, typer.Option(help="Precision of the layers; bf16 is faster on processors that support it.")
-    ] = Precision.FP32,
-    chunk: Annotated[
-        str,
-        typer.Option(
-            metavar="N|auto",
-            help="Rows or residues that layers take at a time at most; auto: as memory allows.",
-        ),
-    ] = "auto",
-    seed: SeedOption = 0,
-    device: DeviceOption = Device.AUTO,
-    threads: ThreadsOption = None,
-    shard: ShardOption = None,
-    resume: ResumeOption = False,
-    force: ForceOption = False,
-) -> Record:
+@dataclass(frozen=True, slots=True, kw_only=True)
+class EvoformerRun(Settings):
     """Predict contacts, distances and, if the parameters allow it, the structure of a protein from its alignment.
 
     Writes contacts.rr (CASP RR) and contacts.tsv, distogram.h5, structure.pdb and .cif with pLDDT as B-factor, and
@@ -128,29 +56,78 @@ def evoformer(
 
     Warns of alignments whose rows agree no more than by chance, or with few effective sequences (Neff).
     """
+
+    alignment: Path = argument(
+        "IN",
+        "Alignment of any format and packing, or `-`; or a folder or a list of alignments.",
+        recorded="",
+    )
+    output: Path = output_option("Folder of the results; one folder each for several inputs.")
+    model: tuple[Path, ...] = option(
+        "The model: a folder (`bioattn train evoformer`), AlphaFold's params_model_*.npz or an OpenFold .pt state "
+        "dict.",
+        "--model",
+        "--parameters",
+        default=(),
+        metavar="PATH",
+        recorded="",
+    )
+    query: str | None = option(
+        "Name of the target row; its residues become the columns [default: row 1, all columns stay].",
+        metavar="ID",
+    )
+    recycles: int | None = option("Passes after the first [default: the model's, 3 of AlphaFold].", min=0)
+    max_msa_clusters: int | None = option("Rows of the clustered MSA at most [default: the model's].", min=1)
+    representations: tuple[Representation, ...] = option(
+        "Also write this representation to representations.h5; can be repeated.", default=()
+    )
+    attention: Path | None = option("Also write attention here as HDF5.", metavar="FILE", writes=Writes.OTHER)
+    sites: tuple[str, ...] = option(
+        "Attention sites, for example 'evoformer.*.msa_row'; can be repeated [default: all].",
+        default=(),
+        metavar="PATTERN",
+    )
+    config: Path | None = option(
+        "TOML file with any setting; options override it.", "--config", "-c", recorded=""
+    )
+    precision: Precision = option(
+        "Precision of the layers; bf16 is faster on processors that support it.", default=Precision.FP32
+    )
+    chunk: str = option(
+        "Rows or residues that layers take at a time at most; auto: as memory allows.",
+        default="auto",
+        metavar="N|auto",
+    )
+    seed: int = option("Seed of every random choice.", default=0, min=0)
+    device: Device = device_option()
+    threads: int | None = threads_option()
+    shard: str | None = shard_option()
+    resume: bool = resume_option()
+    force: bool = force_option()
+
+
+def run(settings: EvoformerRun, running: Running) -> RunReport:
+    """Predict all alignments. Raises: as `run_alignments`, and for the settings."""
     from bioattn.models.evoformer.folder import load_evoformer_model
     from bioattn.models.evoformer.inference.run import run_alignments
     from bioattn.models.evoformer.inference.run_paths import check_run_paths
     from bioattn.models.evoformer.inference.runner import RunSettings
     from bioattn.models.evoformer.inference.sources import find_alignments
-    from bioattn.system.device import choose_device, describe_device, set_threads
     from bioattn.system.shard import parse_shard
-    from bioattn.text import counted
 
-    part = None if shard is None else parse_shard(shard)
-    weights = _the_model(model)
-    size = _chunk(chunk)
-    settings = _settings(config)
-    sources, several = find_alignments(alignment)
-    wanted = _attention(attention, sites, settings.get("attention", {}), f"{config} [attention]")
+    output, attention, config = settings.output, settings.attention, settings.config
+    part = None if settings.shard is None else parse_shard(settings.shard)
+    weights = _the_model(settings.model)
+    size = _chunk(settings.chunk)
+    tables = _tables(config)
+    sources, several = find_alignments(settings.alignment)
+    wanted = _attention(attention, settings.sites, tables.get("attention", {}), f"{config} [attention]")
     check_run_paths(sources, output, several=several, attention=attention, model=weights)
-    set_threads(threads)
-    chosen = choose_device(device)
-    loaded = load_evoformer_model(weights, chosen, settings.get("parameters", {}).get("structure_layers"))
-    reporter.say(f"running on {describe_device(chosen)}")
-    given = {"num_recycles": recycles, "max_msa_clusters": max_msa_clusters}
+    device = running.device(settings.device, settings.threads)
+    loaded = load_evoformer_model(weights, device, tables.get("parameters", {}).get("structure_layers"))
+    given = {"num_recycles": settings.recycles, "max_msa_clusters": settings.max_msa_clusters}
     inputs = _inputs(
-        loaded.inputs, settings.get("inputs", {}), given, f"{config} [inputs]" if config else "options"
+        loaded.inputs, tables.get("inputs", {}), given, f"{config} [inputs]" if config else "options"
     )
     summary = run_alignments(
         loaded,
@@ -158,18 +135,18 @@ def evoformer(
         output,
         RunSettings(
             inputs=inputs,
-            query=query,
-            seed=seed,
-            precision=precision,
+            query=settings.query,
+            seed=settings.seed,
+            precision=settings.precision,
             chunk=size,
-            representations=tuple(representations or ()),
+            representations=settings.representations,
         ),
         several=several,
         attention=wanted,
         shard=part,
-        resume=resume,
-        force=force,
-        progress=reporter.progress(),
+        resume=settings.resume,
+        force=settings.force,
+        progress=running.progress,
     )
     sentences = [
         f"wrote {output / name if several else output}: {', '.join(files)}"
@@ -192,23 +169,24 @@ def evoformer(
             + (f" and {more:,} more" if more > 0 else "")
             + f"; the reasons stand above and in {output.name}.run.json"
         )
-    return Record(
-        *sentences,
+    return RunReport(
+        sentences=sentences,
         outputs=outputs,
         inputs={source.name: source.path for source in taken},
         failure=failure,
-        model={"file": loaded.name, "sha256": loaded.sha256},
-        device=str(chosen),
-        finished=sorted(summary.finished),
-        resumed=sorted(summary.resumed),
-        failed=summary.failed,
+        figures={
+            "model": {"file": loaded.name, "sha256": loaded.sha256},
+            "device": str(device),
+            "finished": sorted(summary.finished),
+            "resumed": sorted(summary.resumed),
+            "failed": summary.failed,
+        },
     )
 
 
-def _the_model(given: list[Path] | None) -> Path:
-    from bioattn.errors import SettingsError
+def _the_model(given: Sequence[Path]) -> Path:
 
-    match given or []:
+    match given:
         case [path]:
             return path
         case []:
@@ -219,9 +197,8 @@ def _the_model(given: list[Path] | None) -> Path:
             raise SettingsError(f"--model and --parameters name one model; {len(several)} are given")
 
 
-def _settings(config: Path | None) -> dict[str, dict[str, Any]]:
+def _tables(config: Path | None) -> dict[str, dict[str, Any]]:
     """The tables of the config file, by name."""
-    from bioattn.errors import SettingsError
     from bioattn.io.config_file import build, read_toml
 
     tables = read_toml(config) if config else {}
@@ -236,7 +213,6 @@ def _settings(config: Path | None) -> dict[str, dict[str, Any]]:
 
 
 def _chunk(text: str) -> int | None:
-    from bioattn.errors import SettingsError
 
     if text == "auto":
         return None
@@ -258,9 +234,8 @@ def _inputs(
 
 
 def _attention(
-    path: Path | None, sites: list[str] | None, configured: dict[str, Any], source: str
+    path: Path | None, sites: Sequence[str], configured: dict[str, Any], source: str
 ) -> "AttentionOutput | None":
-    from bioattn.errors import SettingsError
     from bioattn.io.config_file import build
     from bioattn.models.evoformer.inference.runner import AttentionOutput
     from bioattn.store.alignment_schema import AlignmentAttentionOptions, AlignmentReduction
@@ -272,7 +247,7 @@ def _attention(
         return None
     options = build(
         AlignmentAttentionOptions,
-        configured | ({"sites": sites} if sites else {}),
+        configured | ({"sites": list(sites)} if sites else {}),
         source if configured else "--sites",
     )
     if "top_k" in configured and options.reduce is not AlignmentReduction.TOP_K:

@@ -1,0 +1,74 @@
+"""The settings of `bioattn export attention`, which asks the family of a model to write its attention."""
+
+from dataclasses import dataclass
+from pathlib import Path
+
+from bioattn.models.settings import (
+    Settings,
+    Writes,
+    argument,
+    device_option,
+    force_option,
+    option,
+    output_option,
+    resume_option,
+    shard_option,
+    threads_option,
+)
+from bioattn.store.choices import Reduction, WeightType
+from bioattn.system.device import Device
+
+TREATMENT_HELP = (
+    "A treatment to predict; can be repeated; `unconditional` is the model's token for an unknown one "
+    "[default: all]."
+)
+TREATMENT_TABLE_HELP = (
+    "Table of treatments to predict instead of the training ones; unseen treatments need a model trained with "
+    "--treatment-encoder features."
+)
+BATCH_SIZE_HELP = "Promoters per forward pass [default: chosen to keep memory flat]."
+DROP_PARTS_HELP = "Drop the parts of an interrupted run (a finished file is always replaced)."
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ExportAttention(Settings):
+    """Write the attention of a model over each promoter for each treatment, as HDF5.
+
+    The command prints the size first and refuses a file larger than the free disk. The file appears when it is
+    complete; until then parts are kept in OUTPUT.partial; --resume continues from them, --force drops them.
+    docs/formats/attention.md has the schema, and code to read the file with h5py, xarray and R.
+    """
+
+    model: Path = argument("MODEL", "Folder of a trained promoter model.", recorded_file="model.safetensors")
+    sequences: Path = argument(
+        "PROMOTERS", "Promoter FASTA (`bioattn prepare promoters`).", recorded="promoters"
+    )
+    output: Path = output_option("Result to write.", Writes.FILE)
+    treatment: tuple[str, ...] = option(TREATMENT_HELP, default=(), metavar="NAME")
+    treatment_table: Path | None = option(TREATMENT_TABLE_HELP)
+    sites: tuple[str, ...] = option(
+        "Attention sites, for example 'promoter.cross.*'; can be repeated [default: all].",
+        default=(),
+        metavar="PATTERN",
+    )
+    heads: str | None = option("Heads, for example 0,2 (counted from 0) [default: all].", metavar="LIST")
+    dtype: WeightType = option(
+        "float16 halves the size, but netCDF programs (and xarray's default engine) cannot read it.",
+        default=WeightType.FLOAT32,
+    )
+    reduce: Reduction = option("Mean or maximum over the heads instead of each.", default=Reduction.NONE)
+    value_weighted: bool = option(
+        "Also write the weights times the norm of the value that they multiply.", default=False
+    )
+    phases: int = option(
+        "Average over N windows a fraction of a bin apart: N times finer bins, time and size.",
+        default=1,
+        min=1,
+        metavar="N",
+    )
+    batch_size: int | None = option(BATCH_SIZE_HELP, min=1)
+    device: Device = device_option()
+    threads: int | None = threads_option()
+    shard: str | None = shard_option()
+    resume: bool = resume_option()
+    force: bool = force_option(DROP_PARTS_HELP)

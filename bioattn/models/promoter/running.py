@@ -1,0 +1,143 @@
+"""`bioattn run promoter`, and `export attention` of promoter models: their settings, and the way to the runner."""
+
+from contextlib import ExitStack
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, TextIO, cast
+
+from bioattn.choices import parse_heads
+from bioattn.errors import SettingsError
+from bioattn.io.files import text_output
+from bioattn.models.attention_settings import (
+    BATCH_SIZE_HELP,
+    DROP_PARTS_HELP,
+    TREATMENT_HELP,
+    TREATMENT_TABLE_HELP,
+    ExportAttention,
+)
+from bioattn.models.running import Running, RunReport
+from bioattn.models.settings import (
+    Settings,
+    Writes,
+    argument,
+    device_option,
+    force_option,
+    option,
+    output_option,
+    resume_option,
+    shard_option,
+    threads_option,
+)
+from bioattn.store.choices import WeightType
+from bioattn.system.device import Device
+from bioattn.text import counted, human_bytes
+
+if TYPE_CHECKING:
+    from bioattn.store.schema import AttentionOptions
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PromoterRun(Settings):
+    """Predict the response of promoters to treatments.
+
+    Writes a wide TSV, one row per gene and one column per treatment (`-o -` writes to standard output; a .gz name
+    gives gzip): responses in the units of training, or probabilities for a binary model. --resume and --force
+    apply to the parts that an interrupted run with --attention leaves in ATTENTION.partial.
+    """
+
+    model: Path = argument("MODEL", "Folder of a trained promoter model.", recorded_file="model.safetensors")
+    sequences: Path = argument(
+        "PROMOTERS", "Promoter FASTA (`bioattn prepare promoters`).", recorded="promoters"
+    )
+    output: Path = output_option("Result to write.", Writes.STREAM)
+    treatment: tuple[str, ...] = option(TREATMENT_HELP, default=(), metavar="NAME")
+    treatment_table: Path | None = option(TREATMENT_TABLE_HELP)
+    attention: Path | None = option(
+        "Also write all attention here as HDF5 (`export attention` has the choices).", writes=Writes.FILE
+    )
+    batch_size: int | None = option(BATCH_SIZE_HELP, min=1)
+    device: Device = device_option()
+    threads: int | None = threads_option()
+    shard: str | None = shard_option()
+    resume: bool = resume_option()
+    force: bool = force_option(DROP_PARTS_HELP)
+
+
+def run(settings: PromoterRun, running: Running) -> RunReport:
+    """Write predictions and, with `attention`, attention. Raises: as `run_promoters`, and for the settings."""
+    if settings.attention is not None and settings.output.resolve() == settings.attention.resolve():
+        raise SettingsError("--output and --attention name the same file")
+    return _run(settings, settings.output, settings.attention, None, running)
+
+
+def export_attention(settings: ExportAttention, running: Running) -> RunReport:
+    """Write attention. Raises: as `run_promoters`, and for the settings."""
+    from bioattn.store.schema import AttentionOptions
+
+    if settings.dtype is WeightType.FLOAT16:
+        running.warn("float16: h5py and h5netcdf read it, netCDF4 and programs built on it do not")
+    options = AttentionOptions(
+        sites=settings.sites or ("*",),
+        heads=parse_heads(settings.heads),
+        dtype=settings.dtype,
+        reduce=settings.reduce,
+        value_weighted=settings.value_weighted,
+        phases=settings.phases,
+    )
+    return _run(settings, None, settings.output, options, running)
+
+
+def _run(
+    settings: PromoterRun | ExportAttention,
+    predictions: Path | None,
+    attention: Path | None,
+    options: "AttentionOptions | None",
+    running: Running,
+) -> RunReport:
+    from bioattn.models.promoter.folder import load_promoter_model
+    from bioattn.models.promoter.inference.run import run_promoters
+    from bioattn.promoters.treatments import read_treatment_table, select_treatments
+    from bioattn.system.memory import keep_freed_memory
+    from bioattn.system.shard import parse_shard
+
+    shard = None if settings.shard is None else parse_shard(settings.shard)
+    to_stdout = str(predictions) == "-"
+    keep_freed_memory()
+    device = running.device(settings.device, settings.threads)
+    model = load_promoter_model(settings.model, device)
+    table = None if settings.treatment_table is None else read_treatment_table(settings.treatment_table)
+    with ExitStack() as outputs:
+        text: TextIO | None = running.stdout if to_stdout else None
+        if predictions is not None and not to_stdout:
+            text = cast(TextIO, outputs.enter_context(text_output(predictions)))
+        summary = run_promoters(
+            model,
+            settings.sequences,
+            treatments=select_treatments(model.treatments, settings.treatment, table),
+            predictions=text,
+            attention=attention,
+            options=options,
+            batch_size=settings.batch_size,
+            shard=shard,
+            resume=settings.resume,
+            force=settings.force,
+            progress=running.progress,
+        )
+    scope = f"{counted(summary.num_promoters, 'promoter')} × {counted(summary.num_treatments, 'treatment')}"
+    written = {}
+    if predictions is not None and not to_stdout:
+        written[predictions] = f"wrote {predictions}: predictions of {scope}"
+    if attention is not None:
+        sites = ", ".join(f"{name} {shape}" for name, shape in summary.sites.items())
+        size = human_bytes(summary.attention_bytes)
+        written[attention] = f"wrote {attention}: attention of {scope}, {size}: {sites}"
+    return RunReport(
+        sentences=list(written.values()),
+        outputs=list(written),
+        figures={
+            "device": str(device),
+            "promoters": summary.num_promoters,
+            "treatments": summary.num_treatments,
+            "resumed_promoters": summary.resumed_promoters,
+        },
+    )
