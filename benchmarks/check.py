@@ -36,7 +36,8 @@ from numpy.typing import NDArray
 from bioattn.errors import BioattnError
 from bioattn.faithfulness.maps import read_maps
 from bioattn.io.files import read_json, sha256_of, write_json
-from bioattn.models.model_folder import CONFIG, TRAINING_RECORD, TREATMENTS, WEIGHTS
+from bioattn.models.family import CONFIG, WEIGHTS
+from bioattn.models.model_folder import TRAINING_RECORD, TREATMENTS
 from bioattn.models.promoter.family import FAMILY, PromoterTrainingSettings
 from bioattn.models.promoter.folder import load_promoter_model, write_promoter_model
 from bioattn.models.promoter.model import make_promoter_model

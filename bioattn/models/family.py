@@ -27,6 +27,7 @@ if TYPE_CHECKING:
 VARIABLE = "BIOATTN_FAMILIES"
 CONFIG = "config.json"
 """The file of a model folder that names its family."""
+WEIGHTS = "model.safetensors"
 
 
 class Family(Protocol):

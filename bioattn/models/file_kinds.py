@@ -5,8 +5,8 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
-from bioattn.models.family import CONFIG, families, family_of
-from bioattn.models.model_kind import WEIGHTS, model_kind
+from bioattn.models.family import CONFIG, WEIGHTS, families, family_of
+from bioattn.models.model_kind import model_kind
 from bioattn.store.kinds import FileKind, folder_with
 
 

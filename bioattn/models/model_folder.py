@@ -18,8 +18,7 @@ from bioattn import __version__
 from bioattn.errors import BioattnError, FormatError
 from bioattn.io.files import atomic_output, read_json, sha256_of, write_json
 from bioattn.io.safetensors_input import DAMAGE, damaged, open_safetensors
-from bioattn.models.family import CONFIG as CONFIG
-from bioattn.models.model_kind import WEIGHTS as WEIGHTS
+from bioattn.models.family import CONFIG, WEIGHTS
 from bioattn.store.training_record import HISTORY, TRAINING_RECORD, read_training_record
 
 MODEL_FORMAT = "bioattn-model"

@@ -11,7 +11,8 @@ from bioattn.io.folders import remove_unfinished, replace_folder, require_own_fi
 from bioattn.io.input_watch import require_unchanged_inputs
 from bioattn.io.output_lock import lock_output
 from bioattn.io.output_names import partial_folder, run_record_path
-from bioattn.models.model_folder import MODEL_CARD, MODEL_FILES, WEIGHTS
+from bioattn.models.family import WEIGHTS
+from bioattn.models.model_folder import MODEL_CARD, MODEL_FILES
 from bioattn.store.training_record import TRAINING_RECORD
 from bioattn.training.state import STATE_FILE
 

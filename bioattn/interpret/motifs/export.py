@@ -42,7 +42,7 @@ from bioattn.interpret.motifs.tables import (
 from bioattn.io.files import sha256_of, text_output, write_json
 from bioattn.io.folders import atomic_folder
 from bioattn.io.hdf5_input import open_hdf5, text_attribute
-from bioattn.models.model_folder import WEIGHTS
+from bioattn.models.family import WEIGHTS
 from bioattn.promoters.gene_choice import choose_genes
 from bioattn.store.attention_reader import open_attention
 from bioattn.store.attribution_reader import open_attribution

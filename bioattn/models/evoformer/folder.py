@@ -20,14 +20,8 @@ from bioattn.models.evoformer.config import EvoformerConfig
 from bioattn.models.evoformer.input_settings import InputSettings
 from bioattn.models.evoformer.model import EvoformerModel
 from bioattn.models.evoformer.parameters.loading import allocate_model, load_parameters
-from bioattn.models.model_folder import (
-    CONFIG,
-    WEIGHTS,
-    load_weights,
-    read_model_config,
-    write_model_config,
-    write_weights,
-)
+from bioattn.models.family import CONFIG, WEIGHTS
+from bioattn.models.model_folder import load_weights, read_model_config, write_model_config, write_weights
 from bioattn.system.progress import Progress
 
 if TYPE_CHECKING:

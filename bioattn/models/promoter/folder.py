@@ -22,10 +22,9 @@ from bioattn.errors import BioattnError, FormatError, SettingsError
 from bioattn.io.config_file import build
 from bioattn.io.files import read_json, sha256_of, write_json
 from bioattn.io.input_watch import unchanged
+from bioattn.models.family import CONFIG, WEIGHTS
 from bioattn.models.model_folder import (
-    CONFIG,
     TREATMENTS,
-    WEIGHTS,
     load_weights,
     read_model_config,
     write_model_config,

@@ -18,7 +18,7 @@ from bioattn.errors import FormatError
 from bioattn.formats.npz import ARCHIVE_DAMAGE, NpzArrays
 from bioattn.io.files import unreadable
 from bioattn.io.safetensors_input import DAMAGE, damaged, open_safetensors
-from bioattn.models.model_folder import CONFIG, WEIGHTS
+from bioattn.models.family import CONFIG, WEIGHTS
 
 Shape = tuple[int, ...]
 

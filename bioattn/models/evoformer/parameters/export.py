@@ -18,7 +18,8 @@ from bioattn.models.evoformer.parameters.inferred_config import INFERRED, infer_
 from bioattn.models.evoformer.parameters.layout import from_canonical
 from bioattn.models.evoformer.parameters.loading import load_parameters, per_block
 from bioattn.models.evoformer.parameters.shapes import ModelRow, model_rows
-from bioattn.models.model_folder import MODEL_FILES, WEIGHTS
+from bioattn.models.family import WEIGHTS
+from bioattn.models.model_folder import MODEL_FILES
 
 
 class ParameterForm(StrEnum):

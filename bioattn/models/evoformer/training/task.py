@@ -27,7 +27,7 @@ from bioattn.models.evoformer.training.losses import sample_losses
 from bioattn.models.evoformer.training.model_card import card_lines
 from bioattn.models.evoformer.training.prediction import score_family
 from bioattn.models.evoformer.training.samples import Sample, TrainingSamples
-from bioattn.models.model_folder import CONFIG, WEIGHTS
+from bioattn.models.family import CONFIG, WEIGHTS
 from bioattn.structures.contact_metrics import ContactScores, mean_scores
 from bioattn.system.progress import Progress
 from bioattn.system.shard import Shard

@@ -16,7 +16,8 @@ from bioattn.attention.entropy import EntropyMeter
 from bioattn.errors import SettingsError
 from bioattn.io.config_file import build
 from bioattn.io.files import sha256_of
-from bioattn.models.model_folder import CONFIG, TREATMENTS, WEIGHTS
+from bioattn.models.family import CONFIG, WEIGHTS
+from bioattn.models.model_folder import TREATMENTS
 from bioattn.models.promoter.batch_part import part_of_batch
 from bioattn.models.promoter.config import Conditioning
 from bioattn.models.promoter.family import PromoterTrainingSettings
