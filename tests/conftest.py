@@ -6,8 +6,13 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
+from hypothesis import HealthCheck, settings
 
 from tests.programs import ForkServer
+
+# How long an example takes says how busy the machine is, and nothing about the code.
+settings.register_profile("tests", deadline=None, suppress_health_check=[HealthCheck.too_slow])
+settings.load_profile("tests")
 
 # Tensors of the tests are small: a second thread costs more than it gives. Before torch is imported.
 os.environ.setdefault("OMP_NUM_THREADS", "1")

@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import NamedTuple
 
 from bioattn.errors import FormatError
-from bioattn.io.files import open_text, text_output
+from bioattn.io.files import read_lines, text_output
 
 LINE_LENGTH = 60
 
@@ -57,56 +57,44 @@ def read_fasta_pieces(
     The pieces of one record carry the same name and line and follow each other. Raises as `read_fasta` does.
     """
     lines_of_name: dict[str, int] = {}
-    name, description, header_line = "", "", 0
-    lines_before, at_line_start = 0, True
-    with open_text(path) as file:
-        while block := file.read(piece_length):
-            last_line = block[block.rfind("\n") + 1 :]
-            if not header_line or (last_line.startswith(">") and (last_line != block or at_line_start)):
-                block += file.readline()  # a header is not cut in two
-            line = lines_before if at_line_start else lines_before + 1
-            for index, part in enumerate(("\n" * at_line_start + block).split("\n>")):
-                if index:
-                    header, _, letters = part.partition("\n")
-                    name, description = split_header(path, line, header)
-                    if name in lines_of_name:
-                        raise FormatError(
-                            f"{path}:{line}: the name {name!r} was used on line {lines_of_name[name]} already; "
-                            "names must be unique"
-                        )
-                    header_line = line
-                    if not names_checked:
-                        lines_of_name[name] = line
-                    yield FastaRecord(name, description, _without_white_space(letters), header_line)
-                elif header_line:
-                    yield FastaRecord(name, description, _without_white_space(part), header_line)
-                else:
-                    _refuse_text_before_records(path, line, part)
-                line += part.count("\n") + 1
-            lines_before += block.count("\n")
-            at_line_start = block.endswith("\n")
-    if not header_line:
-        raise FormatError(f"{path}: holds no FASTA record (no line starts with '>')")
-
-
-def _without_white_space(text: str) -> str:
-    letters = text.replace("\n", "")
-    return letters if letters.isalnum() else "".join(letters.split())
-
-
-def _refuse_text_before_records(path: Path, line: int, text: str) -> None:
-    for number, found in enumerate(text.split("\n"), start=line):
-        if found.strip() and not found.startswith(";"):
+    name: str | None = None
+    description = ""
+    header_line = 0
+    parts: list[str] = []
+    letters = 0
+    for number, line in read_lines(path):
+        if line.startswith(">"):
+            if name is not None:
+                yield FastaRecord(name, description, "".join(parts), header_line)
+            name, description = split_header(path, number, line)
+            if name in lines_of_name:
+                raise FormatError(
+                    f"{path}:{number}: the name {name!r} was used on line {lines_of_name[name]} already; "
+                    "names must be unique"
+                )
+            header_line = number
+            if not names_checked:
+                lines_of_name[name] = number
+            parts, letters = [], 0
+        elif name is not None:
+            text = line if line.isalnum() else "".join(line.split())
+            parts.append(text)
+            letters += len(text)
+            if letters >= piece_length:
+                yield FastaRecord(name, description, "".join(parts), header_line)
+                parts, letters = [], 0
+        elif line.strip() and not line.startswith(";"):
             raise FormatError(
-                f"{path}:{number}: {found[:40]!r} stands where a FASTA header ('>name') is expected"
+                f"{path}:{number}: {line[:40]!r} stands where a FASTA header ('>name') is expected"
             )
+    if name is None:
+        raise FormatError(f"{path}: holds no FASTA record (no line starts with '>')")
+    yield FastaRecord(name, description, "".join(parts), header_line)
 
 
-def split_header(path: Path, number: int, header: str) -> tuple[str, str]:
-    """Name (the first word) and description of a header without its `>`.
-
-    Raises: FormatError when there is no name.
-    """
+def split_header(path: Path, number: int, line: str) -> tuple[str, str]:
+    """Name (the first word) and description of a header line. Raises: FormatError when there is no name."""
+    header = line[1:]
     if not header.strip():
         raise FormatError(f"{path}:{number}: the FASTA header has no name after '>'")
     name, *rest = header.split(maxsplit=1)

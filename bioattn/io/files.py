@@ -79,17 +79,10 @@ def read_lines(path: Path) -> Iterator[tuple[int, str]]:
 
     Raises: FormatError when the file is not UTF-8 or its compression is damaged; BioattnError when unreadable.
     """
-    with open_text(path) as text:
-        for number, line in enumerate(text, start=1):
-            yield number, line.rstrip("\n")
-
-
-@contextmanager
-def open_text(path: Path) -> Iterator[io.TextIOWrapper]:
-    """Open a text file, plain, gzip or xz, whose line ends are read as `\\n`. Raises as `read_lines`."""
     with open_bytes(path) as raw, decompression_errors(path):
         try:
-            yield io.TextIOWrapper(raw, encoding="utf-8-sig", newline=None)
+            for number, line in enumerate(io.TextIOWrapper(raw, encoding="utf-8-sig", newline=None), start=1):
+                yield number, line.rstrip("\n")
         except UnicodeDecodeError as error:
             raise _not_utf8(path, error) from error
 
