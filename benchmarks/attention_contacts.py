@@ -22,10 +22,12 @@ from bioattn.io.files import sha256_of
 from bioattn.models.evoformer.alignment_inputs import AlignmentInputs
 from bioattn.models.evoformer.folder import LoadedEvoformerModel, load_evoformer_model
 from bioattn.models.evoformer.inference.attention import alignment_attention
+from bioattn.models.evoformer.inference.samples import AlignmentSample
 from bioattn.models.evoformer.training.families import TrainingFamily
 from bioattn.models.evoformer.training.prediction import score_family
-from bioattn.store.alignment_schema import AlignmentAttentionOptions, AlignmentSample
-from bioattn.store.attention_reader import open_attention
+from bioattn.store.choices import Reduction
+from bioattn.store.reader import open_attention
+from bioattn.store.schema import AttentionOptions
 from bioattn.structures.contact_metrics import ContactScores, contact_scores, mean_scores
 
 
@@ -61,7 +63,7 @@ def write_attention(
     with alignment_attention(
         path,
         sites=loaded.sites,
-        options=AlignmentAttentionOptions(sites=("evoformer.*.msa_row",)),
+        options=AttentionOptions(sites=("evoformer.*.msa_row",), reduce=Reduction.MEAN_ROWS),
         model_sha256=loaded.sha256,
         sizes=[sample.sizes for sample in samples],
         job={"dataset": digest},
@@ -69,7 +71,11 @@ def write_attention(
     ) as writer:
         for number, (family, sample) in enumerate(zip(families, samples, strict=True)):
             drawn = inputs_of(loaded, family).sample(0, 0)
-            with writer.sample(number, sample) as sink, capture(writer.site_names, sink), torch.no_grad():
+            with (
+                writer.sample(number, sample) as receiver,
+                capture(writer.site_names, receiver),
+                torch.no_grad(),
+            ):
                 loaded.model(drawn)
             print(f"{sample.id}: {len(sample.query)} columns, {sample.rows} rows", file=sys.stderr)
         writer.assemble()

@@ -115,7 +115,7 @@ def product_rate(precision: str) -> float:
 
 
 class Mean:
-    """A sink that keeps the mean over rows."""
+    """A receiver that keeps the mean over rows."""
 
     def __init__(self) -> None:
         self.total: Any = None

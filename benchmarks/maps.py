@@ -33,7 +33,7 @@ from bioattn.models.promoter.folder import load_promoter_model
 from bioattn.models.promoter.training.batches import centred_windows
 from bioattn.promoters.dataset import TEST, read_dataset
 from bioattn.simulate.truth import read_truth
-from bioattn.store.attention_reader import open_attention
+from bioattn.store.reader import open_attention
 
 SETTINGS = {
     "default": "",

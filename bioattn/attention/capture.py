@@ -1,9 +1,10 @@
-"""Listening to attention: `with capture(sites, sink): model(...)` hands the weights of those sites to `sink`.
+"""Listening to attention: `with capture(sites, receiver): model(...)` hands the weights of those sites to
+`receiver`.
 
 `with substitute(sites, other): model(...)` makes them use other weights than their own, to see what hangs on them.
 
 The operator asks `listener_for(site)` at every call; without a listener it takes the fused path and no weight
-tensor exists. The sink is a protocol, so this room knows nothing of files.
+tensor exists. The receiver is a protocol, so this room knows nothing of files.
 """
 
 from collections.abc import Iterator, Sequence
@@ -18,16 +19,16 @@ from torch import Tensor
 from bioattn.attention.site import AttentionSite, Tile
 
 
-class AttentionSink(Protocol):
+class AttentionReceiver(Protocol):
     """Takes the weights of one site for one batch, or tile after tile of them."""
 
     def receive(
         self, site: AttentionSite, weights: Tensor, value_weighted: Tensor | None, tile: Tile | None = None
     ) -> None:
-        """`weights`: float32, detached unless gradients were asked for, axes as `site.axes`; `value_weighted`: the
+        """`weights`: float32, detached unless gradients were asked for, axes as `site.dims`; `value_weighted`: the
         same shape, or None.
 
-        tile: which slice of its outer axis the weights are; None = all of it. Tiles come in order. Whoever keeps
+        tile: which slice of one of its axes the weights are; None = all of it. Tiles come in order. Whoever keeps
         what it gets copies it: the memory may be used again for the next tile.
 
         Value-weighted attention is the weight times the Euclidean norm of the value vector it multiplies
@@ -39,8 +40,8 @@ class Substitution(Protocol):
     """Says which weights a site uses instead of its own."""
 
     def __call__(self, site: AttentionSite, weights: Tensor, tile: Tile | None, /) -> Tensor:
-        """`weights`: (..., Q, K) as the layer would use them, with `site.sink` the sink's last; not to be changed
-        in place. Returns weights of the same shape."""
+        """`weights`: (..., Q, K) as the layer would use them, with `site.null_key` the null key's last; not to be
+        changed in place. Returns weights of the same shape."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -49,7 +50,7 @@ class Listener:
     too."""
 
     patterns: tuple[str, ...]
-    sink: AttentionSink | None = None
+    receiver: AttentionReceiver | None = None
     value_weighted: bool = False
     gradients: bool = False
     substitution: Substitution | None = None
@@ -60,26 +61,32 @@ _LISTENERS: ContextVar[tuple[Listener, ...]] = ContextVar("attention_listeners",
 
 @contextmanager
 def capture(
-    sites: Sequence[str], sink: AttentionSink, *, value_weighted: bool = False, gradients: bool = False
+    sites: Sequence[str],
+    receiver: AttentionReceiver,
+    *,
+    value_weighted: bool = False,
+    gradients: bool = False,
 ) -> Iterator[None]:
-    """Send the weights of every site whose name matches one of the shell patterns `sites` to `sink`.
+    """Send the weights of every site whose name matches one of the shell patterns `sites` to `receiver`.
 
     Outputs stay those of the fused path to 1e-5. Captures nest; the innermost that matches a site gets it.
     gradients: leave the weights in the graph, for a loss that speaks of them.
     """
-    listener = Listener(patterns=tuple(sites), sink=sink, value_weighted=value_weighted, gradients=gradients)
+    listener = Listener(
+        patterns=tuple(sites), receiver=receiver, value_weighted=value_weighted, gradients=gradients
+    )
     with _listening(listener):
         yield
 
 
 @contextmanager
 def substitute(
-    sites: Sequence[str], substitution: Substitution, sink: AttentionSink | None = None
+    sites: Sequence[str], substitution: Substitution, receiver: AttentionReceiver | None = None
 ) -> Iterator[None]:
     """Let every site whose name matches one of the shell patterns `sites` attend with the weights that
-    `substitution` gives, and hand those to `sink`, if there is one. Nests as `capture` does.
+    `substitution` gives, and hand those to `receiver`, if there is one. Nests as `capture` does.
     """
-    with _listening(Listener(patterns=tuple(sites), sink=sink, substitution=substitution)):
+    with _listening(Listener(patterns=tuple(sites), receiver=receiver, substitution=substitution)):
         yield
 
 
@@ -108,13 +115,13 @@ def hand_over(
     """Give weights that a layer computed itself to whoever listens to `site`.
 
     weights: (..., Q, K), or (..., K) where the site has no query axis; value: (..., K, V), broadcastable to the
-    weights' leading axes, or None when nothing single is weighted. With `site.sink` the last key is kept back.
+    weights' leading axes, or None when nothing single is weighted. With `site.null_key` the last key is kept back.
     Weights of half precision are scaled so that a row sums to 1.
     """
     listener = listener_for(site)
-    if listener is None or listener.sink is None:
+    if listener is None or listener.receiver is None:
         return
-    positions = slice(0, -1) if site.sink else slice(None)
+    positions = slice(0, -1) if site.null_key else slice(None)
     whole = (weights if listener.gradients else weights.detach()).float()
     if weights.dtype != whole.dtype:
         # Rounded one by one to half precision, the weights of a row miss a sum of 1 by up to some thousandths.
@@ -123,8 +130,8 @@ def hand_over(
     norms = None
     if listener.value_weighted and value is not None:
         norm = (value if listener.gradients else value.detach())[..., positions, :].float().norm(dim=-1)
-        norms = kept * (norm if site.axes[-2] == "head" else norm.unsqueeze(-2))
-    listener.sink.receive(site, kept, norms, tile)
+        norms = kept * (norm if site.dims[-2] == "head" else norm.unsqueeze(-2))
+    listener.receiver.receive(site, kept, norms, tile)
 
 
 def substituted(site: AttentionSite | None, weights: Tensor, tile: Tile | None = None) -> Tensor | None:

@@ -52,7 +52,7 @@ class MultiHeadAttention(nn.Module):
             self.project_key.weight *= first_gain
         # Zero queries make only the dot product ignore the keys.
         self.score = make_score(AttentionScore.DOT if uniform else score, num_heads, head_channels)
-        self.sink_key_HD = nn.Parameter(torch.zeros(num_heads, head_channels)) if site.sink else None
+        self.sink_key_HD = nn.Parameter(torch.zeros(num_heads, head_channels)) if site.null_key else None
 
     def forward(
         self,

@@ -44,8 +44,8 @@ def attend(
     bias: added to the logits, broadcastable to (..., Q, K); without a mask a bias that many rows share is never
     copied for each.
     site: with a listener (`bioattn.attention.capture`) the weights are computed explicitly and handed to it,
-    otherwise no (..., Q, K) tensor is made where a fused kernel can avoid it. With `site.sink` the last key is
-    the sink: it takes part, and its weights are not handed on.
+    otherwise no (..., Q, K) tensor is made where a fused kernel can avoid it. With `site.null_key` the last
+    key is the null key: it takes part, and its weights are not handed on.
     tile: which slice of the site's outer axis this call attends; the listener is told.
     """
     if listener_for(site) is not None:
@@ -122,7 +122,7 @@ def attention_weights(
     if site is not None:
         others = substituted(site, weights, tile)
         weights = weights if others is None else others
-        hand_over(site, weights.squeeze(-2) if site.axes[-2] == "head" else weights, value, tile)
+        hand_over(site, weights.squeeze(-2) if site.dims[-2] == "head" else weights, value, tile)
     return weights
 
 

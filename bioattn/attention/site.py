@@ -1,17 +1,48 @@
-"""A place in a model where attention happens, and what its weights mean."""
+"""A place in a model where attention happens, and the axes of its weights."""
 
 from dataclasses import dataclass
-from typing import Literal, NamedTuple
+from typing import NamedTuple
 
-AXES = ("sample", "treatment", "row", "residue", "head", "query", "key")
-"""The canonical order of the axes of attention weights; a site lacks those that do not exist in it."""
+
+@dataclass(frozen=True, slots=True)
+class Axis:
+    """One axis of an array: its name, what its places are, and where they lie.
+
+    An axis without `lengths` is as long in every sample. Its length follows from `coordinates` or `edges`, or it
+    is `size`; a family that does not know it beforehand leaves all three out.
+    """
+
+    name: str
+    """Such as `treatment`, `row`, `head`, `query`, `key`; no two axes of an array share a name."""
+    kind: str = ""
+    """What its places are, such as `position` (bins of a promoter), `residue`, `msa_row`, `token`, `layer`,
+    `step`. The list is open; an empty kind stands for the axis's name."""
+    size: int | None = None
+    """Number of places; of a ragged axis the largest of all samples."""
+    coordinates: tuple[str, ...] | tuple[int, ...] | None = None
+    """A name or number for each place, such as the treatments; None = counted from 0."""
+    edges: tuple[int, ...] | None = None
+    """Of `size` bins, `size` + 1 edges in bases from the window's first base, 5'→3': bin i covers
+    `[edges[i], edges[i + 1])`."""
+    lengths: str | None = None
+    """Of a ragged axis, the column of the sample table that holds its length in each sample."""
+    limit: int | None = None
+    """Of a ragged axis, the most places it has: its length is the smaller of this and `lengths`."""
+
+    def __post_init__(self) -> None:
+        if not self.kind:
+            object.__setattr__(self, "kind", self.name)
+        if self.size is None and self.coordinates is not None:
+            object.__setattr__(self, "size", len(self.coordinates))
+        if self.size is None and self.edges is not None:
+            object.__setattr__(self, "size", len(self.edges) - 1)
 
 
 class Tile(NamedTuple):
-    """Which slice of a site's outer axis some weights are, where a layer attends part of it at a time."""
+    """Which slice of one axis some weights are, where a layer attends part of it at a time."""
 
     axis: str
-    """`row` or `residue`."""
+    """Name of the axis."""
     start: int
     """0-based; the tile ends where its weights do."""
     total: int
@@ -20,60 +51,42 @@ class Tile(NamedTuple):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class AttentionSite:
-    """Name and geometry of one attention site.
-
-    Positions are bases counted from the first base of the window (flanks excluded), 0-based, in the 5'→3'
-    direction of the gene; edges are half-open bins `[edges[i], edges[i + 1])`. Sites over an alignment have none:
-    their queries and keys are residues or rows, counted from 0.
-    """
+    """Name and axes of one attention site."""
 
     name: str
-    """For example `promoter.cross.0` or `evoformer.07.msa_row`."""
-    axes: tuple[str, ...]
-    """Names (out of `AXES`) of the weights' axes in the order the operator emits them."""
-    num_heads: int
-    """Attention heads."""
-    heads_left: tuple[int, ...] = ()
-    """Where heads were pruned, the numbers that the heads left had before, one each; empty: none was."""
-    key_edges: tuple[int, ...] | None = None
-    """K + 1 bin edges of the keys; None when keys are not positions."""
-    query_edges: tuple[int, ...] | None = None
-    """Q + 1 bin edges of the queries; None when queries are not positions."""
+    """For example `promoter.cross.0` or `evoformer.07.msa_row`; it holds no slash."""
+    axes: tuple[Axis, ...]
+    """Of the weights, in the order in which the operator emits them. The last one is `key`, the queries are
+    `query`, the heads `head`; `sample` is the batch. A site lacks the axes that do not exist in it."""
+    heads: tuple[int, ...]
+    """Numbers of its heads, from 0. Pruning leaves gaps: a head keeps the number it had."""
     receptive_field: int | None = None
     """Bases one key sees, centred on its bin; None when keys are not positions."""
-    sink: bool = False
-    """With a sink a row's weights sum to at most 1; the rest went to a learned key that stands for "nowhere"."""
-    keys: Literal["residue", "row"] | None = None
-    """What queries and keys are in a site over an alignment: its residues or its rows."""
-    extra_rows: bool = False
-    """Whether rows are those of the extra MSA and not of the clustered MSA."""
+    null_key: bool = False
+    """Whether there is one more, learned key that stands for "nowhere". It is not handed on, so that a row's
+    weights sum to at most 1."""
 
     @property
-    def head_numbers(self) -> tuple[int, ...]:
-        """What the heads are called: 0, 1, …, in a pruned model with gaps."""
-        return self.heads_left or tuple(range(self.num_heads))
+    def num_heads(self) -> int:
+        """Attention heads."""
+        return len(self.heads)
 
+    @property
+    def dims(self) -> tuple[str, ...]:
+        """Names of the axes."""
+        return tuple(axis.name for axis in self.axes)
 
-_ALIGNMENT_LAYERS: dict[str, tuple[tuple[str, ...], Literal["residue", "row"]]] = {
-    "msa_row": (("row", "head", "query", "key"), "residue"),
-    "msa_column": (("residue", "head", "query", "key"), "row"),
-    "msa_column_global": (("residue", "head", "key"), "row"),
-    "triangle_starting": (("residue", "head", "query", "key"), "residue"),
-    "triangle_ending": (("residue", "head", "query", "key"), "residue"),
-    "invariant_point": (("head", "query", "key"), "residue"),
-}
-"""Axes, and what the keys are, by layer of the MSA/pair stack."""
+    def axis(self, name: str) -> Axis | None:
+        """The axis of this name; None without one."""
+        return next((axis for axis in self.axes if axis.name == name), None)
 
+    @property
+    def key_edges(self) -> tuple[int, ...] | None:
+        """Edges of the keys' bins; None when keys are not positions."""
+        return self.axes[-1].edges
 
-def alignment_site(stack: str, block: int, layer: str, num_heads: int) -> AttentionSite:
-    """The site of one layer of the MSA/pair stack.
-
-    stack: `evoformer`, `extra_msa` or `structure`; block: from 0; layer: `msa_row`, `msa_column`,
-    `msa_column_global` (one query per column, so no query axis), `triangle_starting`, `triangle_ending` (there
-    `residue` is the ending node), `invariant_point`. Named `evoformer.07.msa_row`, `structure.invariant_point.3`.
-    """
-    axes, keys = _ALIGNMENT_LAYERS[layer]
-    name = f"{stack}.{layer}.{block}" if layer == "invariant_point" else f"{stack}.{block:02d}.{layer}"
-    return AttentionSite(
-        name=name, axes=axes, num_heads=num_heads, keys=keys, extra_rows=stack == "extra_msa"
-    )
+    @property
+    def query_edges(self) -> tuple[int, ...] | None:
+        """Edges of the queries' bins; None when queries are not positions."""
+        query = self.axis("query")
+        return None if query is None else query.edges

@@ -44,12 +44,12 @@ class UniformWeights:
         self._done: dict[str, int] = {}
 
     def __call__(self, site: AttentionSite, weights: Tensor, _tile: Tile | None) -> Tensor:
-        """Uniform weights (B, H, T, P); the sink gets none."""
+        """Uniform weights (B, H, T, P); the null key gets none."""
         first = self._done.get(site.name, 0)
         self._done[site.name] = first + len(weights)
         known_BP = torch.from_numpy(self._known_BP[first : first + len(weights)]).to(weights)
         shares_BP = known_BP / known_BP.sum(-1, keepdim=True).clamp(min=1)
-        if site.sink:
+        if site.null_key:
             shares_BP = torch.nn.functional.pad(shares_BP, (0, 1))
         return shares_BP[:, None, None].expand_as(weights)
 

@@ -13,10 +13,10 @@ from bioattn.alignments.couplings import average_product_correction
 from bioattn.errors import SettingsError
 from bioattn.figures.treatment_maps import TreatmentMaps
 from bioattn.interpret.maps.alignment_maps import choose_sites, head_map, only_sample, require_heads_somewhere
-from bioattn.store.attention_reader import AttentionFile
+from bioattn.store.reader import AttentionFile
 from bioattn.text import quoted
 
-_KINDS = {"residue": "residue", "row": "sequence"}
+_KINDS = {"residue": "residue", "msa_row": "sequence", "extra_msa_row": "sequence"}
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -98,7 +98,7 @@ def alignment_head_grid(
     sample = only_sample(attention, sample)
     chosen = choose_sites(attention, sites)
     require_heads_somewhere(attention, chosen, heads)
-    kinds = {_KINDS[info.keys or "residue"] for info in chosen}
+    kinds = {_KINDS[info.kind("key")] for info in chosen}
     if len(kinds) > 1:
         raise SettingsError(
             f"--sites: {quoted([info.name for info in chosen])} look at residues and at sequences; choose one kind"

@@ -35,8 +35,8 @@ from bioattn.interpret.choices import Upsampling
 from bioattn.interpret.maps.upsampling import upsample
 from bioattn.interpret.motifs.hits import base_composition
 from bioattn.promoters.choices import Anchor
-from bioattn.store.attention_reader import AttentionFile, open_attention
-from bioattn.store.attribution_reader import open_attribution
+from bioattn.store.attribution import open_attribution
+from bioattn.store.reader import AttentionFile, open_attention
 
 LOGGER = logging.getLogger("bioattn")
 

@@ -13,7 +13,7 @@ from numpy.typing import NDArray
 from bioattn.choices import MEAN, require_names, require_reference
 from bioattn.errors import SettingsError
 from bioattn.interpret.maps.position_maps import choose_position_sites, require_heads
-from bioattn.store.attention_reader import AttentionFile, SiteInfo
+from bioattn.store.reader import AttentionFile, SiteInfo
 from bioattn.system.progress import NoProgress, Progress
 
 ALL_TREATMENTS = "all treatments"
@@ -30,7 +30,7 @@ class TreatmentMaps:
     heads: list[str]
     """H names: the head's number, preceded by the site where there are several sites."""
     weights_HTK: NDArray[np.float64]
-    """Stored weights: rows sum to 1, or less with a sink. Sites with a query axis: the mean over queries."""
+    """Stored weights: rows sum to 1, or less with a null key. Sites with a query axis: the mean over queries."""
     key_edges: NDArray[np.int64]
     """(K + 1,) in bases from the window's first base."""
     window_length: int

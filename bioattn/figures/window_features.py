@@ -23,7 +23,7 @@ from bioattn.interpret.motifs.hits import base_composition, find_motif_hits
 from bioattn.promoters.choices import Anchor
 from bioattn.promoters.promoter_fasta import Promoter, read_promoters
 from bioattn.promoters.windows import WindowSettings, find_anchor
-from bioattn.store.attention_reader import AttentionFile
+from bioattn.store.reader import AttentionFile
 from bioattn.text import quoted
 
 LOGGER = logging.getLogger("bioattn")

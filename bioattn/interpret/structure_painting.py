@@ -12,7 +12,7 @@ from bioattn.formats.alignment import Alignment
 from bioattn.formats.alignment_file import read_alignment
 from bioattn.formats.bfactors import ResidueKey, require_structure_name, write_bfactors
 from bioattn.interpret.maps.alignment_maps import mean_residue_map, only_sample
-from bioattn.store.attention_reader import AttentionFile, open_attention
+from bioattn.store.reader import AttentionFile, open_attention
 from bioattn.structures.chain import Chain, read_chain
 from bioattn.structures.column_mapping import ColumnMapping, map_columns
 

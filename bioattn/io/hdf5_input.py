@@ -26,15 +26,20 @@ def is_hdf5(path: Path) -> bool:
 
 
 @contextmanager
-def open_hdf5(path: Path) -> Iterator[h5py.File]:
+def open_hdf5(path: Path, *, sealed: bool = False) -> Iterator[h5py.File]:
     """Open for reading; what HDF5 raises on damaged content, here or in the body, becomes a FormatError.
+
+    sealed: refuse a file without a seal, too: another program has changed it.
 
     Raises: BioattnError when the file cannot be opened; FormatError when it is not HDF5, is damaged, differs from
     its seal, or is not self-contained (`require_self_contained`).
     """
     if not is_hdf5(path):
         raise FormatError(f"{path}: not an HDF5 file")
-    check_seal(path)
+    if not check_seal(path) and sealed:
+        raise FormatError(
+            f"{path}: has no seal, so it was changed after it was written; copy it or make it again"
+        )
     with damage_named(path), h5py.File(path, "r") as file:
         require_self_contained(path, file)
         yield file

@@ -15,7 +15,7 @@ from bioattn.errors import BioattnError
 from bioattn.report.head_maps import DrawnHead, HeadSource, draw_heads, list_heads, list_hidden
 from bioattn.report.inputs import ReportInputs
 from bioattn.report.proteins import Protein, find_proteins, give_alignments, give_truth
-from bioattn.store.attention_reader import open_attention
+from bioattn.store.reader import open_attention
 from bioattn.structures.contact_metrics import ContactScores, contact_scores
 from bioattn.structures.contacts import MIN_SEPARATION, contacts, known_pairs
 from bioattn.system.progress import Progress

@@ -10,7 +10,7 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
-from bioattn.store.attention_reader import AttentionFile, SiteInfo
+from bioattn.store.reader import AttentionFile, SiteInfo
 from bioattn.system.progress import Progress
 
 BLOCK_BYTES = 24_000_000

@@ -26,8 +26,8 @@ from bioattn.report.findings import (
 )
 from bioattn.report.inputs import ReportInputs, Source
 from bioattn.report.promoter_browser import PromoterBrowser, collect_browser
-from bioattn.store.attention_reader import open_attention
 from bioattn.store.kinds import ResultTable
+from bioattn.store.reader import open_attention
 from bioattn.store.training_record import read_training_record
 from bioattn.system.progress import NoProgress, Progress
 from bioattn.views.check import CheckResult, read_check

@@ -16,11 +16,11 @@ from numpy.typing import NDArray
 from bioattn.errors import BioattnError, SettingsError
 from bioattn.report.attention_summary import SiteSummary, summarise_site
 from bioattn.report.packed_maps import Steps, as_text, pack, quantised
-from bioattn.store.attention_reader import AttentionFile, SiteInfo
+from bioattn.store.reader import AttentionFile, SiteInfo
 from bioattn.system.progress import Progress
 
 if TYPE_CHECKING:
-    from bioattn.store.attribution_reader import AttributionFile
+    from bioattn.store.attribution import AttributionFile
 
 ALONE_BYTES, BESIDE_BYTES = 7_000_000, 5_000_000
 """What the promoters shown in full may take of a page that is theirs alone, and of one that shows proteins too."""
@@ -119,7 +119,7 @@ def open_contributions(
     if path is None:
         yield Contributions(None, names)
         return
-    from bioattn.store.attribution_reader import open_attribution
+    from bioattn.store.attribution import open_attribution
 
     with open_attribution(path) as attribution:
         if attribution.model_sha256 != attention.model_sha256:

@@ -14,8 +14,8 @@ from numpy.typing import NDArray
 
 from bioattn.alignments.couplings import average_product_correction
 from bioattn.interpret.maps.alignment_maps import head_map
-from bioattn.store.alignment_schema import AlignmentReduction
-from bioattn.store.attention_reader import AttentionFile
+from bioattn.store.choices import Reduction
+from bioattn.store.reader import AttentionFile
 from bioattn.structures.contact_metrics import contact_scores
 from bioattn.structures.contacts import MIN_SEPARATION
 
@@ -62,9 +62,9 @@ def list_heads(attention: AttentionFile) -> list[HeadSource]:
     """All maps of residues, row attention first."""
     found = []
     for info in attention.sites.values():
-        if info.keys != "residue":
+        if info.kind("key") != "residue":
             continue
-        if info.reduce != AlignmentReduction.TOP_K and not {"query", "key"} <= set(info.dims):
+        if info.reduce != Reduction.TOP_K and not {"query", "key"} <= set(info.dims):
             continue
         name = _SITE.match(info.name)
         if name is None:

@@ -31,7 +31,7 @@ from bioattn.report.promoter_context import (
     letters,
 )
 from bioattn.report.surroundings import Surroundings, known_of
-from bioattn.store.attention_reader import AttentionFile
+from bioattn.store.reader import AttentionFile
 from bioattn.system.progress import Progress
 from bioattn.views.motif_export import AttendedSite, MotifResults
 

@@ -17,7 +17,7 @@ from bioattn.formats.alignment import GAP, Alignment
 from bioattn.formats.alignment_file import read_alignment
 from bioattn.io.files import sha256_of
 from bioattn.report.inputs import ReportInputs
-from bioattn.store.attention_reader import open_attention
+from bioattn.store.reader import open_attention
 from bioattn.structures.chain import read_chains
 from bioattn.structures.column_mapping import map_columns
 from bioattn.views.predictions import PredictionScores, read_scores

@@ -13,7 +13,7 @@ from numpy.typing import NDArray
 from bioattn.promoters.dataset import SPLIT_NAMES, PromoterDataset
 from bioattn.report.inputs import ReportInputs
 from bioattn.report.promoter_context import Annotated, MotifHit, Window, motif_hits, sequences_of
-from bioattn.store.attention_reader import AttentionFile
+from bioattn.store.reader import AttentionFile
 from bioattn.views.motif_export import AttendedSite, MotifResults, read_attended
 
 

@@ -6,8 +6,8 @@ What users import from here is loaded when it is asked for: `bioattn.store.choic
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from bioattn.store.attention_reader import AttentionFile, SiteInfo, open_attention
-    from bioattn.store.attribution_reader import AttributionFile, open_attribution
+    from bioattn.store.attribution import AttributionFile, open_attribution
+    from bioattn.store.reader import AttentionFile, SiteInfo, open_attention
 
 __all__ = ["AttentionFile", "AttributionFile", "SiteInfo", "open_attention", "open_attribution"]
 
@@ -15,7 +15,6 @@ __all__ = ["AttentionFile", "AttributionFile", "SiteInfo", "open_attention", "op
 def __getattr__(name: str) -> Any:
     if name not in __all__:
         raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
-    from bioattn.store import attention_reader, attribution_reader
+    from bioattn.store import attribution, reader
 
-    module = attention_reader if hasattr(attention_reader, name) else attribution_reader
-    return getattr(module, name)
+    return getattr(reader if hasattr(reader, name) else attribution, name)

@@ -11,11 +11,24 @@ class WeightType(StrEnum):
 
 
 class Reduction(StrEnum):
-    """What is done over heads before writing."""
+    """What is done to weights before writing. Rows are the outer axis: of the MSA, residues, treatments, …"""
 
     NONE = "none"
     MEAN_HEADS = "mean-heads"
     MAX_HEADS = "max-heads"
+    MEAN_ROWS = "mean-rows"
+    MAX_ROWS = "max-rows"
+    TOP_K = "top-k"
+
+    @property
+    def over_heads(self) -> bool:
+        """Whether no head axis is left."""
+        return self in (Reduction.MEAN_HEADS, Reduction.MAX_HEADS)
+
+    @property
+    def over_rows(self) -> bool:
+        """Whether no outer axis is left."""
+        return self in (Reduction.MEAN_ROWS, Reduction.MAX_ROWS)
 
 
 class Method(StrEnum):

@@ -9,39 +9,30 @@ from typing import Any
 
 from bioattn.errors import FormatError
 from bioattn.io.files import read_json, read_lines
-from bioattn.io.hdf5_input import open_hdf5
-from bioattn.store.alignment_attention_reader import is_over_alignments
+from bioattn.io.hdf5_input import open_hdf5, text_attribute
 from bioattn.store.attention_description import describe_attention, describe_attribution
-from bioattn.store.attention_validation import validate_attention
-from bioattn.store.attribution_schema import ATTRIBUTION_FORMAT, ATTRIBUTION_PARTS_FORMAT
-from bioattn.store.attribution_validation import validate_attribution
+from bioattn.store.attribution import ATTRIBUTION_PARTS_FORMAT
 from bioattn.store.field_kinds import audit_sample, field_kinds
 from bioattn.store.findings import Finding, error
 from bioattn.store.kinds import Candidate, FileKind, ReportInput, ResultTable, hdf5, json_object, starts_with
-from bioattn.store.merging.alignment_files import merge_alignment_files
 from bioattn.store.merging.part import Merged, MergeKind, MergeTask, Part
-from bioattn.store.merging.promoter_files import merge_promoter_files
+from bioattn.store.merging.result_files import merge_result_files
 from bioattn.store.merging.tables import merge_tables
 from bioattn.store.prediction_table import PART_START, open_part
-from bioattn.store.schema import FORMAT
+from bioattn.store.result_validation import validate_attention, validate_attribution
+from bioattn.store.schema import ATTRIBUTION_FORMAT, FORMAT
 from bioattn.store.shard_folder import SHARD_FORMAT, shard_figures
 from bioattn.store.shard_record import SHARD_INPUTS, inputs_of, read_shard, shard_findings
+from bioattn.store.stored import stored_inputs
+from bioattn.store.version_1 import refuse_part
 from bioattn.system.progress import Progress
 from bioattn.text import counted, some
 
 
-def _merge_promoters(task: MergeTask) -> Merged:
-    merge_promoter_files(task.parts, task.path, task.progress, task.check)
-    return Merged(task.parts[0].record.total)
+def _merge_results(task: MergeTask) -> Merged:
+    return Merged(merge_result_files(task.parts, task.path, task.progress, task.check))
 
 
-def _merge_alignments(task: MergeTask) -> Merged:
-    return Merged(merge_alignment_files(task.parts, task.path, task.progress, task.check))
-
-
-_PROMOTER_ATTENTION = MergeKind(title="attention of promoters", merge=_merge_promoters)
-_ALIGNMENT_ATTENTION = MergeKind(title="attention of alignments", merge=_merge_alignments)
-_ATTRIBUTION = MergeKind(title="attribution", merge=_merge_promoters)
 _TABLE = MergeKind(title="predictions", merge=merge_tables, is_text=True)
 
 
@@ -49,17 +40,14 @@ _DRAWN = {"promoters": "attention", "alignments": "alignment_attention"}
 """Slots of a report by what attention is over."""
 
 
-def _attention_part(path: Path) -> Part | None:
+def _result_part(path: Path) -> Part | None:
     with open_hdf5(path) as file:
         record = read_shard(path, file)
-        kind = _ALIGNMENT_ATTENTION if is_over_alignments(file) else _PROMOTER_ATTENTION
-    return None if record is None else Part(path, kind, record)
-
-
-def _attribution_part(path: Path) -> Part | None:
-    with open_hdf5(path) as file:
-        record = read_shard(path, file)
-    return None if record is None else Part(path, _ATTRIBUTION, record)
+        if record is None:
+            return None
+        refuse_part(path, file)
+        name = (text_attribute(file, "format") or "").removeprefix("bioattn-")
+        return Part(path, MergeKind(title=f"{name} of {stored_inputs(file)}", merge=_merge_results), record)
 
 
 def _table_part(path: Path) -> Part:
@@ -77,7 +65,7 @@ def _validate_attribution(path: Path, progress: Progress | None) -> list[Finding
 
 def _shard_findings(path: Path) -> list[Finding]:
     with open_hdf5(path) as file:
-        return list(shard_findings(path, file, may_lack_samples=is_over_alignments(file)))
+        return list(shard_findings(path, file))
 
 
 def _unfinished(path: Path, progress: Progress | None) -> list[Finding]:
@@ -207,7 +195,7 @@ def file_kinds() -> Sequence[FileKind]:
             matches=hdf5(FORMAT),
             describe=describe_attention,
             validate=_validate_attention,
-            part=_attention_part,
+            part=_result_part,
             report=_report_attention,
         ),
         FileKind(
@@ -216,7 +204,7 @@ def file_kinds() -> Sequence[FileKind]:
             matches=hdf5(ATTRIBUTION_FORMAT),
             describe=describe_attribution,
             validate=_validate_attribution,
-            part=_attribution_part,
+            part=_result_part,
             report=lambda path: ReportInput("attribution"),
         ),
         FileKind(

@@ -1,46 +1,68 @@
-"""What an attention HDF5 file holds: names, dtypes, chunks and sizes (`docs/formats/attention.md`)."""
+"""What a file of results holds: a sample table and groups of arrays over named axes (`docs/formats/attention.md`).
 
-import hashlib
+A group keeps all samples in arrays with an axis `sample`, ragged axes padded to the longest, or has one group of
+arrays per sample (`GroupLayout.per_sample`), where padding would waste more than half.
+"""
+
 import math
-from collections.abc import Sequence
-from dataclasses import dataclass
-from typing import NamedTuple
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from typing import Any, NamedTuple, TypeAlias
 
 import numpy as np
 from numpy.typing import NDArray
 
-from bioattn.attention.site import AXES, AttentionSite
+from bioattn.attention.site import AttentionSite, Axis
 from bioattn.errors import BioattnError, SettingsError
 from bioattn.store.choices import Reduction, WeightType
+from bioattn.store.shard_record import ShardRecord
 
 FORMAT = "bioattn-attention"
-FORMAT_VERSION = "1.1"
-"""Major.minor: a reader of major version 1 reads every 1.x and refuses 2.0 by name."""
-PROMOTER_VERSION = "1.0"
-"""What files over promoters say: they hold nothing that a reader of 1.0 must know of."""
+ATTRIBUTION_FORMAT = "bioattn-attribution"
+FORMAT_VERSION = "2.0"
+"""Major.minor: a reader of major version 2 reads every 2.x and refuses 3.0 by name."""
 
-SAMPLE_FIELDS = ("id", "chrom", "start", "end", "strand")
-WEIGHTS = "weights"
-VALUE_WEIGHTED = "value_weighted"
-KEY_EDGES = "key_edges"
-QUERY_EDGES = "query_edges"
-PREDICTIONS = "predictions"
-DIGEST = "sha256"
+SAMPLE, HEAD, QUERY, KEY, RANK = "sample", "head", "query", "key", "rank"
+SITES, PREDICTIONS = "sites", "predictions"
+WEIGHTS, VALUE_WEIGHTED, KEY_INDEX = "weights", "value_weighted", "key_index"
+POSITION = "position"
+"""Kind of axes that run over bases of a window, or bins of them."""
+TEXT = "text"
+"""Data type of names; all others are NumPy's."""
 
-CHUNK_BYTES = 1 << 17
-"""Aim of one chunk: small enough to read one gene in milliseconds, large enough to read a treatment at once."""
+SMALL_CHUNK_BYTES = 1 << 17
+"""Heads and samples share a chunk while it stays below this: one gene is read in milliseconds, one treatment at
+once."""
+MAP_CHUNK_BYTES = 1 << 22
+"""Largest chunk: one head's map up to 1024 × 1024 in float32 is one chunk; larger ones are cut along queries."""
 BAND_BYTES = 1 << 24
-"""Most that the chunks which hold the same samples take together, but for one sample of more."""
+"""Most that the chunks of one array which hold the same samples take together, but for one sample of more."""
+SLAB_BYTES = 1 << 24
+"""Bytes of one array moved at a time."""
+MAP_AXES = (QUERY, KEY, RANK, POSITION, "base")
+"""Axes of one map. A chunk holds one place of any other axis but `head` and `sample`: one treatment, one row."""
+
+FIXED_BYTES = 1 << 15
+"""Headers and indexes of a small file."""
+BYTES_PER_CHUNK = 90
+BYTES_PER_ARRAY_GROUP = 7000
+"""One sample's group at one site: headers, dimension scales and their references."""
+BYTES_PER_NAME = 100
+"""A sample's name in one group, and its line in the sample table, generously."""
+
+Values: TypeAlias = NDArray[Any] | list[str]
+"""Numbers, or text, of one dataset."""
+Attribute: TypeAlias = str | bool | int | tuple[int, ...]
 
 
-class Samples(NamedTuple):
-    """Some samples in file order: gene ids and where their windows lie (0-based, half-open; -1 unknown)."""
-
-    ids: list[str]
-    chrom: list[str]
-    start: NDArray[np.int64]
-    end: NDArray[np.int64]
-    strand: list[str]
+LONG_NAMES = {
+    Reduction.NONE: "attention weight",
+    Reduction.MEAN_HEADS: "attention weight, mean over heads",
+    Reduction.MAX_HEADS: "attention weight, maximum over heads",
+    Reduction.MEAN_ROWS: "attention weight, mean over rows",
+    Reduction.MAX_ROWS: "attention weight, maximum over rows",
+    Reduction.TOP_K: "largest attention weights of each query",
+}
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -54,7 +76,9 @@ class AttentionOptions:
     dtype: WeightType = WeightType.FLOAT32
     """float16 takes half the space but netCDF programs cannot read it."""
     reduce: Reduction = Reduction.NONE
-    """Mean or maximum over the kept heads; the file then has no head axis."""
+    """Mean or maximum over the kept heads, or over the outer axis; or only the largest weights of each query."""
+    top_k: int = 16
+    """Keys kept of each query with `top-k`."""
     value_weighted: bool = False
     """Also write weights times the norm of the value vector."""
     phases: int = 1
@@ -62,107 +86,364 @@ class AttentionOptions:
 
     def __post_init__(self) -> None:
         if not self.sites:
-            raise SettingsError("no attention sites asked for; give a pattern such as 'promoter.*'")
+            raise SettingsError(
+                "no attention sites asked for; give a pattern such as '*.cross.*' or '*.msa_row'"
+            )
         if self.heads is not None and (not self.heads or len(set(self.heads)) != len(self.heads)):
             raise SettingsError(f"heads {list(self.heads)}: give at least one head, each once")
+        if self.top_k < 1:
+            raise SettingsError(f"top-k needs at least one key, {self.top_k} were asked for")
+
+
+@dataclass(frozen=True, slots=True)
+class Column:
+    """One column of the sample table, `/samples/<name>`."""
+
+    name: str
+    dtype: str
+    """NumPy's name, or `text`."""
+    long_name: str = ""
+    lengths: str = ""
+    """Of text: the column that holds its number of letters."""
+
+
+@dataclass(frozen=True, slots=True)
+class ListColumn:
+    """A list of each sample, `/samples/<name>/s0000017`; a sample without one has no dataset."""
+
+    name: str
+    dtype: str
+    """NumPy's name, or `text`."""
+    kind: str
+    """The kind of axis that it labels: integers are the coordinates of such axes, text names their places."""
+    lengths: str
+    """The column that holds its length."""
+    choice_of: str = ""
+    """Of integers: they ascend from 0 or more and stay below this column."""
+    long_name: str = ""
+
+
+ID = Column("id", TEXT, "sample id")
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Samples:
+    """Some samples in file order."""
+
+    columns: Mapping[str, Values]
+    """By name, `id` first; each as long as there are samples."""
+    lists: Mapping[str, Sequence[Values | None]] = field(default_factory=dict)
+    """By name; None for a sample without one."""
+
+    @property
+    def ids(self) -> list[str]:
+        """Names."""
+        return list(self.columns["id"])
+
+    def __len__(self) -> int:
+        return len(self.columns["id"])
+
+    def part(self, rows: slice) -> "Samples":
+        """Some of them."""
+        return Samples(
+            {name: values[rows] for name, values in self.columns.items()},
+            {name: values[rows] for name, values in self.lists.items()},
+        )
+
+    def lengths(self, number: int) -> dict[str, int]:
+        """The integer columns of one sample, which hold the lengths of its ragged axes."""
+        return {
+            name: int(values[number])
+            for name, values in self.columns.items()
+            if isinstance(values, np.ndarray) and values.dtype.kind in "iu"
+        }
+
+
+class Block(NamedTuple):
+    """Consecutive samples and their arrays."""
+
+    samples: Samples
+    arrays: Mapping[str, Mapping[str, NDArray[Any]]]
+    """By path of the group and name; the first axis is `sample`."""
+
+    def part(self, rows: slice) -> "Block":
+        """Some of the samples."""
+        arrays = {
+            path: {name: values[rows] for name, values in of_group.items()}
+            for path, of_group in self.arrays.items()
+        }
+        return Block(self.samples.part(rows), arrays)
+
+
+class Slab(NamedTuple):
+    """Some megabytes of one array of the sample that was appended last."""
+
+    path: str
+    """Of the group's layout."""
+    name: str
+    place: tuple[int | slice, ...]
+    """Index of the values in the array."""
+    values: NDArray[Any]
+
+
+def join_blocks(blocks: Sequence[Block]) -> Block:
+    """One block of the samples of several."""
+    if len(blocks) == 1:
+        return blocks[0]
+    first = blocks[0]
+
+    def joined(pieces: Sequence[Any]) -> Any:
+        return np.concatenate(pieces) if isinstance(pieces[0], np.ndarray) else [x for p in pieces for x in p]
+
+    samples = Samples(
+        {name: joined([block.samples.columns[name] for block in blocks]) for name in first.samples.columns},
+        {name: joined([block.samples.lists[name] for block in blocks]) for name in first.samples.lists},
+    )
+    arrays = {
+        path: {name: joined([block.arrays[path][name] for block in blocks]) for name in of_group}
+        for path, of_group in first.arrays.items()
+    }
+    return Block(samples, arrays)
+
+
+@dataclass(frozen=True, slots=True)
+class Array:
+    """One array of a group."""
+
+    name: str
+    dtype: str
+    dims: tuple[str, ...]
+    """Names of its axes but `sample`, in the group's order."""
+    long_name: str = ""
+
+    @property
+    def itemsize(self) -> int:
+        """Bytes of a value."""
+        return np.dtype(self.dtype).itemsize
+
+    @property
+    def chunked(self) -> bool:
+        """Whether it is large, and so has chunks with checksums."""
+        return any(dim in MAP_AXES for dim in self.dims)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class SiteLayout:
-    """One site as it is stored: `dims` (canonical order, absent axes left out) and their sizes but sample's."""
+class GroupLayout:
+    """A group of arrays over named axes: an attention site, an attribution, the predictions."""
 
-    name: str
-    dims: tuple[str, ...]
-    sizes: tuple[int, ...]
-    """Sizes of `dims[1:]`; `dims[0]` is always sample."""
-    heads: tuple[int, ...]
-    """The model's head numbers that were kept (or reduced over)."""
-    reduce: Reduction
-    dtype: WeightType
-    value_weighted: bool
-    key_edges: tuple[int, ...] | None
-    query_edges: tuple[int, ...] | None
-    receptive_field: int | None
-    sink: bool
-    phases: int = 1
-    """Shifted windows whose maps were averaged."""
+    path: str
+    """Such as `sites/promoter.cross.0`."""
+    axes: tuple[Axis, ...]
+    """All but `sample`, in stored order. An array may lack some."""
+    arrays: tuple[Array, ...]
+    attributes: Mapping[str, Attribute] = field(default_factory=dict)
+    per_sample: bool = False
+    """Whether each sample has arrays of its own, without a sample axis."""
 
-    @property
-    def quantities(self) -> tuple[str, ...]:
-        """Names of the arrays written."""
-        return (WEIGHTS, VALUE_WEIGHTED) if self.value_weighted else (WEIGHTS,)
+    def __post_init__(self) -> None:
+        # In the order in which HDF5 lists them, so that a layout is read as it was written.
+        object.__setattr__(self, "arrays", tuple(sorted(self.arrays, key=lambda array: array.name)))
 
-    @property
-    def bytes_per_sample(self) -> int:
-        """Bytes one sample takes, all arrays together."""
-        return len(self.quantities) * math.prod(self.sizes) * np.dtype(self.dtype).itemsize
+    def axis(self, name: str) -> Axis:
+        """The axis of this name. Raises: KeyError."""
+        for axis in self.axes:
+            if axis.name == name:
+                return axis
+        raise KeyError(name)
 
-    def size_of(self, dim: str) -> int:
-        """Length of an axis other than sample."""
-        return self.sizes[self.dims.index(dim) - 1]
+    def shape(self, array: Array, lengths: Mapping[str, int] | None = None) -> tuple[int, ...]:
+        """Lengths of an array's axes but `sample`.
 
-    def stored_bytes(self, num_samples: int) -> int:
-        """Bytes of all arrays in the file; HDF5 stores whole chunks."""
-        chunk = self.chunk(num_samples)
-        shape = (num_samples, *self.sizes)
-        elements = math.prod(-(-size // part) * part for size, part in zip(shape, chunk, strict=True))
-        return len(self.quantities) * elements * np.dtype(self.dtype).itemsize
-
-    def chunk(self, num_samples: int) -> tuple[int, ...]:
-        """Chunk shape: whole rows of keys, then queries, heads and samples while it stays near `CHUNK_BYTES`.
-
-        One treatment per chunk, so that one treatment of all genes is read without touching the others, and
-        one gene costs one chunk per treatment. Fewer samples where there are so many treatments that the chunks
-        of some samples would not fit into `BAND_BYTES`: they are written together.
+        lengths: the sample's, by column of the sample table; None = of all samples alike, padded to the longest.
         """
-        room = max(1, CHUNK_BYTES // np.dtype(self.dtype).itemsize)
-        chunk = [1] * len(self.dims)
-        for axis in range(len(self.dims) - 1, 0, -1):
-            if self.dims[axis] == "treatment":
-                continue
-            size = self.sizes[axis - 1]
-            # The keys of one query are never cut: a row is what sums to 1 and what is looked at.
-            chunk[axis] = size if self.dims[axis] == "key" else min(size, _power_of_two(room))
-            room = max(1, room // chunk[axis])
-        together = min(room, max(1, BAND_BYTES * len(self.quantities) // max(1, self.bytes_per_sample)))
-        chunk[0] = min(max(1, num_samples), _power_of_two(together))
-        return tuple(chunk)
+        return tuple(axis_length(self.axis(dim), lengths) for dim in array.dims)
+
+    def chunk(
+        self, array: Array, num_samples: int | None, lengths: Mapping[str, int] | None = None
+    ) -> tuple[int, ...]:
+        """Shape of the chunks of an array; num_samples: None of one without a sample axis.
+
+        The last axis is never cut: it is a row of weights, which sums to 1 and is what is looked at. One head's
+        map is one chunk, so it is one read, and so is one treatment or row of the outer axes: it is read without
+        touching the others. Small maps share a chunk with other heads, and then with other samples, fewer where
+        there are so many treatments that the chunks of some samples, which are written together, would not fit
+        into `BAND_BYTES`.
+        """
+        shape = self.shape(array, lengths)
+        size = array.itemsize
+        sizes: list[int] = []
+        for dim, length in reversed(list(zip(array.dims, shape, strict=True))):
+            if not sizes:
+                part = max(1, length)
+            elif dim in MAP_AXES:
+                part = _even_part(length, MAP_CHUNK_BYTES // size)
+            else:
+                part = _even_part(length, SMALL_CHUNK_BYTES // size) if dim == HEAD else 1
+            size *= part
+            sizes.append(part)
+        if num_samples is not None:
+            room = min(SMALL_CHUNK_BYTES // size, BAND_BYTES // max(1, math.prod(shape) * array.itemsize))
+            sizes.append(min(max(1, num_samples), _power_of_two(max(1, room))))
+        return tuple(reversed(sizes))
+
+    def bytes_of_sample(self, lengths: Mapping[str, int] | None = None) -> int:
+        """Bytes of one sample's values, all arrays together."""
+        return sum(math.prod(self.shape(array, lengths)) * array.itemsize for array in self.arrays)
+
+    def stored_bytes(self, num_samples: int, lengths: Iterable[Mapping[str, int]] = ()) -> int:
+        """Bytes in the file, whole chunks; lengths: of each sample, where each has its own arrays."""
+        if not self.per_sample:
+            return num_samples * BYTES_PER_NAME + sum(
+                _chunk_bytes(array, (num_samples, *self.shape(array)), self.chunk(array, num_samples))
+                for array in self.arrays
+            )
+        return sum(
+            BYTES_PER_ARRAY_GROUP
+            + sum(
+                _chunk_bytes(array, self.shape(array, each), self.chunk(array, None, each))
+                for array in self.arrays
+            )
+            for each in lengths
+        )
 
 
-def site_layout(site: AttentionSite, shape: Sequence[int], options: AttentionOptions) -> SiteLayout:
-    """How a site whose weights come as `shape` (axes as `site.axes`) is stored under `options`.
+@dataclass(frozen=True, slots=True, kw_only=True)
+class FileLayout:
+    """All that is known of a file before its samples are."""
 
-    Raises: SettingsError when a head is asked for that the site does not have.
+    format: str = FORMAT
+    inputs: str
+    """What the samples are, such as `promoters` or `alignments`."""
+    model_sha256: str
+    """Of the model's weights file."""
+    attributes: Mapping[str, Attribute] = field(default_factory=dict)
+    """More attributes of the root."""
+    columns: tuple[Column, ...] = ()
+    """Of the sample table, but `id`."""
+    lists: tuple[ListColumn, ...] = ()
+    groups: tuple[GroupLayout, ...] = ()
+    shard: ShardRecord | None = None
+    """Which part of which whole the file is; None for a whole."""
+
+    def __post_init__(self) -> None:
+        # In the order in which HDF5 lists them, so that a layout is read as it was written.
+        object.__setattr__(self, "lists", tuple(sorted(self.lists, key=lambda listed: listed.name)))
+        object.__setattr__(self, "groups", tuple(sorted(self.groups, key=lambda group: group.path)))
+
+    @property
+    def one_by_one(self) -> bool:
+        """Whether samples have datasets of their own, so that the order of writing is sample by sample."""
+        return bool(self.lists) or any(group.per_sample for group in self.groups)
+
+    def stored_bytes(self, num_samples: int, lengths: Sequence[Mapping[str, int]] = ()) -> int:
+        """Bytes of the finished file, to a few percent; lengths: as `GroupLayout.stored_bytes` takes them."""
+        listed = sum(each.get(column.lengths, 0) for column in self.lists for each in lengths)
+        small = num_samples * BYTES_PER_NAME * (1 + len(self.lists)) + listed * BYTES_PER_NAME // 2
+        return FIXED_BYTES + small + sum(group.stored_bytes(num_samples, lengths) for group in self.groups)
+
+
+def axis_length(axis: Axis, lengths: Mapping[str, int] | None = None) -> int:
+    """How many places an axis has in the sample of these lengths; None = in the array of all samples.
+
+    Raises: RuntimeError when the axis does not say, a mistake of whoever made the layout.
     """
-    sizes = dict(zip(site.axes, shape, strict=True))
+    if axis.lengths is not None and lengths is not None:
+        length = lengths[axis.lengths]
+        return length if axis.limit is None else min(length, axis.limit)
+    if axis.size is None:
+        raise RuntimeError(f"the axis {axis.name!r} has no length")
+    return axis.size
+
+
+def site_layout(
+    site: AttentionSite,
+    options: AttentionOptions,
+    *,
+    sizes: Mapping[str, int] | None = None,
+    coordinates: Mapping[str, Sequence[str]] | None = None,
+    lengths: Sequence[Mapping[str, int]] | None = None,
+    per_sample: bool | None = None,
+) -> GroupLayout:
+    """How a site's weights are stored under `options`.
+
+    sizes: lengths of axes that the site leaves open, by name. coordinates: names of their places instead, by kind.
+    lengths: of all samples of the whole (of all shards) by column of the sample table, where axes are ragged.
+    per_sample: whether each sample has its own arrays; None = where padding to the longest would waste more than
+    half of the file.
+
+    Raises: BioattnError when a head is asked for that the site does not have.
+    """
     heads = kept_heads(site, options.heads)
-    if "head" in sizes:
-        sizes["head"] = len(heads)
-        if options.reduce is not Reduction.NONE:
-            del sizes["head"]
-    dims = tuple(axis for axis in AXES if axis in sizes)
-    return SiteLayout(
-        name=site.name,
-        dims=dims,
-        sizes=tuple(sizes[dim] for dim in dims[1:]),
-        heads=heads,
-        reduce=options.reduce,
-        dtype=options.dtype,
-        value_weighted=options.value_weighted,
-        key_edges=site.key_edges,
-        query_edges=site.query_edges,
-        receptive_field=site.receptive_field,
-        sink=site.sink,
+    axes = []
+    for axis in site.axes:
+        if axis.kind in (coordinates or {}):
+            axis = replace(axis, coordinates=tuple((coordinates or {})[axis.kind]))
+        if axis.size is None and axis.name in (sizes or {}):
+            axis = replace(axis, size=(sizes or {})[axis.name])
+        if axis.lengths is not None and lengths:
+            axis = replace(axis, size=max(each[axis.lengths] for each in lengths))
+        axes.append(axis)
+    by_name = {axis.name: axis for axis in axes}
+    outer = [axis for axis in axes if axis.name not in (SAMPLE, HEAD, *MAP_AXES)]
+    # What was asked for need not be what is done: a site without rows has none to take a mean over.
+    reduce = Reduction.NONE if options.reduce.over_rows and not outer else options.reduce
+    stored = outer[1:] if reduce.over_rows else outer
+    if HEAD in by_name and not reduce.over_heads:
+        stored.append(Axis(HEAD, coordinates=heads))
+    key = by_name[KEY]
+    dims = tuple(axis.name for axis in stored) + tuple(name for name in (QUERY,) if name in by_name)
+    stored += [by_name[name] for name in (QUERY,) if name in by_name]
+    attributes: dict[str, Attribute] = {"reduce": str(reduce), "heads": heads, "sink": site.null_key}
+    kind = str(options.dtype)
+    if reduce is Reduction.TOP_K:
+        size = None if key.size is None else min(options.top_k, key.size)
+        stored.append(
+            Axis(RANK, size=size, lengths=key.lengths, limit=options.top_k if key.lengths else None)
+        )
+        dims += (RANK,)
+        attributes["top_k"] = options.top_k
+    else:
+        dims += (KEY,)
+    arrays = [Array(WEIGHTS, kind, dims, LONG_NAMES[reduce])]
+    if reduce is Reduction.TOP_K:
+        arrays.append(Array(KEY_INDEX, "int32", dims, "place along the axis key that the weight is of"))
+    if options.value_weighted:
+        arrays.append(
+            Array(VALUE_WEIGHTED, kind, dims, f"{LONG_NAMES[reduce]} times norm of the value vector")
+        )
+    if site.receptive_field is not None:
+        attributes["receptive_field"] = site.receptive_field
+    if options.phases > 1:
+        attributes["phases"] = options.phases
+    layout = GroupLayout(
+        path=f"{SITES}/{site.name}", axes=(*stored, key), arrays=tuple(arrays), attributes=attributes
+    )
+    if per_sample is None:
+        per_sample = bool(lengths) and padding_wastes_half(layout, lengths or ())
+    return replace(layout, per_sample=per_sample)
+
+
+def padding_wastes_half(layout: GroupLayout, lengths: Sequence[Mapping[str, int]]) -> bool:
+    """Whether arrays of each sample's own take less than half of arrays padded to the longest."""
+    own = sum(layout.bytes_of_sample(each) + BYTES_PER_ARRAY_GROUP for each in lengths)
+    return 2 * own < len(lengths) * layout.bytes_of_sample()
+
+
+def predictions_layout(treatments: Sequence[str]) -> GroupLayout:
+    """What a model predicted of each sample for each treatment."""
+    axis = Axis("treatment", coordinates=tuple(treatments))
+    return GroupLayout(
+        path=PREDICTIONS, axes=(axis,), arrays=(Array("values", "float32", ("treatment",), "prediction"),)
     )
 
 
 def kept_heads(site: AttentionSite, wanted: tuple[int, ...] | None) -> tuple[int, ...]:
     """Numbers of the heads to keep of a site, None = all. Raises: BioattnError for one that it does not have."""
-    there = site.head_numbers
-    heads = wanted if wanted is not None else there
+    heads = wanted if wanted is not None else site.heads
     for head in heads:
-        if head not in there:
-            had = ", ".join(map(str, there)) if site.heads_left else f"0 to {site.num_heads - 1}"
+        if head not in site.heads:
+            pruned = site.heads != tuple(range(site.num_heads))
+            had = ", ".join(map(str, site.heads)) if pruned else f"0 to {site.num_heads - 1}"
             raise BioattnError(
                 f"site {site.name} has heads {had}, but {head} was asked for; choose other heads, or sites "
                 "that have it"
@@ -176,28 +457,44 @@ def bin_centres(edges: Sequence[int]) -> NDArray[np.float64]:
     return (bounds[:-1] + bounds[1:]) / 2
 
 
-def row_sum_tolerance(dtype: np.dtype[np.floating]) -> float:
-    """How far a row of stored weights may be from its sum: rounding to float16 moves each by up to 2^-11."""
-    return 2e-3 if dtype == np.float16 else 1e-4
+def sample_group(number: int) -> str:
+    """Name of a sample's own group or list, numbered as in `/samples`.
+
+    >>> sample_group(17)
+    's0000017'
+    """
+    return f"s{number:07d}"
 
 
-class Digest:
-    """SHA-256 of values in C order: numbers little-endian; strings as UTF-8, each ended by a zero byte."""
+def slabs(shape: Sequence[int], itemsize: int) -> Iterator[tuple[int | slice, ...]]:
+    """Indices that cover an array in C order, some megabytes each, never cutting the last axis.
 
-    def __init__(self) -> None:
-        self._hash = hashlib.sha256()
+    >>> list(slabs((2, 3), 1))
+    [(slice(0, 2, None),)]
+    """
+    per_step = max(1, math.prod(shape[1:]) * itemsize)
+    if per_step <= SLAB_BYTES or len(shape) <= 2:
+        step = max(1, SLAB_BYTES // per_step)
+        for first in range(0, shape[0], step):
+            yield (slice(first, min(first + step, shape[0])),)
+        return
+    for number in range(shape[0]):
+        for rest in slabs(shape[1:], itemsize):
+            yield (number, *rest)
 
-    def add(self, values: NDArray[np.generic] | Sequence[str]) -> None:
-        """Go on with the next values."""
-        if isinstance(values, np.ndarray):
-            little = values.astype(values.dtype.newbyteorder("<"), order="C", copy=False)
-            self._hash.update(little.view(np.uint8).data)
-        else:
-            self._hash.update(b"".join(text.encode() + b"\0" for text in values))
 
-    def hexdigest(self) -> str:
-        """The digest so far."""
-        return self._hash.hexdigest()
+def _chunk_bytes(array: Array, shape: Sequence[int], chunk: Sequence[int]) -> int:
+    """Bytes of all chunks of an array and of their entries in HDF5's index."""
+    if not array.chunked:
+        return math.prod(shape) * array.itemsize
+    number = math.prod(-(-size // part) for size, part in zip(shape, chunk, strict=True))
+    return number * (math.prod(chunk) * array.itemsize + BYTES_PER_CHUNK)
+
+
+def _even_part(length: int, room: int) -> int:
+    """The size of the fewest equal parts of at most `room` places each, at least one."""
+    number = -(-length // max(1, room))
+    return -(-length // max(1, number)) or 1
 
 
 def _power_of_two(number: int) -> int:

@@ -45,6 +45,11 @@ class ShardRecord:
         return cls(shard=shard, first=inputs.start, stop=inputs.stop, total=total, job=plain)
 
     @property
+    def may_lack_samples(self) -> bool:
+        """Whether an input that failed is not in the results."""
+        return bool(self.job.get("may_fail", "num_alignments" in self.job))
+
+    @property
     def part(self) -> str:
         """For people: `part 3 of 8`."""
         return f"part {self.shard.number:,} of {self.shard.count:,}"
@@ -98,11 +103,8 @@ def inputs_of(content: Mapping[str, Any]) -> int:
     return record.stop - record.first
 
 
-def shard_findings(path: Path, file: h5py.File, *, may_lack_samples: bool) -> Iterator[Finding]:
-    """What is wrong with what an HDF5 file says of being a part; nothing where it is none.
-
-    may_lack_samples: an input may have failed.
-    """
+def shard_findings(path: Path, file: h5py.File) -> Iterator[Finding]:
+    """Check the shard attributes of an HDF5 file. Yields nothing for a file that is not a shard."""
     try:
         record = read_shard(path, file)
     except FormatError as problem:
@@ -111,7 +113,7 @@ def shard_findings(path: Path, file: h5py.File, *, may_lack_samples: bool) -> It
     if record is None or not isinstance(file.get("samples/id"), h5py.Dataset):
         return
     number, wanted = len(file["samples/id"]), record.stop - record.first
-    if number > wanted or (number < wanted and not may_lack_samples):
+    if number > wanted or (number < wanted and not record.may_lack_samples):
         yield error("/samples", f"has {number:,} samples for the {wanted:,} inputs of {record.part}")
 
 

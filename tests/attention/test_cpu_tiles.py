@@ -9,7 +9,7 @@ from bioattn.attention.cpu import tiles as cpu_tiles
 from bioattn.attention.cpu.tiles import attend_on_cpu
 from bioattn.attention.operator import attend
 from bioattn.attention.score import DotScore
-from bioattn.attention.site import AttentionSite
+from tests.result_files import plain_site
 
 BATCH, HEADS, QUERIES, KEYS, CHANNELS = 3, 4, 40, 50, 8
 
@@ -135,7 +135,7 @@ def test_what_does_not_suit():
 @pytest.mark.parametrize("value_weighted", [False, True])
 def test_a_listener_gets_the_same_weights(value_weighted):
     query, key, value, mask, bias = inputs(with_mask=True, with_bias=True)
-    site = AttentionSite(name="a", axes=("row", "head", "query", "key"), num_heads=HEADS)
+    site = plain_site(HEADS, "a", ("row", "head", "query", "key"))
     received = []
 
     class Sink:

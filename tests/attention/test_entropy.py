@@ -10,7 +10,8 @@ from bioattn.attention.capture import capture
 from bioattn.attention.entropy import EntropyMeter, relative_entropy
 from bioattn.attention.operator import attend
 from bioattn.attention.score import DotScore
-from bioattn.attention.site import AttentionSite
+from bioattn.attention.site import AttentionSite, Axis
+from tests.result_files import plain_site
 
 
 def looped(rows, *, sink):
@@ -30,7 +31,7 @@ def test_it_is_the_entropy_of_each_row(sink):
     rows[1] = 1 / 7
     if sink:
         rows *= random.random((20, 1))
-    found = relative_entropy(torch.from_numpy(rows), sink=sink)
+    found = relative_entropy(torch.from_numpy(rows), null_key=sink)
     np.testing.assert_allclose(found.numpy(), looped(rows, sink=sink), atol=1e-9)
     if not sink:
         np.testing.assert_allclose(found[:2].numpy(), [0, 1], atol=1e-9)
@@ -43,7 +44,12 @@ def test_a_loss_can_hold_it(sink):
     query, key, value = (torch.randn(2, 3, n, 4, dtype=torch.float64, requires_grad=True) for n in (5, 6, 6))
     mask = torch.ones(2, 1, 1, 6, dtype=torch.bool)
     mask[0, ..., 2] = False
-    site = AttentionSite(name="s", axes=("sample", "head", "query", "key"), num_heads=3, sink=sink)
+    site = AttentionSite(
+        name="s",
+        axes=tuple(map(Axis, ("sample", "head", "query", "key"))),
+        heads=tuple(range(3)),
+        null_key=sink,
+    )
 
     def price(query, key):
         meter = EntropyMeter()
@@ -60,7 +66,7 @@ def test_a_loss_can_hold_it(sink):
 def test_an_ordinary_listener_gets_no_graph():
     query = torch.randn(1, 2, 3, 4, requires_grad=True)
     meter = EntropyMeter()
-    site = AttentionSite(name="s", axes=("sample", "head", "query", "key"), num_heads=2)
+    site = plain_site(2, "s")
     with capture(["*"], meter):
         attend(query, query, query, score=DotScore(), site=site)
     assert not meter.mean().requires_grad

@@ -12,14 +12,16 @@ from bioattn.attention.choices import AttentionScore
 from bioattn.attention.multi_head import MultiHeadAttention
 from bioattn.attention.operator import attend, attention_weights
 from bioattn.attention.score import make_score
-from bioattn.attention.site import AttentionSite, Tile, alignment_site
+from bioattn.attention.site import Tile
+from bioattn.models.evoformer.sites import alignment_site
+from tests.result_files import plain_site
 
 BATCH, HEADS, QUERIES, KEYS, CHANNELS, VALUES = 2, 3, 5, 7, 4, 6
-SITE = AttentionSite(name="test.site", axes=("sample", "head", "query", "key"), num_heads=HEADS)
+SITE = plain_site(HEADS, "test.site")
 
 
 class Recorder:
-    """A sink that keeps what it gets."""
+    """A receiver that keeps what it gets."""
 
     def __init__(self):
         self.received = []
@@ -83,12 +85,12 @@ def looped(score_name, score, query, key, value, mask, bias):
 def test_both_paths_agree_with_the_loop(score_name, with_mask, with_bias):
     score, query, key, value, mask, bias = inputs(score_name, with_mask=with_mask, with_bias=with_bias)
     expected_weights, expected = looped(score_name, score, query, key, value, mask, bias)
-    sink = Recorder()
+    recorder = Recorder()
     with torch.no_grad():
         fused = attend(query, key, value, score=score, mask=mask, bias=bias, site=SITE)
-        with capture(["test.*"], sink, value_weighted=True):
+        with capture(["test.*"], recorder, value_weighted=True):
             explicit = attend(query, key, value, score=score, mask=mask, bias=bias, site=SITE)
-    (site, weights, value_weighted), *rest = sink.received
+    (site, weights, value_weighted), *rest = recorder.received
     assert not rest
     assert site is SITE
     np.testing.assert_allclose(fused.numpy(), expected, atol=1e-5)
@@ -179,7 +181,7 @@ def test_without_a_listener_no_weights_are_made(monkeypatch):
 
 def test_a_sink_takes_part_but_is_not_handed_on():
     torch.manual_seed(1)
-    site = AttentionSite(name="s", axes=("sample", "head", "query", "key"), num_heads=2, sink=True)
+    site = plain_site(2, "s", null_key=True)
     attention = MultiHeadAttention(
         query_channels=8,
         key_channels=6,
@@ -229,7 +231,7 @@ def test_tiles_put_together_are_the_whole():
     query, key, value = torch.randn(3, rows, HEADS, residues, CHANNELS).unbind(0)
     bias = torch.randn(HEADS, residues, residues)
     site = alignment_site("evoformer", 7, "msa_row", HEADS)
-    assert (site.name, site.keys) == ("evoformer.07.msa_row", "residue")
+    assert (site.name, site.axes[-1].kind) == ("evoformer.07.msa_row", "residue")
     whole, recorder = Recorder(), Recorder()
     with capture(["evoformer.*"], whole):
         attend(query, key, value, score=score, bias=bias, site=site)

@@ -10,9 +10,10 @@ from bioattn.attention.multi_head import MultiHeadAttention
 from bioattn.attention.operator import attend, attention_weights
 from bioattn.attention.score import make_score
 from bioattn.attention.site import AttentionSite
+from tests.result_files import plain_site
 
 BATCH, HEADS, QUERIES, KEYS, CHANNELS = 2, 3, 4, 6, 5
-SITE = AttentionSite(name="test.site", axes=("sample", "head", "query", "key"), num_heads=HEADS)
+SITE = plain_site(HEADS, "test.site")
 
 
 class Recorder:
@@ -77,7 +78,7 @@ def test_layers_that_use_the_weights_themselves_get_the_others():
 
 
 def test_a_sinks_weight_is_the_last_and_uses_no_value():
-    site = AttentionSite(name="with.sink", axes=SITE.axes, num_heads=HEADS, sink=True)
+    site = AttentionSite(name="with.sink", axes=SITE.axes, heads=SITE.heads, null_key=True)
     torch.manual_seed(0)
     layer = MultiHeadAttention(
         query_channels=8,

@@ -7,16 +7,11 @@ import numpy as np
 import pandas as pd
 import pytest
 
-from bioattn.attention.site import AttentionSite
 from bioattn.formats.nucleotides import decode, encode
 from bioattn.io.files import sha256_of
-from bioattn.store.attention_writer import AttentionHeader, attention_writer
-from bioattn.store.attribution_schema import AttributionLayout
-from bioattn.store.attribution_writer import AttributionBlock, attribution_writer
-from bioattn.store.choices import Method
-from bioattn.store.sample_writer import ResultHeader
-from bioattn.store.schema import AttentionOptions, Samples, site_layout
+from bioattn.store.windows import promoter_samples
 from bioattn_cli.main import main
+from tests.result_files import cross_site, promoter_layout, write_attribution, write_promoters
 
 LENGTH, NUMBER, EDGES = 96, 300, tuple(range(0, 97, 8))
 TREATMENTS = ["heat 5 min", "heat 20 min", "cold"]
@@ -47,32 +42,22 @@ def made(tmp_path_factory: pytest.TempPathFactory) -> Path:
     ids = [f"gene{number}" for number in range(NUMBER)]
     fasta = folder / "promoters.fa"
     fasta.write_text("".join(f">{name}\n{decode(row)}\n" for name, row in zip(ids, codes, strict=True)))
-    samples = Samples(ids, [""] * NUMBER, np.full(NUMBER, -1), np.full(NUMBER, -1), ["."] * NUMBER)
-    known = {"model_sha256": "ab" * 32, "input_sha256": sha256_of(fasta), "window_length": LENGTH}
+    samples = promoter_samples(ids, [""] * NUMBER, np.full(NUMBER, -1), np.full(NUMBER, -1), ["."] * NUMBER)
+    known = {"model_sha256": "ab" * 32, "input_sha256": sha256_of(fasta)}
     bins = np.abs(sign).reshape(NUMBER, -1, 8).mean(axis=2)[:, None, None]
     heat = np.array([[1], [1], [0]])
     logits = rng.normal(0, 0.3, size=(NUMBER, 3, 2, LENGTH // 8)) + 3 * heat[:, None] * bins
     weights = np.exp(logits) / np.exp(logits).sum(axis=-1, keepdims=True)
-    site = AttentionSite(
-        name="promoter.cross.0",
-        axes=("sample", "head", "treatment", "key"),
-        num_heads=2,
-        key_edges=EDGES,
-        receptive_field=8,
-    )
-    layout = site_layout(site, (1, 2, 3, LENGTH // 8), AttentionOptions())
-    nothing = np.zeros((NUMBER, 3), np.float32)
-    header = AttentionHeader(**known, task="regression")
-    with attention_writer(folder / "attention.h5", header, [layout], TREATMENTS, NUMBER) as attention:
-        attention.append(samples, {site.name: {"weights": weights.astype(np.float32)}}, nothing)
+    site = cross_site(EDGES, field=8)
+    layout = promoter_layout([site], TREATMENTS, LENGTH, **known)
+    write_promoters(folder / "attention.h5", layout, samples, {site.name: weights.astype(np.float32)})
     values = rng.normal(0, 0.2, size=(NUMBER, 3, LENGTH, 4))
     present = codes[..., None] == np.arange(4)
     values += (heat * sign[:, None])[..., None] * (present[:, None] - 0.25)
     values -= values.mean(axis=-1, keepdims=True)
-    shape = AttributionLayout(method=Method.ISM, settings="", num_treatments=3, window_length=LENGTH)
-    result = ResultHeader(**known, task="regression")
-    with attribution_writer(folder / "explain.h5", result, shape, TREATMENTS, NUMBER) as attribution:
-        attribution.append(AttributionBlock(samples, codes, values.astype(np.float32), None, nothing))
+    nothing = np.zeros((NUMBER, 3), np.float32)
+    values = values.astype(np.float32)
+    write_attribution(folder / "explain.h5", samples, codes, values, nothing, TREATMENTS, **known)
     (folder / "expected.tsv").write_text(EXPECTED)
     (folder / "groups.tsv").write_text(GROUPS)
     rows = "\n".join(" ".join("0.97" if base == letter else "0.01" for base in "ACGT") for letter in RAISES)
@@ -187,8 +172,8 @@ def test_files_that_do_not_belong_together(
     assert "none of its conditions" in refused(
         *("--promoters", str(made / "promoters.fa"), "--treatment-groups", str(groups))
     )
-    assert "lacks 293 of 300 promoters" in refused("--promoters", str(fewer))
-    assert "promoter 'gene0' is not the window that the model saw" in refused("--promoters", str(longer))
+    assert "lacks 293 promoters of" in refused("--promoters", str(fewer))
+    assert "promoter 'gene0' has 97 bases" in refused("--promoters", str(longer))
     groups.write_text("treatment\tgroup\nheat\theat\n")
     assert "names none of the treatments" in refused(
         "--treatment-groups", str(groups), results=("explain.h5",)

@@ -7,23 +7,23 @@ import numpy as np
 import pytest
 from PIL import Image
 
-from bioattn.attention.site import AttentionSite, alignment_site
-from bioattn.store.alignment_attention_writer import alignment_attention_file
-from bioattn.store.alignment_schema import AlignmentAttentionOptions, AlignmentSample, alignment_layout
-from bioattn.store.attention_writer import attention_writer
-from bioattn.store.attribution_schema import AttributionLayout
-from bioattn.store.attribution_writer import AttributionBlock, attribution_writer
-from bioattn.store.choices import Method
-from bioattn.store.sample_writer import ResultHeader
-from bioattn.store.schema import AttentionOptions, Samples, site_layout
+from bioattn.models.evoformer.inference.samples import AlignmentSample
+from bioattn.models.evoformer.sites import alignment_site
+from bioattn.store.windows import promoter_samples
 from bioattn_cli.main import main
+from tests.result_files import (
+    cross_site,
+    promoter_layout,
+    write_alignments,
+    write_attribution,
+    write_promoters,
+)
 
 ROOT = Path(__file__).resolve().parents[2]
 DATA = ROOT / "data"
 LENGTH = 40
 TREATMENTS = ["heat", "cold"]
 SEQUENCE = "ACGTACGTTTGACCATGCAAGGCTTACGATCGGATCAAGT"
-HEADER = ResultHeader(model_sha256="ab" * 32, input_sha256="cd" * 32, window_length=LENGTH, task="regression")
 
 
 @pytest.fixture(scope="module")
@@ -31,25 +31,25 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """Attention over two promoters with their FASTA, genes and attribution, and over an alignment."""
     folder = tmp_path_factory.mktemp("plot")
     random = np.random.default_rng(0)
-    samples = Samples(["g0", "g1"], ["chr1", "chr1"], np.array([100, 200]), np.array([140, 240]), ["+", "-"])
-    site = AttentionSite(
-        name="promoter.cross.0",
-        axes=("sample", "head", "treatment", "key"),
-        num_heads=2,
-        key_edges=tuple(range(0, LENGTH + 1, 8)),
-        receptive_field=22,
-    )
-    layout = site_layout(site, (1, 2, 2, 5), AttentionOptions())
-    weights = random.dirichlet(np.ones(5), size=(2, *layout.sizes[:-1])).astype(np.float32)
+    samples = promoter_samples(["g0", "g1"], ["chr1", "chr1"], [100, 200], [140, 240], ["+", "-"])
+    site = cross_site(range(0, LENGTH + 1, 8))
+    weights = random.dirichlet(np.ones(5), size=(2, 2, 2)).astype(np.float32)
     predictions = random.normal(size=(2, 2)).astype(np.float32)
-    with attention_writer(folder / "attention.h5", HEADER, [layout], TREATMENTS, 2) as writer:
-        writer.append(samples, {site.name: {"weights": weights}}, predictions)
+    layout = promoter_layout([site], TREATMENTS, LENGTH)
+    write_promoters(folder / "attention.h5", layout, samples, {site.name: weights}, predictions)
     values = random.normal(size=(2, 2, LENGTH, 4)).astype(np.float32)
     values -= values.mean(axis=-1, keepdims=True)
     codes = np.array([["ACGT".index(base) for base in SEQUENCE]] * 2, dtype=np.uint8)
-    explained = AttributionLayout(method=Method.ISM, settings="", num_treatments=2, window_length=LENGTH)
-    with attribution_writer(folder / "explain.h5", HEADER, explained, TREATMENTS, 2) as writer:
-        writer.append(AttributionBlock(samples, codes, values, None, predictions))
+    write_attribution(
+        folder / "explain.h5",
+        samples,
+        codes,
+        values,
+        predictions,
+        TREATMENTS,
+        model_sha256="ab" * 32,
+        input_sha256="cd" * 32,
+    )
     (folder / "promoters.fa").write_text(
         f">g0 chr1:100-140(+)\n{SEQUENCE}\n>g1 chr1:200-240(-)\n{SEQUENCE}\n"
     )
@@ -57,10 +57,9 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
         "##gff-version 3\nchr1\tx\tgene\t131\t400\t.\t+\t.\tID=g0\nchr1\tx\tgene\t1\t110\t.\t-\t.\tID=x\n"
     )
     alignment = AlignmentSample(id="a", query="ACDEFGHIKL", rows=2, extra_rows=0, input_sha256="")
-    with alignment_attention_file(folder / "alignment.h5", "a" * 64, [alignment]) as file:
-        row = alignment_site("evoformer", 0, "msa_row", 2)
-        found = alignment_layout(row, alignment.sizes, AlignmentAttentionOptions())
-        file.site(found, 0).write({"weights": random.dirichlet(np.ones(10), size=(2, 10)).astype(np.float32)})
+    row = alignment_site("evoformer", 0, "msa_row", 2)
+    maps = {"weights": random.dirichlet(np.ones(10), size=(2, 10)).astype(np.float32)}
+    write_alignments(folder / "alignment.h5", [row], [alignment], lambda *_: maps)
     (folder / "contacts.tsv").write_text(
         "column_i\tcolumn_j\tprobability\n" + "".join(f"{i}\t{i + 7}\t{0.1 * i:.1f}\n" for i in range(1, 9))
     )
@@ -120,7 +119,7 @@ def test_the_same_command_gives_the_same_bytes(folder, tmp_path, monkeypatch) ->
 def test_contributions_are_those_of_the_file(folder) -> None:
     from bioattn.figures.promoter_attention import draw_promoter_attention
     from bioattn.figures.promoter_picture import PromoterRequest, read_promoter_picture
-    from bioattn.store.attribution_reader import open_attribution
+    from bioattn.store.attribution import open_attribution
 
     request = PromoterRequest(
         gene="g1", attribution=folder / "explain.h5", region="5:12", treatments=["cold"]

@@ -6,42 +6,32 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from bioattn.attention.site import AttentionSite, alignment_site
-from bioattn.store.alignment_attention_writer import alignment_attention_file
-from bioattn.store.alignment_schema import AlignmentAttentionOptions, AlignmentSample, alignment_layout
-from bioattn.store.attention_writer import AttentionHeader, attention_writer
-from bioattn.store.schema import AttentionOptions, Samples, site_layout
+from bioattn.attention.site import AttentionSite
+from bioattn.models.evoformer.inference.samples import AlignmentSample
+from bioattn.models.evoformer.sites import alignment_site
+from bioattn.store.windows import promoter_samples
 from tests.docs.conftest import run_python
+from tests.result_files import cross_site, promoter_layout, write_alignments, write_promoters
 
 PAGE = Path(__file__).resolve().parents[2] / "docs" / "formats" / "attention.md"
 SNIPPETS = re.findall(r"```python\n(.*?)```", PAGE.read_text(encoding="utf-8"), flags=re.DOTALL)
 NAMES = ["other", "GENE", "third"]
+ROW, TRIANGLE = "evoformer.00.msa_row", "evoformer.00.triangle_starting"
+Maps = dict[tuple[str, int], np.ndarray]
+"""By site and number of the alignment."""
 
 
 @pytest.fixture
 def weights(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> np.ndarray:
     """An attention.h5 in the current folder; returns its weights."""
     monkeypatch.chdir(tmp_path)
-    site = AttentionSite(
-        name="promoter.cross.0",
-        axes=("sample", "head", "treatment", "key"),
-        num_heads=2,
-        key_edges=tuple(range(0, 101, 10)),
-        receptive_field=24,
-    )
-    layout = site_layout(site, (3, 2, 2, 10), AttentionOptions())
+    site = cross_site(range(0, 101, 10), field=24)
     weights = np.random.default_rng(0).random((3, 2, 2, 10)).astype(np.float32)
     weights /= weights.sum(-1, keepdims=True)
-    header = AttentionHeader(
-        model_sha256="0" * 64, input_sha256="0" * 64, window_length=100, task="regression"
-    )
     places = np.array([0, 1000, 2000])
-    with attention_writer(Path("attention.h5"), header, [layout], ["control", "TREATMENT"], 3) as writer:
-        writer.append(
-            Samples(NAMES, ["chrI"] * 3, places, places + 100, ["-"] * 3),
-            {site.name: {"weights": weights}},
-            np.zeros((3, 2), dtype=np.float32),
-        )
+    samples = promoter_samples(NAMES, ["chrI"] * 3, places, places + 100, ["-"] * 3)
+    layout = promoter_layout([site], ["control", "TREATMENT"], 100)
+    write_promoters(Path("attention.h5"), layout, samples, {site.name: weights})
     return weights
 
 
@@ -73,7 +63,7 @@ def test_bioattn(weights: np.ndarray) -> None:
 
 
 @pytest.fixture
-def maps(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> list[np.ndarray]:
+def maps(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Maps:
     """An attention.h5 over alignments in the current folder; returns the row maps of each."""
     monkeypatch.chdir(tmp_path)
     sites = [
@@ -86,33 +76,32 @@ def maps(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> list[np.ndarray]:
         AlignmentSample(id="other", query="ACDEFGHI", rows=2, extra_rows=1, input_sha256="1" * 64),
     ]
     random = np.random.default_rng(0)
-    maps = []
-    with alignment_attention_file(Path("attention.h5"), "0" * 64, samples) as file:
-        for number, sample in enumerate(samples):
-            for site in sites:
-                layout = alignment_layout(site, sample.sizes, AlignmentAttentionOptions())
-                weights = random.random(layout.sizes).astype(np.float32)
-                weights /= weights.sum(-1, keepdims=True)
-                file.site(layout, number).write({"weights": weights})
-                if site.keys == "residue":
-                    maps.append(weights)
+    maps: Maps = {}
+
+    def make(site: AttentionSite, shape: tuple[int, ...], number: int) -> dict[str, np.ndarray]:
+        weights = random.random(shape).astype(np.float32)
+        weights /= weights.sum(-1, keepdims=True)
+        maps[site.name, number] = weights
+        return {"weights": weights}
+
+    write_alignments(Path("attention.h5"), sites, samples, make)
     return maps
 
 
-def test_h5py_over_alignments(maps: list[np.ndarray]) -> None:
+def test_h5py_over_alignments(maps: Maps) -> None:
     names = run_python(SNIPPETS[3])
-    np.testing.assert_array_equal(names["weights"], maps[0][2])
+    np.testing.assert_array_equal(names["weights"], maps[ROW, 0][2])
     assert names["query"] == "MQIFVK"
 
 
-def test_xarray_over_alignments(maps: list[np.ndarray]) -> None:
+def test_xarray_over_alignments(maps: Maps) -> None:
     names = run_python(SNIPPETS[4])
-    np.testing.assert_array_equal(names["head"], maps[0][2])
-    np.testing.assert_array_equal(names["best"], maps[0][2].argmax(-1))
+    np.testing.assert_array_equal(names["head"], maps[ROW, 0][2])
+    np.testing.assert_array_equal(names["best"], maps[ROW, 0][2].argmax(-1))
 
 
-def test_bioattn_over_alignments(maps: list[np.ndarray]) -> None:
+def test_bioattn_over_alignments(maps: Maps) -> None:
     names = run_python(SNIPPETS[5])
     assert (names["name"], names["head"]) == ("evoformer.00.triangle_starting", 1)
-    np.testing.assert_array_equal(names["weights"], maps[1][1])
+    np.testing.assert_array_equal(names["weights"], maps[TRIANGLE, 0][1])
     assert list(names["samples"]["query"]) == ["MQIFVK", "ACDEFGHI"]

@@ -26,8 +26,8 @@ from bioattn.models.evoformer.inference.prediction_validation import describe_ar
 from bioattn.models.evoformer.parameters.arrays import open_arrays
 from bioattn.models.promoter.folder import load_promoter_model
 from bioattn.promoters.dataset import read_dataset
-from bioattn.store.attention_reader import open_attention
-from bioattn.store.attribution_reader import open_attribution
+from bioattn.store.attribution import open_attribution
+from bioattn.store.reader import open_attention
 from bioattn_cli.main import main
 
 ROOT = Path(__file__).parents[2]

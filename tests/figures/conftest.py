@@ -7,16 +7,14 @@ from typing import NamedTuple
 import numpy as np
 import pytest
 
-from bioattn.attention.site import AttentionSite, alignment_site
-from bioattn.store.alignment_attention_writer import alignment_attention_file
-from bioattn.store.alignment_schema import (
-    AlignmentAttentionOptions,
-    AlignmentReduction,
-    AlignmentSample,
-    alignment_layout,
-)
-from bioattn.store.attention_writer import AttentionHeader, attention_writer
-from bioattn.store.schema import AttentionOptions, Samples, site_layout
+from bioattn.attention.site import AttentionSite
+from bioattn.models.evoformer.inference.samples import AlignmentSample
+from bioattn.models.evoformer.sites import alignment_site
+from bioattn.store.choices import Reduction
+from bioattn.store.schema import AttentionOptions, Samples
+from bioattn.store.windows import promoter_samples
+from tests import result_files
+from tests.result_files import cross_site, promoter_layout, stage_site, write_promoters
 
 LENGTH = 60
 EDGES = (0, 4, *range(12, 61, 8))
@@ -52,37 +50,19 @@ def promoters(tmp_path_factory: pytest.TempPathFactory) -> Promoters:
     starts = 1000 * np.arange(5, dtype=np.int64)
     ends = starts + LENGTH
     ends[4] -= 10
-    samples = Samples(GENES, ["chrI"] * 5, starts, ends, ["+", "-", "+", "-", "+"])
-    sites = [
-        AttentionSite(
-            name=f"promoter.cross.{hop}",
-            axes=("sample", "head", "treatment", "key"),
-            num_heads=HEADS,
-            key_edges=EDGES,
-            receptive_field=22,
-        )
-        for hop in (0, 1)
-    ]
-    stage = AttentionSite(
-        name="promoter.stage.0",
-        axes=("sample", "treatment", "head", "query", "key"),
-        num_heads=HEADS,
-        query_edges=tuple(range(0, LENGTH + 1, 10)),
-    )
-    options = AttentionOptions()
-    layouts = [site_layout(site, (1, HEADS, 3, len(EDGES) - 1), options) for site in sites]
-    layouts.append(site_layout(stage, (1, 3, HEADS, 6, 4), options))
+    samples = promoter_samples(GENES, ["chrI"] * 5, starts, ends, ["+", "-", "+", "-", "+"])
+    sites = [cross_site(EDGES, HEADS, f"promoter.cross.{hop}") for hop in (0, 1)]
+    sites.append(stage_site(range(0, LENGTH + 1, 10), HEADS))
+    layout = promoter_layout(sites, TREATMENTS, LENGTH)
     random = np.random.default_rng(0)
     weights = {
-        layout.name: softmax(2 * random.normal(size=(5, *layout.sizes))).astype(np.float32)
-        for layout in layouts
+        site.name: softmax(2 * random.normal(size=(5, *group.shape(group.arrays[0])))).astype(np.float32)
+        for site in sites
+        for group in layout.groups
+        if group.path == f"sites/{site.name}"
     }
     predictions = random.normal(size=(5, 3)).astype(np.float32)
-    header = AttentionHeader(
-        model_sha256="ab" * 32, input_sha256="cd" * 32, window_length=LENGTH, task="regression"
-    )
-    with attention_writer(path, header, layouts, TREATMENTS, 5) as writer:
-        writer.append(samples, {name: {"weights": values} for name, values in weights.items()}, predictions)
+    write_promoters(path, layout, samples, weights, predictions)
     return Promoters(path, samples, weights, predictions)
 
 
@@ -96,9 +76,7 @@ class Alignments(NamedTuple):
 def write_alignments(tmp_path_factory: pytest.TempPathFactory) -> Callable[..., Alignments]:
     """An alignment `a` of twelve residues in columns 1 to 12 of 14 (from 0); with `names`, several alike."""
 
-    def write(
-        reduce: AlignmentReduction = AlignmentReduction.MEAN_ROWS, names: tuple[str, ...] = ("a",)
-    ) -> Alignments:
+    def write(reduce: Reduction = Reduction.MEAN_ROWS, names: tuple[str, ...] = ("a",)) -> Alignments:
         path = tmp_path_factory.mktemp("figures") / "attention.h5"
         samples = [
             AlignmentSample(
@@ -114,24 +92,20 @@ def write_alignments(tmp_path_factory: pytest.TempPathFactory) -> Callable[..., 
         ]
         random = np.random.default_rng(1)
         weights: dict[str, np.ndarray] = {}
-        with alignment_attention_file(path, "a" * 64, samples) as file:
-            for number, sample in enumerate(samples):
-                for site in SITES:
-                    options = AlignmentAttentionOptions(reduce=reduce, top_k=3)
-                    layout = alignment_layout(site, sample.sizes, options)
-                    size = RESIDUES if site.keys == "residue" else ROWS
-                    outer = ROWS if site.keys == "residue" else RESIDUES
-                    whole = softmax(2 * random.normal(size=(outer, HEADS, size, size))).astype(np.float32)
-                    weights[site.name] = whole
-                    if reduce is AlignmentReduction.NONE:
-                        arrays = {"weights": whole}
-                    elif reduce is AlignmentReduction.TOP_K:
-                        kept = min(3, size)
-                        index = np.argsort(-whole, axis=-1)[..., :kept].astype(np.int32)
-                        arrays = {"weights": np.take_along_axis(whole, index, -1), "key_index": index}
-                    else:
-                        arrays = {"weights": whole.mean(axis=0)}
-                    file.site(layout, number).write(arrays)
+
+        def make(site: AttentionSite, _shape: tuple[int, ...], _number: int) -> dict[str, np.ndarray]:
+            of_residues = site.axes[-1].kind == "residue"
+            size, outer = (RESIDUES, ROWS) if of_residues else (ROWS, RESIDUES)
+            whole = softmax(2 * random.normal(size=(outer, HEADS, size, size))).astype(np.float32)
+            weights[site.name] = whole
+            if reduce is Reduction.NONE:
+                return {"weights": whole}
+            if reduce is Reduction.TOP_K:
+                index = np.argsort(-whole, axis=-1)[..., : min(3, size)].astype(np.int32)
+                return {"weights": np.take_along_axis(whole, index, -1), "key_index": index}
+            return {"weights": whole.mean(axis=0)}
+
+        result_files.write_alignments(path, SITES, samples, make, AttentionOptions(reduce=reduce, top_k=3))
         return Alignments(path, weights)
 
     return write

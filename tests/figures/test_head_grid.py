@@ -19,14 +19,12 @@ from bioattn.figures.head_maps import (
 )
 from bioattn.figures.treatment_maps import read_treatment_maps
 from bioattn.store import open_attention
-from bioattn.store.alignment_schema import AlignmentReduction
+from bioattn.store.choices import Reduction
 
 ROW_SITES = ["evoformer.00.msa_row", "evoformer.01.msa_row"]
 
 
-@pytest.mark.parametrize(
-    "reduce", [AlignmentReduction.MEAN_ROWS, AlignmentReduction.NONE, AlignmentReduction.TOP_K]
-)
+@pytest.mark.parametrize("reduce", [Reduction.MEAN_ROWS, Reduction.NONE, Reduction.TOP_K])
 def test_maps_are_means_over_rows(write_alignments, reduce) -> None:
     """By plain loops; of top-k what is not kept counts as 0."""
     written = write_alignments(reduce)
@@ -42,7 +40,7 @@ def test_maps_are_means_over_rows(write_alignments, reduce) -> None:
                 total = 0.0
                 for row in range(3):
                     kept = np.sort(whole[row, query])[-3:]
-                    if reduce is not AlignmentReduction.TOP_K or whole[row, query, key] >= kept[0]:
+                    if reduce is not Reduction.TOP_K or whole[row, query, key] >= kept[0]:
                         total += float(whole[row, query, key])
                 assert panel.values[query, key] == pytest.approx(total / 3, abs=1e-6)
 

@@ -35,7 +35,7 @@ def annotation(tmp_path: Path) -> Path:
 def fasta(path: Path, promoters, motif: str, place: int) -> Path:
     """Every window is A but for a motif at `place`; g4 is ten bases short, with flanks of 3."""
     lines = []
-    for gene, _, start, end, strand in zip(*promoters.samples, strict=True):
+    for gene, _, start, end, strand in zip(*promoters.samples.columns.values(), strict=True):
         bases = ["A"] * (end - start)
         at = place - (60 - len(bases))
         bases[at : at + len(motif)] = motif

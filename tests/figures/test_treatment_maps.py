@@ -5,13 +5,12 @@ import re
 import numpy as np
 import pytest
 
-from bioattn.attention.site import AttentionSite
+from bioattn.attention.site import AttentionSite, Axis
 from bioattn.errors import BioattnError, SettingsError
 from bioattn.figures import treatment_maps
 from bioattn.figures.treatment_maps import choose_treatments, read_treatment_maps
 from bioattn.store import open_attention
-from bioattn.store.attention_writer import AttentionHeader, attention_writer
-from bioattn.store.schema import AttentionOptions, site_layout
+from tests.result_files import promoter_layout, write_promoters
 
 SITES = ["promoter.cross.0", "promoter.cross.1"]
 
@@ -91,16 +90,17 @@ def test_alignments_are_refused(alignments) -> None:
 def test_of_positions_that_look_at_positions_the_mean_over_queries_is_shown(promoters, tmp_path) -> None:
     site = AttentionSite(
         name="promoter.trunk.0",
-        axes=("sample", "head", "query", "key"),
-        num_heads=2,
-        key_edges=(0, 20, 40, 60),
-        query_edges=(0, 30, 60),
+        axes=(
+            Axis("sample"),
+            Axis("head"),
+            Axis("query", "position", edges=(0, 30, 60)),
+            Axis("key", "position", edges=(0, 20, 40, 60)),
+        ),
+        heads=(0, 1),
     )
-    layout = site_layout(site, (1, 2, 2, 3), AttentionOptions())
     weights = np.random.default_rng(3).dirichlet(np.ones(3), (5, 2, 2)).astype(np.float32)
-    header = AttentionHeader(model_sha256="", input_sha256="", window_length=60, task="regression")
-    with attention_writer(tmp_path / "a.h5", header, [layout], ["heat"], 5) as writer:
-        writer.append(promoters.samples, {site.name: {"weights": weights}}, np.zeros((5, 1), np.float32))
+    layout = promoter_layout([site], ["heat"], 60)
+    write_promoters(tmp_path / "a.h5", layout, promoters.samples, {site.name: weights})
     with open_attention(tmp_path / "a.h5") as attention:
         maps = read_treatment_maps(attention, genes=["g1", "g4"])
     assert (maps.treatments, maps.heads) == (["all treatments"], ["0", "1"])

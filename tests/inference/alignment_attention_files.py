@@ -7,14 +7,13 @@ from typing import Any
 import numpy as np
 import torch
 
-from bioattn.attention.site import AttentionSite, Tile, alignment_site
-from bioattn.models.evoformer.inference.attention import SampleSink, alignment_attention
-from bioattn.store.alignment_schema import (
-    AlignmentAttentionOptions,
-    AlignmentReduction,
-    AlignmentSample,
-    AlignmentSizes,
-)
+from bioattn.attention.site import AttentionSite, Tile
+from bioattn.inference.attention_receiver import SampleReceiver
+from bioattn.models.evoformer.inference.attention import alignment_attention
+from bioattn.models.evoformer.inference.samples import AlignmentSample, AlignmentSizes
+from bioattn.models.evoformer.sites import alignment_site
+from bioattn.store.choices import Reduction
+from bioattn.store.schema import AttentionOptions
 
 SIZES = [AlignmentSizes(5, 3, 9), AlignmentSizes(7, 1, 4), AlignmentSizes(1, 2, 12)]
 SITES = {
@@ -28,7 +27,7 @@ SITES = {
         alignment_site("structure", 2, "invariant_point", 5),
     )
 }
-ALL = AlignmentAttentionOptions(reduce=AlignmentReduction.NONE)
+ALL = AttentionOptions(reduce=Reduction.NONE)
 
 
 def sample(number: int) -> AlignmentSample:
@@ -47,30 +46,28 @@ def sample(number: int) -> AlignmentSample:
 
 def weights_of(site: AttentionSite, sizes: AlignmentSizes) -> np.ndarray:
     """Softmax weights that depend on the site and the sizes only."""
-    rows = sizes.extra_rows if site.extra_rows else sizes.rows
-    keys = sizes.residues if site.keys == "residue" else rows
-    lengths = {"row": rows, "residue": sizes.residues, "head": site.num_heads, "query": keys, "key": keys}
+    lengths = [sizes.lengths[axis.lengths] if axis.lengths else site.num_heads for axis in site.axes]
     random = np.random.default_rng([len(site.name), ord(site.name[-1]), *sizes])
-    exponentials = np.exp(2 * random.normal(size=[lengths[axis] for axis in site.axes]))
+    exponentials = np.exp(2 * random.normal(size=lengths))
     return (exponentials / exponentials.sum(-1, keepdims=True)).astype(np.float32)
 
 
-def send(sink: SampleSink, sizes: AlignmentSizes, tile: int) -> None:
+def send(receiver: SampleReceiver, sizes: AlignmentSizes, tile: int) -> None:
     """What a model would do: every site, a few slices of its outer axis at a time, in memory used again."""
     for site in SITES.values():
         whole = torch.from_numpy(weights_of(site, sizes))
-        if site.axes[0] == "head":
-            sink.receive(site, whole, None)
+        if site.dims[0] == "head":
+            receiver.receive(site, whole, None)
             continue
         for start in range(0, len(whole), tile):
             part = whole[start : start + tile].clone()
-            sink.receive(site, part, None, Tile(site.axes[0], start, len(whole)))
+            receiver.receive(site, part, None, Tile(site.dims[0], start, len(whole)))
             part.fill_(float("nan"))
 
 
 def write(
     output: Path,
-    options: AlignmentAttentionOptions = ALL,
+    options: AttentionOptions = ALL,
     *,
     numbers: tuple[int, ...] = (0, 1, 2),
     tile: int = 2,
@@ -91,6 +88,6 @@ def write(
         for place, number in enumerate(numbers):
             if not writer.is_whole(place):
                 before(place)
-                with writer.sample(place, sample(number), masks) as sink:
-                    send(sink, SIZES[number], tile)
+                with writer.sample(place, sample(number), masks) as receiver:
+                    send(receiver, SIZES[number], tile)
         return writer.assemble()

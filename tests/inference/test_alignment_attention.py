@@ -13,26 +13,21 @@ from bioattn.attention.site import AttentionSite, Tile
 from bioattn.errors import BioattnError
 from bioattn.models.evoformer.config import EvoformerConfig
 from bioattn.models.evoformer.gated_attention import GatedAttention
-from bioattn.models.evoformer.inference.attention import alignment_attention
+from bioattn.models.evoformer.inference.attention import alignment_attention, alignment_layout
+from bioattn.models.evoformer.inference.samples import AlignmentSample, AlignmentSizes
 from bioattn.models.evoformer.stack import EvoformerStack
 from bioattn.store import open_attention
-from bioattn.store.alignment_schema import (
-    AlignmentAttentionOptions,
-    AlignmentReduction,
-    AlignmentSample,
-    AlignmentSizes,
-    alignment_attention_bytes,
-)
-from bioattn.store.attention_validation import validate_attention
-from bioattn.store.choices import WeightType
+from bioattn.store.choices import Reduction, WeightType
+from bioattn.store.result_validation import validate_attention
+from bioattn.store.schema import AttentionOptions
 from bioattn.store.validation import validate_file
 from tests.inference.alignment_attention_files import SITES, SIZES, sample, send, weights_of, write
 
 
-@pytest.mark.parametrize("reduce", list(AlignmentReduction))
-def test_what_is_stored_is_what_numpy_makes_of_the_whole(tmp_path: Path, reduce: AlignmentReduction) -> None:
+@pytest.mark.parametrize("reduce", list(Reduction))
+def test_what_is_stored_is_what_numpy_makes_of_the_whole(tmp_path: Path, reduce: Reduction) -> None:
     output = tmp_path / "attention.h5"
-    write(output, AlignmentAttentionOptions(reduce=reduce, top_k=3))
+    write(output, AttentionOptions(reduce=reduce, top_k=3))
     assert validate_file(output) == []
     with open_attention(output) as attention:
         assert list(attention.samples.index) == [sample(number).id for number in range(3)]
@@ -40,17 +35,17 @@ def test_what_is_stored_is_what_numpy_makes_of_the_whole(tmp_path: Path, reduce:
             for name, site in SITES.items():
                 whole = weights_of(site, sizes).astype(np.float64)
                 stored = attention.weights(name, sample=sample(number).id)
-                axis = site.axes.index("head")
+                axis = site.dims.index("head")
                 match reduce:
-                    case AlignmentReduction.MEAN_ROWS if axis:
+                    case Reduction.MEAN_ROWS if axis:
                         expected = whole.mean(0)
-                    case AlignmentReduction.MAX_ROWS if axis:
+                    case Reduction.MAX_ROWS if axis:
                         expected = whole.max(0)
-                    case AlignmentReduction.MEAN_HEADS:
+                    case Reduction.MEAN_HEADS:
                         expected = whole.mean(axis)
-                    case AlignmentReduction.MAX_HEADS:
+                    case Reduction.MAX_HEADS:
                         expected = whole.max(axis)
-                    case AlignmentReduction.TOP_K:
+                    case Reduction.TOP_K:
                         order = np.argsort(-whole, axis=-1)[..., :3]
                         expected = np.take_along_axis(whole, order, -1)
                         index = attention.key_index(name, sample=sample(number).id)
@@ -65,20 +60,20 @@ def test_what_is_stored_is_what_numpy_makes_of_the_whole(tmp_path: Path, reduce:
 def test_padding_rows_and_residues_do_not_count(tmp_path: Path) -> None:
     output = tmp_path / "attention.h5"
     masks = {
-        "row": np.array([True, False, True, True, False]),
+        "msa_row": np.array([True, False, True, True, False]),
         "residue": np.arange(9) < 7,
-        "extra_row": np.zeros(3, dtype=bool),  # none at all: then all count, for their rows are uniform
+        "extra_msa_row": np.zeros(3, dtype=bool),  # none at all: then all count, for their rows are uniform
     }
     for reduce, numpy_reduce in (
-        (AlignmentReduction.MEAN_ROWS, np.mean),
-        (AlignmentReduction.MAX_ROWS, np.max),
+        (Reduction.MEAN_ROWS, np.mean),
+        (Reduction.MAX_ROWS, np.max),
     ):
-        write(output, AlignmentAttentionOptions(reduce=reduce), numbers=(0,), masks=masks)
+        write(output, AttentionOptions(reduce=reduce), numbers=(0,), masks=masks)
         with open_attention(output) as attention:
             for name, site in SITES.items():
                 whole = weights_of(site, SIZES[0])
-                kept = {"row": masks["row"], "residue": masks["residue"]}.get(site.axes[0])
-                if site.extra_rows and site.axes[0] == "row":
+                kept = {"msa_row": masks["msa_row"], "residue": masks["residue"]}.get(site.axes[0].kind)
+                if site.axes[0].kind == "extra_msa_row":
                     kept = np.ones(3, dtype=bool)
                 expected = whole if kept is None else numpy_reduce(whole[kept], axis=0)
                 np.testing.assert_allclose(
@@ -86,29 +81,29 @@ def test_padding_rows_and_residues_do_not_count(tmp_path: Path) -> None:
                 )
 
 
-@pytest.mark.parametrize("reduce", list(AlignmentReduction))
-def test_the_size_of_tiles_does_not_show(tmp_path: Path, reduce: AlignmentReduction) -> None:
+@pytest.mark.parametrize("reduce", list(Reduction))
+def test_the_size_of_tiles_does_not_show(tmp_path: Path, reduce: Reduction) -> None:
     contents = set()
     for tile in (1, 2, 100):
         for numbers in ((0, 1, 2), (1,)):
             output = tmp_path / f"{tile}-{len(numbers)}.h5"
-            write(output, AlignmentAttentionOptions(reduce=reduce), tile=tile, numbers=numbers)
+            write(output, AttentionOptions(reduce=reduce), tile=tile, numbers=numbers)
             contents.add(output.read_bytes())
     assert len(contents) == 2
 
 
 def test_chosen_sites_and_heads_in_half_precision(tmp_path: Path) -> None:
     output = tmp_path / "attention.h5"
-    options = AlignmentAttentionOptions(
-        sites=("*.msa_row",), heads=(2, 0), dtype=WeightType.FLOAT16, reduce=AlignmentReduction.NONE
+    options = AttentionOptions(
+        sites=("*.msa_row",), heads=(2, 0), dtype=WeightType.FLOAT16, reduce=Reduction.NONE
     )
     with alignment_attention(
         output, sites=SITES, options=options, model_sha256="", sizes=SIZES[:1], job={}
     ) as writer:
         assert writer.site_names == ["evoformer.00.msa_row", "extra_msa.01.msa_row"]
-        with writer.sample(0, sample(0)) as sink:
+        with writer.sample(0, sample(0)) as receiver:
             for name in writer.site_names:
-                sink.receive(SITES[name], torch.from_numpy(weights_of(SITES[name], SIZES[0])), None)
+                receiver.receive(SITES[name], torch.from_numpy(weights_of(SITES[name], SIZES[0])), None)
         writer.assemble()
     with open_attention(output) as attention:
         whole = weights_of(SITES["evoformer.00.msa_row"], SIZES[0])
@@ -123,9 +118,9 @@ def test_chosen_sites_and_heads_in_half_precision(tmp_path: Path) -> None:
         with pytest.raises(BioattnError, match="holds no head 1"):
             attention.weights("evoformer.00.msa_row", sample=sample(0).id, head=1)
     with pytest.raises(BioattnError, match="has heads 0 to 3, but 4 was asked for"):
-        write(output, AlignmentAttentionOptions(heads=(4,)))
+        write(output, AttentionOptions(heads=(4,)))
     with pytest.raises(BioattnError, match=r"--sites 'promoter\.\*': the model holds no such attention site"):
-        write(output, AlignmentAttentionOptions(sites=("promoter.*",)))
+        write(output, AttentionOptions(sites=("promoter.*",)))
 
 
 def test_one_head_is_one_chunk(tmp_path: Path) -> None:
@@ -133,13 +128,13 @@ def test_one_head_is_one_chunk(tmp_path: Path) -> None:
     output = tmp_path / "attention.h5"
     sizes = AlignmentSizes(2, 1, 200)
     site = SITES["evoformer.00.msa_row"]
-    options = AlignmentAttentionOptions(sites=(site.name,))
+    options = AttentionOptions(sites=(site.name,), reduce=Reduction.MEAN_ROWS)
     with alignment_attention(
         output, sites=SITES, options=options, model_sha256="", sizes=[sizes], job={}
     ) as writer:
         query = AlignmentSample(id="x", query="A" * 200, rows=2, extra_rows=1, input_sha256="")
-        with writer.sample(0, query) as sink:
-            sink.receive(site, torch.from_numpy(weights_of(site, sizes)), None)
+        with writer.sample(0, query) as receiver:
+            receiver.receive(site, torch.from_numpy(weights_of(site, sizes)), None)
         writer.assemble()
     with h5py.File(output) as file:
         assert file[f"sites/{site.name}/s0000000/weights"].chunks == (1, 200, 200)
@@ -148,19 +143,19 @@ def test_one_head_is_one_chunk(tmp_path: Path) -> None:
 def test_a_tile_is_let_go_of(tmp_path: Path) -> None:
     """A reduction keeps one map; without one nothing is kept at all."""
     site = SITES["evoformer.00.msa_row"]
-    for reduce in AlignmentReduction:
-        options = AlignmentAttentionOptions(sites=(site.name,), reduce=reduce)
+    for reduce in Reduction:
+        options = AttentionOptions(sites=(site.name,), reduce=reduce)
         with (
             alignment_attention(
                 tmp_path / "a.h5", sites=SITES, options=options, model_sha256="", sizes=SIZES[:1], job={}
             ) as writer,
-            writer.sample(0, sample(0)) as sink,
+            writer.sample(0, sample(0)) as receiver,
         ):
             whole = weights_of(site, SIZES[0])
             for start in range(5):
                 memory = whole[start : start + 1].copy()
                 alive = weakref.ref(memory)  # as long as any tensor uses it
-                sink.receive(site, torch.from_numpy(memory), None, Tile("row", start, 5))
+                receiver.receive(site, torch.from_numpy(memory), None, Tile("row", start, 5))
                 del memory
                 assert alive() is None
 
@@ -187,8 +182,8 @@ def test_a_stack_writes_every_map_it_attends_with(tmp_path: Path) -> None:
             heard[site.name].append(weights.clone())
 
     named = AlignmentSample(id="x", query="A" * residues, rows=rows, extra_rows=1, input_sha256="0" * 64)
-    for reduce in (AlignmentReduction.NONE, AlignmentReduction.MEAN_ROWS):
-        options = AlignmentAttentionOptions(reduce=reduce)
+    for reduce in (Reduction.NONE, Reduction.MEAN_ROWS):
+        options = AttentionOptions(reduce=reduce)
         output = tmp_path / f"{reduce}.h5"
         with (
             torch.no_grad(),
@@ -196,7 +191,7 @@ def test_a_stack_writes_every_map_it_attends_with(tmp_path: Path) -> None:
                 output, sites=sites, options=options, model_sha256="a" * 64, sizes=[named.sizes], job={}
             ) as writer,
         ):
-            with writer.sample(0, named) as sink, capture(writer.site_names, sink):
+            with writer.sample(0, named) as receiver, capture(writer.site_names, receiver):
                 captured = stack(*(tensor.clone() for tensor in inputs), *masks)
             writer.assemble()
         assert validate_attention(output) == []
@@ -220,15 +215,15 @@ def test_tiles_out_of_order_missing_or_misshapen_are_bugs(tmp_path: Path) -> Non
     whole = torch.from_numpy(weights_of(site, SIZES[0]))
 
     def attempt(*tiles: tuple[torch.Tensor, Tile | None]) -> None:
-        options = AlignmentAttentionOptions(sites=(site.name,))
+        options = AttentionOptions(sites=(site.name,))
         with (
             alignment_attention(
                 tmp_path / "a.h5", sites=SITES, options=options, model_sha256="", sizes=SIZES[:1], job={}
             ) as writer,
-            writer.sample(0, sample(0)) as sink,
+            writer.sample(0, sample(0)) as receiver,
         ):
             for weights, tile in tiles:
-                sink.receive(site, weights, None, tile)
+                receiver.receive(site, weights, None, tile)
 
     with pytest.raises(RuntimeError, match="follows 0"):
         attempt((whole[2:], Tile("row", 2, 5)))
@@ -238,7 +233,7 @@ def test_tiles_out_of_order_missing_or_misshapen_are_bugs(tmp_path: Path) -> Non
         attempt((whole[:2], Tile("row", 0, 5)))
     with pytest.raises(RuntimeError, match="heard twice"):
         attempt((whole, None), (whole, None))
-    with pytest.raises(RuntimeError, match=r"gave \(4, 9, 8\)"):
+    with pytest.raises(RuntimeError, match=r"got \(5, 4, 9, 8\), \(5, 4, 9, 9\) was expected"):
         attempt((whole[..., :8], None))
     assert not list(tmp_path.iterdir())
 
@@ -250,17 +245,18 @@ def test_more_than_the_disk_holds_is_refused_first(tmp_path: Path, monkeypatch: 
     assert not list(tmp_path.iterdir())
 
 
-@pytest.mark.parametrize("reduce", list(AlignmentReduction))
-def test_the_size_said_first_is_the_size(tmp_path: Path, reduce: AlignmentReduction) -> None:
+@pytest.mark.parametrize("reduce", list(Reduction))
+def test_the_size_said_first_is_the_size(tmp_path: Path, reduce: Reduction) -> None:
     sizes = AlignmentSizes(40, 30, 60)
-    options = AlignmentAttentionOptions(reduce=reduce)
+    options = AttentionOptions(reduce=reduce)
     output = tmp_path / "attention.h5"
     with alignment_attention(
         output, sites=SITES, options=options, model_sha256="a" * 64, sizes=[sizes], job={}
     ) as writer:
         named = AlignmentSample(id="x", query="A" * 60, rows=40, extra_rows=30, input_sha256="0" * 64)
-        with writer.sample(0, named) as sink:
-            send(sink, sizes, 8)
+        with writer.sample(0, named) as receiver:
+            send(receiver, sizes, 8)
         writer.assemble()
-    said = alignment_attention_bytes(list(SITES.values()), [sizes], options)
+    layout = alignment_layout(list(SITES.values()), options, "a" * 64)
+    said = layout.stored_bytes(1, [sizes.lengths])
     assert output.stat().st_size == pytest.approx(said, rel=0.1)

@@ -14,11 +14,10 @@ import pytest
 from bioattn.errors import BioattnError, FormatError
 from bioattn.io.output_names import partial_folder
 from bioattn.models.evoformer.inference.attention import alignment_attention
-from bioattn.store.alignment_schema import (
-    AlignmentAttentionOptions,
-)
-from bioattn.store.attention_validation import validate_attention
+from bioattn.store.choices import Reduction
 from bioattn.store.inspection import inspect_file
+from bioattn.store.result_validation import validate_attention
+from bioattn.store.schema import AttentionOptions
 from bioattn.store.validation import validate_file
 from tests.inference.alignment_attention_files import ALL, SITES, SIZES, sample, send, write
 
@@ -30,10 +29,10 @@ def test_an_alignment_that_fails_is_left_out(tmp_path: Path) -> None:
     ) as writer:
         for number in range(3):
             try:
-                with writer.sample(number, sample(number)) as sink:
+                with writer.sample(number, sample(number)) as receiver:
                     if number == 1:
                         raise BioattnError("its file is bad")
-                    send(sink, SIZES[number], 2)
+                    send(receiver, SIZES[number], 2)
             except BioattnError:
                 continue
         assert writer.assemble() == [sample(0).id, sample(2).id]
@@ -42,7 +41,7 @@ def test_an_alignment_that_fails_is_left_out(tmp_path: Path) -> None:
     write(other, numbers=(0, 2))
     assert output.read_bytes() == other.read_bytes()
     with (
-        pytest.raises(BioattnError, match="no alignment gave attention"),
+        pytest.raises(BioattnError, match="none of the alignments gave results"),
         alignment_attention(output, sites=SITES, options=ALL, model_sha256="", sizes=SIZES, job={}) as writer,
     ):
         writer.assemble()
@@ -72,7 +71,7 @@ def test_an_interrupted_run_goes_on_to_the_same_bytes(tmp_path: Path) -> None:
     with pytest.raises(BioattnError, match=r"another run \(different: seed\)"):
         write(output, resume=True, job={"seed": 1})
     with pytest.raises(BioattnError, match=r"another run \(different: reduce\)"):
-        write(output, AlignmentAttentionOptions(), resume=True)
+        write(output, AttentionOptions(reduce=Reduction.MEAN_ROWS), resume=True)
     with pytest.raises(KeyboardInterrupt):
         write(output, before=stop_at(2), resume=True)
     seen: list[int] = []

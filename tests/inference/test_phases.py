@@ -12,10 +12,10 @@ from bioattn.models.promoter.config import Conditioning
 from bioattn.models.promoter.inference.batches import make_batch
 from bioattn.models.promoter.inference.run import run_promoters
 from bioattn.promoters.promoter_fasta import read_promoters
-from bioattn.store.attention_reader import open_attention
-from bioattn.store.attention_validation import validate_attention
 from bioattn.store.choices import Reduction, WeightType
 from bioattn.store.inspection import inspect_file
+from bioattn.store.reader import open_attention
+from bioattn.store.result_validation import validate_attention
 from bioattn.store.schema import AttentionOptions
 from bioattn_cli.main import main
 

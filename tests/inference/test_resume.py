@@ -16,8 +16,8 @@ from bioattn.errors import BioattnError
 from bioattn.io.output_names import partial_folder
 from bioattn.models.promoter.folder import load_promoter_model
 from bioattn.models.promoter.inference.run import run_promoters
-from bioattn.store.attention_validation import validate_attention
 from bioattn.store.inspection import inspect_file
+from bioattn.store.result_validation import validate_attention
 from bioattn.store.validation import validate_file
 
 Make = Callable[..., Path]
@@ -116,7 +116,7 @@ def test_killed_while_assembling(
     make_model: Make, make_promoters: Make, load: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Death between any two steps of the assembly, the rename included, leaves a whole file or none."""
-    from bioattn.store import attention_parts, part_folder
+    from bioattn.store import part_folder, parts
 
     loaded, promoters = load(make_model()), make_promoters()
 
@@ -142,7 +142,7 @@ def test_killed_while_assembling(
         raise Killed
 
     with monkeypatch.context() as patch:
-        patch.setattr(attention_parts.PartStore, "read", die)
+        patch.setattr(parts, "read_block", die)
         with pytest.raises(Killed):
             export("killed.h5")
     assert not output.exists()

@@ -16,7 +16,8 @@ from bioattn.models.evoformer.inference import prediction, runner
 from bioattn.models.evoformer.inference.run import run_alignments
 from bioattn.models.evoformer.inference.runner import AttentionOutput, RunSettings
 from bioattn.models.evoformer.inference.sources import find_alignments
-from bioattn.store.alignment_schema import AlignmentAttentionOptions
+from bioattn.store.choices import Reduction
+from bioattn.store.schema import AttentionOptions
 from bioattn.store.validation import validate_file
 from bioattn.system.progress import NoProgress
 from tests.inference.evoformer_runs import CPU, FILES, ROWS, run, write_fasta
@@ -168,7 +169,9 @@ def test_attention_goes_on_after_a_signal(trunk: Path, folder: Path, tmp_path: P
     write_fasta(folder / "b.fasta", ROWS[2:])
     loaded = load_evoformer_model(trunk, CPU)
     sources, several = find_alignments(folder)
-    attention = AttentionOutput(path=tmp_path / "att.h5", options=AlignmentAttentionOptions())
+    attention = AttentionOutput(
+        path=tmp_path / "att.h5", options=AttentionOptions(reduce=Reduction.MEAN_ROWS)
+    )
     settings = RunSettings(inputs=loaded.inputs)
     with pytest.raises(Interrupted, match=r"1 of 3 alignments finished: repeat .* --resume") as caught:
         run_alignments(

@@ -11,16 +11,16 @@ import pytest
 import torch
 
 from bioattn.attention.capture import capture
-from bioattn.attention.site import AXES, AttentionSite, Tile
+from bioattn.attention.site import AttentionSite, Tile
 from bioattn.errors import BioattnError, SettingsError
 from bioattn.models.promoter.config import Conditioning, TreatmentEncoding
 from bioattn.models.promoter.inference.batches import make_batch
 from bioattn.models.promoter.inference.run import run_promoters
 from bioattn.promoters.promoter_fasta import read_promoters
 from bioattn.promoters.treatments import TreatmentTable, named_treatments, select_treatments
-from bioattn.store.attention_reader import open_attention
-from bioattn.store.attention_validation import validate_attention
 from bioattn.store.choices import Reduction, WeightType
+from bioattn.store.reader import open_attention
+from bioattn.store.result_validation import validate_attention
 from bioattn.store.schema import AttentionOptions
 
 Make = Callable[..., Path]
@@ -45,7 +45,8 @@ class Ears:
 
     def stacked(self, name: str, quantity: int) -> np.ndarray:
         site = self.heard[name][0][0]
-        order = [site.axes.index(axis) for axis in AXES if axis in site.axes]
+        stored = ("sample", "treatment", "head", "query", "key")
+        order = [site.dims.index(dim) for dim in stored if dim in site.dims]
         return np.concatenate([entry[quantity].transpose(order) for entry in self.heard[name]])
 
 

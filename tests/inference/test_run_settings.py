@@ -9,7 +9,7 @@ import pytest
 
 from bioattn.models.evoformer.folder import load_evoformer_model
 from bioattn.models.evoformer.inference import memory as evoformer_memory
-from bioattn.store.alignment_schema import AlignmentSizes
+from bioattn.models.evoformer.inference.samples import AlignmentSizes
 from bioattn_cli.main import main
 from tests.inference.evoformer_runs import CPU, arrays, run, write_config, write_fasta
 
@@ -117,7 +117,7 @@ def test_options_that_cannot_be_met(
     [
         ('[attention]\ndtype = "float16"\n', False, "--attention FILE"),
         ("[attention]\nheads = []\n", True, "run.toml [attention]: heads []: give at least one head"),
-        ('[attention]\nreduce = "some"\n', True, "choose from mean-rows"),
+        ('[attention]\nreduce = "some"\n', True, "choose from none, mean-heads"),
         ("[attention]\ntop_k = 3\n", True, 'top_k is for reduce = "top-k"'),
         ("[attention]\nhead = [1]\n", True, "did you mean heads?"),
         ("[inputs]\nmax_extra_msa = 0\n", False, "run.toml [inputs]: max_extra_msa is 0"),

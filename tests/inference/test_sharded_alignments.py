@@ -208,7 +208,7 @@ def test_parts_of_other_alignments(
     with h5py.File(part, "a") as file:
         file["sites/evoformer.00.msa_row/s0000001/weights"][0, 0, 0] += 0.25
     assert bioattn("merge", *attention_of([one, two]), "-o", tmp_path / "merged.h5") == 1
-    assert f"{part}: its values are not those that were written" in capsys.readouterr().err
+    assert f"{part}: has no seal, so it was changed after it was written" in capsys.readouterr().err
     assert not (tmp_path / "merged.h5").exists()
 
 

@@ -24,8 +24,8 @@ def _small_pieces() -> Iterator[None]:
     with pytest.MonkeyPatch.context() as monkeypatch:
         monkeypatch.setattr("bioattn.models.promoter.inference.run.MAX_PART_SAMPLES", 12)
         monkeypatch.setattr("bioattn.interpret.attribution.run.MAX_PART_SAMPLES", 7)
-        monkeypatch.setattr("bioattn.store.attention_parts.SLAB_BYTES", 20_000)
-        monkeypatch.setattr("bioattn.store.attribution_writer.SLAB_BYTES", 60_000)
+        monkeypatch.setattr("bioattn.store.writer.STEP_BYTES", 20_000)
+        monkeypatch.setattr("bioattn.store.parts.READ_BYTES", 60_000)
         yield
 
 
@@ -342,18 +342,18 @@ def test_damaged_files(parts: Parts, tmp_path: Path, capsys: pytest.CaptureFixtu
         # A value that HDF5's own checksum agrees with.
         file["sites/promoter.cross.1/weights"][3, 0, 0, 0] += 0.25
     assert refused(parts.files, tmp_path / "merged.h5", capsys).startswith(
-        f"{part}: /sites/promoter.cross.1/weights is not what was written (sha256 differs); copy it"
+        f"{part}: has no seal, so it was changed after it was written; copy it"
     )
     part.write_bytes(whole)
     with h5py.File(part, "a") as file:
         file["sites/promoter.cross.0/key_edges"][1] += 1
-    assert "/sites/promoter.cross.0/key_edges" in refused(parts.files, tmp_path / "merged.h5", capsys)
+    assert "has no seal" in refused(parts.files, tmp_path / "merged.h5", capsys)
     part.write_bytes(whole)
     with h5py.File(part, "a") as file:
         file.attrs["shard_inputs"] = "8-9/23"
     said = refused(parts.files, tmp_path / "merged.h5", capsys)
     assert f"{part} has inputs 9 of 23 and {parts.files[2]}, the next part, 17 to 23 of 23" in said
-    assert "content_sha256 differs" in str(validate_file(part)[0])
+    assert "has no seal" in str(validate_file(part)[0])
 
 
 def test_no_room(

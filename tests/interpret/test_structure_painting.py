@@ -8,11 +8,11 @@ import pytest
 from Bio.Data.IUPACData import protein_letters_1to3
 from Bio.PDB.PDBParser import PDBParser
 
-from bioattn.attention.site import alignment_site
 from bioattn.interpret.structure_painting import paint_structure
-from bioattn.store.alignment_attention_writer import alignment_attention_file
-from bioattn.store.alignment_schema import AlignmentAttentionOptions, AlignmentSample, alignment_layout
+from bioattn.models.evoformer.inference.samples import AlignmentSample
+from bioattn.models.evoformer.sites import alignment_site
 from bioattn_cli.main import main
+from tests.result_files import write_alignments
 
 QUERY = "MKTAYIAKQRQISFVKSHFS"
 COLUMNS = tuple(place for place in range(22) if place not in (4, 9))
@@ -40,11 +40,14 @@ def attention(tmp_path_factory: pytest.TempPathFactory, weights) -> Path:
     sample = AlignmentSample(
         id="a", query=QUERY, rows=ROWS, extra_rows=0, input_sha256="", columns=COLUMNS, alignment_columns=22
     )
-    with alignment_attention_file(path, "a" * 64, [sample]) as file:
-        for site in SITES:
-            layout = alignment_layout(site, sample.sizes, AlignmentAttentionOptions())
-            found = weights.get(site.name, np.full(layout.sizes, 1 / ROWS, dtype=np.float32))
-            file.site(layout, 0).write({"weights": found})
+    write_alignments(
+        path,
+        SITES,
+        [sample],
+        lambda site, shape, _: {
+            "weights": weights.get(site.name, np.full(shape, 1 / ROWS, dtype=np.float32))
+        },
+    )
     return path
 
 

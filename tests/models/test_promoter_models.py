@@ -112,14 +112,14 @@ def test_captured_maps_have_the_promised_axes_and_sums(settings, device):
     assert set(recorder.received) == set(attention_sites(model))
     bins = model.config.num_bins
     for site, weights, _ in recorder.received.values():
-        sizes = dict(zip(site.axes, weights.shape, strict=True))
+        sizes = dict(zip(site.dims, weights.shape, strict=True))
         assert (sizes["sample"], sizes["treatment"], sizes["head"]) == (3, 4, 2)
         if site.key_edges is not None:
             assert sizes["key"] == bins == len(site.key_edges) - 1
         else:
             assert sizes["query"] == bins == len(site.query_edges) - 1
         total = weights.sum(-1)
-        if site.sink:
+        if site.null_key:
             assert (total < 1).all()
         else:
             torch.testing.assert_close(total, torch.ones_like(total), atol=1e-5, rtol=0)

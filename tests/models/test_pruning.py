@@ -45,8 +45,8 @@ class Recorder:
         self.weights = {}
 
     def receive(self, site, weights, value_weighted, tile=None):
-        axis = site.axes.index("head")
-        self.weights[site.name] = dict(zip(site.head_numbers, weights.unbind(axis), strict=True))
+        axis = site.dims.index("head")
+        self.weights[site.name] = dict(zip(site.heads, weights.unbind(axis), strict=True))
 
 
 def answers(model, codes):
@@ -61,8 +61,7 @@ def test_it_is_the_masked_model(shape, codes):
     sites = attention_sites(model)
     keep = {name: [2] if number else [0, 2] for number, name in enumerate(sites)}
     masks = {
-        name: torch.tensor([float(head in keep[name]) for head in site.head_numbers])
-        for name, site in sites.items()
+        name: torch.tensor([float(head in keep[name]) for head in site.heads]) for name, site in sites.items()
     }
     with masked_heads(model, masks):
         expected, expected_weights = answers(model, codes)
@@ -84,7 +83,7 @@ def test_heads_keep_their_numbers_when_pruned_again(codes):
     model = make("cross")
     once = pruned(model, VOCABULARY, {"promoter.cross.0": [1, 2, 3]})
     twice = pruned(once, VOCABULARY, {"promoter.cross.0": [3, 1]})
-    assert attention_sites(twice)["promoter.cross.0"].head_numbers == (1, 3)
+    assert attention_sites(twice)["promoter.cross.0"].heads == (1, 3)
     found, _ = answers(twice, codes)
     expected, _ = answers(pruned(model, VOCABULARY, {"promoter.cross.0": [1, 3]}), codes)
     assert torch.equal(found, expected)

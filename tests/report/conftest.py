@@ -19,12 +19,9 @@ from bioattn.models.promoter.treatment_vocabulary import TreatmentVocabulary
 from bioattn.promoters.dataset import PromoterDataset, write_dataset
 from bioattn.promoters.promoter_fasta import Promoter, write_promoters
 from bioattn.promoters.treatments import TreatmentTable
-from bioattn.store.attribution_schema import AttributionLayout
-from bioattn.store.attribution_writer import AttributionBlock, attribution_writer
-from bioattn.store.choices import Method
-from bioattn.store.sample_writer import ResultHeader
-from bioattn.store.schema import Samples
+from bioattn.store.windows import promoter_samples
 from bioattn_cli.main import main
+from tests.result_files import write_attribution
 
 LENGTH = 80
 NUM_GENES = 14
@@ -111,15 +108,17 @@ def run(tmp_path_factory: pytest.TempPathFactory) -> PromoterRun:
     digest = sha256_of(model / "model.safetensors")
     values = random.normal(size=(5, len(TREATMENTS), LENGTH, 4)).astype(np.float32)
     attribution = folder / "explain.h5"
-    layout = AttributionLayout(
-        method=Method.ISM, settings="", num_treatments=len(TREATMENTS), window_length=LENGTH
+    samples = promoter_samples(GENES[:5], ["chr<1>"] * 5, starts[:5], starts[:5] + LENGTH, strands[:5])
+    write_attribution(
+        attribution,
+        samples,
+        codes[:5],
+        values,
+        targets[:5],
+        TREATMENTS,
+        model_sha256=digest,
+        input_sha256=sha256_of(promoters),
     )
-    header = ResultHeader(
-        model_sha256=digest, input_sha256=sha256_of(promoters), window_length=LENGTH, task="regression"
-    )
-    with attribution_writer(attribution, header, layout, TREATMENTS, 5) as writer:
-        samples = Samples(GENES[:5], ["chr<1>"] * 5, starts[:5], starts[:5] + LENGTH, strands[:5])
-        writer.append(AttributionBlock(samples, codes[:5], values, None, targets[:5]))
     contributions = np.array(
         [
             [[values[g, t, p, codes[g, p]] for p in range(LENGTH)] for t in range(len(TREATMENTS))]

@@ -9,26 +9,23 @@ import h5py
 import numpy as np
 import pytest
 
-from bioattn.attention.site import alignment_site
 from bioattn.errors import BioattnError
 from bioattn.formats.alignment_file import read_alignment
 from bioattn.interpret.maps.alignment_maps import head_map
+from bioattn.models.evoformer.inference.samples import AlignmentSample
+from bioattn.models.evoformer.sites import alignment_site
 from bioattn.report.alignment_pages import collect_alignments
 from bioattn.report.head_maps import draw_heads, list_heads
 from bioattn.report.inputs import ReportInputs
 from bioattn.store import open_attention
-from bioattn.store.alignment_attention_writer import alignment_attention_file
-from bioattn.store.alignment_schema import (
-    AlignmentAttentionOptions,
-    AlignmentReduction,
-    AlignmentSample,
-    alignment_layout,
-)
+from bioattn.store.choices import Reduction
+from bioattn.store.schema import AttentionOptions
 from bioattn.structures.chain import read_chains
 from bioattn.structures.contacts import distances
 from bioattn.system.progress import NoProgress
 from bioattn_cli.main import main
 from tests.report.conftest import FAMILY, ProteinRun
+from tests.result_files import write_alignments
 
 
 def unpacked(text: str, kind: type = np.uint8) -> np.ndarray:
@@ -107,8 +104,8 @@ def test_where_not_all_heads_fit_the_best_stay(protein: ProteinRun, page):
     assert all(head.precision <= worst_kept for head in page.heads if (head.site, head.head) not in kept)
 
 
-@pytest.mark.parametrize("reduce", list(AlignmentReduction))
-def test_every_way_of_keeping_attention_is_read(tmp_path: Path, reduce: AlignmentReduction):
+@pytest.mark.parametrize("reduce", list(Reduction))
+def test_every_way_of_keeping_attention_is_read(tmp_path: Path, reduce: Reduction):
     rows, heads, size, kept = 3, 2, 12, 4
     random = np.random.default_rng(1)
     logits = np.exp(2 * random.normal(size=(rows, heads, size, size)))
@@ -124,23 +121,22 @@ def test_every_way_of_keeping_attention_is_read(tmp_path: Path, reduce: Alignmen
     )
     arrays = {"weights": whole}
     wanted = whole.mean(axis=0)
-    if reduce is AlignmentReduction.TOP_K:
+    if reduce is Reduction.TOP_K:
         index = np.argsort(-whole, axis=-1)[..., :kept].astype(np.int32)
         arrays = {"weights": np.take_along_axis(whole, index, -1), "key_index": index}
         smallest = np.sort(whole, axis=-1)[..., -kept, None]
         wanted = np.where(whole >= smallest, whole, 0).mean(axis=0)
-    elif reduce is AlignmentReduction.MEAN_ROWS:
+    elif reduce is Reduction.MEAN_ROWS:
         arrays = {"weights": whole.mean(axis=0)}
-    elif reduce is AlignmentReduction.MAX_ROWS:
+    elif reduce is Reduction.MAX_ROWS:
         arrays, wanted = {"weights": whole.max(axis=0)}, whole.max(axis=0)
-    elif reduce is AlignmentReduction.MEAN_HEADS:
+    elif reduce is Reduction.MEAN_HEADS:
         arrays, wanted = {"weights": whole.mean(axis=1)}, whole.mean(axis=(0, 1))[None]
-    elif reduce is AlignmentReduction.MAX_HEADS:
+    elif reduce is Reduction.MAX_HEADS:
         arrays, wanted = {"weights": whole.max(axis=1)}, whole.max(axis=1).mean(axis=0)[None]
     site = alignment_site("evoformer", 1, "msa_row", heads)
-    layout = alignment_layout(site, sample.sizes, AlignmentAttentionOptions(reduce=reduce, top_k=kept))
-    with alignment_attention_file(tmp_path / "a.h5", "a" * 64, [sample]) as file:
-        file.site(layout, 0).write(arrays)
+    options = AttentionOptions(reduce=reduce, top_k=kept)
+    write_alignments(tmp_path / "a.h5", [site], [sample], lambda *_: arrays, options)
     with open_attention(tmp_path / "a.h5") as attention:
         sources = list_heads(attention)
         assert {(source.kind, source.block) for source in sources} == {("row attention", 1)}

@@ -1,20 +1,21 @@
 """What all promoters say together, against plain loops; and which are shown when not all fit."""
 
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
 import pytest
 
-from bioattn.attention.site import AttentionSite
 from bioattn.report import attention_summary
 from bioattn.report.attention_summary import ONE_ROW, shown_sites, summarise_site
 from bioattn.report.gene_ranking import ranked_genes, specific_part
 from bioattn.report.payload import cluster_order
 from bioattn.store import open_attention
-from bioattn.store.attention_writer import attention_writer
-from bioattn.store.sample_writer import ResultHeader
-from bioattn.store.schema import AttentionOptions, Samples, site_layout
+from bioattn.store.choices import Reduction
+from bioattn.store.schema import AttentionOptions
+from bioattn.store.windows import promoter_samples
 from bioattn.system.progress import NoProgress
+from tests.result_files import cross_site, promoter_layout, write_promoters
 
 EDGES = tuple(range(0, 49, 8))
 TREATMENTS = ["a", "b", "c", "d"]
@@ -22,18 +23,18 @@ NUM_GENES, NUM_HEADS, NUM_KEYS = 23, 2, len(EDGES) - 1
 
 
 def write(path: Path, weights: np.ndarray, axes: tuple[str, ...]) -> Path:
-    site = AttentionSite(name="promoter.cross.0", axes=axes, num_heads=NUM_HEADS, key_edges=EDGES)
-    layout = site_layout(site, (1, *weights.shape[1:]), AttentionOptions())
-    header = ResultHeader(
-        model_sha256="a" * 64, input_sha256="b" * 64, window_length=EDGES[-1], task="regression"
-    )
+    site = cross_site(EDGES, NUM_HEADS, field=None)
+    site = replace(site, axes=tuple(axis for axis in site.axes if axis.name in axes))
+    options = AttentionOptions(reduce=Reduction.NONE if "head" in axes else Reduction.MEAN_HEADS)
     number = len(weights)
-    places = np.arange(number, dtype=np.int64) * 100
-    samples = Samples(
+    places = np.arange(number) * 100
+    samples = promoter_samples(
         [f"g{n}" for n in range(number)], ["c"] * number, places, places + EDGES[-1], ["+"] * number
     )
-    with attention_writer(path, header, [layout], TREATMENTS, number) as writer:
-        writer.append(samples, {site.name: {"weights": weights}}, np.zeros((number, 4), np.float32))
+    layout = promoter_layout(
+        [site], TREATMENTS, EDGES[-1], options, model_sha256="a" * 64, input_sha256="b" * 64
+    )
+    write_promoters(path, layout, samples, {site.name: weights})
     return path
 
 

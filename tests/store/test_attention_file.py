@@ -11,12 +11,12 @@ import xarray
 from hypothesis import given
 from hypothesis import strategies as st
 
-from bioattn.attention.site import AttentionSite
 from bioattn.errors import BioattnError, FormatError, SettingsError
-from bioattn.store.attention_reader import open_attention
 from bioattn.store.choices import Reduction, WeightType
-from bioattn.store.schema import BAND_BYTES, CHUNK_BYTES, AttentionOptions, site_layout
-from bioattn.store.window_coordinates import genomic_interval
+from bioattn.store.reader import open_attention
+from bioattn.store.schema import BAND_BYTES, MAP_CHUNK_BYTES, AttentionOptions, site_layout
+from bioattn.store.windows import genomic_interval
+from tests.result_files import plain_site
 
 Writer = Callable[..., Any]
 
@@ -25,10 +25,11 @@ def test_h5py_finds_the_promised_tree(write_example: Writer) -> None:
     example = write_example()
     with h5py.File(example.path) as file:
         assert file.attrs["format"] == "bioattn-attention"
-        assert file.attrs["format_version"] == "1.0"
+        assert file.attrs["format_version"] == "2.0"
+        assert file.attrs["inputs"] == "promoters"
         assert file.attrs["model_sha256"] == "ab" * 32
         assert list(file["samples/id"].asstr()) == example.samples.ids
-        np.testing.assert_array_equal(file["samples/start"], example.samples.start)
+        np.testing.assert_array_equal(file["samples/start"], example.samples.columns["start"])
         weights = file["sites/promoter.cross.0/weights"]
         assert [dim.label for dim in weights.dims] == ["sample", "treatment", "head", "key"]
         assert weights.dtype == np.float32
@@ -36,6 +37,8 @@ def test_h5py_finds_the_promised_tree(write_example: Writer) -> None:
         assert weights.fletcher32
         for dim in weights.dims:
             assert dim[0].parent == weights.parent
+        assert list(weights.parent.attrs["axes"]) == ["sample", "treatment", "head", "key"]
+        assert list(weights.parent.attrs["axis_kinds"]) == ["treatment", "head", "position"]
         np.testing.assert_array_equal(weights[:], example.arrays["promoter.cross.0"]["weights"])
 
 
@@ -47,12 +50,12 @@ def test_xarray_finds_coordinates(write_example: Writer, site: str, dtype: Weigh
     assert list(data["sample"].values) == example.samples.ids
     assert list(data["treatment"].values) == ["heat 37 °C", "cold", "H2O2"]
     np.testing.assert_array_equal(data["head"], [0, 1])
-    layout = next(layout for layout in example.layouts if layout.name == site)
-    if layout.key_edges is not None:
+    layout = next(group for group in example.layout.groups if group.path == f"sites/{site}")
+    if layout.axis("key").edges is not None:
         np.testing.assert_array_equal(data["key"][:2], [2.0, 8.0])
-        np.testing.assert_array_equal(data["key_edges"], layout.key_edges)
+        np.testing.assert_array_equal(data["key_edges"], layout.axis("key").edges)
     for quantity in ("weights", "value_weighted"):
-        assert data[quantity].dims == layout.dims
+        assert data[quantity].dims == ("sample", *layout.arrays[0].dims)
         gene = data[quantity].sel(sample="géne/0007", treatment="cold").values
         np.testing.assert_array_equal(gene, example.arrays[site][quantity][7, 1])
 
@@ -116,10 +119,10 @@ def test_key_bins_are_where_the_bases_are(write_example: Writer) -> None:
     with open_attention(str(example.path)) as attention:
         for number in range(6):
             gene = example.samples.ids[number]
-            start, end = int(example.samples.start[number]), int(example.samples.end[number])
+            start, end = (int(example.samples.columns[name][number]) for name in ("start", "end"))
             # The window as a plain list of chromosome positions, 5'→3', None where it is padding.
             places: list[int | None] = list(range(start, end))
-            if example.samples.strand[number] == "-":
+            if example.samples.columns["strand"][number] == "-":
                 places = places[::-1]
             places = [None] * (100 - len(places)) + places
             bins = attention.key_bins("promoter.cross.0", gene)
@@ -149,8 +152,10 @@ def test_genomic_interval_against_a_plain_list(
 
 @pytest.mark.parametrize("options", [{}, {"dtype": WeightType.FLOAT16}, {"chunked": False}])
 def test_the_same_content_gives_the_same_bytes(write_example: Writer, options: dict[str, Any]) -> None:
+    """However it was cut into blocks; parts, which are stored in one piece, only from the same blocks."""
     first = write_example(name="a.h5", **options).path.read_bytes()
-    second = write_example(name="b.h5", **options).path.read_bytes()
+    blocks = 3 if "chunked" in options else 7
+    second = write_example(name="b.h5", blocks=blocks, **options).path.read_bytes()
     assert first == second
 
 
@@ -165,32 +170,37 @@ def test_the_same_content_gives_the_same_bytes(write_example: Writer, options: d
 def test_chunks_are_neither_huge_nor_cut_rows(
     samples: int, treatments: int, heads: int, queries: int, keys: int, dtype: WeightType
 ) -> None:
-    site = AttentionSite(
-        name="s", axes=("sample", "treatment", "head", "query", "key"), num_heads=heads, receptive_field=None
-    )
-    layout = site_layout(site, (1, treatments, heads, queries, keys), AttentionOptions(dtype=dtype))
-    chunk = layout.chunk(samples)
+    site = plain_site(heads, dims=("sample", "treatment", "head", "query", "key"))
+    sizes = {"treatment": treatments, "query": queries, "key": keys}
+    layout = site_layout(site, AttentionOptions(dtype=dtype), sizes=sizes)
+    (array,) = layout.arrays
+    chunk = layout.chunk(array, samples)
     full = (samples, treatments, heads, queries, keys)
     assert all(1 <= size <= whole for size, whole in zip(chunk, full, strict=True))
     assert chunk[-1] == keys
     assert chunk[1] == 1
     row = keys * np.dtype(str(dtype)).itemsize
-    assert math.prod(chunk) * np.dtype(str(dtype)).itemsize <= max(CHUNK_BYTES, row)
-    assert chunk[0] * layout.bytes_per_sample <= max(BAND_BYTES, layout.bytes_per_sample)
+    assert math.prod(chunk) * np.dtype(str(dtype)).itemsize <= max(MAP_CHUNK_BYTES, row)
+    assert chunk[0] * layout.bytes_of_sample() <= max(BAND_BYTES, layout.bytes_of_sample())
 
 
 def test_layouts_of_heads_and_reductions() -> None:
-    site = AttentionSite(name="s", axes=("sample", "head", "treatment", "key"), num_heads=4)
-    layout = site_layout(site, (9, 4, 3, 7), AttentionOptions(heads=(2, 0)))
-    assert (layout.dims, layout.sizes, layout.heads) == (
-        ("sample", "treatment", "head", "key"),
-        (3, 2, 7),
-        (2, 0),
-    )
-    layout = site_layout(site, (9, 4, 3, 7), AttentionOptions(reduce=Reduction.MEAN_HEADS))
-    assert (layout.dims, layout.sizes) == (("sample", "treatment", "key"), (3, 7))
+    site = plain_site(4, dims=("sample", "head", "treatment", "key"))
+    sizes = {"treatment": 3, "key": 7}
+    layout = site_layout(site, AttentionOptions(heads=(2, 0)), sizes=sizes)
+    (array,) = layout.arrays
+    assert (array.dims, layout.shape(array)) == (("treatment", "head", "key"), (3, 2, 7))
+    assert layout.attributes["heads"] == (2, 0)
+    for reduce, dims, shape in (
+        (Reduction.MEAN_HEADS, ("treatment", "key"), (3, 7)),
+        (Reduction.MAX_ROWS, ("head", "key"), (4, 7)),
+        (Reduction.TOP_K, ("treatment", "head", "rank"), (3, 4, 5)),
+    ):
+        layout = site_layout(site, AttentionOptions(reduce=reduce, top_k=5), sizes=sizes)
+        assert {array.dims for array in layout.arrays} == {dims}
+        assert {layout.shape(array) for array in layout.arrays} == {shape}
     with pytest.raises(BioattnError, match="has heads 0 to 3, but 4 was asked for"):
-        site_layout(site, (9, 4, 3, 7), AttentionOptions(heads=(4,)))
+        site_layout(site, AttentionOptions(heads=(4,)), sizes=sizes)
     with pytest.raises(SettingsError, match="each once"):
         AttentionOptions(heads=(1, 1))
 
@@ -199,9 +209,8 @@ def test_layouts_of_heads_and_reductions() -> None:
     ("attribute", "value", "sentence"),
     [
         ("format", "cooler", "is no attention file \\(its format is 'cooler', 'bioattn-attention' is needed"),
-        ("format_version", "2.0", "attention format 2.0 is newer than 1.1"),
+        ("format_version", "3.0", "attention format 3.0 is newer than 2.0"),
         ("format_version", "one", "format_version 'one' is not of the form"),
-        ("model_sha256", "0" * 64, "content_sha256 differs"),
     ],
 )
 def test_other_files_and_versions_are_refused(
@@ -215,12 +224,9 @@ def test_other_files_and_versions_are_refused(
 
 
 def test_a_newer_minor_version_is_read(write_example: Writer) -> None:
-    from bioattn.store.content_digest import content_digest
-
     path = write_example().path
     with h5py.File(path, "a") as file:
-        file.attrs["format_version"] = "1.7"
-        file.attrs["content_sha256"] = content_digest(file)
+        file.attrs["format_version"] = "2.7"
     with open_attention(path) as attention:
         assert attention.treatments
 

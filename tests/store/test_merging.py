@@ -2,6 +2,8 @@
 
 import itertools
 import tempfile
+from contextlib import nullcontext
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
@@ -11,31 +13,23 @@ from hypothesis import strategies as st
 
 from bioattn import __version__
 from bioattn.errors import FormatError
-from bioattn.store.attention_parts import Block, PartStore
-from bioattn.store.attention_writer import AttentionHeader, attention_writer
 from bioattn.store.merging.merge import merge_parts
+from bioattn.store.parts import PartFile, write_whole
 from bioattn.store.prediction_table import PartSeal, open_part, part_line
-from bioattn.store.schema import AttentionOptions, Samples
+from bioattn.store.schema import AttentionOptions, Block
 from bioattn.store.shard_record import ShardRecord, parse_record
+from bioattn.store.writer import result_writer
 from bioattn.system.shard import Shard
-from tests.store.conftest import HEADER, TREATMENTS, make_arrays, make_layouts, make_samples
+from tests.store.conftest import TREATMENTS, make_arrays, make_layout, make_samples
 
-LAYOUTS = make_layouts(AttentionOptions(value_weighted=True))
+LAYOUT = make_layout(AttentionOptions(value_weighted=True))
 
 
 def rows_of(number: int, rows: slice) -> Block:
     """Some samples of a file whose content follows from their number in all."""
-    arrays = make_arrays(LAYOUTS, number, seed=0)
-    samples = make_samples(number)
-    predictions = np.random.default_rng(1).normal(size=(number, len(TREATMENTS))).astype(np.float32)
-    return Block(
-        Samples(*(field[rows] for field in samples)),
-        {
-            site: {name: values[rows] for name, values in quantities.items()}
-            for site, quantities in arrays.items()
-        },
-        predictions[rows],
-    )
+    arrays = {f"sites/{name}": found for name, found in make_arrays(LAYOUT, number).items()}
+    values = np.random.default_rng(1).normal(size=(number, len(TREATMENTS))).astype(np.float32)
+    return Block(make_samples(number), {**arrays, "predictions": {"values": values}}).part(rows)
 
 
 @settings(max_examples=25, deadline=None)
@@ -48,37 +42,38 @@ def rows_of(number: int, rows: slice) -> Block:
 def test_cuts_anywhere(number: int, part_samples: int, cuts: list[int], slab: int) -> None:
     """Parts of any sizes, empty ones too, over blocks of any sizes."""
     bounds = [0, *sorted(min(cut, number) for cut in cuts), number]
-    job = {
-        "generated_by": f"bioattn {__version__}",
-        "sites": [layout.name for layout in LAYOUTS],
-        "part_samples": part_samples,
-    }
-    widest = max(layout.bytes_per_sample for layout in LAYOUTS)
+    job = {"generated_by": f"bioattn {__version__}", "part_samples": part_samples}
+    widest = max(group.bytes_of_sample() for group in LAYOUT.groups)
     with tempfile.TemporaryDirectory() as folder, pytest.MonkeyPatch.context() as patch:
-        patch.setattr("bioattn.store.attention_parts.SLAB_BYTES", slab * widest)
-        patch.setattr("bioattn.store.schema.BAND_BYTES", slab * widest // 2)  # of one of two quantities
-        whole = Path(folder) / "whole.h5"
-        store = PartStore(whole, HEADER, LAYOUTS, TREATMENTS, number, part_samples)
-        store.write_whole(
-            whole, (rows_of(number, slice(rows.start, rows.stop)) for rows in store.block_rows())
-        )
-        parts = []
-        for place, (first, stop) in enumerate(itertools.pairwise(bounds), start=1):
-            record = ShardRecord(
-                shard=Shard(place, len(bounds) - 1), first=first, stop=stop, total=number, job=job
-            )
-            header = AttentionHeader(
-                model_sha256=HEADER.model_sha256,
-                input_sha256=HEADER.input_sha256,
-                window_length=HEADER.window_length,
-                task=HEADER.task,
-                shard=record,
-            )
-            path = Path(folder) / f"{place}.h5"
-            with attention_writer(path, header, LAYOUTS, TREATMENTS, stop - first) as writer:
+        patch.setattr("bioattn.store.writer.STEP_BYTES", slab * widest)
+        patch.setattr("bioattn.store.parts.READ_BYTES", slab * widest // 2)
+        patch.setattr("bioattn.store.schema.BAND_BYTES", slab * widest // 2)
+
+        def write(name: str, first: int, stop: int, record: ShardRecord | None) -> Path:
+            path = Path(folder) / name
+            with result_writer(
+                path, replace(LAYOUT, shard=record), stop - first, chunked=record is not None
+            ) as writer:
                 if stop > first:
-                    writer.append(*rows_of(number, slice(first, stop)))
-            parts.append(path)
+                    writer.append(rows_of(number, slice(first, stop)))
+            return path
+
+        starts = range(0, number, part_samples)
+        pieces = [write(f"part{s}", s, min(s + part_samples, number), None) for s in starts]
+        sizes = [min(part_samples, number - s) for s in starts]
+        whole = Path(folder) / "whole.h5"
+        write_whole(whole, LAYOUT, list(map(PartFile, pieces, sizes)), lambda _: nullcontext())
+        parts = [
+            write(
+                f"{place}.h5",
+                first,
+                stop,
+                ShardRecord(
+                    shard=Shard(place, len(bounds) - 1), first=first, stop=stop, total=number, job=job
+                ),
+            )
+            for place, (first, stop) in enumerate(itertools.pairwise(bounds), start=1)
+        ]
         merge_parts(parts[::-1], Path(folder) / "merged.h5")
         assert (Path(folder) / "merged.h5").read_bytes() == whole.read_bytes()
 

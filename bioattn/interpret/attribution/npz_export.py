@@ -29,7 +29,7 @@ from bioattn.interpret.tracks.track_folder import file_stems
 from bioattn.io.files import sha256_of, text_output, write_json
 from bioattn.io.folders import atomic_folder
 from bioattn.promoters.gene_choice import choose_genes
-from bioattn.store.attribution_reader import AttributionFile, open_attribution
+from bioattn.store.attribution import AttributionFile, open_attribution
 from bioattn.system.progress import NoProgress, Progress
 
 ARRAY = "arr_0"
@@ -93,7 +93,7 @@ def _record(
         "generated_by": f"bioattn {__version__}",
         "model_sha256": file.model_sha256,
         "input_sha256": file.input_sha256,
-        "attribution_sha256": file.content_sha256,
+        "attribution_sha256": sha256_of(file.path),
         "method": file.method,
         "method_settings": file.method_settings,
         "window_length": file.window_length,

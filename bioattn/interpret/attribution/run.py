@@ -4,13 +4,14 @@ import hashlib
 import logging
 import math
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from itertools import islice
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import torch
+from numpy.typing import NDArray
 from scipy.special import expit
 
 from bioattn import __version__
@@ -20,11 +21,19 @@ from bioattn.interpret.attribution.methods import MethodSettings, make_attributo
 from bioattn.interpret.attribution.values import Attributor
 from bioattn.io.output_names import partial_folder
 from bioattn.promoters.treatments import TreatmentTable
-from bioattn.store.attribution_schema import ATTRIBUTION_PARTS_FORMAT, AttributionLayout
-from bioattn.store.attribution_writer import AttributionBlock, AttributionParts
+from bioattn.store.attribution import (
+    ATTRIBUTION,
+    ATTRIBUTION_PARTS_FORMAT,
+    GAP,
+    SEQUENCE,
+    VALUES,
+    attribution_file_layout,
+)
 from bioattn.store.part_folder import open_parts, require_free_space
-from bioattn.store.sample_writer import ResultHeader
+from bioattn.store.parts import Parts
+from bioattn.store.schema import PREDICTIONS, Block, FileLayout
 from bioattn.store.shard_record import ShardRecord
+from bioattn.store.windows import window_attributes
 from bioattn.system.progress import NoProgress, Progress
 from bioattn.system.shard import Shard
 from bioattn.system.signals import StopRequest, stop_on_signals
@@ -90,11 +99,12 @@ def run_attribution(
         )
     predictor = runner.predictor(treatments)
     num_treatments = len(predictor.names)
-    layout = AttributionLayout(
-        method=settings.method,
-        settings=settings.text(),
-        num_treatments=num_treatments,
-        window_length=runner.length,
+    layout = attribution_file_layout(
+        settings.method,
+        settings.text(),
+        predictor.names,
+        model_sha256=runner.sha256,
+        attributes=window_attributes(source.sha256, runner.length, runner.task, source.downstream),
     )
     attributor = make_attributor(predictor, settings)
     samples = _part_samples(layout, source.num_samples, attributor.promoters_at_once, part_samples)
@@ -106,21 +116,7 @@ def run_attribution(
         job |= record.place_as_json()
         source = source.part(slice(record.first, record.stop))
         LOGGER.info(f"shard {shard}: {counted(source.num_samples, 'promoter')} of {record.total:,}")
-    store = AttributionParts(
-        output,
-        ResultHeader(
-            model_sha256=runner.sha256,
-            input_sha256=source.sha256,
-            window_length=runner.length,
-            task=runner.task,
-            downstream=source.downstream,
-            shard=record,
-        ),
-        layout,
-        treatments.names,
-        source.num_samples,
-        samples,
-    )
+    store = Parts(output, replace(layout, shard=record), source.num_samples, samples)
     size = layout.stored_bytes(source.num_samples)
     LOGGER.info(
         f"attribution of {counted(source.num_samples, 'promoter')} × {counted(num_treatments, 'treatment')} takes "
@@ -158,8 +154,8 @@ def run_attribution(
         num_padded=num_padded,
         num_bytes=output.stat().st_size,
         resumed_promoters=resumed,
-        largest_gap=sums.largest_gap if layout.has_gap else None,
-        largest_difference=sums.largest_difference if layout.has_gap else None,
+        largest_gap=sums.largest_gap,
+        largest_difference=sums.largest_difference,
     )
 
 
@@ -167,24 +163,26 @@ class _Sums:
     """How far contributions are from what they should sum to, as blocks go by."""
 
     def __init__(self) -> None:
-        self.largest_gap = self.largest_difference = 0.0
+        self.largest_gap: float | None = None
+        self.largest_difference: float | None = None
 
-    def add(self, block: AttributionBlock, request: StopRequest) -> None:
+    def add(self, block: Block, request: StopRequest) -> None:
         """Look at a block, and whether to stop."""
         request.check()
-        if block.gap is None:
+        arrays = block.arrays[ATTRIBUTION]
+        if GAP not in arrays:
             return
-        present = (block.sequence[..., None] == np.arange(4)).astype(np.float32)
-        sums = np.einsum("btla,bla->bt", block.values, present)
-        self.largest_gap = max(self.largest_gap, float(np.abs(block.gap).max()))
-        self.largest_difference = max(self.largest_difference, float(np.abs(sums).max()))
+        present = (arrays[SEQUENCE][..., None] == np.arange(4)).astype(np.float32)
+        sums = np.einsum("btla,bla->bt", arrays[VALUES], present)
+        self.largest_gap = max(self.largest_gap or 0.0, float(np.abs(arrays[GAP]).max()))
+        self.largest_difference = max(self.largest_difference or 0.0, float(np.abs(sums).max()))
 
 
 def _write_parts(
     attributor: Attributor,
     runner: ResponseRunner,
     source: Source,
-    store: AttributionParts,
+    store: Parts,
     progress: Progress,
     request: StopRequest,
 ) -> None:
@@ -211,7 +209,7 @@ def _write_parts(
         progress.end()
 
 
-def _attribute(attributor: Attributor, runner: ResponseRunner, batch: Batch) -> AttributionBlock:
+def _attribute(attributor: Attributor, runner: ResponseRunner, batch: Batch) -> Block:
     try:
         found = attributor(batch.codes)
     except torch.OutOfMemoryError as error:
@@ -219,16 +217,21 @@ def _attribute(attributor: Attributor, runner: ResponseRunner, batch: Batch) -> 
             f"{runner.device}: out of memory; ask for fewer --treatment at a time, or use --device cpu"
         ) from error
     predictions = expit(found.predictions_BT) if runner.task == "binary" else found.predictions_BT
-    return AttributionBlock(batch.samples, batch.codes, found.values_BTLA, found.gap_BT, predictions)
+    arrays: dict[str, NDArray[Any]] = {SEQUENCE: batch.codes, VALUES: found.values_BTLA}
+    if found.gap_BT is not None:
+        arrays[GAP] = found.gap_BT
+    return Block(batch.samples, {ATTRIBUTION: arrays, PREDICTIONS: {"values": predictions}})
 
 
-def _part_samples(layout: AttributionLayout, num_samples: int, at_once: int, wanted: int | None) -> int:
+def _part_samples(layout: FileLayout, num_samples: int, at_once: int, wanted: int | None) -> int:
     """Promoters of a part: whole chunks of the finished file, so that none is written in two goes, and whole
     groups of those that the method gets at once."""
     whole = at_once
     if wanted is None:
-        whole = math.lcm(layout.chunk(num_samples)[0], at_once)
-        wanted = min(MAX_PART_SAMPLES, PART_BYTES // layout.bytes_per_sample)
+        group = next(group for group in layout.groups if group.path == ATTRIBUTION)
+        values = next(array for array in group.arrays if array.name == VALUES)
+        whole = math.lcm(group.chunk(values, num_samples)[0], at_once)
+        wanted = min(MAX_PART_SAMPLES, PART_BYTES // group.bytes_of_sample())
     return max(1, wanted // whole) * whole
 
 

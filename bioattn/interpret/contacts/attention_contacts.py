@@ -22,8 +22,8 @@ from bioattn.alignments.couplings import average_product_correction
 from bioattn.errors import BioattnError
 from bioattn.interpret.contacts.contact_regression import ContactRegression
 from bioattn.interpret.contacts.sparse_logistic import fit_sparse_logistic
-from bioattn.store.alignment_schema import AlignmentReduction
-from bioattn.store.attention_reader import AttentionFile, SiteInfo, open_attention
+from bioattn.store.choices import Reduction
+from bioattn.store.reader import AttentionFile, SiteInfo, open_attention
 from bioattn.structures.contact_metrics import ContactScores, contact_scores, mean_scores
 from bioattn.structures.contacts import contacts, known_pairs
 from bioattn.system.progress import NoProgress, Progress
@@ -83,7 +83,7 @@ def row_sites(attention: AttentionFile) -> list[SiteInfo]:
             f"{attention.path}: holds no row attention; write it with --sites 'evoformer.*.{ROW_SITES}'"
         )
     for info in stack:
-        if info.reduce not in (AlignmentReduction.MEAN_ROWS, AlignmentReduction.NONE):
+        if info.reduce not in (Reduction.MEAN_ROWS, Reduction.NONE):
             raise BioattnError(
                 f"{attention.path}: site {info.name} was reduced with {info.reduce}; contacts need "
                 "mean-rows (or none), see [attention] of `run evoformer --config`"

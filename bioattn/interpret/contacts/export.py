@@ -12,7 +12,7 @@ from bioattn.formats.rr import ranked_pairs, write_rr
 from bioattn.interpret.contacts.attention_contacts import mean_map, predict_contacts
 from bioattn.interpret.contacts.contact_regression import ContactRegression
 from bioattn.io.files import text_output
-from bioattn.store.attention_reader import AttentionFile, open_attention
+from bioattn.store.reader import AttentionFile, open_attention
 from bioattn.structures.contacts import MIN_SEPARATION
 from bioattn.system.progress import NoProgress, Progress
 from bioattn.text import first_names

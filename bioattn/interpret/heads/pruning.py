@@ -24,7 +24,7 @@ class PruningStep(NamedTuple):
 
 def heads_of(scorer: HeadScorer) -> list[Head]:
     """All heads, site by site."""
-    return [(name, head) for name, site in scorer.sites.items() for head in site.head_numbers]
+    return [(name, head) for name, site in scorer.sites.items() for head in site.heads]
 
 
 def leave_one_out(scorer: SilencingScorer, progress: Progress | None = None) -> dict[Head, HeadFigures]:
@@ -42,7 +42,7 @@ def leave_one_out(scorer: SilencingScorer, progress: Progress | None = None) -> 
 def greedy_pruning(scorer: SilencingScorer, progress: Progress | None = None) -> list[PruningStep]:
     """Silence the least important head, look again at those left, and so on until each site has one."""
     progress = progress or NoProgress()
-    left = {name: list(site.head_numbers) for name, site in scorer.sites.items()}
+    left = {name: list(site.heads) for name, site in scorer.sites.items()}
     steps = [PruningStep(len(heads_of(scorer)), None, float("nan"), scorer.figures())]
     silenced: set[Head] = set()
     progress.begin("pruning", len(heads_of(scorer)) - len(left))
@@ -74,6 +74,5 @@ def heads_left(scorer: SilencingScorer, steps: list[PruningStep], number: int) -
         )
     gone = {step.removed for step in steps if step.heads_left >= number}
     return {
-        name: [head for head in site.head_numbers if (name, head) not in gone]
-        for name, site in scorer.sites.items()
+        name: [head for head in site.heads if (name, head) not in gone] for name, site in scorer.sites.items()
     }

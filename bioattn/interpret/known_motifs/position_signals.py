@@ -21,8 +21,8 @@ from numpy.typing import NDArray
 from bioattn.errors import BioattnError
 from bioattn.interpret.maps.position_maps import choose_position_sites, mean_map, require_heads
 from bioattn.interpret.maps.upsampling import upsample
-from bioattn.store.attention_reader import AttentionFile, SiteInfo
-from bioattn.store.attribution_reader import AttributionFile
+from bioattn.store.attribution import AttributionFile
+from bioattn.store.reader import AttentionFile, SiteInfo
 
 BLOCK_BYTES = 1 << 26
 """What a block of promoters may take, as read and as a signal."""

@@ -24,9 +24,9 @@ from bioattn.interpret.maps.promoter_maps import codes_of_genes
 from bioattn.io.files import text_output
 from bioattn.io.hdf5_input import open_hdf5, text_attribute
 from bioattn.promoters.gene_choice import choose_genes
-from bioattn.store.attention_reader import AttentionFile, open_attention
-from bioattn.store.attribution_reader import AttributionFile, open_attribution
-from bioattn.store.attribution_schema import ATTRIBUTION_FORMAT
+from bioattn.store.attribution import AttributionFile, open_attribution
+from bioattn.store.reader import AttentionFile, open_attention
+from bioattn.store.schema import ATTRIBUTION_FORMAT
 from bioattn.system.progress import NoProgress, Progress
 from bioattn.text import counted, quoted
 

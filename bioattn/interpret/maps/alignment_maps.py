@@ -8,8 +8,8 @@ from numpy.typing import NDArray
 
 from bioattn.choices import matching_sites, not_there, require_names
 from bioattn.errors import BioattnError, SettingsError
-from bioattn.store.alignment_schema import AlignmentReduction
-from bioattn.store.attention_reader import AttentionFile, SiteInfo
+from bioattn.store.choices import Reduction
+from bioattn.store.reader import AttentionFile, SiteInfo
 from bioattn.text import quoted
 
 ROW_SITES = "*.msa_row"
@@ -51,7 +51,7 @@ def head_map(attention: AttentionFile, info: SiteInfo, sample: str, head: int | 
         )
     weights = attention.weights(info.name, sample=sample, head=head).astype(np.float64)
     outer = [dim for dim in info.dims if dim not in ("head", "query", "key", "rank")]
-    if info.reduce == AlignmentReduction.TOP_K:
+    if info.reduce == Reduction.TOP_K:
         places = attention.key_index(info.name, sample=sample, head=head)
         size = weights.shape[-2]
         dense = np.zeros((*weights.shape[:-1], size))
@@ -94,7 +94,7 @@ def mean_residue_map(
     length = int(attention.samples["length"].loc[sample])
     total, number = np.zeros((length, length)), 0
     for info in chosen:
-        if info.keys != "residue":
+        if info.kind("key") != "residue":
             raise BioattnError(
                 f"{attention.path}: site {info.name} looks from sequence to sequence, not at residues; choose "
                 f"others with --sites, such as {ROW_SITES!r}"

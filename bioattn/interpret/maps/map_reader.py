@@ -11,7 +11,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from bioattn.interpret.maps.position_maps import mean_map
-from bioattn.store.attention_reader import AttentionFile, SiteInfo
+from bioattn.store.reader import AttentionFile, SiteInfo
 
 READ_BYTES = 1 << 25
 """Attention read at a time."""

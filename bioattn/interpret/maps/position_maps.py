@@ -10,7 +10,7 @@ from numpy.typing import NDArray
 
 from bioattn.choices import matching_sites, not_there
 from bioattn.errors import BioattnError
-from bioattn.store.attention_reader import AttentionFile, SiteInfo
+from bioattn.store.reader import AttentionFile, SiteInfo
 from bioattn.text import quoted
 
 

@@ -25,8 +25,8 @@ from bioattn.interpret.maps.position_maps import choose_position_sites, require_
 from bioattn.interpret.maps.upsampling import upsample
 from bioattn.io.files import sha256_of
 from bioattn.promoters.promoter_fasta import read_promoters
-from bioattn.store.attention_reader import AttentionFile
-from bioattn.store.attribution_reader import AttributionFile
+from bioattn.store.attribution import AttributionFile
+from bioattn.store.reader import AttentionFile
 
 LOGGER = logging.getLogger("bioattn")
 ROWS_AT_ONCE = 1024

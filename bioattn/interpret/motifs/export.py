@@ -44,9 +44,9 @@ from bioattn.io.folders import atomic_folder
 from bioattn.io.hdf5_input import open_hdf5, text_attribute
 from bioattn.models.family import WEIGHTS
 from bioattn.promoters.gene_choice import choose_genes
-from bioattn.store.attention_reader import open_attention
-from bioattn.store.attribution_reader import open_attribution
-from bioattn.store.attribution_schema import ATTRIBUTION_FORMAT
+from bioattn.store.attribution import open_attribution
+from bioattn.store.reader import open_attention
+from bioattn.store.schema import ATTRIBUTION_FORMAT
 from bioattn.system.progress import NoProgress, Progress
 from bioattn.system.signals import StopRequest, stop_on_signals
 

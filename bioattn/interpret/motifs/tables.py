@@ -11,7 +11,7 @@ from bioattn.interpret.false_discovery import benjamini_hochberg
 from bioattn.interpret.maps.promoter_maps import PromoterMaps
 from bioattn.interpret.motifs.use import BACKGROUND, EDGE_COLUMNS, USE_COLUMNS
 from bioattn.io.files import text_output
-from bioattn.store.window_coordinates import genomic_interval
+from bioattn.store.windows import genomic_interval
 
 MOTIF_HEADER = (
     *(

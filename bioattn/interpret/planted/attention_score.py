@@ -15,7 +15,7 @@ from bioattn.interpret.planted.localisation import ALL, LocalisationReport, Loca
 from bioattn.promoters.dataset import SPLIT_NAMES, read_dataset
 from bioattn.promoters.response_metrics import per_treatment
 from bioattn.simulate.truth import PlantedSite, read_truth
-from bioattn.store.attention_reader import open_attention
+from bioattn.store.reader import open_attention
 from bioattn.system.progress import NoProgress, Progress
 
 LOGGER = logging.getLogger("bioattn")

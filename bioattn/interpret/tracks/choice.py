@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from bioattn.choices import require_names, require_reference
 from bioattn.errors import BioattnError, SettingsError
 from bioattn.interpret.tracks.track_folder import file_stems
-from bioattn.store.attention_reader import AttentionFile
+from bioattn.store.reader import AttentionFile
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -38,8 +38,8 @@ from bioattn.interpret.tracks.values import BaseValues, TrackValues
 from bioattn.io.files import sha256_of, write_json
 from bioattn.io.folders import atomic_folder
 from bioattn.promoters.gene_choice import choose_genes
-from bioattn.store.attention_reader import AttentionFile, open_attention
 from bioattn.store.part_folder import require_free_space
+from bioattn.store.reader import AttentionFile, open_attention
 from bioattn.system.progress import NoProgress, Progress
 from bioattn.system.signals import StopRequest, stop_on_signals
 from bioattn.text import counted, human_bytes, percentage
@@ -314,7 +314,7 @@ class _Export:
             "generated_by": f"bioattn {__version__}",
             "model_sha256": self.attention.model_sha256,
             "input_sha256": self.attention.input_sha256,
-            "attention_sha256": self.attention.content_sha256,
+            "attention_sha256": sha256_of(self.attention.path),
             "settings": settings,
             "window_length": self.attention.window_length,
             "promoters": len(self.places.samples),

@@ -10,7 +10,7 @@ from numpy.typing import NDArray
 
 from bioattn.errors import BioattnError
 from bioattn.interpret.tracks.layout import Windows, place_windows
-from bioattn.store.attention_reader import AttentionFile
+from bioattn.store.reader import AttentionFile
 from bioattn.text import first_names
 
 

@@ -37,12 +37,12 @@ Shape suffixes: S MSA rows, R residues, C channels.
 
 from torch import Tensor, nn
 
-from bioattn.attention.site import alignment_site
 from bioattn.models.evoformer.config import EvoformerConfig
 from bioattn.models.evoformer.msa_column_attention import MsaColumnAttention
 from bioattn.models.evoformer.msa_column_global_attention import MsaColumnGlobalAttention
 from bioattn.models.evoformer.msa_row_attention import MsaRowAttention
 from bioattn.models.evoformer.outer_product_mean import OuterProductMean
+from bioattn.models.evoformer.sites import alignment_site
 from bioattn.models.evoformer.transition import Transition
 from bioattn.models.evoformer.triangle_attention import TriangleAttention
 from bioattn.models.evoformer.triangle_multiplication import TriangleMultiplication

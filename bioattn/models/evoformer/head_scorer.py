@@ -68,12 +68,12 @@ class AlignmentHeadScorer:
         by_protein: dict[Head, list[float]] = {
             (name, head): []
             for name, site in self.sites.items()
-            for head in site.head_numbers
+            for head in site.heads
             if (name, head) not in silenced
         }
         for family in self._families:
             for name, gradient_H in self._gradients(family, silenced).items():
-                for place, head in enumerate(self.sites[name].head_numbers):
+                for place, head in enumerate(self.sites[name].heads):
                     if (name, head) in by_protein:
                         by_protein[name, head].append(float(gradient_H[place]))
             self._progress.advance()
@@ -112,7 +112,7 @@ class AlignmentHeadScorer:
             )
         masks = {
             name: torch.tensor(
-                [float((name, head) not in silenced) for head in site.head_numbers],
+                [float((name, head) not in silenced) for head in site.heads],
                 device=model.device,
                 requires_grad=True,
             )

@@ -238,7 +238,8 @@ def _attention(
 ) -> "AttentionOutput | None":
     from bioattn.io.config_file import build
     from bioattn.models.evoformer.inference.runner import AttentionOutput
-    from bioattn.store.alignment_schema import AlignmentAttentionOptions, AlignmentReduction
+    from bioattn.store.choices import Reduction
+    from bioattn.store.schema import AttentionOptions
 
     if path is None:
         if sites or configured:
@@ -246,10 +247,10 @@ def _attention(
             raise SettingsError(f"{what} speaks of attention: give --attention FILE too")
         return None
     options = build(
-        AlignmentAttentionOptions,
-        configured | ({"sites": list(sites)} if sites else {}),
+        AttentionOptions,
+        {"reduce": "mean-rows"} | configured | ({"sites": list(sites)} if sites else {}),
         source if configured else "--sites",
     )
-    if "top_k" in configured and options.reduce is not AlignmentReduction.TOP_K:
+    if "top_k" in configured and options.reduce is not Reduction.TOP_K:
         raise SettingsError(f'{source}: top_k is for reduce = "top-k"; say that too, or leave it out')
     return AttentionOutput(path=path, options=options)

@@ -7,7 +7,7 @@ import torch
 from torch import Tensor, nn
 
 from bioattn.attention.multi_head import MultiHeadAttention
-from bioattn.attention.site import AttentionSite
+from bioattn.attention.site import AttentionSite, Axis
 from bioattn.models.promoter.both_stem import BothStem
 from bioattn.models.promoter.config import PromoterModelConfig, QuerySource, Stem
 from bioattn.models.promoter.kmer_stem import KmerStem
@@ -73,13 +73,16 @@ class CrossModel(nn.Module):
                 uniform=config.attention_query in (QuerySource.POSITION, QuerySource.UNIFORM),
                 site=AttentionSite(
                     name=f"promoter.cross.{hop}",
-                    axes=("sample", "head", "treatment", "key"),
-                    num_heads=len(config.heads_at(hop)),
-                    heads_left=config.heads_at(hop) if config.heads_left else (),
-                    key_edges=config.bin_edges,
+                    axes=(
+                        Axis("sample"),
+                        Axis("head"),
+                        Axis("treatment"),
+                        Axis("key", "position", edges=config.bin_edges),
+                    ),
+                    heads=config.heads_at(hop),
                     receptive_field=self.stem.receptive_field
                     + config.key_layers * (config.value_kernel - 1) * config.pool,
-                    sink=config.sink,
+                    null_key=config.sink,
                 ),
             )
             for hop in range(config.hops)
@@ -113,7 +116,8 @@ class CrossModel(nn.Module):
         """Position bias (H, 1, P) of a hop's heads; hops share it, though pruned hops may keep different heads."""
         if self.position_bias_HP is None:
             return None
-        bias_HP = self.position_bias_HP[list(site.heads_left)] if site.heads_left else self.position_bias_HP
+        whole = site.num_heads == len(self.position_bias_HP)
+        bias_HP = self.position_bias_HP if whole else self.position_bias_HP[list(site.heads)]
         return bias_HP[:, None, :]
 
     def first_queries(self, embeddings_TE: Tensor) -> Tensor:

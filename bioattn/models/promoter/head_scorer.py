@@ -100,7 +100,7 @@ class PromoterHeadScorer:
         return {
             (name, head): sums[name][:, place] / measured_T
             for name, site in self.sites.items()
-            for place, head in enumerate(site.head_numbers)
+            for place, head in enumerate(site.heads)
             if (name, head) not in silenced
         }
 
@@ -137,9 +137,9 @@ class PromoterHeadScorer:
         masks = {}
         for name, site in self.sites.items():
             mask_H = torch.tensor(
-                [float((name, head) not in silenced) for head in site.head_numbers], device=self._model.device
+                [float((name, head) not in silenced) for head in site.heads], device=self._model.device
             )
-            queries = (1,) if "query" in site.axes else ()
+            queries = (1,) if "query" in site.dims else ()
             shape = (promoters, len(self.items), *queries, site.num_heads)
             masks[name] = mask_H.expand(shape).clone()
         return masks

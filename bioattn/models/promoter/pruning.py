@@ -47,19 +47,19 @@ def pruned(
             raise SettingsError(
                 f"the model has no attention site {name!r}; it has {', '.join(sites) or 'none'}"
             )
-        unknown = sorted(set(heads) - set(sites[name].head_numbers))
+        unknown = sorted(set(heads) - set(sites[name].heads))
         if unknown:
             raise SettingsError(
-                f"site {name} has no head {unknown[0]}; it has {', '.join(map(str, sites[name].head_numbers))}"
+                f"site {name} has no head {unknown[0]}; it has {', '.join(map(str, sites[name].heads))}"
             )
         if not heads:
             raise SettingsError(f"site {name} would be left without any head; keep at least one")
-    left = {name: tuple(sorted(set(keep.get(name, site.head_numbers)))) for name, site in sites.items()}
+    left = {name: tuple(sorted(set(keep.get(name, site.heads)))) for name, site in sites.items()}
     device = next(model.parameters()).device
     smaller = make_promoter_model(replace(model.config, heads_left=tuple(left.values())), vocabulary)
     weights = dict(model.state_dict())
     for prefix, attention in _attentions(model).items():
-        places = [attention.site.head_numbers.index(head) for head in left[attention.site.name]]
+        places = [attention.site.heads.index(head) for head in left[attention.site.name]]
         for name, tensor in attention.state_dict().items():
             weights[prefix + name] = _of_heads(name, tensor, places, attention.num_heads)
     smaller.load_state_dict(weights)

@@ -9,7 +9,7 @@ import torch.nn.functional as F  # noqa: N812
 from torch import Tensor, nn
 
 from bioattn.attention.multi_head import MultiHeadAttention
-from bioattn.attention.site import AttentionSite
+from bioattn.attention.site import AttentionSite, Axis
 from bioattn.models.promoter.config import Conditioning, PromoterModelConfig
 from bioattn.models.promoter.readout import TreatmentReadout
 from bioattn.models.promoter.stem import ConvStem
@@ -63,11 +63,15 @@ class TokenAttentionStage(nn.Module):
             score=config.attention_score,
             site=AttentionSite(
                 name=f"promoter.stage.{stage}",
-                axes=("sample", "treatment", "head", "query", "key"),
-                num_heads=len(config.heads_at(stage)),
-                heads_left=config.heads_at(stage) if config.heads_left else (),
-                query_edges=config.bin_edges,
-                sink=True,
+                axes=(
+                    Axis("sample"),
+                    Axis("treatment"),
+                    Axis("head"),
+                    Axis("query", "position", edges=config.bin_edges),
+                    Axis("key", "token"),
+                ),
+                heads=config.heads_at(stage),
+                null_key=True,
             ),
         )
 

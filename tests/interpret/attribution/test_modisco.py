@@ -9,12 +9,9 @@ import numpy as np
 import pytest
 
 from benchmarks.peers import borrowing_environment
-from bioattn.store.attribution_schema import AttributionLayout
-from bioattn.store.attribution_writer import AttributionBlock, attribution_writer
-from bioattn.store.choices import Method
-from bioattn.store.sample_writer import ResultHeader
-from bioattn.store.schema import Samples
+from bioattn.store.windows import promoter_samples
 from bioattn_cli.main import main
+from tests.result_files import write_attribution
 
 GENES, LENGTH = 120, 120
 MOTIF = "TGACTCATTG"
@@ -34,17 +31,11 @@ def planted(tmp_path: Path) -> Path:
             values[gene, 1, start + offset] -= 0.3
             values[gene, 1, start + offset, base] += 1.2
     values -= values.mean(-1, keepdims=True)
-    header = ResultHeader(model_sha256="0", input_sha256="0", window_length=LENGTH, task="regression")
-    layout = AttributionLayout(method=Method.ISM, settings="", num_treatments=2, window_length=LENGTH)
-    with attribution_writer(tmp_path / "x.h5", header, layout, ["control", "heat"], GENES) as writer:
-        places = Samples(
-            [f"G{gene}" for gene in range(GENES)],
-            [""] * GENES,
-            np.full(GENES, -1),
-            np.full(GENES, -1),
-            ["."] * GENES,
-        )
-        writer.append(AttributionBlock(places, codes, values, None, np.zeros((GENES, 2), np.float32)))
+    unknown = np.full(GENES, -1)
+    names = [f"G{gene}" for gene in range(GENES)]
+    places = promoter_samples(names, [""] * GENES, unknown, unknown, ["."] * GENES)
+    nothing = np.zeros((GENES, 2), np.float32)
+    write_attribution(tmp_path / "x.h5", places, codes, values, nothing, ["control", "heat"])
     return tmp_path / "x.h5"
 
 

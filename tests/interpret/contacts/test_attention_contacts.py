@@ -11,23 +11,21 @@ from scipy.sparse import csr_array
 
 from bioattn.alignments.alphabet import RESIDUES
 from bioattn.alignments.contact_dataset import TEST, TRAIN, ContactProtein, write_contact_dataset
-from bioattn.attention.site import alignment_site
+from bioattn.attention.site import AttentionSite
 from bioattn.errors import BioattnError, FormatError, SettingsError
 from bioattn.interpret.contacts.attention_contacts import fit_contacts, head_maps, mean_map, predict_contacts
 from bioattn.interpret.contacts.contact_regression import ContactRegression, read_regression, write_regression
 from bioattn.interpret.contacts.export import export_contacts
-from bioattn.store.alignment_attention_writer import alignment_attention_file
-from bioattn.store.alignment_schema import (
-    AlignmentAttentionOptions,
-    AlignmentReduction,
-    AlignmentSample,
-    alignment_layout,
-)
-from bioattn.store.attention_reader import open_attention
+from bioattn.models.evoformer.inference.samples import AlignmentSample
+from bioattn.models.evoformer.sites import alignment_site
+from bioattn.store.choices import Reduction
 from bioattn.store.inspection import inspect_file
+from bioattn.store.reader import open_attention
+from bioattn.store.schema import AttentionOptions
 from bioattn.store.validation import validate_file
 from bioattn.structures.contacts import contacts
 from bioattn_cli.main import main
+from tests.result_files import write_alignments
 
 HEADS, ROWS = 3, 4
 LETTERS = 2 * RESIDUES
@@ -94,7 +92,7 @@ def row_maps(name: str, site: str, seed: int) -> np.ndarray:
 
 def write_attention(
     path: Path,
-    reduce: AlignmentReduction = AlignmentReduction.MEAN_ROWS,
+    reduce: Reduction = Reduction.MEAN_ROWS,
     *,
     names: tuple[str, ...] = tuple(PROTEINS),
     model: str = "a" * 64,
@@ -112,16 +110,14 @@ def write_attention(
         )
         for name in names
     ]
-    with alignment_attention_file(path, model, samples) as file:
-        for number, sample in enumerate(samples):
-            for site in sites:
-                layout = alignment_layout(site, sample.sizes, AlignmentAttentionOptions(reduce=reduce))
-                if site.keys == "residue":
-                    whole = row_maps(sample.id, site.name, number)
-                    weights = whole if reduce is AlignmentReduction.NONE else whole.mean(0)
-                else:
-                    weights = np.full(layout.sizes, 1 / layout.sizes[-1], dtype=np.float32)
-                file.site(layout, number).write({"weights": weights})
+
+    def make(site: AttentionSite, shape: tuple[int, ...], number: int) -> dict[str, np.ndarray]:
+        if site.axes[-1].kind != "residue":
+            return {"weights": np.full(shape, 1 / shape[-1], dtype=np.float32)}
+        whole = row_maps(names[number], site.name, number)
+        return {"weights": whole if reduce is Reduction.NONE else whole.mean(0)}
+
+    write_alignments(path, sites, samples, make, AttentionOptions(reduce=reduce), model)
     return path
 
 
@@ -133,8 +129,8 @@ def files(tmp_path: Path) -> Files:
     return Files(write_attention(tmp_path / "attention.h5"), dataset, proteins)
 
 
-@pytest.mark.parametrize("reduce", [AlignmentReduction.MEAN_ROWS, AlignmentReduction.NONE])
-def test_maps_are_symmetric_and_lose_what_residues_share(tmp_path: Path, reduce: AlignmentReduction) -> None:
+@pytest.mark.parametrize("reduce", [Reduction.MEAN_ROWS, Reduction.NONE])
+def test_maps_are_symmetric_and_lose_what_residues_share(tmp_path: Path, reduce: Reduction) -> None:
     """Plain loops over pairs; only row attention over the clustered MSA is a feature."""
     path = write_attention(tmp_path / "attention.h5", reduce, names=("d",))
     whole = row_maps("d", "evoformer.00.msa_row", 0).mean(axis=0, dtype=np.float64)
@@ -189,7 +185,7 @@ def test_a_regression_of_another_model_or_of_other_heads_is_refused(files: Files
 
 
 def test_attention_that_says_nothing_of_contacts_is_refused(files: Files, tmp_path: Path) -> None:
-    maximum = write_attention(tmp_path / "max.h5", AlignmentReduction.MAX_ROWS)
+    maximum = write_attention(tmp_path / "max.h5", Reduction.MAX_ROWS)
     with pytest.raises(BioattnError, match="was reduced with max-rows; contacts need mean-rows"):
         fit_contacts(maximum, files.dataset)
     columns = write_attention(tmp_path / "columns.h5", sites=SITES[2:3])

@@ -21,7 +21,7 @@ from bioattn.models.evoformer.training.families import TrainingFamily
 from bioattn.models.promoter.folder import load_promoter_model
 from bioattn.models.promoter.training.batches import centred_windows
 from bioattn.promoters.dataset import TEST, read_dataset
-from bioattn.store.attention_reader import open_attention
+from bioattn.store.reader import open_attention
 from bioattn_cli.main import main
 
 ROOT = Path(__file__).resolve().parents[3]
@@ -258,11 +258,7 @@ def test_heads_of_an_alignment_model(contacts, tmp_path, capsys):
     assert explain(model_path, contacts, "-o", tmp_path / "heads", "--split", split, "-q") == 0
     found = pd.read_csv(tmp_path / "heads" / "heads.tsv", sep="\t")
     model = load_evoformer_model(model_path, CPU)
-    heads = [
-        (name, head)
-        for name, (_, site) in attention_layers(model.model).items()
-        for head in site.head_numbers
-    ]
+    heads = [(name, head) for name, (_, site) in attention_layers(model.model).items() for head in site.heads]
     assert list(zip(found["site"], found["head"], strict=True)) == heads
     assert {name for name in model.sites if not name.startswith("structure")} == set(found["site"])
     assert (found["importance"] >= 0).all()

@@ -8,7 +8,6 @@ import pandas as pd
 import pytest
 from scipy.stats import wilcoxon
 
-from bioattn.attention.site import AttentionSite
 from bioattn.errors import BioattnError
 from bioattn.formats.meme import read_meme
 from bioattn.formats.nucleotides import decode, encode, reverse_complement
@@ -18,16 +17,13 @@ from bioattn.io.files import sha256_of
 from bioattn.promoters.promoter_fasta import Promoter, write_promoters
 from bioattn.simulate.promoters import simulate_promoters, simulation_settings
 from bioattn.simulate.truth import CAUSAL
-from bioattn.store.attention_reader import open_attention
-from bioattn.store.attention_writer import AttentionHeader, attention_writer
-from bioattn.store.attribution_schema import AttributionLayout
-from bioattn.store.attribution_writer import AttributionBlock, attribution_writer
-from bioattn.store.choices import Method
 from bioattn.store.inspection import inspect_file
-from bioattn.store.sample_writer import ResultHeader
-from bioattn.store.schema import AttentionOptions, Samples, site_layout
+from bioattn.store.reader import open_attention
 from bioattn.store.validation import validate_file
+from bioattn.store.windows import promoter_samples
 from bioattn_cli.main import main
+from tests import result_files
+from tests.result_files import cross_site, promoter_layout, write_attribution
 
 LENGTH, POOL, FIELD = 120, 8, 22
 EDGES = tuple(range(0, LENGTH + 1, POOL))
@@ -47,7 +43,7 @@ class Planted:
         self.sites = [site for site in self.simulated.sites if site.role == CAUSAL]
         strands = ["+" if number % 2 else "-" for number in range(GENES)]
         starts = np.arange(GENES, dtype=np.int64) * 1000
-        self.samples = Samples(self.genes, ["chr1"] * GENES, starts, starts + LENGTH, strands)
+        self.samples = promoter_samples(self.genes, ["chr1"] * GENES, starts, starts + LENGTH, strands)
         self.fasta = folder / "promoters.fa"
         write_promoters(
             self.fasta,
@@ -70,30 +66,16 @@ class Planted:
 
     def attention(self, name: str = "attention.h5", *, strength: float = 3.0) -> Path:
         rng = np.random.default_rng(0)
-        site = AttentionSite(
-            name="promoter.cross.0",
-            axes=("sample", "head", "treatment", "key"),
-            num_heads=2,
-            key_edges=EDGES,
-            receptive_field=FIELD,
-        )
-        layout = site_layout(site, (1, 2, 3, len(EDGES) - 1), AttentionOptions())
-        logits = rng.normal(size=(GENES, *layout.sizes), scale=0.3)
+        site = cross_site(EDGES, field=FIELD)
+        logits = rng.normal(size=(GENES, 3, 2, len(EDGES) - 1), scale=0.3)
         for number, treatment in enumerate(self.treatments):
             bins = self.where(treatment).reshape(GENES, -1, POOL).mean(axis=2)
             logits[:, number] += strength * bins[:, None]
         weights = np.exp(logits)
         weights /= weights.sum(axis=-1, keepdims=True)
-        header = AttentionHeader(
-            model_sha256="ab" * 32,
-            input_sha256=sha256_of(self.fasta),
-            window_length=LENGTH,
-            task="regression",
-        )
         path = self.folder / name
-        with attention_writer(path, header, [layout], self.treatments, GENES) as writer:
-            weights = {site.name: {"weights": weights.astype(np.float32)}}
-            writer.append(self.samples, weights, np.zeros((GENES, 3), np.float32))
+        layout = promoter_layout([site], self.treatments, LENGTH, input_sha256=sha256_of(self.fasta))
+        result_files.write_promoters(path, layout, self.samples, {site.name: weights.astype(np.float32)})
         return path
 
     def attribution(self) -> Path:
@@ -104,19 +86,17 @@ class Planted:
             gene, place = np.nonzero(self.where(treatment))
             values[gene, number, place, codes[gene, place]] += self.simulated.rules[number].effect / 8
         values -= values.mean(axis=-1, keepdims=True)
-        header = ResultHeader(
+        path = self.folder / "explain.h5"
+        write_attribution(
+            path,
+            self.samples,
+            codes,
+            values.astype(np.float32),
+            np.zeros((GENES, 3), np.float32),
+            self.treatments,
             model_sha256="ab" * 32,
             input_sha256=sha256_of(self.fasta),
-            window_length=LENGTH,
-            task="regression",
         )
-        layout = AttributionLayout(method=Method.ISM, settings="", num_treatments=3, window_length=LENGTH)
-        path = self.folder / "explain.h5"
-        with attribution_writer(path, header, layout, self.treatments, GENES) as writer:
-            block = AttributionBlock(
-                self.samples, codes, values.astype(np.float32), None, np.zeros((GENES, 3), np.float32)
-            )
-            writer.append(block)
         return path
 
 
@@ -228,7 +208,7 @@ def test_edges_are_the_planted_sites(planted, exported):
         assert len(known) > 0.85 * len(found)
         assert len(known) > 0.88 * len(truth)
     row = next(row for row in edges.itertuples() if row.gene_id == planted.genes[6])
-    first = int(planted.samples.start[6])  # on the - strand
+    first = int(planted.samples.columns["start"][6])  # on the - strand
     assert (row.genomic_start, row.genomic_end) == (first + LENGTH - row.end, first + LENGTH - row.start)
     assert row.genomic_strand == {"+": "-", "-": "+"}[row.strand]
     codes = planted.simulated.codes[6, row.start : row.end]

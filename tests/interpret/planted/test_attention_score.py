@@ -7,7 +7,7 @@ import numpy as np
 import pandas as pd
 import pytest
 
-from bioattn.attention.site import AttentionSite
+from bioattn.attention.site import AttentionSite, Axis
 from bioattn.errors import BioattnError
 from bioattn.interpret.planted.attention_score import score_attention_file, score_predictions
 from bioattn.interpret.planted.localisation import ALL, LocalisationScorer
@@ -15,9 +15,10 @@ from bioattn.promoters.dataset import TEST, TRAIN, PromoterDataset, read_dataset
 from bioattn.promoters.treatments import TreatmentTable
 from bioattn.simulate.promoters import simulate_promoters, simulation_settings
 from bioattn.simulate.truth import write_truth
-from bioattn.store.attention_writer import AttentionHeader, attention_writer
-from bioattn.store.schema import AttentionOptions, Samples, site_layout
+from bioattn.store.schema import AttentionOptions
+from bioattn.store.windows import promoter_samples
 from bioattn_cli.main import main
+from tests.result_files import promoter_layout, write_promoters
 
 GENES, TREATMENTS, HEADS, BINS = 40, 3, 2, 50
 AXES = ("sample", "treatment", "head", "key")
@@ -42,28 +43,31 @@ def treatment_names(simulated):
 
 def write_attention(path, simulated, arrays, predictions=None, axes=AXES, edges=EDGES, value_weighted=None):
     """An attention file with the sites of `arrays` (name → weights)."""
-    layouts, content = [], {}
+    content = {}
     for name, array in arrays.items():
-        site = AttentionSite(name=name, axes=axes, num_heads=HEADS, key_edges=edges)
-        options = AttentionOptions(value_weighted=value_weighted is not None)
-        layouts.append(site_layout(site, array.shape, options))
         content[name] = {"weights": array}
         if value_weighted is not None:
             content[name]["value_weighted"] = value_weighted
+    sites = [
+        AttentionSite(
+            name=name,
+            axes=tuple(Axis(dim, edges=edges if dim == "key" else None) for dim in axes),
+            heads=tuple(range(HEADS)),
+        )
+        for name in arrays
+    ]
+    options = AttentionOptions(value_weighted=value_weighted is not None)
     count = len(simulated.gene_ids)
     genes = simulated.genome.genes
-    samples = Samples(
+    samples = promoter_samples(
         simulated.gene_ids,
         [gene.chrom for gene in genes],
         np.zeros(count, np.int64),
         np.full(count, 400, np.int64),
         [gene.strand for gene in genes],
     )
-    header = AttentionHeader(model_sha256="0", input_sha256="0", window_length=400, task="regression")
-    if predictions is None:
-        predictions = np.zeros((count, TREATMENTS), np.float32)
-    with attention_writer(path, header, layouts, treatment_names(simulated), count) as writer:
-        writer.append(samples, content, predictions)
+    layout = promoter_layout(sites, treatment_names(simulated), 400, options, tokens=BINS)
+    write_promoters(path, layout, samples, content, predictions)
     return path
 
 

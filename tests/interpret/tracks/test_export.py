@@ -12,17 +12,17 @@ import pandas as pd
 import pybigtools
 import pytest
 
-from bioattn.attention.site import AttentionSite
 from bioattn.errors import BioattnError, SettingsError
-from bioattn.interpret.choices import Overlapping
 from bioattn.interpret.maps.upsampling import upsample
 from bioattn.interpret.tracks.export import export_tracks
+from bioattn.interpret.tracks.layout import Overlapping
 from bioattn.interpret.tracks.promoter_places import ChromosomeLengths
 from bioattn.interpret.tracks.settings import TrackSettings
-from bioattn.store.attention_writer import AttentionHeader, attention_writer
 from bioattn.store.choices import Reduction
-from bioattn.store.schema import AttentionOptions, Samples, site_layout
+from bioattn.store.schema import AttentionOptions
+from bioattn.store.windows import promoter_samples
 from bioattn_cli.main import main
+from tests.result_files import cross_site, promoter_layout, write_promoters
 
 LENGTH, EDGES, FIELD = 60, (0, 4, *range(12, 61, 8)), 14
 TREATMENTS = ["heat 37 °C", "Heat 37 C", "control"]
@@ -56,35 +56,16 @@ def write_attention(tmp_path: Path) -> Callable[..., tuple[Path, np.ndarray]]:
     def write(
         genes=GENES, name="attention.h5", treatments=TREATMENTS, downstream=None, **options
     ) -> tuple[Path, np.ndarray]:
-        site = AttentionSite(
-            name="promoter.cross.0",
-            axes=("sample", "head", "treatment", "key"),
-            num_heads=2,
-            key_edges=EDGES,
-            receptive_field=FIELD,
-        )
-        layout = site_layout(site, (1, 2, len(treatments), len(EDGES) - 1), AttentionOptions(**options))
-        weights = softmax(np.random.default_rng(0).normal(size=(len(genes), *layout.sizes)) * 2).astype(
-            np.float32
-        )
-        header = AttentionHeader(
-            model_sha256="ab" * 32,
-            input_sha256="cd" * 32,
-            window_length=LENGTH,
-            task="regression",
-            downstream=downstream,
-        )
-        samples = Samples(
-            [gene[0] for gene in genes],
-            [gene[1] for gene in genes],
-            np.array([gene[2] for gene in genes]),
-            np.array([gene[3] for gene in genes]),
-            [gene[4] for gene in genes],
-        )
+        site = cross_site(EDGES, field=FIELD)
+        chosen = AttentionOptions(**options)
+        layout = promoter_layout([site], treatments, LENGTH, chosen, downstream=downstream)
+        group = next(group for group in layout.groups if group.path == f"sites/{site.name}")
+        shape = (len(genes), *group.shape(group.arrays[0]))
+        weights = softmax(np.random.default_rng(0).normal(size=shape) * 2).astype(np.float32)
+        names, chroms, starts, ends, strands = (list(column) for column in zip(*genes, strict=True))
         path = tmp_path / name
-        with attention_writer(path, header, [layout], treatments, len(genes)) as writer:
-            predictions = np.zeros((len(genes), len(treatments)), np.float32)
-            writer.append(samples, {site.name: {"weights": weights}}, predictions)
+        samples = promoter_samples(names, chroms, starts, ends, strands)
+        write_promoters(path, layout, samples, {site.name: weights})
         return path, weights
 
     return write
@@ -225,13 +206,10 @@ def test_a_planted_peak_is_where_it_was_planted(tmp_path, write_attention):
     path, _ = write_attention(genes=genes, name="other.h5")
     import h5py
 
-    from bioattn.store.content_digest import CONTENT_DIGEST, content_digest
-
     with h5py.File(path, "r+") as file:
         planted = np.zeros((2, 3, 2, len(EDGES) - 1), np.float32)
         planted[..., EDGES.index(28)] = 1
         file["sites/promoter.cross.0/weights"][...] = planted
-        file.attrs[CONTENT_DIGEST] = content_digest(file)
     export_tracks(path, tmp_path / "tracks", TrackSettings(), treatments=["control"])
     plus = of_bigwig(tmp_path / "tracks/control.plus.bw")
     minus = of_bigwig(tmp_path / "tracks/control.minus.bw")
@@ -456,5 +434,5 @@ def test_an_output_that_is_no_folder_name(write_attention, tmp_path):
     with pytest.raises(SettingsError, match="give the name of a folder"):
         export_tracks(path, Path("-"), TrackSettings())
     (tmp_path / "file").write_text("")
-    with pytest.raises(BioattnError, match="is a file, a folder is needed"):
+    with pytest.raises(BioattnError, match="is a file, tracks need a folder"):
         export_tracks(path, tmp_path / "file", TrackSettings())

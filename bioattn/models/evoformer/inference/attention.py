@@ -1,13 +1,12 @@
-"""The sink for attention over alignments: takes tiles as the model makes them and writes them as they come.
-
-Nothing is kept of a site but one tile and, with a reduction over rows, one map (H, Q, K): no (S, H, R, R) tensor
-is ever whole in memory.
+"""Writing the attention over alignments: a part for each, with arrays of its own, put together at the end.
 
     with alignment_attention(output, sites=…, options=…, …) as writer:
         for number, alignment in enumerate(alignments):
-            with writer.sample(number, sample) as sink, capture(writer.site_names, sink):
+            with writer.sample(number, sample) as receiver, capture(writer.site_names, receiver):
                 model(…)  # the last recycling pass
         writer.assemble()
+
+Every alignment has arrays of its own, never padded ones: one may fail, and no shard knows the sizes of another's.
 """
 
 import logging
@@ -16,53 +15,40 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
-import numpy as np
-import torch
-from numpy.typing import NDArray
-from torch import Tensor
-
 from bioattn import __version__
-from bioattn.attention.site import AttentionSite, Tile
-from bioattn.inference.attention_collector import TORCH_TYPES, choose_sites
-from bioattn.store.alignment_attention_parts import AlignmentParts
-from bioattn.store.alignment_attention_writer import AlignmentAttentionFile, SiteStream
-from bioattn.store.alignment_schema import (
-    KEY_INDEX,
-    AlignmentAttentionOptions,
-    AlignmentReduction,
+from bioattn.attention.site import AttentionSite
+from bioattn.errors import SettingsError
+from bioattn.inference.attention_receiver import Masks, SampleReceiver, choose_sites
+from bioattn.models.evoformer.inference.samples import (
+    ALIGNMENT_COLUMNS,
+    ALIGNMENT_LISTS,
+    ALIGNMENTS,
     AlignmentSample,
-    AlignmentSiteLayout,
     AlignmentSizes,
-    alignment_attention_bytes,
-    alignment_layout,
 )
+from bioattn.store.choices import Reduction
 from bioattn.store.part_folder import open_parts, require_free_space
-from bioattn.store.run_settings import settings_digest
-from bioattn.store.schema import WEIGHTS
+from bioattn.store.parts import Parts
+from bioattn.store.run_settings import SETTINGS, settings_digest
+from bioattn.store.schema import AttentionOptions, Block, FileLayout, site_layout
 from bioattn.store.shard_record import ShardRecord
 from bioattn.system.progress import Progress
 from bioattn.text import counted, human_bytes
 
 LOGGER = logging.getLogger("bioattn")
 
-Masks = Mapping[str, NDArray[np.bool_]]
-"""`row`, `extra_row`, `residue` → True where it is more than padding; what is absent is all True."""
-
 
 class AlignmentAttentionWriter:
     """Writes the attention over some alignments into one file; made by `alignment_attention`."""
 
-    def __init__(
-        self, parts: AlignmentParts, sites: Sequence[AttentionSite], options: AlignmentAttentionOptions
-    ) -> None:
+    def __init__(self, parts: Parts, sites: Sequence[AttentionSite]) -> None:
         self._parts = parts
-        self._sites = tuple(sites)
-        self._options = options
+        self._sites = {f"sites/{site.name}": site for site in sites}
 
     @property
     def site_names(self) -> list[str]:
         """What to listen to with `bioattn.attention.capture.capture`."""
-        return [site.name for site in self._sites]
+        return [site.name for site in self._sites.values()]
 
     def is_whole(self, number: int) -> bool:
         """Whether an interrupted run left the attention of the alignment with this number (0-based)."""
@@ -71,131 +57,26 @@ class AlignmentAttentionWriter:
     @contextmanager
     def sample(
         self, number: int, sample: AlignmentSample, masks: Masks | None = None
-    ) -> Iterator["SampleSink"]:
-        """The sink of one alignment. When the body raises, nothing of this alignment is kept.
+    ) -> Iterator[SampleReceiver]:
+        """The receiver of one alignment. When the body raises, nothing of this alignment is kept.
 
-        masks: `mean-rows` and `max-rows` leave out rows and residues that are padding.
+        masks: by kind of axis; `mean-rows` and `max-rows` leave out rows and residues that are padding.
 
         Raises: BioattnError when the disk is full; RuntimeError when a site was not heard to its end.
         """
-        with self._parts.part_writer(number, sample) as file:
-            sink = SampleSink(file, self._layouts(sample), masks or {})
-            yield sink
-            sink.require_complete()
+        with self._parts.part_writer(number) as file:
+            file.append(Block(sample.samples, {}))
+            groups = self._parts.layout.groups
+            receiver = SampleReceiver(file, [self._sites[group.path] for group in groups], groups, masks)
+            yield receiver
+            receiver.require_complete()
 
     def assemble(self, progress: Progress | None = None) -> list[str]:
         """Put the alignments together into the file; returns their ids. Those that failed are left out.
 
         Raises: BioattnError when the disk is full or no alignment is there; FormatError for a damaged part.
         """
-        return self._parts.assemble(self._layouts, progress)
-
-    def _layouts(self, sample: AlignmentSample) -> list[AlignmentSiteLayout]:
-        return [alignment_layout(site, sample.sizes, self._options) for site in self._sites]
-
-
-class SampleSink:
-    """An `AttentionSink` for one alignment; made by `AlignmentAttentionWriter.sample`."""
-
-    def __init__(
-        self, file: AlignmentAttentionFile, layouts: Sequence[AlignmentSiteLayout], masks: Masks
-    ) -> None:
-        self._masks = masks
-        self._open = {layout.name: _SiteWriter(layout, file.site(layout, 0)) for layout in layouts}
-
-    def receive(
-        self, site: AttentionSite, weights: Tensor, value_weighted: Tensor | None, tile: Tile | None = None
-    ) -> None:
-        """Write one tile, or note it where rows are reduced over. Raises: OSError when the disk is full."""
-        writer = self._open.get(site.name)
-        if writer is None:
-            raise RuntimeError(f"site {site.name} was heard twice")
-        if value_weighted is not None:
-            raise RuntimeError("value-weighted attention is not written for alignments")
-        if writer.take(site, weights, tile, self._padding(site)):
-            del self._open[site.name]
-
-    def require_complete(self) -> None:
-        """Raises: RuntimeError when a site was not heard to its end."""
-        if self._open:
-            raise RuntimeError(f"the model's sites {', '.join(self._open)} were not heard to their end")
-
-    def _padding(self, site: AttentionSite) -> NDArray[np.bool_] | None:
-        axis = site.axes[0]
-        mask = self._masks.get("extra_row" if axis == "row" and site.extra_rows else axis)
-        return mask if mask is not None and mask.any() else None
-
-
-class _SiteWriter:
-    """What is still being heard of one site."""
-
-    def __init__(self, layout: AlignmentSiteLayout, stream: SiteStream) -> None:
-        self._layout = layout
-        self._stream = stream
-        self._heard = 0
-        self._total: Tensor | None = None
-        self._summed = 0
-
-    def take(
-        self, site: AttentionSite, weights: Tensor, tile: Tile | None, mask: NDArray[np.bool_] | None
-    ) -> bool:
-        """Note or write the next tile; True when the site is complete.
-
-        mask: along the whole outer axis, True where it is more than padding.
-        """
-        tile = tile or Tile(site.axes[0], 0, len(weights))
-        stop = tile.start + len(weights)
-        if tile.axis != site.axes[0] or tile.start != self._heard or stop > tile.total:
-            raise RuntimeError(f"site {site.name}: {tile} follows {self._heard}, of {len(weights)} slices")
-        self._heard = stop
-        layout = self._layout
-        if "head" in site.axes and layout.heads != tuple(range(site.num_heads)):
-            index = torch.tensor(layout.heads, device=weights.device)
-            weights = weights.index_select(site.axes.index("head"), index)
-        last = stop == tile.total
-        match layout.reduce:
-            case AlignmentReduction.MEAN_ROWS | AlignmentReduction.MAX_ROWS:
-                kept = range(len(weights)) if mask is None else np.flatnonzero(mask[tile.start : stop])
-                for number in kept:
-                    self._reduce(weights[int(number)])
-                if last:
-                    self._write(self._reduced())
-            case AlignmentReduction.MEAN_HEADS:
-                self._write(weights.mean(site.axes.index("head")))
-            case AlignmentReduction.MAX_HEADS:
-                self._write(weights.amax(site.axes.index("head")))
-            case AlignmentReduction.TOP_K:
-                self._write(*torch.topk(weights, layout.sizes[-1], dim=-1))
-            case AlignmentReduction.NONE:
-                self._write(weights)
-        if last and not self._stream.complete:
-            raise RuntimeError(f"site {site.name} ended after {stop} slices, {layout.sizes} were expected")
-        return last
-
-    def _reduce(self, row: Tensor) -> None:
-        """Add one slice of the outer axis; one by one, so that the sum does not depend on the size of tiles."""
-        self._summed += 1
-        if self._total is None:
-            self._total = row.clone()
-        elif self._layout.reduce is AlignmentReduction.MEAN_ROWS:
-            self._total += row
-        else:
-            torch.maximum(self._total, row, out=self._total)
-
-    def _reduced(self) -> Tensor:
-        total, self._total = self._total, None
-        assert total is not None
-        return total / self._summed if self._layout.reduce is AlignmentReduction.MEAN_ROWS else total
-
-    def _write(self, weights: Tensor, key_index: Tensor | None = None) -> None:
-        if tuple(weights.shape[1:]) != self._layout.sizes[1:]:
-            raise RuntimeError(
-                f"site {self._layout.name} gave {tuple(weights.shape)}, expected {self._layout.sizes}"
-            )
-        arrays = {WEIGHTS: weights.to(TORCH_TYPES[self._layout.dtype]).contiguous().cpu().numpy()}
-        if key_index is not None:
-            arrays[KEY_INDEX] = key_index.to(torch.int32).cpu().numpy()
-        self._stream.write(arrays)
+        return self._parts.assemble(progress=progress)
 
 
 @contextmanager
@@ -203,7 +84,7 @@ def alignment_attention(
     output: Path,
     *,
     sites: Mapping[str, AttentionSite],
-    options: AlignmentAttentionOptions,
+    options: AttentionOptions,
     model_sha256: str,
     sizes: Sequence[AlignmentSizes],
     job: Mapping[str, Any],
@@ -226,15 +107,11 @@ def alignment_attention(
     chosen = [sites[name] for name in choose_sites(sites, options.sites)]
     several = len(sizes) > 1 if several is None else several
     settings = {**attention_job(sites, options), **job}
-    parts = AlignmentParts(
-        output,
-        model_sha256,
-        len(sizes),
-        several=several,
-        settings_sha256=settings_digest(settings),
-        shard=shard,
+    layout = alignment_layout(
+        chosen, options, model_sha256, settings_sha256=settings_digest(settings), shard=shard
     )
-    needed = alignment_attention_bytes(chosen, sizes, options)
+    parts = Parts(output, layout, len(sizes), 1, may_fail=True, several=several)
+    needed = layout.stored_bytes(len(sizes), [each.lengths for each in sizes])
     LOGGER.info(
         f"attention of {counted(len(sizes), 'alignment')} at {counted(len(chosen), 'site')} takes up to "
         f"{human_bytes(needed)}"
@@ -252,10 +129,40 @@ def alignment_attention(
         **({} if shard is None else shard.place_as_json()),
     }
     with open_parts(output, whole_job, resume=resume, force=force):
-        yield AlignmentAttentionWriter(parts, chosen, options)
+        yield AlignmentAttentionWriter(parts, chosen)
 
 
-def attention_job(sites: Mapping[str, AttentionSite], options: AlignmentAttentionOptions) -> dict[str, Any]:
+def alignment_layout(
+    sites: Sequence[AttentionSite],
+    options: AttentionOptions,
+    model_sha256: str,
+    *,
+    settings_sha256: str | None = None,
+    shard: ShardRecord | None = None,
+) -> FileLayout:
+    """The layout of a file over alignments.
+
+    settings_sha256: as `bioattn.store.run_settings` makes it; None where no run makes the file.
+
+    Raises: BioattnError when a head is asked for that a site does not have; SettingsError for what is not stored
+    of alignments.
+    """
+    if options.value_weighted or options.phases > 1:
+        raise SettingsError(
+            "value-weighted attention and phases are for promoters; leave value_weighted and phases out"
+        )
+    return FileLayout(
+        inputs=ALIGNMENTS,
+        model_sha256=model_sha256,
+        attributes={} if settings_sha256 is None else {SETTINGS: settings_sha256},
+        columns=ALIGNMENT_COLUMNS,
+        lists=ALIGNMENT_LISTS,
+        groups=tuple(site_layout(site, options, per_sample=True) for site in sites),
+        shard=shard,
+    )
+
+
+def attention_job(sites: Mapping[str, AttentionSite], options: AttentionOptions) -> dict[str, Any]:
     """JSON values of all that the options decide of the file.
 
     Raises: SettingsError for sites that the model lacks.
@@ -267,5 +174,6 @@ def attention_job(sites: Mapping[str, AttentionSite], options: AlignmentAttentio
         "heads": None if options.heads is None else list(options.heads),
         "dtype": str(options.dtype),
         "reduce": str(options.reduce),
-        "top_k": options.top_k if options.reduce is AlignmentReduction.TOP_K else None,
+        "top_k": options.top_k if options.reduce is Reduction.TOP_K else None,
+        "may_fail": True,
     }

@@ -12,9 +12,9 @@ import torch
 
 from bioattn.errors import BioattnError
 from bioattn.models.evoformer.config import EvoformerConfig
+from bioattn.models.evoformer.inference.samples import AlignmentSizes
 from bioattn.models.evoformer.msa_row_attention import TILE_ELEMENTS, TILE_LEAST
 from bioattn.models.evoformer.tiles import ACCELERATOR_FACTOR, tiles_of_at_most
-from bioattn.store.alignment_schema import AlignmentSizes
 from bioattn.system.memory import free_memory
 from bioattn.text import counted, human_bytes
 

@@ -13,7 +13,7 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor, nn
 
-from bioattn.attention.capture import AttentionSink, capture
+from bioattn.attention.capture import AttentionReceiver, capture
 from bioattn.errors import BioattnError
 from bioattn.models.evoformer.alignment_inputs import AlignmentInputs
 from bioattn.models.evoformer.block import EvoformerBlock
@@ -61,13 +61,13 @@ def predict(
     request: StopRequest,
     description: str = "blocks",
     representations: Sequence[Representation] = (),
-    sink: AttentionSink | None = None,
+    receiver: AttentionReceiver | None = None,
     sites: Sequence[str] = (),
 ) -> Prediction:
     """Run all passes of all samples that `inputs.settings` ask for.
 
     Each pass is a new sample of rows and masked cells. Distances are averaged over samples; the structure, the
-    representations and the attention (of `sites`, to `sink`) are those of the first sample's last pass.
+    representations and the attention (of `sites`, to `receiver`) are those of the first sample's last pass.
 
     Raises: BioattnError when the device is out of memory or the model predicts what is no number; Interrupted.
     """
@@ -82,10 +82,10 @@ def predict(
             passes = _Passes(
                 inputs, seed, range(sample * num_passes, (sample + 1) * num_passes), model.device
             )
-            listening = sink is not None and sample == 0
+            listening = receiver is not None and sample == 0
             with (
                 torch.inference_mode(),
-                _watch(model.model, num_passes, progress, request, sites if listening else (), sink),
+                _watch(model.model, num_passes, progress, request, sites if listening else (), receiver),
             ):
                 outputs = model.model(passes, settings.num_recycles)
                 total = _add_distances(total, outputs)
@@ -137,7 +137,7 @@ def _watch(
     progress: Progress,
     request: StopRequest,
     sites: Sequence[str],
-    sink: AttentionSink | None,
+    receiver: AttentionReceiver | None,
 ) -> Iterator[None]:
     """Follow the model from block to block: progress, stop requests, and attention in the last pass alone."""
     begun = 0
@@ -146,8 +146,8 @@ def _watch(
         def begin_pass(_module: nn.Module, _arguments: Any) -> None:
             nonlocal begun
             begun += 1
-            if begun == num_passes and sites and sink is not None:
-                stack.enter_context(capture(sites, sink))
+            if begun == num_passes and sites and receiver is not None:
+                stack.enter_context(capture(sites, receiver))
 
         def end_block(_module: nn.Module, _arguments: Any, _states: Any) -> None:
             request.check()

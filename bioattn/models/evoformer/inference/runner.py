@@ -18,7 +18,7 @@ from bioattn.alignments.size_check import check_alignment_size
 from bioattn.errors import BioattnError, SettingsError
 from bioattn.formats.alignment import Alignment
 from bioattn.formats.alignment_file import STANDARD_INPUT, read_alignment
-from bioattn.inference.attention_collector import choose_sites
+from bioattn.inference.attention_receiver import choose_sites
 from bioattn.io.files import read_json, sha256_of
 from bioattn.io.folders import atomic_folder
 from bioattn.io.input_watch import unchanged
@@ -28,6 +28,7 @@ from bioattn.models.evoformer.folder import LoadedEvoformerModel
 from bioattn.models.evoformer.inference.attention import (
     AlignmentAttentionWriter,
     alignment_attention,
+    alignment_layout,
     attention_job,
 )
 from bioattn.models.evoformer.inference.memory import plan_memory
@@ -38,13 +39,13 @@ from bioattn.models.evoformer.inference.outputs import (
     write_prediction,
 )
 from bioattn.models.evoformer.inference.prediction import Prediction, predict
+from bioattn.models.evoformer.inference.samples import AlignmentSample, AlignmentSizes
 from bioattn.models.evoformer.inference.sources import AlignmentSource
 from bioattn.models.evoformer.inference.target_row import TargetRow, target_row
 from bioattn.models.evoformer.input_settings import InputSettings
 from bioattn.models.evoformer.precision import use_precision
-from bioattn.store.alignment_schema import AlignmentAttentionOptions, AlignmentSample, AlignmentSizes
 from bioattn.store.run_settings import is_attention_of
-from bioattn.store.schema import kept_heads
+from bioattn.store.schema import AttentionOptions
 from bioattn.store.shard_record import ShardRecord
 from bioattn.system.precision import Precision
 from bioattn.system.progress import Progress
@@ -78,7 +79,7 @@ class AttentionOutput:
     """The attention file asked for."""
 
     path: Path
-    options: AlignmentAttentionOptions
+    options: AttentionOptions
 
 
 @dataclass(frozen=True, eq=False, kw_only=True)
@@ -131,12 +132,12 @@ class AlignmentRunner:
                 if stack is not None:
                     use_precision(stack, torch.bfloat16)
 
-    def check(self, attention: AlignmentAttentionOptions | None = None) -> None:
+    def check(self, attention: AttentionOptions | None = None) -> None:
         """Raises: SettingsError for settings, sites or heads that the model does not have."""
         if attention is not None:
             sites = self.model.sites
-            for name in choose_sites(sites, attention.sites):
-                kept_heads(sites[name], attention.heads)
+            chosen = [sites[name] for name in choose_sites(sites, attention.sites)]
+            alignment_layout(chosen, attention, self.model.sha256)
         config = self.model.config
         if self.settings.inputs.num_recycles and not config.recycling:
             raise SettingsError(
@@ -281,7 +282,7 @@ class AlignmentRunner:
         number: int,
     ) -> Prediction:
         with ExitStack() as stack:
-            sink = None if writer is None else stack.enter_context(writer.sample(number, sample))
+            receiver = None if writer is None else stack.enter_context(writer.sample(number, sample))
             return predict(
                 self.model,
                 prepared.inputs,
@@ -290,7 +291,7 @@ class AlignmentRunner:
                 request=request,
                 description=source.name,
                 representations=self.settings.representations,
-                sink=sink,
+                receiver=receiver,
                 sites=() if writer is None else writer.site_names,
             )
 

@@ -12,7 +12,7 @@ from bioattn.io.hdf5_input import open_hdf5
 from bioattn.models.evoformer.inference.attention import attention_job
 from bioattn.models.evoformer.inference.runner import AlignmentRunner
 from bioattn.models.evoformer.inference.sources import AlignmentSource
-from bioattn.store.alignment_schema import AlignmentAttentionOptions
+from bioattn.store.schema import AttentionOptions
 from bioattn.store.shard_folder import FOLDER_JOB, SHARD_FILE, read_shard_file, write_shard_file
 from bioattn.store.shard_record import ShardRecord, read_shard
 from bioattn.system.shard import Shard
@@ -29,7 +29,7 @@ class AlignmentShard:
         shard: Shard,
         runner: AlignmentRunner,
         sources: Sequence[AlignmentSource],
-        options: AlignmentAttentionOptions | None,
+        options: AttentionOptions | None,
     ) -> None:
         """options: of the attention that is written too. Raises: SettingsError for sites that the model lacks."""
         rows = shard.slice(len(sources))

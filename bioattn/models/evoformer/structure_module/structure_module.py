@@ -9,8 +9,8 @@ import torch
 import torch.nn.functional as F  # noqa: N812 - torch's own habit
 from torch import Tensor, nn
 
-from bioattn.attention.site import alignment_site
 from bioattn.models.evoformer.initial_weights import final_linear, linear, relu_linear
+from bioattn.models.evoformer.sites import alignment_site
 from bioattn.models.evoformer.structure_module.angles import AngleNetwork
 from bioattn.models.evoformer.structure_module.atoms import AtomBuilder
 from bioattn.models.evoformer.structure_module.backbone_update import BackboneUpdate

@@ -14,6 +14,7 @@ from bioattn.io.files import sha256_of
 from bioattn.promoters.gene_choice import choose_genes
 from bioattn.promoters.promoter_fasta import Promoter, read_promoters
 from bioattn.store.schema import Samples
+from bioattn.store.windows import promoter_samples
 
 N_CODE = 4
 
@@ -107,11 +108,11 @@ def make_batch(promoters: list[Promoter], length: int) -> PromoterBatch:
         window = promoter.codes[promoter.flank : promoter.codes.size - promoter.flank]
         row[length - window.size :] = window
     return PromoterBatch(
-        Samples(
+        promoter_samples(
             [promoter.gene_id for promoter in promoters],
             [promoter.chrom for promoter in promoters],
-            np.array([promoter.start for promoter in promoters], dtype=np.int64),
-            np.array([promoter.end for promoter in promoters], dtype=np.int64),
+            [promoter.start for promoter in promoters],
+            [promoter.end for promoter in promoters],
             [promoter.strand for promoter in promoters],
         ),
         codes,

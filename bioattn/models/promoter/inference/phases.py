@@ -16,16 +16,16 @@ from numpy.typing import NDArray
 
 from bioattn.errors import SettingsError
 from bioattn.models.promoter.inference.batches import N_CODE
-from bioattn.store.schema import SiteLayout
+from bioattn.store.schema import KEY, QUERY, GroupLayout
 
 Arrays: TypeAlias = Mapping[str, Mapping[str, NDArray[np.floating]]]
-"""By site and quantity."""
+"""By path of the site in the file, and name."""
 
 
 class PhaseAverage:
     """Averages the maps of a batch: `begin` with the window as it is, `add` those of `shifts`, then `take`."""
 
-    def __init__(self, layouts: Sequence[SiteLayout], pool: int, number: int) -> None:
+    def __init__(self, layouts: Sequence[GroupLayout], pool: int, number: int) -> None:
         """layouts: the sites as they would be stored without phases; pool: bases of a bin; number: of phases.
 
         Raises: SettingsError when the bins cannot be cut so, or a site has no positions as keys.
@@ -36,10 +36,12 @@ class PhaseAverage:
         self.layouts = [_fine_layout(layout, pool, number) for layout in layouts]
         self._number = number
         self._phases = {
-            layout.name: {shift: phase_of(layout.key_edges or (), pool // number, shift) for shift in shifts}
+            layout.path: {
+                shift: phase_of(layout.axis(KEY).edges or (), pool // number, shift) for shift in shifts
+            }
             for layout in layouts
         }
-        self._types = {layout.name: np.dtype(layout.dtype) for layout in layouts}
+        self._types = {layout.path: np.dtype(layout.arrays[0].dtype) for layout in layouts}
         self._sums: dict[str, dict[str, NDArray[np.float32]]] = {}
 
     def begin(self, arrays: Arrays) -> None:
@@ -121,20 +123,20 @@ def spread(weights: NDArray[np.floating], phase: Phase) -> NDArray[np.float32]:
     return fine
 
 
-def _fine_layout(layout: SiteLayout, pool: int, number: int) -> SiteLayout:
-    if layout.key_edges is None or layout.query_edges is not None:
+def _fine_layout(layout: GroupLayout, pool: int, number: int) -> GroupLayout:
+    key = layout.axes[-1]
+    if key.edges is None or any(axis.name == QUERY for axis in layout.axes):
         raise SettingsError(
-            f"--phases {number} is for attention to positions (--conditioning cross); the keys of {layout.name} "
-            "are none, leave it out"
+            f"--phases {number} is for attention to positions (--conditioning cross); the keys of "
+            f"{layout.path.rpartition('/')[2]} are none, leave it out"
         )
     width = pool // number
-    edges = fine_edges(layout.key_edges[-1], width)
-    field = layout.receptive_field
+    edges = fine_edges(key.edges[-1], width)
+    field = layout.attributes.get("receptive_field")
+    # A finer bin gets weight from all bins it lies in, which reach beyond it on both sides.
+    wider = {"receptive_field": field + 2 * (pool - width)} if isinstance(field, int) else {}
     return replace(
         layout,
-        sizes=(*layout.sizes[:-1], len(edges) - 1),
-        key_edges=edges,
-        # A finer bin gets weight from all bins it lies in, which reach beyond it on both sides.
-        receptive_field=None if field is None else field + 2 * (pool - width),
-        phases=number,
+        axes=(*layout.axes[:-1], replace(key, edges=edges, size=len(edges) - 1)),
+        attributes={**layout.attributes, **wider, "phases": number},
     )

@@ -14,12 +14,20 @@ from bioattn.models.promoter.inference.batches import PromoterBatch, PromoterSou
 from bioattn.models.promoter.inference.predictions import PredictionWriter
 from bioattn.models.promoter.inference.runner import PromoterRunner
 from bioattn.promoters.treatments import TreatmentTable
-from bioattn.store.attention_parts import Block, PartStore, attention_bytes
-from bioattn.store.attention_writer import AttentionHeader
 from bioattn.store.part_folder import open_parts, require_free_space
+from bioattn.store.parts import Parts
 from bioattn.store.prediction_table import PREDICTIONS_JOB
-from bioattn.store.schema import AttentionOptions, SiteLayout
+from bioattn.store.schema import (
+    PREDICTIONS,
+    SITES,
+    AttentionOptions,
+    Block,
+    FileLayout,
+    GroupLayout,
+    predictions_layout,
+)
 from bioattn.store.shard_record import ShardRecord
+from bioattn.store.windows import PROMOTER_COLUMNS, PROMOTERS, window_attributes
 from bioattn.system.progress import NoProgress, Progress
 from bioattn.system.shard import Shard
 from bioattn.system.signals import StopRequest, stop_on_signals
@@ -102,22 +110,16 @@ def run_promoters(
     job = _attention_job(runner, source, layouts, options, samples)
     record = _record(shard, source, runner, job)
     source = _part(source, shard, runner)
-    store = PartStore(
-        attention,
-        AttentionHeader(
-            model_sha256=model.sha256,
-            input_sha256=source.sha256,
-            window_length=model.length,
-            task=model.task,
-            downstream=source.downstream,
-            shard=record,
-        ),
-        layouts,
-        treatments.names,
-        source.num_samples,
-        samples,
+    layout = FileLayout(
+        inputs=PROMOTERS,
+        model_sha256=model.sha256,
+        attributes=window_attributes(source.sha256, model.length, model.task, source.downstream),
+        columns=PROMOTER_COLUMNS,
+        groups=(*layouts, predictions_layout(treatments.names)),
+        shard=record,
     )
-    size = attention_bytes(layouts, source.num_samples, len(treatments.names))
+    store = Parts(attention, layout, source.num_samples, samples)
+    size = layout.stored_bytes(source.num_samples)
     LOGGER.info(
         f"attention of {counted(source.num_samples, 'promoter')} × "
         f"{counted(len(treatments.names), 'treatment')} at "
@@ -154,7 +156,7 @@ def run_promoters(
         num_promoters=source.num_samples,
         num_treatments=len(treatments.names),
         num_padded=source.num_padded,
-        sites={layout.name: (source.num_samples, *layout.sizes) for layout in layouts},
+        sites={_name(group): (source.num_samples, *group.shape(group.arrays[-1])) for group in layouts},
         attention_bytes=attention.stat().st_size,
         resumed_promoters=resumed,
     )
@@ -190,7 +192,7 @@ def _predict(
 
 
 def _write_parts(
-    runner: PromoterRunner, source: PromoterSource, store: PartStore, progress: Progress, request: StopRequest
+    runner: PromoterRunner, source: PromoterSource, store: Parts, progress: Progress, request: StopRequest
 ) -> None:
     """Compute the parts that are not there yet."""
     batches = source.batches(runner.batch_size)
@@ -207,7 +209,8 @@ def _write_parts(
                     request.check()
                     batch = _next_batch(batches, source)
                     answer = runner.predict(batch.codes)
-                    writer.append(batch.samples, runner.attention(), answer)
+                    arrays = {**runner.attention(), PREDICTIONS: {"values": answer}}
+                    writer.append(Block(batch.samples, arrays))
                     progress.advance(len(batch.samples.ids))
     finally:
         progress.end()
@@ -221,22 +224,27 @@ def _next_batch(batches: Iterator[PromoterBatch], source: PromoterSource) -> Pro
 
 
 def _assemble(
-    store: PartStore, writer: PredictionWriter | None, progress: Progress, request: StopRequest
+    store: Parts, writer: PredictionWriter | None, progress: Progress, request: StopRequest
 ) -> None:
     def take(block: Block) -> None:
         request.check()
         if writer is not None:
-            writer.write(block.samples.ids, block.predictions)
+            writer.write(block.samples.ids, block.arrays[PREDICTIONS]["values"])
 
     store.assemble(on_block=take, progress=progress)
     if writer is not None:
         writer.finish()
 
 
-def _part_samples(layouts: Sequence[SiteLayout], batch_size: int, wanted: int | None) -> int:
+def _name(layout: GroupLayout) -> str:
+    """The name of a site."""
+    return layout.path.removeprefix(f"{SITES}/")
+
+
+def _part_samples(layouts: Sequence[GroupLayout], batch_size: int, wanted: int | None) -> int:
     """Whole batches per part, so that a resumed run forms the batches an undisturbed one would."""
     if wanted is None:
-        per_sample = max(1, sum(layout.bytes_per_sample for layout in layouts))
+        per_sample = max(1, sum(layout.bytes_of_sample() for layout in layouts))
         wanted = min(MAX_PART_SAMPLES, PART_BYTES // per_sample)
     return max(1, wanted // batch_size) * batch_size
 
@@ -262,7 +270,7 @@ def _record(
 
 
 def _prediction_job(
-    runner: PromoterRunner, source: PromoterSource, layouts: Sequence[SiteLayout]
+    runner: PromoterRunner, source: PromoterSource, layouts: Sequence[GroupLayout]
 ) -> dict[str, Any]:
     """Everything that decides the predictions of all promoters."""
     return {
@@ -273,7 +281,7 @@ def _prediction_job(
         "num_promoters": source.num_samples,
         "treatments": runner.fingerprint(),
         # Attention that is kept is computed in another order, which can change the last digit.
-        "sites": [layout.name for layout in layouts],
+        "sites": [_name(layout) for layout in layouts],
         "batch_size": runner.batch_size,
         "device": runner.device.type,
     }
@@ -282,7 +290,7 @@ def _prediction_job(
 def _attention_job(
     runner: PromoterRunner,
     source: PromoterSource,
-    layouts: Sequence[SiteLayout],
+    layouts: Sequence[GroupLayout],
     options: AttentionOptions,
     part_samples: int,
 ) -> dict[str, Any]:
@@ -294,11 +302,12 @@ def _attention_job(
         "promoters": source.sha256,
         "num_promoters": source.num_samples,
         "treatments": runner.fingerprint(),
-        "sites": [layout.name for layout in layouts],
+        "sites": [_name(layout) for layout in layouts],
         "heads": None if options.heads is None else list(options.heads),
         "dtype": str(options.dtype),
         "reduce": str(options.reduce),
         "value_weighted": options.value_weighted,
+        "top_k": options.top_k,
         "phases": options.phases,
         "batch_size": runner.batch_size,
         "part_samples": part_samples,

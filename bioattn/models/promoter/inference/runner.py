@@ -15,11 +15,11 @@ from torch.overrides import TorchFunctionMode
 from bioattn.attention.capture import capture
 from bioattn.attention.site import AttentionSite, Tile
 from bioattn.errors import BioattnError
-from bioattn.inference.attention_collector import AttentionCollector, choose_sites
+from bioattn.inference.attention_receiver import BatchReceiver, choose_sites
 from bioattn.models.promoter.inference.batches import N_CODE
 from bioattn.models.promoter.inference.phases import PhaseAverage, shifted
 from bioattn.promoters.treatments import TreatmentTable
-from bioattn.store.schema import AttentionOptions, SiteLayout
+from bioattn.store.schema import AttentionOptions, GroupLayout
 
 if TYPE_CHECKING:
     from bioattn.models.promoter.folder import LoadedPromoterModel
@@ -32,7 +32,7 @@ MAX_PHASE_BYTES = 1 << 26
 
 
 class PromoterRunner:
-    """A model, the treatments it is asked for and, if anyone listens, the collector of its attention."""
+    """A model, the treatments it is asked for and, if anyone listens, the receiver of its attention."""
 
     def __init__(
         self, model: "LoadedPromoterModel", treatments: TreatmentTable, batch_size: int | None
@@ -42,7 +42,7 @@ class PromoterRunner:
         self.treatments = model.encode_treatments(treatments).to(self.device)
         self.names = treatments.names
         self.binary = model.task == "binary"
-        self._collector: AttentionCollector | None = None
+        self._receiver: BatchReceiver | None = None
         self._sites: list[str] = []
         self._value_weighted = False
         self._average: PhaseAverage | None = None
@@ -50,48 +50,48 @@ class PromoterRunner:
         self._batch_may_shrink = batch_size is None
         self.batch_size = batch_size or self._fitting_batch()
 
-    def listen(self, options: AttentionOptions) -> list[SiteLayout]:
+    def listen(self, options: AttentionOptions) -> list[GroupLayout]:
         """Collect attention from now on; a trial batch of one shows the shapes that there will be.
 
         Raises: SettingsError when the model lacks the sites or heads asked for.
         """
         self._sites = choose_sites(self.model.sites, options.sites)
         self._value_weighted = options.value_weighted
-        self._collector = AttentionCollector(options)
+        self._receiver = BatchReceiver(options, {"treatment": self.names})
         self.predict(self._nothing_known())
-        self._collector.take()
-        layouts = [self._collector.layouts[name] for name in self._sites]
+        self._receiver.take()
+        layouts = [self._receiver.layouts[name] for name in self._sites]
         if options.phases == 1:
             return layouts
         self._average = PhaseAverage(layouts, self.model.config.pool, options.phases)
         if self._batch_may_shrink:
-            finest = max(layout.bytes_per_sample for layout in self._average.layouts)
+            finest = max(layout.bytes_of_sample() for layout in self._average.layouts)
             self.batch_size = max(1, min(self.batch_size, MAX_PHASE_BYTES // finest))
         return self._average.layouts
 
     def predict(self, codes_BL: NDArray[np.uint8]) -> NDArray[np.float32]:
         """(B, length) codes → (B, T) responses or probabilities; attention is kept until it is asked for."""
         predictions = self._predict_window(codes_BL)
-        if self._collector is None:
+        if self._receiver is None:
             return predictions
-        self._arrays = self._collector.take()
+        self._arrays = self._receiver.take()
         if self._average is not None:
             self._average.begin(self._arrays)
             for shift in self._average.shifts:
                 self._predict_window(shifted(codes_BL, shift))
-                self._average.add(shift, self._collector.take())
+                self._average.add(shift, self._receiver.take())
             self._arrays = self._average.take()
         return predictions
 
     def _predict_window(self, codes_BL: NDArray[np.uint8]) -> NDArray[np.float32]:
-        """As `predict`; attention goes to the collector."""
+        """As `predict`; attention goes to the receiver."""
         try:
             with torch.inference_mode():
                 codes = torch.from_numpy(codes_BL).to(self.device)
-                if self._collector is None:
+                if self._receiver is None:
                     answer_BT = self.model.model(codes, self.treatments)
                 else:
-                    with capture(self._sites, self._collector, value_weighted=self._value_weighted):
+                    with capture(self._sites, self._receiver, value_weighted=self._value_weighted):
                         answer_BT = self.model.model(codes, self.treatments)
                 answer_BT = torch.sigmoid(answer_BT) if self.binary else answer_BT
                 predictions: NDArray[np.float32] = answer_BT.float().cpu().numpy()
@@ -147,6 +147,6 @@ class _Meter(TorchFunctionMode):
     def receive(
         self, _site: AttentionSite, weights: Tensor, value_weighted: Tensor | None, _tile: Tile | None = None
     ) -> None:
-        """Be the sink of the attention."""
+        """Be the receiver of the attention."""
         for tensor in (weights, value_weighted):
             self.attention += 0 if tensor is None else tensor.numel() * tensor.element_size()

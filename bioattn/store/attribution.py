@@ -1,6 +1,6 @@
-"""Reading attribution files: `with open_attribution(path) as attribution: attribution.contributions(gene="…")`."""
+"""Attribution: a file of results with one group, `attribution` (`docs/formats/attribution.md`)."""
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from functools import cached_property
 from pathlib import Path
@@ -10,27 +10,77 @@ import numpy as np
 import pandas as pd
 from numpy.typing import NDArray
 
+from bioattn.attention.site import Axis
 from bioattn.io.hdf5_input import damage_named, open_hdf5, strings, text_attribute
-from bioattn.store.attribution_schema import (
-    ATTRIBUTION,
+from bioattn.store.choices import Method
+from bioattn.store.reader import Choice, ResultFile
+from bioattn.store.schema import (
     ATTRIBUTION_FORMAT,
-    ATTRIBUTION_VERSION,
-    GAP,
-    SEQUENCE,
-    VALUES,
+    POSITION,
+    Array,
+    Attribute,
+    FileLayout,
+    GroupLayout,
+    predictions_layout,
 )
-from bioattn.store.result_file import ResultFile, require_format
-from bioattn.store.selection import choice, read_selection
+from bioattn.store.selection import read_selection
+from bioattn.store.windows import PROMOTER_COLUMNS, PROMOTERS
 
-Choice = str | Sequence[str] | slice | None
+ATTRIBUTION_PARTS_FORMAT = "bioattn-attribution-parts"
+ATTRIBUTION, VALUES, SEQUENCE, GAP = "attribution", "values", "sequence", "completeness_gap"
+BASES = ("A", "C", "G", "T")
+
+
+def _group_layout(method: Method, treatments: Sequence[str], window_length: int) -> GroupLayout:
+    """The values, the sequences they are of and, where the method promises a sum, how far the values are from
+    it."""
+    axes = (
+        Axis("treatment", coordinates=tuple(treatments)),
+        Axis(POSITION, size=window_length),
+        Axis("base", coordinates=BASES),
+    )
+    long_name = "what each base would add to the prediction, mean over bases 0"
+    arrays = [
+        Array(VALUES, "float32", ("treatment", POSITION, "base"), long_name),
+        Array(SEQUENCE, "uint8", (POSITION,), "0 A, 1 C, 2 G, 3 T, 4 N"),
+    ]
+    if method is Method.INTEGRATED_GRADIENTS:
+        arrays.append(
+            Array(GAP, "float32", ("treatment",), "f(promoter) - f(baseline) - sum of contributions")
+        )
+    return GroupLayout(path=ATTRIBUTION, axes=axes, arrays=tuple(arrays))
+
+
+def attribution_file_layout(
+    method: Method,
+    settings: str,
+    treatments: Sequence[str],
+    *,
+    model_sha256: str,
+    attributes: Mapping[str, Attribute],
+) -> FileLayout:
+    """The layout of an attribution file.
+
+    settings: what else decides the values, such as `steps=50 baseline=uniform`; attributes: of the windows
+    (`bioattn.store.windows.window_attributes`).
+    """
+    window_length = attributes["window_length"]
+    assert isinstance(window_length, int)
+    return FileLayout(
+        format=ATTRIBUTION_FORMAT,
+        inputs=PROMOTERS,
+        model_sha256=model_sha256,
+        attributes={**attributes, "method": str(method), "method_settings": settings},
+        columns=PROMOTER_COLUMNS,
+        groups=(_group_layout(method, treatments, window_length), predictions_layout(treatments)),
+    )
 
 
 class AttributionFile(ResultFile):
     """An open attribution file; made by `open_attribution`, usable inside its `with` only."""
 
     def __init__(self, path: Path, file: h5py.File) -> None:
-        require_attribution(path, file)
-        super().__init__(path, file)
+        super().__init__(path, file, ATTRIBUTION_FORMAT)
         self.method = text_attribute(file, "method") or ""
         """`ism`, `gradient-input` or `integrated-gradients`."""
         self.method_settings = text_attribute(file, "method_settings") or ""
@@ -52,14 +102,10 @@ class AttributionFile(ResultFile):
 
         Raises: BioattnError for a gene or treatment that the file does not hold; FormatError when it is damaged.
         """
-        numbers = {name: number for number, name in enumerate(self.treatments)}
-        chosen = choice(treatment, numbers, f"{self.path}: treatment")
+        chosen = [self._genes(gene), self._treatments(treatment), slice(None), slice(None)]
         with damage_named(self.path):
-            found: NDArray[np.float32] = read_selection(
-                self._file[f"{ATTRIBUTION}/{VALUES}"],
-                [self._genes(gene), chosen, slice(None), slice(None)],
-            )
-        return found
+            values: NDArray[np.float32] = read_selection(self._file[f"{ATTRIBUTION}/{VALUES}"], chosen)
+        return values
 
     def contributions(
         self, *, gene: Choice = None, treatment: str | Sequence[str] | None = None
@@ -79,10 +125,10 @@ class AttributionFile(ResultFile):
     def sequences(self, *, gene: Choice = None) -> NDArray[np.uint8]:
         """Codes (gene, position), 0..3 = A C G T, 4 = N; `gene` as in `values`."""
         with damage_named(self.path):
-            found: NDArray[np.uint8] = read_selection(
+            codes: NDArray[np.uint8] = read_selection(
                 self._file[f"{ATTRIBUTION}/{SEQUENCE}"], [self._genes(gene), slice(None)]
             )
-        return found
+        return codes
 
     def completeness_gap(self) -> pd.DataFrame | None:
         """Of integrated gradients, f(promoter) − f(baseline) − sum of all contributions, genes × treatments.
@@ -96,13 +142,10 @@ class AttributionFile(ResultFile):
                 self._file[f"{ATTRIBUTION}/{GAP}"][:], index=self.samples.index, columns=self.treatments
             )
 
-    def _genes(self, gene: Choice) -> int | list[int] | slice:
-        return choice(gene, self._gene_numbers, f"{self.path}: gene")
-
 
 @contextmanager
 def open_attribution(path: Path | str) -> Iterator[AttributionFile]:
-    """Open an attribution file for reading.
+    """Open an attribution file of format 1.x or 2.x for reading.
 
     Raises: BioattnError when it cannot be opened; FormatError when it is no attribution file, of a newer major
     version, damaged, or not self-contained.
@@ -110,8 +153,3 @@ def open_attribution(path: Path | str) -> Iterator[AttributionFile]:
     path = Path(path)
     with open_hdf5(path) as file:
         yield AttributionFile(path, file)
-
-
-def require_attribution(path: Path, file: h5py.File) -> None:
-    """Raises: FormatError when the file is no attribution or its major version is newer than this reader's."""
-    require_format(path, file, "attribution", ATTRIBUTION_FORMAT, ATTRIBUTION_VERSION)

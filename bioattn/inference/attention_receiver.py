@@ -1,0 +1,246 @@
+"""What takes captured weights on their way to the store: chosen heads, reduced, in stored order, as NumPy.
+
+Weights may come whole or in tiles of any axis. `BatchReceiver` keeps those of a batch until they are asked for.
+`SampleReceiver` writes those of one sample as they come: of a site it keeps one tile and, with a reduction over
+rows, one map, so that no (S, H, R, R) tensor is ever whole in memory.
+"""
+
+from collections.abc import Iterator, Mapping, Sequence
+from typing import Any
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+from torch import Tensor
+
+from bioattn.attention.site import AttentionSite, Tile
+from bioattn.choices import matching_sites
+from bioattn.errors import SettingsError
+from bioattn.store.choices import Reduction
+from bioattn.store.schema import (
+    HEAD,
+    KEY_INDEX,
+    MAP_AXES,
+    RANK,
+    SAMPLE,
+    VALUE_WEIGHTED,
+    WEIGHTS,
+    AttentionOptions,
+    GroupLayout,
+    site_layout,
+)
+from bioattn.store.writer import ResultWriter
+
+Arrays = dict[str, NDArray[Any]]
+"""By name: `weights`, `value_weighted`, `key_index`."""
+Masks = Mapping[str, NDArray[np.bool_]]
+"""Kind of an axis → True where it is more than padding; what is absent is all True."""
+_TORCH_TYPES = {
+    "float32": torch.float32,
+    "float16": torch.float16,
+    "int32": torch.int32,
+}
+
+
+class BatchReceiver:
+    """An `AttentionReceiver` that holds what `options` ask for of one batch, until `take`."""
+
+    def __init__(
+        self, options: AttentionOptions, coordinates: Mapping[str, Sequence[str]] | None = None
+    ) -> None:
+        """coordinates: as `site_layout` takes them."""
+        self._options = options
+        self._coordinates = coordinates
+        self._open: dict[str, _SiteState] = {}
+        self._arrays: dict[str, Arrays] = {}
+        self.layouts: dict[str, GroupLayout] = {}
+        """Every site that was heard, as it is stored."""
+
+    def receive(
+        self, site: AttentionSite, weights: Tensor, value_weighted: Tensor | None, tile: Tile | None = None
+    ) -> None:
+        """Keep the weights of one site. Raises: BioattnError when the site lacks a head that is asked for."""
+        if site.name in self._arrays:
+            raise RuntimeError(f"site {site.name} was heard twice in one batch")
+        if site.name not in self._open:
+            if site.name not in self.layouts:
+                sizes = dict(zip(site.dims, weights.shape, strict=True)) | (
+                    {tile.axis: tile.total} if tile else {}
+                )
+                layout = site_layout(site, self._options, sizes=sizes, coordinates=self._coordinates)
+                self.layouts[site.name] = layout
+            self._open[site.name] = _SiteState(site, self.layouts[site.name], None, whole=True)
+        state = self._open[site.name]
+        for arrays in state.take(weights, value_weighted, tile):
+            self._arrays[site.name] = arrays
+        if state.complete:
+            del self._open[site.name]
+
+    def take(self) -> dict[str, Arrays]:
+        """Path of a site in the file → arrays of the batch, and forget them."""
+        arrays, self._arrays = self._arrays, {}
+        return {self.layouts[name].path: of_site for name, of_site in arrays.items()}
+
+
+class SampleReceiver:
+    """An `AttentionReceiver` that writes the weights of the sample that was appended last to `writer`."""
+
+    def __init__(
+        self,
+        writer: ResultWriter,
+        sites: Sequence[AttentionSite],
+        layouts: Sequence[GroupLayout],
+        masks: Masks | None = None,
+    ) -> None:
+        """layouts: of the sites. masks: reductions over rows leave out what is padding."""
+        masks = masks or {}
+        self._open = {}
+        for site, layout in zip(sites, layouts, strict=True):
+            row = _row_axis(site)
+            mask = None if row is None else masks.get(site.axes[row].kind)
+            state = _SiteState(site, layout, mask if mask is not None and mask.any() else None, whole=False)
+            self._open[site.name] = state, writer.arrays_of(layout.path)
+
+    def receive(
+        self, site: AttentionSite, weights: Tensor, value_weighted: Tensor | None, tile: Tile | None = None
+    ) -> None:
+        """Write one tile, or note it where rows are reduced over. Raises: OSError when the disk is full."""
+        if site.name not in self._open:
+            raise RuntimeError(f"site {site.name} was heard twice")
+        state, stream = self._open[site.name]
+        for arrays in state.take(weights, value_weighted, tile):
+            stream.write(arrays)
+        if state.complete:
+            if not stream.complete:
+                raise RuntimeError(f"site {site.name} ended early: other lengths were expected")
+            del self._open[site.name]
+
+    def require_complete(self) -> None:
+        """Raises: RuntimeError when a site was not heard to its end."""
+        if self._open:
+            raise RuntimeError(f"the model's sites {', '.join(self._open)} were not heard to their end")
+
+
+class _SiteState:
+    """What is still being heard of one site."""
+
+    def __init__(
+        self, site: AttentionSite, layout: GroupLayout, mask: NDArray[np.bool_] | None, *, whole: bool
+    ) -> None:
+        """mask: along the whole outer axis, True where it is more than padding; whole: nothing is given on before
+        all tiles were heard."""
+        self._site = site
+        self._layout = layout
+        self._mask = mask
+        self._whole = whole
+        self._reduce = Reduction(str(layout.attributes["reduce"]))
+        heads = layout.attributes["heads"]
+        assert isinstance(heads, tuple)
+        self._places = None if heads == site.heads else [site.heads.index(head) for head in heads]
+        self._row = _row_axis(site)
+        self._next = 0
+        self._tiles: list[dict[str, Tensor]] = []
+        self._totals: dict[str, Tensor] = {}
+        self._summed = 0
+        self.complete = False
+        """Whether all tiles were heard."""
+
+    def take(self, weights: Tensor, value_weighted: Tensor | None, tile: Tile | None) -> Iterator[Arrays]:
+        """Note the next tile; yields what can be written."""
+        dims = self._site.dims
+        tile = tile or Tile(dims[0], 0, len(weights))
+        if tile.axis not in dims:
+            raise RuntimeError(f"site {self._site.name} has no axis {tile.axis!r}")
+        axis = dims.index(tile.axis)
+        stop = tile.start + weights.shape[axis]
+        if tile.start != self._next or stop > tile.total:
+            raise RuntimeError(
+                f"site {self._site.name}: {tile} follows {self._next}, of {weights.shape[axis]} slices"
+            )
+        self._next, self.complete = stop, stop == tile.total
+        tensors = {WEIGHTS: weights}
+        if value_weighted is not None:
+            tensors[VALUE_WEIGHTED] = value_weighted
+        whole = tile.start == 0 and self.complete
+        rows_alone = self._reduce.over_rows and axis == self._row and not self._site.axis(SAMPLE)
+        if not whole and not rows_alone and (self._whole or axis > 0 or self._reduce.over_rows):
+            # Kept until all is there: the memory may be used again for the next tile.
+            self._tiles.append({name: tensor.clone() for name, tensor in tensors.items()})
+            if not self.complete:
+                return
+            tensors = {name: torch.cat([each[name] for each in self._tiles], axis) for name in tensors}
+            tile, self._tiles = Tile(tile.axis, 0, tile.total), []
+        tensors = {name: self._chosen_heads(tensor) for name, tensor in tensors.items()}
+        if self._reduce.over_rows:
+            self._add_rows(tensors, tile.start if rows_alone else 0)
+            if self.complete:
+                yield self._arranged(
+                    self._reduced_rows(), [dim for dim in dims if dim != dims[self._row or 0]]
+                )
+        else:
+            yield self._arranged(tensors, list(dims))
+
+    def _chosen_heads(self, weights: Tensor) -> Tensor:
+        if self._places is None:
+            return weights
+        index = torch.tensor(self._places, device=weights.device)
+        return weights.index_select(self._site.dims.index(HEAD), index)
+
+    def _add_rows(self, tensors: Mapping[str, Tensor], start: int) -> None:
+        """Add slices of the outer axis; one by one, so that the sum does not depend on the size of tiles."""
+        assert self._row is not None
+        number = tensors[WEIGHTS].shape[self._row]
+        kept = range(number) if self._mask is None else np.flatnonzero(self._mask[start : start + number])
+        for place in kept:
+            self._summed += 1
+            for name, tensor in tensors.items():
+                row = tensor.select(self._row, int(place))
+                if name not in self._totals:
+                    self._totals[name] = row.clone()
+                elif self._reduce is Reduction.MEAN_ROWS:
+                    self._totals[name] += row
+                else:
+                    torch.maximum(self._totals[name], row, out=self._totals[name])
+
+    def _reduced_rows(self) -> dict[str, Tensor]:
+        totals, self._totals = self._totals, {}
+        if self._reduce is Reduction.MAX_ROWS:
+            return totals
+        return {name: total / self._summed for name, total in totals.items()}
+
+    def _arranged(self, tensors: dict[str, Tensor], dims: list[str]) -> Arrays:
+        """Heads reduced over, the largest chosen, axes in stored order."""
+        if self._reduce.over_heads and HEAD in dims:
+            head = dims.index(HEAD)
+            mean = self._reduce is Reduction.MEAN_HEADS
+            tensors = {name: x.mean(head) if mean else x.amax(head) for name, x in tensors.items()}
+            dims.remove(HEAD)
+        if self._reduce is Reduction.TOP_K:
+            limit = self._layout.attributes["top_k"]
+            assert isinstance(limit, int)
+            largest, index = torch.topk(tensors[WEIGHTS], min(limit, tensors[WEIGHTS].shape[-1]), dim=-1)
+            tensors = {name: x.gather(-1, index) for name, x in tensors.items()}
+            tensors |= {WEIGHTS: largest, KEY_INDEX: index}
+            dims[-1] = RANK
+        arrays = {}
+        for array in self._layout.arrays:
+            order = [dim for dim in (SAMPLE,) if dim in dims] + list(array.dims)
+            tensor = tensors[array.name].permute([dims.index(dim) for dim in order])
+            arrays[array.name] = tensor.to(_TORCH_TYPES[array.dtype]).contiguous().cpu().numpy()
+        return arrays
+
+
+def choose_sites(sites: Mapping[str, AttentionSite], patterns: Sequence[str]) -> list[str]:
+    """Names of the sites that match any of the shell patterns, in the model's order.
+
+    Raises: SettingsError when the model has no sites; BioattnError for a pattern that matches none.
+    """
+    if not sites:
+        raise SettingsError("the model has no attention sites (--conditioning concat and film have none)")
+    return matching_sites(patterns, sites, "the model")
+
+
+def _row_axis(site: AttentionSite) -> int | None:
+    """The place of the outer axis; None without one."""
+    outer = (place for place, dim in enumerate(site.dims) if dim not in (SAMPLE, HEAD, *MAP_AXES))
+    return next(outer, None)

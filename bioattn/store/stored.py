@@ -1,0 +1,236 @@
+"""What an open file of results says of itself: its layout, its samples, and all its arrays block by block.
+
+The layout of a 1.x file is that of format 2.0 with the same content (`bioattn.store.version_1`).
+"""
+
+from collections.abc import Iterator, Mapping
+from pathlib import Path
+from typing import Any
+
+import h5py
+import numpy as np
+from numpy.typing import NDArray
+
+from bioattn.attention.site import Axis
+from bioattn.errors import FormatError
+from bioattn.io.hdf5_input import other_format, strings, text_attribute
+from bioattn.store import version_1
+from bioattn.store.schema import (
+    FORMAT,
+    FORMAT_VERSION,
+    ID,
+    KEY_INDEX,
+    RANK,
+    SAMPLE,
+    SITES,
+    TEXT,
+    WEIGHTS,
+    Array,
+    Attribute,
+    Block,
+    Column,
+    FileLayout,
+    GroupLayout,
+    ListColumn,
+    Samples,
+    Slab,
+    Values,
+    sample_group,
+    slabs,
+)
+from bioattn.store.shard_record import SHARD, SHARD_INPUTS, SHARD_JOB, read_shard
+
+_ROOT = ("format", "format_version", "generated_by", "model_sha256", "inputs", SHARD, SHARD_INPUTS, SHARD_JOB)
+_OF_AXES = ("axes", "axis_kinds", "axis_lengths")
+
+
+def require_format(path: Path, file: h5py.File, format_name: str = FORMAT) -> None:
+    """Refuse a file of another format, or of a major version above that which this reader knows.
+
+    Raises: FormatError.
+    """
+    what = f"{format_name.removeprefix('bioattn-')} file"
+    found = text_attribute(file, "format")
+    if found != format_name:
+        raise other_format(path, what, found, format_name)
+    version = text_attribute(file, "format_version") or ""
+    major, _, minor = version.partition(".")
+    if not (major.isdecimal() and minor.isdecimal()):
+        raise FormatError(f"{path}: format_version {version!r} is not of the form {FORMAT_VERSION!r}")
+    if int(major) > int(FORMAT_VERSION.partition(".")[0]):
+        raise FormatError(
+            f"{path}: {what.removesuffix(' file')} format {version} is newer than {FORMAT_VERSION}, which this "
+            "bioattn reads; use a newer bioattn"
+        )
+
+
+def stored_inputs(file: h5py.File) -> str:
+    """What the samples of a file are, such as `promoters`."""
+    return version_1.inputs_of(file) if version_1.is_version_1(file) else text_attribute(file, "inputs") or ""
+
+
+def stored_columns(file: h5py.File) -> tuple[tuple[Column, ...], tuple[ListColumn, ...]]:
+    """The columns of the sample table but `id`, and its lists."""
+    if version_1.is_version_1(file):
+        return version_1.columns_of(file)
+    group = file["samples"]
+    columns = [
+        Column(name, _type_of(group[name]), *(_text(group[name], each) for each in ("long_name", "lengths")))
+        for name in _names(group, "columns")
+    ]
+    lists = [
+        ListColumn(
+            name,
+            *(_text(group[name], each) for each in ("dtype", "kind", "lengths", "choice_of", "long_name")),
+        )
+        for name in _names(group, "lists")
+    ]
+    return tuple(columns), tuple(lists)
+
+
+def stored_group(file: h5py.File, path: str) -> GroupLayout:
+    """The layout of one group. Raises: KeyError, ValueError (in `damage_named` FormatError) when it is damaged."""
+    group = file[path]
+    if version_1.is_version_1(file):
+        names, kinds, columns = version_1.axes_of(file, path)
+    else:
+        names, kinds, columns = (_names(group, name) for name in _OF_AXES)
+    per_sample = names[0] != SAMPLE
+    holder = group.get(sample_group(0), {}) if per_sample else group
+    limit = int(group.attrs.get("top_k", 0)) or None
+    axes = [
+        _stored_axis(holder, name, kind, column or None, limit if name == RANK else None, per_sample)
+        for name, kind, column in zip(names if per_sample else names[1:], kinds, columns, strict=True)
+    ]
+    arrays = []
+    for name, item in holder.items():
+        dims = tuple(str(dim.label) for dim in item.dims)
+        if any(dims):
+            dims = dims if per_sample else dims[1:]
+            arrays.append(Array(name, str(item.dtype), dims, _text(item, "long_name")))
+    attributes = {name: _attribute(value) for name, value in group.attrs.items() if name not in _OF_AXES}
+    return GroupLayout(
+        path=path, axes=tuple(axes), arrays=tuple(arrays), attributes=attributes, per_sample=per_sample
+    )
+
+
+def group_paths(file: h5py.File) -> list[str]:
+    """The groups of arrays in a file."""
+    others = [name for name in file if name not in ("samples", SITES)]
+    return [*others, *(f"{SITES}/{name}" for name in file.get(SITES, {}))]
+
+
+def stored_layout(path: Path, file: h5py.File) -> FileLayout:
+    """All that a file says but its samples. Raises: FormatError when its record of a shard is damaged."""
+    columns, lists = stored_columns(file)
+    return FileLayout(
+        format=text_attribute(file, "format") or "",
+        inputs=stored_inputs(file),
+        model_sha256=text_attribute(file, "model_sha256") or "",
+        attributes={name: _attribute(value) for name, value in file.attrs.items() if name not in _ROOT},
+        columns=columns,
+        lists=lists,
+        groups=tuple(stored_group(file, group) for group in group_paths(file)),
+        shard=read_shard(path, file),
+    )
+
+
+def read_samples(
+    file: h5py.File, layout: FileLayout, rows: slice = slice(None), lists: bool = True
+) -> Samples:
+    """Some samples; lists: with their lists."""
+    group = file["samples"]
+    columns: dict[str, Values] = {
+        column.name: strings(group[column.name], rows) if column.dtype == TEXT else group[column.name][rows]
+        for column in (ID, *layout.columns)
+    }
+    numbers = range(*rows.indices(len(group["id"])))
+    return Samples(
+        columns,
+        {
+            listed.name: [read_list(file, listed, number) for number in numbers]
+            for listed in (layout.lists if lists else ())
+        },
+    )
+
+
+def read_list(file: h5py.File, listed: ListColumn, number: int) -> Values | None:
+    """The list of the sample with this number; None without one."""
+    dataset = file.get(f"samples/{listed.name}/{sample_group(number)}")
+    if dataset is None:
+        return None
+    return strings(dataset) if listed.dtype == TEXT else np.asarray(dataset[:])
+
+
+def read_block(file: h5py.File, layout: FileLayout, rows: slice) -> Block:
+    """Some samples with their arrays, but those of each sample's own."""
+    arrays = {
+        group.path: {array.name: file[f"{group.path}/{array.name}"][rows] for array in group.arrays}
+        for group in layout.groups
+        if not group.per_sample
+    }
+    return Block(read_samples(file, layout, rows), arrays)
+
+
+def sample_slabs(file: h5py.File, layout: FileLayout, number: int) -> Iterator[Slab]:
+    """All arrays of one sample's own, in C order, a few megabytes at a time."""
+    for group in layout.groups:
+        for array in group.arrays if group.per_sample else ():
+            dataset = file[f"{group.path}/{sample_group(number)}/{array.name}"]
+            for index in slabs(dataset.shape, array.itemsize):
+                yield Slab(group.path, array.name, index, dataset[index])
+
+
+def main_array(layout: GroupLayout) -> Array | None:
+    """The weights of a site, the values of another group; None where a file has no sample to tell."""
+    named = {array.name: array for array in layout.arrays}
+    return named.get(WEIGHTS) or named.get("values")
+
+
+def has_key_index(layout: GroupLayout) -> bool:
+    """Whether a site holds the largest weights of each query only."""
+    return any(array.name == KEY_INDEX for array in layout.arrays)
+
+
+def _stored_axis(
+    holder: Mapping[str, Any],
+    name: str,
+    kind: str,
+    lengths: str | None,
+    limit: int | None,
+    per_sample: bool,
+) -> Axis:
+    scale, edges = holder.get(name), holder.get(f"{name}_edges")
+    if lengths is not None or scale is None:
+        size = None if per_sample or scale is None else len(scale)
+        return Axis(name, kind, size=size, lengths=lengths, limit=limit)
+    if edges is not None:
+        return Axis(name, kind, edges=tuple(edges[:].tolist()))
+    if h5py.check_string_dtype(scale.dtype) is not None:
+        return Axis(name, kind, coordinates=tuple(strings(scale)))
+    values: NDArray[Any] = scale[:]
+    counted = np.array_equal(values, np.arange(len(values)))
+    return Axis(name, kind, size=len(values), coordinates=None if counted else tuple(values.tolist()))
+
+
+def _names(holder: h5py.HLObject, name: str) -> list[str]:
+    """A list of text in an attribute."""
+    return [
+        text.decode() if isinstance(text, bytes) else str(text) for text in np.atleast_1d(holder.attrs[name])
+    ]
+
+
+def _text(holder: h5py.HLObject, name: str) -> str:
+    return text_attribute(holder, name) or ""
+
+
+def _type_of(dataset: h5py.Dataset) -> str:
+    return TEXT if h5py.check_string_dtype(dataset.dtype) is not None else str(dataset.dtype)
+
+
+def _attribute(value: Any) -> Attribute:
+    if isinstance(value, np.ndarray):
+        return tuple(int(number) for number in value)
+    if isinstance(value, np.int8):
+        return bool(value)
+    return int(value) if isinstance(value, np.integer) else str(value)

@@ -1,0 +1,97 @@
+"""Promoters in the sample table: where their windows lie, and from window positions to the chromosome."""
+
+from collections.abc import Iterator, Sequence
+
+import h5py
+import numpy as np
+from numpy.typing import NDArray
+
+from bioattn.store.findings import Finding, error
+from bioattn.store.schema import TEXT, Attribute, Column, Samples
+
+PROMOTERS = "promoters"
+"""What files over promoters say of their inputs."""
+PROMOTER_COLUMNS = (
+    Column("chrom", TEXT, "chromosome; empty where it is not known"),
+    Column("start", "int64", "0-based first base of the window along the chromosome; -1 unknown"),
+    Column("end", "int64", "base after the last one of the window; -1 unknown"),
+    Column("strand", TEXT, "+, - or . for unknown"),
+)
+
+
+def promoter_samples(
+    ids: list[str],
+    chrom: list[str],
+    start: Sequence[int] | NDArray[np.int64],
+    end: Sequence[int] | NDArray[np.int64],
+    strand: list[str],
+) -> Samples:
+    """Gene ids and where their windows lie (0-based, half-open; -1 unknown), in file order."""
+    bounds = {"start": np.asarray(start, dtype=np.int64), "end": np.asarray(end, dtype=np.int64)}
+    return Samples({"id": ids, "chrom": chrom, **bounds, "strand": strand})
+
+
+def window_attributes(
+    input_sha256: str, window_length: int, task: str, downstream: int | None
+) -> dict[str, Attribute]:
+    """What a file over promoters says at its root.
+
+    input_sha256: of the sequence file. window_length: positions of the model's window; shorter promoters lie at
+    its right end. task: `regression` or `binary`, the unit of predictions. downstream: positions of the window
+    from position 0 of each gene on; None when the sequence file does not say.
+    """
+    attributes: dict[str, Attribute] = {
+        "input_sha256": input_sha256,
+        "window_length": window_length,
+        "task": task,
+    }
+    return attributes if downstream is None else {**attributes, "downstream": downstream}
+
+
+def window_findings(file: h5py.File, samples: Samples) -> Iterator[Finding]:
+    """Check what a file says of its windows. Yields nothing for samples that are no windows of a chromosome."""
+    length, downstream = (np.asarray(file.attrs.get(name, 0)) for name in ("window_length", "downstream"))
+    for name, value in (("window_length", length), ("downstream", downstream)):
+        if value.shape != () or value.dtype.kind not in "iu" or value < 0:
+            yield error("/", f"the attribute {name!r} is no number of bases")
+            return
+    if downstream > length:
+        yield error("/", "the attribute 'downstream' is no number of positions of the window")
+    columns = samples.columns
+    if not {"start", "end", "strand"} <= set(columns):
+        return
+    for name, start, end, strand in zip(
+        columns["id"], columns["start"], columns["end"], columns["strand"], strict=True
+    ):
+        if strand not in ("+", "-", "."):
+            yield error("/samples/strand", f"gene {name!r} has {strand!r}, one of + - . is needed")
+            return
+        if strand != "." and not start < end:
+            yield error("/samples", f"gene {name!r} has start {start} and end {end}")
+            return
+
+
+def genomic_interval(
+    window_start: NDArray[np.int64],
+    window_end: NDArray[np.int64],
+    start: int,
+    end: int,
+    strand: str,
+    window_length: int,
+) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
+    """Chromosome coordinates (0-based, half-open) of window intervals, clipped to the gene's window.
+
+    A promoter shorter than the window lies at its right (3') end, so the window's right edge is the promoter's:
+    `end` on the + strand, `start` on the − strand. Position p is base `end - window_length + p` on the + strand
+    and `start + window_length - 1 - p` on the − strand.
+
+    >>> genomic_interval(np.array([2]), np.array([4]), 100, 110, "+", 10)
+    (array([102]), array([104]))
+    >>> genomic_interval(np.array([2]), np.array([4]), 100, 110, "-", 10)
+    (array([106]), array([108]))
+    """
+    if strand == "+":
+        first, last = end - window_length + window_start, end - window_length + window_end
+    else:
+        first, last = start + window_length - window_end, start + window_length - window_start
+    return np.clip(first, start, end), np.clip(last, start, end)

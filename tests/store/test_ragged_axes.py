@@ -1,0 +1,194 @@
+"""Axes whose length differs by sample: padded or apart, read, checked and merged alike."""
+
+import itertools
+from contextlib import nullcontext
+from dataclasses import replace
+from pathlib import Path
+
+import h5py
+import numpy as np
+import pytest
+import xarray
+
+from bioattn import __version__
+from bioattn.attention.site import AttentionSite, Axis
+from bioattn.store import open_attention
+from bioattn.store.choices import Reduction
+from bioattn.store.inspection import inspect_file
+from bioattn.store.merging.merge import merge_parts
+from bioattn.store.parts import PartFile, write_whole
+from bioattn.store.schema import TEXT, AttentionOptions, Block, Column, FileLayout, Samples, site_layout
+from bioattn.store.shard_record import ShardRecord
+from bioattn.store.validation import is_valid, validate_file
+from bioattn.store.writer import result_writer
+from bioattn.system.shard import Shard
+
+LENGTHS = [7, 12, 3, 12, 9]
+HEADS = 2
+SITE = AttentionSite(
+    name="sequence.layers",
+    axes=(
+        Axis("sample"),
+        Axis("layer", size=3),
+        Axis("head"),
+        Axis("query", "token", lengths="length"),
+        Axis("key", "token", lengths="length"),
+    ),
+    heads=tuple(range(HEADS)),
+)
+COLUMNS = (Column("length", "int32", "letters"), Column("sequence", TEXT, lengths="length"))
+ALL = AttentionOptions()
+TOP_K = AttentionOptions(reduce=Reduction.TOP_K, top_k=4)
+
+
+def layout_of(options: AttentionOptions, lengths: list[int], per_sample: bool | None = None) -> FileLayout:
+    known = [{"length": length} for length in lengths]
+    group = site_layout(SITE, options, lengths=known, per_sample=per_sample)
+    return FileLayout(inputs="sequences", model_sha256="a" * 64, columns=COLUMNS, groups=(group,))
+
+
+Arrays = dict[str, np.ndarray]
+
+
+def block_of(options: AttentionOptions, lengths: list[int], first: int = 0) -> tuple[Block, list[Arrays]]:
+    """Samples whose weights follow from their number; NaN behind their ends, as nobody reads that."""
+    longest = max(lengths)
+    whole: dict[str, list[np.ndarray]] = {"weights": [], "key_index": []}
+    own = []
+    for number, length in enumerate(lengths, start=first):
+        random = np.random.default_rng(number)
+        weights = random.dirichlet(np.ones(length), size=(3, HEADS, length)).astype(np.float32)
+        if options.reduce is Reduction.TOP_K:
+            order = np.argsort(-weights, axis=-1, kind="stable")[..., : options.top_k].astype(np.int32)
+            arrays = {"weights": np.take_along_axis(weights, order, -1), "key_index": order}
+        else:
+            arrays = {"weights": weights}
+        own.append(arrays)
+        for name, values in arrays.items():
+            last = min(options.top_k, longest) if options.reduce is Reduction.TOP_K else longest
+            fill = np.nan if values.dtype.kind == "f" else -1
+            padded = np.full((3, HEADS, longest, last), fill, values.dtype)
+            padded[:, :, : values.shape[2], : values.shape[3]] = values
+            whole[name].append(padded)
+    samples = Samples(
+        {
+            "id": [f"s{number}" for number in range(first, first + len(lengths))],
+            "length": np.array(lengths, dtype=np.int32),
+            "sequence": ["M" * length for length in lengths],
+        }
+    )
+    arrays = {name: np.stack(values) for name, values in whole.items() if values}
+    return Block(samples, {"sites/sequence.layers": arrays}), own
+
+
+def write(
+    path: Path, layout: FileLayout, options: AttentionOptions, cuts: tuple[int, ...] = ()
+) -> list[Arrays]:
+    block, own = block_of(options, LENGTHS)
+    with result_writer(path, layout, len(LENGTHS)) as writer:
+        for first, stop in itertools.pairwise((0, *cuts, len(LENGTHS))):
+            writer.append(block.part(slice(first, stop)))
+    return own
+
+
+@pytest.mark.parametrize("per_sample", [True, False])
+@pytest.mark.parametrize("options", [ALL, TOP_K], ids=["all", "top-k"])
+def test_both_ways_are_valid_and_read_alike(
+    tmp_path: Path, options: AttentionOptions, per_sample: bool
+) -> None:
+    path = tmp_path / "a.h5"
+    own = write(path, layout_of(options, LENGTHS, per_sample), options)
+    assert validate_file(path) == []
+    assert inspect_file(path).figures["length"] == "3 to 12"
+    with open_attention(path) as attention:
+        info = attention.sites["sequence.layers"]
+        assert info.kind("key") == "token"
+        assert info.per_sample is per_sample
+        for number, arrays in enumerate(own):
+            sample = f"s{number}"
+            found = attention.weights("sequence.layers", sample=sample)
+            np.testing.assert_array_equal(found, arrays["weights"])
+            one = attention.weights("sequence.layers", sample=sample, head=1)
+            np.testing.assert_array_equal(one, arrays["weights"][:, 1])
+            if options is TOP_K:
+                index = attention.key_index("sequence.layers", sample=sample)
+                np.testing.assert_array_equal(index, arrays["key_index"])
+        if not per_sample:
+            padded = attention.weights("sequence.layers", gene="s2")
+            assert padded.shape == (3, HEADS, 12, 4 if options is TOP_K else 12)
+            assert not padded[..., 3:, :].any()
+            assert not padded[..., 3:].any()
+
+
+def test_xarray_reads_padded_axes_and_the_column_of_their_lengths(tmp_path: Path) -> None:
+    path = tmp_path / "a.h5"
+    own = write(path, layout_of(ALL, LENGTHS, per_sample=False), ALL)
+    site = xarray.open_dataset(path, group="sites/sequence.layers", engine="h5netcdf")
+    assert site["weights"].dims == ("sample", "layer", "head", "query", "key")
+    samples = xarray.open_dataset(path, group="samples", engine="h5netcdf")
+    length = int(samples[site["key"].attrs["lengths"]].sel(id="s4"))
+    maps = site["weights"].sel(sample="s4", head=1)[:, :length, :length]
+    np.testing.assert_array_equal(maps, own[4]["weights"][:, 1])
+
+
+@pytest.mark.parametrize("per_sample", [True, False])
+def test_shards_make_the_whole(tmp_path: Path, per_sample: bool) -> None:
+    layout = layout_of(TOP_K, LENGTHS, per_sample)
+    write(tmp_path / "part.h5", layout, TOP_K)
+    write_whole(tmp_path / "whole.h5", layout, [PartFile(tmp_path / "part.h5", 5)], lambda _: nullcontext())
+    job = {"generated_by": f"bioattn {__version__}"}
+    parts = []
+    for place, (first, stop) in enumerate(((0, 2), (2, 2), (2, 5)), start=1):
+        record = ShardRecord(shard=Shard(place, 3), first=first, stop=stop, total=5, job=job)
+        parts.append(tmp_path / f"{place}.h5")
+        with result_writer(parts[-1], replace(layout, shard=record), stop - first) as writer:
+            if stop > first:
+                writer.append(block_of(TOP_K, LENGTHS[first:stop], first)[0])
+        assert validate_file(parts[-1]) == []
+    merge_parts(parts[::-1], tmp_path / "merged.h5")
+    assert (tmp_path / "merged.h5").read_bytes() == (tmp_path / "whole.h5").read_bytes()
+
+
+@pytest.mark.parametrize(
+    ("lengths", "per_sample"),
+    [
+        ([100] * 5, False),
+        ([90, 100, 95], False),
+        ([400, 100, 100, 100], True),
+        ([20, 3, 3, 3], False),  # a group of its own would take more than the padding
+        ([100], False),
+    ],
+)
+def test_what_would_waste_more_than_half_is_stored_apart(lengths: list[int], per_sample: bool) -> None:
+    (group,) = layout_of(ALL, lengths).groups
+    assert group.per_sample is per_sample
+
+
+def test_many_short_sequences_do_not_pay_for_groups(tmp_path: Path) -> None:
+    random = np.random.default_rng(0)
+    lengths = random.integers(4, 9, 2000).tolist()
+    layout = layout_of(ALL, lengths)
+    block, _ = block_of(ALL, lengths)
+    with result_writer(tmp_path / "a.h5", layout, len(lengths)) as writer:
+        writer.append(block)
+    size = (tmp_path / "a.h5").stat().st_size
+    assert size < 2000 * 3000
+    assert size == pytest.approx(layout.stored_bytes(2000), rel=0.15)
+
+
+@pytest.mark.parametrize(
+    ("where", "value", "words"),
+    [
+        ((2, 0, 0, 1, 5), 0.5, "sample 's2': holds values behind its end"),
+        ((2, 0, 0, 1, 1), 5.0, "sample 's2': a row of weights sums to"),
+        ((0, 2, 1, 6, 6), -1.0, "sample 's0': holds negative values"),
+    ],
+)
+def test_breaks_are_named(tmp_path: Path, where: tuple[int, ...], value: float, words: str) -> None:
+    path = tmp_path / "a.h5"
+    write(path, layout_of(ALL, LENGTHS, per_sample=False), ALL)
+    with h5py.File(path, "a") as file:
+        file["sites/sequence.layers/weights"][where] = value
+    findings = validate_file(path)
+    assert any(words in str(finding) for finding in findings), [str(finding) for finding in findings]
+    assert not is_valid(findings)
