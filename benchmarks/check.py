@@ -37,8 +37,8 @@ from bioattn.errors import BioattnError
 from bioattn.faithfulness.maps import read_maps
 from bioattn.io.files import read_json, sha256_of, write_json
 from bioattn.models.family import CONFIG, WEIGHTS
-from bioattn.models.model_folder import TRAINING_RECORD, TREATMENTS
-from bioattn.models.promoter.family import FAMILY, PromoterTrainingSettings
+from bioattn.models.model_folder import TRAINING_RECORD
+from bioattn.models.promoter.family import FAMILY, TREATMENTS, PromoterTrainingSettings
 from bioattn.models.promoter.folder import load_promoter_model, write_promoter_model
 from bioattn.models.promoter.model import make_promoter_model
 from bioattn.promoters.dataset import TEST, PromoterDataset, write_dataset

@@ -9,7 +9,7 @@ those here are, as `bioattn.models.<folder>`. A model folder that a user gives n
 
 import importlib
 import os
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from functools import cache
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Protocol, cast
@@ -41,6 +41,9 @@ class Family(Protocol):
     """By verb (`train`, `run`, …), the settings of the family's command."""
     nouns: Mapping[str, str]
     """By verb, what the command is called where that is not the family's name."""
+
+    files: Sequence[str]
+    """Names of files that only this family writes into its model folders."""
 
     def load(self, folder: Path, device: "torch.device") -> "Runner":
         """A trained model, ready to run on `device`. Raises: BioattnError naming what is wrong with the folder."""

@@ -16,17 +16,21 @@ from safetensors.torch import save_file
 
 from bioattn import __version__
 from bioattn.errors import BioattnError, FormatError
-from bioattn.io.files import atomic_output, read_json, sha256_of, write_json
+from bioattn.io.files import atomic_output, is_file_name, read_json, sha256_of, write_json
 from bioattn.io.safetensors_input import DAMAGE, damaged, open_safetensors
-from bioattn.models.family import CONFIG, WEIGHTS
+from bioattn.models.family import CONFIG, WEIGHTS, families
 from bioattn.store.training_record import HISTORY, TRAINING_RECORD, read_training_record
 
 MODEL_FORMAT = "bioattn-model"
 MODEL_FORMAT_VERSION = 1
-TREATMENTS = "treatments.json"
 MODEL_CARD = "README.md"
-MODEL_FILES = frozenset({CONFIG, WEIGHTS, TRAINING_RECORD, TREATMENTS, HISTORY, MODEL_CARD})
-"""All that bioattn calls files in a model folder of any kind."""
+MODEL_FILES = frozenset({CONFIG, WEIGHTS, TRAINING_RECORD, HISTORY, MODEL_CARD})
+"""Files that model folders of every family have."""
+
+
+def model_files() -> frozenset[str]:
+    """Names of all files that bioattn writes into model folders."""
+    return MODEL_FILES.union(*(each.files for each in families().values()))
 
 
 def write_model_config(folder: Path, model_type: str, **fields: Any) -> None:
@@ -147,9 +151,7 @@ def _compare_digests(folder: Path, record: str, content: Any) -> None:
     if not isinstance(digests, dict):
         raise FormatError(f"{folder / record}: is damaged or was edited")
     for name, digest in digests.items():
-        if (
-            name not in MODEL_FILES
-        ):  # a path would have any file of this machine read, or a device without end
+        if not is_file_name(name):  # a path would have any file of this machine read, or a device without end
             raise FormatError(f"{folder / record}: names {name!r}, which is no file of a model folder")
         if name == HISTORY and not (folder / name).is_file():
             continue  # nobody needs it to run the model

@@ -12,11 +12,9 @@ from bioattn.io.input_watch import require_unchanged_inputs
 from bioattn.io.output_lock import lock_output
 from bioattn.io.output_names import partial_folder, run_record_path
 from bioattn.models.family import WEIGHTS
-from bioattn.models.model_folder import MODEL_CARD, MODEL_FILES
+from bioattn.models.model_folder import MODEL_CARD, model_files
 from bioattn.store.training_record import TRAINING_RECORD
 from bioattn.training.state import STATE_FILE
-
-OWN_FILES = MODEL_FILES | {STATE_FILE}
 
 
 def is_finished(output: Path) -> bool:
@@ -41,7 +39,7 @@ def working_folder(output: Path, *, resume: bool, force: bool) -> Iterator[Path]
     Raises: also BioattnError when another run is writing `output`.
     """
     with lock_output(output):
-        restore_folder(output, OWN_FILES)
+        restore_folder(output, _own_files())
         partial = prepare_output(output, resume=resume, force=force)
         remove_unfinished(partial)
         try:
@@ -73,7 +71,7 @@ def prepare_output(output: Path, *, resume: bool, force: bool) -> Path:
     # Whether it goes on or fails: in the end what is in either of them may be removed.
     for folder in (partial, output):
         if folder.exists():
-            require_own_files(folder, OWN_FILES)
+            require_own_files(folder, _own_files())
     try:
         if partial.exists() and force and not resume:
             shutil.rmtree(partial)
@@ -114,3 +112,8 @@ def publish(partial: Path, output: Path) -> None:
         replace_folder(partial, output)
     except OSError as error:
         raise unwritable(output, error) from error
+
+
+def _own_files() -> frozenset[str]:
+    """What bioattn writes into a model folder or its `.partial`; other files there are the user's."""
+    return model_files() | {STATE_FILE}

@@ -11,6 +11,7 @@ import pytest
 from bioattn.errors import BioattnError, FormatError
 from bioattn.models import family as families_module
 from bioattn.models.family import ability, families, family, family_of
+from bioattn.models.model_folder import model_files
 from bioattn_cli.main import main
 
 TOY = '''
@@ -50,6 +51,7 @@ class Run(Settings):
 class Toy:
     name = "NAME"
     title, settings, nouns = "toys", {"train": Train, "run": Run}, {}
+    files = ["toy.json"]
 
     def run(self, settings, running):
         letters = settings.text.read_text() * settings.times
@@ -155,6 +157,7 @@ def test_a_model_folder_names_its_family(tmp_path, added):
     added(write_family(tmp_path / "toy_here", "toy_here"))
     (tmp_path / "config.json").write_text(json.dumps({"model_type": "toy_here"}))
     assert family_of(tmp_path) is family("toy_here") is families()["toy_here"]
+    assert {"model.safetensors", "treatments.json", "toy.json"} <= model_files()
     (tmp_path / "config.json").write_text(json.dumps({"model_type": "toy_gone"}))
     with pytest.raises(FormatError, match=r"type 'toy_gone'; known are evoformer, promoter, toy_here \("):
         family_of(tmp_path)
@@ -165,3 +168,13 @@ def test_a_model_folder_names_its_family(tmp_path, added):
     (tmp_path / "config.json").unlink()
     with pytest.raises(FormatError, match=r"config\.json is missing"):
         family_of(tmp_path)
+
+
+def test_a_model_folder_is_no_family(tmp_path, capsys):
+    """The family.py in it would say so."""
+    (tmp_path / "family.py").write_text("print('this ran')")
+    (tmp_path / "config.json").write_text(json.dumps({"format": "bioattn-model", "model_type": "toy_mine"}))
+    with pytest.raises(FormatError, match="type 'toy_mine'; known are evoformer, promoter"):
+        family_of(tmp_path)
+    assert main(["inspect", str(tmp_path)]) == 1
+    assert "this ran" not in capsys.readouterr().out

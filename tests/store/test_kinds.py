@@ -76,6 +76,7 @@ class CountingFamily:
     title = "counts"
     settings = {}
     nouns = {}
+    files = ()
 
     def load(self, folder, device):
         raise NotImplementedError

@@ -81,6 +81,7 @@ class EvoformerFamily:
     title = "alignments: contacts, distances and structures of proteins"
     settings: Mapping[str, type[Settings]] = {"train": EvoformerTrainingSettings, "run": EvoformerRun}
     nouns: Mapping[str, str] = {}
+    files: Sequence[str] = ()
 
     def load(self, folder: Path, device: "torch.device") -> "LoadedEvoformerModel":
         """A trained model, or a parameter file of AlphaFold or OpenFold."""

@@ -35,6 +35,9 @@ if TYPE_CHECKING:
     from bioattn.store.kinds import FileKind
     from bioattn.training.task import Task
 
+TREATMENTS = "treatments.json"
+"""The file of a model folder that holds the treatments and how they are encoded."""
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PromoterTrainingSettings(Settings):
@@ -87,6 +90,7 @@ class PromoterFamily:
     title = "promoters × treatments: the response of each promoter to each treatment"
     settings: Mapping[str, type[Settings]] = {"train": PromoterTrainingSettings, "run": PromoterRun}
     nouns: Mapping[str, str] = {}
+    files: Sequence[str] = (TREATMENTS,)
 
     def load(self, folder: Path, device: "torch.device") -> "LoadedPromoterModel":
         """A trained promoter model."""

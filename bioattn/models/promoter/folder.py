@@ -24,13 +24,13 @@ from bioattn.io.files import read_json, sha256_of, write_json
 from bioattn.io.input_watch import unchanged
 from bioattn.models.family import CONFIG, WEIGHTS
 from bioattn.models.model_folder import (
-    TREATMENTS,
     load_weights,
     read_model_config,
     write_model_config,
     write_weights,
 )
 from bioattn.models.promoter.config import Conditioning, PromoterModelConfig, QuerySource, TreatmentEncoding
+from bioattn.models.promoter.family import TREATMENTS
 from bioattn.models.promoter.inference.batches import PromoterSource, scan_promoters
 from bioattn.models.promoter.model import PromoterModel, attention_sites, make_promoter_model
 from bioattn.models.promoter.predictor import PromoterPredictor

@@ -8,7 +8,8 @@ from typing import Any
 
 from bioattn.io.files import text_output
 from bioattn.models.family import CONFIG, WEIGHTS
-from bioattn.models.model_folder import MODEL_CARD, TREATMENTS
+from bioattn.models.model_folder import MODEL_CARD
+from bioattn.models.promoter.family import TREATMENTS
 from bioattn.models.promoter.folder import LoadedPromoterModel, write_promoter_model
 from bioattn.models.promoter.head_scorer import PromoterHeadScorer
 from bioattn.models.promoter.pruning import pruned

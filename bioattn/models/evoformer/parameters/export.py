@@ -19,7 +19,7 @@ from bioattn.models.evoformer.parameters.layout import from_canonical
 from bioattn.models.evoformer.parameters.loading import load_parameters, per_block
 from bioattn.models.evoformer.parameters.shapes import ModelRow, model_rows
 from bioattn.models.family import WEIGHTS
-from bioattn.models.model_folder import MODEL_FILES
+from bioattn.models.model_folder import model_files
 
 
 class ParameterForm(StrEnum):
@@ -81,7 +81,7 @@ def _write_folder(source: Path, output: Path, num_structure_layers: int | None, 
             f"{output}: exists already; choose another --output{', or --force to replace it' * is_model}"
         )
     model, inputs = load_parameters(source, num_structure_layers)
-    with atomic_folder(output, MODEL_FILES) as folder:
+    with atomic_folder(output, model_files()) as folder:
         write_evoformer_model(folder, model, inputs)
     return sum(parameter.numel() for parameter in model.parameters())
 

@@ -62,7 +62,8 @@ class EvoformerTrainingConfig:
     simulated_families: int = 600
     """Different simulated families; each is made when it is first drawn."""
     steps_per_round: int = 100
-    """Updates after which the model is validated, the history gets a row and the state is saved."""
+    """Updates after which the model is validated, the history gets a row and the state is saved; so it is at the
+    end of each stage."""
     families_per_step: int = 1
     """Samples whose gradients are summed before an update (gradient accumulation)."""
     max_msa_clusters: int = 32

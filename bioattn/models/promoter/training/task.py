@@ -17,10 +17,9 @@ from bioattn.errors import SettingsError
 from bioattn.io.config_file import build
 from bioattn.io.files import sha256_of
 from bioattn.models.family import CONFIG, WEIGHTS
-from bioattn.models.model_folder import TREATMENTS
 from bioattn.models.promoter.batch_part import part_of_batch
 from bioattn.models.promoter.config import Conditioning
-from bioattn.models.promoter.family import PromoterTrainingSettings
+from bioattn.models.promoter.family import TREATMENTS, PromoterTrainingSettings
 from bioattn.models.promoter.folder import write_promoter_model
 from bioattn.models.promoter.model import PromoterModel, attention_sites, make_promoter_model
 from bioattn.models.promoter.training.batches import Batch, TrainingBatches, centred_windows
