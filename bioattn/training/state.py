@@ -21,6 +21,7 @@ from bioattn.io.safetensors_input import DAMAGE, open_safetensors
 from bioattn.training.job import job_differences, plain_job
 
 STATE_FILE = "trainer_state.safetensors"
+_ADVICE = "repeat the command that was interrupted, or start again with --force"
 
 
 @dataclass(slots=True, kw_only=True)
@@ -84,6 +85,7 @@ def load_state(
     if metadata.pop("sha256", None) != _digest(tensors, metadata):
         raise BioattnError(f"{path}: the saved state is damaged (SHA-256 differs); start again with --force")
     _require_same_job(path, metadata.get("job", ""), job)
+    position = _position(path, metadata)
     model.load_state_dict(_part(tensors, "model."))
     average.load_state_dict(_part(tensors, "average."))
     state: dict[int, dict[str, Tensor]] = {}
@@ -92,7 +94,7 @@ def load_state(
         state.setdefault(int(index), {})[entry] = tensor
     groups: list[dict[str, Any]] = optimizer.state_dict()["param_groups"]
     optimizer.load_state_dict({"state": state, "param_groups": groups})
-    return Position(**json.loads(metadata["position"])), _part(tensors, "best.")
+    return position, _part(tensors, "best.")
 
 
 def weights_digest(model: torch.nn.Module) -> str:
@@ -100,18 +102,27 @@ def weights_digest(model: torch.nn.Module) -> str:
     return _digest({name: tensor.detach().cpu() for name, tensor in model.state_dict().items()}, {})
 
 
+def _position(path: Path, metadata: Mapping[str, str]) -> Position:
+    """Raises: BioattnError when another version of bioattn describes positions otherwise."""
+    try:
+        return Position(**json.loads(metadata["position"]))
+    except (TypeError, KeyError) as error:
+        raise BioattnError(
+            f"{path}: was saved by another version of bioattn; start again with --force"
+        ) from error
+
+
 def _require_same_job(path: Path, stored: str, job: Mapping[str, Any]) -> None:
-    advice = "repeat the command that was interrupted, or start again with --force"
     try:
         earlier = json.loads(stored)
     except json.JSONDecodeError:
         earlier = None
     if not isinstance(earlier, dict):
-        raise BioattnError(f"{path}: was saved by another version of bioattn; {advice}")
+        raise BioattnError(f"{path}: was saved by another version of bioattn; {_ADVICE}")
     different = job_differences(earlier, plain_job(job))
     if different:
         raise BioattnError(
-            f"{path}: belongs to other data or settings (different: {', '.join(different)}); {advice}"
+            f"{path}: belongs to other data or settings (different: {', '.join(different)}); {_ADVICE}"
         )
 
 

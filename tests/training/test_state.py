@@ -64,3 +64,16 @@ def test_what_differs_from_the_interrupted_run_is_named(tmp_path: Path) -> None:
     assert "(different: dataset, training.seed (0 then, 7 now), exclude (1ABC then, none now))" in str(
         refusal.value
     )
+
+
+def test_a_state_of_another_version_is_refused(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    model = torch.nn.Linear(2, 1)
+    optimizer = torch.optim.AdamW(model.parameters())
+    path = tmp_path / "state.safetensors"
+    with monkeypatch.context() as patch:
+        patch.setattr("bioattn.training.state.asdict", lambda _: {"epoch": 3})
+        save_state(path, JOB, Position(), model, model, model.state_dict(), optimizer)
+    with pytest.raises(
+        BioattnError, match="was saved by another version of bioattn; start again with --force"
+    ):
+        load_state(path, JOB, model, model, optimizer)
