@@ -27,7 +27,6 @@ from bioattn.simulate.description import (
     PROMOTERS_FORMAT,
     describe_simulation,
 )
-from bioattn.store.findings import Finding, error
 from bioattn.store.kinds import (
     Candidate,
     FileKind,
@@ -39,6 +38,7 @@ from bioattn.store.kinds import (
     shown_as,
     starts_with,
 )
+from bioattn.store.problems import Problem, error
 from bioattn.structures.chain import read_chains
 from bioattn.system.progress import Progress
 from bioattn.text import some
@@ -93,8 +93,8 @@ def _is_bed(candidate: Candidate) -> bool:
     return len(columns) >= 6 and columns[1].isdecimal() and columns[2].isdecimal()
 
 
-def _problems(validate: Callable[[Path], list[str]]) -> Callable[[Path, Progress | None], list[Finding]]:
-    """The sentences of a validator, which begin with the path, as findings."""
+def _problems(validate: Callable[[Path], list[str]]) -> Callable[[Path, Progress | None], list[Problem]]:
+    """The sentences of a validator, which begin with the path, as problems."""
     return lambda path, _: [error("", sentence.removeprefix(f"{path}: ")) for sentence in validate(path)]
 
 

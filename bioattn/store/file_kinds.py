@@ -13,16 +13,16 @@ from bioattn.io.hdf5_input import open_hdf5, text_attribute
 from bioattn.store.attention_description import describe_attention, describe_attribution
 from bioattn.store.attribution import ATTRIBUTION_PARTS_FORMAT
 from bioattn.store.field_kinds import audit_sample, field_kinds
-from bioattn.store.findings import Finding, error
 from bioattn.store.kinds import Candidate, FileKind, ReportInput, ResultTable, hdf5, json_object, starts_with
 from bioattn.store.merging.part import Merged, MergeKind, MergeTask, Part
 from bioattn.store.merging.result_files import merge_result_files
 from bioattn.store.merging.tables import merge_tables
 from bioattn.store.prediction_table import PART_START, open_part
+from bioattn.store.problems import Problem, error
 from bioattn.store.result_validation import validate_attention, validate_attribution
 from bioattn.store.schema import ATTRIBUTION_FORMAT, FORMAT
 from bioattn.store.shard_folder import SHARD_FORMAT, shard_figures
-from bioattn.store.shard_record import SHARD_INPUTS, inputs_of, read_shard, shard_findings
+from bioattn.store.shard_record import SHARD_INPUTS, inputs_of, read_shard, shard_problems
 from bioattn.store.stored import stored_inputs
 from bioattn.store.version_1 import refuse_part
 from bioattn.system.progress import Progress
@@ -55,20 +55,20 @@ def _table_part(path: Path) -> Part:
         return Part(path, _TABLE, table.record)
 
 
-def _validate_attention(path: Path, progress: Progress | None) -> list[Finding]:
-    return [*validate_attention(path, progress), *_shard_findings(path)]
+def _validate_attention(path: Path, progress: Progress | None) -> list[Problem]:
+    return [*validate_attention(path, progress), *_shard_problems(path)]
 
 
-def _validate_attribution(path: Path, progress: Progress | None) -> list[Finding]:
-    return [*validate_attribution(path, progress), *_shard_findings(path)]
+def _validate_attribution(path: Path, progress: Progress | None) -> list[Problem]:
+    return [*validate_attribution(path, progress), *_shard_problems(path)]
 
 
-def _shard_findings(path: Path) -> list[Finding]:
+def _shard_problems(path: Path) -> list[Problem]:
     with open_hdf5(path) as file:
-        return list(shard_findings(path, file))
+        return list(shard_problems(path, file))
 
 
-def _unfinished(path: Path, progress: Progress | None) -> list[Finding]:
+def _unfinished(path: Path, progress: Progress | None) -> list[Problem]:
     return [error("", "is unfinished: repeat the command that made it with --resume")]
 
 

@@ -19,8 +19,8 @@ import bioattn
 from bioattn.errors import BioattnError, FormatError
 from bioattn.io.files import decompression_errors, open_bytes, read_json, read_lines, unreadable
 from bioattn.io.hdf5_input import HDF5_MAGIC, open_hdf5, text_attribute
-from bioattn.store.findings import Finding
 from bioattn.store.merging.part import Part
+from bioattn.store.problems import Problem
 from bioattn.system.progress import Progress
 
 _MODULE = "file_kinds"
@@ -145,7 +145,7 @@ class FileKind:
     """Main figures, in the order worth reading. Raises: FormatError when the file is damaged."""
     order: int = 0
     """Kinds of smaller numbers are asked first; kinds of one number exclude each other."""
-    validate: Callable[[Path, Progress | None], list[Finding]] | None = None
+    validate: Callable[[Path, Progress | None], list[Problem]] | None = None
     """All problems of a file. None: a file that can be described is valid."""
     remains: Callable[[Path], str | None] | None = None
     """Of a folder that is of no kind: what is missing from it, if it looks like the rest of one of this kind."""

@@ -13,8 +13,8 @@ from bioattn.errors import BioattnError, FormatError
 from bioattn.io.files import read_json, sha256_of
 from bioattn.io.folders import check_output_folder
 from bioattn.io.output_names import aside_path, final_name, partial_folder
-from bioattn.store.findings import Finding, error
 from bioattn.store.kinds import FileKind, folder_with
+from bioattn.store.problems import Problem, error
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -89,7 +89,7 @@ class RecordedFolder:
         except (KeyError, TypeError, AttributeError) as problem:
             raise FormatError(f"{folder / self.record}: is incomplete ({problem!r})") from problem
 
-    def validate(self, folder: Path) -> list[Finding]:
+    def validate(self, folder: Path) -> list[Problem]:
         """What keeps the files from being those that the record speaks of."""
         self.describe(folder)
         return changed_files(folder, self.files_of(self.read(folder)), self.record)
@@ -106,17 +106,17 @@ class RecordedFolder:
         )
 
 
-def changed_files(folder: Path, digests: Iterable[tuple[str, str]], record: str) -> list[Finding]:
+def changed_files(folder: Path, digests: Iterable[tuple[str, str]], record: str) -> list[Problem]:
     """The files of a folder that are missing or have another SHA-256 than the file `record` gives."""
-    findings = []
+    problems = []
     for name, digest in digests:
         path = folder / name
         try:
             if sha256_of(path) != digest:
-                findings.append(error(name, f"is not the file that {record} speaks of"))
+                problems.append(error(name, f"is not the file that {record} speaks of"))
         except BioattnError as problem:
-            findings.append(error(name, str(problem).removeprefix(f"{path}: ")))
-    return findings
+            problems.append(error(name, str(problem).removeprefix(f"{path}: ")))
+    return problems
 
 
 def without(content: Mapping[str, Any], *names: str) -> dict[str, Any]:

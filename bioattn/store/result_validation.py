@@ -15,7 +15,7 @@ from bioattn.io.seal import check_seal
 from bioattn.store import version_1
 from bioattn.store.attribution import ATTRIBUTION, BASES, GAP, SEQUENCE, VALUES
 from bioattn.store.choices import Method, Reduction, WeightType
-from bioattn.store.findings import Finding, error, warning
+from bioattn.store.problems import Problem, error, warning
 from bioattn.store.schema import (
     ATTRIBUTION_FORMAT,
     FORMAT,
@@ -48,7 +48,7 @@ from bioattn.store.stored import (
     stored_group,
     stored_inputs,
 )
-from bioattn.store.windows import PROMOTERS, window_findings
+from bioattn.store.windows import PROMOTERS, window_problems
 from bioattn.system.progress import NoProgress, Progress
 
 _ROOT_TEXT = ("format", "format_version", "generated_by", "model_sha256")
@@ -56,7 +56,7 @@ _PROMOTER_ROOT_TEXT = ("input_sha256", "task")
 _CENTRED = 1e-5
 """How far the values of a position may sum from 0, as a share of the largest of them."""
 
-Problem = tuple[str, int, str] | None
+WrongValues = tuple[str, int, str] | None
 """The name of an array, the place of a sample, and what is wrong with its values."""
 Slab = Mapping[str, NDArray[Any]]
 """Values of each array of a group, samples first."""
@@ -67,57 +67,57 @@ def row_sum_tolerance(dtype: np.dtype[Any]) -> float:
     return 2e-3 if dtype == np.float16 else 1e-4
 
 
-def validate_attention(path: Path, progress: Progress | None = None) -> list[Finding]:
+def validate_attention(path: Path, progress: Progress | None = None) -> list[Problem]:
     """Everything wrong with an attention file; an empty list when it keeps its contract.
 
     Reads every value once: HDF5's checksums, sums of rows, NaN and infinities are checked beside names, shapes,
-    dtypes and dimension scales. A file that cannot be read further is a finding too, never an exception.
+    dtypes and dimension scales. A file that cannot be read further is a problem too, never an exception.
     """
     return _validate(path, FORMAT, progress or NoProgress())
 
 
-def validate_attribution(path: Path, progress: Progress | None = None) -> list[Finding]:
+def validate_attribution(path: Path, progress: Progress | None = None) -> list[Problem]:
     """Everything wrong with an attribution file, as `validate_attention`: sums over bases, zeros at N."""
     return _validate(path, ATTRIBUTION_FORMAT, progress or NoProgress())
 
 
-def _validate(path: Path, format_name: str, progress: Progress) -> list[Finding]:
-    findings: list[Finding] = []
+def _validate(path: Path, format_name: str, progress: Progress) -> list[Problem]:
+    problems: list[Problem] = []
     try:
         with open_hdf5(path) as file:
             require_format(path, file, format_name)
-            findings += _root(file, format_name)
+            problems += _root(file, format_name)
             needed = {FORMAT: SITES, ATTRIBUTION_FORMAT: ATTRIBUTION}[format_name]
             for name in ("samples", needed):
                 if not isinstance(file.get(name), h5py.Group):
-                    findings.append(error(f"/{name}", "the group is missing"))
-                    return findings
-            findings += _table(file)
-            if findings:
-                return findings  # the shapes of all arrays follow from the samples
+                    problems.append(error(f"/{name}", "the group is missing"))
+                    return problems
+            problems += _table(file)
+            if problems:
+                return problems  # the shapes of all arrays follow from the samples
             columns, lists = stored_columns(file)
             layout = FileLayout(inputs=stored_inputs(file), model_sha256="", columns=columns, lists=lists)
             samples = read_samples(file, layout, lists=False)
-            findings += sample_findings(file, layout, samples)
-            if findings:
-                return findings
+            problems += sample_problems(file, layout, samples)
+            if problems:
+                return problems
             groups = group_paths(file)
             progress.begin("checking", len(groups) * len(samples))
             for group in groups:
                 with damage_named(path):
-                    findings += _Group(file, group, layout, samples, progress).findings()
+                    problems += _Group(file, group, layout, samples, progress).problems()
             old = version_1.is_version_1(file)
         if not old and not check_seal(path):
             what = "has no seal, so another program changed or copied it; damage to it cannot be seen"
-            findings.append(warning("", what))
+            problems.append(warning("", what))
     except BioattnError as problem:
-        findings.append(error("", str(problem).removeprefix(f"{path}: ")))
+        problems.append(error("", str(problem).removeprefix(f"{path}: ")))
     finally:
         progress.end()
-    return findings
+    return problems
 
 
-def _root(file: h5py.File, format_name: str) -> Iterator[Finding]:
+def _root(file: h5py.File, format_name: str) -> Iterator[Problem]:
     needed = list(_ROOT_TEXT)
     if not version_1.is_version_1(file):
         needed.append("inputs")
@@ -135,7 +135,7 @@ def _root(file: h5py.File, format_name: str) -> Iterator[Finding]:
             yield error("/", f"the attribute {name!r} is missing or not text")
 
 
-def _table(file: h5py.File) -> Iterator[Finding]:
+def _table(file: h5py.File) -> Iterator[Problem]:
     """Whether all columns and lists are there, the columns as long as each other."""
     group = file["samples"]
     if version_1.is_version_1(file):
@@ -164,7 +164,7 @@ def _table(file: h5py.File) -> Iterator[Finding]:
             yield error(f"/samples/{name}", what)
 
 
-def sample_findings(file: h5py.File, layout: FileLayout, samples: Samples) -> Iterator[Finding]:
+def sample_problems(file: h5py.File, layout: FileLayout, samples: Samples) -> Iterator[Problem]:
     """What is wrong with the names, lengths, lists and places of the samples of a file."""
     twice = next((name for name, times in Counter(samples.ids).items() if times > 1), None)
     if twice is not None:
@@ -204,7 +204,7 @@ def sample_findings(file: h5py.File, layout: FileLayout, samples: Samples) -> It
                 if len(values) and (values[0] < 0 or values[-1] >= below or (np.diff(values) <= 0).any()):
                     yield error(where, f"is not an ascending choice of the {listed.name} 0 to {below - 1}")
                     return
-    yield from window_findings(file, samples)
+    yield from window_problems(file, samples)
 
 
 class _Group:
@@ -221,7 +221,7 @@ class _Group:
         self._progress = progress
         self._is_site = path.startswith(f"{SITES}/")
 
-    def findings(self) -> Iterator[Finding]:
+    def problems(self) -> Iterator[Problem]:
         """Everything wrong with it."""
         group = self._file[self._path]
         if not isinstance(group, h5py.Group):
@@ -255,7 +255,7 @@ class _Group:
         if per_sample and not names:
             return
         layout = stored_group(self._file, self._path)
-        yield from self._layout_findings(layout, group)
+        yield from self._layout_problems(layout, group)
         if not per_sample:
             yield from self._arrays(layout, group, None)
             return
@@ -263,7 +263,7 @@ class _Group:
             yield from self._arrays(layout, group[sample_group(number)], number)
             self._progress.advance()
 
-    def _attributes(self, group: h5py.Group) -> Iterator[Finding]:
+    def _attributes(self, group: h5py.Group) -> Iterator[Problem]:
         if not version_1.is_version_1(self._file):
             for name in ("axes", "axis_kinds", "axis_lengths"):
                 if name not in group.attrs:
@@ -299,7 +299,7 @@ class _Group:
             return (VALUES,)
         return (WEIGHTS, KEY_INDEX) if text_attribute(group, "reduce") == Reduction.TOP_K else (WEIGHTS,)
 
-    def _layout_findings(self, layout: GroupLayout, group: h5py.Group) -> Iterator[Finding]:
+    def _layout_problems(self, layout: GroupLayout, group: h5py.Group) -> Iterator[Problem]:
         """What is wrong with a group whatever its samples."""
         if self._path == ATTRIBUTION:
             position, base = layout.axis("position"), layout.axis("base")
@@ -323,7 +323,7 @@ class _Group:
             elif not np.array_equal(group[axis.name][:], bin_centres(values)):
                 yield error(f"{self._where}/{axis.name}", f"is not the middle of the bins of {edges.name}")
 
-    def _arrays(self, layout: GroupLayout, holder: h5py.Group, number: int | None) -> Iterator[Finding]:
+    def _arrays(self, layout: GroupLayout, holder: h5py.Group, number: int | None) -> Iterator[Problem]:
         """The arrays of all samples, or those of one sample's own."""
         lengths = None if number is None else self._samples.lengths(number)
         ids = self._samples.ids
@@ -349,7 +349,7 @@ class _Group:
 
     def _array(
         self, layout: GroupLayout, array: Array, holder: h5py.Group, dataset: Any, shape: tuple[int, ...]
-    ) -> Iterator[Finding]:
+    ) -> Iterator[Problem]:
         """Shape, type and dimension scales."""
         where = f"{holder.name}/{array.name}"
         if not isinstance(dataset, h5py.Dataset):
@@ -381,7 +381,7 @@ class _Group:
         if dataset.shape != shape:
             yield error(where, f"has shape {dataset.shape}, {shape} is needed")
 
-    def _coordinates(self, layout: GroupLayout, holder: h5py.Group, number: int | None) -> Iterator[Finding]:
+    def _coordinates(self, layout: GroupLayout, holder: h5py.Group, number: int | None) -> Iterator[Problem]:
         for axis in layout.axes:
             heads = holder[HEAD][:] if axis.name == HEAD and HEAD in holder else None
             if heads is not None and not np.array_equal(heads, layout.attributes["heads"]):
@@ -401,7 +401,7 @@ class _Group:
                         if values is None or not np.array_equal(holder[axis.name][:], values):
                             yield error(f"{holder.name}/{axis.name}", f"differs from /samples/{listed.name}")
 
-    def _values(self, layout: GroupLayout, holder: h5py.Group, number: int | None) -> Iterator[Finding]:
+    def _values(self, layout: GroupLayout, holder: h5py.Group, number: int | None) -> Iterator[Problem]:
         """Read all values and report the first problem."""
         reported = False
         noun = "gene" if self._file_layout.inputs == PROMOTERS else "sample"
@@ -431,7 +431,7 @@ class _Group:
             rows = slice(first, first + step)
             yield first, {array.name: holder[array.name][rows] for array in layout.arrays}
 
-    def _problem(self, layout: GroupLayout, slab: Slab, first: int) -> Problem:
+    def _problem(self, layout: GroupLayout, slab: Slab, first: int) -> WrongValues:
         for name, values in slab.items():
             finite = np.isfinite(values).reshape(len(values), -1).all(axis=1)
             if not finite.all():
@@ -458,7 +458,7 @@ class _Group:
         return None
 
 
-def _weights_problem(layout: GroupLayout, slab: Slab, lengths: Mapping[str, int] | None) -> Problem:
+def _weights_problem(layout: GroupLayout, slab: Slab, lengths: Mapping[str, int] | None) -> WrongValues:
     """The first sample whose weights are impossible; lengths: of ragged axes, if there are any."""
     for name in (WEIGHTS, VALUE_WEIGHTED):
         if name in slab:
@@ -485,7 +485,7 @@ def _weights_problem(layout: GroupLayout, slab: Slab, lengths: Mapping[str, int]
     return _order_problem(weights, slab[KEY_INDEX], num_keys) if KEY_INDEX in slab else None
 
 
-def _order_problem(weights: NDArray[Any], keys: NDArray[Any], num_keys: int) -> Problem:
+def _order_problem(weights: NDArray[Any], keys: NDArray[Any], num_keys: int) -> WrongValues:
     """What is wrong with the order of the largest weights, or with the keys that they are of."""
     ordered = np.sort(keys, axis=-1)
     checks = (
@@ -496,7 +496,7 @@ def _order_problem(weights: NDArray[Any], keys: NDArray[Any], num_keys: int) -> 
     return _first_problem(checks)
 
 
-def _attribution_problem(values: NDArray[np.float32], codes: NDArray[np.uint8]) -> Problem:
+def _attribution_problem(values: NDArray[np.float32], codes: NDArray[np.uint8]) -> WrongValues:
     """The first sample whose values are impossible, and why."""
     tolerance = _CENTRED * (np.abs(values).max(axis=-1) + np.finfo(np.float32).tiny)
     checks = (
@@ -511,7 +511,7 @@ def _attribution_problem(values: NDArray[np.float32], codes: NDArray[np.uint8]) 
     return _first_problem(checks)
 
 
-def _first_problem(checks: Iterable[tuple[str, NDArray[np.bool_], str]]) -> Problem:
+def _first_problem(checks: Iterable[tuple[str, NDArray[np.bool_], str]]) -> WrongValues:
     """The first check that some sample fails; checks: name of the array, what is wrong, why."""
     for name, wrong, message in checks:
         by_sample = wrong.reshape(len(wrong), -1).any(axis=1)

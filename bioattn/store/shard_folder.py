@@ -10,7 +10,7 @@ from typing import Any
 
 from bioattn.errors import FormatError
 from bioattn.io.files import read_json, sha256_of, write_json
-from bioattn.store.findings import Finding, error
+from bioattn.store.problems import Problem, error
 from bioattn.store.recorded_folder import changed_files
 from bioattn.store.shard_record import ShardRecord, parse_record
 
@@ -76,7 +76,7 @@ def shard_figures(folder: Path) -> dict[str, Any]:
     return {**found.record.figures(), **({"failed": dict(found.failed)} if found.failed else {})}
 
 
-def validate_shard_file(folder: Path) -> list[Finding]:
+def validate_shard_file(folder: Path) -> list[Problem]:
     """Which files are missing, or not those that `shard.json` speaks of."""
     try:
         found = read_shard_file(folder)

@@ -15,7 +15,7 @@ import h5py
 
 from bioattn.errors import FormatError, SettingsError
 from bioattn.io.hdf5_input import text_attribute
-from bioattn.store.findings import Finding, error
+from bioattn.store.problems import Problem, error
 from bioattn.system.shard import Shard, parse_shard
 
 SHARD, SHARD_INPUTS, SHARD_JOB = "shard", "shard_inputs", "shard_job"
@@ -103,7 +103,7 @@ def inputs_of(content: Mapping[str, Any]) -> int:
     return record.stop - record.first
 
 
-def shard_findings(path: Path, file: h5py.File) -> Iterator[Finding]:
+def shard_problems(path: Path, file: h5py.File) -> Iterator[Problem]:
     """Check the shard attributes of an HDF5 file. Yields nothing for a file that is not a shard."""
     try:
         record = read_shard(path, file)

@@ -8,12 +8,12 @@ from pathlib import Path
 from bioattn.errors import BioattnError
 from bioattn.io.files import read_json, sha256_of
 from bioattn.io.output_names import run_record_path
-from bioattn.store.findings import Finding, Severity, error, warning
 from bioattn.store.kinds import recognise
+from bioattn.store.problems import Problem, Severity, error, warning
 from bioattn.system.progress import Progress
 
 
-def validate_file(path: Path, progress: Progress | None = None) -> list[Finding]:
+def validate_file(path: Path, progress: Progress | None = None) -> list[Problem]:
     """Everything wrong with a file of bioattn, or a folder of its files; all that is stored is read.
 
     A file whose run record (`<name>.run.json`) names another digest gets a warning. Raises: BioattnError when the
@@ -24,12 +24,12 @@ def validate_file(path: Path, progress: Progress | None = None) -> list[Finding]
     return validate_content(path, progress) + _against_record(path)
 
 
-def is_valid(findings: list[Finding]) -> bool:
-    """Whether none of the findings is an error."""
-    return not any(finding.severity is Severity.ERROR for finding in findings)
+def is_valid(problems: list[Problem]) -> bool:
+    """Whether none of the problems is an error."""
+    return not any(problem.severity is Severity.ERROR for problem in problems)
 
 
-def validate_content(path: Path, progress: Progress | None) -> list[Finding]:
+def validate_content(path: Path, progress: Progress | None) -> list[Problem]:
     """Everything wrong with the content of a file or folder of any kind."""
     try:
         kind = recognise(path)
@@ -41,24 +41,24 @@ def validate_content(path: Path, progress: Progress | None) -> list[Finding]:
         return [_of_error(path, problem)]
 
 
-def validate_members(members: Iterable[Path], progress: Progress | None) -> list[Finding]:
+def validate_members(members: Iterable[Path], progress: Progress | None) -> list[Problem]:
     """Everything wrong with the content of files of a folder; places begin with the name of the file."""
     return [
-        replace(finding, where=f"{path.name}{'/' if path.is_dir() else ' '}{finding.where}".rstrip(" /"))
+        replace(problem, where=f"{path.name}{'/' if path.is_dir() else ' '}{problem.where}".rstrip(" /"))
         for path in sorted(members)
-        for finding in validate_content(path, progress)
+        for problem in validate_content(path, progress)
     ]
 
 
-def _of_error(path: Path, problem: BioattnError) -> Finding:
-    """The sentence of an error as a finding, the line in its place."""
+def _of_error(path: Path, problem: BioattnError) -> Problem:
+    """The sentence of an error as a problem, the line in its place."""
     sentence = str(problem)
     if located := re.match(re.escape(f"{path}:") + r"(\d+): ", sentence):
         return error(f"line {located[1]}", sentence[located.end() :])
     return error("", sentence.removeprefix(f"{path}: "))
 
 
-def _against_record(path: Path) -> list[Finding]:
+def _against_record(path: Path) -> list[Problem]:
     """Compare with the digest in the run record beside the file, if there is one."""
     record_path = run_record_path(path)
     if not (path.is_file() and record_path.is_file()):

@@ -6,7 +6,7 @@ import h5py
 import numpy as np
 from numpy.typing import NDArray
 
-from bioattn.store.findings import Finding, error
+from bioattn.store.problems import Problem, error
 from bioattn.store.schema import TEXT, Attribute, Column, Samples
 
 PROMOTERS = "promoters"
@@ -48,7 +48,7 @@ def window_attributes(
     return attributes if downstream is None else {**attributes, "downstream": downstream}
 
 
-def window_findings(file: h5py.File, samples: Samples) -> Iterator[Finding]:
+def window_problems(file: h5py.File, samples: Samples) -> Iterator[Problem]:
     """Check what a file says of its windows. Yields nothing for samples that are no windows of a chromosome."""
     length, downstream = (np.asarray(file.attrs.get(name, 0)) for name in ("window_length", "downstream"))
     for name, value in (("window_length", length), ("downstream", downstream)):

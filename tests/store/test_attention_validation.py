@@ -12,7 +12,7 @@ import pytest
 
 from bioattn.errors import BioattnError
 from bioattn.store.choices import WeightType
-from bioattn.store.findings import Severity
+from bioattn.store.problems import Severity
 from bioattn.store.reader import open_attention
 from bioattn.store.result_validation import validate_attention
 from bioattn.store.validation import is_valid

@@ -83,7 +83,7 @@ class CountingFamily:
 
     def file_kinds(self):
         from bioattn.models.model_kind import model_kind
-        from bioattn.store.findings import error
+        from bioattn.store.problems import error
         from bioattn.store.kinds import FileKind, ReportInput, ResultTable, Sample, json_object
         from bioattn.store.merging.part import Merged, MergeKind, Part
         from bioattn.store.shard_record import parse_record

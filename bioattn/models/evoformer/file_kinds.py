@@ -15,10 +15,10 @@ from bioattn.models.evoformer.inference.prediction_validation import (
 )
 from bioattn.models.family import CONFIG
 from bioattn.models.model_kind import model_kind
-from bioattn.store.findings import Finding
 from bioattn.store.kinds import Candidate, FileKind, Sample, folder_with, hdf5, shown_as
 from bioattn.store.merging.folders import merge_folders
 from bioattn.store.merging.part import MergeKind, Part
+from bioattn.store.problems import Problem
 from bioattn.store.shard_folder import SHARD_FILE, read_shard_file, shard_figures, validate_shard_file
 from bioattn.store.validation import is_valid, validate_members
 from bioattn.structures.distogram_file import DISTOGRAM, DISTOGRAM_FORMAT
@@ -56,7 +56,7 @@ def _describe_parameters(path: Path) -> dict[str, Any]:
     return describe_parameters(path)
 
 
-def _validate_parameters(path: Path, progress: Progress | None) -> list[Finding]:
+def _validate_parameters(path: Path, progress: Progress | None) -> list[Problem]:
     from bioattn.models.evoformer.parameters.validation import describe_parameters, validate_parameters
 
     describe_parameters(path)
@@ -83,13 +83,13 @@ def _describe_prediction(folder: Path) -> dict[str, Any]:
     return {**kept, "files": sorted(each.name for each in folder.iterdir() if each.is_file())}
 
 
-def _validate_prediction(folder: Path, progress: Progress | None) -> list[Finding]:
+def _validate_prediction(folder: Path, progress: Progress | None) -> list[Problem]:
     """Every file of a prediction, and whether they say the same."""
     figures = _describe_prediction(folder)
-    findings = validate_members((each for each in folder.iterdir() if each.suffix in _VALIDATED), progress)
-    if "contact_pairs" in figures and is_valid(findings):
-        findings += compare_contacts(folder)
-    return findings
+    problems = validate_members((each for each in folder.iterdir() if each.suffix in _VALIDATED), progress)
+    if "contact_pairs" in figures and is_valid(problems):
+        problems += compare_contacts(folder)
+    return problems
 
 
 def _sample(folder: Path) -> Sample:
@@ -123,12 +123,12 @@ def _describe_predictions(folder: Path) -> dict[str, Any]:
     return {**shard_figures(folder), "predictions": len(names), "alignments": some(names)}
 
 
-def _validate_predictions(folder: Path, progress: Progress | None) -> list[Finding]:
+def _validate_predictions(folder: Path, progress: Progress | None) -> list[Problem]:
     """Every prediction in a folder, and whether it is the part of a run that it says it is."""
     _describe_predictions(folder)
     members = (each for each in folder.iterdir() if each.is_dir() and _is_prediction(each))
-    findings = validate_members(members, progress)
-    return findings + (validate_shard_file(folder) if (folder / SHARD_FILE).is_file() else [])
+    problems = validate_members(members, progress)
+    return problems + (validate_shard_file(folder) if (folder / SHARD_FILE).is_file() else [])
 
 
 def _part(folder: Path) -> Part | None:

@@ -11,7 +11,7 @@ from bioattn.io.hdf5_input import open_hdf5
 from bioattn.store.merging.part import Part
 from bioattn.store.part_folder import require_free_space
 from bioattn.store.parts import PartFile, write_whole
-from bioattn.store.result_validation import sample_findings
+from bioattn.store.result_validation import sample_problems
 from bioattn.store.schema import Block
 from bioattn.store.stored import read_samples, stored_layout
 from bioattn.system.progress import Progress
@@ -34,9 +34,9 @@ def merge_result_files(
         with open_hdf5(part.path, sealed=True) as file:
             layout = replace(stored_layout(part.path, file), shard=None)
             samples = read_samples(file, layout, lists=False)
-            for finding in sample_findings(file, layout, samples):
+            for problem in sample_problems(file, layout, samples):
                 raise FormatError(
-                    f"{part.path}: {finding.where}: {finding.message}; copy it or make it again"
+                    f"{part.path}: {problem.where}: {problem.message}; copy it or make it again"
                 )
         wanted = part.record.stop - part.record.first
         if len(samples) > wanted or (len(samples) < wanted and not part.record.may_lack_samples):

@@ -16,10 +16,10 @@ def validate(reporter: Reporter, file: FileArgument) -> None:
     """
     from bioattn.store.validation import is_valid, validate_file
 
-    findings = validate_file(file, reporter.progress())
-    for finding in findings:
-        typer.echo(f"{file}: {finding}")
-    valid = is_valid(findings)
+    problems = validate_file(file, reporter.progress())
+    for problem in problems:
+        typer.echo(f"{file}: {problem}")
+    valid = is_valid(problems)
     typer.echo(f"{file}: {'valid' if valid else 'invalid'}")
     if not valid:
         raise typer.Exit(1)

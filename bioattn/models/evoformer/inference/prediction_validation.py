@@ -17,7 +17,7 @@ from bioattn.formats.tables import open_table
 from bioattn.io.files import read_json
 from bioattn.io.hdf5_input import open_hdf5, text_attribute
 from bioattn.io.seal import check_seal
-from bioattn.store.findings import Finding, error
+from bioattn.store.problems import Problem, error
 from bioattn.structures.distogram_file import DISTOGRAM_FORMAT, FORMAT_VERSION
 
 REPRESENTATIONS_FORMAT = "bioattn-representations"
@@ -63,7 +63,7 @@ def describe_arrays(path: Path) -> dict[str, Any]:
         }
 
 
-def validate_arrays(path: Path) -> list[Finding]:
+def validate_arrays(path: Path) -> list[Problem]:
     """What is wrong with a file of distances or representations.
 
     Its seal, shapes, NaN and infinite values, probabilities that do not sum to 1, matrices that are not symmetric.
@@ -75,7 +75,7 @@ def validate_arrays(path: Path) -> list[Finding]:
         return [error("", str(problem).removeprefix(f"{path}: "))]
 
 
-def _check(file: h5py.File) -> list[Finding]:
+def _check(file: h5py.File) -> list[Problem]:
     kind = text_attribute(file, "format")
     version = int(file.attrs.get("format_version", 0))
     if version != FORMAT_VERSION:
@@ -87,30 +87,30 @@ def _check(file: h5py.File) -> list[Finding]:
     if missing:
         return missing
     size = len(file["column_i"])
-    findings = []
+    problems = []
     columns = file["column_i"][()]
     if np.any(np.diff(columns) <= 0) or (size and columns[0] < 1):
-        findings.append(error("column_i", "columns must ascend from 1 on"))
+        problems.append(error("column_i", "columns must ascend from 1 on"))
     for name, node in file.items():
         if node.ndim < 2:
             continue
         if kind == DISTOGRAM_FORMAT and node.shape[:2] != (size, size):
-            findings.append(error(name, f"has shape {node.shape} for {size} columns"))
+            problems.append(error(name, f"has shape {node.shape} for {size} columns"))
             continue
         for start in range(0, len(node), _ROWS_AT_ONCE):
             part = node[start : start + _ROWS_AT_ONCE]
             if not np.isfinite(part).all():
-                findings.append(error(name, "holds NaN or infinite values"))
+                problems.append(error(name, "holds NaN or infinite values"))
                 break
             if name == "probability" and np.any(np.abs(part.sum(-1) - 1) > _TOLERANCE):
-                findings.append(error(name, f"does not sum to 1 in rows {start} and on"))
+                problems.append(error(name, f"does not sum to 1 in rows {start} and on"))
                 break
-    if kind == DISTOGRAM_FORMAT and not findings:
+    if kind == DISTOGRAM_FORMAT and not problems:
         for name in _SYMMETRIC:
             values = file[name][()]
             if np.any(np.abs(values - values.T) > _TOLERANCE * (1 + np.abs(values))):
-                findings.append(error(name, "is not symmetric"))
-    return findings
+                problems.append(error(name, "is not symmetric"))
+    return problems
 
 
 class _Predicted(NamedTuple):
@@ -125,7 +125,7 @@ class _Predicted(NamedTuple):
     distances: NDArray[np.float64]
 
 
-def compare_contacts(folder: Path) -> list[Finding]:
+def compare_contacts(folder: Path) -> list[Problem]:
     """Compare contacts.rr, contacts.tsv and scores.json with distogram.h5, each of which is valid on its own.
 
     The first difference of each file is told. Raises: FormatError when one cannot be read after all.
@@ -140,7 +140,7 @@ def compare_contacts(folder: Path) -> list[Finding]:
             _in_table(folder / "contacts.tsv", predicted),
         )
     ]
-    return [finding for finding in found if finding is not None]
+    return [problem for problem in found if problem is not None]
 
 
 def _read_distogram(path: Path) -> _Predicted:
@@ -162,7 +162,7 @@ def _read_distogram(path: Path) -> _Predicted:
     )
 
 
-def _in_scores(scores: dict[str, Any], predicted: _Predicted) -> Iterator[Finding]:
+def _in_scores(scores: dict[str, Any], predicted: _Predicted) -> Iterator[Problem]:
     if scores["contact_pairs"] != len(predicted.pairs):
         yield error(
             "scores.json contact_pairs",
@@ -170,7 +170,7 @@ def _in_scores(scores: dict[str, Any], predicted: _Predicted) -> Iterator[Findin
         )
 
 
-def _in_list(path: Path, predicted: _Predicted) -> Iterator[Finding]:
+def _in_list(path: Path, predicted: _Predicted) -> Iterator[Problem]:
     listed = read_rr(path)
     if listed.sequence != predicted.sequence:
         yield error(path.name, "is of another sequence than distogram.h5")
@@ -179,7 +179,7 @@ def _in_list(path: Path, predicted: _Predicted) -> Iterator[Finding]:
     yield from _in_number(path.name, len(listed.pairs), predicted)
 
 
-def _in_table(path: Path, predicted: _Predicted) -> Iterator[Finding]:
+def _in_table(path: Path, predicted: _Predicted) -> Iterator[Problem]:
     table = open_table(path)
     if table.header != CONTACT_COLUMNS:
         yield error(path.name, f"has the columns {', '.join(table.header)}; not {', '.join(CONTACT_COLUMNS)}")
@@ -212,7 +212,7 @@ def _in_table(path: Path, predicted: _Predicted) -> Iterator[Finding]:
 
 def _in_pair(
     where: str, rank: int, pair: tuple[int, int], probability: float, predicted: _Predicted
-) -> Iterator[Finding]:
+) -> Iterator[Problem]:
     if pair != predicted.pairs[rank]:
         yield error(
             where,
@@ -227,6 +227,6 @@ def _in_pair(
         )
 
 
-def _in_number(name: str, number: int, predicted: _Predicted) -> Iterator[Finding]:
+def _in_number(name: str, number: int, predicted: _Predicted) -> Iterator[Problem]:
     if number != len(predicted.pairs):
         yield error(name, f"holds {number:,} pairs, distogram.h5 has {len(predicted.pairs):,}")

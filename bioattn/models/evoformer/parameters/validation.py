@@ -11,7 +11,7 @@ from bioattn.models.evoformer.config import EvoformerConfig
 from bioattn.models.evoformer.parameters.files import open_parameters
 from bioattn.models.evoformer.parameters.inferred_config import infer_config
 from bioattn.models.evoformer.parameters.shapes import model_rows
-from bioattn.store.findings import Finding, error, warning
+from bioattn.store.problems import Problem, error, warning
 
 _CHUNK = 1 << 22
 
@@ -28,7 +28,7 @@ def describe_parameters(path: Path) -> dict[str, Any]:
         }
 
 
-def validate_parameters(path: Path) -> list[Finding]:
+def validate_parameters(path: Path) -> list[Problem]:
     """Read every byte of a parameter file whose names and shapes `describe_parameters` found good.
 
     Raises: FormatError naming the array that is damaged or holds NaN or infinite values.
@@ -39,9 +39,9 @@ def validate_parameters(path: Path) -> list[Finding]:
     return _bad_check_sums(path) if zipfile.is_zipfile(path) else []
 
 
-def _bad_check_sums(path: Path) -> list[Finding]:
+def _bad_check_sums(path: Path) -> list[Problem]:
     """Members whose bytes do not fit their check sum, those that no model uses among them."""
-    findings = []
+    problems = []
     with zipfile.ZipFile(path) as archive:
         members = archive.infolist()
         # PyTorch can be told to leave them out (`torch.serialization.set_crc32_options`).
@@ -53,8 +53,8 @@ def _bad_check_sums(path: Path) -> list[Finding]:
                     while content.read(_CHUNK):
                         pass
             except (*ARCHIVE_DAMAGE, RuntimeError, EOFError, zlib.error) as problem:
-                findings.append(error(member.filename, f"is damaged ({problem}); fetch the file again"))
-    return findings
+                problems.append(error(member.filename, f"is damaged ({problem}); fetch the file again"))
+    return problems
 
 
 def describe_architecture(config: EvoformerConfig) -> dict[str, Any]:

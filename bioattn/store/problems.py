@@ -1,4 +1,4 @@
-"""What a validator found."""
+"""What is wrong with a file."""
 
 from dataclasses import dataclass
 from enum import StrEnum
@@ -12,7 +12,7 @@ class Severity(StrEnum):
 
 
 @dataclass(frozen=True, slots=True)
-class Finding:
+class Problem:
     """One thing that is wrong with a file."""
 
     severity: Severity
@@ -24,11 +24,11 @@ class Finding:
         return f"{self.severity}: {self.where + ': ' if self.where else ''}{self.message}"
 
 
-def error(where: str, message: str) -> Finding:
-    """A finding that makes the file invalid."""
-    return Finding(Severity.ERROR, where, message)
+def error(where: str, message: str) -> Problem:
+    """A problem that makes the file invalid."""
+    return Problem(Severity.ERROR, where, message)
 
 
-def warning(where: str, message: str) -> Finding:
-    """A finding worth knowing."""
-    return Finding(Severity.WARNING, where, message)
+def warning(where: str, message: str) -> Problem:
+    """A problem worth knowing."""
+    return Problem(Severity.WARNING, where, message)
