@@ -61,14 +61,23 @@ def some(names: Sequence[str], limit: int = 8) -> list[str] | dict[str, Any]:
     return list(names) if len(names) <= limit else {"count": len(names), "first": list(names[:limit])}
 
 
+def listed(names: Sequence[str], limit: int = 5) -> str:
+    """The first names, and how many more there are.
+
+    >>> listed(["a", "b", "c"], limit=2), listed(["a", "b"])
+    ('a, b and 1 more', 'a, b')
+    """
+    shown = ", ".join(names[:limit])
+    return shown if len(names) <= limit else f"{shown} and {len(names) - limit:,} more"
+
+
 def quoted(names: Sequence[str], limit: int = 5) -> str:
     """The first names in quotes, and how many more there are.
 
     >>> quoted(["a", "b", "c"], limit=2)
     "'a', 'b' and 1 more"
     """
-    shown = ", ".join(repr(str(name)) for name in names[:limit])
-    return shown if len(names) <= limit else f"{shown} and {len(names) - limit:,} more"
+    return listed([repr(str(name)) for name in names], limit)
 
 
 def first_names(names: Sequence[str], number: int = 5) -> str:

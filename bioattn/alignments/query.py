@@ -6,6 +6,7 @@ from collections.abc import Sequence
 from bioattn.choices import not_there
 from bioattn.errors import BioattnError
 from bioattn.formats.alignment import Alignment
+from bioattn.text import listed
 
 _SHOWN = 3
 _RANGE = re.compile(r"/\d+-\d+$")
@@ -22,8 +23,8 @@ def find_name(names: Sequence[str], name: str, source: str) -> int:
     rows = [row for row, full in enumerate(names) if full == name]
     if len(rows) > 1 and rows[0] != 0:
         raise BioattnError(
-            f"{source}: --query {name!r}: rows {_listed([f'{row + 1:,}' for row in rows])} are all called so; "
-            "names of rows must differ for one to be chosen"
+            f"{source}: --query {name!r}: rows {listed([f'{row + 1:,}' for row in rows], _SHOWN)} are all called "
+            "so; names of rows must differ for one to be chosen"
         )
     if rows:
         return rows[0]
@@ -31,7 +32,7 @@ def find_name(names: Sequence[str], name: str, source: str) -> int:
     for called in (lambda short: short == name, lambda short: name in short.split("|")):
         rows = [row for row, short in enumerate(shortened) if called(short)]
         if len(rows) > 1:
-            places = _listed([f"{names[row]} (row {row + 1:,})" for row in rows])
+            places = listed([f"{names[row]} (row {row + 1:,})" for row in rows], _SHOWN)
             raise BioattnError(f"{source}: --query {name!r} could be {places}; give the full name of one")
         if rows:
             return rows[0]
@@ -49,8 +50,3 @@ def centre_on_query(alignment: Alignment, query: int, source: str) -> Alignment:
         raise BioattnError(f"{source}: the query, {alignment.names[query]}, has no residue in the alignment")
     order = [query, *(row for row in range(alignment.num_rows) if row != query)]
     return alignment.select_rows(order).centre_on_row(0)
-
-
-def _listed(texts: list[str]) -> str:
-    more = f" and {len(texts) - _SHOWN:,} more" if len(texts) > _SHOWN else ""
-    return ", ".join(texts[:_SHOWN]) + more

@@ -10,6 +10,7 @@ from bioattn.io.files import check_apart, check_parent, remove_leftover, unwrita
 from bioattn.io.input_watch import require_unchanged_inputs
 from bioattn.io.output_lock import lock_output
 from bioattn.io.output_names import aside_path, final_name, is_temporary, partial_folder
+from bioattn.text import listed
 
 _SHOWN = 3
 
@@ -27,7 +28,12 @@ def check_output_folder(folder: Path, inputs: Iterable[Path] = (), *, force: boo
     if folder.exists() and not folder.is_dir():
         raise BioattnError(f"{folder}: is a file, a folder is needed; choose another --output")
     if folder.is_dir() and any(folder.iterdir()) and not force:
-        raise BioattnError(f"{folder}: exists already; choose another --output, or --force to replace it")
+        raise already_there(folder)
+
+
+def already_there(output: Path) -> BioattnError:
+    """The error that `output` exists and --force is not given."""
+    return BioattnError(f"{output}: exists already; choose another --output, or --force to replace it")
 
 
 def require_own_files(folder: Path, names: Collection[str]) -> None:
@@ -57,9 +63,8 @@ def require_own_files(folder: Path, names: Collection[str]) -> None:
         if path.is_dir() or path.relative_to(folder).with_name(final_name(path.name)).as_posix() not in names
     ]
     if others:
-        more = f" and {len(others) - _SHOWN:,} more" if len(others) > _SHOWN else ""
         raise BioattnError(
-            f"{folder}: holds {', '.join(others[:_SHOWN])}{more}, which bioattn did not write there, so it is not "
+            f"{folder}: holds {listed(others, _SHOWN)}, which bioattn did not write there, so it is not "
             "replaced; move that away or choose another --output"
         )
 

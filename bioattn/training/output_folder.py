@@ -7,7 +7,13 @@ from pathlib import Path
 
 from bioattn.errors import BioattnError, SettingsError
 from bioattn.io.files import remove_leftover, text_output, unwritable
-from bioattn.io.folders import remove_unfinished, replace_folder, require_own_files, restore_folder
+from bioattn.io.folders import (
+    already_there,
+    remove_unfinished,
+    replace_folder,
+    require_own_files,
+    restore_folder,
+)
 from bioattn.io.input_watch import require_unchanged_inputs
 from bioattn.io.output_lock import lock_output
 from bioattn.io.output_names import partial_folder, run_record_path
@@ -59,7 +65,7 @@ def prepare_output(output: Path, *, resume: bool, force: bool) -> Path:
         raise SettingsError(f"--output {output}: give the name of a folder to make")
     partial = partial_folder(output)
     if output.exists() and not force:
-        raise BioattnError(f"{output}: exists already; choose another --output, or --force to replace it")
+        raise already_there(output)
     if (
         output.exists()
         and not (output / WEIGHTS).is_file()

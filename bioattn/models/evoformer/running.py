@@ -22,14 +22,11 @@ from bioattn.models.settings import (
 )
 from bioattn.system.device import Device
 from bioattn.system.precision import Precision
-from bioattn.text import counted
+from bioattn.text import counted, listed
 
 if TYPE_CHECKING:
     from bioattn.models.evoformer.inference.runner import AttentionOutput
     from bioattn.models.evoformer.input_settings import InputSettings
-
-SHOWN_FAILURES = 5
-"""Names of alignments in the last sentence."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -162,12 +159,9 @@ def run(settings: EvoformerRun, running: Running) -> RunReport:
         sentences.append(f"wrote {attention}: attention of {done}")
     failure = None
     if summary.failed:
-        more = len(summary.failed) - SHOWN_FAILURES
         failure = (
-            f"{len(summary.failed):,} of {counted(len(taken), 'alignment')} failed: "
-            f"{', '.join(list(summary.failed)[:SHOWN_FAILURES])}"
-            + (f" and {more:,} more" if more > 0 else "")
-            + f"; the reasons stand above and in {output.name}.run.json"
+            f"{len(summary.failed):,} of {counted(len(taken), 'alignment')} failed: {listed(list(summary.failed))}"
+            f"; the reasons stand above and in {output.name}.run.json"
         )
     return RunReport(
         sentences=sentences,

@@ -9,6 +9,7 @@ from bioattn.errors import BioattnError, FormatError
 from bioattn.store.kinds import Candidate, find_kind
 from bioattn.store.merging.part import Part
 from bioattn.store.shard_folder import SHARD_FILE
+from bioattn.text import listed
 
 _SHOWN = 8
 """Numbers of missing parts in a message."""
@@ -95,7 +96,4 @@ def _require_this_version(part: Part) -> None:
 def _numbers(missing: Sequence[int]) -> str:
     if len(missing) == 1:
         return f"part {missing[0]:,}"
-    more = len(missing) - _SHOWN
-    return f"parts {', '.join(f'{number:,}' for number in missing[:_SHOWN])}" + (
-        f" and {more:,} more" if more > 0 else ""
-    )
+    return f"parts {listed([f'{number:,}' for number in missing], _SHOWN)}"

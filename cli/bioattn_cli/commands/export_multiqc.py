@@ -36,12 +36,12 @@ def multiqc(
 
     bioattn export multiqc promoters.fa demo.dataset.h5 model check.json --sample demo -o demo_multiqc
     """
-    from bioattn.errors import BioattnError
+    from bioattn.io.folders import already_there
     from bioattn.report.multiqc import write_multiqc
     from bioattn.text import counted
 
     if output.exists() and not force:
-        raise BioattnError(f"{output}: exists already; choose another --output, or --force to replace it")
+        raise already_there(output)
     sections = write_multiqc(files, output, sample)
     return Record(
         f"wrote {output}: {counted(len(sections), 'section')} for MultiQC ({', '.join(sections)})",

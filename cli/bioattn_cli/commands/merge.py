@@ -10,9 +10,6 @@ from bioattn_cli.command import Input, Record, command
 from bioattn_cli.options import ForceOption, ResultOption
 from bioattn_cli.reporting import Reporter
 
-SHOWN_FAILURES = 5
-"""Names of alignments in a warning."""
-
 
 @command("merge")
 def merge(
@@ -35,20 +32,17 @@ def merge(
     bioattn merge part-*.h5 -o attention.h5
     """
     from bioattn.store.merging.merge import merge_parts
-    from bioattn.text import counted
+    from bioattn.text import counted, listed
 
     to_stdout = str(output) == "-"
     summary = merge_parts(
         parts, sys.stdout if to_stdout else output, force=force, progress=reporter.progress()
     )
     if summary.num_missing:
-        names = list(summary.failed)
-        more = len(names) - SHOWN_FAILURES
+        names = f": {listed(list(summary.failed))}" if summary.failed else ""
         reporter.warn(
             f"{counted(summary.num_missing, 'alignment')} of {summary.num_inputs:,} failed in their parts and are "
-            "not in the whole"
-            + (f": {', '.join(names[:SHOWN_FAILURES])}" if names else "")
-            + (f" and {more:,} more" if more > 0 else "")
+            f"not in the whole{names}"
         )
     inputs = counted(summary.num_inputs - summary.num_missing, "input")
     wrote = f"wrote {output}: {summary.title} of {inputs}, from {counted(len(summary.parts), 'part')}"
