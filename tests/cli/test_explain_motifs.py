@@ -172,8 +172,8 @@ def test_files_that_do_not_belong_together(
     assert "none of its conditions" in refused(
         *("--promoters", str(made / "promoters.fa"), "--treatment-groups", str(groups))
     )
-    assert "lacks 293 promoters of" in refused("--promoters", str(fewer))
-    assert "promoter 'gene0' has 97 bases" in refused("--promoters", str(longer))
+    assert "lacks 293 of 300 promoters" in refused("--promoters", str(fewer))
+    assert "promoter 'gene0' is not the window that the model saw" in refused("--promoters", str(longer))
     groups.write_text("treatment\tgroup\nheat\theat\n")
     assert "names none of the treatments" in refused(
         "--treatment-groups", str(groups), results=("explain.h5",)

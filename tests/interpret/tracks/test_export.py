@@ -434,5 +434,5 @@ def test_an_output_that_is_no_folder_name(write_attention, tmp_path):
     with pytest.raises(SettingsError, match="give the name of a folder"):
         export_tracks(path, Path("-"), TrackSettings())
     (tmp_path / "file").write_text("")
-    with pytest.raises(BioattnError, match="is a file, tracks need a folder"):
+    with pytest.raises(BioattnError, match="is a file, a folder is needed"):
         export_tracks(path, tmp_path / "file", TrackSettings())

@@ -104,13 +104,13 @@ def test_structure_module(golden):
 
 
 class Recorder:
-    """A sink that keeps the weights of each site."""
+    """A receiver that keeps the weights of each site."""
 
     def __init__(self):
         self.weights = {}
 
     def receive(self, site, weights, value_weighted, tile=None):
-        assert site.axes == ("head", "query", "key")
+        assert site.dims == ("head", "query", "key")
         self.weights[site.name] = weights
 
 

@@ -27,8 +27,8 @@ class Recorder:
 
     def receive(self, site, weights, value_weighted, tile=None):
         parts = self.parts.setdefault(site.name, [])
-        assert weights.dim() == len(site.axes)
-        assert tile.axis == site.axes[0]
+        assert weights.dim() == len(site.dims)
+        assert tile.axis == site.dims[0]
         assert tile.start == sum(len(part) for part in parts)
         parts.append(weights.numpy().copy())
 

@@ -245,7 +245,7 @@ def test_autocast_rounds_the_stacks_only():
 
 
 class Recorder:
-    """A sink that counts the calls of each site."""
+    """A receiver that counts the calls of each site."""
 
     def __init__(self):
         self.calls = []
