@@ -72,7 +72,7 @@ def write_attention(
         for number, (family, sample) in enumerate(zip(families, samples, strict=True)):
             drawn = inputs_of(loaded, family).sample(0, 0)
             with (
-                writer.sample(number, sample) as receiver,
+                writer.sample(number, sample.samples) as receiver,
                 capture(writer.site_names, receiver),
                 torch.no_grad(),
             ):

@@ -107,7 +107,7 @@ def work(task: str, folder: Path) -> dict[str, float]:
         summary = run_promoters(
             loaded, promoters, treatments=loaded.treatments, attention=folder / "attention.h5"
         )
-        size = summary.attention_bytes
+        size = summary.num_bytes
     return {
         "seconds": time.perf_counter() - began,
         "cpu": time.process_time() - cpu,

@@ -399,7 +399,7 @@ def import_everything() -> None:
         "bioattn.promoters.assemble",
         "bioattn.models.promoter.training.task",
         "bioattn.models.promoter.inference.run",
-        "bioattn.models.evoformer.inference.run",
+        "bioattn.models.evoformer.inference.runner",
         "bioattn.interpret.attribution.run",
         "bioattn.faithfulness.check",
         "scale_inputs",

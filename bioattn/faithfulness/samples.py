@@ -14,7 +14,7 @@ from numpy.typing import NDArray
 
 from bioattn.errors import BioattnError
 from bioattn.formats.nucleotides import UNKNOWN
-from bioattn.inference.runner import Codes, Floats, Predictor, Source
+from bioattn.inference.runner import Codes, Floats, Predictor, WindowSource
 from bioattn.text import counted
 
 READ_AT_ONCE = 1024
@@ -35,7 +35,7 @@ class Sample:
     """Whether all of them are genes the model was not trained on."""
 
 
-def draw_sample(source: Source, count: int, seed: int, held_out: Collection[str] = ()) -> Sample:
+def draw_sample(source: WindowSource, count: int, seed: int, held_out: Collection[str] = ()) -> Sample:
     """`count` samples drawn uniformly from a source (all of them, if it holds no more).
 
     held_out: ids that the model was not trained on; where enough of them are in the source, only they are drawn.

@@ -53,6 +53,14 @@ class Runner(Protocol):
         """Attention sites by name, in the order of the model."""
 
 
+class InputFile(NamedTuple):
+    """One of several files that a command is given."""
+
+    name: str
+    """Without folder and suffixes; unique."""
+    path: Path
+
+
 Ability = TypeVar("Ability")
 
 
@@ -77,11 +85,7 @@ class Batch(Protocol):
 
     @property
     def samples(self) -> Samples:
-        """Their names and places."""
-
-    @property
-    def codes(self) -> Codes:
-        """(B, L) as the model sees them; the last code of the alphabet is "unknown"."""
+        """Their names and what else is known of them."""
 
 
 class Source(Protocol):
@@ -99,9 +103,27 @@ class Source(Protocol):
     def num_samples(self) -> int:
         """Samples that `batches` gives."""
 
+    def part(self, rows: slice) -> "Source":
+        """Some consecutive samples alone."""
+
+    def batches(self, size: int) -> Iterator[Batch]:
+        """All samples in the order of the file, `size` at a time; the last batch may be smaller."""
+
+
+class WindowBatch(Batch, Protocol):
+    """Consecutive samples of the same length."""
+
+    @property
+    def codes(self) -> Codes:
+        """(B, L) as the model sees them; the last code of the alphabet is "unknown"."""
+
+
+class WindowSource(Source, Protocol):
+    """Samples of the same length."""
+
     @property
     def num_padded(self) -> int:
-        """Those of them that are shorter than the model's window."""
+        """Samples that are shorter than the model's window."""
 
     @property
     def downstream(self) -> int | None:
@@ -111,10 +133,7 @@ class Source(Protocol):
     def genes(self) -> Collection[str] | None:
         """Ids of the samples asked for; None = all of the file."""
 
-    def part(self, rows: slice) -> "Source":
-        """Some consecutive samples alone."""
-
-    def batches(self, size: int) -> Iterator[Batch]:
+    def batches(self, size: int) -> Iterator[WindowBatch]:
         """All samples in the order of the file, `size` at a time; the last batch may be smaller."""
 
 
@@ -180,7 +199,7 @@ class ResponseRunner(Runner, Protocol):
     def treatments(self) -> TreatmentTable:
         """The tasks of the training, with their features."""
 
-    def read(self, path: Path, genes: Sequence[str] = ()) -> Source:
+    def read(self, path: Path, genes: Sequence[str] = ()) -> WindowSource:
         """Read an input file through. genes: ids, or files of ids; none = all.
 
         Raises: FormatError for what the model cannot take; BioattnError when nothing is there.

@@ -88,6 +88,6 @@ def write(
         for place, number in enumerate(numbers):
             if not writer.is_whole(place):
                 before(place)
-                with writer.sample(place, sample(number), masks) as receiver:
+                with writer.sample(place, sample(number).samples, masks) as receiver:
                     send(receiver, SIZES[number], tile)
         return writer.assemble()

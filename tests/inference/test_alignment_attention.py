@@ -101,7 +101,7 @@ def test_chosen_sites_and_heads_in_half_precision(tmp_path: Path) -> None:
         output, sites=SITES, options=options, model_sha256="", sizes=SIZES[:1], job={}
     ) as writer:
         assert writer.site_names == ["evoformer.00.msa_row", "extra_msa.01.msa_row"]
-        with writer.sample(0, sample(0)) as receiver:
+        with writer.sample(0, sample(0).samples) as receiver:
             for name in writer.site_names:
                 receiver.receive(SITES[name], torch.from_numpy(weights_of(SITES[name], SIZES[0])), None)
         writer.assemble()
@@ -133,7 +133,7 @@ def test_one_head_is_one_chunk(tmp_path: Path) -> None:
         output, sites=SITES, options=options, model_sha256="", sizes=[sizes], job={}
     ) as writer:
         query = AlignmentSample(id="x", query="A" * 200, rows=2, extra_rows=1, input_sha256="")
-        with writer.sample(0, query) as receiver:
+        with writer.sample(0, query.samples) as receiver:
             receiver.receive(site, torch.from_numpy(weights_of(site, sizes)), None)
         writer.assemble()
     with h5py.File(output) as file:
@@ -149,7 +149,7 @@ def test_a_tile_is_let_go_of(tmp_path: Path) -> None:
             alignment_attention(
                 tmp_path / "a.h5", sites=SITES, options=options, model_sha256="", sizes=SIZES[:1], job={}
             ) as writer,
-            writer.sample(0, sample(0)) as receiver,
+            writer.sample(0, sample(0).samples) as receiver,
         ):
             whole = weights_of(site, SIZES[0])
             for start in range(5):
@@ -191,7 +191,7 @@ def test_a_stack_writes_every_map_it_attends_with(tmp_path: Path) -> None:
                 output, sites=sites, options=options, model_sha256="a" * 64, sizes=[named.sizes], job={}
             ) as writer,
         ):
-            with writer.sample(0, named) as receiver, capture(writer.site_names, receiver):
+            with writer.sample(0, named.samples) as receiver, capture(writer.site_names, receiver):
                 captured = stack(*(tensor.clone() for tensor in inputs), *masks)
             writer.assemble()
         assert validate_attention(output) == []
@@ -220,7 +220,7 @@ def test_tiles_out_of_order_missing_or_misshapen_are_bugs(tmp_path: Path) -> Non
             alignment_attention(
                 tmp_path / "a.h5", sites=SITES, options=options, model_sha256="", sizes=SIZES[:1], job={}
             ) as writer,
-            writer.sample(0, sample(0)) as receiver,
+            writer.sample(0, sample(0).samples) as receiver,
         ):
             for weights, tile in tiles:
                 receiver.receive(site, weights, None, tile)
@@ -254,7 +254,7 @@ def test_the_size_said_first_is_the_size(tmp_path: Path, reduce: Reduction) -> N
         output, sites=SITES, options=options, model_sha256="a" * 64, sizes=[sizes], job={}
     ) as writer:
         named = AlignmentSample(id="x", query="A" * 60, rows=40, extra_rows=30, input_sha256="0" * 64)
-        with writer.sample(0, named) as receiver:
+        with writer.sample(0, named.samples) as receiver:
             send(receiver, sizes, 8)
         writer.assemble()
     layout = alignment_layout(list(SITES.values()), options, "a" * 64)

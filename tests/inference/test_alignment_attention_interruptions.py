@@ -29,7 +29,7 @@ def test_an_alignment_that_fails_is_left_out(tmp_path: Path) -> None:
     ) as writer:
         for number in range(3):
             try:
-                with writer.sample(number, sample(number)) as receiver:
+                with writer.sample(number, sample(number).samples) as receiver:
                     if number == 1:
                         raise BioattnError("its file is bad")
                     send(receiver, SIZES[number], 2)

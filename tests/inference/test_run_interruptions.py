@@ -11,10 +11,10 @@ import h5py
 import pytest
 
 from bioattn.errors import Interrupted
+from bioattn.inference.folders import AttentionOutput, run_folders
 from bioattn.models.evoformer.folder import load_evoformer_model
 from bioattn.models.evoformer.inference import prediction, runner
-from bioattn.models.evoformer.inference.run import run_alignments
-from bioattn.models.evoformer.inference.runner import AttentionOutput, RunSettings
+from bioattn.models.evoformer.inference.runner import AlignmentRunner, RunSettings
 from bioattn.models.evoformer.inference.sources import find_alignments
 from bioattn.store.choices import Reduction
 from bioattn.store.schema import AttentionOptions
@@ -147,9 +147,10 @@ def test_a_signal_leaves_nothing_half_written(trunk: Path, folder: Path, tmp_pat
     write_fasta(folder / "b.fasta", ROWS[2:])
     loaded = load_evoformer_model(trunk, CPU)
     sources, several = find_alignments(folder)
-    settings = RunSettings(inputs=loaded.inputs)
+    impatient = Impatient()
+    runner = AlignmentRunner(loaded, RunSettings(inputs=loaded.inputs), impatient)
     with pytest.raises(Interrupted) as caught:
-        run_alignments(loaded, sources, tmp_path / "out", settings, several=several, progress=Impatient())
+        run_folders(runner, sources, tmp_path / "out", several=several, progress=impatient)
     assert caught.value.exit_code == 143
     assert [path.name for path in (tmp_path / "out").iterdir()] == ["a"]
     assert run(folder, "--model", trunk, "-o", tmp_path / "out", "--resume") == 0
@@ -172,16 +173,16 @@ def test_attention_goes_on_after_a_signal(trunk: Path, folder: Path, tmp_path: P
     attention = AttentionOutput(
         path=tmp_path / "att.h5", options=AttentionOptions(reduce=Reduction.MEAN_ROWS)
     )
-    settings = RunSettings(inputs=loaded.inputs)
+    impatient = Impatient()
+    runner = AlignmentRunner(loaded, RunSettings(inputs=loaded.inputs), impatient)
     with pytest.raises(Interrupted, match=r"1 of 3 alignments finished: repeat .* --resume") as caught:
-        run_alignments(
-            loaded,
+        run_folders(
+            runner,
             sources,
             tmp_path / "out",
-            settings,
             several=several,
             attention=attention,
-            progress=Impatient(),
+            progress=impatient,
         )
     assert caught.value.exit_code == 130
     assert not attention.path.exists()

@@ -5,8 +5,8 @@ from pathlib import Path
 import pytest
 
 from bioattn.errors import SettingsError
+from bioattn.inference.folder_paths import check_run_paths
 from bioattn.io.files import check_apart
-from bioattn.models.evoformer.inference.run_paths import check_run_paths
 from bioattn.models.evoformer.inference.sources import find_alignments
 from bioattn.models.evoformer.parameters.export import export_parameters
 from bioattn.store.validation import validate_file

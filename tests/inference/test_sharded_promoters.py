@@ -9,8 +9,10 @@ import pandas as pd
 import pytest
 import xarray
 
+from bioattn.inference.runner import WindowBatch
 from bioattn.models.promoter.config import Conditioning
 from bioattn.store.inspection import inspect_file
+from bioattn.store.schema import Block
 from bioattn.store.validation import validate_file
 from bioattn_cli.main import main
 from tests.inference.conftest import write_model, write_promoter_file
@@ -182,17 +184,17 @@ def test_a_shard_goes_on_and_a_part_folder_is_of_one_shard(
     with monkeypatch.context() as patch:
         # Killed while the second of its two parts was computed.
         answers = iter(range(100))
-        predict = "bioattn.models.promoter.inference.runner.PromoterRunner.attention"
+        predict = "bioattn.models.promoter.inference.runner.PromoterRunner.compute"
         from bioattn.models.promoter.inference.runner import PromoterRunner
 
-        real = PromoterRunner.attention
+        real = PromoterRunner.compute
 
-        def attention(runner: PromoterRunner) -> object:
+        def compute(runner: PromoterRunner, batch: WindowBatch) -> Block:
             if next(answers) == 4:
                 raise KeyboardInterrupt
-            return real(runner)
+            return real(runner, batch)
 
-        patch.setattr(predict, attention)
+        patch.setattr(predict, compute)
         assert bioattn(*command, "-o", output, "--shard", "1/2") == 130
     partial = inspect_file(output.with_name("part.h5.partial")).figures
     assert (partial["complete_parts"], partial["all_parts"], partial["shard"]) == (1, 2, "1/2")

@@ -2,10 +2,8 @@
 
 import hashlib
 import logging
-import math
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
-from itertools import islice
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -15,11 +13,11 @@ from numpy.typing import NDArray
 from scipy.special import expit
 
 from bioattn import __version__
-from bioattn.errors import BioattnError, Interrupted
-from bioattn.inference.runner import Batch, Predictor, ResponseRunner, Source
+from bioattn.errors import BioattnError
+from bioattn.inference.run import ResultFile, RunSummary, Work, run_work, whole_batches
+from bioattn.inference.runner import Predictor, ResponseRunner, WindowBatch, WindowSource
 from bioattn.interpret.attribution.methods import MethodSettings, make_attributor
 from bioattn.interpret.attribution.values import Attributor
-from bioattn.io.output_names import partial_folder
 from bioattn.promoters.treatments import TreatmentTable
 from bioattn.store.attribution import (
     ATTRIBUTION,
@@ -29,39 +27,39 @@ from bioattn.store.attribution import (
     VALUES,
     attribution_file_layout,
 )
-from bioattn.store.part_folder import open_parts, require_free_space
-from bioattn.store.parts import Parts
-from bioattn.store.schema import PREDICTIONS, Block, FileLayout
-from bioattn.store.shard_record import ShardRecord
+from bioattn.store.schema import PREDICTIONS, Block
 from bioattn.store.windows import window_attributes
-from bioattn.system.progress import NoProgress, Progress
+from bioattn.system.progress import Progress
 from bioattn.system.shard import Shard
-from bioattn.system.signals import StopRequest, stop_on_signals
-from bioattn.text import counted, human_bytes
+from bioattn.text import counted
 
 LOGGER = logging.getLogger("bioattn")
 
-PART_BYTES = 1 << 26
 MAX_PART_SAMPLES = 256
-"""A part is what a killed run loses at most: 64 MB or some hundred promoters."""
+"""A part is what a killed run loses at most: some hundred promoters, which take minutes."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class AttributionSummary:
-    """What a run did."""
+@dataclass(slots=True)
+class Completeness:
+    """How far contributions are from what they should sum to, as blocks go by; None before the first gap."""
 
-    num_promoters: int
-    num_treatments: int
-    num_padded: int
-    """Promoters shorter than the model's window."""
-    num_bytes: int
-    """Size of the file."""
-    resumed_promoters: int
-    """Promoters whose results an interrupted run had left."""
-    largest_gap: float | None
+    largest_gap: float | None = None
     """Of integrated gradients, the furthest that contributions are from summing to f(promoter) − f(baseline)."""
-    largest_difference: float | None
+    largest_difference: float | None = None
     """The largest of those differences."""
+
+    def write(self, block: Block) -> None:
+        """Look at the next block."""
+        arrays = block.arrays[ATTRIBUTION]
+        if GAP not in arrays:
+            return
+        present = (arrays[SEQUENCE][..., None] == np.arange(4)).astype(np.float32)
+        sums = np.einsum("btla,bla->bt", arrays[VALUES], present)
+        self.largest_gap = max(self.largest_gap or 0.0, float(np.abs(arrays[GAP]).max()))
+        self.largest_difference = max(self.largest_difference or 0.0, float(np.abs(sums).max()))
+
+    def finish(self) -> None:
+        """All blocks were seen."""
 
 
 def run_attribution(
@@ -77,28 +75,23 @@ def run_attribution(
     resume: bool = False,
     force: bool = False,
     progress: Progress | None = None,
-) -> AttributionSummary:
+) -> tuple[RunSummary, Completeness]:
     """Attribute the predictions of promoters of a FASTA to their bases, for each of `treatments`.
 
-    output: HDF5 file by `docs/formats/attribution.md`, complete or absent; parts of an interrupted run are kept in
-    `<output>.partial` and re-used with `resume` (the bytes are then those of an undisturbed run on the same device
-    and threads), dropped with `force`. genes: ids or files of ids as `choose_genes` takes them, empty = all; file
-    order is kept. part_samples: promoters per part, None = about 64 MB. shard: of the promoters only these; the
-    output says so, and `bioattn.store.merging` makes the whole of all shards, byte for byte.
+    output: HDF5 file by `docs/formats/attribution.md`. genes: ids or files of ids as `choose_genes` takes them,
+    empty = all; file order is kept. part_samples: promoters per part, None = about 64 MB. shard, resume, force: as
+    in `run_work`.
 
-    Raises: BioattnError for promoters, genes or treatments that the model cannot take, a full disk, parts of
-    another run; Interrupted on Ctrl-C and SIGTERM, with `resume` able to go on.
+    Raises: BioattnError for promoters, genes or treatments that the model cannot take, and as `run_work`.
     """
-    progress = progress or NoProgress()
-    source: Source = runner.read(promoters, genes)
-    num_padded = source.num_padded
-    if num_padded:
+    source = runner.read(promoters, genes)
+    if source.num_padded:
         LOGGER.info(
-            f"{num_padded:,} of {source.num_samples:,} promoters are shorter than the model's {runner.length:,} "
-            "bases and were padded with N upstream, which gets no values"
+            f"{source.num_padded:,} of {source.num_samples:,} promoters are shorter than the model's "
+            f"{runner.length:,} bases and were padded with N upstream, which gets no values"
         )
     predictor = runner.predictor(treatments)
-    num_treatments = len(predictor.names)
+    attributor = make_attributor(predictor, settings)
     layout = attribution_file_layout(
         settings.method,
         settings.text(),
@@ -106,110 +99,35 @@ def run_attribution(
         model_sha256=runner.sha256,
         attributes=window_attributes(source.sha256, runner.length, runner.task, source.downstream),
     )
-    attributor = make_attributor(predictor, settings)
-    samples = _part_samples(layout, source.num_samples, attributor.promoters_at_once, part_samples)
-    job = _job(predictor, source, settings, samples)
-    record = None
-    if shard is not None:
-        # Shards end where the groups do that the method gets at once.
-        record = ShardRecord.of(shard, source.num_samples, attributor.promoters_at_once, job)
-        job |= record.place_as_json()
-        source = source.part(slice(record.first, record.stop))
-        LOGGER.info(f"shard {shard}: {counted(source.num_samples, 'promoter')} of {record.total:,}")
-    store = Parts(output, replace(layout, shard=record), source.num_samples, samples)
-    size = layout.stored_bytes(source.num_samples)
-    LOGGER.info(
-        f"attribution of {counted(source.num_samples, 'promoter')} × {counted(num_treatments, 'treatment')} takes "
-        f"{human_bytes(size)}"
+    values = [group for group in layout.groups if group.path == ATTRIBUTION]
+    samples = whole_batches(values, attributor.promoters_at_once, part_samples, MAX_PART_SAMPLES)
+    completeness = Completeness()
+    summary = run_work(
+        Work(
+            source=source,
+            noun="promoter",
+            batch_size=attributor.promoters_at_once,
+            compute=lambda batch: _attribute(attributor, runner, batch),
+        ),
+        completeness,
+        ResultFile(
+            output=output,
+            layout=layout,
+            job=_job(predictor, source, settings, samples),
+            part_samples=samples,
+            about="attribution",
+            of_each=f" × {counted(len(predictor.names), 'treatment')}",
+            smaller="choose fewer --treatment or --genes",
+        ),
+        shard=shard,
+        resume=resume,
+        force=force,
+        progress=progress,
     )
-    require_free_space(
-        output,
-        2 * size - (store.bytes_on_disk() if resume else 0),
-        f"{human_bytes(size)}, and as much for its parts",
-        "choose fewer --treatment or --genes, or another disk",
-    )
-    sums = _Sums()
-    with open_parts(output, job, resume=resume, force=force):
-        resumed = store.num_done()
-        if resumed:
-            LOGGER.info(f"going on after {resumed:,} of {source.num_samples:,} promoters of an earlier run")
-        try:
-            with stop_on_signals() as request:
-                _write_parts(attributor, runner, source, store, progress, request)
-                store.assemble(on_block=lambda block: sums.add(block, request), progress=progress)
-        except (Interrupted, KeyboardInterrupt) as stop:
-            done = store.num_done()
-            raise Interrupted(
-                f"stopped after {done:,} of {source.num_samples:,} promoters; "
-                + (
-                    f"they are kept in {partial_folder(output)}: repeat the command with --resume to go on"
-                    if done
-                    else "nothing is kept yet"
-                ),
-                stop.exit_code if isinstance(stop, Interrupted) else 130,
-            ) from stop
-    return AttributionSummary(
-        num_promoters=source.num_samples,
-        num_treatments=num_treatments,
-        num_padded=num_padded,
-        num_bytes=output.stat().st_size,
-        resumed_promoters=resumed,
-        largest_gap=sums.largest_gap,
-        largest_difference=sums.largest_difference,
-    )
+    return summary, completeness
 
 
-class _Sums:
-    """How far contributions are from what they should sum to, as blocks go by."""
-
-    def __init__(self) -> None:
-        self.largest_gap: float | None = None
-        self.largest_difference: float | None = None
-
-    def add(self, block: Block, request: StopRequest) -> None:
-        """Look at a block, and whether to stop."""
-        request.check()
-        arrays = block.arrays[ATTRIBUTION]
-        if GAP not in arrays:
-            return
-        present = (arrays[SEQUENCE][..., None] == np.arange(4)).astype(np.float32)
-        sums = np.einsum("btla,bla->bt", arrays[VALUES], present)
-        self.largest_gap = max(self.largest_gap or 0.0, float(np.abs(arrays[GAP]).max()))
-        self.largest_difference = max(self.largest_difference or 0.0, float(np.abs(sums).max()))
-
-
-def _write_parts(
-    attributor: Attributor,
-    runner: ResponseRunner,
-    source: Source,
-    store: Parts,
-    progress: Progress,
-    request: StopRequest,
-) -> None:
-    """Compute the parts that are not there yet."""
-    batches = source.batches(attributor.promoters_at_once)
-    progress.begin("promoters", source.num_samples)
-    try:
-        for part in range(store.num_parts):
-            expected = math.ceil(len(store.samples_of(part)) / attributor.promoters_at_once)
-            if store.is_whole(part):
-                for batch in islice(batches, expected):
-                    progress.advance(len(batch.codes))
-                continue
-            with store.part_writer(part) as writer:
-                for _ in range(expected):
-                    request.check()
-                    try:
-                        batch = next(batches)
-                    except StopIteration:
-                        raise BioattnError(f"{source.path}: changed while it was read; run again") from None
-                    writer.append(_attribute(attributor, runner, batch))
-                    progress.advance(len(batch.codes))
-    finally:
-        progress.end()
-
-
-def _attribute(attributor: Attributor, runner: ResponseRunner, batch: Batch) -> Block:
+def _attribute(attributor: Attributor, runner: ResponseRunner, batch: WindowBatch) -> Block:
     try:
         found = attributor(batch.codes)
     except torch.OutOfMemoryError as error:
@@ -223,20 +141,10 @@ def _attribute(attributor: Attributor, runner: ResponseRunner, batch: Batch) -> 
     return Block(batch.samples, {ATTRIBUTION: arrays, PREDICTIONS: {"values": predictions}})
 
 
-def _part_samples(layout: FileLayout, num_samples: int, at_once: int, wanted: int | None) -> int:
-    """Promoters of a part: whole chunks of the finished file, so that none is written in two goes, and whole
-    groups of those that the method gets at once."""
-    whole = at_once
-    if wanted is None:
-        group = next(group for group in layout.groups if group.path == ATTRIBUTION)
-        values = next(array for array in group.arrays if array.name == VALUES)
-        whole = math.lcm(group.chunk(values, num_samples)[0], at_once)
-        wanted = min(MAX_PART_SAMPLES, PART_BYTES // group.bytes_of_sample())
-    return max(1, wanted // whole) * whole
-
-
-def _job(predictor: Predictor, source: Source, settings: MethodSettings, part_samples: int) -> dict[str, Any]:
-    """Everything that decides the bytes of the result; parts are re-used only when all of it is equal."""
+def _job(
+    predictor: Predictor, source: WindowSource, settings: MethodSettings, part_samples: int
+) -> dict[str, Any]:
+    """All that decides the bytes of the result."""
     genes = None if source.genes is None else "\0".join(sorted(source.genes))
     return {
         "format": ATTRIBUTION_PARTS_FORMAT,

@@ -25,7 +25,7 @@ from bioattn.system.precision import Precision
 from bioattn.text import counted, listed
 
 if TYPE_CHECKING:
-    from bioattn.models.evoformer.inference.runner import AttentionOutput
+    from bioattn.inference.folders import AttentionOutput
     from bioattn.models.evoformer.input_settings import InputSettings
 
 
@@ -104,11 +104,11 @@ class EvoformerRun(Settings):
 
 
 def run(settings: EvoformerRun, running: Running) -> RunReport:
-    """Predict all alignments. Raises: as `run_alignments`, and for the settings."""
+    """Predict all alignments. Raises: as `run_folders`, and for the settings."""
+    from bioattn.inference.folder_paths import check_run_paths
+    from bioattn.inference.folders import run_folders
     from bioattn.models.evoformer.folder import load_evoformer_model
-    from bioattn.models.evoformer.inference.run import run_alignments
-    from bioattn.models.evoformer.inference.run_paths import check_run_paths
-    from bioattn.models.evoformer.inference.runner import RunSettings
+    from bioattn.models.evoformer.inference.runner import AlignmentRunner, RunSettings
     from bioattn.models.evoformer.inference.sources import find_alignments
     from bioattn.system.shard import parse_shard
 
@@ -126,18 +126,18 @@ def run(settings: EvoformerRun, running: Running) -> RunReport:
     inputs = _inputs(
         loaded.inputs, tables.get("inputs", {}), given, f"{config} [inputs]" if config else "options"
     )
-    summary = run_alignments(
-        loaded,
+    asked = RunSettings(
+        inputs=inputs,
+        query=settings.query,
+        seed=settings.seed,
+        precision=settings.precision,
+        chunk=size,
+        representations=settings.representations,
+    )
+    summary = run_folders(
+        AlignmentRunner(loaded, asked, running.progress),
         sources,
         output,
-        RunSettings(
-            inputs=inputs,
-            query=settings.query,
-            seed=settings.seed,
-            precision=settings.precision,
-            chunk=size,
-            representations=settings.representations,
-        ),
         several=several,
         attention=wanted,
         shard=part,
@@ -230,8 +230,8 @@ def _inputs(
 def _attention(
     path: Path | None, sites: Sequence[str], configured: dict[str, Any], source: str
 ) -> "AttentionOutput | None":
+    from bioattn.inference.folders import AttentionOutput
     from bioattn.io.config_file import build
-    from bioattn.models.evoformer.inference.runner import AttentionOutput
     from bioattn.store.choices import Reduction
     from bioattn.store.schema import AttentionOptions
 

@@ -106,6 +106,7 @@ def _run(
     device = running.device(settings.device, settings.threads)
     model = load_promoter_model(settings.model, device)
     table = None if settings.treatment_table is None else read_treatment_table(settings.treatment_table)
+    treatments = select_treatments(model.treatments, settings.treatment, table)
     with ExitStack() as outputs:
         text: TextIO | None = running.stdout if to_stdout else None
         if predictions is not None and not to_stdout:
@@ -113,7 +114,7 @@ def _run(
         summary = run_promoters(
             model,
             settings.sequences,
-            treatments=select_treatments(model.treatments, settings.treatment, table),
+            treatments=treatments,
             predictions=text,
             attention=attention,
             options=options,
@@ -123,21 +124,22 @@ def _run(
             force=settings.force,
             progress=running.progress,
         )
-    scope = f"{counted(summary.num_promoters, 'promoter')} × {counted(summary.num_treatments, 'treatment')}"
+    number = len(treatments.names)
+    scope = f"{counted(summary.num_samples, 'promoter')} × {counted(number, 'treatment')}"
     written = {}
     if predictions is not None and not to_stdout:
         written[predictions] = f"wrote {predictions}: predictions of {scope}"
     if attention is not None:
         sites = ", ".join(f"{name} {shape}" for name, shape in summary.sites.items())
-        size = human_bytes(summary.attention_bytes)
+        size = human_bytes(summary.num_bytes)
         written[attention] = f"wrote {attention}: attention of {scope}, {size}: {sites}"
     return RunReport(
         sentences=list(written.values()),
         outputs=list(written),
         figures={
             "device": str(device),
-            "promoters": summary.num_promoters,
-            "treatments": summary.num_treatments,
-            "resumed_promoters": summary.resumed_promoters,
+            "promoters": summary.num_samples,
+            "treatments": number,
+            "resumed_promoters": summary.resumed_samples,
         },
     )

@@ -89,7 +89,8 @@ def attribution(
     )
     reporter.say(f"running on {describe_device(chosen)}")
     table = None if treatment_table is None else read_treatment_table(treatment_table)
-    summary = run_attribution(
+    treatments = select_treatments(loaded.treatments, treatment or (), table)
+    summary, completeness = run_attribution(
         loaded,
         promoters,
         output,
@@ -99,25 +100,26 @@ def attribution(
             baseline=baseline or Baseline.UNIFORM,
             seed=seed,
         ),
-        treatments=select_treatments(loaded.treatments, treatment or (), table),
+        treatments=treatments,
         genes=genes or (),
         shard=part,
         resume=resume,
         force=force,
         progress=reporter.progress(),
     )
-    scope = f"{counted(summary.num_promoters, 'promoter')} × {counted(summary.num_treatments, 'treatment')}"
+    number, gap, difference = len(treatments.names), completeness.largest_gap, completeness.largest_difference
+    scope = f"{counted(summary.num_samples, 'promoter')} × {counted(number, 'treatment')}"
     reporter.say(f"wrote {output}: attribution ({method}) of {scope}, {human_bytes(summary.num_bytes)}")
-    if summary.largest_gap is not None and summary.largest_difference is not None:
-        tell = reporter.warn if summary.largest_gap > 0.05 * summary.largest_difference else reporter.say
+    if gap is not None and difference is not None:
+        tell = reporter.warn if gap > 0.05 * difference else reporter.say
         tell(
-            f"completeness: contributions miss f(promoter) − f(baseline) by at most {summary.largest_gap:.3g} "
-            f"(those of a promoter sum to up to {summary.largest_difference:.3g}); more --steps bring them closer"
+            f"completeness: contributions miss f(promoter) − f(baseline) by at most {gap:.3g} (those of a "
+            f"promoter sum to up to {difference:.3g}); more --steps bring them closer"
         )
     return Record(
         device=str(chosen),
-        promoters=summary.num_promoters,
-        treatments=summary.num_treatments,
-        resumed_promoters=summary.resumed_promoters,
-        largest_completeness_gap=summary.largest_gap,
+        promoters=summary.num_samples,
+        treatments=number,
+        resumed_promoters=summary.resumed_samples,
+        largest_completeness_gap=gap,
     )

@@ -12,6 +12,7 @@ import pytest
 import torch
 
 from bioattn.errors import Interrupted
+from bioattn.inference.run import RunSummary
 from bioattn.interpret.attribution import run
 from bioattn.interpret.attribution.gradients import IntegratedGradients
 from bioattn.interpret.attribution.mutagenesis import Mutagenesis
@@ -145,7 +146,7 @@ def test_interrupted_and_resumed_gives_the_same_bytes(
 ) -> None:
     loaded = load_promoter_model(model, torch.device("cpu"))
 
-    def attribute(output: Path, **options: Any) -> run.AttributionSummary:
+    def attribute(output: Path, **options: Any) -> tuple[RunSummary, run.Completeness]:
         return run.run_attribution(
             loaded,
             promoters,
@@ -174,7 +175,7 @@ def test_interrupted_and_resumed_gives_the_same_bytes(
     assert not output.exists()
     assert main(["inspect", str(partial_folder(output))]) == 0
 
-    assert attribute(output, resume=True).resumed_promoters == 4
+    assert attribute(output, resume=True)[0].resumed_samples == 4
     assert output.read_bytes() == (tmp_path / "whole.h5").read_bytes()
     assert not partial_folder(output).exists()
 

@@ -2,81 +2,31 @@
 
     with alignment_attention(output, sites=…, options=…, …) as writer:
         for number, alignment in enumerate(alignments):
-            with writer.sample(number, sample) as receiver, capture(writer.site_names, receiver):
+            with writer.sample(number, sample.samples) as receiver, capture(writer.site_names, receiver):
                 model(…)  # the last recycling pass
         writer.assemble()
 
 Every alignment has arrays of its own, never padded ones: one may fail, and no shard knows the sizes of another's.
 """
 
-import logging
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
-from bioattn import __version__
 from bioattn.attention.site import AttentionSite
 from bioattn.errors import SettingsError
-from bioattn.inference.attention_receiver import Masks, SampleReceiver, choose_sites
+from bioattn.inference.attention_receiver import choose_sites
+from bioattn.inference.folders import AttentionWriter, attention_job, attention_writer
 from bioattn.models.evoformer.inference.samples import (
     ALIGNMENT_COLUMNS,
     ALIGNMENT_LISTS,
     ALIGNMENTS,
-    AlignmentSample,
     AlignmentSizes,
 )
-from bioattn.store.choices import Reduction
-from bioattn.store.part_folder import open_parts, require_free_space
-from bioattn.store.parts import Parts
 from bioattn.store.run_settings import SETTINGS, settings_digest
-from bioattn.store.schema import AttentionOptions, Block, FileLayout, site_layout
+from bioattn.store.schema import AttentionOptions, FileLayout, site_layout
 from bioattn.store.shard_record import ShardRecord
-from bioattn.system.progress import Progress
-from bioattn.text import counted, human_bytes
-
-LOGGER = logging.getLogger("bioattn")
-
-
-class AlignmentAttentionWriter:
-    """Writes the attention over some alignments into one file; made by `alignment_attention`."""
-
-    def __init__(self, parts: Parts, sites: Sequence[AttentionSite]) -> None:
-        self._parts = parts
-        self._sites = {f"sites/{site.name}": site for site in sites}
-
-    @property
-    def site_names(self) -> list[str]:
-        """What to listen to with `bioattn.attention.capture.capture`."""
-        return [site.name for site in self._sites.values()]
-
-    def is_whole(self, number: int) -> bool:
-        """Whether an interrupted run left the attention of the alignment with this number (0-based)."""
-        return self._parts.is_whole(number)
-
-    @contextmanager
-    def sample(
-        self, number: int, sample: AlignmentSample, masks: Masks | None = None
-    ) -> Iterator[SampleReceiver]:
-        """The receiver of one alignment. When the body raises, nothing of this alignment is kept.
-
-        masks: by kind of axis; `mean-rows` and `max-rows` leave out rows and residues that are padding.
-
-        Raises: BioattnError when the disk is full; RuntimeError when a site was not heard to its end.
-        """
-        with self._parts.part_writer(number) as file:
-            file.append(Block(sample.samples, {}))
-            groups = self._parts.layout.groups
-            receiver = SampleReceiver(file, [self._sites[group.path] for group in groups], groups, masks)
-            yield receiver
-            receiver.require_complete()
-
-    def assemble(self, progress: Progress | None = None) -> list[str]:
-        """Put the alignments together into the file; returns their ids. Those that failed are left out.
-
-        Raises: BioattnError when the disk is full or no alignment is there; FormatError for a damaged part.
-        """
-        return self._parts.assemble(progress=progress)
 
 
 @contextmanager
@@ -92,7 +42,7 @@ def alignment_attention(
     shard: ShardRecord | None = None,
     resume: bool = False,
     force: bool = False,
-) -> Iterator[AlignmentAttentionWriter]:
+) -> Iterator[AttentionWriter]:
     """Prepare to write the attention of a model's `sites` over some alignments to `output`.
 
     sizes: of each alignment, at most; the size of the file is said (logged) before anything runs. job: JSON values
@@ -105,31 +55,22 @@ def alignment_attention(
     disk, or for parts of another run.
     """
     chosen = [sites[name] for name in choose_sites(sites, options.sites)]
-    several = len(sizes) > 1 if several is None else several
     settings = {**attention_job(sites, options), **job}
     layout = alignment_layout(
         chosen, options, model_sha256, settings_sha256=settings_digest(settings), shard=shard
     )
-    parts = Parts(output, layout, len(sizes), 1, may_fail=True, several=several)
-    needed = layout.stored_bytes(len(sizes), [each.lengths for each in sizes])
-    LOGGER.info(
-        f"attention of {counted(len(sizes), 'alignment')} at {counted(len(chosen), 'site')} takes up to "
-        f"{human_bytes(needed)}"
-    )
-    require_free_space(
+    with attention_writer(
         output,
-        (2 if several else 1) * needed - (parts.bytes_on_disk() if resume else 0),
-        human_bytes(needed) + (", and as much for its parts" if several else ""),
-        "choose fewer --sites, fewer heads or another reduce ([attention] of --config), or another disk",
-    )
-    whole_job = {
-        **settings,
-        "model": model_sha256,
-        "num_alignments": len(sizes),
-        **({} if shard is None else shard.place_as_json()),
-    }
-    with open_parts(output, whole_job, resume=resume, force=force):
-        yield AlignmentAttentionWriter(parts, chosen)
+        layout,
+        chosen,
+        [each.lengths for each in sizes],
+        settings,
+        noun="alignment",
+        several=len(sizes) > 1 if several is None else several,
+        resume=resume,
+        force=force,
+    ) as writer:
+        yield writer
 
 
 def alignment_layout(
@@ -160,20 +101,3 @@ def alignment_layout(
         groups=tuple(site_layout(site, options, per_sample=True) for site in sites),
         shard=shard,
     )
-
-
-def attention_job(sites: Mapping[str, AttentionSite], options: AttentionOptions) -> dict[str, Any]:
-    """JSON values of all that the options decide of the file.
-
-    Raises: SettingsError for sites that the model lacks.
-    """
-    return {
-        "format": "bioattn-attention-parts",
-        "generated_by": f"bioattn {__version__}",
-        "sites": choose_sites(sites, options.sites),
-        "heads": None if options.heads is None else list(options.heads),
-        "dtype": str(options.dtype),
-        "reduce": str(options.reduce),
-        "top_k": options.top_k if options.reduce is Reduction.TOP_K else None,
-        "may_fail": True,
-    }

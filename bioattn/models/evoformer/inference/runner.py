@@ -2,10 +2,9 @@
 
 import hashlib
 import logging
-import os
 import shlex
-from collections.abc import Sequence
-from contextlib import AbstractContextManager, ExitStack
+from collections.abc import Mapping
+from contextlib import ExitStack
 from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from typing import Any
@@ -15,22 +14,20 @@ import torch
 from bioattn import __version__
 from bioattn.alignments.query import centre_on_query, find_name
 from bioattn.alignments.size_check import check_alignment_size
-from bioattn.errors import BioattnError, SettingsError
+from bioattn.attention.site import AttentionSite
+from bioattn.errors import SettingsError
 from bioattn.formats.alignment import Alignment
 from bioattn.formats.alignment_file import STANDARD_INPUT, read_alignment
 from bioattn.inference.attention_receiver import choose_sites
-from bioattn.io.files import read_json, sha256_of
+from bioattn.inference.folders import AttentionWriter
+from bioattn.inference.runner import InputFile
+from bioattn.io.files import sha256_of
 from bioattn.io.folders import atomic_folder
 from bioattn.io.input_watch import unchanged
 from bioattn.models.evoformer.alignment_inputs import AlignmentInputs, prepare_inputs
 from bioattn.models.evoformer.choices import Representation
 from bioattn.models.evoformer.folder import LoadedEvoformerModel
-from bioattn.models.evoformer.inference.attention import (
-    AlignmentAttentionWriter,
-    alignment_attention,
-    alignment_layout,
-    attention_job,
-)
+from bioattn.models.evoformer.inference.attention import alignment_layout
 from bioattn.models.evoformer.inference.memory import plan_memory
 from bioattn.models.evoformer.inference.outputs import (
     PREDICTION_FILES,
@@ -39,13 +36,11 @@ from bioattn.models.evoformer.inference.outputs import (
     write_prediction,
 )
 from bioattn.models.evoformer.inference.prediction import Prediction, predict
-from bioattn.models.evoformer.inference.samples import AlignmentSample, AlignmentSizes
-from bioattn.models.evoformer.inference.sources import AlignmentSource
+from bioattn.models.evoformer.inference.samples import AlignmentSample
 from bioattn.models.evoformer.inference.target_row import TargetRow, target_row
 from bioattn.models.evoformer.input_settings import InputSettings
 from bioattn.models.evoformer.precision import use_precision
-from bioattn.store.run_settings import is_attention_of
-from bioattn.store.schema import AttentionOptions
+from bioattn.store.schema import AttentionOptions, FileLayout
 from bioattn.store.shard_record import ShardRecord
 from bioattn.system.precision import Precision
 from bioattn.system.progress import Progress
@@ -72,14 +67,6 @@ class RunSettings:
     chunk: int | None = None
     """Rows or residues that layers take at a time, at most; None = what memory allows."""
     representations: tuple[Representation, ...] = ()
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class AttentionOutput:
-    """The attention file asked for."""
-
-    path: Path
-    options: AttentionOptions
 
 
 @dataclass(frozen=True, eq=False, kw_only=True)
@@ -120,7 +107,10 @@ class PreparedAlignment:
 
 
 class AlignmentRunner:
-    """A model and what is asked of it."""
+    """A model and what is asked of it: a `bioattn.inference.folders.FolderRunner`."""
+
+    noun = "alignment"
+    record_file = SCORES
 
     def __init__(self, model: LoadedEvoformerModel, settings: RunSettings, progress: Progress) -> None:
         self.model = model
@@ -132,12 +122,20 @@ class AlignmentRunner:
                 if stack is not None:
                     use_precision(stack, torch.bfloat16)
 
+    @property
+    def model_path(self) -> Path:
+        """The file the weights came from."""
+        return self.model.path
+
+    @property
+    def sites(self) -> dict[str, AttentionSite]:
+        """Attention sites by name."""
+        return self.model.sites
+
     def check(self, attention: AttentionOptions | None = None) -> None:
         """Raises: SettingsError for settings, sites or heads that the model does not have."""
         if attention is not None:
-            sites = self.model.sites
-            chosen = [sites[name] for name in choose_sites(sites, attention.sites)]
-            alignment_layout(chosen, attention, self.model.sha256)
+            self.layout(attention, settings_sha256=None, shard=None)
         config = self.model.config
         if self.settings.inputs.num_recycles and not config.recycling:
             raise SettingsError(
@@ -147,34 +145,7 @@ class AlignmentRunner:
         if Representation.STRUCTURE in self.settings.representations and config.structure_module is None:
             raise SettingsError("--representations structure: the model has no structure module")
 
-    def is_finished(self, source: AlignmentSource, folder: Path, *, resume: bool, force: bool) -> bool:
-        """Whether an earlier run left the result that this one would make.
-
-        Raises: BioattnError when there is one and neither `resume` nor `force` is given, when it is of another
-        job, or when the folder holds something else.
-        """
-        # os.path, unlike Path: a name that is longer than names can be names nothing
-        if not os.path.exists(folder) or (folder.is_dir() and not any(folder.iterdir())):  # noqa: PTH110
-            return False
-        if not (folder / SCORES).is_file():
-            raise BioattnError(
-                f"{folder}: exists and holds no earlier result, so it is not replaced; choose another --output"
-            )
-        if force and not resume:
-            return False
-        if not resume:
-            raise BioattnError(f"{folder}: exists already; keep it with --resume, or replace it with --force")
-        earlier = read_json(folder / SCORES)
-        same = isinstance(earlier, dict) and earlier.get("settings") == self.job()
-        if not same or earlier.get("input", {}).get("sha256") != self._read(source.path)[1]:
-            if force:  # with --resume: a run that replaces earlier results was interrupted
-                return False
-            raise BioattnError(
-                f"{folder}: was made from another alignment, model or settings; replace it with --force"
-            )
-        return True
-
-    def prepare(self, source: AlignmentSource) -> PreparedAlignment:
+    def prepare(self, source: InputFile) -> PreparedAlignment:
         """Read an alignment and encode it. Raises: BioattnError naming what is wrong with it."""
         alignment, digest = self._read(source.path)
         if self.settings.query is not None:
@@ -192,10 +163,10 @@ class AlignmentRunner:
 
     def run(
         self,
-        source: AlignmentSource,
+        source: InputFile,
         folder: Path,
         request: StopRequest,
-        writer: AlignmentAttentionWriter | None,
+        writer: AttentionWriter | None,
         number: int,
     ) -> list[str]:
         """Predict one alignment and write its folder; returns the names of the files."""
@@ -225,36 +196,22 @@ class AlignmentRunner:
                 prediction = self._predict(source, prepared, sample, request, writer, number)
             return write_prediction(partial, subject, prediction, self._scores(source, prepared))
 
-    def open_attention(
-        self,
-        attention: AttentionOutput,
-        sizes: Sequence[AlignmentSizes],
-        sources: Sequence[AlignmentSource],
-        *,
-        several: bool,
-        shard: ShardRecord | None,
-        resume: bool,
-        force: bool,
-    ) -> AbstractContextManager[AlignmentAttentionWriter]:
-        """The writer of the attention file; several, shard: as `alignment_attention` takes them."""
-        job = {**self.job(), "alignments": self._digests(sources)}
-        return alignment_attention(
-            attention.path,
-            sites=self.model.sites,
-            options=attention.options,
-            model_sha256=self.model.sha256,
-            sizes=sizes,
-            job=job,
-            several=several,
-            shard=shard,
-            resume=resume,
-            force=force,
-        )
+    def digest(self, source: InputFile) -> str:
+        """SHA-256 of an alignment file."""
+        return self._read(source.path)[1]
 
-    def has_attention(self, attention: AttentionOutput, sources: Sequence[AlignmentSource]) -> bool:
-        """Whether an earlier run left the whole attention file that this one would make."""
-        job = {**attention_job(self.model.sites, attention.options), **self.job()}
-        return is_attention_of(attention.path, job, self._digests(sources))
+    def lengths(self, source: InputFile) -> Mapping[str, int]:
+        """Rows and residues that the model sees of an alignment, by column of the sample table."""
+        return self.prepare(source).sample(source.name).sizes.lengths
+
+    def layout(
+        self, options: AttentionOptions, *, settings_sha256: str | None, shard: ShardRecord | None
+    ) -> FileLayout:
+        """The layout of the attention file. Raises: SettingsError for sites or heads that the model lacks."""
+        chosen = [self.sites[name] for name in choose_sites(self.sites, options.sites)]
+        return alignment_layout(
+            chosen, options, self.model.sha256, settings_sha256=settings_sha256, shard=shard
+        )
 
     def job(self) -> dict[str, Any]:
         """All that decides the result, but the alignment."""
@@ -274,15 +231,15 @@ class AlignmentRunner:
 
     def _predict(
         self,
-        source: AlignmentSource,
+        source: InputFile,
         prepared: PreparedAlignment,
         sample: AlignmentSample,
         request: StopRequest,
-        writer: AlignmentAttentionWriter | None,
+        writer: AttentionWriter | None,
         number: int,
     ) -> Prediction:
         with ExitStack() as stack:
-            receiver = None if writer is None else stack.enter_context(writer.sample(number, sample))
+            receiver = None if writer is None else stack.enter_context(writer.sample(number, sample.samples))
             return predict(
                 self.model,
                 prepared.inputs,
@@ -295,7 +252,7 @@ class AlignmentRunner:
                 sites=() if writer is None else writer.site_names,
             )
 
-    def _scores(self, source: AlignmentSource, prepared: PreparedAlignment) -> dict[str, Any]:
+    def _scores(self, source: InputFile, prepared: PreparedAlignment) -> dict[str, Any]:
         inputs = prepared.inputs
         return {
             "format": PREDICTION_FORMAT,
@@ -314,9 +271,6 @@ class AlignmentRunner:
             "settings": self.job(),
         }
 
-    def _digests(self, sources: Sequence[AlignmentSource]) -> dict[str, str]:
-        return {source.name: self._read(source.path)[1] for source in sources}
-
     def _read(self, path: Path) -> tuple[Alignment, str]:
         """An alignment and the digest of its file; standard input is read once."""
         if path == STANDARD_INPUT:
@@ -331,7 +285,7 @@ class AlignmentRunner:
             return read_alignment(path), sha256_of(path)
 
 
-def _tell(source: AlignmentSource, prepared: PreparedAlignment, *, predicts_atoms: bool) -> None:
+def _tell(source: InputFile, prepared: PreparedAlignment, *, predicts_atoms: bool) -> None:
     """Say what is run, and what may be unexpected about it."""
     inputs, target = prepared.inputs, prepared.target
     columns = len(target.letters)

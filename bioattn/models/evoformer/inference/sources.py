@@ -2,11 +2,11 @@
 
 from collections import Counter
 from collections.abc import Sequence
-from dataclasses import dataclass
 from pathlib import Path
 
 from bioattn.errors import BioattnError, SettingsError
 from bioattn.formats.alignment_file import STANDARD_INPUT
+from bioattn.inference.runner import InputFile
 from bioattn.io.files import read_lines, unreadable
 
 SUFFIXES = frozenset(
@@ -39,16 +39,7 @@ _LIST_HEAD = 16_384
 """Bytes in which a list has to name a file that is there."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class AlignmentSource:
-    """One alignment."""
-
-    name: str
-    """Without folder and suffixes (with these where another differs only there); unique."""
-    path: Path
-
-
-def find_alignments(given: Path) -> tuple[list[AlignmentSource], bool]:
+def find_alignments(given: Path) -> tuple[list[InputFile], bool]:
     """The alignments that `given` stands for, and whether it was a folder or a list.
 
     A folder stands for the files in it with a suffix of alignments, in the order of their names; a list is a text
@@ -59,7 +50,7 @@ def find_alignments(given: Path) -> tuple[list[AlignmentSource], bool]:
     would have the same name.
     """
     if given == STANDARD_INPUT:
-        return [AlignmentSource(name="stdin", path=given)], False
+        return [InputFile(name="stdin", path=given)], False
     if given.is_dir():
         try:
             paths = sorted(path for path in given.iterdir() if path.is_file() and _is_alignment(path))
@@ -72,12 +63,11 @@ def find_alignments(given: Path) -> tuple[list[AlignmentSource], bool]:
     elif (listed := _listed(given)) is not None:
         paths = listed
     else:
-        return [AlignmentSource(name=_name(given), path=given)], False
+        return [InputFile(name=_name(given), path=given)], False
     stems = Counter(map(_name, paths))
     # Those that differ in their suffixes only go by their whole names.
     sources = [
-        AlignmentSource(name=path.name if stems[_name(path)] > 1 else _name(path), path=path)
-        for path in paths
+        InputFile(name=path.name if stems[_name(path)] > 1 else _name(path), path=path) for path in paths
     ]
     _refuse_same_names(given, sources)
     return sources, True
@@ -132,7 +122,7 @@ def _is_file(path: Path) -> bool:
         return False
 
 
-def _refuse_same_names(given: Path, sources: Sequence[AlignmentSource]) -> None:
+def _refuse_same_names(given: Path, sources: Sequence[InputFile]) -> None:
     first: dict[str, Path] = {}
     for source in sources:
         if source.name in ("", ".", "..") or "\0" in source.name:

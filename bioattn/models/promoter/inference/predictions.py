@@ -3,10 +3,8 @@
 from collections.abc import Sequence
 from typing import TextIO
 
-import numpy as np
-from numpy.typing import NDArray
-
 from bioattn.store.prediction_table import PartSeal, part_line
+from bioattn.store.schema import PREDICTIONS, Block
 from bioattn.store.shard_record import ShardRecord
 
 
@@ -22,12 +20,14 @@ class PredictionWriter:
             self._write(part_line(shard))
         self._write("\t".join(["gene_id", *treatments]) + "\n")
 
-    def write(self, gene_ids: Sequence[str], predictions: NDArray[np.float32]) -> None:
-        """predictions: (genes, treatments)."""
+    def write(self, block: Block) -> None:
+        """The next genes, with predictions (genes, treatments)."""
         self._write(
             "".join(
                 self._row % (gene, *values)
-                for gene, values in zip(gene_ids, predictions.tolist(), strict=True)
+                for gene, values in zip(
+                    block.samples.ids, block.arrays[PREDICTIONS]["values"].tolist(), strict=True
+                )
             )
         )
 

@@ -1,22 +1,22 @@
-"""Where a run over alignments may write: into nothing that it reads, nothing twice, and where it can."""
+"""Where a run over single inputs may write: into nothing that it reads, nothing twice, and where it can."""
 
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 
 from bioattn.errors import BioattnError, SettingsError
 from bioattn.formats.alignment_file import STANDARD_INPUT
+from bioattn.inference.runner import InputFile
 from bioattn.io.files import check_apart, check_output, check_parent
 from bioattn.io.output_names import OUTPUT_SUFFIXES
-from bioattn.models.evoformer.inference.sources import AlignmentSource
 
 
-def result_folders(sources: Sequence[AlignmentSource], output: Path, *, several: bool) -> dict[str, Path]:
-    """The folder of each alignment's results by its name: `output`, or with `several` a folder in it."""
+def result_folders(sources: Sequence[InputFile], output: Path, *, several: bool) -> dict[str, Path]:
+    """The folder of each input's results by its name: `output`, or with `several` a folder in it."""
     return {source.name: output / source.name if several else output for source in sources}
 
 
 def check_run_paths(
-    sources: Sequence[AlignmentSource],
+    sources: Sequence[InputFile],
     output: Path,
     *,
     several: bool,
@@ -25,8 +25,8 @@ def check_run_paths(
 ) -> None:
     """Refuse outputs that would destroy an input or each other, or cannot be written, before any work is done.
 
-    model: file or folder. With several alignments the attention file may stand beside their folders, in `output`
-    that is not there yet; the folder of one alignment appears only when it is whole, so nothing can be put in it.
+    model: file or folder. With several inputs the attention file may stand beside their folders, in `output`
+    that is not there yet; the folder of one input appears only when it is whole, so nothing can be put in it.
 
     Raises: SettingsError for names that collide; BioattnError for a place that is a file, missing or read-only.
     """

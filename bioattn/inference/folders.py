@@ -1,0 +1,504 @@
+"""Running a model on single inputs, each with a folder of results of its own, and one file of attention for all.
+
+A folder appears complete or not at all. With several inputs one that fails does not stop the others. A family's
+`FolderRunner` reads an input, runs the model on it and writes its folder; `run_folders` does the rest.
+"""
+
+import hashlib
+import logging
+import os
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import AbstractContextManager, ExitStack, contextmanager, suppress
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, Protocol
+
+from bioattn import __version__
+from bioattn.attention.site import AttentionSite
+from bioattn.errors import BioattnError, FormatError, Interrupted, SettingsError
+from bioattn.inference.attention_receiver import Masks, SampleReceiver, choose_sites
+from bioattn.inference.folder_paths import check_run_paths, result_folders
+from bioattn.inference.run import opened_parts
+from bioattn.inference.runner import InputFile
+from bioattn.io.files import read_json, remove_leftover, unwritable
+from bioattn.io.hdf5_input import open_hdf5
+from bioattn.io.output_lock import reserve_output
+from bioattn.io.output_names import partial_folder
+from bioattn.store.choices import Reduction
+from bioattn.store.parts import Parts
+from bioattn.store.run_settings import is_attention_of, settings_digest
+from bioattn.store.schema import AttentionOptions, Block, FileLayout, Samples
+from bioattn.store.shard_folder import FOLDER_JOB, SHARD_FILE, read_shard_file, write_shard_file
+from bioattn.store.shard_record import ShardRecord, read_shard
+from bioattn.system.progress import NoProgress, Progress
+from bioattn.system.shard import Shard
+from bioattn.system.signals import StopRequest, stop_on_signals
+from bioattn.text import counted
+
+LOGGER = logging.getLogger("bioattn")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class AttentionOutput:
+    """The attention file asked for."""
+
+    path: Path
+    options: AttentionOptions
+
+
+class AttentionWriter:
+    """Writes the attention over some inputs into one file, a part for each; made by `attention_writer`."""
+
+    def __init__(self, parts: Parts, sites: Sequence[AttentionSite]) -> None:
+        self._parts = parts
+        self._sites = {f"sites/{site.name}": site for site in sites}
+
+    @property
+    def site_names(self) -> list[str]:
+        """What to listen to with `bioattn.attention.capture.capture`."""
+        return [site.name for site in self._sites.values()]
+
+    def is_whole(self, number: int) -> bool:
+        """Whether an interrupted run left the attention of the input with this number (0-based)."""
+        return self._parts.is_whole(number)
+
+    @contextmanager
+    def sample(self, number: int, sample: Samples, masks: Masks | None = None) -> Iterator[SampleReceiver]:
+        """The receiver of one input, given its line of the sample table. When the body raises, nothing is kept.
+
+        masks: by kind of axis; `mean-rows` and `max-rows` leave out rows and residues that are padding.
+
+        Raises: BioattnError when the disk is full; RuntimeError when a site was not heard to its end.
+        """
+        with self._parts.part_writer(number) as file:
+            file.append(Block(sample, {}))
+            groups = self._parts.layout.groups
+            receiver = SampleReceiver(file, [self._sites[group.path] for group in groups], groups, masks)
+            yield receiver
+            receiver.require_complete()
+
+    def assemble(self, progress: Progress | None = None) -> list[str]:
+        """Put the inputs together into the file; returns their ids. Those that failed are left out.
+
+        Raises: BioattnError when the disk is full or no input is there; FormatError for a damaged part.
+        """
+        return self._parts.assemble(progress=progress)
+
+
+@contextmanager
+def attention_writer(
+    output: Path,
+    layout: FileLayout,
+    sites: Sequence[AttentionSite],
+    lengths: Sequence[Mapping[str, int]],
+    job: Mapping[str, Any],
+    *,
+    noun: str,
+    several: bool,
+    resume: bool = False,
+    force: bool = False,
+) -> Iterator[AttentionWriter]:
+    """Prepare to write the attention of `sites` over some inputs to `output`.
+
+    lengths: of each input's axes, at most, by column; the size of the file is said (logged) before anything runs.
+    job: JSON values of all that decides the weights: parts of an interrupted run are used again with `resume` only
+    when all of it is equal, and dropped with `force`. The folder of parts stays when the body raises. several:
+    whether the file is one of several inputs, be there but one.
+
+    Raises: BioattnError when the file does not fit on the disk, or for parts of another run.
+    """
+    number = len(lengths)
+    parts = Parts(output, layout, number, 1, may_fail=True, several=several)
+    with opened_parts(
+        parts,
+        {
+            **job,
+            "model": layout.model_sha256,
+            f"num_{noun}s": number,
+            **({} if layout.shard is None else layout.shard.place_as_json()),
+        },
+        layout.stored_bytes(number, lengths),
+        f"attention of {counted(number, noun)} at {counted(len(sites), 'site')} takes up to",
+        "choose fewer --sites, fewer heads or another reduce ([attention] of --config)",
+        copies=2 if several else 1,
+        resume=resume,
+        force=force,
+    ):
+        yield AttentionWriter(parts, sites)
+
+
+def attention_job(sites: Mapping[str, AttentionSite], options: AttentionOptions) -> dict[str, Any]:
+    """JSON values of all that the options decide of the file.
+
+    Raises: SettingsError for sites that the model lacks.
+    """
+    return {
+        "format": "bioattn-attention-parts",
+        "generated_by": f"bioattn {__version__}",
+        "sites": choose_sites(sites, options.sites),
+        "heads": None if options.heads is None else list(options.heads),
+        "dtype": str(options.dtype),
+        "reduce": str(options.reduce),
+        "top_k": options.top_k if options.reduce is Reduction.TOP_K else None,
+        "may_fail": True,
+    }
+
+
+class FolderRunner(Protocol):
+    """A model and what is asked of it, for one input at a time."""
+
+    noun: str
+    """What an input is, for messages."""
+    record_file: str
+    """The JSON file of a folder of results with `settings` (the job) and the `sha256` of the `input`."""
+
+    @property
+    def model_path(self) -> Path:
+        """The model's file or folder."""
+
+    @property
+    def sites(self) -> Mapping[str, AttentionSite]:
+        """Attention sites by name."""
+
+    def job(self) -> dict[str, Any]:
+        """JSON values of all that decides the results, but the input."""
+
+    def check(self, attention: AttentionOptions | None) -> None:
+        """Raises: SettingsError for settings, sites or heads that the model does not have."""
+
+    def digest(self, source: InputFile) -> str:
+        """SHA-256 of an input. Raises: BioattnError when it cannot be read."""
+
+    def lengths(self, source: InputFile) -> Mapping[str, int]:
+        """Lengths of an input's axes, by column of the sample table.
+
+        Raises: BioattnError when the input cannot be read.
+        """
+
+    def layout(
+        self, options: AttentionOptions, *, settings_sha256: str, shard: ShardRecord | None
+    ) -> FileLayout:
+        """The layout of the attention file."""
+
+    def run(
+        self,
+        source: InputFile,
+        folder: Path,
+        request: StopRequest,
+        attention: AttentionWriter | None,
+        number: int,
+    ) -> list[str]:
+        """Run one input and write its folder; returns the names of the files.
+
+        number: of the input in the attention file, if there is one.
+        """
+
+
+@dataclass(slots=True, kw_only=True)
+class FolderSummary:
+    """What a run did, by names of inputs."""
+
+    finished: dict[str, list[str]]
+    """Files written."""
+    resumed: list[str]
+    """Finished by an earlier run."""
+    failed: dict[str, str]
+    """Why."""
+
+
+def run_folders(
+    runner: FolderRunner,
+    sources: Sequence[InputFile],
+    output: Path,
+    *,
+    several: bool,
+    attention: AttentionOutput | None = None,
+    shard: Shard | None = None,
+    resume: bool = False,
+    force: bool = False,
+    progress: Progress | None = None,
+) -> FolderSummary:
+    """Run every input: into `output` itself or, with `several`, into `output`/NAME each.
+
+    resume: folders that an earlier run with the same settings finished are kept; force: folders of earlier results
+    are replaced. shard: of several inputs only these; the folder and the attention file say so, and
+    `bioattn.store.merging` makes the whole of all shards, byte for byte.
+
+    Raises: SettingsError for settings the model cannot take, and as `check_run_paths`; BioattnError when results
+    exist and neither `resume` nor `force` is given, when another run (another shard, too) is writing to `output`,
+    and what is wrong with the input when it is the only one; Interrupted.
+    """
+    progress = progress or NoProgress()
+    path = None if attention is None else attention.path
+    check_run_paths(sources, output, several=several, attention=path, model=runner.model_path)
+    runner.check(None if attention is None else attention.options)
+    part = None
+    if shard is not None:
+        part = _FolderShard(shard, runner, sources, None if attention is None else attention.options)
+        part.check(output, several=several, force=force)
+        sources = part.sources
+    summary = FolderSummary(finished={}, resumed=[], failed={})
+    folders = result_folders(sources, output, several=several)
+    with ExitStack() as stack:
+        if several:
+            stack.enter_context(reserve_output(output))
+            stack.enter_context(_folder_of_results(output))
+        pending = []
+        for source in sources:
+            # What is in the way of a shard must not make an earlier one of its kind a part with failures.
+            with _noting_failure(source, summary, several and part is None):
+                if _is_finished(runner, source, folders[source.name], resume=resume, force=force):
+                    summary.resumed.append(source.name)
+                pending.append(source)
+        if several:
+            remove_leftover(output / SHARD_FILE)  # no longer true of the folder
+        # One that stands there while results are replaced, or parts wait, may be of the earlier results.
+        attention_is_there = (
+            attention is not None
+            and not force
+            and not partial_folder(attention.path).exists()
+            and len(summary.resumed) == len(sources)
+            and (
+                is_attention_of(
+                    attention.path,
+                    {**attention_job(runner.sites, attention.options), **runner.job()},
+                    {source.name: runner.digest(source) for source in sources},
+                )
+                if part is None
+                else part.is_attention(attention.path)
+            )
+        )
+        if attention is not None and attention_is_there:
+            LOGGER.info(f"{attention.path}: is there already, and so are all results")
+            attention = None
+        request = stack.enter_context(_stop_with_hint(summary, len(sources), runner.noun))
+        writer = None
+        numbers: dict[str, int] = {}
+        if attention is not None:
+            lengths = {}
+            for source in pending:
+                with _noting_failure(source, summary, several):
+                    request.check()
+                    lengths[source.name] = runner.lengths(source)
+            pending = [source for source in pending if source.name in lengths]
+            numbers = {name: number for number, name in enumerate(lengths)}
+            if lengths or part is not None:
+                writer = stack.enter_context(
+                    _open_attention(
+                        runner,
+                        attention,
+                        pending,
+                        list(lengths.values()),
+                        several=several,
+                        shard=None if part is None else part.attention,
+                        resume=resume,
+                        force=force,
+                    )
+                )
+        for source in pending:
+            kept = source.name in summary.resumed
+            if kept and (writer is None or writer.is_whole(numbers[source.name])):
+                continue
+            if kept:
+                summary.resumed.remove(source.name)
+            with _noting_failure(source, summary, several):
+                request.check()
+                summary.finished[source.name] = runner.run(
+                    source, folders[source.name], request, writer, numbers.get(source.name, 0)
+                )
+        if writer is not None and (part is not None or len(summary.failed) < len(sources)):
+            writer.assemble(progress)
+        if part is not None:
+            part.finish(output, folders, summary.failed)
+    return summary
+
+
+def _open_attention(
+    runner: FolderRunner,
+    attention: AttentionOutput,
+    sources: Sequence[InputFile],
+    lengths: Sequence[Mapping[str, int]],
+    *,
+    several: bool,
+    shard: ShardRecord | None,
+    resume: bool,
+    force: bool,
+) -> AbstractContextManager[AttentionWriter]:
+    """The writer of the attention file of a run; lengths: of each of `sources`."""
+    digests = {source.name: runner.digest(source) for source in sources}
+    settings = {**attention_job(runner.sites, attention.options), **runner.job()}
+    return attention_writer(
+        attention.path,
+        runner.layout(attention.options, settings_sha256=settings_digest(settings), shard=shard),
+        [runner.sites[name] for name in choose_sites(runner.sites, attention.options.sites)],
+        lengths,
+        {**settings, f"{runner.noun}s": digests},
+        noun=runner.noun,
+        several=several,
+        resume=resume,
+        force=force,
+    )
+
+
+def _is_finished(runner: FolderRunner, source: InputFile, folder: Path, *, resume: bool, force: bool) -> bool:
+    """Whether an earlier run left the result that this one would make.
+
+    Raises: BioattnError when there is one and neither `resume` nor `force` is given, when it is of another job, or
+    when the folder holds something else.
+    """
+    # os.path, unlike Path: a name that is longer than names can be names nothing
+    if not os.path.exists(folder) or (folder.is_dir() and not any(folder.iterdir())):  # noqa: PTH110
+        return False
+    if not (folder / runner.record_file).is_file():
+        raise BioattnError(
+            f"{folder}: exists and holds no earlier result, so it is not replaced; choose another --output"
+        )
+    if force and not resume:
+        return False
+    if not resume:
+        raise BioattnError(f"{folder}: exists already; keep it with --resume, or replace it with --force")
+    earlier = read_json(folder / runner.record_file)
+    same = isinstance(earlier, dict) and earlier.get("settings") == runner.job()
+    if not same or earlier.get("input", {}).get("sha256") != runner.digest(source):
+        if force:  # with --resume: a run that replaces earlier results was interrupted
+            return False
+        raise BioattnError(
+            f"{folder}: was made from another {runner.noun}, model or settings; replace it with --force"
+        )
+    return True
+
+
+class _FolderShard:
+    """A shard of `sources`, in their order: which of them it takes, and what its results say of it."""
+
+    def __init__(
+        self,
+        shard: Shard,
+        runner: FolderRunner,
+        sources: Sequence[InputFile],
+        options: AttentionOptions | None,
+    ) -> None:
+        """options: of the attention that is written too. Raises: SettingsError for sites that the model lacks."""
+        self._noun = runner.noun
+        self.sources = list(sources[shard.slice(len(sources))])
+        """The inputs of this shard."""
+        kept = None if options is None else attention_job(runner.sites, options)
+        common = {
+            **runner.job(),
+            f"num_{runner.noun}s": len(sources),
+            # Not of their content: no machine need read what others run. Each is in the results of its own.
+            f"{runner.noun}s": _digest_of_names(sources),
+        }
+        of_folder = {
+            "format": FOLDER_JOB,
+            "generated_by": f"bioattn {__version__}",
+            # Attention that is kept is computed in another order, which can change the last digit.
+            "sites": None if kept is None else kept["sites"],
+            **common,
+        }
+        self.results = ShardRecord.of(shard, len(sources), 1, of_folder)
+        """What the folder of results says."""
+        self.attention = None if kept is None else ShardRecord.of(shard, len(sources), 1, {**kept, **common})
+        """What the attention file says."""
+        LOGGER.info(f"shard {shard}: {counted(len(self.sources), runner.noun)} of {len(sources):,}")
+
+    def check(self, output: Path, *, several: bool, force: bool) -> None:
+        """Raises: SettingsError where there is nothing to share; BioattnError when `output` is another shard's."""
+        shard, noun = self.results.shard, self._noun
+        one = f"{'an' if noun[0] in 'aeiou' else 'a'} {noun}"
+        if not several:
+            raise SettingsError(
+                f"--shard {shard}: shards are of a folder or list of {noun}s, and this is one {noun}; leave it out"
+            )
+        if any(source.name == SHARD_FILE for source in self.sources):
+            raise SettingsError(f"{one} called {SHARD_FILE} cannot be run with --shard; rename it")
+        if (output / SHARD_FILE).is_file() and not force:
+            there = read_shard_file(output).record
+            if there.shard != shard:
+                raise BioattnError(
+                    f"{output}: holds {there.part} of a sharded run; give each shard an --output of its own"
+                )
+
+    def is_attention(self, path: Path) -> bool:
+        """Whether a file is the attention of this very shard."""
+        if not path.is_file():
+            return False
+        try:
+            with open_hdf5(path) as file:
+                return read_shard(path, file) == self.attention
+        except FormatError:
+            return False  # it will be replaced
+
+    def finish(self, output: Path, folders: Mapping[str, Path], failed: Mapping[str, str]) -> None:
+        """Write down, beside the folders of results, that they are all of this shard."""
+        finished = {name: folder for name, folder in folders.items() if name not in failed}
+        write_shard_file(output, self.results, finished, failed)
+
+
+def _digest_of_names(sources: Sequence[InputFile]) -> str:
+    digest = hashlib.sha256()
+    for source in sources:
+        digest.update(f"{source.name}\t{_size(source.path)}\n".encode())
+    return digest.hexdigest()
+
+
+def _size(path: Path) -> int | None:
+    try:
+        return path.stat().st_size
+    except OSError:
+        return None  # reading it will say what is wrong
+
+
+@contextmanager
+def _folder_of_results(output: Path) -> Iterator[None]:
+    """Make the folder that results of several inputs go to; where it stays empty it goes again."""
+    try:
+        output.mkdir(exist_ok=True)
+    except OSError as error:
+        raise unwritable(output, error) from error
+    try:
+        yield
+    finally:
+        with suppress(OSError):
+            output.rmdir()
+
+
+@contextmanager
+def _stop_with_hint(summary: FolderSummary, total: int, noun: str) -> Iterator[StopRequest]:
+    """Stop on signals, saying what is kept."""
+    try:
+        with stop_on_signals() as request:
+            yield request
+    except Interrupted as stop:
+        done = len(summary.finished) + len(summary.resumed)
+        hint = "repeat the command with --resume to go on" if done else "nothing is kept yet"
+        raise Interrupted(
+            f"{stop}; {done:,} of {counted(total, noun)} finished: {hint}", stop.exit_code
+        ) from stop
+
+
+@contextmanager
+def _noting_failure(source: InputFile, summary: FolderSummary, several: bool) -> Iterator[None]:
+    """With several inputs, note what is wrong with one and go on with the next."""
+    try:
+        yield
+    except (Interrupted, SettingsError):
+        raise
+    except BioattnError as error:
+        if not several:
+            raise
+        _note(source, summary, str(error))
+    except (MemoryError, RuntimeError) as error:
+        if not several or not _is_out_of_memory(error):
+            raise
+        _note(source, summary, f"{source.path}: out of memory")
+
+
+def _note(source: InputFile, summary: FolderSummary, reason: str) -> None:
+    summary.failed[source.name] = reason
+    LOGGER.warning(f"{source.name} is left out: {reason}")
+
+
+def _is_out_of_memory(error: Exception) -> bool:
+    """torch says so by a class on GPUs, by a sentence on the CPU."""
+    return isinstance(error, MemoryError) or "can't allocate memory" in str(error)
