@@ -283,7 +283,7 @@ class GroupLayout:
             sizes.append(part)
         if num_samples is not None:
             room = min(SMALL_CHUNK_BYTES // size, BAND_BYTES // max(1, math.prod(shape) * array.itemsize))
-            sizes.append(min(max(1, num_samples), _power_of_two(max(1, room))))
+            sizes.append(_even_part(num_samples, room))
         return tuple(reversed(sizes))
 
     def bytes_of_sample(self, lengths: Mapping[str, int] | None = None) -> int:
@@ -495,8 +495,3 @@ def _even_part(length: int, room: int) -> int:
     """The size of the fewest equal parts of at most `room` places each, at least one."""
     number = -(-length // max(1, room))
     return -(-length // max(1, number)) or 1
-
-
-def _power_of_two(number: int) -> int:
-    """The largest power of two not above `number`."""
-    return 1 << (number.bit_length() - 1)
