@@ -12,6 +12,7 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any, Protocol
 
+from bioattn import __version__
 from bioattn.errors import BioattnError, Interrupted
 from bioattn.inference.runner import Batch, Source
 from bioattn.io.output_names import partial_folder
@@ -29,6 +30,8 @@ LOGGER = logging.getLogger("bioattn")
 PART_BYTES = 1 << 26
 """Bytes of a part at most. A part is what a killed run loses at most."""
 MAX_PART_SAMPLES = 4096
+_VERSION = {"generated_by": f"bioattn {__version__}"}
+"""Part of every job: another version need not give the same bytes."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -49,7 +52,9 @@ class Work:
 
     def shard_record(self, shard: Shard | None, job: Mapping[str, Any]) -> ShardRecord | None:
         """What a result of `job` says of being one shard of a whole; None without a shard."""
-        return None if shard is None else ShardRecord.of(shard, self.source.num_samples, self.batch_size, job)
+        if shard is None:
+            return None
+        return ShardRecord.of(shard, self.source.num_samples, self.batch_size, {**_VERSION, **job})
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -148,7 +153,7 @@ def run_work(
     size = layout.stored_bytes(number, work.lengths)
     with opened_parts(
         parts,
-        {**file.job, **({} if record is None else record.place_as_json())},
+        {**_VERSION, **file.job, **({} if record is None else record.place_as_json())},
         size,
         f"{file.about} of {counted(number, work.noun)}{file.of_each} takes",
         file.smaller,

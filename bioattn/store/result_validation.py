@@ -367,7 +367,8 @@ class _Group:
             VALUE_WEIGHTED: tuple(WeightType),
             KEY_INDEX: ("int32", "int64"),
         }
-        wanted |= {VALUES: ("float32",), SEQUENCE: ("uint8",), GAP: ("float32",)}
+        if self._path in (ATTRIBUTION, PREDICTIONS):
+            wanted |= {VALUES: ("float32",), SEQUENCE: ("uint8",), GAP: ("float32",)}
         if array.name in wanted and str(dataset.dtype) not in wanted[array.name]:
             yield error(where, f"has dtype {dataset.dtype}, {' or '.join(wanted[array.name])} is needed")
             return

@@ -18,6 +18,7 @@ VERBS = {
     "prepare": "Prepare inputs: promoters, alignments and datasets for training.",
     "train": "Train a model from a prepared dataset.",
     "run": "Run a trained model on new input.",
+    "generate": "Generate sequences with a trained model.",
     "export": "Write models and results as files for other tools.",
     "explain": "Explain what a model used, and check whether its attention can be believed.",
     "plot": "Draw figures of results, as PNG, SVG or PDF.",
@@ -88,3 +89,5 @@ def add_commands(program: typer.Typer) -> None:
         app = verbs[verb] if noun else program
         if app is not None and (noun or verb) not in [each.name for each in app.registered_commands]:
             app.command(noun or verb, help=help_text(function.__doc__))(function)
+    for group in program.registered_groups:  # a verb that no family fills is not shown
+        group.hidden = group.typer_instance is None or not group.typer_instance.registered_commands

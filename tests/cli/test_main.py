@@ -64,6 +64,8 @@ def test_help_lists_every_command_with_a_whole_sentence(
     shown = " ".join(capsys.readouterr().out.split("Commands:")[1].split())
     assert "..." not in shown
     for name, command in group.commands.items():
+        if command.hidden:  # no family of bioattn fills `generate` yet
+            continue
         assert f"{name} {first_sentence(command.help)}" in shown
 
 

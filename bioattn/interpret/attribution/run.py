@@ -12,7 +12,6 @@ import torch
 from numpy.typing import NDArray
 from scipy.special import expit
 
-from bioattn import __version__
 from bioattn.errors import BioattnError
 from bioattn.inference.run import ResultFile, RunSummary, Work, run_work, whole_batches
 from bioattn.inference.runner import Predictor, ResponseRunner, WindowBatch, WindowSource
@@ -148,7 +147,6 @@ def _job(
     genes = None if source.genes is None else "\0".join(sorted(source.genes))
     return {
         "format": ATTRIBUTION_PARTS_FORMAT,
-        "generated_by": f"bioattn {__version__}",
         "method": str(settings.method),
         "settings": settings.text(),
         "model": predictor.runner.sha256,

@@ -1,4 +1,4 @@
-"""`bioattn run …` and what families export: run a trained model of any family."""
+"""`bioattn run …`, `bioattn generate …` and what families export: use a trained model of any family."""
 
 import sys
 from typing import TYPE_CHECKING, Any
@@ -37,6 +37,12 @@ class CommandSurroundings:
 def run(reporter: Reporter, family: Any, settings: Any) -> Record:
     """Run a model on new input."""
     return record_of(family.run(settings, CommandSurroundings(reporter)))
+
+
+@family_verb("generate")
+def generate(reporter: Reporter, family: Any, settings: Any) -> Record:
+    """Let a model make new samples."""
+    return record_of(family.generate(settings, CommandSurroundings(reporter)))
 
 
 @family_verb("export")

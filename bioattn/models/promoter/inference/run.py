@@ -5,7 +5,6 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TextIO
 
-from bioattn import __version__
 from bioattn.inference.run import MAX_PART_SAMPLES, ResultFile, RunSummary, Work, run_work, whole_batches
 from bioattn.models.promoter.inference.batches import PromoterSource
 from bioattn.models.promoter.inference.predictions import PredictionWriter
@@ -96,7 +95,6 @@ def run_promoters(
 def _job(runner: PromoterRunner, source: PromoterSource, layouts: Sequence[GroupLayout]) -> dict[str, Any]:
     """All that decides the predictions of all promoters."""
     return {
-        "generated_by": f"bioattn {__version__}",
         "model": runner.predictor.runner.sha256,
         "promoters": source.sha256,
         "num_promoters": source.num_samples,

@@ -1,0 +1,191 @@
+"""A family in a folder of its own goes through the whole program: nothing else of bioattn knows of it.
+
+The family is `tests/models/toy`: sequences of ragged lengths, two stages, one attention layer, its own result
+file, and `generate`. The commands are run as a user runs them.
+"""
+
+import os
+import shutil
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Callable
+from pathlib import Path
+
+import h5py
+import numpy as np
+import pytest
+
+from bioattn.store.reader import open_attention
+
+TOY = Path(__file__).parent / "toy"
+SEQUENCES = {
+    "a": "ACGTAC",
+    "b": "TT",
+    "c": "GATTACAGATTACA",
+    "d": "C",
+    "e": "ACGT",
+    "f": "GGGCCC",
+    "g": "TATA",
+}
+MODEL_FILES = ("model.safetensors", "history.csv", "training.json", "config.json", "README.md")
+Run = Callable[..., str]
+
+
+@pytest.fixture(scope="module")
+def environment(bioattn_folder: Path, tmp_path_factory: pytest.TempPathFactory) -> dict[str, str]:
+    """The family in a temporary folder that BIOATTN_FAMILIES names."""
+    families = tmp_path_factory.mktemp("families")
+    shutil.copytree(TOY, families / "toy", ignore=shutil.ignore_patterns("__pycache__"))
+    path = f"{bioattn_folder}{os.pathsep}{os.environ['PATH']}"
+    return {**os.environ, "PATH": path, "BIOATTN_FAMILIES": str(families), "OMP_NUM_THREADS": "1"}
+
+
+@pytest.fixture(scope="module")
+def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """Where the commands run; it holds `sequences.fa`."""
+    folder = tmp_path_factory.mktemp("toy")
+    text = "".join(f">{name}\n{sequence}\n" for name, sequence in SEQUENCES.items())
+    (folder / "sequences.fa").write_text(text)
+    return folder
+
+
+@pytest.fixture(scope="module")
+def run(environment: dict[str, str], folder: Path) -> Run:
+    """Run `bioattn` with some words, which must end well; what it printed."""
+
+    def call(*words: object) -> str:
+        command = ["bioattn", *map(str, words)]
+        done = subprocess.run(
+            command, cwd=folder, env=environment, capture_output=True, text=True, timeout=120, check=False
+        )
+        assert done.returncode == 0, done.stderr
+        return done.stdout
+
+    return call
+
+
+@pytest.fixture(scope="module")
+def model(folder: Path, run: Run) -> Path:
+    """A model trained in one go, and what was run with it: `calls.txt`, `attention.h5`."""
+    assert run("train", "toy", "sequences.fa", "-o", "model", "--steps", "30").startswith("accuracy\n")
+    run("run", "toy", "model", "sequences.fa", "-o", "calls.txt", "--attention", "attention.h5")
+    return folder / "model"
+
+
+def test_a_killed_training_goes_on_to_the_same_bytes(
+    model: Path, folder: Path, run: Run, environment: dict[str, str]
+) -> None:
+    words = ["train", "toy", "sequences.fa", "-o", "killed", "--steps", "30"]
+    process = subprocess.Popen(["bioattn", *words], cwd=folder, env=environment, stderr=subprocess.DEVNULL)
+    state = folder / "killed.partial" / "trainer_state.safetensors"
+    while not state.exists() and process.poll() is None:
+        time.sleep(0.002)
+    process.send_signal(signal.SIGKILL)
+    process.wait()
+    assert not (folder / "killed").exists(), "it was faster than the test: train for longer"
+    run(*words, "--resume")
+    for name in MODEL_FILES:
+        assert (folder / "killed" / name).read_bytes() == (model / name).read_bytes(), name
+
+
+def test_two_processes_learn_what_one_does(
+    model: Path, folder: Path, environment: dict[str, str], python: str, bioattn_folder: Path
+) -> None:
+    launcher = [python, "-m", "torch.distributed.run", "--standalone", "--nproc-per-node", "2", "--no-python"]
+    words = ["train", "toy", "sequences.fa", "-o", "together", "--steps", "30"]
+    command = [*launcher, str(bioattn_folder / "bioattn"), *words]
+    done = subprocess.run(
+        command, cwd=folder, env=environment, capture_output=True, text=True, timeout=120, check=False
+    )
+    assert done.returncode == 0, done.stderr
+    one, two = (
+        np.loadtxt(each / "history.csv", delimiter=",", skiprows=1) for each in (model, folder / "together")
+    )
+    assert len(one) == 30  # two stages of 30 steps in rounds of two
+    np.testing.assert_allclose(two, one, rtol=1e-4)
+
+
+def test_attention_of_ragged_sequences(model: Path, folder: Path, run: Run) -> None:
+    run("export", "attention", "model", "sequences.fa", "-o", "exported.h5")
+    with open_attention(folder / "exported.h5") as attention:
+        weights = attention.weights("toy.bases.0")
+    assert weights.shape == (7, 2, 14, 14)
+    with h5py.File(folder / "exported.h5") as file:
+        assert file.attrs["format_version"] == "2.0"
+        lengths = file["samples/length"][:]
+        np.testing.assert_array_equal(file["sites/toy.bases.0/weights"][:], weights)
+    np.testing.assert_array_equal(lengths, [len(each) for each in SEQUENCES.values()])
+    inside = np.arange(14) < lengths[:, None]
+    # Rows of bases sum to one; behind the end of a sequence there is nothing.
+    np.testing.assert_allclose(weights.sum(-1), np.broadcast_to(inside[:, None], (7, 2, 14)), atol=1e-6)
+    assert not weights[~(inside[:, None, :, None] & inside[:, None, None, :]).repeat(2, 1)].any()
+    # The same bytes as those of `run --attention`.
+    assert (folder / "exported.h5").read_bytes() == (folder / "attention.h5").read_bytes()
+
+
+def test_calls_are_those_of_the_layers_by_hand(
+    model: Path, folder: Path, environment: dict[str, str]
+) -> None:
+    code = (
+        "from bioattn.models.family import load_runner; import torch; from pathlib import Path\n"
+        "runner = load_runner(Path('model'), torch.device('cpu')); m = runner.model\n"
+        "codes = torch.tensor([['ACGT'.index(base) for base in 'GATTACAGATTACA']])\n"
+        "x = m.embed(codes)[0]; a = m.attention\n"
+        "q, k, v = (p(x).reshape(14, 2, 4) for p in (a.project_query, a.project_key, a.project_value))\n"
+        "w = (torch.einsum('qhd,khd->hqk', q, k) / 2).softmax(-1)\n"
+        "mixed = a.project_output(torch.einsum('hqk,khd->qhd', w, v).reshape(14, 8))\n"
+        "print(''.join(str(int(one > 0)) for one in m.readout(torch.tanh(x + mixed))))\n"
+    )
+    done = subprocess.run(
+        ["python", "-c", code], cwd=folder, env=environment, capture_output=True, text=True, check=True
+    )
+    calls = dict(line.split("\t") for line in (folder / "calls.txt").read_text().splitlines()[1:])
+    assert calls["c"] == done.stdout.strip()
+    assert {name: len(called) for name, called in calls.items()} == {
+        name: len(sequence) for name, sequence in SEQUENCES.items()
+    }
+
+
+def test_shards_make_the_whole(model: Path, folder: Path, run: Run) -> None:
+    for shard in "123":
+        outputs = ["-o", f"calls{shard}.txt", "--attention", f"attention{shard}.h5"]
+        run("run", "toy", "model", "sequences.fa", *outputs, "--shard", f"{shard}/3")
+    for stem, ending in (("calls", "txt"), ("attention", "h5")):
+        run("merge", *(f"{stem}{shard}.{ending}" for shard in "312"), "-o", f"merged.{ending}")
+        assert (folder / f"merged.{ending}").read_bytes() == (folder / f"{stem}.{ending}").read_bytes()
+
+
+def test_its_files_are_inspected_validated_and_reported(model: Path, folder: Path, run: Run) -> None:
+    assert "toy model folder" in run("inspect", "model")
+    assert "sequences: 7" in run("inspect", "calls.txt")
+    assert "length: 1 to 14" in run("inspect", "attention.h5")
+    for name in ("model", "calls.txt", "attention.h5"):
+        assert run("validate", name) == f"{name}: valid\n"
+    (folder / "spoiled.txt").write_text((folder / "calls.txt").read_text().replace("\t", "\tx", 1))
+    with pytest.raises(AssertionError):
+        run("validate", "spoiled.txt")
+    run("report", "model", "attention.h5", "calls.txt", "-o", "report.html")
+    page = (folder / "report.html").read_text()
+    assert "Toy calls" in page
+    assert "toy.bases" in page
+
+
+def test_it_generates(model: Path, folder: Path, run: Run) -> None:
+    run("generate", "toys", "model", "-o", "new.fa", "-n", "3")
+    lines = (folder / "new.fa").read_text().splitlines()
+    assert lines[::2] == [">toy0", ">toy1", ">toy2"]
+    assert {len(sequence) for sequence in lines[1::2]} == {8}
+    run("generate", "toys", "model", "-o", "again.fa", "-n", "3")
+    assert (folder / "again.fa").read_bytes() == (folder / "new.fa").read_bytes()
+
+
+def test_help_shows_it_and_is_free_of_torch(run: Run, environment: dict[str, str]) -> None:
+    assert "Train a toy model" in run("train", "--help")
+    assert "generate" in run("--help")
+    code = (
+        "import sys; from bioattn_cli.main import main; main(['train', 'toy', '--help']); "
+        "sys.exit('torch' in sys.modules)"
+    )
+    subprocess.run([sys.executable, "-c", code], env=environment, check=True, stdout=subprocess.DEVNULL)
