@@ -34,7 +34,7 @@ def our_step(treatments: int) -> Callable[[], None]:
     from bioattn.models.promoter.config import PromoterModelConfig, TreatmentEncoding
     from bioattn.models.promoter.model import make_promoter_model
     from bioattn.models.promoter.training.config import Loss
-    from bioattn.models.promoter.training.losses import classifier_free_loss
+    from bioattn.models.promoter.training.losses import classifier_free_loss, measured_cells
     from bioattn.models.promoter.treatment_vocabulary import TreatmentVocabulary
     from bioattn.promoters.treatments import named_treatments
 
@@ -46,11 +46,14 @@ def our_step(treatments: int) -> Callable[[], None]:
     optimizer = torch.optim.AdamW(model.parameters(), lr=1e-3)
     codes = torch.randint(0, 4, (BATCH, LENGTH), dtype=torch.uint8)
     targets = torch.randn(BATCH, treatments)
+    measured = measured_cells(targets)
 
     def step() -> None:
         optimizer.zero_grad(set_to_none=True)
         answers = model.standardised(codes, batch)
-        loss = classifier_free_loss(answers, None, targets, loss=Loss.MSE, huber_delta=1.0, probability=0.0)
+        loss = classifier_free_loss(
+            answers, None, targets, measured, loss=Loss.MSE, huber_delta=1.0, probability=0.0
+        )
         loss.backward()
         torch.nn.utils.clip_grad_norm_(model.parameters(), 1.0)
         optimizer.step()

@@ -3,7 +3,7 @@
 from enum import StrEnum
 
 
-class Baseline(StrEnum):
+class AttributionBaseline(StrEnum):
     """Where integrated gradients begin. Where a promoter has N, every baseline has too."""
 
     UNIFORM = "uniform"

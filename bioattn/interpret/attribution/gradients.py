@@ -16,7 +16,7 @@ from torch import Tensor, nn
 
 from bioattn.inference.runner import Predictor
 from bioattn.interpret.attribution.values import UNKNOWN, Attribution, centred
-from bioattn.interpret.choices import Baseline
+from bioattn.interpret.choices import AttributionBaseline
 from bioattn.promoters.dinucleotide_shuffle import dinucleotide_shuffled
 
 SHUFFLES = 20
@@ -65,7 +65,7 @@ class IntegratedGradients:
         predictor: Predictor,
         *,
         steps: int = 50,
-        baseline: Baseline = Baseline.UNIFORM,
+        baseline: AttributionBaseline = AttributionBaseline.UNIFORM,
         seed: int = 0,
     ) -> None:
         self._predictor = predictor
@@ -83,11 +83,11 @@ class IntegratedGradients:
         """The baseline of a promoter, (L, 4)."""
         known_L1 = torch.from_numpy(codes_L < UNKNOWN)[:, None].float()
         match self._baseline:
-            case Baseline.UNIFORM:
+            case AttributionBaseline.UNIFORM:
                 return (known_L1 / 4).expand(-1, 4)
-            case Baseline.ZEROS:
+            case AttributionBaseline.ZEROS:
                 return torch.zeros(len(codes_L), 4)
-            case Baseline.DINUCLEOTIDE_SHUFFLED:
+            case AttributionBaseline.DINUCLEOTIDE_SHUFFLED:
                 # From the sequence itself, so that a promoter's baseline does not depend on those before it.
                 random = np.random.default_rng([self._seed, *codes_L.tolist()])
                 shuffled = dinucleotide_shuffled(np.tile(codes_L, (SHUFFLES, 1)), random)

@@ -7,10 +7,10 @@ from bioattn.inference.runner import Predictor
 from bioattn.interpret.attribution.gradients import GradientInput, IntegratedGradients
 from bioattn.interpret.attribution.mutagenesis import Mutagenesis
 from bioattn.interpret.attribution.values import Attributor
-from bioattn.interpret.choices import Baseline
+from bioattn.interpret.choices import AttributionBaseline
 from bioattn.store.choices import Method
 
-__all__ = ["Baseline", "Method", "MethodSettings", "make_attributor"]
+__all__ = ["AttributionBaseline", "Method", "MethodSettings", "make_attributor"]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -20,7 +20,7 @@ class MethodSettings:
     method: Method = Method.ISM
     steps: int = 50
     """Points on the way from the baseline to the promoter."""
-    baseline: Baseline = Baseline.UNIFORM
+    baseline: AttributionBaseline = AttributionBaseline.UNIFORM
     """Where the way begins."""
     seed: int = 0
     """Of the shuffles of `dinucleotide-shuffled`."""
@@ -33,7 +33,7 @@ class MethodSettings:
         """What beside the method decides the values."""
         if self.method is not Method.INTEGRATED_GRADIENTS:
             return ""
-        seed = f" seed={self.seed}" if self.baseline is Baseline.DINUCLEOTIDE_SHUFFLED else ""
+        seed = f" seed={self.seed}" if self.baseline is AttributionBaseline.DINUCLEOTIDE_SHUFFLED else ""
         return f"steps={self.steps} baseline={self.baseline}{seed}"
 
 

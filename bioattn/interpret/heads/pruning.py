@@ -14,7 +14,7 @@ from bioattn.system.progress import NoProgress, Progress
 class PruningStep(NamedTuple):
     """One step of `greedy_pruning`; the first has nothing removed."""
 
-    heads_left: int
+    num_heads: int
     removed: Head | None
     importance: float
     """Of the head removed, among those that were left; NaN in the first row."""
@@ -56,23 +56,25 @@ def greedy_pruning(scorer: SilencingScorer, progress: Progress | None = None) ->
         left[least[0]].remove(least[1])
         silenced.add(least)
         figures = scorer.figures(silenced)
-        steps.append(PruningStep(steps[-1].heads_left - 1, least, importance[least], figures))
+        steps.append(PruningStep(steps[-1].num_heads - 1, least, importance[least], figures))
         progress.advance()
     progress.end()
     return steps
 
 
-def heads_left(scorer: SilencingScorer, steps: list[PruningStep], number: int) -> Mapping[str, list[int]]:
+def heads_after_pruning(
+    scorer: SilencingScorer, steps: list[PruningStep], number: int
+) -> Mapping[str, list[int]]:
     """By site, the heads that are there when `number` are left.
 
     Raises: BioattnError when that is not one of the steps.
     """
-    if number not in {step.heads_left for step in steps}:
+    if number not in {step.num_heads for step in steps}:
         raise BioattnError(
-            f"--prune-to {number}: the model has {steps[0].heads_left} heads at {len(scorer.sites)} sites, "
-            f"and each keeps at least one; ask for {steps[-1].heads_left} to {steps[0].heads_left}"
+            f"--prune-to {number}: the model has {steps[0].num_heads} heads at {len(scorer.sites)} sites, "
+            f"and each keeps at least one; ask for {steps[-1].num_heads} to {steps[0].num_heads}"
         )
-    gone = {step.removed for step in steps if step.heads_left >= number}
+    gone = {step.removed for step in steps if step.num_heads >= number}
     return {
         name: [head for head in site.heads if (name, head) not in gone] for name, site in scorer.sites.items()
     }

@@ -34,7 +34,13 @@ from bioattn.interpret.heads.head_folder import (
     PRUNING,
     RECORD,
 )
-from bioattn.interpret.heads.pruning import PruningStep, greedy_pruning, heads_left, heads_of, leave_one_out
+from bioattn.interpret.heads.pruning import (
+    PruningStep,
+    greedy_pruning,
+    heads_after_pruning,
+    heads_of,
+    leave_one_out,
+)
 from bioattn.io.files import check_apart, sha256_of, text_output, write_json
 from bioattn.io.folders import atomic_folder
 from bioattn.models.family import load_runner
@@ -128,8 +134,8 @@ def explain_heads(
         record["whole"] = _figures(whole)
         found = replace(found, whole=whole)
         if prune_to is not None and pruned_model is not None and isinstance(runner, PrunableRunner):
-            keep = heads_left(scorer, steps, prune_to)
-            figures = next(step.figures for step in steps if step.heads_left == prune_to)
+            keep = heads_after_pruning(scorer, steps, prune_to)
+            figures = next(step.figures for step in steps if step.num_heads == prune_to)
             record["pruned"] = {"heads": dict(keep), split: _figures(figures)}
             test = runner.write_pruned(
                 pruned_model, model_folder, dataset, keep, record["pruned"], force=force, progress=progress
@@ -172,7 +178,7 @@ def _warn_of_other_data(model_folder: Path, dataset: Path, split: str, *, error:
 
 def _pruning_row(step: PruningStep) -> Cells:
     site, head = step.removed if step.removed is not None else ("", "")
-    return (step.heads_left, site, head, step.importance, *step.figures)
+    return (step.num_heads, site, head, step.importance, *step.figures)
 
 
 def _figures(figures: HeadFigures) -> dict[str, float | None]:

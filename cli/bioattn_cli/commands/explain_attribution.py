@@ -4,7 +4,7 @@ from typing import Annotated
 
 import typer
 
-from bioattn.interpret.choices import Baseline
+from bioattn.interpret.choices import AttributionBaseline
 from bioattn.store.choices import Method
 from bioattn.system.device import Device
 from bioattn_cli.choice_options import GenesOption
@@ -48,7 +48,7 @@ def attribution(
         typer.Option(min=1, help="integrated-gradients: points on the path from the baseline [default: 50]."),
     ] = None,
     baseline: Annotated[
-        Baseline | None,
+        AttributionBaseline | None,
         typer.Option(help="integrated-gradients: the baseline, where the path begins [default: uniform]."),
     ] = None,
     device: DeviceOption = Device.AUTO,
@@ -97,7 +97,7 @@ def attribution(
         settings=MethodSettings(
             method=method,
             steps=50 if steps is None else steps,
-            baseline=baseline or Baseline.UNIFORM,
+            baseline=baseline or AttributionBaseline.UNIFORM,
             seed=seed,
         ),
         treatments=treatments,

@@ -9,7 +9,7 @@ import torch
 
 from bioattn.interpret.attribution.gradients import GradientInput, IntegratedGradients
 from bioattn.interpret.attribution.values import contributions
-from bioattn.interpret.choices import Baseline
+from bioattn.interpret.choices import AttributionBaseline
 from bioattn.models.promoter.best_match import best_match
 from bioattn.models.promoter.config import Conditioning, TreatmentEncoding
 from bioattn.models.promoter.folder import LoadedPromoterModel
@@ -111,10 +111,10 @@ def test_gradient_input_is_the_centred_gradient(
     assert all(parameter.requires_grad for parameter in model.model.parameters())
 
 
-@pytest.mark.parametrize("baseline", list(Baseline))
+@pytest.mark.parametrize("baseline", list(AttributionBaseline))
 @pytest.mark.parametrize("kind", [KINDS[0], KINDS[4]], ids=str)
 def test_integrated_gradients_are_complete(
-    kind: dict[str, Any], baseline: Baseline, make_model: Make, make_codes: Codes
+    kind: dict[str, Any], baseline: AttributionBaseline, make_model: Make, make_codes: Codes
 ) -> None:
     """Against f(promoter) − f(baseline) by two forward passes; many steps for a small gap."""
     model, codes = make_model(**kind), make_codes(2)
@@ -131,7 +131,7 @@ def test_integrated_gradients_are_complete(
         difference = found.predictions_BT[promoter] - first.numpy()[0]
         assert np.abs(difference).max() > 0.05
         assert np.abs(found.gap_BT[promoter]).max() < 0.03 * np.abs(difference).max()
-        if baseline is Baseline.UNIFORM:
+        if baseline is AttributionBaseline.UNIFORM:
             sums = contributions(found.values_BTLA, codes)[promoter].sum(-1)
             np.testing.assert_allclose(sums + found.gap_BT[promoter], difference, atol=1e-4)
     coarse = IntegratedGradients(model.predictor(), steps=3, baseline=baseline)(codes)
@@ -142,14 +142,16 @@ def test_integrated_gradients_are_complete(
 def test_baselines(make_model: Make, make_codes: Codes) -> None:
     model, codes = make_model(), make_codes(2)[1]
 
-    def baseline(name: Baseline, seed: int = 0) -> np.ndarray:
+    def baseline(name: AttributionBaseline, seed: int = 0) -> np.ndarray:
         return IntegratedGradients(model.predictor(), baseline=name, seed=seed).baseline(codes).numpy()
 
     known = codes < 4
-    np.testing.assert_array_equal(baseline(Baseline.UNIFORM), np.where(known, 0.25, 0)[:, None].repeat(4, 1))
-    assert not baseline(Baseline.ZEROS).any()
-    shuffled = baseline(Baseline.DINUCLEOTIDE_SHUFFLED)
+    np.testing.assert_array_equal(
+        baseline(AttributionBaseline.UNIFORM), np.where(known, 0.25, 0)[:, None].repeat(4, 1)
+    )
+    assert not baseline(AttributionBaseline.ZEROS).any()
+    shuffled = baseline(AttributionBaseline.DINUCLEOTIDE_SHUFFLED)
     np.testing.assert_allclose(shuffled.sum(1), known, atol=1e-6)
     counts = np.bincount(codes[known], minlength=4)
     np.testing.assert_allclose(shuffled.sum(0), counts, atol=1e-4)
-    assert not np.array_equal(shuffled, baseline(Baseline.DINUCLEOTIDE_SHUFFLED, seed=1))
+    assert not np.array_equal(shuffled, baseline(AttributionBaseline.DINUCLEOTIDE_SHUFFLED, seed=1))

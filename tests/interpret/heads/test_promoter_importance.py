@@ -7,7 +7,7 @@ import torch
 
 from bioattn.attention.head_masks import attention_layers, masked_heads
 from bioattn.errors import BioattnError
-from bioattn.interpret.heads.pruning import greedy_pruning, heads_left, leave_one_out
+from bioattn.interpret.heads.pruning import greedy_pruning, heads_after_pruning, leave_one_out
 from bioattn.models.promoter.config import Conditioning, PromoterModelConfig
 from bioattn.models.promoter.head_scorer import PromoterHeadScorer
 from bioattn.promoters.dataset import TEST, VALIDATION, PromoterDataset
@@ -107,7 +107,7 @@ def test_a_head_without_effect_has_no_importance_and_is_the_first_to_go():
     assert alone[site.name, 1].loss == pytest.approx(whole.loss, abs=1e-6)
     assert abs(alone[site.name, 0].loss - whole.loss) > 1e-6
     steps = greedy_pruning(scorer)
-    assert [step.heads_left for step in steps] == [3, 2, 1]
+    assert [step.num_heads for step in steps] == [3, 2, 1]
     assert steps[1].removed == (site.name, 1)
     assert steps[1].importance == 0
     assert steps[1].figures.loss == pytest.approx(whole.loss, abs=1e-6)
@@ -115,16 +115,16 @@ def test_a_head_without_effect_has_no_importance_and_is_the_first_to_go():
     again = scorer.importance({(site.name, 1)})
     least = min(again, key=lambda head: scorer.overall(again[head]))
     assert steps[2].removed == least
-    assert heads_left(scorer, steps, 2) == {site.name: [0, 2]}
+    assert heads_after_pruning(scorer, steps, 2) == {site.name: [0, 2]}
     with pytest.raises(BioattnError, match=r"--prune-to 0: .* ask for 1 to 3"):
-        heads_left(scorer, steps, 0)
+        heads_after_pruning(scorer, steps, 0)
 
 
 def test_every_site_keeps_a_head():
     scorer = PromoterHeadScorer(make_model("two hops"), make_dataset(), VALIDATION)
     steps = greedy_pruning(scorer)
-    assert steps[-1].heads_left == 2
-    assert sorted(map(len, heads_left(scorer, steps, 2).values())) == [1, 1]
+    assert steps[-1].num_heads == 2
+    assert sorted(map(len, heads_after_pruning(scorer, steps, 2).values())) == [1, 1]
 
 
 def test_what_does_not_fit_is_refused():
