@@ -3,6 +3,9 @@
 import pytest
 import torch
 
+collect_ignore = ["toy"]
+"""A family that is imported as `bioattn.models.toy` only (`test_family.py`)."""
+
 
 @pytest.fixture(params=["cpu", pytest.param("cuda", marks=pytest.mark.gpu)])
 def device(request: pytest.FixtureRequest) -> torch.device:
