@@ -4,7 +4,7 @@
 #   make demo SEED=3    the same with another seed of the training
 #   make test           lint, types and tests
 #   make torture        kill every command at 200 random moments and at each step; every command under every fault;
-#                       a thousand flipped bits and cuts in every kind of file; programs that must be fetched
+#                       a thousand flipped bits and cuts in every kind of file
 #   make fuzz           an hour of fuzzing all parsers (make fuzz MINUTES=5)
 #
 # pip obeys its usual settings: PIP_EXTRA_INDEX_URL names a mirror or an index with CPU builds of torch.
@@ -111,7 +111,6 @@ torture: $(VENV)/installed-dev
 	$(BIN)/python -m tests.faults.torture --kills $(KILLS) --signal INT
 	$(BIN)/python -m tests.faults.flip_bits --places 1000
 	$(BIN)/python -m tests.faults.matrix
-	$(BIN)/python -m pytest -m torture
 
 # Coverage-guided fuzzing of all parsers for $(MINUTES) minutes in all; finds go to $(FUZZ)/finds.
 MINUTES ?= 60

@@ -5,7 +5,7 @@ import pytest
 from tests.faults.flip_bits import KINDS, Flips
 from tests.faults.torture import Torture
 
-PLACES = 4
+PLACES = 7
 """Of each kind."""
 
 

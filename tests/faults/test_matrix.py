@@ -36,6 +36,6 @@ def test_nothing_is_lost(fault, torture: Torture) -> None:
     for name in SHORT[fault.name]:
         command = BY_NAME[name]
         cases = cases_of(torture, fault, command)
-        for case, run in cases[:: max(1, len(cases) // 2)]:
+        for case, run in cases[:: max(1, len(cases) // 3)]:
             result = run_case(torture, fault, command, case, run)
             assert not result.problems, f"{name}, {case}"

@@ -39,7 +39,6 @@ def planted(tmp_path: Path) -> Path:
     return tmp_path / "x.h5"
 
 
-@pytest.mark.torture
 def test_modisco_finds_the_planted_motif(planted: Path, tmp_path: Path) -> None:
     python, missing = borrowing_environment(tmp_path / "peers", {"modiscolite": "modisco-lite>=2.2"})
     if missing:
