@@ -4,9 +4,8 @@ layer and head.
 Shape suffix R: the match columns that the model saw.
 """
 
-import base64
-import zlib
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -14,6 +13,7 @@ from numpy.typing import NDArray
 from bioattn.errors import BioattnError
 from bioattn.report.head_maps import DrawnHead, HeadSource, draw_heads, list_heads, list_hidden
 from bioattn.report.inputs import ReportInputs
+from bioattn.report.packed_maps import pack_bytes
 from bioattn.report.proteins import Protein, find_proteins, give_alignments, give_truth
 from bioattn.store.reader import open_attention
 from bioattn.structures.contact_metrics import ContactScores, contact_scores
@@ -67,6 +67,11 @@ class AlignmentPage:
         """Bytes of its maps and rows."""
         maps = [self.contact, self.distance, self.truth, *self.rows, *(head.map for head in self.heads)]
         return sum(len(text) for text in maps if text is not None)
+
+    def data(self) -> dict[str, Any]:
+        """What the scripts of the page are given."""
+        told = ("num_likely", "prediction_scores", "num_heads", "hidden_sites", "is_alone", "mean_plddt")
+        return {name: value for name, value in asdict(self).items() if name not in told}
 
 
 def collect_alignments(inputs: ReportInputs, progress: Progress) -> tuple[list[AlignmentPage], list[str]]:
@@ -126,9 +131,9 @@ def _page(protein: Protein, room: int) -> AlignmentPage:
         raise BioattnError(f"{folder}: holds no distances, and no attention of {protein.id} was given")
     cb_R = None if protein.cb is None else protein.cb[columns]
     heads: list[DrawnHead] = []
-    contact = None if contact_RR is None else _packed(np.clip(contact_RR, 0, 1) * 255)
-    distance = None if distance_RR is None else _packed(np.clip(distance_RR / DISTANCE_STEP, 0, 255))
-    truth = None if cb_R is None else _packed(_truth(cb_R))
+    contact = None if contact_RR is None else pack_bytes(np.clip(contact_RR, 0, 1) * 255)
+    distance = None if distance_RR is None else pack_bytes(np.clip(distance_RR / DISTANCE_STEP, 0, 255))
+    truth = None if cb_R is None else pack_bytes(_truth(cb_R))
     used = sum(len(text) for text in (contact, truth) if text is not None)
     if distance is not None and used + len(distance) > room / 2:
         distance = None  # of a very long protein: heads say more
@@ -187,8 +192,3 @@ def _truth(cb: NDArray[np.floating]) -> NDArray[np.uint8]:
     present = known_pairs(cb, 0)
     touching = contacts(cb, min_separation=1)
     return np.where(touching, TOUCHING, np.where(present, APART, UNKNOWN)).astype(np.uint8)
-
-
-def _packed(values: NDArray[np.floating] | NDArray[np.uint8]) -> str:
-    whole = np.rint(values).astype(np.uint8)
-    return base64.b64encode(zlib.compress(whole.tobytes(), 9)).decode("ascii")

@@ -3,17 +3,16 @@
 Shape suffix R: the match columns that the model saw.
 """
 
-import base64
 import re
-import zlib
 from collections import Counter
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 
 import numpy as np
 from numpy.typing import NDArray
 
 from bioattn.alignments.couplings import average_product_correction
 from bioattn.interpret.maps.alignment_maps import head_map
+from bioattn.report.packed_maps import pack_bytes
 from bioattn.store.choices import Reduction
 from bioattn.store.reader import AttentionFile
 from bioattn.structures.contact_metrics import contact_scores
@@ -28,7 +27,7 @@ _KINDS = {
 _STACKS = {"evoformer": "", "extra_msa": " (extra MSA)"}
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, slots=True, kw_only=True)
 class HeadSource:
     """One head of one site whose queries and keys are residues."""
 
@@ -41,13 +40,9 @@ class HeadSource:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class DrawnHead:
+class DrawnHead(HeadSource):
     """One head's map, packed."""
 
-    site: str
-    kind: str
-    block: int
-    head: int | None
     map: str
     """(R, R) square roots of weights, queries first, in 255ths of the largest; deflated, base64."""
     largest: float
@@ -73,7 +68,7 @@ def list_heads(attention: AttentionFile) -> list[HeadSource]:
             kind = _KINDS.get(name["kind"], name["kind"]) + _STACKS.get(name["stack"], f" ({name['stack']})")
             block = int(name["block"])
         heads: list[int | None] = list(info.heads) if "head" in info.dims else [None]
-        found += [HeadSource(info.name, kind, block, head) for head in heads]
+        found += [HeadSource(site=info.name, kind=kind, block=block, head=head) for head in heads]
     order = list(_KINDS.values())
     return sorted(
         found,
@@ -119,18 +114,14 @@ def draw_heads(
         source = sources[number]
         map_RR = head_map(attention, attention.sites[source.site], sample, source.head)
         largest = float(map_RR.max(initial=0.0))
-        steps = np.rint(np.sqrt(np.maximum(map_RR, 0) / (largest or 1.0)) * 255).astype(np.uint8)
-        text = base64.b64encode(zlib.compress(steps.tobytes(), 9)).decode("ascii")
+        text = pack_bytes(np.sqrt(np.maximum(map_RR, 0) / (largest or 1.0)) * 255)
         room -= len(text)
         if room < 0 and drawn:
             break
         drawn[number] = DrawnHead(
-            site=source.site,
-            kind=source.kind,
-            block=source.block,
-            head=source.head,
+            **asdict(source),
             map=text,
-            largest=largest,
+            largest=float(f"{largest:.6g}"),
             agreement=agreement,
             precision=precision,
         )
@@ -148,8 +139,8 @@ def _judged(
     if contact_RR is not None and len(far[0]) > 2:
         one, other = corrected[far], np.asarray(contact_RR, np.float64)[far]
         if one.std() > 0 and other.std() > 0:
-            agreement = float(np.corrcoef(one, other)[0, 1])
+            agreement = round(float(np.corrcoef(one, other)[0, 1]), 4)
     if cb_R is not None:
         found = contact_scores(corrected, cb_R).precision_l
-        precision = found if np.isfinite(found) else None
+        precision = round(found, 4) if np.isfinite(found) else None
     return agreement, precision

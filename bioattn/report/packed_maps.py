@@ -45,3 +45,8 @@ def pack(parts: Sequence[Steps]) -> bytes:
 def as_text(packed: bytes) -> str:
     """Base64."""
     return base64.b64encode(packed).decode("ascii")
+
+
+def pack_bytes(values: NDArray[np.floating] | NDArray[np.uint8]) -> str:
+    """An array rounded to whole numbers from 0 to 255, deflated, base64."""
+    return as_text(zlib.compress(np.rint(values).astype(np.uint8).tobytes(), 9))

@@ -9,13 +9,19 @@ from string import Template
 
 from bioattn import __version__
 from bioattn.io.files import text_output
-from bioattn.report.accuracy_section import accuracy_section, training_section
-from bioattn.report.check_section import check_section
 from bioattn.report.collection import Report
 from bioattn.report.markup import Markup, data_block, element, escape, join
 from bioattn.report.payload import page_data
 from bioattn.report.promoter_sections import motifs_section, promoters_section, similarity_section
-from bioattn.report.sections import alignments_section, inputs_section, summary_section, table_sections
+from bioattn.report.sections import (
+    accuracy_section,
+    alignments_section,
+    check_section,
+    inputs_section,
+    summary_section,
+    table_sections,
+    training_section,
+)
 
 SCRIPTS = ("core.js", "tracks.js", "promoters.js", "similarity.js", "alignments.js")
 """In the order in which they are run, as one."""

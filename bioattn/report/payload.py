@@ -1,7 +1,6 @@
 """What the scripts of a page are given: one JSON object, large arrays deflated and in base64."""
 
-import base64
-import zlib
+from dataclasses import asdict
 from typing import Any
 
 import numpy as np
@@ -9,10 +8,9 @@ from numpy.typing import NDArray
 from scipy.cluster.hierarchy import leaves_list, linkage, optimal_leaf_ordering
 from scipy.spatial.distance import squareform
 
-from bioattn.report.alignment_pages import AlignmentPage
 from bioattn.report.collection import Report
-from bioattn.report.packed_maps import STEPS, as_text, pack, quantised
-from bioattn.report.promoter_browser import BrowserGene, PromoterBrowser
+from bioattn.report.packed_maps import STEPS, as_text, pack, pack_bytes, quantised
+from bioattn.report.promoter_browser import PromoterBrowser
 
 MEAN_PROMOTER = "(mean of all promoters)"
 MAX_CLUSTERED = 1500
@@ -24,7 +22,7 @@ def page_data(report: Report) -> dict[str, Any]:
     return {
         "promoters": None if report.browser is None else _promoters(report.browser),
         "similarity": None if report.browser is None else _similarity(report.browser),
-        "alignments": [_alignment(page) for page in report.pages],
+        "alignments": [page.data() for page in report.pages],
     }
 
 
@@ -52,39 +50,9 @@ def _promoters(browser: PromoterBrowser) -> dict[str, Any]:
         if browser.attribution_method is None
         else {"method": browser.attribution_method, "treatments": browser.attribution_treatments},
         "mean": mean,
-        "genes": [_gene(gene, browser.treatments) for gene in browser.genes],
+        "genes": [asdict(gene) for gene in browser.genes],
         # Names of fields once, not five thousand times.
-        "lines": [[line.id, line.name, line.treatment, line.predicted, line.peak] for line in browser.lines]
-        if len(browser.lines) > len(browser.genes)
-        else [],
-    }
-
-
-def _gene(gene: BrowserGene, treatments: list[str]) -> dict[str, Any]:
-    number = {name: place for place, name in enumerate(treatments)}
-    window = gene.window
-    return {
-        "id": gene.id,
-        "name": gene.name,
-        "window": [window.chrom, window.start, window.end, window.strand],
-        "split": gene.split,
-        "sequence": gene.sequence,
-        "predicted": gene.predicted,
-        "measured": gene.measured,
-        "neighbours": [
-            [each.start, each.end, each.label, int(each.same_strand), int(each.own)]
-            for each in gene.neighbours
-        ],
-        "hits": [
-            [hit.motif, hit.start, hit.end, hit.strand, float(f"{hit.p_value:.2g}")] for hit in gene.hits
-        ],
-        "attended": [
-            [number[site.treatment], site.motif, site.start, site.end]
-            for site in gene.attended
-            if site.treatment in number
-        ],
-        "attribution": gene.has_attribution,
-        "maps": gene.maps,
+        "lines": browser.lines if len(browser.lines) > len(browser.genes) else [],
     }
 
 
@@ -105,23 +73,13 @@ def _similarity(browser: PromoterBrowser) -> dict[str, Any] | None:
             site.similarity_TT,
         ),
     ]
-    same = site.treatments == browser.treatments
-    if same and browser.prediction_similarity_TT is not None:
-        matrices.append(
-            (
-                "Predicted responses",
-                "Correlation of predicted responses over promoters.",
-                browser.prediction_similarity_TT,
-            )
-        )
-    if same and browser.measured_similarity_TT is not None:
-        matrices.append(
-            (
-                "Measured responses",
-                "Correlation of measured responses over promoters.",
-                browser.measured_similarity_TT,
-            )
-        )
+    for kind, similarity_TT in (
+        ("predicted", browser.prediction_similarity_TT),
+        ("measured", browser.measured_similarity_TT),
+    ):
+        if similarity_TT is not None and site.treatments == browser.treatments:
+            about = f"Correlation of {kind} responses over promoters."
+            matrices.append((f"{kind.capitalize()} responses", about, similarity_TT))
     return {
         "names": site.treatments,
         "matrices": [
@@ -129,7 +87,7 @@ def _similarity(browser: PromoterBrowser) -> dict[str, Any] | None:
                 "title": title,
                 "about": about,
                 "order": cluster_order(values).tolist(),
-                "values": _deflated(np.rint((values + 1) * 127)),
+                "values": pack_bytes((values + 1) * 127),
             }
             for title, about, values in matrices
         ],
@@ -147,39 +105,3 @@ def cluster_order(similarity_TT: NDArray[np.float64]) -> NDArray[np.int64]:
     tree = linkage(condensed, "average")
     order: NDArray[np.int64] = leaves_list(optimal_leaf_ordering(tree, condensed)).astype(np.int64)
     return order
-
-
-def _alignment(page: AlignmentPage) -> dict[str, Any]:
-    return {
-        "id": page.id,
-        "sequence": page.sequence,
-        "columns": page.columns,
-        "rowNames": page.row_names,
-        "rows": page.rows,
-        "numRows": page.num_rows,
-        "truthSource": page.truth_source,
-        "contact": page.contact,
-        "distance": page.distance,
-        "truth": page.truth,
-        "heads": [
-            {
-                "site": head.site,
-                "kind": head.kind,
-                "block": head.block,
-                "head": head.head,
-                "map": head.map,
-                "largest": float(f"{head.largest:.6g}"),
-                "agreement": _rounded(head.agreement),
-                "precision": _rounded(head.precision),
-            }
-            for head in page.heads
-        ],
-    }
-
-
-def _rounded(value: float | None) -> float | None:
-    return None if value is None else round(value, 4)
-
-
-def _deflated(values: NDArray[np.floating]) -> str:
-    return base64.b64encode(zlib.compress(values.astype(np.uint8).tobytes(), 9)).decode("ascii")

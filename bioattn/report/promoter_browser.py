@@ -4,8 +4,9 @@ Shape suffixes: G promoters, T treatments, H heads, K bins, L positions.
 """
 
 import math
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
+from typing import NamedTuple
 
 import numpy as np
 import pandas as pd
@@ -22,18 +23,12 @@ from bioattn.report.gene_maps import (
     pack_within_budget,
     read_maps,
 )
-from bioattn.report.gene_ranking import ranked_genes, specific_part
 from bioattn.report.inputs import ReportInputs
-from bioattn.report.promoter_context import (
-    MotifHit,
-    Neighbour,
-    Window,
-    letters,
-)
+from bioattn.report.promoter_context import MotifHit, Neighbour, Window, letters
 from bioattn.report.surroundings import Surroundings, known_of
 from bioattn.store.reader import AttentionFile
 from bioattn.system.progress import Progress
-from bioattn.views.motif_export import AttendedSite, MotifResults
+from bioattn.views.motif_export import MotifResults
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -52,14 +47,15 @@ class BrowserGene:
     """Empty without a dataset."""
     neighbours: list[Neighbour]
     hits: list[MotifHit]
-    attended: list[AttendedSite]
-    has_attribution: bool
+    attended: list[tuple[int, str, int, int]]
+    """Number of the treatment, motif, start and end in window positions."""
+    attribution: bool
+    """Whether `maps` ends with contributions."""
     maps: str
     """`packed_maps`."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class GeneLine:
+class GeneLine(NamedTuple):
     """One promoter in one line."""
 
     id: str
@@ -149,16 +145,17 @@ def collect_browser(
             context_bytes=lambda row: context.size(ids[row]),
         )
     sites = read.sites
+    shown_treatments = names or sites[0].treatments
     edges = sites[0].key_edges
     middles = (edges[:-1] + edges[1:]) // 2
     return PromoterBrowser(
         window_length=length,
         task=attention.task,
-        treatments=names or sites[0].treatments,
+        treatments=shown_treatments,
         sites=sites,
         genes=[
-            _browser_gene(row, ids[row], maps, has_attribution, context, length)
-            for row, maps, has_attribution in shown
+            _browser_gene(row, shown_treatments, maps, attribution, context, length)
+            for row, maps, attribution in shown
         ],
         lines=[
             GeneLine(
@@ -179,8 +176,9 @@ def collect_browser(
 
 
 def _browser_gene(
-    row: int, gene: str, maps: str, has_attribution: bool, context: Surroundings, length: int
+    row: int, treatments: list[str], maps: str, attribution: bool, context: Surroundings, length: int
 ) -> BrowserGene:
+    gene = context.ids[row]
     window = context.windows[row]
     sequence = context.sequences.get(gene)
     return BrowserGene(
@@ -193,8 +191,12 @@ def _browser_gene(
         measured=[] if context.measured_GT is None else [_number(v) for v in context.measured_GT[row]],
         neighbours=context.annotated.neighbours(gene, window, length) if context.annotated else [],
         hits=context.hits.get(gene, []),
-        attended=context.attended.get(gene, []),
-        has_attribution=has_attribution,
+        attended=[
+            (treatments.index(site.treatment), site.motif, site.start, site.end)
+            for site in context.attended.get(gene, [])
+            if site.treatment in treatments
+        ],
+        attribution=attribution,
         maps=maps,
     )
 
@@ -231,3 +233,49 @@ def _chosen_by(shown: int, total: int, held_out: bool, attribution: bool, asked:
         + ". Of the others the search gives one line each; all of them enter the summaries. Name genes with "
         "--genes to have them here."
     )
+
+
+def specific_part(responses: NDArray[np.floating]) -> NDArray[np.float64]:
+    """Responses (genes, treatments) in standard deviations of their treatment, less each gene's mean over
+    treatments.
+
+    What is missing counts as 0; with one treatment nothing is taken off.
+    """
+    values = np.asarray(responses, np.float64)
+    with np.errstate(invalid="ignore", divide="ignore"):
+        known = ~np.isnan(values)
+        count = np.maximum(known.sum(axis=0), 1)
+        mean = np.where(known, values, 0).sum(axis=0) / count
+        deviation = np.sqrt(np.where(known, np.square(values - mean), 0).sum(axis=0) / count)
+    z = np.where(known, (values - mean) / np.where(deviation > 0, deviation, 1.0), 0.0)
+    return z - z.mean(axis=1, keepdims=True) if z.shape[1] > 1 else z
+
+
+def ranked_genes(responses: NDArray[np.floating], unseen: NDArray[np.bool_]) -> list[int]:
+    """All genes, those worth showing first: the treatments take turns, each naming the gene that responds to it
+    most specifically; every second turn of a treatment is for genes that the model was not trained on, while
+    there are.
+
+    responses: (genes, treatments). unseen: (genes,) whether a gene was held out.
+    """
+    specific = np.abs(specific_part(responses))
+    num_genes, num_treatments = specific.shape
+    orders = [np.argsort(-specific[:, t], kind="stable") for t in range(num_treatments)]
+    queues = [(iter(order[unseen[order]].tolist()), iter(order.tolist())) for order in orders]
+    taken: dict[int, None] = {}
+
+    def following(queue: Iterator[int]) -> int | None:
+        return next((gene for gene in queue if gene not in taken), None)
+
+    turn = 0
+    while len(taken) < num_genes and queues:
+        before = len(taken)
+        for held_out, everyone in queues:
+            gene = following(held_out) if turn % 2 == 0 else None
+            gene = following(everyone) if gene is None else gene
+            if gene is not None:
+                taken[gene] = None
+        turn += 1
+        if len(taken) == before:
+            break
+    return [*taken, *(gene for gene in range(num_genes) if gene not in taken)]

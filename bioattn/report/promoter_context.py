@@ -1,8 +1,8 @@
 """What stands around a promoter's attention: its bases, the genes its window reaches into, hits of motifs."""
 
 from collections.abc import Collection, Iterable, Sequence
-from dataclasses import dataclass
 from pathlib import Path
+from typing import NamedTuple
 
 import numpy as np
 import pandas as pd
@@ -21,8 +21,7 @@ MAX_HITS = 80
 HIT_P_VALUE = 1e-4
 
 
-@dataclass(frozen=True, slots=True)
-class Window:
+class Window(NamedTuple):
     """Where a promoter lies, 0-based half-open along the chromosome; strand `.` = not known."""
 
     chrom: str
@@ -31,8 +30,7 @@ class Window:
     strand: str
 
 
-@dataclass(frozen=True, slots=True)
-class Neighbour:
+class Neighbour(NamedTuple):
     """A gene in a window, in window positions from 0, 5'→3'."""
 
     start: int
@@ -43,8 +41,7 @@ class Neighbour:
     """The promoter's own gene."""
 
 
-@dataclass(frozen=True, slots=True)
-class MotifHit:
+class MotifHit(NamedTuple):
     """A match of a motif, in window positions from 0, 5'→3'."""
 
     motif: str
@@ -178,7 +175,7 @@ def motif_hits(
                 int(hit.start),
                 int(hit.end),
                 str(hit.strand),
-                float(hit.p_value),
+                float(f"{hit.p_value:.2g}"),
             )
             for hit in _rows(kept)
         ]

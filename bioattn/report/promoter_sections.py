@@ -2,8 +2,7 @@
 
 from bioattn.report.charts import logo
 from bioattn.report.collection import Report
-from bioattn.report.markup import Markup, element, join
-from bioattn.report.section import Section, note, section, table
+from bioattn.report.markup import Markup, Section, element, join, note, section, table
 from bioattn.text import counted
 from bioattn.views.motif_export import FoundMotif, MotifResults
 

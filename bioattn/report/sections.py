@@ -1,10 +1,28 @@
-"""The sections that open and close a page, and the place for the pages of proteins."""
+"""The sections of a page, but those on promoters."""
 
+from bioattn.report.charts import bars, curves, figure, interval_mark, strip
 from bioattn.report.collection import Report
-from bioattn.report.markup import Markup, element
-from bioattn.report.section import SIGN_WORDS, SIGNS, Section, figure_text, note, section, table
+from bioattn.report.findings import per_treatment_words
+from bioattn.report.markup import (
+    SIGN_WORDS,
+    SIGNS,
+    Markup,
+    Section,
+    element,
+    figure_text,
+    note,
+    section,
+    table,
+)
 from bioattn.store.kinds import ResultTable
 from bioattn.text import counted
+from bioattn.views.check import CheckResult
+from bioattn.views.evaluation import HEADLINE_TITLES, METRIC_TITLES, AccuracyTable
+
+SHOWN_METRICS = ("pearson", "auroc", "precision_L")
+"""Beside the losses, the columns of a training history that are drawn, of training or validation."""
+MAX_BARS = 16
+"""Treatments up to which each has a bar with its name."""
 
 
 def summary_section(report: Report) -> Section:
@@ -105,4 +123,212 @@ def inputs_section(report: Report) -> Section:
             "This page is one file: it loads nothing, sends nothing, and the same inputs give the same bytes. "
             "Attention is drawn in steps of 1/63 of a row's largest weight; the attention file has exact values."
         ),
+    )
+
+
+def accuracy_section(report: Report) -> Section | None:
+    """The model beside simple models."""
+    accuracy = report.accuracy
+    if accuracy is None:
+        return None
+    first, metric = accuracy.tables[0], accuracy.headline
+    rows = [(row.name, row.figures.get(metric), row.is_model) for row in first.rows]
+    rows.sort(key=lambda row: (-(row[1] if row[1] is not None else -9.0), row[0]))
+    interval = None if accuracy.interval is None else (accuracy.interval.low, accuracy.interval.high)
+    caption = f"{HEADLINE_TITLES[metric]} on {first.cells}."
+    if interval is not None:
+        caption += " The line through the bar of this model is its 95 % interval over genes (bootstrap)."
+    else:
+        caption += " No interval: it needs the dataset and this model's predictions of its test genes."
+    values = [(name, value) for name, value in accuracy.per_treatment.items() if value is not None]
+    return section(
+        "accuracy",
+        "Accuracy beside simple models",
+        figure(bars(rows, f"{HEADLINE_TITLES[metric]} on {first.cells}", interval), caption),
+        element("h3", "Treatment by treatment") if values else None,
+        _by_treatment(values, METRIC_TITLES[metric], per_treatment_words(accuracy)) if values else None,
+        *(_accuracy_table(each, opened=number == 0) for number, each in enumerate(accuracy.tables)),
+    )
+
+
+def _by_treatment(values: list[tuple[str, float]], title: str, words: str) -> Markup:
+    """A bar for each of a few treatments, a dot for each of many."""
+    if len(values) <= MAX_BARS:
+        rows = [(name, value, False) for name, value in sorted(values, key=lambda each: -each[1])]
+        return figure(bars(rows, f"{title} of each treatment", None), words)
+    drawing = strip(values, "A dot for each treatment", title)
+    return figure(drawing, "Each dot is a treatment; rest on one for its name. " + words)
+
+
+def _accuracy_table(accuracy: AccuracyTable, *, opened: bool) -> Markup:
+    title = f"All figures: {accuracy.cells}"
+    rows = [
+        element(
+            "tr",
+            element("th", row.name, scope="row"),
+            *(element("td", figure_text(row.figures.get(metric))) for metric in accuracy.metrics),
+            class_="ours" if row.is_model else None,
+        )
+        for row in accuracy.rows
+    ]
+    names = ["predictor", *(METRIC_TITLES[metric] for metric in accuracy.metrics)]
+    return element("details", element("summary", title), table(rows, names, label=title), open=opened)
+
+
+def training_section(report: Report) -> Section | None:
+    """How training went."""
+    if not report.histories:
+        return None
+    drawn: list[Markup] = []
+    for name, history in report.histories:
+        groups: dict[str, list[tuple[str, list[tuple[float, float | None]]]]] = {}
+        for column in history.columns:
+            metric = column.removeprefix("validation_")
+            if not (column.endswith("loss") or metric in SHOWN_METRICS):
+                continue
+            title = "loss" if column.endswith("loss") else metric
+            points = [(float(step), value) for step, value in history.points(column)]
+            groups.setdefault(title, []).append((column.replace("_", " "), points))
+        for title, series in groups.items():
+            shown = METRIC_TITLES.get(title, title)
+            drawn.append(
+                figure(
+                    curves(
+                        series,
+                        f"{shown} while training {name}",
+                        x_title=history.time,
+                        mark=history.best,
+                        mark_title="kept",
+                    ),
+                    f"{name}: {shown}" + (" (median over treatments)." if title != "loss" else "."),
+                )
+            )
+    return section("training", "Training", element("div", *drawn, class_="charts"))
+
+
+def check_section(report: Report) -> Section | None:
+    """The verdict on the attention."""
+    check = report.check
+    if check is None:
+        if report.browser is None:
+            return None
+        return section(
+            "check",
+            "May the attention be believed?",
+            element(
+                "div",
+                element("span", "?", class_="sign", aria_hidden="true"),
+                element(
+                    "div",
+                    element("strong", "Not checked."),
+                    element(
+                        "p",
+                        "No result of ",
+                        element("code", "bioattn explain check"),
+                        " was given. Attention can look convincing and mean nothing: maps of untrained models "
+                        "peak, too, and models can predict well from what attention passes by.",
+                    ),
+                ),
+                class_="verdict open",
+            ),
+        )
+    tone = check.tone
+    return section(
+        "check",
+        "May the attention be believed?",
+        element(
+            "div",
+            element("span", SIGNS[tone], class_="sign", role="img", aria_label=SIGN_WORDS[tone]),
+            element(
+                "div",
+                element("strong", check.code),
+                element("p", check.sentence),
+                *(element("p", f"But: {caveat}") for caveat in check.caveats),
+            ),
+            class_=f"verdict {tone}",
+        ),
+        _measures(check),
+        element("div", *_check_curves(check), class_="charts") if check.curves else None,
+        _check_heads(check),
+        element(
+            "details",
+            element("summary", f"Not taken: {counted(len(check.skipped), 'measure')}"),
+            element(
+                "ul", *(element("li", element("strong", name), ": ", why) for name, why in check.skipped)
+            ),
+            open=True,
+        )
+        if check.skipped
+        else None,
+    )
+
+
+def _measures(check: CheckResult) -> Markup | None:
+    if not check.measures:
+        return None
+    rows = []
+    for measure in check.measures:
+        state = "–" if measure.passed is None else "✓ passes" if measure.passed else "✗ fails"
+        value = "–" if measure.value is None else _plain(measure.value)
+        if measure.interval is not None:
+            value += f" [{_plain(measure.interval[0])}, {_plain(measure.interval[1])}]"
+        rows.append(
+            element(
+                "tr",
+                element("th", measure.label, scope="row"),
+                element("td", value),
+                element("td", "" if measure.threshold is None else _plain(measure.threshold)),
+                element(
+                    "td", interval_mark(measure.value, measure.interval, measure.threshold, measure.passed)
+                ),
+                element(
+                    "td", state, class_="" if measure.passed is None else "good" if measure.passed else "bad"
+                ),
+                element("td", measure.sentence, class_="words"),
+            )
+        )
+    names = ("measure", "value [95 %]", "bar", "", "", "")
+    return table(rows, names, label="Measures", class_="measures")
+
+
+def _plain(value: float) -> str:
+    return f"{value:.3f}" if abs(value) < 100 else f"{value:.3g}"
+
+
+def _check_curves(check: CheckResult) -> list[Markup]:
+    return [
+        figure(
+            curves(
+                [
+                    ("most attended first", list(zip(curve.fraction, curve.top, strict=True))),
+                    ("at random", list(zip(curve.fraction, curve.random, strict=True))),
+                ],
+                curve.name,
+                x_title="part of the windows",
+                y_title="change of the answer",
+            ),
+            f"{curve.name.capitalize()}: the farther apart the lines, the more the model relies on what it "
+            "attends to.",
+        )
+        for curve in check.curves
+        if len(curve.fraction) == len(curve.top) == len(curve.random)
+    ]
+
+
+def _check_heads(check: CheckResult) -> Markup | None:
+    if not check.heads:
+        return None
+    names = list(dict.fromkeys(name for head in check.heads for name in head.figures))
+    rows = [
+        element(
+            "tr",
+            element("th", f"{head.site}, head {head.head}", scope="row"),
+            *(element("td", figure_text(head.figures.get(name))) for name in names),
+        )
+        for head in check.heads
+    ]
+    return element(
+        "details",
+        element("summary", f"{counted(len(check.heads), 'head')} one by one"),
+        table(rows, ["head", *(name.replace("_", " ") for name in names)]),
     )

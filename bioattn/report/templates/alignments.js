@@ -112,7 +112,7 @@ function alignmentBrowser(host) {
   function drawMaps() {
     const { protein, maps } = state;
     const size = protein.sequence.length;
-    const lower = maps.truth ? `structure (${protein.truthSource})` : maps.distance ? "expected distance" : "the same";
+    const lower = maps.truth ? `structure (${protein.truth_source})` : maps.distance ? "expected distance" : "the same";
     const show = Boolean(maps.contact);
     contactCanvas.parentElement.hidden = !show;
     if (show) {
@@ -259,11 +259,11 @@ function alignmentBrowser(host) {
       names.font = '11px system-ui, "Liberation Sans", sans-serif';
       names.fillStyle = colourOf("text");
       const room = Math.floor(nameWidth / 6.4);
-      protein.rowNames.forEach((name, row) => {
+      protein.row_names.forEach((name, row) => {
         names.fillText(name.length > room ? `${name.slice(0, room - 1)}…` : name, 4, top + row * CELL.height + CELL.height / 2);
       });
-      alignmentTitle.textContent = protein.numRows === null ? "The target (the alignment was not given)"
-        : `Alignment: ${protein.rows.length.toLocaleString("en")} of ${protein.numRows.toLocaleString("en")} rows, those the model saw first`;
+      alignmentTitle.textContent = protein.num_rows === null ? "The target (the alignment was not given)"
+        : `Alignment: ${protein.rows.length.toLocaleString("en")} of ${protein.num_rows.toLocaleString("en")} rows, those the model saw first`;
     }
     // The first of the marked columns that is out of sight comes into it.
     const seen = scroller.clientWidth - nameWidth;
