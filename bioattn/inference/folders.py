@@ -26,10 +26,9 @@ from bioattn.io.output_lock import reserve_output
 from bioattn.io.output_names import partial_folder
 from bioattn.store.choices import Reduction
 from bioattn.store.parts import Parts
-from bioattn.store.run_settings import is_attention_of, settings_digest
+from bioattn.store.recorded_folder import FOLDER_JOB, SHARD_FILE, read_shard_file, write_shard_file
 from bioattn.store.schema import AttentionOptions, Block, FileLayout, Samples
-from bioattn.store.shard_folder import FOLDER_JOB, SHARD_FILE, read_shard_file, write_shard_file
-from bioattn.store.shard_record import ShardRecord, read_shard
+from bioattn.store.shard_record import ShardRecord, is_attention_of, read_shard, settings_digest
 from bioattn.system.progress import NoProgress, Progress
 from bioattn.system.shard import Shard
 from bioattn.system.signals import StopRequest, stop_on_signals

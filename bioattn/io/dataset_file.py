@@ -17,9 +17,8 @@ from numpy.typing import NDArray
 from bioattn import __version__
 from bioattn.errors import BioattnError, FormatError
 from bioattn.io.files import parse_json
-from bioattn.io.hdf5_input import damage_named, is_hdf5, other_format
+from bioattn.io.hdf5_input import damage_named, is_hdf5, other_format, require_self_contained
 from bioattn.io.seal import check_seal
-from bioattn.io.self_contained import require_self_contained
 
 _CHUNK_BYTES = 1 << 20
 

@@ -13,7 +13,7 @@ from numpy.typing import NDArray
 from bioattn.attention.site import Axis
 from bioattn.io.hdf5_input import damage_named, open_hdf5, strings, text_attribute
 from bioattn.store.choices import Method
-from bioattn.store.reader import Choice, ResultFile
+from bioattn.store.reader import Choice, ResultFile, read_selection
 from bioattn.store.schema import (
     ATTRIBUTION_FORMAT,
     POSITION,
@@ -23,7 +23,6 @@ from bioattn.store.schema import (
     GroupLayout,
     predictions_layout,
 )
-from bioattn.store.selection import read_selection
 from bioattn.store.windows import PROMOTER_COLUMNS, PROMOTERS
 
 ATTRIBUTION_PARTS_FORMAT = "bioattn-attribution-parts"

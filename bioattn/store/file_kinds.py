@@ -13,25 +13,28 @@ from bioattn.io.hdf5_input import open_hdf5, text_attribute
 from bioattn.store.attention_description import describe_attention, describe_attribution
 from bioattn.store.attribution import ATTRIBUTION_PARTS_FORMAT
 from bioattn.store.field_kinds import audit_sample, field_kinds
-from bioattn.store.kinds import Candidate, FileKind, ReportInput, ResultTable, hdf5, json_object, starts_with
-from bioattn.store.merging.part import Merged, MergeKind, MergeTask, Part
-from bioattn.store.merging.result_files import merge_result_files
-from bioattn.store.merging.tables import merge_tables
+from bioattn.store.kinds import (
+    Candidate,
+    FileKind,
+    MergeKind,
+    Part,
+    ReportInput,
+    ResultTable,
+    hdf5,
+    json_object,
+    starts_with,
+)
+from bioattn.store.merging import merge_result_files, merge_tables
 from bioattn.store.prediction_table import PART_START, open_part
 from bioattn.store.problems import Problem, error
+from bioattn.store.recorded_folder import SHARD_FORMAT, shard_figures
 from bioattn.store.result_validation import validate_attention, validate_attribution
 from bioattn.store.schema import ATTRIBUTION_FORMAT, FORMAT
-from bioattn.store.shard_folder import SHARD_FORMAT, shard_figures
 from bioattn.store.shard_record import SHARD_INPUTS, inputs_of, read_shard, shard_problems
 from bioattn.store.stored import stored_inputs
 from bioattn.store.version_1 import refuse_part
 from bioattn.system.progress import Progress
 from bioattn.text import counted, some
-
-
-def _merge_results(task: MergeTask) -> Merged:
-    return Merged(merge_result_files(task.parts, task.path, task.progress, task.check))
-
 
 _TABLE = MergeKind(title="predictions", merge=merge_tables, is_text=True)
 
@@ -47,7 +50,9 @@ def _result_part(path: Path) -> Part | None:
             return None
         refuse_part(path, file)
         name = (text_attribute(file, "format") or "").removeprefix("bioattn-")
-        return Part(path, MergeKind(title=f"{name} of {stored_inputs(file)}", merge=_merge_results), record)
+        return Part(
+            path, MergeKind(title=f"{name} of {stored_inputs(file)}", merge=merge_result_files), record
+        )
 
 
 def _table_part(path: Path) -> Part:

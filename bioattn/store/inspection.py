@@ -1,11 +1,31 @@
-"""What a file is: `inspect_file` looks at content, not at names, and gives its main figures."""
+"""What a file is, by its content and not by its name, and whether it keeps its contract."""
 
+import json
+import re
+import shlex
+from collections.abc import Iterable
+from dataclasses import dataclass, replace
 from pathlib import Path
+from typing import Any
 
-from bioattn.store.description import Description, as_json, as_text
+from bioattn.errors import BioattnError
+from bioattn.io.files import read_json, sha256_of
+from bioattn.io.output_names import run_record_path
 from bioattn.store.kinds import recognise
+from bioattn.store.problems import Problem, Severity, error, warning
+from bioattn.system.progress import Progress
 
-__all__ = ["Description", "as_json", "as_text", "inspect_file"]
+
+@dataclass(frozen=True, slots=True)
+class Description:
+    """A kind of file and its main figures, in the order worth reading."""
+
+    kind: str
+    """Name of a `FileKind`."""
+    title: str
+    """The kind in words."""
+    figures: dict[str, Any]
+    """JSON values by name."""
 
 
 def inspect_file(path: Path) -> Description:
@@ -16,3 +36,104 @@ def inspect_file(path: Path) -> Description:
     """
     kind = recognise(path)
     return Description(kind.name, kind.title, kind.describe(path))
+
+
+def validate_file(path: Path, progress: Progress | None = None) -> list[Problem]:
+    """Everything wrong with a file of bioattn, or a folder of its files; all that is stored is read.
+
+    A file whose run record (`<name>.run.json`) names another digest gets a warning. Raises: BioattnError when the
+    file cannot be opened at all.
+    """
+    if not path.exists():
+        raise BioattnError(f"{path}: no such file or folder")
+    return validate_content(path, progress) + _against_record(path)
+
+
+def is_valid(problems: list[Problem]) -> bool:
+    """Whether none of the problems is an error."""
+    return not any(problem.severity is Severity.ERROR for problem in problems)
+
+
+def validate_content(path: Path, progress: Progress | None) -> list[Problem]:
+    """Everything wrong with the content of a file or folder of any kind."""
+    try:
+        kind = recognise(path)
+        if kind.validate is not None:
+            return kind.validate(path, progress)
+        kind.describe(path)
+        return []
+    except BioattnError as problem:
+        return [_of_error(path, problem)]
+
+
+def validate_members(members: Iterable[Path], progress: Progress | None) -> list[Problem]:
+    """Everything wrong with the content of files of a folder; places begin with the name of the file."""
+    return [
+        replace(problem, where=f"{path.name}{'/' if path.is_dir() else ' '}{problem.where}".rstrip(" /"))
+        for path in sorted(members)
+        for problem in validate_content(path, progress)
+    ]
+
+
+def _of_error(path: Path, problem: BioattnError) -> Problem:
+    """The sentence of an error as a problem, the line in its place."""
+    sentence = str(problem)
+    if located := re.match(re.escape(f"{path}:") + r"(\d+): ", sentence):
+        return error(f"line {located[1]}", sentence[located.end() :])
+    return error("", sentence.removeprefix(f"{path}: "))
+
+
+def _against_record(path: Path) -> list[Problem]:
+    """Compare with the digest in the run record beside the file, if there is one."""
+    record_path = run_record_path(path)
+    if not (path.is_file() and record_path.is_file()):
+        return []
+    try:
+        record = read_json(record_path)
+        stored = record["output"]["sha256"]
+    except (BioattnError, KeyError, TypeError):
+        return [warning("", f"{record_path.name} beside it is unreadable")]
+    if stored is not None and stored != sha256_of(path):
+        return [warning("", f"is not the file that {record_path.name} speaks of (SHA-256 differs)")]
+    return []
+
+
+_KEYED_BY_NAME = frozenset({"failed", "inputs", "settings", "sites", "chains"})
+"""Figures whose entries have names of the user's or of a file's: shown as they are."""
+
+
+def as_text(description: Description, name: str) -> str:
+    """Lines `figure: value` for people."""
+    lines = [f"{name}: {description.title}"]
+    for key, value in description.figures.items():
+        lines += _lines(key.replace("_", " "), value, "  ", named=key in _KEYED_BY_NAME)
+    return "\n".join(lines)
+
+
+def as_json(description: Description) -> str:
+    """The same for programs."""
+    return json.dumps({"kind": description.kind, **description.figures}, indent=2)
+
+
+def _lines(key: str, value: Any, indent: str, *, named: bool = False) -> list[str]:
+    """named: the entries of `value` have names that are shown as they are."""
+    if isinstance(value, dict) and set(value) == {"count", "first"}:
+        return [f"{indent}{key}: {value['count']:,} ({', '.join(map(str, value['first']))}, …)"]
+    if isinstance(value, dict):
+        value = {k if named or "." in k else k.replace("_", " "): entry for k, entry in value.items()}
+    if isinstance(value, dict) and value and all(isinstance(v, int) for v in value.values()):
+        return [f"{indent}{key}: " + ", ".join(f"{k} {v:,}" for k, v in value.items())]
+    if isinstance(value, dict) and value:
+        return [
+            f"{indent}{key}:",
+            *(line for k, v in value.items() for line in _lines(str(k), v, indent + "  ")),
+        ]
+    if key == "command" and isinstance(value, list):
+        return [f"{indent}{key}: {shlex.join(map(str, value))}"]
+    if isinstance(value, list | dict):
+        return [f"{indent}{key}: {', '.join(map(str, value)) or 'none'}"]
+    if isinstance(value, bool):
+        return [f"{indent}{key}: {'yes' if value else 'no'}"]
+    if value is None:
+        return [f"{indent}{key}: {'none, it is no file' if key == 'sha256' else 'not given'}"]
+    return [f"{indent}{key}: {value:,}" if isinstance(value, int) else f"{indent}{key}: {value}"]

@@ -13,15 +13,65 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cache, cached_property
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple, TextIO
 
 import bioattn
 from bioattn.errors import BioattnError, FormatError
 from bioattn.io.files import decompression_errors, open_bytes, read_json, read_lines, unreadable
 from bioattn.io.hdf5_input import HDF5_MAGIC, open_hdf5, text_attribute
-from bioattn.store.merging.part import Part
 from bioattn.store.problems import Problem
+from bioattn.store.shard_record import ShardRecord
 from bioattn.system.progress import Progress
+
+
+@dataclass(frozen=True, slots=True)
+class Part:
+    """One part, opened and looked at."""
+
+    path: Path
+    kind: "MergeKind"
+    record: ShardRecord
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class MergeTask:
+    """Parts, all there and in order, and what is to be made of them."""
+
+    parts: Sequence[Part]
+    output: Path | TextIO
+    """An open text file for kinds that are text alone."""
+    progress: Progress
+    check: Callable[[], None]
+    """To be called now and then; raises Interrupted when the user has asked to stop."""
+
+    @property
+    def path(self) -> Path:
+        """The output of kinds that are not text."""
+        assert isinstance(self.output, Path)
+        return self.output
+
+
+class Merged(NamedTuple):
+    """What is in the whole."""
+
+    inputs: int
+    """Promoters or alignments in it."""
+    failed: dict[str, str] = {}  # noqa: RUF012 - never written to
+    """Inputs without a result by name, and why, where the parts say so."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class MergeKind:
+    """What can be in parts."""
+
+    title: str
+    """What a part holds, in words."""
+    merge: Callable[[MergeTask], Merged] = field(compare=False)
+    """Write the whole. Raises: FormatError naming a part that is damaged; BioattnError when the disk is full."""
+    is_folder: bool = False
+    is_text: bool = False
+    """Whether the whole may go to standard output."""
+
 
 _MODULE = "file_kinds"
 _HEAD_BYTES = 4096

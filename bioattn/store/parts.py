@@ -1,7 +1,7 @@
 """Writing a file of results so that it survives being killed: parts first, assembled at the end.
 
 Each part is a complete file over some consecutive samples (`bioattn.store.part_folder`). The parts of a sharded
-run are put together in the same way (`bioattn.store.merging.result_files`).
+run are put together in the same way (`bioattn.store.merging`).
 """
 
 from collections.abc import Callable, Iterator, Sequence

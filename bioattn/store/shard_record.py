@@ -4,6 +4,7 @@ It stands in the data themselves, so that it survives being renamed and moved: i
 in a table as its first line, in a folder of results as a file.
 """
 
+import hashlib
 import json
 from collections.abc import Iterator, Mapping
 from contextlib import suppress
@@ -14,7 +15,7 @@ from typing import Any
 import h5py
 
 from bioattn.errors import FormatError, SettingsError
-from bioattn.io.hdf5_input import text_attribute
+from bioattn.io.hdf5_input import open_hdf5, strings, text_attribute
 from bioattn.store.problems import Problem, error
 from bioattn.system.shard import Shard, parse_shard
 
@@ -133,3 +134,34 @@ def parse_record(content: Mapping[str, Any], source: str) -> ShardRecord:
             f"{SHARD_INPUTS}, {SHARD_JOB}); make it again"
         ) from error
     return record
+
+
+SETTINGS = "settings_sha256"
+"""Root attribute."""
+_OF_INPUTS = frozenset({"alignments", "num_alignments"})
+"""What a job says of its alignments, of which the file itself tells."""
+
+
+def settings_digest(job: Mapping[str, Any]) -> str:
+    """SHA-256 of what a job says but for its alignments, the same for a whole and its shards."""
+    settings = {name: value for name, value in job.items() if name not in _OF_INPUTS}
+    return hashlib.sha256(json.dumps(settings, sort_keys=True).encode()).hexdigest()
+
+
+def is_attention_of(path: Path, job: Mapping[str, Any], alignments: Mapping[str, str]) -> bool:
+    """Whether a file is the whole attention that a job makes; not of a shard, and not of an earlier version.
+
+    alignments: name → SHA-256 of its file.
+    """
+    if not path.is_file():
+        return False
+    try:
+        with open_hdf5(path) as file:
+            if SHARD in file.attrs or text_attribute(file, SETTINGS) != settings_digest(job):
+                return False
+            samples = file["samples"]
+            return alignments == dict(
+                zip(strings(samples["id"]), strings(samples["input_sha256"]), strict=True)
+            )
+    except FormatError:
+        return False  # damaged, or something else

@@ -22,7 +22,7 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 
 from bioattn.io.output_lock import lock_output
-from bioattn.store.validation import validate_file
+from bioattn.store.inspection import validate_file
 from tests.faults.commands import COMMANDS, Command, contents, others
 from tests.faults.forked import HANGS, Forks, Outcome, Run
 from tests.faults.torture import Torture, Undisturbed

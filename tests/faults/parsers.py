@@ -223,8 +223,7 @@ def motif_tables(path: Path) -> None:
 
 
 def inspect(path: Path) -> None:
-    from bioattn.store.inspection import as_json, as_text, inspect_file
-    from bioattn.store.validation import validate_file
+    from bioattn.store.inspection import as_json, as_text, inspect_file, validate_file
 
     validate_file(path)
     description = inspect_file(path)

@@ -18,9 +18,9 @@ from bioattn.models.evoformer.inference.samples import AlignmentSample, Alignmen
 from bioattn.models.evoformer.stack import EvoformerStack
 from bioattn.store import open_attention
 from bioattn.store.choices import Reduction, WeightType
+from bioattn.store.inspection import validate_file
 from bioattn.store.result_validation import validate_attention
 from bioattn.store.schema import AttentionOptions
-from bioattn.store.validation import validate_file
 from tests.inference.alignment_attention_files import SITES, SIZES, sample, send, weights_of, write
 
 

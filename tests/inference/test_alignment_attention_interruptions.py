@@ -15,10 +15,9 @@ from bioattn.errors import BioattnError, FormatError
 from bioattn.io.output_names import partial_folder
 from bioattn.models.evoformer.inference.attention import alignment_attention
 from bioattn.store.choices import Reduction
-from bioattn.store.inspection import inspect_file
+from bioattn.store.inspection import inspect_file, validate_file
 from bioattn.store.result_validation import validate_attention
 from bioattn.store.schema import AttentionOptions
-from bioattn.store.validation import validate_file
 from tests.inference.alignment_attention_files import ALL, SITES, SIZES, sample, send, write
 
 

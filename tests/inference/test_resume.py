@@ -16,9 +16,8 @@ from bioattn.errors import BioattnError
 from bioattn.io.output_names import partial_folder
 from bioattn.models.promoter.folder import load_promoter_model
 from bioattn.models.promoter.inference.run import run_promoters
-from bioattn.store.inspection import inspect_file
+from bioattn.store.inspection import inspect_file, validate_file
 from bioattn.store.result_validation import validate_attention
-from bioattn.store.validation import validate_file
 
 Make = Callable[..., Path]
 

@@ -25,7 +25,7 @@ from bioattn.models.evoformer.parameters.export import export_parameters
 from bioattn.models.evoformer.training.config import EvoformerTrainingConfig
 from bioattn.models.evoformer.training.families import TrainingFamily
 from bioattn.models.evoformer.training.prediction import predict_contacts
-from bioattn.store.validation import validate_file
+from bioattn.store.inspection import validate_file
 from tests.inference.evoformer_runs import (
     CPU,
     FILES,

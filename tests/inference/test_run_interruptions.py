@@ -17,8 +17,8 @@ from bioattn.models.evoformer.inference import prediction, runner
 from bioattn.models.evoformer.inference.runner import AlignmentRunner, RunSettings
 from bioattn.models.evoformer.inference.sources import find_alignments
 from bioattn.store.choices import Reduction
+from bioattn.store.inspection import validate_file
 from bioattn.store.schema import AttentionOptions
-from bioattn.store.validation import validate_file
 from bioattn.system.progress import NoProgress
 from tests.inference.evoformer_runs import CPU, FILES, ROWS, run, write_fasta
 

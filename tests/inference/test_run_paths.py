@@ -9,7 +9,7 @@ from bioattn.inference.folder_paths import check_run_paths
 from bioattn.io.files import check_apart
 from bioattn.models.evoformer.inference.sources import find_alignments
 from bioattn.models.evoformer.parameters.export import export_parameters
-from bioattn.store.validation import validate_file
+from bioattn.store.inspection import validate_file
 from bioattn_cli.main import main
 from tests.inference.evoformer_runs import make_model, write_fasta
 

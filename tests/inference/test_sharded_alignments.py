@@ -11,8 +11,7 @@ import numpy as np
 import pytest
 
 from bioattn.models.evoformer.input_settings import InputSettings
-from bioattn.store.inspection import inspect_file
-from bioattn.store.validation import validate_file
+from bioattn.store.inspection import inspect_file, validate_file
 from bioattn_cli.main import main
 from tests.inference.evoformer_runs import make_model
 

@@ -11,9 +11,8 @@ import xarray
 
 from bioattn.inference.runner import WindowBatch
 from bioattn.models.promoter.config import Conditioning
-from bioattn.store.inspection import inspect_file
+from bioattn.store.inspection import inspect_file, validate_file
 from bioattn.store.schema import Block
-from bioattn.store.validation import validate_file
 from bioattn_cli.main import main
 from tests.inference.conftest import write_model, write_promoter_file
 
@@ -300,7 +299,7 @@ def test_parts_of_other_runs(
 def test_parts_of_another_version(
     parts: Parts, tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("bioattn.store.merging.part_set.__version__", "9.9")
+    monkeypatch.setattr("bioattn.store.merging.__version__", "9.9")
     assert "and this is bioattn 9.9" in refused(parts.files, tmp_path / "merged.h5", capsys)
 
 

@@ -7,8 +7,8 @@ from pathlib import Path
 import pytest
 
 from bioattn.errors import FormatError
+from bioattn.store.inspection import is_valid, validate_file
 from bioattn.store.training_record import check_history, read_training_record, write_training_record
-from bioattn.store.validation import is_valid, validate_file
 from bioattn.views.training_history import find_history, read_history
 from bioattn_cli.main import main
 

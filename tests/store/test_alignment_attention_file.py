@@ -15,11 +15,10 @@ from bioattn.errors import BioattnError, FormatError
 from bioattn.models.evoformer.inference.samples import AlignmentSample
 from bioattn.models.evoformer.sites import alignment_site
 from bioattn.store.choices import Reduction
-from bioattn.store.inspection import as_text, inspect_file
+from bioattn.store.inspection import as_text, inspect_file, validate_file
 from bioattn.store.reader import open_attention
 from bioattn.store.result_validation import validate_attention
 from bioattn.store.schema import SLAB_BYTES, AttentionOptions, slabs
-from bioattn.store.validation import validate_file
 from tests.result_files import write_alignments
 
 SAMPLES = [

@@ -12,10 +12,10 @@ import pytest
 
 from bioattn.errors import BioattnError
 from bioattn.store.choices import WeightType
+from bioattn.store.inspection import is_valid
 from bioattn.store.problems import Severity
 from bioattn.store.reader import open_attention
 from bioattn.store.result_validation import validate_attention
-from bioattn.store.validation import is_valid
 
 Writer = Callable[..., Any]
 SITE = "sites/promoter.cross.0"

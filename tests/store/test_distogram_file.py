@@ -13,8 +13,7 @@ from bioattn.models.evoformer.choices import Representation
 from bioattn.models.evoformer.inference.outputs import PredictionOf, write_prediction
 from bioattn.models.evoformer.inference.prediction import Prediction
 from bioattn.models.evoformer.inference.target_row import TargetRow
-from bioattn.store.inspection import inspect_file
-from bioattn.store.validation import validate_file
+from bioattn.store.inspection import inspect_file, validate_file
 
 SIZE = 9
 

@@ -14,9 +14,8 @@ from bioattn.formats.mmcif_output import write_mmcif
 from bioattn.formats.pdb_output import write_pdb
 from bioattn.formats.rr import write_rr
 from bioattn.formats.structure_residues import StructureResidue
-from bioattn.store.inspection import as_json, as_text, inspect_file
+from bioattn.store.inspection import as_json, as_text, inspect_file, validate_file
 from bioattn.store.kinds import file_kinds
-from bioattn.store.validation import validate_file
 from bioattn_cli.main import main
 
 HEADS = [

@@ -10,9 +10,8 @@ import pytest
 
 from bioattn import __version__
 from bioattn.errors import BioattnError
-from bioattn.store.inspection import inspect_file
+from bioattn.store.inspection import inspect_file, validate_file
 from bioattn.store.kinds import file_kinds, recognise
-from bioattn.store.validation import validate_file
 from bioattn_cli.main import main
 
 
@@ -85,7 +84,7 @@ class CountingFamily:
         from bioattn.models.model_kind import model_kind
         from bioattn.store.problems import error
         from bioattn.store.kinds import FileKind, ReportInput, ResultTable, Sample, json_object
-        from bioattn.store.merging.part import Merged, MergeKind, Part
+        from bioattn.store.kinds import Merged, MergeKind, Part
         from bioattn.store.shard_record import parse_record
 
         def report(path):

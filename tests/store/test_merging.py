@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 
 from bioattn import __version__
 from bioattn.errors import FormatError
-from bioattn.store.merging.merge import merge_parts
+from bioattn.store.merging import merge_parts
 from bioattn.store.parts import PartFile, write_whole
 from bioattn.store.prediction_table import PartSeal, open_part, part_line
 from bioattn.store.schema import AttentionOptions, Block

@@ -12,8 +12,7 @@ from bioattn.models.evoformer.folder import write_evoformer_model
 from bioattn.models.evoformer.input_settings import InputSettings
 from bioattn.models.evoformer.model import EvoformerModel
 from bioattn.models.evoformer.parameters.export import export_parameters
-from bioattn.store.inspection import inspect_file
-from bioattn.store.validation import is_valid, validate_file
+from bioattn.store.inspection import inspect_file, is_valid, validate_file
 from bioattn_cli.main import main
 
 SMALL = EvoformerConfig(

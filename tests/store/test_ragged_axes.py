@@ -14,12 +14,11 @@ from bioattn import __version__
 from bioattn.attention.site import AttentionSite, Axis
 from bioattn.store import open_attention
 from bioattn.store.choices import Reduction
-from bioattn.store.inspection import inspect_file
-from bioattn.store.merging.merge import merge_parts
+from bioattn.store.inspection import inspect_file, is_valid, validate_file
+from bioattn.store.merging import merge_parts
 from bioattn.store.parts import PartFile, write_whole
 from bioattn.store.schema import TEXT, AttentionOptions, Block, Column, FileLayout, Samples, site_layout
 from bioattn.store.shard_record import ShardRecord
-from bioattn.store.validation import is_valid, validate_file
 from bioattn.store.writer import result_writer
 from bioattn.system.shard import Shard
 

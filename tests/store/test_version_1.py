@@ -9,8 +9,7 @@ import numpy as np
 import pytest
 
 from bioattn.store import open_attention, open_attribution
-from bioattn.store.inspection import inspect_file
-from bioattn.store.validation import validate_file
+from bioattn.store.inspection import inspect_file, validate_file
 from bioattn_cli.main import main
 
 FILES = Path(__file__).parent / "version_1_files"

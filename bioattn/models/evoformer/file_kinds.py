@@ -15,12 +15,11 @@ from bioattn.models.evoformer.inference.prediction_validation import (
 )
 from bioattn.models.family import CONFIG
 from bioattn.models.model_kind import model_kind
-from bioattn.store.kinds import Candidate, FileKind, Sample, folder_with, hdf5, shown_as
-from bioattn.store.merging.folders import merge_folders
-from bioattn.store.merging.part import MergeKind, Part
+from bioattn.store.inspection import is_valid, validate_members
+from bioattn.store.kinds import Candidate, FileKind, MergeKind, Part, Sample, folder_with, hdf5, shown_as
+from bioattn.store.merging import merge_folders
 from bioattn.store.problems import Problem
-from bioattn.store.shard_folder import SHARD_FILE, read_shard_file, shard_figures, validate_shard_file
-from bioattn.store.validation import is_valid, validate_members
+from bioattn.store.recorded_folder import SHARD_FILE, read_shard_file, shard_figures, validate_shard_file
 from bioattn.structures.distogram_file import DISTOGRAM, DISTOGRAM_FORMAT
 from bioattn.system.progress import Progress
 from bioattn.text import some

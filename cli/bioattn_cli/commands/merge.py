@@ -31,7 +31,7 @@ def merge(
 
     bioattn merge part-*.h5 -o attention.h5
     """
-    from bioattn.store.merging.merge import merge_parts
+    from bioattn.store.merging import merge_parts
     from bioattn.text import counted, listed
 
     to_stdout = str(output) == "-"

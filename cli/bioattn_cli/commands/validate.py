@@ -14,7 +14,7 @@ def validate(reporter: Reporter, file: FileArgument) -> None:
     Every value is read. Of an attention file: digests, row sums, NaN, names, shapes and dimension scales; of
     parameters: check sums and NaN; of a folder of predictions: every file.
     """
-    from bioattn.store.validation import is_valid, validate_file
+    from bioattn.store.inspection import is_valid, validate_file
 
     problems = validate_file(file, reporter.progress())
     for problem in problems:

@@ -21,8 +21,7 @@ from bioattn.models.promoter.folder import LoadedPromoterModel, load_promoter_mo
 from bioattn.models.promoter.inference.batches import make_batch
 from bioattn.promoters.promoter_fasta import Promoter, read_promoters, write_promoters
 from bioattn.store import open_attribution
-from bioattn.store.inspection import inspect_file
-from bioattn.store.validation import validate_file
+from bioattn.store.inspection import inspect_file, validate_file
 from bioattn_cli.main import main
 
 Make = Callable[..., LoadedPromoterModel]

@@ -19,10 +19,9 @@ from bioattn.interpret.contacts.export import export_contacts
 from bioattn.models.evoformer.inference.samples import AlignmentSample
 from bioattn.models.evoformer.sites import alignment_site
 from bioattn.store.choices import Reduction
-from bioattn.store.inspection import inspect_file
+from bioattn.store.inspection import inspect_file, validate_file
 from bioattn.store.reader import open_attention
 from bioattn.store.schema import AttentionOptions
-from bioattn.store.validation import validate_file
 from bioattn.structures.contacts import contacts
 from bioattn_cli.main import main
 from tests.result_files import write_alignments

@@ -17,9 +17,8 @@ from bioattn.io.files import sha256_of
 from bioattn.promoters.promoter_fasta import Promoter, write_promoters
 from bioattn.simulate.promoters import simulate_promoters, simulation_settings
 from bioattn.simulate.truth import CAUSAL
-from bioattn.store.inspection import inspect_file
+from bioattn.store.inspection import inspect_file, validate_file
 from bioattn.store.reader import open_attention
-from bioattn.store.validation import validate_file
 from bioattn.store.windows import promoter_samples
 from bioattn_cli.main import main
 from tests import result_files

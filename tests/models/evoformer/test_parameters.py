@@ -22,8 +22,7 @@ from bioattn.models.evoformer.parameters.export import export_parameters
 from bioattn.models.evoformer.parameters.loading import load_parameters, published_inputs
 from bioattn.models.evoformer.parameters.shapes import model_rows
 from bioattn.models.evoformer.structure_module.config import StructureModuleConfig
-from bioattn.store.inspection import inspect_file
-from bioattn.store.validation import validate_file
+from bioattn.store.inspection import inspect_file, validate_file
 from bioattn_cli.main import main
 from tests.models.evoformer.trunk import CASES, read_arrays
 from tests.models.evoformer.whole_model import golden_model, model_config

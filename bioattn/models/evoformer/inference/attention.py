@@ -24,9 +24,8 @@ from bioattn.models.evoformer.inference.samples import (
     ALIGNMENTS,
     AlignmentSizes,
 )
-from bioattn.store.run_settings import SETTINGS, settings_digest
 from bioattn.store.schema import AttentionOptions, FileLayout, site_layout
-from bioattn.store.shard_record import ShardRecord
+from bioattn.store.shard_record import SETTINGS, ShardRecord, settings_digest
 
 
 @contextmanager
@@ -83,7 +82,7 @@ def alignment_layout(
 ) -> FileLayout:
     """The layout of a file over alignments.
 
-    settings_sha256: as `bioattn.store.run_settings` makes it; None where no run makes the file.
+    settings_sha256: as `bioattn.store.shard_record` makes it; None where no run makes the file.
 
     Raises: BioattnError when a head is asked for that a site does not have; SettingsError for what is not stored
     of alignments.
