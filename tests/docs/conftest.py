@@ -2,6 +2,8 @@
 
 import importlib.util
 import os
+import re
+import shlex
 import subprocess
 from collections.abc import Callable
 from pathlib import Path
@@ -11,7 +13,35 @@ from typing import Any
 import pytest
 
 ROOT = Path(__file__).resolve().parents[2]
+PAGES = sorted(
+    [
+        *(
+            page
+            for folder in ("docs", "benchmarks", "workflows", "data")
+            for page in (ROOT / folder).rglob("*.md")
+        ),
+        *(ROOT / name for name in ("README.md", "SECURITY.md", "CHANGELOG.md")),
+    ]
+)
 RunBash = Callable[..., str]
+
+
+def page_text(page: str) -> str:
+    """A page of docs, by its path without the suffix."""
+    return (ROOT / "docs" / f"{page}.md").read_text(encoding="utf-8")
+
+
+def command_lines(page: Path) -> list[list[str]]:
+    """The words of every line of a page's shell blocks that calls `bioattn`."""
+    blocks = re.findall(r"^ *```(?:bash|sh)\n(.*?)^ *```", page.read_text("utf-8"), re.MULTILINE | re.DOTALL)
+    lines = "".join(blocks).replace("\\\n", " ").splitlines()
+    called = [line.strip() for line in lines if line.strip().startswith("bioattn ")]
+    return [shlex.split(re.split(r" [>|&;]", line)[0], comments=True) for line in called]
+
+
+def snippets(page: str) -> list[str]:
+    """The blocks of Python of a page of docs."""
+    return re.findall(r"```python\n(.*?)```", page_text(page), flags=re.DOTALL)
 
 
 def run_python(code: str) -> dict[str, Any]:

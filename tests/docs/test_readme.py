@@ -15,7 +15,6 @@ import numpy as np
 import pandas as pd
 import pytest
 
-from bioattn_cli.main import main
 from tests.docs.conftest import ROOT, RunBash, run_python
 
 TEXT = (ROOT / "README.md").read_text(encoding="utf-8")
@@ -100,51 +99,8 @@ def test_yeast(shared: Path, tmp_path: Path, run_bash: RunBash) -> None:
     assert (tmp_path / "yeast.dataset.h5").stat().st_size > 1_000_000
 
 
-def commands_not_run() -> list[str]:
-    lines = [line for block in BASH if block.mark.startswith("not run") for line in block.code.splitlines()]
-    return [line for line in lines if line.startswith("bioattn ")]
-
-
-@pytest.mark.parametrize("line", commands_not_run())
-def test_options_that_are_not_run_exist(line: str, capsys: pytest.CaptureFixture[str]) -> None:
-    words = line.split()
-    assert main([*words[1:3], "--help"]) == 0
-    text = capsys.readouterr().out
-    for word in words[3:]:
-        if word.startswith("-"):
-            assert re.search(rf"(^|[\s,]){re.escape(word)}[\s,]", text), word
-        elif word.startswith("data/"):
-            assert (ROOT / word).exists()
-
-
 @pytest.mark.parametrize("target", ["demo", "test"])
 def test_make_knows_what_the_readme_says(target: str) -> None:
     assert f"make {target}\n" in TEXT.replace("            #", "\n")
     done = subprocess.run(["make", "-n", target], cwd=ROOT, capture_output=True, text=True)
     assert done.returncode == 0, done.stderr
-
-
-def pages() -> list[Path]:
-    folders = (ROOT / "docs", ROOT / "benchmarks", ROOT / "workflows")
-    pages = [page for folder in folders for page in sorted(folder.rglob("*.md"))]
-    return [ROOT / "README.md", ROOT / "SECURITY.md", *pages, ROOT / "data" / "README.md"]
-
-
-@pytest.mark.parametrize("page", pages(), ids=lambda page: str(page.relative_to(ROOT)))
-def test_links_lead_somewhere(page: Path) -> None:
-    text = re.sub(r"```.*?```", "", page.read_text(encoding="utf-8"), flags=re.DOTALL)
-    for target, heading in re.findall(r"\]\(([^)#\s]*)(?:#([^)\s]+))?\)", text):
-        if target.startswith("http"):
-            continue
-        linked = page.parent / target if target else page
-        assert linked.exists(), target
-        if heading and linked.suffix == ".md":
-            assert heading in headings(linked), f"{target}#{heading}"
-
-
-def headings(page: Path) -> set[str]:
-    """The names by which links find the headings of a page, as GitHub makes them."""
-    text = re.sub(r"```.*?```", "", page.read_text(encoding="utf-8"), flags=re.DOTALL)
-    titles = re.findall(r"^#+ (.*)$", text, flags=re.MULTILINE)
-    plain = (re.sub(r"\[([^]]*)\]\([^)]*\)", r"\1", title).strip().lower() for title in titles)
-    return {re.sub(r"[^\w\- ]", "", title).replace(" ", "-") for title in plain}

@@ -1,0 +1,268 @@
+"""The pages of docs/formats: the trees and columns they list are those of the files, the lines they show run."""
+
+import re
+from pathlib import Path
+
+import h5py
+import numpy as np
+import pandas as pd
+import pytest
+from scipy.sparse import csr_array
+
+from bioattn.alignments.contact_audit import ContactAuditRow
+from bioattn.alignments.contact_dataset import ContactProtein, write_contact_dataset
+from bioattn.alignments.contact_preparation import ContactSettings
+from bioattn.attention.site import AttentionSite
+from bioattn.formats.a3m import ANNOTATION_RECORDS
+from bioattn.formats.alignment_file import AlignmentFormat
+from bioattn.models.evoformer.inference.samples import AlignmentSample
+from bioattn.models.evoformer.sites import alignment_site
+from bioattn.promoters.dataset import PromoterDataset, write_dataset
+from bioattn.promoters.treatments import TreatmentTable
+from bioattn.store.windows import promoter_samples
+from bioattn_cli.main import main
+from tests.docs.conftest import page_text, run_python, snippets
+from tests.result_files import (
+    cross_site,
+    promoter_layout,
+    write_alignments,
+    write_attribution,
+    write_promoters,
+)
+
+GENES = ["other", "GENE", "third"]
+PLACES = np.array([0, 1000, 2000])
+ROW, TRIANGLE = "evoformer.00.msa_row", "evoformer.00.triangle_starting"
+Maps = dict[tuple[str, int], np.ndarray]
+"""By site and number of the alignment."""
+
+
+@pytest.fixture(autouse=True)
+def in_folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+
+
+@pytest.mark.parametrize(("page", "number"), [("attention", 6), ("attribution", 3)])
+def test_there_are_the_promised_snippets(page: str, number: int) -> None:
+    found = snippets(f"formats/{page}")
+    assert len(found) == number
+    for place, code in enumerate(found):
+        assert ("import h5py", "import xarray", f"open_{page}")[place % 3] in code
+
+
+@pytest.fixture
+def weights() -> np.ndarray:
+    """Of an attention.h5 over promoters in the current folder."""
+    site = cross_site(range(0, 101, 10), field=24)
+    weights = np.random.default_rng(0).random((3, 2, 2, 10)).astype(np.float32)
+    weights /= weights.sum(-1, keepdims=True)
+    samples = promoter_samples(GENES, ["chrI"] * 3, PLACES, PLACES + 100, ["-"] * 3)
+    layout = promoter_layout([site], ["control", "TREATMENT"], 100)
+    write_promoters(Path("attention.h5"), layout, samples, {site.name: weights})
+    return weights
+
+
+def test_attention_over_promoters(weights: np.ndarray) -> None:
+    with_h5py, with_xarray, with_bioattn = map(run_python, snippets("formats/attention")[:3])
+    np.testing.assert_array_equal(with_h5py["weights"], weights[1, 1])
+    np.testing.assert_array_equal(with_h5py["edges"], range(0, 101, 10))
+    np.testing.assert_allclose(with_xarray["profile"], weights[1, 1].mean(0), rtol=1e-6)
+    assert float(with_xarray["best"]) == 10 * weights[1, 1].mean(0).argmax() + 5
+    np.testing.assert_allclose(with_bioattn["bins"]["weight"], weights[1, 1].mean(0), rtol=1e-6)
+    place = with_bioattn["bins"].iloc[0][["chrom", "start", "end", "strand"]]
+    assert list(place) == ["chrI", 1090, 1100, "-"]
+    assert list(with_bioattn["samples"].index) == GENES
+    assert with_bioattn["predictions"].shape == (3, 2)
+
+
+@pytest.fixture
+def maps() -> Maps:
+    """The row maps of each alignment of an attention.h5 in the current folder."""
+    sites = [
+        alignment_site("evoformer", 0, "msa_row", 4),
+        alignment_site("evoformer", 0, "msa_column", 4),
+        alignment_site("evoformer", 0, "triangle_starting", 2),
+    ]
+    samples = [
+        AlignmentSample(id="1UBQ", query="MQIFVK", rows=3, extra_rows=1, input_sha256="0" * 64),
+        AlignmentSample(id="other", query="ACDEFGHI", rows=2, extra_rows=1, input_sha256="1" * 64),
+    ]
+    random = np.random.default_rng(0)
+    maps: Maps = {}
+
+    def make(site: AttentionSite, shape: tuple[int, ...], number: int) -> dict[str, np.ndarray]:
+        weights = random.random(shape).astype(np.float32)
+        weights /= weights.sum(-1, keepdims=True)
+        maps[site.name, number] = weights
+        return {"weights": weights}
+
+    write_alignments(Path("attention.h5"), sites, samples, make)
+    return maps
+
+
+def test_attention_over_alignments(maps: Maps) -> None:
+    with_h5py, with_xarray, with_bioattn = map(run_python, snippets("formats/attention")[3:])
+    np.testing.assert_array_equal(with_h5py["weights"], maps[ROW, 0][2])
+    assert with_h5py["query"] == "MQIFVK"
+    np.testing.assert_array_equal(with_xarray["head"], maps[ROW, 0][2])
+    np.testing.assert_array_equal(with_xarray["best"], maps[ROW, 0][2].argmax(-1))
+    assert (with_bioattn["name"], with_bioattn["head"]) == (TRIANGLE, 1)
+    np.testing.assert_array_equal(with_bioattn["weights"], maps[TRIANGLE, 0][1])
+    assert list(with_bioattn["samples"]["query"]) == ["MQIFVK", "ACDEFGHI"]
+
+
+def test_attribution() -> None:
+    random = np.random.default_rng(0)
+    values = random.random((3, 2, 20, 4)).astype(np.float32)
+    values -= values.mean(-1, keepdims=True)
+    sequence = random.integers(0, 4, (3, 20), dtype=np.uint8)
+    predictions = random.random((3, 2)).astype(np.float32)
+    samples = promoter_samples(GENES, ["chrI"] * 3, PLACES, PLACES + 20, ["-"] * 3)
+    write_attribution(Path("explain.h5"), samples, sequence, values, predictions, ["control", "TREATMENT"])
+    with_h5py, with_xarray, with_bioattn = map(run_python, snippets("formats/attribution"))
+    np.testing.assert_array_equal(with_h5py["values"], values[1, 1])
+    np.testing.assert_array_equal(with_h5py["codes"], sequence[1])
+    assert int(with_xarray["strongest"]) == np.abs(values[1, 1]).max(-1).argmax()
+    np.testing.assert_array_equal(with_xarray["gene"]["sequence"], sequence[1])
+    with_xarray["attribution"].close()
+    np.testing.assert_array_equal(with_bioattn["values"], values[[1, 0], 1])
+    wanted = np.take_along_axis(values[1], sequence[1][None, :, None].repeat(2, 0), axis=-1)
+    np.testing.assert_array_equal(with_bioattn["contributions"], wanted[..., 0])
+    assert with_bioattn["predictions"].loc["GENE", "control"] == predictions[1, 0]
+
+
+def objects(path: str) -> set[str]:
+    """Names of the arrays of an HDF5 file, and `attribute NAME` of those of its root."""
+    with h5py.File(path) as file:
+        found = {f"attribute {name}" for name in file.attrs}
+        file.visititems(lambda name, node: found.add("/" + name) if isinstance(node, h5py.Dataset) else None)
+    return found
+
+
+def described(tree: str) -> set[str]:
+    """What the table of a tree lists; names after the first may leave out its folder."""
+    found: set[str] = set()
+    for line in tree.splitlines():
+        names = re.findall(r"`([\w/]+)`", line.split("|")[1]) if line.startswith("| `/") else []
+        if "attribute" in line.partition("|")[2].split("|")[0]:
+            found |= {f"attribute {name}" for name in names if name != "/"}
+        elif names:
+            folder = names[0].rsplit("/", 1)[0]
+            found |= {name if name.startswith("/") else f"{folder}/{name}" for name in names}
+    return found
+
+
+def test_dataset() -> None:
+    index = pd.Index(["control", "TREATMENT"], dtype=object, name="treatment")
+    dataset = PromoterDataset(
+        gene_ids=GENES,
+        chrom=["I"] * 3,
+        start=np.array([0, 100, 200]),
+        end=np.array([50, 150, 250]),
+        strand=["+", "-", "+"],
+        codes=np.random.default_rng(0).integers(0, 5, (3, 50)).astype(np.uint8),
+        flank=0,
+        targets=np.arange(6, dtype=np.float32).reshape(3, 2),
+        treatments=TreatmentTable(pd.DataFrame({"dose": [0.0, 1.0]}, index=index)),
+        gene_split=np.array([0, 1, 2], np.uint8),
+        treatment_split=np.zeros(2, np.uint8),
+        task="regression",
+        metadata={"leakage": []},
+        standard_error=np.ones((3, 2), np.float32),
+        target_mean=np.zeros(2),
+        target_sd=np.ones(2),
+    )
+    write_dataset(Path("x.dataset.h5"), dataset)
+    with_h5py, with_bioattn = map(run_python, snippets("formats/dataset"))
+    assert with_h5py["response"] == dataset.targets[1, 1]
+    np.testing.assert_array_equal(with_h5py["codes"], dataset.codes[1])
+    assert with_h5py["test"].tolist() == [False, False, True]
+    np.testing.assert_array_equal(with_bioattn["test_targets"], dataset.targets[2:])
+    assert list(with_bioattn["features"]["dose"]) == [0, 1]
+    assert with_bioattn["leakage"] == []
+    tree = page_text("formats/dataset").split("## Tree")[1].split("\n## ")[0]
+    assert objects("x.dataset.h5") == described(tree)
+
+
+def test_contact_dataset() -> None:
+    """Also the tree is that of a file, and the table of settings and of the audit name them all."""
+    random = np.random.default_rng(0)
+    columns = 20
+    cb = random.normal(0, 5, (columns, 3)).astype(np.float32)
+    cb[2] = np.nan
+    protein = ContactProtein(
+        id="ID",
+        group="family",
+        split=0,
+        chain="A",
+        msa=random.integers(0, 22, (6, columns)).astype(np.uint8),
+        deletions=csr_array(np.eye(6, columns, dtype=np.int32)),
+        aatype=np.zeros(columns, np.int32),
+        cb=cb,
+        residue_numbers=["" if index == 2 else str(index) for index in range(columns)],
+    )
+    settings = ContactSettings()
+    metadata = {name: getattr(settings, name) for name in settings.__slots__} | {"grouping": "given"}
+    write_contact_dataset(Path("x.dataset.h5"), [protein], metadata)
+    with_h5py, with_bioattn = map(run_python, snippets("formats/contact-dataset"))
+    np.testing.assert_array_equal(with_h5py["rows"], protein.msa)
+    distance, touching = np.asarray(with_h5py["distance"]), np.asarray(with_bioattn["touching"])
+    assert np.isnan(distance[2]).all()
+    assert (with_bioattn["depth"], with_bioattn["families"]) == (6, {"family"})
+    for i in range(columns):
+        for j in range(columns):
+            apart = np.linalg.norm(cb[i] - cb[j])
+            np.testing.assert_allclose(distance[i, j], apart, rtol=1e-5)
+            assert touching[i, j] == (apart < 8 and abs(i - j) >= 6)
+    text = page_text("formats/contact-dataset")
+    found = {name.replace("000000", "NNNNNN") for name in objects("x.dataset.h5")}
+    assert found == described(text.split("## Tree")[1].split("## What goes in")[0])
+    metadata_row = next(line for line in text.splitlines() if line.startswith("| `/metadata`"))
+    assert [name for name in ContactSettings.__slots__ if f"`{name}`" not in metadata_row] == []
+    assert [name for name in ContactAuditRow._fields if f"`{name}`" not in text.split("### Audit")[1]] == []
+
+
+def test_alignments() -> None:
+    text = page_text("formats/alignments")
+    lines = re.findall(r"^\| .*? \| `(\w+)` \|", text, flags=re.MULTILINE)
+    assert sorted(lines) == sorted(AlignmentFormat)
+    assert all(f"`{name}`" in text for name in ANNOTATION_RECORDS)
+    Path("family.sto").write_text("# STOCKHOLM 1.0\nq M-K.V\nb MAKlV\n//\n")
+    names: dict[str, object] = {}
+    for snippet in snippets("formats/alignments"):
+        exec(snippet, names)
+    same, centred = names["same"], names["centred"]
+    assert [same.row(0), same.row(1)] == ["M-KV", "MAKV"]
+    assert same.insertions == [{}, {3: "l"}]
+    assert [centred.row_with_insertions(0), centred.row_with_insertions(1)] == ["MKV", "MaKlV"]
+    assert np.array_equal(centred.deletions(), [[0, 0, 0], [0, 1, 1]])
+
+
+FAMILY = "".join(
+    f">sp|P6990{i}|HB{i}_X/1-6\nMK{letter}L-{'AG'[i % 2]}\n" for i, letter in enumerate("AVILMF", 1)
+)
+
+
+def test_statistics_and_steps_of_preparing_an_alignment() -> None:
+    text = page_text("formats/msa")
+    Path("in.a3m").write_text(FAMILY)
+    fractions = ("--max-gap-column", "--max-gap-row", "--max-identity")
+    options = ["--query", "P69905", *(word for option in fractions for word in (option, "0.9"))]
+    options += ["--min-query-identity", "0.1", "--max-depth", "3", "--stats", "x.json", "-q"]
+    assert main(["prepare", "msa", "in.a3m", "-o", "x.a3m", *options]) == 0
+    written = pd.read_json("x.json", typ="series")
+    told = text.split("## Statistics", 1)[1].split("## Search", 1)[0]
+    first_cells = re.findall(r"^\| (`.*?) \|", told, re.MULTILINE)
+    assert [name for cell in first_cells for name in re.findall(r"`(\w+)`", cell)] == list(written.index)
+    table = text.split("## The steps", 1)[1].split("\n- ", 1)[0]
+    steps = re.findall(r"^\|.*?\| `(\w+)` \|", table, re.MULTILINE)
+    assert steps == [step["step"] for step in written["steps"]]
+    assert set(written["row_gaps"]) == set(re.findall(r"`(min|q25|median|q75|max)`", told))
+
+
+def test_preparing_an_alignment_in_python() -> None:
+    # The content decides what a file is, whatever its name.
+    Path("family.sto.gz").write_text(FAMILY)
+    (snippet,) = snippets("formats/msa")
+    assert len(run_python(snippet)["weights"]) > 1
+    assert Path("family.a3m").read_text().startswith(">sp|P69905|HB5_X/1-6\nMKMLG\n")
