@@ -19,6 +19,7 @@ import numpy as np
 import torch
 from yeast import CONV_STEM, CONV_TRAINING, NeuralRow, results_folder
 from yeast_data import build_dataset
+from yeast_statistics import median_specific_pearson
 
 from bioattn.models.promoter.family import FAMILY, PromoterTrainingSettings
 from bioattn.models.promoter.folder import load_promoter_model
@@ -26,7 +27,6 @@ from bioattn.models.promoter.training.evaluation import predict_responses
 from bioattn.promoters.bootstrap import (
     interval,
     median_pearson,
-    median_specific_pearson,
     resampled,
 )
 from bioattn.promoters.dataset import TRAIN, VALIDATION, PromoterDataset, read_dataset

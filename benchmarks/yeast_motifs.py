@@ -33,7 +33,7 @@ from bioattn.interpret.known_motifs.scoring import KnownMotifs, score_known_moti
 from bioattn.interpret.known_motifs.scoring import KnownMotifSettings as Settings
 from bioattn.models.promoter.inference.batches import scan_promoters
 from bioattn.models.promoter.training.baselines import Baseline, BaselineData, component_ridge, kmer_ridge
-from bioattn.models.promoter.training.sequence_counts import BumpKmers, Kmers
+from bioattn.models.promoter.training.ridge import BumpKmers, Kmers
 from bioattn.promoters.dataset import TRAIN, PromoterDataset, read_dataset
 from bioattn.promoters.kmers import canonical_columns
 

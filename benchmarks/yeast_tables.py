@@ -1,20 +1,23 @@
 """Markdown tables of the yeast benchmark: medians with gene-bootstrap 95 % intervals, and paired differences."""
 
 import numpy as np
+from yeast_statistics import (
+    large_responses,
+    median_average_precision,
+    median_gene_pearson,
+    median_specific_pearson,
+)
 
 from bioattn.promoters.bootstrap import (
     Estimate,
     Statistic,
     interval,
     median_auroc,
-    median_average_precision,
-    median_gene_pearson,
     median_pearson,
-    median_specific_pearson,
     resampled,
 )
 from bioattn.promoters.dataset import TEST, TRAIN, VALIDATION, PromoterDataset
-from bioattn.promoters.response_metrics import SharedAxis, fit_shared_axis, large_responses
+from bioattn.promoters.response_metrics import SharedAxis, fit_shared_axis
 
 Rows = dict[str, list[np.ndarray]]
 

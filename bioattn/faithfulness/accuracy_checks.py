@@ -1,4 +1,11 @@
-"""Checks of accuracy: the model's skill, and its loss without attention, with one query, or with swapped maps."""
+"""Checks of accuracy: the model's skill, and its loss without attention, with one query, or with swapped maps.
+
+*Skill* is one number for either task: the mean over treatments of Pearson r over genes, or of 2 · AUROC − 1 for a
+binary task. A constant prediction, such as the training mean, has skill 0; a perfect one has skill 1. Intervals
+resample genes with the same draws for all models, so differences are paired by gene.
+
+Shape suffixes: B genes, T treatments, R resamples.
+"""
 
 import math
 from collections.abc import Mapping, Sequence
@@ -8,19 +15,75 @@ import numpy as np
 
 from bioattn.attention.capture import Substitution, substitute
 from bioattn.faithfulness import thresholds
-from bioattn.faithfulness.accuracy import SkillComparison, correlation_statistic
 from bioattn.faithfulness.maps import key_edges
 from bioattn.faithfulness.measures import Measures, percent
-from bioattn.faithfulness.samples import known_bins, predict
-from bioattn.faithfulness.subject import RESAMPLES, Subject
+from bioattn.faithfulness.similarity import mean_ignoring_nan
+from bioattn.faithfulness.subject import ONE_TREATMENT, RESAMPLES, Subject, known_bins, predict
 from bioattn.faithfulness.substitutions import OtherPromoters, OtherTreatments, UniformWeights, exchanges
 from bioattn.inference.runner import CheckableRunner, Floats, HeldOut
+from bioattn.promoters.bootstrap import Estimate, Statistic, interval, resampled
+from bioattn.promoters.response_metrics import auroc, pearson
 from bioattn.store.training_record import MODEL_ROW
+
+
+def mean_skill(truth_BT: Floats, prediction_BT: Floats, task: str) -> Statistic:
+    """The skill on resampled genes (weights, shape (R, B)): shape (R,)."""
+
+    def skill(weights_RB: Floats) -> Floats:
+        if task == "binary":
+            return mean_ignoring_nan(2 * auroc(truth_BT, prediction_BT, weights_RB) - 1, axis=1)
+        return mean_ignoring_nan(pearson(truth_BT, prediction_BT, weights_RB), axis=1)
+
+    return skill
+
+
+class SkillComparison:
+    """Skills of several predictors of the same genes, on the same draws."""
+
+    def __init__(self, genes: HeldOut, resamples: int, seed: int) -> None:
+        self.genes = genes
+        self._resamples, self._seed = resamples, seed
+        self._skills: dict[str, Floats] = {}
+
+    def add(self, name: str, *predictions_BT: Floats) -> None:
+        """Add a predictor; given several predictions, its skill is their mean."""
+        each = [
+            resampled(
+                mean_skill(self.genes.targets_BT, prediction, self.genes.task),
+                len(self.genes.ids),
+                self._resamples,
+                self._seed,
+            )
+            for prediction in predictions_BT
+        ]
+        self._skills[name] = np.mean(each, axis=0)
+
+    def skill(self, name: str) -> Estimate:
+        """The skill and its 95 % interval over genes."""
+        return interval(self._skills[name])
+
+    def lost(self, name: str, other: str) -> Estimate:
+        """Skill of `name` minus skill of `other`, with a paired interval."""
+        return interval(self._skills[name] - self._skills[other])
+
+    def share_lost(self, name: str, other: str) -> Estimate:
+        """The difference as a share of the skill of `name`; NaN where that skill is 0 or less."""
+        with np.errstate(divide="ignore", invalid="ignore"):
+            shares = 1 - self._skills[other] / self._skills[name]
+        return interval(np.where(self._skills[name] > 0, shares, np.nan))
+
+    def __contains__(self, name: str) -> bool:
+        return name in self._skills
+
+
+def correlation_statistic(own_BT: Floats, other_BT: Floats) -> Statistic:
+    """Mean over treatments of Pearson r over promoters between two sets of predictions."""
+    return lambda weights_RB: mean_ignoring_nan(pearson(own_BT, other_BT, weights_RB), axis=1)
+
 
 NO_DATASET = "needs the measured responses: give the dataset with --dataset"
 NO_CONTROLS = "needs models retrained on the same data: give --dataset, and --controls DIR to keep them in"
 NO_SKILL = "the model predicts nothing, so it has nothing to lose"
-ONE_TREATMENT = "there is one treatment only"
 
 
 def check_recorded_skill(subject: Subject, evaluation: Mapping[str, Any], measures: Measures) -> None:

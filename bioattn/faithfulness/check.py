@@ -1,4 +1,4 @@
-"""All checks of a model on the user's promoters, in order, and the verdict (`bioattn explain check`)."""
+"""All checks of a model on the user's promoters, in order, the verdict, and the report as text."""
 
 import logging
 from collections.abc import Sequence
@@ -14,12 +14,10 @@ from bioattn.faithfulness.accuracy_checks import (
     check_skill,
     compare_skills,
 )
-from bioattn.faithfulness.map_checks import check_maps
-from bioattn.faithfulness.maps import HeadSpread, read_maps
-from bioattn.faithfulness.measures import Measures, rounded
+from bioattn.faithfulness.maps import HeadSpread, check_maps, read_maps
+from bioattn.faithfulness.measures import Measure, Measures, rounded
 from bioattn.faithfulness.pointing_checks import Curves, check_pointing
-from bioattn.faithfulness.samples import draw_sample, draw_treatments
-from bioattn.faithfulness.subject import CheckSettings, Subject
+from bioattn.faithfulness.subject import CheckSettings, Subject, draw_sample, draw_treatments
 from bioattn.faithfulness.verdict import Verdict, judge
 from bioattn.inference.runner import CheckableRunner, Training
 from bioattn.io.files import sha256_of
@@ -192,3 +190,36 @@ def _retrained(
             training.control(name, step, dataset, folder, progress=subject.progress, stop=subject.stop)
         )
     return found
+
+
+SKILL_NOTE = (
+    "Skill: mean over treatments of Pearson r over genes (binary: 2 · AUROC − 1). Similarity: Spearman over bins. "
+    "Deletion:\nshare of what sets a prediction apart from its treatment's mean. docs/checks.md says more."
+)
+WORDS = {True: "pass", False: "FAIL", None: ""}
+
+
+def check_text(report: CheckReport) -> str:
+    """The report as text: lines of at most about 120 characters, ending in a newline."""
+    lines = [report.verdict.sentence, *(f"But: {caveat}" for caveat in report.verdict.caveats), ""]
+    rows = [("measure", "value", "95 % interval", "threshold", "")]
+    rows += [_cells(measure) for measure in report.measures]
+    widths = [max(len(row[column]) for row in rows) for column in range(len(rows[0]))]
+    for row in rows:
+        cells = [
+            row[0].ljust(widths[0]),
+            *(cell.rjust(width) for cell, width in zip(row[1:4], widths[1:4], strict=True)),
+        ]
+        lines.append("  ".join([*cells, row[4]]).rstrip())
+    lines += ["", SKILL_NOTE]
+    if report.measures.skipped:
+        lines += ["", "Skipped:"]
+        lines += [f"  {name}: {why}" for name, why in report.measures.skipped.items()]
+    return "\n".join(lines) + "\n"
+
+
+def _cells(measure: Measure) -> tuple[str, str, str, str, str]:
+    interval = "" if measure.interval is None else f"{measure.interval[0]:.3f} to {measure.interval[1]:.3f}"
+    bound = "≤" if measure.name in ("randomised_weights", "best_simple_model") else "≥"
+    threshold = "" if measure.threshold is None else f"{bound} {measure.threshold:.2f}"
+    return measure.label, f"{measure.value:.3f}", interval, threshold, WORDS[measure.passed]

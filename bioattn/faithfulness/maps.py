@@ -1,8 +1,11 @@
-"""The attention maps of a model on some promoters, and their entropy by head.
+"""The attention maps of a model on some promoters, and their checks: entropy, and similarity between treatments,
+seeds and random weights.
 
 Shape suffixes: B promoters, T treatments, H heads, P bins.
 """
 
+import math
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -12,8 +15,13 @@ from torch import Tensor
 
 from bioattn.attention.capture import capture
 from bioattn.attention.site import AttentionSite, Tile
-from bioattn.faithfulness.samples import known_bins, predict
-from bioattn.inference.runner import Codes, Predictor
+from bioattn.errors import BioattnError
+from bioattn.faithfulness import thresholds
+from bioattn.faithfulness.measures import Measures, percent
+from bioattn.faithfulness.perturbation import JUDGED
+from bioattn.faithfulness.similarity import map_spearman, mean_ignoring_nan, top_overlap
+from bioattn.faithfulness.subject import ONE_TREATMENT, Subject, known_bins, predict
+from bioattn.inference.runner import CheckableRunner, Codes, Floats, Predictor
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -107,3 +115,136 @@ class _Maps:
             for site, sums in self._sums.items()
             for head, (entropy, top, sink) in enumerate(sums.T)
         ]
+
+
+def check_maps(
+    subject: Subject, maps: AttentionMaps, others: list[CheckableRunner], measures: Measures
+) -> None:
+    """Add entropy, and similarity of maps between treatments, to random weights and to `others` (other seeds)."""
+    entropy = float(np.mean([head.entropy for head in maps.heads]))
+    measures.add(
+        "entropy",
+        "entropy of the maps (1 = uniform)",
+        entropy,
+        f"Maps have {entropy:.2f} of the entropy of a uniform one, mean over heads.",
+    )
+    random_BTP = _maps_of(subject, maps, subject.model.untrained(subject.settings.seed))
+    estimate = subject.mean(map_spearman(maps.mean_BTP, random_BTP, maps.known_BP))
+    measures.add(
+        "randomised_weights",
+        "similarity to maps of random weights",
+        estimate,
+        f"Maps of the same model with random weights are {_alike(estimate.value)} these: what the maps show "
+        f"{'was learned' if estimate.value <= thresholds.RANDOMISED else 'comes of the architecture'}.",
+        most=thresholds.RANDOMISED,
+    )
+    _compare_promoters(subject, maps, measures)
+    between = _between_treatments(subject, maps, measures)
+    _check_stability(subject, maps, others, between, measures)
+
+
+def _compare_promoters(subject: Subject, maps: AttentionMaps, measures: Measures) -> None:
+    """Add the similarity of maps of neighbouring promoters, same treatment: it follows from position alone."""
+    alike = subject.mean(map_spearman(maps.mean_BTP, np.roll(maps.mean_BTP, 1, axis=0), maps.known_BP))
+    measures.add(
+        "other_promoters_maps",
+        "similarity to other promoters' maps",
+        alike,
+        f"Maps of two promoters under the same treatment are {_alike(alike.value)} each other.",
+    )
+
+
+def _between_treatments(subject: Subject, maps: AttentionMaps, measures: Measures) -> Floats | None:
+    """Share (B, T) of a map's top tenth of bins that other treatments share; None with one treatment."""
+    number = len(subject.names)
+    if number == 1:
+        measures.skip("other_treatments_maps", ONE_TREATMENT)
+        return None
+    others = [
+        np.roll(maps.mean_BTP, step, axis=1)
+        for step in range(1, min(subject.settings.exchanges, number - 1) + 1)
+    ]
+    alike = subject.mean(
+        mean_ignoring_nan(
+            np.stack([map_spearman(maps.mean_BTP, other, maps.known_BP) for other in others]), axis=0
+        )
+    )
+    measures.add(
+        "other_treatments_maps",
+        "similarity to other treatments' maps",
+        alike,
+        f"Maps of two treatments over the same promoter are {_alike(alike.value)} each other.",
+    )
+    return _shared_tops(maps, others)
+
+
+def _check_stability(
+    subject: Subject,
+    maps: AttentionMaps,
+    others: list[CheckableRunner],
+    between_BT: Floats | None,
+    measures: Measures,
+) -> None:
+    if not others:
+        measures.skip("seed_stability", "needs the same model of another seed: --controls, or --other-model")
+        return
+    maps_of_others = [_maps_of(subject, maps, other) for other in others]
+    alike_BT = mean_ignoring_nan(
+        np.stack([map_spearman(maps.mean_BTP, other, maps.known_BP) for other in maps_of_others]), axis=0
+    )
+    alike = subject.mean(alike_BT)
+    steady = alike.value >= thresholds.STABLE
+    measures.add(
+        "seed_stability",
+        "similarity to maps of another seed",
+        alike,
+        f"Maps of another seed are {_alike(alike.value)} these"
+        + ("." if steady else ": what a single map shows may be chance of training."),
+        least=thresholds.STABLE,
+    )
+    shared_BT = _shared_tops(maps, maps_of_others)
+    shared = subject.mean(shared_BT)
+    measures.add(
+        "seed_overlap",
+        "top tenth shared with another seed",
+        shared,
+        f"Of the most attended tenth, {percent(shared.value)} is most attended by another seed too.",
+    )
+    if between_BT is not None:
+        beyond = subject.mean(shared_BT - between_BT)
+        measures.add(
+            "specificity_beyond_seed",
+            "the same, beyond what other treatments share",
+            beyond,
+            f"That is {percent(beyond.value)} of it more than another treatment's map shares: treatments "
+            f"{'differ' if beyond.value > 0 else 'do not differ'} by more than seeds.",
+        )
+
+
+def _shared_tops(maps: AttentionMaps, others: Sequence[NDArray[np.float32]]) -> Floats:
+    """Mean over `others` of the share of the top tenth of bins in common, (B, T)."""
+    each = [top_overlap(maps.mean_BTP, other, maps.known_BP, JUDGED)[0] for other in others]
+    shared_BT: Floats = np.mean(each, axis=0)
+    return shared_BT
+
+
+def _maps_of(subject: Subject, maps: AttentionMaps, other: CheckableRunner) -> NDArray[np.float32]:
+    """The maps (B, T, P) of another model of the same promoters and treatments.
+
+    Raises: BioattnError when the other model has different windows, bins or treatments.
+    """
+    other.require_checkable()
+    predictor = other.predictor(subject.model.treatments.select(subject.names))
+    if other.length != subject.model.length or key_edges(predictor) != maps.edges:
+        raise BioattnError(
+            "--other-model: sees other windows or bins than MODEL; maps can be compared over the same bins only"
+        )
+    return read_maps(predictor, subject.sample.codes).mean_BTP
+
+
+def _alike(spearman: float) -> str:
+    """A phrase such as `unlike (Spearman 0.03)`."""
+    if math.isnan(spearman):
+        return "as flat as"
+    words = "like" if spearman >= 0.7 else "somewhat like" if spearman >= 0.3 else "unlike"
+    return f"{words} (Spearman {spearman:.2f})"

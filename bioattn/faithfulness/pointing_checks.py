@@ -5,10 +5,8 @@ from collections.abc import Sequence
 import numpy as np
 
 from bioattn.faithfulness import thresholds
-from bioattn.faithfulness.accuracy_checks import ONE_TREATMENT
 from bioattn.faithfulness.maps import AttentionMaps
 from bioattn.faithfulness.measures import Measures, percent, rounded
-from bioattn.faithfulness.mutation_effects import mutation_effects
 from bioattn.faithfulness.perturbation import (
     FRACTIONS,
     JUDGED,
@@ -16,11 +14,11 @@ from bioattn.faithfulness.perturbation import (
     Pairs,
     Replacement,
     measure_effects,
+    mutation_effects,
     pairs_that_stand_out,
 )
-from bioattn.faithfulness.samples import predict
 from bioattn.faithfulness.similarity import map_spearman, top_overlap
-from bioattn.faithfulness.subject import Subject
+from bioattn.faithfulness.subject import ONE_TREATMENT, Subject, predict
 from bioattn.inference.runner import Codes, Floats
 from bioattn.promoters.dinucleotide_shuffle import dinucleotide_shuffled
 

@@ -1,14 +1,34 @@
-"""Similarity of two maps of the same promoter and treatment.
+"""Similarity of two maps of the same promoter and treatment, and ranking of their bins (unknown bins come last).
 
-Shape suffixes: B promoters, T treatments, P bins; N rows, each a map.
+Shape suffixes: B promoters, T treatments, P bins.
 """
 
 import numpy as np
 from numpy.typing import NDArray
 from scipy.stats import rankdata
 
-from bioattn.faithfulness.bin_ranking import number_of_bins, top_bins
 from bioattn.inference.runner import Floats
+
+
+def bin_ranks(scores: NDArray[np.floating], known: NDArray[np.bool_]) -> NDArray[np.intp]:
+    """Rank of each bin of a map (..., P): 0 = largest score; ties rank by position; unknown bins come last."""
+    order = np.argsort(-np.where(known, scores, -np.inf), axis=-1, kind="stable")
+    ranks = np.empty_like(order)
+    np.put_along_axis(ranks, order, np.broadcast_to(np.arange(order.shape[-1]), order.shape), axis=-1)
+    return ranks
+
+
+def number_of_bins(known: NDArray[np.bool_], share: float) -> NDArray[np.int64]:
+    """Number of bins in `share` of the known bins, rounded, at least one: (..., P) → (...)."""
+    return np.asarray(np.maximum(1, np.floor(share * known.sum(-1) + 0.5)), np.int64)
+
+
+def top_bins(scores: NDArray[np.floating], known: NDArray[np.bool_], share: float) -> NDArray[np.bool_]:
+    """Mask (..., P) of the `share` of known bins with the largest scores."""
+    known = np.broadcast_to(known, scores.shape)
+    top: NDArray[np.bool_] = bin_ranks(scores, known) < number_of_bins(known, share)[..., None]
+    return top & known
+
 
 MIN_BINS = 3
 """Least number of bins for a rank correlation."""

@@ -14,14 +14,13 @@ from bioattn.io.audit import audit_path, audit_text
 from bioattn.io.files import atomic_output, check_output
 from bioattn.promoters.choices import Split, Standardize
 from bioattn.promoters.dataset import SPLIT_NAMES, TRAIN, PromoterDataset, write_dataset
-from bioattn.promoters.dataset_audit import AuditRow
 from bioattn.promoters.dataset_settings import DatasetSettings
 from bioattn.promoters.gene_split import GeneSplit, split_genes
-from bioattn.promoters.homology import read_proteins
-from bioattn.promoters.leakage import nearest_correlation
+from bioattn.promoters.homology import nearest_correlation, read_proteins
 from bioattn.promoters.promoter_fasta import Promoter, read_promoters
 from bioattn.promoters.response_columns import ResponseColumns
 from bioattn.promoters.response_matrix import (
+    AuditRow,
     ResponseMatrix,
     apply_task,
     average_replicates,

@@ -15,14 +15,15 @@ from bioattn.promoters.dataset_settings import DatasetSettings
 from bioattn.promoters.gene_ids import match_ids
 from bioattn.promoters.homology import (
     MIN_SHARE,
+    Leakage,
     Links,
     group_labels,
+    measure_leakage,
     overlap_links,
     promoter_links,
     protein_links,
 )
 from bioattn.promoters.kmers import DEFAULT_K
-from bioattn.promoters.leakage import Leakage, measure_leakage
 from bioattn.promoters.promoter_fasta import Promoter
 from bioattn.promoters.splits import MIN_CHROMOSOMES, split_by_chromosome, split_by_group
 from bioattn.text import percentage, quoted

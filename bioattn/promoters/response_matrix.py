@@ -3,19 +3,37 @@
 import logging
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
+from typing import NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
 
 from bioattn.errors import BioattnError
-from bioattn.promoters.cell_means import CellMeans
 from bioattn.promoters.choices import Direction
-from bioattn.promoters.dataset_audit import AuditRow
 from bioattn.promoters.dataset_settings import DatasetSettings
 from bioattn.promoters.gene_ids import Matched, match_ids
-from bioattn.promoters.responses import Responses
+from bioattn.promoters.responses import CellMeans, Responses
 from bioattn.promoters.treatments import TreatmentTable, average_features
 from bioattn.text import quoted
+
+
+class AuditRow(NamedTuple):
+    """One gene or treatment, kept or dropped."""
+
+    kind: str
+    """`gene` (of the promoters or the response tables), `treatment`, `sample` (a replicate) or `table row`."""
+    name: str
+    status: str
+    """`kept` or `dropped`; samples are `averaged`, rows of the treatment table without responses `unused`."""
+    reason: str = ""
+    """Why it was dropped, or what is to be known about it, in a few fixed words."""
+    split: str = ""
+    """`train`, `validation` or `test` for what was kept."""
+    values: int | None = None
+    """Responses it has in the dataset."""
+    detail: str = ""
+    """Names that explain the reason."""
+
 
 LOGGER = logging.getLogger("bioattn")
 

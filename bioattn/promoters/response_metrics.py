@@ -203,16 +203,6 @@ def _area_per_treatment(
     return areas_BT
 
 
-def large_responses(log2_fold_change: ArrayLike, threshold: float = 1.0) -> Floats:
-    """1 where |log2 fold change| > `threshold`, 0 elsewhere, NaN where not measured: labels for `auroc`.
-
-    Targets that were standardised must be put back on the log2 scale first; score a prediction by its absolute
-    value on that scale.
-    """
-    values = np.asarray(log2_fold_change, np.float64)
-    return np.where(np.isnan(values), np.nan, (np.abs(values) > threshold).astype(np.float64))
-
-
 # --- the treatment-specific part ---------------------------------------------------------------------------------
 
 

@@ -14,7 +14,7 @@ from numpy.typing import NDArray
 
 from bioattn.choices import require_names
 from bioattn.promoters.dataset import SPLIT_NAMES, TRAIN, PromoterDataset
-from bioattn.promoters.gene_choice import choose_genes
+from bioattn.promoters.gene_ids import choose_genes
 from bioattn.report.attention_summary import SiteSummary, shown_sites
 from bioattn.report.gene_maps import (
     ALONE_BYTES,

@@ -1,12 +1,41 @@
-"""Simulated protein families: a fold, generated or given, and an alignment whose couplings are its contacts."""
+"""Simulated protein families (a fold, and an alignment whose couplings are its contacts), written with the truth.
 
-from dataclasses import dataclass
+| file | content |
+| --- | --- |
+| `PAIRS.tsv` | id, msa, structure, chain, group: what `bioattn prepare contacts` reads |
+| `msa/ID.a3m` | the alignment; its first row has no gaps |
+| `structure/ID.pdb` | CA and CB of the fold, named after the first row |
+| `contacts/ID.tsv` | the coupled pairs: match columns from 1, CB distance in Å, norm of the coupling |
+| `simulation.json` | the settings of each family |
+"""
+
+import re
+from collections.abc import Sequence
+from dataclasses import asdict, dataclass
+from pathlib import Path
 
 import numpy as np
+from Bio.Data.PDBData import protein_letters_1to3
 from numpy.typing import NDArray
 
-from bioattn.simulate.folds import generate_fold
-from bioattn.simulate.potts import FamilySettings, PottsModel, potts_model, sample_family
+from bioattn.errors import BioattnError
+from bioattn.formats.a3m import write_a3m
+from bioattn.formats.alignment import Alignment
+from bioattn.formats.pdb_output import write_pdb
+from bioattn.formats.structure_residues import CHAIN, StructureResidue
+from bioattn.io.files import text_output, write_json
+from bioattn.io.folders import atomic_folder, check_output_folder
+from bioattn.io.output_names import final_name, partial_folder
+from bioattn.simulate.potts import (
+    LETTERS,
+    FamilySettings,
+    PottsModel,
+    generate_fold,
+    potts_model,
+    sample_family,
+)
+from bioattn.structures.chain import read_chain
+from bioattn.system.progress import NoProgress, Progress
 
 
 @dataclass(frozen=True, slots=True)
@@ -64,3 +93,154 @@ def simulate_family(
     model = potts_model(positions, chosen, random)
     states = sample_family(model, chosen, random)
     return SimulatedFamily(states, np.asarray(positions, np.float64), structure, chosen, model)
+
+
+PAIRS = "PAIRS.tsv"
+SIMULATION = "simulation.json"
+_FOLDERS = {"msa": "a3m", "structure": "pdb", "contacts": "tsv"}
+"""Folders of families' files, and how the names in them end."""
+_FAMILY_FILE = re.compile(r"(?:msa/|structure/|contacts/)simulated\d{6,}\.(?:a3m|pdb|tsv)")
+"""A file of a family."""
+FORMAT = "bioattn-simulated-families"
+FORMAT_VERSION = 1
+_TITLE = "SIMULATED BY BIOATTN: A FOLD WITH CA AND CB, NO MEASURED STRUCTURE"
+_CA_TO_CB = 1.53
+"""Å."""
+_ASCII = np.frombuffer((LETTERS + "-").encode(), np.uint8)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class FamilySimulation:
+    """Settings of a simulation of families."""
+
+    families: int
+    folds: Sequence[tuple[str, NDArray[np.float32]]] = ()
+    """Names and CB positions (R, 3) of given folds, taken in turn; empty: every fold is generated."""
+    depths: tuple[int, int] = DEPTHS
+    """Sequences of a family, at least and at most."""
+    lengths: tuple[int, int] = (50, 110)
+    """Residues of a generated fold."""
+    strength: float | None = None
+    """Scale of the couplings; None: drawn for each family."""
+    seed: int = 0
+
+
+def read_folds(paths: Sequence[Path]) -> list[tuple[str, NDArray[np.float32]]]:
+    """Read name and CB positions of the chain in each file; `FILE:CHAIN` names a chain where there are several.
+
+    Raises: BioattnError naming the file that cannot be used.
+    """
+    folds = []
+    for path in paths:
+        chain = None
+        if not path.exists() and ":" in path.name:
+            name, _, chain = path.name.rpartition(":")
+            path = path.with_name(name)
+        structure = read_chain(path, chain)
+        if len(structure.letters) < 20:
+            raise BioattnError(f"{path}: has {len(structure.letters)} residues; a fold needs at least 20")
+        folds.append((path.name.split(".")[0], structure.cb))
+    return folds
+
+
+def write_families(
+    folder: Path, simulation: FamilySimulation, *, force: bool = False, progress: Progress | None = None
+) -> int:
+    """Simulate and write families one by one; the folder appears whole or not at all. Returns their number.
+
+    Family k is a function of the seed and k: asking for more of them leaves the first ones as they were.
+
+    Raises: SettingsError and BioattnError as `check_output_folder`, when the folder holds files that are not a
+    simulation's, or when the disk is full.
+    """
+    check_output_folder(folder, force=force)
+    with atomic_folder(folder, _own_names(folder)) as partial:
+        return _write_all(partial, simulation, progress or NoProgress())
+
+
+def _own_names(folder: Path) -> set[str]:
+    """Names of the files of a simulation, for as many families as are in the folder."""
+    alike = (folder, partial_folder(folder))
+    written = {
+        name
+        for each in alike
+        for path in each.rglob("*")
+        if _FAMILY_FILE.fullmatch(name := final_name(path.relative_to(each).as_posix()))
+    }
+    first = {f"{name}/simulated000000.{end}" for name, end in _FOLDERS.items()}
+    return {PAIRS, SIMULATION, f"{PAIRS}.run.json", *first, *written}
+
+
+def _write_all(folder: Path, simulation: FamilySimulation, progress: Progress) -> int:
+    for name in _FOLDERS:
+        (folder / name).mkdir()
+    rows: list[str] = ["id\tmsa\tstructure\tchain\tgroup\n"]
+    settings = []
+    progress.begin("simulating families", simulation.families)
+    for number in range(simulation.families):
+        random = np.random.default_rng([simulation.seed, number])
+        name = f"simulated{number:06d}"
+        group = name
+        positions = None
+        if simulation.folds:
+            source, positions = simulation.folds[number % len(simulation.folds)]
+            group = source
+        chosen = random_settings(random, depths=simulation.depths, strength=simulation.strength)
+        family = simulate_family(random, positions=positions, settings=chosen, lengths=simulation.lengths)
+        _write_family(folder, name, family)
+        rows.append(f"{name}\tmsa/{name}.a3m\tstructure/{name}.pdb\t{CHAIN}\t{group}\n")
+        settings.append({"id": name, "group": group, "structure": family.structure, **asdict(chosen)})
+        progress.advance()
+    progress.end()
+    with text_output(folder / PAIRS) as file:
+        file.writelines(rows)
+    write_json(
+        folder / SIMULATION,
+        {
+            "format": FORMAT,
+            "format_version": FORMAT_VERSION,
+            "seed": simulation.seed,
+            "families": settings,
+        },
+    )
+    return simulation.families
+
+
+def _write_family(folder: Path, name: str, family: SimulatedFamily) -> None:
+    rows = len(family.states)
+    alignment = Alignment(
+        names=[f"{name}_{row}" for row in range(rows)],
+        descriptions=[""] * rows,
+        residues=_ASCII[family.states],
+        insertions=[{} for _ in range(rows)],
+    )
+    write_a3m(alignment, folder / "msa" / f"{name}.a3m")
+    write_pdb(folder / "structure" / f"{name}.pdb", _residues(alignment.row(0), family.positions), _TITLE)
+    distance = np.linalg.norm(family.positions[:, None] - family.positions[None], axis=-1)
+    with text_output(folder / "contacts" / f"{name}.tsv") as file:
+        file.write("column_i\tcolumn_j\tdistance\tcoupling_norm\n")
+        for (i, j), coupling in zip(family.model.pairs, family.model.couplings, strict=True):
+            file.write(f"{i + 1}\t{j + 1}\t{distance[i, j]:.3f}\t{np.linalg.norm(coupling):.4f}\n")
+
+
+def _residues(letters: str, cb: NDArray[np.float64]) -> list[StructureResidue]:
+    """Residues 1..R. CA stands one bond from CB towards the middle of the chain nearby."""
+    middle = np.stack([cb[max(0, i - 2) : i + 3].mean(axis=0) for i in range(len(cb))])
+    inward = middle - cb
+    inward /= np.maximum(np.linalg.norm(inward, axis=1, keepdims=True), 1e-6)
+    ca = cb + _CA_TO_CB * inward
+    residues = []
+    for number, letter in enumerate(letters, start=1):
+        first, second = _point(ca[number - 1]), _point(cb[number - 1])
+        # Of glycine CA counts as CB.
+        atoms = {"CA": second} if letter == "G" else {"CA": first, "CB": second}
+        residues.append(
+            StructureResidue(
+                name=protein_letters_1to3[letter].upper(), number=number, atoms=atoms, confidence=0.0
+            )
+        )
+    return residues
+
+
+def _point(place: NDArray[np.float64]) -> tuple[float, float, float]:
+    return float(place[0]), float(place[1]), float(place[2])

@@ -15,7 +15,7 @@ from numpy.typing import NDArray
 from bioattn.formats.fasta import FastaRecord, write_fasta
 from bioattn.formats.nucleotides import decode, reverse_complement
 from bioattn.io.files import text_output
-from bioattn.simulate.background import MarkovBackground
+from bioattn.simulate.motifs import MarkovBackground
 
 MIN_CODONS, MAX_CODONS = 30, 60
 MIN_SPACER, MAX_SPACER = 20, 60

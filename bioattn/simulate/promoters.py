@@ -17,11 +17,13 @@ from bioattn.choices import Task
 from bioattn.errors import SettingsError
 from bioattn.formats.motif import Motif
 from bioattn.formats.nucleotides import encode
-from bioattn.simulate.background import UNIFORM, YEAST_UPSTREAM, MarkovBackground
 from bioattn.simulate.choices import Difficulty
 from bioattn.simulate.genome_layout import Genome, lay_out_genome
 from bioattn.simulate.motifs import (
     MATRIX_LENGTHS,
+    UNIFORM,
+    YEAST_UPSTREAM,
+    MarkovBackground,
     consensus_matrix,
     planted_motif,
     profile_matrix,

@@ -10,8 +10,7 @@ import pytest
 
 from bioattn.promoters import splits
 from bioattn.promoters.dataset import TEST, VALIDATION, read_dataset
-from bioattn.promoters.homology import promoter_links
-from bioattn.promoters.leakage import measure_leakage
+from bioattn.promoters.homology import measure_leakage, promoter_links
 from bioattn.promoters.promoter_fasta import Promoter, read_promoters, write_promoters
 from bioattn_cli.main import main
 

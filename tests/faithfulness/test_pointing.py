@@ -10,17 +10,24 @@ from bioattn.attention.capture import capture
 from bioattn.faithfulness import thresholds
 from bioattn.faithfulness.maps import AttentionMaps, read_maps
 from bioattn.faithfulness.measures import Measures
-from bioattn.faithfulness.mutation_effects import mutation_effects
 from bioattn.faithfulness.perturbation import (
     Effects,
     Pairs,
     Replacement,
     measure_effects,
+    mutation_effects,
     pairs_that_stand_out,
 )
 from bioattn.faithfulness.pointing_checks import check_pointing
-from bioattn.faithfulness.samples import Sample, draw_sample, draw_treatments, known_bins, predict
-from bioattn.faithfulness.subject import CheckSettings, Subject
+from bioattn.faithfulness.subject import (
+    CheckSettings,
+    Sample,
+    Subject,
+    draw_sample,
+    draw_treatments,
+    known_bins,
+    predict,
+)
 from bioattn.models.promoter.inference.batches import scan_promoters
 from bioattn.system.progress import NoProgress
 from bioattn.system.signals import StopRequest

@@ -4,8 +4,14 @@ import numpy as np
 import pytest
 from scipy.stats import spearmanr
 
-from bioattn.faithfulness.bin_ranking import bin_ranks, number_of_bins, top_bins
-from bioattn.faithfulness.similarity import map_spearman, mean_ignoring_nan, top_overlap
+from bioattn.faithfulness.similarity import (
+    bin_ranks,
+    map_spearman,
+    mean_ignoring_nan,
+    number_of_bins,
+    top_bins,
+    top_overlap,
+)
 
 PROMOTERS, TREATMENTS, BINS = 6, 3, 12
 

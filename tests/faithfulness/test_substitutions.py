@@ -6,7 +6,7 @@ import numpy as np
 import torch
 
 from bioattn.attention.capture import capture, substitute
-from bioattn.faithfulness.samples import known_bins, predict
+from bioattn.faithfulness.subject import known_bins, predict
 from bioattn.faithfulness.substitutions import OtherPromoters, OtherTreatments, UniformWeights, exchanges
 from bioattn.models.promoter.model import make_promoter_model
 

@@ -183,8 +183,8 @@ def test_a_shard_goes_on_and_a_part_folder_is_of_one_shard(
     with monkeypatch.context() as patch:
         # Killed while the second of its two parts was computed.
         answers = iter(range(100))
-        predict = "bioattn.models.promoter.inference.runner.PromoterRunner.compute"
-        from bioattn.models.promoter.inference.runner import PromoterRunner
+        predict = "bioattn.models.promoter.inference.run.PromoterRunner.compute"
+        from bioattn.models.promoter.inference.run import PromoterRunner
 
         real = PromoterRunner.compute
 

@@ -1,6 +1,7 @@
 """Controls are trained as the model was, but for one thing, once, and used again."""
 
 import json
+import signal
 from dataclasses import asdict, replace
 from pathlib import Path
 
@@ -10,7 +11,6 @@ import torch
 from bioattn.errors import BioattnError, FormatError, Interrupted, SettingsError
 from bioattn.models.promoter.controls import (
     Control,
-    ControlFolder,
     PromoterTraining,
     read_training_record,
 )
@@ -41,75 +41,73 @@ def trained(tmp_path_factory) -> Path:
 
 
 @pytest.fixture
-def kept(trained, tmp_path) -> ControlFolder:
-    record = read_training_record(trained / "model")
-    return ControlFolder(
-        model=load_promoter_model(trained / "model", CPU),
-        folder=tmp_path / "controls",
-        dataset=trained / "small.dataset.h5",
-        record=record,
+def own(trained) -> PromoterTraining:
+    return PromoterTraining(
+        load_promoter_model(trained / "model", CPU), read_training_record(trained / "model")
     )
 
 
-def test_one_thing_differs(trained, kept):
-    own = load_promoter_model(trained / "model", CPU)
-    own_record = read_training_record(trained / "model")
+def test_one_thing_differs(trained, own, tmp_path):
+    dataset, folder = trained / "small.dataset.h5", tmp_path / "controls"
     for control, query in (
         (Control.UNIFORM, "uniform"),
         (Control.SHARED, "shared"),
         (Control.SEED, "treatment"),
     ):
-        other = kept.retrained(control, step=2)
-        assert asdict(other.config) == {**asdict(own.config), "attention_query": query}
-        (folder,) = kept.folder.glob(f"{control}-*")
-        record = read_training_record(folder)
+        other = own.control(control, 2, dataset, folder)
+        assert asdict(other.config) == {**asdict(own.model.config), "attention_query": query}
+        (made,) = folder.glob(f"{control}-*")
+        record = read_training_record(made)
         seed = 5 if control is Control.SEED else 3
-        assert record.training == replace(own_record.training, seed=seed)
-        assert record.dataset_sha256 == own_record.dataset_sha256
+        assert record.training == replace(own.record.training, seed=seed)
+        assert record.dataset_sha256 == own.record.dataset_sha256
         assert other.reference == "b"
-        before = (folder / "model.safetensors").stat().st_mtime_ns
-        assert kept.retrained(control, step=2).sha256 == other.sha256
-        assert (folder / "model.safetensors").stat().st_mtime_ns == before
+        before = (made / "model.safetensors").stat().st_mtime_ns
+        assert own.control(control, 2, dataset, folder).sha256 == other.sha256
+        assert (made / "model.safetensors").stat().st_mtime_ns == before
 
 
-def test_another_model_gets_controls_of_its_own(trained, kept):
-    first = kept._settings(Control.UNIFORM, 1).output
-    longer = replace(kept, record=replace(kept.record, training=replace(kept.record.training, epochs=3)))
-    assert longer._settings(Control.UNIFORM, 1).output != first
-    assert kept._settings(Control.SEED, 1).output != kept._settings(Control.SEED, 2).output
+def test_another_model_gets_controls_of_its_own(own):
+    def name(training: PromoterTraining, control: Control, step: int) -> str:
+        return training.control_settings(control, step, Path("d"), Path("folder")).output.name
+
+    def trained_with(**changes) -> PromoterTraining:
+        changed = replace(own.record.training, **changes)
+        return replace(own, record=replace(own.record, training=changed))
+
+    assert name(trained_with(epochs=3), Control.UNIFORM, 1) != name(own, Control.UNIFORM, 1)
+    assert name(own, Control.SEED, 1) != name(own, Control.SEED, 2)
     # A seed of the control does not depend on whose it is: seed 3 + 2 is seed 4 + 1.
-    later = replace(kept, record=replace(kept.record, training=replace(kept.record.training, seed=4)))
-    assert later._settings(Control.SEED, 1).output == kept._settings(Control.SEED, 2).output
+    assert name(trained_with(seed=4), Control.SEED, 1) == name(own, Control.SEED, 2)
 
 
-def test_an_interrupted_control_goes_on(trained, kept):
+def test_an_interrupted_control_goes_on(trained, own, tmp_path):
+    dataset, folder = trained / "small.dataset.h5", tmp_path / "controls"
     stop = StopRequest()
-    import signal
-
     stop.signal = signal.SIGTERM
     with pytest.raises(Interrupted, match="repeat the command to go on"):
-        kept.retrained(Control.UNIFORM, stop=stop)
-    assert [path.name[-8:] for path in kept.folder.iterdir()] == [".partial"]
-    resumed = kept.retrained(Control.UNIFORM)
-    whole = replace(kept, folder=kept.folder.with_name("other")).retrained(Control.UNIFORM)
+        own.control(Control.UNIFORM, 0, dataset, folder, stop=stop)
+    assert [path.name[-8:] for path in folder.iterdir()] == [".partial"]
+    resumed = own.control(Control.UNIFORM, 0, dataset, folder)
+    whole = own.control(Control.UNIFORM, 0, dataset, tmp_path / "other")
     assert resumed.sha256 == whole.sha256
 
 
-def test_which_controls_say_something(trained):
-    own = load_promoter_model(trained / "model", CPU)
-    assert PromoterTraining(own, None).controls_wanted(2) == [
+def test_which_controls_say_something(own):
+    assert own.controls_wanted(2) == [
         (Control.UNIFORM, 0),
         (Control.SHARED, 0),
         (Control.SEED, 1),
         (Control.SEED, 2),
     ]
+    model = own.model
     shared = replace(
-        own, model=type(own.model)(replace(own.config, attention_query="shared"), own.vocabulary)
+        model, model=type(model.model)(replace(model.config, attention_query="shared"), model.vocabulary)
     )
     assert PromoterTraining(shared, None).controls_wanted(0) == [(Control.UNIFORM, 0)]
 
 
-def test_records_that_are_not_whole(trained, kept, tmp_path):
+def test_records_that_are_not_whole(trained, tmp_path):
     assert read_training_record(tmp_path) is None
     content = json.loads((trained / "model" / "training.json").read_text())
     del content["record_sha256"]  # as earlier versions wrote it
@@ -123,9 +121,10 @@ def test_records_that_are_not_whole(trained, kept, tmp_path):
         read_training_record(tmp_path)
 
 
-def test_folders_that_cannot_be_made(trained, kept, tmp_path):
+def test_folders_that_cannot_be_made(trained, own, tmp_path):
     (tmp_path / "file").write_text("")
+    dataset = trained / "small.dataset.h5"
     with pytest.raises(SettingsError, match="is a file"):
-        replace(kept, folder=tmp_path / "file").retrained(Control.UNIFORM)
+        own.control(Control.UNIFORM, 0, dataset, tmp_path / "file")
     with pytest.raises(BioattnError, match="cannot be made"):
-        replace(kept, folder=tmp_path / "no" / "such").retrained(Control.UNIFORM)
+        own.control(Control.UNIFORM, 0, dataset, tmp_path / "no" / "such")

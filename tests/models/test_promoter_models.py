@@ -12,8 +12,8 @@ from bioattn.errors import BioattnError, SettingsError
 from bioattn.formats.nucleotides import encode, reverse_complement
 from bioattn.io.config_file import build
 from bioattn.models.promoter.config import PromoterModelConfig, TreatmentEncoding
-from bioattn.models.promoter.kmer_stem import KmerStem
 from bioattn.models.promoter.model import attention_sites, make_promoter_model
+from bioattn.models.promoter.stem import KmerStem
 from bioattn.models.promoter.treatment_vocabulary import TreatmentVocabulary
 from bioattn.promoters.treatments import TreatmentTable, named_treatments
 

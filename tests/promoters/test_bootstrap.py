@@ -3,6 +3,7 @@
 import numpy as np
 import pytest
 
+from benchmarks.yeast_statistics import median_average_precision, median_gene_pearson, median_specific_pearson
 from bioattn.promoters import bootstrap
 from bioattn.promoters.response_metrics import fit_shared_axis, pearson, pearson_per_gene
 
@@ -33,10 +34,10 @@ def test_every_statistic_equals_a_loop_over_resampled_tables(tables):
     labels = np.where(np.isnan(truth), np.nan, truth > 0.5)
     statistics = {
         bootstrap.median_pearson: (truth, good),
-        bootstrap.median_specific_pearson: (truth, good, axis),
+        median_specific_pearson: (truth, good, axis),
         bootstrap.median_auroc: (labels, good),
-        bootstrap.median_average_precision: (labels, good),
-        bootstrap.median_gene_pearson: (truth, good),
+        median_average_precision: (labels, good),
+        median_gene_pearson: (truth, good),
     }
     weights = next(bootstrap.draws(80, 10, seed=1))
     for statistic, (first, second, *rest) in statistics.items():
@@ -52,7 +53,7 @@ def test_the_value_is_that_of_the_genes_as_they_are(tables):
     found = bootstrap.estimate(bootstrap.median_pearson(truth, good), 80, resamples=200)
     assert found.value == pytest.approx(np.median(pearson(truth, good)[0]))
     assert found.low < found.value < found.high
-    per_gene = bootstrap.estimate(bootstrap.median_gene_pearson(truth, good), 80, resamples=50)
+    per_gene = bootstrap.estimate(median_gene_pearson(truth, good), 80, resamples=50)
     assert per_gene.value == pytest.approx(np.nanmedian(pearson_per_gene(truth, good)))
 
 

@@ -1,10 +1,14 @@
-"""Ids with and without `.N` suffixes."""
+"""Which genes ids mean: ids and files of `--genes`, and ids that differ in version or isoform suffixes."""
+
+import re
+from pathlib import Path
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from bioattn.promoters.gene_ids import Matched, match_ids
+from bioattn.errors import BioattnError
+from bioattn.promoters.gene_ids import Matched, choose_genes, match_ids
 
 
 @pytest.mark.parametrize(
@@ -50,3 +54,45 @@ def test_an_exact_name_is_always_found_and_no_gene_finds_another(promoters, ids)
         elif index >= 0:
             assert promoters[index].split(".")[0] == name.split(".")[0]
         assert (index >= 0) == (how in (Matched.EXACT, Matched.WITHOUT_SUFFIX))
+
+
+KNOWN = ["YAL001C", "YAL002W", "YAL003W", "YAL005C"]
+
+
+def test_ids_and_files_mix_in_the_order_given(tmp_path: Path) -> None:
+    listed = tmp_path / "listed.txt"
+    listed.write_text("# heat shock\nYAL005C\tSSA1\n\nYAL001C\r\n")
+    assert choose_genes(["YAL003W", str(listed), "YAL005C"], KNOWN, Path("a.h5")) == [
+        "YAL003W",
+        "YAL005C",
+        "YAL001C",
+    ]
+
+
+def test_a_gene_goes_before_a_file_of_its_name(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    Path("YAL001C").write_text("YAL002W\n")
+    assert choose_genes(["YAL001C"], KNOWN, Path("a.h5")) == ["YAL001C"]
+
+
+@pytest.mark.parametrize(
+    ("text", "sentence"),
+    [("YAL001C\nQ0010\n", ":2: gene 'Q0010' is not in a.h5"), ("# nothing\n", "holds no gene id")],
+)
+def test_files_that_do_not_fit(tmp_path: Path, text: str, sentence: str) -> None:
+    listed = tmp_path / "listed.txt"
+    listed.write_text(text)
+    with pytest.raises(BioattnError, match=re.escape(sentence)):
+        choose_genes([str(listed)], KNOWN, Path("a.h5"))
+
+
+def test_what_no_file_can_be_called_is_no_file() -> None:
+    with pytest.raises(BioattnError, match=re.escape("neither a gene of a.h5 nor a file")):
+        choose_genes(["x" * 5000], KNOWN, Path("a.h5"))
+
+
+def test_what_is_neither_is_named() -> None:
+    with pytest.raises(
+        BioattnError, match=re.escape("--genes 'SSA1': neither a gene of a.h5 nor a file of gene ids")
+    ):
+        choose_genes(["SSA1"], KNOWN, Path("a.h5"))

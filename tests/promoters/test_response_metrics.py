@@ -8,6 +8,7 @@ from hypothesis.extra.numpy import arrays
 from scipy.stats import pearsonr, spearmanr
 from sklearn.metrics import average_precision_score, r2_score, roc_auc_score
 
+from benchmarks.yeast_statistics import large_responses
 from bioattn.errors import BioattnError
 from bioattn.promoters import response_metrics as metrics
 
@@ -176,7 +177,7 @@ class TestSharedAxis:
 
 
 def test_large_responses_are_labelled_on_both_sides():
-    labels = metrics.large_responses([[1.5, -1.5, 0.2, np.nan, 1.0]])
+    labels = large_responses([[1.5, -1.5, 0.2, np.nan, 1.0]])
     assert labels.tolist()[0][:3] == [1, 1, 0]
     assert np.isnan(labels[0, 3])
     assert labels[0, 4] == 0

@@ -5,12 +5,12 @@ import pytest
 
 from bioattn.alignments import couplings
 from bioattn.errors import SettingsError
-from bioattn.simulate.folds import generate_fold
 from bioattn.simulate.potts import (
     GAP,
     FamilySettings,
     PottsModel,
     contact_pairs,
+    generate_fold,
     potts_model,
     sample_family,
 )

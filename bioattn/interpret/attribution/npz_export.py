@@ -28,7 +28,7 @@ from bioattn.interpret.attribution.array_folder import (
 from bioattn.interpret.tracks.track_folder import file_stems
 from bioattn.io.files import sha256_of, text_output, write_json
 from bioattn.io.folders import atomic_folder
-from bioattn.promoters.gene_choice import choose_genes
+from bioattn.promoters.gene_ids import choose_genes
 from bioattn.store.attribution import AttributionFile, open_attribution
 from bioattn.system.progress import NoProgress, Progress
 

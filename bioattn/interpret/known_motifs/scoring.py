@@ -23,7 +23,7 @@ from bioattn.interpret.known_motifs.position_signals import AttentionSignal, Att
 from bioattn.interpret.maps.promoter_maps import codes_of_genes
 from bioattn.io.files import text_output
 from bioattn.io.hdf5_input import open_hdf5, text_attribute
-from bioattn.promoters.gene_choice import choose_genes
+from bioattn.promoters.gene_ids import choose_genes
 from bioattn.store.attribution import AttributionFile, open_attribution
 from bioattn.store.reader import AttentionFile, open_attention
 from bioattn.store.schema import ATTRIBUTION_FORMAT

@@ -43,7 +43,7 @@ from bioattn.io.files import sha256_of, text_output, write_json
 from bioattn.io.folders import atomic_folder
 from bioattn.io.hdf5_input import open_hdf5, text_attribute
 from bioattn.models.family import WEIGHTS
-from bioattn.promoters.gene_choice import choose_genes
+from bioattn.promoters.gene_ids import choose_genes
 from bioattn.store.attribution import open_attribution
 from bioattn.store.reader import open_attention
 from bioattn.store.schema import ATTRIBUTION_FORMAT

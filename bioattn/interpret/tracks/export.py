@@ -37,7 +37,7 @@ from bioattn.interpret.tracks.track_folder import (
 from bioattn.interpret.tracks.values import BaseValues, TrackValues
 from bioattn.io.files import sha256_of, write_json
 from bioattn.io.folders import atomic_folder
-from bioattn.promoters.gene_choice import choose_genes
+from bioattn.promoters.gene_ids import choose_genes
 from bioattn.store.part_folder import require_free_space
 from bioattn.store.reader import AttentionFile, open_attention
 from bioattn.system.progress import NoProgress, Progress

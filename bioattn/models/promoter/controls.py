@@ -134,12 +134,65 @@ class PromoterTraining:
         return [*wanted, *((Control.SEED, step) for step in range(1, other_seeds + 1))]
 
     def control(
-        self, name: str, step: int, dataset: Path, folder: Path, *, progress: Progress, stop: StopRequest
+        self,
+        name: str,
+        step: int,
+        dataset: Path,
+        folder: Path,
+        *,
+        progress: Progress | None = None,
+        stop: StopRequest | None = None,
     ) -> LoadedPromoterModel:
-        """As `ControlFolder.retrained`, of this model; there must be a record."""
+        """The control `name` (a `Control`), trained on `dataset` unless `folder` holds it; there must be a record.
+
+        step: added to the seed of `Control.SEED`.
+
+        Raises: Interrupted when `stop` was requested (the next call goes on); BioattnError when the folder cannot
+        be written or the control cannot be trained.
+        """
+        settings = self.control_settings(Control(name), step, dataset, folder)
+        if not is_finished(settings.output):
+            try:
+                with _made(folder):
+                    train(FAMILY, settings, device=self.model.device, progress=progress, stop=stop)
+            except Interrupted as stopped:
+                raise Interrupted(
+                    f"stopped while a control was trained; what is done lies in {folder}: repeat the command "
+                    "to go on",
+                    stopped.exit_code,
+                ) from stopped
+        return load_promoter_model(settings.output, self.model.device)
+
+    def control_settings(
+        self, control: Control, step: int, dataset: Path, folder: Path
+    ) -> PromoterTrainingSettings:
+        """Settings that train a control; there must be a record. Arguments as of `control`."""
         assert self.record is not None
-        kept = ControlFolder(model=self.model, folder=folder, dataset=dataset, record=self.record)
-        return kept.retrained(Control(name), step, progress=progress, stop=stop)
+        config, training = self.model.config, self.record.training
+        if control is Control.SEED:
+            training = replace(training, seed=training.seed + step)
+        else:
+            config = replace(config, attention_query=QuerySource(control))
+        content = {
+            "bioattn_version": __version__,
+            "dataset": self.record.dataset_sha256,
+            "model": _changed(config),
+            "training": _changed(training),
+            "treatment_columns": self.record.treatment_columns,
+            "reference": self.model.reference,
+        }
+        digest = hashlib.sha256(json.dumps(content, sort_keys=True).encode()).hexdigest()
+        output = folder / f"{control}-{digest[:12]}"
+        return PromoterTrainingSettings(
+            dataset=dataset,
+            output=output,
+            model={name: value for name, value in asdict(config).items() if name != "length"},
+            training=asdict(training),
+            treatment_columns=self.record.treatment_columns,
+            reference=self.model.reference,
+            baselines=False,
+            resume=partial_folder(output).exists(),
+        )
 
 
 def held_out_genes(dataset: PromoterDataset, treatments: Sequence[str]) -> HeldOut:
@@ -177,73 +230,6 @@ def held_out_genes(dataset: PromoterDataset, treatments: Sequence[str]) -> HeldO
     )
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class ControlFolder:
-    """The folder of controls, and the data they are trained on."""
-
-    model: LoadedPromoterModel
-    folder: Path
-    dataset: Path
-    record: TrainingRecord
-
-    def retrained(
-        self,
-        control: Control,
-        step: int = 1,
-        *,
-        progress: Progress | None = None,
-        stop: StopRequest | None = None,
-    ) -> LoadedPromoterModel:
-        """A control of the model, trained unless the folder holds it. step: added to the seed of `Control.SEED`.
-
-        Raises: Interrupted when `stop` was requested (the next call goes on); BioattnError when the folder cannot
-        be written or the control cannot be trained.
-        """
-        settings = self._settings(control, step)
-        if not is_finished(settings.output):
-            try:
-                with _made(self.folder):
-                    train(FAMILY, settings, device=self.model.device, progress=progress, stop=stop)
-            except Interrupted as stopped:
-                raise Interrupted(
-                    f"stopped while a control was trained; what is done lies in {self.folder}: repeat the command "
-                    "to go on",
-                    stopped.exit_code,
-                ) from stopped
-        return load_promoter_model(settings.output, self.model.device)
-
-    def _settings(self, control: Control, step: int) -> PromoterTrainingSettings:
-        config, training = self.model.config, self.record.training
-        if control is Control.UNIFORM:
-            config = replace(config, attention_query=QuerySource.UNIFORM)
-        elif control is Control.SHARED:
-            config = replace(config, attention_query=QuerySource.SHARED)
-        else:
-            training = replace(training, seed=training.seed + step)
-        content = {
-            "bioattn_version": __version__,
-            "dataset": self.record.dataset_sha256,
-            "model": _changed(config),
-            "training": _changed(training),
-            "treatment_columns": self.record.treatment_columns,
-            "reference": self.model.reference,
-        }
-        digest = hashlib.sha256(json.dumps(content, sort_keys=True).encode()).hexdigest()
-        settings = asdict(config)
-        del settings["length"]
-        output = self.folder / f"{control}-{digest[:12]}"
-        return PromoterTrainingSettings(
-            dataset=self.dataset,
-            output=output,
-            model=settings,
-            training=asdict(training),
-            treatment_columns=self.record.treatment_columns,
-            reference=self.model.reference,
-            baselines=False,
-            resume=_can_go_on(output),
-        )
-
-
 def _changed(settings: PromoterModelConfig | TrainingConfig) -> dict[str, Any]:
     """The settings that differ from their defaults, so that a setting added later does not change the digest."""
     values = asdict(settings)
@@ -252,10 +238,6 @@ def _changed(settings: PromoterModelConfig | TrainingConfig) -> dict[str, Any]:
         for field in fields(settings)
         if field.default is not values[field.name] and field.default != values[field.name]
     }
-
-
-def _can_go_on(output: Path) -> bool:
-    return partial_folder(output).exists()
 
 
 @contextmanager

@@ -8,12 +8,9 @@ from torch import Tensor, nn
 
 from bioattn.attention.multi_head import MultiHeadAttention
 from bioattn.attention.site import AttentionSite, Axis
-from bioattn.models.promoter.both_stem import BothStem
 from bioattn.models.promoter.config import PromoterModelConfig, QuerySource, Stem
-from bioattn.models.promoter.kmer_stem import KmerStem
-from bioattn.models.promoter.readout import TreatmentReadout
-from bioattn.models.promoter.stem import BinMixer, ConvStem
-from bioattn.models.promoter.treatment_encoder import TreatmentEncoder
+from bioattn.models.promoter.stem import BinMixer, BothStem, ConvStem, KmerStem
+from bioattn.models.promoter.treatment_encoder import TreatmentEncoder, TreatmentReadout
 from bioattn.models.promoter.treatment_vocabulary import TreatmentBatch, TreatmentVocabulary
 
 FIRST_GAIN = 1.7

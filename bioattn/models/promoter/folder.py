@@ -161,7 +161,7 @@ class LoadedPromoterModel:
         progress: Progress,
     ) -> tuple[float, float] | None:
         """Write a model folder with the heads `keep` alone; returns accuracies of both on test genes."""
-        from bioattn.models.promoter.pruned_folder import write_pruned
+        from bioattn.models.promoter.pruning import write_pruned
 
         return write_pruned(self, output, folder, dataset, keep, note, force=force, progress=progress)
 

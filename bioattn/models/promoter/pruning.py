@@ -1,4 +1,4 @@
-"""A promoter model with fewer attention heads: the weights of the other heads are removed, nothing else changes.
+"""A promoter model with fewer attention heads, and its folder: only the weights of the other heads are removed.
 
 The pruned model predicts what the whole model predicts with the other heads silenced (their part of the sum in the
 output projection is 0; Michel, Levy & Neubig 2019). Heads keep their numbers: head 3 of the whole model is head 3
@@ -7,16 +7,30 @@ of the pruned model, in its attention files too.
 Shape suffixes: H heads, D channels of a head, C model channels.
 """
 
+import shutil
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
+from pathlib import Path
+from typing import Any
 
 import torch
 from torch import Tensor, nn
 
 from bioattn.attention.multi_head import MultiHeadAttention
 from bioattn.errors import SettingsError
+from bioattn.io.files import text_output
+from bioattn.models.family import CONFIG, WEIGHTS
+from bioattn.models.model_folder import MODEL_CARD
+from bioattn.models.promoter.family import TREATMENTS
+from bioattn.models.promoter.folder import LoadedPromoterModel, write_promoter_model
+from bioattn.models.promoter.head_scorer import PromoterHeadScorer
 from bioattn.models.promoter.model import PromoterModel, attention_sites, make_promoter_model
+from bioattn.models.promoter.training.evaluation import card_lines, evaluate
 from bioattn.models.promoter.treatment_vocabulary import TreatmentVocabulary
+from bioattn.promoters.dataset import TEST, read_dataset
+from bioattn.store.training_record import HISTORY, read_training_record, write_training_record
+from bioattn.system.progress import Progress
+from bioattn.training.output_folder import publish, working_folder
 
 ROWS_OF_HEADS = frozenset(
     {
@@ -84,3 +98,51 @@ def _of_heads(name: str, tensor: Tensor, places: Sequence[int], num_heads: int) 
         by_head = tensor.unflatten(1, (num_heads, -1))
         return by_head.index_select(1, index).flatten(1)
     return tensor.index_select(0, index) if name in ONE_PER_HEAD else tensor
+
+
+def write_pruned(
+    model: LoadedPromoterModel,
+    output: Path,
+    model_folder: Path,
+    dataset_path: Path,
+    keep: Mapping[str, Sequence[int]],
+    note: Mapping[str, Any],
+    *,
+    force: bool,
+    progress: Progress,
+) -> tuple[float, float] | None:
+    """Write the folder `output` of `model`, which lies in `model_folder`, with the heads `keep` alone.
+
+    note: goes into the training record. Returns the accuracies of whole and pruned model on the dataset's test
+    genes; None without any.
+    """
+    dataset = read_dataset(dataset_path)
+    smaller = pruned(model.model, model.vocabulary, keep).eval()
+    record = read_training_record(model_folder)
+    test = None
+    if len(dataset.genes_in(TEST)):
+        loaded = replace(model, model=smaller)
+        test = (
+            PromoterHeadScorer(model, dataset, TEST).figures().accuracy,
+            PromoterHeadScorer(loaded, dataset, TEST).figures().accuracy,
+        )
+    with working_folder(output, resume=False, force=force) as partial:
+        evaluation = evaluate(
+            smaller, dataset, model.vocabulary, model.device, baselines=False, progress=progress
+        )
+        write_promoter_model(
+            partial, smaller, model.vocabulary, model.treatments, task=model.task, reference=model.reference
+        )
+        files = [WEIGHTS, CONFIG, TREATMENTS]
+        if (model_folder / HISTORY).is_file():
+            files.append(HISTORY)
+            shutil.copyfile(model_folder / HISTORY, partial / HISTORY)
+        record |= {
+            "pruned": {"from": model.sha256, **note},
+            "evaluation": evaluation.to_json(),
+        }
+        write_training_record(partial, record, files)
+        with text_output(partial / MODEL_CARD) as file:
+            file.write("\n".join(card_lines(smaller.config, dataset, record, evaluation)) + "\n")
+        publish(partial, output)
+    return test

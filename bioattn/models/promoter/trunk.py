@@ -11,9 +11,8 @@ from torch import Tensor, nn
 from bioattn.attention.multi_head import MultiHeadAttention
 from bioattn.attention.site import AttentionSite, Axis
 from bioattn.models.promoter.config import Conditioning, PromoterModelConfig
-from bioattn.models.promoter.readout import TreatmentReadout
 from bioattn.models.promoter.stem import ConvStem
-from bioattn.models.promoter.treatment_encoder import TreatmentEncoder
+from bioattn.models.promoter.treatment_encoder import TreatmentEncoder, TreatmentReadout
 from bioattn.models.promoter.treatment_vocabulary import TreatmentBatch, TreatmentVocabulary
 
 

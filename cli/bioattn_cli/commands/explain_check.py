@@ -56,8 +56,7 @@ def check(
     whether attention was needed at all. docs/checks.md explains each check.
     """
     from bioattn.errors import SettingsError
-    from bioattn.faithfulness.check import Evidence, check_model
-    from bioattn.faithfulness.check_text import check_text
+    from bioattn.faithfulness.check import Evidence, check_model, check_text
     from bioattn.faithfulness.subject import CheckSettings
     from bioattn.inference.runner import CheckableRunner, with_ability
     from bioattn.io.files import check_apart, write_json

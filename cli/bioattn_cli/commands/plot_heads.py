@@ -72,7 +72,7 @@ def heads(
     from bioattn.figures.head_grid import draw_head_grid
     from bioattn.figures.head_maps import alignment_head_grid, promoter_head_grid
     from bioattn.figures.treatment_maps import read_treatment_maps, window_zero
-    from bioattn.promoters.gene_choice import choose_genes
+    from bioattn.promoters.gene_ids import choose_genes
     from bioattn.store import open_attention
     from bioattn.text import counted
 

@@ -45,7 +45,7 @@ def heatmap(
     """
     from bioattn.figures.treatment_heatmap import cluster_treatments, draw_treatment_heatmap
     from bioattn.figures.treatment_maps import read_treatment_maps, window_zero
-    from bioattn.promoters.gene_choice import choose_genes
+    from bioattn.promoters.gene_ids import choose_genes
     from bioattn.store import open_attention
     from bioattn.text import counted
 

@@ -41,7 +41,7 @@ def msa(
     the same options and seed give the same bytes. bioattn prepare contacts OUTPUT/PAIRS.tsv makes a dataset.
     """
     from bioattn.errors import SettingsError
-    from bioattn.simulate.family_files import FamilySimulation, read_folds, write_families
+    from bioattn.simulate.families import FamilySimulation, read_folds, write_families
 
     for low, high, what in ((min_depth, max_depth, "depth"), (min_length, max_length, "length")):
         if low > high:

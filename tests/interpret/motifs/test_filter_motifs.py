@@ -9,8 +9,7 @@ from bioattn.formats.nucleotides import decode, encode, reverse_complement
 from bioattn.interpret.motifs.filter_motifs import filter_motifs
 from bioattn.models.promoter.config import Conditioning, PromoterModelConfig, Stem
 from bioattn.models.promoter.folder import LoadedPromoterModel
-from bioattn.models.promoter.kmer_stem import KmerStem
-from bioattn.models.promoter.stem import ConvStem
+from bioattn.models.promoter.stem import ConvStem, KmerStem
 from bioattn.promoters.treatments import TreatmentTable
 from tests.making import untrained_model
 

@@ -14,8 +14,7 @@ from bioattn.models.promoter.training.held_out_treatments import (
     nearest_treatment,
     response_correlations,
 )
-from bioattn.models.promoter.training.ridge import RidgePath
-from bioattn.models.promoter.training.sequence_counts import Codons, Kmers, Standardiser
+from bioattn.models.promoter.training.ridge import Codons, Kmers, RidgePath, Standardiser
 from bioattn.promoters.dataset import TEST, TRAIN, VALIDATION, PromoterDataset
 from bioattn.promoters.treatments import TreatmentTable
 

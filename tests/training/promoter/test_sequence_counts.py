@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from bioattn.models.promoter.training.sequence_counts import (
+from bioattn.models.promoter.training.ridge import (
     BumpKmers,
     Codons,
     Kmers,

@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 
 from bioattn.errors import BioattnError, FormatError
 from bioattn.io.files import sha256_of
-from bioattn.promoters.gene_choice import choose_genes
+from bioattn.promoters.gene_ids import choose_genes
 from bioattn.promoters.promoter_fasta import Promoter, read_promoters
 from bioattn.store.schema import Samples
 from bioattn.store.windows import promoter_samples

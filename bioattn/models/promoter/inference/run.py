@@ -1,21 +1,160 @@
-"""Running a promoter model over a FASTA file: predictions, and attention if asked for, in flat memory."""
+"""Running a promoter model over a FASTA file: predictions, and attention if asked for, in flat memory.
+
+Shape suffixes: B promoters, L bases, T treatments.
+"""
 
 import logging
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TextIO
 
+import numpy as np
+import torch
+from numpy.typing import NDArray
+
+from bioattn.attention.capture import capture
+from bioattn.errors import BioattnError
+from bioattn.inference.attention_receiver import BatchReceiver, choose_sites
+from bioattn.inference.batch_size import fitting_batch
 from bioattn.inference.run import MAX_PART_SAMPLES, ResultFile, RunSummary, Work, run_work, whole_batches
-from bioattn.models.promoter.inference.batches import PromoterSource
-from bioattn.models.promoter.inference.predictions import PredictionWriter
-from bioattn.models.promoter.inference.runner import PromoterRunner
+from bioattn.inference.runner import WindowBatch
+from bioattn.models.promoter.inference.batches import N_CODE, PromoterSource
+from bioattn.models.promoter.inference.phases import PhaseAverage, shifted
+from bioattn.models.promoter.predictor import PromoterPredictor
 from bioattn.promoters.treatments import TreatmentTable
-from bioattn.store.prediction_table import PREDICTIONS_JOB
-from bioattn.store.schema import SITES, AttentionOptions, FileLayout, GroupLayout, predictions_layout
+from bioattn.store.prediction_table import PREDICTIONS_JOB, PartSeal, part_line
+from bioattn.store.schema import (
+    PREDICTIONS,
+    SITES,
+    AttentionOptions,
+    Block,
+    FileLayout,
+    GroupLayout,
+    predictions_layout,
+)
+from bioattn.store.shard_record import ShardRecord
 from bioattn.store.windows import PROMOTER_COLUMNS, PROMOTERS, window_attributes
 from bioattn.system.progress import Progress
 from bioattn.system.shard import Shard
 from bioattn.text import counted
+
+
+class PredictionWriter:
+    """Writes rows as they come; seven significant digits, which is what float32 holds."""
+
+    def __init__(self, file: TextIO, treatments: Sequence[str], shard: ShardRecord | None = None) -> None:
+        """shard: of a part of a table, which says so in its first line and ends with a digest."""
+        self._file = file
+        self._row = "\t".join(["%s", *["%.7g"] * len(treatments)]) + "\n"
+        self._seal = PartSeal() if shard is not None else None
+        if shard is not None:
+            self._write(part_line(shard))
+        self._write("\t".join(["gene_id", *treatments]) + "\n")
+
+    def write(self, block: Block) -> None:
+        """The next genes, with predictions (genes, treatments)."""
+        self._write(
+            "".join(
+                self._row % (gene, *values)
+                for gene, values in zip(
+                    block.samples.ids, block.arrays[PREDICTIONS]["values"].tolist(), strict=True
+                )
+            )
+        )
+
+    def finish(self) -> None:
+        """All rows are written."""
+        if self._seal is not None:
+            self._file.write(self._seal.line())
+
+    def _write(self, text: str) -> None:
+        self._file.write(text)
+        if self._seal is not None:
+            self._seal.add(text)
+
+
+MAX_BATCH = 64
+MAX_PHASE_BYTES = 1 << 26
+"""What the averaged maps of a batch may take at one site: they are finer than the model's."""
+
+
+class PromoterRunner:
+    """A model, the treatments it is asked for and, if anyone listens, the receiver of its attention."""
+
+    def __init__(self, predictor: PromoterPredictor, batch_size: int | None) -> None:
+        """batch_size: promoters per forward pass; None = what keeps memory flat."""
+        self.predictor = predictor
+        self.device = predictor.runner.device
+        self._receiver: BatchReceiver | None = None
+        self._sites: list[str] = []
+        self._value_weighted = False
+        self._average: PhaseAverage | None = None
+        self._arrays: Mapping[str, Mapping[str, NDArray[Any]]] = {}
+        self._batch_may_shrink = batch_size is None
+        self.batch_size = batch_size or fitting_batch(lambda: self.predict(self._nothing_known()), MAX_BATCH)
+
+    def listen(self, options: AttentionOptions) -> list[GroupLayout]:
+        """Collect attention from now on; a trial batch of one shows the shapes that there will be.
+
+        Raises: SettingsError when the model lacks the sites or heads asked for.
+        """
+        self._sites = choose_sites(self.predictor.runner.sites, options.sites)
+        self._value_weighted = options.value_weighted
+        self._receiver = BatchReceiver(options, {"treatment": self.predictor.names})
+        self.predict(self._nothing_known())
+        self._receiver.take()
+        layouts = [self._receiver.layouts[name] for name in self._sites]
+        if options.phases == 1:
+            return layouts
+        self._average = PhaseAverage(layouts, self.predictor.runner.config.pool, options.phases)
+        if self._batch_may_shrink:
+            finest = max(layout.bytes_of_sample() for layout in self._average.layouts)
+            self.batch_size = max(1, min(self.batch_size, MAX_PHASE_BYTES // finest))
+        return self._average.layouts
+
+    def predict(self, codes_BL: NDArray[np.uint8]) -> NDArray[np.float32]:
+        """(B, length) codes → (B, T) responses or probabilities; attention is kept until it is asked for."""
+        predictions = self._predict_window(codes_BL)
+        if self._receiver is None:
+            return predictions
+        self._arrays = self._receiver.take()
+        if self._average is not None:
+            self._average.begin(self._arrays)
+            for shift in self._average.shifts:
+                self._predict_window(shifted(codes_BL, shift))
+                self._average.add(shift, self._receiver.take())
+            self._arrays = self._average.take()
+        return predictions
+
+    def _predict_window(self, codes_BL: NDArray[np.uint8]) -> NDArray[np.float32]:
+        """As `predict`; attention goes to the receiver."""
+        try:
+            with torch.inference_mode():
+                codes = torch.from_numpy(codes_BL).to(self.device)
+                if self._receiver is None:
+                    answer_BT = self.predictor.forward(codes)
+                else:
+                    with capture(self._sites, self._receiver, value_weighted=self._value_weighted):
+                        answer_BT = self.predictor.forward(codes)
+                answer_BT = torch.sigmoid(answer_BT) if self.predictor.runner.task == "binary" else answer_BT
+                predictions: NDArray[np.float32] = answer_BT.float().cpu().numpy()
+        except torch.OutOfMemoryError as error:
+            raise BioattnError(
+                f"{self.device}: out of memory with {len(codes_BL)} promoters × {len(self.predictor.names)} "
+                "treatments at a time; give a smaller --batch-size"
+            ) from error
+        return predictions
+
+    def compute(self, batch: WindowBatch) -> Block:
+        """The predictions of a batch, and what it attended to."""
+        predictions = self.predict(batch.codes)
+        arrays, self._arrays = self._arrays, {}
+        return Block(batch.samples, {**arrays, PREDICTIONS: {"values": predictions}})
+
+    def _nothing_known(self) -> NDArray[np.uint8]:
+        """One promoter of N alone, for trial batches: shapes do not depend on the bases."""
+        return np.full((1, self.predictor.runner.length), N_CODE, dtype=np.uint8)
+
 
 if TYPE_CHECKING:
     from bioattn.models.promoter.folder import LoadedPromoterModel

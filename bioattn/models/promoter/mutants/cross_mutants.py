@@ -2,12 +2,13 @@
 
 The stem is computed where a mutation reaches (`stem_mutants`). With dot-product scores, one hop and at most one
 value layer the rest is too: keys and values near a mutation are computed for each mutant, and what all other bins
-add to the softmax's sums follows from some of the mutants (`cross_fields`, `smooth_part`). Mutants are taken some
+add to the softmax's sums follows from some of the mutants (`cross_fields`). Mutants are taken some
 bins at a time, so that the sums over all other bins are formed without them: taken out of a sum over all bins they
 would leave nothing but rounding where they had nearly all the weight. For other models, and when somebody listens
 to the attention, the value mixer, each hop and the readout are run as they are.
 
-Shape suffixes: M mutants, N nodes, P bins, E bins nearby, H heads, T treatments, D channels of a head.
+Shape suffixes: M mutants, N nodes, P bins, E bins nearby, H heads, T treatments, D channels of a head, X all
+channels of the heads, C channels, Z hidden channels.
 """
 
 import math
@@ -21,11 +22,66 @@ from bioattn.attention.multi_head import MultiHeadAttention
 from bioattn.attention.operator import masked_logit
 from bioattn.attention.score import DotScore
 from bioattn.models.promoter.cross import CrossModel
-from bioattn.models.promoter.mutants.cross_fields import PromoterFields, Shifts
-from bioattn.models.promoter.mutants.readout import MutantReadout, Workspace
-from bioattn.models.promoter.mutants.smooth_part import interpolation, smooth_rows
+from bioattn.models.promoter.mutants.cross_fields import PromoterFields, Shifts, interpolation, smooth_rows
 from bioattn.models.promoter.mutants.stem_mutants import MutatedBins, MutatedStem
 from bioattn.models.promoter.treatment_vocabulary import TreatmentBatch
+
+
+class Workspace:
+    """Named buffers that are reused; taking a buffer overwrites what it held."""
+
+    def __init__(self) -> None:
+        self._held: dict[str, Tensor] = {}
+
+    def take(self, name: str, like: Tensor, *shape: int) -> Tensor:
+        """An uninitialised tensor of `shape`, with type and device of `like`."""
+        size = torch.Size(shape).numel()
+        held = self._held.get(name)
+        if held is None or held.numel() < size:
+            held = self._held[name] = torch.empty(size, dtype=like.dtype, device=like.device)
+        return held[:size].view(shape)
+
+
+class MutantReadout:
+    """From the attended values of the last hop's heads to predictions in standard units.
+
+    Two linear layers with a normalisation between them; what belongs to the treatments is the same for all
+    mutants. Batches are small and many, so buffers are reused: fresh memory would cost as much as the arithmetic.
+    """
+
+    def __init__(self, network: CrossModel, attention: MultiHeadAttention, embeddings_TE: Tensor) -> None:
+        readout = network.readout
+        output_CX, bias_C = attention.project_output.weight, attention.project_output.bias
+        self._centred_XC = (output_CX - output_CX.mean(0)).T.contiguous()
+        self._centred_C = bias_C - bias_C.mean()
+        self._eps = readout.normalise.eps
+        self._hidden_CZ = (readout.from_context.weight * readout.normalise.weight).T.contiguous()
+        shift_Z = readout.from_context(readout.normalise.bias)
+        self._shift_TZ = readout.from_treatment(embeddings_TE) + shift_Z
+        self._hidden_reader_TZ = readout.hidden_reader(embeddings_TE) * readout.hidden_scale
+        linear_reader_TC = readout.linear_reader(embeddings_TE) * readout.linear_scale
+        self._linear_reader_TX = linear_reader_TC @ output_CX
+        self._offset_T = readout.offset(embeddings_TE)[:, 0] + linear_reader_TC @ bias_C
+        self._workspace = Workspace()
+
+    def __call__(self, attended_MTX: Tensor) -> Tensor:
+        """Predictions (M, T); overwrites `attended_MTX`."""
+        mutants, treatments, _ = attended_MTX.shape
+        flat_NX = attended_MTX.flatten(0, 1)
+        context_NC = self._workspace.take("context", flat_NX, len(flat_NX), len(self._centred_C))
+        hidden_NZ = self._workspace.take("hidden", flat_NX, len(flat_NX), self._hidden_CZ.shape[1])
+        torch.addmm(self._centred_C, flat_NX, self._centred_XC, out=context_NC)
+        variance_N1 = torch.linalg.vector_norm(context_NC, dim=-1, keepdim=True).square_()
+        torch.mm(context_NC, self._hidden_CZ, out=hidden_NZ)
+        hidden_NZ *= variance_N1.div_(context_NC.shape[1]).add_(self._eps).rsqrt_()
+        hidden_MTZ = hidden_NZ.view(mutants, treatments, -1)
+        hidden_MTZ += self._shift_TZ
+        torch.ops.aten.gelu_(hidden_MTZ)
+        answer_MT = hidden_MTZ.mul_(self._hidden_reader_TZ).sum(-1)
+        answer_MT += attended_MTX.mul_(self._linear_reader_TX).sum(-1)
+        answer_MT += self._offset_T
+        return answer_MT
+
 
 BINS_AT_ONCE = 16
 """Neighbouring bins whose mutants share the sums over all bins far away."""

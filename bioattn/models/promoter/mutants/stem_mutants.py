@@ -13,9 +13,15 @@ import torch
 import torch.nn.functional as F  # noqa: N812
 from torch import Tensor
 
-from bioattn.models.promoter.both_stem import BothStem
-from bioattn.models.promoter.kmer_stem import KmerStem
-from bioattn.models.promoter.stem import AMBIGUOUS, ConvStem, known_bins, one_hot, padded_to_bins
+from bioattn.models.promoter.stem import (
+    AMBIGUOUS,
+    BothStem,
+    ConvStem,
+    KmerStem,
+    known_bins,
+    one_hot,
+    padded_to_bins,
+)
 
 
 class MutatedBins(NamedTuple):

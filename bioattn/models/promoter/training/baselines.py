@@ -15,13 +15,15 @@ import numpy as np
 from numpy.typing import NDArray
 
 from bioattn.errors import BioattnError
-from bioattn.models.promoter.training.ridge import LinearModel, Matrix, RidgePath
-from bioattn.models.promoter.training.sequence_counts import (
+from bioattn.models.promoter.training.ridge import (
     Block,
     BumpKmers,
     Codes,
     Codons,
     Kmers,
+    LinearModel,
+    Matrix,
+    RidgePath,
     Standardiser,
     find_start_codon,
 )

@@ -1,6 +1,9 @@
-"""What a trained model reaches on genes and treatments it has not seen, beside simple models on the same cells."""
+"""What a trained model reaches on genes and treatments it has not seen, beside simple models on the same cells,
+and the README.md of its folder.
+"""
 
 import math
+from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
@@ -8,7 +11,7 @@ import numpy as np
 import torch
 from numpy.typing import NDArray
 
-from bioattn.models.promoter.config import TreatmentEncoding
+from bioattn.models.promoter.config import PromoterModelConfig, TreatmentEncoding
 from bioattn.models.promoter.model import PromoterModel
 from bioattn.models.promoter.training.baselines import Baseline, default_baselines
 from bioattn.models.promoter.training.batches import centred_windows
@@ -18,6 +21,7 @@ from bioattn.promoters.dataset import TEST, TRAIN, VALIDATION, PromoterDataset
 from bioattn.promoters.response_metrics import fit_shared_axis, per_treatment, summarise
 from bioattn.store.training_record import MODEL_ROW
 from bioattn.system.progress import NoProgress, Progress
+from bioattn.text import markdown_table
 
 FIGURES = {
     "regression": {
@@ -225,3 +229,47 @@ def _dataset_units(
 
 def _finite(value: float) -> float | None:
     return round(value, 6) if math.isfinite(value) else None
+
+
+def card_lines(
+    config: PromoterModelConfig,
+    dataset: PromoterDataset,
+    record: Mapping[str, Any],
+    evaluation: Evaluation,
+) -> list[str]:
+    """The lines of the card. record: the training record."""
+    return [
+        "---",
+        "library_name: bioattn",
+        f"tags: [promoter, {config.conditioning}, attention]",
+        "---",
+        f"# Promoter model, {config.conditioning}",
+        "",
+        f"Predicts the response of a promoter ({config.length} bases, 5'→3', anchored at its right end) "
+        f"to each of {dataset.num_treatments} treatments ({dataset.task}).",
+        "",
+        f"- Data: `{record['dataset']['file']}`, {dataset.num_genes} promoters, "
+        f"SHA-256 `{record['dataset']['sha256']}`",
+        f"- Treatments are known by {config.treatment_encoder}; settings in `config.json` and `training.json`.",
+        f"- Trained for {record['epochs_trained']} epochs, weights of epoch {record['best_epoch']}, "
+        f"seed {record['training']['seed']}, bioattn {record['versions']['bioattn']}.",
+        *_pruning(record),
+        "",
+        "Figures on the held-out cells of this one split and seed, beside simple models fitted on the same split:",
+        "",
+        *markdown_table(evaluation.comparison()),
+        "",
+        "Attention says where the model looked, not that it was right to; compare it with what is known.",
+    ]
+
+
+def _pruning(record: Mapping[str, Any]) -> list[str]:
+    """What was taken out of the model after training, if anything."""
+    if "pruned" not in record:
+        return []
+    heads = "; ".join(
+        f"{site} {', '.join(map(str, left))}" for site, left in record["pruned"]["heads"].items()
+    )
+    return [
+        f"- Attention heads left by pruning: {heads}; whole model's weights `{record['pruned']['from']}`."
+    ]

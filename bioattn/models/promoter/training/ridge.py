@@ -4,16 +4,198 @@ Responses are centred on their training means, and missing ones set to that mean
 share one decomposition. Features have mean squared row length 1 (`Standardiser`), so a penalty is the ratio of
 noise to signal variance and means the same for every set of features.
 
-Shape suffixes: G genes, T treatments, F features, R rank, D directions in treatment space.
+Sequences are counted as k-mers and codons in regions. Regions are counted from the right end of the window, where
+promoters of different lengths are aligned: start −300, stop 0 is the last 300 bases. K-mers with an N do not
+count.
+
+Shape suffixes: G genes, L bases, T treatments, F features, R rank, D directions in treatment space.
 """
 
+from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import TypeAlias
+from typing import Protocol, TypeAlias
 
 import numpy as np
 from numpy.typing import NDArray
 
-from bioattn.models.promoter.training.sequence_counts import Codes, Standardiser
+from bioattn.promoters.kmers import canonical_columns
+
+Codes: TypeAlias = NDArray[np.uint8]
+Counts: TypeAlias = NDArray[np.float32]
+
+UNKNOWN = 4
+START_CODON = (0, 3, 2)  # A T G
+
+
+class Block(Protocol):
+    """One group of features."""
+
+    @property
+    def name(self) -> str:
+        """What is counted and where, for tables."""
+
+    def count(self, codes: Codes) -> Counts:
+        """Counts, shape=(genes, features), of windows of shape (genes, bases)."""
+
+
+@dataclass(frozen=True, slots=True)
+class Kmers:
+    """K-mers wholly inside the region; with `canonical` a k-mer and its reverse complement are one feature."""
+
+    k: int
+    start: int
+    """Bases from the right end of the window, at most 0; beyond the left end is cut there."""
+    stop: int = 0
+    canonical: bool = True
+
+    @property
+    def name(self) -> str:
+        """Such as `6-mers −300..0`."""
+        return (
+            f"{'' if self.canonical else 'stranded '}{self.k}-mers {signed(self.start)}..{signed(self.stop)}"
+        )
+
+    def count(self, codes: Codes) -> Counts:
+        """Counts, shape=(genes, 4^k) or, canonical, (genes, number of canonical k-mers)."""
+        return kmer_counts(region(codes, self.start, self.stop), self.k, self.canonical)
+
+
+@dataclass(frozen=True, slots=True)
+class BumpKmers:
+    """Canonical k-mers, each counted by its distance from `centre`: exp(−½ (distance / width)²).
+
+    Sites that act on a promoter lie around a typical distance from its anchor; this lets k-mers there count for
+    more, without a border.
+    """
+
+    k: int
+    start: int
+    stop: int
+    centre: int
+    """Bases from the right end of the window."""
+    width: int
+    """Standard deviation of the bump in bases."""
+
+    @property
+    def name(self) -> str:
+        """Such as `6-mers around −150±150`."""
+        return f"{self.k}-mers around {signed(self.centre)}±{self.width}"
+
+    def count(self, codes: Codes) -> Counts:
+        """Sums of weights, shape=(genes, number of canonical k-mers)."""
+        inside = region(codes, self.start, self.stop)
+        middles = self.stop - inside.shape[1] + np.arange(max(0, inside.shape[1] - self.k + 1)) + self.k / 2
+        weights = np.exp(-0.5 * np.square((middles - self.centre) / self.width))
+        return kmer_counts(inside, self.k, canonical=True, weights=weights)
+
+
+@dataclass(frozen=True, slots=True)
+class Codons:
+    """The 64 codons in frame from the region's first base on."""
+
+    start: int
+    stop: int = 0
+
+    @property
+    def name(self) -> str:
+        """Such as `codons −200..0`."""
+        return f"codons {signed(self.start)}..{signed(self.stop)}"
+
+    def count(self, codes: Codes) -> Counts:
+        """Counts, shape=(genes, 64)."""
+        coding = region(codes, self.start, self.stop)
+        return kmer_counts(coding[:, : coding.shape[1] // 3 * 3], 3, canonical=False, step=3)
+
+
+def signed(offset: int) -> str:
+    """The offset with a proper minus sign."""
+    return f"−{-offset}" if offset < 0 else str(offset)
+
+
+def region(codes: Codes, start: int, stop: int) -> Codes:
+    """Columns from `start` to `stop`, both counted from the right end (0 = the end)."""
+    length = codes.shape[1]
+    return codes[:, max(0, length + start) : max(0, length + stop)]
+
+
+def kmer_counts(
+    codes: Codes, k: int, canonical: bool, step: int = 1, weights: NDArray[np.float64] | None = None
+) -> Counts:
+    """How often each k-mer begins at every `step`-th position of each row, in alphabetical order of k-mers.
+
+    weights: what an occurrence at each of those positions counts, 1 by default. A region shorter than k has
+    counts 0.
+    """
+    columns = canonical_columns(k) if canonical else np.arange(4**k)
+    num_features = int(columns.max()) + 1
+    counts_GF = np.zeros((len(codes), num_features), np.float32)
+    positions = max(0, codes.shape[1] - k + 1)
+    if positions == 0:
+        return counts_GF
+    rows_per_block = max(1, 4_000_000 // positions)
+    for start in range(0, len(codes), rows_per_block):
+        block = codes[start : start + rows_per_block]
+        kmer = np.zeros((len(block), len(range(0, positions, step))), np.int32)
+        known = np.ones(kmer.shape, np.bool_)
+        for offset in range(k):
+            letters = block[:, offset : offset + positions : step]
+            kmer = kmer * 4 + np.minimum(letters, UNKNOWN - 1)
+            known &= letters != UNKNOWN
+        cell = columns[kmer] + np.arange(len(block))[:, None] * num_features
+        occurrences = None if weights is None else np.broadcast_to(weights, kmer.shape)[known]
+        tally = np.bincount(cell[known], occurrences, minlength=len(block) * num_features)
+        counts_GF[start : start + len(block)] = tally.reshape(len(block), num_features)
+    return counts_GF
+
+
+def find_start_codon(codes: Codes, share: float = 0.9) -> int | None:
+    """Column at which at least `share` of the windows have an ATG with coding sequence after it, or None.
+
+    Windows reaching downstream of the start codon have it in one column; a codon count from there on tells much
+    about expression that is no promoter's doing. At least one more codon must follow.
+    """
+    usable = codes[:, :-3]
+    if usable.shape[1] < 3 or not len(codes):
+        return None
+    width = usable.shape[1] - 2
+    matches_GL = np.ones((len(codes), width), np.bool_)
+    for offset, letter in enumerate(START_CODON):
+        matches_GL &= usable[:, offset : offset + width] == letter
+    hits_L = matches_GL.mean(axis=0)
+    column = int(hits_L.argmax())
+    return column if hits_L[column] >= share else None
+
+
+class Standardiser:
+    """Turns counts into features: training mean 0 and variance 1 per column, blocks weighted as a whole.
+
+    Each block is divided so that its mean squared row length is its weight (weights sum to 1); ridge then treats
+    64 codons and 2,080 6-mers as the weights say, not by their numbers. Columns constant in training become 0.
+    """
+
+    def __init__(self, blocks: Sequence[Block], weights: Sequence[float] | None, train_codes: Codes) -> None:
+        self.blocks = tuple(blocks)
+        shares = np.ones(len(self.blocks)) if weights is None else np.asarray(weights, np.float64)
+        shares = shares / shares.sum()
+        self.means: list[Counts] = []
+        self.factors: list[Counts] = []
+        for block, share in zip(self.blocks, shares, strict=True):
+            counts_GF = block.count(train_codes)
+            deviation_F = counts_GF.std(axis=0)
+            informative = deviation_F > 0
+            scale = np.sqrt(share / max(1, int(informative.sum())))
+            factor_F = np.divide(scale, deviation_F, out=np.zeros_like(deviation_F), where=informative)
+            self.means.append(counts_GF.mean(axis=0))
+            self.factors.append(factor_F)
+
+    def features(self, codes: Codes) -> Counts:
+        """Standardised features, shape=(genes, all blocks' features), float32."""
+        parts = [
+            (block.count(codes) - mean_F) * factor_F
+            for block, mean_F, factor_F in zip(self.blocks, self.means, self.factors, strict=True)
+        ]
+        return np.concatenate(parts, axis=1)
+
 
 Matrix: TypeAlias = NDArray[np.float32]
 

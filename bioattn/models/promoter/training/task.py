@@ -32,7 +32,7 @@ from bioattn.models.promoter.training.data import (
     training_treatments,
     validation_genes,
 )
-from bioattn.models.promoter.training.evaluation import Evaluation, evaluate
+from bioattn.models.promoter.training.evaluation import Evaluation, card_lines, evaluate
 from bioattn.models.promoter.training.first_filters import start_filters
 from bioattn.models.promoter.training.losses import (
     cell_losses,
@@ -40,7 +40,6 @@ from bioattn.models.promoter.training.losses import (
     masked_mean,
     measured_cells,
 )
-from bioattn.models.promoter.training.model_card import card_lines
 from bioattn.models.promoter.training.warm_start import warm_start
 from bioattn.models.promoter.treatment_vocabulary import TreatmentVocabulary
 from bioattn.promoters.dataset import TRAIN, read_dataset

@@ -19,15 +19,15 @@ from torch import nn
 from bioattn.attention.multi_head import MultiHeadAttention
 from bioattn.errors import SettingsError
 from bioattn.models.promoter.cross import CrossModel
-from bioattn.models.promoter.kmer_stem import KmerStem
 from bioattn.models.promoter.model import PromoterModel
+from bioattn.models.promoter.stem import KmerStem
 from bioattn.models.promoter.training.baselines import (
     BaselineData,
     best_component_ridge,
     kmer_bumps,
     principal_directions,
 )
-from bioattn.models.promoter.training.sequence_counts import BumpKmers
+from bioattn.models.promoter.training.ridge import BumpKmers
 from bioattn.models.promoter.treatment_encoder import IdEncoder
 from bioattn.models.promoter.treatment_vocabulary import TreatmentBatch
 from bioattn.promoters.dataset import PromoterDataset

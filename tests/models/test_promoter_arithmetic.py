@@ -1,11 +1,13 @@
-"""The fused stem operation against convolution and pooling as torch has them."""
+"""The arithmetic of parts of promoter models: the best match of filters, and interpolation between mutants."""
 
+import numpy as np
 import pytest
 import torch
 import torch.nn.functional as F  # noqa: N812
 
 from bioattn.models.promoter import best_match as module
 from bioattn.models.promoter.best_match import best_match
+from bioattn.models.promoter.mutants.cross_fields import interpolation, smooth_rows
 from bioattn.models.promoter.stem import one_hot
 
 
@@ -40,3 +42,31 @@ def test_matches_and_gradients_are_those_of_convolution_and_amax(
     loss = (matches.unflatten(-1, (bins, pool)).amax(-1).transpose(1, 2) * upstream).sum()
     (theirs,) = torch.autograd.grad(loss, weight)
     torch.testing.assert_close(ours, theirs, atol=1e-4, rtol=1e-4)
+
+
+def test_a_smooth_function_follows_from_few_of_its_values() -> None:
+    random = np.random.default_rng(0)
+    variables = random.normal(0, 0.02, (300, 4)) + 0.3
+    rows = smooth_rows(variables)
+    assert rows.mean() > 0.9
+    variables = variables[rows]
+    slopes = random.uniform(-1, 1, (50, 4))
+
+    nodes, weights = interpolation(variables)
+
+    values = np.exp(variables @ slopes.T)
+    assert len(nodes) < len(variables) / 2
+    assert np.abs(weights).max() < 10
+    np.testing.assert_allclose(weights @ values[nodes], values, rtol=2e-6)
+
+
+def test_one_point_needs_one_node() -> None:
+    nodes, weights = interpolation(np.full((5, 4), 0.1))
+    assert len(nodes) == 1
+    np.testing.assert_allclose(weights, np.ones((5, 1)))
+
+
+def test_what_is_far_from_the_rest_is_not_smooth() -> None:
+    variables = np.zeros((20, 4))
+    variables[3, 1] = 0.5
+    assert smooth_rows(variables).tolist() == [row != 3 for row in range(20)]
