@@ -19,12 +19,12 @@ from bioattn.alignments.contact_dataset import TRAIN, open_contact_dataset
 from bioattn.attention.capture import capture
 from bioattn.interpret.contacts.attention_contacts import fit_contacts, mean_map, predict_contacts
 from bioattn.io.files import sha256_of
-from bioattn.models.evoformer.alignment_inputs import AlignmentInputs
 from bioattn.models.evoformer.folder import LoadedEvoformerModel, load_evoformer_model
 from bioattn.models.evoformer.inference.attention import alignment_attention
 from bioattn.models.evoformer.inference.samples import AlignmentSample
-from bioattn.models.evoformer.training.families import TrainingFamily
-from bioattn.models.evoformer.training.prediction import score_family
+from bioattn.models.evoformer.inputs import AlignmentInputs
+from bioattn.models.evoformer.training.evaluation import score_family
+from bioattn.models.evoformer.training.samples import TrainingFamily
 from bioattn.store.choices import Reduction
 from bioattn.store.reader import open_attention
 from bioattn.store.schema import AttentionOptions

@@ -24,9 +24,13 @@ from bioattn.alignments.contact_dataset import TEST, TRAIN, open_contact_dataset
 from bioattn.alignments.contact_preparation import ContactSettings, prepare_contacts
 from bioattn.models.evoformer.family import FAMILY, EvoformerTrainingSettings
 from bioattn.models.evoformer.folder import load_evoformer_model
-from bioattn.models.evoformer.training.evaluation import MEAN_FIELD, MUTUAL_INFORMATION, coupling_scores
-from bioattn.models.evoformer.training.families import TrainingFamily
-from bioattn.models.evoformer.training.prediction import score_family
+from bioattn.models.evoformer.training.evaluation import (
+    MEAN_FIELD,
+    MUTUAL_INFORMATION,
+    coupling_scores,
+    score_family,
+)
+from bioattn.models.evoformer.training.samples import TrainingFamily
 from bioattn.structures.contact_metrics import (
     ContactScores,
     bootstrap_interval,

@@ -23,8 +23,7 @@ from torch.nn.parallel import DistributedDataParallel
 from bioattn.models.evoformer.config import EvoformerConfig
 from bioattn.models.evoformer.model import EvoformerModel
 from bioattn.models.evoformer.training.config import SMALL_MODEL, EvoformerTrainingConfig
-from bioattn.models.evoformer.training.families import SimulatedFamilies
-from bioattn.models.evoformer.training.samples import TrainingSamples
+from bioattn.models.evoformer.training.samples import SimulatedFamilies, TrainingSamples
 from bioattn.models.promoter.config import PromoterModelConfig, TreatmentEncoding
 from bioattn.models.promoter.model import make_promoter_model
 from bioattn.models.promoter.treatment_vocabulary import TreatmentVocabulary

@@ -68,9 +68,9 @@ def make_block(precision: str) -> Any:
     """A block whose layers all do something: no weight is 0."""
     import torch
 
-    from bioattn.models.evoformer.block import EvoformerBlock
     from bioattn.models.evoformer.config import EvoformerConfig
-    from bioattn.models.evoformer.precision import use_precision
+    from bioattn.models.evoformer.projection import use_precision
+    from bioattn.models.evoformer.stacks import EvoformerBlock
 
     torch.manual_seed(0)
     block = EvoformerBlock(EvoformerConfig(), 0)

@@ -9,7 +9,7 @@ import torch
 import torch.nn.functional as F  # noqa: N812
 from torch import Tensor, nn
 
-from bioattn.models.evoformer.block import EvoformerBlock
+from bioattn.models.evoformer.stacks import EvoformerBlock
 
 
 class PlainBlock(nn.Module):

@@ -28,8 +28,7 @@ def make_inputs(folder: Path) -> int:
     from bioattn.formats.npz import npz_output
     from bioattn.models.evoformer.config import EvoformerConfig
     from bioattn.models.evoformer.parameters.export import export_parameters
-    from bioattn.models.evoformer.parameters.files import ALPHAFOLD_PREFIX
-    from bioattn.models.evoformer.parameters.shapes import model_rows
+    from bioattn.models.evoformer.parameters.files import ALPHAFOLD_PREFIX, model_rows
 
     random = np.random.default_rng(0)
     with npz_output(folder / "params.npz") as archive:

@@ -11,12 +11,11 @@ import pandas as pd
 import torch
 
 from bioattn.formats.fasta import FastaRecord, write_fasta
-from bioattn.models.evoformer.block import EvoformerBlock
-from bioattn.models.evoformer.config import EvoformerConfig
+from bioattn.models.evoformer.config import EvoformerConfig, InputSettings
 from bioattn.models.evoformer.folder import write_evoformer_model
-from bioattn.models.evoformer.input_settings import InputSettings
 from bioattn.models.evoformer.model import EvoformerModel
-from bioattn.models.evoformer.precision import use_precision
+from bioattn.models.evoformer.projection import use_precision
+from bioattn.models.evoformer.stacks import EvoformerBlock
 from bioattn.models.promoter.config import PromoterModelConfig
 from bioattn.models.promoter.folder import write_promoter_model
 from bioattn.models.promoter.model import make_promoter_model

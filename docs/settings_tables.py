@@ -14,8 +14,7 @@ from enum import StrEnum
 from pathlib import Path
 from typing import Any
 
-from bioattn.models.evoformer.config import EvoformerConfig
-from bioattn.models.evoformer.structure_module.config import StructureModuleConfig
+from bioattn.models.evoformer.config import EvoformerConfig, StructureModuleConfig
 from bioattn.models.evoformer.training.config import SMALL_MODEL, EvoformerTrainingConfig
 from bioattn.models.promoter.config import PromoterModelConfig
 from bioattn.models.promoter.training.config import TrainingConfig

@@ -6,8 +6,8 @@ from torch.utils.flop_counter import FlopCounterMode
 
 from benchmarks import scale_estimates
 from benchmarks.evoformer_plain import PlainBlock
-from bioattn.models.evoformer.block import EvoformerBlock
 from bioattn.models.evoformer.config import EvoformerConfig
+from bioattn.models.evoformer.stacks import EvoformerBlock
 from bioattn.models.promoter.config import PromoterModelConfig, TreatmentEncoding
 from bioattn.models.promoter.model import make_promoter_model
 from bioattn.models.promoter.treatment_vocabulary import TreatmentVocabulary

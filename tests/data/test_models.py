@@ -8,8 +8,8 @@ import torch
 
 from bioattn.alignments.contact_dataset import open_contact_dataset
 from bioattn.models.evoformer.folder import load_evoformer_model
-from bioattn.models.evoformer.training.families import TrainingFamily
-from bioattn.models.evoformer.training.prediction import score_family
+from bioattn.models.evoformer.training.evaluation import score_family
+from bioattn.models.evoformer.training.samples import TrainingFamily
 from bioattn.structures.contact_metrics import mean_scores
 from bioattn_cli.main import main
 

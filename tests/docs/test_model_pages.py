@@ -12,8 +12,8 @@ import pytest
 from Bio.PDB.MMCIFParser import MMCIFParser
 
 from bioattn.io.config_file import build
+from bioattn.models.evoformer.config import InputSettings
 from bioattn.models.evoformer.family import EvoformerTrainingSettings
-from bioattn.models.evoformer.input_settings import InputSettings
 from bioattn.models.evoformer.parameters.table import parameter_table
 from bioattn.models.evoformer.training.config import SMALL_MODEL, EvoformerTrainingConfig
 from bioattn.models.evoformer.training.task import model_config

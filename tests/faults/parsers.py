@@ -107,7 +107,7 @@ def npz(path: Path) -> None:
 
 
 def parameters(path: Path) -> None:
-    from bioattn.models.evoformer.parameters.validation import describe_parameters, validate_parameters
+    from bioattn.models.evoformer.parameters.export import describe_parameters, validate_parameters
 
     describe_parameters(path)
     validate_parameters(path)

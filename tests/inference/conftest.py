@@ -10,7 +10,7 @@ import pandas as pd
 import pytest
 import torch
 
-from bioattn.models.evoformer.input_settings import InputSettings
+from bioattn.models.evoformer.config import InputSettings
 from bioattn.models.promoter.config import Conditioning, PromoterModelConfig, TreatmentEncoding
 from bioattn.models.promoter.folder import LoadedPromoterModel, load_promoter_model, write_promoter_model
 from bioattn.promoters.promoter_fasta import Promoter, write_promoters

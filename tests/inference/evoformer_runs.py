@@ -6,11 +6,9 @@ import h5py
 import numpy as np
 import torch
 
-from bioattn.models.evoformer.config import EvoformerConfig
+from bioattn.models.evoformer.config import EvoformerConfig, InputSettings, StructureModuleConfig
 from bioattn.models.evoformer.folder import write_evoformer_model
-from bioattn.models.evoformer.input_settings import InputSettings
 from bioattn.models.evoformer.model import EvoformerModel
-from bioattn.models.evoformer.structure_module.config import StructureModuleConfig
 from bioattn_cli.main import main
 
 CPU = torch.device("cpu")

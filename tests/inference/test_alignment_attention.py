@@ -11,11 +11,11 @@ import torch
 from bioattn.attention.capture import capture
 from bioattn.attention.site import AttentionSite, Tile
 from bioattn.errors import BioattnError
+from bioattn.models.evoformer.attention import GatedAttention
 from bioattn.models.evoformer.config import EvoformerConfig
-from bioattn.models.evoformer.gated_attention import GatedAttention
 from bioattn.models.evoformer.inference.attention import alignment_attention, alignment_layout
 from bioattn.models.evoformer.inference.samples import AlignmentSample, AlignmentSizes
-from bioattn.models.evoformer.stack import EvoformerStack
+from bioattn.models.evoformer.stacks import EvoformerStack
 from bioattn.store import open_attention
 from bioattn.store.choices import Reduction, WeightType
 from bioattn.store.inspection import validate_file

@@ -10,7 +10,7 @@ import h5py
 import numpy as np
 import pytest
 
-from bioattn.models.evoformer.input_settings import InputSettings
+from bioattn.models.evoformer.config import InputSettings
 from bioattn.store.inspection import inspect_file, validate_file
 from bioattn_cli.main import main
 from tests.inference.evoformer_runs import make_model

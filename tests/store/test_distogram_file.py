@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 
 from bioattn.errors import FormatError
-from bioattn.models.evoformer.choices import Representation
+from bioattn.models.evoformer.config import Representation
 from bioattn.models.evoformer.inference.outputs import PredictionOf, write_prediction
 from bioattn.models.evoformer.inference.prediction import Prediction
 from bioattn.models.evoformer.inference.target_row import TargetRow

@@ -7,9 +7,8 @@ import numpy as np
 import pytest
 import torch
 
-from bioattn.models.evoformer.config import EvoformerConfig
+from bioattn.models.evoformer.config import EvoformerConfig, InputSettings
 from bioattn.models.evoformer.folder import write_evoformer_model
-from bioattn.models.evoformer.input_settings import InputSettings
 from bioattn.models.evoformer.model import EvoformerModel
 from bioattn.models.evoformer.parameters.export import export_parameters
 from bioattn.store.inspection import inspect_file, is_valid, validate_file

@@ -1,12 +1,38 @@
-"""The settings of an MSA/pair model: everything that decides its shape, nothing of how it is trained.
+"""The settings of an MSA/pair model that its folder keeps: its shape, and how alignments are presented to it.
 
 A model without structure module, extra-MSA stack, recycling or some heads is another config, not another class.
+Nothing here imports torch.
 """
 
 from dataclasses import dataclass, field, fields
+from enum import StrEnum
 
 from bioattn.errors import SettingsError
-from bioattn.models.evoformer.structure_module.config import StructureModuleConfig
+from bioattn.io.config_file import require
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class StructureModuleConfig:
+    """Shape of the structure module; the defaults are AlphaFold 2's."""
+
+    num_layers: int = 8
+    """Rounds of invariant point attention and backbone update; they share their weights."""
+    num_heads: int = 12
+    """Heads of the invariant point attention."""
+    head_channels: int = 16
+    """Channels of a head's queries, keys and values."""
+    num_query_points: int = 4
+    """Query points of a head in space; it has as many key points."""
+    num_value_points: int = 8
+    """Value points of a head in space."""
+    angle_channels: int = 128
+    """Width of the residual network that predicts torsion angles."""
+    num_angle_blocks: int = 2
+    """Number of blocks of the network for torsion angles."""
+
+    def __post_init__(self) -> None:
+        require(self, [each.name for each in fields(self)], lambda value: value >= 1, "be at least 1")
+
 
 MAY_BE_ZERO = ("num_extra_msa_blocks", "pair_features", "distogram_bins")
 """Settings that leave a part out when they are 0."""
@@ -68,11 +94,10 @@ class EvoformerConfig:
     """Whether it is predicted which atoms an experiment resolves."""
 
     def __post_init__(self) -> None:
-        for setting in fields(self):
-            value = getattr(self, setting.name)
-            least = 0 if setting.name in MAY_BE_ZERO else 1
-            if isinstance(value, int) and not isinstance(value, bool) and value < least:
-                raise SettingsError(f"{setting.name} is {value}; it must be at least {least}")
+        numbers = [each.name for each in fields(self) if type(getattr(self, each.name)) is int]
+        positive = [name for name in numbers if name not in MAY_BE_ZERO]
+        require(self, positive, lambda value: value >= 1, "be at least 1")
+        require(self, MAY_BE_ZERO, lambda value: value >= 0, "be at least 0")
         for channels, heads in (
             ("msa_channels", "msa_heads"),
             ("pair_channels", "pair_heads"),
@@ -83,3 +108,49 @@ class EvoformerConfig:
                     f"{channels} = {getattr(self, channels)} cannot be divided among "
                     f"{heads} = {getattr(self, heads)}"
                 )
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class InputSettings:
+    """Settings of the rows and columns drawn from an alignment; the defaults are AlphaFold 2's."""
+
+    max_msa_clusters: int = 512
+    """Rows of the clustered MSA at most."""
+    max_extra_msa: int = 5120
+    """Rows of the extra MSA at most."""
+    min_extra_share: float = 0.0
+    """Least fraction of the rows for the extra MSA, also where all rows would fit among the clusters."""
+    masked_fraction: float = 0.15
+    """Fraction of the clusters' cells that are masked."""
+    weighted_rows: bool = False
+    """Whether rows are drawn by their sequence weight (identity 0.8) and those drawn for neither MSA are left out;
+    otherwise rows are alike, and all that are no cluster centre take part in the clusters."""
+    max_gap_column: float = 1.0
+    """Columns with a larger part of gaps are left out, unless the target has a residue there."""
+    num_recycles: int = 3
+    """Passes after the first."""
+    num_samples: int = 1
+    """Number of draws whose predicted distances are averaged."""
+
+    def __post_init__(self) -> None:
+        counts = ("max_msa_clusters", "max_extra_msa", "num_samples")
+        require(self, counts, lambda value: value >= 1, "be at least 1")
+        if self.num_recycles < 0:
+            raise SettingsError(f"num_recycles is {self.num_recycles}; it cannot be negative")
+        shares = ("min_extra_share", "masked_fraction", "max_gap_column")
+        require(self, shares, lambda value: 0 <= value <= 1, "be between 0 and 1")
+
+
+class Representation(StrEnum):
+    """What of a model's inner state can be kept."""
+
+    SINGLE = "single"
+    """(R, C) of the trunk."""
+    PAIR = "pair"
+    """(R, R, C)"""
+    MSA = "msa"
+    """(S, R, C)"""
+    MSA_FIRST_ROW = "msa_first_row"
+    """(R, C)"""
+    STRUCTURE = "structure"
+    """(R, C) single representation that leaves the structure module."""

@@ -37,7 +37,7 @@ def _describe_model(folder: Path) -> dict[str, Any]:
     import torch
 
     from bioattn.models.evoformer.folder import load_evoformer_model
-    from bioattn.models.evoformer.parameters.validation import describe_architecture
+    from bioattn.models.evoformer.parameters.export import describe_architecture
 
     model = load_evoformer_model(folder, torch.device("cpu"))
     return {
@@ -50,13 +50,13 @@ def _describe_model(folder: Path) -> dict[str, Any]:
 
 
 def _describe_parameters(path: Path) -> dict[str, Any]:
-    from bioattn.models.evoformer.parameters.validation import describe_parameters
+    from bioattn.models.evoformer.parameters.export import describe_parameters
 
     return describe_parameters(path)
 
 
 def _validate_parameters(path: Path, progress: Progress | None) -> list[Problem]:
-    from bioattn.models.evoformer.parameters.validation import describe_parameters, validate_parameters
+    from bioattn.models.evoformer.parameters.export import describe_parameters, validate_parameters
 
     describe_parameters(path)
     return validate_parameters(path)

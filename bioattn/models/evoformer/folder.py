@@ -16,8 +16,7 @@ from bioattn.errors import FormatError, SettingsError
 from bioattn.io.config_file import build
 from bioattn.io.files import sha256_of
 from bioattn.io.input_watch import unchanged
-from bioattn.models.evoformer.config import EvoformerConfig
-from bioattn.models.evoformer.input_settings import InputSettings
+from bioattn.models.evoformer.config import EvoformerConfig, InputSettings
 from bioattn.models.evoformer.model import EvoformerModel
 from bioattn.models.evoformer.parameters.loading import allocate_model, load_parameters
 from bioattn.models.family import CONFIG, WEIGHTS

@@ -20,9 +20,8 @@ from bioattn.alignments.contact_dataset import SPLIT_NAMES, open_contact_dataset
 from bioattn.attention.head_masks import attention_layers, masked_heads
 from bioattn.errors import BioattnError
 from bioattn.inference.runner import Head
-from bioattn.models.evoformer.alignment_inputs import AlignmentInputs
-from bioattn.models.evoformer.training.families import TrainingFamily, load_families
 from bioattn.models.evoformer.training.losses import sample_losses
+from bioattn.models.evoformer.training.samples import TrainingFamily, load_families
 from bioattn.structures.contacts import distances
 from bioattn.system.progress import Progress
 
@@ -93,18 +92,8 @@ class AlignmentHeadScorer:
     ) -> dict[str, NDArray[np.float64]]:
         """|∂ loss / ∂ mask| for one protein, by site, (H,)."""
         model = self._model
-        settings = model.inputs
-        inputs = (
-            AlignmentInputs(
-                encoded=family.protein.encoded(),
-                columns=family.columns,
-                settings=settings,
-                weights=family.weights if settings.weighted_rows else None,
-                pair_feat=family.covariance if model.config.pair_features else None,
-            )
-            .sample(SEED, 0)
-            .to(model.device)
-        )
+        alignment = family.inputs(model.inputs, covariance=bool(model.config.pair_features))
+        inputs = alignment.sample(SEED, 0).to(model.device)
         distances_RR = torch.from_numpy(distances(family.protein.cb[family.columns])).to(model.device)
         if int(torch.isfinite(distances_RR).sum()) < 2:
             raise BioattnError(

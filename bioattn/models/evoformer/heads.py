@@ -1,12 +1,16 @@
-"""Output heads of the representations (AlphaFold 2 supplement, 1.9). All give logits in float32.
+"""Output heads, and contacts, pLDDT, aligned error and pTM from their logits (AlphaFold 2 supplement, 1.9).
+
+Logits are float32. Distances have 64 bins: the first holds everything below 2.3125 Å, the last everything above
+21.6875 Å; models with another number of bins divide the same range.
 
 Shape suffixes: S MSA rows, R residues, C channels, N bins or classes.
 """
 
+import torch
 import torch.nn.functional as F  # noqa: N812 - torch's own habit
 from torch import Tensor, nn
 
-from bioattn.models.evoformer.initial_weights import final_linear, relu_linear
+from bioattn.models.evoformer.projection import final_linear, relu_linear
 
 NUM_MSA_CLASSES = 23
 """20 amino acids, unknown, gap, mask."""
@@ -83,3 +87,73 @@ class ExperimentallyResolvedHead(nn.Module):
         """(R, 37)."""
         logits_RN: Tensor = self.project_single(single_RC.float())
         return logits_RN
+
+
+FIRST_EDGE, LAST_EDGE = 2.3125, 21.6875
+"""Å between the first two and the last two bins."""
+CONTACT_DISTANCE = 8.0
+"""Å below which two residues are in contact."""
+
+
+def bin_edges(num_bins: int) -> Tensor:
+    """(N - 1,) Å between neighbouring bins."""
+    return torch.linspace(FIRST_EDGE, LAST_EDGE, num_bins - 1)
+
+
+def distance_bins(distances_RR: Tensor, num_bins: int) -> Tensor:
+    """The bin of each distance, int64; an edge belongs to the bin below it."""
+    return torch.bucketize(distances_RR, bin_edges(num_bins).to(distances_RR.device))
+
+
+def contact_bins(num_bins: int) -> int:
+    """How many of the first bins count as contact: those whose middle lies below 8 Å."""
+    edges = bin_edges(num_bins)
+    middles = (edges[1:] + edges[:-1]) / 2
+    return 1 + int((middles < CONTACT_DISTANCE).sum())
+
+
+def contact_probabilities(logits_RRN: Tensor) -> Tensor:
+    """Probability (R, R) that two residues are closer than 8 Å: the sum over `contact_bins`."""
+    probability_RRN = logits_RRN.float().softmax(-1)
+    return probability_RRN[..., : contact_bins(logits_RRN.shape[-1])].sum(-1)
+
+
+MAX_ALIGNED_ERROR = 31.0
+"""Lower edge of the last bin in ångström."""
+
+
+def plddt(logits_RN: Tensor) -> Tensor:
+    """Expected lDDT-Cα of each residue, (R,), 0..100."""
+    num_bins = logits_RN.shape[-1]
+    centres_N = (torch.arange(num_bins, device=logits_RN.device) + 0.5) * (100 / num_bins)
+    return logits_RN.float().softmax(-1) @ centres_N
+
+
+def predicted_aligned_error(logits_RRN: Tensor) -> Tensor:
+    """Expected error (R, R), Å, of residue j when the prediction is superimposed on the truth at residue i."""
+    return logits_RRN.float().softmax(-1) @ aligned_error_centres(logits_RRN)
+
+
+def predicted_tm_score(logits_RRN: Tensor, residue_weights_R: Tensor | None = None) -> Tensor:
+    """Expected TM-score of the prediction, 0..1 (a scalar tensor): the best over residues to superimpose at.
+
+    residue_weights_R: weight of each residue, 0..1; None = equal weights.
+    """
+    if residue_weights_R is None:
+        residue_weights_R = logits_RRN.new_ones(logits_RRN.shape[0])
+    # d0 of Yang & Skolnick 2004, equation 5, which is not defined for fewer than 19 residues.
+    length = max(int(residue_weights_R.sum()), 19)
+    d0 = 1.24 * (length - 15) ** (1 / 3) - 1.8
+    score_N = 1 / (1 + (aligned_error_centres(logits_RRN) / d0).square())
+    score_RR = logits_RRN.float().softmax(-1) @ score_N
+    weight_RR = residue_weights_R[:, None] * residue_weights_R[None, :]
+    score_R = (score_RR * weight_RR).sum(-1) / (1e-8 + weight_RR.sum(-1))
+    best: Tensor = score_R[(score_R * residue_weights_R).argmax()]
+    return best
+
+
+def aligned_error_centres(logits_RRN: Tensor) -> Tensor:
+    """Centres (N,) of the bins, Å; the last one has no upper edge and is taken as wide as the others."""
+    num_bins = logits_RRN.shape[-1]
+    width = MAX_ALIGNED_ERROR / (num_bins - 2)
+    return (torch.arange(num_bins, device=logits_RRN.device) + 0.5) * width

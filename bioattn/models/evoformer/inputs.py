@@ -1,14 +1,33 @@
-"""Inputs of an MSA/pair model for one alignment, as tensors.
+"""Inputs of an MSA/pair model from an alignment, drawn for each pass by the model's `InputSettings`.
 
 Shapes: S MSA rows (cluster centres), E extra MSA rows, R residues (match columns), F pair features. No batch axis.
 """
 
+from dataclasses import dataclass
 from typing import NamedTuple
 
+import numpy as np
 import torch
+from numpy.typing import NDArray
 from torch import Tensor
 
-from bioattn.alignments.input_features import InputFeatures
+from bioattn.alignments.alphabet import GAP, RESIDUES, UNKNOWN
+from bioattn.alignments.couplings import column_states, covariance_features
+from bioattn.alignments.filtering import random_rows
+from bioattn.alignments.input_features import (
+    EncodedAlignment,
+    InputFeatures,
+    encode_alignment,
+    pass_random,
+    sample_input_features,
+    shuffled_rows,
+)
+from bioattn.alignments.statistics import statistics_of_rows
+from bioattn.alignments.weights import sequence_weights
+from bioattn.errors import BioattnError
+from bioattn.formats.alignment import Alignment
+from bioattn.models.evoformer.config import EvoformerConfig, InputSettings
+from bioattn.system.progress import Progress
 
 
 class ModelInputs(NamedTuple):
@@ -61,3 +80,145 @@ class ModelInputs(NamedTuple):
             extra_deletion_value=torch.from_numpy(features.extra_deletion_value),
             extra_msa_mask=torch.from_numpy(features.extra_msa_mask),
         )
+
+
+_LETTERS = np.frombuffer((RESIDUES + "X-").encode(), np.uint8)
+_NUM_COVARIANCE_FEATURES = 3
+_ROWS_LOOKED_AT = 2048
+"""Number of rows that warnings are computed from; this takes a fraction of a second."""
+
+
+@dataclass(frozen=True, eq=False, kw_only=True)
+class AlignmentInputs:
+    """An alignment ready to draw samples from; made by `prepare_inputs`."""
+
+    encoded: EncodedAlignment
+    """All rows without duplicates, all match columns."""
+    columns: NDArray[np.intp]
+    """(R,) 0-based match columns of the alignment that the model sees, ascending."""
+    settings: InputSettings
+    weights: NDArray[np.float64] | None
+    """(S,) sequence weights, where rows are drawn by them."""
+    pair_feat: NDArray[np.float32] | None
+    """(R, R, F) for a model with pair features."""
+
+    @property
+    def num_clusters(self) -> int:
+        """Rows of the clustered MSA."""
+        room = int(self.num_drawn * (1 - self.settings.min_extra_share))
+        return max(1, min(self.settings.max_msa_clusters, room, self.num_drawn))
+
+    @property
+    def num_extra(self) -> int:
+        """Rows of the extra MSA: one masked row where there is none."""
+        return max(1, min(self.settings.max_extra_msa, self.num_drawn - self.num_clusters))
+
+    @property
+    def num_drawn(self) -> int:
+        """Rows that a sample is drawn from after weighting."""
+        wanted = self.settings.max_msa_clusters + self.settings.max_extra_msa
+        return min(self.encoded.num_rows, wanted) if self.settings.weighted_rows else self.encoded.num_rows
+
+    def warnings(self) -> list[str]:
+        """Reasons not to expect contacts from the alignment, a sentence each; of a sample where rows are many."""
+        sample = random_rows(self.encoded.num_rows, _ROWS_LOOKED_AT, np.random.default_rng(0))
+        found = statistics_of_rows(_LETTERS[self.encoded.msa[sample]]).warnings()
+        if len(sample) < self.encoded.num_rows:
+            return [f"{sentence} (of a sample of {len(sample):,} rows)" for sentence in found]
+        return found
+
+    def draw(self, seed: int, number: int) -> InputFeatures:
+        """Features of pass `number`, counted over all samples; they do not depend on earlier draws."""
+        random = pass_random(seed, number)
+        encoded = self.encoded
+        rows = self._drawn(random)
+        if self.weights is not None or len(self.columns) < encoded.num_columns:
+            encoded = EncodedAlignment(
+                aatype=encoded.aatype[self.columns],
+                msa=encoded.msa[np.ix_(rows, self.columns)],
+                deletions=encoded.deletions[rows][:, self.columns],
+                profile=encoded.profile[self.columns],
+            )
+        return sample_input_features(
+            encoded,
+            max_clusters=self.num_clusters,
+            max_extra=self.settings.max_extra_msa,
+            masked_fraction=self.settings.masked_fraction,
+            random=random,
+        )
+
+    def rows_of(self, seed: int, number: int) -> tuple[NDArray[np.intp], NDArray[np.intp]]:
+        """Rows of `encoded` that pass `number` draws: (N,) of the clustered MSA, and those of the extra MSA."""
+        random = pass_random(seed, number)
+        rows = self._drawn(random)
+        order = rows[shuffled_rows(len(rows), random)]
+        last = self.num_clusters + self.settings.max_extra_msa
+        return order[: self.num_clusters], order[self.num_clusters : last]
+
+    def _drawn(self, random: np.random.Generator) -> NDArray[np.intp]:
+        """The rows of `encoded` that a sample is drawn from, the target first."""
+        if self.weights is None:
+            return np.arange(self.encoded.num_rows)
+        # Rows in the order of exponential clocks with these rates are a weighted draw without repetition.
+        clock = random.exponential(size=self.encoded.num_rows) / self.weights
+        clock[0] = -1
+        return np.argsort(clock)[: self.num_drawn]
+
+    def sample(self, seed: int, number: int) -> ModelInputs:
+        """The features of `draw` as tensors."""
+        return to_model_inputs(self.draw(seed, number), self.pair_feat)
+
+
+def prepare_inputs(
+    alignment: Alignment,
+    config: EvoformerConfig,
+    settings: InputSettings,
+    *,
+    source: str,
+    progress: Progress | None = None,
+) -> AlignmentInputs:
+    """Encode an alignment, choose its columns, and compute what all samples share.
+
+    A gap of the target, row 1, counts as an unknown residue; insertions of the target are left out.
+
+    Raises: BioattnError beginning with `source` when the alignment is empty, of nucleotides, or its target has no
+    residue of a known kind; when it is too wide for a model with pair features; or when the model
+    takes other features.
+    """
+    encoded = encode_alignment(alignment, source=source, allow_incomplete_query=True)
+    if config.pair_features not in (0, _NUM_COVARIANCE_FEATURES):
+        raise BioattnError(
+            f"the model takes {config.pair_features} features of column pairs; only the "
+            f"{_NUM_COVARIANCE_FEATURES} covariance features are known"
+        )
+    if (encoded.aatype == UNKNOWN).all():
+        raise BioattnError(
+            f"{source}: row 1, {alignment.names[0]}, is the target and has no residue of a known kind"
+        )
+    target = alignment.residues[0] != ord("-")
+    columns = np.arange(encoded.num_columns)
+    if settings.max_gap_column < 1:
+        gaps = (encoded.msa == GAP).mean(axis=0)
+        columns = np.flatnonzero(target | (gaps < settings.max_gap_column))
+    weights = None
+    if settings.weighted_rows or config.pair_features:
+        weights = sequence_weights(_LETTERS[encoded.msa], progress=progress)
+    pair_feat = None
+    if config.pair_features:
+        try:
+            pair_feat = covariance_features(column_states(encoded.msa[:, columns]), weights)
+        except BioattnError as error:
+            raise BioattnError(f"{source}: {error}") from error
+    return AlignmentInputs(
+        encoded=encoded,
+        columns=columns,
+        settings=settings,
+        weights=weights if settings.weighted_rows else None,
+        pair_feat=pair_feat,
+    )
+
+
+def to_model_inputs(features: InputFeatures, pair_feat: NDArray[np.float32] | None = None) -> ModelInputs:
+    """The tensors a model takes."""
+    tensors = ModelInputs.from_features(features)
+    return tensors if pair_feat is None else tensors._replace(pair_feat=torch.from_numpy(pair_feat))

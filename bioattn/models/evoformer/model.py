@@ -10,8 +10,7 @@ import torch
 from torch import Tensor, nn
 
 from bioattn.models.evoformer.config import EvoformerConfig
-from bioattn.models.evoformer.extra_msa_embedder import ExtraMsaEmbedder
-from bioattn.models.evoformer.extra_msa_stack import ExtraMsaStack
+from bioattn.models.evoformer.embedders import ExtraMsaEmbedder, InputEmbedder, Recycled, RecyclingEmbedder
 from bioattn.models.evoformer.heads import (
     AlignedErrorHead,
     DistogramHead,
@@ -19,12 +18,10 @@ from bioattn.models.evoformer.heads import (
     MaskedMsaHead,
     PlddtHead,
 )
-from bioattn.models.evoformer.input_embedder import InputEmbedder
 from bioattn.models.evoformer.inputs import ModelInputs
-from bioattn.models.evoformer.recycling_embedder import Recycled, RecyclingEmbedder
-from bioattn.models.evoformer.stack import EvoformerStack
-from bioattn.models.evoformer.structure_module.atoms import pseudo_beta
-from bioattn.models.evoformer.structure_module.structure_module import StructureModule, StructureOutputs
+from bioattn.models.evoformer.rigid import pseudo_beta
+from bioattn.models.evoformer.stacks import EvoformerStack, ExtraMsaStack
+from bioattn.models.evoformer.structure_module import StructureModule, StructureOutputs
 
 
 class Trunk(NamedTuple):

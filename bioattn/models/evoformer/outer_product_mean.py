@@ -7,8 +7,8 @@ import torch
 from torch import Tensor, nn
 
 from bioattn.attention.cpu.matmul import linear, matmul
-from bioattn.models.evoformer.initial_weights import final_linear
-from bioattn.models.evoformer.initial_weights import linear as new_linear
+from bioattn.models.evoformer.projection import final_linear
+from bioattn.models.evoformer.projection import linear as new_linear
 from bioattn.models.evoformer.tiled_layers import add_tiled, map_tiled
 
 TILE_ELEMENTS = 1 << 18

@@ -6,7 +6,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from bioattn.errors import SettingsError
-from bioattn.models.evoformer.choices import Representation
+from bioattn.models.evoformer.config import Representation
 from bioattn.models.running import Running, RunReport
 from bioattn.models.settings import (
     Settings,
@@ -26,7 +26,7 @@ from bioattn.text import counted, listed
 
 if TYPE_CHECKING:
     from bioattn.inference.folders import AttentionOutput
-    from bioattn.models.evoformer.input_settings import InputSettings
+    from bioattn.models.evoformer.config import InputSettings
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -8,7 +8,7 @@ import torch
 from torch import Tensor, nn
 
 from bioattn.attention.cpu.matmul import linear, matmul
-from bioattn.models.evoformer import initial_weights
+from bioattn.models.evoformer import projection
 from bioattn.models.evoformer.tiled_layers import add_tiled, map_tiled
 
 TILE_ELEMENTS = 1 << 18
@@ -29,9 +29,9 @@ class TriangleMultiplication(nn.Module):
         self.outgoing = outgoing
         self.hidden_channels = hidden_channels
         self.normalise = nn.LayerNorm(pair_channels)
-        self.project_factors = initial_weights.linear(pair_channels, 4 * hidden_channels + pair_channels)
+        self.project_factors = projection.linear(pair_channels, 4 * hidden_channels + pair_channels)
         self.normalise_product = nn.LayerNorm(hidden_channels)
-        self.project_output = initial_weights.final_linear(hidden_channels, pair_channels)
+        self.project_output = projection.final_linear(hidden_channels, pair_channels)
         with torch.no_grad():
             self.project_factors.weight[2 * hidden_channels :] = 0
             self.project_factors.bias[2 * hidden_channels :] = 1

@@ -14,10 +14,10 @@ import torch
 from bioattn.alignments.contact_dataset import SPLIT_NAMES, open_contact_dataset
 from bioattn.attention.head_masks import attention_layers, masked_heads
 from bioattn.interpret.heads.head_folder import FILES
-from bioattn.models.evoformer.alignment_inputs import AlignmentInputs
-from bioattn.models.evoformer.distogram import distance_bins
 from bioattn.models.evoformer.folder import load_evoformer_model
-from bioattn.models.evoformer.training.families import TrainingFamily
+from bioattn.models.evoformer.heads import distance_bins
+from bioattn.models.evoformer.inputs import AlignmentInputs
+from bioattn.models.evoformer.training.samples import TrainingFamily
 from bioattn.models.promoter.folder import load_promoter_model
 from bioattn.models.promoter.training.batches import centred_windows
 from bioattn.promoters.dataset import TEST, read_dataset

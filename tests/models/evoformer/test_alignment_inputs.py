@@ -5,9 +5,8 @@ import pytest
 
 from bioattn.alignments.alphabet import RESIDUES
 from bioattn.formats.alignment import Alignment
-from bioattn.models.evoformer.alignment_inputs import prepare_inputs
-from bioattn.models.evoformer.config import EvoformerConfig
-from bioattn.models.evoformer.input_settings import InputSettings
+from bioattn.models.evoformer.config import EvoformerConfig, InputSettings
+from bioattn.models.evoformer.inputs import prepare_inputs
 
 ROWS, COLUMNS = 40, 12
 CONFIG = EvoformerConfig(num_blocks=1, num_extra_msa_blocks=0, structure_module=None)

@@ -7,10 +7,10 @@ import torch
 from bioattn.alignments.input_features import encode_alignment, sample_input_features
 from bioattn.attention.capture import capture
 from bioattn.formats.alignment_file import read_alignment
-from bioattn.models.evoformer.confidence import plddt, predicted_aligned_error, predicted_tm_score
+from bioattn.models.evoformer.embedders import Recycled
+from bioattn.models.evoformer.heads import plddt, predicted_aligned_error, predicted_tm_score
 from bioattn.models.evoformer.inputs import ModelInputs
-from bioattn.models.evoformer.recycling_embedder import Recycled
-from bioattn.models.evoformer.structure_module.rigid import BackboneFrames
+from bioattn.models.evoformer.rigid import BackboneFrames
 from tests.models.evoformer.trunk import CASES, assert_close, read_arrays
 from tests.models.evoformer.whole_model import golden_model, model_inputs
 

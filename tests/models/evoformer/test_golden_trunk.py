@@ -6,8 +6,7 @@ import torch
 
 from bioattn.attention.capture import capture
 from bioattn.models.evoformer import tiled_layers
-from bioattn.models.evoformer.extra_msa_stack import ExtraMsaStack
-from bioattn.models.evoformer.stack import EvoformerStack
+from bioattn.models.evoformer.stacks import EvoformerStack, ExtraMsaStack
 from tests.models.evoformer.trunk import (
     CASES,
     assert_close,

@@ -6,12 +6,11 @@ import torch
 
 from bioattn.attention.capture import capture
 from bioattn.errors import SettingsError
-from bioattn.models.evoformer.confidence import plddt, predicted_aligned_error, predicted_tm_score
-from bioattn.models.evoformer.config import EvoformerConfig
+from bioattn.models.evoformer.config import EvoformerConfig, StructureModuleConfig
+from bioattn.models.evoformer.embedders import distance_bins
+from bioattn.models.evoformer.heads import plddt, predicted_aligned_error, predicted_tm_score
 from bioattn.models.evoformer.inputs import ModelInputs
 from bioattn.models.evoformer.model import EvoformerModel
-from bioattn.models.evoformer.recycling_embedder import distance_bins
-from bioattn.models.evoformer.structure_module.config import StructureModuleConfig
 
 STRUCTURE = StructureModuleConfig(
     num_layers=2, num_heads=2, head_channels=4, num_query_points=2, num_value_points=2, angle_channels=8

@@ -14,14 +14,12 @@ import pytest
 import torch
 
 from bioattn.errors import BioattnError, FormatError, SettingsError
-from bioattn.models.evoformer.config import EvoformerConfig
+from bioattn.models.evoformer.config import EvoformerConfig, InputSettings, StructureModuleConfig
 from bioattn.models.evoformer.folder import load_evoformer_model, write_evoformer_model
-from bioattn.models.evoformer.input_settings import InputSettings
 from bioattn.models.evoformer.model import EvoformerModel
 from bioattn.models.evoformer.parameters.export import export_parameters
+from bioattn.models.evoformer.parameters.files import model_rows
 from bioattn.models.evoformer.parameters.loading import load_parameters, published_inputs
-from bioattn.models.evoformer.parameters.shapes import model_rows
-from bioattn.models.evoformer.structure_module.config import StructureModuleConfig
 from bioattn.store.inspection import inspect_file, validate_file
 from bioattn_cli.main import main
 from tests.models.evoformer.trunk import CASES, read_arrays

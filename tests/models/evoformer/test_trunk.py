@@ -9,9 +9,8 @@ import torch
 from bioattn.attention.capture import capture
 from bioattn.errors import SettingsError
 from bioattn.models.evoformer import tiled_layers
-from bioattn.models.evoformer.block import EvoformerBlock
 from bioattn.models.evoformer.config import EvoformerConfig
-from bioattn.models.evoformer.stack import EvoformerStack
+from bioattn.models.evoformer.stacks import EvoformerBlock, EvoformerStack
 from tests.models.evoformer import trunk_loops
 
 CONFIG = EvoformerConfig(

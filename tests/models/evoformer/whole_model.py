@@ -11,10 +11,9 @@ from pathlib import Path
 import numpy as np
 import torch
 
-from bioattn.models.evoformer.config import EvoformerConfig
+from bioattn.models.evoformer.config import EvoformerConfig, StructureModuleConfig
 from bioattn.models.evoformer.inputs import ModelInputs
 from bioattn.models.evoformer.model import EvoformerModel
-from bioattn.models.evoformer.structure_module.config import StructureModuleConfig
 from tests.models.evoformer.trunk import block_names, golden_config, plain_names, read_arrays, stacked
 
 _PLAIN = {

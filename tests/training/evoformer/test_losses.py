@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 import torch
 
-from bioattn.models.evoformer.distogram import (
+from bioattn.models.evoformer.heads import (
     bin_edges,
     contact_bins,
     contact_probabilities,

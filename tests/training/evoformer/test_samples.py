@@ -9,8 +9,13 @@ import torch
 from bioattn.alignments.alphabet import GAP
 from bioattn.alignments.contact_dataset import TRAIN, open_contact_dataset
 from bioattn.models.evoformer.training.config import EvoformerTrainingConfig
-from bioattn.models.evoformer.training.families import SimulatedFamilies, TrainingFamily, target_columns
-from bioattn.models.evoformer.training.samples import TrainingSamples, draw_rows
+from bioattn.models.evoformer.training.samples import (
+    SimulatedFamilies,
+    TrainingFamily,
+    TrainingSamples,
+    draw_rows,
+    target_columns,
+)
 
 CONFIG = EvoformerTrainingConfig(
     max_msa_clusters=8, max_extra_msa=40, crop=30, steps=40, simulated_steps=2, simulated_families=3

@@ -9,10 +9,9 @@ import pytest
 import torch
 
 from bioattn.errors import SettingsError
-from bioattn.models.evoformer.config import EvoformerConfig
+from bioattn.models.evoformer.config import EvoformerConfig, InputSettings
 from bioattn.models.evoformer.family import EvoformerTrainingSettings
 from bioattn.models.evoformer.folder import load_evoformer_model, write_evoformer_model
-from bioattn.models.evoformer.input_settings import InputSettings
 from bioattn.models.evoformer.model import EvoformerModel
 from bioattn.models.evoformer.training.config import SMALL_MODEL
 from bioattn.models.evoformer.training.evaluation import MODEL

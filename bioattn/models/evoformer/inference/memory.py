@@ -11,10 +11,10 @@ from contextlib import contextmanager
 import torch
 
 from bioattn.errors import BioattnError
+from bioattn.models.evoformer.attention import TILE_ELEMENTS, TILE_LEAST
 from bioattn.models.evoformer.config import EvoformerConfig
 from bioattn.models.evoformer.inference.samples import AlignmentSizes
-from bioattn.models.evoformer.msa_row_attention import TILE_ELEMENTS, TILE_LEAST
-from bioattn.models.evoformer.tiles import ACCELERATOR_FACTOR, tiles_of_at_most
+from bioattn.models.evoformer.tiled_layers import ACCELERATOR_FACTOR, tiles_of_at_most
 from bioattn.system.memory import free_memory
 from bioattn.text import counted, human_bytes
 

@@ -16,7 +16,7 @@ from bioattn.formats.pdb_output import PdbRoomError, write_pdb
 from bioattn.formats.rr import ranked_pairs, write_rr
 from bioattn.io.files import text_output, write_json
 from bioattn.io.seal import stream_sealed
-from bioattn.models.evoformer.choices import Representation
+from bioattn.models.evoformer.config import Representation
 from bioattn.models.evoformer.inference.prediction import Prediction
 from bioattn.models.evoformer.inference.prediction_validation import CONTACT_COLUMNS, REPRESENTATIONS_FORMAT
 from bioattn.models.evoformer.inference.target_row import TargetRow

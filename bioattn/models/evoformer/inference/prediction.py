@@ -15,14 +15,18 @@ from torch import Tensor, nn
 
 from bioattn.attention.capture import AttentionReceiver, capture
 from bioattn.errors import BioattnError
-from bioattn.models.evoformer.alignment_inputs import AlignmentInputs
-from bioattn.models.evoformer.block import EvoformerBlock
-from bioattn.models.evoformer.choices import Representation
-from bioattn.models.evoformer.confidence import plddt, predicted_aligned_error, predicted_tm_score
-from bioattn.models.evoformer.distogram import bin_edges, contact_bins
+from bioattn.models.evoformer.config import Representation
 from bioattn.models.evoformer.folder import LoadedEvoformerModel
-from bioattn.models.evoformer.inputs import ModelInputs
+from bioattn.models.evoformer.heads import (
+    bin_edges,
+    contact_bins,
+    plddt,
+    predicted_aligned_error,
+    predicted_tm_score,
+)
+from bioattn.models.evoformer.inputs import AlignmentInputs, ModelInputs
 from bioattn.models.evoformer.model import ModelOutputs
+from bioattn.models.evoformer.stacks import EvoformerBlock
 from bioattn.system.progress import Progress
 from bioattn.system.signals import StopRequest
 

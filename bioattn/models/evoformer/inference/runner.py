@@ -24,8 +24,7 @@ from bioattn.inference.runner import InputFile
 from bioattn.io.files import sha256_of
 from bioattn.io.folders import atomic_folder
 from bioattn.io.input_watch import unchanged
-from bioattn.models.evoformer.alignment_inputs import AlignmentInputs, prepare_inputs
-from bioattn.models.evoformer.choices import Representation
+from bioattn.models.evoformer.config import InputSettings, Representation
 from bioattn.models.evoformer.folder import LoadedEvoformerModel
 from bioattn.models.evoformer.inference.attention import alignment_layout
 from bioattn.models.evoformer.inference.memory import plan_memory
@@ -38,8 +37,8 @@ from bioattn.models.evoformer.inference.outputs import (
 from bioattn.models.evoformer.inference.prediction import Prediction, predict
 from bioattn.models.evoformer.inference.samples import AlignmentSample
 from bioattn.models.evoformer.inference.target_row import TargetRow, target_row
-from bioattn.models.evoformer.input_settings import InputSettings
-from bioattn.models.evoformer.precision import use_precision
+from bioattn.models.evoformer.inputs import AlignmentInputs, prepare_inputs
+from bioattn.models.evoformer.projection import use_precision
 from bioattn.store.schema import AttentionOptions, FileLayout
 from bioattn.store.shard_record import ShardRecord
 from bioattn.system.precision import Precision

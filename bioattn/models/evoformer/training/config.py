@@ -4,7 +4,7 @@ from dataclasses import dataclass, fields
 
 from bioattn.errors import SettingsError
 from bioattn.io.config_file import require
-from bioattn.models.evoformer.input_settings import InputSettings
+from bioattn.models.evoformer.config import InputSettings
 from bioattn.system.precision import Precision
 
 SMALL_MODEL = {

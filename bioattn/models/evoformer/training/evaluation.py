@@ -1,8 +1,12 @@
-"""Scores of held-out families, beside the couplings that need no training."""
+"""Scores of held-out families, beside the couplings that need no training, and the model card that tells them."""
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
 
 from bioattn.alignments.couplings import (
     LIGHT_PSEUDOCOUNT,
@@ -13,12 +17,34 @@ from bioattn.alignments.couplings import (
     mutual_information,
     pair_frequencies,
 )
-from bioattn.models.evoformer.input_settings import InputSettings
+from bioattn.models.evoformer.config import InputSettings
+from bioattn.models.evoformer.heads import contact_probabilities
 from bioattn.models.evoformer.model import EvoformerModel
-from bioattn.models.evoformer.training.families import TrainingFamily
-from bioattn.models.evoformer.training.prediction import score_family
+from bioattn.models.evoformer.training.samples import TrainingFamily
 from bioattn.structures.contact_metrics import ContactScores, contact_scores, mean_scores
 from bioattn.system.progress import Progress
+from bioattn.text import markdown_table
+
+
+def predict_contacts(
+    model: EvoformerModel, family: TrainingFamily, settings: InputSettings, *, seed: int = 0
+) -> NDArray[np.float32]:
+    """Contact probabilities (C, C) of the columns `family.columns`, row 1 as target, the mean over draws."""
+    inputs = family.inputs(settings, covariance=bool(model.config.pair_features))
+    device = next(model.parameters()).device
+    total = np.zeros((len(family.columns), len(family.columns)), np.float32)
+    for number in range(settings.num_samples):
+        with torch.no_grad():
+            logits = model(inputs.sample(seed, number).to(device)).distogram_logits
+        assert logits is not None
+        total += contact_probabilities(logits).cpu().numpy() / settings.num_samples
+    return total
+
+
+def score_family(model: EvoformerModel, family: TrainingFamily, settings: InputSettings) -> ContactScores:
+    """Precision of the contacts predicted for a family."""
+    return contact_scores(predict_contacts(model, family, settings), family.protein.cb, family.columns)
+
 
 MODEL, MUTUAL_INFORMATION, MEAN_FIELD = "this model", "APC mutual information", "mean-field DCA"
 
@@ -110,3 +136,38 @@ def mean_table(scores: Sequence[FamilyScores], split: str) -> list[tuple[str, in
     chosen = [each for each in scores if each.split == split]
     names = list(chosen[0].scores) if chosen else []
     return [(name, len(chosen), mean_scores([each.scores[name] for each in chosen])) for name in names]
+
+
+def card_lines(model: EvoformerModel, record: Mapping[str, Any], evaluation: Evaluation) -> list[str]:
+    """The lines of the card. record: the training record."""
+    config, training, families = model.config, record["training"], record["families"]
+    source = "alignment and covariance features" if config.pair_features else "alignment alone"
+    attention = "uniform (a control)" if config.uniform_msa_attention else "learnt"
+    product = "centred (covariances)" if config.centred_outer_product else "as in AlphaFold 2"
+    excluded = record["dataset"]["excluded"]
+    lines = [
+        "---",
+        "library_name: bioattn",
+        "tags: [evoformer, msa, contacts, distogram]",
+        "---",
+        "# MSA/pair model for contacts",
+        "",
+        f"Predicts distances between residues from the {source}.",
+        "",
+        f"- {config.num_extra_msa_blocks} extra-MSA and {config.num_blocks} Evoformer blocks, "
+        f"{config.msa_channels} MSA and {config.pair_channels} pair channels, "
+        f"{sum(p.numel() for p in model.parameters()):,} weights; MSA attention {attention}, "
+        f"outer product {product}; distogram and masked-MSA heads, no structure module.",
+        f"- Data: `{record['dataset']['file']}`, {families['train']} training families, "
+        f"SHA-256 `{record['dataset']['sha256']}`"
+        + (f"; left out: {', '.join(excluded)}" if excluded else ""),
+        f"- {training['simulated_steps']:,} steps on simulated families, {training['steps']:,} on the dataset, "
+        f"seed {training['seed']}, bioattn {record['versions']['bioattn']}; settings in `config.json` and "
+        "`training.json`.",
+        f"- Trained with {training['max_msa_clusters']} MSA clusters and {training['max_extra_msa']} extra rows.",
+        "",
+    ]
+    for table in evaluation.tables():
+        best = "Precision of the best L/5 and L pairs (CB < 8 Å, 6 or more columns apart), means:"
+        return [*lines, best, "", *markdown_table(table)]
+    return [*lines, "No family was held out: this folder alone does not say how good the model is."]

@@ -9,7 +9,7 @@ import torch
 import torch.nn.functional as F  # noqa: N812 - torch's own habit
 from torch import Tensor
 
-from bioattn.models.evoformer.distogram import contact_bins, distance_bins
+from bioattn.models.evoformer.heads import contact_bins, distance_bins
 from bioattn.structures.contacts import MIN_SEPARATION
 
 

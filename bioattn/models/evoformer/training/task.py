@@ -21,12 +21,19 @@ from bioattn.models.evoformer.family import EvoformerTrainingSettings
 from bioattn.models.evoformer.folder import load_evoformer_model, read_evoformer_config, write_evoformer_model
 from bioattn.models.evoformer.model import EvoformerModel
 from bioattn.models.evoformer.training.config import SMALL_MODEL, EvoformerTrainingConfig
-from bioattn.models.evoformer.training.evaluation import Evaluation, evaluate_families
-from bioattn.models.evoformer.training.families import SimulatedFamilies, load_families
+from bioattn.models.evoformer.training.evaluation import (
+    Evaluation,
+    card_lines,
+    evaluate_families,
+    score_family,
+)
 from bioattn.models.evoformer.training.losses import sample_losses
-from bioattn.models.evoformer.training.model_card import card_lines
-from bioattn.models.evoformer.training.prediction import score_family
-from bioattn.models.evoformer.training.samples import Sample, TrainingSamples
+from bioattn.models.evoformer.training.samples import (
+    Sample,
+    SimulatedFamilies,
+    TrainingSamples,
+    load_families,
+)
 from bioattn.models.family import CONFIG, WEIGHTS
 from bioattn.structures.contact_metrics import ContactScores, mean_scores
 from bioattn.system.progress import Progress

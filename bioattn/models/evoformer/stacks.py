@@ -1,4 +1,4 @@
-"""One block of the Evoformer stack or of the extra-MSA stack (AlphaFold 2 supplement, Algorithms 6 and 18).
+"""The Evoformer stack, the extra-MSA stack, and their blocks (AlphaFold 2 supplement, Algorithms 6, 9, 15 and 18).
 
 Parameters, by layer of a block (weights are (outputs, inputs); C channels of the layer's state, H heads, D = C / H
 channels of a head, P pair channels, M and O hidden channels of triangle multiplication and outer product):
@@ -32,20 +32,51 @@ channels of a head, P pair channels, M and O hidden channels of triangle multipl
 
 Left and right are those of AlphaFold's parameters.
 
-Shape suffixes: S MSA rows, R residues, C channels.
+Shape suffixes: S MSA rows, R residues, C channels, N all axes but the channels together.
 """
 
+import torch
 from torch import Tensor, nn
+from torch.utils.checkpoint import checkpoint
 
+from bioattn.models.evoformer.attention import (
+    MsaColumnAttention,
+    MsaColumnGlobalAttention,
+    MsaRowAttention,
+    TriangleAttention,
+)
 from bioattn.models.evoformer.config import EvoformerConfig
-from bioattn.models.evoformer.msa_column_attention import MsaColumnAttention
-from bioattn.models.evoformer.msa_column_global_attention import MsaColumnGlobalAttention
-from bioattn.models.evoformer.msa_row_attention import MsaRowAttention
 from bioattn.models.evoformer.outer_product_mean import OuterProductMean
+from bioattn.models.evoformer.projection import final_linear, linear, relu_linear
 from bioattn.models.evoformer.sites import alignment_site
-from bioattn.models.evoformer.transition import Transition
-from bioattn.models.evoformer.triangle_attention import TriangleAttention
+from bioattn.models.evoformer.tiled_layers import add_tiled
 from bioattn.models.evoformer.triangle_multiplication import TriangleMultiplication
+
+TILE_ELEMENTS = 1 << 17
+"""Elements of a tile: 512 positions of 256 channels. Their hidden activations (2 MB in float32, 1 MB in bfloat16)
+stay near the core between the two products, which are already as fast as larger ones."""
+
+
+class Transition(nn.Module):
+    """A two-layer perceptron at every position; masked positions too, as in AlphaFold."""
+
+    def __init__(self, channels: int, factor: int) -> None:
+        super().__init__()
+        self.normalise = nn.LayerNorm(channels)
+        self.expand = relu_linear(channels, factor * channels)
+        self.contract = final_linear(factor * channels, channels)
+
+    def forward(self, state: Tensor) -> Tensor:
+        """state + update, shape (..., C) (in place without autograd)."""
+
+        def update(_rows: slice, part_NC: Tensor) -> Tensor:
+            contracted: Tensor = self.contract(self.expand(self.normalise(part_NC)).relu_())
+            return contracted
+
+        flat_NC = state.view(-1, state.shape[-1])
+        return add_tiled(update, TILE_ELEMENTS, sliced=(flat_NC,), parameters=self.parameters()).view(
+            state.shape
+        )
 
 
 class EvoformerBlock(nn.Module):
@@ -103,3 +134,79 @@ class EvoformerBlock(nn.Module):
         pair_RRC = self.triangle_attention_starting(pair_RRC, pair_mask_RR)
         pair_RRC = self.triangle_attention_ending(pair_RRC, pair_mask_RR)
         return msa_SRC, self.pair_transition(pair_RRC)
+
+
+class EvoformerStack(nn.Module):
+    """All blocks, and the single representation: a projection of the MSA's first row."""
+
+    def __init__(self, config: EvoformerConfig) -> None:
+        super().__init__()
+        self.blocks = nn.ModuleList(EvoformerBlock(config, i) for i in range(config.num_blocks))
+        self.project_single = linear(config.msa_channels, config.single_channels)
+
+    def forward(
+        self,
+        msa_SRC: Tensor,
+        pair_RRC: Tensor,
+        msa_mask_SR: Tensor,
+        pair_mask_RR: Tensor,
+        *,
+        recompute: bool = False,
+    ) -> tuple[Tensor, Tensor, Tensor]:
+        """MSA (S, R, C), pair (R, R, C) and single (R, C) representations; masks: 1 = keep, 0 = masked.
+
+        Without autograd the given representations are updated in place. With autograd and `recompute` only the
+        inputs of each block are kept, and the backward pass runs each block again (activation checkpointing).
+        """
+        for block in self.blocks:
+            msa_SRC, pair_RRC = run_block(block, msa_SRC, pair_RRC, msa_mask_SR, pair_mask_RR, recompute)
+        single: Tensor = self.project_single(msa_SRC[0])
+        return msa_SRC, pair_RRC, single.to(msa_SRC.dtype)
+
+
+def run_block(
+    block: nn.Module,
+    msa_SRC: Tensor,
+    pair_RRC: Tensor,
+    msa_mask_SR: Tensor,
+    pair_mask_RR: Tensor,
+    recompute: bool,
+) -> tuple[Tensor, Tensor]:
+    """Run one block; with `recompute`, where gradients are wanted, without keeping its intermediates."""
+    states: tuple[Tensor, Tensor]
+    if recompute and torch.is_grad_enabled():
+        states = checkpoint(block, msa_SRC, pair_RRC, msa_mask_SR, pair_mask_RR, use_reentrant=False)
+    else:
+        states = block(msa_SRC, pair_RRC, msa_mask_SR, pair_mask_RR)
+    return states
+
+
+class ExtraMsaStack(nn.Module):
+    """Brings what many more sequences say into the pair representation; the extra MSA itself is dropped after."""
+
+    def __init__(self, config: EvoformerConfig) -> None:
+        super().__init__()
+        self.blocks = nn.ModuleList(
+            EvoformerBlock(config, i, extra_msa=True) for i in range(config.num_extra_msa_blocks)
+        )
+
+    def forward(
+        self,
+        extra_msa_SRC: Tensor,
+        pair_RRC: Tensor,
+        extra_msa_mask_SR: Tensor,
+        pair_mask_RR: Tensor,
+        *,
+        recompute: bool = False,
+    ) -> Tensor:
+        """The pair representation (R, R, C); masks: 1 = keep, 0 = masked.
+
+        Without autograd the given representations are updated in place. S must not be 0: an alignment without
+        extra rows has one masked row, because the outer product mean then adds bias / 1e-3 to every pair, which
+        the published parameters expect. `recompute` as in the Evoformer stack.
+        """
+        for block in self.blocks:
+            extra_msa_SRC, pair_RRC = run_block(
+                block, extra_msa_SRC, pair_RRC, extra_msa_mask_SR, pair_mask_RR, recompute
+            )
+        return pair_RRC

@@ -1,6 +1,7 @@
-"""The structure module (supplement, Algorithm 20).
+"""The structure module, from single and pairs to atoms (AlphaFold 2 supplement, 1.8, Algorithms 20 and 23).
 
-Shape suffixes: R residues, C channels. Frames are kept in units of 10 Å inside and given in Å.
+Shape suffixes: R residues, C channels, A angles; an angle's last axis is sine, cosine. Frames are kept in units of
+10 Å inside and given in Å.
 """
 
 from typing import NamedTuple
@@ -9,14 +10,62 @@ import torch
 import torch.nn.functional as F  # noqa: N812 - torch's own habit
 from torch import Tensor, nn
 
-from bioattn.models.evoformer.initial_weights import final_linear, linear, relu_linear
+from bioattn.models.evoformer.config import StructureModuleConfig
+from bioattn.models.evoformer.invariant_point_attention import InvariantPointAttention
+from bioattn.models.evoformer.projection import final_linear, linear, relu_linear
+from bioattn.models.evoformer.rigid import AtomBuilder, BackboneFrames
 from bioattn.models.evoformer.sites import alignment_site
-from bioattn.models.evoformer.structure_module.angles import AngleNetwork
-from bioattn.models.evoformer.structure_module.atoms import AtomBuilder
-from bioattn.models.evoformer.structure_module.backbone_update import BackboneUpdate
-from bioattn.models.evoformer.structure_module.config import StructureModuleConfig
-from bioattn.models.evoformer.structure_module.invariant_point_attention import InvariantPointAttention
-from bioattn.models.evoformer.structure_module.rigid import BackboneFrames
+
+NUM_ANGLES = 7
+"""omega, phi, psi, chi1, chi2, chi3, chi4."""
+
+
+class AngleBlock(nn.Module):
+    """Two layers beside a skip connection."""
+
+    def __init__(self, channels: int) -> None:
+        super().__init__()
+        self.first = relu_linear(channels, channels)
+        self.second = final_linear(channels, channels)
+
+    def forward(self, hidden_RC: Tensor) -> Tensor:
+        """(R, C) → (R, C)."""
+        update_RC: Tensor = self.second(F.relu(self.first(F.relu(hidden_RC))))
+        return hidden_RC + update_RC
+
+
+class AngleNetwork(nn.Module):
+    """A small residual network from the single representation, now and at the start, to seven angles."""
+
+    def __init__(self, config: StructureModuleConfig, single_channels: int) -> None:
+        super().__init__()
+        self.project_current = linear(single_channels, config.angle_channels)
+        self.project_initial = linear(single_channels, config.angle_channels)
+        self.blocks = nn.ModuleList(AngleBlock(config.angle_channels) for _ in range(config.num_angle_blocks))
+        self.project_output = linear(config.angle_channels, 2 * NUM_ANGLES)
+
+    def forward(self, single_RC: Tensor, initial_RC: Tensor) -> tuple[Tensor, Tensor]:
+        """(R, 7, 2) as predicted, and on the unit circle."""
+        # The supplement has no ReLU on the inputs; the network whose parameters were published has.
+        hidden_RC = self.project_current(F.relu(single_RC)) + self.project_initial(F.relu(initial_RC))
+        for block in self.blocks:
+            hidden_RC = block(hidden_RC)
+        raw_RA2 = self.project_output(F.relu(hidden_RC)).unflatten(-1, (NUM_ANGLES, 2))
+        length_RA1 = raw_RA2.square().sum(-1, keepdim=True).clamp_min(1e-12).sqrt()
+        return raw_RA2, raw_RA2 / length_RA1
+
+
+class BackboneUpdate(nn.Module):
+    """Moves each residue's frame by a small rotation and translation read from its single representation."""
+
+    def __init__(self, single_channels: int) -> None:
+        super().__init__()
+        self.project_motion = final_linear(single_channels, 6)
+
+    def forward(self, single_RC: Tensor, frames: BackboneFrames) -> BackboneFrames:
+        """Frames (R,) moved, each in its own coordinates."""
+        return frames.updated(self.project_motion(single_RC))
+
 
 ANGSTROM_PER_UNIT = 10.0
 """The module's unit of length."""

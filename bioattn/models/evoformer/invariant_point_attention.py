@@ -1,8 +1,7 @@
 """Invariant point attention (supplement, Algorithm 22).
 
 Shape suffixes: R residues, C channels, H heads, D channels of a head, P points of a head; a point's last axis is
-x, y, z. Coordinates are in the structure module's unit, 10 Å.
-"""
+x, y, z. Coordinates are in the structure module's unit, 10 Å."""
 
 import math
 
@@ -12,9 +11,9 @@ from torch import Tensor, nn
 
 from bioattn.attention.operator import attention_weights
 from bioattn.attention.site import AttentionSite
-from bioattn.models.evoformer.initial_weights import final_linear, linear
-from bioattn.models.evoformer.structure_module.config import StructureModuleConfig
-from bioattn.models.evoformer.structure_module.rigid import Rigid
+from bioattn.models.evoformer.config import StructureModuleConfig
+from bioattn.models.evoformer.projection import final_linear, linear
+from bioattn.models.evoformer.rigid import Rigid
 
 MASK_LOGIT = 1e5
 """Subtracted from the logit of a masked pair; AlphaFold's number. Logits keep steps of 1/128 beside it, so a

@@ -1,0 +1,250 @@
+"""Attention layers of the trunk (AlphaFold 2 supplement, Algorithms 7, 8, 13, 14 and 19).
+
+Shape suffixes: S MSA rows, R residues, T rows or residues of a tile, B sequences attended apart, N positions, H
+heads, C channels, D channels of a head.
+"""
+
+import torch
+from torch import Tensor, nn
+
+from bioattn.attention.operator import attend, attention_weights
+from bioattn.attention.score import DotScore
+from bioattn.attention.site import AttentionSite, Tile
+from bioattn.models.evoformer.projection import Projection, final_linear, linear
+from bioattn.models.evoformer.tiled_layers import add_tiled, map_tiled
+
+TILE_ELEMENTS = 1 << 19
+"""Elements of a tile: 8 MSA rows of 256 residues and 256 channels, or 16 pair rows with 128 channels. Its
+intermediates (16 MB in float32) fit a shared cache; smaller tiles cost more calls, larger ones more memory."""
+TILE_LEAST = 8
+"""Least rows of a tile with pair bias: the bias is prepared once per tile, which costs as much as one row."""
+
+
+class GatedAttention(nn.Module):
+    """Multi-head self-attention whose heads are gated before the output projection.
+
+    `project_qkvg.weight` (4·C, C) holds query, key, value and gate one after another, each head-major (H·D rows).
+    """
+
+    def __init__(self, channels: int, site: AttentionSite, *, uniform: bool = False) -> None:
+        """`uniform`: all unmasked keys have equal weight; queries, keys and bias are ignored."""
+        super().__init__()
+        self.site = site
+        self.uniform = uniform
+        self.num_heads = site.num_heads
+        self.score = DotScore()
+        self.project_qkvg = linear(channels, 4 * channels, bias=False)
+        self.gate_bias = nn.Parameter(torch.ones(channels))
+        self.project_output = final_linear(channels, channels)
+        with torch.no_grad():
+            self.project_qkvg.weight[3 * channels :] = 0
+
+    def forward(
+        self, normed_BNC: Tensor, key_mask_BN: Tensor, bias_HNN: Tensor | None, tile: Tile | None
+    ) -> Tensor:
+        """(B, N, C), LayerNormed → the update (B, N, C).
+
+        key_mask_BN: bool, True = may be attended. bias_HNN: added to the logits, the same for all B. tile: which
+        part of the site's outer axis B is.
+        """
+        query_BNC, key_BNC, value_BNC, gate_BNC = self.project_qkvg(normed_BNC).chunk(4, dim=-1)
+        query_BHND, key_BHND, value_BHND = (
+            part.unflatten(-1, (self.num_heads, -1)).transpose(1, 2)
+            for part in (query_BNC, key_BNC, value_BNC)
+        )
+        if self.uniform:
+            query_BHND, bias_HNN = torch.zeros_like(query_BHND), None
+        attended_BHND = attend(
+            query_BHND,
+            key_BHND,
+            value_BHND,
+            score=self.score,
+            mask=None if bool(key_mask_BN.all()) else key_mask_BN[:, None, None, :],
+            bias=bias_HNN,
+            site=self.site,
+            tile=tile,
+        )
+        attended_BNC = attended_BHND.transpose(1, 2).flatten(2)
+        if torch.is_grad_enabled():
+            gated_BNC = attended_BNC * torch.sigmoid(gate_BNC + self.gate_bias)
+        else:
+            gated_BNC = attended_BNC.mul_(gate_BNC.add_(self.gate_bias).sigmoid_())
+        update: Tensor = self.project_output(gated_BNC)
+        return update
+
+
+def pair_bias(pair_RRC: Tensor, normalise: nn.LayerNorm, project: Projection) -> Tensor:
+    """A projection of the LayerNormed pairs to one number per head: (H, R, R)."""
+
+    def bias(_rows: slice, pair_TRC: Tensor) -> Tensor:
+        projected_TRH: Tensor = project(normalise(pair_TRC))
+        return projected_TRH.transpose(1, 2)
+
+    def new_output() -> Tensor:
+        shape = (project.out_features, *pair_RRC.shape[:2])
+        return pair_RRC.new_empty(shape, dtype=project.weight.dtype).transpose(0, 1)
+
+    return map_tiled(
+        bias,
+        TILE_ELEMENTS,
+        new_output,
+        sliced=(pair_RRC,),
+        parameters=[*normalise.parameters(), *project.parameters()],
+    ).transpose(0, 1)
+
+
+class MsaRowAttention(nn.Module):
+    """Every residue of a row attends to the row's residues; the pair representation biases the logits."""
+
+    def __init__(
+        self, msa_channels: int, pair_channels: int, site: AttentionSite, *, uniform: bool = False
+    ) -> None:
+        super().__init__()
+        self.normalise = nn.LayerNorm(msa_channels)
+        self.normalise_pair = nn.LayerNorm(pair_channels)
+        self.project_pair_bias = linear(pair_channels, site.num_heads, bias=False)
+        self.attention = GatedAttention(msa_channels, site, uniform=uniform)
+
+    def forward(self, msa_SRC: Tensor, pair_RRC: Tensor, mask_SR: Tensor) -> Tensor:
+        """msa + update (in place without autograd); mask: 1 = residue, 0 = masked.
+
+        A row that is masked throughout attends to all its residues alike.
+        """
+        bias_HRR = pair_bias(pair_RRC, self.normalise_pair, self.project_pair_bias)
+
+        def update(rows: slice, rows_TRC: Tensor, allowed_TR: Tensor, bias_HRR: Tensor) -> Tensor:
+            tile = Tile("row", rows.start, msa_SRC.shape[0])
+            attended: Tensor = self.attention(self.normalise(rows_TRC), allowed_TR, bias_HRR, tile)
+            return attended
+
+        return add_tiled(
+            update,
+            TILE_ELEMENTS,
+            least=TILE_LEAST,
+            sliced=(msa_SRC, mask_SR > 0),
+            whole=(bias_HRR,),
+            parameters=[*self.normalise.parameters(), *self.attention.parameters()],
+        )
+
+
+class MsaColumnAttention(nn.Module):
+    """Every row attends to the rows of the same column."""
+
+    def __init__(self, msa_channels: int, site: AttentionSite, *, uniform: bool = False) -> None:
+        super().__init__()
+        self.normalise = nn.LayerNorm(msa_channels)
+        self.attention = GatedAttention(msa_channels, site, uniform=uniform)
+
+    def forward(self, msa_SRC: Tensor, mask_SR: Tensor) -> Tensor:
+        """msa + update (in place without autograd); mask: 1 = residue, 0 = masked.
+
+        A column that is masked throughout attends to all its rows alike.
+        """
+
+        def update(columns: slice, columns_TSC: Tensor, allowed_TS: Tensor) -> Tensor:
+            tile = Tile("residue", columns.start, msa_SRC.shape[1])
+            attended: Tensor = self.attention(self.normalise(columns_TSC), allowed_TS, None, tile)
+            return attended
+
+        columns_RSC = msa_SRC.transpose(0, 1)
+        return add_tiled(
+            update, TILE_ELEMENTS, sliced=(columns_RSC, mask_SR.T > 0), parameters=self.parameters()
+        ).transpose(0, 1)
+
+
+EPSILON = 1e-10
+"""Rows added to the count of a column's mean, so that a column without rows has mean 0."""
+
+
+class MsaColumnGlobalAttention(nn.Module):
+    """One query per column, the mean of its rows; keys and values are shared by all heads.
+
+    `project_kvg.weight` (2·D + C, C) holds key, value and gate one after another, the gate head-major.
+    """
+
+    def __init__(self, msa_channels: int, site: AttentionSite, *, uniform: bool = False) -> None:
+        super().__init__()
+        self.site = site
+        self.uniform = uniform
+        self.head_channels = msa_channels // site.num_heads
+        self.score = DotScore()
+        self.normalise = nn.LayerNorm(msa_channels)
+        self.project_query = linear(msa_channels, msa_channels, bias=False)
+        self.project_kvg = linear(msa_channels, 2 * self.head_channels + msa_channels, bias=False)
+        self.gate_bias = nn.Parameter(torch.ones(msa_channels))
+        self.project_output = final_linear(msa_channels, msa_channels)
+        with torch.no_grad():
+            self.project_kvg.weight[2 * self.head_channels :] = 0
+
+    def forward(self, msa_SRC: Tensor, mask_SR: Tensor) -> Tensor:
+        """msa + update (in place without autograd); mask: 1 = residue, 0 = masked."""
+
+        def update(columns: slice, columns_TSC: Tensor, mask_TS: Tensor) -> Tensor:
+            tile = Tile("residue", columns.start, msa_SRC.shape[1])
+            return self._attend(self.normalise(columns_TSC), mask_TS, tile)
+
+        columns_RSC = msa_SRC.transpose(0, 1)
+        return add_tiled(
+            update, TILE_ELEMENTS, sliced=(columns_RSC, mask_SR.T), parameters=self.parameters()
+        ).transpose(0, 1)
+
+    def _attend(self, normed_TSC: Tensor, mask_TS: Tensor, tile: Tile) -> Tensor:
+        """(T, S, C) → the update (T, S, C)."""
+        counted = mask_TS.unsqueeze(-1).to(normed_TSC.dtype)
+        mean_TC = (normed_TSC * counted).sum(1) / (counted.sum(1) + EPSILON)
+        query_THD = self.project_query(mean_TC).unflatten(-1, (-1, self.head_channels))
+        if self.uniform:
+            query_THD = torch.zeros_like(query_THD)
+        kvg = self.project_kvg(normed_TSC)
+        key_TSD, value_TSD, gate_TSC = kvg.split(
+            [self.head_channels, self.head_channels, kvg.shape[-1] - 2 * self.head_channels], dim=-1
+        )
+        weights_THS = attention_weights(
+            query_THD,
+            key_TSD,
+            score=self.score,
+            mask=(mask_TS > 0).unsqueeze(1),
+            site=self.site,
+            tile=tile,
+            value=value_TSD,
+        )
+        attended_T1C = (weights_THS @ value_TSD).flatten(1).unsqueeze(1)
+        update: Tensor = self.project_output(attended_T1C * torch.sigmoid(gate_TSC + self.gate_bias))
+        return update
+
+
+class TriangleAttention(nn.Module):
+    """Edges that share their starting node attend to each other, biased by the third edge of the triangle.
+
+    Around the ending node the same is done to the transposed pair representation.
+    """
+
+    def __init__(self, pair_channels: int, site: AttentionSite, *, starting: bool) -> None:
+        super().__init__()
+        self.starting = starting
+        self.normalise = nn.LayerNorm(pair_channels)
+        self.project_pair_bias = linear(pair_channels, site.num_heads, bias=False)
+        self.attention = GatedAttention(pair_channels, site)
+
+    def forward(self, pair_RRC: Tensor, mask_RR: Tensor) -> Tensor:
+        """pair + update (in place without autograd); mask: 1 = both residues exist, 0 = masked.
+
+        Where all edges of a node are masked, its edges attend to all of them alike.
+        """
+        state_RRC = pair_RRC if self.starting else pair_RRC.transpose(0, 1)
+        bias_HRR = pair_bias(pair_RRC, self.normalise, self.project_pair_bias)
+
+        def update(nodes: slice, edges_TRC: Tensor, allowed_TR: Tensor, bias_HRR: Tensor) -> Tensor:
+            tile = Tile("residue", nodes.start, pair_RRC.shape[0])
+            attended: Tensor = self.attention(self.normalise(edges_TRC), allowed_TR, bias_HRR, tile)
+            return attended
+
+        updated = add_tiled(
+            update,
+            TILE_ELEMENTS,
+            least=TILE_LEAST,
+            sliced=(state_RRC, (mask_RR if self.starting else mask_RR.T) > 0),
+            whole=(bias_HRR if self.starting else bias_HRR.transpose(1, 2).contiguous(),),
+            parameters=[*self.normalise.parameters(), *self.attention.parameters()],
+        )
+        return updated if self.starting else updated.transpose(0, 1)

@@ -1,1 +1,0 @@
-"""The structure module: from single and pair representation to atoms (supplement, 1.8)."""
