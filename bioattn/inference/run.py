@@ -16,8 +16,7 @@ from bioattn import __version__
 from bioattn.errors import BioattnError, Interrupted
 from bioattn.inference.runner import Batch, Source
 from bioattn.io.output_names import partial_folder
-from bioattn.store.part_folder import open_parts, require_free_space
-from bioattn.store.parts import Parts
+from bioattn.store.parts import Parts, open_parts, require_free_space
 from bioattn.store.schema import SITES, Block, FileLayout, GroupLayout
 from bioattn.store.shard_record import ShardRecord
 from bioattn.system.progress import NoProgress, Progress

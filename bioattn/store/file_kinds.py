@@ -31,8 +31,7 @@ from bioattn.store.recorded_folder import SHARD_FORMAT, shard_figures
 from bioattn.store.result_validation import validate_attention, validate_attribution
 from bioattn.store.schema import ATTRIBUTION_FORMAT, FORMAT
 from bioattn.store.shard_record import SHARD_INPUTS, inputs_of, read_shard, shard_problems
-from bioattn.store.stored import stored_inputs
-from bioattn.store.version_1 import refuse_part
+from bioattn.store.stored import refuse_part, stored_inputs
 from bioattn.system.progress import Progress
 from bioattn.text import counted, some
 

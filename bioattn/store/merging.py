@@ -14,8 +14,7 @@ from bioattn.io.files import atomic_output, check_output, text_output, unreadabl
 from bioattn.io.folders import atomic_folder, check_output_folder
 from bioattn.io.hdf5_input import open_hdf5
 from bioattn.store.kinds import Candidate, Merged, MergeTask, Part, find_kind
-from bioattn.store.part_folder import require_free_space
-from bioattn.store.parts import PartFile, write_whole
+from bioattn.store.parts import PartFile, require_free_space, write_whole
 from bioattn.store.prediction_table import open_part
 from bioattn.store.recorded_folder import SHARD_FILE, ShardFolder, read_shard_file
 from bioattn.store.result_validation import sample_problems

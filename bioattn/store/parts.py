@@ -1,21 +1,171 @@
 """Writing a file of results so that it survives being killed: parts first, assembled at the end.
 
-Each part is a complete file over some consecutive samples (`bioattn.store.part_folder`). The parts of a sharded
-run are put together in the same way (`bioattn.store.merging`).
+`NAME.partial/` holds `job.json` (what is being computed) and `part-00000.h5`, …: complete files over consecutive
+samples, each named only once closed. When all exist they become one file that is then renamed to `NAME`. An HDF5
+file that was being written when its process was killed is unreadable, and appending to one after a kill changes
+its bytes: whole parts give neither problem. The parts of a sharded run (`bioattn.store.merging`) are put together
+in the same way.
 """
 
-from collections.abc import Callable, Iterator, Sequence
+import errno
+import json
+import shutil
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, contextmanager
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
 from bioattn.errors import BioattnError, FormatError
+from bioattn.io.files import read_json, unwritable, write_json
+from bioattn.io.folders import remove_unfinished
 from bioattn.io.hdf5_input import open_hdf5
-from bioattn.store.part_folder import assembled_output, part_output, part_path, write_errors
+from bioattn.io.input_watch import require_unchanged_inputs
+from bioattn.io.output_lock import lock_output
+from bioattn.io.output_names import partial_folder
 from bioattn.store.schema import Block, FileLayout, Slab
 from bioattn.store.stored import read_block, sample_slabs
 from bioattn.store.writer import ResultWriter, result_writer
 from bioattn.system.progress import NoProgress, Progress
+
+JOB_FILE = "job.json"
+ASSEMBLED = "assembled.h5"
+
+
+def part_path(output: Path, part: int) -> Path:
+    """The name of one part of `output`, which it gets when it is whole."""
+    return partial_folder(output) / f"part-{part:05d}.h5"
+
+
+@contextmanager
+def _named_when_whole(output: Path, unfinished: str, final: Path) -> Iterator[Path]:
+    """A name in the folder of parts to write to; it becomes `final` when the body ends well, and goes otherwise.
+
+    Raises: BioattnError when the disk is full or the folder is not writable.
+    """
+    path = partial_folder(output) / unfinished
+    try:
+        with write_errors(output, path.parent):
+            yield path
+            require_unchanged_inputs(output)
+            path.replace(final)
+    finally:
+        path.unlink(missing_ok=True)
+
+
+@contextmanager
+def open_parts(output: Path, job: Mapping[str, Any], *, resume: bool, force: bool) -> Iterator[Path]:
+    """Make or re-use the folder of parts of `output` for `job` and keep other runs out of it meanwhile.
+
+    With `resume`, parts of the same job are kept (none need exist); with `force`, whatever parts there are go.
+    The folder stays when the body fails after a part was completed, and goes when it ends well.
+
+    Raises: BioattnError when parts exist and neither was asked for, when they belong to another job, or when
+    another process writes them.
+    """
+    folder = partial_folder(output)
+    if output.is_dir():
+        raise BioattnError(f"{output}: is a folder, a file name is needed")
+    with lock_output(output):
+        try:
+            folder.mkdir(exist_ok=True)
+        except OSError as error:
+            raise unwritable(output, error) from error
+        kept = sum(1 for _ in folder.glob("part-*.h5"))
+        if force:
+            _clear(folder, keep_folder=True)
+        elif kept and not resume:
+            raise BioattnError(
+                f"{folder}: holds {kept} parts of an earlier run; give --resume to go on with them or --force to "
+                "start again"
+            )
+        elif kept:
+            _require_same_job(folder, job)
+        else:
+            _clear(folder, keep_folder=True)
+        for leftover in [*folder.glob("unfinished-*.h5"), folder / ASSEMBLED]:
+            leftover.unlink(missing_ok=True)
+        with write_errors(output, folder):
+            write_json(folder / JOB_FILE, job)
+        try:
+            yield folder
+        except BaseException:
+            if not any(folder.glob("part-*.h5")):
+                _clear(folder)
+            raise
+        _clear(folder)
+
+
+@contextmanager
+def write_errors(output: Path, folder: Path) -> Iterator[None]:
+    """Turn a full disk and its like into one sentence that says how to go on."""
+    try:
+        yield
+    except OSError as error:
+        if error.errno in (errno.ENOSPC, errno.EDQUOT, errno.EFBIG):
+            kept = any(folder.glob("part-*.h5"))
+            advice = (
+                f"the parts that are complete stay in {folder}: make room and run again with --resume"
+                if kept
+                else "make room and run again"
+            )
+            raise BioattnError(
+                f"{output}: no space left on the device; nothing was written under this name; {advice}"
+            ) from error
+        raise unwritable(output, error) from error
+
+
+def _require_same_job(folder: Path, job: Mapping[str, Any]) -> None:
+    try:
+        earlier = read_json(folder / JOB_FILE)
+    except BioattnError:
+        earlier = None
+    if not isinstance(earlier, dict):
+        raise BioattnError(f"{folder}: its {JOB_FILE} is missing or unreadable; give --force to start again")
+    now = json.loads(json.dumps(job))
+    different = sorted(key for key in {*now, *earlier} if now.get(key) != earlier.get(key))
+    if different:
+        raise BioattnError(
+            f"{folder}: its parts belong to another run (different: {', '.join(different)}); repeat that run's "
+            "command, or give --force to start again"
+        )
+
+
+def _clear(folder: Path, *, keep_folder: bool = False) -> None:
+    """Remove our own files, and the folder unless something else lies in it."""
+    remove_unfinished(folder)
+    for path in [
+        *folder.glob("part-*.h5"),
+        *folder.glob("unfinished-*.h5"),
+        folder / ASSEMBLED,
+        folder / JOB_FILE,
+    ]:
+        path.unlink(missing_ok=True)
+    if keep_folder:
+        return
+    try:
+        folder.rmdir()
+    except OSError as error:
+        if error.errno != errno.ENOTEMPTY:
+            raise
+
+
+def require_free_space(output: Path, wanted: int, why: str, advice: str) -> None:
+    """Refuse a job that needs `wanted` more bytes than the disk of `output` has free.
+
+    why: what takes them; advice: what to do about it. Raises: BioattnError.
+    """
+    folder = output.absolute().parent
+    try:
+        free = shutil.disk_usage(folder).free
+    except OSError as error:
+        raise unwritable(output, error) from error
+    if wanted > free:
+        raise BioattnError(
+            f"{output}: needs {wanted:,} bytes while it is written ({why}) but only {free:,} are free in "
+            f"{folder}; {advice}"
+        )
+
 
 READ_BYTES = 1 << 23
 """Bytes of arrays that are read at a time."""
@@ -30,7 +180,7 @@ class PartFile:
 
 
 class Parts:
-    """The parts of one output, in the folder that `bioattn.store.part_folder.open_parts` makes."""
+    """The parts of one output, in the folder that `bioattn.store.parts.open_parts` makes."""
 
     def __init__(
         self,
@@ -80,8 +230,9 @@ class Parts:
 
         Raises: BioattnError when the disk is full or the folder is not writable.
         """
+        final = part_path(self.output, part)
         with (
-            part_output(self.output, part) as path,
+            _named_when_whole(self.output, f"unfinished-{final.name}", final) as path,
             result_writer(path, self.layout, len(self.samples_of(part)), chunked=False) as writer,
         ):
             yield writer
@@ -114,7 +265,7 @@ class Parts:
             if on_block is not None:
                 on_block(block)
 
-        with assembled_output(self.output) as assembled:
+        with _named_when_whole(self.output, ASSEMBLED, self.output) as assembled:
             write_whole(
                 assembled,
                 self.layout,

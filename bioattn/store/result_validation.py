@@ -12,7 +12,6 @@ from numpy.typing import NDArray
 from bioattn.errors import BioattnError
 from bioattn.io.hdf5_input import damage_named, open_hdf5, strings, text_attribute
 from bioattn.io.seal import check_seal
-from bioattn.store import version_1
 from bioattn.store.attribution import ATTRIBUTION, BASES, GAP, SEQUENCE, VALUES
 from bioattn.store.choices import Method, Reduction, WeightType
 from bioattn.store.problems import Problem, error, warning
@@ -41,6 +40,7 @@ from bioattn.store.schema import (
 )
 from bioattn.store.stored import (
     group_paths,
+    is_version_1,
     read_list,
     read_samples,
     require_format,
@@ -106,7 +106,7 @@ def _validate(path: Path, format_name: str, progress: Progress) -> list[Problem]
             for group in groups:
                 with damage_named(path):
                     problems += _Group(file, group, layout, samples, progress).problems()
-            old = version_1.is_version_1(file)
+            old = is_version_1(file)
         if not old and not check_seal(path):
             what = "has no seal, so another program changed or copied it; damage to it cannot be seen"
             problems.append(warning("", what))
@@ -119,7 +119,7 @@ def _validate(path: Path, format_name: str, progress: Progress) -> list[Problem]
 
 def _root(file: h5py.File, format_name: str) -> Iterator[Problem]:
     needed = list(_ROOT_TEXT)
-    if not version_1.is_version_1(file):
+    if not is_version_1(file):
         needed.append("inputs")
     if stored_inputs(file) == PROMOTERS:
         needed += _PROMOTER_ROOT_TEXT
@@ -138,8 +138,8 @@ def _root(file: h5py.File, format_name: str) -> Iterator[Problem]:
 def _table(file: h5py.File) -> Iterator[Problem]:
     """Whether all columns and lists are there, the columns as long as each other."""
     group = file["samples"]
-    if version_1.is_version_1(file):
-        columns, lists = ([each.name for each in of_kind] for of_kind in version_1.columns_of(file))
+    if is_version_1(file):
+        columns, lists = ([each.name for each in of_kind] for of_kind in stored_columns(file))
     else:
         for name in ("columns", "lists"):
             if name not in group.attrs:
@@ -264,7 +264,7 @@ class _Group:
             self._progress.advance()
 
     def _attributes(self, group: h5py.Group) -> Iterator[Problem]:
-        if not version_1.is_version_1(self._file):
+        if not is_version_1(self._file):
             for name in ("axes", "axis_kinds", "axis_lengths"):
                 if name not in group.attrs:
                     yield error(self._where, f"the attribute {name!r} is missing")
@@ -288,7 +288,7 @@ class _Group:
                 yield error(self._where, f"the attribute {name!r} is missing")
 
     def _has_sample_axis(self, group: h5py.Group) -> bool:
-        if version_1.is_version_1(self._file):
+        if is_version_1(self._file):
             return stored_inputs(self._file) == PROMOTERS
         return str(group.attrs["axes"][0]) == SAMPLE
 

@@ -1,6 +1,9 @@
 """What an open file of results says of itself: its layout, its samples, and all its arrays block by block.
 
-The layout of a 1.x file is that of format 2.0 with the same content (`bioattn.store.version_1`).
+Arrays of formats 1.0 and 1.1 (attention of promoters and of alignments, attributions) stand where those of format
+2.0 do. What those files do not say is said here: what their axes are, and which columns their sample tables have.
+Their digests of single arrays (`sha256`, `content_sha256`) are not compared; HDF5's checksums and the seal are,
+where a file has one.
 """
 
 from collections.abc import Iterator, Mapping
@@ -14,12 +17,12 @@ from numpy.typing import NDArray
 from bioattn.attention.site import Axis
 from bioattn.errors import FormatError
 from bioattn.io.hdf5_input import other_format, strings, text_attribute
-from bioattn.store import version_1
 from bioattn.store.schema import (
     FORMAT,
     FORMAT_VERSION,
     ID,
     KEY_INDEX,
+    POSITION,
     RANK,
     SAMPLE,
     SITES,
@@ -39,6 +42,7 @@ from bioattn.store.schema import (
     slabs,
 )
 from bioattn.store.shard_record import SHARD, SHARD_INPUTS, SHARD_JOB, read_shard
+from bioattn.store.windows import PROMOTER_COLUMNS, PROMOTERS
 
 _ROOT = ("format", "format_version", "generated_by", "model_sha256", "inputs", SHARD, SHARD_INPUTS, SHARD_JOB)
 _OF_AXES = ("axes", "axis_kinds", "axis_lengths")
@@ -65,14 +69,18 @@ def require_format(path: Path, file: h5py.File, format_name: str = FORMAT) -> No
 
 
 def stored_inputs(file: h5py.File) -> str:
-    """What the samples of a file are, such as `promoters`."""
-    return version_1.inputs_of(file) if version_1.is_version_1(file) else text_attribute(file, "inputs") or ""
+    """What the samples of a file are, such as `promoters`; files of format 1.x over promoters do not say so."""
+    return text_attribute(file, "inputs") or (PROMOTERS if is_version_1(file) else "")
 
 
 def stored_columns(file: h5py.File) -> tuple[tuple[Column, ...], tuple[ListColumn, ...]]:
     """The columns of the sample table but `id`, and its lists."""
-    if version_1.is_version_1(file):
-        return version_1.columns_of(file)
+    if is_version_1(file):
+        return (
+            (PROMOTER_COLUMNS, ())
+            if stored_inputs(file) == PROMOTERS
+            else (_ALIGNMENT_COLUMNS, _ALIGNMENT_LISTS)
+        )
     group = file["samples"]
     columns = [
         Column(name, _type_of(group[name]), *(_text(group[name], each) for each in ("long_name", "lengths")))
@@ -91,8 +99,8 @@ def stored_columns(file: h5py.File) -> tuple[tuple[Column, ...], tuple[ListColum
 def stored_group(file: h5py.File, path: str) -> GroupLayout:
     """The layout of one group. Raises: KeyError, ValueError (in `damage_named` FormatError) when it is damaged."""
     group = file[path]
-    if version_1.is_version_1(file):
-        names, kinds, columns = version_1.axes_of(file, path)
+    if is_version_1(file):
+        names, kinds, columns = axes_of(file, path)
     else:
         names, kinds, columns = (_names(group, name) for name in _OF_AXES)
     per_sample = names[0] != SAMPLE
@@ -234,3 +242,59 @@ def _attribute(value: Any) -> Attribute:
     if isinstance(value, np.int8):
         return bool(value)
     return int(value) if isinstance(value, np.integer) else str(value)
+
+
+_ALIGNMENT_COLUMNS = (
+    Column("length", "int32"),
+    Column("alignment_columns", "int32"),
+    Column("rows", "int32"),
+    Column("extra_rows", "int32"),
+    Column("query", TEXT, lengths="length"),
+    Column("input_sha256", TEXT),
+)
+_ALIGNMENT_LISTS = (
+    ListColumn("columns", "int32", "residue", "length", "alignment_columns"),
+    ListColumn("extra_row_names", TEXT, "extra_msa_row", "extra_rows"),
+    ListColumn("row_names", TEXT, "msa_row", "rows"),
+)
+_LENGTHS = {"residue": "length", "msa_row": "rows", "extra_msa_row": "extra_rows"}
+
+
+def is_version_1(file: h5py.File) -> bool:
+    """Whether an open file of results is of format 1.x."""
+    return (text_attribute(file, "format_version") or "").startswith("1.")
+
+
+def refuse_part(path: Path, file: h5py.File) -> None:
+    """Raises: FormatError for a part of a sharded run of format 1.x, which is not put together any more."""
+    if is_version_1(file):
+        raise FormatError(
+            f"{path}: is of format {text_attribute(file, 'format_version')}, whose parts are not put together any "
+            "more; make it again, or merge with the version that made the parts"
+        )
+
+
+def axes_of(file: h5py.File, path: str) -> tuple[list[str], list[str], list[str]]:
+    """Names of the axes of one of its groups, and the kind and the column of lengths of all but `sample`."""
+    group = file[path]
+    if stored_inputs(file) == PROMOTERS:
+        dataset = group[WEIGHTS] if path.startswith(SITES) else group["values"]
+        names = [str(dim.label) for dim in dataset.dims]
+        kinds = [_promoter_kind(group, name) for name in names[1:]]
+        return names, kinds, [""] * len(kinds)
+    array = group[f"{sample_group(0)}/{WEIGHTS}"]
+    names = [str(dim.label) for dim in array.dims]
+    rows = "extra_msa_row" if group.attrs["extra_rows"] else "msa_row"
+    keys = "residue" if text_attribute(group, "keys") == "residue" else rows
+    kinds = [{"row": rows, "query": keys, "key": keys}.get(name, name) for name in names]
+    lengths = [_LENGTHS.get(kind, "") for kind in kinds]
+    if names[-1] == "rank":
+        lengths[-1] = _LENGTHS[keys]
+        names, kinds, lengths = [*names, "key"], [*kinds, keys], [*lengths, _LENGTHS[keys]]
+    return names, kinds, lengths
+
+
+def _promoter_kind(group: h5py.Group, name: str) -> str:
+    if f"{name}_edges" in group:
+        return POSITION
+    return "token" if name == "key" else name

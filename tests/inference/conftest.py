@@ -13,6 +13,7 @@ import torch
 from bioattn.models.evoformer.config import InputSettings
 from bioattn.models.promoter.config import Conditioning, PromoterModelConfig, TreatmentEncoding
 from bioattn.models.promoter.folder import LoadedPromoterModel, load_promoter_model, write_promoter_model
+from bioattn.models.promoter.inference.run import run_promoters
 from bioattn.promoters.promoter_fasta import Promoter, write_promoters
 from bioattn.promoters.treatments import TreatmentTable
 from tests.inference import evoformer_runs
@@ -98,6 +99,30 @@ def write_promoter_file(
 def make_promoters(tmp_path: Path) -> Callable[..., Path]:
     """`write_promoter_file` in the folder of the test."""
     return partial(write_promoter_file, tmp_path)
+
+
+@pytest.fixture
+def export(
+    make_model: Callable[..., Path],
+    make_promoters: Callable[..., Path],
+    load: Callable[[Path], LoadedPromoterModel],
+    tmp_path: Path,
+) -> Callable[..., Path]:
+    """`run_promoters` on 23 promoters in parts of eight, with attention to a file of the name given."""
+    loaded, promoters = load(make_model()), make_promoters()
+
+    def run(
+        name: str = "attention.h5",
+        model: LoadedPromoterModel = loaded,
+        file: Path = promoters,
+        **options: Any,
+    ) -> Path:
+        attention = tmp_path / name
+        given = {"treatments": TABLE, "attention": attention, "batch_size": 4, "part_samples": 8, **options}
+        run_promoters(model, file, **given)
+        return attention
+
+    return run
 
 
 @pytest.fixture(scope="module")

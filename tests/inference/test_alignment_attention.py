@@ -1,6 +1,7 @@
-"""Attention over alignments, tile by tile into the file: what NumPy makes of the whole, never whole itself."""
+"""Attention over alignments, tile by tile into the file: what NumPy makes of the whole, also after a stop."""
 
 import weakref
+from collections.abc import Callable
 from pathlib import Path
 
 import h5py
@@ -10,7 +11,8 @@ import torch
 
 from bioattn.attention.capture import capture
 from bioattn.attention.site import AttentionSite, Tile
-from bioattn.errors import BioattnError
+from bioattn.errors import BioattnError, FormatError
+from bioattn.io.output_names import partial_folder
 from bioattn.models.evoformer.attention import GatedAttention
 from bioattn.models.evoformer.config import EvoformerConfig
 from bioattn.models.evoformer.inference.attention import alignment_attention, alignment_layout
@@ -18,10 +20,10 @@ from bioattn.models.evoformer.inference.samples import AlignmentSample, Alignmen
 from bioattn.models.evoformer.stacks import EvoformerStack
 from bioattn.store import open_attention
 from bioattn.store.choices import Reduction, WeightType
-from bioattn.store.inspection import validate_file
+from bioattn.store.inspection import inspect_file, validate_file
 from bioattn.store.result_validation import validate_attention
 from bioattn.store.schema import AttentionOptions
-from tests.inference.alignment_attention_files import SITES, SIZES, sample, send, weights_of, write
+from tests.inference.alignment_attention_files import ALL, SITES, SIZES, sample, send, weights_of, write
 
 
 @pytest.mark.parametrize("reduce", list(Reduction))
@@ -260,3 +262,87 @@ def test_the_size_said_first_is_the_size(tmp_path: Path, reduce: Reduction) -> N
     layout = alignment_layout(list(SITES.values()), options, "a" * 64)
     said = layout.stored_bytes(1, [sizes.lengths])
     assert output.stat().st_size == pytest.approx(said, rel=0.1)
+
+
+def test_an_alignment_that_fails_is_left_out(tmp_path: Path) -> None:
+    output = tmp_path / "attention.h5"
+    with alignment_attention(
+        output, sites=SITES, options=ALL, model_sha256="a" * 64, sizes=SIZES, job={}
+    ) as writer:
+        for number in range(3):
+            try:
+                with writer.sample(number, sample(number).samples) as receiver:
+                    if number == 1:
+                        raise BioattnError("its file is bad")
+                    send(receiver, SIZES[number], 2)
+            except BioattnError:
+                continue
+        assert writer.assemble() == [sample(0).id, sample(2).id]
+    assert validate_file(output) == []
+    other = tmp_path / "other.h5"
+    write(other, numbers=(0, 2))
+    assert output.read_bytes() == other.read_bytes()
+    with (
+        pytest.raises(BioattnError, match="none of the alignments gave results"),
+        alignment_attention(output, sites=SITES, options=ALL, model_sha256="", sizes=SIZES, job={}) as writer,
+    ):
+        writer.assemble()
+    assert sorted(path.name for path in tmp_path.iterdir()) == ["attention.h5", "other.h5"]
+
+
+def test_an_interrupted_run_goes_on_to_the_same_bytes(tmp_path: Path) -> None:
+    whole, output = tmp_path / "whole.h5", tmp_path / "attention.h5"
+    write(whole)
+
+    def stop_at(place: int) -> Callable[[int], None]:
+        def before(number: int) -> None:
+            if number == place:
+                raise KeyboardInterrupt
+
+        return before
+
+    with pytest.raises(KeyboardInterrupt):
+        write(output, before=stop_at(1))
+    folder = partial_folder(output)
+    assert [path.name for path in sorted(folder.iterdir())] == ["job.json", "part-00000.h5"]
+    assert validate_attention(folder / "part-00000.h5") == []
+    figures = inspect_file(folder).figures
+    assert (figures["complete_parts"], figures["all_parts"]) == (1, 3)
+    with pytest.raises(BioattnError, match=r"holds 1 parts of an earlier run; give --resume .* or --force"):
+        write(output)
+    with pytest.raises(BioattnError, match=r"another run \(different: seed\)"):
+        write(output, resume=True, job={"seed": 1})
+    with pytest.raises(BioattnError, match=r"another run \(different: reduce\)"):
+        write(output, AttentionOptions(reduce=Reduction.MEAN_ROWS), resume=True)
+    with pytest.raises(KeyboardInterrupt):
+        write(output, before=stop_at(2), resume=True)
+    seen: list[int] = []
+    write(output, resume=True, before=seen.append)
+    assert seen == [2]
+    assert output.read_bytes() == whole.read_bytes()
+    assert not folder.exists()
+
+
+@pytest.mark.parametrize("kind", ["cut", "edited"])
+def test_a_damaged_part_is_named_and_made_again(tmp_path: Path, kind: str) -> None:
+    whole, output = tmp_path / "whole.h5", tmp_path / "attention.h5"
+    write(whole)
+    folder = partial_folder(output)
+    part = folder / "part-00001.h5"
+
+    def damage(number: int) -> None:
+        if number != 2:
+            return
+        if kind == "cut":
+            part.write_bytes(part.read_bytes()[:-1000])
+        else:  # a value that HDF5's checksum agrees with
+            with h5py.File(part, "a") as file:
+                file["sites/evoformer.00.msa_row/s0000000/weights"][0, 0, 0, 0] += 0.25
+
+    with pytest.raises(FormatError, match=r"part-00001\.h5.*was removed, run again with --resume"):
+        write(output, before=damage)
+    assert not output.exists()
+    seen: list[int] = []
+    write(output, resume=True, before=seen.append)
+    assert seen == [1]
+    assert output.read_bytes() == whole.read_bytes()

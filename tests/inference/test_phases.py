@@ -55,22 +55,15 @@ def by_hand(loaded, codes, shifts, pool, quantity):
 @pytest.mark.parametrize(
     ("pool", "phases", "sink"), [(8, 4, False), (8, 2, True), (9, 3, False), (7, 7, False)]
 )
-def test_it_is_the_mean_over_shifted_windows(make_model, make_promoters, load, tmp_path, pool, phases, sink):
-    loaded = load(make_model(pool=pool, sink=sink))
-    promoters = make_promoters(7)
+def test_it_is_the_mean_over_shifted_windows(make_model, make_promoters, load, export, pool, phases, sink):
+    loaded = load(make_model("binned", pool=pool, sink=sink))
+    promoters = make_promoters(7, "seven.fa")
     width = pool // phases
     shifts = [width * place for place in range(-(phases // 2), phases - phases // 2)]
-    run_promoters(
-        loaded,
-        promoters,
-        treatments=loaded.treatments,
-        attention=tmp_path / "fine.h5",
-        options=AttentionOptions(phases=phases, value_weighted=True),
-        batch_size=3,
-        part_samples=6,
-    )
-    assert validate_attention(tmp_path / "fine.h5") == []
-    with open_attention(tmp_path / "fine.h5") as attention:
+    options = AttentionOptions(phases=phases, value_weighted=True)
+    path = export(model=loaded, file=promoters, options=options, batch_size=3, part_samples=6)
+    assert validate_attention(path) == []
+    with open_attention(path) as attention:
         for row, promoter in enumerate(read_promoters(promoters)):
             codes = make_batch([promoter], LENGTH).codes[0]
             for quantity in (0, 1):
@@ -85,36 +78,20 @@ def test_it_is_the_mean_over_shifted_windows(make_model, make_promoters, load, t
                     np.testing.assert_allclose(found, expected, atol=2e-6)
 
 
-def test_predictions_are_those_of_the_window_as_it_is(make_model, make_promoters, load, tmp_path):
-    loaded = load(make_model())
-    promoters = make_promoters(5)
+def test_predictions_are_those_of_the_window_as_it_is(export):
     tables = []
     for phases in (1, 4):
-        path = tmp_path / f"{phases}.h5"
-        run_promoters(
-            loaded,
-            promoters,
-            treatments=loaded.treatments,
-            attention=path,
-            options=AttentionOptions(phases=phases),
-        )
-        with open_attention(path) as attention:
+        with open_attention(export(f"{phases}.h5", options=AttentionOptions(phases=phases))) as attention:
             tables.append(attention.predictions())
     assert tables[0].equals(tables[1])
 
 
-def test_a_promoter_of_n_alone_keeps_its_sum(make_model, load, tmp_path):
+def test_a_promoter_of_n_alone_keeps_its_sum(export, make_model, load, tmp_path):
     """With bins that do not fill the window a shift pushes the short first one out of it."""
-    loaded = load(make_model(pool=16))
     (tmp_path / "n.fa").write_text(">G1\n" + "N" * LENGTH + "\n")
-    run_promoters(
-        loaded,
-        tmp_path / "n.fa",
-        treatments=loaded.treatments,
-        attention=tmp_path / "n.h5",
-        options=AttentionOptions(phases=2),
-    )
-    with open_attention(tmp_path / "n.h5") as attention:
+    wide = load(make_model("wide", pool=16))
+    path = export(model=wide, file=tmp_path / "n.fa", options=AttentionOptions(phases=2))
+    with open_attention(path) as attention:
         for name in attention.sites:
             np.testing.assert_allclose(attention.weights(name).sum(-1), 1, atol=1e-5)
 

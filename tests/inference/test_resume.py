@@ -18,6 +18,8 @@ from bioattn.models.promoter.folder import load_promoter_model
 from bioattn.models.promoter.inference.run import run_promoters
 from bioattn.store.inspection import inspect_file, validate_file
 from bioattn.store.result_validation import validate_attention
+from bioattn.system.progress import NoProgress
+from tests.inference.conftest import TABLE
 
 Make = Callable[..., Path]
 
@@ -111,30 +113,14 @@ def test_killed_at_any_moment_and_resumed_gives_the_same_bytes(job: Job) -> None
         assert job.finish(name, resume=True) == whole
 
 
-def test_killed_while_assembling(
-    make_model: Make, make_promoters: Make, load: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_killed_while_assembling(export: Make, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Death between any two steps of the assembly, the rename included, leaves a whole file or none."""
-    from bioattn.store import part_folder, parts
-
-    loaded, promoters = load(make_model()), make_promoters()
+    from bioattn.store import parts
 
     class Killed(BaseException):
         """Not caught by anything, like SIGKILL."""
 
-    def export(name: str, **options: Any) -> bytes:
-        run_promoters(
-            loaded,
-            promoters,
-            treatments=loaded.treatments,
-            attention=tmp_path / name,
-            batch_size=4,
-            part_samples=8,
-            **options,
-        )
-        return (tmp_path / name).read_bytes()
-
-    whole = export("whole.h5")
+    whole = export("whole.h5").read_bytes()
     output = tmp_path / "killed.h5"
 
     def die(*_: Any) -> None:
@@ -146,11 +132,11 @@ def test_killed_while_assembling(
             export("killed.h5")
     assert not output.exists()
     with monkeypatch.context() as patch:
-        patch.setattr(part_folder, "_clear", die)
+        patch.setattr(parts, "_clear", die)
         with pytest.raises(Killed):
             export("killed.h5", resume=True)
     assert output.read_bytes() == whole
-    assert export("killed.h5", resume=True) == whole
+    assert export("killed.h5", resume=True).read_bytes() == whole
     assert not partial_folder(output).exists()
 
 
@@ -189,24 +175,9 @@ def test_a_full_disk_is_one_sentence_and_resumable(job: Job) -> None:
 
 
 def test_parts_of_another_run_are_not_mixed_in(
-    make_model: Make, make_promoters: Make, load: Any, tmp_path: Path
+    export: Make, make_model: Make, make_promoters: Make, load: Any, tmp_path: Path
 ) -> None:
-    loaded, promoters = load(make_model()), make_promoters()
     output = tmp_path / "attention.h5"
-
-    def export(model: Any = loaded, file: Path = promoters, **options: Any) -> None:
-        run_promoters(
-            model,
-            file,
-            **{
-                "treatments": loaded.treatments,
-                "attention": output,
-                "batch_size": 4,
-                "part_samples": 8,
-                **options,
-            },
-        )
-
     folder = interrupted(export, output)
     assert inspect_file(folder).figures["complete_parts"] == 1
     assert [finding.message for finding in validate_file(folder)] == [
@@ -215,11 +186,11 @@ def test_parts_of_another_run_are_not_mixed_in(
     with pytest.raises(BioattnError, match=r"holds 1 parts .* --resume to go on .* --force to start again"):
         export()
     with pytest.raises(BioattnError, match=r"another run \(different: model\)"):
-        export(load(make_model("other", seed=1)), resume=True)
+        export(model=load(make_model("other", seed=1)), resume=True)
     with pytest.raises(BioattnError, match=r"another run \(different: num_promoters, promoters\)"):
         export(file=make_promoters(24, "more.fa"), resume=True)
     with pytest.raises(BioattnError, match=r"another run \(different: treatments\)"):
-        export(treatments=loaded.treatments.select(["heat-40"]), resume=True)
+        export(treatments=TABLE.select(["heat-40"]), resume=True)
     with pytest.raises(BioattnError, match=r"another run \(different: batch_size\)"):
         export(batch_size=8, resume=True)
     (folder / "job.json").write_text("{")
@@ -233,25 +204,8 @@ def test_parts_of_another_run_are_not_mixed_in(
     assert validate_attention(output) == []
 
 
-def test_a_damaged_part_is_named_and_made_again(
-    make_model: Make, make_promoters: Make, load: Any, tmp_path: Path
-) -> None:
-    loaded, promoters = load(make_model()), make_promoters()
+def test_a_damaged_part_is_named_and_made_again(export: Make, tmp_path: Path) -> None:
     output = tmp_path / "attention.h5"
-
-    def export(**options: Any) -> None:
-        run_promoters(
-            loaded,
-            promoters,
-            **{
-                "treatments": loaded.treatments,
-                "attention": output,
-                "batch_size": 4,
-                "part_samples": 8,
-                **options,
-            },
-        )
-
     folder = interrupted(export, output)
     part = folder / "part-00000.h5"
     part.write_bytes(part.read_bytes()[:-1000])
@@ -262,45 +216,32 @@ def test_a_damaged_part_is_named_and_made_again(
     assert validate_attention(output) == []
 
 
-def test_foreign_files_and_folders_stay(
-    make_model: Make, make_promoters: Make, load: Any, tmp_path: Path
-) -> None:
-    loaded, promoters = load(make_model()), make_promoters(5)
-    output = tmp_path / "attention.h5"
-    folder = partial_folder(output)
+def test_foreign_files_and_folders_stay(export: Make, tmp_path: Path) -> None:
+    folder = partial_folder(tmp_path / "attention.h5")
     folder.mkdir()
     (folder / "notes.txt").write_text("mine")
-    run_promoters(loaded, promoters, treatments=loaded.treatments, attention=output, force=True)
+    export(force=True)
     assert (folder / "notes.txt").read_text() == "mine"
     assert json.dumps(sorted(path.name for path in folder.iterdir())) == '["notes.txt"]'
     (tmp_path / "folder.h5").mkdir()
     with pytest.raises(BioattnError, match="is a folder, a file name is needed"):
-        run_promoters(loaded, promoters, treatments=loaded.treatments, attention=tmp_path / "folder.h5")
+        export("folder.h5")
 
 
 def test_more_than_the_disk_holds_is_refused_first(
-    make_model: Make, make_promoters: Make, load: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    export: Make, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    loaded, promoters = load(make_model()), make_promoters()
     monkeypatch.setattr("shutil.disk_usage", lambda _: type("Usage", (), {"free": 50_000})())
-    output = tmp_path / "attention.h5"
     with pytest.raises(BioattnError, match=r"but only 50,000 are free in .*; choose fewer --treatment"):
-        run_promoters(loaded, promoters, treatments=loaded.treatments, attention=output)
+        export()
     assert not list(tmp_path.glob("attention.h5*"))
 
 
-def test_two_runs_cannot_share_an_output(
-    make_model: Make, make_promoters: Make, load: Any, tmp_path: Path
-) -> None:
-    loaded, promoters = load(make_model()), make_promoters()
-    output = tmp_path / "attention.h5"
-
+def test_two_runs_cannot_share_an_output(export: Make) -> None:
     tried = 0
 
-    class SecondRun:
+    class SecondRun(NoProgress):
         """Progress that starts another run while the first one works."""
-
-        def begin(self, description: str, total: int | None) -> None: ...
 
         def advance(self, steps: int = 1, **status: float | str) -> None:
             nonlocal tried
@@ -308,12 +249,7 @@ def test_two_runs_cannot_share_an_output(
             with pytest.raises(BioattnError, match="another run is writing this output"):
                 export(resume=True)
 
-        def end(self) -> None: ...
-
-    def export(**options: Any) -> None:
-        run_promoters(loaded, promoters, treatments=loaded.treatments, attention=output, **options)
-
-    export(progress=SecondRun())
+    output = export(progress=SecondRun())
     assert tried
     assert validate_attention(output) == []
 
@@ -325,20 +261,16 @@ def wait_for_parts(output: Path, wanted: int) -> None:
         time.sleep(0.002)
 
 
-def interrupted(export: Callable[..., None], output: Path) -> Path:
+def interrupted(export: Make, output: Path) -> Path:
     """Run `export` until its first part is there, as Ctrl-C would; returns the folder of parts."""
     folder = partial_folder(output)
 
-    class Stop:
+    class Stop(NoProgress):
         """Progress that presses Ctrl-C once a part is complete."""
-
-        def begin(self, description: str, total: int | None) -> None: ...
 
         def advance(self, steps: int = 1, **status: float | str) -> None:
             if list(folder.glob("part-*.h5")):
                 raise KeyboardInterrupt
-
-        def end(self) -> None: ...
 
     with pytest.raises(BioattnError, match="stopped after 8 of 23 promoters"):
         export(progress=Stop())

@@ -119,9 +119,7 @@ def test_refused_for_lack_of_space_no_folder_stays(
 ) -> None:
     (tmp_path / "in").mkdir()
     write_fasta(tmp_path / "in/a.fasta")
-    monkeypatch.setattr(
-        "bioattn.store.part_folder.shutil.disk_usage", lambda _: type("Usage", (), {"free": 9})
-    )
+    monkeypatch.setattr("bioattn.store.parts.shutil.disk_usage", lambda _: type("Usage", (), {"free": 9}))
     for attention in ("att.h5", "out/att.h5"):
         options = ("-o", tmp_path / "out", "--attention", tmp_path / attention)
         assert run(tmp_path / "in", *run_options(trunk), *options) == 1

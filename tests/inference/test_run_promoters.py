@@ -112,42 +112,29 @@ def test_streamed_is_what_a_plain_pass_gives(
     assert not list(tmp_path.glob("*.partial"))
 
 
-def test_heads_reductions_and_float16_against_the_whole(
-    make_model: Make, make_promoters: Make, load: Any, tmp_path: Path
-) -> None:
-    loaded = load(make_model())
-    promoters = make_promoters()
-
-    def export(name: str, **options: Any) -> np.ndarray:
-        run_promoters(
-            loaded,
-            promoters,
-            treatments=loaded.treatments,
-            attention=tmp_path / name,
-            options=AttentionOptions(sites=("promoter.cross.1",), **options),
-        )
-        assert validate_attention(tmp_path / name) == []
-        with open_attention(tmp_path / name) as attention:
+def test_heads_reductions_and_float16_against_the_whole(export: Make) -> None:
+    def weights(name: str, **options: Any) -> np.ndarray:
+        path = export(name, options=AttentionOptions(sites=("promoter.cross.1",), **options))
+        assert validate_attention(path) == []
+        with open_attention(path) as attention:
             assert list(attention.sites) == ["promoter.cross.1"]
             return attention.weights("promoter.cross.1")
 
-    whole = export("whole.h5")
+    whole = weights("whole.h5")
     assert whole.shape == (23, 4, 3, 15)
-    np.testing.assert_array_equal(export("heads.h5", heads=(2, 0)), whole[:, :, [2, 0]])
-    np.testing.assert_allclose(export("mean.h5", reduce=Reduction.MEAN_HEADS), whole.mean(axis=2), atol=1e-7)
+    np.testing.assert_array_equal(weights("heads.h5", heads=(2, 0)), whole[:, :, [2, 0]])
+    np.testing.assert_allclose(weights("mean.h5", reduce=Reduction.MEAN_HEADS), whole.mean(axis=2), atol=1e-7)
     np.testing.assert_array_equal(
-        export("max.h5", heads=(0, 1), reduce=Reduction.MAX_HEADS), whole[:, :, :2].max(axis=2)
+        weights("max.h5", heads=(0, 1), reduce=Reduction.MAX_HEADS), whole[:, :, :2].max(axis=2)
     )
-    half = export("half.h5", dtype=WeightType.FLOAT16)
+    half = weights("half.h5", dtype=WeightType.FLOAT16)
     assert half.dtype == np.float16
     np.testing.assert_array_equal(half, whole.astype(np.float16))
 
 
-def test_padding_is_not_attended(make_model: Make, make_promoters: Make, load: Any, tmp_path: Path) -> None:
+def test_padding_is_not_attended(export: Make) -> None:
     """Short promoters lie at the right end: the bins of padding alone get no weight."""
-    loaded = load(make_model())
-    run_promoters(loaded, make_promoters(), treatments=loaded.treatments, attention=tmp_path / "attention.h5")
-    with open_attention(tmp_path / "attention.h5") as attention:
+    with open_attention(export()) as attention:
         bins = attention.key_bins("promoter.cross.0", "G002")
         padding = (bins["window_end"] <= 10).to_numpy()
         assert padding.sum() == 1

@@ -4,6 +4,7 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any, NamedTuple
 
+import h5py
 import numpy as np
 import pytest
 
@@ -17,6 +18,26 @@ SITES = [
     cross_site((0, 4, *range(12, 101, 8))),
     stage_site(range(0, 101, 10), null_key=True),
 ]
+
+
+Change = Callable[[h5py.File], None]
+
+
+def values(name: str, index: Any, value: Any) -> Change:
+    """Set values of a dataset."""
+
+    def change(file: h5py.File) -> None:
+        file[name][index] = value
+
+    return change
+
+
+def delete(name: str) -> Change:
+    return lambda file: file.__delitem__(name)
+
+
+def attribute(holder: str, name: str, value: Any) -> Change:
+    return lambda file: file[holder].attrs.__setitem__(name, value)
 
 
 class Example(NamedTuple):

@@ -1,9 +1,6 @@
 """Attention files over alignments: read as written, every break named, damage found."""
 
-from collections.abc import Callable
-from contextlib import suppress
 from pathlib import Path
-from typing import Any
 
 import h5py
 import numpy as np
@@ -11,7 +8,7 @@ import pytest
 import xarray
 
 from bioattn.attention.site import AttentionSite
-from bioattn.errors import BioattnError, FormatError
+from bioattn.errors import BioattnError
 from bioattn.models.evoformer.inference.samples import AlignmentSample
 from bioattn.models.evoformer.sites import alignment_site
 from bioattn.store.choices import Reduction
@@ -20,6 +17,7 @@ from bioattn.store.reader import open_attention
 from bioattn.store.result_validation import validate_attention
 from bioattn.store.schema import SLAB_BYTES, AttentionOptions, slabs
 from tests.result_files import write_alignments
+from tests.store.conftest import Change, attribute, delete, values
 
 SAMPLES = [
     AlignmentSample(id="1ubq", query="MQIFVK", rows=5, extra_rows=3, input_sha256="ab" * 32),
@@ -61,8 +59,8 @@ def write(
         written: dict[str, np.ndarray] = {"weights": weights}
         if reduce is TOP_K:
             written["key_index"] = np.argsort(random.random(shape), axis=-1).astype(np.int32)
-        for quantity, values in written.items():
-            arrays[f"sites/{site.name}/s{number:07d}/{quantity}"] = values
+        for quantity, stored in written.items():
+            arrays[f"sites/{site.name}/s{number:07d}/{quantity}"] = stored
         return written
 
     write_alignments(path, SITES, samples, make, AttentionOptions(reduce=reduce, top_k=3))
@@ -172,30 +170,6 @@ def test_slabs_cover_every_value_once_in_order() -> None:
         assert (covered == 1).all()
 
 
-Change = Callable[[h5py.File], None]
-
-
-def values(name: str, index: Any, value: Any) -> Change:
-    def change(file: h5py.File) -> None:
-        file[name][index] = value
-
-    return change
-
-
-def delete(name: str) -> Change:
-    def change(file: h5py.File) -> None:
-        del file[name]
-
-    return change
-
-
-def attribute(holder: str, name: str, value: Any) -> Change:
-    def change(file: h5py.File) -> None:
-        file[holder].attrs[name] = value
-
-    return change
-
-
 def lengths(site: str, *columns: str) -> Change:
     return attribute(f"sites/{site}", "axis_lengths", list(columns))
 
@@ -269,43 +243,3 @@ def test_each_break_is_named(path: Path, reduce: Reduction, change: Change, word
         change(file)
     findings = validate_attention(path)
     assert any(words in str(finding) for finding in findings), [str(finding) for finding in findings]
-
-
-@pytest.mark.parametrize(
-    "link", [h5py.SoftLink("/samples"), h5py.ExternalLink("/etc/passwd", "/")], ids=["soft", "external"]
-)
-def test_links_are_refused(path: Path, link: Any) -> None:
-    write(path)
-    with h5py.File(path, "a") as file:
-        del file[f"sites/{ROW}/s0000001"]
-        file[f"sites/{ROW}/s0000001"] = link
-    with pytest.raises(FormatError, match=r"s0000001 is a link to elsewhere"), open_attention(path):
-        pass
-    assert any("is a link to elsewhere" in finding.message for finding in validate_attention(path))
-
-
-@pytest.mark.parametrize("reduce", [TOP_K, MEAN])
-def test_flipped_bits_are_found_or_harmless(path: Path, reduce: Reduction) -> None:
-    """A flip anywhere is either reported in one sentence or leaves every value and name as it was."""
-    arrays = write(path, reduce, SAMPLES[:1])
-    content = bytearray(path.read_bytes())
-    random = np.random.default_rng(0)
-    damaged = path.with_name("damaged.h5")
-    reported = 0
-    for position in random.choice(len(content), size=80, replace=False):
-        kept = content[position]
-        content[position] ^= 1 << int(random.integers(8))
-        damaged.write_bytes(content)
-        findings = validate_attention(damaged)
-        assert all("\n" not in str(finding) for finding in findings)
-        reported += bool(findings)
-        if not findings:
-            with h5py.File(damaged) as file:
-                for name, expected in arrays.items():
-                    np.testing.assert_array_equal(file[name][()], expected)
-            with open_attention(damaged) as attention:
-                assert attention.samples.loc["1ubq", "query"] == "MQIFVK"
-        with suppress(BioattnError), open_attention(damaged) as attention:
-            attention.weights(ROW, sample="1ubq")
-        content[position] = kept
-    assert reported > 15

@@ -16,6 +16,7 @@ from bioattn.store.inspection import is_valid
 from bioattn.store.problems import Severity
 from bioattn.store.reader import open_attention
 from bioattn.store.result_validation import validate_attention
+from tests.store.conftest import Change, attribute, delete, values
 
 Writer = Callable[..., Any]
 SITE = "sites/promoter.cross.0"
@@ -27,32 +28,8 @@ def test_good_files_are_valid(write_example: Writer, dtype: WeightType, chunked:
     assert validate_attention(write_example(dtype=dtype, chunked=chunked).path) == []
 
 
-def set_values(name: str, index: Any, value: Any) -> Callable[[h5py.File], None]:
-    def change(file: h5py.File) -> None:
-        file[name][index] = value
-
-    return change
-
-
-def delete(name: str) -> Callable[[h5py.File], None]:
-    def change(file: h5py.File) -> None:
-        del file[name]
-
-    return change
-
-
-def set_attribute(holder: str, name: str, value: Any) -> Callable[[h5py.File], None]:
-    def change(file: h5py.File) -> None:
-        file[holder].attrs[name] = value
-
-    return change
-
-
-def delete_attribute(holder: str, name: str) -> Callable[[h5py.File], None]:
-    def change(file: h5py.File) -> None:
-        del file[holder].attrs[name]
-
-    return change
+def delete_attribute(holder: str, name: str) -> Change:
+    return lambda file: file[holder].attrs.__delitem__(name)
 
 
 def drop_scale(file: h5py.File) -> None:
@@ -63,20 +40,20 @@ def drop_scale(file: h5py.File) -> None:
 @pytest.mark.parametrize(
     ("change", "words"),
     [
-        (set_values(f"{SITE}/weights", (4, 0, 0, 0), np.nan), "gene 'géne/0004': holds NaN"),
-        (set_values(f"{SITE}/weights", (4, 1, 0, 3), -0.1), "gene 'géne/0004': holds negative values"),
-        (set_values(f"{SITE}/weights", (5, 1, 0, 3), 0.9), "gene 'géne/0005': a row of weights sums to"),
-        (set_values("sites/promoter.stage.0/weights", (2, 0, 0, 0, 0), 1.5), "'géne/0002': a row of weights"),
-        (set_values(f"{SITE}/value_weighted", (3, 0, 0, 0), np.inf), "gene 'géne/0003': holds NaN or inf"),
-        (set_values(f"{SITE}/key_edges", 3, 500), "the edges do not increase"),
-        (set_values(f"{SITE}/key_edges", 0, 1), "is not the middle of the bins"),
-        (set_values(f"{SITE}/treatment", 0, "other"), "differs from the names elsewhere"),
-        (set_values(f"{SITE}/sample", 0, "other"), "differs from the names elsewhere"),
-        (set_values("samples/id", 0, "géne/0001"), "'géne/0001' occurs more than once"),
-        (set_values("samples/strand", 0, "x"), "gene 'géne/0000' has 'x'"),
-        (set_values("samples/end", 0, -5000), "gene 'géne/0000' has start -40 and end -5000"),
-        (set_values("predictions/values", (0, 0), np.nan), "holds NaN or infinities"),
-        (set_attribute(SITE, "axis_lengths", ["", "", "rows"]), "lengths of an axis are in /samples/rows"),
+        (values(f"{SITE}/weights", (4, 0, 0, 0), np.nan), "gene 'géne/0004': holds NaN"),
+        (values(f"{SITE}/weights", (4, 1, 0, 3), -0.1), "gene 'géne/0004': holds negative values"),
+        (values(f"{SITE}/weights", (5, 1, 0, 3), 0.9), "gene 'géne/0005': a row of weights sums to"),
+        (values("sites/promoter.stage.0/weights", (2, 0, 0, 0, 0), 1.5), "'géne/0002': a row of weights"),
+        (values(f"{SITE}/value_weighted", (3, 0, 0, 0), np.inf), "gene 'géne/0003': holds NaN or inf"),
+        (values(f"{SITE}/key_edges", 3, 500), "the edges do not increase"),
+        (values(f"{SITE}/key_edges", 0, 1), "is not the middle of the bins"),
+        (values(f"{SITE}/treatment", 0, "other"), "differs from the names elsewhere"),
+        (values(f"{SITE}/sample", 0, "other"), "differs from the names elsewhere"),
+        (values("samples/id", 0, "géne/0001"), "'géne/0001' occurs more than once"),
+        (values("samples/strand", 0, "x"), "gene 'géne/0000' has 'x'"),
+        (values("samples/end", 0, -5000), "gene 'géne/0000' has start -40 and end -5000"),
+        (values("predictions/values", (0, 0), np.nan), "holds NaN or infinities"),
+        (attribute(SITE, "axis_lengths", ["", "", "rows"]), "lengths of an axis are in /samples/rows"),
         (delete_attribute(SITE, "axes"), "the attribute 'axes' is missing"),
         (delete_attribute("/", "inputs"), "the attribute 'inputs' is missing"),
         (delete("samples/strand"), "/samples/strand: the dataset is missing"),
@@ -84,11 +61,11 @@ def drop_scale(file: h5py.File) -> None:
         (delete(f"{SITE}/weights"), f"/{SITE}/weights: the dataset is missing"),
         (delete(f"{SITE}/key"), f"/{SITE}/key: the dimension scale is missing"),
         (drop_scale, "axis 3 is not labelled 'key' with the scale"),
-        (set_attribute(SITE, "reduce", "sum"), "the attribute 'reduce' is 'sum'"),
-        (set_attribute("/", "format_version", "3.1"), "attention format 3.1 is newer than 2.0"),
+        (attribute(SITE, "reduce", "sum"), "the attribute 'reduce' is 'sum'"),
+        (attribute("/", "format_version", "3.1"), "attention format 3.1 is newer than 2.0"),
     ],
 )
-def test_each_break_is_named(write_example: Writer, change: Callable[[h5py.File], None], words: str) -> None:
+def test_each_break_is_named(write_example: Writer, change: Change, words: str) -> None:
     path = write_example().path
     with h5py.File(path, "a") as file:
         change(file)

@@ -1,6 +1,5 @@
 """Attribution files: damage is found, what is no attribution is refused, writing is chunk by chunk the same."""
 
-from collections.abc import Callable
 from pathlib import Path
 
 import h5py
@@ -12,8 +11,10 @@ from bioattn.store.attribution import open_attribution
 from bioattn.store.result_validation import validate_attribution
 from bioattn.store.windows import promoter_samples
 from tests.result_files import write_attribution
+from tests.store.conftest import Change, attribute, delete, values
 
 GENES, LENGTH = 6, 30
+VALUE = "attribution/values"
 
 
 def write(path: Path, blocks: int = 1) -> np.ndarray:
@@ -38,10 +39,6 @@ def test_blocks_do_not_matter(tmp_path: Path) -> None:
     assert validate_attribution(tmp_path / "one.h5") == []
 
 
-def set_value(file: h5py.File, number: float) -> None:
-    file["attribution/values"][2, 1, 5, 3] = number
-
-
 def set_code(file: h5py.File, code: int) -> None:
     known = np.argwhere(file["attribution/sequence"][:] < 4)[7]
     file["attribution/sequence"][tuple(known)] = code
@@ -50,17 +47,15 @@ def set_code(file: h5py.File, code: int) -> None:
 @pytest.mark.parametrize(
     ("change", "sentence"),
     [
-        (lambda file: set_value(file, np.nan), "gene 'G2': holds NaN"),
-        (lambda file: set_value(file, 9), "gene 'G2': values of a position do not sum to 0"),
+        (values(VALUE, (2, 1, 5, 3), np.nan), "gene 'G2': holds NaN"),
+        (values(VALUE, (2, 1, 5, 3), 9), "gene 'G2': values of a position do not sum to 0"),
         (lambda file: set_code(file, 4), "has values where the sequence is N"),
         (lambda file: set_code(file, 7), "holds codes above 4"),
-        (lambda file: file.attrs.__setitem__("method", "magic"), "'method' is 'magic'"),
-        (lambda file: file.__delitem__("attribution/base"), "the dimension scale is missing"),
+        (attribute("/", "method", "magic"), "'method' is 'magic'"),
+        (delete("attribution/base"), "the dimension scale is missing"),
     ],
 )
-def test_what_breaks_the_contract_is_found(
-    tmp_path: Path, change: Callable[[h5py.File], None], sentence: str
-) -> None:
+def test_what_breaks_the_contract_is_found(tmp_path: Path, change: Change, sentence: str) -> None:
     write(tmp_path / "x.h5")
     with h5py.File(tmp_path / "x.h5", "r+") as file:
         change(file)

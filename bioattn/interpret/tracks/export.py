@@ -38,7 +38,7 @@ from bioattn.interpret.tracks.values import BaseValues, TrackValues
 from bioattn.io.files import sha256_of, write_json
 from bioattn.io.folders import atomic_folder
 from bioattn.promoters.gene_ids import choose_genes
-from bioattn.store.part_folder import require_free_space
+from bioattn.store.parts import require_free_space
 from bioattn.store.reader import AttentionFile, open_attention
 from bioattn.system.progress import NoProgress, Progress
 from bioattn.system.signals import StopRequest, stop_on_signals

@@ -213,12 +213,12 @@ def test_the_size_is_refused_beyond_the_free_disk(
     monkeypatch: pytest.MonkeyPatch,
     capfd: pytest.CaptureFixture[str],
 ) -> None:
-    from bioattn.store import part_folder
+    from bioattn.store import parts
 
     class Usage:
         free = 1000
 
-    monkeypatch.setattr(part_folder.shutil, "disk_usage", lambda _: Usage)
+    monkeypatch.setattr(parts.shutil, "disk_usage", lambda _: Usage)
     assert explain(model, promoters, tmp_path / "x.h5") == 1
     said = capfd.readouterr().err
     assert "attribution of 7 promoters × 4 treatments takes" in said
