@@ -28,7 +28,7 @@ from bioattn.models.evoformer.training.samples import TrainingFamily
 from bioattn.store.choices import Reduction
 from bioattn.store.reader import open_attention
 from bioattn.store.schema import AttentionOptions
-from bioattn.structures.contact_metrics import ContactScores, contact_scores, mean_scores
+from bioattn.structures.contacts import ContactScores, contact_scores, mean_scores
 
 
 def inputs_of(loaded: LoadedEvoformerModel, family: TrainingFamily) -> AlignmentInputs:

@@ -31,7 +31,7 @@ from bioattn.models.evoformer.training.evaluation import (
     score_family,
 )
 from bioattn.models.evoformer.training.samples import TrainingFamily
-from bioattn.structures.contact_metrics import (
+from bioattn.structures.contacts import (
     ContactScores,
     bootstrap_interval,
     contact_scores,

@@ -1,12 +1,18 @@
-"""The table of `bioattn prepare contacts`: which structure shows the contacts of which alignment."""
+"""The pairs of alignment and structure of a contact dataset: their table, their families, their audit."""
 
+import logging
+from collections import Counter
+from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
+from typing import NamedTuple
 
 from bioattn.alignments.contact_dataset import SPLIT_NAMES, TRAIN, split_groups
-from bioattn.errors import FormatError
+from bioattn.errors import BioattnError, FormatError
 from bioattn.formats.tables import MISSING, open_table, refuse_duplicate_columns
-from bioattn.text import quoted
+from bioattn.structures.relatedness import MAX_PAIRS, RelatedPair, families, related_pairs
+from bioattn.system.progress import Progress
+from bioattn.text import counted, quoted
 
 REQUIRED = ("id", "msa", "structure")
 
@@ -102,3 +108,97 @@ def _split(text: str, where: str) -> int:
     if not text:
         return TRAIN
     raise FormatError(f"{where}: split {text!r} is none of {', '.join(SPLIT_NAMES)}")
+
+
+LOGGER = logging.getLogger(__name__)
+
+
+def family_groups(
+    table: Path, pairs: Sequence[ContactPair], sequences: Sequence[str], progress: Progress
+) -> tuple[list[str], str]:
+    """Find the group of each pair; return the groups, and in a few words where they come from.
+
+    sequences: one-letter codes of the pairs' chains. Groups that the table gives are kept, and related chains of
+    different groups warned about; without a group column related chains form groups, named after the first member.
+
+    Raises: BioattnError when such a group stands on different sides of the split that the table gives.
+    """
+    compared = len(pairs) * (len(pairs) - 1) // 2 <= MAX_PAIRS
+    if not compared:
+        LOGGER.warning(
+            "%s are too many to compare with each other; whether groups are related to each other is unknown",
+            counted(len(pairs), "chain"),
+        )
+    related = related_pairs(sequences, progress) if compared else []
+    given = [pair.group for pair in pairs if pair.group is not None]
+    if given:
+        _warn_of_relatives(pairs, related)
+        return given, "given"
+    groups = [pairs[first].id for first in families(len(pairs), related)]
+    parted = split_groups(groups, [pair.split or TRAIN for pair in pairs])
+    if parted:
+        members = [pair.id for pair, group in zip(pairs, groups, strict=True) if group == parted[0]]
+        raise BioattnError(
+            f"{table}: the pairs {quoted(members, limit=4)} are related by sequence but stand on different sides "
+            "of the split; put them on one side, or add a column `group` that says which pairs belong together"
+        )
+    return groups, "related by sequence" if compared else "each pair its own"
+
+
+def _warn_of_relatives(pairs: Sequence[ContactPair], related: Sequence[RelatedPair]) -> None:
+    for relatives in related:
+        first, second = pairs[relatives.first], pairs[relatives.second]
+        if first.group != second.group:
+            LOGGER.warning(
+                "%s and %s are of different groups but related: %.0f %% of %s equal; a split between them leaks",
+                first.id,
+                second.id,
+                100 * relatives.identity,
+                counted(relatives.aligned, "aligned residue"),
+            )
+
+
+class ContactAuditRow(NamedTuple):
+    """One pair, kept or refused; None and "" stand for an empty field."""
+
+    id: str
+    status: str
+    """kept or refused."""
+    reason: str = ""
+    """Of a refusal: structure, alignment, mapping or sequence."""
+    group: str = ""
+    split: str = ""
+    chain: str = ""
+    rows: int | None = None
+    """In the file."""
+    distinct_rows: int | None = None
+    """Without duplicates."""
+    kept_rows: int | None = None
+    """With --max-depth."""
+    columns: int | None = None
+    mapped: int | None = None
+    """Columns with a residue in the structure."""
+    contacts: int | None = None
+    """Pairs of columns nearer than 8 ångström, at least 6 columns apart."""
+    closest_row: str = ""
+    """Name of the row the chain was aligned to or, with a mapping, agrees with best."""
+    identity: float | None = None
+    """Part of the residues aligned to that row that equal it."""
+    missing_cb: int | None = None
+    """Residues of the chain other than glycine without CB."""
+    detail: str = ""
+    """Why it was refused, in a sentence."""
+
+
+def summary(rows: Sequence[ContactAuditRow]) -> str:
+    """One line of counts, those of each side of the split among them."""
+    kept = [row for row in rows if row.status == "kept"]
+    reasons = Counter(row.reason for row in rows if row.status == "refused")
+    groups = counted(len({row.group for row in kept}), "group")
+    sides = Counter(row.split for row in kept)
+    splits = ", ".join(f"{name} {sides[name]:,}" for name in SPLIT_NAMES)
+    text = f"{counted(len(rows), 'pair')}: {len(kept):,} kept in {groups} ({splits})"
+    if reasons:
+        named = ", ".join(f"{reason} {count:,}" for reason, count in sorted(reasons.items()))
+        text += f", {sum(reasons.values()):,} refused ({named})"
+    return text

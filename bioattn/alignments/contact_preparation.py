@@ -9,15 +9,13 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from bioattn.alignments.contact_audit import ContactAuditRow, summary
 from bioattn.alignments.contact_dataset import (
     SPLIT_NAMES,
     TRAIN,
     ContactProtein,
     write_contact_dataset,
 )
-from bioattn.alignments.contact_groups import family_groups
-from bioattn.alignments.contact_pairs import ContactPair, read_pairs
+from bioattn.alignments.contact_pairs import ContactAuditRow, ContactPair, family_groups, read_pairs, summary
 from bioattn.alignments.filtering import random_rows
 from bioattn.alignments.input_features import encode_alignment
 from bioattn.alignments.statistics import statistics_of_rows

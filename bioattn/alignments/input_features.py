@@ -27,8 +27,12 @@ from bioattn.alignments.alphabet import (
     msa_codes,
 )
 from bioattn.alignments.filtering import first_of_each
-from bioattn.alignments.masked_msa import mask_msa
-from bioattn.alignments.msa_clusters import assign_clusters, cluster_deletion_means, cluster_profiles
+from bioattn.alignments.msa_clusters import (
+    assign_clusters,
+    cluster_deletion_means,
+    cluster_profiles,
+    mask_msa,
+)
 from bioattn.errors import BioattnError, SettingsError
 from bioattn.formats.alignment import Alignment, require_proteins
 

@@ -9,7 +9,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from bioattn.alignments import filtering
-from bioattn.alignments.query import centre_on_query, find_name
+from bioattn.alignments.filtering import centre_on_query, find_name
 from bioattn.alignments.redundancy import filter_order, non_redundant
 from bioattn.alignments.search import SearchRound, SearchSettings, read_search_query, search_database
 from bioattn.alignments.size_check import check_alignment_size

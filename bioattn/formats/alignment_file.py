@@ -11,13 +11,11 @@ from enum import StrEnum
 from pathlib import Path
 
 from bioattn.errors import FormatError
-from bioattn.formats import clustal, phylip, stockholm
 from bioattn.formats.a3m import parse_a3m, parse_aligned_fasta, parse_records
 from bioattn.formats.alignment import Alignment
 from bioattn.formats.alignment_rows import WHITE_SPACE, empty_rows, read_columns
-from bioattn.formats.clustal import parse_clustal
-from bioattn.formats.phylip import parse_phylip
-from bioattn.formats.stockholm import parse_stockholm
+from bioattn.formats.block_alignments import CLUSTAL_HEADER, STOCKHOLM_HEADER, parse_clustal, parse_stockholm
+from bioattn.formats.phylip import PHYLIP_HEADER, parse_phylip
 from bioattn.io.files import XZ_MAGIC, decompression_errors, is_packed, open_bytes
 from bioattn.io.unpacking import unpacked
 
@@ -95,7 +93,7 @@ def read_alignment(path: Path, *, format: AlignmentFormat | None = None) -> Alig
 def _find_parser(source: str, data: bytes) -> Callable[[str, bytes], Alignment]:
     lines = (line.rstrip() for line in io.BytesIO(data) if line.strip())
     first = next(lines)
-    if first.startswith(stockholm.HEADER):
+    if first.startswith(STOCKHOLM_HEADER):
         return parse_stockholm
     # ColabFold's A3M and old FASTA have comments on top.
     record = (
@@ -103,9 +101,9 @@ def _find_parser(source: str, data: bytes) -> Callable[[str, bytes], Alignment]:
     )
     if record.startswith(b">"):
         return parse_records
-    if clustal.HEADER.match(first):
+    if CLUSTAL_HEADER.match(first):
         return parse_clustal
-    if phylip.HEADER.match(first):
+    if PHYLIP_HEADER.match(first):
         return parse_phylip
     if _BARE_ROW.match(first) and all(_BARE_ROW.match(line) for line in lines):
         return parse_psicov

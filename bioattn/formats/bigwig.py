@@ -19,8 +19,15 @@ from typing import BinaryIO
 import numpy as np
 
 from bioattn.formats.bedgraph import Intervals, checked_intervals
-from bioattn.formats.big_index import SectionPlaces, chromosome_tree, section_index
-from bioattn.formats.bigwig_zoom import MOST_LEVELS, RECORDS_PER_BLOCK, ZOOM_RECORD, ZoomLevels
+from bioattn.formats.bigwig_index import (
+    MOST_LEVELS,
+    RECORDS_PER_BLOCK,
+    ZOOM_RECORD,
+    SectionPlaces,
+    ZoomLevels,
+    chromosome_tree,
+    section_index,
+)
 from bioattn.io.files import atomic_output
 
 MAGIC = 0x888FFC26

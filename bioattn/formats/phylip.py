@@ -11,7 +11,7 @@ from bioattn.formats.alignment import Alignment
 from bioattn.formats.alignment_rows import WHITE_SPACE, RawRows, empty_rows, read_columns
 from bioattn.text import counted
 
-HEADER = re.compile(rb"\s*(\d{1,9})\s+(\d{1,9})((?:\s+[A-Za-z])*)\s*$")
+PHYLIP_HEADER = re.compile(rb"\s*(\d{1,9})\s+(\d{1,9})((?:\s+[A-Za-z])*)\s*$")
 """Rows, columns and option letters of old programs."""
 _NAME_LENGTH = 10
 _NO_LETTERS = re.compile(rb"[^A-Za-z?*.~-]")
@@ -37,7 +37,7 @@ def parse_phylip(source: str, data: bytes) -> Alignment:
     (first, header), *lines = [
         (number, text) for number, text in enumerate(data.split(b"\n"), start=1) if text.strip()
     ] or [(1, b"")]
-    match = HEADER.match(header)
+    match = PHYLIP_HEADER.match(header)
     if not match:
         raise FormatError(f"{source}: a PHYLIP file starts with the numbers of rows and columns")
     num_rows, num_columns = int(match[1]), int(match[2])

@@ -6,7 +6,7 @@ from typing import Any
 
 import numpy as np
 
-from bioattn.formats.bed import read_bed
+from bioattn.formats.annotation import read_bed
 from bioattn.promoters.dataset import SPLIT_NAMES, read_dataset
 from bioattn.promoters.promoter_fasta import read_promoters
 from bioattn.text import some

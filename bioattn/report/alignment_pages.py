@@ -16,8 +16,7 @@ from bioattn.report.inputs import ReportInputs
 from bioattn.report.packed_maps import pack_bytes
 from bioattn.report.proteins import Protein, find_proteins, give_alignments, give_truth
 from bioattn.store.reader import open_attention
-from bioattn.structures.contact_metrics import ContactScores, contact_scores
-from bioattn.structures.contacts import MIN_SEPARATION, contacts, known_pairs
+from bioattn.structures.contacts import MIN_SEPARATION, ContactScores, contact_scores, contacts, known_pairs
 from bioattn.system.progress import Progress
 
 MAX_PAGES = 24

@@ -15,8 +15,7 @@ from bioattn.interpret.maps.alignment_maps import head_map
 from bioattn.report.packed_maps import pack_bytes
 from bioattn.store.choices import Reduction
 from bioattn.store.reader import AttentionFile
-from bioattn.structures.contact_metrics import contact_scores
-from bioattn.structures.contacts import MIN_SEPARATION
+from bioattn.structures.contacts import MIN_SEPARATION, contact_scores
 
 _SITE = re.compile(r"(?P<stack>[a-z_]+)\.(?P<block>\d+)\.(?P<kind>[a-z_]+)\Z")
 _KINDS = {

@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 
 from bioattn.alignments.alphabet import letters_of
 from bioattn.alignments.contact_dataset import open_contact_dataset
-from bioattn.alignments.query import centre_on_query, find_name
+from bioattn.alignments.filtering import centre_on_query, find_name
 from bioattn.errors import BioattnError
 from bioattn.formats.alignment import GAP, Alignment
 from bioattn.formats.alignment_file import read_alignment

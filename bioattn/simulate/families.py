@@ -21,8 +21,7 @@ from numpy.typing import NDArray
 from bioattn.errors import BioattnError
 from bioattn.formats.a3m import write_a3m
 from bioattn.formats.alignment import Alignment
-from bioattn.formats.pdb_output import write_pdb
-from bioattn.formats.structure_residues import CHAIN, StructureResidue
+from bioattn.formats.structure_output import CHAIN, StructureResidue, write_pdb
 from bioattn.io.files import text_output, write_json
 from bioattn.io.folders import atomic_folder, check_output_folder
 from bioattn.io.output_names import final_name, partial_folder

@@ -1,4 +1,11 @@
-"""Distances and contacts between match columns of an alignment."""
+"""Contacts between match columns of an alignment, and the precision of ranked pairs among the L/5 and the L best.
+
+L is the number of columns with a residue in the structure; pairs are judged when both have one and they are at
+least six columns apart; a contact is a CB-CB distance below 8 Å.
+"""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
 
 import numpy as np
 from numpy.typing import NDArray
@@ -35,3 +42,67 @@ def known_pairs(cb: NDArray[np.floating], min_separation: int = MIN_SEPARATION) 
     apart: NDArray[np.bool_] = np.abs(column[:, None] - column[None]) >= min_separation
     apart &= present[:, None] & present[None]
     return apart
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ContactScores:
+    """Precisions of one protein, or their means over several."""
+
+    precision_l5: float
+    """Precision among the L/5 best pairs (rounded down, at least one)."""
+    precision_l: float
+    """Precision among the L best pairs."""
+
+    def as_figures(self) -> dict[str, float]:
+        """The precisions by the names that tables use."""
+        return {"P@L/5": self.precision_l5, "P@L": self.precision_l}
+
+
+def contact_scores(
+    scores: NDArray[np.floating], cb: NDArray[np.floating], columns: NDArray[np.integer] | None = None
+) -> ContactScores:
+    """Score a symmetric map (larger = more likely in contact) against coordinates (R, 3), NaN = unknown.
+
+    columns: the match columns, out of R, of the rows and columns of the map; None = all. Pairs of other columns
+    are ranked last. Equal scores rank in the order of i, then j. A protein without pairs to judge gives NaN.
+    """
+    first, second = np.nonzero(np.triu(known_pairs(cb)))
+    if not len(first):
+        return ContactScores(precision_l5=float("nan"), precision_l=float("nan"))
+    whole = np.full((len(cb), len(cb)), -np.inf)
+    places = np.arange(len(cb)) if columns is None else columns
+    whole[np.ix_(places, places)] = scores
+    order = np.argsort(-whole[first, second], kind="stable")
+    right = contacts(cb)[first, second][order]
+    length = int((~np.isnan(cb).any(axis=-1)).sum())
+    return ContactScores(
+        precision_l5=float(right[: max(1, length // 5)].mean()), precision_l=float(right[:length].mean())
+    )
+
+
+def mean_scores(scores: Sequence[ContactScores]) -> ContactScores:
+    """Means over proteins; proteins without pairs are left out."""
+    return ContactScores(
+        precision_l5=_mean([each.precision_l5 for each in scores]),
+        precision_l=_mean([each.precision_l for each in scores]),
+    )
+
+
+def bootstrap_interval(
+    values: Sequence[float], *, share: float = 0.95, draws: int = 10_000, seed: int = 0
+) -> tuple[float, float]:
+    """Percentile bootstrap over proteins: the interval that holds `share` of the resampled means.
+
+    For the difference of two predictors, pass the differences per protein.
+    """
+    known = np.asarray([value for value in values if np.isfinite(value)])
+    if not len(known):
+        return float("nan"), float("nan")
+    drawn = np.random.default_rng(seed).integers(len(known), size=(draws, len(known)))
+    low, high = np.quantile(known[drawn].mean(axis=1), [(1 - share) / 2, (1 + share) / 2])
+    return float(low), float(high)
+
+
+def _mean(values: Sequence[float]) -> float:
+    known = [value for value in values if np.isfinite(value)]
+    return float(np.mean(known)) if known else float("nan")

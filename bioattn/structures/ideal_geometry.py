@@ -8,13 +8,15 @@ at the origin, C on x and N in the xy plane. The numbers, in ångström, are tho
 parameters were trained with (supplement, 1.8.4 and table 2).
 
 Orders used everywhere: `AMINO_ACIDS` (the model order of `aatype`), `ATOM37` (one slot per atom name), atom14 (the
-order of an amino acid's atoms in the table below).
-"""
+order of an amino acid's atoms in the table below)."""
 
+from collections.abc import Sequence
 from typing import NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
+
+from bioattn.formats.structure_output import StructureResidue
 
 # fmt: off
 ATOM37 = (
@@ -219,3 +221,34 @@ def make_residue_tables() -> ResidueTables:
             tables.atom37_mask[aatype, ATOM37.index(atom.name)] = 1
             tables.atom37_to_atom14[aatype, ATOM37.index(atom.name)] = slot
     return tables
+
+
+UNKNOWN_NAME = "UNK"
+
+
+def predicted_residues(
+    aatype: NDArray[np.integer],
+    atom37: NDArray[np.floating],
+    plddt: NDArray[np.floating],
+    numbers: Sequence[int] | None = None,
+) -> list[StructureResidue]:
+    """Residues with the atoms of their amino acids; an unknown residue has no atoms.
+
+    aatype: (R,) 0..20. atom37: (R, 37, 3) Å. plddt: (R,) 0..100. numbers: R residue numbers, None = from 1.
+    """
+    residues = []
+    for place, kind in enumerate(aatype):
+        name = AMINO_ACIDS[kind] if kind < len(AMINO_ACIDS) else UNKNOWN_NAME
+        atoms = {}
+        for atom in GROUP_ATOMS.get(name, ()):
+            x, y, z = atom37[place, ATOM37.index(atom.name)].tolist()
+            atoms[atom.name] = (x, y, z)
+        residues.append(
+            StructureResidue(
+                name=name,
+                number=place + 1 if numbers is None else numbers[place],
+                atoms=atoms,
+                confidence=float(plddt[place]),
+            )
+        )
+    return residues

@@ -20,8 +20,7 @@ from bioattn.errors import BioattnError, Interrupted
 from bioattn.system.shard import Shard
 from bioattn.system.signals import StopRequest
 from bioattn.system.torchrun import launch
-from bioattn.training.job import job_differences
-from bioattn.training.state import Position, weights_digest
+from bioattn.training.state import Position, job_differences, weights_digest
 
 LOGGER = logging.getLogger("bioattn")
 Value = TypeVar("Value")

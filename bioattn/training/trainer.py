@@ -5,22 +5,53 @@ its share of a step, their sum updates the weights of all, and the first process
 """
 
 import math
+from collections.abc import Iterable
 from contextlib import AbstractContextManager
 from pathlib import Path
 from typing import Any, NamedTuple
 
 import torch
-from torch import Tensor
+from torch import Tensor, nn
 
 from bioattn.errors import BioattnError
 from bioattn.system.progress import Progress
 from bioattn.system.signals import StopRequest
 from bioattn.training.distributed import Processes, saved_if_others_end
-from bioattn.training.optimisation import copied_weights, make_optimizer
+from bioattn.training.optimisation import WeightAverage, copied_weights, make_optimizer
 from bioattn.training.state import Position, load_state, save_state
-from bioattn.training.task import Judgement, Round, Step, Task, rounds_of
-from bioattn.training.update import update_weights
-from bioattn.training.weight_average import WeightAverage
+from bioattn.training.task import Judgement, PartLoss, Round, Step, Task, rounds_of
+
+
+def update_weights(
+    model: nn.Module,
+    optimizer: torch.optim.Optimizer,
+    parts: Iterable[PartLoss],
+    *,
+    learning_rate: float,
+    gradient_clip: float,
+    processes: Processes,
+    stop: StopRequest,
+) -> float:
+    """Take one step; return its loss, over all processes.
+
+    parts: those of this process, made one at a time: each keeps what its backward pass needs until that is done.
+
+    Raises: LostProcess before any weight is changed.
+    """
+    for group in optimizer.param_groups:
+        group["lr"] = learning_rate
+    optimizer.zero_grad(set_to_none=True)
+    reported = []
+    for part in parts:
+        part.objective.backward()
+        reported.append(part.reported.detach())
+    if processes.count > 1:
+        device = next(model.parameters()).device
+        own = torch.stack(reported).sum() if reported else torch.zeros((), device=device)
+        reported = [processes.sum_gradients(model, own, stop)]
+    torch.nn.utils.clip_grad_norm_(model.parameters(), gradient_clip)
+    optimizer.step()
+    return sum(float(loss) for loss in reported)
 
 
 class Outcome(NamedTuple):

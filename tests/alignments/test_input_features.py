@@ -17,8 +17,13 @@ from bioattn.alignments.input_features import (
     pass_random,
     sample_input_features,
 )
-from bioattn.alignments.masked_msa import mask_msa, replacement_probabilities
-from bioattn.alignments.msa_clusters import assign_clusters, cluster_deletion_means, cluster_profiles
+from bioattn.alignments.msa_clusters import (
+    assign_clusters,
+    cluster_deletion_means,
+    cluster_profiles,
+    mask_msa,
+    replacement_probabilities,
+)
 from bioattn.errors import BioattnError, SettingsError
 from bioattn.formats.alignment import Alignment, split_insertions
 

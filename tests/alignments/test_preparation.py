@@ -3,8 +3,8 @@
 import numpy as np
 import pytest
 
+from bioattn.alignments.filtering import centre_on_query, find_name
 from bioattn.alignments.preparation import Preparation, PreparationSettings, prepare_alignment
-from bioattn.alignments.query import centre_on_query, find_name
 from bioattn.errors import BioattnError, SettingsError
 from bioattn.formats.a3m import parse_a3m
 from bioattn.formats.alignment import Alignment

@@ -279,7 +279,7 @@ def test_given_groups_and_splits(folder: Path, capsys: pytest.CaptureFixture[str
 def test_too_many_chains_are_not_compared(
     folder: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("bioattn.alignments.contact_groups.MAX_PAIRS", 0)
+    monkeypatch.setattr("bioattn.alignments.contact_pairs.MAX_PAIRS", 0)
     output = folder / "out" / "x.dataset.h5"
     assert run(write_pairs(folder, GOOD[0], "again msa/one.a3m pdb/one.pdb A"), "-o", output) == 0
     assert "2 chains are too many to compare" in capsys.readouterr().err

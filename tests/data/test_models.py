@@ -10,7 +10,7 @@ from bioattn.alignments.contact_dataset import open_contact_dataset
 from bioattn.models.evoformer.folder import load_evoformer_model
 from bioattn.models.evoformer.training.evaluation import score_family
 from bioattn.models.evoformer.training.samples import TrainingFamily
-from bioattn.structures.contact_metrics import mean_scores
+from bioattn.structures.contacts import mean_scores
 from bioattn_cli.main import main
 
 DATA = Path(__file__).resolve().parents[2] / "data"

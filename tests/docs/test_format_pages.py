@@ -9,8 +9,8 @@ import pandas as pd
 import pytest
 from scipy.sparse import csr_array
 
-from bioattn.alignments.contact_audit import ContactAuditRow
 from bioattn.alignments.contact_dataset import ContactProtein, write_contact_dataset
+from bioattn.alignments.contact_pairs import ContactAuditRow
 from bioattn.alignments.contact_preparation import ContactSettings
 from bioattn.attention.site import AttentionSite
 from bioattn.formats.a3m import ANNOTATION_RECORDS

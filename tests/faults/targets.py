@@ -14,8 +14,7 @@ import numpy as np
 
 from bioattn.errors import BioattnError
 from bioattn.formats.alignment_file import AlignmentFormat
-from bioattn.formats.annotation import read_annotation
-from bioattn.formats.bed import read_bed
+from bioattn.formats.annotation import read_annotation, read_bed
 from bioattn.formats.chromosome_lengths import read_chromosome_lengths
 from bioattn.formats.fasta import read_fasta
 from bioattn.formats.gff import read_gff3

@@ -17,10 +17,9 @@ from bioattn.figures.contact_prediction import (
     read_contact_truth,
     truth_from_coordinates,
 )
-from bioattn.formats.pdb_output import write_pdb
 from bioattn.formats.rr import write_rr
-from bioattn.formats.structure_residues import StructureResidue
-from bioattn.structures.contact_metrics import contact_scores
+from bioattn.formats.structure_output import StructureResidue, write_pdb
+from bioattn.structures.contacts import contact_scores
 
 SIZE = 30
 LETTERS = "ACDEFGHIKLMNPQRSTVWYACDEFGHIKL"

@@ -9,8 +9,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from bioattn.errors import BioattnError, FormatError, SettingsError
-from bioattn.formats.annotation import read_annotation
-from bioattn.formats.bed import read_bed
+from bioattn.formats.annotation import read_annotation, read_bed
 from bioattn.formats.genes import Place
 
 HEADERS = [

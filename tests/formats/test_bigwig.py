@@ -8,7 +8,7 @@ import pybigtools
 import pytest
 
 from bioattn.errors import BioattnError
-from bioattn.formats import big_index, bigwig, bigwig_zoom
+from bioattn.formats import bigwig, bigwig_index
 from bioattn.formats.bedgraph import Intervals
 from bioattn.formats.bigwig import write_bigwig
 
@@ -40,12 +40,12 @@ def of_every_base(blocks, lengths=LENGTHS):
 def sizes(request, monkeypatch):
     """The usual sizes of blocks, or ones so small that indexes are deep and every buffer overflows."""
     if request.param == "small":
-        monkeypatch.setattr(big_index, "BLOCK_SIZE", 3)
+        monkeypatch.setattr(bigwig_index, "BLOCK_SIZE", 3)
         monkeypatch.setattr(bigwig, "ITEMS_PER_SECTION", 5)
-        monkeypatch.setattr(bigwig_zoom, "RECORDS_PER_BLOCK", 4)
-        monkeypatch.setattr(bigwig_zoom, "_RECORDS_IN_MEMORY", 9)
-        monkeypatch.setattr(bigwig_zoom, "_BYTES_IN_MEMORY", 50)
-        monkeypatch.setattr(bigwig_zoom, "_FEW_RECORDS", 2)
+        monkeypatch.setattr(bigwig_index, "RECORDS_PER_BLOCK", 4)
+        monkeypatch.setattr(bigwig_index, "_RECORDS_IN_MEMORY", 9)
+        monkeypatch.setattr(bigwig_index, "_BYTES_IN_MEMORY", 50)
+        monkeypatch.setattr(bigwig_index, "_FEW_RECORDS", 2)
     return request.param
 
 

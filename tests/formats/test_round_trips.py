@@ -9,10 +9,8 @@ from hypothesis import strategies as st
 from hypothesis.extra import numpy as hnp
 
 from bioattn.errors import BioattnError
-from bioattn.formats.mmcif_output import write_mmcif
-from bioattn.formats.pdb_output import write_pdb
 from bioattn.formats.rr import read_rr, write_rr
-from bioattn.formats.structure_residues import StructureResidue
+from bioattn.formats.structure_output import StructureResidue, write_mmcif, write_pdb
 from bioattn.interpret.contacts.contact_regression import ContactRegression, read_regression, write_regression
 from bioattn.io.dataset_file import DatasetKind, put_array, put_metadata, put_text
 from bioattn.io.files import parse_json, read_json, write_json

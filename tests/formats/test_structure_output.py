@@ -8,11 +8,8 @@ from Bio.PDB.PDBParser import PDBParser
 from Bio.SeqIO import parse
 
 from bioattn.errors import BioattnError
-from bioattn.formats.mmcif_output import write_mmcif
-from bioattn.formats.pdb_output import write_pdb
-from bioattn.formats.structure_residues import StructureResidue
-from bioattn.structures.ideal_geometry import AMINO_ACIDS, UNKNOWN
-from bioattn.structures.predicted_residues import predicted_residues
+from bioattn.formats.structure_output import StructureResidue, write_mmcif, write_pdb
+from bioattn.structures.ideal_geometry import AMINO_ACIDS, UNKNOWN, predicted_residues
 
 ATOMS = {
     "GLY": {"N", "CA", "C", "O"},

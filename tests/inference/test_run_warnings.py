@@ -7,7 +7,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from bioattn.formats import pdb_output
+from bioattn.formats import structure_output
 from bioattn.models.evoformer.inference import memory as evoformer_memory
 from bioattn_cli.main import main
 from tests.inference.evoformer_runs import ROWS, make_model, write_fasta
@@ -42,7 +42,7 @@ def test_a_full_disk_under_the_pdb_file_is_an_error(
         raise OSError(errno.ENOSPC, "No space left on device")
         yield ""
 
-    monkeypatch.setattr(pdb_output, "_lines", lines)
+    monkeypatch.setattr(structure_output, "_pdb_lines", lines)
     path = write_fasta(tmp_path / "x.fasta")
     assert run(path, "--model", model, "-o", tmp_path / "out") == 1
     said = capsys.readouterr().err.splitlines()[-1]

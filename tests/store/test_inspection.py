@@ -10,10 +10,8 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from bioattn.errors import BioattnError
-from bioattn.formats.mmcif_output import write_mmcif
-from bioattn.formats.pdb_output import write_pdb
 from bioattn.formats.rr import write_rr
-from bioattn.formats.structure_residues import StructureResidue
+from bioattn.formats.structure_output import StructureResidue, write_mmcif, write_pdb
 from bioattn.store.inspection import as_json, as_text, inspect_file, validate_file
 from bioattn.store.kinds import file_kinds
 from bioattn_cli.main import main

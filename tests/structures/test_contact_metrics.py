@@ -6,7 +6,7 @@ import math
 import numpy as np
 import pytest
 
-from bioattn.structures.contact_metrics import (
+from bioattn.structures.contacts import (
     ContactScores,
     bootstrap_interval,
     contact_scores,

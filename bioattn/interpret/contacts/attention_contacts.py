@@ -24,8 +24,7 @@ from bioattn.interpret.contacts.contact_regression import ContactRegression
 from bioattn.interpret.contacts.sparse_logistic import fit_sparse_logistic
 from bioattn.store.choices import Reduction
 from bioattn.store.reader import AttentionFile, SiteInfo, open_attention
-from bioattn.structures.contact_metrics import ContactScores, contact_scores, mean_scores
-from bioattn.structures.contacts import contacts, known_pairs
+from bioattn.structures.contacts import ContactScores, contact_scores, contacts, known_pairs, mean_scores
 from bioattn.system.progress import NoProgress, Progress
 
 ROW_SITES = "msa_row"

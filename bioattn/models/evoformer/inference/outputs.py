@@ -11,9 +11,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from bioattn import __version__
-from bioattn.formats.mmcif_output import write_mmcif
-from bioattn.formats.pdb_output import PdbRoomError, write_pdb
 from bioattn.formats.rr import ranked_pairs, write_rr
+from bioattn.formats.structure_output import PdbRoomError, write_mmcif, write_pdb
 from bioattn.io.files import text_output, write_json
 from bioattn.io.seal import stream_sealed
 from bioattn.models.evoformer.config import Representation
@@ -21,7 +20,7 @@ from bioattn.models.evoformer.inference.prediction import Prediction
 from bioattn.models.evoformer.inference.prediction_validation import CONTACT_COLUMNS, REPRESENTATIONS_FORMAT
 from bioattn.models.evoformer.inference.target_row import TargetRow
 from bioattn.structures.distogram_file import DISTOGRAM, DISTOGRAM_FORMAT, FORMAT_VERSION
-from bioattn.structures.predicted_residues import predicted_residues
+from bioattn.structures.ideal_geometry import predicted_residues
 
 LOGGER = logging.getLogger("bioattn")
 

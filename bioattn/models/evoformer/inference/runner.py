@@ -12,7 +12,7 @@ from typing import Any
 import torch
 
 from bioattn import __version__
-from bioattn.alignments.query import centre_on_query, find_name
+from bioattn.alignments.filtering import centre_on_query, find_name
 from bioattn.alignments.size_check import check_alignment_size
 from bioattn.attention.site import AttentionSite
 from bioattn.errors import SettingsError

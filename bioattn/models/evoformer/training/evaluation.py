@@ -21,7 +21,7 @@ from bioattn.models.evoformer.config import InputSettings
 from bioattn.models.evoformer.heads import contact_probabilities
 from bioattn.models.evoformer.model import EvoformerModel
 from bioattn.models.evoformer.training.samples import TrainingFamily
-from bioattn.structures.contact_metrics import ContactScores, contact_scores, mean_scores
+from bioattn.structures.contacts import ContactScores, contact_scores, mean_scores
 from bioattn.system.progress import Progress
 from bioattn.text import markdown_table
 

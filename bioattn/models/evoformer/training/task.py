@@ -35,7 +35,7 @@ from bioattn.models.evoformer.training.samples import (
     load_families,
 )
 from bioattn.models.family import CONFIG, WEIGHTS
-from bioattn.structures.contact_metrics import ContactScores, mean_scores
+from bioattn.structures.contacts import ContactScores, mean_scores
 from bioattn.system.progress import Progress
 from bioattn.system.shard import Shard
 from bioattn.text import quoted

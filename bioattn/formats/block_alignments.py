@@ -1,6 +1,7 @@
-"""Stockholm 1.0: rows in one block or several, with annotation of the file, its rows, residues and columns."""
+"""Alignments whose rows are broken into blocks: Stockholm, and Clustal of any program."""
 
 import logging
+import re
 from collections import defaultdict
 from dataclasses import replace
 from typing import NamedTuple
@@ -9,12 +10,105 @@ import numpy as np
 
 from bioattn.errors import FormatError
 from bioattn.formats.alignment import Alignment, Annotations
-from bioattn.formats.alignment_blocks import BlockLine, join_blocks
-from bioattn.formats.alignment_rows import match_columns_by_case, read_columns, read_with_insertions
+from bioattn.formats.alignment_rows import (
+    RawRows,
+    empty_rows,
+    match_columns_by_case,
+    read_columns,
+    read_with_insertions,
+)
 from bioattn.text import counted
 
+
+class BlockLine(NamedTuple):
+    """One line of a block: a row or a piece of one."""
+
+    line: int
+    """1-based."""
+    name: str
+    text: bytes
+
+
+def join_blocks(source: str, blocks: list[list[BlockLine]]) -> tuple[RawRows, list[list[int]]]:
+    """Join the blocks to rows; return the rows, and for each line of each block the number of its row.
+
+    Blocks that repeat the same names in the same order are pieces of the same rows, by position, so a name may
+    stand for several rows. Blocks without a common name are groups of different rows. Blocks that repeat the same
+    names in another order are joined by name.
+
+    Raises: FormatError naming the line when blocks have some names in common but not all.
+    """
+    raw = empty_rows(source)
+    first, *others = blocks or [[]]
+    names = [line.name for line in first]
+    if all([line.name for line in block] == names for block in others):
+        for number, line in enumerate(first):
+            raw.add(line.line, line.name, b"".join(block[number].text for block in blocks))
+        return raw, [list(range(len(names)))] * len(blocks)
+    all_names = [name for block in blocks for name in {line.name for line in block}]
+    if len(set(all_names)) == len(all_names):
+        rows = []
+        for block in blocks:
+            rows.append(list(range(len(raw.names), len(raw.names) + len(block))))
+            for line in block:
+                raw.add(line.line, line.name, line.text)
+        return raw, rows
+    place = {name: index for index, name in enumerate(names)}
+    for block in others:
+        if len(place) != len(names) or sorted(line.name for line in block) != sorted(names):
+            raise FormatError(
+                f"{source}:{block[0].line}: the block starting here has {counted(len(block), 'row')}, the first "
+                f"block {len(names):,}, and not all have the same names; each block needs a piece of each row"
+            )
+    pieces: list[list[bytes]] = [[] for _ in names]
+    for block in blocks:
+        for line in block:
+            pieces[place[line.name]].append(line.text)
+    for line, parts in zip(first, pieces, strict=True):
+        raw.add(line.line, line.name, b"".join(parts))
+    return raw, [[place[line.name] for line in block] for block in blocks]
+
+
+CLUSTAL_HEADER = re.compile(
+    rb"(CLUSTAL|MUSCLE|PROBCONS|MSAPROBS|KALIGN)\b|.*multiple sequence alignment", re.IGNORECASE
+)
+_CONSENSUS = b" \t*:."
+
+
+def parse_clustal(source: str, data: bytes) -> Alignment:
+    """Read a Clustal file: a header line, then blocks of `name letters [count]`.
+
+    Consensus lines and counts are passed over.
+
+    Raises: FormatError naming the line for a missing header, a line that is neither row nor consensus, blocks
+    that do not fit and rows that do not fit each other.
+    """
+    blocks: list[list[BlockLine]] = [[]]
+    started = False
+    for number, line in enumerate(data.split(b"\n"), start=1):
+        if not started:
+            started = bool(CLUSTAL_HEADER.match(line))
+            if line.strip() and not started:
+                raise FormatError(
+                    f"{source}:{number}: a Clustal file starts with a line such as 'CLUSTAL W (1.83)'"
+                )
+        elif line[:1] in b" \t" and not line.translate(None, _CONSENSUS):
+            if not line.strip() and blocks[-1]:
+                blocks.append([])
+        else:
+            words = line.decode("utf-8").split()
+            if len(words) not in (2, 3) or (len(words) == 3 and not words[2].isdecimal()):
+                raise FormatError(
+                    f"{source}:{number}: a Clustal row is 'name letters' and perhaps a count, the line is "
+                    f"{line.decode('utf-8').strip()[:60]!r}"
+                )
+            blocks[-1].append(BlockLine(number, words[0], words[1].encode("utf-8")))
+    raw, _ = join_blocks(source, [block for block in blocks if block])
+    return read_columns(raw)
+
+
 LOGGER = logging.getLogger("bioattn")
-HEADER = b"# STOCKHOLM"
+STOCKHOLM_HEADER = b"# STOCKHOLM"
 
 
 class _ResiduesLine(NamedTuple):
@@ -93,7 +187,7 @@ def parse_stockholm(source: str, data: bytes) -> Alignment:
     started = ended = False
     for number, line in enumerate(data.split(b"\n"), start=1):
         if not started:
-            started = line.startswith(HEADER)
+            started = line.startswith(STOCKHOLM_HEADER)
             if line.strip() and not started:
                 raise FormatError(f"{source}:{number}: a Stockholm file starts with '# STOCKHOLM 1.0'")
         elif line.startswith(b"//"):
