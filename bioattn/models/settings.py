@@ -65,7 +65,8 @@ class Option:
     writes: Writes | None = None
     """Of a path: what is written there; None: it is read."""
     recorded: str | None = None
-    """Of a path that is read: its name in the run record; None: that of the field, "": it is not recorded."""
+    """Of a path that is read: its name in the run record, with `{}` for the number of one of several; None: that
+    of the field, "": it is not recorded."""
     recorded_file: str = ""
     """Of a folder that is read: the file in it whose digest is recorded."""
 
@@ -85,9 +86,13 @@ class _TopLevelKey:
     wanted: str
 
 
-def argument(metavar: str, help: str, **properties: Any) -> Any:
-    """A required field that is given by its place on the command line. properties: fields of `Option`."""
-    return field(metadata={_KEY: Option(help=help, metavar=metavar, is_argument=True, **properties)})
+def argument(metavar: str, help: str, *, default: Any = MISSING, **properties: Any) -> Any:
+    """A field that is given by its place on the command line; without a default it must be given.
+
+    properties: fields of `Option`.
+    """
+    said = Option(help=help, metavar=metavar, is_argument=True, **properties)
+    return field(default=default, metadata={_KEY: said})
 
 
 def option(help: str, *flags: str, default: Any = None, **properties: Any) -> Any:
@@ -108,9 +113,10 @@ def config_option() -> Any:
     return option("TOML file with any setting; options override it.", "--config", "-c")
 
 
-def seed_option(**properties: Any) -> Any:
-    """--seed: an integer from 0."""
-    return option("Seed of every random choice [default: 0].", min=0, **properties)
+def seed_option(*, default: int | None = None, **properties: Any) -> Any:
+    """--seed: an integer from 0. default: None = 0, unless the TOML file has another."""
+    help = "Seed of every random choice" + (" [default: 0]." if default is None else ".")
+    return option(help, default=default, min=0, **properties)
 
 
 def device_option() -> Any:
@@ -182,6 +188,12 @@ class Settings:
 
 
 S = TypeVar("S", bound=Settings)
+
+
+def option_of(one: "Field[Any]") -> Option:
+    """How a field that `argument` or `option` made stands on the command line."""
+    said: Option = one.metadata[_KEY]
+    return said
 
 
 def options_of(kind: type[Settings]) -> dict[str, Option]:

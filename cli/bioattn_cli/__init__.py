@@ -1,1 +1,1 @@
-"""The `bioattn` command: one file per verb; each parses its options, calls the library and reports."""
+"""The `bioattn` command: parses options, calls the library and reports."""

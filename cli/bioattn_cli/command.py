@@ -7,48 +7,27 @@ same output, watches the inputs, and writes the run record, with its time, of wh
 import functools
 import inspect
 import time
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import nullcontext
-from dataclasses import dataclass
-from enum import Enum, auto
+from dataclasses import MISSING, Field, dataclass
+from enum import Enum
 from pathlib import Path
-from typing import Annotated, Any, NamedTuple, get_args, get_origin
+from typing import Annotated, Any, TypeAlias, get_args, get_origin
 
 import typer
-from typer.models import ArgumentInfo, OptionInfo
 
 from bioattn.errors import BioattnError
 from bioattn.io.input_watch import watched_inputs
 from bioattn.io.output_lock import reserve_output
+from bioattn.models.running import RunReport
+from bioattn.models.settings import Option, Writes, option_of
 from bioattn.system.torchrun import launch
 from bioattn_cli.reporting import LogFormat, Reporter, take_bar_away
 
+Result: TypeAlias = "Record | RunReport | None"
+"""What a command returns: what is to be said and recorded."""
 COMMANDS: dict[str, Callable[..., None]] = {}
 """Functions for typer by their words, such as `export tracks`."""
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Input:
-    """In the annotation of a path: how the run record names this input; without one, as the parameter is named."""
-
-    name: str
-    """`{}` stands for the number of a path that can be given several times."""
-    first_number: int = 1
-    file: str = ""
-    """The file of a folder that the digest is of; empty for the path itself."""
-
-
-class Output(Enum):
-    """In the annotation of a path: it is written, and what is checked before work begins."""
-
-    FILE = auto()
-    """A file, which is replaced."""
-    STREAM = auto()
-    """A file, or standard output for `-`."""
-    FOLDER = auto()
-    """A folder; that it may be replaced is for its writer to check."""
-    OTHER = auto()
-    """All is for its writer to check."""
 
 
 class Record:
@@ -67,65 +46,100 @@ class Record:
         command with exit code 1, for what it could not do although it wrote its outputs."""
         self.sentences = sentences
         self.outputs = outputs
-        self.inputs = dict(inputs or {})
+        self.inputs = inputs or {}
         self.failure = failure
         self.figures = figures
 
 
-class _PathParameter(NamedTuple):
-    """A parameter of a command that names a file or folder, or several."""
+@dataclass(frozen=True, slots=True)
+class _Parameter:
+    """A parameter of a command, whose default is a field that `argument` or `option` made."""
 
     name: str
-    option: str
-    """As it is typed."""
-    role: Input | Output
-    must_exist: bool
+    kind: Any
+    field: "Field[Any]"
 
-    def given(self, arguments: Mapping[str, Any]) -> list[Path]:
-        """The paths among the arguments of a call."""
+    @property
+    def said(self) -> Option:
+        """How it stands on the command line."""
+        return option_of(self.field)
+
+    @property
+    def is_required(self) -> bool:
+        """Whether it has no default."""
+        return self.field.default is MISSING
+
+    @property
+    def is_tuple(self) -> bool:
+        """Whether it can be given several times."""
+        return get_origin(self.kind) is tuple
+
+    def for_typer(self) -> inspect.Parameter:
+        """The same as typer reads it."""
+        said, default = self.said, self.field.default
+        kind = list[get_args(self.kind)[0]] if self.is_tuple else self.kind  # type: ignore[misc]
+        if self.is_tuple and default == ():
+            kind, default = kind | None, None
+        if said.is_argument:
+            shown: Any = typer.Argument(metavar=said.metavar, help=said.help)
+        else:
+            # Of a flag that is off by default nothing like --no-force is offered.
+            flags = said.flags or ((f"--{self.name.replace('_', '-')}",) if default is False else ())
+            metavar = said.metavar or self._value_name()
+            shown = typer.Option(*flags, help=said.help, metavar=metavar, min=said.min, max=said.max)
+        return inspect.Parameter(
+            self.name,
+            inspect.Parameter.KEYWORD_ONLY,
+            default=inspect.Parameter.empty if default is MISSING else default,
+            annotation=Annotated[kind, shown],
+        )
+
+    def _value_name(self) -> str | None:
+        """`<int>` for a number with bounds, as typer has it for one without, and one value of several."""
+        kinds = (self.kind, *get_args(self.kind))
+        if self.said.min is not None or self.said.max is not None:
+            return "<float>" if float in kinds else "<int>"
+        if not self.is_tuple:
+            return None
+        one = kinds[1]
+        return f"<{'|'.join(one) if issubclass(one, Enum) else one.__name__}>"
+
+    def paths(self, arguments: Mapping[str, Any]) -> list[Path]:
+        """The files and folders among the arguments of a call."""
         value = arguments[self.name]
-        return [path for path in (value if isinstance(value, list) else [value]) if isinstance(path, Path)]
+        return [path for path in (value if isinstance(value, tuple) else [value]) if isinstance(path, Path)]
 
     def recorded(self, arguments: Mapping[str, Any]) -> dict[str, Path]:
         """Inputs by their name in the run record."""
-        if not isinstance(self.role, Input):
+        name = self.name if self.said.recorded is None else self.said.recorded
+        if self.said.writes is not None or not name:
             return {}
         return {
-            self.role.name.format(number): path / self.role.file
-            for number, path in enumerate(self.given(arguments), start=self.role.first_number)
-            if self.role.name
+            name.format(number): path / self.said.recorded_file
+            for number, path in enumerate(self.paths(arguments), start=1)
         }
 
 
-def command(words: str) -> Callable[[Callable[..., Record | None]], Callable[..., Record | None]]:
+def command(words: str) -> Callable[[Callable[..., Result]], Callable[..., Result]]:
     """Register a function as the command `words`: a verb and, of most verbs, a noun.
 
-    Its first parameter must be `reporter`. Paths among its parameters are inputs, recorded under the parameter's
-    name, unless their annotation has an `Input` or `Output`. It returns what `Record` it wants to be written.
+    Its first parameter must be `reporter`, the defaults of the others fields made by `argument` or `option`. It
+    returns what it wants to have recorded.
     """
 
-    def register(function: Callable[..., Record | None]) -> Callable[..., Record | None]:
+    def register(function: Callable[..., Result]) -> Callable[..., Result]:
         COMMANDS[words] = with_report(function)
         return function
 
     return register
 
 
-def with_report(function: Callable[..., Record | None]) -> Callable[..., None]:
+def with_report(function: Callable[..., Result]) -> Callable[..., None]:
     """The function with the shared options, for typer; see `command`."""
     signature = inspect.signature(function)
-    own = list(signature.parameters.values())[1:]
-    paths = [path for parameter in own for path in _path_parameter(parameter)]
-    for parameter in own:
-        _name_type(parameter.annotation)
-    shared = [
-        inspect.Parameter(parameter, inspect.Parameter.KEYWORD_ONLY, default=default, annotation=annotation)
-        for parameter, default, annotation in (
-            ("quiet", False, _QuietOption),
-            ("verbose", False, _VerboseOption),
-            ("log_format", LogFormat.TEXT, _LogFormatOption),
-            ("context", inspect.Parameter.empty, typer.Context),
-        )
+    own = [
+        _Parameter(each.name, each.annotation, each.default)
+        for each in list(signature.parameters.values())[1:]
     ]
 
     @functools.wraps(function)
@@ -133,24 +147,28 @@ def with_report(function: Callable[..., Record | None]) -> Callable[..., None]:
         *, quiet: bool, verbose: bool, log_format: LogFormat, context: typer.Context, **arguments: Any
     ) -> None:
         began = time.monotonic()
+        for each in own:
+            if each.is_tuple:
+                arguments[each.name] = tuple(arguments[each.name] or ())
         words = context.obj or ()
         reporter = Reporter(quiet=quiet, verbose=verbose, log_format=log_format, arguments=words)
         output = arguments.get("output") if is_reporting_process(words) else None
         with (
             reserve_output(output) if isinstance(output, Path) else nullcontext(),
-            watched_inputs(path for parameter in paths for path in parameter.given(arguments)),
+            watched_inputs(path for parameter in own for path in parameter.paths(arguments)),
         ):
             if launch().count == 1:  # of several processes one says it, once they have met
-                _check(paths, arguments)
+                _check(own, arguments)
             try:
                 record = function(reporter, **arguments)
                 if record is not None:
-                    _write(record, reporter, paths, arguments, began)
+                    _write(record, reporter, own, arguments, began)
             finally:
                 take_bar_away()
 
-    run.__signature__ = signature.replace(parameters=[*own, *shared])  # type: ignore[attr-defined]
-    run.__annotations__ = {p.name: p.annotation for p in [*own, *shared]}
+    parameters = [*(each.for_typer() for each in own), *_SHARED]
+    run.__signature__ = signature.replace(parameters=parameters)  # type: ignore[attr-defined]
+    run.__annotations__ = {each.name: each.annotation for each in parameters}
     return run
 
 
@@ -159,28 +177,26 @@ def is_reporting_process(arguments: Sequence[str]) -> bool:
     return arguments[:1] != ["train"] or launch().is_first
 
 
-_QuietOption = Annotated[bool, typer.Option("--quiet", "-q", help="Only warnings and errors on stderr.")]
-_VerboseOption = Annotated[bool, typer.Option("--verbose", "-v", help="More detail on stderr.")]
-_LogFormatOption = Annotated[LogFormat, typer.Option("--log-format", help="Messages as text or JSON lines.")]
-
-
-def _path_parameter(parameter: inspect.Parameter) -> Iterator[_PathParameter]:
-    """Nothing, or what a parameter that holds paths is for."""
-    kind, *extras = get_args(parameter.annotation) or (parameter.annotation,)
-    kinds = {kind, *get_args(kind)}
-    if not kinds & {Path, list[Path]}:
-        return
-    role = next((extra for extra in extras if isinstance(extra, Input | Output)), Input(name=parameter.name))
-    is_argument = any(isinstance(extra, ArgumentInfo) for extra in extras)
-    yield _PathParameter(
-        name=parameter.name,
-        option="--" + parameter.name.replace("_", "-"),
-        role=role,
-        must_exist=is_argument and parameter.default is parameter.empty,
+_SHARED = [
+    inspect.Parameter(name, inspect.Parameter.KEYWORD_ONLY, default=default, annotation=annotation)
+    for name, default, annotation in (
+        (
+            "quiet",
+            False,
+            Annotated[bool, typer.Option("--quiet", "-q", help="Only warnings and errors on stderr.")],
+        ),
+        ("verbose", False, Annotated[bool, typer.Option("--verbose", "-v", help="More detail on stderr.")]),
+        (
+            "log_format",
+            LogFormat.TEXT,
+            Annotated[LogFormat, typer.Option("--log-format", help="Messages as text or JSON lines.")],
+        ),
+        ("context", inspect.Parameter.empty, typer.Context),
     )
+]
 
 
-def _check(parameters: Sequence[_PathParameter], arguments: Mapping[str, Any]) -> None:
+def _check(parameters: Sequence[_Parameter], arguments: Mapping[str, Any]) -> None:
     """Say that an input is absent, or an output cannot be, before torch is loaded, which takes seconds.
 
     What else may be wrong with an input is for its reader to say. Raises: BioattnError.
@@ -189,10 +205,12 @@ def _check(parameters: Sequence[_PathParameter], arguments: Mapping[str, Any]) -
 
     inputs = []
     for parameter in parameters:
-        if not isinstance(parameter.role, Input):
+        if parameter.said.writes is not None:
             continue
-        inputs += parameter.given(arguments)
-        for path in parameter.given(arguments) if parameter.must_exist else []:
+        inputs += parameter.paths(arguments)
+        for path in (
+            parameter.paths(arguments) if parameter.said.is_argument and parameter.is_required else []
+        ):
             try:
                 if str(path) != "-":
                     path.stat()
@@ -201,18 +219,20 @@ def _check(parameters: Sequence[_PathParameter], arguments: Mapping[str, Any]) -
             except OSError:
                 continue
     for parameter in parameters:
-        for path in parameter.given(arguments):
-            if parameter.role is Output.FILE or (parameter.role is Output.STREAM and str(path) != "-"):
-                check_output(path, inputs, parameter.option)
-            elif parameter.role is Output.FOLDER:
+        option = "--" + parameter.name.replace("_", "-")
+        writes = parameter.said.writes
+        for path in parameter.paths(arguments):
+            if writes is Writes.FILE or (writes is Writes.STREAM and str(path) != "-"):
+                check_output(path, inputs, option)
+            elif writes is Writes.FOLDER:
                 check_parent(path)
-                check_apart(path, inputs, parameter.option)
+                check_apart(path, inputs, option)
 
 
 def _write(
-    record: Record,
+    record: Record | RunReport,
     reporter: Reporter,
-    parameters: Sequence[_PathParameter],
+    parameters: Sequence[_Parameter],
     arguments: Mapping[str, Any],
     began: float,
 ) -> None:
@@ -224,28 +244,11 @@ def _write(
     outputs = record.outputs
     if outputs is None:
         outputs = [output] if isinstance(output, Path) and str(output) != "-" else []
-    figures = record.figures | ({} if arguments.get("shard") is None else {"shard": arguments["shard"]})
+    figures = dict(record.figures) | ({} if arguments.get("shard") is None else {"shard": arguments["shard"]})
     seconds = time.monotonic() - began
     for path in outputs:
-        write_run_record(path, reporter.command, inputs | record.inputs, seconds, **figures)
+        write_run_record(path, reporter.command, inputs | dict(record.inputs), seconds, **figures)
     for sentence in record.sentences:
         reporter.say(sentence)
     if record.failure is not None:
         raise BioattnError(record.failure)
-
-
-def _name_type(annotation: Any) -> None:
-    """Have the help say `<int>` of a number with bounds, as of one without; the bounds stand behind it.
-
-    And of an option that can be repeated what one of its values is.
-    """
-    kind, *extras = get_args(annotation) or (annotation,)
-    kinds = (kind, *get_args(kind))
-    values = next((get_args(one)[0] for one in kinds if get_origin(one) is list), None)
-    for option in extras:
-        if not isinstance(option, OptionInfo) or option.metavar is not None:
-            continue
-        if option.min is not None or option.max is not None:
-            option.metavar = "<float>" if float in kinds else "<int>"
-        elif values is not None:
-            option.metavar = f"<{'|'.join(values) if issubclass(values, Enum) else values.__name__}>"

@@ -22,10 +22,8 @@ from bioattn.errors import BioattnError, Interrupted, SettingsError
 from bioattn.system.signals import EXIT_CODES
 from bioattn.system.torchrun import launch
 from bioattn_cli.command import is_reporting_process
-from bioattn_cli.family_commands import register_families
-from bioattn_cli.reporting import error_line
-from bioattn_cli.standard_streams import open_standard_streams
-from bioattn_cli.usage_errors import own_usage_errors
+from bioattn_cli.commands.families import register_families
+from bioattn_cli.reporting import error_line, open_standard_streams
 from bioattn_cli.verbs import VERBS, Verb, add_commands, add_verbs
 
 _stopped_with: list[int] = []
@@ -61,6 +59,35 @@ def _own_output_errors() -> Iterator[None]:
         raise _OutputFailed(error.strerror or str(error)) from error
 
 
+_UsageError: Any = typer.BadParameter.__base__
+"""typer has it from click, or a copy of click inside it: which depends on the version."""
+
+
+@contextmanager
+def _own_usage_errors(arguments: Sequence[str]) -> Iterator[None]:
+    """Raise SettingsError for a command line that typer refuses; a verb alone shows its help as ever."""
+    try:
+        yield
+    except _UsageError as error:
+        if type(error).__name__ == "NoArgsIsHelpError":
+            raise
+        told = SettingsError(_sentence(error))
+        # Processes that train together have one command line.
+        told.is_reported_elsewhere = not is_reporting_process(arguments)
+        raise told from error
+
+
+def _sentence(error: Any) -> str:
+    words = " ".join(error.format_message().split()).rstrip(".?").partition(", unable to parse")[0]
+    for theirs, ours in (("Value error, ", ""), (". Did you", ", did you"), ("(Possible", "(possible")):
+        words = words.replace(theirs, ours)
+    refused = getattr(error.__cause__, "errors", None)  # pydantic, which names no value
+    if refused is not None:
+        words = words.replace("Input should", f"{refused()[0]['input']!r} should")
+    hint = "" if error.ctx is None else f"; see `{error.ctx.command_path} --help`"
+    return words[:1].lower() + words[1:] + hint
+
+
 class _Program(Verb):
     def list_commands(self, ctx: Any) -> list[str]:
         """In the order of use."""
@@ -68,12 +95,12 @@ class _Program(Verb):
 
     def make_context(self, *arguments: Any, **options: Any) -> Any:
         """As typer does it; --help and --version print from in here."""
-        with _own_output_errors(), own_usage_errors(options.get("obj") or ()):
+        with _own_output_errors(), _own_usage_errors(options.get("obj") or ()):
             return super().make_context(*arguments, **options)
 
     def invoke(self, ctx: Any) -> Any:
         """As typer does it."""
-        with _own_output_errors(), own_usage_errors(ctx.obj or ()):
+        with _own_output_errors(), _own_usage_errors(ctx.obj or ()):
             return super().invoke(ctx)
 
 

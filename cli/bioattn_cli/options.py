@@ -1,39 +1,76 @@
-"""Options that mean the same in every command."""
+"""Options and arguments that mean the same in several commands: fields, as those of a family's settings."""
 
-from pathlib import Path
-from typing import Annotated
+from typing import Any
 
-import typer
+from bioattn.interpret.choices import Upsampling
+from bioattn.models.attention_settings import DROP_PARTS_HELP, TREATMENT_HELP, TREATMENT_TABLE_HELP
+from bioattn.models.settings import (
+    Writes,
+    argument,
+    device_option,
+    force_option,
+    option,
+    output_option,
+    resume_option,
+    seed_option,
+    shard_option,
+    threads_option,
+)
 
-from bioattn.system.device import Device
-from bioattn_cli.command import Input, Output
-
-_Output = typer.Option("--output", "-o", help="Result to write.")
-OutputOption = Annotated[Path, _Output, Output.FILE]
-StreamOption = Annotated[Path, _Output, Output.STREAM]
-FolderOption = Annotated[Path, _Output, Output.FOLDER]
-ResultOption = Annotated[Path, _Output, Output.OTHER]
+OUTPUT = output_option("Result to write.", Writes.FILE)
+FOLDER = output_option("Result to write.", Writes.FOLDER)
+RESULT = output_option("Result to write.")
 """Checked by what writes it: several files, or a file or a folder."""
-DeviceOption = Annotated[
-    Device, typer.Option(help="Device of the model; auto takes a GPU if one is present.")
-]
-ThreadsOption = Annotated[
-    int | None,
-    typer.Option("--threads", "-t", min=1, help="CPU threads [default: the cores granted to this process]."),
-]
-SeedOption = Annotated[int, typer.Option(min=0, help="Seed of every random choice.")]
-ForceOption = Annotated[bool, typer.Option("--force", help="Replace an existing result.")]
-ResumeOption = Annotated[bool, typer.Option("--resume", help="Continue an interrupted run.")]
-ShardOption = Annotated[
-    str | None,
-    typer.Option(
-        metavar="K/N",
-        help="Run only the K-th of N parts of the inputs, such as 3/8; `bioattn merge` joins them.",
-    ),
-]
-ConfigOption = Annotated[
-    Path | None,
-    typer.Option("--config", "-c", help="TOML file with any setting; options override it."),
-    Input(name=""),
-]
-FileArgument = Annotated[Path, typer.Argument(metavar="FILE", help="Any file or folder of bioattn.")]
+DEVICE = device_option()
+THREADS = threads_option()
+SEED = seed_option(default=0)
+FORCE = force_option()
+RESUME = resume_option()
+SHARD = shard_option()
+FILE = argument("FILE", "Any file or folder of bioattn.")
+
+# --- of commands that ask a promoter model for responses ---------------------------------------------------------
+
+MODEL = argument("MODEL", "Folder of a trained promoter model.", recorded_file="model.safetensors")
+PROMOTERS = argument("PROMOTERS", "Promoter FASTA (`bioattn prepare promoters`).")
+PREDICTED_TREATMENTS = option(TREATMENT_HELP, default=(), metavar="NAME")
+TREATMENT_TABLE = option(TREATMENT_TABLE_HELP)
+DROP_PARTS = force_option(DROP_PARTS_HELP)
+
+# --- choices in files of attention, attribution and structures ---------------------------------------------------
+
+GENES = option(
+    "A gene, or a file with one id per line; can be repeated [default: all].", default=(), metavar="ID|FILE"
+)
+TREATMENTS = option("A treatment; can be repeated [default: all].", default=(), metavar="NAME")
+AGAINST = option("Subtract the map of this treatment, or the `mean` over treatments.", metavar="NAME")
+AVERAGED_SITES = option(
+    "Attention sites to average, for example 'promoter.cross.0'; can be repeated [default: all].",
+    default=(),
+    metavar="PATTERN",
+)
+HEADS = option("Heads, for example 0,2 (counted from 0) [default: all].", metavar="LIST")
+AVERAGED_HEADS = option("Heads to average, for example 0,2 (counted from 0) [default: all].", metavar="LIST")
+SAMPLE = option("Which alignment [default: the only one].", metavar="ID")
+CHAIN = option("Chain of the structure [default: the only one].", metavar="ID")
+STRUCTURE_ALIGNMENT = option(
+    "The alignment, to find the structure's columns where the target is another protein.", metavar="MSA"
+)
+
+
+def upsample(default: Upsampling) -> Any:
+    """--upsample."""
+    return option(
+        "From bins to bases: flat within a bin, smoothed by half a bin, or over all bases that a bin sees.",
+        default=default,
+    )
+
+
+def width(default: float) -> Any:
+    """--width of a figure, in millimetres."""
+    return option(
+        "Width in millimetres: 85 is one column of most journals, 180 are two.",
+        default=default,
+        min=40,
+        max=1000,
+    )

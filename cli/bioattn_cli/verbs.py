@@ -66,8 +66,9 @@ class Verb(TyperGroup):
             for name, command in commands
             if command is not None and not command.hidden
         ]
-        with formatter.section("Commands"):
-            formatter.write_dl(rows)
+        if rows:
+            with formatter.section("Commands"):
+                formatter.write_dl(rows)
 
 
 def add_verbs(program: typer.Typer) -> None:

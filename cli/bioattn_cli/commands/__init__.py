@@ -1,4 +1,1 @@
-"""One file for each command of `bioattn`, named after it; the decorator `command` says which one it is.
-
-`bioattn_cli.verbs` imports all of them; nothing else lists them.
-"""
+"""One file for each verb of `bioattn`; `bioattn_cli.verbs` imports all of them, and nothing else lists them."""

@@ -1,0 +1,342 @@
+"""`bioattn explain …`: what a model used, and whether its attention can be believed."""
+
+from dataclasses import MISSING
+from pathlib import Path
+
+import typer
+
+from bioattn.choices import Subset, parse_heads
+from bioattn.interpret.choices import AttributionBaseline, MatchBy
+from bioattn.models.settings import Writes, argument, option
+from bioattn.store.choices import Method
+from bioattn.system.device import Device
+from bioattn_cli import options
+from bioattn_cli.command import Record, command
+from bioattn_cli.reporting import Reporter
+
+
+@command("explain attribution")
+def attribution(
+    reporter: Reporter,
+    model: Path = options.MODEL,
+    promoters: Path = options.PROMOTERS,
+    output: Path = options.OUTPUT,
+    method: Method = option(
+        "ism mutates every base to every other; gradient-input and integrated-gradients use the "
+        "model's gradient.",
+        default=Method.ISM,
+    ),
+    treatment: tuple[str, ...] = options.PREDICTED_TREATMENTS,
+    treatment_table: Path | None = options.TREATMENT_TABLE,
+    genes: tuple[str, ...] = options.GENES,
+    steps: int | None = option(
+        "integrated-gradients: points on the path from the baseline [default: 50].", min=1
+    ),
+    baseline: AttributionBaseline | None = option(
+        "integrated-gradients: the baseline, where the path begins [default: uniform]."
+    ),
+    device: Device = options.DEVICE,
+    threads: int | None = options.THREADS,
+    seed: int = options.SEED,
+    shard: str | None = options.SHARD,
+    resume: bool = options.RESUME,
+    force: bool = options.DROP_PARTS,
+) -> Record:
+    """Write the contribution of each base of each promoter to the response to each treatment, as HDF5.
+
+    For every position the file holds a value for each of the four bases, centred on their mean. The difference of
+    two values is the effect of replacing one base by the other; the value of the present base is its contribution.
+    Binary models are explained in log-odds. The command prints the size first and refuses a file larger than the
+    free disk. Until the file is complete, parts are kept in OUTPUT.partial; --resume continues from them, --force
+    drops them. docs/formats/attribution.md has the schema.
+
+    bioattn explain attribution model promoters.fa -o explain.h5 --treatment heat --genes genes.txt
+    """
+    from bioattn.errors import SettingsError
+    from bioattn.inference.runner import ResponseRunner, with_ability
+    from bioattn.interpret.attribution.methods import MethodSettings
+    from bioattn.interpret.attribution.run import run_attribution
+    from bioattn.models.family import load_runner
+    from bioattn.promoters.treatments import read_treatment_table, select_treatments
+    from bioattn.system.device import choose_device, describe_device, set_threads
+    from bioattn.system.shard import parse_shard
+    from bioattn.text import counted, human_bytes
+
+    part = None if shard is None else parse_shard(shard)
+    for name, value in (("--steps", steps), ("--baseline", baseline)):
+        if value is not None and method is not Method.INTEGRATED_GRADIENTS:
+            raise SettingsError(f"{name} is for --method integrated-gradients, not {method}; leave it out")
+    set_threads(threads)
+    chosen = choose_device(device)
+    loaded = with_ability(
+        load_runner(model, chosen), ResponseRunner, "be explained base by base: they predict no responses"
+    )
+    reporter.say(f"running on {describe_device(chosen)}")
+    table = None if treatment_table is None else read_treatment_table(treatment_table)
+    treatments = select_treatments(loaded.treatments, treatment, table)
+    summary, completeness = run_attribution(
+        loaded,
+        promoters,
+        output,
+        settings=MethodSettings(
+            method=method,
+            steps=50 if steps is None else steps,
+            baseline=baseline or AttributionBaseline.UNIFORM,
+            seed=seed,
+        ),
+        treatments=treatments,
+        genes=genes,
+        shard=part,
+        resume=resume,
+        force=force,
+        progress=reporter.progress(),
+    )
+    number, gap, difference = len(treatments.names), completeness.largest_gap, completeness.largest_difference
+    scope = f"{counted(summary.num_samples, 'promoter')} × {counted(number, 'treatment')}"
+    reporter.say(f"wrote {output}: attribution ({method}) of {scope}, {human_bytes(summary.num_bytes)}")
+    if gap is not None and difference is not None:
+        tell = reporter.warn if gap > 0.05 * difference else reporter.say
+        tell(
+            f"completeness: contributions miss f(promoter) − f(baseline) by at most {gap:.3g} (those of a "
+            f"promoter sum to up to {difference:.3g}); more --steps bring them closer"
+        )
+    return Record(
+        device=str(chosen),
+        promoters=summary.num_samples,
+        treatments=number,
+        resumed_promoters=summary.resumed_samples,
+        largest_completeness_gap=gap,
+    )
+
+
+@command("explain heads")
+def heads(
+    reporter: Reporter,
+    model: Path = argument("MODEL", "Folder of a trained promoter or MSA/pair model."),
+    dataset: Path = argument("DATASET", "Promoter or contact dataset the model was trained on."),
+    output: Path = option(
+        "Folder of tables to write.", "--output", "-o", default=MISSING, writes=Writes.FOLDER
+    ),
+    split: Subset = option("Genes or proteins on which importance is measured.", default=Subset.VALIDATION),
+    prune_to: int | None = option(
+        "Keep N heads in all, at least one per site (promoter models).", min=1, metavar="N"
+    ),
+    pruned_model: Path | None = option(
+        "Where --prune-to writes the smaller model.", metavar="FOLDER", writes=Writes.FOLDER
+    ),
+    device: Device = options.DEVICE,
+    threads: int | None = options.THREADS,
+    force: bool = options.FORCE,
+) -> Record:
+    """Rank attention heads by their importance for the predictions of a model.
+
+    Importance is the mean absolute gradient of the loss with respect to a mask on the head (Michel et al. 2019).
+    For promoter models the command also leaves each head out, and prunes the least important heads one after the
+    other. --prune-to writes a model with the kept heads, which every command takes; heads keep their numbers.
+
+    bioattn explain heads model X.dataset.h5 -o heads --prune-to 2 --pruned-model small
+    """
+    from bioattn.interpret.heads.report import explain_heads
+    from bioattn.system.device import choose_device, set_threads
+    from bioattn.text import counted
+
+    set_threads(threads)
+    chosen = choose_device(device.value)
+    report = explain_heads(
+        model,
+        dataset,
+        output,
+        device=chosen,
+        split=split.value,
+        prune_to=prune_to,
+        pruned_model=pruned_model,
+        force=force,
+        progress=reporter.progress(),
+    )
+    reporter.say(
+        f"{counted(report.heads, 'head')} at {counted(report.sites, 'site')}; most important: head "
+        f"{report.most[1]} of {report.most[0]}, least: head {report.least[1]} of {report.least[0]}"
+    )
+    if report.whole is not None and report.pruned is not None:
+        reporter.say(
+            f"{prune_to} of {report.heads} heads: accuracy {report.pruned.accuracy:.4f}, with all "
+            f"{report.whole.accuracy:.4f} ({split.value} genes)"
+        )
+    if report.test is not None:
+        reporter.say(f"on test genes: accuracy {report.test[1]:.4f}, with all heads {report.test[0]:.4f}")
+    written = [output] if pruned_model is None else [pruned_model, output]
+    return Record(*(f"wrote {path}" for path in written), outputs=written, device=chosen.type)
+
+
+@command("explain motifs")
+def motifs(
+    reporter: Reporter,
+    results: tuple[Path, ...] = argument(
+        "RESULT",
+        "Attention and attribution HDF5 over the same promoters; several of a kind are averaged.",
+        recorded="result_{}",
+    ),
+    output: Path = options.OUTPUT,
+    expected: Path = option(
+        "Columns factor, jaspar_id, consensus, condition_group and direction.",
+        default=MISSING,
+        metavar="TABLE",
+    ),
+    motif_database: Path | None = option(
+        "MEME or JASPAR file with the matrices of jaspar_id.", "--motifs", metavar="FILE", recorded="motifs"
+    ),
+    promoters: Path | None = option(
+        "Promoter FASTA of the results; attribution files hold the sequences.", metavar="FASTA"
+    ),
+    treatment_groups: Path | None = option(
+        "Treatments (first column) and their `group`, whose mean is then the condition "
+        "[default: every treatment is one].",
+        metavar="TABLE",
+    ),
+    contrast: tuple[str, ...] = option(
+        "Also score the pairs of CONDITION against OTHER; can be repeated.",
+        default=(),
+        metavar="CONDITION:OTHER",
+    ),
+    genes: tuple[str, ...] = options.GENES,
+    sites: tuple[str, ...] = options.AVERAGED_SITES,
+    heads: str | None = options.AVERAGED_HEADS,
+    match: MatchBy = option(
+        "Find motifs by consensus, or by matrix; the other where a row lacks one.", default=MatchBy.CONSENSUS
+    ),
+    shuffles: int = option("Shuffled motifs of equal information to compare each with.", default=100, min=20),
+    p_value: float = option("Largest p-value of a matrix match, per base and strand.", default=1e-4),
+    seed: int = options.SEED,
+) -> Record:
+    """Score attention and attribution at known motifs, by condition.
+
+    For each pair of the table the command compares the signal at the motif's sites with windows matched by
+    position and G+C, and with shuffled motifs of equal information, of which at most 5 % may do as well.
+    Attribution must have the expected direction; attention, which has no sign, must exceed the background. A pair
+    of direction `none` passes without a signal. docs/known-motifs.md explains the columns.
+
+    bioattn explain motifs attention.h5 explain.h5 -o motifs.tsv --expected expected.tsv --motifs JASPAR.meme
+    """
+    from bioattn.errors import SettingsError
+    from bioattn.interpret.known_motifs.scoring import (
+        KnownMotifSettings,
+        score_known_motifs,
+        write_known_motifs,
+    )
+    from bioattn.text import counted, percentage
+
+    if not 0 < p_value <= 1:
+        raise SettingsError(f"--p-value {p_value:g}: a p-value is above 0 and at most 1")
+    settings = KnownMotifSettings(
+        contrasts=contrast,
+        genes=genes,
+        sites=sites or ("*",),
+        heads=parse_heads(heads),
+        match_by=match,
+        num_shuffled=shuffles,
+        p_value=p_value,
+        seed=seed,
+    )
+    found = score_known_motifs(
+        results,
+        expected,
+        motifs=motif_database,
+        promoters=promoters,
+        treatment_groups=treatment_groups,
+        settings=settings,
+        progress=reporter.progress(),
+    )
+    write_known_motifs(output, found.table)
+    summaries = found.summaries()
+    return Record(
+        *(
+            f"{each.signal}: {each.expected_passed} of {counted(each.expected, 'expected pair')} found, "
+            f"{each.specific} of them also against the mean of all treatments; {each.none_passed} of {each.none} "
+            f"that should be silent are; {percentage(each.shuffled_passing, 1)} of shuffled motifs pass"
+            for each in summaries
+        ),
+        f"wrote {output}: {counted(len(found.table), 'row')} over {counted(found.promoters, 'promoter')}",
+        promoters=found.promoters,
+        missing_conditions=found.missing_conditions,
+        signals=[each.as_figures() for each in summaries],
+    )
+
+
+@command("explain check")
+def check(
+    reporter: Reporter,
+    model: Path = options.MODEL,
+    promoters: Path = options.PROMOTERS,
+    output: Path = options.OUTPUT,
+    dataset: Path | None = option("The training dataset of MODEL, to measure accuracy on held-out genes."),
+    controls: Path | None = option(
+        "Retrain MODEL with uniform attention, with one query for all treatments and with another seed; "
+        "keep these models in this folder, use them again, resume an interrupted training. Needs --dataset.",
+        metavar="DIR",
+        writes=Writes.FOLDER,
+    ),
+    seeds: int | None = option("With --controls: other seeds to retrain [default: 1].", min=0),
+    other_model: tuple[Path, ...] = option(
+        "The same model of another seed, to compare maps with; can be repeated.",
+        default=(),
+        metavar="MODEL",
+        recorded="",
+    ),
+    treatment: tuple[str, ...] = options.TREATMENTS,
+    samples: int = option("Promoters to check, drawn by the seed.", default=300, min=20),
+    seed: int = options.SEED,
+    device: Device = options.DEVICE,
+    threads: int | None = options.THREADS,
+) -> Record:
+    """Check whether the attention of a model can be believed, without ground truth.
+
+    Prints a verdict in plain words with its measures, and writes both as JSON. With MODEL and PROMOTERS alone it
+    tests whether predictions depend on the attended positions (deletion, insertion, in-silico mutagenesis), on
+    whose map is used, and on training (random weights). --dataset adds the accuracy on held-out genes, --controls
+    whether attention was needed at all. docs/checks.md explains each check.
+    """
+    from bioattn.errors import SettingsError
+    from bioattn.faithfulness.check import Evidence, check_model, check_text
+    from bioattn.faithfulness.subject import CheckSettings
+    from bioattn.inference.runner import CheckableRunner, with_ability
+    from bioattn.io.files import check_apart, write_json
+    from bioattn.models.family import load_runner
+    from bioattn.system.device import choose_device, describe_device, set_threads
+    from bioattn.system.signals import stop_on_signals
+
+    if controls is not None and dataset is None:
+        raise SettingsError(
+            f"--controls {controls}: models are retrained on the dataset; give that with --dataset"
+        )
+    if seeds is not None and controls is None:
+        raise SettingsError(f"--seeds {seeds}: is for --controls, which says where retrained models are kept")
+    if controls is not None:
+        check_apart(output, [controls])
+    set_threads(threads)
+    chosen = choose_device(device)
+    deed = "have their attention checked"
+    loaded = with_ability(load_runner(model, chosen), CheckableRunner, deed)
+    evidence = Evidence(
+        model_folder=model,
+        dataset=dataset,
+        controls=controls,
+        other_models=[
+            with_ability(load_runner(path, chosen), CheckableRunner, deed, "--other-model")
+            for path in other_model
+        ],
+    )
+    settings = CheckSettings(samples=samples, seed=seed, other_seeds=1 if seeds is None else seeds)
+    reporter.say(f"running on {describe_device(chosen)}")
+    with stop_on_signals() as stop:
+        report = check_model(
+            loaded,
+            promoters,
+            evidence,
+            treatments=treatment,
+            settings=settings,
+            progress=reporter.progress(),
+            stop=stop,
+        )
+    typer.echo(check_text(report), nl=False)
+    write_json(output, report.to_json())
+    return Record(f"wrote {output}", device=str(chosen), verdict=str(report.verdict.code))

@@ -1,0 +1,390 @@
+"""`bioattn export …`: results as files for other tools."""
+
+import importlib.util
+import math
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from bioattn.choices import parse_heads
+from bioattn.interpret.choices import Overlapping, Upsampling
+from bioattn.models.settings import argument, option
+from bioattn_cli import options
+from bioattn_cli.command import Record, command
+from bioattn_cli.reporting import Reporter
+
+if TYPE_CHECKING:
+    from bioattn.formats.motif import Motif
+
+
+@command("export attribution")
+def export(
+    reporter: Reporter,
+    attribution: Path = argument("ATTRIBUTION", "HDF5 of `explain attribution`."),
+    output: Path = options.FOLDER,
+    treatment: tuple[str, ...] = options.TREATMENTS,
+    genes: tuple[str, ...] = options.GENES,
+    force: bool = options.FORCE,
+) -> Record:
+    """Write attribution as the NumPy archives that TF-MoDISco-lite and tangermeme read.
+
+    OUTPUT is a folder: sequences.npz (one-hot) and an archive of hypothetical contributions for each treatment,
+    all as `arr_0` of shape (genes, 4, positions); treatments.tsv and genes.tsv name the archives and rows.
+
+    bioattn export attribution explain.h5 -o arrays --treatment heat
+
+    modisco motifs -s arrays/sequences.npz -a arrays/heat.npz -n 2000 -o modisco.h5
+    """
+    from bioattn.interpret.attribution.npz_export import export_attribution
+    from bioattn.text import counted
+
+    summary = export_attribution(
+        attribution,
+        output,
+        treatments=treatment,
+        genes=genes,
+        force=force,
+        progress=reporter.progress(),
+    )
+    scope = f"{counted(summary['treatments'], 'treatment')} of {counted(summary['genes'], 'gene')}"
+    return Record(
+        f"wrote {output}: sequences and {scope}", treatments=summary["treatments"], genes=summary["genes"]
+    )
+
+
+@command("export motifs")
+def motifs(
+    reporter: Reporter,
+    output: Path = options.FOLDER,
+    files: tuple[Path, ...] = argument(
+        "FILE",
+        "Attention HDF5 of promoters, attribution HDF5, or one of each.",
+        default=(),
+        recorded="file_{}",
+    ),
+    promoters: Path | None = option(
+        "The promoters; attention and --model need their sequences.", metavar="FASTA"
+    ),
+    model: Path | None = option("Also show the first layer of this model as motifs.", metavar="FOLDER"),
+    database: Path | None = option(
+        "Motifs to compare with: MEME, JASPAR or TRANSFAC (extra `motif`).", metavar="FILE"
+    ),
+    treatment: tuple[str, ...] = options.TREATMENTS,
+    genes: tuple[str, ...] = options.GENES,
+    against: str | None = option(
+        "Search where a treatment gains against this one, or against the `mean` over all "
+        "[default: search where attention is highest; compare with mean].",
+        metavar="NAME",
+    ),
+    sites: tuple[str, ...] = options.AVERAGED_SITES,
+    heads: str | None = options.AVERAGED_HEADS,
+    max_seqlets: int = option(
+        "Number of promoter stretches searched for each treatment.", default=1000, min=1
+    ),
+    max_motifs: int = option("Most motifs for each treatment.", default=5, min=1),
+    seed: int = options.SEED,
+    force: bool = options.FORCE,
+) -> Record:
+    """Find the motifs that a model attends to, and test them for each treatment.
+
+    The stretches of promoters with the highest attention (or attribution) are searched for words that other
+    promoters have less often at the same positions; similar words of several treatments become one motif. The
+    folder OUTPUT gets motifs.meme, motifs.tsv with matches to --database, treatments.tsv with a test of each motif
+    in each treatment against its reference, edges.tsv from motif to gene, and logos.
+
+    bioattn export motifs attention.h5 explain.h5 --promoters promoters.fa --database JASPAR.meme -o motifs
+    """
+    from bioattn.interpret.motifs.export import export_motifs
+    from bioattn.interpret.motifs.source import MotifSettings
+    from bioattn.text import counted
+
+    settings = MotifSettings(
+        sites=sites or ("*",),
+        heads=parse_heads(heads),
+        against=against,
+        max_seqlets=max_seqlets,
+        max_motifs=max_motifs,
+        seed=seed,
+    )
+    has_matplotlib = importlib.util.find_spec("matplotlib") is not None
+    if not has_matplotlib:
+        reporter.warn("no logos: they need matplotlib (pip install 'bioattn[plot]')")
+    summary = export_motifs(
+        files,
+        output,
+        settings,
+        promoters=promoters,
+        model=model,
+        database=database,
+        treatments=treatment,
+        genes=genes,
+        draw_logo=_draw_logo if has_matplotlib else None,
+        force=force,
+        progress=reporter.progress(),
+    )
+    found = ", ".join(f"{counted(number, 'motif')} of {source}" for source, number in summary.motifs.items())
+    matched = "" if summary.matched is None else f"; {summary.matched:,} match the database with q < 0.05"
+    return Record(
+        f"wrote {output}: {found or 'no motif'}{matched}; {counted(summary.treatments, 'treatment')}, "
+        f"{counted(summary.promoters, 'promoter')}, {counted(summary.edges, 'edge')}",
+        motifs=summary.motifs,
+        edges=summary.edges,
+    )
+
+
+def _draw_logo(motif: "Motif", path: Path) -> None:
+    from bioattn.figures.motif_logos import draw_logos
+    from bioattn.figures.output import write_figure
+
+    write_figure(draw_logos([motif], 85.0), path)
+
+
+@command("export tracks")
+def tracks(
+    reporter: Reporter,
+    attention: Path = argument("ATTENTION", "Attention HDF5 of promoters (`export attention`)."),
+    output: Path = options.FOLDER,
+    treatment: tuple[str, ...] = options.TREATMENTS,
+    reference: str | None = option(
+        "Also write each treatment minus this one, or minus the `mean` over all treatments.",
+        "--against",
+        "--reference",
+        metavar="NAME",
+    ),
+    genes: tuple[str, ...] = options.GENES,
+    sites: tuple[str, ...] = options.AVERAGED_SITES,
+    heads: str | None = options.AVERAGED_HEADS,
+    value_weighted: bool = option("Weights times the norm of the value, scaled to sum 1.", default=False),
+    upsample: Upsampling = options.upsample(Upsampling.NEAREST),
+    overlapping: Overlapping = option(
+        "Value of a base in windows of several genes of one strand.", default=Overlapping.NEAREST_GENE
+    ),
+    downstream: int | None = option(
+        "Bases of the windows from position 0 on [default: from the file, else 200].", min=0
+    ),
+    formats: str = option(
+        "Formats to write; tsv: the weight of every bin of every gene.",
+        "--format",
+        default="bigwig,bedgraph,tsv",
+        metavar="LIST",
+    ),
+    compress: bool = option("Compress bedGraph and tables.", "--gzip", default=False),
+    chromosome_sizes: Path | None = option(
+        "The genome's .fai, chrom.sizes or FASTA: true chromosome lengths in bigWig.", metavar="FILE"
+    ),
+    force: bool = options.FORCE,
+) -> Record:
+    """Write attention along chromosomes, for IGV, JBrowse and UCSC.
+
+    One bedGraph and one bigWig for every treatment and strand: the share of a promoter's attention on each base,
+    means over heads. The folder also holds a table per treatment with every bin of every gene, and
+    tracks.json, which lists the files. Where windows of one strand overlap, --overlapping chooses the value; the
+    table has all windows.
+
+    bioattn export tracks attention.h5 -o tracks --treatment heat --against control
+    """
+    from bioattn.formats.chromosome_lengths import read_chromosome_lengths
+    from bioattn.interpret.tracks.export import export_tracks
+    from bioattn.interpret.tracks.promoter_places import ChromosomeLengths
+    from bioattn.interpret.tracks.settings import TrackSettings, parse_formats
+    from bioattn.text import counted, human_bytes
+
+    settings = TrackSettings(
+        sites=sites or ("*",),
+        heads=parse_heads(heads),
+        value_weighted=value_weighted,
+        upsampling=upsample,
+        overlapping=overlapping,
+        downstream=downstream,
+        reference=reference,
+        formats=parse_formats(formats),
+        gzip=compress,
+    )
+    chromosomes = None
+    if chromosome_sizes is not None:
+        lengths = read_chromosome_lengths(chromosome_sizes, reporter.progress())
+        chromosomes = ChromosomeLengths(lengths=lengths, source=chromosome_sizes)
+    summary = export_tracks(
+        attention,
+        output,
+        settings,
+        treatments=treatment,
+        genes=genes,
+        chromosomes=chromosomes,
+        force=force,
+        progress=reporter.progress(),
+    )
+    return Record(
+        f"wrote {output}: {counted(summary.tracks, 'track')} for each strand, "
+        f"{counted(summary.promoters, 'promoter')}, {counted(summary.files, 'file')}, "
+        f"{human_bytes(summary.bytes)}",
+        tracks=summary.tracks,
+        promoters=summary.promoters,
+        without_place=summary.without_place,
+    )
+
+
+@command("export contacts")
+def contacts(
+    reporter: Reporter,
+    attention: Path = argument("ATTENTION", "Attention HDF5 of `run evoformer --attention`."),
+    output: Path = options.OUTPUT,
+    regression: Path | None = option("Regression made with --fit.", metavar="JSON"),
+    fit: Path | None = option(
+        "Fit a regression on this contact dataset and write it as JSON.",
+        metavar="DATASET",
+        recorded="dataset",
+    ),
+    sample: str | None = option("Only the alignment of this id [default: all; .rr holds one]."),
+    inverse_strength: float | None = option(
+        "With --fit: smaller uses fewer heads (C of the L1 penalty) [default: 0.15].", min=1e-6
+    ),
+) -> Record:
+    """Compute contacts from the row attention of a model.
+
+    The map of each head is averaged over rows, symmetrised and APC-corrected; a logistic regression weighs the
+    heads. First fit the regression on a handful of proteins with known structure, then use it on attention of the
+    same model:
+
+    bioattn export contacts train.attention.h5 --fit X.dataset.h5 -o heads.json
+
+    bioattn export contacts attention.h5 --regression heads.json -o contacts.rr
+
+    --fit uses the proteins of the dataset's training split that are in ATTENTION (by id), tests on the others, and
+    writes JSON (.json). Otherwise the name of the output chooses CASP RR (.rr) or a table (.tsv). Without
+    --regression the output is a table of means over heads.
+    """
+    from bioattn.errors import SettingsError
+
+    if fit is not None and (regression is not None or sample is not None):
+        raise SettingsError("--fit makes a regression and goes with neither --regression nor --sample")
+    if fit is None and inverse_strength is not None:
+        raise SettingsError(
+            f"--inverse-strength {inverse_strength:g} is for --fit; give that too, or leave it out"
+        )
+    if fit is not None:
+        from bioattn.interpret.contacts.attention_contacts import INVERSE_STRENGTH, fit_contacts
+        from bioattn.interpret.contacts.contact_regression import require_regression_name, write_regression
+        from bioattn.text import counted
+
+        require_regression_name(output)
+        fitted, report = fit_contacts(
+            attention,
+            fit,
+            inverse_strength=INVERSE_STRENGTH if inverse_strength is None else inverse_strength,
+            progress=reporter.progress(),
+        )
+        write_regression(output, fitted)
+        precision = {"fitted": report.fitted.as_figures()}
+        reporter.say(
+            f"fitted on {counted(len(fitted.proteins), 'protein')}, {counted(fitted.num_heads_used, 'head')} in "
+            f"use: "
+            f"{_figures(report.fitted.as_figures())} on these"
+        )
+        if report.num_held_out:
+            precision["held_out"] = report.held_out.as_figures()
+            reporter.say(
+                f"{_figures(report.held_out.as_figures())} on {counted(report.num_held_out, 'protein')} of "
+                "other splits"
+            )
+        return Record(
+            f"wrote {output}",
+            precision={
+                name: {figure: None if math.isnan(value) else value for figure, value in figures.items()}
+                for name, figures in precision.items()
+            },
+        )
+    from bioattn.interpret.contacts.contact_regression import read_regression
+    from bioattn.interpret.contacts.export import export_contacts, require_contact_name
+
+    require_contact_name(output)
+    known = None if regression is None else read_regression(regression)
+    number = export_contacts(attention, output, regression=known, sample=sample, progress=reporter.progress())
+    return Record(f"wrote {output}", alignments=number)
+
+
+def _figures(figures: dict[str, float]) -> str:
+    return ", ".join(f"{name} {value:.3f}" for name, value in figures.items())
+
+
+@command("export structure")
+def structure(
+    reporter: Reporter,
+    attention: Path = argument("ATTENTION", "Attention HDF5 of `run evoformer --attention`."),
+    structure: Path = argument("STRUCTURE", "PDB or mmCIF file, plain or compressed."),
+    output: Path = options.OUTPUT,
+    sample: str | None = options.SAMPLE,
+    chain: str | None = options.CHAIN,
+    alignment: Path | None = options.STRUCTURE_ALIGNMENT,
+    sites: tuple[str, ...] = option(
+        "Attention sites, averaged; can be repeated [default: row attention of all layers].",
+        default=(),
+        metavar="PATTERN",
+    ),
+    heads: str | None = options.AVERAGED_HEADS,
+    query_residue: str | None = option(
+        "Show the attention of this residue (number in the structure) [default: received attention].",
+        metavar="N",
+    ),
+) -> Record:
+    """Colour a structure by attention, in place of B-factors.
+
+    0 is the least attended residue of the chain, 100 the most attended; the command prints both in multiples of
+    uniform attention. Atoms without attention (other chains, ligands, residues without a column in the alignment)
+    get -1. All other bytes are kept. In PyMOL: spectrum b, minimum=0, maximum=100; in
+    ChimeraX: color byattribute bfactor range 0,100.
+    """
+    from bioattn.interpret.structure_painting import paint_structure
+
+    painted = paint_structure(
+        attention,
+        structure,
+        output,
+        sample=sample,
+        chain=chain,
+        alignment=alignment,
+        sites=sites or None,
+        heads=parse_heads(heads),
+        query_residue=query_residue,
+    )
+    what = "attention received" if query_residue is None else f"attention of residue {query_residue}"
+    return Record(
+        f"{painted.sample} on chain {painted.chain}: {what} from {painted.minimum:.3g} (0) to "
+        f"{painted.maximum:.3g} × uniform (100, {painted.most}); {painted.residues} of {painted.of_residues} "
+        "residues have a column",
+        f"wrote {output}",
+        minimum=round(painted.minimum, 6),
+        maximum=round(painted.maximum, 6),
+    )
+
+
+@command("export multiqc")
+def multiqc(
+    reporter: Reporter,
+    files: tuple[Path, ...] = argument(
+        "FILE",
+        "Promoters or their audit, datasets, models, checks, alignment statistics, predictions.",
+        recorded="file_{}",
+    ),
+    output: Path = options.FOLDER,
+    sample: str | None = option("Sample name of all results in MultiQC [default: by file].", metavar="NAME"),
+    force: bool = options.FORCE,
+) -> Record:
+    """Write results as sections for MultiQC.
+
+    The output is a folder of *_mqc.json, which `multiqc` finds by their names: promoters kept, trimmed and
+    dropped, datasets, training curves, accuracy beside the best simple model, verdicts on attention, alignments,
+    contacts and structures. Sections of any number of such folders are joined, one line per sample:
+
+    bioattn export multiqc promoters.fa demo.dataset.h5 model check.json --sample demo -o demo_multiqc
+    """
+    from bioattn.io.folders import already_there
+    from bioattn.report.multiqc import write_multiqc
+    from bioattn.text import counted
+
+    if output.exists() and not force:
+        raise already_there(output)
+    sections = write_multiqc(files, output, sample)
+    return Record(
+        f"wrote {output}: {counted(len(sections), 'section')} for MultiQC ({', '.join(sections)})",
+        sections=sections,
+    )

@@ -1,0 +1,163 @@
+"""Commands without nouns: `bioattn report`, `inspect`, `validate`, `merge` and `doctor`."""
+
+import sys
+from pathlib import Path
+
+import typer
+
+from bioattn.models.settings import argument, option
+from bioattn_cli import options
+from bioattn_cli.command import Record, command
+from bioattn_cli.reporting import Reporter
+
+
+@command("report")
+def report(
+    reporter: Reporter,
+    inputs: tuple[Path, ...] = argument(
+        "RUN", "Results in any order; the content decides their kind.", recorded=""
+    ),
+    output: Path = options.OUTPUT,
+    annotation: Path | None = option(
+        "GFF3, GTF or BED: names of genes, and the genes a window reaches into.", metavar="GFF", recorded=""
+    ),
+    motifs: Path | None = option("Motifs (MEME, JASPAR) whose hits are marked.", metavar="MEME", recorded=""),
+    genes: tuple[str, ...] = option(
+        "Promoters to show in full before others, or a file with one id per line; can be repeated.",
+        default=(),
+        metavar="ID|FILE",
+    ),
+    treatment: tuple[str, ...] = options.TREATMENTS,
+    title: str | None = option("Title of the page [default: from the inputs]."),
+) -> Record:
+    """Make one HTML page of results, to search and to send.
+
+    RUN… are any of: a promoter model, its dataset, attention.h5, explain.h5 of `explain attribution`,
+    check.json of `explain check`, a folder of `export motifs`, promoters.fa, predictions; folders of `run
+    evoformer`, their attention.h5, the alignment that was run, and a structure or contact dataset to compare
+    with:
+
+    bioattn report model demo.dataset.h5 attention.h5 check.json promoters.fa -o report.html
+
+    bioattn report family family.attention.h5 family.a3m family.pdb -o family.html
+
+    The page is self-contained. It summarises all promoters and shows as many as fit in full.
+    """
+    from bioattn.report.collection import collect_report
+    from bioattn.report.inputs import recognise_inputs
+    from bioattn.report.page import write_page
+    from bioattn.text import human_bytes
+
+    found = recognise_inputs(inputs, annotation=annotation, motifs=motifs)
+    collected = collect_report(
+        found,
+        title=title,
+        genes=genes,
+        treatments=treatment,
+        progress=reporter.progress(),
+    )
+    write_page(output, collected)
+    if collected.browser is not None:
+        reporter.say(collected.browser.chosen_by)
+    extra = [path for path in (annotation, motifs) if path is not None]
+    return Record(
+        f"wrote {output} ({human_bytes(output.stat().st_size)})",
+        inputs={f"input {number}": path for number, path in enumerate([*inputs, *extra], start=1)},
+    )
+
+
+@command("inspect")
+def inspect(
+    reporter: Reporter,
+    file: Path = options.FILE,
+    json: bool = option("Print JSON, for programs.", default=False),
+) -> None:
+    """Describe a file or folder with its main figures.
+
+    Recognises by content everything that bioattn writes, and alignments, PDB, mmCIF, CASP RR, BED, tables and
+    published parameters.
+    """
+    from bioattn.store.inspection import as_json, as_text, inspect_file
+
+    description = inspect_file(file)
+    typer.echo(as_json(description) if json else as_text(description, file.name or str(file)))
+
+
+@command("validate")
+def validate(reporter: Reporter, file: Path = options.FILE) -> None:
+    """Check a file against its schema: exit code 0 when it is valid, 1 when it is not.
+
+    Every value is read. Of an attention file: digests, row sums, NaN, names, shapes and dimension scales; of
+    parameters: check sums and NaN; of a folder of predictions: every file.
+    """
+    from bioattn.store.inspection import is_valid, validate_file
+
+    problems = validate_file(file, reporter.progress())
+    for problem in problems:
+        typer.echo(f"{file}: {problem}")
+    valid = is_valid(problems)
+    typer.echo(f"{file}: {'valid' if valid else 'invalid'}")
+    if not valid:
+        raise typer.Exit(1)
+
+
+@command("merge")
+def merge(
+    reporter: Reporter,
+    parts: tuple[Path, ...] = argument(
+        "PARTS", "All outputs of one command with --shard, in any order.", recorded=""
+    ),
+    output: Path = options.RESULT,
+    force: bool = options.FORCE,
+) -> Record:
+    """Join the parts of a job with --shard into the bytes of one process.
+
+    Takes attention and attribution HDF5, tables of predictions (`-o -` writes to standard output; a .gz name gives
+    gzip), and folders of `run evoformer`. Refuses missing, repeated or damaged parts, and parts of
+    another model, input or setting, naming the file. A file appears when it is complete and replaces an older one;
+    --force is for folders. The parts are kept.
+
+    bioattn merge part-*.h5 -o attention.h5
+    """
+    from bioattn.store.merging import merge_parts
+    from bioattn.text import counted, listed
+
+    to_stdout = str(output) == "-"
+    summary = merge_parts(
+        parts, sys.stdout if to_stdout else output, force=force, progress=reporter.progress()
+    )
+    if summary.num_missing:
+        names = f": {listed(list(summary.failed))}" if summary.failed else ""
+        reporter.warn(
+            f"{counted(summary.num_missing, 'alignment')} of {summary.num_inputs:,} failed in their parts and are "
+            f"not in the whole{names}"
+        )
+    inputs = counted(summary.num_inputs - summary.num_missing, "input")
+    wrote = f"wrote {output}: {summary.title} of {inputs}, from {counted(len(summary.parts), 'part')}"
+    return Record(
+        *([] if to_stdout else [wrote]),
+        parts=[path.name for path in summary.parts],
+        num_inputs=summary.num_inputs,
+        failed=summary.failed,
+    )
+
+
+@command("doctor")
+def doctor(
+    reporter: Reporter,
+    folder: Path | None = argument("FOLDER", "Folder for results [default: here].", default=None),
+    json: bool = option("Print JSON, for programs.", default=False),
+) -> None:
+    """Examine the machine and the installation: exit code 0 when all requirements work, 1 when not.
+
+    Reports versions, devices (and why a GPU is not used), threads, memory, limits of containers and batch systems,
+    whether files and locks work in FOLDER, and the features of optional extras. Marks limits with ! and errors
+    with X, each with advice.
+    """
+    from bioattn.system.doctor.diagnosis import Status
+    from bioattn.system.doctor.examine import as_json, as_text, examine, overall
+
+    diagnoses = examine(folder or Path())
+    typer.echo(as_json(diagnoses) if json else as_text(diagnoses))
+    if overall(diagnoses) is Status.ERROR:
+        raise typer.Exit(1)

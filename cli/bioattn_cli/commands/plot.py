@@ -1,0 +1,378 @@
+"""`bioattn plot …`: figures of results, as PNG, SVG or PDF."""
+
+import functools
+import inspect
+import warnings
+from collections.abc import Callable
+from dataclasses import MISSING
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from bioattn.choices import parse_heads
+from bioattn.interpret.choices import Upsampling
+from bioattn.models.settings import Writes, argument, option, output_option
+from bioattn.promoters.choices import Anchor
+from bioattn_cli import options
+from bioattn_cli.command import Record, command
+from bioattn_cli.reporting import Reporter
+
+if TYPE_CHECKING:
+    from matplotlib.figure import Figure
+
+_OUTPUT = output_option("Figure to write: PNG, SVG or PDF by its name.", Writes.FILE)
+_DPI = option("Dots per inch of PNG.", default=300, min=50, max=1200)
+Draw = Callable[..., "Figure | tuple[Figure, dict[str, Any]]"]
+"""Makes a figure, alone or with what the run record says of it."""
+
+
+def figure_command(words: str) -> Callable[[Draw], Draw]:
+    """Register a function that makes a figure as the command `words`, which saves it; adds --output and --dpi."""
+
+    def register(function: Draw) -> Draw:
+        @functools.wraps(function)
+        def run(reporter: Reporter, *, output: Path, dpi: int, **arguments: Any) -> Record:
+            from bioattn.figures import require_figure_name, write_figure
+
+            require_figure_name(output)
+            with warnings.catch_warnings(record=True) as caught:
+                warnings.simplefilter("always")
+                made = function(reporter, **arguments)
+                figure, figures = made if isinstance(made, tuple) else (made, {})
+                write_figure(figure, output, dpi)
+            if any("missing from font" in str(warning.message) for warning in caught):
+                reporter.warn(
+                    "some letters of names are not in the figures' font (DejaVu Sans); boxes stand for them"
+                )
+            width, height = figure.get_size_inches() * 25.4
+            return Record(f"wrote {output} ({width:.0f} × {height:.0f} mm)", **figures)
+
+        reporter, results, *chosen = inspect.signature(function).parameters.values()
+        output = inspect.Parameter("output", results.kind, annotation=Path, default=_OUTPUT)
+        dpi = inspect.Parameter("dpi", results.kind, annotation=int, default=_DPI)
+        run.__signature__ = inspect.Signature([reporter, results, output, *chosen, dpi])  # type: ignore[attr-defined]
+        command(words)(run)
+        return function
+
+    return register
+
+
+@figure_command("plot attention")
+def attention(
+    reporter: Reporter,
+    attention: Path = argument("ATTENTION", "Attention HDF5 over promoters."),
+    gene: str = option("The gene whose promoter is drawn.", default=MISSING, metavar="ID"),
+    treatment: tuple[str, ...] = option(
+        "A treatment to draw; can be repeated [default: all up to 6, else those with the lowest "
+        "and highest predictions].",
+        default=(),
+        metavar="NAME",
+    ),
+    against: str | None = options.AGAINST,
+    sites: tuple[str, ...] = options.AVERAGED_SITES,
+    heads: str | None = options.AVERAGED_HEADS,
+    upsample: Upsampling = options.upsample(Upsampling.GAUSSIAN),
+    region: str | None = option(
+        "Zoom, in positions of the axis; bases are drawn where there is room.", metavar="FROM:TO"
+    ),
+    annotation: Path | None = option("GFF3, GTF or BED: draw genes, count from gene starts.", metavar="FILE"),
+    id_attribute: str | None = option("Attribute of the annotation that holds gene ids.", metavar="NAME"),
+    anchor: Anchor = option(
+        "With --annotation: position 0 is the transcription start or the start codon.", default=Anchor.TSS
+    ),
+    upstream: int | None = option(
+        "Without --annotation: bases of the window before position 0 [default: from the file].", min=0
+    ),
+    motifs: Path | None = option(
+        "Motifs to look for (MEME, JASPAR; needs --promoters), or a table of sites (gene_id, motif, "
+        "start, end, strand, treatment).",
+        metavar="FILE",
+    ),
+    promoters: Path | None = option("Promoter FASTA from which the attention was exported.", metavar="FASTA"),
+    attribution: Path | None = option(
+        "Also draw contributions of bases (`bioattn explain attribution`).", metavar="HDF5"
+    ),
+    width: float = options.width(180),
+) -> "tuple[Figure, dict[str, Any]]":
+    """Draw attention by treatment along one promoter.
+
+    Each row is one treatment: attention per base as a multiple of uniform attention, the mean over heads. Genes
+    and motif sites of the window are drawn above.
+
+    bioattn plot attention attention.h5 --gene YBR072W -o figure.pdf --annotation genes.gff3
+    --motifs JASPAR.meme --promoters promoters.fa --treatment heat --treatment H2O2
+    """
+    from bioattn.figures.promoter_attention import draw_promoter_attention
+    from bioattn.figures.promoter_picture import PromoterRequest, read_promoter_picture
+
+    picture = read_promoter_picture(
+        attention,
+        PromoterRequest(
+            gene=gene,
+            treatments=treatment or None,
+            against=against,
+            sites=sites or None,
+            heads=parse_heads(heads),
+            upsampling=upsample,
+            region=region,
+            annotation=annotation,
+            id_attribute=id_attribute,
+            anchor=anchor,
+            upstream=upstream,
+            motifs=motifs,
+            promoters=promoters,
+            attribution=attribution,
+        ),
+    )
+    figure, hidden = draw_promoter_attention(picture, width)
+    if hidden:
+        reporter.warn(f"{hidden} less certain motif sites have no room for their names; they are shaded only")
+    return figure, {"treatments": picture.treatments, "motif_sites": len(picture.sites or [])}
+
+
+@figure_command("plot heatmap")
+def heatmap(
+    reporter: Reporter,
+    attention: Path = argument("ATTENTION", "Attention HDF5 over promoters."),
+    genes: tuple[str, ...] = options.GENES,
+    treatment: tuple[str, ...] = options.TREATMENTS,
+    against: str | None = options.AGAINST,
+    sites: tuple[str, ...] = options.AVERAGED_SITES,
+    heads: str | None = options.AVERAGED_HEADS,
+    cluster: bool = option("Order treatments by a tree of their maps, or as in the file.", default=True),
+    upstream: int | None = option("Bases of the window before position 0 [default: from the file].", min=0),
+    width: float = options.width(180),
+) -> "tuple[Figure, dict[str, Any]]":
+    """Draw attention of all treatments by position as a heatmap.
+
+    Draws one gene, or the mean over genes, which shows how attention depends on position alone. Treatments with
+    similar maps are neighbours; the run record beside the figure holds their order.
+    """
+    from bioattn.figures.treatment_heatmap import cluster_treatments, draw_treatment_heatmap
+    from bioattn.figures.treatment_maps import read_treatment_maps, window_zero
+    from bioattn.promoters.gene_ids import choose_genes
+    from bioattn.store import open_attention
+    from bioattn.text import counted
+
+    with open_attention(attention) as file:
+        maps = read_treatment_maps(
+            file,
+            genes=choose_genes(genes, file.samples.index, attention) if genes else None,
+            treatments=treatment or None,
+            against=against,
+            sites=sites or None,
+            heads=parse_heads(heads),
+            progress=reporter.progress(),
+        )
+    zero = window_zero(maps.window_length, maps.downstream, upstream)
+    title = maps.genes[0] if len(maps.genes) == 1 else f"mean over {counted(len(maps.genes), 'gene')}"
+    shown = cluster_treatments(maps, cluster=cluster, title=title, zero=zero)
+    return draw_treatment_heatmap(shown, width), {"treatments": shown.treatments}
+
+
+@figure_command("plot heads")
+def heads(
+    reporter: Reporter,
+    attention: Path = argument("ATTENTION", "Attention HDF5 over promoters or alignments."),
+    genes: tuple[str, ...] = option(
+        "Promoters: genes to average, or a file with one id per line; can be repeated [default: all].",
+        default=(),
+        metavar="ID|FILE",
+    ),
+    treatment: tuple[str, ...] = option(
+        "Promoters: a treatment to draw; can be repeated [default: all].", default=(), metavar="NAME"
+    ),
+    sample: str | None = option("Alignments: which one [default: the only one].", metavar="ID"),
+    sites: tuple[str, ...] = option(
+        "Attention sites; can be repeated [default: those with positions; for alignments '*.msa_row'].",
+        default=(),
+        metavar="PATTERN",
+    ),
+    heads: str | None = options.HEADS,
+    corrected: bool = option(
+        "Alignments: symmetrise the maps and remove what a residue shares with all others (APC).",
+        default=False,
+    ),
+    upstream: int | None = option(
+        "Promoters: bases of the window before position 0 [default: from the file].", min=0
+    ),
+    width: float = options.width(180),
+) -> "Figure":
+    """Draw the attention of every head: of a promoter by treatment, of an alignment layer by layer.
+
+    The number in brackets is the mean effective number of bins or keys of a row (2 to the power of its entropy): 1
+    for a head that attends to one position, all of them for a uniform head.
+    """
+    from bioattn.errors import SettingsError
+    from bioattn.figures.head_grid import draw_head_grid
+    from bioattn.figures.head_maps import alignment_head_grid, promoter_head_grid
+    from bioattn.figures.treatment_maps import read_treatment_maps, window_zero
+    from bioattn.promoters.gene_ids import choose_genes
+    from bioattn.store import open_attention
+    from bioattn.text import counted
+
+    kept = parse_heads(heads)
+    with open_attention(attention) as file:
+        if file.over_alignments:
+            if genes or treatment or upstream is not None:
+                raise SettingsError(
+                    f"{attention}: holds alignments; choose with --sample, --sites and --heads"
+                )
+            grid = alignment_head_grid(file, sample, sites=sites or None, heads=kept, corrected=corrected)
+        else:
+            if sample is not None or corrected:
+                raise SettingsError(
+                    f"{attention}: holds promoters; --sample and --corrected are for alignments"
+                )
+            chosen = choose_genes(genes, file.samples.index, attention) if genes else None
+            maps = read_treatment_maps(
+                file,
+                genes=chosen,
+                treatments=treatment or None,
+                sites=sites or None,
+                heads=kept,
+                progress=reporter.progress(),
+            )
+            zero = window_zero(maps.window_length, maps.downstream, upstream)
+            several = f"mean over {counted(len(maps.genes), 'gene')}"
+            title = maps.genes[0] if len(maps.genes) == 1 else several
+            grid = promoter_head_grid(maps, title=title, zero=zero)
+    return draw_head_grid(grid, width)
+
+
+@figure_command("plot contacts")
+def contacts(
+    reporter: Reporter,
+    prediction: Path = argument(
+        "PREDICTION",
+        "Folder of `run evoformer`, distogram.h5, contacts.rr or .tsv, or a file of `export contacts`.",
+    ),
+    truth: Path | None = option(
+        "PDB or mmCIF file, contact dataset, or a table with column_i and column_j (from 1).", metavar="FILE"
+    ),
+    chain: str | None = options.CHAIN,
+    alignment: Path | None = options.STRUCTURE_ALIGNMENT,
+    sample: str | None = options.SAMPLE,
+    width: float = options.width(85),
+) -> "tuple[Figure, dict[str, Any]]":
+    """Draw a contact map: predicted contacts above the diagonal, true ones below.
+
+    The L best pairs at least six columns apart are marked as right or wrong (L: columns with a residue in the
+    structure).
+    """
+    from bioattn.errors import SettingsError
+    from bioattn.figures.contact_map import compare_contacts, draw_contact_map
+    from bioattn.figures.contact_prediction import read_contact_prediction, read_contact_truth
+
+    if truth is None and (chain is not None or alignment is not None):
+        raise SettingsError("--chain and --alignment say how to read --truth; give that too")
+    found = read_contact_prediction(prediction, sample)
+    known = (
+        None
+        if truth is None
+        else read_contact_truth(truth, found, chain=chain, alignment=alignment, sample=sample)
+    )
+    record: dict[str, Any] = {}
+    if known is not None:
+        compared = compare_contacts(found, known)
+        judged = compared.length > 0 and len(compared.right) + len(compared.wrong) > 0
+        record = {
+            "L": compared.length,
+            "P@L": round(compared.precision_l, 6) if judged else None,
+            "P@L/5": round(compared.precision_l5, 6) if judged else None,
+        }
+        reporter.say(
+            f"of the {len(compared.right) + len(compared.wrong)} best pairs {len(compared.right)} are contacts"
+        )
+    return draw_contact_map(found, known, width), record
+
+
+@figure_command("plot distogram")
+def distogram(
+    reporter: Reporter,
+    prediction: Path = argument("PREDICTION", "Folder of `run evoformer`, or its distogram.h5."),
+    truth: Path | None = option(
+        "PDB or mmCIF file, or contact dataset: true distances below the diagonal.", metavar="FILE"
+    ),
+    chain: str | None = options.CHAIN,
+    alignment: Path | None = options.STRUCTURE_ALIGNMENT,
+    width: float = options.width(180),
+) -> "Figure":
+    """Draw the expected distances of a model and the entropy of each."""
+    from bioattn.errors import SettingsError
+    from bioattn.figures.contact_prediction import read_contact_prediction, read_contact_truth
+    from bioattn.figures.distogram import draw_distogram
+    from bioattn.structures.distogram_file import read_distances
+
+    if truth is None and (chain is not None or alignment is not None):
+        raise SettingsError("--chain and --alignment say how to read --truth; give that too")
+    distances = read_distances(prediction, with_entropy=True)
+    if truth is None:
+        return draw_distogram(distances, width)
+    found = read_contact_prediction(prediction)
+    known = read_contact_truth(truth, found, chain=chain, alignment=alignment)
+    if known.cb is None:
+        raise SettingsError(f"--truth {truth}: a table of contacts has no distances; give a structure")
+    return draw_distogram(distances, width, known.cb)
+
+
+@figure_command("plot logos")
+def logos(
+    reporter: Reporter,
+    motifs: Path = argument("MOTIFS", "Motifs: MEME, JASPAR or TRANSFAC, plain or compressed."),
+    motif: tuple[str, ...] = option(
+        "A motif to draw; can be repeated [default: all].", default=(), metavar="NAME"
+    ),
+    first: int | None = option("Draw only the first N motifs of the file.", min=1),
+    reverse_complement: bool = option("Draw the reverse complements.", default=False),
+    use_background: bool = option(
+        "Information against the file's base frequencies instead of equal ones.",
+        "--background",
+        default=False,
+    ),
+    width: float = options.width(180),
+) -> "Figure":
+    """Draw motifs as sequence logos, in bits, on one scale."""
+    from bioattn.figures.motif_logos import choose_motifs, draw_logos
+    from bioattn.formats.meme import read_meme
+
+    database = read_meme(motifs)
+    return draw_logos(
+        choose_motifs(database.motifs, motif or None)[:first],
+        width,
+        background=database.background if use_background else None,
+        reverse_complement=reverse_complement,
+    )
+
+
+@figure_command("plot training")
+def training(
+    reporter: Reporter,
+    runs: tuple[Path, ...] = argument("MODEL", "Model folders, or their history.csv.", recorded="run {}"),
+    metric: tuple[str, ...] = option(
+        "A column of history.csv; can be repeated [default: correlation and its specific part].",
+        default=(),
+        metavar="COLUMN",
+    ),
+    width: float = options.width(180),
+) -> "Figure":
+    """Draw training curves: losses and validation metrics.
+
+    A dot marks the epoch whose weights were kept.
+    """
+    from bioattn.figures.training_curves import draw_training
+    from bioattn.views.training_history import read_history
+
+    return draw_training([read_history(path) for path in runs], width, metric)
+
+
+@figure_command("plot check")
+def draw(
+    reporter: Reporter,
+    check: Path = argument("CHECK", "JSON of `bioattn explain check`."),
+    width: float = options.width(180),
+) -> "Figure":
+    """Draw the verdict on a model's attention: deletion and insertion curves, and each measure."""
+    from bioattn.figures.check_curves import draw_check
+    from bioattn.views.check import read_check
+
+    return draw_check(read_check(check), width)

@@ -1,0 +1,180 @@
+"""`bioattn simulate …`: inputs with known truth, and attention scored against it."""
+
+from pathlib import Path
+
+import typer
+
+from bioattn.choices import Task
+from bioattn.interpret.choices import ScoredGenes, Upsampling
+from bioattn.models.settings import Writes, argument, option
+from bioattn.simulate.choices import Difficulty
+from bioattn_cli import options
+from bioattn_cli.command import Record, command
+from bioattn_cli.reporting import Reporter
+
+
+@command("simulate promoters")
+def promoters(
+    reporter: Reporter,
+    output: Path = options.FOLDER,
+    genes: int = option("Promoters.", default=3000, min=1),
+    treatments: int = option("Treatments, each with its own motif.", default=6, min=1),
+    length: int | None = option("Bases of a promoter [default: 400, hard 1000].", min=1),
+    difficulty: Difficulty = option(
+        "standard: 8-bp motifs, 5 % substitutions, uniform background; hard: 1 kb, motifs sampled "
+        "from matrices, order-2 background, half of the treatments need a pair of motifs, more noise.",
+        default=Difficulty.STANDARD,
+    ),
+    task: Task = option(
+        "Responses as log2 fold changes (0 or ±2, plus noise) or as 0 and 1.", default=Task.REGRESSION
+    ),
+    presence: float = option("Chance that a promoter responds to a treatment.", default=0.5, min=0, max=1),
+    decoys: int = option("Motifs without effect, in every promoter.", default=2, min=0),
+    pairs: int | None = option("Treatments that need two motifs [default: 0, hard half of them].", min=0),
+    substitution_rate: float = option(
+        "Chance of a substitution per base of a motif (standard).", default=0.05, min=0, max=0.75
+    ),
+    noise: float | None = option(
+        "Standard deviation added to responses [default: 0.5, hard 1], or share of labels flipped "
+        "[default: 0.02, hard 0.05].",
+        min=0,
+    ),
+    chromosomes: int = option("Chromosomes.", default=8, min=1),
+    compress: bool = option("Compress the larger files.", "--gzip", default=False),
+    seed: int = options.SEED,
+    force: bool = options.FORCE,
+) -> Record:
+    """Make a genome with planted motifs in promoters, and the responses that they cause.
+
+    Writes genome.fa, annotation.gff3, responses.tsv, treatments.tsv, truth.tsv, motifs.meme and simulation.json
+    into the folder OUTPUT; the same options and seed give the same bytes. The promoters are the LENGTH bases
+    upstream of each gene: bioattn prepare promoters genome.fa annotation.gff3 --upstream LENGTH --downstream 0
+    """
+    from bioattn.io.folders import check_output_folder
+    from bioattn.simulate.promoter_files import write_simulation
+    from bioattn.simulate.promoters import simulate_promoters, simulation_settings
+    from bioattn.text import counted
+
+    check_output_folder(output, force=force)
+    settings = simulation_settings(
+        difficulty,
+        genes=genes,
+        treatments=treatments,
+        length=length,
+        task=task,
+        presence=presence,
+        decoys=decoys,
+        pairs=pairs,
+        substitution_rate=substitution_rate,
+        noise=noise,
+        chromosomes=chromosomes,
+        seed=seed,
+    )
+    simulated = simulate_promoters(settings)
+    written = write_simulation(output, simulated, compress=compress, force=force)
+    return Record(
+        f"wrote {output}: {counted(settings.genes, 'promoter')} of {settings.length:,} bp, "
+        f"{counted(settings.treatments, 'treatment')} ({settings.pairs} need a pair of motifs), "
+        f"{counted(len(simulated.sites), 'planted site')}",
+        f"next: bioattn prepare promoters {written['genome.fa']} {written['annotation.gff3']} "
+        f"--upstream {settings.length} --downstream 0 --flank 20 -o promoters.fa",
+        outputs=[written["simulation.json"]],
+    )
+
+
+@command("simulate msa")
+def msa(
+    reporter: Reporter,
+    output: Path = options.FOLDER,
+    folds: tuple[Path, ...] = argument(
+        "FOLD",
+        "PDB or mmCIF files (FILE:CHAIN where there are several chains) whose contacts are planted; "
+        "without any, folds are generated.",
+        default=(),
+        recorded="fold{}",
+    ),
+    families: int = option("Families.", default=20, min=1),
+    min_depth: int = option("Least sequences of a family.", default=300, min=2),
+    max_depth: int = option("Most sequences of a family.", default=1500, min=2),
+    min_length: int = option("Least residues of a generated fold.", default=50, min=30),
+    max_length: int = option("Most residues of a generated fold.", default=110, min=30),
+    strength: float | None = option(
+        "Scale of the couplings [default: drawn for each family, 0.45 to 1.05].", min=0
+    ),
+    seed: int = options.SEED,
+    force: bool = options.FORCE,
+) -> Record:
+    """Make protein families with planted contacts: Potts models sampled along random trees.
+
+    Writes PAIRS.tsv, msa/, structure/, contacts/ (the coupled pairs) and simulation.json into the folder OUTPUT;
+    the same options and seed give the same bytes. bioattn prepare contacts OUTPUT/PAIRS.tsv makes a dataset.
+    """
+    from bioattn.errors import SettingsError
+    from bioattn.simulate.families import FamilySimulation, read_folds, write_families
+
+    for low, high, what in ((min_depth, max_depth, "depth"), (min_length, max_length, "length")):
+        if low > high:
+            raise SettingsError(f"--min-{what} {low} is larger than --max-{what} {high}")
+    simulation = FamilySimulation(
+        families=families,
+        folds=read_folds(folds),
+        depths=(min_depth, max_depth),
+        lengths=(min_length, max_length),
+        strength=strength,
+        seed=seed,
+    )
+    write_families(output, simulation, force=force, progress=reporter.progress())
+    return Record(
+        f"wrote {output}: {families:,} famil{'y' if families == 1 else 'ies'} with planted contacts",
+        f"next: bioattn prepare contacts {output / 'PAIRS.tsv'} -o simulated.dataset.h5",
+        outputs=[output / "PAIRS.tsv"],
+    )
+
+
+@command("simulate score")
+def score(
+    reporter: Reporter,
+    attention: Path = argument("ATTENTION", "Attention HDF5 of simulated promoters."),
+    truth: Path = argument("TRUTH", "truth.tsv of the simulation."),
+    output: Path | None = option("Also write the scores as JSON here.", "--output", "-o", writes=Writes.FILE),
+    dataset: Path | None = option(
+        "Dataset of these promoters: choose genes by its split, score predictions too."
+    ),
+    split: ScoredGenes | None = option("Which genes of the dataset are scored [default: test]."),
+    sites: tuple[str, ...] = options.AVERAGED_SITES,
+    value_weighted: bool = option("Score weights times the norm of the value vector.", default=False),
+    upsampling: Upsampling = option(
+        "From bins to bases: flat in a bin, smoothed by half a bin, or over all bases that a bin sees.",
+        "--upsample",
+        "--upsampling",
+        default=Upsampling.GAUSSIAN,
+    ),
+) -> Record:
+    """Score attention against planted motifs, for the right treatment and for others.
+
+    Prints a table; without --dataset every promoter of the attention file is scored, training ones included.
+    """
+    from bioattn.errors import SettingsError
+    from bioattn.interpret.planted.attention_score import score_attention_and_predictions
+    from bioattn.interpret.planted.localisation import plain
+    from bioattn.interpret.planted.localisation_table import localisation_text
+    from bioattn.io.files import write_json
+
+    if split is not None and dataset is None:
+        raise SettingsError(f"--split {split.value}: the split stands in the dataset; give it with --dataset")
+    report, predictions = score_attention_and_predictions(
+        attention,
+        truth,
+        dataset=dataset,
+        split=None if split is ScoredGenes.ALL else (split or ScoredGenes.TEST).value,
+        sites=sites or ("*",),
+        value_weighted=value_weighted,
+        upsampling=upsampling,
+        progress=reporter.progress(),
+    )
+    typer.echo(localisation_text(report, predictions), nl=False)
+    if output is not None:
+        write_json(
+            output, report.to_json() | {"predictions": None if predictions is None else plain(predictions)}
+        )
+    return Record()
