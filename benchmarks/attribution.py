@@ -21,8 +21,7 @@ import pandas as pd
 import torch
 from numpy.typing import NDArray
 
-from bioattn.interpret.attribution.mutagenesis import Mutagenesis
-from bioattn.interpret.attribution.values import centred
+from bioattn.interpret.attribution.methods import Mutagenesis, centred
 from bioattn.models.promoter.folder import LoadedPromoterModel, load_promoter_model
 from bioattn.models.promoter.inference.batches import make_batch
 from bioattn.models.promoter.stem import one_hot

@@ -25,7 +25,7 @@ import torch
 from motif_scanner import scanner_attention
 
 from bioattn.errors import BioattnError
-from bioattn.interpret.maps.upsampling import UpsamplingMethod
+from bioattn.interpret.choices import Upsampling
 from bioattn.interpret.planted.attention_score import score_attention_and_predictions
 from bioattn.interpret.planted.localisation import ALL, LocalisationReport, LocalisationScorer
 from bioattn.models.promoter.folder import load_promoter_model
@@ -40,7 +40,7 @@ LENGTHS = {"standard": 400, "hard": 1000}
 BIN_WIDTH = 8
 """Bases of a bin of the model, unless --config says otherwise."""
 CEILING_WIDTHS = (8, 16)
-SIMPLE_UPSAMPLING: tuple[UpsamplingMethod, ...] = ("nearest", "gaussian")
+SIMPLE_UPSAMPLING = (Upsampling.NEAREST, Upsampling.GAUSSIAN)
 """The ways to bases that need no model: bins drawn here have no receptive field."""
 
 ROWS = (
@@ -164,7 +164,7 @@ def simulated_again(difficulty: str, seed: int, options: argparse.Namespace) -> 
 
 
 def scanner(
-    simulated: SimulatedPromoters, genes: set[str], width: int, method: UpsamplingMethod = "gaussian"
+    simulated: SimulatedPromoters, genes: set[str], width: int, method: Upsampling = Upsampling.GAUSSIAN
 ) -> LocalisationReport:
     """Scores of a reader that knows the motifs, on the same promoters and bins of `width` bases."""
     rows = [row for row, gene_id in enumerate(simulated.gene_ids) if gene_id in genes]

@@ -27,8 +27,7 @@ from bioattn.formats.meme import read_meme
 from bioattn.formats.nucleotides import UNKNOWN
 from bioattn.interpret.choices import MatchBy
 from bioattn.interpret.known_motifs.enrichment import BACKGROUND, score_pairs
-from bioattn.interpret.known_motifs.expected_motifs import read_expected
-from bioattn.interpret.known_motifs.expected_sites import locate
+from bioattn.interpret.known_motifs.expected_motifs import locate, read_expected
 from bioattn.interpret.known_motifs.scoring import KnownMotifs, score_known_motifs, write_known_motifs
 from bioattn.interpret.known_motifs.scoring import KnownMotifSettings as Settings
 from bioattn.models.promoter.inference.batches import scan_promoters

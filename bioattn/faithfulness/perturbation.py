@@ -19,8 +19,7 @@ from numpy.typing import NDArray
 from bioattn.faithfulness.similarity import top_bins
 from bioattn.faithfulness.subject import predict
 from bioattn.inference.runner import Codes, Floats, Predictor
-from bioattn.interpret.attribution.mutagenesis import Mutagenesis
-from bioattn.interpret.attribution.values import contributions
+from bioattn.interpret.attribution.methods import Mutagenesis, contributions
 from bioattn.interpret.maps.upsampling import bin_sums
 from bioattn.promoters.bootstrap import Statistic
 from bioattn.system.progress import Progress

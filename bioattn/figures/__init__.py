@@ -12,6 +12,6 @@ except ImportError as error:
         "figures need matplotlib, which is not installed: pip install 'bioattn[plot]', or pip install matplotlib"
     ) from error
 
-from bioattn.figures.output import require_figure_name, write_figure
+from bioattn.figures.style import require_figure_name, write_figure
 
 __all__ = ["require_figure_name", "write_figure"]

@@ -11,9 +11,9 @@ from matplotlib.figure import Figure
 from matplotlib.ticker import MaxNLocator
 
 from bioattn.errors import SettingsError
+from bioattn.figures.motif_logos import draw_letters
 from bioattn.figures.promoter_lanes import draw_genes, draw_sequence, draw_sites, placed_sites
 from bioattn.figures.promoter_picture import PromoterPicture
-from bioattn.figures.sequence_letters import draw_letters
 from bioattn.figures.style import (
     BLACK,
     FONT_SIZE,

@@ -4,8 +4,8 @@ import numpy as np
 from matplotlib.axes import Axes
 from matplotlib.patches import FancyArrowPatch, Polygon, Rectangle
 
+from bioattn.figures.motif_logos import draw_letters
 from bioattn.figures.promoter_picture import PromoterPicture
-from bioattn.figures.sequence_letters import draw_letters
 from bioattn.figures.style import BLACK, GREY, LIGHT_GREY, SMALL_FONT, bare, colour_of, text_width
 from bioattn.figures.window_features import MotifSite, lanes
 

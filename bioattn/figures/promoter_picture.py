@@ -8,7 +8,7 @@ import re
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
@@ -23,20 +23,21 @@ from bioattn.figures.treatment_maps import (
 )
 from bioattn.figures.window_features import (
     MotifSite,
-    WindowGene,
-    WindowSequence,
     is_site_table,
     scanned_sites,
     sites_of_table,
     window_genes,
-    window_sequence,
 )
+from bioattn.formats.genes import STRANDS
 from bioattn.interpret.choices import Upsampling
+from bioattn.interpret.maps.promoter_maps import codes_of_genes
 from bioattn.interpret.maps.upsampling import upsample
 from bioattn.interpret.motifs.hits import base_composition
 from bioattn.promoters.choices import Anchor
+from bioattn.promoters.promoter_fasta import read_promoters
 from bioattn.store.attribution import open_attribution
 from bioattn.store.reader import AttentionFile, open_attention
+from bioattn.views.window_genes import WindowGene, window_of
 
 LOGGER = logging.getLogger("bioattn")
 
@@ -157,15 +158,20 @@ def read_promoter_picture(path: Path, request: PromoterRequest) -> PromoterPictu
         contributed = None
         if request.attribution is not None:
             contributed = _read_contributions(attention, request, maps.treatments)
-        sequence = None if contributed is None else contributed.sequence
+        codes, composition = None, np.full(4, 0.25)
         if request.promoters is not None:
-            sequence = window_sequence(attention, request.gene, request.promoters)
+            codes = codes_of_genes(request.promoters, attention, attention.samples.loc[[request.gene]])[0]
+            composition = base_composition(
+                np.concatenate([each.codes for each in read_promoters(request.promoters)])
+            )
+        elif contributed is not None:
+            codes, composition = contributed.codes, contributed.composition
         sites: list[MotifSite] | None = None
         if request.motifs is not None:
             if is_site_table(request.motifs):
                 sites = sites_of_table(request.motifs, request.gene, length)
-            elif sequence is not None:
-                sites = scanned_sites(request.motifs, sequence)
+            elif codes is not None:
+                sites = scanned_sites(request.motifs, codes, composition)
             else:
                 raise SettingsError(f"--motifs {request.motifs}: to look for motifs, add --promoters")
         predictions = None
@@ -185,7 +191,7 @@ def read_promoter_picture(path: Path, request: PromoterRequest) -> PromoterPictu
         sites=sites,
         contributions_TL=None if contributed is None else contributed.values_TL,
         contribution_method="" if contributed is None else contributed.method,
-        codes=None if sequence is None else sequence.codes,
+        codes=codes,
         region=None if request.region is None else parse_region(request.region, zero, length),
     )
 
@@ -218,16 +224,17 @@ def _check(request: PromoterRequest) -> None:
 
 
 def _title(attention: AttentionFile, gene: str) -> str:
-    place: dict[Any, Any] = attention.samples.loc[gene].to_dict()
-    if place["strand"] not in ("+", "-"):
+    window = window_of(attention, gene)
+    if window.strand not in STRANDS:
         return gene
-    strand = place["strand"].replace("-", "−")
-    return f"{gene}   {place['chrom']}:{place['start'] + 1:,}–{place['end']:,} ({strand})"
+    strand = window.strand.replace("-", "−")
+    return f"{gene}   {window.chrom}:{window.start + 1:,}–{window.end:,} ({strand})"
 
 
 class _Contributions(NamedTuple):
     values_TL: NDArray[np.float64]
-    sequence: WindowSequence
+    codes: NDArray[np.uint8]
+    composition: NDArray[np.float64]
     method: str
 
 
@@ -248,6 +255,7 @@ def _read_contributions(
         codes = everything[list(attribution.samples.index).index(request.gene)]
         return _Contributions(
             np.asarray(values, dtype=np.float64),
-            WindowSequence(codes, base_composition(everything)),
+            codes,
+            base_composition(everything),
             attribution.method.replace("-", " ").replace("ism", "in-silico mutagenesis"),
         )

@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 
 from bioattn.choices import MEAN, require_names, require_reference
 from bioattn.errors import SettingsError
-from bioattn.interpret.maps.position_maps import choose_position_sites, require_heads
+from bioattn.interpret.maps.position_maps import position_maps
 from bioattn.store.reader import AttentionFile, SiteInfo
 from bioattn.system.progress import NoProgress, Progress
 
@@ -88,13 +88,10 @@ def read_treatment_maps(
 
     Raises: BioattnError for a gene, treatment, site or head that the file does not hold.
     """
-    chosen = choose_position_sites(attention, sites)
-    if heads is not None:
-        require_heads(attention, chosen, heads)
-    edges = chosen[0].key_edges
-    assert edges is not None  # choose_position_sites saw to it
+    found = position_maps(attention, sites, heads)
+    chosen = found.sites
     require_names("--gene", genes or (), attention.samples.index, attention.path, "gene")
-    known = chosen[0].treatments or [ALL_TREATMENTS]
+    known = found.treatments or [ALL_TREATMENTS]
     require_names("--treatment", treatments or (), known, attention.path)
     require_reference("--against", against, known, attention.path)
     shown = [name for name in treatments or known if name != against]
@@ -120,11 +117,9 @@ def read_treatment_maps(
         treatments=shown,
         heads=labels,
         weights_HTK=weights_HTK,
-        key_edges=edges,
+        key_edges=found.key_edges,
         window_length=attention.window_length,
-        receptive_field=chosen[0].receptive_field
-        if len({info.receptive_field for info in chosen}) == 1
-        else None,
+        receptive_field=found.receptive_field,
         genes=list(attention.samples.index if genes is None else genes),
         downstream=attention.downstream,
         reference=against,

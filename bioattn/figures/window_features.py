@@ -5,46 +5,28 @@ Window positions are 0-based and half-open, from the window's first base in the 
 
 import logging
 from collections.abc import Sequence
-from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
 
 from bioattn.errors import BioattnError, FormatError
-from bioattn.formats.annotation import read_annotation
-from bioattn.formats.genes import STRANDS, Annotation
+from bioattn.formats.genes import STRANDS
 from bioattn.formats.meme import read_meme
 from bioattn.formats.motif import Motif
-from bioattn.formats.nucleotides import AMBIGUITY_LETTERS, UNKNOWN
+from bioattn.formats.nucleotides import AMBIGUITY_LETTERS
 from bioattn.formats.tables import open_table
-from bioattn.interpret.motifs.hits import base_composition, find_motif_hits
+from bioattn.interpret.motifs.hits import find_motif_hits
 from bioattn.promoters.choices import Anchor
-from bioattn.promoters.promoter_fasta import Promoter, read_promoters
 from bioattn.promoters.windows import WindowSettings, find_anchor
 from bioattn.store.reader import AttentionFile
 from bioattn.text import quoted
+from bioattn.views.window_genes import AnnotatedGenes, Window, WindowGene, window_of
 
 LOGGER = logging.getLogger("bioattn")
 
 _SITE_COLUMNS = ("gene_id", "motif", "start", "end", "strand")
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class WindowGene:
-    """A gene that reaches into the window."""
-
-    name: str
-    start: int
-    end: int
-    """End of the gene; start and end may lie outside the window."""
-    coding: tuple[int, int] | None
-    """Interval from the first to the last coding base of the representative transcript."""
-    forward: bool
-    """Whether the gene has the direction of the window."""
-    own: bool
-    """Whether the window is the promoter of this gene."""
 
 
 class MotifSite(NamedTuple):
@@ -59,15 +41,6 @@ class MotifSite(NamedTuple):
     """The treatment in which the site acts; "" where none is named."""
     rank: float
     """Sites of small rank are drawn first: the p-value, or 0 where a table lists the sites."""
-
-
-class WindowSequence(NamedTuple):
-    """The bases of one window, and the base composition of all windows."""
-
-    codes: NDArray[np.uint8]
-    """(window_length,) 0-3 for ACGT, 4 for N and padding."""
-    composition: NDArray[np.float64]
-    """(4,) frequencies of the bases on both strands of all promoters of the file."""
 
 
 def window_genes(
@@ -85,111 +58,36 @@ def window_genes(
     Raises: BioattnError when the file does not say where the gene lies, or the annotation names its chromosome
     otherwise; FormatError when it cannot be read.
     """
-    place: dict[Any, Any] = attention.samples.loc[gene].to_dict()
-    strand = str(place["strand"])
-    if strand not in STRANDS:
+    window = window_of(attention, gene)
+    if window.strand not in STRANDS:
         raise BioattnError(
             f"{attention.path}: does not say where gene {gene!r} lies, as its sequence file did not, so no "
             "annotation can be drawn; leave --annotation out"
         )
-    known = read_annotation(annotation, id_attribute)
-    chrom = str(place["chrom"])
-    if chrom not in known.chromosomes:
+    known = AnnotatedGenes(annotation, id_attribute)
+    chromosomes = known.annotation.chromosomes
+    if window.chrom not in chromosomes:
         raise BioattnError(
-            f"{annotation}: has no gene on chromosome {chrom!r} of {gene!r}; its chromosomes are "
-            f"{quoted(known.chromosomes)}"
+            f"{annotation}: has no gene on chromosome {window.chrom!r} of {gene!r}; its chromosomes are "
+            f"{quoted(chromosomes)}"
         )
-    window = _Window(int(place["start"]), int(place["end"]), strand == "+", attention.window_length)
-    return _genes(known, chrom, window, gene), _anchor(known, window, gene, anchor)
+    length = attention.window_length
+    return known.in_window(gene, window, length), _anchor(known, window, gene, anchor, length)
 
 
-class _Window(NamedTuple):
-    start: int
-    end: int
-    forward: bool
-    length: int
-
-    def positions(self, first: int, last: int) -> tuple[int, int]:
-        """Window positions of chromosome positions [first, last), not clipped."""
-        if self.forward:
-            shift = self.end - self.length
-            return first - shift, last - shift
-        return self.start + self.length - last, self.start + self.length - first
-
-
-def _genes(annotation: Annotation, chrom: str, window: _Window, gene_id: str) -> list[WindowGene]:
-    found = []
-    for gene in annotation.genes:
-        for place in gene.places:
-            # The gene itself begins where its window ends when there is no downstream part.
-            own = gene.gene_id == gene_id
-            if place.chrom != chrom or not (own or (window.start < place.end and place.start < window.end)):
-                continue
-            transcript = gene.representative()
-            start, end = window.positions(place.start, place.end)
-            coding = None
-            if transcript is not None and transcript.cds_length:
-                coding = window.positions(transcript.cds_start, transcript.cds_end)
-            found.append(
-                WindowGene(
-                    name=gene.name or gene.gene_id,
-                    start=start,
-                    end=end,
-                    coding=coding,
-                    forward=(place.strand != "-") == window.forward,
-                    own=own,
-                )
-            )
-    return sorted(found, key=lambda other: (other.start, other.end, other.name))
-
-
-def _anchor(annotation: Annotation, window: _Window, gene_id: str, anchor: Anchor) -> int | None:
-    for gene in annotation.genes:
-        if gene.gene_id == gene_id:
-            found = find_anchor(gene, WindowSettings(anchor=anchor))
-            if not found.reason:
-                return window.positions(found.position, found.position + 1)[0]
-            LOGGER.warning(f"{annotation.path}: gene {gene_id!r} has no {anchor.upper()} ({found.reason})")
-            return None
-    LOGGER.warning(
-        f"{annotation.path}: has no gene {gene_id!r}, so positions are counted from the window's first base; "
-        "if it has another id there, --id-attribute names the attribute"
-    )
+def _anchor(known: AnnotatedGenes, window: Window, gene_id: str, anchor: Anchor, length: int) -> int | None:
+    path = known.annotation.path
+    if gene_id not in known.by_id:
+        LOGGER.warning(
+            f"{path}: has no gene {gene_id!r}, so positions are counted from the window's first base; "
+            "if it has another id there, --id-attribute names the attribute"
+        )
+        return None
+    found = find_anchor(known.annotation.genes[known.by_id[gene_id]], WindowSettings(anchor=anchor))
+    if not found.reason:
+        return window.positions(found.position, found.position + 1, length)[0]
+    LOGGER.warning(f"{path}: gene {gene_id!r} has no {anchor.upper()} ({found.reason})")
     return None
-
-
-def window_sequence(attention: AttentionFile, gene: str, promoters: Path) -> WindowSequence:
-    """The bases of a gene's window, from the FASTA of the attention file.
-
-    Raises: BioattnError when the FASTA lacks the gene or has it at another position.
-    """
-    place: dict[Any, Any] = attention.samples.loc[gene].to_dict()
-    counts = np.zeros(UNKNOWN + 1, dtype=np.int64)
-    own: Promoter | None = None
-    for promoter in read_promoters(promoters):
-        counts += np.bincount(promoter.codes, minlength=UNKNOWN + 1)
-        if promoter.gene_id == gene:
-            own = promoter
-    if own is None:
-        raise BioattnError(
-            f"{promoters}: has no record {gene!r}; give the FASTA that the attention was made of"
-        )
-    if (own.chrom, own.start, own.end, own.strand) != tuple(
-        place[name] for name in ("chrom", "start", "end", "strand")
-    ):
-        raise BioattnError(
-            f"{promoters}: {gene!r} lies at {own.chrom}:{own.start}-{own.end}({own.strand}), in {attention.path} "
-            f"at {place['chrom']}:{place['start']}-{place['end']}({place['strand']}); give that FASTA"
-        )
-    bases = own.codes[own.flank : len(own.codes) - own.flank]
-    if len(bases) > attention.window_length:
-        raise BioattnError(
-            f"{promoters}: {gene!r} has {len(bases):,} bases, the window of {attention.path} has "
-            f"{attention.window_length:,}"
-        )
-    codes = np.full(attention.window_length, UNKNOWN, dtype=np.uint8)
-    codes[attention.window_length - len(bases) :] = bases
-    return WindowSequence(codes, base_composition(np.repeat(np.arange(5), counts).astype(np.uint8)))
 
 
 def is_site_table(path: Path) -> bool:
@@ -227,13 +125,16 @@ def sites_of_table(path: Path, gene: str, window_length: int) -> list[MotifSite]
     return sites
 
 
-def scanned_sites(path: Path, sequence: WindowSequence, p_value: float = 1e-4) -> list[MotifSite]:
+def scanned_sites(
+    path: Path, codes: NDArray[np.uint8], composition: NDArray[np.float64], p_value: float = 1e-4
+) -> list[MotifSite]:
     """Matches of the motifs of a file (MEME, JASPAR, TRANSFAC) in a window, best first.
 
-    Background: the bases of all promoters. A palindromic motif counts once. Raises: FormatError.
+    codes: of the window. composition: frequencies of the bases of all promoters, (4,). A palindromic motif counts
+    once. Raises: FormatError.
     """
     motifs = read_meme(path).motifs
-    hits = find_motif_hits(sequence.codes[None], motifs, background=sequence.composition, p_value=p_value)
+    hits = find_motif_hits(codes[None], motifs, background=composition, p_value=p_value)
     if not len(hits):
         LOGGER.info(f"no motif of {path} matches this promoter with p < {p_value:g}, so none is drawn")
     names = {motif.name: _shown_name(motif) for motif in motifs}

@@ -1,15 +1,126 @@
-"""The kinds of files that interpretation writes."""
+"""The kinds of files that interpretation writes: its folders with their records, and contact regressions.
 
-from collections.abc import Sequence
+The pages of `docs/formats` and `docs/heads.md` are the contract; the modules `export` and `report` write them.
+"""
+
+import re
+import unicodedata
+from collections.abc import Iterable, Mapping, Sequence
+from enum import StrEnum
 from pathlib import Path
+from typing import Any
 
-from bioattn.interpret.attribution.array_folder import ARRAY_FOLDER
 from bioattn.interpret.contacts.contact_regression import REGRESSION_FORMAT, describe_regression
-from bioattn.interpret.heads.head_folder import HEAD_FOLDER
-from bioattn.interpret.motifs.motif_folder import MOTIF_FOLDER
-from bioattn.interpret.tracks.track_folder import TRACK_FOLDER
 from bioattn.io.files import read_json
 from bioattn.store.kinds import FileKind, ReportInput, json_object
+from bioattn.store.recorded_folder import RecordedFolder, without
+from bioattn.text import some
+
+STRANDS = {"+": "plus", "-": "minus"}
+"""How strands are called in names of tracks."""
+MEME, MOTIFS, TREATMENTS, EDGES, LOGOS = "motifs.meme", "motifs.tsv", "treatments.tsv", "edges.tsv", "logos"
+HEADS, PRUNING = "heads.tsv", "pruning.tsv"
+SEQUENCES, GENES = "sequences.npz", "genes.tsv"
+_UNSAFE = re.compile(r"[^A-Za-z0-9.+-]+")
+_LONGEST_NAME = 80
+
+
+class TrackFormat(StrEnum):
+    """What a track is written as."""
+
+    BIGWIG = "bigwig"
+    BEDGRAPH = "bedgraph"
+    TSV = "tsv"
+    """The weight of every bin of every promoter, before overlaps are settled."""
+
+
+def file_stems(names: Iterable[str]) -> list[str]:
+    """A file name for each name of a treatment: safe everywhere, and no two alike, also where case does not count.
+
+    >>> file_stems(["heat 37 °C", "heat-37 C", "Heat 37 C", "+/-"])
+    ['heat_37_C', 'heat-37_C', 'Heat_37_C-2', '+_-']
+    """
+    stems: list[str] = []
+    taken: set[str] = set()
+    for name in names:
+        plain = unicodedata.normalize("NFKD", name).encode("ascii", "ignore").decode()
+        stem = _UNSAFE.sub("_", plain).strip("._")[:_LONGEST_NAME] or "treatment"
+        number, unique = 1, stem
+        while unique.casefold() in taken:
+            number += 1
+            unique = f"{stem}-{number}"
+        taken.add(unique.casefold())
+        stems.append(unique)
+    return stems
+
+
+def _track_figures(record: Mapping[str, Any]) -> dict[str, Any]:
+    titles = []
+    for track in record["tracks"]:
+        name, reference = track.get("treatment") or "all treatments", track.get("reference")
+        titles.append(str(name) if reference is None else f"{name} minus {reference}")
+    return {
+        "tracks": some(titles),
+        "files": some([file["file"] for track in record["tracks"] for file in track["files"]]),
+        "chromosomes": some(list(record.get("chromosomes", []))),
+        **without(record, "format", "format_version", "generated_by", "tracks", "chromosomes"),
+    }
+
+
+def _motif_figures(record: Mapping[str, Any]) -> dict[str, Any]:
+    left_out = ("format", "format_version", "generated_by", "files", "sources", "settings")
+    files = some([file["file"] for file in record["files"]])
+    return {"files": files, **without(record, *left_out), **record["settings"]}
+
+
+def _array_figures(record: Mapping[str, Any]) -> dict[str, Any]:
+    left_out = ("format", "format_version", "generated_by", "sha256", "treatments")
+    return {"treatments": some(list(record.get("treatments", []))), **without(record, *left_out)}
+
+
+TRACK_FOLDER = RecordedFolder(
+    what="tracks",
+    format="bioattn-tracks",
+    format_version="1.0",
+    record="tracks.json",
+    own_names=r"[^/]+\.(?:(?:plus|minus)\.(?:bw|bedgraph(?:\.gz)?)|genes\.tsv(?:\.gz)?)",
+    files_of=lambda record: [
+        (file["file"], file["sha256"]) for track in record["tracks"] for file in track["files"]
+    ],
+    figures=_track_figures,
+    advice="export the tracks again with --force",
+)
+MOTIF_FOLDER = RecordedFolder(
+    what="motifs",
+    format="bioattn-motifs",
+    format_version="1.0",
+    record="motifs.json",
+    own_names=r"motifs\.meme|(?:motifs|treatments|edges)\.tsv|logos/[A-Za-z0-9_]+\.svg",
+    files_of=lambda record: [(file["file"], file["sha256"]) for file in record["files"]],
+    figures=_motif_figures,
+    advice="export the motifs again with --force",
+)
+HEAD_FOLDER = RecordedFolder(
+    what="tables of heads",
+    format="bioattn-heads",
+    format_version="1.0",
+    record="heads.json",
+    own_names=r"(?:heads|treatments|proteins|pruning)\.tsv",
+    files_of=lambda record: record["sha256"].items(),
+    figures=lambda record: without(record, "format", "sha256"),
+    advice="run explain heads again",
+)
+ARRAY_FOLDER = RecordedFolder(
+    what="attribution arrays",
+    format="bioattn-attribution-arrays",
+    format_version="1.0",
+    record="arrays.json",
+    # What `file_stems` leaves of a treatment's name.
+    own_names=r"(?:treatments|genes)\.tsv|[A-Za-z0-9._+-]+\.npz",
+    files_of=lambda record: record["sha256"].items(),
+    figures=_array_figures,
+    advice="export the attribution again with --force",
+)
 
 
 def _report_motifs(folder: Path) -> ReportInput:

@@ -24,11 +24,12 @@ from bioattn.report.gene_maps import (
     read_maps,
 )
 from bioattn.report.inputs import ReportInputs
-from bioattn.report.promoter_context import MotifHit, Neighbour, Window, letters
+from bioattn.report.promoter_context import MotifHit, letters
 from bioattn.report.surroundings import Surroundings, known_of
 from bioattn.store.reader import AttentionFile
 from bioattn.system.progress import Progress
 from bioattn.views.motif_export import MotifResults
+from bioattn.views.window_genes import Window
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -45,7 +46,8 @@ class BrowserGene:
     predicted: list[float | None]
     measured: list[float | None]
     """Empty without a dataset."""
-    neighbours: list[Neighbour]
+    neighbours: list[tuple[int, int, str, bool, bool]]
+    """Start, end, name, whether it has the direction of the window, and whether it is the promoter's own gene."""
     hits: list[MotifHit]
     attended: list[tuple[int, str, int, int]]
     """Number of the treatment, motif, start and end in window positions."""
@@ -189,7 +191,11 @@ def _browser_gene(
         sequence="" if sequence is None else letters(sequence),
         predicted=[_number(value) for value in context.predicted_GT[row]],
         measured=[] if context.measured_GT is None else [_number(v) for v in context.measured_GT[row]],
-        neighbours=context.annotated.neighbours(gene, window, length) if context.annotated else [],
+        neighbours=sorted(
+            (max(0, each.start), min(length, each.end), each.name, each.forward, each.own)
+            for each in (context.annotated.in_window(gene, window, length) if context.annotated else [])
+            if each.start < length and each.end > 0
+        ),
         hits=context.hits.get(gene, []),
         attended=[
             (treatments.index(site.treatment), site.motif, site.start, site.end)

@@ -12,9 +12,10 @@ from numpy.typing import NDArray
 
 from bioattn.promoters.dataset import SPLIT_NAMES, PromoterDataset
 from bioattn.report.inputs import ReportInputs
-from bioattn.report.promoter_context import Annotated, MotifHit, Window, motif_hits, sequences_of
+from bioattn.report.promoter_context import MotifHit, motif_hits, sequences_of
 from bioattn.store.reader import AttentionFile
 from bioattn.views.motif_export import AttendedSite, MotifResults, read_attended
+from bioattn.views.window_genes import AnnotatedGenes, Window
 
 
 @dataclass(slots=True)
@@ -26,7 +27,7 @@ class Surroundings:
     predicted_GT: NDArray[np.float64]
     measured_GT: NDArray[np.float64] | None
     split_G: list[str]
-    annotated: Annotated | None
+    annotated: AnnotatedGenes | None
     sequences: dict[str, NDArray[np.uint8]] = field(default_factory=dict)
     hits: dict[str, list[MotifHit]] = field(default_factory=dict)
     attended: dict[str, list[AttendedSite]] = field(default_factory=dict)
@@ -44,9 +45,8 @@ class Surroundings:
         self.sequences = sequences_of(
             genes,
             [self.windows[place[gene]] for gene in genes],
-            attention.window_length,
+            attention,
             promoters=inputs.promoters,
-            input_sha256=attention.input_sha256,
             dataset=dataset,
         )
         if inputs.motifs is not None:
@@ -98,5 +98,5 @@ def known_of(
         predicted_GT=predicted.to_numpy(np.float64),
         measured_GT=measured,
         split_G=split,
-        annotated=None if inputs.annotation is None else Annotated(inputs.annotation),
+        annotated=None if inputs.annotation is None else AnnotatedGenes(inputs.annotation),
     )

@@ -4,11 +4,13 @@
 replaced only where the record lies, and whole when every file has the digest that the record gives.
 """
 
+import re
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from bioattn import __version__
 from bioattn.errors import BioattnError, FormatError
 from bioattn.io.files import read_json, sha256_of, write_json
 from bioattn.io.folders import check_output_folder
@@ -28,14 +30,27 @@ class RecordedFolder:
     format_version: str
     record: str
     """Name of the JSON file."""
-    is_own: Callable[[str], bool]
-    """Whether a path below the folder, parts joined by /, is one that bioattn gives there."""
+    own_names: str
+    """Regular expression of the paths below the folder that bioattn gives there, parts joined by /."""
     files_of: Callable[[Mapping[str, Any]], Iterable[tuple[str, str]]]
     """Names and SHA-256 of the files that a record speaks of; KeyError or TypeError where it is incomplete."""
     figures: Callable[[Mapping[str, Any]], dict[str, Any]]
     """What `bioattn inspect` says of a record; errors as of `files_of`."""
     advice: str
     """What to do when a file is missing."""
+
+    @property
+    def header(self) -> dict[str, Any]:
+        """The first entries of a record."""
+        return {
+            "format": self.format,
+            "format_version": self.format_version,
+            "generated_by": f"bioattn {__version__}",
+        }
+
+    def is_own(self, name: str) -> bool:
+        """Whether a path below the folder is one that bioattn gives there."""
+        return name == self.record or re.fullmatch(self.own_names, name) is not None
 
     def check_output(self, output: Path, inputs: Sequence[Path], *, force: bool) -> set[str]:
         """Refuse a folder that cannot be made; returns the names of our files that it and its like hold.

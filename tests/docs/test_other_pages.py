@@ -12,9 +12,13 @@ import typer
 from bioattn import __version__
 from bioattn.formats.rr import write_rr
 from bioattn.interpret.known_motifs.enrichment import COLUMNS, LEAST_SHUFFLED
-from bioattn.interpret.known_motifs.expected_motifs import DIRECTIONS, parse_consensus
-from bioattn.interpret.known_motifs.expected_sites import LEAST_PROMOTERS, LEAST_SHUFFLED_PROMOTERS
-from bioattn.interpret.known_motifs.matched_background import POSITION_STEP
+from bioattn.interpret.known_motifs.expected_motifs import (
+    DIRECTIONS,
+    LEAST_PROMOTERS,
+    LEAST_SHUFFLED_PROMOTERS,
+    parse_consensus,
+)
+from bioattn.interpret.known_motifs.site_differences import POSITION_STEP
 from bioattn.io import unpacking
 from bioattn.report.multiqc import SECTIONS
 from bioattn.system.doctor.diagnosis import Status

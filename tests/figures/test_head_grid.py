@@ -9,11 +9,11 @@ from matplotlib.text import Text
 
 from bioattn.errors import BioattnError, SettingsError
 from bioattn.figures import head_grid
-from bioattn.figures.head_grid import draw_head_grid
-from bioattn.figures.head_maps import (
+from bioattn.figures.head_grid import (
     HeadGrid,
     HeadPanel,
     alignment_head_grid,
+    draw_head_grid,
     effective_keys,
     promoter_head_grid,
 )

@@ -12,8 +12,9 @@ from bioattn.errors import BioattnError, FormatError, SettingsError
 from bioattn.figures.promoter_attention import draw_promoter_attention
 from bioattn.figures.promoter_picture import PromoterRequest, Region, parse_region, read_promoter_picture
 from bioattn.figures.style import colour_of
-from bioattn.figures.window_features import WindowGene, window_genes
+from bioattn.figures.window_features import window_genes
 from bioattn.store import open_attention
+from bioattn.views.window_genes import WindowGene
 
 GFF = """##gff-version 3
 chrI\tx\tgene\t3021\t3030\t.\t-\t.\tID=own;locus_tag=g3;gene=OWN
@@ -195,9 +196,9 @@ def test_bad_input_is_one_sentence(promoters, annotation, tmp_path) -> None:
     fails(FormatError, "m.txt: holds no motif", motifs=motifs, promoters=sequences)
     moved = tmp_path / "moved.fa"
     moved.write_text(sequences.read_text().replace("chrI:0-60", "chrI:1-61"))
-    fails(BioattnError, "'g0' lies at chrI:1-61(+)", promoters=moved)
+    fails(BioattnError, "'g0' is not the window that the model saw", promoters=moved)
     moved.write_text(sequences.read_text().replace(">g0", ">gX"))
-    fails(BioattnError, "has no record 'g0'", promoters=moved)
+    fails(BioattnError, "lacks 1 of 1 promoters (such as 'g0')", promoters=moved)
     table = tmp_path / "sites.tsv"
     table.write_text("gene_id\tmotif\tstart\tend\tstrand\ng0\tm\t55\t61\t+\n")
     fails(FormatError, "sites.tsv:2: 55 to 61 is no part of the window's 60 positions", motifs=table)

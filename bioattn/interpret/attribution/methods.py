@@ -1,14 +1,256 @@
-"""The attribution methods by name, with their settings."""
+"""What each base of a promoter adds to a prediction: in-silico mutagenesis and gradients.
 
+    mutagenesis = Mutagenesis(runner.predictor(treatments))
+    predictions_BT, values_BTLA, _ = mutagenesis(codes_BL)  # uint8 codes (B, length), 0..3 = ACGT, 4 = N
+
+A method gives for each base what it would add in its place, centred over the four bases (hypothetical
+contributions as TF-MoDISco, Shrikumar et al. 2018, reads them). Of a binary model they are in log-odds:
+probabilities near 0 or 1 would hide what a base does.
+
+Shape suffixes: B promoters, M mutants, T treatments, L bases, A the four bases, S points on the way.
+"""
+
+from collections.abc import Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass
+from typing import Any, NamedTuple, Protocol
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+from torch import Tensor, nn
 
 from bioattn.errors import SettingsError
-from bioattn.inference.runner import Predictor
-from bioattn.interpret.attribution.gradients import GradientInput, IntegratedGradients
-from bioattn.interpret.attribution.mutagenesis import Mutagenesis
-from bioattn.interpret.attribution.values import Attributor
+from bioattn.formats.nucleotides import UNKNOWN
+from bioattn.inference.runner import FastMutants, Predictor
 from bioattn.interpret.choices import AttributionBaseline
+from bioattn.promoters.dinucleotide_shuffle import dinucleotide_shuffled
 from bioattn.store.choices import Method
+
+
+class Attribution(NamedTuple):
+    """Attribution of some promoters."""
+
+    predictions_BT: NDArray[np.float32]
+    """Of the promoters as they are: responses in training units, log-odds of a binary model."""
+    values_BTLA: NDArray[np.float32]
+    """Hypothetical contributions: what each base would add at each position, centred over the four bases (they sum
+    to 0); 0 where the promoter has N. In the units of the predictions."""
+    gap_BT: NDArray[np.float32] | None = None
+    """Of methods that promise a sum, what the sum of contributions before centring misses; None for others."""
+
+
+class Attributor(Protocol):
+    """A method ready to run on a model and treatments."""
+
+    promoters_at_once: int
+    """How many promoters a call had best get."""
+
+    def __call__(self, codes_BL: NDArray[np.uint8]) -> Attribution:
+        """Codes (B, length) as the model sees them: 0..3 = ACGT, 4 = N."""
+
+
+def centred(values: NDArray[np.float32], codes_BL: NDArray[np.uint8]) -> NDArray[np.float32]:
+    """Values (B, T, L, 4) with their mean over the four bases removed, in place; 0 at N."""
+    values -= values.mean(axis=-1, keepdims=True)
+    np.putmask(values, np.broadcast_to((codes_BL >= UNKNOWN)[:, None, :, None], values.shape), 0)
+    return values
+
+
+def contributions(values_BTLA: NDArray[np.float32], codes_BL: NDArray[np.uint8]) -> NDArray[np.float32]:
+    """The value of the base that is there, (B, T, L): positive where it raises the response; 0 at N."""
+    present_BLA = codes_BL[..., None] == np.arange(4, dtype=np.uint8)
+    summed: NDArray[np.float32] = np.einsum("btla,bla->btl", values_BTLA, present_BLA.astype(np.float32))
+    return summed
+
+
+class Mutagenesis:
+    """Runs all single mutants of promoters through a model of any kind."""
+
+    promoters_at_once = 1
+
+    def __init__(
+        self, predictor: Predictor, *, batch_size: int | None = None, reuse_trunk: bool = True
+    ) -> None:
+        """batch_size: mutants per forward pass; None = as many as keep memory flat. reuse_trunk: where the model
+        allows, compute only what a mutation reaches; without it each mutant is a forward pass."""
+        self._predictor = predictor
+        self._device = predictor.runner.device
+        self._batch_size = batch_size or predictor.mutant_batch_size
+        self._fast: FastMutants | None = predictor.fast_mutants(self._batch_size) if reuse_trunk else None
+
+    def __call__(self, codes_BL: NDArray[np.uint8]) -> Attribution:
+        """Codes (B, length) as the model sees them → predictions and values, one promoter after the other."""
+        answers = [self._one(torch.from_numpy(codes_L).to(self._device)) for codes_L in codes_BL]
+        values_BTLA = np.stack([values for _, values in answers])
+        return Attribution(
+            np.stack([prediction for prediction, _ in answers]), centred(values_BTLA, codes_BL)
+        )
+
+    def _one(self, codes_L: Tensor) -> tuple[NDArray[np.float32], NDArray[np.float32]]:
+        """Prediction (T,) and differences (T, L, 4) of one promoter, not centred."""
+        with torch.inference_mode():
+            prediction_T = self._predictor.forward(codes_L[None])[0]
+            values_TLA = prediction_T.new_zeros(len(prediction_T), len(codes_L), 4)
+            position_M, base_M = single_mutants(codes_L)
+            for rows, response_MT in self._responses(codes_L, position_M, base_M):
+                changed_MT = response_MT - prediction_T
+                values_TLA[:, position_M[rows], base_M[rows].long()] = changed_MT.T
+        return _numpy(prediction_T), _numpy(values_TLA)
+
+    def _responses(
+        self, codes_L: Tensor, position_M: Tensor, base_M: Tensor
+    ) -> Iterator[tuple[Tensor, Tensor]]:
+        """Some mutants at a time: their numbers, and responses (M, T)."""
+        if self._fast is not None:
+            yield from self._fast.answers(codes_L, position_M, base_M)
+            return
+        for rows in torch.arange(len(position_M), device=codes_L.device).split(self._batch_size):
+            mutants_ML = codes_L.repeat(len(rows), 1)
+            mutants_ML[torch.arange(len(rows), device=codes_L.device), position_M[rows]] = base_M[rows]
+            yield rows, self._predictor.forward(mutants_ML)
+
+
+def single_mutants(codes_L: Tensor) -> tuple[Tensor, Tensor]:
+    """Positions (int64) and new bases (uint8) of all single mutants, position by position; N is left alone."""
+    bases_A = torch.arange(4, dtype=codes_L.dtype, device=codes_L.device)
+    differs_LA = (codes_L[:, None] != bases_A) & (codes_L[:, None] != UNKNOWN)
+    position_M, base_M = differs_LA.nonzero(as_tuple=True)
+    return position_M, base_M.to(codes_L.dtype)
+
+
+def _numpy(values: Tensor) -> NDArray[Any]:
+    array: NDArray[Any] = values.float().cpu().numpy()
+    return array
+
+
+SHUFFLES = 20
+"""Shuffled sequences whose mean is the baseline `dinucleotide-shuffled`."""
+
+
+class GradientInput:
+    """The gradient with its mean over the four bases removed (Majdandzic et al. 2023), one pass a treatment.
+
+    The mean is the part of the gradient that leads off the space of sequences, where the model has seen nothing.
+    The value of the base that is there is gradient × input of the corrected gradient.
+    """
+
+    promoters_at_once = 8
+
+    def __init__(self, predictor: Predictor) -> None:
+        self._predictor = predictor
+
+    def __call__(self, codes_BL: NDArray[np.uint8]) -> Attribution:
+        """Codes (B, length) → predictions and values."""
+        codes = torch.from_numpy(codes_BL).to(self._predictor.runner.device)
+        with torch.no_grad():
+            prediction_BT = self._predictor.forward(codes)
+        bases_BLA = one_hot(codes)
+        with frozen(self._predictor.runner.model):
+            gradients = [
+                _gradient(self._predictor, codes, bases_BLA, treatment)
+                for treatment in range(len(self._predictor.names))
+            ]
+        values_BTLA = torch.stack(gradients, dim=1).cpu().numpy()
+        return Attribution(prediction_BT.cpu().numpy(), centred(values_BTLA, codes_BL))
+
+
+class IntegratedGradients:
+    """The mean gradient on the straight way from a baseline (Sundararajan et al. 2017), by the midpoint rule.
+
+    The mean gradient times the step from the baseline sums to f(promoter) − f(baseline), up to the gap that is
+    reported. The values are the mean gradients centred over the bases; from the uniform baseline those of the
+    bases that are there have that sum too.
+    """
+
+    promoters_at_once = 1
+
+    def __init__(
+        self,
+        predictor: Predictor,
+        *,
+        steps: int = 50,
+        baseline: AttributionBaseline = AttributionBaseline.UNIFORM,
+        seed: int = 0,
+    ) -> None:
+        self._predictor = predictor
+        self._steps = steps
+        self._baseline = baseline
+        self._seed = seed
+
+    def __call__(self, codes_BL: NDArray[np.uint8]) -> Attribution:
+        """Codes (B, length) → predictions, values and how far the contributions are from their sum."""
+        answers = [self._one(codes_L) for codes_L in codes_BL]
+        predictions, values, gaps = (np.stack(arrays) for arrays in zip(*answers, strict=True))
+        return Attribution(predictions, centred(values, codes_BL), gaps)
+
+    def baseline(self, codes_L: NDArray[np.uint8]) -> Tensor:
+        """The baseline of a promoter, (L, 4)."""
+        known_L1 = torch.from_numpy(codes_L < UNKNOWN)[:, None].float()
+        match self._baseline:
+            case AttributionBaseline.UNIFORM:
+                return (known_L1 / 4).expand(-1, 4)
+            case AttributionBaseline.ZEROS:
+                return torch.zeros(len(codes_L), 4)
+            case AttributionBaseline.DINUCLEOTIDE_SHUFFLED:
+                # From the sequence itself, so that a promoter's baseline does not depend on those before it.
+                random = np.random.default_rng([self._seed, *codes_L.tolist()])
+                shuffled = dinucleotide_shuffled(np.tile(codes_L, (SHUFFLES, 1)), random)
+                return one_hot(torch.from_numpy(shuffled)).mean(0)
+
+    def _one(
+        self, codes_L: NDArray[np.uint8]
+    ) -> tuple[NDArray[np.float32], NDArray[np.float32], NDArray[np.float32]]:
+        """Prediction (T,), mean gradient (T, L, 4) and gap (T,) of one promoter."""
+        predictor, device = self._predictor, self._predictor.runner.device
+        codes_1L = torch.from_numpy(codes_L)[None].to(device)
+        bases_1LA = one_hot(codes_1L)
+        begin_1LA = self.baseline(codes_L)[None].to(device)
+        share_S11 = ((torch.arange(self._steps, device=device) + 0.5) / self._steps)[:, None, None]
+        way_SLA = begin_1LA + share_S11 * (bases_1LA - begin_1LA)
+        codes_SL = codes_1L.expand(self._steps, -1)
+        with frozen(predictor.runner.model):
+            prediction_T = predictor.forward(codes_1L)[0]
+            begin_T = predictor.forward(codes_1L, begin_1LA)[0]
+            mean_TLA = torch.stack(
+                [
+                    _gradient(predictor, codes_SL, way_SLA, treatment).mean(0)
+                    for treatment in range(len(predictor.names))
+                ]
+            )
+        sum_T = ((bases_1LA - begin_1LA) * mean_TLA).sum((1, 2))
+        gap_T = prediction_T - begin_T - sum_T
+        return prediction_T.cpu().numpy(), mean_TLA.cpu().numpy(), gap_T.cpu().numpy()
+
+
+def one_hot(codes_BL: Tensor) -> Tensor:
+    """uint8 codes (B, L) → float32 (B, L, 4); N is all zeros."""
+    # Written base by base and then turned, as models read their input.
+    bases_A1 = torch.arange(4, device=codes_BL.device, dtype=codes_BL.dtype)[:, None]
+    return (codes_BL.unsqueeze(1) == bases_A1).float().transpose(1, 2)
+
+
+def _gradient(predictor: Predictor, codes_BL: Tensor, bases_BLA: Tensor, treatment: int) -> Tensor:
+    """Gradient (B, L, 4) of the responses to one treatment."""
+    with torch.enable_grad():
+        bases_BLA = bases_BLA.detach().requires_grad_()
+        response_B1 = predictor.chosen([treatment]).forward(codes_BL, bases_BLA)
+        (gradient_BLA,) = torch.autograd.grad(response_B1.sum(), bases_BLA)
+    return gradient_BLA
+
+
+@contextmanager
+def frozen(model: nn.Module) -> Iterator[None]:
+    """Keep parameters out of gradients: those of the bases are all that is wanted."""
+    wanted = [parameter for parameter in model.parameters() if parameter.requires_grad]
+    try:
+        for parameter in wanted:
+            parameter.requires_grad_(False)
+        yield
+    finally:
+        for parameter in wanted:
+            parameter.requires_grad_(True)
+
 
 __all__ = ["AttributionBaseline", "Method", "MethodSettings", "make_attributor"]
 

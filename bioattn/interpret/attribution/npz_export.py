@@ -13,19 +13,9 @@ import numpy as np
 import pandas as pd
 from numpy.typing import NDArray
 
-from bioattn import __version__
 from bioattn.choices import require_names
 from bioattn.formats.npz import npz_output
-from bioattn.interpret.attribution.array_folder import (
-    ARRAY_FOLDER,
-    FORMAT,
-    FORMAT_VERSION,
-    GENES,
-    RECORD,
-    SEQUENCES,
-    TREATMENTS,
-)
-from bioattn.interpret.tracks.track_folder import file_stems
+from bioattn.interpret.file_kinds import ARRAY_FOLDER, GENES, SEQUENCES, TREATMENTS, file_stems
 from bioattn.io.files import sha256_of, text_output, write_json
 from bioattn.io.folders import atomic_folder
 from bioattn.promoters.gene_ids import choose_genes
@@ -77,7 +67,7 @@ def export_attribution(
                     ),
                 )
                 written = [SEQUENCES, *files, TREATMENTS, GENES]
-                write_json(folder / RECORD, _record(file, folder, written, ids, chosen))
+                write_json(folder / ARRAY_FOLDER.record, _record(file, folder, written, ids, chosen))
         finally:
             progress.end()
     return {"genes": len(ids), "treatments": len(chosen)}
@@ -88,9 +78,7 @@ def _record(
 ) -> dict[str, Any]:
     """The content of `arrays.json`."""
     return {
-        "format": FORMAT,
-        "format_version": FORMAT_VERSION,
-        "generated_by": f"bioattn {__version__}",
+        **ARRAY_FOLDER.header,
         "model_sha256": file.model_sha256,
         "input_sha256": file.input_sha256,
         "attribution_sha256": sha256_of(file.path),

@@ -15,8 +15,7 @@ from scipy.special import expit
 from bioattn.errors import BioattnError
 from bioattn.inference.run import ResultFile, RunSummary, Work, run_work, whole_batches
 from bioattn.inference.runner import Predictor, ResponseRunner, WindowBatch, WindowSource
-from bioattn.interpret.attribution.methods import MethodSettings, make_attributor
-from bioattn.interpret.attribution.values import Attributor
+from bioattn.interpret.attribution.methods import Attributor, MethodSettings, make_attributor
 from bioattn.promoters.treatments import TreatmentTable
 from bioattn.store.attribution import (
     ATTRIBUTION,

@@ -7,45 +7,100 @@ The folder's files are defined in `docs/heads.md`: `heads.tsv`, `treatments.tsv`
 import csv
 import logging
 import math
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 import torch
 
-from bioattn import __version__
 from bioattn.errors import BioattnError, SettingsError
 from bioattn.inference.runner import (
     Head,
     HeadFigures,
     HeadRunner,
+    HeadScorer,
     PrunableRunner,
     SilencingScorer,
     with_ability,
 )
-from bioattn.interpret.heads.head_folder import (
-    FILES,
-    FORMAT,
-    FORMAT_VERSION,
-    HEAD_FOLDER,
-    HEADS,
-    PRUNING,
-    RECORD,
-)
-from bioattn.interpret.heads.pruning import (
-    PruningStep,
-    greedy_pruning,
-    heads_after_pruning,
-    heads_of,
-    leave_one_out,
-)
+from bioattn.interpret.file_kinds import HEAD_FOLDER, HEADS, PRUNING
 from bioattn.io.files import check_apart, sha256_of, text_output, write_json
 from bioattn.io.folders import atomic_folder
 from bioattn.models.family import load_runner
 from bioattn.store.training_record import read_training_record
 from bioattn.system.progress import NoProgress, Progress
+
+
+class PruningStep(NamedTuple):
+    """One step of `greedy_pruning`; the first has nothing removed."""
+
+    num_heads: int
+    removed: Head | None
+    importance: float
+    """Of the head removed, among those that were left; NaN in the first row."""
+    figures: HeadFigures
+    """With this head and those before it silenced."""
+
+
+def heads_of(scorer: HeadScorer) -> list[Head]:
+    """All heads, site by site."""
+    return [(name, head) for name, site in scorer.sites.items() for head in site.heads]
+
+
+def leave_one_out(scorer: SilencingScorer, progress: Progress | None = None) -> dict[Head, HeadFigures]:
+    """Loss and accuracy without each head, the others as they are."""
+    progress = progress or NoProgress()
+    progress.begin("one head left out", len(heads_of(scorer)))
+    found = {}
+    for head in heads_of(scorer):
+        found[head] = scorer.figures({head})
+        progress.advance()
+    progress.end()
+    return found
+
+
+def greedy_pruning(scorer: SilencingScorer, progress: Progress | None = None) -> list[PruningStep]:
+    """Silence the least important head, look again at those left, and so on until each site has one."""
+    progress = progress or NoProgress()
+    left = {name: list(site.heads) for name, site in scorer.sites.items()}
+    steps = [PruningStep(len(heads_of(scorer)), None, float("nan"), scorer.figures())]
+    silenced: set[Head] = set()
+    progress.begin("pruning", len(heads_of(scorer)) - len(left))
+    while any(len(heads) > 1 for heads in left.values()):
+        importance = {
+            head: scorer.overall(values)
+            for head, values in scorer.importance(silenced).items()
+            if len(left[head[0]]) > 1
+        }
+        least = min(importance, key=lambda head: importance[head])  # the first of equals, so it repeats
+        left[least[0]].remove(least[1])
+        silenced.add(least)
+        figures = scorer.figures(silenced)
+        steps.append(PruningStep(steps[-1].num_heads - 1, least, importance[least], figures))
+        progress.advance()
+    progress.end()
+    return steps
+
+
+def heads_after_pruning(
+    scorer: SilencingScorer, steps: list[PruningStep], number: int
+) -> Mapping[str, list[int]]:
+    """By site, the heads that are there when `number` are left.
+
+    Raises: BioattnError when that is not one of the steps.
+    """
+    if number not in {step.num_heads for step in steps}:
+        raise BioattnError(
+            f"--prune-to {number}: the model has {steps[0].num_heads} heads at {len(scorer.sites)} sites, "
+            f"and each keeps at least one; ask for {steps[-1].num_heads} to {steps[0].num_heads}"
+        )
+    gone = {step.removed for step in steps if step.num_heads >= number}
+    return {
+        name: [head for head in site.heads if (name, head) not in gone] for name, site in scorer.sites.items()
+    }
+
 
 LOGGER = logging.getLogger("bioattn")
 
@@ -94,7 +149,7 @@ def explain_heads(
         raise SettingsError(
             "--prune-to and --pruned-model go together: how many heads, and the folder to write"
         )
-    HEAD_FOLDER.check_output(output, [model_folder, dataset], force=force)
+    own_names = HEAD_FOLDER.check_output(output, [model_folder, dataset], force=force)
     if pruned_model is not None:
         check_apart(pruned_model, [model_folder, dataset, output], "--pruned-model")
     runner = load_runner(model_folder, device)
@@ -107,9 +162,7 @@ def explain_heads(
     importance = scorer.importance()
     over_all = {head: scorer.overall(values) for head, values in importance.items()}
     record: dict[str, Any] = {
-        "format": FORMAT,
-        "format_version": FORMAT_VERSION,
-        "generated_by": f"bioattn {__version__}",
+        **HEAD_FOLDER.header,
         "model_type": runner.family,
         "model_sha256": runner.sha256,
         "input_sha256": sha256_of(dataset),
@@ -143,7 +196,7 @@ def explain_heads(
             if test is not None:
                 record["pruned"]["test_accuracy"] = {"whole": test[0], "pruned": test[1]}
             found = replace(found, pruned=figures, test=test)
-    with atomic_folder(output, FILES) as folder:
+    with atomic_folder(output, own_names) as folder:
         _write(folder / HEADS, header, rows)
         _write(
             folder / f"{scorer.item}s.tsv",
@@ -161,7 +214,7 @@ def explain_heads(
                 [_pruning_row(step) for step in steps],
             )
         digests = {path.name: sha256_of(path) for path in sorted(folder.glob("*.tsv"))}
-        write_json(folder / RECORD, record | {"sha256": digests})
+        write_json(folder / HEAD_FOLDER.record, record | {"sha256": digests})
     return found
 
 

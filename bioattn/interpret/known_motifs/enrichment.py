@@ -20,7 +20,7 @@ have no answer.
 """
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from typing import NamedTuple
 
 import numpy as np
 import pandas as pd
@@ -28,8 +28,12 @@ from numpy.typing import NDArray
 from scipy import stats
 
 from bioattn.interpret.false_discovery import benjamini_hochberg
-from bioattn.interpret.known_motifs.expected_motifs import Direction, ExpectedPair
-from bioattn.interpret.known_motifs.expected_sites import LEAST_PROMOTERS, ExpectedSites
+from bioattn.interpret.known_motifs.expected_motifs import (
+    LEAST_PROMOTERS,
+    Direction,
+    ExpectedPair,
+    ExpectedSites,
+)
 from bioattn.interpret.known_motifs.position_signals import PositionSignal
 from bioattn.interpret.known_motifs.site_differences import SiteDifferences, site_differences
 from bioattn.system.progress import NoProgress, Progress
@@ -47,8 +51,7 @@ COLUMNS = (
 )
 
 
-@dataclass(frozen=True, slots=True)
-class Quantity:
+class Quantity(NamedTuple):
     """What is scored: the signal of a condition, alone or less that of another."""
 
     condition: str
@@ -118,8 +121,7 @@ def score_pairs(
     return pd.DataFrame(judged, columns=list(COLUMNS))
 
 
-@dataclass(frozen=True, slots=True)
-class _Measured:
+class _Measured(NamedTuple):
     """The measurements of one row of the table."""
 
     direction: Direction

@@ -13,17 +13,33 @@ remark. A factor that says `>=2 sites` counts promoters with so many. `consensus
 matrices.
 """
 
+import logging
 import re
-from dataclasses import dataclass
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Literal, cast
 
 import numpy as np
 from numpy.typing import NDArray
 
-from bioattn.errors import FormatError
+from bioattn.errors import BioattnError, FormatError
+from bioattn.formats.motif import Motif, MotifDatabase
+from bioattn.formats.nucleotides import UNKNOWN
 from bioattn.formats.tables import is_missing, open_table, refuse_duplicate_columns
-from bioattn.text import quoted
+from bioattn.interpret.choices import MatchBy
+from bioattn.interpret.known_motifs.site_sets import (
+    Coverage,
+    SiteSet,
+    consensus_motif,
+    find_sites,
+    shuffled_columns,
+    telling_positions,
+    union,
+)
+from bioattn.interpret.motifs.hits import base_composition
+from bioattn.system.progress import NoProgress, Progress
+from bioattn.text import counted, quoted
 
 Direction = Literal["up", "down", "either", "none"]
 DIRECTIONS: tuple[Direction, ...] = ("up", "down", "either", "none")
@@ -132,3 +148,161 @@ def parse_consensus(text: str) -> list[NDArray[np.bool_]] | None:
         pattern = np.array([_IUPAC[letter] for letter in letters])
         patterns.setdefault(min(pattern.tobytes(), pattern[::-1, ::-1].tobytes()), pattern)
     return list(patterns.values())
+
+
+LOGGER = logging.getLogger("bioattn")
+
+LEAST_PROMOTERS = 10
+"""A motif with sites in fewer promoters is not scored."""
+LEAST_SHUFFLED_PROMOTERS = 5
+"""A shuffled motif with sites in fewer promoters is passed over for another."""
+SPARE = 3
+"""Shuffled motifs drawn for every one wanted, as some have too few sites."""
+
+_Key = tuple[str, str, int]
+"""Kind of match, what is matched and least number of sites: what makes pairs share their sites."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ExpectedSites:
+    """The sites of one motif of the table."""
+
+    matched_by: str
+    """The consensus, or the names of the matrices."""
+    sites: SiteSet
+    shuffled: list[SiteSet]
+    """Of motifs of equal information, where they share no base with a site of the motif."""
+
+
+def locate(
+    pairs: Sequence[ExpectedPair],
+    codes: NDArray[np.uint8],
+    database: MotifDatabase | None,
+    *,
+    match_by: MatchBy,
+    num_shuffled: int,
+    p_value: float,
+    seed: int,
+    progress: Progress | None = None,
+) -> list[ExpectedSites]:
+    """Find the sites of each pair; pairs of one motif share them. codes: (promoters, L); all-N rows are left out.
+
+    Raises: BioattnError when a pair names matrices that the database lacks, or needs one and none is given.
+    """
+    progress = progress or NoProgress()
+    background = base_composition(codes)
+    matrices = {motif.name: motif for motif in (database.motifs if database else [])}
+    keys = [_key(pair, match_by) for pair in pairs]
+    arrays = {key: _arrays(pair, match_by, matrices) for pair, key in zip(pairs, keys, strict=True)}
+    rows = np.flatnonzero((codes < UNKNOWN).any(axis=1))
+    sites_of: dict[_Key, ExpectedSites] = {}
+    progress.begin("motifs and their shuffles", len(arrays))
+    for pair, key in zip(pairs, keys, strict=True):
+        if key not in sites_of:
+            rng = np.random.default_rng([seed, len(sites_of)])
+            alone = _locate(
+                arrays[key], codes[rows], background, pair.least_sites, num_shuffled, p_value, rng
+            )
+            sites_of[key] = replace(
+                alone, sites=alone.sites.of(rows), shuffled=[sites.of(rows) for sites in alone.shuffled]
+            )
+            _warn_of_few(pair, sites_of[key], num_shuffled)
+            progress.advance()
+    progress.end()
+    return [sites_of[key] for key in keys]
+
+
+@dataclass(frozen=True, slots=True)
+class _Arrays:
+    """A motif as matrices (width, 4): boolean patterns of a consensus, or probabilities."""
+
+    name: str
+    matrices: list[NDArray[np.bool_]] | list[NDArray[np.float64]]
+    sites: list[int]
+
+    @property
+    def is_consensus(self) -> bool:
+        return not self.sites
+
+
+def _key(pair: ExpectedPair, match_by: MatchBy) -> _Key:
+    if pair.matrices and (match_by is MatchBy.MATRIX or parse_consensus(pair.consensus) is None):
+        return "matrix", ";".join(pair.matrices), pair.least_sites
+    return "consensus", pair.consensus, pair.least_sites
+
+
+def _arrays(pair: ExpectedPair, match_by: MatchBy, matrices: dict[str, Motif]) -> _Arrays:
+    kind, name, _ = _key(pair, match_by)
+    if kind == "consensus":
+        patterns = parse_consensus(pair.consensus)
+        if patterns is None:
+            raise BioattnError(
+                f"line {pair.line} of the expected pairs: the consensus {pair.consensus!r} of {pair.factor!r} is "
+                "no IUPAC pattern and there is no jaspar_id to use instead; give one of them"
+            )
+        return _Arrays(name, patterns, [])
+    for wanted in pair.matrices:
+        if wanted not in matrices:
+            instead = "is not in the motif database" if matrices else "needs a motif database; give --motifs"
+            raise BioattnError(
+                f"line {pair.line} of the expected pairs: matrix {wanted!r} of {pair.factor!r} {instead}"
+            )
+    chosen = [matrices[wanted] for wanted in pair.matrices]
+    return _Arrays(name, [motif.probabilities for motif in chosen], [motif.sites for motif in chosen])
+
+
+def _locate(
+    motif: _Arrays,
+    codes: NDArray[np.uint8],
+    background: NDArray[np.float64],
+    least_sites: int,
+    num_shuffled: int,
+    p_value: float,
+    rng: np.random.Generator,
+) -> ExpectedSites:
+    own_motifs = _as_motifs(motif, motif.matrices, background)
+    telling = [telling_positions(own.probabilities, background) for own in own_motifs]
+    limit = 0.0 if motif.is_consensus else p_value
+    every = union(find_sites(codes, own_motifs, background, limit))
+    covered = Coverage(every, *codes.shape)
+    versions = shuffled_columns(motif.matrices, telling, SPARE * num_shuffled, rng)
+    shuffled: list[SiteSet] = []
+    for start in range(0, len(versions), max(1, num_shuffled)):
+        batch = versions[start : start + num_shuffled]
+        candidates = [each for version in batch for each in _as_motifs(motif, version, background)]
+        sets = find_sites(codes, candidates, background, limit)
+        per_version = len(own_motifs)
+        for number in range(len(batch)):
+            together = union(sets[number * per_version : (number + 1) * per_version])
+            apart = covered.outside(together).at_least(least_sites)
+            if apart.promoters >= LEAST_SHUFFLED_PROMOTERS and len(shuffled) < num_shuffled:
+                shuffled.append(apart)
+        if len(shuffled) == num_shuffled:
+            break
+    return ExpectedSites(matched_by=motif.name, sites=every.at_least(least_sites), shuffled=shuffled)
+
+
+def _as_motifs(
+    motif: _Arrays,
+    matrices: Sequence[NDArray[np.bool_]] | Sequence[NDArray[np.float64]],
+    background: NDArray[np.float64],
+) -> list[Motif]:
+    if motif.is_consensus:
+        return [consensus_motif(matrix.astype(np.bool_), background, motif.name) for matrix in matrices]
+    return [
+        Motif(name=motif.name, probabilities=matrix.astype(np.float64), sites=sites)
+        for matrix, sites in zip(matrices, motif.sites, strict=True)
+    ]
+
+
+def _warn_of_few(pair: ExpectedPair, located: ExpectedSites, num_shuffled: int) -> None:
+    if located.sites.promoters < LEAST_PROMOTERS:
+        LOGGER.warning(
+            f"{pair.factor} ({located.matched_by}): sites in {counted(located.sites.promoters, 'promoter')}, "
+            f"fewer than {LEAST_PROMOTERS}; not scored"
+        )
+    elif len(located.shuffled) < num_shuffled:
+        LOGGER.warning(
+            f"{pair.factor} ({located.matched_by}): only {len(located.shuffled)} shuffled motifs have sites in "
+            f"{LEAST_SHUFFLED_PROMOTERS} promoters or more, {num_shuffled} were asked for"
+        )

@@ -19,10 +19,10 @@ import numpy as np
 from numpy.typing import NDArray
 
 from bioattn.errors import BioattnError
-from bioattn.interpret.maps.position_maps import choose_position_sites, mean_map, require_heads
+from bioattn.interpret.maps.position_maps import position_maps
 from bioattn.interpret.maps.upsampling import upsample
 from bioattn.store.attribution import AttributionFile
-from bioattn.store.reader import AttentionFile, SiteInfo
+from bioattn.store.reader import AttentionFile
 
 BLOCK_BYTES = 1 << 26
 """What a block of promoters may take, as read and as a signal."""
@@ -70,46 +70,36 @@ class AttentionSignal:
     ) -> None:
         """Raises: BioattnError when the files do not belong together or lack sites, heads or treatments."""
         self.name = "value-weighted attention" if value_weighted else "attention"
-        self._value_weighted, self._heads = value_weighted, heads
-        self._files: list[tuple[AttentionFile, list[SiteInfo]]] = []
-        for file in files:
-            infos = choose_position_sites(file, sites)
-            if heads is not None:
-                require_heads(file, infos, heads)
-            if infos[0].treatments is None:
-                raise BioattnError(f"{file.path}: its attention does not tell treatments apart")
-            self._files.append((file, infos))
-        first = files[0]
+        self._maps = [position_maps(file, sites, heads, value_weighted=value_weighted) for file in files]
+        self._infos = [info for maps in self._maps for info in maps.sites]
         self.paths = [file.path for file in files]
-        self.has_value_weighted = all(info.has_value_weighted for _, infos in self._files for info in infos)
+        self.has_value_weighted = all(info.has_value_weighted for info in self._infos)
+        treatments = []
+        for maps in self._maps:
+            if maps.treatments is None:
+                raise BioattnError(f"{maps.attention.path}: its attention does not tell treatments apart")
+            treatments.append((maps.attention.path, maps.treatments))
         self.genes = _same("promoters", [(file.path, list(map(str, file.samples.index))) for file in files])
-        self.treatments = _same(
-            "treatments", [(file.path, infos[0].treatments or []) for file, infos in self._files]
-        )
-        self.window_length = first.window_length
+        self.treatments = _same("treatments", treatments)
+        self.window_length = files[0].window_length
 
     def blocks(
         self, mixing_QT: NDArray[np.float64], codes: NDArray[np.uint8]
     ) -> Iterator[tuple[slice, NDArray[np.float64]]]:
         """As `PositionSignal` says."""
-        read = max(8 * int(np.prod(info.shape[1:])) for _, infos in self._files for info in infos)
+        read = max(8 * int(np.prod(info.shape[1:])) for info in self._infos)
         for part in _slices(len(self.genes), max(read, 8 * len(mixing_QT) * self.window_length)):
             known_B = np.maximum((codes[part] < 4).sum(axis=1), 1)
             total: NDArray[np.float64] | None = None
-            for file, infos in self._files:
-                maps = [
-                    mean_map(file, info, part, heads=self._heads, value_weighted=self._value_weighted)
-                    for info in infos
-                ]
-                edges = infos[0].key_edges
-                assert edges is not None  # choose_position_sites saw to it
-                density_BTK = np.mean(maps, axis=0) / np.diff(edges) * known_B[:, None, None]
+            for maps in self._maps:
+                edges = maps.key_edges
+                density_BTK = maps.block(part) / np.diff(edges) * known_B[:, None, None]
                 logs_BTK = np.log2(np.maximum(density_BTK, 2.0**LEAST_LOG_DENSITY))
                 mixed_BQK = np.einsum("qt,btk->bqk", mixing_QT, logs_BTK, optimize=True)
                 signal_BQL = upsample(mixed_BQK * np.diff(edges), edges, self.window_length)
                 total = signal_BQL if total is None else total + signal_BQL
             assert total is not None
-            yield part, total / len(self._files)
+            yield part, total / len(self._maps)
 
 
 class AttributionSignal:

@@ -17,16 +17,13 @@ from bioattn.formats.nucleotides import UNKNOWN
 from bioattn.formats.tables import open_table, refuse_duplicate_columns
 from bioattn.interpret.choices import MatchBy
 from bioattn.interpret.known_motifs.enrichment import ALL_TREATMENTS, BACKGROUND, score_pairs
-from bioattn.interpret.known_motifs.expected_motifs import ExpectedPair, read_expected
-from bioattn.interpret.known_motifs.expected_sites import locate
+from bioattn.interpret.known_motifs.expected_motifs import ExpectedPair, locate, read_expected
 from bioattn.interpret.known_motifs.position_signals import AttentionSignal, AttributionSignal, PositionSignal
-from bioattn.interpret.maps.promoter_maps import codes_of_genes
+from bioattn.interpret.maps.promoter_maps import codes_of_genes, open_maps
 from bioattn.io.files import text_output
-from bioattn.io.hdf5_input import open_hdf5, text_attribute
 from bioattn.promoters.gene_ids import choose_genes
-from bioattn.store.attribution import AttributionFile, open_attribution
-from bioattn.store.reader import AttentionFile, open_attention
-from bioattn.store.schema import ATTRIBUTION_FORMAT
+from bioattn.store.attribution import AttributionFile
+from bioattn.store.reader import AttentionFile
 from bioattn.system.progress import NoProgress, Progress
 from bioattn.text import counted, quoted
 
@@ -115,7 +112,9 @@ def score_known_motifs(
     pairs = read_expected(expected)
     database = None if motifs is None else read_meme(motifs)
     with ExitStack() as opened:
-        attention, attribution = _open(results, opened)
+        files = [opened.enter_context(open_maps(path)) for path in results]
+        attention = [file for file in files if isinstance(file, AttentionFile)]
+        attribution = [file for file in files if isinstance(file, AttributionFile)]
         signals = _signals(attention, attribution, settings)
         codes = _sequences(attention, attribution, promoters)
         chosen = codes
@@ -156,19 +155,6 @@ def write_known_motifs(path: Path, table: pd.DataFrame) -> None:
     shown["passed"] = shown["passed"].map({True: "yes", False: "no"})
     with text_output(path) as file:
         shown.to_csv(file, sep="\t", index=False, float_format="%.5g", lineterminator="\n")
-
-
-def _open(results: Sequence[Path], opened: ExitStack) -> tuple[list[AttentionFile], list[AttributionFile]]:
-    attention: list[AttentionFile] = []
-    attribution: list[AttributionFile] = []
-    for path in results:
-        with open_hdf5(path) as file:
-            kind = text_attribute(file, "format")
-        if kind == ATTRIBUTION_FORMAT:
-            attribution.append(opened.enter_context(open_attribution(path)))
-        else:
-            attention.append(opened.enter_context(open_attention(path)))
-    return attention, attribution
 
 
 def _signals(

@@ -1,19 +1,87 @@
-"""A signal at sites less the matched background, by promoter; shuffled motifs as sums, so that memory stays flat.
+"""A signal at sites less a matched background, by promoter; shuffled motifs as sums, so that memory stays flat.
 
-Shape suffixes: B promoters, Q quantities, L bases, N windows of a promoter, G promoters with sites.
+Every window of W bases of every promoter belongs to a stratum: its distance from the promoters' right end (where
+those of different lengths are aligned) in steps of `POSITION_STEP` bases, and how many of its W bases are G or C.
+The background of a window is the mean over all windows of its stratum; where there are fewer than `LEAST_WINDOWS`
+of them, over those of the nearest G+C counts as well. Windows with an N belong nowhere; which others count is the
+caller's choice.
+
+Shape suffixes: B promoters, Q quantities, L bases, S strata, W bases of a window, N windows of a promoter, G
+promoters with sites.
 """
 
+import itertools
 from collections.abc import Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 
 import numpy as np
 from numpy.typing import NDArray
 
-from bioattn.interpret.known_motifs.expected_sites import ExpectedSites
-from bioattn.interpret.known_motifs.matched_background import MatchedBackground, window_sums
+from bioattn.formats.nucleotides import UNKNOWN
+from bioattn.interpret.known_motifs.expected_motifs import ExpectedSites
 from bioattn.interpret.known_motifs.position_signals import PositionSignal
 from bioattn.interpret.known_motifs.site_sets import Coverage, union
 from bioattn.system.progress import Progress
+
+POSITION_STEP = 8
+LEAST_WINDOWS = 20
+
+
+class MatchedBackground:
+    """Averages a signal over the windows of each stratum, block by block; windows have one width."""
+
+    def __init__(self, width: int, length: int, num_quantities: int) -> None:
+        self.width = width
+        self.num_positions = (length - width) // POSITION_STEP + 1
+        self._length = length
+        size = self.num_positions * (width + 1)
+        self.counts_S: NDArray[np.int64] = np.zeros(size, dtype=np.int64)
+        """Windows seen."""
+        self._sums_SQ = np.zeros((size, num_quantities))
+
+    def strata(self, codes_BL: NDArray[np.uint8]) -> NDArray[np.int64]:
+        """(B, N) the stratum of each window by its first base; −1 for windows with an N."""
+        strong_BN = window_sums(((codes_BL == 1) | (codes_BL == 2))[:, None], self.width)[:, 0]
+        unknown_BN = window_sums((codes_BL >= UNKNOWN)[:, None], self.width)[:, 0]
+        last = self._length - self.width
+        position_N = (last - np.arange(last + 1)) // POSITION_STEP
+        strata_BN = position_N * (self.width + 1) + strong_BN.astype(np.int64)
+        strata_BN[unknown_BN > 0] = -1
+        return strata_BN
+
+    def add(self, windows_BQN: NDArray[np.floating], strata_BN: NDArray[np.int64]) -> None:
+        """Add promoters: the signal of their windows and the strata of these (−1: not counted)."""
+        known = strata_BN >= 0
+        strata = strata_BN[known]
+        self.counts_S += np.bincount(strata, minlength=self.counts_S.size)
+        for number in range(self._sums_SQ.shape[1]):
+            self._sums_SQ[:, number] += np.bincount(
+                strata, weights=windows_BQN[:, number][known], minlength=self.counts_S.size
+            )
+
+    def means(self) -> NDArray[np.float64]:
+        """(S, Q) background by stratum; NaN where not even neighbours were seen."""
+        counts = self.counts_S.reshape(self.num_positions, self.width + 1)
+        sums = self._sums_SQ.reshape(self.num_positions, self.width + 1, -1)
+        means = np.full(sums.shape, np.nan)
+        for strong in range(self.width + 1):
+            near = np.argsort(np.abs(np.arange(self.width + 1) - strong), kind="stable")
+            total, collected = np.zeros(self.num_positions), np.zeros((self.num_positions, sums.shape[2]))
+            for step in near:
+                short = total < LEAST_WINDOWS
+                total += np.where(short, counts[:, step], 0)
+                collected += np.where(short[:, None], sums[:, step], 0.0)
+            seen = total > 0
+            means[seen, strong] = collected[seen] / total[seen, None]
+        return means.reshape(self.counts_S.size, -1)
+
+
+def window_sums(values_BQL: NDArray[np.generic], width: int) -> NDArray[np.float64]:
+    """(B, Q, L) → (B, Q, N) sums over windows of `width` bases, by their first base."""
+    running = np.zeros((*values_BQL.shape[:-1], values_BQL.shape[-1] + 1))
+    np.cumsum(values_BQL, axis=-1, out=running[..., 1:])
+    sums: NDArray[np.float64] = running[..., width:] - running[..., :-width]
+    return sums
 
 
 @dataclass(frozen=True, slots=True)
@@ -28,30 +96,6 @@ class SiteDifferences:
     """(shuffled motifs, Q) mean over these."""
     squares: NDArray[np.float64]
     """(shuffled motifs, Q) sum of the squares over these."""
-
-
-@dataclass(slots=True)
-class _Sums:
-    """Sums over the promoters of one shuffled motif."""
-
-    count: int = 0
-    total: NDArray[np.float64] | float = 0.0
-    squares: NDArray[np.float64] | float = 0.0
-
-    def add(self, values_GQ: NDArray[np.float64]) -> None:
-        self.count += len(values_GQ)
-        self.total = self.total + values_GQ.sum(axis=0)
-        self.squares = self.squares + np.square(values_GQ).sum(axis=0)
-
-
-@dataclass(slots=True)
-class _Kept:
-    """The values of a motif itself, promoter by promoter."""
-
-    values: list[NDArray[np.float64]] = field(default_factory=list)
-
-    def add(self, values_GQ: NDArray[np.float64]) -> None:
-        self.values.append(values_GQ)
 
 
 def site_differences(
@@ -80,11 +124,11 @@ def site_differences(
         progress.advance(part.stop - part.start)
     progress.end()
     means = [background.means() for background in backgrounds]
-    kept = [_Kept() for _ in located]
-    shuffled = [[_Sums() for _ in each.shuffled] for each in located]
-    keepers: list[_Kept | _Sums] = []
-    for own_values, sums in zip(kept, shuffled, strict=True):
-        keepers += [own_values, *sums]
+    firsts = np.cumsum([0, *(1 + len(each.shuffled) for each in located)])
+    # The values of a motif itself are kept promoter by promoter, of shuffled ones their sums.
+    kept: dict[int, list[NDArray[np.float64]]] = {int(first): [] for first in firsts[:-1]}
+    counts = np.zeros(len(every), dtype=np.int64)
+    totals, squares = np.zeros((len(every), number)), np.zeros((len(every), number))
     progress.begin(f"{signal.name}: sites", len(codes))
     for part, signal_BQL in signal.blocks(mixing_QT, codes):
         ranges = [np.searchsorted(sites.rows, [part.start, part.stop]) for sites in every]
@@ -96,11 +140,21 @@ def site_differences(
                 own = np.flatnonzero(sites.widths[first:last] == background.width)
                 rows, starts = sites.rows[first + own] - part.start, sites.starts[first + own]
                 into[own] = windows_BQN[rows, :, starts] - means_SQ[strata_BN[rows, starts]]
-        for sites, (first, last), found, keeper in zip(every, ranges, values, keepers, strict=True):
-            keeper.add(_by_promoter(sites.rows[first:last], found))
+        for motif, (sites, (first, last), found) in enumerate(zip(every, ranges, values, strict=True)):
+            values_GQ = _by_promoter(sites.rows[first:last], found)
+            if motif in kept:
+                kept[motif].append(values_GQ)
+            counts[motif] += len(values_GQ)
+            totals[motif] += values_GQ.sum(axis=0)
+            squares[motif] += np.square(values_GQ).sum(axis=0)
         progress.advance(part.stop - part.start)
     progress.end()
-    return [_finished(own, others, number) for own, others in zip(kept, shuffled, strict=True)]
+    mean = totals / np.maximum(counts, 1)[:, None]
+    shuffled = [slice(first + 1, last) for first, last in itertools.pairwise(firsts)]
+    return [
+        SiteDifferences(np.concatenate(own), counts[others], mean[others], squares[others])
+        for own, others in zip(kept.values(), shuffled, strict=True)
+    ]
 
 
 def _windows(signal: PositionSignal, signal_BQL: NDArray[np.float64], width: int) -> NDArray[np.float64]:
@@ -116,14 +170,3 @@ def _by_promoter(rows: NDArray[np.int64], values: NDArray[np.float64]) -> NDArra
     begins = np.concatenate([[0], np.cumsum(counts)[:-1]])
     means: NDArray[np.float64] = np.add.reduceat(values, begins, axis=0) / counts[:, None]
     return means
-
-
-def _finished(kept: _Kept, shuffled: Sequence[_Sums], number: int) -> SiteDifferences:
-    counts = np.array([sums.count for sums in shuffled], dtype=np.int64)
-    totals = np.array([sums.total for sums in shuffled]).reshape(-1, number)
-    return SiteDifferences(
-        own=np.concatenate(kept.values) if kept.values else np.empty((0, number)),
-        count=counts,
-        mean=totals / np.maximum(counts, 1)[:, None],
-        squares=np.array([sums.squares for sums in shuffled]).reshape(-1, number),
-    )

@@ -3,7 +3,9 @@
 Shapes: B promoters, T treatments, K keys (bins of positions).
 """
 
+import math
 from collections.abc import Sequence
+from dataclasses import dataclass
 
 import numpy as np
 from numpy.typing import NDArray
@@ -13,13 +15,107 @@ from bioattn.errors import BioattnError
 from bioattn.store.reader import AttentionFile, SiteInfo
 from bioattn.text import quoted
 
+READ_BYTES = 1 << 25
+"""Attention read at a time."""
+SCATTERED = 4
+"""Promoters are read with what lies between them in the file while that is at most so many times as much."""
 
-def choose_position_sites(attention: AttentionFile, patterns: Sequence[str] | None = None) -> list[SiteInfo]:
-    """Sites matching shell patterns (None = all) whose keys are positions; all have the same bins.
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PositionMaps:
+    """Attention over positions of an open file, averaged over sites, heads and queries; see `position_maps`."""
+
+    attention: AttentionFile
+    sites: list[SiteInfo]
+    key_edges: NDArray[np.int64]
+    """(K + 1,) in bases from the window's first base."""
+    heads: Sequence[int] | None
+    value_weighted: bool
+    """Weights times the norm of the value vector, each row scaled to sum 1."""
+
+    @property
+    def treatments(self) -> list[str] | None:
+        """None where attention does not tell treatments apart."""
+        return self.sites[0].treatments
+
+    @property
+    def receptive_field(self) -> int | None:
+        """Bases that the key of a bin sees; None where sites differ or do not tell."""
+        fields = {info.receptive_field for info in self.sites}
+        return fields.pop() if len(fields) == 1 else None
+
+    def block(self, genes: slice, treatment: str | None = None) -> NDArray[np.float64]:
+        """Maps (B, T, K) of promoters by sample numbers. treatment: T is 1; None = all of the file.
+
+        A site without a treatment axis says the same for every treatment.
+
+        Raises: BioattnError for a treatment or value-weighted attention that a site does not hold.
+        """
+        return np.asarray(np.mean([self._site(info, genes, treatment) for info in self.sites], axis=0))
+
+    def _site(self, info: SiteInfo, genes: slice, treatment: str | None) -> NDArray[np.float64]:
+        tells_apart = "treatment" in info.dims
+        weights = self.attention.weights(
+            info.name,
+            gene=genes,
+            treatment=[treatment] if tells_apart and treatment is not None else None,
+            value_weighted=self.value_weighted,
+        )
+        if self.heads is not None:
+            places = [info.heads.index(head) for head in self.heads]
+            weights = weights.take(places, axis=info.dims.index("head"))
+        averaged = tuple(axis for axis, dim in enumerate(info.dims) if dim in ("head", "query"))
+        maps: NDArray[np.float64] = weights.astype(np.float64).mean(axis=averaged)
+        if not tells_apart:
+            number = len(self.attention.treatments) if treatment is None else 1
+            maps = np.broadcast_to(maps[:, None], (len(maps), number, maps.shape[-1]))
+        if self.value_weighted:
+            maps = maps / np.maximum(maps.sum(axis=-1, keepdims=True), np.finfo(np.float64).tiny)
+        return maps
+
+    def read(self, samples: NDArray[np.int64], treatment: str | None) -> NDArray[np.float64]:
+        """Maps (B, K) of promoters given by ascending sample numbers. treatment: None averages over all."""
+        wanted = np.asarray(samples)
+        pieces = []
+        first = 0
+        while first < len(wanted):
+            # As many as fit, and as lie close enough together.
+            room = self._samples_at_once(treatment)
+            span = wanted[first:] - wanted[first] + 1
+            close = (span <= room) & (span <= SCATTERED * np.arange(1, len(span) + 1))
+            number = len(span) if close.all() else max(1, int(np.argmin(close)))
+            part = wanted[first : first + number]
+            block = slice(int(part[0]), int(part[-1]) + 1)
+            maps = [self._site(info, block, treatment).mean(axis=1) for info in self.sites]
+            pieces.append(np.mean(maps, axis=0)[part - part[0]])
+            first += number
+        return np.concatenate(pieces)
+
+    def _samples_at_once(self, treatment: str | None) -> int:
+        largest = 1
+        for info in self.sites:
+            sizes = dict(zip(info.dims[1:], info.shape[1:], strict=True))
+            if treatment is not None:
+                sizes.pop("treatment", None)
+            # Averaging works in float64.
+            largest = max(largest, 8 * math.prod(sizes.values()))
+        return max(1, READ_BYTES // largest)
+
+
+def position_maps(
+    attention: AttentionFile,
+    patterns: Sequence[str] | None = None,
+    heads: Sequence[int] | None = None,
+    *,
+    value_weighted: bool = False,
+) -> PositionMaps:
+    """Maps of the sites matching shell patterns (None = all) whose keys are positions; all have the same bins.
 
     Where some tell treatments apart, only those; else where some have one query for all positions, only those.
+    heads: the model's head numbers to average, None = all kept.
 
-    Raises: BioattnError when a pattern matches no site, there is no such site or bins differ.
+    Raises: BioattnError when a pattern matches no site, there is no such site, bins differ, or a site does not
+    hold one of the heads.
     """
     if attention.over_alignments:
         raise BioattnError(f"{attention.path}: holds attention over alignments; one over promoters is needed")
@@ -32,60 +128,22 @@ def choose_position_sites(attention: AttentionFile, patterns: Sequence[str] | No
         )
     treatments = [info for info in with_positions if "treatment" in info.dims]
     chosen = treatments or [info for info in with_positions if "query" not in info.dims] or with_positions
-    first = chosen[0]
-    for info in chosen[1:]:
-        if not np.array_equal(info.key_edges, first.key_edges):  # type: ignore[arg-type]
+    first, edges = chosen[0], chosen[0].key_edges
+    assert edges is not None
+    for info in chosen:
+        if not np.array_equal(edges, info.key_edges):  # type: ignore[arg-type]
             raise BioattnError(
                 f"{attention.path}: sites {first.name} and {info.name} have different bins; "
                 "choose one of them with --sites"
             )
-    return chosen
-
-
-def require_heads(attention: AttentionFile, sites: Sequence[SiteInfo], heads: Sequence[int]) -> None:
-    """Raises: BioattnError when a head is not kept at one of the sites, or heads were reduced away."""
-    for info in sites:
-        if "head" not in info.dims:
+        if heads is not None and "head" not in info.dims:
             raise BioattnError(
                 f"{attention.path}: site {info.name} holds {info.reduce.value} only; leave --heads out, or export "
                 "attention without --reduce"
             )
-        for head in heads:
+        for head in heads or ():
             if head not in info.heads:
                 raise not_there("--heads", head, f"site {info.name} of {attention.path}", "head", info.heads)
-
-
-def mean_map(
-    attention: AttentionFile,
-    info: SiteInfo,
-    genes: slice,
-    *,
-    treatment: str | None = None,
-    heads: Sequence[int] | None = None,
-    value_weighted: bool = False,
-) -> NDArray[np.float64]:
-    """Weights of some promoters at one site, averaged over heads and queries: (B, T, K).
-
-    genes: sample numbers. treatment: one of them, then T is 1; None = all of the file. A site without a treatment
-    axis says the same for every treatment. heads: the model's head numbers to average, None = all kept.
-    value_weighted: weights times the norm of the value vector, each row scaled to sum 1.
-
-    Raises: BioattnError for a treatment or value-weighted attention that the site does not hold.
-    """
-    tells_apart = "treatment" in info.dims
-    weights = attention.weights(
-        info.name,
-        gene=genes,
-        treatment=[treatment] if tells_apart and treatment is not None else None,
-        value_weighted=value_weighted,
+    return PositionMaps(
+        attention=attention, sites=chosen, key_edges=edges, heads=heads, value_weighted=value_weighted
     )
-    if heads is not None:
-        weights = weights.take([info.heads.index(head) for head in heads], axis=info.dims.index("head"))
-    averaged = tuple(axis for axis, dim in enumerate(info.dims) if dim in ("head", "query"))
-    maps: NDArray[np.float64] = weights.astype(np.float64).mean(axis=averaged)
-    if not tells_apart:
-        number = len(attention.treatments) if treatment is None else 1
-        maps = np.broadcast_to(maps[:, None], (len(maps), number, maps.shape[-1]))
-    if value_weighted:
-        maps = maps / np.maximum(maps.sum(axis=-1, keepdims=True), np.finfo(np.float64).tiny)
-    return maps

@@ -10,6 +10,7 @@ Shapes: G promoters, B promoters of a block, L bases of the window.
 import logging
 from abc import ABC, abstractmethod
 from collections.abc import Iterator, Sequence
+from contextlib import AbstractContextManager
 from pathlib import Path
 from typing import Any
 
@@ -20,19 +21,27 @@ from numpy.typing import NDArray
 from bioattn.errors import BioattnError
 from bioattn.formats.nucleotides import UNKNOWN
 from bioattn.interpret.choices import Upsampling
-from bioattn.interpret.maps.map_reader import MapReader
-from bioattn.interpret.maps.position_maps import choose_position_sites, require_heads
+from bioattn.interpret.maps.position_maps import position_maps
 from bioattn.interpret.maps.upsampling import upsample
 from bioattn.io.files import sha256_of
+from bioattn.io.hdf5_input import open_hdf5, text_attribute
 from bioattn.promoters.promoter_fasta import read_promoters
-from bioattn.store.attribution import AttributionFile
-from bioattn.store.reader import AttentionFile
+from bioattn.store.attribution import AttributionFile, open_attribution
+from bioattn.store.reader import AttentionFile, open_attention
+from bioattn.store.schema import ATTRIBUTION_FORMAT
 
 LOGGER = logging.getLogger("bioattn")
 ROWS_AT_ONCE = 1024
 ATTENTION, ATTRIBUTION = "attention", "attribution"
 ATTRIBUTED_BASES = 15
 """How wide a stretch is cut out around a peak of attribution, which points at single bases."""
+
+
+def open_maps(path: Path) -> AbstractContextManager[AttentionFile | AttributionFile]:
+    """Open a file of attention or of attribution. Raises: FormatError when it is neither."""
+    with open_hdf5(path) as file:
+        kind = text_attribute(file, "format")
+    return open_attribution(path) if kind == ATTRIBUTION_FORMAT else open_attention(path)
 
 
 class PromoterMaps(ABC):
@@ -118,20 +127,16 @@ class AttentionMaps(PromoterMaps):
     ) -> None:
         """Maps of `genes` (None = all), whose bases are those of the FASTA `promoters`.
 
-        Raises: BioattnError as `choose_position_sites`, or when the FASTA lacks a gene or a base.
+        Raises: BioattnError as `position_maps`, or when the FASTA lacks a gene or a base.
         """
-        infos = choose_position_sites(attention, sites)
-        if heads is not None:
-            require_heads(attention, infos, heads)
+        self._reader = position_maps(attention, sites, heads)
         super().__init__(_numbers(attention.samples, genes))
         self.path = attention.path
         self.treatments = attention.treatments
         self.samples = attention.samples.iloc[self._chosen]
-        self._reader = MapReader(attention=attention, sites=infos, heads=heads, value_weighted=False)
-        assert infos[0].key_edges is not None  # choose_position_sites saw to it
-        self._edges = infos[0].key_edges
-        bin_width = int(np.diff(self._edges).max())
-        self.reach = max(max(info.receptive_field or 0 for info in infos), bin_width)
+        self._edges = self._reader.key_edges
+        fields = [info.receptive_field or 0 for info in self._reader.sites]
+        self.reach = max(*fields, int(np.diff(self._edges).max()))
         self.codes = codes_of_genes(promoters, attention, self.samples)
 
     def _compact(self, samples: NDArray[np.int64], treatment: str) -> NDArray[np.float64]:

@@ -9,49 +9,49 @@ from collections.abc import Callable, Mapping, Sequence
 from contextlib import ExitStack
 from dataclasses import asdict, dataclass
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
+from numpy.typing import NDArray
 
-from bioattn import __version__
 from bioattn.choices import require_names, require_reference
 from bioattn.errors import Interrupted, SettingsError
 from bioattn.formats.meme import read_meme, write_meme
 from bioattn.formats.motif import UNIFORM_BACKGROUND, Motif
-from bioattn.interpret.maps.promoter_maps import ATTENTION, AttentionMaps, AttributionMaps, PromoterMaps
-from bioattn.interpret.motifs.hits import base_composition
-from bioattn.interpret.motifs.matches import match_motifs, require_tomtom
-from bioattn.interpret.motifs.motif_folder import (
-    EDGES,
-    FORMAT,
-    FORMAT_VERSION,
-    LOGOS,
-    MEME,
-    MOTIF_FOLDER,
-    MOTIFS,
-    RECORD,
-    TREATMENTS,
+from bioattn.interpret.file_kinds import EDGES, LOGOS, MEME, MOTIF_FOLDER, MOTIFS, TREATMENTS
+from bioattn.interpret.maps.promoter_maps import (
+    ATTENTION,
+    AttentionMaps,
+    AttributionMaps,
+    PromoterMaps,
+    open_maps,
 )
+from bioattn.interpret.motifs.discovery import MIN_BITS, trim_vague_ends
+from bioattn.interpret.motifs.hits import base_composition
 from bioattn.interpret.motifs.source import MotifSettings, MotifSource, filter_row
 from bioattn.interpret.motifs.tables import (
     EDGE_HEADER,
+    match_motifs,
+    require_tomtom,
     write_edges,
     write_motif_table,
     write_treatment_table,
 )
 from bioattn.io.files import sha256_of, text_output, write_json
 from bioattn.io.folders import atomic_folder
-from bioattn.io.hdf5_input import open_hdf5, text_attribute
 from bioattn.models.family import WEIGHTS
 from bioattn.promoters.gene_ids import choose_genes
-from bioattn.store.attribution import open_attribution
-from bioattn.store.reader import open_attention
-from bioattn.store.schema import ATTRIBUTION_FORMAT
+from bioattn.store.attribution import AttributionFile
 from bioattn.system.progress import NoProgress, Progress
 from bioattn.system.signals import StopRequest, stop_on_signals
 
+if TYPE_CHECKING:
+    from bioattn.inference.runner import FirstLayerRunner
+
 MATCHED = 0.05
 """Largest q-value of a match that is counted."""
+MIN_FILTER_SITES = 10
+"""A filter with fewer sites is not shown."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -134,7 +134,9 @@ def export_motifs(
                         request.check()
                         draw_logo(motif, folder / LOGOS / f"{motif.name}.svg")
                 inputs = {each.kind: each.path for each in maps} | {n: p for n, p in others.items() if p}
-                write_json(folder / RECORD, _record(folder, settings, sources, motifs, inputs, edges))
+                write_json(
+                    folder / MOTIF_FOLDER.record, _record(folder, settings, sources, motifs, inputs, edges)
+                )
         except Interrupted as stop:
             raise Interrupted(f"{stop}; no motifs were kept, run again", stop.exit_code) from stop
         finally:
@@ -152,19 +154,15 @@ def _open(
     stack: ExitStack, path: Path, settings: MotifSettings, promoters: Path | None, genes: Sequence[str]
 ) -> PromoterMaps:
     """The maps of a file of either kind."""
-    with open_hdf5(path) as file:
-        kind = text_attribute(file, "format")
-    if kind == ATTRIBUTION_FORMAT:
-        attribution = stack.enter_context(open_attribution(path))
-        chosen = choose_genes(genes, list(attribution.samples.index), path) if genes else None
-        return AttributionMaps(attribution, genes=chosen)
-    attention = stack.enter_context(open_attention(path))
+    file = stack.enter_context(open_maps(path))
+    chosen = choose_genes(genes, list(file.samples.index), path) if genes else None
+    if isinstance(file, AttributionFile):
+        return AttributionMaps(file, genes=chosen)
     if promoters is None:
         raise SettingsError(
             f"{path}: attention holds no sequences; give the FASTA it was exported from with --promoters"
         )
-    chosen = choose_genes(genes, list(attention.samples.index), path) if genes else None
-    return AttentionMaps(attention, promoters, genes=chosen, sites=settings.sites, heads=settings.heads)
+    return AttentionMaps(file, promoters, genes=chosen, sites=settings.sites, heads=settings.heads)
 
 
 def _filters(folder: Path, promoters: Path | None) -> list[Motif]:
@@ -172,7 +170,6 @@ def _filters(folder: Path, promoters: Path | None) -> list[Motif]:
     import torch
 
     from bioattn.inference.runner import FirstLayerRunner, with_ability
-    from bioattn.interpret.motifs.filter_motifs import filter_motifs
     from bioattn.models.family import load_runner
 
     if promoters is None:
@@ -187,6 +184,20 @@ def _filters(folder: Path, promoters: Path | None) -> list[Motif]:
     )
     source = runner.read(promoters)
     return filter_motifs(runner, np.concatenate([batch.codes for batch in source.batches(1024)]))
+
+
+def filter_motifs(runner: "FirstLayerRunner", codes_BL: NDArray[np.uint8]) -> list[Motif]:
+    """What the first layer of a model matches: motifs named as its filters, without those too vague or rare.
+
+    codes_BL: sequences as the model sees them. Raises: BioattnError when its first layer has no filters.
+    """
+    motifs = []
+    for name, counts in runner.first_layer_matches(codes_BL):
+        sites = float(counts[0].sum())
+        matrix = trim_vague_ends(counts / sites, MIN_BITS) if sites >= MIN_FILTER_SITES else None
+        if matrix is not None:
+            motifs.append(Motif(name=name, probabilities=matrix, sites=round(sites)))
+    return motifs
 
 
 def _search(sources: Sequence[MotifSource], request: StopRequest, progress: Progress) -> None:
@@ -229,9 +240,7 @@ def _record(
 ) -> dict[str, Any]:
     files = sorted(path for path in folder.rglob("*") if path.is_file())
     return {
-        "format": FORMAT,
-        "format_version": FORMAT_VERSION,
-        "generated_by": f"bioattn {__version__}",
+        **MOTIF_FOLDER.header,
         "motifs": len(motifs),
         "edges": edges,
         "promoters": max((len(source.maps.codes) for source in sources), default=0),

@@ -15,26 +15,14 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from bioattn import __version__
 from bioattn.choices import MEAN
 from bioattn.errors import BioattnError, Interrupted, SettingsError
 from bioattn.interpret.choices import Overlapping
-from bioattn.interpret.maps.map_reader import MapReader
-from bioattn.interpret.maps.position_maps import choose_position_sites, require_heads
-from bioattn.interpret.tracks.choice import Track, choose_tracks
-from bioattn.interpret.tracks.files import WrittenFile, write_strand, write_table
-from bioattn.interpret.tracks.layout import lay_out
-from bioattn.interpret.tracks.promoter_places import ChromosomeLengths, place_promoters
-from bioattn.interpret.tracks.settings import USUAL_DOWNSTREAM, TrackSettings
-from bioattn.interpret.tracks.track_folder import (
-    FORMAT,
-    FORMAT_VERSION,
-    RECORD,
-    STRANDS,
-    TRACK_FOLDER,
-    TrackFormat,
-)
-from bioattn.interpret.tracks.values import BaseValues, TrackValues
+from bioattn.interpret.file_kinds import STRANDS, TRACK_FOLDER, TrackFormat
+from bioattn.interpret.maps.position_maps import position_maps
+from bioattn.interpret.tracks.files import TrackValues, WrittenFile, write_strand, write_table
+from bioattn.interpret.tracks.layout import lay_out, place_promoters
+from bioattn.interpret.tracks.settings import USUAL_DOWNSTREAM, Track, TrackSettings, choose_tracks
 from bioattn.io.files import sha256_of, write_json
 from bioattn.io.folders import atomic_folder
 from bioattn.promoters.gene_ids import choose_genes
@@ -69,14 +57,15 @@ def export_tracks(
     *,
     treatments: Sequence[str] = (),
     genes: Sequence[str] = (),
-    chromosomes: ChromosomeLengths | None = None,
+    chromosome_sizes: Path | None = None,
     force: bool = False,
     progress: Progress | None = None,
 ) -> TrackSummary:
     """Write the folder `output` of tracks (`docs/formats/tracks.md`) from an attention file over promoters.
 
-    treatments: names, none = all. genes: ids or files of ids (`choose_genes`), none = all. chromosomes: their
-    lengths; without them bigWig says that each ends with its last window. force: replace a folder of tracks.
+    treatments: names, none = all. genes: ids or files of ids (`choose_genes`), none = all. chromosome_sizes: the
+    genome's .fai, chrom.sizes or FASTA; without it bigWig says that each ends with its last window. force: replace
+    a folder of tracks.
 
     Raises: BioattnError for attention without positions, places or what is asked for, a folder in the way, a full
     disk; SettingsError for settings that contradict each other; Interrupted on Ctrl-C and SIGTERM, with nothing
@@ -84,10 +73,10 @@ def export_tracks(
     """
     progress = progress or NoProgress()
     own_names = TRACK_FOLDER.check_output(
-        output, [attention, *([chromosomes.source] if chromosomes else [])], force=force
+        output, [attention, *([chromosome_sizes] if chromosome_sizes else [])], force=force
     )
     with open_attention(attention) as file:
-        export = _Export(file, settings, treatments, genes, chromosomes)
+        export = _Export(file, settings, treatments, genes, chromosome_sizes, progress)
         export.say()
         size = export.expected_bytes()
         LOGGER.info(f"{counted(len(export.tracks), 'track')} for each strand take about {human_bytes(size)}")
@@ -101,7 +90,7 @@ def export_tracks(
         try:
             with stop_on_signals() as request, atomic_folder(output, own_names) as folder:
                 written = export.write(folder, request, progress)
-                write_json(folder / RECORD, export.record(folder, written))
+                write_json(folder / TRACK_FOLDER.record, export.record(folder, written))
         except Interrupted as stop:
             raise Interrupted(f"{stop}; no tracks were kept, run again", stop.exit_code) from stop
         finally:
@@ -109,7 +98,7 @@ def export_tracks(
     files = [output / each.file for _, several in written for each in several]
     return TrackSummary(
         tracks=len(export.tracks),
-        promoters=len(export.places.samples),
+        promoters=len(export.places.windows.samples),
         without_place=export.places.without_place,
         files=len(files),
         bytes=sum(path.stat().st_size for path in files),
@@ -125,34 +114,22 @@ class _Export:
         settings: TrackSettings,
         treatments: Sequence[str],
         genes: Sequence[str],
-        chromosomes: ChromosomeLengths | None,
+        chromosome_sizes: Path | None,
+        progress: Progress,
     ) -> None:
         self.attention = attention
         self.settings = settings
-        self.chromosomes = chromosomes
-        sites = choose_position_sites(attention, settings.sites)
-        if settings.heads is not None:
-            require_heads(attention, sites, settings.heads)
-        self.reader = MapReader(
-            attention=attention, sites=sites, heads=settings.heads, value_weighted=settings.value_weighted
+        self.lengths_known = chromosome_sizes is not None
+        self.reader = position_maps(
+            attention, settings.sites, settings.heads, value_weighted=settings.value_weighted
         )
-        edges = sites[0].key_edges
-        assert edges is not None  # choose_position_sites saw to it
-        self.edges = edges
-        fields = {info.receptive_field for info in sites}
-        if settings.upsampling == "receptive-field" and (len(fields) > 1 or None in fields):
+        self.edges = self.reader.key_edges
+        if settings.upsampling == "receptive-field" and self.reader.receptive_field is None:
             raise BioattnError(
                 f"{attention.path}: says no single receptive field of its keys; choose another --upsample, or one "
                 "site with --sites"
             )
-        self.base_values = BaseValues(
-            key_edges=edges,
-            window_length=attention.window_length,
-            upsampling=settings.upsampling,
-            receptive_field=sites[0].receptive_field,
-            overlapping=settings.overlapping,
-        )
-        self.tracks = choose_tracks(attention, sites[0].treatments, treatments, settings.reference)
+        self.tracks = choose_tracks(attention, self.reader.treatments, treatments, settings.reference)
         given = attention.downstream if settings.downstream is None else settings.downstream
         self.downstream = USUAL_DOWNSTREAM if given is None else given
         self.downstream_known = given is not None
@@ -161,9 +138,10 @@ class _Export:
             attention,
             choose_genes(genes, known, attention.path) if genes else None,
             downstream=self.downstream,
-            chromosomes=chromosomes,
+            chromosome_sizes=chromosome_sizes,
+            progress=progress,
         )
-        self.layout = lay_out(self.places.windows, settings.overlapping)
+        self.layout = lay_out(self.places.by_strand, settings.overlapping)
         self.along = tuple(each for each in settings.formats if each is not TrackFormat.TSV)
         """Formats that need one value per base."""
         if (
@@ -201,10 +179,10 @@ class _Export:
                 Overlapping.MEAN: "such a base gets the mean",
             }[settings.overlapping]
             LOGGER.info(
-                f"{layout.overlapping_genes:,} of {counted(len(places.samples), 'window')} overlap another of "
+                f"{layout.overlapping_genes:,} of {counted(len(places.gene_ids), 'window')} overlap another of "
                 f"their strand, {percentage(layout.overlapping_share, 1)} of all bases; {settled}"
             )
-        if self.chromosomes is None and TrackFormat.BIGWIG in settings.formats:
+        if not self.lengths_known and TrackFormat.BIGWIG in settings.formats:
             LOGGER.info(
                 "chromosome lengths are not known (--chromosome-sizes): bigWig will say that each ends with its "
                 "last window, which genome browsers do not mind"
@@ -217,7 +195,7 @@ class _Export:
         rows = {
             TrackFormat.BEDGRAPH: bases / width,
             TrackFormat.BIGWIG: bases / width,
-            TrackFormat.TSV: len(self.places.samples) * (len(self.edges) - 1),
+            TrackFormat.TSV: len(self.places.windows.samples) * (len(self.edges) - 1),
         }
         size = 0.0
         for each in self.settings.formats:
@@ -232,32 +210,30 @@ class _Export:
         means = self._means(folder, request)
         written = []
         for track in self.tracks:
-            values = self._values(track, means, request)
+            values = TrackValues(
+                maps=self.reader,
+                track=track,
+                upsampling=self.settings.upsampling,
+                overlapping=self.settings.overlapping,
+                means=means,
+                stop=request,
+            )
             files: list[WrittenFile] = []
             if self.along:
                 for strand, stretches in self.layout.stretches.items():
                     if stretches:
                         files += write_strand(
                             folder,
-                            track,
                             strand,
                             stretches,
-                            values.of_bases,
+                            values,
                             formats=self.along,
                             gzip=self.settings.gzip,
                             lengths=self.places.lengths,
                             note=self._note(track, strand),
                         )
             if TrackFormat.TSV in self.settings.formats:
-                files += write_table(
-                    folder,
-                    track,
-                    self.places,
-                    self.edges,
-                    self.attention.window_length,
-                    values.of_bins,
-                    gzip=self.settings.gzip,
-                )
+                files += write_table(folder, self.places, values, gzip=self.settings.gzip)
             written.append((track, files))
             progress.advance()
         return written
@@ -271,27 +247,11 @@ class _Export:
         with tempfile.TemporaryFile(dir=folder) as file:
             # The mapping keeps the disk space after the file is closed, and gives it back when it goes.
             means = np.memmap(file, dtype=np.float32, mode="w+", shape=shape)
-        for begin in range(0, len(self.places.samples), 4096):
+        for begin in range(0, len(self.places.windows.samples), 4096):
             request.check()
-            some = self.places.samples[begin : begin + 4096]
+            some = self.places.windows.samples[begin : begin + 4096]
             means[some] = self.reader.read(some, None)
         return means
-
-    def _values(self, track: Track, means: NDArray[np.float32] | None, request: StopRequest) -> TrackValues:
-        def maps(samples: NDArray[np.int64]) -> NDArray[np.float64]:
-            request.check()
-            return self.reader.read(samples, track.treatment)
-
-        def reference(samples: NDArray[np.int64]) -> NDArray[np.float64]:
-            if means is not None:
-                return means[samples].astype(np.float64)
-            return self.reader.read(samples, track.reference)
-
-        return TrackValues(
-            base_values=self.base_values,
-            maps=maps,
-            reference=None if track.reference is None else reference,
-        )
 
     def _note(self, track: Track, strand: str) -> str:
         what = (
@@ -309,20 +269,18 @@ class _Export:
         }
         settings["formats"] = [str(each) for each in self.settings.formats]
         return {
-            "format": FORMAT,
-            "format_version": FORMAT_VERSION,
-            "generated_by": f"bioattn {__version__}",
+            **TRACK_FOLDER.header,
             "model_sha256": self.attention.model_sha256,
             "input_sha256": self.attention.input_sha256,
             "attention_sha256": sha256_of(self.attention.path),
             "settings": settings,
             "window_length": self.attention.window_length,
-            "promoters": len(self.places.samples),
+            "promoters": len(self.places.windows.samples),
             "promoters_without_place": self.places.without_place,
             "overlapping_promoters": self.layout.overlapping_genes,
             "overlapping_share_of_bases": round(self.layout.overlapping_share, 6),
-            "chromosome_lengths_known": self.chromosomes is not None,
-            "chromosomes": {chrom: self.places.lengths[chrom] for chrom, _ in self.places.windows},
+            "chromosome_lengths_known": self.lengths_known,
+            "chromosomes": {chrom: self.places.lengths[chrom] for chrom, _ in self.places.by_strand},
             "tracks": [
                 {
                     "treatment": track.treatment,

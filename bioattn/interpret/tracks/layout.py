@@ -7,13 +7,19 @@ each other but no window outside. Inside a stretch the covered bases are numbere
 import itertools
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from pathlib import Path
 from typing import NamedTuple
 
 import numpy as np
+import pandas as pd
 from numpy.typing import NDArray
 
 from bioattn.errors import BioattnError
+from bioattn.formats.chromosome_lengths import read_chromosome_lengths
 from bioattn.interpret.choices import Overlapping
+from bioattn.store.reader import AttentionFile
+from bioattn.system.progress import Progress
+from bioattn.text import first_names
 
 STRETCH_BASES = 1 << 20
 """About so many bases are worked on at a time."""
@@ -78,8 +84,6 @@ class TrackLayout:
 
     stretches: Mapping[str, Sequence[Stretch]]
     """By strand, `+` and `-`; a strand without promoters has none."""
-    samples: NDArray[np.int64]
-    """Sample numbers of all promoters with a place, ascending."""
     overlapping_genes: int
     """Promoters whose window overlaps another of their strand."""
     overlapping_share: float
@@ -139,7 +143,6 @@ def lay_out(windows: Mapping[tuple[str, str], Windows], overlapping: Overlapping
         genes += int(_overlaps_another(placed).sum())
     return TrackLayout(
         stretches=stretches,
-        samples=np.sort(np.concatenate([placed.samples for placed in windows.values()])),
         overlapping_genes=genes,
         overlapping_share=shared / max(1, covered),
     )
@@ -242,3 +245,87 @@ def _overlaps_another(windows: Windows) -> NDArray[np.bool_]:
     after = np.concatenate([windows.starts[1:] < windows.ends[:-1], [False]])
     overlaps: NDArray[np.bool_] = before | after
     return overlaps
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PromoterPlaces:
+    """The promoters with a place, arrays of shape (n,) in file order."""
+
+    windows: Windows
+    gene_ids: NDArray[np.object_]
+    chroms: NDArray[np.object_]
+    reverse: NDArray[np.bool_]
+    """Whether the promoter is one of the − strand."""
+    by_strand: Mapping[tuple[str, str], Windows]
+    """The same windows by chromosome and strand."""
+    lengths: dict[str, int]
+    """Of the chromosomes; up to the last base of a window where they are not known."""
+    without_place: int
+    """Promoters asked for that have none."""
+
+
+def place_promoters(
+    attention: AttentionFile,
+    genes: Sequence[str] | None = None,
+    *,
+    downstream: int = 0,
+    chromosome_sizes: Path | None = None,
+    progress: Progress | None = None,
+) -> PromoterPlaces:
+    """Find the promoters of an attention file on their chromosomes; those without a location are counted only.
+
+    genes: ids to take, None = all. downstream: bases of every window from position 0 on.
+
+    Raises: BioattnError when no promoter has a location, or the chromosomes given lack one or end before a window.
+    """
+    samples = attention.samples
+    requested = (
+        np.arange(len(samples)) if genes is None else np.sort(samples.index.get_indexer(pd.Index(genes)))
+    )
+    chroms = samples["chrom"].to_numpy(dtype=object)
+    strands = samples["strand"].to_numpy(dtype=object)
+    placed = requested[(chroms[requested] != "") & np.isin(strands[requested].astype(str), ("+", "-"))]
+    if not placed.size:
+        raise BioattnError(
+            f"{attention.path}: no promoter asked for has a place on a chromosome, which tracks need; make the "
+            "FASTA with `bioattn prepare promoters`, or write chrom:start-end(strand) behind its ids"
+        )
+    windows: dict[tuple[str, str], Windows] = {}
+    lengths = {} if chromosome_sizes is None else read_chromosome_lengths(chromosome_sizes, progress)
+    all_starts = samples["start"].to_numpy(dtype=np.int64)
+    all_ends = samples["end"].to_numpy(dtype=np.int64)
+    for chrom in sorted({str(name) for name in chroms[placed]}):
+        if chromosome_sizes is not None and chrom not in lengths:
+            raise BioattnError(
+                f"{chromosome_sizes}: has no chromosome {chrom!r}, on which promoters of {attention.path} lie; "
+                f"it has {first_names(list(lengths))}"
+            )
+        for strand in ("+", "-"):
+            here = placed[(chroms[placed] == chrom) & (strands[placed] == strand)]
+            if not here.size:
+                continue
+            windows[chrom, strand] = place_windows(
+                chrom,
+                strand,
+                here,
+                all_starts[here],
+                all_ends[here],
+                window_length=attention.window_length,
+                downstream=downstream,
+                chromosome_length=lengths.get(chrom) if chromosome_sizes is not None else None,
+            )
+    if chromosome_sizes is None:
+        for (chrom, _), some in windows.items():
+            lengths[chrom] = max(lengths.get(chrom, 0), int(some.ends.max()))
+    every = Windows(*(np.concatenate(fields) for fields in zip(*windows.values(), strict=True)))
+    order = np.argsort(every.samples)
+    every = Windows(*(field[order] for field in every))
+    return PromoterPlaces(
+        windows=every,
+        gene_ids=samples.index.to_numpy(dtype=object)[every.samples],
+        chroms=chroms[every.samples],
+        reverse=strands[every.samples] == "-",
+        by_strand=windows,
+        lengths=lengths,
+        without_place=len(requested) - len(placed),
+    )

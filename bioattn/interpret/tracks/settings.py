@@ -1,10 +1,13 @@
-"""What tracks hold and how they are written."""
+"""What tracks hold and how they are written, and the choice of tracks of an attention file."""
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 
-from bioattn.errors import SettingsError
+from bioattn.choices import require_names, require_reference
+from bioattn.errors import BioattnError, SettingsError
 from bioattn.interpret.choices import Overlapping, Upsampling
-from bioattn.interpret.tracks.track_folder import TrackFormat
+from bioattn.interpret.file_kinds import TrackFormat, file_stems
+from bioattn.store.reader import AttentionFile
 
 USUAL_DOWNSTREAM = 200
 """The default of `prepare promoters`."""
@@ -45,3 +48,56 @@ def parse_formats(text: str) -> tuple[TrackFormat, ...]:
         if name not in list(TrackFormat):
             raise SettingsError(f"--format {name!r}: is none of {', '.join(TrackFormat)}")
     return tuple(each for each in TrackFormat if each in names)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Track:
+    """One track: attention for a treatment, or its difference from another."""
+
+    treatment: str | None
+    """None: the model does not tell treatments apart."""
+    reference: str | None
+    """Attention for this treatment is subtracted."""
+    stem: str
+    """Start of the names of its files."""
+
+    @property
+    def quantity(self) -> str:
+        """Name of the quantity."""
+        return "attention" if self.reference is None else "difference"
+
+    @property
+    def title(self) -> str:
+        """Title in genome browsers."""
+        name = self.treatment or "all treatments"
+        return name if self.reference is None else f"{name} minus {self.reference}"
+
+
+def choose_tracks(
+    attention: AttentionFile, known: list[str] | None, requested: Sequence[str], reference: str | None
+) -> list[Track]:
+    """Make the list of tracks in the order requested, treatments before differences."""
+    if known is None:
+        if requested or reference is not None:
+            option = "--treatment" if requested else "--against"
+            raise BioattnError(
+                f"{attention.path}: its attention does not tell treatments apart, so there is one track for all; "
+                f"leave {option} out"
+            )
+        return [Track(treatment=None, reference=None, stem="all")]
+    require_names("--treatment", requested, known, attention.path)
+    require_reference("--against", reference, known, attention.path)
+    names = list(requested or known)
+    pairs: list[tuple[str, str | None]] = [(name, None) for name in names]
+    if reference is not None:
+        if reference in known and reference not in names:
+            pairs.append((reference, None))
+        others = [name for name in names if name != reference]
+        if not others:
+            raise SettingsError(f"--against {reference}: is the only treatment asked for; name others")
+        pairs += [(name, reference) for name in others]
+    stems = file_stems([name if other is None else f"{name}-vs-{other}" for name, other in pairs])
+    return [
+        Track(treatment=name, reference=other, stem=stem)
+        for (name, other), stem in zip(pairs, stems, strict=True)
+    ]

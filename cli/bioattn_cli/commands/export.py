@@ -133,7 +133,7 @@ def motifs(
 
 def _draw_logo(motif: "Motif", path: Path) -> None:
     from bioattn.figures.motif_logos import draw_logos
-    from bioattn.figures.output import write_figure
+    from bioattn.figures.style import write_figure
 
     write_figure(draw_logos([motif], 85.0), path)
 
@@ -182,9 +182,7 @@ def tracks(
 
     bioattn export tracks attention.h5 -o tracks --treatment heat --against control
     """
-    from bioattn.formats.chromosome_lengths import read_chromosome_lengths
     from bioattn.interpret.tracks.export import export_tracks
-    from bioattn.interpret.tracks.promoter_places import ChromosomeLengths
     from bioattn.interpret.tracks.settings import TrackSettings, parse_formats
     from bioattn.text import counted, human_bytes
 
@@ -199,17 +197,13 @@ def tracks(
         formats=parse_formats(formats),
         gzip=compress,
     )
-    chromosomes = None
-    if chromosome_sizes is not None:
-        lengths = read_chromosome_lengths(chromosome_sizes, reporter.progress())
-        chromosomes = ChromosomeLengths(lengths=lengths, source=chromosome_sizes)
     summary = export_tracks(
         attention,
         output,
         settings,
         treatments=treatment,
         genes=genes,
-        chromosomes=chromosomes,
+        chromosome_sizes=chromosome_sizes,
         force=force,
         progress=reporter.progress(),
     )
@@ -293,8 +287,8 @@ def contacts(
                 for name, figures in precision.items()
             },
         )
+    from bioattn.interpret.contacts.attention_contacts import export_contacts, require_contact_name
     from bioattn.interpret.contacts.contact_regression import read_regression
-    from bioattn.interpret.contacts.export import export_contacts, require_contact_name
 
     require_contact_name(output)
     known = None if regression is None else read_regression(regression)

@@ -203,8 +203,7 @@ def heads(
     for a head that attends to one position, all of them for a uniform head.
     """
     from bioattn.errors import SettingsError
-    from bioattn.figures.head_grid import draw_head_grid
-    from bioattn.figures.head_maps import alignment_head_grid, promoter_head_grid
+    from bioattn.figures.head_grid import alignment_head_grid, draw_head_grid, promoter_head_grid
     from bioattn.figures.treatment_maps import read_treatment_maps, window_zero
     from bioattn.promoters.gene_ids import choose_genes
     from bioattn.store import open_attention
@@ -299,8 +298,8 @@ def distogram(
 ) -> "Figure":
     """Draw the expected distances of a model and the entropy of each."""
     from bioattn.errors import SettingsError
+    from bioattn.figures.contact_map import draw_distogram
     from bioattn.figures.contact_prediction import read_contact_prediction, read_contact_truth
-    from bioattn.figures.distogram import draw_distogram
     from bioattn.structures.distogram_file import read_distances
 
     if truth is None and (chain is not None or alignment is not None):
@@ -359,7 +358,7 @@ def training(
 
     A dot marks the epoch whose weights were kept.
     """
-    from bioattn.figures.training_curves import draw_training
+    from bioattn.figures.curves import draw_training
     from bioattn.views.training_history import read_history
 
     return draw_training([read_history(path) for path in runs], width, metric)
@@ -372,7 +371,7 @@ def draw(
     width: float = options.width(180),
 ) -> "Figure":
     """Draw the verdict on a model's attention: deletion and insertion curves, and each measure."""
-    from bioattn.figures.check_curves import draw_check
+    from bioattn.figures.curves import draw_check
     from bioattn.views.check import read_check
 
     return draw_check(read_check(check), width)

@@ -155,9 +155,8 @@ def score(
     Prints a table; without --dataset every promoter of the attention file is scored, training ones included.
     """
     from bioattn.errors import SettingsError
-    from bioattn.interpret.planted.attention_score import score_attention_and_predictions
+    from bioattn.interpret.planted.attention_score import localisation_text, score_attention_and_predictions
     from bioattn.interpret.planted.localisation import plain
-    from bioattn.interpret.planted.localisation_table import localisation_text
     from bioattn.io.files import write_json
 
     if split is not None and dataset is None:

@@ -7,7 +7,7 @@ import torch
 
 from bioattn.attention.head_masks import attention_layers, masked_heads
 from bioattn.errors import BioattnError
-from bioattn.interpret.heads.pruning import greedy_pruning, heads_after_pruning, leave_one_out
+from bioattn.interpret.heads.report import greedy_pruning, heads_after_pruning, leave_one_out
 from bioattn.models.promoter.config import Conditioning, PromoterModelConfig
 from bioattn.models.promoter.head_scorer import PromoterHeadScorer
 from bioattn.promoters.dataset import TEST, VALIDATION, PromoterDataset

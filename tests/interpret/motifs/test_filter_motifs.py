@@ -6,7 +6,7 @@ import pytest
 import torch
 
 from bioattn.formats.nucleotides import decode, encode, reverse_complement
-from bioattn.interpret.motifs.filter_motifs import filter_motifs
+from bioattn.interpret.motifs.export import filter_motifs
 from bioattn.models.promoter.config import Conditioning, PromoterModelConfig, Stem
 from bioattn.models.promoter.folder import LoadedPromoterModel
 from bioattn.models.promoter.stem import ConvStem, KmerStem

@@ -1,17 +1,23 @@
 """Motif hits against a plain loop over sites, p-values against all words there are."""
 
 import itertools
+import sys
 
 import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from scipy.stats import wilcoxon
 
-from bioattn.errors import SettingsError
+from bioattn.errors import BioattnError, SettingsError
 from bioattn.formats.meme import read_meme
-from bioattn.formats.motif import Motif
+from bioattn.formats.motif import Motif, MotifDatabase
 from bioattn.formats.nucleotides import decode, encode, reverse_complement
+from bioattn.interpret.false_discovery import benjamini_hochberg
 from bioattn.interpret.motifs.hits import SCORE_STEP, MotifScores, base_composition, find_motif_hits
+from bioattn.interpret.motifs.tables import match_motifs, require_tomtom
+from bioattn.interpret.motifs.use import hits_of_motifs, signed_rank_p_value
+from bioattn.simulate.motifs import consensus_matrix
 
 BACKGROUND = (0.31, 0.19, 0.19, 0.31)
 
@@ -145,3 +151,69 @@ def test_impossible_settings_are_refused():
 def test_the_composition_counts_both_strands():
     codes = np.array([[0, 0, 0, 1, 4]] * 1000, dtype=np.uint8)
     np.testing.assert_allclose(base_composition(codes), [0.375, 0.125, 0.125, 0.375], atol=1e-3)
+
+
+UNIFORM = np.full(4, 0.25)
+
+
+@given(st.lists(st.integers(-6, 6), min_size=8, max_size=60))
+def test_p_values_with_ties_and_zeros_are_those_of_scipy(values):
+    differences = np.array(values, dtype=np.float64) / 4
+    if not differences.any():
+        assert signed_rank_p_value(differences) == 1.0
+    else:
+        expected = wilcoxon(differences, method="approx").pvalue
+        assert signed_rank_p_value(differences) == pytest.approx(expected, rel=1e-9)
+
+
+def test_hits_come_in_order_each_place_once_and_short_motifs_at_what_they_can():
+    codes = np.stack([encode("TTTTTGACGTCATTTTT"), encode("TTTACCTTTTTTTTTTT"), encode("CCCCCCCCCCCCCCCCC")])
+    palindrome = Motif(name="palindrome", probabilities=consensus_matrix(encode("TGACGTCA"), 0.01), sites=500)
+    short = Motif(name="short", probabilities=consensus_matrix(encode("ACGTA"), 0.01), sites=500)
+    vague = Motif(name="vague", probabilities=consensus_matrix(encode("AC"), 0.01), sites=500)
+    hits = hits_of_motifs(codes, [short, palindrome, vague], UNIFORM, 1e-4)
+    found = list(zip(hits.gene, hits.start, hits.end, hits.motif, hits.turned, strict=True))
+    # 4^-5 is above 1e-4, so the short one is sought at its best site's p-value; 4^-2 is too much.
+    assert found == [(0, 4, 12, 1, False)]
+    codes[1, 2:8] = encode("TACGTA")
+    hits = hits_of_motifs(codes, [short, palindrome, vague], UNIFORM, 1e-4)
+    assert list(zip(hits.gene, hits.start, hits.motif, hits.turned, strict=True))[1:] == [
+        (1, 2, 0, True),
+        (1, 3, 0, False),
+    ]
+    assert len(hits_of_motifs(codes, [], UNIFORM, 1e-4).gene) == 0
+
+
+def test_q_values_by_hand():
+    q_values = benjamini_hochberg(np.array([0.01, np.nan, 0.04, 0.03]))
+    np.testing.assert_allclose(q_values, [0.03, np.nan, 0.04, 0.04])
+    assert np.isnan(benjamini_hochberg(np.array([np.nan]))).all()
+    assert benjamini_hochberg(np.array([])).size == 0
+
+
+def test_without_memelite_the_extra_is_named(monkeypatch):
+    monkeypatch.setitem(sys.modules, "memelite", None)
+    with pytest.raises(BioattnError, match=r"pip install 'bioattn\[motif\]'"):
+        require_tomtom()
+
+
+@pytest.mark.slow  # the first use of memelite compiles for a minute or two
+def test_a_motif_finds_itself_blurred_and_turned_round(shared, caplog):
+    database = read_meme(shared / "data/motifs/JASPAR2024_CORE_fungi.meme")
+    rng = np.random.default_rng(0)
+    names = ("GAL4", "RAP1", "REB1", "LEU3", "HSF1", "ABF1")
+    some = [motif for motif in database.motifs if motif.alternative_name in names]
+    blurred = [
+        Motif(name=f"q{number}", probabilities=0.9 * motif.probabilities[::-1, ::-1] + 0.025)
+        for number, motif in enumerate(some)
+    ]
+    random = [Motif(name=f"r{i}", probabilities=rng.dirichlet([0.3] * 4, size=8)) for i in range(20)]
+    found = match_motifs([blurred, random], database)
+    assert found["match"][:6].tolist() == [motif.name for motif in some]
+    assert found["match_name"][:6].tolist() == [motif.alternative_name for motif in some]
+    assert (found["q_value"][:6] < 1e-3).all()
+    assert (found["q_value"][6:] < 0.05).sum() <= 2
+    caplog.set_level("INFO", logger="bioattn")
+    match_motifs([blurred[:1]], MotifDatabase(motifs=some))
+    assert "rough below 50" in caplog.text
+    assert "comparing 1 motif with 6 motifs of the database; the first time" in caplog.text

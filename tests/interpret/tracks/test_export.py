@@ -16,7 +16,6 @@ from bioattn.errors import BioattnError, SettingsError
 from bioattn.interpret.maps.upsampling import upsample
 from bioattn.interpret.tracks.export import export_tracks
 from bioattn.interpret.tracks.layout import Overlapping
-from bioattn.interpret.tracks.promoter_places import ChromosomeLengths
 from bioattn.interpret.tracks.settings import TrackSettings
 from bioattn.store.choices import Reduction
 from bioattn.store.schema import AttentionOptions
@@ -130,6 +129,8 @@ def require_same(found: dict, expected: dict, rtol: float) -> None:
 @pytest.mark.parametrize("upsampling", ["nearest", "gaussian", "receptive-field"])
 def test_every_base_is_that_of_a_plain_loop(write_attention, tmp_path, overlapping, upsampling):
     path, weights = write_attention()
+    sizes = tmp_path / "genome.fa.fai"
+    sizes.write_text("".join(f"{name}\t{length}\n" for name, length in LENGTHS.items()))
     export_tracks(
         path,
         tmp_path / "tracks",
@@ -140,7 +141,7 @@ def test_every_base_is_that_of_a_plain_loop(write_attention, tmp_path, overlappi
             reference="control",
         ),
         treatments=["Heat 37 C"],
-        chromosomes=ChromosomeLengths(lengths=LENGTHS, source=Path("genome.fa.fai")),
+        chromosome_sizes=sizes,
     )
     values = upsample(weights.astype(np.float64).mean(axis=2), EDGES, LENGTH, upsampling, FIELD)
     for strand, sign in (("+", "plus"), ("-", "minus")):
@@ -161,7 +162,7 @@ def test_small_stretches_change_nothing(write_attention, tmp_path, monkeypatch):
     settings = TrackSettings(downstream=DOWNSTREAM, overlapping=Overlapping.MEAN, upsampling="gaussian")
     export_tracks(path, tmp_path / "whole", settings)
     monkeypatch.setattr("bioattn.interpret.tracks.layout.STRETCH_BASES", 50)
-    monkeypatch.setattr("bioattn.interpret.maps.map_reader.READ_BYTES", 1)
+    monkeypatch.setattr("bioattn.interpret.maps.position_maps.READ_BYTES", 1)
     export_tracks(path, tmp_path / "cut", settings)
     for one in sorted((tmp_path / "whole").glob("*.bedgraph")):
         assert of_bedgraph(one) == of_bedgraph(tmp_path / "cut" / one.name)
