@@ -20,8 +20,7 @@ from bioattn.attention.capture import capture
 from bioattn.interpret.contacts.attention_contacts import fit_contacts, mean_map, predict_contacts
 from bioattn.io.files import sha256_of
 from bioattn.models.evoformer.folder import LoadedEvoformerModel, load_evoformer_model
-from bioattn.models.evoformer.inference.attention import alignment_attention
-from bioattn.models.evoformer.inference.samples import AlignmentSample
+from bioattn.models.evoformer.inference.attention import AlignmentSample, alignment_attention
 from bioattn.models.evoformer.inputs import AlignmentInputs
 from bioattn.models.evoformer.training.evaluation import score_family
 from bioattn.models.evoformer.training.samples import TrainingFamily

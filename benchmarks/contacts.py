@@ -33,7 +33,6 @@ from bioattn.models.evoformer.training.evaluation import (
 from bioattn.models.evoformer.training.samples import TrainingFamily
 from bioattn.structures.contacts import (
     ContactScores,
-    bootstrap_interval,
     contact_scores,
 )
 from bioattn.system.signals import StopRequest, stop_on_signals
@@ -69,6 +68,21 @@ ROWS = {
     "evoformer-covariance": "(ii) MSA/pair model, with covariances",
     "evoformer-covariance-uniform": "(ii) the same, uniform MSA attention",
 }
+
+
+def bootstrap_interval(
+    values: Sequence[float], *, share: float = 0.95, draws: int = 10_000, seed: int = 0
+) -> tuple[float, float]:
+    """Percentile bootstrap over proteins: the interval that holds `share` of the resampled means.
+
+    For the difference of two predictors, pass the differences per protein.
+    """
+    known = np.asarray([value for value in values if np.isfinite(value)])
+    if not len(known):
+        return float("nan"), float("nan")
+    drawn = np.random.default_rng(seed).integers(len(known), size=(draws, len(known)))
+    low, high = np.quantile(known[drawn].mean(axis=1), [(1 - share) / 2, (1 + share) / 2])
+    return float(low), float(high)
 
 
 def assign_folds(groups: Sequence[str], number: int) -> list[int]:

@@ -268,7 +268,7 @@ def compare(options: argparse.Namespace, parameters: Path) -> None:
     # Targets stay the same over passes, and so does what of them is masked.
     passes = [dataclasses.replace(sample, seq_mask=passes[0].seq_mask) for sample in passes]
     with torch.no_grad():
-        outputs = loaded.model([ModelInputs.from_features(sample) for sample in passes], options.recycles)
+        outputs = loaded.model(lambda number: ModelInputs.from_features(passes[number]), options.recycles)
     ours = outputs._asdict() | {f"structure.{k}": v for k, v in outputs.structure._asdict().items()}
     theirs = run_alphafold(parameters, loaded.config, passes)
     present = passes[0].seq_mask > 0

@@ -7,8 +7,7 @@ from typing import Any
 import numpy as np
 
 from bioattn.attention.site import AttentionSite, Axis
-from bioattn.models.evoformer.inference.attention import alignment_layout
-from bioattn.models.evoformer.inference.samples import AlignmentSample
+from bioattn.models.evoformer.inference.attention import AlignmentSample, alignment_layout
 from bioattn.store.attribution import GAP, SEQUENCE, VALUES, attribution_file_layout
 from bioattn.store.choices import Method, Reduction
 from bioattn.store.schema import (

@@ -88,21 +88,6 @@ def mean_scores(scores: Sequence[ContactScores]) -> ContactScores:
     )
 
 
-def bootstrap_interval(
-    values: Sequence[float], *, share: float = 0.95, draws: int = 10_000, seed: int = 0
-) -> tuple[float, float]:
-    """Percentile bootstrap over proteins: the interval that holds `share` of the resampled means.
-
-    For the difference of two predictors, pass the differences per protein.
-    """
-    known = np.asarray([value for value in values if np.isfinite(value)])
-    if not len(known):
-        return float("nan"), float("nan")
-    drawn = np.random.default_rng(seed).integers(len(known), size=(draws, len(known)))
-    low, high = np.quantile(known[drawn].mean(axis=1), [(1 - share) / 2, (1 + share) / 2])
-    return float(low), float(high)
-
-
 def _mean(values: Sequence[float]) -> float:
     known = [value for value in values if np.isfinite(value)]
     return float(np.mean(known)) if known else float("nan")

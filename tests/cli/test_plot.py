@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 from PIL import Image
 
-from bioattn.models.evoformer.inference.samples import AlignmentSample
+from bioattn.models.evoformer.inference.attention import AlignmentSample
 from bioattn.models.evoformer.sites import alignment_site
 from bioattn.store.windows import promoter_samples
 from bioattn_cli.main import main

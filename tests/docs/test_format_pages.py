@@ -15,7 +15,7 @@ from bioattn.alignments.contact_preparation import ContactSettings
 from bioattn.attention.site import AttentionSite
 from bioattn.formats.a3m import ANNOTATION_RECORDS
 from bioattn.formats.alignment_file import AlignmentFormat
-from bioattn.models.evoformer.inference.samples import AlignmentSample
+from bioattn.models.evoformer.inference.attention import AlignmentSample
 from bioattn.models.evoformer.sites import alignment_site
 from bioattn.promoters.dataset import PromoterDataset, write_dataset
 from bioattn.promoters.treatments import TreatmentTable

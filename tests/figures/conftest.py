@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 from bioattn.attention.site import AttentionSite
-from bioattn.models.evoformer.inference.samples import AlignmentSample
+from bioattn.models.evoformer.inference.attention import AlignmentSample
 from bioattn.models.evoformer.sites import alignment_site
 from bioattn.store.choices import Reduction
 from bioattn.store.schema import AttentionOptions, Samples

@@ -9,8 +9,7 @@ import torch
 
 from bioattn.attention.site import AttentionSite, Tile
 from bioattn.inference.attention_receiver import SampleReceiver
-from bioattn.models.evoformer.inference.attention import alignment_attention
-from bioattn.models.evoformer.inference.samples import AlignmentSample, AlignmentSizes
+from bioattn.models.evoformer.inference.attention import AlignmentSample, AlignmentSizes, alignment_attention
 from bioattn.models.evoformer.sites import alignment_site
 from bioattn.store.choices import Reduction
 from bioattn.store.schema import AttentionOptions

@@ -15,8 +15,12 @@ from bioattn.errors import BioattnError, FormatError
 from bioattn.io.output_names import partial_folder
 from bioattn.models.evoformer.attention import GatedAttention
 from bioattn.models.evoformer.config import EvoformerConfig
-from bioattn.models.evoformer.inference.attention import alignment_attention, alignment_layout
-from bioattn.models.evoformer.inference.samples import AlignmentSample, AlignmentSizes
+from bioattn.models.evoformer.inference.attention import (
+    AlignmentSample,
+    AlignmentSizes,
+    alignment_attention,
+    alignment_layout,
+)
 from bioattn.models.evoformer.stacks import EvoformerStack
 from bioattn.store import open_attention
 from bioattn.store.choices import Reduction, WeightType

@@ -63,7 +63,7 @@ def by_hand(
             )
         )
     with torch.no_grad():
-        return model(passes, settings.num_recycles)
+        return model(passes.__getitem__, settings.num_recycles)
 
 
 def test_results_are_those_of_the_model_called_by_hand(model: Path, tmp_path: Path) -> None:

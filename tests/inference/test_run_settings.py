@@ -9,7 +9,7 @@ import pytest
 
 from bioattn.models.evoformer.folder import load_evoformer_model
 from bioattn.models.evoformer.inference import memory as evoformer_memory
-from bioattn.models.evoformer.inference.samples import AlignmentSizes
+from bioattn.models.evoformer.inference.attention import AlignmentSizes
 from bioattn_cli.main import main
 from tests.inference.evoformer_runs import CPU, arrays, run, write_config, write_fasta
 
@@ -123,7 +123,7 @@ def test_options_that_cannot_be_met(
         ("[inputs]\nmax_extra_msa = 0\n", False, "run.toml [inputs]: max_extra_msa is 0"),
         ("[parameters]\nstructure_layers = 3\n", False, "knows its number"),
         ("[parameters]\nstructure_layers = 0\n", False, "run.toml [parameters]: structure_layers is 0"),
-        ("recycles = 3\n", False, "known are the tables [inputs]"),
+        ("recycles = 3\n", False, "known are [inputs], [attention], [parameters]"),
     ],
 )
 def test_settings_that_cannot_be_met(

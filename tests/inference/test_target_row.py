@@ -3,7 +3,7 @@
 import numpy as np
 
 from bioattn.formats.alignment import Alignment, split_insertions
-from bioattn.models.evoformer.inference.target_row import target_row
+from bioattn.models.evoformer.inference.outputs import target_row
 
 
 def alignment_of(name: str, row: str) -> Alignment:

@@ -9,7 +9,7 @@ from Bio.Data.IUPACData import protein_letters_1to3
 from Bio.PDB.PDBParser import PDBParser
 
 from bioattn.interpret.structure_painting import paint_structure
-from bioattn.models.evoformer.inference.samples import AlignmentSample
+from bioattn.models.evoformer.inference.attention import AlignmentSample
 from bioattn.models.evoformer.sites import alignment_site
 from bioattn_cli.main import main
 from tests.result_files import write_alignments

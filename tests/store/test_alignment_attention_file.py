@@ -9,7 +9,7 @@ import xarray
 
 from bioattn.attention.site import AttentionSite
 from bioattn.errors import BioattnError
-from bioattn.models.evoformer.inference.samples import AlignmentSample
+from bioattn.models.evoformer.inference.attention import AlignmentSample
 from bioattn.models.evoformer.sites import alignment_site
 from bioattn.store.choices import Reduction
 from bioattn.store.inspection import as_text, inspect_file, validate_file

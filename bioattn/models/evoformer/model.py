@@ -3,7 +3,7 @@
 Shape suffixes: S MSA rows, R residues, C channels.
 """
 
-from collections.abc import Sequence
+from collections.abc import Callable
 from typing import NamedTuple
 
 import torch
@@ -81,31 +81,32 @@ class EvoformerModel(nn.Module):
         )
 
     def forward(
-        self, inputs: ModelInputs | Sequence[ModelInputs], num_recycles: int = 0, *, recompute: bool = False
+        self,
+        inputs: ModelInputs | Callable[[int], ModelInputs],
+        num_recycles: int = 0,
+        *,
+        recompute: bool = False,
     ) -> ModelOutputs:
         """Run 1 + `num_recycles` passes; each gets the representations of the one before, without gradient.
 
-        inputs: the same for all passes, or a sequence with one for each, read once when its pass begins. Passes
-        may have different MSA samples, not different targets. recompute: checkpoint activations of the last pass.
+        inputs: the same for all passes, or what gives those of a pass (from 0), called when the pass begins: one
+        sample is in memory at a time. Passes may have different MSA samples, not different targets. recompute:
+        checkpoint activations of the last pass.
 
-        Raises: ValueError when the number of inputs is not that of the passes, passes are asked of a model without
-        recycling, or the model has an extra-MSA stack and the inputs no extra MSA.
+        Raises: ValueError when passes are asked of a model without recycling, or the model has an extra-MSA stack
+        and the inputs no extra MSA.
         """
-        num_passes = num_recycles + 1
-        passes = [inputs] * num_passes if isinstance(inputs, ModelInputs) else inputs
-        if len(passes) != num_passes:
-            raise ValueError(f"{len(passes)} samples of features for {num_passes} passes")
         if num_recycles and self.recycling_embedder is None:
             raise ValueError("this model has no recycling: it can make one pass only")
         recycled = None
         for number in range(num_recycles):
-            sample = passes[number]
+            sample = inputs if isinstance(inputs, ModelInputs) else inputs(number)
             with torch.no_grad():
                 embedded = self._embed(sample, recycled)
                 # What came from the pass before is in there now; its pairs need not stay through this one.
                 del recycled
                 recycled = self._end_of_pass(sample, self._run_stacks(sample, *embedded))
-        sample = passes[num_recycles]
+        sample = inputs if isinstance(inputs, ModelInputs) else inputs(num_recycles)
         embedded = self._embed(sample, recycled)
         del recycled
         return self._run_heads(sample, self._run_stacks(sample, *embedded, recompute=recompute))

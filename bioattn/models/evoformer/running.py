@@ -1,12 +1,13 @@
 """`bioattn run evoformer`: its settings, and the way to the runner."""
 
-from collections.abc import Sequence
-from dataclasses import dataclass
+from collections.abc import Mapping, Sequence
+from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from bioattn.errors import SettingsError
-from bioattn.models.evoformer.config import Representation
+from bioattn.io.config_file import build
+from bioattn.models.evoformer.config import InputSettings, Representation
 from bioattn.models.running import Running, RunReport
 from bioattn.models.settings import (
     Settings,
@@ -18,7 +19,9 @@ from bioattn.models.settings import (
     output_option,
     resume_option,
     shard_option,
+    table,
     threads_option,
+    with_config_file,
 )
 from bioattn.system.device import Device
 from bioattn.system.precision import Precision
@@ -26,7 +29,6 @@ from bioattn.text import counted, listed
 
 if TYPE_CHECKING:
     from bioattn.inference.folders import AttentionOutput
-    from bioattn.models.evoformer.config import InputSettings
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -73,8 +75,15 @@ class EvoformerRun(Settings):
         "Name of the target row; its residues become the columns [default: row 1, all columns stay].",
         metavar="ID",
     )
-    recycles: int | None = option("Passes after the first [default: the model's, 3 of AlphaFold].", min=0)
-    max_msa_clusters: int | None = option("Rows of the clustered MSA at most [default: the model's].", min=1)
+    recycles: int | None = option(
+        "Passes after the first [default: the model's, 3 of AlphaFold].",
+        table="inputs",
+        key="num_recycles",
+        min=0,
+    )
+    max_msa_clusters: int | None = option(
+        "Rows of the clustered MSA at most [default: the model's].", table="inputs", min=1
+    )
     representations: tuple[Representation, ...] = option(
         "Also write this representation to representations.h5; can be repeated.", default=()
     )
@@ -101,6 +110,12 @@ class EvoformerRun(Settings):
     shard: str | None = shard_option()
     resume: bool = resume_option()
     force: bool = force_option()
+    inputs: Mapping[str, Any] = table()
+    """Fields of `InputSettings`, over those of the model."""
+    attention_options: Mapping[str, Any] = table("attention")
+    """Fields of `AttentionOptions`."""
+    parameters: Mapping[str, Any] = table()
+    """Fields of `ParameterSettings`."""
 
 
 def run(settings: EvoformerRun, running: Running) -> RunReport:
@@ -112,19 +127,20 @@ def run(settings: EvoformerRun, running: Running) -> RunReport:
     from bioattn.models.evoformer.inference.sources import find_alignments
     from bioattn.system.shard import parse_shard
 
-    output, attention, config = settings.output, settings.attention, settings.config
+    settings = with_config_file(settings)
+    output, attention = settings.output, settings.attention
     part = None if settings.shard is None else parse_shard(settings.shard)
     weights = _the_model(settings.model)
     size = _chunk(settings.chunk)
-    tables = _tables(config)
+    parameters = build(ParameterSettings, settings.parameters, settings.source("parameters"))
     sources, several = find_alignments(settings.alignment)
-    wanted = _attention(attention, settings.sites, tables.get("attention", {}), f"{config} [attention]")
+    wanted = _attention(settings)
     check_run_paths(sources, output, several=several, attention=attention, model=weights)
     device = running.device(settings.device, settings.threads)
-    loaded = load_evoformer_model(weights, device, tables.get("parameters", {}).get("structure_layers"))
-    given = {"num_recycles": settings.recycles, "max_msa_clusters": settings.max_msa_clusters}
-    inputs = _inputs(
-        loaded.inputs, tables.get("inputs", {}), given, f"{config} [inputs]" if config else "options"
+    loaded = load_evoformer_model(weights, device, parameters.structure_layers)
+    # What the model wants, unless the user wants something else.
+    inputs = build(
+        InputSettings, asdict(loaded.inputs) | settings.merged("inputs"), settings.source("inputs")
     )
     asked = RunSettings(
         inputs=inputs,
@@ -179,7 +195,6 @@ def run(settings: EvoformerRun, running: Running) -> RunReport:
 
 
 def _the_model(given: Sequence[Path]) -> Path:
-
     match given:
         case [path]:
             return path
@@ -191,23 +206,7 @@ def _the_model(given: Sequence[Path]) -> Path:
             raise SettingsError(f"--model and --parameters name one model; {len(several)} are given")
 
 
-def _tables(config: Path | None) -> dict[str, dict[str, Any]]:
-    """The tables of the config file, by name."""
-    from bioattn.io.config_file import build, read_toml
-
-    tables = read_toml(config) if config else {}
-    for name, value in tables.items():
-        if name not in ("inputs", "attention", "parameters") or not isinstance(value, dict):
-            raise SettingsError(
-                f"{config}: unknown table or key {name!r}; known are the tables [inputs], [attention] and "
-                "[parameters]"
-            )
-    build(ParameterSettings, tables.get("parameters", {}), f"{config} [parameters]")
-    return tables
-
-
 def _chunk(text: str) -> int | None:
-
     if text == "auto":
         return None
     if not (text.isdecimal() and int(text) > 0):
@@ -215,36 +214,22 @@ def _chunk(text: str) -> int | None:
     return int(text)
 
 
-def _inputs(
-    usual: "InputSettings", configured: dict[str, Any], given: dict[str, int | None], source: str
-) -> "InputSettings":
-    """What the model wants, unless the user wants something else."""
-    from dataclasses import asdict
-
-    from bioattn.io.config_file import build
-
-    options = {name: value for name, value in given.items() if value is not None}
-    return build(type(usual), asdict(usual) | configured | options, source)
-
-
-def _attention(
-    path: Path | None, sites: Sequence[str], configured: dict[str, Any], source: str
-) -> "AttentionOutput | None":
+def _attention(settings: EvoformerRun) -> "AttentionOutput | None":
     from bioattn.inference.folders import AttentionOutput
-    from bioattn.io.config_file import build
     from bioattn.store.choices import Reduction
     from bioattn.store.schema import AttentionOptions
 
-    if path is None:
-        if sites or configured:
-            what = "--sites" if sites else source
+    configured, source = settings.attention_options, f"{settings.config} [attention]"
+    if settings.attention is None:
+        if settings.sites or configured:
+            what = "--sites" if settings.sites else source
             raise SettingsError(f"{what} speaks of attention: give --attention FILE too")
         return None
     options = build(
         AttentionOptions,
-        {"reduce": "mean-rows"} | configured | ({"sites": list(sites)} if sites else {}),
+        {"reduce": "mean-rows", **configured, **({"sites": list(settings.sites)} if settings.sites else {})},
         source if configured else "--sites",
     )
     if "top_k" in configured and options.reduce is not Reduction.TOP_K:
         raise SettingsError(f'{source}: top_k is for reduce = "top-k"; say that too, or leave it out')
-    return AttentionOutput(path=path, options=options)
+    return AttentionOutput(path=settings.attention, options=options)

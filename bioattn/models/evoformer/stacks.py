@@ -46,11 +46,10 @@ from bioattn.models.evoformer.attention import (
     TriangleAttention,
 )
 from bioattn.models.evoformer.config import EvoformerConfig
-from bioattn.models.evoformer.outer_product_mean import OuterProductMean
+from bioattn.models.evoformer.pair_updates import OuterProductMean, TriangleMultiplication
 from bioattn.models.evoformer.projection import final_linear, linear, relu_linear
 from bioattn.models.evoformer.sites import alignment_site
 from bioattn.models.evoformer.tiled_layers import add_tiled
-from bioattn.models.evoformer.triangle_multiplication import TriangleMultiplication
 
 TILE_ELEMENTS = 1 << 17
 """Elements of a tile: 512 positions of 256 channels. Their hidden activations (2 MB in float32, 1 MB in bfloat16)

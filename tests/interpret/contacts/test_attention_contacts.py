@@ -27,7 +27,7 @@ from bioattn.interpret.contacts.contact_regression import (
     read_regression,
     write_regression,
 )
-from bioattn.models.evoformer.inference.samples import AlignmentSample
+from bioattn.models.evoformer.inference.attention import AlignmentSample
 from bioattn.models.evoformer.sites import alignment_site
 from bioattn.store.choices import Reduction
 from bioattn.store.inspection import inspect_file, validate_file

@@ -3,7 +3,7 @@
 import numpy as np
 import torch
 
-from bioattn.models.evoformer.outer_product_mean import OuterProductMean
+from bioattn.models.evoformer.pair_updates import OuterProductMean
 
 
 def test_is_the_covariance_of_projected_columns():

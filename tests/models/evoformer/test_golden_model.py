@@ -11,21 +11,9 @@ from bioattn.models.evoformer.embedders import Recycled
 from bioattn.models.evoformer.heads import plddt, predicted_aligned_error, predicted_tm_score
 from bioattn.models.evoformer.inputs import ModelInputs
 from bioattn.models.evoformer.rigid import BackboneFrames
-from tests.models.evoformer.trunk import CASES, assert_close, read_arrays
-from tests.models.evoformer.whole_model import golden_model, model_inputs
+from tests.models.evoformer.golden import CASES, Golden, assert_close, model_inputs, read_arrays
 
 pytestmark = pytest.mark.shared
-
-
-class Golden:
-    """One golden case."""
-
-    def __init__(self, folder, case):
-        self.folder, self.case = folder, case
-        self.model = golden_model(folder, case)
-
-    def arrays(self, name):
-        return read_arrays(self.folder / f"{self.case}_{name}.npz")
 
 
 @pytest.fixture(params=CASES, scope="module")
@@ -154,7 +142,7 @@ def test_from_a3m_to_coordinates(shared, prefix, iterations):
     features = sample_input_features(
         encode_alignment(alignment), max_clusters=clusters, max_extra=extra, random=None
     )
-    outputs = golden_model(folder, "tiny")(ModelInputs.from_features(features), num_recycles=iterations - 1)
+    outputs = Golden(folder, "tiny").model(ModelInputs.from_features(features), num_recycles=iterations - 1)
     expected = {name.removeprefix(prefix): array for name, array in arrays.items() if name.startswith(prefix)}
     # Padded rows of theirs, masked throughout, are not in ours.
     rows = features.msa_feat.shape[0]

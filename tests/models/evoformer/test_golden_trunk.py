@@ -6,16 +6,7 @@ import torch
 
 from bioattn.attention.capture import capture
 from bioattn.models.evoformer import tiled_layers
-from bioattn.models.evoformer.stacks import EvoformerStack, ExtraMsaStack
-from tests.models.evoformer.trunk import (
-    CASES,
-    assert_close,
-    block_names,
-    golden_config,
-    plain_names,
-    read_arrays,
-    stacked,
-)
+from tests.models.evoformer.golden import CASES, Golden, assert_close, stacked
 
 
 class Recorder:
@@ -35,35 +26,7 @@ class Recorder:
         return np.concatenate(self.parts[name])
 
 
-class Golden:
-    """One golden case."""
-
-    def __init__(self, folder, case):
-        self.folder, self.case = folder, case
-        self.config = golden_config(folder, case)
-        self.parameters = read_arrays(folder / f"{case}_params_openfold.npz")
-
-    def arrays(self, name):
-        return read_arrays(self.folder / f"{self.case}_{name}.npz")
-
-    def evoformer(self):
-        stack = EvoformerStack(self.config)
-        for i, block in enumerate(stack.blocks):
-            block.load_state_dict(stacked(self.parameters, f"evoformer.blocks.{i}.", block_names(False)))
-        single = plain_names("project_single", "linear")
-        stack.load_state_dict(
-            {**stack.state_dict(), **stacked(self.parameters, "evoformer.", single)}, strict=True
-        )
-        return stack
-
-    def extra_msa(self):
-        stack = ExtraMsaStack(self.config)
-        for i, block in enumerate(stack.blocks):
-            block.load_state_dict(stacked(self.parameters, f"extra_msa_stack.blocks.{i}.", block_names(True)))
-        return stack
-
-
-@pytest.fixture(params=CASES, scope="module")
+@pytest.fixture(params=CASES)
 def golden(request, shared):
     return Golden(shared / "golden", request.param)
 
@@ -122,7 +85,7 @@ EXTRA_LAYERS = {
 def test_layer(golden, autograd_off, stack, layer, captured):
     inputs, output, site = (LAYERS if stack == "evoformer" else EXTRA_LAYERS)[layer]
     arrays = golden.arrays("submodules")
-    block = (golden.evoformer() if stack == "evoformer" else golden.extra_msa()).blocks[0]
+    block = (golden.model.evoformer if stack == "evoformer" else golden.model.extra_msa_stack).blocks[0]
     state, *others = tensors(arrays, *inputs)
     recorder = Recorder()
     with capture(["*"] if captured else [], recorder):
@@ -146,7 +109,7 @@ def test_layer(golden, autograd_off, stack, layer, captured):
 @pytest.mark.shared
 def test_evoformer_stack(golden, autograd_off):
     arrays = golden.arrays("evoformer_stack")
-    stack = golden.evoformer()
+    stack = golden.model.evoformer
     inputs = tensors(arrays, "m", "z", "msa_mask", "pair_mask")
     largest = max(float(x.abs().max()) for x in inputs)
     msa, pair, *masks = (x.clone() for x in inputs)
@@ -173,7 +136,7 @@ def test_evoformer_stack(golden, autograd_off):
 @pytest.mark.shared
 def test_extra_msa_stack(golden, autograd_off):
     arrays = golden.arrays("extra_msa_stack")
-    stack = golden.extra_msa()
+    stack = golden.model.extra_msa_stack
     inputs = tensors(arrays, "e", "z", "extra_msa_mask", "pair_mask")
     largest = max(float(x.abs().max()) for x in inputs)
     msa, pair = stack.blocks[0](*(x.clone() for x in inputs))
@@ -187,7 +150,7 @@ def test_extra_msa_stack(golden, autograd_off):
 def test_gradients(golden, recompute):
     inputs = golden.arrays("evoformer_stack")
     arrays = golden.arrays("evoformer_grad")
-    stack = golden.evoformer()
+    stack = golden.model.evoformer
     msa, pair, *masks = tensors(inputs, "m", "z", "msa_mask", "pair_mask")
     outputs = stack(msa.requires_grad_(), pair.requires_grad_(), *masks, recompute=recompute)
     loss = sum(
@@ -198,14 +161,9 @@ def test_gradients(golden, recompute):
     loss.backward()
     expected = {"m": arrays["out/dm"], "z": arrays["out/dz"]}
     actual = {"m": msa.grad, "z": pair.grad}
-    for i, block in enumerate(stack.blocks):
-        prefix = f"out/dparam/evoformer.blocks.{i}."
-        for name, gradient in stacked(arrays, prefix, block_names(False)).items():
-            expected[f"{i}.{name}"] = gradient.numpy()
-            actual[f"{i}.{name}"] = block.get_parameter(name).grad
-    for kind in ("weight", "bias"):
-        expected[f"single.{kind}"] = arrays[f"out/dparam/evoformer.linear.{kind}"]
-        actual[f"single.{kind}"] = stack.project_single.get_parameter(kind).grad
+    for name, gradient in stacked(golden.model.config, arrays, "out/dparam/").items():
+        expected[name] = gradient
+        actual[name] = golden.model.get_parameter(name).grad
     assert sum(p.numel() for p in stack.parameters()) == sum(
         gradient.size for name, gradient in expected.items() if name not in "mz"
     )

@@ -22,8 +22,7 @@ from bioattn.models.evoformer.parameters.files import model_rows
 from bioattn.models.evoformer.parameters.loading import load_parameters, published_inputs
 from bioattn.store.inspection import inspect_file, validate_file
 from bioattn_cli.main import main
-from tests.models.evoformer.trunk import CASES, read_arrays
-from tests.models.evoformer.whole_model import golden_model, model_config
+from tests.models.evoformer.golden import CASES, Golden, read_arrays
 
 PREFIX = "alphafold/alphafold_iteration/"
 QUERY = PREFIX + "evoformer/evoformer_iteration/msa_column_attention/attention//query_w"
@@ -82,8 +81,8 @@ def assert_same_weights(first: EvoformerModel, second: EvoformerModel) -> None:
 @pytest.mark.parametrize("case", CASES)
 def test_golden_parameters_of_both_kinds_are_the_same_model(case: str, shared: Path, tmp_path: Path) -> None:
     golden = shared / "golden"
-    layers = model_config(golden, case).structure_module.num_layers
-    independent = golden_model(golden, case)  # names mapped by the tests' own table
+    independent = Golden(golden, case).model  # golden outputs are those of this one
+    layers = independent.config.structure_module.num_layers
     theirs = read_arrays(golden / f"{case}_params_openfold.npz")
     torch.save({name: torch.from_numpy(array) for name, array in theirs.items()}, tmp_path / "x.pt")
     for path in (

@@ -1,6 +1,7 @@
 """The files of one prediction of an MSA/pair model; `docs/formats/evoformer-output.md` says what is in them."""
 
 import logging
+import re
 from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
@@ -11,6 +12,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from bioattn import __version__
+from bioattn.formats.alignment import GAP, Alignment
 from bioattn.formats.rr import ranked_pairs, write_rr
 from bioattn.formats.structure_output import PdbRoomError, write_mmcif, write_pdb
 from bioattn.io.files import text_output, write_json
@@ -18,9 +20,49 @@ from bioattn.io.seal import stream_sealed
 from bioattn.models.evoformer.config import Representation
 from bioattn.models.evoformer.inference.prediction import Prediction
 from bioattn.models.evoformer.inference.prediction_validation import CONTACT_COLUMNS, REPRESENTATIONS_FORMAT
-from bioattn.models.evoformer.inference.target_row import TargetRow
 from bioattn.structures.distogram_file import DISTOGRAM, DISTOGRAM_FORMAT, FORMAT_VERSION
 from bioattn.structures.ideal_geometry import predicted_residues
+
+_RANGE = re.compile(r"/(\d+)-(\d+)$")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class TargetRow:
+    """The target of a prediction, by match column."""
+
+    name: str
+    letters: str
+    """One letter per column, `-` where the target has a gap."""
+    numbers: list[int | None]
+    """Residue number per column, None where the target has a gap."""
+    num_inserted: int
+    """Residues that stand in no column."""
+
+    @property
+    def num_gaps(self) -> int:
+        """Columns without residue."""
+        return self.letters.count("-")
+
+
+def target_row(alignment: Alignment) -> TargetRow:
+    """Row 1 of `alignment`.
+
+    Residues are numbered from 1, insertions counted; or from the first number of a name that ends in
+    `/start-end`, as Pfam's do, when that says as many residues as there are.
+    """
+    inserted = alignment.insertions[0]
+    num_inserted = sum(map(len, inserted.values()))
+    letters = alignment.row(0)
+    found = _RANGE.search(alignment.names[0])
+    length = alignment.num_columns - letters.count("-") + num_inserted
+    number = int(found[1]) if found and int(found[2]) - int(found[1]) + 1 == length else 1
+    numbers: list[int | None] = []
+    for column, residue in enumerate(alignment.residues[0]):
+        number += len(inserted.get(column, ""))
+        numbers.append(None if residue == GAP else number)
+        number += int(residue != GAP)
+    return TargetRow(name=alignment.names[0], letters=letters, numbers=numbers, num_inserted=num_inserted)
+
 
 LOGGER = logging.getLogger("bioattn")
 

@@ -5,8 +5,8 @@ Shapes: S MSA rows, R columns that the model sees, N distance bins, C channels.
 
 from collections.abc import Iterator, Sequence
 from contextlib import ExitStack, contextmanager
-from dataclasses import dataclass, field
-from typing import Any, overload
+from dataclasses import dataclass, field, replace
+from typing import Any
 
 import numpy as np
 import torch
@@ -24,7 +24,7 @@ from bioattn.models.evoformer.heads import (
     predicted_aligned_error,
     predicted_tm_score,
 )
-from bioattn.models.evoformer.inputs import AlignmentInputs, ModelInputs
+from bioattn.models.evoformer.inputs import AlignmentInputs
 from bioattn.models.evoformer.model import ModelOutputs
 from bioattn.models.evoformer.stacks import EvoformerBlock
 from bioattn.system.progress import Progress
@@ -37,13 +37,13 @@ _ROWS_AT_ONCE = 64
 class Prediction:
     """What a model says of an alignment; None where it has no such part."""
 
-    bin_edges: NDArray[np.float32] | None
+    bin_edges: NDArray[np.float32] | None = None
     """(N - 1,) Å between distance bins."""
-    distogram: NDArray[np.float32] | None
+    distogram: NDArray[np.float32] | None = None
     """(R, R, N) probabilities."""
-    contact_probability: NDArray[np.float32] | None
+    contact_probability: NDArray[np.float32] | None = None
     """(R, R) that CB atoms are closer than 8 Å."""
-    expected_distance: NDArray[np.float32] | None
+    expected_distance: NDArray[np.float32] | None = None
     """(R, R) Å; the open bins at both ends count as wide as the others."""
     aligned_error: NDArray[np.float32] | None
     """(R, R) Å, not symmetric."""
@@ -83,15 +83,16 @@ def predict(
     first: Prediction | None = None
     try:
         for sample in range(settings.num_samples):
-            passes = _Passes(
-                inputs, seed, range(sample * num_passes, (sample + 1) * num_passes), model.device
-            )
+            first_pass = sample * num_passes
             listening = receiver is not None and sample == 0
             with (
                 torch.inference_mode(),
                 _watch(model.model, num_passes, progress, request, sites if listening else (), receiver),
             ):
-                outputs = model.model(passes, settings.num_recycles)
+                outputs = model.model(
+                    lambda number, first=first_pass: inputs.sample(seed, first + number).to(model.device),
+                    settings.num_recycles,
+                )
                 total = _add_distances(total, outputs)
                 if first is None:
                     first = _read_outputs(outputs, representations)
@@ -108,30 +109,6 @@ def predict(
     if total is None:
         return first
     return total.into(first, settings.num_samples)
-
-
-class _Passes(Sequence[ModelInputs]):
-    """Draws the sample of a pass when the model comes to it, so that one is in memory at a time."""
-
-    def __init__(self, inputs: AlignmentInputs, seed: int, numbers: range, device: torch.device) -> None:
-        self._inputs = inputs
-        self._seed = seed
-        self._numbers = numbers
-        self._device = device
-
-    def __len__(self) -> int:
-        return len(self._numbers)
-
-    @overload
-    def __getitem__(self, index: int) -> ModelInputs: ...
-
-    @overload
-    def __getitem__(self, index: slice) -> "_Passes": ...
-
-    def __getitem__(self, index: int | slice) -> "ModelInputs | _Passes":
-        if isinstance(index, slice):
-            return _Passes(self._inputs, self._seed, self._numbers[index], self._device)
-        return self._inputs.sample(self._seed, self._numbers[index]).to(self._device)
 
 
 @contextmanager
@@ -180,16 +157,12 @@ class _Distances:
         step = self.edges[1] - self.edges[0] if len(self.edges) > 1 else np.float32(1)
         middles = np.append(self.edges, self.edges[-1] + step) - step / 2
         contact = probabilities[..., : contact_bins(probabilities.shape[-1])].sum(-1)
-        return Prediction(
+        return replace(
+            prediction,
             bin_edges=self.edges,
             distogram=probabilities,
             contact_probability=np.clip(contact, 0, 1),
             expected_distance=probabilities @ middles.astype(np.float32),
-            aligned_error=prediction.aligned_error,
-            ptm=prediction.ptm,
-            plddt=prediction.plddt,
-            atom37=prediction.atom37,
-            representations=prediction.representations,
         )
 
 
@@ -225,10 +198,6 @@ def _read_outputs(outputs: ModelOutputs, representations: Sequence[Representatio
     errors = outputs.aligned_error_logits
     ptm = None if errors is None else float(predicted_tm_score(errors))
     return Prediction(
-        bin_edges=None,
-        distogram=None,
-        contact_probability=None,
-        expected_distance=None,
         aligned_error=None if errors is None else _numbers(predicted_aligned_error(errors), "aligned errors"),
         ptm=ptm,
         plddt=None if outputs.plddt_logits is None else _numbers(plddt(outputs.plddt_logits), "pLDDT"),

@@ -26,17 +26,17 @@ from bioattn.io.folders import atomic_folder
 from bioattn.io.input_watch import unchanged
 from bioattn.models.evoformer.config import InputSettings, Representation
 from bioattn.models.evoformer.folder import LoadedEvoformerModel
-from bioattn.models.evoformer.inference.attention import alignment_layout
+from bioattn.models.evoformer.inference.attention import AlignmentSample, alignment_layout
 from bioattn.models.evoformer.inference.memory import plan_memory
 from bioattn.models.evoformer.inference.outputs import (
     PREDICTION_FILES,
     SCORES,
     PredictionOf,
+    TargetRow,
+    target_row,
     write_prediction,
 )
 from bioattn.models.evoformer.inference.prediction import Prediction, predict
-from bioattn.models.evoformer.inference.samples import AlignmentSample
-from bioattn.models.evoformer.inference.target_row import TargetRow, target_row
 from bioattn.models.evoformer.inputs import AlignmentInputs, prepare_inputs
 from bioattn.models.evoformer.projection import use_precision
 from bioattn.store.schema import AttentionOptions, FileLayout

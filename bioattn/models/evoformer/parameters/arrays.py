@@ -8,7 +8,7 @@ import re
 import zipfile
 from collections.abc import Iterable, Mapping
 from pathlib import Path
-from typing import Any, Protocol
+from typing import Any, TypeAlias
 
 import numpy as np
 import torch
@@ -25,19 +25,6 @@ Shape = tuple[int, ...]
 _CONTAINERS = ("ema", "params", "state_dict", "model_state_dict", "module", "model")
 """Where training checkpoints keep the weights; averaged weights come first."""
 _PREFIXES = ("module.", "model.")
-
-
-class StoredArrays(Protocol):
-    """Arrays of one file by their names in it."""
-
-    path: Path
-    shapes: dict[str, Shape]
-
-    def read(self, name: str) -> NDArray[np.float32]:
-        """One array as float32."""
-
-    def close(self) -> None:
-        """Let go of the file."""
 
 
 class TorchArrays:
@@ -84,6 +71,10 @@ class FolderArrays:
 
     def close(self) -> None:
         """Let go of the file."""
+
+
+StoredArrays: TypeAlias = NpzArrays | TorchArrays | FolderArrays
+"""Arrays of one file by their names in it: `path`, `shapes`, `read(name)` as float32, `close()`."""
 
 
 def open_arrays(path: Path) -> StoredArrays:

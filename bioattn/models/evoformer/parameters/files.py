@@ -5,11 +5,10 @@ missing, unknown or misshapen in the file's own words, and reads one row of the 
 
 import logging
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import closing, contextmanager
 from dataclasses import dataclass
 from pathlib import Path
-from types import TracebackType
-from typing import Protocol, Self
 
 import numpy as np
 import torch
@@ -31,6 +30,32 @@ from bioattn.models.evoformer.parameters.table import (
     to_canonical,
 )
 from bioattn.text import counted
+
+LOGGER = logging.getLogger("bioattn")
+
+ALPHAFOLD_PREFIX = "alphafold/alphafold_iteration/"
+_ALPHAFOLD_TEMPLATES = (
+    "evoformer/template_embedding",
+    "evoformer/template_projection",
+    "evoformer/template_single_embedding",
+)
+_OPENFOLD_TEMPLATES = (
+    "template_embedder.",
+    "template_angle_",
+    "template_single_",
+    "template_pair_",
+    "template_point",
+)
+_OPENFOLD_CONSTANTS = frozenset(
+    f"structure_module.{name}" for name in ("default_frames", "group_idx", "atom_mask", "lit_positions")
+)
+"""Tables of ideal geometry that some checkpoints carry; they are no parameters."""
+_MULTIMER = re.compile(
+    # AlphaFold: chain-aware relative positions, points as modules, fused triangle updates; OpenFold: the same.
+    r"relative_encoding|point_projection|template_pair_embedding_0|left_norm_input"
+    r"|linear_ab_[pg]|dgram_linear|ipa\.linear_[kv]\."
+)
+_SHOWN = 3
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -124,64 +149,13 @@ def _num_heads(row: ArrayRow, config: EvoformerConfig) -> int:
     }[row.heads]
 
 
-LOGGER = logging.getLogger("bioattn")
-
-ALPHAFOLD_PREFIX = "alphafold/alphafold_iteration/"
-_ALPHAFOLD_TEMPLATES = (
-    "evoformer/template_embedding",
-    "evoformer/template_projection",
-    "evoformer/template_single_embedding",
-)
-_OPENFOLD_TEMPLATES = (
-    "template_embedder.",
-    "template_angle_",
-    "template_single_",
-    "template_pair_",
-    "template_point",
-)
-_OPENFOLD_CONSTANTS = frozenset(
-    f"structure_module.{name}" for name in ("default_frames", "group_idx", "atom_mask", "lit_positions")
-)
-"""Tables of ideal geometry that some checkpoints carry; they are no parameters."""
-_MULTIMER = re.compile(
-    # AlphaFold: chain-aware relative positions, points as modules, fused triangle updates; OpenFold: the same.
-    r"relative_encoding|point_projection|template_pair_embedding_0|left_norm_input"
-    r"|linear_ab_[pg]|dgram_linear|ipa\.linear_[kv]\."
-)
-_SHOWN = 3
-
-
-class _Names(Protocol):
-    """How one kind of file names and shapes the canonical arrays."""
-
-    @property
-    def kind(self) -> str:
-        """In words."""
-
-    @property
-    def shapes(self) -> Mapping[str, Shape]:
-        """Canonical name → canonical shape of what the file has."""
-
-    def is_template(self, name: str) -> bool:
-        """Whether an array, by its name in the file, belongs to the template embedder."""
-
-    def expected(self, rows: Sequence[ModelRow]) -> dict[str, Shape]:
-        """Names and shapes in the file of the arrays that a model needs."""
-
-    def own_name(self, canonical: str) -> str:
-        """What the file calls, or would call, a canonical array."""
-
-    def read(self, row: ModelRow) -> NDArray[np.float32]:
-        """The canonical arrays of a row, stacked on axis 0 where it has blocks."""
-
-
 class ParameterFile:
-    """An open parameter file; a context manager. Made by `open_parameters`."""
+    """An open parameter file. Made by `open_parameters`."""
 
     def __init__(self, path: Path, arrays: StoredArrays) -> None:
         self.path = path
         self._arrays = arrays
-        self._names: _Names
+        self._names: _AlphaFoldNames | _OpenFoldNames | _OurNames
         if isinstance(arrays, FolderArrays):
             self._names = _OurNames(arrays)
         elif any("//" in name for name in arrays.shapes):
@@ -246,37 +220,27 @@ class ParameterFile:
             raise FormatError(f"{self.path}: the array {name} holds NaN or infinite values")
         return array
 
-    def close(self) -> None:
-        """Let go of the file."""
-        self._arrays.close()
 
-    def __enter__(self) -> Self:
-        return self
-
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        trace: TracebackType | None,
-    ) -> None:
-        self.close()
-
-
-def open_parameters(path: Path) -> ParameterFile:
+@contextmanager
+def open_parameters(path: Path) -> Iterator[ParameterFile]:
     """Open AlphaFold's `.npz`, an OpenFold state dict (`.pt`, or the same names in an `.npz`) or a model folder.
 
     Raises: FormatError when it is none of these, holds pickled objects or parameters of AlphaFold-Multimer, or is
     damaged; BioattnError when it cannot be read.
     """
-    arrays = open_arrays(path)
-    found = next((name for name in arrays.shapes if _MULTIMER.search(name)), None)
-    if found is not None:
-        arrays.close()
-        raise FormatError(
-            f"{path}: parameters of AlphaFold-Multimer (the array {found}), which are not supported; give "
-            "those of a monomer model, such as params_model_1_ptm.npz"
-        )
-    return ParameterFile(path, arrays)
+    with closing(open_arrays(path)) as arrays:
+        found = next((name for name in arrays.shapes if _MULTIMER.search(name)), None)
+        if found is not None:
+            raise FormatError(
+                f"{path}: parameters of AlphaFold-Multimer (the array {found}), which are not supported; give "
+                "those of a monomer model, such as params_model_1_ptm.npz"
+            )
+        yield ParameterFile(path, arrays)
+
+
+# How each kind of file names and shapes the canonical arrays. `shapes`: by canonical name; `expected`: names and
+# shapes in the file of the arrays that a model needs; `own_name`: what the file calls, or would call, an array;
+# `read`: the arrays of a row, stacked on axis 0 where it has blocks.
 
 
 class _AlphaFoldNames:

@@ -1,0 +1,175 @@
+"""Updates of the pairs: outer product mean of the MSA, triangular multiplication (Algorithms 10 to 12).
+
+Shape suffixes: S MSA rows, R residues, T residues of a tile, N = T · R pairs of a tile, C pair channels, A and B
+channels of the two factors of a product, M hidden channels (2M: left and right).
+"""
+
+import torch
+from torch import Tensor, nn
+
+from bioattn.attention.cpu.matmul import linear, matmul
+from bioattn.models.evoformer.projection import final_linear
+from bioattn.models.evoformer.projection import linear as new_linear
+from bioattn.models.evoformer.tiled_layers import add_tiled, map_tiled
+
+TILE_ELEMENTS = 1 << 18
+"""Pair elements of a tile: 8 residues i, 256 residues j, 128 channels; outer products take 8 MB in float32, the
+four factors of a triangle as much."""
+TILE_MSA_ELEMENTS = 1 << 20
+"""MSA elements of a tile: 16 rows of 256 residues with 256 channels."""
+EPSILON = 1e-3
+"""Added to the number of rows that cover a pair."""
+
+
+class OuterProductMean(nn.Module):
+    """Mean over rows of the outer product of two projections of columns i and j.
+
+    `project_factors.weight` (A + B, C) holds the factor of i and that of j; `project_output.weight` (C, A·B) has
+    the channel of i as the slower one. The output bias is divided by the count too: a pair that no row covers
+    gets bias / 1e-3, as in AlphaFold.
+    """
+
+    def __init__(
+        self, msa_channels: int, pair_channels: int, hidden_channels: int, *, centred: bool = False
+    ) -> None:
+        """`centred`: the mean over the rows of a column is subtracted from each projection first, so that the
+        layer gives covariances of columns instead of mean products. AlphaFold does not do this; its pairs must
+        learn to subtract what two columns share by chance, for which few families are too little data."""
+        super().__init__()
+        self.centred = centred
+        self.normalise = nn.LayerNorm(msa_channels)
+        self.project_factors = new_linear(msa_channels, 2 * hidden_channels)
+        self.project_output = final_linear(hidden_channels * hidden_channels, pair_channels)
+
+    def forward(self, pair_RRC: Tensor, msa_SRC: Tensor, mask_SR: Tensor) -> Tensor:
+        """pair + update (in place without autograd); mask: 1 = residue, 0 = masked."""
+        count_RR = mask_SR.T @ mask_SR + EPSILON
+        factors_SRX = map_tiled(
+            self._factors,
+            TILE_MSA_ELEMENTS,
+            lambda: self._new_factors(msa_SRC),
+            sliced=(msa_SRC, mask_SR),
+            parameters=[*self.normalise.parameters(), *self.project_factors.parameters()],
+        )
+        if self.centred:
+            mask_SR1 = mask_SR.unsqueeze(-1).to(factors_SRX.dtype)
+            factors_SRX = factors_SRX - mask_SR1 * (factors_SRX.sum(0) / (mask_SR1.sum(0) + EPSILON))
+        first_SRA, second_SRB = factors_SRX.chunk(2, dim=-1)
+        return add_tiled(
+            self._update,
+            TILE_ELEMENTS,
+            sliced=(pair_RRC, first_SRA.permute(1, 2, 0), count_RR),
+            # (B·R, S): the products of one residue then lie as (A·B, R), ready for the output projection.
+            whole=(second_SRB.permute(2, 1, 0).reshape(-1, len(msa_SRC)),),
+            parameters=self.project_output.parameters(),
+        )
+
+    def _new_factors(self, msa_SRC: Tensor) -> Tensor:
+        projection = self.project_factors
+        return msa_SRC.new_empty(*msa_SRC.shape[:2], projection.out_features, dtype=projection.weight.dtype)
+
+    def _factors(self, _rows: slice, msa_TRC: Tensor, mask_TR: Tensor) -> Tensor:
+        """Both factors (T, R, A + B) of some rows, 0 where masked."""
+        factors: Tensor = self.project_factors(self.normalise(msa_TRC))
+        return factors * mask_TR.unsqueeze(-1).to(factors.dtype)
+
+    def _update(
+        self, _rows: slice, pair_TRC: Tensor, first_TAS: Tensor, count_TR: Tensor, second_XS: Tensor
+    ) -> Tensor:
+        """Update of the pairs of some residues i with all residues j."""
+        num_residues, channels = pair_TRC.shape[1], first_TAS.shape[1]
+        outer = linear(first_TAS.flatten(0, 1), second_XS)
+        outer_TXR = outer.view(-1, channels * channels, num_residues)
+        weight, bias_C1 = self.project_output.weight, self.project_output.bias.unsqueeze(-1)
+        if torch.is_grad_enabled():
+            projected_TCR = torch.stack([linear(weight, outer_XR.T) for outer_XR in outer_TXR.unbind()])
+            return (projected_TCR + bias_C1).transpose(1, 2) / count_TR.unsqueeze(-1)
+        update_TRC = torch.empty_like(pair_TRC)
+        for outer_XR, count_R, update_RC in zip(outer_TXR, count_TR, update_TRC, strict=True):
+            torch.div(matmul(weight, outer_XR).add_(bias_C1), count_R, out=update_RC.T)
+        return update_TRC
+
+
+class TriangleMultiplication(nn.Module):
+    """Edge ij is updated from the two other edges of every triangle ijk.
+
+    outgoing (Algorithm 11): sum over k of left_ik · right_jk. Incoming (Algorithm 12): of left_kj · right_ki, left
+    and right as AlphaFold's parameters name them (in the supplement and in OpenFold a = right, b = left there).
+
+    `project_factors.weight` (4·M + C, C) holds left, right, gate of left, gate of right, gate of the output.
+    """
+
+    def __init__(self, pair_channels: int, hidden_channels: int, *, outgoing: bool) -> None:
+        super().__init__()
+        self.outgoing = outgoing
+        self.hidden_channels = hidden_channels
+        self.normalise = nn.LayerNorm(pair_channels)
+        self.project_factors = new_linear(pair_channels, 4 * hidden_channels + pair_channels)
+        self.normalise_product = nn.LayerNorm(hidden_channels)
+        self.project_output = final_linear(hidden_channels, pair_channels)
+        with torch.no_grad():
+            self.project_factors.weight[2 * hidden_channels :] = 0
+            self.project_factors.bias[2 * hidden_channels :] = 1
+
+    def forward(self, pair_RRC: Tensor, mask_RR: Tensor) -> Tensor:
+        """pair + update (in place without autograd); mask: 1 = both residues exist, 0 = masked."""
+        factors_2MRR = self._factors(pair_RRC, mask_RR)
+        left_MRR, right_MRR = factors_2MRR.chunk(2)
+        first_MRR, second_MRR = (left_MRR, right_MRR) if self.outgoing else (right_MRR, left_MRR)
+        if torch.is_grad_enabled():
+            product_MRR = first_MRR @ second_MRR.mT
+        else:
+            product_MRR = first_MRR
+            for first_RR, second_RR in zip(first_MRR, second_MRR, strict=True):
+                first_RR.copy_(matmul(first_RR, second_RR.T))
+        return add_tiled(
+            self._update,
+            TILE_ELEMENTS,
+            sliced=(pair_RRC, product_MRR.transpose(0, 1)),
+            parameters=self.parameters(),
+        )
+
+    def _factors(self, pair_RRC: Tensor, mask_RR: Tensor) -> Tensor:
+        """Left and right, (2·M, R, R), those of the incoming update with their residues swapped: the product of
+        either update is then one of rows with rows."""
+        if not self.outgoing:
+            pair_RRC, mask_RR = pair_RRC.transpose(0, 1), mask_RR.T
+        num_factors = 2 * self.hidden_channels
+        dtype = self.project_factors.weight.dtype
+        return map_tiled(
+            self._factors_of_rows,
+            TILE_ELEMENTS,
+            lambda: pair_RRC.new_empty(num_factors, *mask_RR.shape, dtype=dtype).transpose(0, 1),
+            sliced=(pair_RRC, mask_RR),
+            parameters=[*self.normalise.parameters(), *self.project_factors.parameters()],
+        ).transpose(0, 1)
+
+    def _factors_of_rows(self, _rows: slice, pair_TRC: Tensor, mask_TR: Tensor) -> Tensor:
+        """(T, 2·M, R)."""
+        num_factors = 2 * self.hidden_channels
+        weight = self.project_factors.weight[: 2 * num_factors]
+        bias_N1 = self.project_factors.bias[: 2 * num_factors].unsqueeze(-1)
+        normed_NC = self.normalise(pair_TRC).to(weight.dtype).flatten(0, 1)
+        mask_N = mask_TR.to(weight.dtype).flatten()
+        if torch.is_grad_enabled():
+            projected = linear(weight, normed_NC) + bias_N1
+            factors = projected[:num_factors] * torch.sigmoid(projected[num_factors:]) * mask_N
+        else:
+            projected = linear(weight, normed_NC).add_(bias_N1)
+            factors = projected[:num_factors].mul_(projected[num_factors:].sigmoid_()).mul_(mask_N)
+        return factors.view(num_factors, *mask_TR.shape).transpose(0, 1)
+
+    def _update(self, _rows: slice, pair_TRC: Tensor, product_TMR: Tensor) -> Tensor:
+        first_row = 4 * self.hidden_channels
+        weight, bias = self.project_factors.weight[first_row:], self.project_factors.bias[first_row:]
+        gate_TRC = linear(self.normalise(pair_TRC).to(weight.dtype), weight, bias)
+        if torch.is_grad_enabled():
+            product_TRM = product_TMR.transpose(1, 2)
+        else:
+            # Dense float32 first: torch transposes that block by block, anything else number by number.
+            product_MN = product_TMR.transpose(0, 1).float().contiguous().view(self.hidden_channels, -1)
+            product_TRM = product_MN.T.contiguous().view(*pair_TRC.shape[:2], -1)
+        update: Tensor = self.project_output(self.normalise_product(product_TRM.float()))
+        if torch.is_grad_enabled():
+            return update * torch.sigmoid(gate_TRC)
+        return update.mul_(gate_TRC.sigmoid_())
