@@ -30,7 +30,7 @@ EDAM = {
 """EDAM's formats by suffix."""
 
 
-@dataclass(frozen=True, kw_only=True)
+@dataclass(frozen=True)
 class Input:
     """A file or folder that a command reads."""
 
@@ -58,7 +58,7 @@ class Input:
         return (self.optional and not self.by_sample) or self.option == "--model"
 
 
-@dataclass(frozen=True, kw_only=True)
+@dataclass(frozen=True)
 class Output:
     """A file or folder that a command writes."""
 
@@ -120,68 +120,58 @@ class Command:
 
 
 PROMOTERS = Input(
-    name="promoters",
-    about="Promoter FASTA of bioattn/preparepromoters",
-    source=("preparepromoters.fasta",),
+    "promoters",
+    "Promoter FASTA of bioattn/preparepromoters",
+    ("preparepromoters.fasta",),
     pattern="*.{fa,fasta,fa.gz}",
 )
 MODEL = Input(
-    name="model",
-    about="Model folder of bioattn/trainpromoter",
-    source=("trainpromoter.model",),
-    pattern="*.model",
-    folder=True,
+    "model", "Model folder of bioattn/trainpromoter", ("trainpromoter.model",), pattern="*.model", folder=True
 )
 EVOFORMER = Input(
-    name="model",
-    about="Model folder, AlphaFold parameters (.npz) or OpenFold state dict (.pt)",
-    source=("models/evoformer-contacts",),
+    "model",
+    "Model folder, AlphaFold parameters (.npz) or OpenFold state dict (.pt)",
+    ("models/evoformer-contacts",),
     pattern="*",
 )
 DATASET = Input(
-    name="dataset",
-    about="Dataset that the model was trained on, of bioattn/preparedataset",
-    source=("preparedataset.dataset",),
+    "dataset",
+    "Dataset that the model was trained on, of bioattn/preparedataset",
+    ("preparedataset.dataset",),
     pattern="*.dataset.h5",
 )
 ATTENTION = Input(
-    name="attention",
-    about="Attention of bioattn/exportattention or bioattn/merge",
-    source=("exportattention.attention",),
+    "attention",
+    "Attention of bioattn/exportattention or bioattn/merge",
+    ("exportattention.attention",),
     pattern="*.attention.h5",
 )
 ALIGNMENT_ATTENTION = replace(
     ATTENTION, about="Attention of bioattn/runevoformer", source=("runevoformer.attention",)
 )
 PREDICTION = Input(
-    name="prediction",
-    about="Prediction of bioattn/runevoformer",
-    source=("runevoformer.prediction",),
+    "prediction",
+    "Prediction of bioattn/runevoformer",
+    ("runevoformer.prediction",),
     pattern="*.prediction",
     folder=True,
 )
 STRUCTURE = Input(
-    name="structure",
-    about="Structure of the protein: PDB or mmCIF",
-    source=("families/structure/simulated000000.pdb",),
+    "structure",
+    "Structure of the protein: PDB or mmCIF",
+    ("families/structure/simulated000000.pdb",),
     pattern="*.{pdb,cif,pdb.gz,cif.gz}",
 )
 CONFIG = Input(
-    name="config",
-    about="TOML with any setting; `[]` for none",
-    option="--config",
-    pattern="*.toml",
-    optional=True,
+    "config", "TOML with any setting; `[]` for none", option="--config", pattern="*.toml", optional=True
 )
 ANNOTATION = Input(
-    name="annotation",
-    about="Genes: GFF3, GTF or BED6",
-    source=("tiny/annotation.gff3",),
+    "annotation",
+    "Genes: GFF3, GTF or BED6",
+    ("tiny/annotation.gff3",),
     pattern="*.{gff3,gff,gtf,bed,gff3.gz,gff.gz,gtf.gz,bed.gz}",
 )
-ANY = Input(
-    name="file", about="Any file or folder of bioattn", source=("preparedataset.dataset",), pattern="*"
-)
+ANY = Input("file", "Any file or folder of bioattn", ("preparedataset.dataset",), pattern="*")
 NUMBA = ('NUMBA_CACHE_DIR="\\$PWD/.numba"', "OMP_NUM_THREADS=${task.cpus}")
 MATPLOTLIB = ('MPLCONFIGDIR="\\$PWD/.matplotlib"',)
 MODEL_FILES = ("config.json", "model.safetensors")
@@ -193,7 +183,7 @@ SIMULATION = (
 
 def plot(noun: str, about: str, *inputs: Input, **other: Any) -> Command:
     """A command that draws a figure."""
-    drawn = Output(name="figure", ending=f".{noun}.svg", about="The figure")
+    drawn = Output("figure", f".{noun}.svg", "The figure")
     keywords = ("figure", "attention", noun)
     return Command(f"plot {noun}", about, keywords, inputs, (drawn,), exports=MATPLOTLIB, **other)
 
@@ -205,21 +195,18 @@ COMMANDS = (
         ("genome", "annotation", "promoter"),
         (
             Input(
-                name="genome",
-                about="Genome, plain, gzip or bgzip",
-                source=("tiny/genome.fa",),
+                "genome",
+                "Genome, plain, gzip or bgzip",
+                ("tiny/genome.fa",),
                 pattern="*.{fa,fasta,fna,fa.gz,fasta.gz,fna.gz}",
             ),
             ANNOTATION,
         ),
         (
-            Output(name="fasta", ending=".promoters.fa", about="Promoter sequences"),
-            Output(name="bed", ending=".promoters.bed", about="Their places, without flanks", option=""),
+            Output("fasta", ".promoters.fa", "Promoter sequences"),
+            Output("bed", ".promoters.bed", "Their places, without flanks", option=""),
             Output(
-                name="audit",
-                ending=".promoters.audit.tsv",
-                about="Every gene: kept, trimmed or dropped, and why",
-                option="",
+                "audit", ".promoters.audit.tsv", "Every gene: kept, trimmed or dropped, and why", option=""
             ),
         ),
         exports=('BIOATTN_CACHE="\\$PWD/.bioattn"',),
@@ -232,15 +219,15 @@ COMMANDS = (
         (
             PROMOTERS,
             Input(
-                name="responses",
-                about="Responses of genes to treatments: one table, or one of DESeq2, edgeR or limma per contrast",
-                source=("tiny/responses.tsv",),
+                "responses",
+                "Responses of genes to treatments: one table, or one of DESeq2, edgeR or limma per contrast",
+                ("tiny/responses.tsv",),
                 pattern="*.{tsv,csv,txt,tsv.gz,csv.gz,txt.gz}",
             ),
             Input(
-                name="treatments",
-                about="Table of treatments and their features; `[]` for none",
-                source=("tiny/treatments.tsv",),
+                "treatments",
+                "Table of treatments and their features; `[]` for none",
+                ("tiny/treatments.tsv",),
                 option="--treatment-table",
                 pattern="*.{tsv,csv,tsv.gz,csv.gz}",
                 optional=True,
@@ -248,12 +235,9 @@ COMMANDS = (
             ),
         ),
         (
-            Output(name="dataset", ending=".dataset.h5", about="Dataset that a model is trained on"),
+            Output("dataset", ".dataset.h5", "Dataset that a model is trained on"),
             Output(
-                name="audit",
-                ending=".dataset.audit.tsv",
-                about="Every gene and treatment: kept or dropped, and why",
-                option="",
+                "audit", ".dataset.audit.tsv", "Every gene and treatment: kept or dropped, and why", option=""
             ),
         ),
         test_options="--split random --holdout test=0.4 --holdout validation=0.2",
@@ -264,22 +248,17 @@ COMMANDS = (
         ("protein", "alignment", "structure", "dataset"),
         (
             Input(
-                name="families",
-                about="Folder with PAIRS.tsv, and the alignments and structures that it names",
-                source=("families",),
+                "families",
+                "Folder with PAIRS.tsv, and the alignments and structures that it names",
+                ("families",),
                 pattern="*",
                 folder=True,
                 file="PAIRS.tsv",
             ),
         ),
         (
-            Output(name="dataset", ending=".dataset.h5", about="Dataset that a model is trained on"),
-            Output(
-                name="audit",
-                ending=".dataset.audit.tsv",
-                about="Every pair: kept or refused, and why",
-                option="",
-            ),
+            Output("dataset", ".dataset.h5", "Dataset that a model is trained on"),
+            Output("audit", ".dataset.audit.tsv", "Every pair: kept or refused, and why", option=""),
         ),
         sample="simulated",
     ),
@@ -289,20 +268,15 @@ COMMANDS = (
         ("alignment", "msa", "protein"),
         (
             Input(
-                name="alignment",
-                about="Alignment: A3M, A2M, aligned FASTA, Stockholm, Clustal, PHYLIP or PSICOV",
-                source=("families/msa/simulated000000.a3m",),
+                "alignment",
+                "Alignment: A3M, A2M, aligned FASTA, Stockholm, Clustal, PHYLIP or PSICOV",
+                ("families/msa/simulated000000.a3m",),
                 pattern="*",
             ),
         ),
         (
-            Output(name="alignment", ending=".prepared.a3m", about="Prepared alignment"),
-            Output(
-                name="statistics",
-                ending=".prepared.json",
-                about="Depth, Neff, gaps and coverage",
-                option="--stats",
-            ),
+            Output("alignment", ".prepared.a3m", "Prepared alignment"),
+            Output("statistics", ".prepared.json", "Depth, Neff, gaps and coverage", option="--stats"),
         ),
         records=(".prepared.a3m",),
         threads=True,
@@ -316,9 +290,9 @@ COMMANDS = (
         (replace(DATASET, about="Dataset of bioattn/preparedataset"), CONFIG),
         (
             Output(
-                name="model",
-                ending=".model",
-                about="Model folder: weights, settings, metrics and model card",
+                "model",
+                ".model",
+                "Model folder: weights, settings, metrics and model card",
                 holds=MODEL_FILES,
             ),
         ),
@@ -337,9 +311,9 @@ COMMANDS = (
         ),
         (
             Output(
-                name="model",
-                ending=".model",
-                about="Model folder: weights, settings, metrics and model card",
+                "model",
+                ".model",
+                "Model folder: weights, settings, metrics and model card",
                 holds=MODEL_FILES,
             ),
         ),
@@ -354,13 +328,7 @@ COMMANDS = (
         "Predict the responses of promoters to treatments with a trained model",
         ("promoter", "prediction", "expression"),
         (MODEL, PROMOTERS),
-        (
-            Output(
-                name="predictions",
-                ending=".predictions.tsv",
-                about="Predicted responses, genes by treatments",
-            ),
-        ),
+        (Output("predictions", ".predictions.tsv", "Predicted responses, genes by treatments"),),
         label="low",
         gpu=True,
         threads=True,
@@ -371,26 +339,21 @@ COMMANDS = (
         ("protein", "contacts", "structure", "evoformer", "attention"),
         (
             Input(
-                name="alignment",
-                about="Alignment of bioattn/preparemsa, or any other",
-                source=("preparemsa.alignment",),
+                "alignment",
+                "Alignment of bioattn/preparemsa, or any other",
+                ("preparemsa.alignment",),
                 pattern="*",
             ),
             replace(EVOFORMER, option="--model"),
         ),
         (
             Output(
-                name="prediction",
-                ending=".prediction",
-                about="Contacts, distances, scores and structures",
+                "prediction",
+                ".prediction",
+                "Contacts, distances, scores and structures",
                 holds=("scores.json",),
             ),
-            Output(
-                name="attention",
-                ending=".attention.h5",
-                about="Attention of every head",
-                option="--attention",
-            ),
+            Output("attention", ".attention.h5", "Attention of every head", option="--attention"),
         ),
         label="medium",
         gpu=True,
@@ -403,7 +366,7 @@ COMMANDS = (
         "Write where a trained model looks in each promoter for each treatment, of all or of one shard",
         ("promoter", "attention", "hdf5"),
         (MODEL, PROMOTERS),
-        (Output(name="attention", ending=".attention.h5", about="Attention of every head"),),
+        (Output("attention", ".attention.h5", "Attention of every head"),),
         label="low",
         gpu=True,
         threads=True,
@@ -415,17 +378,17 @@ COMMANDS = (
         ("promoter", "attribution", "modisco"),
         (
             Input(
-                name="attribution",
-                about="Attribution of bioattn/explainattribution",
-                source=("explainattribution.attribution",),
+                "attribution",
+                "Attribution of bioattn/explainattribution",
+                ("explainattribution.attribution",),
                 pattern="*.attribution.h5",
             ),
         ),
         (
             Output(
-                name="arrays",
-                ending=".arrays",
-                about="One-hot sequences, contributions to each treatment, and tables of genes and treatments",
+                "arrays",
+                ".arrays",
+                "One-hot sequences, contributions to each treatment, and tables of genes and treatments",
                 holds=("sequences.npz", "genes.tsv", "treatments.tsv"),
             ),
         ),
@@ -437,14 +400,14 @@ COMMANDS = (
         (
             ALIGNMENT_ATTENTION,
             Input(
-                name="regression",
-                about="The weight of each head (`bioattn export contacts --fit`); `[]` for none",
+                "regression",
+                "The weight of each head (`bioattn export contacts --fit`); `[]` for none",
                 option="--regression",
                 pattern="*.json",
                 optional=True,
             ),
         ),
-        (Output(name="contacts", ending=".contacts.tsv", about="Pairs of residues, likeliest first"),),
+        (Output("contacts", ".contacts.tsv", "Pairs of residues, likeliest first"),),
         sample="simulated",
     ),
     Command(
@@ -455,22 +418,15 @@ COMMANDS = (
             ATTENTION,
             replace(PROMOTERS, option="--promoters"),
             Input(
-                name="database",
-                about="Motifs to compare with: MEME, JASPAR or TRANSFAC; `[]` for none",
-                source=("tiny/motifs.meme",),
+                "database",
+                "Motifs to compare with: MEME, JASPAR or TRANSFAC; `[]` for none",
+                ("tiny/motifs.meme",),
                 option="--database",
                 pattern="*.{meme,jaspar,pfm,txt,transfac}",
                 optional=True,
             ),
         ),
-        (
-            Output(
-                name="motifs",
-                ending=".motifs",
-                about="Motifs, matches, tests and logos",
-                holds=("motifs.json",),
-            ),
-        ),
+        (Output("motifs", ".motifs", "Motifs, matches, tests and logos", holds=("motifs.json",)),),
         label="low",
         exports=(*MATPLOTLIB, *NUMBA),
     ),
@@ -480,10 +436,10 @@ COMMANDS = (
         ("multiqc", "report", "qc"),
         (
             Input(
-                name="results",
-                about="Promoters or their audit, dataset, model, check, alignment statistics or prediction; one "
+                "results",
+                "Promoters or their audit, dataset, model, check, alignment statistics or prediction; one "
                 "of each at most",
-                source=(
+                (
                     *("trainpromoter.model", "preparepromoters.fasta", "preparepromoters.audit"),
                     *("preparedataset.dataset", "explaincheck.check"),
                 ),
@@ -492,9 +448,9 @@ COMMANDS = (
         ),
         (
             Output(
-                name="multiqc",
-                ending=".multiqc",
-                about="Files for MultiQC: *_mqc.json and versions",
+                "multiqc",
+                ".multiqc",
+                "Files for MultiQC: *_mqc.json and versions",
                 holds=("bioattn_general_mqc.json",),
             ),
         ),
@@ -505,7 +461,7 @@ COMMANDS = (
         "Write the parameters of an MSA/pair model with the names and layouts of AlphaFold",
         ("protein", "evoformer", "alphafold"),
         (replace(EVOFORMER, source=("trainevoformer.model",)),),
-        (Output(name="parameters", ending=".parameters.npz", about="Parameters by AlphaFold's names"),),
+        (Output("parameters", ".parameters.npz", "Parameters by AlphaFold's names"),),
         sample="simulated",
     ),
     Command(
@@ -513,13 +469,7 @@ COMMANDS = (
         "Paint attention on a structure, in the place of its B-factors",
         ("protein", "structure", "attention"),
         (ALIGNMENT_ATTENTION, STRUCTURE),
-        (
-            Output(
-                name="structure",
-                ending=".painted.pdb",
-                about="The structure; 100 is the residue most attended to",
-            ),
-        ),
+        (Output("structure", ".painted.pdb", "The structure; 100 is the residue most attended to"),),
         sample="simulated",
     ),
     Command(
@@ -529,9 +479,9 @@ COMMANDS = (
         (ATTENTION,),
         (
             Output(
-                name="tracks",
-                ending=".tracks",
-                about="bigWig, bedGraph and tables, and tracks.json, which says what is what",
+                "tracks",
+                ".tracks",
+                "bigWig, bedGraph and tables, and tracks.json, which says what is what",
                 holds=("tracks.json",),
             ),
         ),
@@ -541,11 +491,7 @@ COMMANDS = (
         "Compute what each base of each promoter adds to the response to each treatment",
         ("promoter", "attribution", "mutagenesis"),
         (MODEL, PROMOTERS),
-        (
-            Output(
-                name="attribution", ending=".attribution.h5", about="A value for each base at each position"
-            ),
-        ),
+        (Output("attribution", ".attribution.h5", "A value for each base at each position"),),
         label="medium",
         gpu=True,
         threads=True,
@@ -556,11 +502,7 @@ COMMANDS = (
         "Rank attention heads by their importance for what a model predicts",
         ("attention", "interpretability", "pruning"),
         (MODEL, DATASET),
-        (
-            Output(
-                name="heads", ending=".heads", about="Tables of the importance of heads", holds=("heads.tsv",)
-            ),
-        ),
+        (Output("heads", ".heads", "Tables of the importance of heads", holds=("heads.tsv",)),),
         label="medium",
         gpu=True,
         threads=True,
@@ -571,20 +513,20 @@ COMMANDS = (
         ("motif", "attention", "benchmark"),
         (
             Input(
-                name="results",
-                about="Attention and attribution over the same promoters",
-                source=("exportattention.attention", "explainattribution.attribution"),
+                "results",
+                "Attention and attribution over the same promoters",
+                ("exportattention.attention", "explainattribution.attribution"),
                 pattern="*.h5",
             ),
             Input(
-                name="expected",
-                about="Table of motifs and the conditions that should answer to them",
-                source=("settings/expected-tiny.tsv",),
+                "expected",
+                "Table of motifs and the conditions that should answer to them",
+                ("settings/expected-tiny.tsv",),
                 option="--expected",
                 pattern="*.{tsv,csv}",
             ),
         ),
-        (Output(name="motifs", ending=".known-motifs.tsv", about="A row for each expected pair and signal"),),
+        (Output("motifs", ".known-motifs.tsv", "A row for each expected pair and signal"),),
         test_options="--shuffles 20",
     ),
     Command(
@@ -592,7 +534,7 @@ COMMANDS = (
         "Judge whether the attention of a model may be believed, without any truth",
         ("attention", "interpretability", "promoter"),
         (MODEL, PROMOTERS, replace(DATASET, option="--dataset")),
-        (Output(name="check", ending=".check.json", about="Verdict and what it rests on"),),
+        (Output("check", ".check.json", "Verdict and what it rests on"),),
         label="medium",
         gpu=True,
         threads=True,
@@ -618,9 +560,9 @@ COMMANDS = (
         "logos",
         "Draw motifs as sequence logos",
         Input(
-            name="motifs",
-            about="Motifs: MEME, JASPAR or TRANSFAC",
-            source=("tiny/motifs.meme",),
+            "motifs",
+            "Motifs: MEME, JASPAR or TRANSFAC",
+            ("tiny/motifs.meme",),
             pattern="*.{meme,jaspar,pfm,txt,transfac}",
         ),
     ),
@@ -628,12 +570,7 @@ COMMANDS = (
     plot(
         "check",
         "Draw the verdict on the attention of a model",
-        Input(
-            name="check",
-            about="Verdict of bioattn/explaincheck",
-            source=("explaincheck.check",),
-            pattern="*.check.json",
-        ),
+        Input("check", "Verdict of bioattn/explaincheck", ("explaincheck.check",), pattern="*.check.json"),
     ),
     Command(
         "report",
@@ -641,9 +578,9 @@ COMMANDS = (
         ("report", "html", "attention"),
         (
             Input(
-                name="results",
-                about="Any results of bioattn of one model, or of one protein; their content says what they are",
-                source=(
+                "results",
+                "Any results of bioattn of one model, or of one protein; their content says what they are",
+                (
                     *("trainpromoter.model", "preparepromoters.fasta", "preparedataset.dataset"),
                     *("exportattention.attention", "explaincheck.check", "exportmotifs.motifs"),
                 ),
@@ -656,14 +593,14 @@ COMMANDS = (
                 optional=True,
             ),
         ),
-        (Output(name="html", ending=".report.html", about="The page"),),
+        (Output("html", ".report.html", "The page"),),
     ),
     Command(
         "inspect",
         "Say what a file of bioattn is and give its main figures",
         ("report", "qc", "hdf5"),
         (ANY,),
-        (Output(name="description", ending=".inspect.json", about="What the file is", option=">"),),
+        (Output("description", ".inspect.json", "What the file is", option=">"),),
         fixed="--json",
     ),
     Command(
@@ -671,14 +608,7 @@ COMMANDS = (
         "Check a file of bioattn against its schema; the task fails when it is not valid",
         ("validation", "qc", "hdf5"),
         (ANY,),
-        (
-            Output(
-                name="findings",
-                ending=".validate.txt",
-                about="A line for each finding, and the verdict",
-                option=">",
-            ),
-        ),
+        (Output("findings", ".validate.txt", "A line for each finding, and the verdict", option=">"),),
     ),
     Command(
         "merge",
@@ -686,21 +616,21 @@ COMMANDS = (
         ("attention", "hdf5", "merge"),
         (
             Input(
-                name="parts",
-                about="Attention files of all shards",
-                source=("exportattention.attention",),
+                "parts",
+                "Attention files of all shards",
+                ("exportattention.attention",),
                 pattern="*.attention.h5",
                 of_shards=2,
             ),
         ),
-        (Output(name="attention", ending=".attention.h5", about="Attention of all promoters"),),
+        (Output("attention", ".attention.h5", "Attention of all promoters"),),
     ),
     Command(
         "simulate promoters",
         "Make a genome whose promoters hold planted motifs, and the responses that follow from them",
         ("simulation", "promoter", "motif"),
         (),
-        (Output(name="simulation", ending=".simulated", about="Inputs and their truth", holds=SIMULATION),),
+        (Output("simulation", ".simulated", "Inputs and their truth", holds=SIMULATION),),
         records=(),
         test_options="--genes 20 --length 100",
     ),
@@ -710,14 +640,9 @@ COMMANDS = (
         ("simulation", "attention", "benchmark"),
         (
             ATTENTION,
-            Input(
-                name="truth",
-                about="Planted sites (truth.tsv)",
-                source=("tiny/truth.tsv",),
-                pattern="*.{tsv,tsv.gz}",
-            ),
+            Input("truth", "Planted sites (truth.tsv)", ("tiny/truth.tsv",), pattern="*.{tsv,tsv.gz}"),
         ),
-        (Output(name="scores", ending=".scores.json", about="How well attention lies on the planted sites"),),
+        (Output("scores", ".scores.json", "How well attention lies on the planted sites"),),
     ),
     Command(
         "simulate msa",
@@ -726,9 +651,9 @@ COMMANDS = (
         (),
         (
             Output(
-                name="families",
-                ending=".families",
-                about="Alignments, structures and the contacts that were planted",
+                "families",
+                ".families",
+                "Alignments, structures and the contacts that were planted",
                 holds=("PAIRS.tsv", "simulation.json"),
             ),
         ),
@@ -741,11 +666,7 @@ COMMANDS = (
         "Say what bioattn finds where it runs, and what stands in its way; the task fails when something does",
         ("qc", "environment", "gpu"),
         (),
-        (
-            Output(
-                name="findings", ending=".doctor.json", about="Versions, devices, memory, files", option=">"
-            ),
-        ),
+        (Output("findings", ".doctor.json", "Versions, devices, memory, files", option=">"),),
         fixed="--json",
     ),
 )
@@ -849,9 +770,7 @@ def _stub(command: Command, stem: str) -> list[str]:
 
 
 META = "Groovy Map containing sample information, e.g. `[ id:'sample1' ]`"
-RECORD = Output(
-    name="record", ending=".run.json", about="Command, versions, digests of the inputs and wall time"
-)
+RECORD = Output("record", ".run.json", "Command, versions, digests of the inputs and wall time")
 
 
 def meta_yml(command: Command) -> str:

@@ -27,9 +27,9 @@ import numpy as np
 
 from bioattn.training.state import STATE_FILE
 from bioattn_cli.main import main as main_of_bioattn
-from tests.faults import forked
 from tests.faults.commands import contents, make_inputs
 from tests.faults.forked import LONGEST, Forks, Run
+from tests.programs import import_all
 
 CUT_ONE_IN = 10
 BATCH = 50
@@ -146,7 +146,7 @@ class Flips:
         self.hurt = scratch / "hurt"
         shutil.copytree(self.inputs, self.hurt)
         os.environ["BIOATTN_CACHE"] = str(scratch / "cache")
-        forked._import_everything()
+        import_all(["bioattn.*", "bioattn_cli.*"])
 
     def run_kind(self, name: str, places: int, seed: int = 0) -> Tally:
         """Damage a kind of file in so many places, one at a time."""

@@ -20,6 +20,8 @@ from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import Any
 
+from tests.programs import import_all
+
 REPOSITORY = Path(__file__).resolve().parents[2]
 FILE_EVENTS = ("os.rename", "os.remove", "os.mkdir", "os.rmdir", "os.truncate", "os.link", "os.symlink")
 LONGEST = 120.0
@@ -123,25 +125,11 @@ class Forks:
 
 def serve(scratch: Path) -> None:
     """Read runs from stdin, a line each, and answer each with its outcome."""
-    _import_everything()
+    import_all(["bioattn.*", "bioattn_cli.*"])
     answers = os.fdopen(os.dup(1), "w")
     for line in sys.stdin:
         answers.write(json.dumps(asdict(_run(Run(**json.loads(line)), scratch))) + "\n")
         answers.flush()
-
-
-def _import_everything() -> None:
-    """What the commands import in their bodies; a child starts with all of it."""
-    import importlib
-    import pkgutil
-
-    import bioattn
-    import bioattn_cli
-
-    for package in (bioattn, bioattn_cli):
-        for module in pkgutil.walk_packages(package.__path__, package.__name__ + "."):
-            if not module.name.endswith("__main__"):
-                importlib.import_module(module.name)
 
 
 def _run(run: Run, scratch: Path) -> Outcome:

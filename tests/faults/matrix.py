@@ -25,7 +25,7 @@ from bioattn.io.output_lock import lock_output
 from bioattn.store.inspection import validate_file
 from tests.faults.commands import COMMANDS, Command, contents, others
 from tests.faults.forked import HANGS, Forks, Outcome, Run
-from tests.faults.torture import Torture, Undisturbed
+from tests.faults.torture import Torture, Undisturbed, belongs
 
 Case = tuple[str, Run]
 """What it is, and the run."""
@@ -252,17 +252,13 @@ def _is_whole(folder: Path, command: Command, output: str, usual: Undisturbed, d
 
     Of several inputs of which some failed, one file holds the others; that it is valid is all that is asked of it.
     """
-    wanted = {name: digest for name, digest in usual.new.items() if _belongs(name, output)}
+    wanted = {name: digest for name, digest in usual.new.items() if belongs(name, output)}
     found = contents(folder, [output])
     if done.status == 1 and output in command.without_failed and (folder / output).exists():
         return not validate_file(folder / output)
     if done.status != 0 and output in command.grows:
         return all(wanted.get(name) == digest for name, digest in found.items())
     return found == wanted or (done.status != 0 and not (folder / output).exists())
-
-
-def _belongs(name: str, output: str) -> bool:
-    return name == output or name.startswith(output + "/")
 
 
 def _sentence(done: Outcome) -> str:

@@ -52,28 +52,10 @@ def responses(path: Path) -> None:
     read_responses([path], ResponseColumns(gene="gene_id", treatment="treatment", values=("value",)))
 
 
-def treatments(path: Path) -> None:
-    from bioattn.promoters.treatments import read_treatment_table
-
-    read_treatment_table(path)
-
-
 def promoters(path: Path) -> None:
     from bioattn.promoters.promoter_fasta import read_promoters
 
     exhaust(read_promoters(path))
-
-
-def proteins(path: Path) -> None:
-    from bioattn.promoters.homology import read_proteins
-
-    read_proteins(path)
-
-
-def aliases(path: Path) -> None:
-    from bioattn.promoters.chromosomes import read_aliases
-
-    read_aliases(path)
 
 
 def structure(path: Path) -> None:
@@ -175,42 +157,6 @@ def treatments_of_a_model(path: Path) -> None:
         TreatmentVocabulary.from_json(stored["vocabulary"])
     except (KeyError, TypeError, ValueError) as error:  # what `load_promoter_model` turns into a sentence
         raise FormatError(str(error) or "x") from error
-
-
-def check(path: Path) -> None:
-    from bioattn.views.check import read_check
-
-    read_check(path)
-
-
-def regression(path: Path) -> None:
-    from bioattn.interpret.contacts.contact_regression import read_regression
-
-    read_regression(path)
-
-
-def history(path: Path) -> None:
-    from bioattn.views.training_history import read_history
-
-    read_history(path)
-
-
-def expected(path: Path) -> None:
-    from bioattn.interpret.known_motifs.expected_motifs import read_expected
-
-    read_expected(path)
-
-
-def pairs(path: Path) -> None:
-    from bioattn.alignments.contact_pairs import read_pairs
-
-    read_pairs(path)
-
-
-def truth(path: Path) -> None:
-    from bioattn.simulate.truth import read_truth
-
-    read_truth(path)
 
 
 def motif_tables(path: Path) -> None:

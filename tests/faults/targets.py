@@ -12,6 +12,7 @@ from pathlib import Path
 
 import numpy as np
 
+from bioattn.alignments.contact_pairs import read_pairs
 from bioattn.errors import BioattnError
 from bioattn.formats.alignment_file import AlignmentFormat
 from bioattn.formats.annotation import read_annotation, read_bed
@@ -21,6 +22,14 @@ from bioattn.formats.gff import read_gff3
 from bioattn.formats.gtf import read_gtf
 from bioattn.formats.meme import read_meme
 from bioattn.formats.rr import read_rr
+from bioattn.interpret.contacts.contact_regression import read_regression
+from bioattn.interpret.known_motifs.expected_motifs import read_expected
+from bioattn.promoters.chromosomes import read_aliases
+from bioattn.promoters.homology import read_proteins
+from bioattn.promoters.treatments import read_treatment_table
+from bioattn.simulate.truth import read_truth
+from bioattn.views.check import read_check
+from bioattn.views.training_history import read_history
 from tests.faults import parsers
 
 REPOSITORY = Path(__file__).resolve().parents[2]
@@ -121,7 +130,7 @@ TARGETS: dict[str, Target] = {
     "aligned-fasta": Target(
         parsers.alignment(AlignmentFormat.FASTA), ("shared:parsers/fasta/*",), (b">q\nMKV\n>r\nM-V\n",)
     ),
-    "aliases": Target(parsers.aliases, (), (b"#a\nchrI\tI\nchrII\tII\n",)),
+    "aliases": Target(read_aliases, (), (b"#a\nchrI\tI\nchrII\tII\n",)),
     "annotation": Target(
         read_annotation,
         ("shared:parsers/gff/*", "shared:parsers/gtf/*", "shared:parsers/bed/*"),
@@ -129,7 +138,7 @@ TARGETS: dict[str, Target] = {
     ),
     "bed": Target(read_bed, ("shared:parsers/bed/*",), (b"I\t0\t9\ta\t0\t+\n",)),
     "check": Target(
-        parsers.check,
+        read_check,
         (),
         (
             b'{"format":"bioattn-check","format_version":"1.0","verdict":{"code":"a","sentence":"b","caveats":[]},'
@@ -145,7 +154,7 @@ TARGETS: dict[str, Target] = {
         (b"CLUSTAL W\n\na MKV 3\nb M-V 5\n",),
     ),
     "expected": Target(
-        parsers.expected,
+        read_expected,
         (),
         (
             b"factor\tconsensus\tcondition_group\tdirection\tjaspar_id\nMSN2, "
@@ -169,7 +178,7 @@ TARGETS: dict[str, Target] = {
     "gff3": Target(read_gff3, ("shared:parsers/gff/*",), (_GFF,)),
     "gtf": Target(read_gtf, ("shared:parsers/gtf/*",), (b'I\tx\tgene\t1\t9\t.\t+\t.\tgene_id "a"; n 1;\n',)),
     "history": Target(
-        parsers.history,
+        read_history,
         (),
         (b"epoch,training_loss,validation_loss\n0,1.5,2\n1,1.0,nan\n", b"step,loss\n5,1\n"),
     ),
@@ -238,7 +247,7 @@ TARGETS: dict[str, Target] = {
     ),
     "npz": Target(parsers.npz, (), (_archive(),)),
     "pairs": Target(
-        parsers.pairs,
+        read_pairs,
         ("data:families/PAIRS.tsv",),
         (b"id,msa,structure,chain,group,split\na,m,s,A,g,train\n",),
     ),
@@ -254,10 +263,10 @@ TARGETS: dict[str, Target] = {
         (b"2 3\na         MKV\nb         M-V\n",),
     ),
     "promoters": Target(parsers.promoters, (), (b">g1 I:5-9(+) flank=1\nACGTAC\n>g2\nAC\n",)),
-    "proteins": Target(parsers.proteins, (), (b">g1\nMKV*\n>g2\nMA\n",)),
+    "proteins": Target(read_proteins, (), (b">g1\nMKV*\n>g2\nMA\n",)),
     "psicov": Target(parsers.alignment(AlignmentFormat.PSICOV), (), (b"MKV\nM-V\n",)),
     "regression": Target(
-        parsers.regression,
+        read_regression,
         (),
         (
             b'{"format": "bioattn-contact-regression", "format_version": 1, "model_sha256": "a", '
@@ -290,9 +299,9 @@ TARGETS: dict[str, Target] = {
     "table": Target(parsers.table, ("data:tiny/*.tsv",), (b'a;b\n"x;y";0,5\n', b"a b\n1 2\n")),
     "tensors": Target(parsers.tensors, (), (_checkpoint(), _archive())),
     "treatments": Target(
-        parsers.treatments, ("data:tiny/treatments.tsv",), (b"name,dose,agent\na,1,x\nb,,y\n",)
+        read_treatment_table, ("data:tiny/treatments.tsv",), (b"name,dose,agent\na,1,x\nb,,y\n",)
     ),
-    "truth": Target(parsers.truth, ("data:tiny/truth.tsv",), ()),
+    "truth": Target(read_truth, ("data:tiny/truth.tsv",), ()),
     "unknown-alignment": Target(
         parsers.alignment(None),
         ("shared:parsers/nexus/*", "shared:parsers/a3m/*", "shared:parsers/clustal/*"),

@@ -161,8 +161,8 @@ class Torture:
                 for name, digest in contents(folder, [output]).items()
                 if output not in command.grows or _is_final(name)
             }
-            new = {name: digest for name, digest in usual.new.items() if _belongs(name, output)}
-            old = {name: digest for name, digest in usual.old.items() if _belongs(name, output)}
+            new = {name: digest for name, digest in usual.new.items() if belongs(name, output)}
+            old = {name: digest for name, digest in usual.old.items() if belongs(name, output)}
             if not (folder / output).exists():
                 states.add("nothing")
             elif found == new:
@@ -216,7 +216,8 @@ def _is_final(name: str) -> bool:
     return not any(part.startswith(".") or part.endswith(".partial") for part in Path(name).parts)
 
 
-def _belongs(name: str, output: str) -> bool:
+def belongs(name: str, output: str) -> bool:
+    """Whether a file is an output or in it."""
     return name == output or name.startswith(output + "/")
 
 

@@ -1,4 +1,4 @@
-"""Work spread over threads, and what memory is said to be free."""
+"""Devices, threads, memory and shards: what a process takes of its machine, and of a job on several."""
 
 import os
 import subprocess
@@ -7,10 +7,40 @@ import threading
 from pathlib import Path
 
 import pytest
+import torch
+from hypothesis import given
+from hypothesis import strategies as st
 
+from bioattn.errors import BioattnError, SettingsError
 from bioattn.system import cgroups as control_group
+from bioattn.system.device import choose_device, describe_device, set_threads
 from bioattn.system.memory import free_memory
+from bioattn.system.shard import WHOLE, Shard, parse_shard
 from bioattn.system.threads import granted_cores, granted_threads, map_in_order
+
+
+def test_threads_granted_by_the_environment(monkeypatch: pytest.MonkeyPatch) -> None:
+    before = torch.get_num_threads()
+    try:
+        monkeypatch.setenv("OMP_NUM_THREADS", "1")
+        assert set_threads(None) == 1
+        assert describe_device(torch.device("cpu")) == "cpu (1 thread)"
+        assert set_threads(2) == 2
+        assert describe_device(torch.device("cpu")) == "cpu (2 threads)"
+        for text in ("", "0", "many", "100000"):
+            monkeypatch.setenv("OMP_NUM_THREADS", text)
+            assert 1 <= set_threads(None) < 100000
+    finally:
+        torch.set_num_threads(before)
+
+
+@pytest.mark.skipif(torch.cuda.is_available(), reason="there is a GPU")
+def test_a_missing_gpu_is_named() -> None:
+    with pytest.raises(
+        BioattnError, match=r"--device cuda: torch sees no such device here; available: .*cpu"
+    ):
+        choose_device("cuda")
+    assert choose_device("auto").type != "cuda"
 
 
 @pytest.mark.parametrize("threads", [1, 2, 5])
@@ -161,3 +191,54 @@ def test_freed_memory_is_kept_where_it_is_asked_for(kept: str, settings: dict[st
         check=True,
     )
     assert (int(run.stdout) > 15_000_000) is (kept == "keep" and not settings)
+
+
+@given(total=st.integers(0, 500), count=st.integers(1, 60), unit=st.integers(1, 70))
+def test_shards_cover_all_in_order_and_cut_no_unit(total: int, count: int, unit: int) -> None:
+    slices = [Shard(number, count).slice(total, unit) for number in range(1, count + 1)]
+    assert [index for each in slices for index in range(total)[each]] == list(range(total))
+    assert all(each.start % unit == 0 or each.start == total for each in slices)
+    units = [-(-(each.stop - each.start) // unit) for each in slices]
+    assert max(units) - min(units) <= 1
+    assert units == sorted(units, reverse=True)
+
+
+def test_a_shard_follows_from_the_number_of_inputs_alone() -> None:
+    assert Shard(3, 8).slice(3) == slice(2, 3)
+    assert Shard(8, 8).slice(3) == slice(3, 3)
+    assert Shard(2, 2).slice(130, unit=64) == slice(128, 130)
+    assert WHOLE.slice(7) == slice(0, 7)
+
+
+def test_a_shard_is_read_as_it_is_written() -> None:
+    assert parse_shard("3/8") == Shard(3, 8)
+    assert str(parse_shard(" 03 / 8 ")) == "3/8"
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "",
+        "3",
+        "0/8",
+        "9/8",
+        "1/0",
+        "-1/8",
+        "1/8/2",
+        "a/b",
+        "1.5/8",
+        "²/8",
+        "1/8\n2",
+        "1/8\0",
+        "+1/8",
+        "1/8;ls",
+        "../1/8",
+        "1_0/20",
+        "٣/8",
+        "nan/inf",
+        "1/" + "9" * 5000,
+    ],
+)
+def test_what_is_no_shard_is_refused(text: str) -> None:
+    with pytest.raises(SettingsError, match="such as 1/8"):
+        parse_shard(text)
