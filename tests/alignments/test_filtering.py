@@ -1,9 +1,11 @@
-"""Filters of rows and columns: by eye, and against hhfilter."""
+"""Filters of rows and columns, and thinning by identity, against plain loops and hhfilter."""
 
 import numpy as np
 import pytest
 
-from bioattn.alignments import filtering
+from bioattn.alignments import filtering, redundancy
+from bioattn.alignments.filtering import count_residues, first_of_each, rows_with_residues
+from bioattn.alignments.redundancy import filter_order, non_redundant
 from tests.alignments.conftest import random_family
 
 SMALL = np.array(
@@ -100,3 +102,121 @@ def test_real_families_as_hhfilter(hhfilter, families, option: str, percent: int
         assert [row for row in kept if has_residue[row]] == hhfilter(
             residues, "-id", "100", option, str(percent)
         )
+
+
+RESIDUES = set(b"ACDEFGHIKLMNPQRSTVWYBZU")
+SAME = {ord("B"): ord("D"), ord("Z"): ord("E"), ord("U"): ord("C")}
+
+
+def kept_by_loops(residues: np.ndarray, max_identity: float) -> list[int]:
+    """Greedy in the order of `filter_order`; identity over the columns in which both rows have a residue."""
+    kept: list[int] = []
+    for row in filter_order(count_residues(residues)):
+        for other in kept:
+            pairs = [
+                (SAME.get(a, a), SAME.get(b, b))
+                for a, b in zip(residues[row], residues[other], strict=True)
+                if a in RESIDUES and b in RESIDUES
+            ]
+            different = sum(a != b for a, b in pairs)
+            if different < (0.9999 - max_identity) * len(pairs):
+                break
+        else:
+            kept.append(int(row))
+    return sorted(kept)
+
+
+def quicksort(values: list[int], left: int, right: int, order: list[int]) -> None:
+    """The recursive textbook version, descending, one comparison after the other."""
+    if left >= right:
+        return
+
+    def swap(a: int, b: int) -> None:
+        order[a], order[b] = order[b], order[a]
+
+    swap(left, (left + right) // 2)
+    last = left
+    for place in range(left + 1, right + 1):
+        if values[order[place]] > values[order[left]]:
+            last += 1
+            swap(last, place)
+    swap(left, last)
+    quicksort(values, left, last - 1, order)
+    quicksort(values, last + 1, right, order)
+
+
+@pytest.mark.parametrize("largest", [1, 2, 5, 1000])
+@pytest.mark.parametrize("rows", [1, 2, 3, 10, 57, 200])
+def test_order_of_the_textbook_quicksort(rows: int, largest: int) -> None:
+    values = np.random.default_rng(rows + largest).integers(0, largest, rows).tolist()
+    expected = list(range(rows))
+    quicksort(values, 1, rows - 1, expected)
+    assert filter_order(np.array(values)).tolist() == expected
+
+
+@pytest.mark.parametrize("max_identity", [0.9, 0.62, 0.3])
+@pytest.mark.parametrize(("rows", "columns"), [(70, 50), (40, 130), (1, 5)])
+def test_rows_kept_as_by_loops(rows: int, columns: int, max_identity: float) -> None:
+    residues = random_family(rows, columns, seed=columns)
+    residues = residues[rows_with_residues(residues)]
+    kept = non_redundant(residues, max_identity, filter_order(count_residues(residues)))
+    assert kept.tolist() == kept_by_loops(residues, max_identity)
+
+
+def test_many_tiles_change_nothing(monkeypatch: pytest.MonkeyPatch) -> None:
+    residues = random_family(90, 80, seed=8)
+    order = filter_order(count_residues(residues))
+    expected = non_redundant(residues, 0.7, order).tolist()
+    assert 20 < len(expected) < 80
+    monkeypatch.setattr(redundancy, "TILE_OTHERS", 5)
+    monkeypatch.setattr(redundancy, "TILE_ROWS", 3)
+    assert non_redundant(residues, 0.7, order).tolist() == expected
+
+
+def test_by_eye() -> None:
+    rows = [
+        b"ACDEFGHIKL",
+        b"ACDEFGHIKL",  # as the query: out
+        b"ACDEFGHI--",  # the same where both have a residue: out
+        b"ACDEFGHIWW",  # two of ten differ: stays at 90 %, out at 70 %
+        b"WW------WW",  # four residues, two of them as in the row above, none as in the query
+    ]
+    residues = np.array([list(row) for row in rows], np.uint8)
+    order = filter_order(count_residues(residues))
+    assert non_redundant(residues, 0.9, order).tolist() == [0, 3, 4]
+    assert non_redundant(residues, 0.7, order).tolist() == [0, 4]
+    assert non_redundant(residues, 0.4, order[order != 3]).tolist() == [0, 4]
+    assert non_redundant(residues, 1.0, order).tolist() == [0, 1, 2, 3, 4]
+
+
+def test_rows_without_a_common_column_stay_as_in_hhfilter(hhfilter) -> None:
+    rows = "ACDEFGHIKLMN---- ------------PQRS --WY--------CCCC ACDE------------ --------GGGG----"
+    residues = np.array([list(row.encode()) for row in rows.split()], np.uint8)
+    kept = non_redundant(residues, 0.9, filter_order(count_residues(residues))).tolist()
+    assert kept == [0, 1, 2, 4] == hhfilter(residues, "-id", "90")
+
+
+@pytest.mark.parametrize("percent", [90, 70, 35])
+def test_random_families_as_hhfilter(hhfilter, percent: int) -> None:
+    for seed in range(5):
+        residues = random_family(300, 20 + 31 * seed, seed)
+        residues = residues[rows_with_residues(residues)]
+        kept = non_redundant(residues, percent / 100, filter_order(count_residues(residues)))
+        assert kept.tolist() == hhfilter(residues, "-id", str(percent))
+
+
+@pytest.mark.shared
+def test_real_families_are_thinned_as_hhfilter_does(hhfilter, families) -> None:
+    """The same rows, one by one; docs/formats/msa.md has the agreement on all files and at more thresholds."""
+    checked = 0
+    for number, family in enumerate(families.values()):
+        if int(family.row["n_seqs"]) > 4000:
+            continue
+        residues = family.alignment.residues
+        residues = residues[first_of_each(residues)]
+        order = filter_order(count_residues(residues))
+        percent = (90, 70, 50, 35)[number % 4]
+        kept = non_redundant(residues, percent / 100, order)
+        assert kept.tolist() == hhfilter(residues, "-id", str(percent)), family.row["id"]
+        checked += 1
+    assert checked == 32

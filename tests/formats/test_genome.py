@@ -1,4 +1,4 @@
-"""The mapped genome: against Biopython, plain loops, other processes and changing files."""
+"""The genome index, and chromosome lengths from the files that people have."""
 
 import gzip
 import io
@@ -8,6 +8,7 @@ import pickle
 from pathlib import Path
 
 import numpy as np
+import pyfaidx
 import pytest
 from Bio import SeqIO, bgzf
 from hypothesis import HealthCheck, example, given, settings
@@ -15,6 +16,7 @@ from hypothesis import strategies as st
 
 from bioattn.errors import BioattnError, FormatError
 from bioattn.formats import genome as genome_module
+from bioattn.formats.chromosome_lengths import read_chromosome_lengths
 from bioattn.formats.fasta import FastaRecord, read_fasta, write_fasta
 from bioattn.formats.genome import Genome, open_genome
 from bioattn.formats.nucleotides import decode, encode
@@ -273,3 +275,23 @@ def test_a_user_without_a_home_is_told_of_the_cache(monkeypatch):
     monkeypatch.setattr(Path, "expanduser", homeless)
     with pytest.raises(BioattnError, match=r"cannot be made .*home directory.*BIOATTN_CACHE"):
         cache_folder()
+
+
+def test_fai_sizes_and_fasta_agree(tmp_path: Path) -> None:
+    fasta = tmp_path / "genome.fa"
+    fasta.write_text(">chrI first\nACGTAC\nGT\n>chrII\nACG\n")
+    pyfaidx.Fasta(str(fasta))
+    sizes = tmp_path / "genome.sizes"
+    sizes.write_text("# made by hand\nchrI 8\nchrII\t3\textra\n\n")
+    packed = tmp_path / "genome.fa.gz"
+    packed.write_bytes(gzip.compress(fasta.read_bytes()))
+    for path in (fasta, packed, sizes, tmp_path / "genome.fa.fai"):
+        assert read_chromosome_lengths(path) == {"chrI": 8, "chrII": 3}
+
+
+@pytest.mark.parametrize("line", ["chrI", "chrI\tlong", "chrI\t0", "chrI\t-5", "chrI\t4294967296"])
+def test_what_is_no_length_is_named(tmp_path: Path, line: str) -> None:
+    path = tmp_path / "sizes"
+    path.write_text(f"chrII\t9\n{line}\n")
+    with pytest.raises(FormatError, match=":2: "):
+        read_chromosome_lengths(path)

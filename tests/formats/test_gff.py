@@ -1,13 +1,8 @@
 """GFF3: hierarchy in any order, odd files, refusals."""
 
-import contextlib
-import gzip
-
 import pytest
-from hypothesis import HealthCheck, given, settings
-from hypothesis import strategies as st
 
-from bioattn.errors import BioattnError, FormatError
+from bioattn.errors import FormatError
 from bioattn.formats.annotation import read_annotation
 from bioattn.formats.genes import Place
 from bioattn.formats.gff import read_gff3
@@ -174,83 +169,6 @@ def test_refusals_name_the_line(tmp_path, row, message):
         path.write_text("##gff-version 3\n" + row + "\n")
     with pytest.raises(FormatError, match=message):
         read_gff3(path)
-
-
-@settings(suppress_health_check=[HealthCheck.function_scoped_fixture], deadline=None)
-@given(
-    st.lists(
-        st.lists(
-            st.sampled_from(
-                [
-                    "c",
-                    "gene",
-                    "mRNA",
-                    "CDS",
-                    "1",
-                    "9",
-                    "-3",
-                    "+",
-                    ".",
-                    "ID=a",
-                    "Parent=a",
-                    "ID=b;Parent=a,b",
-                    "x y",
-                    "",
-                ]
-            ),
-            min_size=0,
-            max_size=10,
-        ),
-        max_size=5,
-    )
-    | st.binary(max_size=200)
-)
-def test_garbage_raises_only_our_error(tmp_path, rows):
-    path = tmp_path / "x.gff"
-    if isinstance(rows, bytes):
-        path.write_bytes(rows)
-    else:
-        path.write_text("##gff-version 3\n" + "\n".join("\t".join(row) for row in rows))
-    for reader in (read_gff3, read_annotation):
-        with contextlib.suppress(BioattnError):
-            assert reader(path).genes
-
-
-GENES = st.lists(
-    st.tuples(
-        st.text("abcXYZ019._-;=%&, ", min_size=1, max_size=10).map(str.strip).filter(bool),
-        st.integers(1, 10**6),
-        st.integers(0, 5000),
-        st.sampled_from("+-"),
-    ),
-    min_size=1,
-    max_size=8,
-    unique_by=lambda gene: gene[0].removeprefix("gene-"),
-)
-
-
-@settings(suppress_health_check=[HealthCheck.function_scoped_fixture], deadline=None)
-@given(GENES, st.randoms())
-def test_genes_written_as_gff3_come_back(tmp_path, genes, random):
-    """Any order of rows, any characters in ids (percent-encoded as the format demands)."""
-    from urllib.parse import quote
-
-    rows = []
-    for gene_id, start, extent, strand in genes:
-        code = quote(gene_id, safe="")
-        for kind, attributes in (
-            ("gene", f"locus_tag={code};ID=g{code}"),
-            ("mRNA", f"ID=t{code};Parent=g{code}"),
-        ):
-            rows.append(f"c\t.\t{kind}\t{start}\t{start + extent}\t.\t{strand}\t.\t{attributes}")
-    random.shuffle(rows)
-    path = tmp_path / "x.gff3.gz"
-    path.write_bytes(gzip.compress("\n".join(rows).encode()))
-    read = {gene.gene_id: gene for gene in read_annotation(path).genes}
-    assert set(read) == {gene[0] for gene in genes}
-    for gene_id, start, extent, strand in genes:
-        assert read[gene_id].places == (Place("c", start - 1, start + extent, strand),)
-        assert len(read[gene_id].transcripts) == 1
 
 
 # What the readers make of the corpus: genes found, or what the refusal says.
