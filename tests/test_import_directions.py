@@ -25,6 +25,7 @@ ORDER = [
     {"interpret"},
     {"faithfulness", "figures"},
     {"report"},
+    {"python"},
 ]
 BEING_PARTED = {"store", "training", "inference", "models"}
 """Rooms that still import each other, while what belongs to one family moves into its folder."""
@@ -73,7 +74,12 @@ def test_every_room_has_its_place() -> None:
 
 @pytest.mark.parametrize("room", ["", *ROOMS])
 def test_no_room_imports_from_above(room: str) -> None:
-    paths = LIBRARY.glob("*.py") if room == "" else (LIBRARY / room).rglob("*.py")
+    # The package itself hands out what `bioattn.python` holds, when it is asked for.
+    paths = (
+        set(LIBRARY.glob("*.py")) - {LIBRARY / "__init__.py"}
+        if room == ""
+        else (LIBRARY / room).rglob("*.py")
+    )
     found = [one for path in sorted(paths) for one in against_the_order(room, path, path.read_text())]
     assert found == []
 

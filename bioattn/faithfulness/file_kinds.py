@@ -57,6 +57,7 @@ def file_kinds() -> Sequence[FileKind]:
             title="check of a model's attention",
             matches=json_object(CHECK_FORMAT),
             describe=_describe,
+            read=read_json,
             multiqc=_sample,
             report=lambda path: ReportInput("check"),
         ),

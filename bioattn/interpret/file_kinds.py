@@ -139,5 +139,6 @@ def file_kinds() -> Sequence[FileKind]:
             title="contact regression of attention heads",
             matches=json_object(REGRESSION_FORMAT),
             describe=describe_regression,
+            read=read_json,
         ),
     )

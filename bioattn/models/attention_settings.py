@@ -44,7 +44,7 @@ class ExportAttention(Settings):
         "PROMOTERS", "Promoter FASTA (`bioattn prepare promoters`).", recorded="promoters"
     )
     output: Path = output_option("Result to write.", Writes.FILE)
-    treatment: tuple[str, ...] = option(TREATMENT_HELP, default=(), metavar="NAME")
+    treatments: tuple[str, ...] = option(TREATMENT_HELP, "--treatment", default=(), metavar="NAME")
     treatment_table: Path | None = option(TREATMENT_TABLE_HELP)
     sites: tuple[str, ...] = option(
         "Attention sites, for example 'promoter.cross.*'; can be repeated [default: all].",

@@ -42,6 +42,8 @@ class Family(Protocol):
     nouns: Mapping[str, str]
     """By verb, what the command is called where that is not the family's name."""
 
+    table: str
+    """Of the folder that `run` writes, the file with the main table; empty where `run` writes one table."""
     files: Sequence[str]
     """Names of files that only this family writes into its model folders."""
 

@@ -34,6 +34,7 @@ def model_kind(
             candidate.holds(CONFIG, WEIGHTS) and candidate.index(CONFIG).get("model_type") == family.name
         ),
         describe=describe or _describe,
+        is_model=True,
         report=shown_as(slot, describe or _describe),
         multiqc=_sample,
     )

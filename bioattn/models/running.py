@@ -18,6 +18,8 @@ class Running(Protocol):
     progress: Progress
     stdout: TextIO
     """For results whose name is `-`."""
+    loaded: Any
+    """The model's runner where it is loaded already; None: the settings say where it is."""
 
     def device(self, wanted: Device, threads: int | None) -> "torch.device":
         """Set the number of CPU threads, choose the device, and say which it is."""

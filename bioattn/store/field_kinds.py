@@ -6,7 +6,11 @@ from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from bioattn.alignments.contact_dataset import CONTACT_DATASET, validate_contact_dataset
+from bioattn.alignments.contact_dataset import (
+    CONTACT_DATASET,
+    open_contact_dataset,
+    validate_contact_dataset,
+)
 from bioattn.alignments.description import (
     describe_alignment,
     describe_contact_dataset,
@@ -15,12 +19,16 @@ from bioattn.alignments.description import (
 )
 from bioattn.alignments.statistics import FORMAT as STATISTICS_FORMAT
 from bioattn.errors import BioattnError, FormatError
+from bioattn.formats.alignment_file import read_alignment
+from bioattn.formats.annotation import read_bed
 from bioattn.formats.meme import read_meme
+from bioattn.formats.nucleotides import decode
 from bioattn.formats.rr import RR_START, read_rr
 from bioattn.io.files import read_json, read_lines
-from bioattn.promoters.dataset import PROMOTER_DATASET, validate_dataset
+from bioattn.promoters.dataset import PROMOTER_DATASET, read_dataset, validate_dataset
 from bioattn.promoters.description import describe_bed, describe_dataset, describe_promoters
 from bioattn.promoters.preparation import PromoterFiles
+from bioattn.promoters.promoter_fasta import read_promoters
 from bioattn.simulate.description import (
     FAMILIES_FORMAT,
     INDEX,
@@ -173,6 +181,14 @@ def _of_unknown_simulation(folder: Path) -> str | None:
     )
 
 
+def _sequences(path: Path) -> dict[str, str]:
+    """The sequences of a FASTA by id, without flanks."""
+    return {
+        promoter.gene_id: decode(promoter.codes[promoter.flank : len(promoter.codes) - promoter.flank])
+        for promoter in read_promoters(path)
+    }
+
+
 def field_kinds() -> Sequence[FileKind]:
     """The kinds that this module registers."""
     return (
@@ -181,6 +197,7 @@ def field_kinds() -> Sequence[FileKind]:
             title="promoter dataset HDF5",
             matches=hdf5(PROMOTER_DATASET.format),
             describe=describe_dataset,
+            read=read_dataset,
             report=shown_as("dataset", describe_dataset),
             validate=_problems(validate_dataset),
             multiqc=_dataset_sample,
@@ -190,6 +207,7 @@ def field_kinds() -> Sequence[FileKind]:
             title="contact dataset HDF5",
             matches=hdf5(CONTACT_DATASET.format),
             describe=describe_contact_dataset,
+            read=open_contact_dataset,
             report=shown_as("contact_dataset", describe_contact_dataset),
             validate=_problems(validate_contact_dataset),
         ),
@@ -198,12 +216,14 @@ def field_kinds() -> Sequence[FileKind]:
             title="predicted contacts (CASP RR)",
             matches=starts_with(RR_START),
             describe=_describe_contacts,
+            read=read_rr,
         ),
         FileKind(
             name="structure",
             title="protein structure",
             matches=lambda candidate: _looks_like_structure(candidate.head),
             describe=_describe_structure,
+            read=read_chains,
             report=shown_as("structure", _describe_structure),
         ),
         FileKind(
@@ -211,6 +231,7 @@ def field_kinds() -> Sequence[FileKind]:
             title="alignment",
             matches=lambda candidate: looks_like_alignment(candidate.head),
             describe=describe_alignment,
+            read=read_alignment,
             report=shown_as("alignment", describe_alignment),
         ),
         FileKind(
@@ -218,6 +239,7 @@ def field_kinds() -> Sequence[FileKind]:
             title="statistics of a prepared alignment",
             matches=json_object(STATISTICS_FORMAT),
             describe=describe_statistics,
+            read=read_json,
             multiqc=_statistics_sample,
         ),
         _simulation("simulated-families", "simulated protein families", FAMILIES_FORMAT),
@@ -227,6 +249,7 @@ def field_kinds() -> Sequence[FileKind]:
             title="promoter FASTA",
             matches=lambda candidate: candidate.head.lstrip().startswith(b">"),
             describe=describe_promoters,
+            read=_sequences,
             report=shown_as("promoters", describe_promoters),
             multiqc=_promoters_sample,
             order=1,
@@ -236,8 +259,9 @@ def field_kinds() -> Sequence[FileKind]:
             title="motifs (MEME or JASPAR)",
             matches=_is_motif_file,
             describe=_describe_motifs,
+            read=read_meme,
             report=lambda path: ReportInput("motifs"),
             order=-1,
         ),
-        FileKind(name="bed", title="BED", matches=_is_bed, describe=describe_bed, order=2),
+        FileKind(name="bed", title="BED", matches=_is_bed, describe=describe_bed, read=read_bed, order=2),
     )

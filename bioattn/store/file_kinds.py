@@ -22,6 +22,7 @@ from bioattn.store.kinds import (
     ResultTable,
     hdf5,
     json_object,
+    read_table,
     starts_with,
 )
 from bioattn.store.merging import merge_result_files, merge_tables
@@ -237,12 +238,14 @@ def file_kinds() -> Sequence[FileKind]:
             title="record of a part of a sharded run",
             matches=json_object(SHARD_FORMAT),
             describe=lambda path: shard_figures(path.parent),
+            read=read_json,
         ),
         FileKind(
             name="run-record",
             title="run record of an output",
             matches=_is_run_record,
             describe=read_json,
+            read=read_json,
             order=-1,
         ),
         FileKind(
@@ -250,6 +253,7 @@ def file_kinds() -> Sequence[FileKind]:
             title="JSON file",
             matches=lambda candidate: candidate.json is not None,
             describe=_describe_json,
+            read=read_json,
             order=1,
         ),
         FileKind(
@@ -257,6 +261,7 @@ def file_kinds() -> Sequence[FileKind]:
             title="audit of promoter preparation",
             matches=lambda candidate: {"gene_id", "status"} <= set(candidate.columns),
             describe=_describe_audit,
+            read=read_table,
             multiqc=audit_sample,
             order=2,
         ),
@@ -265,6 +270,7 @@ def file_kinds() -> Sequence[FileKind]:
             title="table",
             matches=lambda candidate: bool(candidate.columns),
             describe=_describe_table,
+            read=read_table,
             report=_report_table,
             order=3,
         ),

@@ -13,7 +13,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cache, cached_property
 from pathlib import Path
-from typing import Any, NamedTuple, TextIO
+from typing import TYPE_CHECKING, Any, NamedTuple, TextIO
 
 import bioattn
 from bioattn.errors import BioattnError, FormatError
@@ -22,6 +22,9 @@ from bioattn.io.hdf5_input import HDF5_MAGIC, open_hdf5, text_attribute
 from bioattn.store.problems import Problem
 from bioattn.store.shard_record import ShardRecord
 from bioattn.system.progress import Progress
+
+if TYPE_CHECKING:
+    import pandas as pd
 
 
 @dataclass(frozen=True, slots=True)
@@ -193,6 +196,10 @@ class FileKind:
     """Whether a path is of this kind."""
     describe: Callable[[Path], dict[str, Any]]
     """Main figures, in the order worth reading. Raises: FormatError when the file is damaged."""
+    read: Callable[[Path], Any] | None = None
+    """What is in a file, as `bioattn.open` gives it. None: not for reading, or a folder whose files are."""
+    is_model: bool = False
+    """Whether it is what a family loads a model from."""
     order: int = 0
     """Kinds of smaller numbers are asked first; kinds of one number exclude each other."""
     validate: Callable[[Path, Progress | None], list[Problem]] | None = None
@@ -227,6 +234,23 @@ def json_object(name: str) -> Callable[[Candidate], bool]:
 def folder_with(*names: str) -> Callable[[Candidate], bool]:
     """Match folders by the files in them."""
     return lambda candidate: candidate.holds(*names)
+
+
+def read_table(path: Path) -> "pd.DataFrame":
+    """A table of tabs or commas. A first column `gene_id` that names every gene once is the index.
+
+    Raises: FormatError when it is no table.
+    """
+    import pandas as pd
+
+    with open_bytes(path) as file, decompression_errors(path):
+        separator = "\t" if "\t" in next(read_lines(path))[1] else ","
+        try:
+            table = pd.read_csv(file, sep=separator, float_precision="round_trip")
+        except (ValueError, pd.errors.ParserError) as error:
+            raise FormatError(f"{path}: cannot be read as a table: {error}") from error
+    first = table.columns[0]
+    return table.set_index(first) if first == "gene_id" and table[first].is_unique else table
 
 
 def starts_with(*starts: bytes) -> Callable[[Candidate], bool]:

@@ -24,6 +24,7 @@ LEVELS = (
     ("family",),
     ("interpret",),
     ("report", "figures", "faithfulness"),
+    ("python",),
 )
 """The rooms from the lowest up. `models` are the modules of that folder, `family` its subfolders."""
 LEVEL = {room: number for number, rooms in enumerate(LEVELS) for room in rooms}

@@ -107,6 +107,16 @@ def test_two_processes_learn_what_one_does(
     np.testing.assert_allclose(two, one, rtol=1e-4)
 
 
+def test_in_python(model: Path, folder: Path, environment: dict[str, str], python: str) -> None:
+    code = (
+        "import bioattn; model = bioattn.load_model('model'); print(model.predict('sequences.fa').calls['e']);"
+        f"maps = model.attention({SEQUENCES}); print(maps.to_xarray(samples='c').shape)"
+    )
+    done = subprocess.run([python, "-c", code], cwd=folder, env=environment, capture_output=True, text=True)
+    calls = dict(line.split("\t") for line in (folder / "calls.txt").read_text().splitlines()[1:])
+    assert done.stdout.split("\n")[:2] == [calls["e"], "(2, 14, 14)"], done.stderr
+
+
 def test_attention_of_ragged_sequences(model: Path, folder: Path, run: Run) -> None:
     run("export", "attention", "model", "sequences.fa", "-o", "exported.h5")
     with open_attention(folder / "exported.h5") as attention:

@@ -81,6 +81,7 @@ class EvoformerFamily:
     title = "alignments: contacts, distances and structures of proteins"
     settings: Mapping[str, type[Settings]] = {"train": EvoformerTrainingSettings, "run": EvoformerRun}
     nouns: Mapping[str, str] = {}
+    table = "contacts.tsv"
     files: Sequence[str] = ()
 
     def load(self, folder: Path, device: "torch.device") -> "LoadedEvoformerModel":

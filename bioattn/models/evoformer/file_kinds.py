@@ -20,7 +20,7 @@ from bioattn.store.kinds import Candidate, FileKind, MergeKind, Part, Sample, fo
 from bioattn.store.merging import merge_folders
 from bioattn.store.problems import Problem
 from bioattn.store.recorded_folder import SHARD_FILE, read_shard_file, shard_figures, validate_shard_file
-from bioattn.structures.distogram_file import DISTOGRAM, DISTOGRAM_FORMAT
+from bioattn.structures.distogram_file import DISTOGRAM, DISTOGRAM_FORMAT, read_distances
 from bioattn.system.progress import Progress
 from bioattn.text import some
 from bioattn.views.predictions import SCORES, read_scores
@@ -149,6 +149,7 @@ def file_kinds() -> Sequence[FileKind]:
             matches=_is_parameters,
             describe=_describe_parameters,
             validate=_validate_parameters,
+            is_model=True,
             order=-2,
         ),
         FileKind(
@@ -178,6 +179,7 @@ def file_kinds() -> Sequence[FileKind]:
             title="predicted distances",
             matches=hdf5(DISTOGRAM_FORMAT),
             describe=describe_arrays,
+            read=lambda path: read_distances(path, with_entropy=True),
             validate=lambda path, _: validate_arrays(path),
         ),
         FileKind(

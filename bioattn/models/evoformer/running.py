@@ -137,7 +137,7 @@ def run(settings: EvoformerRun, running: Running) -> RunReport:
     wanted = _attention(settings)
     check_run_paths(sources, output, several=several, attention=attention, model=weights)
     device = running.device(settings.device, settings.threads)
-    loaded = load_evoformer_model(weights, device, parameters.structure_layers)
+    loaded = running.loaded or load_evoformer_model(weights, device, parameters.structure_layers)
     # What the model wants, unless the user wants something else.
     inputs = build(
         InputSettings, asdict(loaded.inputs) | settings.merged("inputs"), settings.source("inputs")

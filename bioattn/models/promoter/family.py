@@ -90,6 +90,7 @@ class PromoterFamily:
     title = "promoters × treatments: the response of each promoter to each treatment"
     settings: Mapping[str, type[Settings]] = {"train": PromoterTrainingSettings, "run": PromoterRun}
     nouns: Mapping[str, str] = {}
+    table = ""
     files: Sequence[str] = (TREATMENTS,)
 
     def load(self, folder: Path, device: "torch.device") -> "LoadedPromoterModel":

@@ -50,7 +50,7 @@ class PromoterRun(Settings):
         "PROMOTERS", "Promoter FASTA (`bioattn prepare promoters`).", recorded="promoters"
     )
     output: Path = output_option("Result to write.", Writes.STREAM)
-    treatment: tuple[str, ...] = option(TREATMENT_HELP, default=(), metavar="NAME")
+    treatments: tuple[str, ...] = option(TREATMENT_HELP, "--treatment", default=(), metavar="NAME")
     treatment_table: Path | None = option(TREATMENT_TABLE_HELP)
     attention: Path | None = option(
         "Also write all attention here as HDF5 (`export attention` has the choices).", writes=Writes.FILE
@@ -104,9 +104,9 @@ def _run(
     to_stdout = str(predictions) == "-"
     keep_freed_memory()
     device = running.device(settings.device, settings.threads)
-    model = load_promoter_model(settings.model, device)
+    model = running.loaded or load_promoter_model(settings.model, device)
     table = None if settings.treatment_table is None else read_treatment_table(settings.treatment_table)
-    treatments = select_treatments(model.treatments, settings.treatment, table)
+    treatments = select_treatments(model.treatments, settings.treatments, table)
     with ExitStack() as outputs:
         text: TextIO | None = running.stdout if to_stdout else None
         if predictions is not None and not to_stdout:

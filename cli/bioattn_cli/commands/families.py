@@ -125,6 +125,7 @@ class CommandSurroundings:
 
     def __init__(self, reporter: Reporter) -> None:
         self._reporter = reporter
+        self.loaded = None
         self.progress = reporter.progress()
         self.stdout = sys.stdout
         self.warn = reporter.warn

@@ -3,6 +3,8 @@
 from pathlib import Path
 from typing import Any, TextIO
 
+import pandas as pd
+
 from bioattn.errors import FormatError
 from bioattn.io.files import read_lines
 from bioattn.models.model_kind import model_kind
@@ -82,6 +84,7 @@ def file_kinds(family: Any) -> list[FileKind]:
         title="calls of a toy model",
         matches=starts_with(FIRST_LINE.encode()),
         describe=_describe,
+        read=lambda path: pd.DataFrame({"calls": _calls(path)}),
         validate=_validate,
         report=_report,
     )

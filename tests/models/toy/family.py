@@ -79,6 +79,7 @@ class ToyFamily:
     title = "toy: which bases of a sequence have occurred before"
     settings: Mapping[str, type[Settings]] = {"train": ToyTraining, "run": ToyRun, "generate": ToyGeneration}
     nouns: Mapping[str, str] = {"generate": "toys"}
+    table = ""
     files: Sequence[str] = ()
 
     def task(self, settings: ToyTraining, device: Any) -> Any:

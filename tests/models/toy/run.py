@@ -67,7 +67,8 @@ class Sequences:
 
 def run_toy(settings: Any, calls: Path | None, attention: Path | None, running: Running) -> RunReport:
     """Write calls, attention, or both."""
-    runner = ToyRunner(settings.model, running.device(settings.device, settings.threads))
+    device = running.device(settings.device, settings.threads)
+    runner = running.loaded or ToyRunner(settings.model, device)
     source = Sequences(settings.sequences, sha256_of(settings.sequences), read_sequences(settings.sequences))
     options = AttentionOptions(sites=getattr(settings, "sites", ()) or ("*",))
     receiver = BatchReceiver(options)
@@ -129,7 +130,8 @@ def run_toy(settings: Any, calls: Path | None, attention: Path | None, running: 
 
 def generate_toys(settings: Any, running: Running) -> RunReport:
     """Write sequences of eight bases, each base the one that the model most surely calls new."""
-    runner = ToyRunner(settings.model, running.device(settings.device, settings.threads))
+    device = running.device(settings.device, settings.threads)
+    runner = running.loaded or ToyRunner(settings.model, device)
     random = np.random.default_rng(settings.seed or 0)
     records = []
     for number in range(settings.number):
