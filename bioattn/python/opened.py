@@ -16,8 +16,7 @@ from numpy.typing import NDArray
 
 from bioattn.errors import BioattnError
 from bioattn.interpret.choices import Upsampling
-from bioattn.interpret.maps.map_reader import MapReader
-from bioattn.interpret.maps.position_maps import choose_position_sites, require_heads
+from bioattn.interpret.maps.position_maps import position_maps
 from bioattn.interpret.maps.upsampling import upsample
 from bioattn.io.hdf5_input import open_hdf5
 from bioattn.python.labelled import LabelledArray
@@ -178,25 +177,22 @@ class Attention(_StaysOpen, AttentionFile):
         """Where a promoter model looked, base by base: axes sample, treatment, position.
 
         A bin's weight is shared by its bases and smoothed by a Gaussian of half the bin's width (motifs straddle
-        the edges of bins); a profile keeps its sum. This is the profile that `simulate score`, `export tracks` and
+        the edges of bins); a profile keeps its sum. This is the profile that `simulate score`, `export motifs` and
         the figures use. Averaged over heads and sites: sites: shell patterns (None: those that tell treatments
         apart); heads: the model's numbers of them (None: all). Positions count from position 0 of the gene,
         upstream is negative; where the file does not know it, from the window's first base, 0.
 
         Raises: BioattnError for attention that is not over promoters, and for what the file does not hold.
         """
-        chosen = choose_position_sites(self, sites)
-        if heads is not None:
-            require_heads(self, chosen, heads)
-        edges = chosen[0].key_edges
-        assert edges is not None  # choose_position_sites saw to it
+        over_bins = position_maps(self, sites, heads, value_weighted=value_weighted)
         every = {name: number for number, name in enumerate(self.treatments)}
         rows = np.arange(len(self.samples))[choice(samples, self._numbers, f"{self.path}: gene")]
         columns = np.arange(len(every))[choice(treatments, every, f"{self.path}: treatment")]
-        reader = MapReader(attention=self, sites=chosen, heads=heads, value_weighted=value_weighted)
         ascending, back = np.unique(np.atleast_1d(rows), return_inverse=True)
-        maps = [reader.read(ascending, self.treatments[column])[back] for column in np.atleast_1d(columns)]
-        profiles = upsample(np.stack(maps, axis=-2), edges, self.window_length, Upsampling.GAUSSIAN)
+        maps = [over_bins.read(ascending, self.treatments[column])[back] for column in np.atleast_1d(columns)]
+        profiles = upsample(
+            np.stack(maps, axis=-2), over_bins.key_edges, self.window_length, Upsampling.GAUSSIAN
+        )
         coordinates: dict[str, Sequence[Any] | NDArray[Any]] = {
             SAMPLE: self.samples.index[np.atleast_1d(rows)].tolist(),
             "treatment": [self.treatments[column] for column in np.atleast_1d(columns)],
