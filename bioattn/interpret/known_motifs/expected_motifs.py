@@ -18,7 +18,7 @@ import re
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Literal, cast
+from typing import Literal, NamedTuple, cast
 
 import numpy as np
 from numpy.typing import NDArray
@@ -159,9 +159,6 @@ LEAST_SHUFFLED_PROMOTERS = 5
 SPARE = 3
 """Shuffled motifs drawn for every one wanted, as some have too few sites."""
 
-_Key = tuple[str, str, int]
-"""Kind of match, what is matched and least number of sites: what makes pairs share their sites."""
-
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ExpectedSites:
@@ -192,17 +189,18 @@ def locate(
     progress = progress or NoProgress()
     background = base_composition(codes)
     matrices = {motif.name: motif for motif in (database.motifs if database else [])}
-    keys = [_key(pair, match_by) for pair in pairs]
-    arrays = {key: _arrays(pair, match_by, matrices) for pair, key in zip(pairs, keys, strict=True)}
+    matched = [_matched(pair, match_by, matrices) for pair in pairs]
+    # What is matched and the least number of sites: what makes pairs share their sites.
+    keys = [
+        (bool(each.sites), each.name, pair.least_sites) for each, pair in zip(matched, pairs, strict=True)
+    ]
     rows = np.flatnonzero((codes < UNKNOWN).any(axis=1))
-    sites_of: dict[_Key, ExpectedSites] = {}
-    progress.begin("motifs and their shuffles", len(arrays))
-    for pair, key in zip(pairs, keys, strict=True):
+    sites_of: dict[tuple[bool, str, int], ExpectedSites] = {}
+    progress.begin("motifs and their shuffles", len(set(keys)))
+    for pair, motif, key in zip(pairs, matched, keys, strict=True):
         if key not in sites_of:
             rng = np.random.default_rng([seed, len(sites_of)])
-            alone = _locate(
-                arrays[key], codes[rows], background, pair.least_sites, num_shuffled, p_value, rng
-            )
+            alone = _locate(motif, codes[rows], background, pair.least_sites, num_shuffled, p_value, rng)
             sites_of[key] = replace(
                 alone, sites=alone.sites.of(rows), shuffled=[sites.of(rows) for sites in alone.shuffled]
             )
@@ -212,35 +210,24 @@ def locate(
     return [sites_of[key] for key in keys]
 
 
-@dataclass(frozen=True, slots=True)
-class _Arrays:
+class _Matched(NamedTuple):
     """A motif as matrices (width, 4): boolean patterns of a consensus, or probabilities."""
 
     name: str
     matrices: list[NDArray[np.bool_]] | list[NDArray[np.float64]]
     sites: list[int]
-
-    @property
-    def is_consensus(self) -> bool:
-        return not self.sites
+    """Behind each matrix; empty for a consensus."""
 
 
-def _key(pair: ExpectedPair, match_by: MatchBy) -> _Key:
-    if pair.matrices and (match_by is MatchBy.MATRIX or parse_consensus(pair.consensus) is None):
-        return "matrix", ";".join(pair.matrices), pair.least_sites
-    return "consensus", pair.consensus, pair.least_sites
-
-
-def _arrays(pair: ExpectedPair, match_by: MatchBy, matrices: dict[str, Motif]) -> _Arrays:
-    kind, name, _ = _key(pair, match_by)
-    if kind == "consensus":
-        patterns = parse_consensus(pair.consensus)
+def _matched(pair: ExpectedPair, match_by: MatchBy, matrices: dict[str, Motif]) -> _Matched:
+    patterns = parse_consensus(pair.consensus)
+    if not pair.matrices or (patterns is not None and match_by is MatchBy.CONSENSUS):
         if patterns is None:
             raise BioattnError(
                 f"line {pair.line} of the expected pairs: the consensus {pair.consensus!r} of {pair.factor!r} is "
                 "no IUPAC pattern and there is no jaspar_id to use instead; give one of them"
             )
-        return _Arrays(name, patterns, [])
+        return _Matched(pair.consensus, patterns, [])
     for wanted in pair.matrices:
         if wanted not in matrices:
             instead = "is not in the motif database" if matrices else "needs a motif database; give --motifs"
@@ -248,11 +235,12 @@ def _arrays(pair: ExpectedPair, match_by: MatchBy, matrices: dict[str, Motif]) -
                 f"line {pair.line} of the expected pairs: matrix {wanted!r} of {pair.factor!r} {instead}"
             )
     chosen = [matrices[wanted] for wanted in pair.matrices]
-    return _Arrays(name, [motif.probabilities for motif in chosen], [motif.sites for motif in chosen])
+    name = ";".join(pair.matrices)
+    return _Matched(name, [motif.probabilities for motif in chosen], [motif.sites for motif in chosen])
 
 
 def _locate(
-    motif: _Arrays,
+    motif: _Matched,
     codes: NDArray[np.uint8],
     background: NDArray[np.float64],
     least_sites: int,
@@ -262,7 +250,7 @@ def _locate(
 ) -> ExpectedSites:
     own_motifs = _as_motifs(motif, motif.matrices, background)
     telling = [telling_positions(own.probabilities, background) for own in own_motifs]
-    limit = 0.0 if motif.is_consensus else p_value
+    limit = p_value if motif.sites else 0.0
     every = union(find_sites(codes, own_motifs, background, limit))
     covered = Coverage(every, *codes.shape)
     versions = shuffled_columns(motif.matrices, telling, SPARE * num_shuffled, rng)
@@ -283,11 +271,11 @@ def _locate(
 
 
 def _as_motifs(
-    motif: _Arrays,
+    motif: _Matched,
     matrices: Sequence[NDArray[np.bool_]] | Sequence[NDArray[np.float64]],
     background: NDArray[np.float64],
 ) -> list[Motif]:
-    if motif.is_consensus:
+    if not motif.sites:
         return [consensus_motif(matrix.astype(np.bool_), background, motif.name) for matrix in matrices]
     return [
         Motif(name=motif.name, probabilities=matrix.astype(np.float64), sites=sites)

@@ -12,8 +12,7 @@ from dataclasses import dataclass
 import numpy as np
 import pandas as pd
 from numpy.typing import NDArray
-from scipy.special import ndtr
-from scipy.stats import rankdata
+from scipy.stats import wilcoxon
 
 from bioattn.formats.motif import Motif
 from bioattn.interpret.maps.promoter_maps import ATTRIBUTION, PromoterMaps
@@ -220,7 +219,7 @@ def _compared(own: NDArray[np.float64], other: NDArray[np.float64], *, signed: b
     difference = own - other
     p_value = np.nan
     if own.size >= MIN_PROMOTERS:
-        p_value = signed_rank_p_value(difference)
+        p_value = float(wilcoxon(difference, method="approx").pvalue) if difference.any() else 1.0
     return {
         "value": float(own.mean()),
         "reference_value": float(other.mean()),
@@ -228,19 +227,3 @@ def _compared(own: NDArray[np.float64], other: NDArray[np.float64], *, signed: b
         "gaining": float(np.mean(difference > 0) + np.mean(difference == 0) / 2),
         "p_value": p_value,
     }
-
-
-def signed_rank_p_value(differences: NDArray[np.float64]) -> float:
-    """Two-sided p-value of Wilcoxon's signed-rank test, normal approximation corrected for ties.
-
-    Zeros are left out (Wilcoxon's way); 1 when there is nothing else.
-    """
-    some = differences[differences != 0]
-    if not some.size:
-        return 1.0
-    ranks = rankdata(np.abs(some))
-    _, tied = np.unique(ranks, return_counts=True)
-    number = float(some.size)
-    variance = number * (number + 1) * (2 * number + 1) / 24 - float(np.sum(tied**3.0 - tied)) / 48
-    surplus = float(ranks[some > 0].sum()) - number * (number + 1) / 4
-    return float(2 * ndtr(-abs(surplus) / np.sqrt(variance)))

@@ -96,17 +96,7 @@ def test_tables_and_a_pruned_model(trained, tmp_path, capsys):
     card = (small / "README.md").read_text()
     assert "heads left by pruning: promoter.cross.0 " + ", ".join(map(str, left)) in card
 
-    run = [
-        "run",
-        "promoter",
-        str(small),
-        str(trained / "p.fa"),
-        "-o",
-        str(tmp_path / "p.tsv"),
-        "-t",
-        "1",
-        "-q",
-    ]
+    run = f"run promoter {small} {trained}/p.fa -o {tmp_path}/p.tsv -t 1 -q".split()
     assert main(run) == 0
     table = pd.read_csv(tmp_path / "p.tsv", sep="\t", index_col=0)
     names = [data.gene_ids[gene] for gene in data.genes_in(TEST)]
@@ -175,17 +165,7 @@ def test_refusals(trained, tmp_path, capsys):
     concat = tmp_path / "concat"
     settings = tmp_path / "concat.toml"
     settings.write_text("[model]\nconcat_pools = [4, 4]\nconcat_hidden = [8, 8, 8]\n[training]\nepochs = 1\n")
-    train = [
-        "train",
-        "promoter",
-        str(dataset),
-        "-o",
-        str(concat),
-        "--conditioning",
-        "concat",
-        "-c",
-        str(settings),
-    ]
+    train = f"train promoter {dataset} -o {concat} --conditioning concat -c {settings}".split()
     assert main([*train, "--no-baselines", "-t", "1", "-q"]) == 0
     capsys.readouterr()
     for arguments, code, sentence in (

@@ -7,7 +7,6 @@ import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from scipy.stats import wilcoxon
 
 from bioattn.errors import BioattnError, SettingsError
 from bioattn.formats.meme import read_meme
@@ -16,7 +15,7 @@ from bioattn.formats.nucleotides import decode, encode, reverse_complement
 from bioattn.interpret.false_discovery import benjamini_hochberg
 from bioattn.interpret.motifs.hits import SCORE_STEP, MotifScores, base_composition, find_motif_hits
 from bioattn.interpret.motifs.tables import match_motifs, require_tomtom
-from bioattn.interpret.motifs.use import hits_of_motifs, signed_rank_p_value
+from bioattn.interpret.motifs.use import hits_of_motifs
 from bioattn.simulate.motifs import consensus_matrix
 
 BACKGROUND = (0.31, 0.19, 0.19, 0.31)
@@ -154,16 +153,6 @@ def test_the_composition_counts_both_strands():
 
 
 UNIFORM = np.full(4, 0.25)
-
-
-@given(st.lists(st.integers(-6, 6), min_size=8, max_size=60))
-def test_p_values_with_ties_and_zeros_are_those_of_scipy(values):
-    differences = np.array(values, dtype=np.float64) / 4
-    if not differences.any():
-        assert signed_rank_p_value(differences) == 1.0
-    else:
-        expected = wilcoxon(differences, method="approx").pvalue
-        assert signed_rank_p_value(differences) == pytest.approx(expected, rel=1e-9)
 
 
 def test_hits_come_in_order_each_place_once_and_short_motifs_at_what_they_can():
