@@ -1,10 +1,13 @@
-"""Which alignments a folder or a list stands for."""
+"""Which alignments a folder or a list stands for, and residue numbers of the columns of a target."""
 
 from pathlib import Path
 
+import numpy as np
 import pytest
+from bioattn.models.evoformer.inference.outputs import target_row
 
 from bioattn.errors import BioattnError, SettingsError
+from bioattn.formats.alignment import Alignment, split_insertions
 from bioattn.models.evoformer.inference.sources import find_alignments
 
 A3M = ">q\nACDE\n"
@@ -75,3 +78,26 @@ def test_refusals(tmp_path: Path) -> None:
         find_alignments(tmp_path / "list")
     with pytest.raises(BioattnError, match="no such file"):
         find_alignments(tmp_path / "absent.a3m")
+
+
+def alignment_of(name: str, row: str) -> Alignment:
+    match, inserted = split_insertions(row.encode())
+    return Alignment(
+        names=[name],
+        descriptions=[""],
+        residues=np.frombuffer(match, np.uint8)[None],
+        insertions=[inserted],
+    )
+
+
+def test_insertions_count_and_gaps_do_not() -> None:
+    target = target_row(alignment_of("q", "aMK--cdGAe"))
+    assert target.letters == "MK--GA"
+    assert target.numbers == [2, 3, None, None, 6, 7]
+    assert (target.num_gaps, target.num_inserted) == (2, 4)
+
+
+def test_a_range_in_the_name_counts_when_it_fits() -> None:
+    assert target_row(alignment_of("X_ECOLI/24-28", "MKc-GA")).numbers == [24, 25, None, 27, 28]
+    assert target_row(alignment_of("X_ECOLI/24-27", "MKc-GA")).numbers == [1, 2, None, 4, 5]
+    assert target_row(alignment_of("X/28-24", "MK-GA")).numbers == [1, 2, None, 3, 4]

@@ -1,16 +1,26 @@
-"""Reading packed text, and refusing outputs before any work is done."""
+"""Reading packed text and safetensors, and refusing outputs before any work is done."""
 
 import bz2
 import errno
+import gzip
+import lzma
 import os
+import resource
+import tracemalloc
 import zipfile
 from pathlib import Path
 
 import h5py
 import pytest
+import torch
+from safetensors.torch import save_file
 
 from bioattn.errors import BioattnError, FormatError, SettingsError
-from bioattn.io.files import atomic_output, check_output, read_lines, write_json
+from bioattn.formats.fasta import read_fasta
+from bioattn.io import unpacking
+from bioattn.io.files import atomic_output, check_output, open_bytes, read_lines, write_json
+from bioattn.io.safetensors_input import open_safetensors
+from bioattn.io.unpacking import LIMIT_VARIABLE
 from bioattn_cli.main import main
 
 
@@ -101,3 +111,104 @@ def test_no_command_replaces_its_input(tmp_path: Path, capsys: pytest.CaptureFix
         assert main([str(argument) for argument in arguments]) == 2
         assert "which is an input" in capsys.readouterr().err
     assert {path.name: path.read_bytes() for path in tmp_path.iterdir()} == before
+
+
+def test_what_packs_too_well_is_refused_and_fills_no_memory(tmp_path, monkeypatch):
+    path = tmp_path / "bomb.gz"
+    path.write_bytes(gzip.compress(b"A" * 40_000_000))
+    limit = unpacking.MOST_TIMES * path.stat().st_size
+    assert limit < 40_000_000 < unpacking.ALWAYS_ALLOWED
+    with open_bytes(path) as file:
+        assert len(file.read()) == 40_000_000
+    monkeypatch.setattr(unpacking, "ALWAYS_ALLOWED", 1 << 20)
+    given = []
+    with pytest.raises(
+        FormatError, match=r"bomb\.gz: its 38.* kB unpack to more than .*BIOATTN_MAX_UNPACKED"
+    ):
+        given.extend(len(block) for block in blocks(path))
+    assert sum(given) <= limit
+
+
+def blocks(path):
+    with open_bytes(path) as file:
+        while block := file.read(1 << 16):
+            yield block
+
+
+def test_the_limit_can_be_set(tmp_path, monkeypatch):
+    path = tmp_path / "x.fa.gz"
+    path.write_bytes(gzip.compress(b">a\n" + b"ACGT\n" * 1000))
+    monkeypatch.setenv(LIMIT_VARIABLE, "5002")
+    with pytest.raises(FormatError, match=r"x\.fa\.gz: its .* bytes unpack to more than 5 kB"):
+        list(read_fasta(path))
+    monkeypatch.setenv(LIMIT_VARIABLE, "5003")
+    assert len(next(read_fasta(path)).sequence) == 4000
+    monkeypatch.setenv(LIMIT_VARIABLE, "much")
+    with pytest.raises(SettingsError, match="much: a number of bytes is needed"):
+        list(read_lines(path))
+
+
+@pytest.mark.parametrize("pack", [gzip.compress, lzma.compress])
+def test_a_line_without_end_stops_at_the_limit(tmp_path, monkeypatch, pack):
+    path = tmp_path / "x"
+    path.write_bytes(pack(b"A" * 40_000_000))
+    monkeypatch.setenv(LIMIT_VARIABLE, "1000000")
+    tracemalloc.start()
+    with pytest.raises(FormatError, match="unpack to more than 1 MB"):
+        list(read_lines(path))
+    assert tracemalloc.get_traced_memory()[1] < 10_000_000
+    tracemalloc.stop()
+
+
+@pytest.mark.parametrize("pack", [gzip.compress, lzma.compress])
+def test_members_one_after_the_other_are_one_file(tmp_path, pack):
+    path = tmp_path / "x"
+    path.write_bytes(pack(b"a\nb") + pack(b"c\nd\n"))
+    assert list(read_lines(path)) == [(1, "a"), (2, "bc"), (3, "d")]
+
+
+def test_bzip2_is_named(tmp_path):
+    path = tmp_path / "x"
+    path.write_bytes(bz2.compress(b"a"))
+    with pytest.raises(FormatError, match="bzip2"):
+        list(read_lines(path))
+
+
+def test_opens_what_is_whole(tmp_path: Path) -> None:
+    save_file({"a": torch.arange(3.0)}, tmp_path / "x")
+    with open_safetensors(tmp_path / "x") as file:
+        assert file.get_tensor("a").tolist() == [0, 1, 2]
+
+
+@pytest.mark.parametrize("content", [b"", b"\0" * 20, b'\x10\0\0\0\0\0\0\0{"a": 1}        '])
+def test_what_is_damaged_is_said_to_be(tmp_path: Path, content: bytes) -> None:
+    (tmp_path / "x").write_bytes(content)
+    with pytest.raises(FormatError, match=r"x: damaged or not a safetensors file"):
+        open_safetensors(tmp_path / "x")
+
+
+def test_a_file_that_is_not_there_is_not_damaged(tmp_path: Path) -> None:
+    with pytest.raises(BioattnError, match=r"x: no such file or folder"):
+        open_safetensors(tmp_path / "x")
+
+
+@pytest.mark.parametrize("more", [0, 1, 2])
+def test_too_many_open_files_are_no_damage(tmp_path: Path, more: int) -> None:
+    """safetensors opens the file, and then torch does."""
+    save_file({"a": torch.arange(3.0)}, tmp_path / "x")
+    with open_safetensors(tmp_path / "x"):  # imports what it needs
+        pass
+    free = [os.open(tmp_path / "x", os.O_RDONLY) for _ in range(3)]
+    for number in free:
+        os.close(number)
+    soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
+    resource.setrlimit(resource.RLIMIT_NOFILE, (free[more], hard))  # of the free ones so many are below
+    try:
+        if more == 2:
+            assert open_safetensors(tmp_path / "x").get_tensor("a").tolist() == [0, 1, 2]
+            return
+        with pytest.raises(BioattnError) as caught:
+            open_safetensors(tmp_path / "x")
+    finally:
+        resource.setrlimit(resource.RLIMIT_NOFILE, (soft, hard))
+    assert str(caught.value) == f"{tmp_path / 'x'}: cannot be read (Too many open files)"
