@@ -4,9 +4,14 @@ The command line turns `BioattnError` into exit code 1 and `SettingsError` into 
 is a bug and is shown with its traceback.
 """
 
+from bioattn.text import shortened
+
 
 class BioattnError(Exception):
     """Bad input or an impossible request; the message names the file, line, record or option and what to do."""
+
+    def __init__(self, message: str = "") -> None:
+        super().__init__(shortened(message))
 
     is_reported_elsewhere = False
     """Whether another process of the same run says it, so that it is said once."""

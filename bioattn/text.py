@@ -6,6 +6,7 @@ from typing import Any
 
 _CONTROLS = re.compile("[\x00-\x08\x0b-\x1f\x7f-\x9f\u061c\u200e\u200f\u2028-\u202e\u2066-\u2069]")
 """C0 and C1 but for tab and line feed, line separators, and what changes the direction of text."""
+_LONG_WORD = re.compile(r"\S{1001,}")
 
 
 def printable(text: str) -> str:
@@ -18,6 +19,18 @@ def printable(text: str) -> str:
     'gene\\\\x1b[2J\\\\u202ekrad'
     """
     return _CONTROLS.sub(lambda found: ascii(found[0])[1:-1], text)
+
+
+def shortened(text: str) -> str:
+    """A message without the middle of words of more than 1,000 letters, and of all beyond 4,000.
+
+    Names in files are anybody's, and damage makes names of a megabyte.
+
+    >>> shortened("gene " + "x" * 5000 + "y occurs twice")
+    'gene xxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxx…xxxxxxxxxy occurs twice'
+    """
+    text = _LONG_WORD.sub(lambda found: f"{found[0][:50]}…{found[0][-10:]}", text)
+    return text if len(text) <= 4000 else f"{text[:3000]} … {text[-900:]}"
 
 
 def human_bytes(number: int) -> str:

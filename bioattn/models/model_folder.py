@@ -4,15 +4,17 @@ Each kind of model adds its own files in its own room (`models/promoter/folder.p
 Nothing in a folder is ever unpickled. The schema stands in `docs/formats/model.md`.
 """
 
+import math
 import os
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
 import torch
 from safetensors import SafetensorError
 from safetensors.torch import save_file
+from torch.nn.modules.module import register_module_parameter_registration_hook
 
 from bioattn import __version__
 from bioattn.errors import BioattnError, FormatError
@@ -26,6 +28,8 @@ MODEL_FORMAT_VERSION = 1
 MODEL_CARD = "README.md"
 MODEL_FILES = frozenset({CONFIG, WEIGHTS, TRAINING_RECORD, HISTORY, MODEL_CARD})
 """Files that model folders of every family have."""
+LARGEST_SIZE = 1_000_000
+"""Largest number of an architecture that is built, unless the weights hold more values; bases of a window, too."""
 
 
 def model_files() -> frozenset[str]:
@@ -64,6 +68,7 @@ def read_model_config(folder: Path, model_type: str, files: Sequence[str] = ()) 
             f"{'an' if model_type[0] in 'aeiou' else 'a'} {model_type} model is needed"
         )
     _require(folder, (*files, WEIGHTS))
+    _require_inside(folder, {*files, *MODEL_FILES})
     _check_digests(folder, content)
     return dict(content)
 
@@ -72,6 +77,14 @@ def _require(folder: Path, files: Sequence[str]) -> None:
     for name in files:
         if not (folder / name).is_file():
             raise FormatError(f"{folder}: not a model folder, {name} is missing")
+
+
+def _require_inside(folder: Path, names: Iterable[str]) -> None:
+    """A folder from somebody else must not have other files of this machine read: links lead to files in it."""
+    for name in names:
+        path = folder / name
+        if path.is_symlink() and path.resolve().parent != folder.resolve():
+            raise FormatError(f"{path}: is a link out of the model folder; put the file itself there")
 
 
 def check_model_config(path: Path, content: Any) -> None:
@@ -100,6 +113,59 @@ def write_weights(folder: Path, model: torch.nn.Module) -> None:
             raise OSError(code, os.strerror(code) if code else str(error)) from error
         # safetensors gives a file to its owner alone.
         temporary.chmod(mode)
+
+
+def check_sizes(make: Callable[[], torch.nn.Module], architecture: Mapping[str, Any], path: Path) -> None:
+    """Hold the sizes of `config.json` against the arrays of a weights file, before memory is taken for a model.
+
+    make: builds the model, here on torch's meta device, where arrays have shapes alone. architecture: JSON values.
+
+    Raises: FormatError naming a size that cannot be, or as `load_weights`.
+    """
+    try:
+        with open_safetensors(path) as file:
+            stored = {name: tuple(file.get_slice(name).get_shape()) for name in file.keys()}  # noqa: SIM118
+    except DAMAGE as error:
+        raise damaged(path, error) from error
+    config, number = path.with_name(CONFIG), 0
+    values = sum(map(math.prod, stored.values()))
+    for name, size in _integers(architecture):
+        if size > max(LARGEST_SIZE, values):
+            raise FormatError(
+                f"{config}: {name} is {size:,}, but {path.name} holds {values:,} values in all; the folder is "
+                "damaged or was edited"
+            )
+
+    def count(*_: Any) -> None:
+        nonlocal number
+        number += 1
+        if number > 2 * len(stored) + 100:  # a layer may register a parameter and replace it
+            raise FormatError(
+                f"{config}: asks for more than the {len(stored):,} arrays that {path.name} holds; the folder is "
+                "damaged or was edited"
+            )
+
+    hook = register_module_parameter_registration_hook(count)
+    try:
+        with torch.device("meta"):
+            expected = make().state_dict()
+    except (RuntimeError, OverflowError, ValueError) as error:
+        raise FormatError(f"{config}: no model has these sizes ({error})") from error
+    finally:
+        hook.remove()
+    _check_arrays(path, {name: tuple(tensor.shape) for name, tensor in expected.items()}, stored)
+
+
+def _integers(value: Any, name: str = "") -> Iterator[tuple[str, int]]:
+    """All integers in JSON values, each with the key that it stands under."""
+    if isinstance(value, Mapping):
+        for key, inner in value.items():
+            yield from _integers(inner, key)
+    elif isinstance(value, list | tuple):
+        for inner in value:
+            yield from _integers(inner, name)
+    elif isinstance(value, int):
+        yield name, value
 
 
 def load_weights(model: torch.nn.Module, path: Path) -> None:

@@ -14,6 +14,7 @@ from bioattn.io.output_names import run_record_path
 from bioattn.store.kinds import recognise
 from bioattn.store.problems import Problem, Severity, error, warning
 from bioattn.system.progress import Progress
+from bioattn.text import shortened
 
 
 @dataclass(frozen=True, slots=True)
@@ -107,7 +108,7 @@ def as_text(description: Description, name: str) -> str:
     lines = [f"{name}: {description.title}"]
     for key, value in description.figures.items():
         lines += _lines(key.replace("_", " "), value, "  ", named=key in _KEYED_BY_NAME)
-    return "\n".join(lines)
+    return "\n".join(map(shortened, lines))
 
 
 def as_json(description: Description) -> str:

@@ -84,8 +84,11 @@ class Candidate:
     """A path that is to be recognised. Each part of its content is read once, when a kind first asks for it."""
 
     def __init__(self, path: Path) -> None:
+        """Raises: BioattnError for a device or pipe: it can be read once at most, and may never end."""
         self.path = path
         self.is_folder = path.is_dir()
+        if path.exists() and not self.is_folder and not path.is_file():
+            raise BioattnError(f"{path}: is a device or pipe; give a file")
 
     @cached_property
     def magic(self) -> bytes:

@@ -3,6 +3,8 @@
 from dataclasses import dataclass
 from enum import StrEnum
 
+from bioattn.text import shortened
+
 
 class Severity(StrEnum):
     """An error makes the file invalid; a warning does not."""
@@ -26,9 +28,9 @@ class Problem:
 
 def error(where: str, message: str) -> Problem:
     """A problem that makes the file invalid."""
-    return Problem(Severity.ERROR, where, message)
+    return Problem(Severity.ERROR, shortened(where), shortened(message))
 
 
 def warning(where: str, message: str) -> Problem:
     """A problem worth knowing."""
-    return Problem(Severity.WARNING, where, message)
+    return Problem(Severity.WARNING, shortened(where), shortened(message))

@@ -11,7 +11,7 @@ from enum import StrEnum
 from itertools import pairwise
 from typing import TYPE_CHECKING, ClassVar, TextIO
 
-from bioattn.text import printable
+from bioattn.text import printable, shortened
 
 if TYPE_CHECKING:
     from rich.progress import Progress as RichProgress
@@ -73,7 +73,7 @@ class _JsonFormatter(logging.Formatter):
 class _TextFormatter(logging.Formatter):
     def format(self, record: logging.LogRecord) -> str:
         prefix = "" if record.levelno == logging.INFO else f"{record.levelname.lower()}: "
-        return prefix + printable(record.getMessage())
+        return prefix + printable(shortened(record.getMessage()))
 
 
 class _Messages(logging.StreamHandler[TextIO]):

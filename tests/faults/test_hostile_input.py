@@ -8,6 +8,8 @@ import json
 import os
 import pickle
 import struct
+import subprocess
+import sys
 import zipfile
 from collections.abc import Callable
 from pathlib import Path
@@ -29,6 +31,8 @@ from bioattn.promoters.dataset import read_dataset
 from bioattn.store.attribution import open_attribution
 from bioattn.store.reader import open_attention
 from bioattn_cli.main import main
+from tests.inference.conftest import write_model
+from tests.inference.evoformer_runs import make_model
 
 ROOT = Path(__file__).parents[2]
 
@@ -74,6 +78,78 @@ def test_a_model_folder_names_no_other_files(tmp_path: Path) -> None:
         (tmp_path / "config.json").write_text(json.dumps(config))
         with pytest.raises(FormatError, match=r"config\.json: names .*, which is no file of a model folder"):
             load_promoter_model(tmp_path, torch.device("cpu"))
+
+
+def test_links_out_of_a_model_folder_are_refused(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    folder = write_model(tmp_path)
+    weights = folder / "model.safetensors"
+    weights.rename(folder / "README.md")
+    weights.symlink_to("README.md")
+    (tmp_path / "link").symlink_to(folder)
+    assert main(["inspect", str(tmp_path / "link")]) == 0
+    (folder / "README.md").rename(tmp_path / "secret")
+    weights.unlink()
+    weights.symlink_to(tmp_path / "secret")
+    for command in ("inspect", "validate"):
+        assert main([command, str(folder)]) == 1
+        said = capsys.readouterr()
+        assert "is a link out of the model folder" in said.err + said.out
+
+
+@pytest.mark.parametrize("number", [10_000_000, 999_998])
+@pytest.mark.parametrize(
+    ("family", "setting"),
+    [
+        ("promoter", "hops"),
+        ("promoter", "channels"),
+        ("promoter", "length"),
+        ("promoter", "num_heads"),
+        ("evoformer", "num_blocks"),
+        ("evoformer", "msa_channels"),
+        ("evoformer", "max_relative_position"),
+        ("evoformer", "structure_module"),
+    ],
+)
+def test_sizes_of_a_config_are_held_against_the_weights(
+    tmp_path: Path, family: str, setting: str, number: int
+) -> None:
+    """Before anything of that size is made: what a model takes is bounded by its weights file."""
+    folder = write_model(tmp_path) if family == "promoter" else make_model(tmp_path / "model")
+    config = json.loads((folder / "config.json").read_text())
+    sizes = config["architecture"]
+    sizes[setting] = {**sizes[setting], "num_layers": number} if setting == "structure_module" else number
+    (folder / "config.json").write_text(json.dumps(config))
+    program = f"""
+import resource, sys, torch
+from pathlib import Path
+from bioattn.errors import FormatError
+from bioattn.models.family import load_runner
+resource.setrlimit(resource.RLIMIT_DATA, (1 << 30, 1 << 30))
+try:
+    load_runner(Path({str(folder)!r}), torch.device("cpu"))
+except FormatError as error:
+    print(error)
+"""
+    done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, timeout=60)
+    assert done.stdout.startswith(str(folder)), done.stderr
+
+
+def test_pipes_are_refused_and_not_waited_for(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    os.mkfifo(tmp_path / "pipe")
+    for command in ("inspect", "validate"):
+        assert main([command, str(tmp_path / "pipe")]) == 1
+        said = capsys.readouterr()
+        assert "is a device or pipe; give a file" in said.err + said.out
+
+
+def test_names_of_a_megabyte_make_short_messages(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    name = "x" * 1_000_000
+    (tmp_path / "p.fa").write_text(f">{name}\nACGT\n>{name}\nACGT\n")
+    for command in ("inspect", "validate"):
+        assert main([command, str(tmp_path / "p.fa")]) == 1
+        said = capsys.readouterr()
+        assert "xxx…xxx" in said.err + said.out
+        assert len(said.err + said.out) < 1000
 
 
 def _opened(opener: Callable[[Path], Any]) -> Callable[[Path], None]:

@@ -4,10 +4,10 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from bioattn.models.evoformer.inference.outputs import target_row
 
 from bioattn.errors import BioattnError, SettingsError
 from bioattn.formats.alignment import Alignment, split_insertions
+from bioattn.models.evoformer.inference.outputs import target_row
 from bioattn.models.evoformer.inference.sources import find_alignments
 
 A3M = ">q\nACDE\n"

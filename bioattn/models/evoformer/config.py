@@ -32,6 +32,8 @@ class StructureModuleConfig:
 
     def __post_init__(self) -> None:
         require(self, [each.name for each in fields(self)], lambda value: value >= 1, "be at least 1")
+        # The weights do not tell: layers share them.
+        require(self, ("num_layers",), lambda value: value <= 1000, "be at most 1000")
 
 
 MAY_BE_ZERO = ("num_extra_msa_blocks", "pair_features", "distogram_bins")

@@ -20,7 +20,13 @@ from bioattn.models.evoformer.config import EvoformerConfig, InputSettings
 from bioattn.models.evoformer.model import EvoformerModel
 from bioattn.models.evoformer.parameters.loading import allocate_model, load_parameters
 from bioattn.models.family import CONFIG, WEIGHTS
-from bioattn.models.model_folder import load_weights, read_model_config, write_model_config, write_weights
+from bioattn.models.model_folder import (
+    check_sizes,
+    load_weights,
+    read_model_config,
+    write_model_config,
+    write_weights,
+)
 from bioattn.system.progress import Progress
 
 if TYPE_CHECKING:
@@ -120,8 +126,9 @@ def _load(path: Path, device: torch.device, num_structure_layers: int | None) ->
         if num_structure_layers is not None:
             raise SettingsError(f"{path}: a model folder knows its number of structure module layers")
         config, inputs = read_evoformer_config(path)
-        model = allocate_model(config)
         weights = path / WEIGHTS
+        check_sizes(lambda: EvoformerModel(config), asdict(config), weights)
+        model = allocate_model(config)
         load_weights(model, weights)
     else:
         weights = path

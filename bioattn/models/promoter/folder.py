@@ -24,6 +24,7 @@ from bioattn.io.files import read_json, sha256_of, write_json
 from bioattn.io.input_watch import unchanged
 from bioattn.models.family import CONFIG, WEIGHTS
 from bioattn.models.model_folder import (
+    check_sizes,
     load_weights,
     read_model_config,
     write_model_config,
@@ -239,6 +240,7 @@ def _load(folder: Path, device: torch.device) -> LoadedPromoterModel:
         raise FormatError(f"{error}; the folder is damaged or was edited") from error
     except (KeyError, TypeError, ValueError) as error:
         raise FormatError(f"{folder}: config.json or treatments.json is incomplete ({error!r})") from error
+    check_sizes(lambda: make_promoter_model(config, vocabulary), asdict(config), folder / WEIGHTS)
     model = make_promoter_model(config, vocabulary)
     load_weights(model, folder / WEIGHTS)
     return LoadedPromoterModel(

@@ -5,6 +5,7 @@ Shape suffixes: B promoters, L bases, C channels, K k-mers, P bins.
 
 from dataclasses import replace
 
+import numpy as np
 import torch
 import torch.nn.functional as F  # noqa: N812
 from torch import Tensor, nn
@@ -133,13 +134,12 @@ class KmerStem(nn.Module):
         super().__init__()
         self.config = config
         self.receptive_field = config.pool + config.kmer - 1
-        kmers = torch.arange(4**config.kmer)
-        columns = torch.from_numpy(canonical_columns(config.kmer)) if config.both_strands else kmers
+        # By NumPy: the content is needed on torch's meta device, too.
+        columns = canonical_columns(config.kmer) if config.both_strands else np.arange(4**config.kmer)
         self.num_columns = int(columns.max()) + 1
         # One column more, all zero: k-mers that count nothing.
-        self.register_buffer(
-            "column", torch.cat([columns, torch.tensor([self.num_columns])]), persistent=False
-        )
+        column = torch.from_numpy(np.append(columns, self.num_columns))
+        self.register_buffer("column", column, persistent=False)
         self.vectors = nn.EmbeddingBag(
             self.num_columns + 1, config.channels, mode="sum", padding_idx=self.num_columns
         )
