@@ -6,7 +6,7 @@ A vocabulary is learned from the training rows of a treatment table and stored i
 
 import math
 import re
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass
 from typing import Any, NamedTuple
 
@@ -119,9 +119,9 @@ class TreatmentVocabulary:
                 if not columns and series.nunique(dropna=False) < 2:
                     continue
                 if _is_number(series):
-                    numbers.append(_learn_numbers(column, series.to_numpy(float)))
+                    numbers.append(_scale(column, series.to_numpy(float), None))
                 elif _is_dose(series):
-                    numbers.append(_learn_dose(column, series, frame[agent] if agent else None))
+                    numbers.append(_learn_dose(column, _doses(frame, column, agent)))
                 else:
                     present = [str(value) for value in series.dropna() if value != ""]
                     categories[column] = tuple(sorted(set(present)))
@@ -197,7 +197,7 @@ class TreatmentVocabulary:
             for scale in self.numbers
             if scale.dose
             for text in _column(table.frame, scale.column)
-            if _present(text) and _dose_of(text, None)[0] is None
+            if _present(text) and not _DOSE.fullmatch(str(text))
         }
         return sorted(found)
 
@@ -230,14 +230,12 @@ class TreatmentVocabulary:
             series = _column(frame, column)
             known = frozenset(values)
             cells[column] = series.map(lambda value, known=known: _present(value) and str(value) not in known)
-        agents = _column(frame, self.agent_column) if self.agent_column else None
         for scale in self.numbers:
             if scale.dose:
-                doses = [
-                    _dose_of(text, None if agents is None else agents.iloc[row])
-                    for row, text in enumerate(_column(frame, scale.column))
+                unseen = [
+                    amount is not None and key not in scale.largest
+                    for amount, key in _doses(frame, scale.column, self.agent_column)
                 ]
-                unseen = [amount is not None and key not in scale.largest for amount, key in doses]
                 cells[scale.column] = pd.Series(unseen, index=frame.index, dtype=bool)
         return {column: mask.astype(bool) for column, mask in cells.items() if column in frame.columns}
 
@@ -267,20 +265,16 @@ class TreatmentVocabulary:
                     f"column {scale.column} of the treatment table holds text: {error}"
                 ) from error
         else:
-            value = np.full(len(series), np.nan)
-            agents = _column(frame, self.agent_column) if self.agent_column else None
-            for row, (name, text) in enumerate(series.items()):
-                amount, key = _dose_of(text, None if agents is None else agents.iloc[row])
-                if amount is None:
-                    continue
-                if key not in scale.largest:
+            doses = _doses(frame, scale.column, self.agent_column)
+            for name, text, (amount, key) in zip(frame.index, series, doses, strict=True):
+                if amount is not None and key not in scale.largest:
                     agent = key.rpartition("|")[0] + "|"
                     near = [k for k in scale.largest if k.startswith(agent)] or list(scale.largest)[:5]
                     raise BioattnError(
                         f"treatment {name!r} has the dose {str(text)!r}, but training saw no dose of "
                         f"{_key_text(key)}; known are {', '.join(map(_key_text, near))}"
                     )
-                value[row] = amount / scale.largest[key]
+            value = _shares(doses, scale.largest)
         return (_compress(value, scale.log) - scale.mean) / scale.sd
 
     def to_json(self) -> dict[str, Any]:
@@ -327,48 +321,50 @@ def _key_text(key: str) -> str:
     return f"{agent or 'no named agent'} in {unit}"
 
 
-def _dose_of(text: Any, agent: Any) -> tuple[float | None, str]:
-    """Amount and "agent|unit"."""
-    match = None if pd.isna(text) else _DOSE.fullmatch(str(text))
-    if match is None:
-        return None, ""
-    return float(match[1]), f"{'' if agent is None or pd.isna(agent) else agent}|{match[2]}"
+def _doses(frame: pd.DataFrame, column: str, agent_column: str | None) -> list[tuple[float | None, str]]:
+    """Amount and "agent|unit" of each row; None and "" where the cell is no dose."""
+    agents = _column(frame, agent_column) if agent_column else [None] * len(frame)
+    found: list[tuple[float | None, str]] = []
+    for text, agent in zip(_column(frame, column), agents, strict=True):
+        match = None if pd.isna(text) else _DOSE.fullmatch(str(text))
+        if match is None:
+            found.append((None, ""))
+        else:
+            found.append((float(match[1]), f"{'' if agent is None or pd.isna(agent) else agent}|{match[2]}"))
+    return found
+
+
+def _shares(doses: Sequence[tuple[float | None, str]], largest: Mapping[str, float]) -> FloatArray:
+    """Doses divided by the largest of their agent and unit; NaN where there is none."""
+    return np.array([np.nan if amount is None else amount / largest[key] for amount, key in doses])
 
 
 def _compress(value: FloatArray, log: bool) -> FloatArray:
     return np.sign(value) * np.log1p(np.abs(value)) if log else value
 
 
-def _scale(column: str, value: FloatArray, *, dose: bool, largest: dict[str, float]) -> NumberScale:
+def _learn_dose(column: str, doses: Sequence[tuple[float | None, str]]) -> NumberScale:
+    largest: dict[str, float] = {}
+    for amount, key in doses:
+        if amount is not None:
+            largest[key] = max(largest.get(key, 0.0), abs(amount))
+    largest = {key: value or 1.0 for key, value in largest.items()}
+    return _scale(column, _shares(doses, largest), largest)
+
+
+def _scale(column: str, value: FloatArray, largest: dict[str, float] | None) -> NumberScale:
+    """largest: of a column of doses; None for numbers."""
     finite = value[np.isfinite(value)]
     # Times and concentrations span decades: compress what is over twenty times the median, or over 20.
-    typical = 20.0 if not dose or not finite.size else 20 * float(np.median(finite))
+    typical = 20.0 if largest is None or not finite.size else 20 * float(np.median(finite))
     log = bool(finite.size and finite.min() >= 0 and finite.max() > typical)
     compressed = _compress(finite, log)
     sd = float(compressed.std()) if finite.size else 1.0
     return NumberScale(
         column=column,
-        dose=dose,
-        largest=largest,
+        dose=largest is not None,
+        largest=largest or {},
         log=log,
         mean=float(compressed.mean()) if finite.size else 0.0,
         sd=sd if sd > 0 and math.isfinite(sd) else 1.0,
     )
-
-
-def _learn_numbers(column: str, value: FloatArray) -> NumberScale:
-    return _scale(column, value, dose=False, largest={})
-
-
-def _learn_dose(column: str, series: pd.Series, agents: pd.Series | None) -> NumberScale:
-    largest: dict[str, float] = {}
-    doses = [
-        _dose_of(text, None if agents is None else agents.iloc[row])
-        for row, text in enumerate(series.tolist())
-    ]
-    for amount, key in doses:
-        if amount is not None:
-            largest[key] = max(largest.get(key, 0.0), abs(amount))
-    largest = {key: value or 1.0 for key, value in largest.items()}
-    scaled = np.array([np.nan if amount is None else amount / largest[key] for amount, key in doses])
-    return _scale(column, scaled, dose=True, largest=largest)

@@ -7,7 +7,7 @@ import torch
 from bioattn.errors import SettingsError
 from bioattn.models.promoter.family import PromoterTrainingSettings
 from bioattn.models.promoter.folder import load_promoter_model
-from bioattn.models.promoter.training.baselines import BaselineData, best_component_ridge, kmer_bumps
+from bioattn.models.promoter.training.baselines import BaselineData, best_ridge, by_component, kmer_bumps
 from bioattn.models.promoter.training.batches import centred_windows
 from bioattn.promoters.dataset import read_dataset
 from tests.training.runs import CPU, train
@@ -43,7 +43,7 @@ def start(dataset_path, output, **model):
 def test_the_start_answers_what_the_ridge_answers(dataset_path, tmp_path, encoder, stem):
     dataset = read_dataset(dataset_path)
     data = BaselineData(dataset)
-    ridge, _ = best_component_ridge(data, kmer_bumps(data, KMER["kmer"]))
+    ridge, _ = best_ridge(data, kmer_bumps(data, KMER["kmer"]), by_component)
     loaded = start(dataset_path, tmp_path / "m", treatment_encoder=encoder, treatment_channels=8, **stem)
     with torch.inference_mode():
         codes = centred_windows(dataset, data.test)

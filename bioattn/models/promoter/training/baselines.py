@@ -8,8 +8,10 @@ Shape suffixes: G genes, T treatments (those of training), D directions in treat
 """
 
 import logging
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
+from functools import partial
+from typing import NamedTuple, TypeAlias
 
 import numpy as np
 from numpy.typing import NDArray
@@ -39,6 +41,8 @@ from bioattn.promoters.response_metrics import (
 from bioattn.system.progress import NoProgress, Progress
 
 LOGGER = logging.getLogger("bioattn")
+Fits: TypeAlias = Callable[["BaselineData", RidgePath], Iterator[tuple[Matrix, str]]]
+"""Ridge weights (rank, treatments) to choose from, each with a description."""
 
 PENALTIES = (0.3, 1.0, 3.0, 10.0, 30.0, 100.0, 300.0)
 """Ratios of noise to signal variance tried; real promoters tell little of expression and want the large ones."""
@@ -53,18 +57,16 @@ CODON_SHARES = (0.1, 0.3, 0.6)
 """Weights tried for codons against k-mers where the window is coding."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class FeatureSet:
+class FeatureSet(NamedTuple):
     """Blocks of counts and the weight of each."""
 
     blocks: tuple[Block, ...]
     shares: tuple[float, ...] | None = None
     """One per block; None: equal."""
 
-    @property
-    def name(self) -> str:
-        """Such as `6-mers −300..0`."""
-        return " + ".join(block.name for block in self.blocks)
+    def name(self, downstream: int) -> str:
+        """Such as `6-mers −300..0`; downstream: bases of the window from the anchor on."""
+        return " + ".join(block.name(downstream) for block in self.blocks)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -112,6 +114,9 @@ class BaselineData:
             fit_shared_axis(train_targets_GT) if self.task == "regression" and varied else None
         )
         self.start_codon = find_start_codon(self.codes[self.train])
+        stored = dataset.metadata.get("downstream")
+        self.after_anchor = self.downstream if stored is None else int(stored)
+        """Bases of the window from the anchor on: as the dataset has it, else from the start codon; else 0."""
         self._paths: dict[FeatureSet, RidgePath] = {}
 
     @property
@@ -141,8 +146,9 @@ class BaselineData:
         value = float(median(metric(self.targets[self.validation], predictions))[0])
         return value if np.isfinite(value) else -np.inf
 
-    def baseline(self, name: str, choice: str, model: LinearModel) -> Baseline:
-        """The row of a fitted model."""
+    def fitted(self, name: str, candidates: Sequence[FeatureSet], fits: Fits) -> Baseline:
+        """The row of the best of the `fits` of several feature sets."""
+        model, choice = best_ridge(self, candidates, fits)
         return self.row(name, choice, model.predict(self.codes), model)
 
     def row(self, name: str, choice: str, predictions: Matrix, model: LinearModel | None = None) -> Baseline:
@@ -193,17 +199,15 @@ def training_mean(data: BaselineData) -> Baseline:
 
 def kmer_ridge(data: BaselineData, k: int = 6, windows: Sequence[int] = WINDOWS) -> Baseline:
     """Ridge on the canonical k-mers before the anchor; window and penalty chosen on validation genes."""
-    model, choice, _ = best_ridge(data, kmer_windows(data, k, windows))
-    return data.baseline(f"{k}-mer ridge", choice, model)
+    return data.fitted(f"{k}-mer ridge", kmer_windows(data, k, windows), by_penalty)
 
 
-def positional_ridge(data: BaselineData, k: int = 6) -> Baseline:
-    """Ridge on canonical k-mers counted by their distance from the anchor; distance and penalty chosen."""
-    model, choice, _ = best_ridge(data, kmer_bumps(data, k))
-    return data.baseline(f"positional {k}-mer ridge", choice, model)
+def positional_ridge(data: BaselineData) -> Baseline:
+    """Ridge on canonical 6-mers counted by their distance from the anchor; distance and penalty chosen."""
+    return data.fitted("positional 6-mer ridge", kmer_bumps(data, 6), by_penalty)
 
 
-def rank_one_ridge(data: BaselineData, k: int = 6) -> Baseline:
+def rank_one_ridge(data: BaselineData) -> Baseline:
     """Positional ridge of one number a gene, its coordinate on the shared axis, times the axis.
 
     Says how far one gets when no treatment has anything of its own.
@@ -212,11 +216,10 @@ def rank_one_ridge(data: BaselineData, k: int = 6) -> Baseline:
         direction_TD = principal_directions(data.deviations)[:, :1]
     else:
         direction_TD = data.axis.loading[:, None].astype(np.float32)
-    model, choice, _ = best_ridge(data, kmer_bumps(data, k), direction_TD)
-    return data.baseline("rank-1 ridge", choice, model)
+    return data.fitted("rank-1 ridge", kmer_bumps(data, 6), partial(by_penalty, directions_TD=direction_TD))
 
 
-def component_ridge(data: BaselineData, k: int = 6) -> Baseline:
+def component_ridge(data: BaselineData) -> Baseline:
     """Positional ridge of the responses' principal components, each with a penalty and a scale of its own.
 
     The strongest simple model of the promoter known here. Components beyond the first few are mostly noise; a
@@ -224,63 +227,50 @@ def component_ridge(data: BaselineData, k: int = 6) -> Baseline:
     validation predictions point most nearly the way of its scores, and is then scaled by least squares on
     validation genes (not below 0).
     """
-    model, choice = best_component_ridge(data, kmer_bumps(data, k))
-    return data.baseline("component ridge", choice, model)
+    return data.fitted("component ridge", kmer_bumps(data, 6), by_component)
 
 
 def region_codon_ridge(data: BaselineData) -> Baseline:
-    """Ridge on positional 6-mers before and codons after the start codon, where windows reach into the gene.
-
-    Raises: BioattnError when the windows have no start codon in common.
-    """
-    model, choice, _ = best_ridge(data, kmers_and_codons(data))
-    return data.baseline("region + codon ridge", choice, model)
+    """Ridge on positional 6-mers before and codons after the start codon, where windows reach into the gene."""
+    return data.fitted("region + codon ridge", kmers_and_codons(data), by_penalty)
 
 
 def region_codon_component_ridge(data: BaselineData) -> Baseline:
     """The same features, each principal component of the responses with a penalty of its own."""
-    model, choice = best_component_ridge(data, kmers_and_codons(data))
-    return data.baseline("region + codon component ridge", choice, model)
+    return data.fitted("region + codon component ridge", kmers_and_codons(data), by_component)
 
 
 # --- parts -------------------------------------------------------------------------------------------------------
 
 
-def best_ridge(
-    data: BaselineData, candidates: Sequence[FeatureSet], directions_TD: Matrix | None = None
-) -> tuple[LinearModel, str, float]:
-    """The feature set and penalty with the best validation score: model, description, score.
-
-    With orthonormal `directions_TD` only the responses' part in these directions is fitted and predicted.
-    """
-    best: tuple[LinearModel, str, float] | None = None
+def best_ridge(data: BaselineData, candidates: Sequence[FeatureSet], fits: Fits) -> tuple[LinearModel, str]:
+    """The feature set and fit with the best validation score: model and description."""
+    best: tuple[LinearModel, str] | None = None
+    highest = -np.inf
     for features in candidates:
         path = data.path(features)
         validation_GR = path.rotate(data.codes[data.validation])
-        for penalty in PENALTIES:
-            weights_RT = path.weights(penalty, directions_TD)
-            if directions_TD is not None:
-                weights_RT = weights_RT @ directions_TD.T
+        for weights_RT, choice in fits(data, path):
             score = data.validation_score(validation_GR @ weights_RT + data.mean)
-            if best is None or score > best[2]:
-                best = path.model(weights_RT, data.mean), f"{features.name}, penalty {penalty:g}", score
-    if best is None:
-        raise BioattnError("a ridge needs at least one set of features to choose from")
+            if best is None or score > highest:
+                highest = score
+                best = path.model(weights_RT, data.mean), f"{features.name(data.after_anchor)}, {choice}"
+    assert best is not None
     return best
 
 
-def best_component_ridge(data: BaselineData, candidates: Sequence[FeatureSet]) -> tuple[LinearModel, str]:
-    """The feature set whose ridge by component has the best validation score: model and description."""
-    best: tuple[LinearModel, str, float] | None = None
-    for features in candidates:
-        path = data.path(features)
-        weights_RT = component_weights(data, path)
-        score = data.validation_score(path.rotate(data.codes[data.validation]) @ weights_RT + data.mean)
-        if best is None or score > best[2]:
-            best = path.model(weights_RT, data.mean), f"{features.name}, a penalty per component", score
-    if best is None:
-        raise BioattnError("a ridge needs at least one set of features to choose from")
-    return best[:2]
+def by_penalty(
+    _data: BaselineData, path: RidgePath, directions_TD: Matrix | None = None
+) -> Iterator[tuple[Matrix, str]]:
+    """One fit per penalty; with orthonormal `directions_TD`, only of the responses' part in these directions."""
+    for penalty in PENALTIES:
+        weights_RT = path.weights(penalty, directions_TD)
+        yield weights_RT if directions_TD is None else weights_RT @ directions_TD.T, f"penalty {penalty:g}"
+
+
+def by_component(data: BaselineData, path: RidgePath) -> Iterator[tuple[Matrix, str]]:
+    """One fit, with a penalty and a scale of its own for each principal component."""
+    yield component_weights(data, path), "a penalty per component"
 
 
 def component_weights(data: BaselineData, path: RidgePath) -> Matrix:
@@ -307,33 +297,23 @@ def component_weights(data: BaselineData, path: RidgePath) -> Matrix:
 def kmer_windows(data: BaselineData, k: int, windows: Sequence[int]) -> list[FeatureSet]:
     """One feature set per window that is shorter than the promoter, and one for all of it."""
     widths = [*(width for width in sorted(set(windows)) if width < data.upstream), data.upstream]
-    return [FeatureSet(blocks=(upstream_kmers(data, k, width),)) for width in widths]
+    return [FeatureSet((Kmers(k, -data.downstream - width, -data.downstream),)) for width in widths]
 
 
 def kmer_bumps(data: BaselineData, k: int) -> list[FeatureSet]:
     """One feature set per distance weighting, over all that lies before the anchor."""
     anchor = -data.downstream
     return [
-        FeatureSet(blocks=(BumpKmers(k, anchor - data.upstream, anchor, anchor + centre, width),))
+        FeatureSet((BumpKmers(k, anchor - data.upstream, anchor, anchor + centre, width),))
         for centre, width in BUMPS
     ]
 
 
 def kmers_and_codons(data: BaselineData) -> list[FeatureSet]:
-    """Positional 6-mers with the codons of the rest of the window, at several shares.
-
-    Raises: BioattnError when the windows have no start codon in common.
-    """
-    if data.start_codon is None:
-        raise BioattnError("the windows have no start codon in one column; counting codons needs one")
+    """Positional 6-mers with the codons of the rest of the window, at several shares; for coding windows."""
     (kmers,) = kmer_bumps(data, 6)[0].blocks
     codons = Codons(-data.downstream, 0)
-    return [FeatureSet(blocks=(kmers, codons), shares=(1.0 - share, share)) for share in CODON_SHARES]
-
-
-def upstream_kmers(data: BaselineData, k: int, width: int) -> Kmers:
-    """Canonical k-mers in the last `width` bases before the anchor."""
-    return Kmers(k, -data.downstream - width, -data.downstream)
+    return [FeatureSet((kmers, codons), (1.0 - share, share)) for share in CODON_SHARES]
 
 
 def principal_directions(deviations_GT: Matrix) -> Matrix:

@@ -98,7 +98,6 @@ def evaluate(
     """Score `model` on validation and test genes under the training treatments, and on held-out treatments with
     seen and unseen genes where there are any; all in response units."""
     treatments = dataset.treatments_in(TRAIN)
-    truth = _responses(dataset)
     rows: list[Row] = []
     regression = dataset.task == "regression"
     training_truth = dataset.targets[np.ix_(dataset.genes_in(TRAIN), treatments)]
@@ -125,19 +124,18 @@ def evaluate(
             if figures:
                 rows.append(Row(name=name, cells=label, figures=figures))
     rows += _held_out_rows(model, dataset, vocabulary, device, _best(simple, dataset.task))
-    names = [dataset.treatments.names[t] for t in treatments]
+    names: list[str] = []
     details: dict[str, list[float]] = {}
     if last is not None:
+        names = [dataset.treatments.names[t] for t in treatments]
         genes, answers = last
+        truth = dataset.targets[np.ix_(genes, treatments)].astype(np.float64)
+        if dataset.target_sd is not None and dataset.target_mean is not None:
+            truth = truth * dataset.target_sd[treatments] + dataset.target_mean[treatments]
         details = {
-            metric: [float(value) for value in values]
-            for metric, values in per_treatment(
-                truth[np.ix_(genes, treatments)], answers, dataset.task
-            ).items()
+            metric: values.tolist() for metric, values in per_treatment(truth, answers, dataset.task).items()
         }
-    return Evaluation(
-        task=dataset.task, rows=rows, treatments=names if details else [], per_treatment=details
-    )
+    return Evaluation(task=dataset.task, rows=rows, treatments=names, per_treatment=details)
 
 
 def predict_responses(
@@ -198,29 +196,19 @@ def _held_out_rows(
             cells = f"{gene_label} × {split_label} treatments"
             answers = predict_responses(model, dataset, vocabulary, genes, treatments, device)
             truth = dataset.targets[np.ix_(genes, treatments)]
-            predictors: list[tuple[str, NDArray[np.floating[Any]]]] = [
-                (MODEL_ROW, _dataset_units(dataset, answers, treatments))
-            ]
+            predictors = {MODEL_ROW: _dataset_units(dataset, answers, treatments)}
             if nearest is not None:
-                predictors.append((nearest.name, nearest.predictions[genes]))
+                predictors[nearest.name] = nearest.predictions[genes]
             rows += [
                 Row(name=name, cells=cells, figures=summarise(truth, prediction, axis, dataset.task))
-                for name, prediction in predictors
+                for name, prediction in predictors.items()
             ]
     return rows
 
 
-def _responses(dataset: PromoterDataset) -> NDArray[np.float64]:
-    """Targets in response units."""
-    targets = dataset.targets.astype(np.float64)
-    if dataset.target_sd is not None and dataset.target_mean is not None:
-        targets = targets * dataset.target_sd + dataset.target_mean
-    return targets
-
-
 def _dataset_units(
     dataset: PromoterDataset, answers: NDArray[np.float32], treatments: NDArray[np.int64]
-) -> NDArray[np.float64]:
+) -> NDArray[np.floating]:
     values = answers.astype(np.float64)
     if dataset.target_sd is not None and dataset.target_mean is not None:
         values = (values - dataset.target_mean[treatments]) / dataset.target_sd[treatments]

@@ -14,7 +14,7 @@ from bioattn.errors import BioattnError
 from bioattn.models.promoter.training.baselines import Baseline
 from bioattn.models.promoter.training.ridge import Matrix
 from bioattn.promoters.dataset import TEST, TRAIN, PromoterDataset
-from bioattn.promoters.response_metrics import Floats, fit_shared_axis, pearson, summarise
+from bioattn.promoters.response_metrics import Floats, pearson
 from bioattn.promoters.treatments import TreatmentTable
 
 
@@ -30,10 +30,6 @@ class NearestTreatment:
     predictions: Matrix
     """(genes, held-out treatments): on training genes what was measured for the nearest treatment (its training
     mean where it was not), on all other genes what the base model predicts for it."""
-    seen: dict[str, float]
-    """`summarise` on training genes: a new treatment, known genes."""
-    unseen: dict[str, float]
-    """`summarise` on test genes: a new treatment and new genes; empty without test genes."""
 
 
 def nearest_treatment(
@@ -55,7 +51,7 @@ def nearest_treatment(
         raise BioattnError(
             f"{len(held_out)} treatments are held out and {len(candidates)} trained on; both are needed"
         )
-    train, test = dataset.genes_in(TRAIN), dataset.genes_in(TEST)
+    train = dataset.genes_in(TRAIN)
     if by == "features":
         nearest_H = feature_distances(dataset.treatments)[np.ix_(held_out, candidates)].argmin(axis=1)
     else:
@@ -66,20 +62,12 @@ def nearest_treatment(
         predictions_GH[train] = np.where(
             np.isnan(measured_GH), _column_means(measured_GH).astype(np.float32), measured_GH
         )
-    axis = None if dataset.task == "binary" else fit_shared_axis(dataset.targets[np.ix_(train, held_out)])
     names = dataset.treatments.names
-
-    def score(genes: NDArray[np.int64]) -> dict[str, float]:
-        truth_GH = dataset.targets[np.ix_(genes, held_out)]
-        return summarise(truth_GH, predictions_GH[genes], axis, dataset.task) if len(genes) else {}
-
     return NearestTreatment(
         name=f"nearest treatment by {by}",
         treatments=[names[column] for column in held_out],
         nearest=[names[candidates[index]] for index in nearest_H],
         predictions=predictions_GH,
-        seen=score(train),
-        unseen=score(test),
     )
 
 

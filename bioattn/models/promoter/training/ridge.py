@@ -30,9 +30,8 @@ START_CODON = (0, 3, 2)  # A T G
 class Block(Protocol):
     """One group of features."""
 
-    @property
-    def name(self) -> str:
-        """What is counted and where, for tables."""
+    def name(self, downstream: int) -> str:
+        """What is counted and where, in bases from the anchor, which is `downstream` bases from the right end."""
 
     def count(self, codes: Codes) -> Counts:
         """Counts, shape=(genes, features), of windows of shape (genes, bases)."""
@@ -48,12 +47,9 @@ class Kmers:
     stop: int = 0
     canonical: bool = True
 
-    @property
-    def name(self) -> str:
+    def name(self, downstream: int) -> str:
         """Such as `6-mers −300..0`."""
-        return (
-            f"{'' if self.canonical else 'stranded '}{self.k}-mers {signed(self.start)}..{signed(self.stop)}"
-        )
+        return f"{'' if self.canonical else 'stranded '}{self.k}-mers {_span(self, downstream)}"
 
     def count(self, codes: Codes) -> Counts:
         """Counts, shape=(genes, 4^k) or, canonical, (genes, number of canonical k-mers)."""
@@ -76,10 +72,9 @@ class BumpKmers:
     width: int
     """Standard deviation of the bump in bases."""
 
-    @property
-    def name(self) -> str:
+    def name(self, downstream: int) -> str:
         """Such as `6-mers around −150±150`."""
-        return f"{self.k}-mers around {signed(self.centre)}±{self.width}"
+        return f"{self.k}-mers around {signed(self.centre + downstream)}±{self.width}"
 
     def count(self, codes: Codes) -> Counts:
         """Sums of weights, shape=(genes, number of canonical k-mers)."""
@@ -96,10 +91,9 @@ class Codons:
     start: int
     stop: int = 0
 
-    @property
-    def name(self) -> str:
-        """Such as `codons −200..0`."""
-        return f"codons {signed(self.start)}..{signed(self.stop)}"
+    def name(self, downstream: int) -> str:
+        """Such as `codons 0..200`."""
+        return f"codons {_span(self, downstream)}"
 
     def count(self, codes: Codes) -> Counts:
         """Counts, shape=(genes, 64)."""
@@ -108,8 +102,13 @@ class Codons:
 
 
 def signed(offset: int) -> str:
-    """The offset with a proper minus sign."""
-    return f"−{-offset}" if offset < 0 else str(offset)
+    """The offset with its sign, a proper minus."""
+    return f"{offset:+}".replace("-", "−") if offset else "0"
+
+
+def _span(block: Kmers | Codons, downstream: int) -> str:
+    """The region of a block in bases from the anchor."""
+    return f"{signed(block.start + downstream)}..{signed(block.stop + downstream)}"
 
 
 def region(codes: Codes, start: int, stop: int) -> Codes:

@@ -23,7 +23,8 @@ from bioattn.models.promoter.model import PromoterModel
 from bioattn.models.promoter.stem import KmerStem
 from bioattn.models.promoter.training.baselines import (
     BaselineData,
-    best_component_ridge,
+    best_ridge,
+    by_component,
     kmer_bumps,
     principal_directions,
 )
@@ -68,7 +69,7 @@ def warm_start(
     if dataset.task != "regression":
         raise SettingsError("warm_start needs a regression task")
     data = BaselineData(dataset)
-    ridge, choice = best_component_ridge(data, kmer_bumps(data, config.kmer))
+    ridge, choice = best_ridge(data, kmer_bumps(data, config.kmer), by_component)
     (block,) = ridge.standardiser.blocks
     assert isinstance(block, BumpKmers)
     coefficients_KT = ridge.standardiser.factors[0][:, None] * ridge.coefficients / sd
