@@ -10,10 +10,11 @@ import numpy as np
 from numpy.typing import NDArray
 
 from bioattn.errors import BioattnError
+from bioattn.formats.nucleotides import UNKNOWN
 from bioattn.io.audit import audit_path, audit_text
 from bioattn.io.files import atomic_output, check_output
 from bioattn.promoters.choices import Split, Standardize
-from bioattn.promoters.dataset import SPLIT_NAMES, TRAIN, PromoterDataset, write_dataset
+from bioattn.promoters.dataset import LARGEST_VALUE, SPLIT_NAMES, TRAIN, PromoterDataset, write_dataset
 from bioattn.promoters.dataset_settings import DatasetSettings
 from bioattn.promoters.gene_split import GeneSplit, split_genes
 from bioattn.promoters.homology import nearest_correlation, read_proteins
@@ -29,9 +30,14 @@ from bioattn.promoters.response_matrix import (
 from bioattn.promoters.responses import Responses, ResponseSource, read_responses
 from bioattn.promoters.splits import split_treatments
 from bioattn.promoters.treatments import TreatmentTable, named_treatments, read_treatment_table
-from bioattn.text import counted, percentage, quoted
+from bioattn.text import counted, listed, percentage, quoted
 
 LOGGER = logging.getLogger("bioattn")
+
+NEARLY_EMPTY = 0.1
+"""A promoter with bases in a smaller share of its window than this tells a model nothing."""
+MOST_EMPTY = 0.1
+"""Largest share of such promoters."""
 
 FEW_MATCHES = 0.5
 """Below this share of response genes with a promoter the ids probably do not belong together."""
@@ -99,11 +105,19 @@ def build_dataset(
     _report_matches(promoters, responses, rejected, notes)
     samples: list[AuditRow] = []
     if settings.replicate_column is not None:
-        before = len(matrix.treatments.names)
-        matrix, samples, left_out = average_replicates(matrix, settings.replicate_column)
-        LOGGER.info(f"{before:,} samples averaged into {len(matrix.treatments.names):,} treatments")
-        if left_out:
-            LOGGER.warning(f"features that differ between replicates are left out: {quoted(left_out)}")
+        matrix, samples, differing = average_replicates(matrix, settings.replicate_column)
+        members: dict[str, list[str]] = {}
+        for sample in samples:
+            members.setdefault(sample.detail, []).append(sample.name)
+        LOGGER.info(
+            f"{len(samples):,} samples averaged into {len(members):,} treatments: "
+            + listed([f"{treatment!r} from {quoted(names)}" for treatment, names in members.items()], 3)
+        )
+        for column, merged in differing.items():
+            LOGGER.warning(
+                f"--replicate-column {settings.replicate_column} merges samples that differ in {column!r}, "
+                f"which is left out: {listed(merged, 3)}"
+            )
     has_value = ~np.isnan(matrix.values)
     labelled = apply_task(matrix, settings)
     genes, gene_rows = _drop_empty_genes(promoters, has_value, labelled, notes)
@@ -112,15 +126,23 @@ def build_dataset(
         raise BioattnError("no gene has a response: every value of the tables that has a promoter is missing")
     kept, labelled = [promoters[i] for i in genes], labelled.select(genes, treatments)
     codes = _padded(kept)
+    _refuse_empty(kept, codes)
     split = split_genes(kept, codes, settings, proteins)
     treatment_split = np.full(len(treatments), TRAIN, dtype=np.uint8)
     if Split.TREATMENT in settings.splits:
         treatment_split = split_treatments(labelled.treatments, settings.treatment_holdouts, settings.seed)
     training = np.flatnonzero(split.sides == TRAIN)
+    names, error = labelled.treatments.names, labelled.standard_error
+    _refuse_too_large(labelled.values, "response", kept, names)
+    _refuse_too_large(error, "standard error", kept, names)
     constant = _report_constant(labelled, training)
     mean, sd = _scale(labelled, training, settings)
-    targets = labelled.values if mean is None or sd is None else (labelled.values - mean) / sd
-    error = labelled.standard_error
+    targets = labelled.values
+    if mean is not None and sd is not None:
+        with np.errstate(over="ignore"):  # refused in the next lines
+            targets, error = (targets - mean) / sd, None if error is None else error / sd
+        _refuse_too_large(targets, "response in standard deviations of the training genes", kept, names)
+        _refuse_too_large(error, "standard error in standard deviations of the training genes", kept, names)
     dataset = PromoterDataset(
         gene_ids=[p.gene_id for p in kept],
         chrom=[p.chrom for p in kept],
@@ -134,8 +156,8 @@ def build_dataset(
         gene_split=split.sides,
         treatment_split=treatment_split,
         task=settings.task,
-        metadata=_metadata(settings, split, labelled, training, treatment_split),
-        standard_error=None if error is None else (error if sd is None else error / sd).astype(np.float32),
+        metadata=_metadata(settings, split, labelled, training, treatment_split, _common_downstream(kept)),
+        standard_error=None if error is None else error.astype(np.float32),
         target_mean=mean,
         target_sd=sd,
     )
@@ -165,6 +187,12 @@ def _common_flank(promoters: Sequence[Promoter]) -> int:
             f"{other.flank}; make them in one run of `bioattn prepare promoters`"
         )
     return first.flank
+
+
+def _common_downstream(promoters: Sequence[Promoter]) -> int | None:
+    """Bases of every window from the anchor on; None where promoters differ or do not say."""
+    found = {promoter.downstream for promoter in promoters}
+    return found.pop() if len(found) == 1 else None
 
 
 def _treatments_of(
@@ -268,6 +296,42 @@ def _padded(promoters: Sequence[Promoter]) -> NDArray[np.uint8]:
     return codes
 
 
+def _refuse_empty(promoters: Sequence[Promoter], codes: NDArray[np.uint8]) -> None:
+    """Raises: BioattnError when more than `MOST_EMPTY` of the promoters are nearly all N, padding included."""
+    known = (codes < UNKNOWN).mean(axis=1)
+    empty = [
+        promoter.gene_id for promoter, share in zip(promoters, known, strict=True) if share < NEARLY_EMPTY
+    ]
+    if not empty:
+        return
+    sentence = (
+        f"{len(empty):,} of {len(promoters):,} promoters have bases in less than {percentage(NEARLY_EMPTY)} of "
+        f"the {codes.shape[1]:,} positions, the rest is N: {quoted(empty)}"
+    )
+    if len(empty) > MOST_EMPTY * len(promoters):
+        raise BioattnError(
+            f"{sentence}; more than {percentage(MOST_EMPTY)} is refused: prepare promoters with shorter windows, "
+            "without --overlap trim, or leave these genes out of the promoter FASTA"
+        )
+    LOGGER.warning(sentence)
+
+
+def _refuse_too_large(
+    cells: NDArray[np.float64] | None, what: str, promoters: Sequence[Promoter], treatments: Sequence[str]
+) -> None:
+    """Raises: BioattnError naming gene and treatment of a value (genes, treatments) above `LARGEST_VALUE`."""
+    if cells is None:
+        return
+    size = np.abs(np.nan_to_num(cells))
+    gene, treatment = (int(place) for place in np.unravel_index(size.argmax(), size.shape))
+    if size[gene, treatment] > LARGEST_VALUE:
+        raise BioattnError(
+            f"the {what} of gene {promoters[gene].gene_id!r} under treatment {treatments[treatment]!r} is "
+            f"{cells[gene, treatment]:g}; models can learn values up to {LARGEST_VALUE:g} in size: correct the "
+            "table, or write NA"
+        )
+
+
 def _report_constant(labelled: ResponseMatrix, training: NDArray[np.int64]) -> set[str]:
     """Names of treatments whose value is the same for all training genes; they are kept."""
     values = labelled.values[training]
@@ -303,6 +367,7 @@ def _metadata(
     labelled: ResponseMatrix,
     training: NDArray[np.int64],
     treatment_split: NDArray[np.uint8],
+    downstream: int | None,
 ) -> dict[str, Any]:
     held_out = np.flatnonzero(treatment_split != TRAIN)
     metadata: dict[str, Any] = {
@@ -316,6 +381,7 @@ def _metadata(
         "holdouts": [holdout.normalised() for holdout in settings.parsed_holdouts],
         "seed": settings.seed,
         "leakage": [asdict(figure) for figure in split.leakage],
+        "downstream": downstream,
     }
     if held_out.size:
         nearest = nearest_correlation(

@@ -79,6 +79,7 @@ class Split(StrEnum):
     """How sides are made; `treatment` can stand beside one of the others, which part the genes."""
 
     CHROMOSOME = "chromosome"
+    BLOCK = "block"
     HOMOLOGY = "homology"
     RANDOM = "random"
     TREATMENT = "treatment"

@@ -28,6 +28,10 @@ PROMOTER_DATASET = DatasetKind(
 )
 TRAIN, VALIDATION, TEST = 0, 1, 2
 SPLIT_NAMES = ("train", "validation", "test")
+LARGEST_VALUE = 1e12
+"""Largest target or standard error: training sums squares in float32, which ends at 3.4e38."""
+LARGEST_POSITION = 10**15
+"""Farthest position on a chromosome, as in promoter FASTA."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -252,6 +256,10 @@ def _shape_problems(dataset: PromoterDataset) -> list[str]:
     return problems
 
 
+def _is_downstream(value: Any, length: int) -> bool:
+    return value is None or (type(value) is int and 0 <= value <= length)
+
+
 def _value_problems(dataset: PromoterDataset) -> list[str]:
     """List values that no dataset may hold."""
     problems = []
@@ -262,6 +270,34 @@ def _value_problems(dataset: PromoterDataset) -> list[str]:
             problems.append(f"the {name} split has the code {split.max()}, 0 to 2 are defined")
     if np.isinf(dataset.targets).any():
         problems.append("the targets hold infinities")
+    elif (np.abs(dataset.targets) > LARGEST_VALUE).any():
+        problems.append(
+            f"targets reach {np.nanmax(np.abs(dataset.targets)):g}, up to {LARGEST_VALUE:g} are defined"
+        )
+    error = dataset.standard_error
+    if error is not None and ((error < 0) | (error > LARGEST_VALUE)).any():
+        problems.append(f"a standard error is negative or above {LARGEST_VALUE:g}")
+    if dataset.target_mean is not None and dataset.target_sd is not None:
+        usable = np.isfinite(dataset.target_mean) & (dataset.target_sd > 0) & np.isfinite(dataset.target_sd)
+        problems += [
+            f"the targets of treatment {dataset.treatments.names[index]!r} are scaled by the mean "
+            f"{dataset.target_mean[index]:g} and sd {dataset.target_sd[index]:g}; a number and one "
+            "above 0 are needed"
+            for index in np.flatnonzero(~usable)
+        ]
+    for index, gene in enumerate(dataset.gene_ids):
+        start, end, strand = int(dataset.start[index]), int(dataset.end[index]), dataset.strand[index]
+        unknown = start == end == -1
+        if not unknown and not -LARGEST_POSITION <= start < end <= LARGEST_POSITION:
+            problems.append(f"the window of gene {gene!r} is {start}..{end}; start must lie before end")
+        if strand not in ("+", "-", "."):
+            problems.append(f"the strand of gene {gene!r} is {strand!r}; +, - and . are defined")
+    if not isinstance(dataset.metadata, dict):
+        problems.append(f"the metadata are {type(dataset.metadata).__name__}, a JSON object is needed")
+    elif not _is_downstream(dataset.metadata.get("downstream"), dataset.length):
+        problems.append(
+            f"the metadata give {dataset.metadata['downstream']!r} bases downstream of {dataset.length}"
+        )
     if dataset.task == "binary" and not np.isin(dataset.targets[~np.isnan(dataset.targets)], (0, 1)).all():
         problems.append("the task is binary but some targets are neither 0 nor 1")
     return problems

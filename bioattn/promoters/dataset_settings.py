@@ -8,6 +8,7 @@ from bioattn.promoters.choices import Direction, Split, Standardize
 from bioattn.promoters.splits import Holdout, parse_holdouts
 
 DEFAULT_THRESHOLD = 1.0
+DEFAULT_BLOCK = 200_000
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -24,10 +25,12 @@ class DatasetSettings:
     """Largest adjusted p. Regression: other values become missing. Binary: other values count as 0. Values without
     an adjusted p become missing in both (they were not tested)."""
     splits: tuple[Split, ...] = ()
-    """At most one of chromosome, homology and random, and treatment; empty = what the holdouts speak of, without
-    any chromosome where there are enough of them, else homology."""
+    """At most one of chromosome, block, homology and random, and treatment; empty = what the holdouts speak of,
+    without any chromosome where there are enough of them, else homology."""
     holdouts: tuple[str, ...] = ()
     """`test=IV,XV`, `validation=0.1`, `test=group:heat_shock`; see `splits.parse_holdouts`."""
+    block_size: int | None = None
+    """Bases of a block of the block split; None = `DEFAULT_BLOCK`."""
     replicate_column: str | None = None
     """Column of the treatment table; samples that share its value are averaged into one treatment of that name."""
     standardize: Standardize = Standardize.NONE
@@ -52,13 +55,17 @@ class DatasetSettings:
         gene_splits = [split for split in self.splits if split is not Split.TREATMENT]
         if len(gene_splits) > 1 or len(set(self.splits)) < len(self.splits):
             raise SettingsError(
-                f"--split {' --split '.join(self.splits)}: give one of chromosome, homology and random, and "
-                "treatment beside it if treatments are held out too"
+                f"--split {' --split '.join(self.splits)}: give one of chromosome, block, homology and random, "
+                "and treatment beside it if treatments are held out too"
+            )
+        if self.block_size is not None and Split.BLOCK not in self.splits:
+            raise SettingsError(
+                "--block-size belongs to the split by blocks; add --split block or leave it out"
             )
         if self.splits == (Split.TREATMENT,) and any(holdout.key is None for holdout in self.parsed_holdouts):
             raise SettingsError(
                 "--split treatment: hold out treatments as test=treatment:NAME or test=COLUMN:VALUE; to hold out "
-                "genes as well add --split chromosome, homology or random"
+                "genes as well add --split chromosome, block, homology or random"
             )
 
     @property
@@ -71,6 +78,11 @@ class DatasetSettings:
     def effective_direction(self) -> Direction | None:
         """The direction in force; None for regression."""
         return self.direction or (Direction.BOTH if self.task == "binary" else None)
+
+    @property
+    def effective_block_size(self) -> int:
+        """Bases of a block of the block split."""
+        return self.block_size or DEFAULT_BLOCK
 
     @property
     def parsed_holdouts(self) -> list[Holdout]:

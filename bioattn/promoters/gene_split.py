@@ -25,7 +25,7 @@ from bioattn.promoters.homology import (
 )
 from bioattn.promoters.kmers import DEFAULT_K
 from bioattn.promoters.promoter_fasta import Promoter
-from bioattn.promoters.splits import MIN_CHROMOSOMES, split_by_chromosome, split_by_group
+from bioattn.promoters.splits import MIN_CHROMOSOMES, block_groups, split_by_chromosome, split_by_group
 from bioattn.text import percentage, quoted
 
 LOGGER = logging.getLogger("bioattn")
@@ -94,6 +94,16 @@ def split_genes(
             f"homology: {len(sizes):,} groups of related promoters, {int((sizes == 1).sum()):,} of them single, "
             f"the largest of {sizes.max():,}"
         )
+        sides = split_by_group(groups, settings.gene_holdouts, settings.seed, str(kind))
+    elif kind is Split.BLOCK:
+        groups = block_groups(chrom, start, end, settings.effective_block_size)
+        sizes = np.bincount(groups)
+        description |= {
+            "block_size": settings.effective_block_size,
+            "blocks": len(sizes),
+            "largest_block": int(sizes.max()),
+        }
+        LOGGER.info(f"block: {len(sizes):,} blocks with promoters, the largest of {sizes.max():,}")
         sides = split_by_group(groups, settings.gene_holdouts, settings.seed, str(kind))
     else:
         sides = split_by_group(np.arange(len(chrom)), settings.gene_holdouts, settings.seed, str(kind))

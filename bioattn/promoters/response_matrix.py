@@ -115,11 +115,11 @@ def join_promoters(
 
 def average_replicates(
     matrix: ResponseMatrix, column: str
-) -> tuple[ResponseMatrix, list[AuditRow], list[str]]:
+) -> tuple[ResponseMatrix, list[AuditRow], dict[str, list[str]]]:
     """Average the samples that share a value of a treatment-table column into one treatment of that name.
 
-    Missing values are left out of the mean. Returns the matrix, an audit row per sample, and the names of the
-    features that were left out because samples of one treatment differ in them.
+    Missing values are left out of the mean. Returns the matrix, an audit row per sample, and the
+    features that were left out because samples of one treatment differ in them, each with these treatments.
 
     Raises: BioattnError when there is no such column, or a sample has no value in it.
     """
@@ -139,7 +139,7 @@ def average_replicates(
         raise BioattnError(
             f"--replicate-column: {quoted(without)} has no value in the column {column!r}; fill it in"
         )
-    averaged, left_out = average_features(table, groups)
+    averaged, differing = average_features(table, groups)
     place = {name: index for index, name in enumerate(averaged.names)}
     target = np.array([place[group] for group in groups])
     means = CellMeans(len(place), len(matrix.values))
@@ -156,7 +156,7 @@ def average_replicates(
         standard_error=None if error is None else error.T,
         padj=None,
     )
-    return averages, samples, left_out
+    return averages, samples, differing
 
 
 def apply_task(matrix: ResponseMatrix, settings: DatasetSettings) -> ResponseMatrix:

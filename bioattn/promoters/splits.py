@@ -1,4 +1,4 @@
-"""Training, validation and test: by chromosome, by homology, at random, and by treatment."""
+"""Training, validation and test: by chromosome, by blocks of chromosomes, by homology, at random, by treatment."""
 
 import logging
 import re
@@ -10,6 +10,7 @@ from numpy.typing import NDArray
 
 from bioattn.errors import SettingsError
 from bioattn.promoters.dataset import SPLIT_NAMES, TEST, TRAIN, VALIDATION
+from bioattn.promoters.homology import group_labels, overlap_links
 from bioattn.promoters.treatments import TreatmentTable
 from bioattn.text import quoted
 
@@ -20,6 +21,9 @@ DEFAULT_SHARE = 0.1
 
 MIN_CHROMOSOMES = 5
 """With fewer chromosomes than this the split is by homology unless --split says otherwise."""
+
+UNITS = {"homology": "group of related promoters", "block": "block of a chromosome"}
+"""What a split keeps on one side, in messages."""
 
 TREATMENT_KEY = "treatment"
 """In a holdout, `treatment:NAME` names treatments; any other key is a column of the treatment table."""
@@ -79,6 +83,45 @@ def parse_holdouts(texts: Sequence[str], with_treatments: bool) -> list[Holdout]
             else:
                 holdouts.append(Holdout(side=SPLIT_NAMES.index(side), key=None, text=values.strip()))
     return holdouts
+
+
+def parse_bases(text: str, option: str) -> int:
+    """A number of bases, such as `200000`, `200kb` or `1.5 Mb`.
+
+    Raises: SettingsError for anything else, and for less than one base.
+
+    >>> parse_bases("200kb", "--block-size"), parse_bases("1.5Mb", "--block-size")
+    (200000, 1500000)
+    """
+    match = re.fullmatch(r"(\d{1,12}(?:\.\d{1,6})?)\s*(|bp|kb|mb)", text.strip().lower())
+    bases = 0 if match is None else round(float(match[1]) * {"kb": 1e3, "mb": 1e6}.get(match[2], 1))
+    if bases < 1:
+        raise SettingsError(f"{option} {text!r}: write a number of bases, such as 200000, 200kb or 1Mb")
+    return bases
+
+
+def block_groups(
+    chrom: Sequence[str], start: NDArray[np.int64], end: NDArray[np.int64], block_size: int
+) -> NDArray[np.int64]:
+    """Block of each window: chromosomes are cut into blocks of `block_size` bases.
+
+    start, end: windows with flanks, 0-based half-open, coordinates taken as linear. Windows that overlap,
+    directly or by way of others, go to the block in which the first of them starts, so that blocks share no base.
+
+    Raises: SettingsError when a promoter has no location.
+    """
+    if not all(chrom):
+        raise SettingsError(
+            "--split block: the promoters have no location (their FASTA gives none); use --split homology, or "
+            "promoters made by `bioattn prepare promoters`"
+        )
+    clusters = group_labels(len(chrom), [overlap_links(chrom, start, end)])
+    first = np.full(int(clusters.max()) + 1, np.iinfo(np.int64).max)
+    np.minimum.at(first, clusters, start)
+    blocks = np.maximum(first[clusters], 0) // block_size
+    number = np.unique(np.asarray(chrom), return_inverse=True)[1]
+    groups: NDArray[np.int64] = np.unique(np.stack([number, blocks]), axis=1, return_inverse=True)[1].ravel()
+    return groups
 
 
 def split_by_chromosome(chrom: Sequence[str], holdouts: Sequence[Holdout], seed: int) -> NDArray[np.uint8]:
@@ -158,9 +201,10 @@ def split_by_group(
                 got += int(sizes[group])
         if wanted and not got:
             raise SettingsError(
-                f"--split {name}: no group of related promoters fits into {SPLIT_NAMES[side]} "
-                f"({wanted:,} of {len(groups):,} genes; the largest group has {sizes.max():,}); "
-                "hold out a larger fraction, or split by chromosome"
+                f"--split {name}: no {UNITS.get(name, 'gene')} fits into {SPLIT_NAMES[side]} ({wanted:,} of "
+                f"{len(groups):,} genes; the smallest has {sizes.min():,}, the largest {sizes.max():,}); "
+                f"{'give a smaller --block-size' if name == 'block' else 'split by chromosome'}, or hold out a "
+                "larger fraction"
             )
     return side_of[groups]
 

@@ -11,6 +11,7 @@ import pandas as pd
 from bioattn.choices import not_there
 from bioattn.errors import BioattnError, FormatError, SettingsError
 from bioattn.formats.tables import TableReader, is_missing, is_number, open_table, parse_numbers
+from bioattn.text import quoted
 
 LOGGER = logging.getLogger("bioattn")
 
@@ -136,20 +137,25 @@ def read_treatment_table(path: Path) -> TreatmentTable:
     return TreatmentTable(frame)
 
 
-def average_features(table: TreatmentTable, groups: Sequence[str]) -> tuple[TreatmentTable, list[str]]:
+def average_features(
+    table: TreatmentTable, groups: Sequence[str]
+) -> tuple[TreatmentTable, dict[str, list[str]]]:
     """Merge groups of treatments into one row each, with the features on which the members of every group agree.
 
     `groups` names the group of each row of `table`. Groups come in order of first appearance. Returns the table
-    and the names of the features left out because some group's members differ.
+    and, for every feature left out because some group's members differ, these groups with their values.
     """
     order = list(dict.fromkeys(groups))
     labels = pd.Series(list(groups), index=table.frame.index)
     kept: dict[str, pd.Series] = {}
-    left_out: list[str] = []
+    differing: dict[str, list[str]] = {}
     for column in table.columns:
         grouped = table.frame[column].groupby(labels.to_numpy(), sort=False)
-        if int(grouped.nunique(dropna=False).max()) > 1:
-            left_out.append(column)
+        several = [
+            (group, values.unique().tolist()) for group, values in grouped if values.nunique(dropna=False) > 1
+        ]
+        if several:
+            differing[column] = [f"{group!r} of {quoted(values, 4)}" for group, values in several]
             continue
         kept[column] = table.frame[column].set_axis(labels.to_numpy())
     frame = pd.DataFrame(
@@ -158,7 +164,7 @@ def average_features(table: TreatmentTable, groups: Sequence[str]) -> tuple[Trea
     )
     for name, series in kept.items():
         frame[name] = frame[name].astype(series.dtype)
-    return TreatmentTable(frame), left_out
+    return TreatmentTable(frame), differing
 
 
 def _check_names(path: Path, names: list[str], lines: list[int]) -> None:

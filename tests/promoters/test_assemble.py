@@ -106,6 +106,25 @@ def test_replicates_are_averaged_as_pandas_does(groups, seed):
     assert len(rows(built.audit, "sample", "averaged")) == 4
 
 
+def test_replicates_of_different_studies_are_named(caplog):
+    frame = random_frame(40, 5)
+    table = table_of(frame, condition=["heat", "heat", "salt", "salt", "acid"], study=list("ABCCA"))
+    with caplog.at_level("INFO", "bioattn"):
+        build_dataset(
+            promoters(frame.index),
+            responses(frame),
+            table,
+            DatasetSettings(splits=RANDOM, replicate_column="condition"),
+        )
+    assert (
+        "5 samples averaged into 3 treatments: 'heat' from 't0', 't1', 'salt' from 't2', 't3'" in caplog.text
+    )
+    warning = next(record for record in caplog.records if record.levelname == "WARNING")
+    assert warning.getMessage() == (
+        "--replicate-column condition merges samples that differ in 'study', which is left out: 'heat' of 'A', 'B'"
+    )
+
+
 def test_isoforms_are_averaged_and_said(caplog):
     frame = random_frame(40)
     isoforms = pd.DataFrame([[1.0] * 4, [3.0] * 4], ["h.1", "h.2"], frame.columns)
@@ -185,6 +204,43 @@ def test_standardised_targets_can_be_turned_back():
     assert scaled.target_sd[4] == 1
 
 
+@pytest.mark.parametrize("scaling", list(Standardize))
+def test_values_too_large_to_train_on_are_refused(scaling):
+    frame = random_frame(40)
+    asked = DatasetSettings(splits=RANDOM, standardize=scaling)
+    frame.loc["g7", "t2"] = -3e38
+    with pytest.raises(
+        BioattnError, match=r"the response of gene 'g7' under treatment 't2' is -3e\+38; models"
+    ):
+        build_dataset(promoters(frame.index), responses(frame), None, asked)
+    frame.loc["g7", "t2"] = 1.0
+    error = np.full(frame.shape, 0.5)
+    error[9, 1] = 1e20
+    with pytest.raises(BioattnError, match=r"standard error of gene 'g9' under treatment 't1' is 1e\+20"):
+        build_dataset(promoters(frame.index), responses(frame, error=error), None, asked)
+
+
+def test_what_overflows_when_it_is_scaled_is_refused():
+    """All but one training gene nearly alike: a standard deviation so small that others leave float32."""
+    frame = random_frame(40).fillna(0.0)
+    plain = DatasetSettings(splits=RANDOM, standardize=Standardize.TREATMENT)
+    sides = build_dataset(promoters(frame.index), responses(frame), None, plain).dataset.gene_split
+    train, test = np.flatnonzero(sides == TRAIN), int(np.flatnonzero(sides == TEST)[0])
+    frame.loc[frame.index[train], "t1"] = np.where(np.arange(len(train)) % 2, 1e-150, -1e-150)
+    frame.loc[frame.index[test], "t1"] = 1e11
+    with pytest.raises(BioattnError, match=r"response in standard deviations .* under treatment 't1'"):
+        build_dataset(promoters(frame.index), responses(frame), None, plain)
+
+
+def test_the_bases_downstream_are_known_where_all_promoters_say_the_same():
+    frame = random_frame(40)
+    made = [promoter._replace(downstream=20) for promoter in promoters(frame.index)]
+    asked = DatasetSettings(splits=RANDOM)
+    assert build_dataset(made, responses(frame), None, asked).dataset.metadata["downstream"] == 20
+    mixed = [made[0]._replace(downstream=10), *made[1:]]
+    assert build_dataset(mixed, responses(frame), None, asked).dataset.metadata["downstream"] is None
+
+
 def test_constant_treatments_are_kept_and_said(caplog):
     frame = random_frame(40)
     frame["flat"] = 3.0
@@ -204,6 +260,30 @@ def test_shorter_promoters_are_padded_upstream(caplog):
     assert dataset.codes[2].tolist() == [4, 4, 4, 0, 1, 2, 3, 0]
     assert (dataset.length, dataset.flank) == (6, 1)
     assert "1 of 40 promoters are shorter than 8 bases and padded with N upstream: 'g2'" in caplog.text
+
+
+def test_promoters_of_padding_are_counted_and_refused_when_there_are_many(caplog):
+    frame = random_frame(40)
+    made = promoters(frame.index, length=200)
+
+    def cut(number: int, bases: int):
+        return [
+            promoter._replace(codes=promoter.codes[-bases:]) if index < number else promoter
+            for index, promoter in enumerate(made)
+        ]
+
+    for number, bases, counted in ((4, 19, True), (4, 20, False)):
+        caplog.clear()
+        with caplog.at_level("WARNING", "bioattn"):
+            build_dataset(cut(number, bases), responses(frame), None, DatasetSettings(splits=RANDOM))
+        text = (
+            "4 of 40 promoters have bases in less than 10 % of the 200 positions, the rest is N: 'g0', 'g1'"
+        )
+        assert (text in caplog.text) == counted
+    with pytest.raises(
+        BioattnError, match=r"5 of 40 promoters have bases .* more than 10 % is refused: prepare"
+    ):
+        build_dataset(cut(5, 4), responses(frame), None, DatasetSettings(splits=RANDOM))
 
 
 def test_gene_and_treatment_splits_combine():

@@ -1,5 +1,7 @@
 """Splits: what is asked for is held out, groups stay whole, mistakes are named."""
 
+import itertools
+
 import numpy as np
 import pandas as pd
 import pytest
@@ -7,8 +9,14 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from bioattn.errors import SettingsError
+from bioattn.promoters.choices import Split
 from bioattn.promoters.dataset import TEST, TRAIN, VALIDATION
+from bioattn.promoters.dataset_settings import DatasetSettings
+from bioattn.promoters.gene_split import split_genes
+from bioattn.promoters.promoter_fasta import Promoter
 from bioattn.promoters.splits import (
+    block_groups,
+    parse_bases,
     parse_holdouts,
     split_by_chromosome,
     split_by_group,
@@ -42,6 +50,108 @@ def test_named_chromosomes(texts):
     sides = split_by_chromosome(CHROM, sides_of(texts), 0)
     expected = {"II": TEST, "III": TEST, "V": VALIDATION}
     assert sides.tolist() == [expected.get(name, TRAIN) for name in CHROM]
+
+
+@given(
+    st.lists(st.tuples(st.sampled_from(["U", "P"]), st.integers(-50, 5000), st.integers(1, 60)), min_size=30),
+)
+def test_no_two_windows_in_two_blocks_overlap(windows):
+    chrom = [name for name, _, _ in windows]
+    start = np.array([first for _, first, _ in windows])
+    end = np.array([first + length for _, first, length in windows])
+    blocks = block_groups(chrom, start, end, 500)
+    for i, j in itertools.combinations(range(len(windows)), 2):
+        if chrom[i] != chrom[j]:
+            assert blocks[i] != blocks[j]
+        elif start[i] < end[j] and start[j] < end[i]:
+            assert blocks[i] == blocks[j]
+    apart = [
+        i
+        for i in range(len(windows))
+        if not any(
+            i != j and chrom[i] == chrom[j] and start[i] < end[j] and start[j] < end[i]
+            for j in range(len(windows))
+        )
+    ]
+    for i, j in itertools.combinations(apart, 2):
+        same = chrom[i] == chrom[j] and max(start[i], 0) // 500 == max(start[j], 0) // 500
+        assert (blocks[i] == blocks[j]) == same
+
+
+def test_blocks_of_one_chromosome_fill_both_sides_and_depend_on_the_seed():
+    start = np.arange(4000) * 1100
+    blocks = block_groups(["U"] * 4000, start, start + 1000, 200_000)
+    assert len(set(blocks.tolist())) == 22
+    sides = [split_by_group(blocks, [], seed, "block") for seed in (0, 0, 1)]
+    assert (sides[0] == sides[1]).all()
+    assert (sides[0] != sides[2]).any()
+    for side in (TEST, VALIDATION):
+        assert 0.04 < (sides[0] == side).mean() <= 0.1
+    few = block_groups(["U"] * 4000, start, start + 1000, 2_000_000)
+    with pytest.raises(
+        SettingsError, match=r"no block of a chromosome fits into test .* smaller --block-size"
+    ):
+        split_by_group(few, [], 0, "block")
+    with pytest.raises(SettingsError, match="the promoters have no location"):
+        block_groups(["U", ""], np.array([0, -1]), np.array([10, -1]), 500)
+
+
+@pytest.mark.parametrize(
+    ("text", "bases"),
+    [("200kb", 200_000), ("200 KB", 200_000), ("1.5Mb", 1_500_000), ("300", 300), ("300bp", 300)],
+)
+def test_numbers_of_bases(text, bases):
+    assert parse_bases(text, "--block-size") == bases
+
+
+@pytest.mark.parametrize("text", ["", "0", "-5kb", "0.0001kb", "200k b", "1e6", "many", "1" * 30])
+def test_what_is_no_number_of_bases(text):
+    with pytest.raises(SettingsError, match=r"--block-size .*: write a number of bases"):
+        parse_bases(text, "--block-size")
+
+
+def promoters_at(starts, length=50, flank=0):
+    generator = np.random.default_rng(0)
+    return [
+        Promoter(
+            f"g{number}",
+            "U",
+            start,
+            start + length,
+            "+",
+            flank,
+            generator.integers(0, 4, length + 2 * flank).astype(np.uint8),
+        )
+        for number, start in enumerate(starts)
+    ]
+
+
+@pytest.mark.parametrize("kind", [Split.BLOCK, Split.HOMOLOGY])
+def test_windows_whose_flanks_alone_overlap_stay_together(kind):
+    """Pairs of windows 30 bases apart: with flanks of 20 they share 10 bases, with flanks of 10 none."""
+    starts = [start for pair in range(100) for start in (1000 * pair, 1000 * pair + 80)]
+    asked = DatasetSettings(splits=(kind,), block_size=80 if kind is Split.BLOCK else None)
+    for flank, together in ((20, True), (10, False)):
+        made = promoters_at(starts, flank=flank)
+        split = split_genes(made, np.stack([promoter.codes for promoter in made]), asked)
+        same = (split.sides[::2] == split.sides[1::2]).all()
+        assert same == together
+        assert all(figure.overlapping == 0 for figure in split.leakage)
+
+
+def test_leakage_counts_windows_whose_flanks_overlap():
+    made = promoters_at([start for pair in range(100) for start in (1000 * pair, 1000 * pair + 80)], flank=20)
+    split = split_genes(
+        made, np.stack([promoter.codes for promoter in made]), DatasetSettings(splits=(Split.RANDOM,))
+    )
+    partner = split.sides.reshape(-1, 2)[:, ::-1].ravel()
+    figure = next(f for f in split.leakage if (f.side, f.against) == ("test", "train"))
+    assert figure.overlapping == pytest.approx((partner[split.sides == TEST] == TRAIN).mean())
+
+
+def test_the_block_size_needs_the_block_split():
+    with pytest.raises(SettingsError, match="add --split block"):
+        DatasetSettings(splits=(Split.HOMOLOGY,), block_size=1000)
 
 
 @given(st.lists(st.integers(1, 60), min_size=3, max_size=20), st.integers(0, 5))

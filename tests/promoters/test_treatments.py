@@ -89,12 +89,14 @@ def test_average_features_keeps_what_groups_agree_on(rows):
     )
     frame.index = pd.Index([f"s{i}" for i in range(len(rows))], dtype=object)
     table = named_treatments(list(frame.index))
-    averaged, left_out = average_features(type(table)(frame), [row[0] for row in rows])
+    averaged, differing = average_features(type(table)(frame), [row[0] for row in rows])
     assert averaged.names == list(dict.fromkeys(row[0] for row in rows))
     for position, column in ((1, "letter"), (2, "number")):
         values = {group: {str(row[position]) for row in rows if row[0] == group} for group in averaged.names}
         agree = all(len(found) == 1 for found in values.values())
-        assert (column in averaged.columns) == agree == (column not in left_out)
+        assert (column in averaged.columns) == agree == (column not in differing)
+        named = [text.split(" of ")[0] for text in differing.get(column, [])]
+        assert named == [repr(group) for group in averaged.names if len(values[group]) > 1]
         if agree:
             assert [{str(value)} for value in averaged.frame[column]] == list(values.values())
             assert averaged.frame[column].dtype == frame[column].dtype

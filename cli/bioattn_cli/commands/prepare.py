@@ -124,6 +124,7 @@ def dataset(
         "test=treatment:NAME (treatments); can be repeated [default: a tenth each].",
         default=(),
     ),
+    block_size: str | None = option("Bases of a block (--split block), such as 500kb [default: 200kb]."),
     layout: Layout | None = option("Layout of the tables [default: recognised]."),
     gene_column: str | None = option("Column of gene ids [default: the first]."),
     treatment_column: str | None = option("Column of treatments (long)."),
@@ -150,6 +151,7 @@ def dataset(
     from bioattn.promoters.dataset_settings import DatasetSettings
     from bioattn.promoters.response_columns import ResponseColumns
     from bioattn.promoters.responses import response_source
+    from bioattn.promoters.splits import parse_bases
 
     # `--holdout test=IV validation=VII` leaves the second value among the files.
     loose = [
@@ -172,6 +174,7 @@ def dataset(
         max_padj=max_padj,
         splits=split,
         holdouts=(*holdout, *loose),
+        block_size=None if block_size is None else parse_bases(block_size, "--block-size"),
         replicate_column=replicate_column,
         standardize=standardize,
         seed=seed,

@@ -233,7 +233,7 @@ def card_lines(
         "---",
         f"# Promoter model, {config.conditioning}",
         "",
-        f"Predicts the response of a promoter ({config.length} bases, 5'→3', anchored at its right end) "
+        f"Predicts the response of a promoter ({config.length} bases, 5'→3', right ends aligned) "
         f"to each of {dataset.num_treatments} treatments ({dataset.task}).",
         "",
         f"- Data: `{record['dataset']['file']}`, {dataset.num_genes} promoters, "
