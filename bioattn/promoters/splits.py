@@ -179,7 +179,7 @@ def split_by_group(
     """Side of each gene, groups whole; a group of its own for every gene gives a random split.
 
     Holdouts are fractions (`test=0.1`). Groups come in random order and go to the test side, then validation, as
-    long as they fit; groups larger than half a side stay in training.
+    long as they fit; groups larger than half a side (blocks: than a side) stay in training.
 
     Raises: SettingsError when a holdout is not a fraction, or a side stays empty.
     """
@@ -195,8 +195,9 @@ def split_by_group(
     order = np.random.default_rng(seed).permutation(len(sizes))
     for side in (TEST, VALIDATION):
         wanted, got = round(shares[side] * len(groups)), 0
+        largest = wanted if name == "block" else max(1, wanted // 2)
         for group in order:
-            if side_of[group] == TRAIN and sizes[group] <= min(wanted - got, max(1, wanted // 2)):
+            if side_of[group] == TRAIN and sizes[group] <= min(wanted - got, largest):
                 side_of[group] = side
                 got += int(sizes[group])
         if wanted and not got:

@@ -87,7 +87,7 @@ def test_blocks_of_one_chromosome_fill_both_sides_and_depend_on_the_seed():
     assert (sides[0] != sides[2]).any()
     for side in (TEST, VALIDATION):
         assert 0.04 < (sides[0] == side).mean() <= 0.1
-    few = block_groups(["U"] * 4000, start, start + 1000, 2_000_000)
+    few = block_groups(["U"] * 4000, start, start + 1000, 3_000_000)
     with pytest.raises(
         SettingsError, match=r"no block of a chromosome fits into test .* smaller --block-size"
     ):
