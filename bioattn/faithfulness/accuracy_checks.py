@@ -82,8 +82,8 @@ def correlation_statistic(own_BT: Floats, other_BT: Floats) -> Statistic:
 
 
 NO_DATASET = "needs the measured responses: give the dataset with --dataset"
-NO_CONTROLS = "needs models retrained on the same data: give --dataset, and --controls DIR to keep them in"
-NO_SKILL = "the model predicts nothing, so it has nothing to lose"
+NO_CONTROLS = "needs models retrained on the same data: give --controls DIR to keep them in"
+NO_SKILL = "the model predicts too little to have anything to lose"
 
 
 def check_recorded_skill(subject: Subject, evaluation: Mapping[str, Any], measures: Measures) -> None:

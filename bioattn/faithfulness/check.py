@@ -168,13 +168,15 @@ def _retrained(
     found: dict[str, list[CheckableRunner]] = {name: [] for name in CONTROLS}
     wanted = training.controls_wanted(subject.settings.other_seeds)
     dataset, folder, why = evidence.dataset, evidence.controls, None
-    if not training.found:
+    if folder is None:
+        why = NO_CONTROLS if dataset is not None else f"{NO_CONTROLS}, and the dataset with --dataset"
+    elif not training.found:
         why = "the model folder has no training.json that would say how to train a control"
     elif not worth_it:
         why = NO_SKILL
     if dataset is None or folder is None or why is not None:
         for name, _ in wanted:
-            measures.skip(f"{name}_control", NO_CONTROLS if dataset is None or folder is None else str(why))
+            measures.skip(f"{name}_control", why or NO_CONTROLS)
         return found
     if all(name != "shared" for name, _ in wanted):
         measures.skip("shared_control", "the model itself has one query for all treatments")

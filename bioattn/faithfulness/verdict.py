@@ -63,12 +63,7 @@ def judge(measures: Measures) -> Verdict:
     """Derive the verdict from the measures."""
     predictive = _first(measures, PREDICTIVE)
     if predictive is not None and not measures.passed(predictive):
-        return _verdict(
-            Code.NOT_PREDICTIVE,
-            "The model predicts nothing on genes it was not trained on, so its attention explains nothing.",
-            [predictive],
-            [],
-        )
+        return _verdict(Code.NOT_PREDICTIVE, _too_little(measures, predictive), [predictive], [])
     rests_on = [] if predictive is None else [predictive]
     caveats = _caveats(measures, predictive)
     used = measures.passed("uniform_retrained")
@@ -98,6 +93,21 @@ def judge(measures: Measures) -> Verdict:
             caveats,
         )
     return _specific(measures, used, rests_on, caveats)
+
+
+def _too_little(measures: Measures, predictive: str) -> str:
+    """The sentence on a model whose skill fails: it predicts nothing only where the interval holds 0."""
+    measure = measures.get(predictive)
+    assert measure is not None
+    interval = measure.interval
+    if interval is not None and interval[0] <= 0 <= interval[1]:
+        return "The model predicts nothing on genes it was not trained on, so its attention explains nothing."
+    between = "" if interval is None else f", 95 % interval {interval[0]:.2f} to {interval[1]:.2f}"
+    skill = f"a skill of {measure.value:.2f}{between}; {thresholds.SKILL:g} or more is needed"
+    new = "on genes it was not trained on"
+    if measure.value < 0:
+        return f"The model predicts the wrong way {new} ({skill}), so its attention explains nothing."
+    return f"The model predicts too little {new} for its attention to be judged ({skill})."
 
 
 def _not_used(measures: Measures, rests_on: list[str], caveats: list[str]) -> Verdict:
@@ -161,7 +171,8 @@ def _caveats(measures: Measures, predictive: str | None) -> list[str]:
     elif predictive == "recorded_skill":
         found.append("How well the model predicts was taken from the record of its training, not measured.")
     if "uniform_retrained" not in measures:
-        found.append("Whether attention was needed was not tested: that takes --dataset and --controls.")
+        wanted = "--controls" if "skill" in measures else "--dataset and --controls"
+        found.append(f"Whether attention was needed was not tested: that takes {wanted}.")
     if measures.value("seed_skill") < -thresholds.BETTER_SEED * measures.value("skill"):
         found.append(
             "The same model of another seed predicts better by "

@@ -151,6 +151,9 @@ def test_one_treatment_has_nobody_to_exchange_maps_with(made, tmp_path):
     skipped = {entry["name"]: entry["why"] for entry in content["skipped"]}
     assert all("one treatment" in skipped[name] for name in ("swapped_predictions", "other_treatments_maps"))
     assert content["settings"]["probed_treatments"] == ["b"]
+    # Of what is missing only the folder of controls is asked for.
+    assert "give --controls DIR" in skipped["uniform_control"]
+    assert not any("--dataset" in text for text in [*skipped.values(), *content["verdict"]["caveats"]])
     assert content["verdict"]["code"] in ("faithful", "unfaithful", "model-not-predictive")
 
 

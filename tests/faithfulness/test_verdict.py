@@ -56,6 +56,7 @@ WITHOUT_DATASET = {"skill": None, "uniform_retrained": None, "shared_retrained":
         ({}, "used-treatment-specific"),
         ({"skill": 0.02}, "model-not-predictive"),
         ({"skill": Estimate(0.15, -0.01, 0.3)}, "model-not-predictive"),
+        ({"skill": Estimate(-0.15, -0.2, -0.1)}, "model-not-predictive"),
         ({"skill": 0.02, "uniform_retrained": None, "swapped_skill": None}, "model-not-predictive"),
         ({"uniform_retrained": 0.0}, "not-used"),
         ({"uniform_retrained": -0.2, "deletion": 0.0}, "not-used"),
@@ -130,3 +131,29 @@ def test_a_measure_passes_by_its_value_and_its_interval():
     assert measures.get("e").to_json()["value"] is None
     assert rounded(0.12345678) == 0.123457
     assert percent(-0.0004) == "0 %"
+
+
+@pytest.mark.parametrize(
+    ("skill", "words"),
+    [
+        (Estimate(0.15, -0.01, 0.3), "The model predicts nothing on genes"),
+        (Estimate(-0.02, -0.1, 0.0), "The model predicts nothing on genes"),
+        (Estimate(0.06, 0.02, 0.1), "(a skill of 0.06, 95 % interval 0.02 to 0.10; 0.1 or more is needed)"),
+        (
+            Estimate(-0.15, -0.2, -0.1),
+            "predicts the wrong way on genes it was not trained on (a skill of -0.15",
+        ),
+        (Estimate(0.04, math.nan, math.nan), "predicts too little on genes it was not trained on"),
+    ],
+)
+def test_nothing_is_predicted_only_where_the_interval_holds_0(skill, words):
+    sentence = judge(measured(skill=skill)).sentence
+    assert words in sentence
+    assert ("predicts nothing" in sentence) == (skill.low <= 0 <= skill.high)
+
+
+def test_the_caveat_asks_only_for_what_was_not_given():
+    with_dataset = judge(measured(uniform_retrained=None)).caveats
+    assert any("that takes --controls." in caveat for caveat in with_dataset)
+    without = judge(measured(**WITHOUT_DATASET)).caveats
+    assert any("that takes --dataset and --controls." in caveat for caveat in without)
