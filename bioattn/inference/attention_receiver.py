@@ -16,6 +16,7 @@ from torch import Tensor
 from bioattn.attention.site import AttentionSite, Tile
 from bioattn.choices import matching_sites
 from bioattn.errors import SettingsError
+from bioattn.inference.finite import require_finite
 from bioattn.store.choices import Reduction
 from bioattn.store.schema import (
     HEAD,
@@ -104,11 +105,16 @@ class SampleReceiver:
     def receive(
         self, site: AttentionSite, weights: Tensor, value_weighted: Tensor | None, tile: Tile | None = None
     ) -> None:
-        """Write one tile, or note it where rows are reduced over. Raises: OSError when the disk is full."""
+        """Write one tile, or note it where rows are reduced over.
+
+        Raises: OSError when the disk is full; NotFiniteError for weights that are NaN or infinite.
+        """
         if site.name not in self._open:
             raise RuntimeError(f"site {site.name} was heard twice")
         state, stream = self._open[site.name]
         for arrays in state.take(weights, value_weighted, tile):
+            for name, values in arrays.items():
+                require_finite(values, f"{name} of {site.name}")
             stream.write(arrays)
         if state.complete:
             if not stream.complete:
@@ -230,13 +236,17 @@ class _SiteState:
         return arrays
 
 
-def choose_sites(sites: Mapping[str, AttentionSite], patterns: Sequence[str]) -> list[str]:
+def choose_sites(
+    sites: Mapping[str, AttentionSite], patterns: Sequence[str], *, without: str = ""
+) -> list[str]:
     """Names of the sites that match any of the shell patterns, in the model's order.
+
+    without: which models of the family have no sites, as a clause.
 
     Raises: SettingsError when the model has no sites; BioattnError for a pattern that matches none.
     """
     if not sites:
-        raise SettingsError("the model has no attention sites (--conditioning concat and film have none)")
+        raise SettingsError(f"the model has no attention sites{f' ({without})' if without else ''}")
     return matching_sites(patterns, sites, "the model")
 
 

@@ -17,6 +17,7 @@ from bioattn import __version__
 from bioattn.attention.site import AttentionSite
 from bioattn.errors import BioattnError, FormatError, Interrupted, SettingsError
 from bioattn.inference.attention_receiver import Masks, SampleReceiver, choose_sites
+from bioattn.inference.finite import finite_results
 from bioattn.inference.folder_paths import check_run_paths, result_folders
 from bioattn.inference.run import opened_parts
 from bioattn.inference.runner import InputFile
@@ -302,9 +303,10 @@ def run_folders(
                 summary.resumed.remove(source.name)
             with _noting_failure(source, summary, several):
                 request.check()
-                summary.finished[source.name] = runner.run(
-                    source, folders[source.name], request, writer, numbers.get(source.name, 0)
-                )
+                with finite_results(str(source.path), runner.model_path):
+                    summary.finished[source.name] = runner.run(
+                        source, folders[source.name], request, writer, numbers.get(source.name, 0)
+                    )
         if writer is not None and (part is not None or len(summary.failed) < len(sources)):
             writer.assemble(progress)
         if part is not None:

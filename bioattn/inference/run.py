@@ -12,12 +12,15 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any, Protocol
 
+import numpy as np
+
 from bioattn import __version__
 from bioattn.errors import BioattnError, Interrupted
+from bioattn.inference.finite import finite_results, require_finite
 from bioattn.inference.runner import Batch, Source
 from bioattn.io.output_names import partial_folder
 from bioattn.store.parts import Parts, open_parts, require_free_space
-from bioattn.store.schema import SITES, Block, FileLayout, GroupLayout
+from bioattn.store.schema import PREDICTIONS, SITES, Block, FileLayout, GroupLayout
 from bioattn.store.shard_record import ShardRecord
 from bioattn.system.progress import NoProgress, Progress
 from bioattn.system.shard import Shard
@@ -46,8 +49,32 @@ class Work:
     that is in it."""
     compute: Callable[[Any], Block]
     """Gets the batches of the source."""
+    model: Path | None = None
+    """For messages."""
     lengths: Sequence[Mapping[str, int]] = ()
     """Lengths of every sample's ragged axes, by column of the sample table; empty without such axes."""
+
+    def block(self, batch: Batch, layout: FileLayout | None) -> Block:
+        """The results of a batch; layout: of the file that they go to.
+
+        Raises: BioattnError naming the first sample with NaN or infinite values in one of the arrays.
+        """
+        block = self.compute(batch)
+        groups = {} if layout is None else {group.path: group for group in layout.groups if group.ragged}
+        # Predictions first: where they are not finite, all else seldom is.
+        for path in sorted(block.arrays, key=lambda path: path != PREDICTIONS):
+            for name, values in block.arrays[path].items():
+                if values.dtype.kind != "f" or np.isfinite(values).all():
+                    continue
+                what = PREDICTIONS if path == PREDICTIONS else f"{name} of {path.removeprefix(f'{SITES}/')}"
+                for place, sample in enumerate(block.samples.ids):
+                    own = values[place]
+                    if path in groups:  # behind a sample's end stands anything
+                        array = next(each for each in groups[path].arrays if each.name == name)
+                        own = own[groups[path].within(array, block.samples.lengths(place))]
+                    with finite_results(f"{self.noun} {sample!r}", self.model):
+                        require_finite(own, what)
+        return block
 
     def shard_record(self, shard: Shard | None, job: Mapping[str, Any]) -> ShardRecord | None:
         """What a result of `job` says of being one shard of a whole; None without a shard."""
@@ -225,7 +252,7 @@ def _blocks(work: Work, progress: Progress, request: StopRequest) -> Iterator[Bl
     try:
         for batch in work.source.batches(work.batch_size):
             request.check()
-            yield work.compute(batch)
+            yield work.block(batch, None)
             progress.advance(len(batch.samples))
     finally:
         progress.end()
@@ -246,7 +273,7 @@ def _write_parts(work: Work, parts: Parts, progress: Progress, request: StopRequ
                 for _ in range(expected):
                     request.check()
                     batch = _next(batches, work)
-                    writer.append(work.compute(batch))
+                    writer.append(work.block(batch, parts.layout))
                     progress.advance(len(batch.samples))
     finally:
         progress.end()

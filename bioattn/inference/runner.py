@@ -45,12 +45,24 @@ class Runner(Protocol):
         """Where the weights are."""
 
     @property
+    def path(self) -> Path | None:
+        """The folder or file that it was loaded from; None for a model that has none."""
+
+    @property
     def sha256(self) -> str:
         """Digest of the weights file."""
 
     @property
     def sites(self) -> Mapping[str, AttentionSite]:
         """Attention sites by name, in the order of the model."""
+
+
+@runtime_checkable
+class TrialRunner(Runner, Protocol):
+    """A runner that can try its model."""
+
+    def trial(self) -> None:
+        """Run the model on a small input of its own making. Raises: NotFiniteError."""
 
 
 class InputFile(NamedTuple):

@@ -8,6 +8,7 @@ from bioattn.errors import BioattnError
 from bioattn.io.files import read_json
 from bioattn.models.family import CONFIG, WEIGHTS, Family, load_runner
 from bioattn.store.kinds import FileKind, Sample, sample_name, shown_as
+from bioattn.store.problems import Problem, error
 from bioattn.store.training_record import read_training_record
 from bioattn.text import some
 from bioattn.views.evaluation import METRIC_TITLES, read_evaluation
@@ -35,6 +36,7 @@ def model_kind(
         ),
         describe=describe or _describe,
         is_model=True,
+        validate=lambda folder, _: _validate(folder, describe or _describe),
         report=shown_as(slot, describe or _describe),
         multiqc=_sample,
     )
@@ -51,6 +53,23 @@ def _describe(folder: Path) -> dict[str, Any]:
         "parameters": sum(parameter.numel() for parameter in runner.model.parameters()),
         "attention_sites": some(list(runner.sites)),
     }
+
+
+def _validate(folder: Path, describe: Callable[[Path], dict[str, Any]]) -> list[Problem]:
+    """Whether the files are whole, and the model gives finite values for an input of its own making."""
+    import torch
+
+    from bioattn.inference.finite import NotFiniteError
+    from bioattn.inference.runner import TrialRunner
+
+    describe(folder)
+    runner = load_runner(folder, torch.device("cpu"))
+    try:
+        if isinstance(runner, TrialRunner):
+            runner.trial()
+    except NotFiniteError as problem:
+        return [error(WEIGHTS, f"gives NaN or infinite {problem} for a random input; use another model")]
+    return []
 
 
 def _sample(folder: Path) -> Sample:

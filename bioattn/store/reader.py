@@ -352,7 +352,7 @@ class AttentionFile(ResultFile):
 
     def _trimmed(self, info: SiteInfo, name: str, sample: str, selection: list[Any]) -> list[Any]:
         """The selection without what lies behind the sample's ends."""
-        if all(axis.lengths is None for axis in info.layout.axes):
+        if not info.layout.ragged:
             return selection
         lengths = {
             str(column): int(value)

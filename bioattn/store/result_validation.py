@@ -441,16 +441,14 @@ class _Group:
             return _attribution_problem(slab[VALUES], slab[SEQUENCE])
         if not self._is_site:
             return None
-        ragged = any(axis.lengths is not None for axis in layout.axes)
-        if not ragged or layout.per_sample:
-            return _weights_problem(layout, slab, self._samples.lengths(first) if ragged else None)
+        if not layout.ragged or layout.per_sample:
+            return _weights_problem(layout, slab, self._samples.lengths(first) if layout.ragged else None)
         for place in range(len(slab[WEIGHTS])):
             lengths = self._samples.lengths(first + place)
             own: dict[str, NDArray[Any]] = {}
             for array in layout.arrays:
                 values = slab[array.name][place]
-                within = tuple(slice(size) for size in layout.shape(array, lengths))
-                own[array.name] = values[within][None]
+                own[array.name] = values[layout.within(array, lengths)][None]
                 if np.count_nonzero(values) != np.count_nonzero(own[array.name]):
                     return array.name, place, "holds values behind its end"
             problem = _weights_problem(layout, own, lengths)

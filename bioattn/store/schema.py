@@ -258,6 +258,15 @@ class GroupLayout:
         """
         return tuple(axis_length(self.axis(dim), lengths) for dim in array.dims)
 
+    def within(self, array: Array, lengths: Mapping[str, int]) -> tuple[slice, ...]:
+        """Where in an array that is padded to the longest sample the values of one sample lie."""
+        return tuple(slice(size) for size in self.shape(array, lengths))
+
+    @property
+    def ragged(self) -> bool:
+        """Whether the length of an axis differs by sample."""
+        return any(axis.lengths is not None for axis in self.axes)
+
     def chunk(
         self, array: Array, num_samples: int | None, lengths: Mapping[str, int] | None = None
     ) -> tuple[int, ...]:

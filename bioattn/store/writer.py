@@ -161,7 +161,7 @@ class ResultWriter:
                 arrays = self._create_sample(layout, first + place, samples.part(slice(place, place + 1)))
                 arrays.write(
                     {
-                        array.name: of_group[array.name][place][_within(layout, array, lengths)]
+                        array.name: of_group[array.name][place][layout.within(array, lengths)]
                         for array in layout.arrays
                     }
                 )
@@ -323,19 +323,13 @@ def _bytes(group: GroupLayout, array: Array) -> int:
 
 def _padded(layout: GroupLayout, array: Array, values: NDArray[Any], samples: Samples) -> NDArray[Any]:
     """Values of some samples as the file holds them: as long as the longest of all, 0 behind each sample's end."""
-    ragged = [place for place, dim in enumerate(array.dims, start=1) if layout.axis(dim).lengths is not None]
-    if not ragged:
+    if all(layout.axis(dim).lengths is None for dim in array.dims):
         return values
     whole = np.zeros((len(values), *layout.shape(array)), dtype=array.dtype)
     for place in range(len(values)):
-        own = _within(layout, array, samples.lengths(place))
+        own = layout.within(array, samples.lengths(place))
         whole[place][own] = values[place][own]
     return whole
-
-
-def _within(layout: GroupLayout, array: Array, lengths: Mapping[str, int]) -> tuple[slice, ...]:
-    """Where in an array as long as the longest sample one sample's values lie."""
-    return tuple(slice(size) for size in layout.shape(array, lengths))
 
 
 def _write_axis(

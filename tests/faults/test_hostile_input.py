@@ -4,9 +4,11 @@
 `tests/cli/test_terminal.py`, pages in `tests/report/`, links of attention files in `tests/store/`.
 """
 
+import itertools
 import json
 import os
 import pickle
+import shutil
 import struct
 import subprocess
 import sys
@@ -96,42 +98,39 @@ def test_links_out_of_a_model_folder_are_refused(tmp_path: Path, capsys: pytest.
         assert "is a link out of the model folder" in said.err + said.out
 
 
-@pytest.mark.parametrize("number", [10_000_000, 999_998])
-@pytest.mark.parametrize(
-    ("family", "setting"),
-    [
-        ("promoter", "hops"),
-        ("promoter", "channels"),
-        ("promoter", "length"),
-        ("promoter", "num_heads"),
-        ("evoformer", "num_blocks"),
-        ("evoformer", "msa_channels"),
-        ("evoformer", "max_relative_position"),
-        ("evoformer", "structure_module"),
-    ],
-)
-def test_sizes_of_a_config_are_held_against_the_weights(
-    tmp_path: Path, family: str, setting: str, number: int
-) -> None:
-    """Before anything of that size is made: what a model takes is bounded by its weights file."""
-    folder = write_model(tmp_path) if family == "promoter" else make_model(tmp_path / "model")
-    config = json.loads((folder / "config.json").read_text())
-    sizes = config["architecture"]
-    sizes[setting] = {**sizes[setting], "num_layers": number} if setting == "structure_module" else number
-    (folder / "config.json").write_text(json.dumps(config))
-    program = f"""
+SIZES = {
+    "promoter": ("hops", "channels", "length", "num_heads"),
+    "evoformer": ("num_blocks", "msa_channels", "max_relative_position", "structure_module"),
+}
+LOAD = """
 import resource, sys, torch
 from pathlib import Path
 from bioattn.errors import FormatError
 from bioattn.models.family import load_runner
 resource.setrlimit(resource.RLIMIT_DATA, (1 << 30, 1 << 30))
-try:
-    load_runner(Path({str(folder)!r}), torch.device("cpu"))
-except FormatError as error:
-    print(error)
+for folder in sys.argv[1:]:
+    try:
+        load_runner(Path(folder), torch.device("cpu"))
+    except FormatError as error:
+        print(error)
 """
-    done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, timeout=60)
-    assert done.stdout.startswith(str(folder)), done.stderr
+
+
+def test_sizes_of_a_config_are_held_against_the_weights(tmp_path: Path) -> None:
+    """Before anything of that size is made: what a model takes is bounded by its weights file."""
+    models = {"promoter": write_model(tmp_path, "promoter"), "evoformer": make_model(tmp_path / "evoformer")}
+    folders = []
+    for family, settings in SIZES.items():
+        for setting, number in itertools.product(settings, (10_000_000, 999_998)):
+            folders.append(shutil.copytree(models[family], tmp_path / f"{setting}-{number}"))
+            config = json.loads((folders[-1] / "config.json").read_text())
+            sizes = config["architecture"]
+            inner = {**sizes[setting], "num_layers": number} if setting == "structure_module" else number
+            sizes[setting] = inner
+            (folders[-1] / "config.json").write_text(json.dumps(config))
+    done = subprocess.run([sys.executable, "-c", LOAD, *folders], capture_output=True, text=True, timeout=100)
+    said = done.stdout.splitlines()
+    assert [line.startswith(str(folder)) for line, folder in zip(said, folders, strict=True)], done.stderr
 
 
 def test_pipes_are_refused_and_not_waited_for(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:

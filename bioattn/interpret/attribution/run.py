@@ -106,6 +106,7 @@ def run_attribution(
             noun="promoter",
             batch_size=attributor.promoters_at_once,
             compute=lambda batch: _attribute(attributor, runner, batch),
+            model=runner.path,
         ),
         completeness,
         ResultFile(

@@ -68,6 +68,12 @@ class LoadedEvoformerModel:
                         found[site.name] = site
         return found
 
+    def trial(self) -> None:
+        """Predict a small alignment of random residues. Raises: NotFiniteError."""
+        from bioattn.models.evoformer.inference.prediction import try_model
+
+        try_model(self)
+
     def head_scorer(self, dataset: Path, split: str, progress: Progress) -> "AlignmentHeadScorer":
         """Judge heads on the proteins of a split of a contact dataset."""
         from bioattn.models.evoformer.head_scorer import AlignmentHeadScorer

@@ -19,6 +19,7 @@ from numpy.typing import NDArray
 from bioattn.attention.site import AttentionSite
 from bioattn.choices import Task
 from bioattn.errors import BioattnError, FormatError, SettingsError
+from bioattn.inference.finite import require_finite
 from bioattn.io.config_file import build
 from bioattn.io.files import read_json, sha256_of, write_json
 from bioattn.io.input_watch import unchanged
@@ -66,6 +67,8 @@ class LoadedPromoterModel:
     device: torch.device
     sha256: str
     """SHA-256 of the weights file, in hexadecimal."""
+    path: Path | None = None
+    """The folder it was loaded from."""
 
     @property
     def config(self) -> PromoterModelConfig:
@@ -166,6 +169,14 @@ class LoadedPromoterModel:
 
         return write_pruned(self, output, folder, dataset, keep, note, force=force, progress=progress)
 
+    def trial(self) -> None:
+        """Ask one promoter of random bases for all treatments. Raises: NotFiniteError."""
+        codes_BL = torch.from_numpy(
+            np.random.default_rng(0).integers(4, size=(1, self.length), dtype=np.uint8)
+        )
+        with torch.inference_mode():
+            require_finite(self.predictor().forward(codes_BL.to(self.device)), "predictions")
+
     def require_checkable(self) -> None:
         """Raises: BioattnError when the model has no attention over positions, or attends uniformly by design."""
         if self.config.conditioning is not Conditioning.CROSS:
@@ -251,6 +262,7 @@ def _load(folder: Path, device: torch.device) -> LoadedPromoterModel:
         reference=content.get("reference"),
         device=device,
         sha256=sha256_of(folder / WEIGHTS),
+        path=folder,
     )
 
 

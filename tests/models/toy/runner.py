@@ -17,6 +17,7 @@ class ToyRunner:
     def __init__(self, folder: Path, device: torch.device) -> None:
         self.model = ToyModel(**read_model_config(folder, "toy")["architecture"])
         load_weights(self.model, folder / WEIGHTS)
+        self.path = folder
         self.model.to(device).eval()
         self.device = device
         self.sites = {SITE.name: SITE}

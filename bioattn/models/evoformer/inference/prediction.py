@@ -15,6 +15,8 @@ from torch import Tensor, nn
 
 from bioattn.attention.capture import AttentionReceiver, capture
 from bioattn.errors import BioattnError
+from bioattn.formats.alignment import Alignment
+from bioattn.inference.finite import require_finite
 from bioattn.models.evoformer.config import Representation
 from bioattn.models.evoformer.folder import LoadedEvoformerModel
 from bioattn.models.evoformer.heads import (
@@ -24,10 +26,10 @@ from bioattn.models.evoformer.heads import (
     predicted_aligned_error,
     predicted_tm_score,
 )
-from bioattn.models.evoformer.inputs import AlignmentInputs
+from bioattn.models.evoformer.inputs import AlignmentInputs, prepare_inputs
 from bioattn.models.evoformer.model import ModelOutputs
 from bioattn.models.evoformer.stacks import EvoformerBlock
-from bioattn.system.progress import Progress
+from bioattn.system.progress import NoProgress, Progress
 from bioattn.system.signals import StopRequest
 
 _ROWS_AT_ONCE = 64
@@ -73,7 +75,7 @@ def predict(
     Each pass is a new sample of rows and masked cells. Distances are averaged over samples; the structure, the
     representations and the attention (of `sites`, to `receiver`) are those of the first sample's last pass.
 
-    Raises: BioattnError when the device is out of memory or the model predicts what is no number; Interrupted.
+    Raises: BioattnError when the device is out of memory; NotFiniteError; Interrupted.
     """
     settings = inputs.settings
     num_passes = settings.num_recycles + 1
@@ -109,6 +111,19 @@ def predict(
     if total is None:
         return first
     return total.into(first, settings.num_samples)
+
+
+def try_model(model: LoadedEvoformerModel) -> None:
+    """Predict an alignment of random residues, eight rows of sixteen. Raises: NotFiniteError."""
+    residues = np.random.default_rng(0).choice(np.frombuffer(b"ACDEFGHIKLMNPQRSTVWY", np.uint8), (8, 16))
+    names = [f"row{number}" for number in range(len(residues))]
+    alignment = Alignment(
+        names=names, descriptions=[""] * len(names), residues=residues, insertions=[{} for _ in names]
+    )
+    settings = replace(model.inputs, num_samples=1)
+    inputs = prepare_inputs(alignment, model.config, settings, source=f"{model.path}: the trial")
+    states = (Representation.MSA, Representation.PAIR)
+    predict(model, inputs, seed=0, progress=NoProgress(), request=StopRequest(), representations=states)
 
 
 @contextmanager
@@ -208,8 +223,5 @@ def _read_outputs(outputs: ModelOutputs, representations: Sequence[Representatio
 
 def _numbers(tensor: Tensor, what: str) -> NDArray[np.float32]:
     array: NDArray[np.float32] = tensor.float().cpu().numpy()
-    if not np.isfinite(array).all():
-        raise BioattnError(
-            f"the model's {what} are not numbers (NaN or infinite); check its parameters, or use --precision fp32"
-        )
+    require_finite(array, what, " or --precision fp32")
     return array

@@ -98,7 +98,11 @@ class PromoterRunner:
 
         Raises: SettingsError when the model lacks the sites or heads asked for.
         """
-        self._sites = choose_sites(self.predictor.runner.sites, options.sites)
+        self._sites = choose_sites(
+            self.predictor.runner.sites,
+            options.sites,
+            without="--conditioning concat and film have none",
+        )
         self._value_weighted = options.value_weighted
         self._receiver = BatchReceiver(options, {"treatment": self.predictor.names})
         self.predict(self._nothing_known())
@@ -194,7 +198,9 @@ def run_promoters(
         )
     options = options or AttentionOptions()
     layouts = [] if attention is None else runner.listen(options)
-    work = Work(source=source, noun="promoter", batch_size=runner.batch_size, compute=runner.compute)
+    work = Work(
+        source=source, noun="promoter", batch_size=runner.batch_size, compute=runner.compute, model=model.path
+    )
     job = _job(runner, source, layouts)
     rows = file = None
     if predictions is not None:

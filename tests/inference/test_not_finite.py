@@ -1,0 +1,116 @@
+"""Weights that are finite and give NaN or infinities: refused where results are made, and by `validate`."""
+
+import json
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+import torch
+from safetensors.torch import load_file, save_file
+
+from bioattn.attention.site import Axis
+from bioattn.errors import BioattnError
+from bioattn.inference.run import Work
+from bioattn.io.files import sha256_of
+from bioattn.store.schema import Array, Block, FileLayout, GroupLayout, Samples
+from tests.inference.evoformer_runs import make_model, write_fasta
+from tests.making import bioattn
+
+Make = Callable[..., Path]
+
+
+def set_weights(folder: Path, ending: str, value: float) -> Path:
+    """Set all values of one array of a model folder."""
+    path, config = folder / "model.safetensors", folder / "config.json"
+    arrays = load_file(path)
+    next(array for name, array in arrays.items() if name.endswith(ending)).fill_(value)
+    save_file(arrays, path, metadata={"format": "bioattn-model 1"})
+    content = json.loads(config.read_text())
+    if "sha256" in content:
+        config.write_text(json.dumps({**content, "sha256": {path.name: sha256_of(path)}}))
+    return folder
+
+
+@pytest.mark.parametrize(
+    "words",
+    [
+        "run promoter MODEL PROMOTERS -o x.tsv",
+        "run promoter MODEL PROMOTERS -o x.tsv --attention x.h5",
+        "export attention MODEL PROMOTERS -o x.h5",
+        "explain attribution MODEL PROMOTERS -o x.h5",
+    ],
+)
+def test_promoters(
+    words: str,
+    make_model: Make,
+    make_promoters: Make,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    model = set_weights(make_model(), "hops.0.project_key.weight", 1e38)
+    paths = {"MODEL": model, "PROMOTERS": make_promoters(5)}
+    before = sorted(tmp_path.iterdir())
+    assert bioattn(*(paths.get(word, word) for word in words.split())) == 1
+    said = capsys.readouterr().err.splitlines()[-1]
+    assert said.startswith(
+        f"bioattn: error: promoter 'G000': the model {model} gives NaN or infinite predict"
+    )
+    assert sorted(tmp_path.iterdir()) == before
+    assert bioattn("validate", model) == 1
+    assert "gives NaN or infinite predictions for a random input" in capsys.readouterr().out
+
+
+def test_half_precision_that_cannot_hold_what_is_weighted(
+    make_model: Make, make_promoters: Make, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    model = set_weights(make_model(), "hops.0.project_value.weight", 1e6)
+    command = ("export", "attention", model, make_promoters(5), "-o", tmp_path / "x.h5", "--value-weighted")
+    assert bioattn(*command, "--dtype", "float16") == 1
+    assert "infinite value_weighted of promoter.cross.0; use another model or --dtype float32" in (
+        capsys.readouterr().err
+    )
+    assert not list(tmp_path.glob("x.h5*"))
+    assert bioattn(*command) == 0
+    assert bioattn("validate", tmp_path / "x.h5") == 0
+
+
+@pytest.mark.parametrize(
+    ("ending", "what", "weights"),
+    [
+        ("distogram_head.project_pair.weight", "distances", "distances"),
+        ("blocks.1.msa_transition.expand.weight", "distances", "weights of "),
+    ],
+)
+def test_alignments(
+    ending: str, what: str, weights: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    model = set_weights(make_model(tmp_path / "m"), ending, 1e38)
+    command = (
+        "run",
+        "evoformer",
+        write_fasta(tmp_path / "x.fasta"),
+        "--model",
+        model,
+        "-o",
+        tmp_path / "out",
+    )
+    for options, said in (((), what), (("--attention", tmp_path / "x.h5"), weights)):
+        assert bioattn(*command, *options) == 1
+        sentence = capsys.readouterr().err.splitlines()[-1]
+        assert f"x.fasta: the model {model}/model.safetensors gives NaN or infinite {said}" in sentence
+        assert sorted(path.name for path in tmp_path.iterdir()) == ["m", "x.fasta"]
+    assert bioattn("validate", model) == 1
+    assert f"gives NaN or infinite {what} for a random input" in capsys.readouterr().out
+
+
+def test_behind_the_end_of_a_sample_stands_anything() -> None:
+    axis = Axis("position", size=3, lengths="length")
+    layout = GroupLayout(path="x", axes=(axis,), arrays=(Array("values", "float32", ("position",)),))
+    values = torch.tensor([[1.0, 2.0, torch.nan], [1.0, torch.nan, 3.0]]).numpy()
+    lengths = torch.tensor([2, 3], dtype=torch.int32).numpy()
+    block = Block(Samples({"id": ["a", "b"], "length": lengths}), {"x": {"values": values}})
+    work = Work(source=None, noun="sample", batch_size=2, compute=lambda _: block)  # type: ignore[arg-type]
+    with pytest.raises(BioattnError, match=r"^sample 'b': the model gives NaN or infinite values of x; use"):
+        work.block(None, FileLayout(inputs="samples", model_sha256="", groups=(layout,)))  # type: ignore[arg-type]
