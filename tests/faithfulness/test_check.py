@@ -120,6 +120,22 @@ def test_with_dataset_controls_and_another_model(made, tmp_path):
         measures
     )
     assert "recorded_skill" not in measures
+    # What docs/checks.md says of each.
+    fixed = {name: measure["threshold"] for name, measure in measures.items() if measure["threshold"]}
+    assert fixed.pop("best_simple_model") > 0.5  # the model's own figure
+    assert fixed == {
+        "skill": 0.1,
+        "uniform_retrained": 0.03,
+        "shared_retrained": 0.03,
+        "swapped_skill": 0.1,
+        "swapped_predictions": 0.1,
+        "randomised_weights": 0.5,
+        "seed_stability": 0.5,
+        "deletion": 0.15,
+        "deletion_of_other_promoters": 0.05,
+        "deletion_of_other_treatments": 0.05,
+        "deletion_against_mutagenesis": 0.7,
+    }
     assert content["settings"]["held_out_promoters"] is True
     assert content["settings"]["split"] == "test"
     assert sorted(path.name.split("-")[0] for path in controls.iterdir()) == ["shared", "uniform"]

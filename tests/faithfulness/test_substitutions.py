@@ -6,6 +6,7 @@ import numpy as np
 import torch
 
 from bioattn.attention.capture import capture, substitute
+from bioattn.attention.site import AttentionSite, Axis
 from bioattn.faithfulness.subject import known_bins, predict
 from bioattn.faithfulness.substitutions import OtherPromoters, OtherTreatments, UniformWeights, exchanges
 from bioattn.models.promoter.model import make_promoter_model
@@ -33,6 +34,27 @@ def test_uniform_weights_are_those_of_the_uniform_model(make_model, codes):
             forced, predict(replace(model, model=uniform).predictor(), codes), atol=1e-5
         )
         assert np.abs(forced - predict(predictor, codes)).max() > 0.01
+
+
+def test_uniform_weights_take_the_mask_of_each_batch_at_each_site():
+    """Two sites in turn and three batches of different sizes; the null key of a site with a sink gets nothing."""
+    known = np.random.default_rng(0).random((7, 4)) < 0.6
+    known[3] = False
+    uniform = UniformWeights(known)
+    axes = (Axis("sample"), Axis("head"), Axis("treatment"), Axis("key", "position", edges=(0, 2, 4, 6, 8)))
+    sites = [
+        AttentionSite(name=name, axes=axes, heads=(0, 1), null_key=name == "sink")
+        for name in ("plain", "sink")
+    ]
+    for first, stop in ((0, 2), (2, 6), (6, 7)):
+        for site in sites:
+            keys = 4 + site.null_key
+            found = uniform(site, torch.rand(stop - first, 2, 3, keys), None).numpy()
+            assert found.shape == (stop - first, 2, 3, keys)
+            for row in range(stop - first):
+                bins = known[first + row]
+                expected = [bool(holds) / max(1, bins.sum()) for holds in bins] + [0.0] * site.null_key
+                assert np.allclose(found[row], expected)
 
 
 def test_exchanged_treatments_use_each_others_maps(make_model, codes):

@@ -62,6 +62,21 @@ def test_representative_ties_go_to_the_longer_then_the_more_upstream_transcript(
     assert gene.representative().transcript_id == "b"
 
 
+def test_a_transcript_of_two_genes_belongs_to_both(tmp_path):
+    rows = [
+        "c gene 101 400 + ID=a",
+        "c gene 301 900 + ID=b",
+        "c mRNA 101 900 + ID=t;Parent=a,b",
+        "c CDS 151 300 + Parent=t",
+        "c mRNA 301 900 + ID=u;Parent=b",
+        "c CDS 401 500 + Parent=absent,u",
+    ]
+    genes = {gene.gene_id: gene for gene in read_gff3(gff(tmp_path, *rows)).genes}
+    assert [t.transcript_id for t in genes["a"].transcripts] == ["t"]
+    assert {t.transcript_id: t.cds_length for t in genes["b"].transcripts} == {"t": 0, "u": 100}
+    assert genes["a"].transcripts[0].cds_length == 150
+
+
 def test_a_cds_below_the_gene_counts_as_its_transcript(tmp_path):
     rows = [
         "c gene 10 99 - ID=gene-b1;locus_tag=b0001;gene=abc",

@@ -247,6 +247,31 @@ class TestVocabulary:
         assert raw[:3] == pytest.approx([0.5, 1.0, 1.0])
         assert batch.present_TN[:, dose].tolist() == [1, 1, 1, 0]
 
+    @pytest.mark.parametrize(
+        ("doses", "log"),
+        [
+            ([1.0] * 9 + [1000.0], True),  # twenty times the median, but not twenty times the mean
+            ([1.0, 1000.0] * 5, False),  # a thousand times the smallest, and twice the median
+            ([1.0] * 9 + [19.0], False),
+            ([1.0] * 9 + [21.0], True),
+        ],
+    )
+    def test_doses_over_decades_are_compressed_by_their_median(self, doses, log):
+        names = [f"t{number}" for number in range(10)]
+        frame = pd.DataFrame(
+            {"dose": pd.Series([f"{dose:g} mM" for dose in doses], index=names, dtype=object)}
+        )
+        vocabulary = TreatmentVocabulary.learn(
+            TreatmentTable(frame), encoding=TreatmentEncoding.FEATURES, unconditional=False
+        )
+        (scale,) = vocabulary.numbers
+        assert scale.log == log
+        shares = np.array(doses) / max(doses)
+        raw = np.log1p(shares) if log else shares
+        assert (scale.mean, scale.sd) == pytest.approx((raw.mean(), raw.std()))
+        numbers = vocabulary.encode(TreatmentTable(frame)).numbers_TN[:, 0]
+        np.testing.assert_allclose(numbers, (raw - raw.mean()) / raw.std(), rtol=1e-5)
+
     def test_missing_categories_are_not_unknown_ones(self):
         vocabulary = TreatmentVocabulary.learn(
             table(), encoding=TreatmentEncoding.FEATURES, unconditional=True

@@ -90,6 +90,27 @@ def test_trimming_equals_walking_upstream_base_by_base(anchor, strand, upstream,
     )
 
 
+@pytest.mark.parametrize(
+    ("strand", "other", "kept"),
+    [
+        # Anchor 100; upstream of it lie 70..99 on +, 101..130 on -.
+        ("+", (90, 100), 0),  # up to the base before the anchor
+        ("+", (90, 99), 1),
+        ("+", (100, 101), 30),  # the anchor alone
+        ("+", (99, 101), 0),
+        ("+", (70, 71), 29),
+        ("-", (101, 111), 0),  # from the base before the anchor on
+        ("-", (102, 111), 1),
+        ("-", (100, 101), 30),
+        ("-", (100, 102), 0),
+        ("-", (130, 131), 29),
+    ],
+)
+def test_a_neighbour_one_base_from_the_anchor(strand, other, kept):
+    start, end = window_around(100, strand, 30, 10)
+    assert trim_upstream(start, end, strand, 100, [other]) == window_around(100, strand, kept, 10)
+
+
 def test_chromosome_ends_only_cut_the_upstream_side():
     assert trim_to_chromosome(-5, 10, "+", 100) == (0, 10)
     assert trim_to_chromosome(90, 105, "-", 100) == (90, 100)
