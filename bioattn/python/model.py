@@ -152,6 +152,9 @@ def _as_file(inputs: Inputs, folder: Path) -> Iterator[Path]:
             (str(getattr(each, "id", f"sequence_{number}")), str(getattr(each, "seq", each)))
             for number, each in enumerate(inputs, start=1)
         ]
+    for name, _ in sequences:
+        if len(name.split()) != 1:
+            raise BioattnError(f"the sequences: the name {name!r} is empty or holds a space; give it another")
     path = folder / "sequences.fa"
     path.write_text("".join(f">{name}\n{sequence}\n" for name, sequence in sequences), encoding="utf-8")
     try:

@@ -225,6 +225,8 @@ def test_what_cannot_be_done_is_said(promoters: Path, tmp_path: Path) -> None:
         model.attention(fasta, dtype="half")
     with pytest.raises(FormatError, match=r"^the sequences:1: record 'sequence_1', position 2: '!'"):
         model.predict(["A!"])
+    with pytest.raises(BioattnError, match="the name 'my gene' is empty or holds a space"):
+        model.predict({"my gene": "ACGT"})
     with pytest.raises(BioattnError, match="the model holds no such treatment"):
         model.attention(fasta, treatments=["sun"])
     with pytest.raises(BioattnError, match="torch sees no such device here"):

@@ -1,0 +1,44 @@
+"""The notebooks run from their first cell to their last, and are stored with their pictures."""
+
+import os
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+nbclient = pytest.importorskip("nbclient")
+pytest.importorskip("ipykernel")
+import nbformat  # noqa: E402
+
+NOTEBOOKS = sorted((Path(__file__).resolve().parents[2] / "docs" / "notebooks").glob("*.ipynb"))
+
+
+def pictures(notebook: Any) -> int:
+    outputs = [output for cell in notebook.cells for output in cell.get("outputs", [])]
+    return sum("image/png" in output.get("data", {}) for output in outputs)
+
+
+def test_there_are_two() -> None:
+    assert [path.stem for path in NOTEBOOKS] == ["promoters", "proteins"]
+
+
+@pytest.mark.parametrize("path", NOTEBOOKS, ids=lambda path: path.stem)
+def test_notebook(path: Path, bioattn_folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("PATH", f"{bioattn_folder}{os.pathsep}{os.environ['PATH']}")
+    stored = nbformat.read(path, as_version=4)
+    run = nbformat.from_dict(stored)
+    for cell in run.cells:
+        cell.pop("outputs", None)
+        if cell.cell_type == "code":
+            cell.outputs = []
+    resources = {"metadata": {"path": str(path.parent)}}
+    nbclient.NotebookClient(run, timeout=600, kernel_name="python3", resources=resources).execute()
+    assert pictures(run) == pictures(stored) == 2
+    errors = [
+        output.text
+        for cell in run.cells
+        for output in cell.get("outputs", [])
+        if output.output_type == "stream" and "error:" in output.text
+    ]
+    assert errors == []
+    assert {each.name for each in path.parent.iterdir()} == {each.name for each in NOTEBOOKS}
