@@ -1,7 +1,7 @@
 """What options choose: from a list that several rooms share, or by name or number from what a file or model holds.
 
-What a file does not hold is one sentence and exit code 1, since it lies with the data as much as with the option;
-what the command line alone gets wrong, such as a name twice, is a `SettingsError`, exit code 2.
+What a file does not hold is a `BioattnError`; what the command line alone gets wrong, such as a name twice, is a
+`SettingsError` (`bioattn.errors`).
 
 Nothing here imports torch or NumPy.
 """

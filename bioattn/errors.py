@@ -1,7 +1,8 @@
 """The errors bioattn raises for bad input; every message is one sentence written for the user.
 
-The command line turns `BioattnError` into exit code 1 and `SettingsError` into 2. Anything else that escapes
-is a bug and is shown with its traceback.
+The command line turns `SettingsError`, for a command line that is wrong by itself, into exit code 2, and every
+other `BioattnError`, for what it took a file to find out, into 1. Anything else that escapes is a bug and is shown
+with its traceback.
 """
 
 from bioattn.text import shortened
@@ -22,7 +23,7 @@ class FormatError(BioattnError):
 
 
 class SettingsError(BioattnError):
-    """Options or config fields that contradict each other or are out of range."""
+    """Options that contradict each other or are out of range, whatever the files hold."""
 
 
 class Interrupted(BioattnError):  # noqa: N818 - a request, not a failure

@@ -155,15 +155,13 @@ def prepare_contacts(
 def _mapping_files(folder: Path, pairs: Sequence[ContactPair], inputs: Sequence[Path]) -> dict[str, Path]:
     """Where the mapping of each pair goes; refuses what could not be written later."""
     if folder.exists() and not folder.is_dir():
-        raise SettingsError(f"--mappings {folder}: is a file, a folder is needed")
+        raise BioattnError(f"--mappings {folder}: is a file, a folder is needed")
     if not folder.parent.is_dir():
-        raise SettingsError(
-            f"--mappings {folder}: the folder {folder.parent} does not exist; create it first"
-        )
+        raise BioattnError(f"--mappings {folder}: the folder {folder.parent} does not exist; create it first")
     files = {}
     for pair in pairs:
         if not is_file_name(pair.id):
-            raise SettingsError(
+            raise BioattnError(
                 f"--mappings: the id {pair.id!r} cannot be a file name; rename it in the table"
             )
         files[pair.id] = folder / f"{pair.id}.tsv"

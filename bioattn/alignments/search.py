@@ -69,7 +69,7 @@ def read_search_query(source: Path, name: str | None) -> FastaRecord:
 
     source: FASTA, aligned or not; on standard input (`-`), and where it is not FASTA, an alignment.
 
-    Raises: SettingsError when there are several and no name; BioattnError when none is called so.
+    Raises: BioattnError when there are several and no name, or none is called so.
     """
     if source == STANDARD_INPUT or not _starts_like_fasta(source):
         alignment = read_alignment(source)
@@ -81,7 +81,7 @@ def read_search_query(source: Path, name: str | None) -> FastaRecord:
         records = list(read_fasta(source))
     shown = "standard input" if source == STANDARD_INPUT else str(source)
     if name is None and len(records) > 1:
-        raise SettingsError(
+        raise BioattnError(
             f"{shown} holds {counted(len(records), 'sequence')}; a search starts from one: name it with --query, "
             f"for example --query {shlex.quote(records[0].name)}"
         )

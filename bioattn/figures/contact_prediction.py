@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 
 from bioattn.alignments.contact_dataset import CONTACT_DATASET, open_contact_dataset
 from bioattn.choices import require_names
-from bioattn.errors import BioattnError, FormatError, SettingsError
+from bioattn.errors import BioattnError, FormatError
 from bioattn.formats.alignment import GAP, Alignment
 from bioattn.formats.alignment_file import read_alignment
 from bioattn.formats.rr import RR_START, read_rr
@@ -134,7 +134,7 @@ def _read_table(path: Path, sample: str | None) -> ContactPrediction:
     if not samples:
         raise FormatError(f"{path}: holds no pair")
     if sample is None and len(samples) > 1:
-        raise SettingsError(
+        raise BioattnError(
             f"{path}: holds {len(samples):,} alignments; choose with --sample ({quoted(list(samples))})"
         )
     if sample is not None and "sample" in table.header:

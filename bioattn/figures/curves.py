@@ -9,7 +9,7 @@ from matplotlib.figure import Figure
 from matplotlib.lines import Line2D
 from matplotlib.ticker import MaxNLocator
 
-from bioattn.errors import SettingsError
+from bioattn.errors import BioattnError
 from bioattn.figures.style import (
     BLACK,
     BLUE,
@@ -124,13 +124,13 @@ _STYLES: tuple[Literal["-", "--", ":", "-."], ...] = ("-", "--", ":", "-.")
 def shown_metrics(histories: Sequence[TrainingHistory], metrics: Sequence[str] | None) -> list[str]:
     """The metrics that are drawn besides the losses.
 
-    metrics: None = the two that matter most where the runs have them. Raises: SettingsError for one no run has.
+    metrics: None = the two that matter most where the runs have them. Raises: BioattnError for one no run has.
     """
     known = {name for history in histories for name in history.columns}
     if metrics:
         for name in metrics:
             if name not in known:
-                raise SettingsError(f"--metric {name!r}: no run has it; there are {', '.join(sorted(known))}")
+                raise BioattnError(f"--metric {name!r}: no run has it; there are {', '.join(sorted(known))}")
         return list(metrics)
     return [name for name in _DEFAULT if name in known]
 
@@ -143,11 +143,11 @@ def draw_training(
 
     Training is drawn faint, validation strong; a dot marks the epoch whose weights were kept.
 
-    Raises: SettingsError for runs that count epochs and runs that count steps, and for an unknown metric.
+    Raises: BioattnError for runs that count epochs and runs that count steps, and for an unknown metric.
     """
     times = {history.time for history in histories}
     if len(times) > 1:
-        raise SettingsError("some of the runs count epochs, others steps; draw them apart")
+        raise BioattnError("some of the runs count epochs, others steps; draw them apart")
     (time,) = times
     chosen = shown_metrics(histories, metrics)
     panels = 1 + len(chosen)

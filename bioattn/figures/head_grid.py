@@ -16,7 +16,7 @@ from matplotlib.ticker import MaxNLocator
 from numpy.typing import NDArray
 
 from bioattn.alignments.couplings import average_product_correction
-from bioattn.errors import SettingsError
+from bioattn.errors import BioattnError
 from bioattn.figures.style import (
     DIVERGING,
     PAGE_HEIGHT,
@@ -109,14 +109,14 @@ def alignment_head_grid(
     sample: None takes the only one. sites: shell patterns; None = row attention, or all sites without it.
     corrected: maps are symmetrised, and what a residue shares with all others is removed, as for contacts.
 
-    Raises: BioattnError for what the file does not hold; SettingsError for sites of different keys, or none.
+    Raises: BioattnError for what the file does not hold, and for sites of different keys, or none.
     """
     sample = only_sample(attention, sample)
     chosen = choose_sites(attention, sites)
     require_heads_somewhere(attention, chosen, heads)
     kinds = {_KINDS[info.kind("key")] for info in chosen}
     if len(kinds) > 1:
-        raise SettingsError(
+        raise BioattnError(
             f"--sites: {quoted([info.name for info in chosen])} look at residues and at sequences; choose one kind"
         )
     panels = []
@@ -128,7 +128,7 @@ def alignment_head_grid(
             effective = effective_keys(values)
             if corrected:
                 if kinds != {"residue"}:
-                    raise SettingsError("--corrected is for maps between residues")
+                    raise BioattnError("--corrected is for maps between residues")
                 values = average_product_correction(values + values.T)
             name = str(info.reduce).replace("-", " over ") if head is None else str(head)
             panels.append(
@@ -192,7 +192,7 @@ class _Layout(NamedTuple):
 def draw_head_grid(grid: HeadGrid, width: float) -> Figure:
     """Draw the grid, `width` millimetres wide.
 
-    Raises: SettingsError when there are more heads than a page has room for.
+    Raises: BioattnError when there are more heads than a page has room for.
     """
     return _draw_promoters(grid, width) if grid.query_names is not None else _draw_layers(grid, width)
 
@@ -269,7 +269,7 @@ def _layout(lines: int, across: int, width: float) -> _Layout:
                 best = _Layout(spacing, groups, rows, panel)
         if best.panel >= spacing.least:
             return best
-    raise SettingsError(
+    raise BioattnError(
         f"{lines} layers of {across} heads do not fit on a page of {width:g} mm; choose with --sites and --heads"
     )
 
@@ -295,7 +295,7 @@ def _draw_promoters(grid: HeadGrid, width: float) -> Figure:
     least = (PAGE_HEIGHT - _FOOT - 6) / down - _ROOMY.title - 2
     panel = min(panel, least)
     if panel < max(4.0, 0.3 * rows):
-        raise SettingsError(
+        raise BioattnError(
             f"{number} heads × {rows} treatments do not fit on a page; choose with --heads and --treatment"
         )
     figure = new_figure(width, down * (panel + _ROOMY.title + 2) + _FOOT + 4)

@@ -18,7 +18,7 @@ from matplotlib.transforms import Affine2D
 from numpy.typing import NDArray
 
 from bioattn.choices import not_there
-from bioattn.errors import SettingsError
+from bioattn.errors import BioattnError
 from bioattn.figures.style import AMBER, BLUE, GREEN, ORANGE, PAGE_HEIGHT, SMALL_FONT, new_figure, styled
 from bioattn.formats.motif import Motif
 
@@ -113,13 +113,13 @@ def draw_logos(
 
     background: None = uniform, so that a position has at most 2 bits.
 
-    Raises: SettingsError when there are more than a page has room for.
+    Raises: BioattnError when there are more than a page has room for.
     """
     across = min(len(motifs), max(1, int(width / _COLUMN)))
     down = math.ceil(len(motifs) / across)
     room = int((PAGE_HEIGHT - 5) / _ROW) * max(1, int(width / _COLUMN))
     if len(motifs) > room:
-        raise SettingsError(
+        raise BioattnError(
             f"{len(motifs):,} logos do not fit on a page, {room} do; choose with --motif or --first"
         )
     figure = new_figure(width if across > 1 else min(width, 85.0), down * _ROW + 4)

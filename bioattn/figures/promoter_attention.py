@@ -10,7 +10,7 @@ from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 from matplotlib.ticker import MaxNLocator
 
-from bioattn.errors import SettingsError
+from bioattn.errors import BioattnError
 from bioattn.figures.motif_logos import draw_letters
 from bioattn.figures.promoter_lanes import draw_genes, draw_sequence, draw_sites, placed_sites
 from bioattn.figures.promoter_picture import PromoterPicture
@@ -43,7 +43,7 @@ _TRACK, _CONTRIBUTION, _GENES, _LANE, _LETTERS = 9.5, 8.0, 4.5, 3.4, 3.0
 def draw_promoter_attention(picture: PromoterPicture, width: float) -> tuple[Figure, int]:
     """Draw the figure, `width` millimetres wide. Also returns the number of motif sites without room for a name.
 
-    Raises: SettingsError when the treatments do not fit on a page.
+    Raises: BioattnError when the treatments do not fit on a page.
     """
     room = _room(picture, width)
     placed = placed_sites(picture, room)
@@ -63,7 +63,7 @@ def draw_promoter_attention(picture: PromoterPicture, width: float) -> tuple[Fig
         heights.append(("letters", _LETTERS))
     height = sum(each for _, each in heights) + 1.2 * len(heights) + 14
     if height > PAGE_HEIGHT:
-        raise SettingsError(
+        raise BioattnError(
             f"{len(picture.treatments)} treatments do not fit on a page; choose some with --treatment, or draw "
             "all with `bioattn plot heatmap`"
         )

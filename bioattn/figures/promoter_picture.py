@@ -139,7 +139,7 @@ def read_promoter_picture(path: Path, request: PromoterRequest) -> PromoterPictu
         )
         length = attention.window_length
         if request.upsampling == "receptive-field" and maps.receptive_field is None:
-            raise SettingsError(
+            raise BioattnError(
                 f"--upsample receptive-field: the sites of {path} have different ones, or do not say; choose with "
                 "--sites, or another method"
             )
@@ -173,7 +173,7 @@ def read_promoter_picture(path: Path, request: PromoterRequest) -> PromoterPictu
             elif codes is not None:
                 sites = scanned_sites(request.motifs, codes, composition)
             else:
-                raise SettingsError(f"--motifs {request.motifs}: to look for motifs, add --promoters")
+                raise BioattnError(f"--motifs {request.motifs}: to look for motifs, add --promoters")
         predictions = None
         if attention.treatments and request.against is None and maps.treatments != [ALL_TREATMENTS]:
             predicted = attention.predictions().loc[request.gene, maps.treatments]
@@ -199,7 +199,7 @@ def read_promoter_picture(path: Path, request: PromoterRequest) -> PromoterPictu
 def parse_region(text: str, zero: int | None, length: int) -> Region:
     """`-150:-90` or `120-180`, as the axis counts → bases of the window.
 
-    Raises: SettingsError for another form, or bases outside of the window.
+    Raises: SettingsError for another form, BioattnError for bases outside of the window.
 
     >>> parse_region("-150:-90", 200, 200)
     Region(start=50, end=110)
@@ -209,7 +209,7 @@ def parse_region(text: str, zero: int | None, length: int) -> Region:
         raise SettingsError(f"--region {text!r}: give two positions such as 120-180 or -150:-90")
     region = Region(int(match[1]) + (zero or 0), int(match[2]) + (zero or 0))
     if not 0 <= region.start < region.end <= length:
-        raise SettingsError(
+        raise BioattnError(
             f"--region {text}: the window has the positions {-(zero or 0)} to {length - (zero or 0)}; give "
             "two of them, the first before the second"
         )

@@ -14,7 +14,7 @@ from numpy.typing import NDArray
 from scipy.cluster.hierarchy import dendrogram, leaves_list, linkage, optimal_leaf_ordering
 from scipy.spatial.distance import pdist
 
-from bioattn.errors import SettingsError
+from bioattn.errors import BioattnError
 from bioattn.figures.style import (
     DIVERGING,
     GREY,
@@ -88,13 +88,13 @@ def cluster_treatments(
 def draw_treatment_heatmap(heatmap: TreatmentHeatmap, width: float) -> Figure:
     """Draw the figure, `width` millimetres wide. Where names have no room, only every second row or fewer get one.
 
-    Raises: SettingsError when there are so many treatments that rows become hairlines.
+    Raises: BioattnError when there are so many treatments that rows become hairlines.
     """
     number = len(heatmap.treatments)
     room = PAGE_HEIGHT - 20
     row = min(_ROW, room / number)
     if row < _LEAST_ROW:
-        raise SettingsError(
+        raise BioattnError(
             f"{number:,} treatments do not fit on a page, {int(room / _LEAST_ROW)} do; choose with --treatment"
         )
     height = max(number * row, 12) + 20

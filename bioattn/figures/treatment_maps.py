@@ -11,7 +11,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from bioattn.choices import MEAN, require_names, require_reference
-from bioattn.errors import SettingsError
+from bioattn.errors import BioattnError
 from bioattn.interpret.maps.position_maps import position_maps
 from bioattn.store.reader import AttentionFile, SiteInfo
 from bioattn.system.progress import NoProgress, Progress
@@ -58,12 +58,12 @@ def described(reference: str) -> str:
 def window_zero(window_length: int, downstream: int | None, upstream: int | None) -> int | None:
     """The window position of the gene's position 0: `upstream` if given, else the position in the file.
 
-    Raises: SettingsError when the window would end before position 0.
+    Raises: BioattnError when the window would end before position 0.
     """
     if upstream is None:
         return None if downstream is None else window_length - downstream
     if upstream > window_length:
-        raise SettingsError(
+        raise BioattnError(
             f"--upstream {upstream}: the windows have {window_length:,} bases; give what `prepare promoters` "
             "was told"
         )
@@ -99,7 +99,7 @@ def read_treatment_maps(
     if against is not None:
         names = list(known) if against == MEAN and MEAN not in known else [*shown, against]
     if not shown:
-        raise SettingsError(f"--against {against!r}: is the only treatment; name others")
+        raise BioattnError(f"--against {against!r}: is the only treatment; name others")
     maps, labels = [], []
     for info in chosen:
         kept = _heads(info, heads)

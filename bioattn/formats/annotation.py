@@ -6,7 +6,7 @@ BED has six columns or more: every row is a gene, and there are no transcripts.
 import re
 from pathlib import Path
 
-from bioattn.errors import FormatError, SettingsError
+from bioattn.errors import BioattnError, FormatError
 from bioattn.formats.genes import MAX_POSITION_DIGITS, Annotation, GeneDraft, Place
 from bioattn.formats.gff import read_gff3
 from bioattn.formats.gtf import read_gtf
@@ -83,7 +83,7 @@ def read_annotation(path: Path, id_attribute: str | None = None) -> Annotation:
     id_attribute: which attribute holds the gene id; see `read_gff3` and `read_gtf` for what holds without it. BED
     has its ids in column 4.
 
-    Raises: FormatError when the file is none of the three or damaged; SettingsError for `id_attribute` with BED.
+    Raises: FormatError when the file is none of the three or damaged; BioattnError for `id_attribute` with BED.
     """
     kind = annotation_format(path)
     if kind == "GFF3":
@@ -91,7 +91,7 @@ def read_annotation(path: Path, id_attribute: str | None = None) -> Annotation:
     if kind == "GTF":
         return read_gtf(path, id_attribute)
     if id_attribute is not None:
-        raise SettingsError(
+        raise BioattnError(
             f"--id-attribute: {path} is BED, which has no attributes; its ids stand in column 4"
         )
     return read_bed(path)

@@ -9,7 +9,7 @@ from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
 from typing import NamedTuple
 
-from bioattn.errors import FormatError, SettingsError
+from bioattn.errors import BioattnError, FormatError, SettingsError
 from bioattn.io.files import atomic_output, decompression_errors, open_bytes
 
 PDB_SUFFIXES = (".pdb", ".ent")
@@ -36,7 +36,7 @@ def write_bfactors(source: Path, output: Path, values: Mapping[ResidueKey, float
     values: -99 to 999 by residue; atoms of other residues get `WITHOUT_VALUE`. All models are painted alike. A
     packed source (gzip, xz) is written plain.
 
-    Raises: SettingsError when the output's name says another format than the source has; FormatError when the
+    Raises: BioattnError when the output's name says another format than the source has; FormatError when the
     source is neither PDB nor mmCIF, or its mmCIF has no column of B-factors.
     """
     if any(not -99 < value <= _LARGEST for value in values.values()):
@@ -63,14 +63,14 @@ def write_bfactors(source: Path, output: Path, values: Mapping[ResidueKey, float
 def require_structure_name(output: Path, *, is_mmcif: bool | None = None) -> None:
     """Check the name of a structure file.
 
-    Raises: SettingsError when it ends in neither .pdb nor .cif, or names the other format than the source has.
+    Raises: SettingsError when it ends in neither .pdb nor .cif; BioattnError when the source has the other format.
     """
     suffix = output.suffix.lower()
     if suffix not in (*PDB_SUFFIXES, *MMCIF_SUFFIXES):
         raise SettingsError(f"--output {output}: end its name in .pdb or .cif, as that of the structure")
     if is_mmcif is not None and (suffix in MMCIF_SUFFIXES) != is_mmcif:
         has = "mmCIF; end the name in .cif" if is_mmcif else "PDB; end the name in .pdb"
-        raise SettingsError(f"--output {output}: the structure is {has}, formats are not converted")
+        raise BioattnError(f"--output {output}: the structure is {has}, formats are not converted")
 
 
 def _pdb(source: Path, content: bytes, value_of: Callable[[ResidueKey], float]) -> Iterator[bytes]:

@@ -15,7 +15,7 @@ from torch import Tensor
 
 from bioattn.attention.site import AttentionSite, Tile
 from bioattn.choices import matching_sites
-from bioattn.errors import SettingsError
+from bioattn.errors import BioattnError
 from bioattn.inference.finite import require_finite
 from bioattn.store.choices import Reduction
 from bioattn.store.schema import (
@@ -243,10 +243,10 @@ def choose_sites(
 
     without: which models of the family have no sites, as a clause.
 
-    Raises: SettingsError when the model has no sites; BioattnError for a pattern that matches none.
+    Raises: BioattnError when the model has no sites, or for a pattern that matches none.
     """
     if not sites:
-        raise SettingsError(f"the model has no attention sites{f' ({without})' if without else ''}")
+        raise BioattnError(f"the model has no attention sites{f' ({without})' if without else ''}")
     return matching_sites(patterns, sites, "the model")
 
 

@@ -130,7 +130,7 @@ def attention_writer(
 def attention_job(sites: Mapping[str, AttentionSite], options: AttentionOptions) -> dict[str, Any]:
     """JSON values of all that the options decide of the file.
 
-    Raises: SettingsError for sites that the model lacks.
+    Raises: BioattnError for sites that the model lacks.
     """
     return {
         "format": "bioattn-attention-parts",
@@ -164,7 +164,7 @@ class FolderRunner(Protocol):
         """JSON values of all that decides the results, but the input."""
 
     def check(self, attention: AttentionOptions | None) -> None:
-        """Raises: SettingsError for settings, sites or heads that the model does not have."""
+        """Raises: BioattnError for settings, sites or heads that the model does not have."""
 
     def digest(self, source: InputFile) -> str:
         """SHA-256 of an input. Raises: BioattnError when it cannot be read."""
@@ -224,7 +224,7 @@ def run_folders(
     are replaced. shard: of several inputs only these; the folder and the attention file say so, and
     `bioattn.store.merging` makes the whole of all shards, byte for byte.
 
-    Raises: SettingsError for settings the model cannot take, and as `check_run_paths`; BioattnError when results
+    Raises: as `check_run_paths`; BioattnError for settings the model cannot take, and when results
     exist and neither `resume` nor `force` is given, when another run (another shard, too) is writing to `output`,
     and what is wrong with the input when it is the only one; Interrupted.
     """
@@ -379,7 +379,7 @@ class _FolderShard:
         sources: Sequence[InputFile],
         options: AttentionOptions | None,
     ) -> None:
-        """options: of the attention that is written too. Raises: SettingsError for sites that the model lacks."""
+        """options: of the attention that is written too. Raises: BioattnError for sites that the model lacks."""
         self._noun = runner.noun
         self.sources = list(sources[shard.slice(len(sources))])
         """The inputs of this shard."""
@@ -404,15 +404,15 @@ class _FolderShard:
         LOGGER.info(f"shard {shard}: {counted(len(self.sources), runner.noun)} of {len(sources):,}")
 
     def check(self, output: Path, *, several: bool, force: bool) -> None:
-        """Raises: SettingsError where there is nothing to share; BioattnError when `output` is another shard's."""
+        """Raises: BioattnError where there is nothing to share, and when `output` is another shard's."""
         shard, noun = self.results.shard, self._noun
         one = f"{'an' if noun[0] in 'aeiou' else 'a'} {noun}"
         if not several:
-            raise SettingsError(
+            raise BioattnError(
                 f"--shard {shard}: shards are of a folder or list of {noun}s, and this is one {noun}; leave it out"
             )
         if any(source.name == SHARD_FILE for source in self.sources):
-            raise SettingsError(f"{one} called {SHARD_FILE} cannot be run with --shard; rename it")
+            raise BioattnError(f"{one} called {SHARD_FILE} cannot be run with --shard; rename it")
         if (output / SHARD_FILE).is_file() and not force:
             there = read_shard_file(output).record
             if there.shard != shard:

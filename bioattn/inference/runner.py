@@ -17,7 +17,7 @@ from numpy.typing import NDArray
 from torch import Tensor, nn
 
 from bioattn.attention.site import AttentionSite
-from bioattn.errors import BioattnError, SettingsError
+from bioattn.errors import BioattnError
 from bioattn.promoters.treatments import TreatmentTable
 from bioattn.store.schema import Samples
 from bioattn.system.progress import Progress
@@ -81,12 +81,12 @@ def with_ability(runner: Runner, ability: type[Ability], deed: str, option: str 
 
     deed: what the user wants, as a phrase that follows "cannot"; option: the option that asks for it.
 
-    Raises: BioattnError (with `option` SettingsError) naming the family and what its models cannot do.
+    Raises: BioattnError naming the family and what its models cannot do.
     """
     if isinstance(runner, ability):
         return runner
     sentence = f"models of the family {runner.family} cannot {deed}"
-    raise SettingsError(f"{option}: {sentence}") if option else BioattnError(sentence)
+    raise BioattnError(f"{option}: {sentence}" if option else sentence)
 
 
 # --- sequences in, one response per task out ---------------------------------------------------------------------

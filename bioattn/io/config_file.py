@@ -10,29 +10,44 @@ from enum import StrEnum
 from pathlib import Path
 from typing import Any, TypeVar
 
-from bioattn.errors import SettingsError
+from bioattn.errors import BioattnError, FormatError, SettingsError
 from bioattn.io.files import read_lines
 
 T = TypeVar("T")
+OPTIONS = "options"
+"""The source of settings that the command line alone gave."""
 
 
 def read_toml(path: Path) -> dict[str, Any]:
-    """Read a TOML file. Raises: SettingsError when it does not parse."""
+    """Read a TOML file. Raises: FormatError when it does not parse."""
     try:
         return tomllib.loads("\n".join(line for _, line in read_lines(path)))
     except RecursionError as error:
-        raise SettingsError(f"{path}: not valid TOML (nested too deeply)") from error
+        raise FormatError(f"{path}: not valid TOML (nested too deeply)") from error
     except ValueError as error:  # TOMLDecodeError is one, and so is what too many digits raise
-        raise SettingsError(f"{path}: not valid TOML ({str(error).partition(';')[0]})") from error
+        raise FormatError(f"{path}: not valid TOML ({str(error).partition(';')[0]})") from error
+
+
+def settings_error(source: str, sentence: str) -> BioattnError:
+    """A wrong setting: SettingsError when the command line alone gave it, FormatError when a file did."""
+    kind = SettingsError if source == OPTIONS or source.startswith("--") else FormatError
+    return kind(f"{source}: {sentence}")
 
 
 def build(kind: type[T], values: Mapping[str, Any], source: str) -> T:
     """Make an instance of the dataclass `kind` from plain values; strings become enums, lists
     tuples, tables dataclasses.
 
-    Raises: SettingsError naming `source`, and the key that is unknown or of the wrong type or what `kind` itself
-    objects to.
+    source: `OPTIONS`, an option, or the file. Raises: as `settings_error`, naming the key that is unknown or of
+    the wrong type, or what `kind` itself objects to.
     """
+    try:
+        return _build(kind, values)
+    except SettingsError as error:
+        raise settings_error(source, str(error)) from error
+
+
+def _build(kind: type[T], values: Mapping[str, Any]) -> T:
     hints = typing.get_type_hints(kind)
     names = [field.name for field in dataclasses.fields(kind)]  # type: ignore[arg-type]
     arguments = {}
@@ -40,12 +55,12 @@ def build(kind: type[T], values: Mapping[str, Any], source: str) -> T:
         if key not in names:
             close = difflib.get_close_matches(key, names, n=1)
             hint = f"; did you mean {close[0]}?" if close else f"; known are {', '.join(names)}"
-            raise SettingsError(f"{source}: unknown setting {key!r}{hint}")
-        arguments[key] = _convert(value, hints[key], f"{source}: {key}")
+            raise SettingsError(f"unknown setting {key!r}{hint}")
+        arguments[key] = _convert(value, hints[key], key)
     try:
         return kind(**arguments)
-    except (TypeError, SettingsError) as error:
-        raise SettingsError(f"{source}: {error}") from error
+    except TypeError as error:
+        raise SettingsError(str(error)) from error
 
 
 def require(settings: object, names: Iterable[str], holds: Callable[[Any], bool], rule: str) -> None:
@@ -66,7 +81,10 @@ def _convert(value: Any, hint: Any, where: str) -> Any:
     if dataclasses.is_dataclass(hint):
         if not isinstance(value, Mapping):
             raise SettingsError(f"{where} is {value!r}; a table of settings is needed")
-        return build(typing.cast(type, hint), value, where)
+        try:
+            return _build(typing.cast(type, hint), value)
+        except SettingsError as error:
+            raise SettingsError(f"{where}: {error}") from error
     if isinstance(hint, type) and issubclass(hint, StrEnum):
         try:
             return hint(value)

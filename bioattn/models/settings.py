@@ -24,8 +24,8 @@ from enum import StrEnum
 from pathlib import Path
 from typing import Any, TypeVar
 
-from bioattn.errors import SettingsError
-from bioattn.io.config_file import read_toml
+from bioattn.errors import FormatError
+from bioattn.io.config_file import OPTIONS, read_toml
 from bioattn.system.device import Device
 
 _KEY = "bioattn.settings"
@@ -184,7 +184,7 @@ class Settings:
     def source(self, name: str) -> str:
         """Where the settings of a table come from, for messages."""
         config = getattr(self, "config", None)
-        return f"{config} [{name}]" if config else "options"
+        return f"{config} [{name}]" if config else OPTIONS
 
 
 S = TypeVar("S", bound=Settings)
@@ -204,7 +204,7 @@ def options_of(kind: type[Settings]) -> dict[str, Option]:
 def with_config_file(settings: S) -> S:
     """The same settings with the tables and keys of the TOML file that their field `config` names, if any.
 
-    Raises: SettingsError naming a table or key that is unknown or of the wrong type; BioattnError when the file
+    Raises: FormatError naming a table or key that is unknown or of the wrong type; BioattnError when the file
     cannot be read.
     """
     path: Path | None = getattr(settings, "config", None)
@@ -220,14 +220,14 @@ def with_config_file(settings: S) -> S:
     for name, value in read_toml(path).items():
         if name not in known:
             names = [f"[{each}]" if isinstance(said, _Table) else each for each, (_, said) in known.items()]
-            raise SettingsError(f"{path}: unknown table or key {name!r}; known are {', '.join(names)}")
+            raise FormatError(f"{path}: unknown table or key {name!r}; known are {', '.join(names)}")
         own, said = known[name]
         is_list = typing.get_origin(hints[own]) is tuple
         kind, wanted = (
             (dict, "a table") if isinstance(said, _Table) else (list if is_list else str, said.wanted)
         )
         if not isinstance(value, kind):
-            raise SettingsError(f"{path}: {name} is {value!r}; {wanted} is needed")
+            raise FormatError(f"{path}: {name} is {value!r}; {wanted} is needed")
         if not isinstance(said, Option) or getattr(settings, own) is None:
             values[own] = tuple(value) if is_list else value
     return replace(settings, **values)

@@ -9,7 +9,7 @@ from pathlib import Path
 import numpy as np
 from numpy.typing import NDArray
 
-from bioattn.errors import BioattnError, FormatError, SettingsError
+from bioattn.errors import BioattnError, FormatError
 from bioattn.formats.annotation import read_annotation
 from bioattn.formats.genes import Annotation, Gene
 from bioattn.formats.genome import Genome, open_genome
@@ -114,7 +114,7 @@ def bed_row(promoter: Promoter, chromosome_length: int) -> str:
 def check_settings(annotation: Annotation, settings: WindowSettings) -> None:
     """Refuse settings that this annotation cannot serve.
 
-    Raises: SettingsError; FormatError when a gene id has white space, which no FASTA name can.
+    Raises: BioattnError; FormatError when a gene id has white space, which no FASTA name can.
     """
     for gene in annotation.genes:
         if len(gene.gene_id.split()) != 1:
@@ -129,12 +129,12 @@ def check_settings(annotation: Annotation, settings: WindowSettings) -> None:
             (bool(settings.biotypes), "--biotype"),
         ):
             if requested:
-                raise SettingsError(f"{option}: {annotation.path} is BED, which says nothing about it")
+                raise BioattnError(f"{option}: {annotation.path} is BED, which says nothing about it")
     present = Counter(gene.biotype for gene in annotation.genes if gene.biotype)
     for biotype in settings.biotypes:
         if biotype not in present:
             known = first_names([name for name, _ in present.most_common()], 12)
-            raise SettingsError(
+            raise BioattnError(
                 f"--biotype {biotype!r}: no gene of {annotation.path} has it; there are {known or 'no biotypes'}"
             )
 

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
-from bioattn.errors import SettingsError
+from bioattn.errors import BioattnError, SettingsError
 from bioattn.promoters.dataset import SPLIT_NAMES, TEST, TRAIN, VALIDATION
 from bioattn.promoters.homology import group_labels, overlap_links
 from bioattn.promoters.treatments import TreatmentTable
@@ -108,10 +108,10 @@ def block_groups(
     start, end: windows with flanks, 0-based half-open, coordinates taken as linear. Windows that overlap,
     directly or by way of others, go to the block in which the first of them starts, so that blocks share no base.
 
-    Raises: SettingsError when a promoter has no location.
+    Raises: BioattnError when a promoter has no location.
     """
     if not all(chrom):
-        raise SettingsError(
+        raise BioattnError(
             "--split block: the promoters have no location (their FASTA gives none); use --split homology, or "
             "promoters made by `bioattn prepare promoters`"
         )
@@ -130,11 +130,11 @@ def split_by_chromosome(chrom: Sequence[str], holdouts: Sequence[Holdout], seed:
     A side without a holdout gets about a tenth of the genes: a chromosome drawn at random among those not larger
     than that, then whichever brings the count nearest, as long as it comes nearer.
 
-    Raises: SettingsError for unknown chromosomes (listing those there are), for one on two sides, and when no
+    Raises: BioattnError for unknown chromosomes (listing those there are), for one on two sides, and when no
     chromosome is left for training.
     """
     if not all(chrom):
-        raise SettingsError(
+        raise BioattnError(
             "--split chromosome: the promoters have no chromosome (their FASTA gives no location); "
             "use --split homology, or promoters made by `bioattn prepare promoters`"
         )
@@ -145,7 +145,7 @@ def split_by_chromosome(chrom: Sequence[str], holdouts: Sequence[Holdout], seed:
         unknown = [name for name in holdout.values if name not in known]
         if unknown:
             hint = " (treatments are held out with --split treatment)" if ":" in unknown[0] else ""
-            raise SettingsError(
+            raise BioattnError(
                 f"--holdout {SPLIT_NAMES[holdout.side]}: no promoter lies on {quoted(unknown)}{hint}; "
                 f"the chromosomes are {quoted(known, 40)}"
             )
@@ -161,7 +161,7 @@ def split_by_chromosome(chrom: Sequence[str], holdouts: Sequence[Holdout], seed:
         free = [name for name in known if name not in side_of]
         others = len(to_fill) - index  # the sides still to come, and training
         if len(free) <= others:
-            raise SettingsError(
+            raise BioattnError(
                 f"--split chromosome: the promoters lie on {len(known)} chromosomes ({quoted(known)}), "
                 f"which leaves none for {SPLIT_NAMES[side]}; use --split homology"
             )
@@ -169,7 +169,7 @@ def split_by_chromosome(chrom: Sequence[str], holdouts: Sequence[Holdout], seed:
         for name in _chromosomes_near(sizes, len(chrom) * DEFAULT_SHARE, len(free) - others, generator):
             side_of[name] = side
     if len(side_of) == len(known):
-        raise SettingsError("--holdout: every chromosome is held out; none is left for training")
+        raise BioattnError("--holdout: every chromosome is held out; none is left for training")
     return np.array([side_of.get(name, TRAIN) for name in known], dtype=np.uint8)[number]
 
 
@@ -181,7 +181,7 @@ def split_by_group(
     Holdouts are fractions (`test=0.1`). Groups come in random order and go to the test side, then validation, as
     long as they fit; groups larger than half a side (blocks: than a side) stay in training.
 
-    Raises: SettingsError when a holdout is not a fraction, or a side stays empty.
+    Raises: SettingsError when a holdout is not a fraction, BioattnError when a side stays empty.
     """
     shares = {TEST: DEFAULT_SHARE, VALIDATION: DEFAULT_SHARE}
     for holdout in holdouts:
@@ -201,7 +201,7 @@ def split_by_group(
                 side_of[group] = side
                 got += int(sizes[group])
         if wanted and not got:
-            raise SettingsError(
+            raise BioattnError(
                 f"--split {name}: no {UNITS.get(name, 'gene')} fits into {SPLIT_NAMES[side]} ({wanted:,} of "
                 f"{len(groups):,} genes; the smallest has {sizes.min():,}, the largest {sizes.max():,}); "
                 f"{'give a smaller --block-size' if name == 'block' else 'split by chromosome'}, or hold out a "
@@ -216,7 +216,7 @@ def split_treatments(table: TreatmentTable, holdouts: Sequence[Holdout], seed: i
     Holdouts with a key choose by name (`treatment:NAME,NAME`) or by a column of the table (`group:heat_shock`). A
     side without one gets a tenth of the treatments at random, when no side is given.
 
-    Raises: SettingsError for unknown names, columns or values, for one on two sides, and when none is left to
+    Raises: BioattnError for unknown names, columns or values, for one on two sides, and when none is left to
     train on.
     """
     sides = np.full(len(table.names), TRAIN, dtype=np.uint8)
@@ -224,12 +224,12 @@ def split_treatments(table: TreatmentTable, holdouts: Sequence[Holdout], seed: i
         chosen = _chosen_treatments(table, holdout)
         clash = [table.names[i] for i in np.flatnonzero(chosen) if sides[i] not in (TRAIN, holdout.side)]
         if clash:
-            raise SettingsError(f"--holdout: {quoted(clash)} is held out for both test and validation")
+            raise BioattnError(f"--holdout: {quoted(clash)} is held out for both test and validation")
         sides[chosen] = holdout.side
     if not holdouts:
         count = max(1, round(len(sides) * DEFAULT_SHARE))
         if len(sides) < 3:
-            raise SettingsError(
+            raise BioattnError(
                 f"--split treatment: {len(sides)} treatments cannot be parted in three; hold out genes"
             )
         order = np.random.default_rng(seed).permutation(len(sides))
@@ -239,7 +239,7 @@ def split_treatments(table: TreatmentTable, holdouts: Sequence[Holdout], seed: i
             "may be in training: hold out whole groups with --holdout test=COLUMN:VALUE"
         )
     if not (sides == TRAIN).any():
-        raise SettingsError("--holdout: every treatment is held out; none is left for training")
+        raise BioattnError("--holdout: every treatment is held out; none is left for training")
     return sides
 
 
@@ -251,7 +251,7 @@ def _chosen_treatments(table: TreatmentTable, holdout: Holdout) -> NDArray[np.bo
         cells = [_cell(value) for value in table.frame[holdout.key]]
         pools.append((f"value of the column {holdout.key!r}", cells))
     if not pools:
-        raise SettingsError(
+        raise BioattnError(
             f"--holdout {SPLIT_NAMES[holdout.side]}={holdout.key}:…: {holdout.key!r} is neither 'treatment' nor a "
             f"column of the treatment table ({quoted(table.columns, 20) or 'none was given'})"
         )
@@ -262,7 +262,7 @@ def _chosen_treatments(table: TreatmentTable, holdout: Holdout) -> NDArray[np.bo
             return np.array([name in values for name in pool], dtype=np.bool_)
     what, pool = pools[-1]
     unknown = [value for value in holdout.values if value not in pool]
-    raise SettingsError(
+    raise BioattnError(
         f"--holdout {SPLIT_NAMES[holdout.side]}={holdout.key}:…: no {what} is {quoted(unknown)}; "
         f"there are {quoted(list(dict.fromkeys(pool)), 20)}"
     )

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 from numpy.typing import NDArray
 
-from bioattn.errors import BioattnError, SettingsError
+from bioattn.errors import BioattnError
 from bioattn.report.attention_summary import SiteSummary, summarise_site
 from bioattn.report.packed_maps import Steps, as_text, pack, quantised
 from bioattn.store.reader import AttentionFile, SiteInfo
@@ -159,7 +159,7 @@ def pack_within_budget(
         used += len(text) + context_bytes(row)
         if used > room and rank:
             if rank < asked_for:
-                raise SettingsError(
+                raise BioattnError(
                     f"--genes: {asked_for:,} genes do not fit into a report ({rank:,} do); name fewer, or fewer "
                     "treatments with --treatment"
                 )

@@ -74,8 +74,8 @@ def recognise_inputs(
 ) -> ReportInputs:
     """Sort the inputs of a report by what they are.
 
-    Raises: SettingsError when one is given twice, two are of a kind of which a report shows one, or nothing is
-    given that it could tell of; BioattnError for a file of another kind; FormatError when one is damaged.
+    Raises: SettingsError when one is given twice; BioattnError when two are of a kind of which a report shows one,
+    for a file of another kind, or when nothing is given that it could tell of; FormatError when one is damaged.
     """
     found = ReportInputs(annotation=annotation)
     places: set[Path] = set()
@@ -95,7 +95,7 @@ def recognise_inputs(
         found.sources.append(Source(annotation.name, "annotation"))
     tells = (found.model, found.dataset, found.attention, found.check, found.motif_export)
     if not any((*tells, found.prediction, found.alignment_attention, found.trained_model, found.results)):
-        raise SettingsError(
+        raise BioattnError(
             "nothing to report on: give a model folder, a dataset, an attention file, a check, a folder of "
             "`export motifs` or one of `run evoformer`"
         )
@@ -107,7 +107,7 @@ def _add(found: ReportInputs, path: Path, given: ReportInput) -> None:
     if given.slot not in _SINGLE:
         getattr(found, given.slot).append(path)
     elif (other := getattr(found, given.slot)) is not None:
-        raise SettingsError(f"{path}: is a second {title} beside {other}; a report shows one")
+        raise BioattnError(f"{path}: is a second {title} beside {other}; a report shows one")
     else:
         setattr(found, given.slot, path)
     if given.table is not None:

@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import TextIO, cast
 
 from bioattn import __version__
-from bioattn.errors import BioattnError, FormatError, Interrupted, SettingsError
+from bioattn.errors import BioattnError, FormatError, Interrupted
 from bioattn.io.files import atomic_output, check_output, text_output, unreadable
 from bioattn.io.folders import atomic_folder, check_output_folder
 from bioattn.io.hdf5_input import open_hdf5
@@ -65,7 +65,7 @@ def merge_parts(
     elif isinstance(output, Path):
         check_output(output, given)
     elif not first.kind.is_text:
-        raise SettingsError(
+        raise BioattnError(
             f"{first.path}: {first.kind.title} cannot go to standard output; give --output a name"
         )
     try:

@@ -354,20 +354,20 @@ def test_wrong_tables(
 
 
 @pytest.mark.parametrize(
-    ("options", "words"),
+    ("options", "code", "words"),
     [
-        (["--max-depth", "0"], "--max-depth 0"),
-        (["--min-structure-identity", "1.5"], "--min-structure-identity 1.5"),
-        (["--mappings", "{folder}/none/here"], "does not exist"),
-        (["--mappings", "{folder}/pairs.tsv"], "is a file"),
-        (["-o", "{folder}/pdb/one.pdb"], "is an input"),
+        (["--max-depth", "0"], 2, "--max-depth 0"),
+        (["--min-structure-identity", "1.5"], 2, "--min-structure-identity 1.5"),
+        (["--mappings", "{folder}/none/here"], 1, "does not exist"),
+        (["--mappings", "{folder}/pairs.tsv"], 1, "is a file"),
+        (["-o", "{folder}/pdb/one.pdb"], 2, "is an input"),
     ],
 )
 def test_wrong_options(
-    folder: Path, capsys: pytest.CaptureFixture[str], options: list[str], words: str
+    folder: Path, capsys: pytest.CaptureFixture[str], options: list[str], code: int, words: str
 ) -> None:
     arguments = [option.format(folder=folder) for option in options]
-    assert run(write_pairs(folder, *GOOD), "-o", folder / "out" / "x.dataset.h5", *arguments) == 2
+    assert run(write_pairs(folder, *GOOD), "-o", folder / "out" / "x.dataset.h5", *arguments) == code
     assert words in capsys.readouterr().err
     assert list((folder / "out").iterdir()) == []
 

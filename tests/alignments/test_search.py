@@ -106,7 +106,7 @@ def test_queries(tmp_path) -> None:
     several.write_text(">sp|P1|A_X first\nMK-.vl\nAA*\n>b\nMMM\n")
     assert read_search_query(several, "A_X")[:3] == ("sp|P1|A_X", "first", "MKvlAA")
     with pytest.raises(
-        SettingsError,
+        BioattnError,
         match=r"holds 2 sequences; .* with --query, for example --query 'sp.P1.A_X'",
     ):
         read_search_query(several, None)

@@ -142,7 +142,7 @@ def test_contributions_are_those_of_the_file(folder) -> None:
 def test_position_0_lies_in_the_window(folder, tmp_path, monkeypatch, capsys, words) -> None:
     monkeypatch.chdir(folder)
     command = ["plot", *words.split(), "-o", str(tmp_path / "x.svg"), "--upstream"]
-    assert main([*command, "9999"]) == 2
+    assert main([*command, "9999"]) == 1
     assert "--upstream 9999: the windows have" in capsys.readouterr().err
     assert not list(tmp_path.iterdir())
 
@@ -173,8 +173,8 @@ def test_treatments_of_the_heatmap_are_in_the_run_record(folder, tmp_path) -> No
         ("attention nowhere.h5 --gene g0 -o {out}.png", 1, "nowhere.h5: no such file"),
         ("attention attention.h5 --gene g0 --attribution attention.h5 -o {out}.png", 1, "attention.h5: "),
         ("heatmap attention.h5 --genes none.txt -o {out}.png", 1, "neither a gene of"),
-        ("heads attention.h5 --corrected -o {out}.png", 2, "--sample and --corrected are for alignments"),
-        ("heads alignment.h5 --treatment heat -o {out}.png", 2, "holds alignments; choose with --sample"),
+        ("heads attention.h5 --corrected -o {out}.png", 1, "--sample and --corrected are for alignments"),
+        ("heads alignment.h5 --treatment heat -o {out}.png", 1, "holds alignments; choose with --sample"),
         ("contacts contacts.tsv --chain A -o {out}.png", 2, "say how to read --truth; give that too"),
         ("contacts contacts.tsv --truth check.json -o {out}.png", 1, "check.json: "),
         ("distogram attention.h5 -o {out}.png", 1, "is no distogram"),

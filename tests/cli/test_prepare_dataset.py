@@ -149,11 +149,11 @@ def test_contrast_tables_with_names(folder):
         (
             "gene\theat\nYAL000C\t1\n",
             ["--split", "chromosome", "--holdout", "test=chrX"],
-            2,
+            1,
             "no promoter lies on 'chrX'; the chromosomes are",
         ),
         ("gene\theat\nYAL000C\t1\n", ["--threshold", "1"], 2, "--threshold belongs to the binary task"),
-        ("gene\theat\nYAL000C\t1\n", ["--split", "treatment"], 2, "1 treatments cannot be parted in three"),
+        ("gene\theat\nYAL000C\t1\n", ["--split", "treatment"], 1, "1 treatments cannot be parted in three"),
         ("gene\theat\nYAL000C\t1\n", ["--gene-column", "id"], 1, "--gene-column: there is no column 'id'"),
         ("gene\theat\nYAL000C\t1\n", ["--proteins", "p.fa"], 1, "p.fa: holds nucleotides"),
     ],

@@ -197,7 +197,7 @@ def test_same_input_same_bytes_and_a_record_beside(inputs, tmp_path):
         (["--max-n", "2"], 2, "--max-n is 2"),
         (
             ["--biotype", "lincRNA"],
-            2,
+            1,
             "--biotype 'lincRNA': no gene of .* has it; there are tRNA, protein_coding",
         ),
         (["--overlap", "cut"], 2, "cut"),
@@ -265,7 +265,7 @@ def test_bed_cannot_serve_what_needs_transcripts(inputs, tmp_path, capsys):
     bed = tmp_path / "in" / "genes.bed"
     bed.write_text("c1\t10\t14\tf\t0\t+\n")
     for options in (["--anchor", "cds"], ["--feature", "mRNA"], ["--biotype", "x"], ["--id-attribute", "x"]):
-        assert run((inputs[0], bed), *options) == 2
+        assert run((inputs[0], bed), *options) == 1
         assert "is BED" in capsys.readouterr().err
 
 

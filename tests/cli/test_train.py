@@ -105,13 +105,13 @@ def test_options_win_over_the_config_file(prepared: Path, tmp_path: Path) -> Non
         ("treatment_columns = ['dose']\n[model]\ntreatment_encoder = 'features'\n", "'dose'"),
     ],
 )
-def test_wrong_settings_are_one_sentence_and_code_2(
+def test_wrong_settings_are_one_sentence_and_code_1(
     prepared: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str], toml: str, sentence: str
 ) -> None:
     settings = tmp_path / "settings.toml"
     settings.write_text(toml)
     code = bioattn("train", "promoter", prepared / "tiny.dataset.h5", "-o", tmp_path / "m", "-c", settings)
-    check_mistake(code, 2, sentence, capsys)
+    check_mistake(code, 1, sentence, capsys)
     assert {path.name for path in tmp_path.iterdir()} == {"settings.toml"}
 
 
@@ -126,7 +126,7 @@ def test_wrong_settings_are_one_sentence_and_code_2(
         (["{dataset}", "-o", "{here}/m", "--hops", "0"], 2, "invalid value for '--hops': "),
         (["{dataset}"], 2, "missing option '--output' / '-o'; see `bioattn train promoter --help`"),
         (["{dataset}", "-o", "{here}/m", "--hops", "2", "--conditioning", "film"], 2, "--hops is for"),
-        (["{dataset}", "-o", "{here}/m", "--reference", "nobody"], 2, "'nobody' is no training treatment"),
+        (["{dataset}", "-o", "{here}/m", "--reference", "nobody"], 1, "'nobody' is no training treatment"),
         (["{dataset}", "-o", "{here}/no/m"], 1, "no does not exist"),
         (["{here}/none.h5", "-o", "{here}/m"], 1, "none.h5: no such file"),
         (["{promoters}", "-o", "{here}/m"], 1, "promoters.fa"),

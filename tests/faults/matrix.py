@@ -272,9 +272,7 @@ def _problems(fault: Fault, run: Run, done: Outcome) -> list[str]:
         return ["hangs"]
     if "Traceback" in done.stderr:
         found.append(f"traceback: {done.stderr[-500:]}")
-    # Settings that are none are wrong usage.
-    codes = (0, 1, 2) if str(run.change.get("file", "")).endswith(".toml") else (0, 1)
-    if done.status not in codes and not (run.stdout == "gone" and done.status == 141):
+    if done.status not in (0, 1) and not (run.stdout == "gone" and done.status == 141):
         found.append(f"ended with {done.status}: {done.stderr[-300:]}")
     if done.status == 1 and run.stderr == "file" and done.stderr.count("bioattn: error: ") != 1:
         found.append(f"no sentence: {done.stderr[-300:]}")

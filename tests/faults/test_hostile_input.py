@@ -298,7 +298,7 @@ def test_ids_of_a_table_cannot_write_elsewhere(
         (tmp_path / path).write_text(">a\nMKV\n")
     (tmp_path / "pairs.tsv").write_text(f"id\tmsa\tstructure\n{name}\tm.a3m\ts.pdb\n")
     arguments = ["prepare", "contacts", str(tmp_path / "pairs.tsv"), "-o", str(tmp_path / "x.h5")]
-    assert main([*arguments, "--mappings", str(tmp_path / "maps")]) == 2
+    assert main([*arguments, "--mappings", str(tmp_path / "maps")]) == 1
     assert "cannot be a file name" in capsys.readouterr().err
     assert sorted(path.name for path in tmp_path.iterdir()) == ["m.a3m", "pairs.tsv", "s.pdb"]
 

@@ -9,7 +9,7 @@ import pytest
 from Bio.Data.IUPACData import protein_letters_1to3
 
 from bioattn.alignments.contact_dataset import write_contact_dataset
-from bioattn.errors import BioattnError, FormatError, SettingsError
+from bioattn.errors import BioattnError, FormatError
 from bioattn.figures.contact_map import compare_contacts, draw_contact_map, draw_distogram, expected_and_true
 from bioattn.figures.contact_prediction import (
     ContactPrediction,
@@ -232,7 +232,7 @@ def test_a_trace_of_ca_is_said(tmp_path, caplog) -> None:
 def test_bad_input_is_one_sentence(tmp_path) -> None:
     two = table(tmp_path / "two.tsv", scores(), "score", sample="a")
     two.write_text(two.read_text() + two.read_text().partition("\n")[2].replace("a\t", "b\t"))
-    with pytest.raises(SettingsError, match=re.escape("two.tsv: holds 2 alignments; choose with --sample")):
+    with pytest.raises(BioattnError, match=re.escape("two.tsv: holds 2 alignments; choose with --sample")):
         read_contact_prediction(two)
     assert read_contact_prediction(two, "b").quantity == "score"
     other = tmp_path / "other.tsv"

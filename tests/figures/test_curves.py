@@ -7,7 +7,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from bioattn.errors import BioattnError, FormatError, SettingsError
+from bioattn.errors import BioattnError, FormatError
 from bioattn.figures.curves import draw_check, draw_training
 from bioattn.views.check import read_check
 from bioattn.views.training_history import read_history
@@ -54,9 +54,9 @@ def test_steps_without_validation_and_other_columns(tmp_path) -> None:
 def test_bad_input_is_one_sentence(tmp_path) -> None:
     good = read_history(run(tmp_path, "a", PROMOTER))
     steps = read_history(run(tmp_path, "b", "step,training_loss\n1,2\n"))
-    with pytest.raises(SettingsError, match="some of the runs count epochs, others steps"):
+    with pytest.raises(BioattnError, match="some of the runs count epochs, others steps"):
         draw_training([good, steps], 85)
-    with pytest.raises(SettingsError, match="--metric 'r2': no run has it; there are epoch, learning_rate"):
+    with pytest.raises(BioattnError, match="--metric 'r2': no run has it; there are epoch, learning_rate"):
         draw_training([good], 85, ["r2"])
     with pytest.raises(FormatError, match=re.escape("history.csv:3: training_loss 'x' is not a number")):
         read_history(run(tmp_path, "c", "step,training_loss\n1,2\n2,x\n"))

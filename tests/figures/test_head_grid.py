@@ -7,7 +7,7 @@ import pytest
 from matplotlib.image import AxesImage
 from matplotlib.text import Text
 
-from bioattn.errors import BioattnError, SettingsError
+from bioattn.errors import BioattnError
 from bioattn.figures import head_grid
 from bioattn.figures.head_grid import (
     HeadGrid,
@@ -95,7 +95,7 @@ def test_a_stack_of_published_size_fits_on_a_page() -> None:
     assert panel > 6
     # Few heads have room for ticks and names.
     assert head_grid._layout(2, 4, 180).panel > 3 * panel
-    with pytest.raises(SettingsError, match="48 layers of 8 heads do not fit on a page of 85 mm"):
+    with pytest.raises(BioattnError, match="48 layers of 8 heads do not fit on a page of 85 mm"):
         head_grid._layout(48, 8, 85)
 
 
@@ -120,11 +120,11 @@ def test_small_panels_say_head_and_layer_once() -> None:
 @pytest.mark.parametrize(
     ("asked", "error", "sentence"),
     [
-        ({"sites": ["*.msa_*"]}, SettingsError, "look at residues and at sequences; choose one kind"),
+        ({"sites": ["*.msa_*"]}, BioattnError, "look at residues and at sequences; choose one kind"),
         ({"sites": ["x*"]}, BioattnError, "holds no such attention site; it holds"),
         ({"heads": [5]}, BioattnError, "holds no such head; it holds 0, 1"),
         ({"sample": "b"}, BioattnError, "holds no such alignment; it holds"),
-        ({"sites": ["*.msa_column"], "corrected": True}, SettingsError, "--corrected is for maps between"),
+        ({"sites": ["*.msa_column"], "corrected": True}, BioattnError, "--corrected is for maps between"),
     ],
 )
 def test_what_is_not_there(alignments, asked, error, sentence) -> None:
@@ -135,6 +135,6 @@ def test_what_is_not_there(alignments, asked, error, sentence) -> None:
 def test_several_alignments_must_be_chosen_from(write_alignments) -> None:
     with (
         open_attention(write_alignments(names=("a", "b")).path) as attention,
-        pytest.raises(SettingsError, match="holds 2 alignments; choose with --sample"),
+        pytest.raises(BioattnError, match="holds 2 alignments; choose with --sample"),
     ):
         alignment_head_grid(attention)

@@ -182,5 +182,5 @@ def test_choosing() -> None:
     assert choose_motifs(motifs, None) == motifs
     with pytest.raises(BioattnError, match="--motif 'x': the file holds no such motif; it holds 'm1'"):
         choose_motifs(motifs, ["x"])
-    with pytest.raises(SettingsError, match=re.escape("46 logos do not fit on a page, 45 do")):
+    with pytest.raises(BioattnError, match=re.escape("46 logos do not fit on a page, 45 do")):
         draw_logos([motif(f"m{number}", ROWS) for number in range(46)], 180)

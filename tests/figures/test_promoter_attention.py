@@ -174,7 +174,7 @@ def test_regions(text, zero, region) -> None:
 
 @pytest.mark.parametrize("text", ["", "5", "a:b", "10:5", "5:5", "-1:5", "50:61"])
 def test_no_regions(text) -> None:
-    with pytest.raises(SettingsError, match=re.escape("--region")):
+    with pytest.raises(BioattnError, match=re.escape("--region")):
         parse_region(text, None, 60)
 
 
@@ -188,10 +188,10 @@ def test_bad_input_is_one_sentence(promoters, annotation, tmp_path) -> None:
     other.write_text(GFF.replace("chrI", "chr1"))
     fails(BioattnError, "has no gene on chromosome 'chrI' of 'g0'; its chromosomes are", annotation=other)
     fails(SettingsError, "leave one of them out", annotation=annotation, upstream=5)
-    fails(SettingsError, "--upstream 61: the windows have 60 bases", upstream=61)
+    fails(BioattnError, "--upstream 61: the windows have 60 bases", upstream=61)
     motifs = tmp_path / "m.txt"
     motifs.write_text("MEME version 4\n")
-    fails(SettingsError, "add --promoters", motifs=motifs)
+    fails(BioattnError, "add --promoters", motifs=motifs)
     sequences = fasta(tmp_path / "p.fa", promoters, "GTCGAC", 40)
     fails(FormatError, "m.txt: holds no motif", motifs=motifs, promoters=sequences)
     moved = tmp_path / "moved.fa"

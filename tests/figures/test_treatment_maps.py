@@ -7,7 +7,7 @@ import pytest
 from matplotlib.collections import QuadMesh
 
 from bioattn.attention.site import AttentionSite, Axis
-from bioattn.errors import BioattnError, SettingsError
+from bioattn.errors import BioattnError
 from bioattn.figures import treatment_maps
 from bioattn.figures.treatment_heatmap import cluster_treatments, draw_treatment_heatmap
 from bioattn.figures.treatment_maps import TreatmentMaps, choose_treatments, read_treatment_maps
@@ -69,7 +69,7 @@ def test_treatments_of_extreme_predictions(promoters) -> None:
         ({"against": "dry"}, BioattnError, "`mean` is the mean over all of them"),
         (
             {"treatments": ["heat"], "against": "heat"},
-            SettingsError,
+            BioattnError,
             "--against 'heat': is the only treatment",
         ),
         ({"sites": ["*.stage.*"]}, BioattnError, "at no site of 'promoter.stage.0' are positions looked at"),
@@ -173,5 +173,5 @@ def test_many_treatments_are_named_now_and_then() -> None:
     assert height <= 231
     assert (height - 20) / 173 * (places[1] - places[0]) >= 2.1  # millimetres: a line of 6 pt
     assert names == [heatmap.treatments[int(place)] for place in places]
-    with pytest.raises(SettingsError, match="900 treatments do not fit on a page"):
+    with pytest.raises(BioattnError, match="900 treatments do not fit on a page"):
         draw_treatment_heatmap(cluster_treatments(maps_of(random.random((900, 5))), cluster=False), 180)

@@ -10,7 +10,7 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from bioattn.errors import BioattnError, FormatError, SettingsError
+from bioattn.errors import BioattnError, FormatError
 from bioattn.formats.annotation import read_annotation, read_bed
 from bioattn.formats.genes import Place
 from bioattn.formats.gff import read_gff3
@@ -50,7 +50,7 @@ def test_refusals_of_bed_name_the_line(tmp_path, content, message):
 def test_bed_has_no_attributes(tmp_path):
     path = tmp_path / "x.bed"
     path.write_text("c\t1\t9\tg\t0\t+\n")
-    with pytest.raises(SettingsError, match=r"--id-attribute: .*is BED"):
+    with pytest.raises(BioattnError, match=r"--id-attribute: .*is BED"):
         read_annotation(path, "locus_tag")
 
 

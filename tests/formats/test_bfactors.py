@@ -123,8 +123,8 @@ def test_numbers_of_atoms_and_packed_files(tmp_path) -> None:
 @pytest.mark.parametrize(
     ("text", "output", "error", "sentence"),
     [
-        (PDB, "x.cif", SettingsError, "the structure is PDB; end the name in .pdb"),
-        (CIF, "x.pdb", SettingsError, "the structure is mmCIF; end the name in .cif"),
+        (PDB, "x.cif", BioattnError, "the structure is PDB; end the name in .pdb"),
+        (CIF, "x.pdb", BioattnError, "the structure is mmCIF; end the name in .cif"),
         (PDB, "x.txt", SettingsError, "end its name in .pdb or .cif"),
         (
             PDB.replace("A  10 ", "A  xx "),

@@ -5,7 +5,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from bioattn.errors import BioattnError, SettingsError
+from bioattn.errors import BioattnError
 from bioattn.formats.alignment import Alignment, split_insertions
 from bioattn.models.evoformer.inference.outputs import target_row
 from bioattn.models.evoformer.inference.sources import find_alignments
@@ -74,7 +74,7 @@ def test_refusals(tmp_path: Path) -> None:
     for name in ("a.sto", "other/a.sto"):
         (tmp_path / name).write_text(A3M)
     (tmp_path / "list").write_text("a.sto\nother/a.sto\n")
-    with pytest.raises(SettingsError, match=r"a\.sto and a\.sto would both be written to a\.sto"):
+    with pytest.raises(BioattnError, match=r"a\.sto and a\.sto would both be written to a\.sto"):
         find_alignments(tmp_path / "list")
     with pytest.raises(BioattnError, match="no such file"):
         find_alignments(tmp_path / "absent.a3m")

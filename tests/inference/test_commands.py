@@ -151,7 +151,7 @@ def test_position_0_goes_from_the_promoters_to_figures(
         (["export", "attention", "{model}", "{promoters}", "-o", "x.h5", "--heads", "a"], 2, "--heads 'a'"),
         (["export", "attention", "{model}", "{promoters}", "-o", "x.h5", "--heads", "9"], 1, "heads 0 to 2"),
         (["export", "attention", "{model}", "{promoters}", "-o", "x.h5", "--sites", "x"], 1, "--sites 'x'"),
-        (["export", "attention", "{film}", "{promoters}", "-o", "x.h5"], 2, "has no attention sites"),
+        (["export", "attention", "{film}", "{promoters}", "-o", "x.h5"], 1, "has no attention sites"),
         (["export", "attention", "{model}", "{promoters}", "-o", "x.h5", "--dtype", "int8"], 2, ""),
         (
             ["run", "promoter", "{model}", "{promoters}", "-o", "{model}/model.safetensors"],

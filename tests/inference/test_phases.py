@@ -7,7 +7,7 @@ import pytest
 import torch
 
 from bioattn.attention.capture import capture
-from bioattn.errors import SettingsError
+from bioattn.errors import BioattnError
 from bioattn.models.promoter.config import Conditioning
 from bioattn.models.promoter.inference.batches import make_batch
 from bioattn.models.promoter.inference.run import run_promoters
@@ -120,7 +120,7 @@ def test_what_cannot_be_cut_is_refused(make_model, make_promoters, load, tmp_pat
         ({"conditioning": Conditioning.CROSS_ALL}, 2, "--phases 2 is for attention to positions"),
     ):
         loaded = load(make_model(f"model{phases}", **settings))
-        with pytest.raises(SettingsError) as refusal:
+        with pytest.raises(BioattnError) as refusal:
             run_promoters(
                 loaded,
                 make_promoters(2),

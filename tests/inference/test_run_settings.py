@@ -85,14 +85,14 @@ def test_bf16_is_near_fp32_and_not_the_same(model: Path, tmp_path: Path) -> None
         ((), 2, "--parameters FILE"),
         (("--model", "M", "--parameters", "M"), 2, "name one model; 2 are given"),
         (("--model", "M", "--chunk", "few"), 2, "--chunk few"),
-        (("--model", "M", "--recycles", 2), 2, "no recycling"),
+        (("--model", "M", "--recycles", 2), 1, "no recycling"),
         (("--model", "M", "--sites", "*"), 2, "--attention FILE"),
         (
             ("--model", "M", "--attention", "A", "--sites", "evoformer.*.surprise"),
             1,
             "no such attention site",
         ),
-        (("--model", "M", "--representations", "structure"), 2, "no structure module"),
+        (("--model", "M", "--representations", "structure"), 1, "no structure module"),
         (("--model", "X"), 1, "no such file"),
     ],
 )
@@ -131,6 +131,6 @@ def test_settings_that_cannot_be_met(
 ) -> None:
     path, config = write_fasta(tmp_path / "x.fasta"), write_config(tmp_path, text)
     options = ("--attention", tmp_path / "att.h5") if attention else ()
-    assert run(path, "--model", trunk, "--config", config, *options, "-o", tmp_path / "out") == 2
+    assert run(path, "--model", trunk, "--config", config, *options, "-o", tmp_path / "out") == 1
     assert said in capsys.readouterr().err
     assert sorted(file.name for file in tmp_path.iterdir()) == ["run.toml", "x.fasta"]

@@ -162,7 +162,7 @@ def test_a_protein_that_is_not_the_target(attention, structure, tmp_path, capsys
         (["--chain", "A", "--sites", "*.msa_column"], 1, "looks from sequence to sequence"),
         (["--chain", "A", "--heads", "9"], 1, "holds no such head"),
         (["--chain", "A", "--sample", "b"], 1, "holds no such alignment"),
-        (["--chain", "A", "-o", "x.cif"], 2, "formats are not converted"),
+        (["--chain", "A", "-o", "x.cif"], 1, "formats are not converted"),
         (["--chain", "A", "-o", "x.png"], 2, "end its name in .pdb or .cif"),
     ],
 )

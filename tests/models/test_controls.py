@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 import torch
 
-from bioattn.errors import BioattnError, FormatError, Interrupted, SettingsError
+from bioattn.errors import BioattnError, FormatError, Interrupted
 from bioattn.models.promoter.controls import (
     Control,
     PromoterTraining,
@@ -124,7 +124,7 @@ def test_records_that_are_not_whole(trained, tmp_path):
 def test_folders_that_cannot_be_made(trained, own, tmp_path):
     (tmp_path / "file").write_text("")
     dataset = trained / "small.dataset.h5"
-    with pytest.raises(SettingsError, match="is a file"):
+    with pytest.raises(BioattnError, match="is a file"):
         own.control(Control.UNIFORM, 0, dataset, tmp_path / "file")
     with pytest.raises(BioattnError, match="cannot be made"):
         own.control(Control.UNIFORM, 0, dataset, tmp_path / "no" / "such")

@@ -8,9 +8,9 @@ import pytest
 import torch
 
 from bioattn.attention.capture import capture
-from bioattn.errors import BioattnError, SettingsError
+from bioattn.errors import BioattnError, FormatError, SettingsError
 from bioattn.formats.nucleotides import encode, reverse_complement
-from bioattn.io.config_file import build
+from bioattn.io.config_file import OPTIONS, build
 from bioattn.models.promoter.config import PromoterModelConfig, TreatmentEncoding
 from bioattn.models.promoter.model import attention_sites, make_promoter_model
 from bioattn.models.promoter.stem import KmerStem
@@ -230,7 +230,7 @@ def test_both_stems_share_the_channels():
         torch.testing.assert_close(known, known_alone)
     stem = make(stem="both", channels=10)[0].network.stem  # halves of an odd size
     assert stem(codes())[0].shape[-1] == 10
-    with pytest.raises(SettingsError, match="channels is 15; stem = both takes half"):
+    with pytest.raises(FormatError, match="channels is 15; stem = both takes half"):
         make(stem="both", channels=15)
 
 
@@ -296,12 +296,12 @@ class TestVocabulary:
             BioattnError, match=r"treatment 'a' has the dose '3 kg', but training saw no dose"
         ):
             features.encode(TreatmentTable(frame=frame))
-        with pytest.raises(SettingsError, match="treatment_columns names 'colour'"):
+        with pytest.raises(BioattnError, match="treatment_columns names 'colour'"):
             TreatmentVocabulary.learn(
                 table(), encoding=TreatmentEncoding.FEATURES, unconditional=True, columns=["colour"]
             )
         with pytest.raises(
-            SettingsError, match="needs a treatment table with at least one column that varies"
+            BioattnError, match="needs a treatment table with at least one column that varies"
         ):
             TreatmentVocabulary.learn(
                 named_treatments(["a", "b"]), encoding=TreatmentEncoding.FEATURES, unconditional=True
@@ -326,4 +326,4 @@ class TestVocabulary:
 )
 def test_settings_that_cannot_be_are_refused(settings, message):
     with pytest.raises(SettingsError, match=message):
-        build(PromoterModelConfig, {"length": LENGTH, **settings}, "model settings")
+        build(PromoterModelConfig, {"length": LENGTH, **settings}, OPTIONS)

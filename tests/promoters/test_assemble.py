@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from bioattn.errors import BioattnError, SettingsError
+from bioattn.errors import BioattnError
 from bioattn.formats.nucleotides import encode
 from bioattn.promoters.assemble import build_dataset
 from bioattn.promoters.choices import Direction, Split, Standardize
@@ -362,7 +362,7 @@ def test_homology_leaves_no_leakage_and_random_warns(caplog):
     ],
 )
 def test_settings_that_do_not_fit(options, sentence):
-    with pytest.raises(SettingsError, match=sentence):
+    with pytest.raises(BioattnError, match=sentence):
         DatasetSettings(**options)
 
 

@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from bioattn.errors import SettingsError
+from bioattn.errors import BioattnError, SettingsError
 from bioattn.promoters.choices import Split
 from bioattn.promoters.dataset import TEST, TRAIN, VALIDATION
 from bioattn.promoters.dataset_settings import DatasetSettings
@@ -89,10 +89,10 @@ def test_blocks_of_one_chromosome_fill_both_sides_and_depend_on_the_seed():
         assert 0.04 < (sides[0] == side).mean() <= 0.1
     few = block_groups(["U"] * 4000, start, start + 1000, 3_000_000)
     with pytest.raises(
-        SettingsError, match=r"no block of a chromosome fits into test .* smaller --block-size"
+        BioattnError, match=r"no block of a chromosome fits into test .* smaller --block-size"
     ):
         split_by_group(few, [], 0, "block")
-    with pytest.raises(SettingsError, match="the promoters have no location"):
+    with pytest.raises(BioattnError, match="the promoters have no location"):
         block_groups(["U", ""], np.array([0, -1]), np.array([10, -1]), 500)
 
 
@@ -180,7 +180,7 @@ def test_groups_stay_whole(groups, seed):
     numbered = np.unique(groups, return_inverse=True)[1]
     try:
         sides = split_by_group(numbered, [], seed, "homology")
-    except SettingsError as error:
+    except BioattnError as error:
         assert "no group of related promoters fits" in str(error)  # noqa: PT017
         return
     for group in set(numbered.tolist()):
@@ -286,6 +286,6 @@ def test_treatments_at_random_are_warned_about(caplog):
     ],
 )
 def test_mistakes_are_named(call, sentence):
-    with pytest.raises(SettingsError) as caught:
+    with pytest.raises(BioattnError) as caught:
         call()
     assert sentence in str(caught.value)

@@ -300,7 +300,7 @@ def export_contacts(
     with open_attention(attention_path) as attention:
         names = _samples(attention, sample)
         if as_rr and len(names) > 1:
-            raise SettingsError(
+            raise BioattnError(
                 f"--output {output}: RR holds one alignment and {attention_path} has {len(names):,}; choose one "
                 f"with --sample ({first_names(names)}) or write .tsv"
             )

@@ -11,7 +11,7 @@ import numpy as np
 import pandas as pd
 from numpy.typing import NDArray
 
-from bioattn.errors import BioattnError, FormatError, SettingsError
+from bioattn.errors import BioattnError, FormatError
 from bioattn.formats.meme import read_meme
 from bioattn.formats.nucleotides import UNKNOWN
 from bioattn.formats.tables import open_table, refuse_duplicate_columns
@@ -172,7 +172,7 @@ def _signals(
     if attribution:
         signals.append(AttributionSignal(attribution))
     if not signals:
-        raise SettingsError("no result to score; give attention or attribution files")
+        raise BioattnError("no result to score; give attention or attribution files")
     first = signals[0]
     for signal in signals[1:]:
         if (signal.genes, signal.window_length) != (first.genes, first.window_length):
@@ -194,7 +194,7 @@ def _sequences(
     if attribution:
         return attribution[0].sequences()
     if promoters is None:
-        raise SettingsError(
+        raise BioattnError(
             "attention files hold no sequences; give the FASTA they were made from with --promoters"
         )
     return codes_of_genes(promoters, attention[0], attention[0].samples)
@@ -243,7 +243,7 @@ def _contrast(text: str, groups: dict[str, list[str]]) -> tuple[str, str]:
         first, second = ":".join(parts[:cut]), ":".join(parts[cut:])
         if first in groups and second in groups and first != second:
             return first, second
-    raise SettingsError(
+    raise BioattnError(
         f"--contrast {text}: give two different conditions as CONDITION:OTHER, of {quoted(list(groups))}"
     )
 

@@ -7,7 +7,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from bioattn.choices import matching_sites, not_there, require_names
-from bioattn.errors import BioattnError, SettingsError
+from bioattn.errors import BioattnError
 from bioattn.store.choices import Reduction
 from bioattn.store.reader import AttentionFile, SiteInfo
 from bioattn.text import quoted
@@ -69,7 +69,7 @@ def only_sample(attention: AttentionFile, sample: str | None) -> str:
     if sample is None and len(names) == 1:
         return names[0]
     if sample is None:
-        raise SettingsError(
+        raise BioattnError(
             f"{attention.path}: holds {len(names):,} alignments; choose with --sample ({quoted(names)})"
         )
     require_names("--sample", [sample], names, attention.path, "alignment")

@@ -15,7 +15,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from bioattn.choices import require_names, require_reference
-from bioattn.errors import Interrupted, SettingsError
+from bioattn.errors import BioattnError, Interrupted, SettingsError
 from bioattn.formats.meme import read_meme, write_meme
 from bioattn.formats.motif import UNIFORM_BACKGROUND, Motif
 from bioattn.interpret.file_kinds import EDGES, LOGOS, MEME, MOTIF_FOLDER, MOTIFS, TREATMENTS
@@ -105,15 +105,15 @@ def export_motifs(
         maps = [_open(stack, path, settings, promoters, genes) for path in files]
         kinds = [each.kind for each in maps]
         if len(set(kinds)) < len(kinds):
-            raise SettingsError(f"two {kinds[0]} files: give one of each kind, or run the command for each")
+            raise BioattnError(f"two {kinds[0]} files: give one of each kind, or run the command for each")
         if (settings.heads is not None or settings.sites != MotifSettings().sites) and ATTENTION not in kinds:
             option = "--sites" if settings.heads is None else "--heads"
-            raise SettingsError(f"{option} chooses in attention, which is not given; leave it out")
+            raise BioattnError(f"{option} chooses in attention, which is not given; leave it out")
         for each in maps:
             require_names("--treatment", treatments, each.treatments, each.path)
             require_reference("--against", settings.against, each.treatments, each.path)
             if list(treatments or each.treatments) == [settings.against]:
-                raise SettingsError(f"--against {settings.against!r}: is the only treatment; name others")
+                raise BioattnError(f"--against {settings.against!r}: is the only treatment; name others")
         filters = [] if model is None else _filters(model, promoters)
         sources = [MotifSource(each, treatments or each.treatments, settings) for each in maps]
         try:
@@ -159,7 +159,7 @@ def _open(
     if isinstance(file, AttributionFile):
         return AttributionMaps(file, genes=chosen)
     if promoters is None:
-        raise SettingsError(
+        raise BioattnError(
             f"{path}: attention holds no sequences; give the FASTA it was exported from with --promoters"
         )
     return AttentionMaps(file, promoters, genes=chosen, sites=settings.sites, heads=settings.heads)

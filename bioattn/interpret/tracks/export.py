@@ -16,7 +16,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from bioattn.choices import MEAN
-from bioattn.errors import BioattnError, Interrupted, SettingsError
+from bioattn.errors import BioattnError, Interrupted
 from bioattn.interpret.choices import Overlapping
 from bioattn.interpret.file_kinds import STRANDS, TRACK_FOLDER, TrackFormat
 from bioattn.interpret.maps.position_maps import position_maps
@@ -150,7 +150,7 @@ class _Export:
             and settings.overlapping is Overlapping.NEAREST_GENE
             and self.downstream > attention.window_length
         ):
-            raise SettingsError(
+            raise BioattnError(
                 f"--downstream {self.downstream}: the windows have {attention.window_length} bases; give what "
                 "`prepare promoters` was told"
             )

@@ -94,7 +94,7 @@ def choose_tracks(
             pairs.append((reference, None))
         others = [name for name in names if name != reference]
         if not others:
-            raise SettingsError(f"--against {reference}: is the only treatment asked for; name others")
+            raise BioattnError(f"--against {reference}: is the only treatment asked for; name others")
         pairs += [(name, reference) for name in others]
     stems = file_stems([name if other is None else f"{name}-vs-{other}" for name, other in pairs])
     return [

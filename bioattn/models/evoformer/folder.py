@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, ClassVar
 import torch
 
 from bioattn.attention.site import AttentionSite
-from bioattn.errors import FormatError, SettingsError
+from bioattn.errors import BioattnError, FormatError
 from bioattn.io.config_file import build
 from bioattn.io.files import sha256_of
 from bioattn.io.input_watch import unchanged
@@ -107,7 +107,7 @@ def read_evoformer_config(folder: Path) -> tuple[EvoformerConfig, InputSettings]
             build(EvoformerConfig, content["architecture"], f"{folder / CONFIG}"),
             build(InputSettings, content["inputs"], f"{folder / CONFIG}"),
         )
-    except SettingsError as error:
+    except FormatError as error:
         raise FormatError(f"{error}; the folder is damaged or was edited") from error
     except (KeyError, TypeError, AttributeError) as error:
         raise FormatError(f"{folder / CONFIG}: is incomplete ({error!r})") from error
@@ -121,7 +121,7 @@ def load_evoformer_model(
     num_structure_layers: layers of the structure module, for parameter files, which lack it (`load_parameters`).
 
     Raises: FormatError naming the file or array that is missing, of another version, damaged or at odds with the
-    rest; SettingsError when layers are given for a folder; BioattnError when a file changes meanwhile.
+    rest; BioattnError when layers are given for a folder, and when a file changes meanwhile.
     """
     with unchanged(*((path / CONFIG, path / WEIGHTS) if path.is_dir() else (path,))):
         return _load(path, device, num_structure_layers)
@@ -130,7 +130,7 @@ def load_evoformer_model(
 def _load(path: Path, device: torch.device, num_structure_layers: int | None) -> LoadedEvoformerModel:
     if path.is_dir():
         if num_structure_layers is not None:
-            raise SettingsError(f"{path}: a model folder knows its number of structure module layers")
+            raise BioattnError(f"{path}: a model folder knows its number of structure module layers")
         config, inputs = read_evoformer_config(path)
         weights = path / WEIGHTS
         check_sizes(lambda: EvoformerModel(config), asdict(config), weights)

@@ -6,7 +6,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from bioattn.errors import SettingsError
-from bioattn.io.config_file import build
+from bioattn.io.config_file import build, settings_error
 from bioattn.models.evoformer.config import InputSettings, Representation
 from bioattn.models.running import Running, RunReport
 from bioattn.models.settings import (
@@ -223,7 +223,7 @@ def _attention(settings: EvoformerRun) -> "AttentionOutput | None":
     if settings.attention is None:
         if settings.sites or configured:
             what = "--sites" if settings.sites else source
-            raise SettingsError(f"{what} speaks of attention: give --attention FILE too")
+            raise settings_error(what, "speaks of attention; give --attention FILE too")
         return None
     options = build(
         AttentionOptions,
@@ -231,5 +231,5 @@ def _attention(settings: EvoformerRun) -> "AttentionOutput | None":
         source if configured else "--sites",
     )
     if "top_k" in configured and options.reduce is not Reduction.TOP_K:
-        raise SettingsError(f'{source}: top_k is for reduce = "top-k"; say that too, or leave it out')
+        raise settings_error(source, 'top_k is for reduce = "top-k"; say that too, or leave it out')
     return AttentionOutput(path=settings.attention, options=options)

@@ -17,7 +17,7 @@ import numpy as np
 
 from bioattn import __version__
 from bioattn.choices import not_there
-from bioattn.errors import BioattnError, FormatError, Interrupted, SettingsError
+from bioattn.errors import BioattnError, FormatError, Interrupted
 from bioattn.inference.runner import HeldOut
 from bioattn.io.config_file import build
 from bioattn.io.files import sha256_of
@@ -79,7 +79,7 @@ def read_training_record(model: Path) -> TrainingRecord | None:
             evaluation=content["evaluation"],
             unnamed=tuple(name for name in TrainingConfig().decisive() if name not in content["training"]),
         )
-    except SettingsError as error:
+    except FormatError as error:
         raise FormatError(f"{error}; the folder is of another version, or was edited") from error
     except (KeyError, TypeError) as error:
         raise FormatError(f"{path}: is incomplete ({error!r})") from error
@@ -246,7 +246,7 @@ def _made(folder: Path) -> Iterator[None]:
     try:
         folder.mkdir(exist_ok=True)
     except FileExistsError:
-        raise SettingsError(f"--controls {folder}: is a file, a folder is needed") from None
+        raise BioattnError(f"--controls {folder}: is a file, a folder is needed") from None
     except OSError as error:
         raise BioattnError(
             f"--controls {folder}: cannot be made ({error.strerror or error}); name a folder that can be written"

@@ -247,7 +247,7 @@ def _load(folder: Path, device: torch.device) -> LoadedPromoterModel:
         config = build(PromoterModelConfig, content["architecture"], f"{folder / CONFIG}")
         vocabulary = TreatmentVocabulary.from_json(stored["vocabulary"])
         table = TreatmentTable(frame=_frame(stored["names"], stored["columns"]))
-    except SettingsError as error:
+    except (FormatError, SettingsError) as error:
         raise FormatError(f"{error}; the folder is damaged or was edited") from error
     except (KeyError, TypeError, ValueError) as error:
         raise FormatError(f"{folder}: config.json or treatments.json is incomplete ({error!r})") from error

@@ -16,7 +16,7 @@ import pandas as pd
 import torch
 from torch import Tensor
 
-from bioattn.errors import BioattnError, SettingsError
+from bioattn.errors import BioattnError
 from bioattn.models.promoter.config import TreatmentEncoding
 from bioattn.promoters.treatments import UNCONDITIONAL, TreatmentTable
 
@@ -101,12 +101,12 @@ class TreatmentVocabulary:
     ) -> "TreatmentVocabulary":
         """Learn from the training rows `table`; `columns` chooses features (default: all that vary).
 
-        Raises: SettingsError when a column does not exist, or `features` is asked for and no column varies.
+        Raises: BioattnError when a column does not exist, or `features` is asked for and no column varies.
         """
         frame = table.frame
         for column in columns:
             if column not in frame.columns:
-                raise SettingsError(
+                raise BioattnError(
                     f"treatment_columns names {column!r}; the treatment table has "
                     f"{', '.join(frame.columns) or 'no columns'}"
                 )
@@ -126,7 +126,7 @@ class TreatmentVocabulary:
                     present = [str(value) for value in series.dropna() if value != ""]
                     categories[column] = tuple(sorted(set(present)))
             if not categories and not numbers:
-                raise SettingsError(
+                raise BioattnError(
                     "--treatment-encoder features needs a treatment table with at least one column that varies; "
                     "give one to `bioattn prepare dataset --treatment-table`, or use --treatment-encoder id"
                 )

@@ -202,7 +202,7 @@ def heads(
     The number in brackets is the mean effective number of bins or keys of a row (2 to the power of its entropy): 1
     for a head that attends to one position, all of them for a uniform head.
     """
-    from bioattn.errors import SettingsError
+    from bioattn.errors import BioattnError
     from bioattn.figures.head_grid import alignment_head_grid, draw_head_grid, promoter_head_grid
     from bioattn.figures.treatment_maps import read_treatment_maps, window_zero
     from bioattn.promoters.gene_ids import choose_genes
@@ -213,13 +213,13 @@ def heads(
     with open_attention(attention) as file:
         if file.over_alignments:
             if genes or treatment or upstream is not None:
-                raise SettingsError(
+                raise BioattnError(
                     f"{attention}: holds alignments; choose with --sample, --sites and --heads"
                 )
             grid = alignment_head_grid(file, sample, sites=sites or None, heads=kept, corrected=corrected)
         else:
             if sample is not None or corrected:
-                raise SettingsError(
+                raise BioattnError(
                     f"{attention}: holds promoters; --sample and --corrected are for alignments"
                 )
             chosen = choose_genes(genes, file.samples.index, attention) if genes else None
@@ -297,7 +297,7 @@ def distogram(
     width: float = options.width(180),
 ) -> "Figure":
     """Draw the expected distances of a model and the entropy of each."""
-    from bioattn.errors import SettingsError
+    from bioattn.errors import BioattnError, SettingsError
     from bioattn.figures.contact_map import draw_distogram
     from bioattn.figures.contact_prediction import read_contact_prediction, read_contact_truth
     from bioattn.structures.distogram_file import read_distances
@@ -310,7 +310,7 @@ def distogram(
     found = read_contact_prediction(prediction)
     known = read_contact_truth(truth, found, chain=chain, alignment=alignment)
     if known.cb is None:
-        raise SettingsError(f"--truth {truth}: a table of contacts has no distances; give a structure")
+        raise BioattnError(f"--truth {truth}: a table of contacts has no distances; give a structure")
     return draw_distogram(distances, width, known.cb)
 
 

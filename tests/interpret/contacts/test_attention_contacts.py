@@ -13,7 +13,7 @@ from sklearn.linear_model import LogisticRegression
 from bioattn.alignments.alphabet import RESIDUES
 from bioattn.alignments.contact_dataset import TEST, TRAIN, ContactProtein, write_contact_dataset
 from bioattn.attention.site import AttentionSite
-from bioattn.errors import BioattnError, FormatError, SettingsError
+from bioattn.errors import BioattnError, FormatError
 from bioattn.interpret.contacts.attention_contacts import (
     export_contacts,
     fit_contacts,
@@ -266,7 +266,7 @@ def test_names_and_choices_that_make_no_sense(files: Files, tmp_path: Path) -> N
             r"RR holds one alignment and .* has 4; .* --sample \(a, b",
         ),
     ):
-        with pytest.raises(SettingsError, match=words):
+        with pytest.raises(BioattnError, match=words):
             export_contacts(files.attention, tmp_path / name, **choices)
     with pytest.raises(BioattnError, match="holds no such alignment; it holds 'a', 'b', 'c', 'd'"):
         export_contacts(files.attention, tmp_path / "x.tsv", sample="x")

@@ -258,5 +258,5 @@ def test_heads_of_an_alignment_model(contacts, tmp_path, capsys):
         assert abs(sides[0] - sides[1]) / 0.04 == pytest.approx(slopes[site, head], rel=0.03)
     capsys.readouterr()
     prune = ("--prune-to", 3, "--pruned-model", tmp_path / "small")
-    assert explain(model_path, contacts, "-o", tmp_path / "h", *prune) == 2
+    assert explain(model_path, contacts, "-o", tmp_path / "h", *prune) == 1
     assert "--prune-to: models of the family evoformer cannot be written" in capsys.readouterr().err

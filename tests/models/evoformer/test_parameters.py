@@ -336,11 +336,11 @@ def test_what_is_no_parameter_file_is_refused(small: Path) -> None:
         load_parameters(small / "absent.npz")
     with pytest.raises(SettingsError, match=r"\.npz"):
         export_parameters(small / "params.npz", small / "x.safetensors")
-    with pytest.raises(SettingsError, match="model folder already"):
+    with pytest.raises(BioattnError, match="model folder already"):
         export_parameters(small / "model", small / "other")
     with pytest.raises(BioattnError, match="exists already"):
         export_parameters(small / "params.npz", small / "model")
-    with pytest.raises(SettingsError, match="knows its number"):
+    with pytest.raises(BioattnError, match="knows its number"):
         load_evoformer_model(small / "model", CPU, 4)
 
 
@@ -384,7 +384,7 @@ def test_a_trunk_alone_goes_to_both_forms_and_back(tmp_path: Path) -> None:
             "experimentally_resolved_head",
         ):
             assert getattr(loaded.config, field) == getattr(config, field)
-    with pytest.raises(SettingsError, match="no structure module"):
+    with pytest.raises(BioattnError, match="no structure module"):
         load_parameters(tmp_path / "x.npz", 8)
 
 

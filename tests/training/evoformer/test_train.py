@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 import torch
 
-from bioattn.errors import SettingsError
+from bioattn.errors import BioattnError, SettingsError
 from bioattn.models.evoformer.config import EvoformerConfig, InputSettings
 from bioattn.models.evoformer.family import EvoformerTrainingSettings
 from bioattn.models.evoformer.folder import load_evoformer_model, write_evoformer_model
@@ -195,7 +195,7 @@ def test_contradictions_are_named(contact_dataset, tmp_path):
         ({"pair_features": 2}, "0 \\(none\\) or 3"),
         ({"msa_channel": 2}, "did you mean msa_channels"),
     ):
-        with pytest.raises(SettingsError, match=words):
+        with pytest.raises(BioattnError, match=words):
             train(job(contact_dataset, tmp_path / "m", model))
     assert not list(tmp_path.iterdir())
     whole = tmp_path / "whole"
@@ -204,14 +204,14 @@ def test_contradictions_are_named(contact_dataset, tmp_path):
         whole, EvoformerModel(EvoformerConfig(**{**SMALL_MODEL, "recycling": True})), InputSettings()
     )
     words = rf"^--initial-model {whole}: has recycling, but training covers the trunk"
-    with pytest.raises(SettingsError, match=words):
+    with pytest.raises(BioattnError, match=words):
         train(job(contact_dataset, tmp_path / "m", initial=whole))
 
 
 @pytest.mark.parametrize(
     ("words", "code", "sentence"),
     [
-        (["--exclude", "1ABC"], 2, "--exclude '1ABC'"),
+        (["--exclude", "1ABC"], 1, "--exclude '1ABC'"),
         (["--steps", "0"], 2, "--steps and --simulated-steps are both 0"),
         (["--initial-model", "missing"], 1, "missing"),
         (

@@ -5,7 +5,7 @@ import torch
 
 from bioattn.attention.capture import capture
 from bioattn.attention.entropy import EntropyMeter
-from bioattn.errors import Interrupted, SettingsError
+from bioattn.errors import BioattnError, Interrupted, SettingsError
 from bioattn.models.promoter.family import PromoterTrainingSettings
 from bioattn.models.promoter.folder import load_promoter_model
 from bioattn.models.promoter.training import task
@@ -77,7 +77,7 @@ def test_a_stopped_run_goes_on_to_the_same_bytes(dataset_path, tmp_path):
 
 
 def test_a_model_without_attention_is_refused(dataset_path, tmp_path):
-    with pytest.raises(SettingsError, match="attention_entropy is for models with attention; film has none"):
+    with pytest.raises(BioattnError, match="attention_entropy is for models with attention; film has none"):
         train(job(dataset_path, tmp_path / "m", {"conditioning": "film"}, attention_entropy=0.1))
     with pytest.raises(SettingsError, match="attention_entropy is -1"):
         TrainingConfig(attention_entropy=-1)

@@ -146,7 +146,7 @@ def test_a_wrong_setting_is_named_with_its_file(dataset_path: Path, tmp_path: Pa
     job = features(dataset_path, tmp_path / "m")
     wrong = dataclasses.replace(job, model={"chanels": 3}, config=Path("mine.toml"))
     with pytest.raises(
-        SettingsError, match=r"^mine\.toml \[model\]: unknown setting 'chanels'; did you mean channels"
+        BioattnError, match=r"^mine\.toml \[model\]: unknown setting 'chanels'; did you mean channels"
     ):
         train(wrong)
 

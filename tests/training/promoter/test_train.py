@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 import torch
 
-from bioattn.errors import BioattnError, SettingsError
+from bioattn.errors import BioattnError
 from bioattn.models.promoter.family import PromoterTrainingSettings
 from bioattn.models.promoter.folder import load_promoter_model
 from bioattn.models.promoter.training.config import Loss, Metric
@@ -85,9 +85,9 @@ def test_answers_come_in_response_units(dataset_path, tmp_path):
 def test_a_binary_task(binary_path, tmp_path):
     evaluation = train(job(binary_path, tmp_path / "m", **FAST))
     assert evaluation.rows[-1].figures["auroc"] > 0.8
-    with pytest.raises(SettingsError, match="metric = pearson does not fit"):
+    with pytest.raises(BioattnError, match="metric = pearson does not fit"):
         train(job(binary_path, tmp_path / "n", metric=Metric.PEARSON))
-    with pytest.raises(SettingsError, match="loss = mse does not fit"):
+    with pytest.raises(BioattnError, match="loss = mse does not fit"):
         train(job(binary_path, tmp_path / "o", loss=Loss.MSE))
 
 
@@ -129,11 +129,11 @@ def test_without_the_token_it_cannot_be_asked(dataset_path, tmp_path):
 
 
 def test_larger_shifts_than_the_flank_are_refused(dataset_path, tmp_path):
-    with pytest.raises(SettingsError, match="max_shift is 9, the dataset stores a flank of 4"):
+    with pytest.raises(BioattnError, match="max_shift is 9, the dataset stores a flank of 4"):
         train(job(dataset_path, tmp_path / "m", max_shift=9))
 
 
 def test_the_reference_must_be_a_treatment(dataset_path, tmp_path):
     wrong = dataclasses.replace(job(dataset_path, tmp_path / "m"), reference="nobody")
-    with pytest.raises(SettingsError, match="'nobody' is no training treatment"):
+    with pytest.raises(BioattnError, match="'nobody' is no training treatment"):
         train(wrong)

@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 import torch
 
-from bioattn.errors import SettingsError
+from bioattn.errors import BioattnError
 from bioattn.models.promoter.family import PromoterTrainingSettings
 from bioattn.models.promoter.folder import load_promoter_model
 from bioattn.models.promoter.training.baselines import BaselineData, best_ridge, by_component, kmer_bumps
@@ -55,9 +55,9 @@ def test_the_start_answers_what_the_ridge_answers(dataset_path, tmp_path, encode
 
 
 def test_it_needs_the_kmer_stem_and_regression(dataset_path, binary_path, tmp_path):
-    with pytest.raises(SettingsError, match="warm_start needs --conditioning cross, stem = kmer"):
+    with pytest.raises(BioattnError, match="warm_start needs --conditioning cross, stem = kmer"):
         start(dataset_path, tmp_path / "m", stem="conv")
-    with pytest.raises(SettingsError, match="num_heads × head_channels = channels, here 3 × 8 and 16"):
+    with pytest.raises(BioattnError, match="num_heads × head_channels = channels, here 3 × 8 and 16"):
         start(dataset_path, tmp_path / "m", num_heads=3)
-    with pytest.raises(SettingsError, match="warm_start needs a regression task"):
+    with pytest.raises(BioattnError, match="warm_start needs a regression task"):
         start(binary_path, tmp_path / "m")

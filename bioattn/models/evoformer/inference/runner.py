@@ -15,7 +15,7 @@ from bioattn import __version__
 from bioattn.alignments.filtering import centre_on_query, find_name
 from bioattn.alignments.size_check import check_alignment_size
 from bioattn.attention.site import AttentionSite
-from bioattn.errors import SettingsError
+from bioattn.errors import BioattnError
 from bioattn.formats.alignment import Alignment
 from bioattn.formats.alignment_file import STANDARD_INPUT, read_alignment
 from bioattn.inference.attention_receiver import choose_sites
@@ -132,17 +132,17 @@ class AlignmentRunner:
         return self.model.sites
 
     def check(self, attention: AttentionOptions | None = None) -> None:
-        """Raises: SettingsError for settings, sites or heads that the model does not have."""
+        """Raises: BioattnError for settings, sites or heads that the model does not have."""
         if attention is not None:
             self.layout(attention, settings_sha256=None, shard=None)
         config = self.model.config
         if self.settings.inputs.num_recycles and not config.recycling:
-            raise SettingsError(
+            raise BioattnError(
                 f"--recycles {self.settings.inputs.num_recycles}: the model {self.model.path} has no recycling; "
                 "only 0 is possible"
             )
         if Representation.STRUCTURE in self.settings.representations and config.structure_module is None:
-            raise SettingsError("--representations structure: the model has no structure module")
+            raise BioattnError("--representations structure: the model has no structure module")
 
     def prepare(self, source: InputFile) -> PreparedAlignment:
         """Read an alignment and encode it. Raises: BioattnError naming what is wrong with it."""
@@ -206,7 +206,7 @@ class AlignmentRunner:
     def layout(
         self, options: AttentionOptions, *, settings_sha256: str | None, shard: ShardRecord | None
     ) -> FileLayout:
-        """The layout of the attention file. Raises: SettingsError for sites or heads that the model lacks."""
+        """The layout of the attention file. Raises: BioattnError for sites or heads that the model lacks."""
         chosen = [self.sites[name] for name in choose_sites(self.sites, options.sites)]
         return alignment_layout(
             chosen, options, self.model.sha256, settings_sha256=settings_sha256, shard=shard

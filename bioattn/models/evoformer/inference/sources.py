@@ -4,7 +4,7 @@ from collections import Counter
 from collections.abc import Sequence
 from pathlib import Path
 
-from bioattn.errors import BioattnError, SettingsError
+from bioattn.errors import BioattnError
 from bioattn.formats.alignment_file import STANDARD_INPUT
 from bioattn.inference.runner import InputFile
 from bioattn.io.files import read_lines, unreadable
@@ -46,7 +46,7 @@ def find_alignments(given: Path) -> tuple[list[InputFile], bool]:
     file whose every line is the path of a file, from the folder of the list or from where the program runs, or a
     comment after `#`; `-` is standard input. A missing file that a list names counts: reading it fails.
 
-    Raises: BioattnError when there is no such file, or no alignment in a folder; SettingsError when two alignments
+    Raises: BioattnError when there is no such file, or no alignment in a folder, and when two alignments
     would have the same name.
     """
     if given == STANDARD_INPUT:
@@ -126,10 +126,10 @@ def _refuse_same_names(given: Path, sources: Sequence[InputFile]) -> None:
     first: dict[str, Path] = {}
     for source in sources:
         if source.name in ("", ".", "..") or "\0" in source.name:
-            raise SettingsError(f"{given}: {source.name[:40]!r} is no name of a file; take the line out")
+            raise BioattnError(f"{given}: {source.name[:40]!r} is no name of a file; take the line out")
         other = first.setdefault(source.name, source.path)
         if other != source.path:
-            raise SettingsError(
+            raise BioattnError(
                 f"{given}: {other.name} and {source.path.name} would both be written to {source.name}; "
                 "rename one, or run them apart"
             )

@@ -76,7 +76,7 @@ def export_parameters(
     form = parameter_form(output)
     if form is ParameterForm.FOLDER:
         if source.is_dir():
-            raise SettingsError(
+            raise BioattnError(
                 f"{source}: is a model folder already; give --output a name ending in .npz or .pt"
             )
         return _write_folder(source, output, num_structure_layers, force=force)

@@ -15,7 +15,7 @@ import torch
 from numpy.typing import NDArray
 from torch import nn
 
-from bioattn.errors import FormatError, SettingsError
+from bioattn.errors import BioattnError, FormatError, SettingsError
 from bioattn.models.evoformer.config import EvoformerConfig, InputSettings, StructureModuleConfig
 from bioattn.models.evoformer.model import EvoformerModel
 from bioattn.models.evoformer.parameters.files import ModelRow, ParameterFile, model_rows, open_parameters
@@ -34,7 +34,7 @@ def infer_config(file: ParameterFile, num_structure_layers: int | None = None) -
 
     num_structure_layers: layers of the structure module; None = the 8 of AlphaFold 2.
 
-    Raises: FormatError naming the array that is missing or has an impossible shape; SettingsError when layers are
+    Raises: FormatError naming the array that is missing or has an impossible shape; BioattnError when layers are
     asked for and there is no structure module.
     """
     sizes = _Sizes(file)
@@ -44,7 +44,7 @@ def infer_config(file: ParameterFile, num_structure_layers: int | None = None) -
         if num_structure_layers is not None:
             structure = replace(structure, num_layers=num_structure_layers)
     elif num_structure_layers is not None:
-        raise SettingsError(f"{file.path}: has no structure module, so no layers of one can be asked for")
+        raise BioattnError(f"{file.path}: has no structure module, so no layers of one can be asked for")
     has_extra_stack = sizes.has("extra_msa_stack.")
     values = {
         "msa_channels": sizes("input_embedder.linear_msa_m.weight", 0),

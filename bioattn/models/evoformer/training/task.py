@@ -13,8 +13,8 @@ from torch import Tensor, nn
 
 from bioattn.alignments.contact_dataset import TEST, TRAIN, VALIDATION, ContactDataset, open_contact_dataset
 from bioattn.alignments.couplings import FEATURE_NAMES
-from bioattn.errors import BioattnError, SettingsError
-from bioattn.io.config_file import build
+from bioattn.errors import BioattnError
+from bioattn.io.config_file import build, settings_error
 from bioattn.io.files import sha256_of
 from bioattn.models.evoformer.config import EvoformerConfig
 from bioattn.models.evoformer.family import EvoformerTrainingSettings
@@ -214,7 +214,7 @@ def model_config(
     To `initial` pair features may be added; no other setting may be given with it. source: where the settings come
     from, for messages.
 
-    Raises: SettingsError when one is, or a setting is unknown or contradicts another.
+    Raises: as `settings_error`, when one is, or a setting is unknown or contradicts another.
     """
     if initial is None:
         config = build(EvoformerConfig, {**SMALL_MODEL, **settings}, source)
@@ -222,14 +222,15 @@ def model_config(
         config, _ = read_evoformer_config(initial)
         others = [name for name in settings if name != "pair_features"]
         if others:
-            raise SettingsError(
-                f"{source}: {', '.join(others)}: --initial-model brings its own shape; leave out one of the two"
+            names = ", ".join(others)
+            raise settings_error(
+                source, f"{names}: --initial-model brings its own shape; leave out one of the two"
             )
         config = replace(config, pair_features=settings.get("pair_features", config.pair_features))
     _require_trunk(config, initial, source)
     if config.pair_features not in (0, len(FEATURE_NAMES)):
-        raise SettingsError(
-            f"{source}: pair_features is {config.pair_features}; 0 (none) or {len(FEATURE_NAMES)} (covariances)"
+        raise settings_error(
+            source, f"pair_features is {config.pair_features}; 0 (none) or {len(FEATURE_NAMES)} (covariances)"
         )
     return config
 
@@ -245,10 +246,10 @@ def _require_trunk(config: EvoformerConfig, initial: Path | None, source: str) -
         return
     covers = "training covers the trunk with its distogram and masked-MSA heads"
     if initial is not None:
-        raise SettingsError(
+        raise BioattnError(
             f"--initial-model {initial}: has {found}, but {covers}; give a model of `bioattn train evoformer`"
         )
-    raise SettingsError(
+    raise BioattnError(
         f"{source}: {found}: {covers}; leave structure_module and recycling out, and distogram_bins out or above 0"
     )
 
@@ -285,7 +286,7 @@ def _load_initial(model: EvoformerModel, folder: Path) -> None:
 def _used_proteins(dataset: ContactDataset, exclude: Sequence[str]) -> list[int]:
     unknown = [name for name in exclude if name not in dataset.ids]
     if unknown:
-        raise SettingsError(
+        raise BioattnError(
             f"--exclude {quoted(unknown)}: {dataset.path} has no such protein; it has {quoted(dataset.ids)}"
         )
     return [i for i, name in enumerate(dataset.ids) if name not in exclude]

@@ -14,7 +14,7 @@ from typing import NamedTuple, TypeAlias
 import numpy as np
 from numpy.typing import NDArray
 
-from bioattn.errors import SettingsError
+from bioattn.errors import BioattnError
 from bioattn.models.promoter.inference.batches import N_CODE
 from bioattn.store.schema import KEY, QUERY, GroupLayout
 
@@ -28,7 +28,7 @@ class PhaseAverage:
     def __init__(self, layouts: Sequence[GroupLayout], pool: int, number: int) -> None:
         """layouts: the sites as they would be stored without phases; pool: bases of a bin; number: of phases.
 
-        Raises: SettingsError when the bins cannot be cut so, or a site has no positions as keys.
+        Raises: BioattnError when the bins cannot be cut so, or a site has no positions as keys.
         """
         shifts = phase_shifts(pool, number)
         self.shifts = [shift for shift in shifts if shift]
@@ -78,11 +78,11 @@ class Phase(NamedTuple):
 def phase_shifts(pool: int, number: int) -> list[int]:
     """The shifts of `number` phases in bases, the window as it is (0) among them.
 
-    Raises: SettingsError when bins of `pool` bases cannot be cut into so many alike.
+    Raises: BioattnError when bins of `pool` bases cannot be cut into so many alike.
     """
     if number < 1 or pool % number:
         allowed = ", ".join(str(n) for n in range(1, pool + 1) if pool % n == 0)
-        raise SettingsError(f"--phases {number}: the model's bins have {pool} bases; give one of {allowed}")
+        raise BioattnError(f"--phases {number}: the model's bins have {pool} bases; give one of {allowed}")
     return [pool // number * place for place in range(-(number // 2), number - number // 2)]
 
 
@@ -126,7 +126,7 @@ def spread(weights: NDArray[np.floating], phase: Phase) -> NDArray[np.float32]:
 def _fine_layout(layout: GroupLayout, pool: int, number: int) -> GroupLayout:
     key = layout.axes[-1]
     if key.edges is None or any(axis.name == QUERY for axis in layout.axes):
-        raise SettingsError(
+        raise BioattnError(
             f"--phases {number} is for attention to positions (--conditioning cross); the keys of "
             f"{layout.path.rpartition('/')[2]} are none, leave it out"
         )

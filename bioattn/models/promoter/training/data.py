@@ -9,7 +9,7 @@ import numpy as np
 from numpy.typing import NDArray
 from torch import Tensor
 
-from bioattn.errors import BioattnError, SettingsError
+from bioattn.errors import BioattnError
 from bioattn.io.config_file import build
 from bioattn.models.promoter.config import PromoterModelConfig, TreatmentEncoding
 from bioattn.models.promoter.training.config import Loss, Metric, TrainingConfig
@@ -66,7 +66,7 @@ def training_treatments(
 ) -> TreatmentTable:
     """The table of the training treatments.
 
-    Raises: BioattnError when nothing is left to train on; SettingsError when `reference` is none of them.
+    Raises: BioattnError when nothing is left to train on, and when `reference` is none of them.
     """
     if not len(dataset.genes_in(TRAIN)) or not len(treatments):
         raise BioattnError(
@@ -74,7 +74,7 @@ def training_treatments(
         )
     table = dataset.treatments.select([dataset.treatments.names[t] for t in treatments])
     if reference is not None and reference not in table.names:
-        raise SettingsError(
+        raise BioattnError(
             f"--reference {reference!r} is no training treatment; there are {', '.join(table.names[:5])}…"
         )
     return table
@@ -97,12 +97,12 @@ def report_features(dataset: PromoterDataset, vocabulary: TreatmentVocabulary) -
 
 
 def check_task(dataset: PromoterDataset, training: TrainingConfig) -> None:
-    """Raises: SettingsError when loss or metric are for the other kind of task."""
+    """Raises: BioattnError when loss or metric are for the other kind of task."""
     binary_loss = training.loss is Loss.BINARY
     if training.loss is not None and binary_loss != (dataset.task == "binary"):
-        raise SettingsError(f"loss = {training.loss} does not fit the dataset, whose task is {dataset.task}")
+        raise BioattnError(f"loss = {training.loss} does not fit the dataset, whose task is {dataset.task}")
     binary_metric = training.metric in (Metric.AUROC, Metric.AVERAGE_PRECISION)
     if training.metric not in (None, Metric.LOSS) and binary_metric != (dataset.task == "binary"):
-        raise SettingsError(
+        raise BioattnError(
             f"metric = {training.metric} does not fit the dataset, whose task is {dataset.task}"
         )

@@ -13,7 +13,7 @@ from torch import Tensor, nn
 
 from bioattn.attention.capture import capture
 from bioattn.attention.entropy import EntropyMeter
-from bioattn.errors import SettingsError
+from bioattn.errors import BioattnError
 from bioattn.io.config_file import build
 from bioattn.io.files import sha256_of
 from bioattn.models.family import CONFIG, WEIGHTS
@@ -114,7 +114,7 @@ class PromoterTask(Task):
         torch.manual_seed(training.seed)
         self.model = make_promoter_model(self.config, self.vocabulary)
         if training.attention_entropy and not attention_sites(self.model):
-            raise SettingsError(
+            raise BioattnError(
                 f"attention_entropy is for models with attention; {self.config.conditioning} has none, "
                 "leave it out"
             )
@@ -288,7 +288,7 @@ class PromoterTask(Task):
         flank = self.dataset.flank
         max_shift = flank if self.training.max_shift is None else self.training.max_shift
         if max_shift > flank:
-            raise SettingsError(
+            raise BioattnError(
                 f"max_shift is {max_shift}, the dataset stores a flank of {flank}; "
                 "prepare the promoters with a larger --flank, or set a smaller max_shift"
             )

@@ -17,7 +17,7 @@ from numpy.typing import NDArray
 from torch import nn
 
 from bioattn.attention.multi_head import MultiHeadAttention
-from bioattn.errors import SettingsError
+from bioattn.errors import BioattnError
 from bioattn.models.promoter.cross import CrossModel
 from bioattn.models.promoter.model import PromoterModel
 from bioattn.models.promoter.stem import KmerStem
@@ -51,23 +51,23 @@ def warm_start(
     treatments: the training treatments, encoded. mean, sd: the model's standard units in the dataset's.
     Beside filters (stem = both), k-mers alone answer at first: the readers of the filters' channels start at zero.
 
-    Raises: SettingsError when the model is not `cross` over a stem with k-mers and with as many head as model
+    Raises: BioattnError when the model is not `cross` over a stem with k-mers and with as many head as model
     channels, or the task is not regression.
     """
     network = model.network
     config = model.config
     stem = next((module for module in network.modules() if isinstance(module, KmerStem)), None)
     if not isinstance(network, CrossModel) or stem is None or not config.both_strands:
-        raise SettingsError(
+        raise BioattnError(
             "warm_start needs --conditioning cross, stem = kmer or both, and both_strands = true"
         )
     if config.num_heads * config.head_channels != config.channels:
-        raise SettingsError(
+        raise BioattnError(
             f"warm_start needs num_heads × head_channels = channels, here {config.num_heads} × "
             f"{config.head_channels} and {config.channels}"
         )
     if dataset.task != "regression":
-        raise SettingsError("warm_start needs a regression task")
+        raise BioattnError("warm_start needs a regression task")
     data = BaselineData(dataset)
     ridge, choice = best_ridge(data, kmer_bumps(data, config.kmer), by_component)
     (block,) = ridge.standardiser.blocks
