@@ -1,6 +1,6 @@
 # Needs Python >= 3.11 with venv, and make. No compiler.
 #
-#   make demo           train on generated promoters, export attention, compare it with the planted motifs
+#   make demo           train on simulated promoters, draw a picture, make a page of results, compare with the truth
 #   make demo SEED=3    the same with another seed of the training
 #   make test           lint, types and tests
 #   make torture        kill every command at 200 random moments and at each step; every command under every fault;
@@ -36,7 +36,7 @@ $(BIN)/python:
 
 $(VENV)/installed: $(BIN)/python pyproject.toml constraints.txt
 	@echo "installing bioattn and PyTorch into $(VENV); pip says nothing for some minutes"
-	$(INSTALL) -e .
+	$(INSTALL) -e '.[plot,motif]'
 	@touch $@
 
 $(VENV)/installed-dev: $(BIN)/python pyproject.toml constraints.txt
@@ -61,16 +61,19 @@ $(MULTIQC)/installed:
 
 # The demo, step by step. make skips files that are newer than their inputs; after a change of the code, run
 # `make clean demo`.
-demo: $(OUT)/score-$(SEED).json | $(VENV)/installed
-	@cat $(OUT)/score-$(SEED).txt
+demo: $(OUT)/report-$(SEED).html $(OUT)/attention-$(SEED).png | $(VENV)/installed
+	@cp $(OUT)/report-$(SEED).html $(OUT)/report.html
+	@$(BIOATTN) simulate score $(OUT)/attention-$(SEED).h5 $(DEMO)/truth.tsv.gz --dataset $(OUT)/demo.dataset.h5 \
+	  -o $(OUT)/score-$(SEED).json --quiet
 	@echo
-	@echo "Attention of seed $(SEED): $(OUT)/attention-$(SEED).h5; look inside: $(BIOATTN) inspect $(OUT)/attention-$(SEED).h5"
-	@echo "Next, with your own files: README.md, From genome to attention; each step explained: docs/tutorials/promoters.md"
+	@echo "A picture of one promoter:  $(OUT)/attention-$(SEED).png"
+	@echo "All results on one page:    $(OUT)/report.html (open it in a browser)"
+	@echo "Next: the examples in README.md, or docs/tutorials/promoters.md, which explains each step."
 
 $(OUT)/promoters.fa: $(DEMO)/genome.fa.gz $(DEMO)/annotation.gff3.gz | $(VENV)/installed
 	@mkdir -p $(OUT)
 	$(BIOATTN) prepare promoters $(DEMO)/genome.fa.gz $(DEMO)/annotation.gff3.gz \
-	  --upstream 200 --downstream 0 --flank 20 -o $@
+	  --anchor cds --upstream 200 --downstream 0 --flank 20 -o $@
 
 $(OUT)/demo.dataset.h5: $(OUT)/promoters.fa $(DEMO)/responses.tsv.gz $(DEMO)/treatments.tsv
 	$(BIOATTN) prepare dataset $(OUT)/promoters.fa $(DEMO)/responses.tsv.gz --treatment-table $(DEMO)/treatments.tsv \
@@ -78,17 +81,22 @@ $(OUT)/demo.dataset.h5: $(OUT)/promoters.fa $(DEMO)/responses.tsv.gz $(DEMO)/tre
 
 # One thread: a small model gains nothing from a second one, and on a busy machine it costs much time.
 $(OUT)/model-$(SEED)/model.safetensors: $(OUT)/demo.dataset.h5
-	$(BIOATTN) train promoter $(OUT)/demo.dataset.h5 -o $(OUT)/model-$(SEED) --epochs 20 --seed $(SEED) --threads 1 --force
-
-$(OUT)/predictions-$(SEED).tsv: $(OUT)/model-$(SEED)/model.safetensors
-	$(BIOATTN) run promoter $(OUT)/model-$(SEED) $(OUT)/promoters.fa -o $@
+	$(BIOATTN) train promoter $(OUT)/demo.dataset.h5 -o $(OUT)/model-$(SEED) --epochs 10 --seed $(SEED) --threads 1 --force
 
 $(OUT)/attention-$(SEED).h5: $(OUT)/model-$(SEED)/model.safetensors
 	$(BIOATTN) export attention $(OUT)/model-$(SEED) $(OUT)/promoters.fa -o $@ --force
 
-$(OUT)/score-$(SEED).json: $(OUT)/attention-$(SEED).h5 $(OUT)/predictions-$(SEED).tsv $(DEMO)/truth.tsv.gz
-	@$(BIOATTN) simulate score $(OUT)/attention-$(SEED).h5 $(DEMO)/truth.tsv.gz --dataset $(OUT)/demo.dataset.h5 \
-	  -o $@ > $(OUT)/score-$(SEED).txt
+$(OUT)/check-$(SEED).json: $(OUT)/model-$(SEED)/model.safetensors
+	$(BIOATTN) explain check $(OUT)/model-$(SEED) $(OUT)/promoters.fa --dataset $(OUT)/demo.dataset.h5 \
+	  --samples 40 --threads 1 -o $@ > $(OUT)/check-$(SEED).txt
+
+$(OUT)/attention-$(SEED).png: $(OUT)/attention-$(SEED).h5 $(DEMO)/truth.tsv.gz
+	$(BIOATTN) plot attention $(OUT)/attention-$(SEED).h5 --gene G3512 -o $@ --annotation $(DEMO)/annotation.gff3.gz \
+	  --motifs $(DEMO)/truth.tsv.gz --dpi 150
+
+$(OUT)/report-$(SEED).html: $(OUT)/attention-$(SEED).h5 $(OUT)/check-$(SEED).json
+	$(BIOATTN) report $(OUT)/model-$(SEED) $(OUT)/demo.dataset.h5 $(OUT)/attention-$(SEED).h5 $(OUT)/check-$(SEED).json \
+	  $(OUT)/promoters.fa --annotation $(DEMO)/annotation.gff3.gz --genes G3512 -o $@
 
 test: lint types pytest
 

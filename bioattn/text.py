@@ -1,9 +1,12 @@
 """How numbers and names read in messages."""
 
 import re
+import textwrap
 from collections.abc import Sequence
 from typing import Any
 
+MIN_HEADING = 12
+"""Letters in a line of a heading that is longer than its column."""
 _CONTROLS = re.compile("[\x00-\x08\x0b-\x1f\x7f-\x9f\u061c\u200e\u200f\u2028-\u202e\u2066-\u2069]")
 """C0 and C1 but for tab and line feed, line separators, and what changes the direction of text."""
 _LONG_WORD = re.compile(r"\S{1001,}")
@@ -45,6 +48,34 @@ def human_bytes(number: int) -> str:
             return f"{size:.0f} {unit}" if unit == "bytes" else f"{size:.3g} {unit}"
         size /= 1000
     return f"{size:.3g} TB"
+
+
+def table_text(rows: Sequence[Sequence[str]], aligned: bool) -> str:
+    """Lines of a table below its headings: separated by tabs, or in columns, the first one to the left and the
+    others to the right, where long headings take several lines.
+
+    >>> table_text([["", "r"], ["heat", "0.8"]], aligned=False)
+    '\\tr\\nheat\\t0.8'
+    >>> print(table_text([["", "median r", "n"], ["heat", "0.8", "12"]], aligned=True))
+          median r   n
+    heat       0.8  12
+    """
+    if not aligned:
+        return "\n".join("\t".join(row) for row in rows)
+    headings, *body = rows
+    wrapped = [
+        textwrap.wrap(heading, max(MIN_HEADING, *(len(row[column]) for row in body)), break_on_hyphens=False)
+        or [""]
+        for column, heading in enumerate(headings)
+    ]
+    height = max(len(lines) for lines in wrapped)
+    columns = [[""] * (height - len(lines)) + lines for lines in wrapped]
+    columns = [[*lines, *(row[number] for row in body)] for number, lines in enumerate(columns)]
+    padded = []
+    for number, cells in enumerate(columns):
+        width = max(len(cell) for cell in cells)
+        padded.append([cell.rjust(width) if number else cell.ljust(width) for cell in cells])
+    return "\n".join("  ".join(cells).rstrip() for cells in zip(*padded, strict=True))
 
 
 def counted(number: int, noun: str) -> str:

@@ -8,7 +8,7 @@ import subprocess
 from collections.abc import Callable
 from pathlib import Path
 from types import ModuleType
-from typing import Any
+from typing import Any, NamedTuple
 
 import pytest
 
@@ -31,10 +31,25 @@ def page_text(page: str) -> str:
     return (ROOT / "docs" / f"{page}.md").read_text(encoding="utf-8")
 
 
+class Block(NamedTuple):
+    """A block of code, and what the comment above it says of testing it."""
+
+    mark: str
+    code: str
+
+
+def blocks(page: Path, language: str = "(?:bash|sh)") -> list[Block]:
+    """The blocks of a page in a language."""
+    found = re.findall(
+        rf"(?:<!-- test: ([^>]*) -->\n)?```{language}\n(.*?)```", page.read_text("utf-8"), flags=re.DOTALL
+    )
+    return [Block(*block) for block in found]
+
+
 def command_lines(page: Path) -> list[list[str]]:
     """The words of every line of a page's shell blocks that calls `bioattn`."""
-    blocks = re.findall(r"^ *```(?:bash|sh)\n(.*?)^ *```", page.read_text("utf-8"), re.MULTILINE | re.DOTALL)
-    lines = "".join(blocks).replace("\\\n", " ").splitlines()
+    code = "".join(block.code for block in blocks(page))
+    lines = code.replace("\\\n", " ").splitlines()
     called = [line.strip() for line in lines if line.strip().startswith("bioattn ")]
     return [shlex.split(re.split(r" [>|&;]", line)[0], comments=True) for line in called]
 

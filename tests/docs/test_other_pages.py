@@ -23,7 +23,7 @@ from bioattn.io import unpacking
 from bioattn.report.multiqc import SECTIONS
 from bioattn.system.doctor.diagnosis import Status
 from bioattn_cli.main import app, main
-from tests.docs.conftest import PAGES, ROOT, command_lines, page_text, run_python, snippets
+from tests.docs.conftest import PAGES, ROOT, blocks, command_lines, page_text, run_python, snippets
 from tests.workflows.nextflow_pipeline import config_text, params
 
 SECURITY = (ROOT / "SECURITY.md").read_text(encoding="utf-8")
@@ -138,8 +138,8 @@ def test_drawing_in_python(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> N
 
 @pytest.mark.parametrize("page", PAGES, ids=lambda page: str(page.relative_to(ROOT)))
 def test_scripts_parse_and_options_exist(page: Path) -> None:
-    for block in re.findall(r"^```(?:bash|sh)\n(.*?)^```", page.read_text("utf-8"), re.MULTILINE | re.DOTALL):
-        done = subprocess.run(["bash", "-n"], input=block, text=True, capture_output=True)
+    for block in blocks(page):
+        done = subprocess.run(["bash", "-n"], input=block.code, text=True, capture_output=True)
         assert (done.returncode, done.stderr) == (0, "")
     for words in command_lines(page):
         command = typer.main.get_command(app)

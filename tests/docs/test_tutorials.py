@@ -88,21 +88,22 @@ def test_promoters(tmp_path: Path, run_bash: RunBash) -> None:
     """The model finds the motifs that were planted, and the figures are there."""
     run_page("promoters.md", tmp_path, run_bash)
     planted = {motif.name: motif for motif in read_meme(ROOT / "data" / "demo" / "motifs.meme").motifs}
-    found = pd.read_csv(tmp_path / "motifs" / "motifs.tsv", sep="\t")
+    found = pd.read_csv(tmp_path / "tutorial" / "motifs" / "motifs.tsv", sep="\t")
     for treatment in range(1, 5):
         own = found[found["surest_treatment"] == f"treatment{treatment}"]
         assert f"motif{treatment}" in set(own["match"])
     assert len(planted) == 6
-    assert (tmp_path / "G3512.png").read_bytes().startswith(b"\x89PNG")
-    assert (tmp_path / "report.html").stat().st_size > 100_000
+    assert (tmp_path / "tutorial" / "G3512.png").read_bytes().startswith(b"\x89PNG")
+    assert (tmp_path / "tutorial" / "report.html").stat().st_size > 100_000
 
 
 @pytest.mark.slow
 def test_proteins(tmp_path: Path, run_bash: RunBash) -> None:
     run_page("proteins.md", tmp_path, run_bash)
+    folder = tmp_path / "protein-tutorial"
     for name in ("contacts.png", "attention-contacts.png"):
-        assert (tmp_path / name).read_bytes().startswith(b"\x89PNG")
-    atoms = [line for line in (tmp_path / "painted.pdb").read_text().splitlines() if line.startswith("ATOM")]
+        assert (folder / name).read_bytes().startswith(b"\x89PNG")
+    atoms = [line for line in (folder / "painted.pdb").read_text().splitlines() if line.startswith("ATOM")]
     painted = [float(line[60:66]) for line in atoms]
     assert (min(painted), max(painted)) == (0, 100)
-    assert (tmp_path / "family.html").stat().st_size > 50_000
+    assert (folder / "family.html").stat().st_size > 50_000

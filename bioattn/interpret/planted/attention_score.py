@@ -4,7 +4,6 @@ import logging
 import math
 from collections.abc import Collection, Sequence
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 import pandas as pd
@@ -19,6 +18,7 @@ from bioattn.promoters.response_metrics import per_treatment
 from bioattn.simulate.truth import PlantedSite, read_truth
 from bioattn.store.reader import open_attention
 from bioattn.system.progress import NoProgress, Progress
+from bioattn.text import table_text
 
 LOGGER = logging.getLogger("bioattn")
 
@@ -147,77 +147,61 @@ def score_predictions(
     return table
 
 
-POSITIVE_COLUMNS = (
-    ("auroc", "AUROC"),
-    ("auprc", "AUPRC"),
-    ("ceiling_auprc", "ceiling"),
-    ("top_bin", "top bin"),
-    ("top_5_bins", "top 5"),
-    ("decoy_auroc", "vs decoy"),
-    ("planted_auroc", "vs motifs"),
-    ("wrong_auroc", "wrong tr."),
-    ("mass_causal", "on motif"),
-    ("entropy", "entropy"),
+MEASURES = (
+    ("top_bin", "promoters whose highest peak is on the motif, share"),
+    ("top_5_bins", "promoters with the motif in one of the 5 highest bins, share"),
+    ("mass_causal", "attention on the motif, share"),
+    ("auroc", "AUROC of attention per base, motif against all others"),
+    ("decoy_auroc", "the same against bases of decoys"),
+    ("planted_auroc", "the same against bases of other planted motifs"),
+    ("wrong_auroc", "the same with other treatments' maps (control)"),
+    ("auprc", "AUPRC of attention per base"),
+    ("ceiling_auprc", "the same of perfect attention to these bins"),
+    ("entropy", "entropy of attention (1 = spread evenly)"),
 )
-"""Shown columns of positive pairs and their headings."""
-
-MASSES = (
-    ("mass_causal", "causal motifs"),
+"""Figures of the promoters that hold the motif of a treatment, means over promoters."""
+PLACES = (
+    ("mass_causal", "motif of the treatment"),
     ("mass_decoy", "decoys"),
     ("mass_other", "other planted motifs"),
-    ("mass_background", "background"),
-    ("mass_sink", "sink"),
+    ("mass_background", "elsewhere"),
+    ("mass_sink", "no position"),
 )
 
-LEGEND = """\
-Each promoter is ranked by itself, bases of the treatment's motif against all others; means over promoters that
-hold it. ceiling: AUPRC of perfect attention to these bins. top bin, top 5: the bin(s) of largest weight touch the
-motif(s). vs decoy, vs motifs: AUROC against bases of decoys, of all other planted motifs. wrong tr.: control,
-AUROC of other treatments' maps. on motif: share of the weight. entropy: 1 is uniform. pred.: how well the model's
-predictions agree with the responses, over promoters."""
 
+def localisation_text(
+    report: LocalisationReport, predictions: pd.DataFrame | None = None, *, aligned: bool = True
+) -> str:
+    """A table of figures by treatment and over all, then on what attention lies.
 
-def localisation_text(report: LocalisationReport, predictions: pd.DataFrame | None = None) -> str:
-    """A table per treatment and overall, then where the weight lies; `predictions` adds its first column."""
+    predictions: how well responses are predicted; its first column is a row of the table. aligned: columns in line
+    as on a terminal, else separated by tabs.
+    """
     scores = report.to_json()
     positives, negatives = scores["positives"], scores["negatives"]
-    predicted: dict[Any, dict[Any, Any]] = {} if predictions is None else predictions.to_dict(orient="index")
-    measures = [] if predictions is None else [str(predictions.columns[0])]
-    columns = [(name, heading) for name, heading in POSITIVE_COLUMNS if name in positives[ALL]]
-    rows = [["treatment", "promoters", *(heading for _, heading in columns)]]
-    rows[0] += [f"pred. {name}" for name in measures]
-    for treatment, row in positives.items():
-        cells = [treatment, f"{row['pairs']:,}", *(number(row[name]) for name, _ in columns)]
-        rows.append(cells + [number(predicted.get(treatment, {}).get(name)) for name in measures])
-    masses = [["", *(heading for _, heading in MASSES), "entropy"]]
-    for label, row in (("with the motif", positives[ALL]), ("without it", negatives[ALL])):
-        masses.append([label, *(number(row.get(name)) for name in [*dict(MASSES), "entropy"])])
-    lines = [
-        f"{report.genes:,} promoters of {report.window_length:,} bp, {report.bins} bins, "
-        f"{report.upsampling} upsampling",
-        "",
-        *aligned(rows),
-        "",
-        LEGEND,
-        "",
-        "Where the weight lies (shares):",
-        *aligned(masses),
+    rows = [["", *positives]]
+    rows.append(
+        ["promoters with the motif of the treatment", *(f"{row['pairs']:,}" for row in positives.values())]
+    )
+    rows += [
+        [title, *(_number(row[name]) for row in positives.values())]
+        for name, title in MEASURES
+        if name in positives[ALL]
     ]
-    return "\n".join(lines) + "\n"
+    if predictions is not None:
+        metric = str(predictions.columns[0])
+        title = f"{'r' if metric == 'pearson' else metric} of predicted with measured responses"
+        rows.append([title, *(_number(predictions[metric].get(name)) for name in positives)])
+    places = [["share of attention on", *(title for _, title in PLACES)]]
+    for label, row in (
+        ("promoters with the motif", positives[ALL]),
+        ("promoters without it", negatives[ALL]),
+    ):
+        places.append([label, *(_number(row.get(name)) for name, _ in PLACES)])
+    title = f"{report.genes:,} promoters of {report.window_length:,} bases, attention in {report.bins} bins"
+    return f"{title}\n\n{table_text(rows, aligned)}\n\n{table_text(places, aligned)}\n"
 
 
-def number(value: float | None) -> str:
+def _number(value: float | None) -> str:
     """Three decimals, `-` for a mean over nothing."""
     return "-" if value is None or math.isnan(value) else f"{value:.3f}"
-
-
-def aligned(rows: Sequence[Sequence[str]]) -> list[str]:
-    """Lines of a table: the first column to the left, the others to the right."""
-    widths = [max(len(row[column]) for row in rows) for column in range(len(rows[0]))]
-    return [
-        "  ".join(
-            cell.ljust(width) if column == 0 else cell.rjust(width)
-            for column, (cell, width) in enumerate(zip(row, widths, strict=True))
-        ).rstrip()
-        for row in rows
-    ]

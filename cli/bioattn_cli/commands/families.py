@@ -95,6 +95,7 @@ def train(reporter: Reporter, family: Any, settings: Any) -> Record | None:
     from bioattn.io.output_names import run_record_path
     from bioattn.system.device import choose_device, describe_device, set_threads
     from bioattn.system.signals import stop_on_signals
+    from bioattn.text import table_text
     from bioattn.training import run as training
     from bioattn.training.distributed import joined_processes
 
@@ -108,7 +109,7 @@ def train(reporter: Reporter, family: Any, settings: Any) -> Record | None:
         )
     tables = [] if results is None else results.tables()
     if tables:
-        typer.echo("\n\n".join("\n".join("\t".join(row) for row in table) for table in tables))
+        typer.echo("\n\n".join(table_text(table, aligned=sys.stdout.isatty()) for table in tables))
     finished_before = results is None
     if not processes.is_first or (finished_before and run_record_path(settings.output).exists()):
         return None

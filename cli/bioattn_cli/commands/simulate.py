@@ -1,5 +1,6 @@
 """`bioattn simulate …`: inputs with known truth, and attention scored against it."""
 
+import sys
 from pathlib import Path
 
 import typer
@@ -152,7 +153,8 @@ def score(
 ) -> Record:
     """Score attention against planted motifs, for the right treatment and for others.
 
-    Prints a table; without --dataset every promoter of the attention file is scored, training ones included.
+    Prints tables, separated by tabs unless standard output is a terminal. Without --dataset every promoter of the
+    attention file is scored, training ones included.
     """
     from bioattn.errors import SettingsError
     from bioattn.interpret.planted.attention_score import localisation_text, score_attention_and_predictions
@@ -171,7 +173,7 @@ def score(
         upsampling=upsampling,
         progress=reporter.progress(),
     )
-    typer.echo(localisation_text(report, predictions), nl=False)
+    typer.echo(localisation_text(report, predictions, aligned=sys.stdout.isatty()), nl=False)
     if output is not None:
         write_json(
             output, report.to_json() | {"predictions": None if predictions is None else plain(predictions)}

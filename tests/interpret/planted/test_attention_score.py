@@ -201,23 +201,26 @@ def test_the_command_prints_a_table_and_writes_json(files, simulated, weights, c
     assert main([*arguments, "--dataset", str(files / "d.h5"), "-o", str(out), "-q"]) == 0
     captured = capsys.readouterr()
     assert captured.err == ""
-    lines = captured.out.splitlines()
-    assert lines[0] == "15 promoters of 400 bp, 50 bins, gaussian upsampling"
-    header = lines[2].split("  ")
-    assert {"treatment", "AUROC", "AUPRC", "ceiling", "pred. pearson"} <= {cell.strip() for cell in header}
-    assert [line.split()[0] for line in lines[3:7]] == ["treatment1", "treatment2", "treatment3", ALL]
+    assert captured.out.startswith("15 promoters of 400 bases, attention in 50 bins\n\n")
+    table = [line.split("\t") for line in captured.out.split("\n\n")[1].splitlines()]
+    assert table[0] == ["", "treatment1", "treatment2", "treatment3", ALL]
+    rows = {title: cells for title, *cells in table[1:]}
+    assert rows["r of predicted with measured responses"] == ["1.000"] * 4
     scores = json.loads(out.read_text())
     expected = scored_in_memory(simulated, weights.mean(axis=2), set(simulated.gene_ids[25:]))
     assert scores["positives"][ALL]["auprc"] == pytest.approx(expected.positives.loc[ALL, "auprc"], abs=1e-5)
-    assert f"{expected.positives.loc[ALL, 'auroc']:.3f}" in lines[6]
+    overall = f"{expected.positives.loc[ALL, 'auroc']:.3f}"
+    assert rows["AUROC of attention per base, motif against all others"][-1] == overall
     assert scores["predictions"]["treatment1"]["pearson"] == pytest.approx(1)
     assert set(json.loads((files / "scores.json.run.json").read_text())["inputs"]) == {
         "attention",
         "truth",
         "dataset",
     }
-    assert main([*arguments, "-q", "--upsampling", "nearest"]) == 0
-    assert capsys.readouterr().out.startswith("40 promoters of 400 bp, 50 bins, nearest upsampling")
+    out = files / "nearest.json"
+    assert main([*arguments, "-q", "--upsampling", "nearest", "-o", str(out)]) == 0
+    assert capsys.readouterr().out.startswith("40 promoters of 400 bases")
+    assert json.loads(out.read_text())["upsampling"] == "nearest"
 
 
 @pytest.mark.parametrize(

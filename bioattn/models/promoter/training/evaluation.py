@@ -22,12 +22,13 @@ from bioattn.promoters.response_metrics import fit_shared_axis, per_treatment, s
 from bioattn.store.training_record import MODEL_ROW
 from bioattn.system.progress import NoProgress, Progress
 from bioattn.text import markdown_table
+from bioattn.views.evaluation import METRIC_TITLES
 
 FIGURES = {
     "regression": {
-        "pearson": "median r",
-        "specific_pearson": "median r, shared response out",
-        "gene_pearson": "r per gene",
+        "pearson": "median r over treatments",
+        "specific_pearson": "treatment-specific median r",
+        "gene_pearson": "median r over genes",
     },
     "binary": {"auroc": "AUROC", "auprc": "AUPRC"},
 }
@@ -60,17 +61,19 @@ class Evaluation:
             [row.name, row.cells, *(f"{row.figures[key]:.3f}" if key in row.figures else "" for key in shown)]
             for row in self.rows
         ]
-        return [["predictor", "cells", *shown.values()], *body]
+        return [["predictor", "scored on", *shown.values()], *body]
 
     def tables(self) -> list[list[list[str]]]:
-        """The comparison, and the figures of each treatment where there are any."""
+        """The comparison, without settings of simple models, and the figures of each treatment, if any."""
+        comparison = [[name.partition(" (")[0], *cells] for name, *cells in self.comparison()]
         if not self.treatments:
-            return [self.comparison()]
+            return [comparison]
         details = [
             [name, *(f"{values[i]:.3f}" for values in self.per_treatment.values())]
             for i, name in enumerate(self.treatments)
         ]
-        return [self.comparison(), [["treatment", *self.per_treatment], *details]]
+        header = ["treatment", *(METRIC_TITLES[metric] for metric in self.per_treatment)]
+        return [comparison, [header, *details]]
 
     def to_json(self) -> dict[str, Any]:
         """Plain JSON content; what could not be computed is null."""

@@ -1,0 +1,133 @@
+"""Every command of every page, as a reader types it in the folder where the README's examples were run.
+
+A comment above a block says what is different about it: `<!-- test: shared -->` needs the shared data, and
+`<!-- test: not run, WHY -->` is only looked at: it must parse, and its options must exist (test_other_pages.py).
+The tutorials and the page on Snakemake have tests of their own.
+"""
+
+import re
+import subprocess
+from pathlib import Path
+
+import numpy as np
+import pandas as pd
+import pytest
+import yaml
+
+from bioattn import __version__
+from tests.docs.conftest import PAGES, ROOT, Block, RunBash, blocks, run_python
+
+README = ROOT / "README.md"
+TEXT = README.read_text(encoding="utf-8")
+ELSEWHERE = {
+    README,
+    *(ROOT / "docs" / "tutorials").glob("*.md"),
+    ROOT / "docs" / "workflows" / "snakemake.md",
+}
+RUN = [page for page in PAGES if page not in ELSEWHERE and any(not block.mark for block in blocks(page))]
+
+
+@pytest.fixture(scope="module")
+def reader(tmp_path_factory: pytest.TempPathFactory, run_bash: RunBash) -> Path:
+    """The folder in which the README's commands ran; `demo-output` stands for what `make demo` makes of the same
+    files and settings."""
+    folder = tmp_path_factory.mktemp("readme")
+    output = run_bash("".join(block.code for block in blocks(README) if not block.mark), folder)
+    assert "this model\ttest genes" in output
+    demo = folder / "demo-output"
+    demo.mkdir()
+    for name in ("model", "attention.h5", "promoters.fa", "demo.dataset.h5"):
+        parts = name.partition(".") if name.startswith(("model", "attention")) else None
+        (demo / (name if parts is None else f"{parts[0]}-0{parts[1]}{parts[2]}")).symlink_to(folder / name)
+    return folder
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("page", RUN, ids=lambda page: str(page.relative_to(ROOT)))
+def test_commands_of_a_page(page: Path, reader: Path, tmp_path: Path, run_bash: RunBash) -> None:
+    code = "".join(block.code for block in blocks(page) if not block.mark)
+    for path in reader.iterdir():
+        if not re.search(rf"-o {re.escape(path.name)}\s", code):
+            (tmp_path / path.name).symlink_to(path)
+    run_bash(code, tmp_path)
+
+
+@pytest.mark.shared
+def test_yeast(shared: Path, tmp_path: Path, run_bash: RunBash) -> None:
+    marked = [block for page in PAGES for block in blocks(page) if block.mark == "shared"]
+    assert len(marked) == 1
+    run_bash(marked[0].code, tmp_path, YEAST=str(shared / "data" / "yeast"))
+    assert (tmp_path / "yeast.dataset.h5").stat().st_size > 1_000_000
+
+
+def test_nothing_escapes() -> None:
+    assert len(RUN) > 10
+    for page in PAGES:
+        for block in blocks(page):
+            assert block.mark in ("", "shared") or block.mark.startswith("not run, "), page
+        outside = page.read_text(encoding="utf-8")
+        for block in blocks(page):
+            outside = outside.replace(block.code, "")
+        if "benchmarks" not in page.parts:
+            assert not [line for line in outside.splitlines() if line.startswith("    bioattn ")], page
+
+
+def test_the_readme_is_one_screen_and_its_examples_are_short() -> None:
+    lines = TEXT.splitlines()
+    assert len(lines) <= 120
+    assert max(len(line) for line in lines) <= 100
+    examples: list[Block] = [block for block in blocks(README) if not block.mark]
+    assert len(examples) == 2
+    assert all(
+        sum(line.startswith("bioattn ") for line in block.code.splitlines()) <= 5 for block in examples
+    )
+
+
+@pytest.mark.parametrize("page", PAGES, ids=lambda page: str(page.relative_to(ROOT)))
+def test_nobody_is_sent_to_a_package_index_for_bioattn(page: Path) -> None:
+    assert "install 'bioattn" not in page.read_text(encoding="utf-8")
+
+
+@pytest.mark.slow
+def test_the_promoter_example_finds_the_motifs(
+    reader: Path, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    """The picture says so: in treatment 1 the motif at -45..-37 is looked at most."""
+    monkeypatch.chdir(reader)
+    (code,) = [block.code for block in blocks(README, "python")]
+    names = run_python(code)
+    np.testing.assert_allclose(names["weights"].sum(-1), 1, rtol=1e-5)
+    best = int(names["weights"].mean(0).argmax())
+    assert names["edges"][best] - 200 < -37
+    assert names["edges"][best + 1] - 200 > -45
+    assert (reader / "report.html").stat().st_size > 100_000
+
+
+@pytest.mark.slow
+def test_the_protein_example_finds_contacts(reader: Path) -> None:
+    """The picture of the tutorial says so: most of the likeliest pairs are planted."""
+    likeliest = pd.read_csv(reader / "family" / "contacts.tsv", sep="\t").head(20)
+    truth = pd.read_csv(ROOT / "data" / "families" / "contacts" / "simulated000000.tsv", sep="\t")
+    planted = set(zip(truth["column_i"], truth["column_j"], strict=True))
+    found = [pair in planted for pair in zip(likeliest["column_i"], likeliest["column_j"], strict=True)]
+    assert np.mean(found) > 0.6
+    assert (reader / "contacts.png").read_bytes().startswith(b"\x89PNG")
+
+
+@pytest.mark.parametrize("target", ["demo", "test"])
+def test_make_knows_what_the_readme_says(target: str) -> None:
+    assert f"\nmake {target} " in TEXT
+    done = subprocess.run(["make", "-n", target], cwd=ROOT, capture_output=True, text=True)
+    assert done.returncode == 0, done.stderr
+    if target == "demo":
+        # The README's example and the demo train the same model, so the figures of all pages agree.
+        assert "--anchor cds --upstream 200 --downstream 0 --flank 20" in done.stdout
+        assert "--epochs 10 --seed 0 --threads 1" in done.stdout
+
+
+def test_the_citation_is_valid() -> None:
+    citation = yaml.safe_load((ROOT / "CITATION.cff").read_text(encoding="utf-8"))
+    assert {"cff-version", "message", "title", "authors"} <= set(citation)
+    assert citation["cff-version"] == "1.2.0"
+    assert citation["version"] == __version__
+    assert citation["authors"] == [{"name": "The bioattn developers"}]
