@@ -78,6 +78,21 @@ def table_text(rows: Sequence[Sequence[str]], aligned: bool) -> str:
     return "\n".join("  ".join(cells).rstrip() for cells in zip(*padded, strict=True))
 
 
+def duration(seconds: float) -> str:
+    """A time as people say it.
+
+    >>> [duration(seconds) for seconds in (0.25, 14.4, 59.7, 189, 7500)]
+    ['0.2 s', '14 s', '1 min', '3 min 9 s', '2 h 5 min']
+    """
+    if seconds < 9.95:
+        return f"{seconds:.1f} s"
+    minutes, rest = divmod(round(seconds), 60)
+    parts = [(minutes, "min"), (rest, "s")]
+    if minutes >= 60:
+        parts = [(minutes // 60, "h"), (minutes % 60, "min")]
+    return " ".join(f"{number} {unit}" for number, unit in parts if number)
+
+
 def counted(number: int, noun: str) -> str:
     """A number with its noun, whose plural takes an s.
 

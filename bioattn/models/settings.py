@@ -134,6 +134,12 @@ def resume_option() -> Any:
     return option("Continue an interrupted run.", default=False)
 
 
+def log_dir_option() -> Any:
+    """--log-dir: where training is logged for TensorBoard."""
+    help = "Also log the training here as TensorBoard events (pip install tensorboard)."
+    return option(help, metavar="DIR", writes=Writes.OTHER)
+
+
 def force_option(help: str = "Replace an existing result.") -> Any:
     """--force."""
     return option(help, default=False)
@@ -178,7 +184,8 @@ class Settings:
 
     def input_paths(self) -> dict[str, Path]:
         """Files and folders that are read, by the name of their field."""
-        values = {each.name: getattr(self, each.name) for each in fields(self) if each.name != "output"}
+        written = {name for name, said in options_of(type(self)).items() if said.writes is not None}
+        values = {each.name: getattr(self, each.name) for each in fields(self) if each.name not in written}
         return {name: value for name, value in values.items() if isinstance(value, Path)}
 
     def source(self, name: str) -> str:

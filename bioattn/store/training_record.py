@@ -6,9 +6,10 @@ versions have fewer of them and are read as they are. The schema stands in `docs
 
 import hashlib
 import json
+import math
 from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 from bioattn.errors import FormatError
 from bioattn.io.files import read_json, sha256_of, write_json
@@ -18,8 +19,49 @@ HISTORY = "history.csv"
 FILES = "sha256"
 OWN = "record_sha256"
 """Of the record itself, without this entry."""
+COMPARISON = "comparison"
+"""Entry with a `Comparison`, or null."""
 MODEL_ROW = "this model"
 """The row of an evaluation that holds the trained model, among those of simpler predictors."""
+
+
+class Comparison(NamedTuple):
+    """A trained model beside the best simple model, by the first figure that tables show."""
+
+    cells: str
+    """What was predicted, such as `test genes`: the test data where there are any, else the validation data."""
+    figure: str
+    """Its heading in tables; more is better."""
+    model: float
+    simple_model: str
+    """Of the simple models the one with the best figure on the validation data."""
+    simple: float
+
+    @property
+    def below(self) -> bool:
+        """Whether the model does not reach the simple one."""
+        return not self.model >= self.simple
+
+    def to_json(self) -> dict[str, Any]:
+        """Plain JSON for the training record."""
+        figures = {
+            name: round(value, 6) if math.isfinite(value) else None
+            for name, value in (("model_figure", self.model), ("simple_model_figure", self.simple))
+        }
+        return {
+            "cells": self.cells,
+            "figure": self.figure,
+            "simple_model": self.simple_model,
+            **figures,
+            "below_simple_model": self.below,
+        }
+
+    def sentence(self) -> str:
+        """What to say of a model that is below."""
+        return (
+            f"this model ends below a simple model: {self.figure} on {self.cells} {self.model:.3f}, that of "
+            f"{self.simple_model} {self.simple:.3f}"
+        )
 
 
 def write_training_record(folder: Path, record: Mapping[str, Any], files: Sequence[str]) -> None:

@@ -12,6 +12,9 @@ class Progress(Protocol):
     def advance(self, steps: int = 1, **status: float | str) -> None:
         """`steps` more are done; `status` holds figures worth showing beside the bar, such as a metric."""
 
+    def note(self, sentence: str) -> None:
+        """A result on the way that is worth keeping in sight, such as that of an epoch."""
+
     def end(self) -> None:
         """The piece of work is over."""
 
@@ -23,6 +26,9 @@ class NoProgress:
         """Ignore."""
 
     def advance(self, steps: int = 1, **status: float | str) -> None:
+        """Ignore."""
+
+    def note(self, sentence: str) -> None:
         """Ignore."""
 
     def end(self) -> None:

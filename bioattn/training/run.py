@@ -2,7 +2,7 @@
 
 import logging
 import platform
-from contextlib import nullcontext
+from contextlib import closing, nullcontext
 from pathlib import Path
 from typing import Any, Protocol
 
@@ -15,6 +15,7 @@ from bioattn.io.files import check_apart, text_output
 from bioattn.io.input_watch import inputs_were_read
 from bioattn.models.model_folder import MODEL_CARD, read_model_config
 from bioattn.store.training_record import (
+    COMPARISON,
     HISTORY,
     TRAINING_RECORD,
     read_training_record,
@@ -23,6 +24,7 @@ from bioattn.store.training_record import (
 from bioattn.system.progress import NoProgress, Progress
 from bioattn.system.signals import StopRequest
 from bioattn.training.distributed import ALONE, Processes
+from bioattn.training.events import TrainingEvents
 from bioattn.training.output_folder import is_finished, publish, working_folder, write_history
 from bioattn.training.state import STATE_FILE, Job, plain_job, require_finished_by
 from bioattn.training.task import Results, Task
@@ -55,6 +57,10 @@ class TrainingSettings(Protocol):
     def force(self) -> bool:
         """Whether to replace a model folder that is there."""
 
+    @property
+    def log_dir(self) -> Path | None:
+        """Folder of TensorBoard events, if any."""
+
     def input_paths(self) -> dict[str, Path]:
         """Files and folders that are read, by setting."""
 
@@ -86,6 +92,9 @@ def train(
             )
         return None
     check_apart(settings.output, settings.input_paths().values())
+    events = None
+    if settings.log_dir is not None and processes.is_first:
+        events = TrainingEvents(settings.log_dir, settings.output)
     folder = (
         working_folder(settings.output, resume=settings.resume, force=settings.force)
         if processes.is_first
@@ -106,8 +115,10 @@ def train(
             progress=progress,
             stop=stop or StopRequest(),
             processes=processes,
+            events=events,
         )
-        outcome = trainer.run(resume=settings.resume)
+        with closing(events) if events is not None else nullcontext():
+            outcome = trainer.run(resume=settings.resume)
         return None if partial is None else _finish(task, outcome, partial, settings.output, progress)
 
 
@@ -118,6 +129,7 @@ def _finish(task: Task, outcome: Outcome, partial: Path, output: Path, progress:
     results = task.evaluate(progress)
     write_history(partial / HISTORY, outcome.history)
     files = task.write(partial)
+    comparison = results.comparison()
     record = {
         **task.record(),
         f"{task.counts}s_trained": outcome.trained,
@@ -129,6 +141,7 @@ def _finish(task: Task, outcome: Outcome, partial: Path, output: Path, progress:
             "python": platform.python_version(),
         },
         "evaluation": results.to_json(),
+        COMPARISON: None if comparison is None else comparison.to_json(),
     }
     write_training_record(partial, record, (*files, HISTORY))
     with text_output(partial / MODEL_CARD) as file:

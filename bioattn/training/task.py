@@ -10,10 +10,12 @@ from abc import ABC, abstractmethod
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
+from types import MappingProxyType
 from typing import Any, Literal, NamedTuple, Protocol
 
 from torch import Tensor, nn
 
+from bioattn.store.training_record import Comparison
 from bioattn.system.progress import Progress
 from bioattn.system.shard import Shard
 from bioattn.training.optimisation import warm_up_and_cosine
@@ -125,6 +127,9 @@ class Results(Protocol):
     def to_json(self) -> Any:
         """Plain JSON for the training record."""
 
+    def comparison(self) -> Comparison | None:
+        """The model beside the best simple model; None where there is none."""
+
 
 class Task(ABC):
     """What is trained."""
@@ -141,6 +146,9 @@ class Task(ABC):
     optimisation: Optimisation
     metric: str
     """What `Judgement.score` is, for messages."""
+    shown: Mapping[str, str] = MappingProxyType({})
+    """Figures of a validation that messages give, by key, and their names; the last one is also shown beside the
+    bar, and has the name and is the statistic of the tables of `evaluate`."""
     smaller_is_better: bool = False
     work_per_step: tuple[str, int]
     """How many parts a step can be divided into, and the setting that says so: more processes would be idle."""

@@ -5,7 +5,8 @@ its share of a step, their sum updates the weights of all, and the first process
 """
 
 import math
-from collections.abc import Iterable
+import time
+from collections.abc import Iterable, Mapping
 from contextlib import AbstractContextManager
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -16,7 +17,9 @@ from torch import Tensor, nn
 from bioattn.errors import BioattnError
 from bioattn.system.progress import Progress
 from bioattn.system.signals import StopRequest
+from bioattn.text import counted, duration
 from bioattn.training.distributed import Processes, saved_if_others_end
+from bioattn.training.events import TrainingEvents
 from bioattn.training.optimisation import WeightAverage, copied_weights, make_optimizer
 from bioattn.training.state import Position, load_state, save_state
 from bioattn.training.task import Judgement, PartLoss, Round, Step, Task, rounds_of
@@ -83,13 +86,16 @@ class Trainer:
         progress: Progress,
         stop: StopRequest,
         processes: Processes,
+        events: TrainingEvents | None = None,
     ) -> None:
+        """events: where the first process logs the rounds."""
         self.task = task
         self.job = job
         self.state_path = state_path
         self.progress = progress
         self.stop = stop
         self.processes = processes
+        self.events = events
         self.rounds = rounds_of(task.stages)
         self.position = Position()
         self.best_weights: dict[str, Tensor] = {}
@@ -115,11 +121,19 @@ class Trainer:
         self.position = self.processes.share_state(
             self.position, task.model, self.average.model, self.optimizer
         )
-        self.progress.begin("training", sum(each.steps for each in self.rounds))
-        self.progress.advance(self._steps(self.position.round) + self.position.step)
+        done = self._steps(self.position.round) + self.position.step
+        if self.events is not None:
+            self.events.begin(done)
+        self.progress.begin("training", self._steps(len(self.rounds)))
+        self.progress.advance(done)
+        if done and self.processes.is_first:
+            self.progress.note(f"going on after {self._place(self.position.step)}")
+        began = time.monotonic()
         while self.position.round < len(self.rounds) and not self._is_out_of_patience():
             self._run_round(self.rounds[self.position.round])
         self.progress.end()
+        if self.processes.is_first:
+            self._tell_end(time.monotonic() - began)
         return Outcome(
             self.position.history,
             self.best_weights,
@@ -128,6 +142,7 @@ class Trainer:
         )
 
     def _run_round(self, current: Round) -> None:
+        self.round_began = time.monotonic()
         with self._saved_if_others_end():
             while self.position.step < current.steps:
                 self._take_step(current.step(self.position.step))
@@ -164,8 +179,8 @@ class Trainer:
         position.round_loss += loss
         position.step += 1
         self.average.update(task.model, step.number + 1)
-        best = {} if position.best_score is None else {f"best {task.metric}": position.best_score}
-        self.progress.advance(1, loss=position.round_loss / position.step, **best)
+        place = {"epoch": f"{position.round + 1}/{len(self.rounds)}"} if task.counts == "epoch" else {}
+        self.progress.advance(1, **place, loss=position.round_loss / position.step, **self._best_figure())
 
     def _begin_stage(self) -> None:
         """A new optimiser and a new average, which starts from the model's weights."""
@@ -196,15 +211,58 @@ class Trainer:
         }
         if judgement is not None:
             row |= {f"validation_{name}": value for name, value in judgement.figures.items()}
-        position.history.append({name: value for name, value in row.items() if math.isfinite(value)})
+        row = {name: value for name, value in row.items() if math.isfinite(value)}
+        position.history.append(row)
         score = None if judgement is None else judgement.score
         if self._is_improved(score) or not current.stage.can_be_best or not self.best_weights:
             position.best_round = position.round
             position.best_score = score if current.stage.can_be_best else None
             self.best_weights = copied_weights(self.average.model)
         position.round += 1
+        self._tell_round(row, judgement)
+        if self.events is not None:
+            self.events.add(self._steps(position.round), row)
         position.step = 0
         position.round_loss = 0.0
+
+    def _tell_round(self, row: Mapping[str, float], judgement: Judgement | None) -> None:
+        """Say what a round gave, and whether its weights are the best so far."""
+        task, position = self.task, self.position
+        validation = best = ""
+        if judgement is not None:
+            figures = {name: judgement.figures.get(key, math.nan) for key, name in task.shown.items()}
+            figures |= {task.metric: judgement.score}
+            validation = "; validation " + ", ".join(f"{name} {value:.3f}" for name, value in figures.items())
+        if position.best_score is not None:
+            is_best = position.best_round == position.round - 1
+            best = "; best so far" if is_best else f"; best: {self._count_word(position.best_round + 1)}"
+        self.progress.note(
+            f"{self._count_word(position.round)}/{self._count(len(self.rounds)):,}: training loss "
+            f"{row['training_loss']:.4g}{validation}{best} ({duration(time.monotonic() - self.round_began)})"
+        )
+
+    def _tell_end(self, seconds: float) -> None:
+        """Say how long training took, why it ended, and which weights are kept."""
+        position, task = self.position, self.task
+        early = ""
+        if position.round < len(self.rounds):
+            rounds = counted(task.optimisation.patience, "epoch" if task.counts == "epoch" else "round")
+            early = f", {rounds} without a better {task.metric}"
+        kept = f"the weights of {self._count_word(position.best_round + 1)} are kept"
+        if position.best_score is not None:
+            kept += f", the best {task.metric} on the validation data ({position.best_score:.3f})"
+        self.progress.note(
+            f"trained to {self._count_word(position.round)} in {duration(seconds)}{early}; {kept}"
+        )
+
+    def _best_figure(self) -> dict[str, float]:
+        """The figure of the best round so far that tables show, to stand beside the bar."""
+        position, task = self.position, self.task
+        if position.best_score is None:
+            return {}
+        key, name = [("", task.metric), *task.shown.items()][-1]
+        value = position.history[position.best_round].get(f"validation_{key}", position.best_score)
+        return {f"best {name}": value}
 
     def _is_improved(self, score: float | None) -> bool:
         """Whether a score is better than the best so far; always without validation data."""
@@ -223,6 +281,10 @@ class Trainer:
     def _count(self, rounds: int) -> int:
         """The first `rounds` rounds in epochs or steps."""
         return rounds if self.task.counts == "epoch" else self._steps(rounds)
+
+    def _count_word(self, rounds: int) -> str:
+        """The end of the first `rounds` rounds: `epoch 3` or `step 1,200`."""
+        return f"{self.task.counts} {self._count(rounds):,}"
 
     def _place(self, step: int) -> str:
         """Where step `step` of the current round is, counted from 1; step 0 is the end of the round before."""

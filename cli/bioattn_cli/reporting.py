@@ -207,6 +207,10 @@ class ProgressBar:
         else:
             self._bar.update(self._task, advance=steps)
 
+    def note(self, sentence: str) -> None:
+        """Print a line that stays, above the bar."""
+        LOGGER.info(sentence)
+
     def print_above(self, text: str) -> None:
         """Print a line that stays; the bar moves down."""
         if self._bar is not None:
@@ -252,6 +256,11 @@ class ProgressLines:
             of_total = f"/{self._total:,}" if self._total is not None else ""
             LOGGER.info(f"{self._description}: {self._done:,}{of_total}{self._status}")
             self._last = time.monotonic()
+
+    def note(self, sentence: str) -> None:
+        """Write a line, whenever the last one was."""
+        LOGGER.info(sentence)
+        self._last = time.monotonic()
 
     def end(self) -> None:
         """Nothing to take away."""

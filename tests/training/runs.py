@@ -40,3 +40,17 @@ class StopAfter(NoProgress):
             self.left -= steps
             if self.left == 0:
                 self.request.signal = signal.SIGTERM
+
+
+class Notes(NoProgress):
+    """Progress that keeps what it is told."""
+
+    def __init__(self) -> None:
+        self.notes: list[str] = []
+        self.status: dict[str, float | str] = {}
+
+    def note(self, sentence: str) -> None:
+        self.notes.append(sentence)
+
+    def advance(self, steps: int = 1, **status: float | str) -> None:
+        self.status |= status

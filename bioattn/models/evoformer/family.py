@@ -14,6 +14,7 @@ from bioattn.models.settings import (
     config_option,
     device_option,
     force_option,
+    log_dir_option,
     option,
     output_option,
     resume_option,
@@ -37,10 +38,11 @@ class EvoformerTrainingSettings(Settings):
     """Train an MSA/pair model on distances, contacts and masked residues.
 
     Settings come from the defaults, then --config (tables [model] and [training], every field of which
-    docs/models/evoformer-training.md explains), then the options here. Prints the precision of contacts of the
-    validation and test proteins, beside couplings. Ctrl-C or SIGTERM finishes the step and saves; --resume
-    continues, to the same weights as an uninterrupted run. Several processes or machines train together under
-    torchrun: docs/training-on-several-processes.md.
+    docs/models/evoformer-training.md explains), then the options here. Shows the loss and the validation
+    figures of every round, and prints the precision of contacts of the validation and test proteins, beside
+    couplings. Ctrl-C or SIGTERM finishes the step and saves; --resume continues, to the same weights as an
+    uninterrupted run. Several processes or machines train together under torchrun:
+    docs/training-on-several-processes.md.
     """
 
     dataset: Path = argument("DATASET", "Dataset of `bioattn prepare contacts`.")
@@ -65,6 +67,7 @@ class EvoformerTrainingSettings(Settings):
     seed: int | None = seed_option(table="training")
     device: Device = device_option()
     threads: int | None = threads_option()
+    log_dir: Path | None = log_dir_option()
     resume: bool = resume_option()
     force: bool = force_option()
     model: Mapping[str, Any] = table()

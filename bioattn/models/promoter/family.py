@@ -17,6 +17,7 @@ from bioattn.models.settings import (
     config_option,
     device_option,
     force_option,
+    log_dir_option,
     option,
     output_option,
     resume_option,
@@ -44,10 +45,11 @@ class PromoterTrainingSettings(Settings):
     """Train a model that predicts every promoter's response to every treatment.
 
     Settings come from the defaults, then --config (tables [model] and [training], every field of which
-    docs/models/promoter.md explains), then the options here. Prints the accuracy on validation and test
-    genes beside simple models, and on test genes by treatment. Ctrl-C or SIGTERM finishes the step and saves;
-    --resume continues, to the same weights as an uninterrupted run. Several processes or machines train together
-    under torchrun: docs/training-on-several-processes.md.
+    docs/models/promoter.md explains), then the options here. Shows losses and validation figures of every
+    epoch, and prints the accuracy on validation and test genes beside simple models, and on test genes by
+    treatment. Ctrl-C or SIGTERM finishes the step and saves; --resume continues, to the same weights as an
+    uninterrupted run. Several processes or machines train together under torchrun:
+    docs/training-on-several-processes.md.
     """
 
     dataset: Path = argument("DATASET", "Dataset of `bioattn prepare dataset`.")
@@ -73,6 +75,7 @@ class PromoterTrainingSettings(Settings):
     seed: int | None = seed_option(table="training")
     device: Device = device_option()
     threads: int | None = threads_option()
+    log_dir: Path | None = log_dir_option()
     resume: bool = resume_option()
     force: bool = force_option()
     model: Mapping[str, Any] = table()

@@ -28,7 +28,7 @@ from bioattn.models.promoter.model import PromoterModel, attention_sites, make_p
 from bioattn.models.promoter.training.evaluation import card_lines, evaluate
 from bioattn.models.promoter.treatment_vocabulary import TreatmentVocabulary
 from bioattn.promoters.dataset import TEST, read_dataset
-from bioattn.store.training_record import HISTORY, read_training_record, write_training_record
+from bioattn.store.training_record import COMPARISON, HISTORY, read_training_record, write_training_record
 from bioattn.system.progress import Progress
 from bioattn.training.output_folder import publish, working_folder
 
@@ -140,6 +140,7 @@ def write_pruned(
         record |= {
             "pruned": {"from": model.sha256, **note},
             "evaluation": evaluation.to_json(),
+            COMPARISON: None,
         }
         write_training_record(partial, record, files)
         with text_output(partial / MODEL_CARD) as file:

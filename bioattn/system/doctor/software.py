@@ -58,6 +58,11 @@ EXTRAS = (
         Library("pyhmmer", "pyhmmer", (0, 12)),
         "alignments built by search: prepare msa --search",
     ),
+    Extra(
+        "track",
+        Library("tensorboard", "tensorboard", (2, 14)),
+        "training logged for TensorBoard: train --log-dir",
+    ),
 )
 LEAST_PYTHON = (3, 11)
 

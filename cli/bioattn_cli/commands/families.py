@@ -118,7 +118,11 @@ def train(reporter: Reporter, family: Any, settings: Any) -> Record | None:
         figures["processes"] = processes.count
     if finished_before:
         figures["finished_before"] = True
-    return Record(*([] if finished_before else [f"wrote {settings.output}"]), **figures)
+    if results is None:
+        return Record(**figures)
+    comparison = results.comparison()
+    below = [comparison.sentence()] if comparison is not None and comparison.below else []
+    return Record(f"wrote {settings.output}", *below, **figures)
 
 
 class CommandSurroundings:

@@ -17,6 +17,7 @@ from bioattn.models.settings import (
     config_option,
     device_option,
     force_option,
+    log_dir_option,
     option,
     output_option,
     resume_option,
@@ -39,6 +40,7 @@ class ToyTraining(Settings):
     seed: int | None = seed_option(table="training")
     device: Device = device_option()
     threads: int | None = threads_option()
+    log_dir: Path | None = log_dir_option()
     resume: bool = resume_option()
     force: bool = force_option()
     model: Mapping[str, Any] = table()

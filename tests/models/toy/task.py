@@ -32,6 +32,9 @@ class Accuracy:
         """One figure."""
         return [[["accuracy"], [f"{self.value:.3f}"]]]
 
+    def comparison(self) -> None:
+        """There is no simpler caller."""
+
     def to_json(self) -> dict[str, float]:
         """The same."""
         return {"accuracy": round(self.value, 6)}

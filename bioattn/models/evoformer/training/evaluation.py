@@ -1,5 +1,6 @@
 """Scores of held-out families, beside the couplings that need no training, and the model card that tells them."""
 
+import time
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
@@ -21,9 +22,10 @@ from bioattn.models.evoformer.config import InputSettings
 from bioattn.models.evoformer.heads import contact_probabilities
 from bioattn.models.evoformer.model import EvoformerModel
 from bioattn.models.evoformer.training.samples import TrainingFamily
+from bioattn.store.training_record import Comparison
 from bioattn.structures.contacts import ContactScores, contact_scores, mean_scores
 from bioattn.system.progress import Progress
-from bioattn.text import markdown_table
+from bioattn.text import counted, duration, markdown_table
 
 
 def predict_contacts(
@@ -86,6 +88,19 @@ class Evaluation:
         ]
         return [[["split", "predictor", "families", "P@L/5", "P@L"], *rows]] if rows else []
 
+    def comparison(self) -> Comparison | None:
+        """The model's P@L beside that of the coupling that is better on the validation families."""
+        means = {
+            split: {name: mean.precision_l for name, _, mean in mean_table(self.families, split)}
+            for split in ("test", "validation")
+        }
+        split = next((split for split, found in means.items() if found), None)
+        if split is None:
+            return None
+        chosen_by = means["validation"] or means["test"]
+        best = max((MUTUAL_INFORMATION, MEAN_FIELD), key=lambda name: chosen_by[name])
+        return Comparison(f"{split} families", "P@L", means[split][MODEL], best, means[split][best])
+
     def to_json(self) -> list[dict[str, Any]]:
         """Plain JSON."""
         return [each.to_json() for each in self.families]
@@ -100,6 +115,7 @@ def evaluate_families(
 ) -> list[FamilyScores]:
     """Score each family with the model, APC mutual information and mean-field DCA."""
     progress.begin(f"scoring {split} families", len(families))
+    began = time.monotonic()
     found = []
     for family in families:
         scores = {MODEL: score_family(model, family, settings), **coupling_scores(family)}
@@ -114,6 +130,11 @@ def evaluate_families(
         )
         progress.advance()
     progress.end()
+    if families:
+        progress.note(
+            f"{split} scored, {counted(len(families), 'family')} by this model and two couplings, in "
+            f"{duration(time.monotonic() - began)}"
+        )
     return found
 
 
@@ -169,5 +190,8 @@ def card_lines(model: EvoformerModel, record: Mapping[str, Any], evaluation: Eva
     ]
     for table in evaluation.tables():
         best = "Precision of the best L/5 and L pairs (CB < 8 Å, 6 or more columns apart), means:"
-        return [*lines, best, "", *markdown_table(table)]
+        comparison = evaluation.comparison()
+        below = comparison is not None and comparison.below
+        note = [] if comparison is None or not below else ["", f"Note: {comparison.sentence()}."]
+        return [*lines, best, "", *markdown_table(table), *note]
     return [*lines, "No family was held out: this folder alone does not say how good the model is."]

@@ -49,6 +49,7 @@ class EvoformerTask(Task):
     """One training run of an MSA/pair model."""
 
     metric = "P@L"
+    shown: Mapping[str, str] = {"P@L/5": "P@L/5", "P@L": "P@L"}
     model: EvoformerModel
 
     def __init__(self, settings: EvoformerTrainingSettings, device: torch.device) -> None:

@@ -8,6 +8,7 @@ Shape suffixes: G genes, T treatments (those of training), D directions in treat
 """
 
 import logging
+import time
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from functools import partial
@@ -39,6 +40,7 @@ from bioattn.promoters.response_metrics import (
     summarise,
 )
 from bioattn.system.progress import NoProgress, Progress
+from bioattn.text import counted, duration
 
 LOGGER = logging.getLogger("bioattn")
 Fits: TypeAlias = Callable[["BaselineData", RidgePath], Iterator[tuple[Matrix, str]]]
@@ -183,12 +185,14 @@ def default_baselines(dataset: PromoterDataset, progress: Progress | None = None
         rows += [kmer_ridge, positional_ridge, rank_one_ridge, component_ridge]
         if data.start_codon is not None:
             rows += [region_codon_ridge, region_codon_component_ridge]
-    progress.begin("baselines", len(rows))
+    progress.begin("simple models", len(rows))
+    began = time.monotonic()
     found = []
     for row in rows:
         found.append(row(data))
-        progress.advance(1, baseline=found[-1].name)
+        progress.advance(1, fitted=found[-1].name)
     progress.end()
+    progress.note(f"{counted(len(found), 'simple model')} fitted in {duration(time.monotonic() - began)}")
     return found
 
 

@@ -19,7 +19,7 @@ from bioattn.models.promoter.training.held_out_treatments import nearest_treatme
 from bioattn.models.promoter.treatment_vocabulary import TreatmentVocabulary
 from bioattn.promoters.dataset import TEST, TRAIN, VALIDATION, PromoterDataset
 from bioattn.promoters.response_metrics import fit_shared_axis, per_treatment, summarise
-from bioattn.store.training_record import MODEL_ROW
+from bioattn.store.training_record import MODEL_ROW, Comparison
 from bioattn.system.progress import NoProgress, Progress
 from bioattn.text import markdown_table
 from bioattn.views.evaluation import METRIC_TITLES
@@ -54,7 +54,7 @@ class Evaluation:
     treatments: list[str]
     per_treatment: dict[str, list[float]]
 
-    def comparison(self) -> list[list[str]]:
+    def table(self) -> list[list[str]]:
         """Header and rows of the comparison with the simple models."""
         shown = FIGURES[self.task]
         body = [
@@ -65,7 +65,7 @@ class Evaluation:
 
     def tables(self) -> list[list[list[str]]]:
         """The comparison, without settings of simple models, and the figures of each treatment, if any."""
-        comparison = [[name.partition(" (")[0], *cells] for name, *cells in self.comparison()]
+        comparison = [[name.partition(" (")[0], *cells] for name, *cells in self.table()]
         if not self.treatments:
             return [comparison]
         details = [
@@ -74,6 +74,24 @@ class Evaluation:
         ]
         header = ["treatment", *(METRIC_TITLES[metric] for metric in self.per_treatment)]
         return [comparison, [header, *details]]
+
+    def comparison(self) -> Comparison | None:
+        """The model beside the simple model that is best on validation genes."""
+        key, heading = next(iter(FIGURES[self.task].items()))
+        held_out = {
+            cells: {
+                row.name: row.figures[key] for row in self.rows if row.cells == cells and key in row.figures
+            }
+            for cells in ("test genes", "validation genes")
+        }
+        cells = next((cells for cells, found in held_out.items() if MODEL_ROW in found), "")
+        simple = {name: value for name, value in held_out.get(cells, {}).items() if name != MODEL_ROW}
+        if not simple:
+            return None
+        chosen_by = held_out["validation genes"] or simple
+        best = max(simple, key=lambda name: np.nan_to_num(chosen_by.get(name, -1.0), nan=-1.0))
+        name = best.partition(" (")[0]
+        return Comparison(cells, heading, held_out[cells][MODEL_ROW], name, simple[best])
 
     def to_json(self) -> dict[str, Any]:
         """Plain JSON content; what could not be computed is null."""
@@ -248,10 +266,16 @@ def card_lines(
         "",
         "Figures on the held-out cells of this one split and seed, beside simple models fitted on the same split:",
         "",
-        *markdown_table(evaluation.comparison()),
+        *markdown_table(evaluation.table()),
+        *(_below(evaluation.comparison())),
         "",
         "Attention says where the model looked, not that it was right to; compare it with what is known.",
     ]
+
+
+def _below(comparison: Comparison | None) -> list[str]:
+    """What to say of a model that a simple one is better than."""
+    return [] if comparison is None or not comparison.below else ["", f"Note: {comparison.sentence()}."]
 
 
 def _pruning(record: Mapping[str, Any]) -> list[str]:

@@ -32,7 +32,7 @@ from bioattn.models.promoter.training.data import (
     training_treatments,
     validation_genes,
 )
-from bioattn.models.promoter.training.evaluation import Evaluation, card_lines, evaluate
+from bioattn.models.promoter.training.evaluation import FIGURES, Evaluation, card_lines, evaluate
 from bioattn.models.promoter.training.first_filters import start_filters
 from bioattn.models.promoter.training.losses import (
     cell_losses,
@@ -57,15 +57,15 @@ TRUNK_TREATMENTS_PER_STEP = 8
 VALIDATION_BATCH = 128
 """Promoters of one forward pass in validation."""
 
-METRIC_KEYS = {
-    Metric.LOSS: "loss",
-    Metric.PEARSON: "mean_pearson",
-    Metric.SPECIFIC_PEARSON: "specific_pearson",
-    Metric.AUROC: "mean_auroc",
-    Metric.AVERAGE_PRECISION: "mean_auprc",
+METRICS = {
+    Metric.LOSS: ("loss", "loss"),
+    Metric.PEARSON: ("mean_pearson", "mean r"),
+    Metric.SPECIFIC_PEARSON: ("specific_pearson", FIGURES["regression"]["specific_pearson"]),
+    Metric.AUROC: ("mean_auroc", "mean AUROC"),
+    Metric.AVERAGE_PRECISION: ("mean_auprc", "mean AUPRC"),
 }
-"""Names of the metrics among the validation figures. Means over treatments, where tables show medians: a median
-does not notice that a few treatments are not learned yet."""
+"""Keys of the metrics among the validation figures, and their names in messages. Means over treatments, where
+tables show medians: a median does not notice that a few treatments are not learned yet."""
 
 AVERAGED = ("pearson", "auroc", "auprc")
 """Figures per treatment whose means are watched."""
@@ -99,8 +99,10 @@ class PromoterTask(Task):
         self.binary = dataset.task == "binary"
         self.loss = training.loss or (Loss.BINARY if self.binary else Loss.MSE)
         watched = training.metric or (Metric.AUROC if self.binary else Metric.PEARSON)
-        self.metric, self.smaller_is_better = str(watched), watched is Metric.LOSS
-        self.metric_key = METRIC_KEYS[watched]
+        self.metric_key, self.metric = METRICS[watched]
+        self.smaller_is_better = watched is Metric.LOSS
+        key, heading = next(iter(FIGURES[dataset.task].items()))
+        self.shown = {"loss": "loss", key: heading.removesuffix(" over treatments")}
         check_task(dataset, training)
         self.columns = dataset.treatments_in(TRAIN)
         self.table = training_treatments(dataset, self.columns, self.settings.reference)

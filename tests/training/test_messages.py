@@ -1,0 +1,189 @@
+"""What a training run says while it goes on and at its end, and what it logs for TensorBoard."""
+
+import re
+import sys
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+
+from bioattn.errors import Interrupted
+from bioattn.io.files import read_json
+from bioattn.models.evoformer.family import EvoformerTrainingSettings
+from bioattn.models.promoter.family import PromoterTrainingSettings
+from bioattn.models.promoter.training.evaluation import Evaluation, Row
+from bioattn.system.signals import StopRequest
+from bioattn_cli.main import main
+from tests.training.runs import Notes, StopAfter, train
+from tests.training.test_trainer import EVOFORMER, PROMOTER, STAGES
+
+EPOCH = re.compile(
+    r"epoch (\d+)/\d+: training loss [\d.]+; validation loss [\d.]+, median r (-?[\d.]+), mean r (-?[\d.]+)"
+    r"; best(?:: epoch (\d+)| so far) \([\d.]+ m?s\)"
+)
+
+
+def promoter_job(dataset: Path, output: Path, **training) -> PromoterTrainingSettings:
+    tables = PROMOTER | {"training": PROMOTER["training"] | training}
+    return PromoterTrainingSettings(dataset=dataset, output=output, baselines=False, **tables)
+
+
+def test_every_epoch_has_a_line_and_the_kept_one_is_that_of_the_table(dataset_path, tmp_path):
+    progress = Notes()
+    job = promoter_job(dataset_path, tmp_path / "m", epochs=5, learning_rate=0.05, patience=2)
+    evaluation = train(job, progress=progress)
+    lines = [EPOCH.fullmatch(note) for note in progress.notes[:-1]]
+    assert all(lines), progress.notes
+    assert [int(line[1]) for line in lines] == list(range(1, len(lines) + 1))
+    best = 0
+    for number, line in enumerate(lines):
+        if float(line[3]) > float(lines[best][3]) or number == 0:
+            best = number
+        assert line[4] == (None if best == number else str(best + 1))
+    record = read_json(tmp_path / "m" / "training.json")
+    assert record["best_epoch"] == best + 1
+    table = evaluation.tables()[0]
+    model = next(row for row in table if row[:2] == ["this model", "validation genes"])
+    assert float(model[table[0].index("median r over treatments")]) == pytest.approx(
+        float(lines[best][2]), abs=1.1e-3
+    )
+    # Beside the bar the figure stands as it was before the last round.
+    assert "best median r" in progress.status
+    ended = progress.notes[-1]
+    assert re.match(rf"trained to epoch {len(lines)} in [\d.]+ s", ended)
+    assert f"the weights of epoch {best + 1} are kept, the best mean r on the validation data" in ended
+    assert ("2 epochs without a better mean r" in ended) == (len(lines) < 5)
+
+
+def test_a_run_that_stops_early_says_so(dataset_path, tmp_path):
+    progress = Notes()
+    train(
+        promoter_job(dataset_path, tmp_path / "m", learning_rate=1e-9, epochs=9, patience=1),
+        progress=progress,
+    )
+    assert len(progress.notes) < 10
+    assert ", 1 epoch without a better mean r; the weights of epoch " in progress.notes[-1]
+
+
+def test_steps_of_two_stages_and_a_resumed_run(contact_dataset, tmp_path):
+    tables = EVOFORMER | {"training": EVOFORMER["training"] | STAGES}
+    job = EvoformerTrainingSettings(dataset=contact_dataset, output=tmp_path / "m", **tables)
+    request = StopRequest()
+    with pytest.raises(Interrupted):
+        train(job, progress=StopAfter(5, request), stop=request)
+    progress = Notes()
+    train(job, resume=True, progress=progress)
+    first, *rounds, ended = (note for note in progress.notes if " scored, " not in note)
+    assert first == "going on after step 5"
+    assert [line.partition(":")[0] for line in rounds] == ["step 7/9", "step 9/9"]
+    assert all(re.search(r"; validation P@L/5 [\d.]+, P@L [\d.]+; best", line) for line in rounds)
+    assert "best P@L" in progress.status
+    assert ended.startswith("trained to step 9 in ")
+
+
+def test_without_validation_data_nothing_is_called_best(contact_dataset, tmp_path):
+    progress = Notes()
+    job = EvoformerTrainingSettings(dataset=contact_dataset, output=tmp_path / "m", **EVOFORMER)
+    train(replace(job, exclude=("simulated000004",)), progress=progress)
+    assert not any("best" in note or "validation" in note for note in progress.notes)
+    assert any(note.endswith("the weights of step 7 are kept") for note in progress.notes)
+
+
+@pytest.mark.parametrize("family", ["promoter", "evoformer"])
+def test_a_model_below_a_simple_one_says_so_everywhere(
+    dataset_path, contact_dataset, tmp_path, capsys, family
+):
+    """A model that learns nothing: in the last line, in the card and in the record."""
+    dataset, steps = (
+        (dataset_path, ["--epochs", "1"]) if family == "promoter" else (contact_dataset, ["--steps", "1"])
+    )
+    tables = PROMOTER if family == "promoter" else EVOFORMER
+    config = tmp_path / "settings.toml"
+    config.write_text(
+        "[model]\n"
+        + "".join(f"{name} = {value}\n" for name, value in tables["model"].items())
+        + "[training]\nlearning_rate = 1e-9\n"
+    )
+    model = tmp_path / "m"
+    words = ["train", family, str(dataset), "-o", str(model), "-c", str(config), *steps, "--threads", "1"]
+    assert main(words) == 0
+    captured = capsys.readouterr()
+    last = captured.err.splitlines()[-1]
+    assert last.startswith("this model ends below a simple model: ")
+    assert f"Note: {last}." in (model / "README.md").read_text()
+    comparison = read_json(model / "training.json")["comparison"]
+    assert comparison["below_simple_model"] is True
+    rows = [line.split("\t") for line in captured.out.splitlines()]
+    column = rows[0].index(comparison["figure"])
+    # The rows of the promoter's table begin with the predictor, those of the other with the split.
+    cells, predictor = (1, 0) if family == "promoter" else (0, 1)
+    wanted = comparison["cells"].removesuffix(" families")
+    by_name = {row[predictor]: row[column] for row in rows if len(row) > column and row[cells] == wanted}
+    assert f"{comparison['model_figure']:.3f}" == by_name["this model"]
+    assert f"{comparison['simple_model_figure']:.3f}" == by_name[comparison["simple_model"]]
+
+
+@pytest.mark.parametrize(
+    ("model", "expected"),
+    [(0.5, ("good", 0.4, False)), (0.4, ("good", 0.4, False)), (0.3, ("good", 0.4, True))],
+)
+def test_the_simple_model_is_chosen_on_validation_genes(model, expected):
+    """One that is better on the test genes by luck is not the one to compare with."""
+    rows = [
+        Row(name=name, cells=cells, figures={"pearson": value})
+        for name, validation, test in (("this model", 0.9, model), ("good", 0.6, 0.4), ("lucky", 0.1, 0.8))
+        for cells, value in (("validation genes", validation), ("test genes", test))
+    ]
+    comparison = Evaluation(task="regression", rows=rows, treatments=[], per_treatment={}).comparison()
+    assert comparison.cells == "test genes"
+    assert (comparison.simple_model, comparison.simple, comparison.below) == expected
+    alone = [row for row in rows if row.name == "this model"]
+    assert Evaluation(task="regression", rows=alone, treatments=[], per_treatment={}).comparison() is None
+
+
+def events_of(folder: Path) -> dict[str, list[tuple[int, float]]]:
+    accumulation = pytest.importorskip("tensorboard.backend.event_processing.event_accumulator")
+    accumulator = accumulation.EventAccumulator(str(folder))
+    accumulator.Reload()
+    return {
+        name: [(event.step, event.value) for event in accumulator.Scalars(name)]
+        for name in accumulator.Tags()["scalars"]
+    }
+
+
+def test_events_are_the_history_also_of_a_resumed_run(dataset_path, tmp_path):
+    pytest.importorskip("tensorboard")
+    job = replace(promoter_job(dataset_path, tmp_path / "m"), log_dir=tmp_path / "log")
+    request = StopRequest()
+    with pytest.raises(Interrupted):
+        train(job, progress=StopAfter(14, request), stop=request)
+    assert [step for step, _ in events_of(tmp_path / "log")["training/loss"]] == [10]
+    train(job, resume=True)
+    header, *rows = [line.split(",") for line in (tmp_path / "m" / "history.csv").read_text().splitlines()]
+    found = events_of(tmp_path / "log")
+    for name, tag in (
+        ("training_loss", "training/loss"),
+        ("learning_rate", "training/learning_rate"),
+        ("validation_mean_pearson", "validation/mean_pearson"),
+    ):
+        expected = [(10 * (number + 1), float(row[header.index(name)])) for number, row in enumerate(rows)]
+        assert found[tag] == [(step, pytest.approx(value, rel=1e-6)) for step, value in expected]
+    without = replace(job, output=tmp_path / "without", log_dir=None)
+    train(without)
+    for file in ("model.safetensors", "training.json", "history.csv"):
+        assert (tmp_path / "m" / file).read_bytes() == (tmp_path / "without" / file).read_bytes()
+
+
+def test_events_need_tensorboard_and_a_folder_of_their_own(dataset_path, tmp_path, capsys, monkeypatch):
+    words = ["train", "promoter", str(dataset_path), "-o", str(tmp_path / "m"), "--log-dir"]
+    with monkeypatch.context() as patch:
+        patch.setitem(sys.modules, "torch.utils.tensorboard", None)
+        assert main([*words, str(tmp_path / "log")]) == 1
+    assert "pip install tensorboard" in capsys.readouterr().err
+    pytest.importorskip("tensorboard")
+    assert main([*words, str(tmp_path / "m" / "log")]) == 2
+    assert "is in the model folder" in capsys.readouterr().err
+    (tmp_path / "file").write_text("")
+    assert main([*words, str(tmp_path / "file")]) == 2
+    assert "is a file, a folder is needed" in capsys.readouterr().err
+    assert sorted(path.name for path in tmp_path.iterdir()) == ["file"]
