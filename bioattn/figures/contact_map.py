@@ -16,6 +16,7 @@ from bioattn.figures.style import (
     LIGHT_GREY,
     ORANGE,
     SMALL_FONT,
+    bottom_legend,
     column_axes,
     new_figure,
     set_title,
@@ -146,17 +147,11 @@ def _draw_legend(figure: Figure, truth: ContactTruth) -> None:
     engine = figure.get_layout_engine()
     assert isinstance(engine, ConstrainedLayoutEngine)
     engine.set(h_pad=0.05)
-    figure.legend(
-        handles=[
-            Line2D([], [], linestyle="", marker=marker, color=colour, markersize=3, label=label)
-            for marker, colour, label in entries
-        ],
-        loc="outside lower center",
-        ncols=2,
-        columnspacing=1.5,
-        handletextpad=0.1,
-        borderpad=0.3,
-    )
+    handles = [
+        Line2D([], [], linestyle="", marker=marker, color=colour, markersize=3, label=label)
+        for marker, colour, label in entries
+    ]
+    bottom_legend(figure, handles, columnspacing=1.5, handletextpad=0.1, borderpad=0.3)
 
 
 _BESIDE = 110.0
@@ -199,9 +194,9 @@ def draw_distogram(distances: Distances, width: float, cb: NDArray[np.float32] |
     most = float(np.log2(distances.num_bins))
     image = right.imshow(entropy, cmap="cividis", vmin=0, vmax=most, extent=edges)
     figure.colorbar(image, ax=right, shrink=0.7, aspect=25).set_label(
-        f"entropy, bits ({most:g} = any of {distances.num_bins} bins)", fontsize=SMALL_FONT
+        f"entropy of the predicted distance, bits (at most {most:g})", fontsize=SMALL_FONT
     )
-    right.set_title("how unsure it is")
+    right.set_title("uncertainty of the distance")
     for axis in (left, right):
         column_axes(axis)
         axis.axline((0.5, 0.5), slope=1, color=BLACK, linewidth=0.4)

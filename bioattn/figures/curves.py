@@ -1,8 +1,10 @@
 """Curves: training and validation by epoch or step, and the measures and perturbations of `explain check`."""
 
+import logging
+import math
 import textwrap
-from collections.abc import Sequence
-from typing import Literal
+from collections.abc import Iterable, Sequence
+from typing import Any, Literal
 
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
@@ -21,13 +23,17 @@ from bioattn.figures.style import (
     PAGE_HEIGHT,
     SMALL_FONT,
     TITLE_LETTER,
+    bottom_legend,
     colour_of,
+    legend_columns,
     new_figure,
     set_title,
     styled,
 )
 from bioattn.views.check import CheckMeasure, CheckResult, PerturbationCurve
 from bioattn.views.training_history import TrainingHistory
+
+LOGGER = logging.getLogger("bioattn")
 
 CURVES = ("deletion", "insertion")
 _WIDE = 120.0
@@ -42,6 +48,10 @@ def draw_check(check: CheckResult, width: float) -> Figure:
     labels = [textwrap.wrap(measure.label, 50 if width > _WIDE else 26) for measure in shown]
     num_lines = sum(map(len, labels))
     curves = [curve for name in CURVES for curve in check.curves if curve.name == name]
+    flat = [curve.name for curve in curves if _is_flat([*curve.top, *curve.random])]
+    if flat:
+        LOGGER.warning(f"left out, as nothing changes along it: {' and '.join(flat)}")
+    curves = [curve for curve in curves if curve.name not in flat]
     curves_height = 42.0 if curves else 0.0
     measures_height = 3.2 * num_lines + 1.2 * len(shown) + 10 if shown else 0.0
     figure = new_figure(width, min(PAGE_HEIGHT, curves_height + measures_height + 3.2 * num_title + 3))
@@ -52,10 +62,10 @@ def draw_check(check: CheckResult, width: float) -> Figure:
         axes = parts[0, 0].subplots(1, len(curves), squeeze=False, sharey=True)
         for axis, curve in zip(axes.flat, curves, strict=True):
             _draw_curve(axis, curve)
-        axes.flat[0].set_ylabel("effect, share of the whole")
+        axes.flat[0].set_ylabel("share of the effect")
         axes.flat[-1].legend(loc="lower right", borderpad=0)
     if shown:
-        _draw_measures(parts[-1, 0].subplots(), shown, labels)
+        _draw_measures(figure, parts[-1, 0].subplots(), shown, labels)
     return figure
 
 
@@ -67,7 +77,7 @@ def _draw_curve(axis: Axes, curve: PerturbationCurve) -> None:
     axis.set_xlabel("bins replaced, %" if curve.name == "deletion" else "bins put back, %")
 
 
-def _draw_measures(axis: Axes, measures: list[CheckMeasure], labels: list[list[str]]) -> None:
+def _draw_measures(figure: Figure, axis: Axes, measures: list[CheckMeasure], labels: list[list[str]]) -> None:
     """Draw a line for each measure: value, interval and, as a bar, the threshold."""
     place = 0.0
     places = []
@@ -104,19 +114,18 @@ def _draw_measures(axis: Axes, measures: list[CheckMeasure], labels: list[list[s
         Line2D([], [], color=GREY, marker="D", markersize=3.5, linestyle="", label="not judged"),
         Line2D([], [], color=BLACK, marker="|", markersize=5, linestyle="", label="threshold"),
     ]
-    axis.figure.legend(
-        handles=entries, loc="outside lower center", ncols=4, handletextpad=0.1, columnspacing=1
-    )
+    bottom_legend(figure, entries, handletextpad=0.1, columnspacing=1)
 
 
 TRAINING_LOSS, VALIDATION_LOSS, LEARNING_RATE = "training_loss", "validation_loss", "learning_rate"
 _NAMES = {
-    "validation_mean_pearson": "Pearson r (mean over treatments)",
-    "validation_pearson": "Pearson r (median treatment)",
-    "validation_specific_pearson": "Pearson r, treatment-specific part",
-    "validation_gene_pearson": "Pearson r across treatments (median gene)",
-    "validation_spearman": "Spearman ρ (median treatment)",
+    "validation_mean_pearson": ("Pearson r", "mean over treatments"),
+    "validation_pearson": ("Pearson r", "median treatment"),
+    "validation_specific_pearson": ("Pearson r", "shared response taken out"),
+    "validation_gene_pearson": ("Pearson r across treatments", "median gene"),
+    "validation_spearman": ("Spearman ρ", "median treatment"),
 }
+"""Quantity and title of metrics, all of validation genes."""
 _DEFAULT = ("validation_mean_pearson", "validation_specific_pearson")
 _STYLES: tuple[Literal["-", "--", ":", "-."], ...] = ("-", "--", ":", "-.")
 
@@ -150,42 +159,55 @@ def draw_training(
         raise BioattnError("some of the runs count epochs, others steps; draw them apart")
     (time,) = times
     chosen = shown_metrics(histories, metrics)
+    flat = [name for name in chosen if all(_is_flat(h.columns[name]) for h in histories if name in h.columns)]
+    if flat:
+        LOGGER.warning(f"left out, as it stays the same or could not be computed: {', '.join(flat)}")
+    chosen = [name for name in chosen if name not in flat]
     panels = 1 + len(chosen)
     across = min(panels, max(1, int(width / 55)))
     down = -(-panels // across)
-    figure = new_figure(width, 48 * down + (4 * -(-len(histories) // 3) if len(histories) > 1 else 0))
+    names = [history.name for history in histories]
+    rows = 0 if len(names) == 1 else -(-len(names) // legend_columns(width, names))
+    figure = new_figure(width, 48 * down + 4 * rows)
     axes = figure.subplots(down, across, squeeze=False)
     losses = axes.flat[0]
-    has_validation = any(VALIDATION_LOSS in history.columns for history in histories)
+    kinds = {TRAINING_LOSS: 1.0}
+    if any(VALIDATION_LOSS in history.columns for history in histories):
+        kinds = {TRAINING_LOSS: 0.45, VALIDATION_LOSS: 1.0}
+    handles = []
     for number, history in enumerate(histories):
-        colour, style = colour_of(number), _STYLES[number // len(CYCLE) % len(_STYLES)]
+        look: dict[str, Any] = {
+            "color": colour_of(number),
+            "linestyle": _STYLES[number // len(CYCLE) % len(_STYLES)],
+        }
+        handles.append(Line2D([], [], label=history.name, **look))
         steps = history.columns[time]
-        losses.plot(
-            steps,
-            history.columns[TRAINING_LOSS],
-            color=colour,
-            linestyle=style,
-            alpha=0.45 if has_validation else 1,
-            label=f"{history.name}: training",
-        )
-        if VALIDATION_LOSS in history.columns:
-            losses.plot(
-                steps,
-                history.columns[VALIDATION_LOSS],
-                color=colour,
-                linestyle=style,
-                label=f"{history.name}: validation",
-            )
-        for axis, metric in zip(axes.flat[1:], chosen, strict=False):
-            if metric in history.columns:
-                axis.plot(steps, history.columns[metric], color=colour, linestyle=style, label=history.name)
+        for kind, alpha in kinds.items():
+            if kind in history.columns:
+                label = f"{history.name}: {kind.partition('_')[0]}"
+                losses.plot(steps, history.columns[kind], alpha=alpha, label=label, **look)
         for axis, metric in zip(axes.flat, [VALIDATION_LOSS, *chosen], strict=False):
-            if history.best is not None and metric in history.columns:
+            if metric not in history.columns:
+                continue
+            if metric != VALIDATION_LOSS:
+                axis.plot(steps, history.columns[metric], label=history.name, **look)
+            if history.best is not None:
                 kept = steps == history.best
-                axis.plot(steps[kept], history.columns[metric][kept], "o", color=colour, markersize=3)
-    losses.set_title("loss (faint: training)" if has_validation else "training loss")
+                axis.plot(
+                    steps[kept], history.columns[metric][kept], "o", color=colour_of(number), markersize=3
+                )
+    losses.set_ylabel("loss")
+    colour = colour_of(0) if len(histories) == 1 else GREY
+    losses.legend(
+        handles=[
+            Line2D([], [], color=colour, alpha=alpha, label=kind.partition("_")[0])
+            for kind, alpha in kinds.items()
+        ]
+    )
     for axis, metric in zip(axes.flat[1:], chosen, strict=False):
-        axis.set_title(_NAMES.get(metric, metric.replace("_", " ")))
+        quantity, title = _NAMES.get(metric, (metric.replace("_", " "), ""))
+        axis.set_ylabel(quantity)
+        axis.set_title(title)
         if metric in _NAMES:
             axis.axhline(0, color=GREY, linewidth=0.4)
     for axis in axes.flat[:panels]:
@@ -194,17 +216,13 @@ def draw_training(
     for axis in axes.flat[panels:]:
         axis.set_axis_off()
     if len(histories) > 1:
-        handles = [
-            Line2D(
-                [],
-                [],
-                color=colour_of(number),
-                linestyle=_STYLES[number // len(CYCLE) % len(_STYLES)],
-                label=history.name,
-            )
-            for number, history in enumerate(histories)
-        ]
-        figure.legend(handles=handles, loc="outside lower center", ncols=min(3, len(histories)))
+        bottom_legend(figure, handles)
     else:
-        set_title(figure, histories[0].name)
+        set_title(figure, names[0])
     return figure
+
+
+def _is_flat(values: Iterable[float]) -> bool:
+    """Whether a line shows nothing: no number at all, or several that are the same."""
+    known = [value for value in values if math.isfinite(value)]
+    return not known or (len(known) > 1 and min(known) == max(known))

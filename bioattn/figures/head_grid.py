@@ -1,4 +1,6 @@
-"""Maps of every head: treatment × position for promoters, query × key by layer for an alignment.
+"""Maps of every head: treatment × position for promoters, query × key by block for an alignment.
+
+Blocks and heads are counted from 0, as in the files.
 
 Shape suffixes: T treatments, K bins, Q queries.
 """
@@ -22,9 +24,12 @@ from bioattn.figures.style import (
     PAGE_HEIGHT,
     SEQUENTIAL,
     SMALL_FONT,
+    colour_bar,
+    data_limits,
     framed,
     new_figure,
     set_title,
+    shortened,
     styled,
 )
 from bioattn.figures.treatment_maps import TreatmentMaps
@@ -157,14 +162,15 @@ _LARGEST_PANEL = 45.0
 _FOOT = 18.0
 """Height of the colour scale in millimetres."""
 _ROBUST = 0.995
-_LONGEST_NAME = 30
+_LONGEST_NAME = 42.0
+"""Most room of a drawn name, in millimetres."""
 
 
 class _Spacing(NamedTuple):
     """Millimetres around panels."""
 
     side: float
-    """Space beside the first panel of a layer, for its name and the ticks."""
+    """Space beside the first panel of a block, for its name and the ticks."""
     between: float
     """Space between panels."""
     title: float
@@ -173,17 +179,17 @@ class _Spacing(NamedTuple):
     """Least size of a panel."""
 
 
-_ROOMY = _Spacing(14.0, 1.5, 4.2, 13.0)
+_ROOMY = _Spacing(16.0, 1.5, 4.2, 13.0)
 _DENSE = _Spacing(5.0, 1.0, 1.0, 5.0)
-"""Spacing without ticks; only the first layer names its heads."""
+"""Spacing without ticks; only the first block names its heads."""
 
 
 class _Layout(NamedTuple):
     spacing: _Spacing
     groups: int
-    """Number of columns of layers."""
+    """Number of columns of blocks."""
     lines: int
-    """Number of layers in a column."""
+    """Number of blocks in a column."""
     panel: float
     """Size of a panel in millimetres."""
 
@@ -202,7 +208,7 @@ def _draw_layers(grid: HeadGrid, width: float) -> Figure:
     across = max(map(len, lines))
     layout = _layout(len(lines), across, width)
     roomy = layout.spacing is _ROOMY
-    height = layout.lines * (layout.panel + layout.spacing.title) + _FOOT + 6
+    height = layout.lines * (layout.panel + layout.spacing.title) + _FOOT + (9 if roomy else 6)
     figure = new_figure(width, height)
     cells = figure.subplots(layout.lines, layout.groups * across, squeeze=False)
     norm = _norm(grid)
@@ -237,20 +243,21 @@ def _draw_layers(grid: HeadGrid, width: float) -> Figure:
             axis.tick_params(labelleft=first and roomy, labelbottom=last and roomy, left=roomy, bottom=roomy)
             if first:
                 name = _short_site(panel.site)
-                axis.set_ylabel(name if roomy else name.removeprefix("layer "), fontsize=SMALL_FONT)
+                name = f"{name}\n{grid.query_label}" if roomy else name.removeprefix("block ")
+                axis.set_ylabel(name, fontsize=SMALL_FONT)
+            if last and roomy:
+                axis.set_xlabel(grid.key_label, fontsize=SMALL_FONT)
     for axis in cells.flat[len(lines) * across :]:
         if not axis.has_data():
             axis.set_axis_off()
     assert image is not None
     note = "; in brackets how many keys share a query's attention" if roomy and not grid.corrected else ""
     if not roomy:
-        note = "; a line for each layer, a column for each head"
-    set_title(figure, f"{grid.title}: {grid.query_label} (down) × {grid.key_label} (across){note}")
-    extend = "both" if grid.corrected else "max"
-    bar = figure.colorbar(image, ax=cells, location="bottom", aspect=50, shrink=0.5, pad=0.02, extend=extend)
-    bar.set_label(
-        "symmetrised, corrected attention" if grid.corrected else "attention weight", fontsize=SMALL_FONT
-    )
+        note = f": {grid.query_label} (down) × {grid.key_label} (across); lines are blocks, columns heads"
+    set_title(figure, grid.title + note)
+    label = "symmetrised, corrected attention" if grid.corrected else "attention weight"
+    values = np.concatenate([panel.values.ravel() for panel in grid.panels])
+    colour_bar(figure, image, cells, label, values, location="bottom", aspect=50, shrink=0.5, pad=0.02)
     return figure
 
 
@@ -262,7 +269,7 @@ def _layout(lines: int, across: int, width: float) -> _Layout:
             rows = math.ceil(lines / groups)
             panel = min(
                 (width - groups * spacing.side) / (groups * across) - spacing.between,
-                (PAGE_HEIGHT - _FOOT - 6) / rows - spacing.title,
+                (PAGE_HEIGHT - _FOOT - 9) / rows - spacing.title,
                 _LARGEST_PANEL,
             )
             if panel > best.panel:
@@ -270,7 +277,7 @@ def _layout(lines: int, across: int, width: float) -> _Layout:
         if best.panel >= spacing.least:
             return best
     raise BioattnError(
-        f"{lines} layers of {across} heads do not fit on a page of {width:g} mm; choose with --sites and --heads"
+        f"{lines} blocks of {across} heads do not fit on a page of {width:g} mm; choose with --sites and --heads"
     )
 
 
@@ -282,7 +289,7 @@ def _norm(grid: HeadGrid) -> Normalize:
         largest = largest or 1.0
         return TwoSlopeNorm(0, -largest, largest)
     values = np.concatenate([panel.values.ravel() for panel in grid.panels])
-    return Normalize(0, float(np.quantile(values, _ROBUST)) or 1.0)
+    return Normalize(*data_limits(values))
 
 
 def _draw_promoters(grid: HeadGrid, width: float) -> Figure:
@@ -312,9 +319,7 @@ def _draw_promoters(grid: HeadGrid, width: float) -> Figure:
     step = math.ceil(2.4 / (panel / rows))
     first = cells[0, 0]
     first.set_ylim(rows, 0)
-    names = [
-        name if len(name) <= _LONGEST_NAME else name[: _LONGEST_NAME - 1] + "…" for name in grid.query_names
-    ]
+    names = [shortened(name, _LONGEST_NAME) for name in grid.query_names]
     first.set_yticks(np.arange(rows)[::step] + 0.5, names[::step])
     for axis in cells.flat:
         axis.tick_params(axis="y", length=0)
@@ -324,8 +329,9 @@ def _draw_promoters(grid: HeadGrid, width: float) -> Figure:
         axis.set_xlabel(grid.key_label)
     set_title(figure, f"{grid.title}; in brackets over how many bins a treatment's attention spreads")
     assert mesh is not None
-    bar = figure.colorbar(mesh, ax=cells, location="bottom", aspect=50, shrink=0.5, pad=0.02, extend="max")
-    bar.set_label("attention per base, × uniform", fontsize=SMALL_FONT)
+    values = np.concatenate([panel.values.ravel() for panel in grid.panels])
+    label = "attention per base, × uniform"
+    colour_bar(figure, mesh, cells, label, values, location="bottom", aspect=50, shrink=0.5, pad=0.02)
     return figure
 
 
@@ -336,8 +342,9 @@ def _promoter_title(panel: HeadPanel) -> str:
 
 
 def _short_site(site: str) -> str:
-    """`evoformer.07.msa_row` → `07`, other stacks by name."""
+    """`evoformer.07.msa_row` → `block 7`, other stacks by name."""
     words = site.split(".")
     if len(words) == 3 and words[0] == "evoformer":
-        return f"layer {words[1]}" if words[2] == "msa_row" else f"{words[1]} {words[2].replace('_', ' ')}"
+        block = f"block {int(words[1])}"
+        return block if words[2] == "msa_row" else f"{block} {words[2].replace('_', ' ')}"
     return site.replace("_", " ")

@@ -19,7 +19,18 @@ from numpy.typing import NDArray
 
 from bioattn.choices import not_there
 from bioattn.errors import BioattnError
-from bioattn.figures.style import AMBER, BLUE, GREEN, ORANGE, PAGE_HEIGHT, SMALL_FONT, new_figure, styled
+from bioattn.figures.style import (
+    AMBER,
+    BLUE,
+    GREEN,
+    ORANGE,
+    PAGE_HEIGHT,
+    SMALL_FONT,
+    new_figure,
+    shortened,
+    styled,
+    text_width,
+)
 from bioattn.formats.motif import Motif
 
 BASES = "ACGT"
@@ -130,8 +141,10 @@ def draw_logos(
         heights = information_heights(matrix, background)
         tallest = max(tallest, float(heights.sum(axis=1).max()))
         draw_letters(axis, heights, 0.5)
-        name = " ".join(filter(None, (motif.name, motif.alternative_name)))
-        axis.set_title(f"{name} ({motif.sites:,} sites)" if motif.sites > 1 else name, fontsize=SMALL_FONT)
+        name = " ".join(dict.fromkeys(filter(None, (motif.name, motif.alternative_name))))
+        sites = f" ({motif.sites:,} sites)" if motif.sites > 1 else ""
+        fitting = width / across - text_width(sites) - 8
+        axis.set_title(shortened(name, fitting) + sites, fontsize=SMALL_FONT)
         axis.set_xticks(range(1, widest + 1), [])
         axis.tick_params(axis="x", length=1)
         axis.set_yticks([0, 1, 2])

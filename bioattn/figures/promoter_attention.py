@@ -20,7 +20,6 @@ from bioattn.figures.style import (
     GREY,
     PAGE_HEIGHT,
     SMALL_FONT,
-    colour_of,
     new_figure,
     position_label,
     set_title,
@@ -118,7 +117,7 @@ def _draw_tracks(
     edges = np.arange(shown.start, shown.end + 1) + picture.offset
     for number, treatment in enumerate(picture.treatments):
         axis = axes[f"attention {number}"]
-        colour = colour_of(number)
+        colour = picture.colour(treatment)
         _draw_bands(axis, picture, treatment)
         axis.stairs(part_TL[number], edges, fill=True, color=colour, alpha=0.3, linewidth=0)
         axis.stairs(part_TL[number], edges, baseline=None, color=colour, linewidth=0.9)
@@ -180,7 +179,7 @@ def _draw_bands(axis: Axes, picture: PromoterPicture, treatment: str) -> None:
             axis.axvspan(
                 site.start + picture.offset,
                 site.end + picture.offset,
-                color=colour_of(picture.treatments.index(treatment)) if own else GREY,
+                color=picture.colour(treatment) if own else GREY,
                 alpha=0.22 if own else 0.12,
                 linewidth=0,
                 zorder=0,
@@ -201,7 +200,9 @@ def _draw_contributions(axis: Axes, picture: PromoterPicture, number: int, lette
         draw_letters(axis, heights, shown.start + picture.offset)
     else:
         edges = np.arange(shown.start, shown.end + 1) + picture.offset
-        axis.stairs(part_TL[number], edges, fill=True, color=colour_of(number), linewidth=0)
+        axis.stairs(
+            part_TL[number], edges, fill=True, color=picture.colour(picture.treatments[number]), linewidth=0
+        )
     low, high = min(float(part_TL.min()), -0.15 * largest), max(float(part_TL.max()), 0.15 * largest)
     axis.set_ylim(1.08 * low, 1.08 * high)
     tick = _round_tick(largest)

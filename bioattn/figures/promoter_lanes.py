@@ -6,7 +6,7 @@ from matplotlib.patches import FancyArrowPatch, Polygon, Rectangle
 
 from bioattn.figures.motif_logos import draw_letters
 from bioattn.figures.promoter_picture import PromoterPicture
-from bioattn.figures.style import BLACK, GREY, LIGHT_GREY, SMALL_FONT, bare, colour_of, text_width
+from bioattn.figures.style import BLACK, GREY, LIGHT_GREY, SMALL_FONT, bare, text_width
 from bioattn.figures.window_features import MotifSite, lanes
 
 _MOTIF_LANES = 4
@@ -31,7 +31,7 @@ def _site_label(site: MotifSite) -> str:
 
 def _colour_of_site(picture: PromoterPicture, site: MotifSite) -> str:
     if site.treatment in picture.treatments:
-        return colour_of(picture.treatments.index(site.treatment))
+        return picture.colour(site.treatment)
     return GREY if site.treatment or any(other.treatment for other in picture.sites or []) else BLACK
 
 

@@ -15,6 +15,7 @@ from numpy.typing import NDArray
 
 from bioattn.choices import require_names
 from bioattn.errors import BioattnError, SettingsError
+from bioattn.figures.style import FLAT, colour_of
 from bioattn.figures.treatment_maps import (
     ALL_TREATMENTS,
     choose_treatments,
@@ -37,6 +38,7 @@ from bioattn.promoters.choices import Anchor
 from bioattn.promoters.promoter_fasta import read_promoters
 from bioattn.store.attribution import open_attribution
 from bioattn.store.reader import AttentionFile, open_attention
+from bioattn.text import quoted
 from bioattn.views.window_genes import WindowGene, window_of
 
 LOGGER = logging.getLogger("bioattn")
@@ -59,6 +61,8 @@ class PromoterPicture:
 
     title: str
     treatments: list[str]
+    places: list[int]
+    """Place of each treatment in the file, from 0, which decides its colour."""
     attention_TL: NDArray[np.float64]
     """Attention per base in multiples of uniform attention; with `reference`, the difference from it."""
     reference: str | None = None
@@ -82,6 +86,10 @@ class PromoterPicture:
     def shown(self) -> Region:
         """The bases that are shown."""
         return self.region or Region(0, self.attention_TL.shape[1])
+
+    def colour(self, treatment: str) -> str:
+        """The colour of a treatment, the same whichever others are drawn."""
+        return colour_of(self.places[self.treatments.index(treatment)])
 
     @property
     def offset(self) -> int:
@@ -146,6 +154,10 @@ def read_promoter_picture(path: Path, request: PromoterRequest) -> PromoterPictu
         attention_TL = length * upsample(
             maps.mean_over_heads, maps.key_edges, length, request.upsampling, maps.receptive_field
         )
+        drawn = np.ones(len(maps.treatments), dtype=np.bool_)
+        if request.attribution is None:
+            drawn = _not_flat(attention_TL, maps.treatments, path, request)
+        treatments = [name for name, kept in zip(maps.treatments, drawn, strict=True) if kept]
         genes, zero = None, window_zero(length, attention.downstream, request.upstream)
         if request.annotation is not None:
             genes, zero = window_genes(
@@ -157,7 +169,7 @@ def read_promoter_picture(path: Path, request: PromoterRequest) -> PromoterPictu
             )
         contributed = None
         if request.attribution is not None:
-            contributed = _read_contributions(attention, request, maps.treatments)
+            contributed = _read_contributions(attention, request, treatments)
         codes, composition = None, np.full(4, 0.25)
         if request.promoters is not None:
             codes = codes_of_genes(request.promoters, attention, attention.samples.loc[[request.gene]])[0]
@@ -176,13 +188,14 @@ def read_promoter_picture(path: Path, request: PromoterRequest) -> PromoterPictu
                 raise BioattnError(f"--motifs {request.motifs}: to look for motifs, add --promoters")
         predictions = None
         if attention.treatments and request.against is None and maps.treatments != [ALL_TREATMENTS]:
-            predicted = attention.predictions().loc[request.gene, maps.treatments]
+            predicted = attention.predictions().loc[request.gene, treatments]
             predictions = [float(value) for value in predicted.to_numpy(np.float64)]
         title, task = _title(attention, request.gene), attention.task
     return PromoterPicture(
         title=title,
-        treatments=maps.treatments,
-        attention_TL=attention_TL,
+        treatments=treatments,
+        places=np.array(maps.places)[drawn].tolist(),
+        attention_TL=attention_TL[drawn],
         reference=request.against,
         predictions=predictions,
         task=task,
@@ -194,6 +207,22 @@ def read_promoter_picture(path: Path, request: PromoterRequest) -> PromoterPictu
         codes=codes,
         region=None if request.region is None else parse_region(request.region, zero, length),
     )
+
+
+def _not_flat(
+    attention_TL: NDArray[np.float64], treatments: Sequence[str], path: Path, request: PromoterRequest
+) -> NDArray[np.bool_]:
+    """(T,) which rows are more than a flat line; warns of the others. Raises: BioattnError when none is."""
+    flat: NDArray[np.bool_] = np.ptp(attention_TL, axis=1) < FLAT
+    if flat.all():
+        what = "is the same at every position" if request.against is None else "differs nowhere"
+        raise BioattnError(
+            f"{path}: attention to {request.gene} {what}, under {quoted(treatments)}; there is nothing to draw"
+        )
+    if flat.any():
+        names = [name for name, left_out in zip(treatments, flat, strict=True) if left_out]
+        LOGGER.warning(f"left out, as attention is the same at every position: {quoted(names)}")
+    return ~flat
 
 
 def parse_region(text: str, zero: int | None, length: int) -> Region:
@@ -250,6 +279,8 @@ def _read_contributions(
             )
         if attribution.model_sha256 != attention.model_sha256:
             LOGGER.warning(f"{request.attribution}: is of another model than {attention.path}")
+        require_names("--gene", [request.gene], attribution.samples.index, request.attribution, "gene")
+        require_names("--treatment", treatments, attribution.treatments, request.attribution)
         values = attribution.contributions(gene=request.gene, treatment=treatments)
         everything = attribution.sequences()
         codes = everything[list(attribution.samples.index).index(request.gene)]

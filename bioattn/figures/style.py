@@ -7,18 +7,23 @@ bytes.
 
 import functools
 import textwrap
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any, ParamSpec, TypeVar, cast
 
 import matplotlib as mpl
+import numpy as np
 from matplotlib.axes import Axes
 from matplotlib.backends.backend_agg import FigureCanvasAgg
+from matplotlib.cm import ScalarMappable
+from matplotlib.colors import to_hex, to_rgb
 from matplotlib.figure import Figure
 from matplotlib.font_manager import FontProperties
+from matplotlib.lines import Line2D
 from matplotlib.textpath import TextPath
 from matplotlib.ticker import MaxNLocator
+from numpy.typing import NDArray
 
 from bioattn.errors import SettingsError
 from bioattn.io.files import atomic_output
@@ -43,6 +48,11 @@ CYCLE = (BLUE, ORANGE, GREEN, PINK, SKY, AMBER, BLACK)
 GREY = "#767676"
 """Grey that is dark enough for text on white."""
 LIGHT_GREY = "#D0D0D0"
+FLAT = 1e-3
+"""A map whose values differ by less than this (of uniform attention, or of the largest) is flat."""
+MANY_VALUES = 2_000
+LEGEND_ROOM = 9.0
+"""Millimetres that a legend's entry takes beside its name."""
 SEQUENTIAL = "viridis"
 DIVERGING = "PuOr_r"
 
@@ -128,8 +138,66 @@ def set_title(figure: Figure, *sentences: str) -> None:
 
 
 def colour_of(number: int) -> str:
-    """The colour of the series `number`, counted from 0."""
-    return CYCLE[number % len(CYCLE)]
+    """The colour of the series `number`, counted from 0; a second and third round are darker and lighter."""
+    lap, place = divmod(number, len(CYCLE))
+    parts = np.array(to_rgb(CYCLE[place]))
+    shades = (parts, 0.55 * parts + 0.15, 1 - 0.55 * (1 - parts))
+    red, green, blue = shades[lap % len(shades)].tolist()
+    return to_hex((red, green, blue))
+
+
+def data_limits(values: NDArray[np.float64]) -> tuple[float, float]:
+    """Ends of a colour scale: the least and the largest value, of many the 0.5 % and 99.5 % quantiles.
+
+    So a single bin does not stretch the scale. A scale that would begin just above 0 begins there; values that are
+    all the same get a scale around them.
+    """
+    known = values[np.isfinite(values)]
+    if not known.size:
+        return 0.0, 1.0
+    low, high = np.quantile(known, [0.005, 0.995] if known.size >= MANY_VALUES else [0, 1]).tolist()
+    if high - low <= FLAT * max(abs(high), abs(low)):
+        margin = abs(high) / 10 or 1.0
+        return low - margin, high + margin
+    return (0.0 if 0 < low < high / 10 else low), high
+
+
+def colour_bar(
+    figure: Figure, image: ScalarMappable, axes: Any, label: str, values: NDArray[np.float64], **place: Any
+) -> None:
+    """Draw the colour scale of a map below or beside `axes`, with points where values lie beyond its ends."""
+    low, high = image.get_clim()
+    below, above = bool(np.nanmin(values) < low - 1e-9), bool(np.nanmax(values) > high + 1e-9)
+    extend = {(False, False): "neither", (True, False): "min", (False, True): "max", (True, True): "both"}
+    bar = figure.colorbar(image, ax=axes, extend=extend[below, above], **place)
+    bar.set_label(label, fontsize=SMALL_FONT)
+
+
+def legend_columns(width: float, names: Sequence[str]) -> int:
+    """How many columns a legend has room for below a figure that is `width` millimetres wide."""
+    longest = max(text_width(shortened(name, width - LEGEND_ROOM)) for name in names)
+    return max(1, min(len(names), 4, int(width / (longest + LEGEND_ROOM))))
+
+
+def bottom_legend(figure: Figure, handles: Sequence[Line2D], **options: Any) -> None:
+    """Draw a legend below the axes, in as many columns as fit, with names cut to the width of the figure."""
+    width = figure.get_size_inches()[0] * 25.4
+    columns = legend_columns(width, [str(handle.get_label()) for handle in handles])
+    for handle in handles:
+        handle.set_label(shortened(str(handle.get_label()), width - LEGEND_ROOM))
+    figure.legend(handles=handles, loc="outside lower center", ncols=columns, **options)
+
+
+def shortened(name: str, width: float) -> str:
+    """A name cut to `width` millimetres in small letters, … where something is missing.
+
+    >>> shortened("heat", 20), shortened("a name that is far too long", 20)
+    ('heat', 'a name that is…')
+    """
+    if text_width(name) <= width:
+        return name
+    fitting = (name[:length].rstrip() + "…" for length in range(len(name) - 1, 0, -1))
+    return next((each for each in fitting if text_width(each) <= width), "…")
 
 
 def bare(axis: Axes) -> None:

@@ -20,10 +20,12 @@ from bioattn.figures.style import (
     GREY,
     PAGE_HEIGHT,
     SEQUENTIAL,
-    SMALL_FONT,
+    colour_bar,
+    data_limits,
     framed,
     new_figure,
     position_label,
+    shortened,
     styled,
 )
 from bioattn.figures.treatment_maps import TreatmentMaps, described
@@ -31,9 +33,8 @@ from bioattn.figures.treatment_maps import TreatmentMaps, described
 _ROW = 2.5
 """Least height in millimetres of a row with a name."""
 _LEAST_ROW = 0.4
-_LONGEST_NAME = 45
-"""Most letters of a drawn name."""
-_MANY = 2_000
+_LONGEST_NAME = 55.0
+"""Most room of a drawn name, in millimetres."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -50,6 +51,7 @@ class TreatmentHeatmap:
     reference: str | None = None
     """The map that was subtracted: a treatment, or `mean`."""
     title: str = ""
+    """What the maps are of: a gene, or the mean over genes."""
     zero: int | None = None
 
 
@@ -99,15 +101,14 @@ def draw_treatment_heatmap(heatmap: TreatmentHeatmap, width: float) -> Figure:
         )
     height = max(number * row, 12) + 20
     figure = new_figure(width, height)
-    names = [_shortened(name) for name in heatmap.treatments]
+    names = [shortened(name, _LONGEST_NAME) for name in heatmap.treatments]
     parts = figure.add_gridspec(1, 2, width_ratios=[0.08 if heatmap.tree is not None else 0.001, 1], wspace=0)
     axis = figure.add_subplot(parts[1], label="heatmap")
     offset = -(heatmap.zero or 0)
-    norm: Normalize
-    if heatmap.reference is None:
-        norm = Normalize(0, max(1.0, _robust_maximum(heatmap.values_TK)))
-    else:
-        largest = _robust_maximum(np.abs(heatmap.values_TK)) or 1.0
+    low, high = data_limits(heatmap.values_TK)
+    norm = Normalize(low, high)
+    if heatmap.reference is not None:
+        largest = max(-low, high)
         norm = TwoSlopeNorm(0, -largest, largest)
     mesh = axis.pcolormesh(
         heatmap.key_edges + offset,
@@ -136,19 +137,9 @@ def draw_treatment_heatmap(heatmap: TreatmentHeatmap, width: float) -> Figure:
         if heatmap.reference is None
         else f"attention less {described(heatmap.reference)}, × uniform"
     )
-    highest = float(np.abs(heatmap.values_TK).max())
-    clipped = highest > 1.001 * float(norm.vmax or 0)
-    bar = figure.colorbar(
-        mesh,
-        ax=axis,
-        location="bottom",
-        aspect=40,
-        shrink=0.6,
-        pad=0.03,
-        extend=("max" if heatmap.reference is None else "both") if clipped else "neither",
+    colour_bar(
+        figure, mesh, axis, unit, heatmap.values_TK, location="bottom", aspect=40, shrink=0.6, pad=0.03
     )
-    bar.set_label(unit, fontsize=SMALL_FONT)
-    bar.outline.set_linewidth(0.5)
     return figure
 
 
@@ -163,12 +154,3 @@ def _draw_tree(axis: Axes, heatmap: TreatmentHeatmap) -> None:
     axis.set_xticks([])
     axis.tick_params(axis="y", length=0, labelleft=False, labelright=False)
     axis.spines[:].set_visible(False)
-
-
-def _robust_maximum(values: NDArray[np.float64]) -> float:
-    """The 99.5 % quantile, so that a single bin does not stretch the colour scale."""
-    return float(np.quantile(values, 0.995) if values.size >= _MANY else values.max())
-
-
-def _shortened(name: str) -> str:
-    return name if len(name) <= _LONGEST_NAME else name[: _LONGEST_NAME - 1] + "…"

@@ -27,6 +27,8 @@ class TreatmentMaps:
 
     treatments: list[str]
     """T names."""
+    places: list[int]
+    """Place of each treatment in the file, from 0, which decides its colour."""
     heads: list[str]
     """H names: the head's number, preceded by the site where there are several sites."""
     weights_HTK: NDArray[np.float64]
@@ -115,6 +117,7 @@ def read_treatment_maps(
             weights_HTK = weights_HTK[:, [names.index(name) for name in shown]]
     return TreatmentMaps(
         treatments=shown,
+        places=[known.index(name) for name in shown],
         heads=labels,
         weights_HTK=weights_HTK,
         key_edges=found.key_edges,

@@ -11,6 +11,7 @@ from typing import NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
+from bioattn.choices import not_there
 from bioattn.errors import BioattnError
 from bioattn.io.files import read_lines
 
@@ -22,17 +23,17 @@ def choose_genes(values: Sequence[str], known: Collection[str], source: Path) ->
     starting with `#` are passed over). A value that is both is an id. known: the ids there are. source: the file
     that holds them, for messages.
 
-    Raises: BioattnError for a value that is neither, and naming the line for an id that is not known.
+    Raises: BioattnError for a value that is neither, with the nearest ids, and naming the line of an unknown id.
     """
-    known = known if isinstance(known, set | frozenset | dict) else set(known)
+    held = known if isinstance(known, set | frozenset | dict) else set(known)
     chosen: dict[str, None] = {}
     for value in values:
-        if value in known:
+        if value in held:
             chosen[value] = None
         elif os.path.isfile(value):  # noqa: PTH113 - a name that is longer than names can be is no file
-            chosen |= dict.fromkeys(_of_file(Path(value), known, source))
+            chosen |= dict.fromkeys(_of_file(Path(value), held, source))
         else:
-            raise BioattnError(f"--genes {value!r}: neither a gene of {source} nor a file of gene ids")
+            raise not_there("--genes", value, source, "gene, and no file has this name", known)
     return list(chosen)
 
 
@@ -43,7 +44,7 @@ def _of_file(path: Path, known: Collection[str], source: Path) -> list[str]:
             continue
         name = line.split("\t")[0].strip()
         if name not in known:
-            raise BioattnError(f"{path}:{number}: gene {name!r} is not in {source}")
+            raise not_there(f"{path}:{number}: gene", name, source, "gene", sorted(known))
         ids.append(name)
     if not ids:
         raise BioattnError(f"{path}: holds no gene id")

@@ -308,7 +308,7 @@ def alignment_findings(pages: Sequence[AlignmentPage], left_out: Sequence[str]) 
             )
             if good:
                 best = max(good, key=lambda head: head.precision or 0.0)
-                title = f"{best.kind}, block {best.block + 1}" + (
+                title = f"{best.kind}, block {best.block}" + (
                     "" if best.head is None else f", head {best.head}"
                 )
                 text += (

@@ -138,7 +138,7 @@ def test_attention_alone_needs_the_sequences(
         ((), 1, "matrix 'M1' of 'raises' needs a motif database; give --motifs"),
         (("--contrast", "heat"), 2, "--contrast heat: give two different conditions as CONDITION:OTHER"),
         (("--contrast", "heat:warm"), 2, "of 'heat', 'cold'"),
-        (("--genes", "nobody"), 1, "--genes 'nobody': neither a gene of"),
+        (("--genes", "nobody"), 1, "--genes 'nobody': "),
         (("--p-value", "0"), 2, "--p-value 0: a p-value is above 0"),
         (("--match", "sound"), 2, "--match"),
     ],

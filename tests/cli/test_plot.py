@@ -172,7 +172,11 @@ def test_treatments_of_the_heatmap_are_in_the_run_record(folder, tmp_path) -> No
         ("attention contacts.tsv --gene g0 -o {out}.png", 1, "contacts.tsv: not an HDF5 file"),
         ("attention nowhere.h5 --gene g0 -o {out}.png", 1, "nowhere.h5: no such file"),
         ("attention attention.h5 --gene g0 --attribution attention.h5 -o {out}.png", 1, "attention.h5: "),
-        ("heatmap attention.h5 --genes none.txt -o {out}.png", 1, "neither a gene of"),
+        (
+            "heatmap attention.h5 --genes none.txt -o {out}.png",
+            1,
+            "holds no such gene, and no file has this name",
+        ),
         ("heads attention.h5 --corrected -o {out}.png", 1, "--sample and --corrected are for alignments"),
         ("heads alignment.h5 --treatment heat -o {out}.png", 1, "holds alignments; choose with --sample"),
         ("contacts contacts.tsv --chain A -o {out}.png", 2, "say how to read --truth; give that too"),

@@ -2,6 +2,7 @@
 
 import json
 import re
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
@@ -44,11 +45,30 @@ def test_curves_of_two_runs(tmp_path) -> None:
     assert [text.get_text() for text in figure.legends[0].get_texts()] == ["first", "second"]
 
 
-def test_steps_without_validation_and_other_columns(tmp_path) -> None:
-    path = run(tmp_path, "m", "step,learning_rate,training_loss\n100,0.1,3\n200,0.1,2\n") / "history.csv"
-    figure = draw_training([read_history(path)], 85, ["learning_rate"])
+def test_steps_without_validation_and_other_columns(tmp_path, caplog) -> None:
+    text = "step,learning_rate,training_loss,decay,skill\n100,0.1,3,0.5,\n200,0.2,2,0.5,\n"
+    path = run(tmp_path, "m", text) / "history.csv"
+    figure = draw_training([read_history(path)], 85, ["learning_rate", "decay", "skill"])
     assert [axis.get_xlabel() for axis in figure.axes] == ["step", "step"]
-    assert figure.axes[1].lines[0].get_ydata().tolist() == [0.1, 0.1]
+    assert [axis.get_ylabel() for axis in figure.axes] == ["loss", "learning rate"]
+    assert figure.axes[1].lines[0].get_ydata().tolist() == [0.1, 0.2]
+    # A flat line says nothing: its panel is left out, and that is said.
+    assert "left out, as it stays the same or could not be computed: decay, skill" in caplog.text
+
+
+@pytest.mark.parametrize("width", [85, 180])
+def test_legends_lie_within_the_picture(tmp_path, width) -> None:
+    names = ["short", "a name of a run that is by far too long for a legend of one column, " * 3, *"abcdef"]
+    histories = [
+        replace(read_history(run(tmp_path, str(n), PROMOTER)), name=name) for n, name in enumerate(names)
+    ]
+    figure = draw_training(histories, width)
+    figure.draw_without_rendering()
+    for legend in [*figure.legends, *(axis.get_legend() for axis in figure.axes if axis.get_legend())]:
+        box = legend.get_window_extent().transformed(figure.transFigure.inverted())
+        assert min(box.x0, box.y0) >= 0
+        assert max(box.x1, box.y1) <= 1
+    assert len({line.get_color() for line in figure.legends[0].get_lines()}) == len(names)
 
 
 def test_bad_input_is_one_sentence(tmp_path) -> None:
@@ -110,10 +130,13 @@ def test_what_is_drawn(tmp_path) -> None:
     assert measures.get_yticks().tolist() == [value.get_ydata()[0], second.get_ydata()[0]]
 
 
-def test_a_check_without_curves(tmp_path) -> None:
+def test_a_check_without_curves_or_with_flat_ones(tmp_path, caplog) -> None:
     path = tmp_path / "check.json"
-    path.write_text(json.dumps(CHECK | {"curves": {}}))
-    assert len(draw_check(read_check(path), 85).axes) == 1
+    flat = {"deletion": {"fraction": [0, 0.1], "top": [0, 0], "random": [0, 0]}}
+    for curves, said in (({}, False), (flat, True)):
+        path.write_text(json.dumps(CHECK | {"curves": curves}))
+        assert len(draw_check(read_check(path), 85).axes) == 1
+        assert ("left out, as nothing changes along it: deletion" in caplog.text) is said
 
 
 @pytest.mark.parametrize(

@@ -53,6 +53,10 @@ def test_each_panel_shows_its_head(alignments) -> None:
     images = [image for axis in figure.axes for image in axis.images if isinstance(image, AxesImage)]
     for image, panel in zip(images, grid.panels, strict=True):
         np.testing.assert_array_equal(image.get_array(), panel.values)
+    # Blocks and heads are counted as in the file: from 0.
+    axes = [axis for axis in figure.axes if axis.images]
+    assert [axis.get_ylabel() for axis in axes] == ["block 0\nquery residue", "block 1\nquery residue"]
+    assert [axis.get_title(loc="left")[:6] for axis in axes] == ["head 1", "head 1"]
     for panel in corrected.panels:
         whole = alignments.weights[panel.site][:, int(panel.head)].mean(axis=0, dtype=np.float64)
         both = whole + whole.T
@@ -95,11 +99,11 @@ def test_a_stack_of_published_size_fits_on_a_page() -> None:
     assert panel > 6
     # Few heads have room for ticks and names.
     assert head_grid._layout(2, 4, 180).panel > 3 * panel
-    with pytest.raises(BioattnError, match="48 layers of 8 heads do not fit on a page of 85 mm"):
+    with pytest.raises(BioattnError, match="48 blocks of 8 heads do not fit on a page of 85 mm"):
         head_grid._layout(48, 8, 85)
 
 
-def test_small_panels_say_head_and_layer_once() -> None:
+def test_small_panels_say_head_and_block_once() -> None:
     random = np.random.default_rng(0)
     panels = [
         HeadPanel(
@@ -114,7 +118,7 @@ def test_small_panels_say_head_and_layer_once() -> None:
     figure = draw_head_grid(HeadGrid(panels=panels, title="x", query_label="q", key_label="k"), 40)
     axes = [axis for axis in figure.axes if axis.images]
     assert [axis.get_title(loc="left") for axis in axes] == [*"0123", *8 * [""]]
-    assert [axis.get_ylabel() for axis in axes[::4]] == ["00", "01", "02"]
+    assert [axis.get_ylabel() for axis in axes[::4]] == ["0", "1", "2"]
 
 
 @pytest.mark.parametrize(

@@ -1,8 +1,10 @@
 """One promoter's figure: what is drawn where, against coordinates worked out by hand."""
 
 import re
+import shutil
 from pathlib import Path
 
+import h5py
 import numpy as np
 import pytest
 from matplotlib.patches import StepPatch
@@ -15,6 +17,7 @@ from bioattn.figures.style import colour_of
 from bioattn.figures.window_features import window_genes
 from bioattn.store import open_attention
 from bioattn.views.window_genes import WindowGene
+from tests.figures.conftest import EDGES
 
 GFF = """##gff-version 3
 chrI\tx\tgene\t3021\t3030\t.\t-\t.\tID=own;locus_tag=g3;gene=OWN
@@ -155,6 +158,37 @@ def test_tracks_and_bands(promoters, tmp_path) -> None:
     texts = {text.get_text(): text.get_color() for text in axes["sites"].texts}
     assert texts["m1 →"] == colour_of(0)
     assert set(texts) == {"m1 →", "m2 ←"}
+
+
+def test_a_treatment_has_its_colour_whatever_others_are_drawn(promoters, tmp_path) -> None:
+    table = tmp_path / "truth.tsv"
+    table.write_text("gene_id\tmotif\ttreatment\tstart\tend\tstrand\ng0\tm1\tH2O2\t5\t11\t+\n")
+    for chosen in (None, ["H2O2"], ["H2O2", "heat"]):
+        picture = read_promoter_picture(
+            promoters.path, PromoterRequest(gene="g0", motifs=table, treatments=chosen)
+        )
+        axes = {axis.get_label(): axis for axis in draw_promoter_attention(picture, 180)[0].axes}
+        track = axes[f"attention {picture.treatments.index('H2O2')}"]
+        assert track.yaxis.label.get_color() == axes["sites"].texts[0].get_color() == colour_of(2)
+    assert len({colour_of(number) for number in range(21)}) == 21
+
+
+def test_flat_attention_is_left_out_and_said(promoters, tmp_path, caplog) -> None:
+    path = tmp_path / "flat.h5"
+    shutil.copyfile(promoters.path, path)
+    with h5py.File(path, "r+") as file:
+        for name in ("promoter.cross.0", "promoter.cross.1"):
+            file[f"sites/{name}/weights"][0, 1] = np.diff(EDGES) / 60
+            file[f"sites/{name}/weights"][1] = np.diff(EDGES) / 60
+    picture = read_promoter_picture(path, PromoterRequest(gene="g0", upsampling="nearest"))
+    assert picture.treatments == ["heat", "H2O2"]
+    assert (picture.places, len(picture.attention_TL)) == ([0, 2], 2)
+    assert picture.predictions == pytest.approx(promoters.predictions[0, [0, 2]].tolist())
+    assert "left out, as attention is the same at every position: 'cold $5 a_b$'" in caplog.text
+    with pytest.raises(BioattnError, match="attention to g1 is the same at every position, under 'heat'"):
+        read_promoter_picture(path, PromoterRequest(gene="g1", upsampling="nearest"))
+    with pytest.raises(BioattnError, match="attention to g1 differs nowhere"):
+        read_promoter_picture(path, PromoterRequest(gene="g1", against="heat"))
 
 
 def test_every_letter_is_large_enough(promoters, annotation) -> None:

@@ -1,6 +1,7 @@
 """Maps that figures show against plain loops over genes, heads and bins."""
 
 import re
+from dataclasses import replace
 
 import numpy as np
 import pytest
@@ -115,6 +116,7 @@ def test_of_positions_that_look_at_positions_the_mean_over_queries_is_shown(prom
 def maps_of(rows: np.ndarray) -> TreatmentMaps:
     return TreatmentMaps(
         treatments=[f"t{number}" for number in range(len(rows))],
+        places=list(range(len(rows))),
         heads=["0"],
         weights_HTK=rows[None],
         key_edges=np.arange(rows.shape[1] + 1) * 8,
@@ -161,6 +163,23 @@ def test_what_is_drawn(promoters) -> None:
     # Attention that is uniform has value 1 in every bin, whatever the bin's width.
     widths = np.diff(maps.key_edges)
     np.testing.assert_allclose((heatmap.values_TK * widths).sum(axis=1) / 60, 1, rtol=1e-6)
+
+
+@pytest.mark.parametrize(
+    ("rows", "ends"),
+    [
+        ([[0.9, 1.1], [1.0, 1.2]], (0.9, 1.2)),
+        ([[0.01, 3.0], [1.0, 2.0]], (0.0, 3.0)),
+        ([[1.0, 1.0], [1.0, 1.0]], (0.9, 1.1)),
+    ],
+)
+def test_colours_are_scaled_to_the_values(rows, ends) -> None:
+    maps = maps_of(np.array(rows) / 2)
+    figure = draw_treatment_heatmap(cluster_treatments(maps, cluster=False), 85)
+    assert figure.axes[0].collections[0].get_clim() == pytest.approx(ends)
+    maps = replace(maps_of(np.array([[-0.1, 0.3], [0.2, 0.0]]) / 2), reference="mean")
+    figure = draw_treatment_heatmap(cluster_treatments(maps, cluster=False), 85)
+    assert figure.axes[0].collections[0].get_clim() == pytest.approx((-0.3, 0.3))
 
 
 def test_many_treatments_are_named_now_and_then() -> None:

@@ -77,7 +77,10 @@ def test_a_gene_goes_before_a_file_of_its_name(tmp_path: Path, monkeypatch: pyte
 
 @pytest.mark.parametrize(
     ("text", "sentence"),
-    [("YAL001C\nQ0010\n", ":2: gene 'Q0010' is not in a.h5"), ("# nothing\n", "holds no gene id")],
+    [
+        ("YAL001C\nYAL002C\n", ":2: gene 'YAL002C': a.h5 holds no such gene; near: "),
+        ("# nothing\n", "holds no gene id"),
+    ],
 )
 def test_files_that_do_not_fit(tmp_path: Path, text: str, sentence: str) -> None:
     listed = tmp_path / "listed.txt"
@@ -87,12 +90,11 @@ def test_files_that_do_not_fit(tmp_path: Path, text: str, sentence: str) -> None
 
 
 def test_what_no_file_can_be_called_is_no_file() -> None:
-    with pytest.raises(BioattnError, match=re.escape("neither a gene of a.h5 nor a file")):
+    with pytest.raises(BioattnError, match="holds no such gene, and no file has this name"):
         choose_genes(["x" * 5000], KNOWN, Path("a.h5"))
 
 
 def test_what_is_neither_is_named() -> None:
-    with pytest.raises(
-        BioattnError, match=re.escape("--genes 'SSA1': neither a gene of a.h5 nor a file of gene ids")
-    ):
-        choose_genes(["SSA1"], KNOWN, Path("a.h5"))
+    sentence = "--genes 'YAL01C': a.h5 holds no such gene, and no file has this name; near: 'YAL001C'"
+    with pytest.raises(BioattnError, match=re.escape(sentence)):
+        choose_genes(["YAL01C"], KNOWN, Path("a.h5"))

@@ -106,7 +106,7 @@ function alignmentBrowser(host) {
   }
 
   function headName(head) {
-    return `block ${head.block + 1}${head.head === null ? "" : `, head ${head.head}`}`;
+    return `block ${head.block}${head.head === null ? "" : `, head ${head.head}`}`;
   }
 
   function drawMaps() {
@@ -177,7 +177,7 @@ function alignmentBrowser(host) {
       blocks.get(head.block).push(number);
     });
     heads.replaceChildren(...[...blocks].map(([block, numbers]) => html("div", { class: "row" },
-      html("span", {}, `block ${block + 1}`),
+      html("span", {}, `block ${block}`),
       numbers.map((number) => {
         const head = protein.heads[number];
         const canvas = paint(html("canvas", { "aria-hidden": "true" }), maps.heads[number], size, size, sequential());
