@@ -67,7 +67,7 @@ def test_anchor_rule(strand, anchor, feature, expected):
     ],
 )
 def test_genes_without_anchor_say_why(found, settings, reason):
-    assert find_anchor(found, WindowSettings(**settings)).reason == reason
+    assert find_anchor(found, WindowSettings(**settings)) == (-1, "", reason)
 
 
 @given(

@@ -1,0 +1,153 @@
+"""The gene split of a dataset: which one is made, what it keeps together, and what is said of it."""
+
+import numpy as np
+import pytest
+
+from bioattn.promoters.choices import Split
+from bioattn.promoters.dataset import SPLIT_NAMES, TEST, TRAIN
+from bioattn.promoters.dataset_settings import DatasetSettings
+from bioattn.promoters.gene_split import split_genes
+from bioattn.promoters.promoter_fasta import Promoter
+
+GENES = 120
+
+
+def promoters(chromosomes: int = 6, genes: int = GENES) -> list[Promoter]:
+    """Unrelated promoters, far from each other; no chromosome names for 0 of them."""
+    generator = np.random.default_rng(0)
+    return [
+        Promoter(
+            f"g{number}",
+            f"chr{number % chromosomes}" if chromosomes else "",
+            number * 1000,
+            number * 1000 + 60,
+            "+",
+            0,
+            generator.integers(0, 4, 60).astype(np.uint8),
+        )
+        for number in range(genes)
+    ]
+
+
+def split(made: list[Promoter], proteins=None, **settings):
+    codes = np.stack([promoter.codes for promoter in made])
+    return split_genes(made, codes, DatasetSettings(**settings), proteins)
+
+
+@pytest.mark.parametrize(
+    ("chromosomes", "settings", "kind"),
+    [
+        (6, {}, "chromosome"),
+        (5, {}, "chromosome"),
+        (4, {}, "homology"),
+        (0, {}, "homology"),
+        (6, {"holdouts": ("test=0.2",)}, "homology"),
+        (6, {"holdouts": ("test=chr1", "validation=0.2")}, None),
+        (3, {"holdouts": ("test=chr1", "validation=chr2")}, "chromosome"),
+        (6, {"holdouts": ("test=",)}, "chromosome"),
+        (6, {"splits": (Split.RANDOM,)}, "random"),
+        (6, {"splits": (Split.BLOCK,), "block_size": 10_000}, "block"),
+        (6, {"splits": (Split.BLOCK, Split.TREATMENT), "block_size": 10_000}, "block"),
+    ],
+)
+def test_the_split_that_is_made(chromosomes, settings, kind):
+    if kind is None:  # a name among the holdouts means chromosomes, and 0.2 is none
+        with pytest.raises(Exception, match=r"no promoter lies on '0\.2'"):
+            split(promoters(chromosomes), **settings)
+        return
+    found = split(promoters(chromosomes), **settings)
+    assert found.description["genes"] == kind
+    sides = {SPLIT_NAMES[side] for side in found.sides}
+    assert sides == ({"train", "validation"} if settings.get("holdouts") == ("test=",) else set(SPLIT_NAMES))
+    for figure in found.leakage:
+        here = found.sides == SPLIT_NAMES.index(figure.side)
+        assert figure.promoters == here.sum()
+        assert (figure.overlapping is None) == (chromosomes == 0)
+        assert figure.paralogues is None
+
+
+def test_treatments_alone_leave_all_genes_in_training(caplog):
+    with caplog.at_level("INFO", "bioattn"):
+        found = split(promoters(), splits=(Split.TREATMENT,), holdouts=("test=treatment:t1",))
+    assert (found.sides == TRAIN).all()
+    assert found.description == {"genes": None, "k": 14, "min_share": 0.1}
+    assert found.leakage == []
+    assert "all genes are in training" in caplog.text
+
+
+def test_what_is_said_of_each_split(caplog):
+    made = promoters(2)
+    made[1] = made[1]._replace(codes=made[0].codes)
+    with caplog.at_level("INFO", "bioattn"):
+        by_homology = split(made, splits=(Split.HOMOLOGY,))
+    assert by_homology.description == {
+        "genes": "homology", "k": 14, "min_share": 0.1, "groups": 119, "largest_group": 2, "proteins": False
+    }  # fmt: skip
+    assert "119 groups of related promoters, 118 of them single, the largest of 2" in caplog.text
+    by_block = split(made, splits=(Split.BLOCK,), block_size=10_000)
+    assert by_block.description == {
+        "genes": "block", "k": 14, "min_share": 0.1, "block_size": 10_000, "blocks": 24, "largest_block": 5
+    }  # fmt: skip
+    sixth = split(promoters(6))
+    held = sixth.description["chromosomes"]
+    assert sorted(name for names in held.values() for name in names) == [
+        f"chr{number}" for number in range(6)
+    ]
+    for promoter, side in zip(promoters(6), sixth.sides, strict=True):
+        assert promoter.chrom in held[SPLIT_NAMES[side]]
+
+
+def family_proteins(pairs: int) -> dict[str, str]:
+    """A protein for each of the first 2 · pairs genes; those of a pair are alike but for a tenth."""
+    generator = np.random.default_rng(1)
+    letters = np.array(list("ACDEFGHIKLMNPQRSTVWY"))
+    proteins = {}
+    for pair in range(pairs):
+        first = generator.choice(letters, 200)
+        second = np.where(generator.random(200) < 0.1, generator.choice(letters, 200), first)
+        proteins |= {f"g{2 * pair}": "".join(first), f"g{2 * pair + 1}": "".join(second)}
+    return proteins
+
+
+def test_paralogues_stay_together_and_are_counted(caplog):
+    made, proteins = promoters(3), family_proteins(GENES // 2)
+    with caplog.at_level("INFO", "bioattn"):
+        together = split(made, proteins, splits=(Split.HOMOLOGY,))
+    assert "no protein" not in caplog.text
+    assert together.description["proteins"] is True
+    assert together.description["groups"] == GENES // 2
+    assert (together.sides[::2] == together.sides[1::2]).all()
+    assert [figure.paralogues for figure in together.leakage] == [0, 0, 0]
+    apart = split(made, proteins, splits=(Split.RANDOM,))
+    partner = apart.sides.reshape(-1, 2)[:, ::-1].ravel()
+    for figure in apart.leakage:
+        here = apart.sides == SPLIT_NAMES.index(figure.side)
+        assert figure.paralogues == pytest.approx((partner[here] == SPLIT_NAMES.index(figure.against)).mean())
+
+
+def test_genes_without_a_protein_are_counted(caplog):
+    proteins = family_proteins(50) | {"nobody": "MKVLAAGIVGLCAKAYLEHH"}
+    found = split(promoters(3), proteins, splits=(Split.HOMOLOGY,))
+    assert "--proteins: 20 of 120 genes have no protein there" in caplog.text
+    assert found.description["groups"] == 50 + 20
+    # Two names of one gene, as of isoforms, are no paralogues of each other.
+    isoforms = {"g0.1": proteins["g0"], "g0.2": proteins["g0"]}
+    alone = split(promoters(3), isoforms, splits=(Split.HOMOLOGY,))
+    assert alone.description["groups"] == GENES
+    assert "--proteins: 119 of 120 genes have no protein there" in caplog.text
+
+
+def test_a_random_split_says_how_much_it_leaks(caplog):
+    made = promoters(3)
+    for number in range(0, GENES, 2):
+        made[number + 1] = made[number + 1]._replace(codes=made[number].codes)
+    found = split(made, splits=(Split.RANDOM,))
+    partner = found.sides.reshape(-1, 2)[:, ::-1].ravel()
+    share = (partner[found.sides == TEST] == TRAIN).mean()
+    assert f"(here {100 * share:.0f} % of test promoters share sequence with one)" in caplog.text
+    caplog.clear()
+    split(made, splits=(Split.RANDOM,), holdouts=("test=", "validation=0.2"))
+    assert (
+        "--split random does not keep test promoters apart from their relatives in training, so"
+        in caplog.text
+    )
