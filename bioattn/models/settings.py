@@ -64,6 +64,8 @@ class Option:
     """For a setting that can also stand in the TOML file outside tables: what its value is, for messages."""
     writes: Writes | None = None
     """Of a path: what is written there; None: it is read."""
+    exists: bool = True
+    """Of a path that is read: whether it must be there before work begins; its reader may know better."""
     recorded: str | None = None
     """Of a path that is read: its name in the run record, with `{}` for the number of one of several; None: that
     of the field, "": it is not recorded."""

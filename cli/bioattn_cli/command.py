@@ -197,36 +197,55 @@ _SHARED = [
 
 
 def _check(parameters: Sequence[_Parameter], arguments: Mapping[str, Any]) -> None:
-    """Say that an input is absent, or an output cannot be, before torch is loaded, which takes seconds.
+    """Say that an input is absent, or an output cannot be or is there, before torch is loaded, which takes time.
 
     What else may be wrong with an input is for its reader to say. Raises: BioattnError.
     """
     from bioattn.io.files import check_apart, check_output, check_parent, unreadable
+    from bioattn.io.folders import already_there
 
-    inputs = []
-    for parameter in parameters:
-        if parameter.said.writes is not None:
+    inputs = [parameter for parameter in parameters if parameter.said.writes is None]
+    given = [path for parameter in inputs for path in parameter.paths(arguments)]
+    for path in (path for each in inputs if each.said.exists for path in each.paths(arguments)):
+        try:
+            if str(path) != "-":
+                path.stat()
+        except FileNotFoundError as error:
+            raise unreadable(path, error) from None
+        except OSError:
             continue
-        inputs += parameter.paths(arguments)
-        for path in (
-            parameter.paths(arguments) if parameter.said.is_argument and parameter.is_required else []
-        ):
-            try:
-                if str(path) != "-":
-                    path.stat()
-            except FileNotFoundError as error:
-                raise unreadable(path, error) from None
-            except OSError:
-                continue
+    _check_model_folder(inputs, arguments)
+    may_replace = arguments.get("force", True) or arguments.get("resume", False)
     for parameter in parameters:
         option = "--" + parameter.name.replace("_", "-")
         writes = parameter.said.writes
         for path in parameter.paths(arguments):
             if writes is Writes.FILE or (writes is Writes.STREAM and str(path) != "-"):
-                check_output(path, inputs, option)
+                check_output(path, given, option)
             elif writes is Writes.FOLDER:
                 check_parent(path)
-                check_apart(path, inputs, option)
+                check_apart(path, given, option)
+                if option == "--output" and not may_replace and path.is_dir() and any(path.iterdir()):
+                    raise already_there(path)
+
+
+def _check_model_folder(inputs: Sequence[_Parameter], arguments: Mapping[str, Any]) -> None:
+    """Tell a model folder from a file: of two arguments they are easily swapped. Raises: BioattnError."""
+    places = [each for each in inputs if each.said.is_argument]
+    for model in (each for each in places if each.said.recorded_file):
+        file = arguments[model.name]
+        others = [
+            each
+            for each in places
+            if each is not model
+            and any((path / model.said.recorded_file).is_file() for path in each.paths(arguments))
+        ]
+        swapped = f"; {others[0].said.metavar} is one: swapped?" if others else ""
+        if file.is_file():
+            raise BioattnError(f"{model.said.metavar} {file}: is a file, a model folder is needed{swapped}")
+        for other in others:
+            path = next(iter(other.paths(arguments)))
+            raise BioattnError(f"{other.said.metavar} {path}: is a model folder, a file is needed")
 
 
 def _write(

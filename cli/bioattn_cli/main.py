@@ -88,10 +88,20 @@ def _sentence(error: Any) -> str:
     return words[:1].lower() + words[1:] + hint
 
 
+_OTHER_WORDS = {"predict": "run"}
+"""What other programs call our verbs."""
+
+
 class _Program(Verb):
     def list_commands(self, ctx: Any) -> list[str]:
         """In the order of use."""
         return sorted(super().list_commands(ctx), key=list(VERBS).index)
+
+    def resolve_command(self, ctx: Any, args: list[str]) -> Any:
+        """As typer does it, and with the verb for a word that others use."""
+        if args[0] in _OTHER_WORDS:
+            raise _UsageError(f"No such command {args[0]!r}. Did you mean {_OTHER_WORDS[args[0]]!r}?", ctx)
+        return super().resolve_command(ctx, args)
 
     def make_context(self, *arguments: Any, **options: Any) -> Any:
         """As typer does it; --help and --version print from in here."""

@@ -327,6 +327,7 @@ RUN = "see `bioattn run promoter --help`"
     [
         ("nonsense", "no such command 'nonsense'; see `bioattn --help`"),
         ("trian", "no such command 'trian', did you mean 'train'; see `bioattn --help`"),
+        ("predict promoter m p", "no such command 'predict', did you mean 'run'; see `bioattn --help`"),
         ("run promote", "no such command 'promote', did you mean 'promoter'; see `bioattn run --help`"),
         ("--nonsense", "no such option: --nonsense; see `bioattn --help`"),
         ("run promoter", f"missing argument 'MODEL'; {RUN}"),
@@ -380,6 +381,22 @@ def commands_with_inputs() -> list[str]:
     return lines
 
 
+def said_without_heavy_imports(lines: list[str], folder: Path) -> list[str]:
+    """What command lines say that all end with exit code 1."""
+    script = (
+        "import sys; from bioattn_cli.main import main\n"
+        f"codes = [main(line.split()) for line in {lines}]\n"
+        "heavy = {'torch', 'pandas', 'h5py', 'numpy', 'scipy', 'Bio', 'rich'} & set(sys.modules)\n"
+        "sys.exit(f'{codes} {heavy}' if heavy or set(codes) != {1} else 0)"
+    )
+    environment = {"PYTHONPATH": f"{ROOT}:{ROOT / 'cli'}"}
+    done = subprocess.run(
+        [sys.executable, "-c", script], env=environment, cwd=folder, capture_output=True, text=True
+    )
+    assert done.returncode == 0, done.stderr
+    return done.stderr.splitlines()
+
+
 def test_absent_inputs_are_told_before_anything_heavy_is_loaded(tmp_path: Path) -> None:
     lines = [
         *commands_with_inputs(),
@@ -387,22 +404,34 @@ def test_absent_inputs_are_told_before_anything_heavy_is_loaded(tmp_path: Path) 
         "prepare dataset absent0 r.tsv -o x",
     ]
     assert len(lines) > 25
-    script = (
-        "import sys; from bioattn_cli.main import main\n"
-        f"codes = [main(line.split()) for line in {lines}]\n"
-        "heavy = {'torch', 'pandas', 'h5py', 'numpy', 'scipy', 'Bio', 'rich'} & set(sys.modules)\n"
-        "sys.exit(f'{codes} {heavy}' if heavy or set(codes) != {1} else 0)"
-    )
-    done = subprocess.run(
-        [sys.executable, "-c", script],
-        env={"PYTHONPATH": f"{ROOT}:{ROOT / 'cli'}"},
-        cwd=tmp_path,
-        capture_output=True,
-        text=True,
-    )
-    assert done.returncode == 0, done.stderr
-    assert done.stderr.splitlines() == ["bioattn: error: absent0: no such file or folder"] * len(lines)
+    sentence = "bioattn: error: absent0: no such file or folder"
+    assert said_without_heavy_imports(lines, tmp_path) == [sentence] * len(lines)
     assert not list(tmp_path.iterdir())
+
+
+def test_outputs_and_swapped_inputs_are_told_before_anything_heavy_is_loaded(tmp_path: Path) -> None:
+    """Also an optional input that is absent."""
+    model, fasta = tmp_path / "model", tmp_path / "x.fa"
+    model.mkdir()
+    for name in ("config.json", "model.safetensors"):
+        (model / name).touch()
+    fasta.write_text(">a\nACGT\n")
+    swapped = "MODEL x.fa: is a file, a model folder is needed; PROMOTERS is one: swapped?"
+    wanted = {
+        "run promoter x.fa model -o y": swapped,
+        "export attention x.fa model -o y": swapped,
+        "explain check x.fa model -o y": swapped,
+        "explain heads x.fa x.fa -o y": "MODEL x.fa: is a file, a model folder is needed",
+        "run promoter model model -o y": "PROMOTERS model: is a model folder, a file is needed",
+        "train promoter x.fa -o model": "model: exists already; choose another --output, or --force to replace it",
+        "export tracks x.fa -o model": "model: exists already; choose another --output, or --force to replace it",
+        "run promoter model x.fa -o y --treatment-table absent0": "absent0: no such file or folder",
+        "run evoformer x.fa --model absent0 -o y": "absent0: no such file or folder",
+    }
+    assert said_without_heavy_imports(list(wanted), tmp_path) == [
+        f"bioattn: error: {s}" for s in wanted.values()
+    ]
+    assert {path.name for path in tmp_path.iterdir()} == {"model", "x.fa"}
 
 
 def test_what_stands_for_nothing_absent_is_left_to_its_reader(

@@ -10,6 +10,7 @@ from bioattn.models.evoformer.running import EvoformerRun
 from bioattn.models.running import Running, RunReport
 from bioattn.models.settings import (
     Settings,
+    Writes,
     argument,
     config_option,
     device_option,
@@ -46,7 +47,7 @@ class EvoformerTrainingSettings(Settings):
     """
 
     dataset: Path = argument("DATASET", "Dataset of `bioattn prepare contacts`.")
-    output: Path = output_option("Model folder to write.")
+    output: Path = output_option("Model folder to write.", Writes.FOLDER)
     steps: int | None = option("Updates on the dataset's families [default: 2000].", table="training", min=0)
     simulated_steps: int | None = option(
         "Updates on simulated families alone, before [default: 0].", table="training", min=0

@@ -13,6 +13,7 @@ from bioattn.models.promoter.running import PromoterRun
 from bioattn.models.running import Running, RunReport
 from bioattn.models.settings import (
     Settings,
+    Writes,
     argument,
     config_option,
     device_option,
@@ -53,7 +54,7 @@ class PromoterTrainingSettings(Settings):
     """
 
     dataset: Path = argument("DATASET", "Dataset of `bioattn prepare dataset`.")
-    output: Path = output_option("Model folder to write.")
+    output: Path = output_option("Model folder to write.", Writes.FOLDER)
     conditioning: Conditioning | None = option(
         "How treatment meets sequence [default: cross].", table="model"
     )

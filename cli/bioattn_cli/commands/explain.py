@@ -112,7 +112,9 @@ def attribution(
 @command("explain heads")
 def heads(
     reporter: Reporter,
-    model: Path = argument("MODEL", "Folder of a trained promoter or MSA/pair model."),
+    model: Path = argument(
+        "MODEL", "Folder of a trained promoter or MSA/pair model.", recorded_file="model.safetensors"
+    ),
     dataset: Path = argument("DATASET", "Promoter or contact dataset the model was trained on."),
     output: Path = option(
         "Folder of tables to write.", "--output", "-o", default=MISSING, writes=Writes.FOLDER

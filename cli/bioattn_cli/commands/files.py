@@ -145,7 +145,9 @@ def merge(
 @command("doctor")
 def doctor(
     reporter: Reporter,
-    folder: Path | None = argument("FOLDER", "Folder for results [default: here].", default=None),
+    folder: Path | None = argument(
+        "FOLDER", "Folder for results [default: here].", default=None, exists=False
+    ),
     json: bool = option("Print JSON, for programs.", default=False),
 ) -> None:
     """Examine the machine and the installation: exit code 0 when all requirements work, 1 when not.

@@ -92,6 +92,7 @@ def msa(
         "PDB or mmCIF files (FILE:CHAIN where there are several chains) whose contacts are planted; "
         "without any, folds are generated.",
         default=(),
+        exists=False,
         recorded="fold{}",
     ),
     families: int = option("Families.", default=20, min=1),
