@@ -29,6 +29,8 @@ from bioattn.io.config_file import OPTIONS, read_toml
 from bioattn.system.device import Device
 
 _KEY = "bioattn.settings"
+RUNNING = "Running"
+"""The heading of options that say how a command works, and not what it makes."""
 
 
 class Writes(StrEnum):
@@ -52,6 +54,8 @@ class Option:
     flags: tuple[str, ...] = ()
     """As typed, such as `--output` and `-o`; empty: made from the field's name."""
     metavar: str | None = None
+    group: str | None = None
+    """The heading of --help that it stands under; None: as path, table or none of both have it."""
     is_argument: bool = False
     """Whether it is given by its place and not by a name."""
     min: float | None = None
@@ -118,22 +122,26 @@ def config_option() -> Any:
 def seed_option(*, default: int | None = None, **properties: Any) -> Any:
     """--seed: an integer from 0. default: None = 0, unless the TOML file has another."""
     help = "Seed of every random choice" + (" [default: 0]." if default is None else ".")
-    return option(help, default=default, min=0, **properties)
+    return option(help, default=default, min=0, group=RUNNING, **properties)
 
 
 def device_option() -> Any:
     """--device: one of `Device`."""
-    return option("Device of the model; auto takes a GPU if one is present.", default=Device.AUTO)
+    return option(
+        "Device of the model; auto takes a GPU if one is present.", default=Device.AUTO, group=RUNNING
+    )
 
 
 def threads_option() -> Any:
     """--threads: an integer from 1, or None."""
-    return option("CPU threads [default: the cores granted to this process].", "--threads", "-t", min=1)
+    return option(
+        "CPU threads [default: the cores granted to this process].", "--threads", "-t", min=1, group=RUNNING
+    )
 
 
 def resume_option() -> Any:
     """--resume."""
-    return option("Continue an interrupted run.", default=False)
+    return option("Continue an interrupted run.", default=False, group=RUNNING)
 
 
 def log_dir_option() -> Any:
@@ -144,13 +152,13 @@ def log_dir_option() -> Any:
 
 def force_option(help: str = "Replace an existing result.") -> Any:
     """--force."""
-    return option(help, default=False)
+    return option(help, default=False, group=RUNNING)
 
 
 def shard_option() -> Any:
     """--shard: such as 3/8."""
     help = "Run only the K-th of N parts of the inputs, such as 3/8; `bioattn merge` joins them."
-    return option(help, metavar="K/N")
+    return option(help, metavar="K/N", group=RUNNING)
 
 
 def table(name: str | None = None) -> Any:

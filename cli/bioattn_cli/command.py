@@ -22,10 +22,12 @@ from bioattn.io.output_lock import reserve_output
 from bioattn.models.running import RunReport
 from bioattn.models.settings import Option, Writes, option_of
 from bioattn.system.torchrun import launch
-from bioattn_cli.reporting import LogFormat, Reporter, take_bar_away
+from bioattn_cli.reporting import LogFormat, Reporter, is_reporting_process, take_bar_away
 
 Result: TypeAlias = "Record | RunReport | None"
 """What a command returns: what is to be said and recorded."""
+GROUPS = ("Inputs", "Output", "Model", "Training", "Options", "Running")
+"""Headings of --help, in their order; the last is that of the options that every command has."""
 COMMANDS: dict[str, Callable[..., None]] = {}
 """Functions for typer by their words, such as `export tracks`."""
 
@@ -70,6 +72,17 @@ class _Parameter:
         return self.field.default is MISSING
 
     @property
+    def group(self) -> str:
+        """The heading under which --help shows it, one of `GROUPS`."""
+        if self.said.group is not None:
+            return self.said.group
+        if self.said.writes is not None:
+            return "Output"
+        if self.said.is_argument or Path in (self.kind, *get_args(self.kind)):
+            return "Inputs"
+        return {"model": "Model", "training": "Training"}.get(self.said.table or "", "Options")
+
+    @property
     def is_tuple(self) -> bool:
         """Whether it can be given several times."""
         return get_origin(self.kind) is tuple
@@ -81,12 +94,19 @@ class _Parameter:
         if self.is_tuple and default == ():
             kind, default = kind | None, None
         if said.is_argument:
-            shown: Any = typer.Argument(metavar=said.metavar, help=said.help)
+            shown: Any = typer.Argument(metavar=said.metavar, help=said.help, rich_help_panel=self.group)
         else:
             # Of a flag that is off by default nothing like --no-force is offered.
             flags = said.flags or ((f"--{self.name.replace('_', '-')}",) if default is False else ())
             metavar = said.metavar or self._value_name()
-            shown = typer.Option(*flags, help=said.help, metavar=metavar, min=said.min, max=said.max)
+            shown = typer.Option(
+                *flags,
+                help=said.help,
+                metavar=metavar,
+                min=said.min,
+                max=said.max,
+                rich_help_panel=self.group,
+            )
         return inspect.Parameter(
             self.name,
             inspect.Parameter.KEYWORD_ONLY,
@@ -170,11 +190,6 @@ def with_report(function: Callable[..., Result]) -> Callable[..., None]:
     run.__signature__ = signature.replace(parameters=parameters)  # type: ignore[attr-defined]
     run.__annotations__ = {each.name: each.annotation for each in parameters}
     return run
-
-
-def is_reporting_process(arguments: Sequence[str]) -> bool:
-    """Whether this process writes and reports: always, but of several that train together only the first."""
-    return arguments[:1] != ["train"] or launch().is_first
 
 
 _SHARED = [

@@ -7,24 +7,25 @@ import errno
 import os
 import signal
 import sys
-import traceback
-from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager, redirect_stderr, redirect_stdout, suppress
-from functools import cache, partial
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager, redirect_stderr, redirect_stdout
+from functools import partial
 from pathlib import Path
 from types import FrameType
-from typing import Annotated, Any, NoReturn
-
-import typer
+from typing import NoReturn
 
 from bioattn import __version__
 from bioattn.errors import BioattnError, Interrupted, SettingsError
 from bioattn.system.signals import EXIT_CODES
 from bioattn.system.torchrun import launch
-from bioattn_cli.command import is_reporting_process
-from bioattn_cli.commands.families import register_families
-from bioattn_cli.reporting import error_line, open_standard_streams
-from bioattn_cli.verbs import VERBS, Verb, add_commands, add_verbs
+from bioattn_cli.reporting import (
+    OutputFailed,
+    ReaderGone,
+    error_line,
+    is_reporting_process,
+    open_standard_streams,
+    own_output_errors,
+)
 
 _stopped_with: list[int] = []
 """The exit code of the signal that came, once one has."""
@@ -35,118 +36,6 @@ _NO_ROOM_FOR_LIBRARY = (
     "error return without exception set",
 )
 """What the loader of shared libraries says, and Python where an import has no memory even for its exception."""
-
-
-class _ReaderGone(Exception):  # noqa: N818 - not a failure: whoever read our stdout has seen enough (`| head`)
-    """A broken pipe under a name of its own: typer would end the program with exit code 1."""
-
-
-class _OutputFailed(Exception):  # noqa: N818 - as above
-    """What was printed did not get out: the disk behind `> file` is full, mostly."""
-
-
-@contextmanager
-def _own_output_errors() -> Iterator[None]:
-    try:
-        yield
-    except BrokenPipeError as error:
-        raise _ReaderGone from error
-    except OSError as error:
-        # Printing ends in click's `echo`; any other place that raises is a mistake of ours, to be seen in full.
-        (*_, (last, _)) = traceback.walk_tb(error.__traceback__)
-        if last.f_code.co_name != "echo":
-            raise
-        raise _OutputFailed(error.strerror or str(error)) from error
-
-
-_UsageError: Any = typer.BadParameter.__base__
-"""typer has it from click, or a copy of click inside it: which depends on the version."""
-
-
-@contextmanager
-def _own_usage_errors(arguments: Sequence[str]) -> Iterator[None]:
-    """Raise SettingsError for a command line that typer refuses; a verb alone shows its help as ever."""
-    try:
-        yield
-    except _UsageError as error:
-        if type(error).__name__ == "NoArgsIsHelpError":
-            raise
-        told = SettingsError(_sentence(error))
-        # Processes that train together have one command line.
-        told.is_reported_elsewhere = not is_reporting_process(arguments)
-        raise told from error
-
-
-def _sentence(error: Any) -> str:
-    words = " ".join(error.format_message().split()).rstrip(".?").partition(", unable to parse")[0]
-    for theirs, ours in (("Value error, ", ""), (". Did you", ", did you"), ("(Possible", "(possible")):
-        words = words.replace(theirs, ours)
-    refused = getattr(error.__cause__, "errors", None)  # pydantic, which names no value
-    if refused is not None:
-        words = words.replace("Input should", f"{refused()[0]['input']!r} should")
-    hint = "" if error.ctx is None else f"; see `{error.ctx.command_path} --help`"
-    return words[:1].lower() + words[1:] + hint
-
-
-_OTHER_WORDS = {"predict": "run"}
-"""What other programs call our verbs."""
-
-
-class _Program(Verb):
-    def list_commands(self, ctx: Any) -> list[str]:
-        """In the order of use."""
-        return sorted(super().list_commands(ctx), key=list(VERBS).index)
-
-    def resolve_command(self, ctx: Any, args: list[str]) -> Any:
-        """As typer does it, and with the verb for a word that others use."""
-        if args[0] in _OTHER_WORDS:
-            raise _UsageError(f"No such command {args[0]!r}. Did you mean {_OTHER_WORDS[args[0]]!r}?", ctx)
-        return super().resolve_command(ctx, args)
-
-    def make_context(self, *arguments: Any, **options: Any) -> Any:
-        """As typer does it; --help and --version print from in here."""
-        with _own_output_errors(), _own_usage_errors(options.get("obj") or ()):
-            return super().make_context(*arguments, **options)
-
-    def invoke(self, ctx: Any) -> Any:
-        """As typer does it."""
-        with _own_output_errors(), _own_usage_errors(ctx.obj or ()):
-            return super().invoke(ctx)
-
-
-app = typer.Typer(
-    name="bioattn",
-    help="Train and run attention models on biological sequences, and store every attention map.",
-    cls=_Program,
-    no_args_is_help=True,
-    pretty_exceptions_enable=False,
-    rich_markup_mode=None,
-)
-add_verbs(app)
-with suppress(BioattnError):  # comes again in `_main`, where errors become messages
-    register_families()
-add_commands(app)
-
-
-def _print_version(asked: bool) -> None:
-    if asked:
-        typer.echo(f"bioattn {__version__}")
-        raise typer.Exit
-
-
-@app.callback()
-def _root(
-    version: Annotated[
-        bool, typer.Option("--version", callback=_print_version, is_eager=True, help="Print the version.")
-    ] = False,
-) -> None:
-    """Train and run attention models on biological sequences, and store every attention map."""
-
-
-@cache
-def _program() -> Callable[..., Any]:
-    """All commands, built once in a process that calls `main` again and again."""
-    return typer.main.get_command(app)
 
 
 @contextmanager
@@ -191,11 +80,14 @@ def _main(arguments: list[str], *, is_program: bool) -> int:
         signal.signal(signal.SIGINT, _stop)
         open_standard_streams()
     try:
-        with _only_the_first_reports(arguments), _own_output_errors():
-            register_families()
-            add_commands(app)
+        with _only_the_first_reports(arguments), own_output_errors():
             try:
-                _program()(args=arguments, prog_name="bioattn", obj=arguments)
+                if arguments == ["--version"]:  # without the imports of all commands
+                    _print_version()
+                else:
+                    from bioattn_cli.program import program
+
+                    program()(args=arguments, prog_name="bioattn", obj=arguments)
             finally:
                 _flush_output()
     except SystemExit as stop:
@@ -213,10 +105,10 @@ def _main(arguments: list[str], *, is_program: bool) -> int:
         return 2 if isinstance(error, SettingsError) else 1
     except KeyboardInterrupt:
         return 130
-    except _ReaderGone:
+    except ReaderGone:
         _drop_output()
         return 141
-    except _OutputFailed as error:
+    except OutputFailed as error:
         _drop_output()
         say_error(f"standard output cannot be written ({error}); what was printed is not complete")
         return 1
@@ -247,13 +139,17 @@ def _main(arguments: list[str], *, is_program: bool) -> int:
     return 0
 
 
+def _print_version() -> None:
+    print(f"bioattn {__version__}")  # noqa: T201
+
+
 def _flush_output() -> None:
     try:
         sys.stdout.flush()
     except BrokenPipeError:
         raise
     except OSError as error:
-        raise _OutputFailed(error.strerror or str(error)) from error
+        raise OutputFailed(error.strerror or str(error)) from error
 
 
 def _drop_output() -> None:

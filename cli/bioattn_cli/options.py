@@ -1,5 +1,6 @@
 """Options and arguments that mean the same in several commands: fields, as those of a family's settings."""
 
+from functools import partial
 from typing import Any
 
 from bioattn.interpret.choices import Upsampling
@@ -39,21 +40,22 @@ DROP_PARTS = force_option(DROP_PARTS_HELP)
 
 # --- choices in files of attention, attribution and structures ---------------------------------------------------
 
-GENES = option(
+_choice = partial(option, group="Inputs")
+GENES = _choice(
     "A gene, or a file with one id per line; can be repeated [default: all].", default=(), metavar="ID|FILE"
 )
-TREATMENTS = option("A treatment; can be repeated [default: all].", default=(), metavar="NAME")
-AGAINST = option("Subtract the map of this treatment, or the `mean` over treatments.", metavar="NAME")
-AVERAGED_SITES = option(
+TREATMENTS = _choice("A treatment; can be repeated [default: all].", default=(), metavar="NAME")
+AGAINST = _choice("Subtract the map of this treatment, or the `mean` over treatments.", metavar="NAME")
+AVERAGED_SITES = _choice(
     "Attention sites to average, for example 'promoter.cross.0'; can be repeated [default: all].",
     default=(),
     metavar="PATTERN",
 )
-HEADS = option("Heads, for example 0,2 (counted from 0) [default: all].", metavar="LIST")
-AVERAGED_HEADS = option("Heads to average, for example 0,2 (counted from 0) [default: all].", metavar="LIST")
-SAMPLE = option("Which alignment [default: the only one].", metavar="ID")
-CHAIN = option("Chain of the structure [default: the only one].", metavar="ID")
-STRUCTURE_ALIGNMENT = option(
+HEADS = _choice("Heads, for example 0,2 (counted from 0) [default: all].", metavar="LIST")
+AVERAGED_HEADS = _choice("Heads to average, for example 0,2 (counted from 0) [default: all].", metavar="LIST")
+SAMPLE = _choice("Which alignment [default: the only one].", metavar="ID")
+CHAIN = _choice("Chain of the structure [default: the only one].", metavar="ID")
+STRUCTURE_ALIGNMENT = _choice(
     "The alignment, to find the structure's columns where the target is another protein.", metavar="MSA"
 )
 
@@ -73,4 +75,5 @@ def width(default: float) -> Any:
         default=default,
         min=40,
         max=1000,
+        group="Output",
     )

@@ -6,11 +6,14 @@ import logging
 import os
 import sys
 import time
-from collections.abc import Sequence
+import traceback
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from enum import StrEnum
 from itertools import pairwise
 from typing import TYPE_CHECKING, ClassVar, TextIO
 
+from bioattn.system.torchrun import launch
 from bioattn.text import printable, shortened
 
 if TYPE_CHECKING:
@@ -38,6 +41,34 @@ def open_standard_streams() -> None:
         sys.stdout = os.fdopen(1, "w", encoding="utf-8", closefd=False)
     if sys.stderr is None:
         sys.stderr = os.fdopen(2, "w", encoding="utf-8", closefd=False)
+
+
+class ReaderGone(Exception):  # noqa: N818 - not a failure: whoever read our stdout has seen enough (`| head`)
+    """A broken pipe under a name of its own: typer would end the program with exit code 1."""
+
+
+class OutputFailed(Exception):  # noqa: N818 - as above
+    """What was printed did not get out: the disk behind `> file` is full, mostly."""
+
+
+@contextmanager
+def own_output_errors() -> Iterator[None]:
+    """Tell what goes wrong with printing from other errors of the system."""
+    try:
+        yield
+    except BrokenPipeError as error:
+        raise ReaderGone from error
+    except OSError as error:
+        # Printing ends in one of these; any other place that raises is a mistake of ours, to be seen in full.
+        (*_, (last, _)) = traceback.walk_tb(error.__traceback__)
+        if last.f_code.co_name not in ("echo", "_print_version"):
+            raise
+        raise OutputFailed(error.strerror or str(error)) from error
+
+
+def is_reporting_process(arguments: Sequence[str]) -> bool:
+    """Whether this process writes and reports: always, but of several that train together only the first."""
+    return arguments[:1] != ["train"] or launch().is_first
 
 
 class LogFormat(StrEnum):

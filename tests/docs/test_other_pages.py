@@ -7,7 +7,6 @@ from pathlib import Path
 import numpy as np
 import pandas as pd
 import pytest
-import typer
 
 from bioattn import __version__
 from bioattn.formats.rr import write_rr
@@ -22,7 +21,8 @@ from bioattn.interpret.known_motifs.site_differences import POSITION_STEP
 from bioattn.io import unpacking
 from bioattn.report.multiqc import SECTIONS
 from bioattn.system.doctor.diagnosis import Status
-from bioattn_cli.main import app, main
+from bioattn_cli.main import main
+from bioattn_cli.program import program
 from tests.docs.conftest import PAGES, ROOT, blocks, command_lines, page_text, run_python, snippets
 from tests.workflows.nextflow_pipeline import config_text, params
 
@@ -109,15 +109,13 @@ def test_every_sharded_command_is_listed() -> None:
 
     page = page_text("sharding")
     table = page[page.index("| command |") : page.index("Give every part")]
-    assert sharded(typer.main.get_command(app), ()) == set(
-        re.findall(r"`((?:run|export|explain) \w+)", table)
-    )
+    assert sharded(program(), ()) == set(re.findall(r"`((?:run|export|explain) \w+)", table))
 
 
 def test_every_plot_and_its_picture_is_there() -> None:
     lines = command_lines(ROOT / "docs" / "figures.md")
     plots = [words for words in lines if words[1] == "plot"]
-    assert {words[2] for words in plots} == set(typer.main.get_command(app).commands["plot"].commands)
+    assert {words[2] for words in plots} == set(program().commands["plot"].commands)
     pictures = re.findall(r"!\[[^\]]+\]\((figures/[^)]+)\)", page_text("figures"))
     assert {Path(picture).name for picture in pictures} == {words[words.index("-o") + 1] for words in plots}
     assert sum((ROOT / "docs" / picture).stat().st_size for picture in pictures) < 1_500_000
@@ -142,7 +140,7 @@ def test_scripts_parse_and_options_exist(page: Path) -> None:
         done = subprocess.run(["bash", "-n"], input=block.code, text=True, capture_output=True)
         assert (done.returncode, done.stderr) == (0, "")
     for words in command_lines(page):
-        command = typer.main.get_command(app)
+        command = program()
         places = words[1:]
         while hasattr(command, "commands") and not places[0].startswith("-"):
             command = command.commands[places.pop(0)]

@@ -11,10 +11,9 @@ from collections.abc import Callable
 from pathlib import Path
 
 import pytest
-import typer
 
 from bioattn import __version__
-from bioattn_cli.main import app
+from bioattn_cli.program import program
 from tests.cli.test_main import every_command
 from tests.workflows.conftest import Snakemake
 from workflows.commands import COMMANDS, MODULES, VERSION, Command, files
@@ -57,7 +56,7 @@ def planned(tmp_path_factory: pytest.TempPathFactory, snakemake: Maker) -> list[
 def test_a_rule_is_a_command_line_that_its_command_takes(command: Command, planned: list[list[str]]) -> None:
     words = command.words.split()
     (line,) = [line for line in planned if line[1 : 1 + len(words)] == words]
-    called = typer.main.get_command(app)
+    called = program()
     for word in words:
         called = called.commands[word]
     called.make_context("bioattn", line[1 + len(words) : line.index(">")])

@@ -1,1 +1,1 @@
-"""One file for each verb of `bioattn`; `bioattn_cli.verbs` imports all of them, and nothing else lists them."""
+"""One file for each verb of `bioattn`; `bioattn_cli.program` imports all of them, and nothing else lists them."""

@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
 _OUTPUT = output_option("Figure to write: PNG, SVG or PDF by its name.", Writes.FILE)
-_DPI = option("Dots per inch of PNG.", default=300, min=50, max=1200)
+_DPI = option("Dots per inch of PNG.", default=300, min=50, max=1200, group="Output")
 Draw = Callable[..., "Figure | tuple[Figure, dict[str, Any]]"]
 """Makes a figure, alone or with what the run record says of it."""
 

@@ -1,0 +1,238 @@
+"""The program's commands as typer has them, and how --help and wrong usage read.
+
+Built when `main` needs it: the imports of all commands take longer than `bioattn --version` should.
+"""
+
+import importlib
+import inspect
+import pkgutil
+import re
+import textwrap
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from functools import cache
+from typing import Annotated, Any
+
+import typer
+from typer.core import TyperCommand, TyperGroup
+
+from bioattn import __version__
+from bioattn.errors import SettingsError
+from bioattn_cli import commands
+from bioattn_cli.command import COMMANDS, GROUPS
+from bioattn_cli.commands.families import register_families
+from bioattn_cli.reporting import is_reporting_process, own_output_errors
+
+VERBS = {
+    "prepare": "Prepare inputs: promoters, alignments and datasets for training.",
+    "train": "Train a model from a prepared dataset.",
+    "run": "Run a trained model on new input.",
+    "generate": "Generate sequences with a trained model.",
+    "export": "Write models and results as files for other tools.",
+    "explain": "Explain what a model used, and check whether its attention can be believed.",
+    "plot": "Draw figures of results, as PNG, SVG or PDF.",
+    "report": None,
+    "inspect": None,
+    "validate": None,
+    "merge": None,
+    "simulate": "Simulate inputs with known truth, and score attention against it.",
+    "doctor": None,
+}
+"""Verbs as they follow each other in use, then what looks at files, machines and truth. None: a command by itself,
+without nouns."""
+
+_WHOLE = 10_000
+"""Longer than any sentence, so that none is cut."""
+_EXAMPLES = ("bioattn ", "modisco ")
+"""How a paragraph begins that is a command."""
+
+
+def help_text(docstring: str | None) -> str:
+    """A docstring whose examples are not filled like prose, but lines of 80 columns that a shell joins again."""
+    paragraphs = inspect.cleandoc(docstring or "").split("\n\n")
+    return "\n\n".join(_example(text) if text.startswith(_EXAMPLES) else text for text in paragraphs)
+
+
+def _example(command: str) -> str:
+    # textwrap does not break lines at no-break spaces: an option stays with its value.
+    words = re.sub(r" (--?\S+) (?!-)", " \\1\u00a0", " ".join(command.split()))
+    lines = textwrap.wrap(words, 76, subsequent_indent="    ", break_long_words=False, break_on_hyphens=False)
+    return "\b\n" + " \\\n".join(lines).replace("\u00a0", " ")  # \b: leave these lines alone
+
+
+_BaseContext: Any = TyperCommand.context_class
+"""typer has it from click, or a copy of click inside it: which depends on the version."""
+
+
+class _Formatter(_BaseContext.formatter_class):  # type: ignore[misc]
+    """Help as wide as the terminal, whose lines do not break at hyphens, which option names are full of."""
+
+    def write_usage(self, prog: str, args: str = "", prefix: str | None = None) -> None:
+        """As usual."""
+        super().write_usage(prog, _unbroken(args), prefix)
+
+    def write_text(self, text: str) -> None:
+        """As usual."""
+        super().write_text(_unbroken(text))
+
+    def write_dl(self, rows: Sequence[tuple[str, str]], *arguments: Any, **options: Any) -> None:
+        """As usual."""
+        unbroken = [(_unbroken(first), _unbroken(second)) for first, second in rows]
+        super().write_dl(unbroken, *arguments, **options)
+
+    def getvalue(self) -> str:
+        """The text."""
+        text: str = super().getvalue()
+        return text.replace(_HYPHEN, "-")
+
+
+_HYPHEN = "\N{NON-BREAKING HYPHEN}"
+
+
+def _unbroken(text: str) -> str:
+    return text.replace("-", _HYPHEN)
+
+
+class _Context(_BaseContext):  # type: ignore[misc]
+    formatter_class = _Formatter
+
+    def __init__(self, *arguments: Any, **options: Any) -> None:
+        super().__init__(*arguments, **{"max_content_width": _WHOLE} | options)
+
+
+class Command(TyperCommand):
+    """A command whose --help shows its arguments and options in groups."""
+
+    context_class = _Context
+
+    def format_options(self, ctx: Any, formatter: Any) -> None:
+        """Inputs, outputs and so on, as the parameters say."""
+        records: dict[str, list[Any]] = {group: [] for group in GROUPS}
+        for parameter in self.get_params(ctx):
+            record = parameter.get_help_record(ctx)
+            if record is not None:
+                records[getattr(parameter, "rich_help_panel", None) or GROUPS[-1]].append(record)
+        for group, rows in records.items():
+            if rows:
+                with formatter.section(group):
+                    formatter.write_dl(rows)
+
+
+class Verb(TyperGroup):
+    """A group of commands whose --help shows the first sentence of each in full, on as many lines as it takes."""
+
+    context_class = _Context
+
+    def list_commands(self, ctx: Any) -> list[str]:
+        """By name."""
+        return sorted(super().list_commands(ctx))
+
+    def format_commands(self, ctx: Any, formatter: Any) -> None:
+        """Without the cut to one line that typer makes."""
+        commands = [(name, self.get_command(ctx, name)) for name in self.list_commands(ctx)]
+        rows = [
+            (name, command.get_short_help_str(_WHOLE)) for name, command in commands if command is not None
+        ]
+        with formatter.section("Commands"):
+            formatter.write_dl(rows)
+
+
+_UsageError: Any = typer.BadParameter.__base__
+
+
+@contextmanager
+def _own_usage_errors(arguments: Sequence[str]) -> Iterator[None]:
+    """Raise SettingsError for a command line that typer refuses; a verb alone shows its help as ever."""
+    try:
+        yield
+    except _UsageError as error:
+        if type(error).__name__ == "NoArgsIsHelpError":
+            raise
+        told = SettingsError(_sentence(error))
+        # Processes that train together have one command line.
+        told.is_reported_elsewhere = not is_reporting_process(arguments)
+        raise told from error
+
+
+def _sentence(error: Any) -> str:
+    words = " ".join(error.format_message().split()).rstrip(".?").partition(", unable to parse")[0]
+    for theirs, ours in (("Value error, ", ""), (". Did you", ", did you"), ("(Possible", "(possible")):
+        words = words.replace(theirs, ours)
+    refused = getattr(error.__cause__, "errors", None)  # pydantic, which names no value
+    if refused is not None:
+        words = words.replace("Input should", f"{refused()[0]['input']!r} should")
+    hint = "" if error.ctx is None else f"; see `{error.ctx.command_path} --help`"
+    return words[:1].lower() + words[1:] + hint
+
+
+_OTHER_WORDS = {"predict": "run"}
+"""What other programs call our verbs."""
+
+
+class _Program(Verb):
+    def list_commands(self, ctx: Any) -> list[str]:
+        """In the order of use."""
+        return sorted(super().list_commands(ctx), key=list(VERBS).index)
+
+    def resolve_command(self, ctx: Any, args: list[str]) -> Any:
+        """As typer does it, and with the verb for a word that others use."""
+        if args[0] in _OTHER_WORDS:
+            raise _UsageError(f"No such command {args[0]!r}. Did you mean {_OTHER_WORDS[args[0]]!r}?", ctx)
+        return super().resolve_command(ctx, args)
+
+    def make_context(self, *arguments: Any, **options: Any) -> Any:
+        """As typer does it; --help and --version print from in here."""
+        with own_output_errors(), _own_usage_errors(options.get("obj") or ()):
+            return super().make_context(*arguments, **options)
+
+    def invoke(self, ctx: Any) -> Any:
+        """As typer does it."""
+        with own_output_errors(), _own_usage_errors(ctx.obj or ()):
+            return super().invoke(ctx)
+
+
+def program() -> Any:
+    """All commands, built once in a process that calls `main` again and again.
+
+    Raises: BioattnError when a family cannot be used.
+    """
+    for module in pkgutil.iter_modules(commands.__path__):
+        importlib.import_module(f"{commands.__name__}.{module.name}")
+    register_families()
+    return _built()
+
+
+@cache
+def _built() -> Any:
+    root = typer.Typer(
+        name="bioattn",
+        cls=_Program,
+        no_args_is_help=True,
+        pretty_exceptions_enable=False,
+        rich_markup_mode=None,
+    )
+    root.callback()(_root)
+    verbs: dict[str, typer.Typer] = {}
+    for words, function in COMMANDS.items():
+        verb, _, noun = words.partition(" ")
+        if noun and verb not in verbs:
+            verbs[verb] = typer.Typer(cls=Verb, help=VERBS[verb], no_args_is_help=True, rich_markup_mode=None)
+            verbs[verb].callback()(lambda: None)  # a verb stays a verb, also with one command
+            root.add_typer(verbs[verb], name=verb)
+        parent = verbs[verb] if noun else root
+        parent.command(noun or verb, cls=Command, help=help_text(function.__doc__))(function)
+    return typer.main.get_command(root)
+
+
+def _print_version(asked: bool) -> None:
+    if asked:
+        typer.echo(f"bioattn {__version__}")
+        raise typer.Exit
+
+
+def _root(
+    version: Annotated[
+        bool, typer.Option("--version", callback=_print_version, is_eager=True, help="Print the version.")
+    ] = False,
+) -> None:
+    """Train and run attention models on biological sequences, and store every attention map."""
