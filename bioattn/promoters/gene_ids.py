@@ -37,18 +37,31 @@ def choose_genes(values: Sequence[str], known: Collection[str], source: Path) ->
     return list(chosen)
 
 
+def find_genes(values: Sequence[str], known: Collection[str]) -> tuple[list[str], list[str]]:
+    """The ids that `values` name as in `choose_genes`, each once: those that are known, and the others."""
+    found: dict[str, None] = {}
+    absent: dict[str, None] = {}
+    for value in values:
+        is_file = value not in known and os.path.isfile(value)  # noqa: PTH113 - as above
+        for name in [name for _, name in _ids_of(Path(value))] if is_file else [value]:
+            (found if name in known else absent)[name] = None
+    return list(found), list(absent)
+
+
 def _of_file(path: Path, known: Collection[str], source: Path) -> list[str]:
-    ids = []
-    for number, line in read_lines(path):
-        if not line.strip() or line.startswith("#"):
-            continue
-        name = line.split("\t")[0].strip()
+    ids = _ids_of(path)
+    for number, name in ids:
         if name not in known:
             raise not_there(f"{path}:{number}: gene", name, source, "gene", sorted(known))
-        ids.append(name)
-    if not ids:
+    return [name for _, name in ids]
+
+
+def _ids_of(path: Path) -> list[tuple[int, str]]:
+    """Line numbers and ids. Raises: BioattnError for a file without an id."""
+    lines = [(number, line) for number, line in read_lines(path) if line.strip() and not line.startswith("#")]
+    if not lines:
         raise BioattnError(f"{path}: holds no gene id")
-    return ids
+    return [(number, line.split("\t")[0].strip()) for number, line in lines]
 
 
 _SUFFIX = re.compile(r"\.\d+$")

@@ -18,7 +18,10 @@ def figure(drawing: Markup, caption: str) -> Markup:
     return element("figure", drawing, element("figcaption", caption))
 
 
-def _svg(width: float, height: float, label: str, *children: Child, class_: str = "chart") -> Markup:
+def svg_element(
+    width: float, height: float, label: str, *children: Child, class_: str = "chart", **attributes: str
+) -> Markup:
+    """A drawing of its own coordinates, with a name for screen readers."""
     return element(
         "svg",
         *children,
@@ -26,6 +29,7 @@ def _svg(width: float, height: float, label: str, *children: Child, class_: str 
         role="img",
         aria_label=label,
         class_=class_,
+        **attributes,
     )
 
 
@@ -60,47 +64,37 @@ def bars(
     """Horizontal bars with their figures: (name, value, highlighted); the interval is of the highlighted ones."""
     known = [value for _, value, _ in rows if value is not None]
     low, high = min([0.0, *known]), max([0.05, *known, *(interval or ())])
-    width, name_width, row_height = 760.0, 330.0, 26.0
-    scale = (width - name_width - 70) / (high - low)
-    zero = name_width + (0 - low) * scale
     drawn: list[Markup] = []
-    for number, (name, value, ours) in enumerate(rows):
-        y = number * row_height + 4
-        short = name if len(name) <= 42 else name[:41] + "…"
-        drawn.append(
-            element(
-                "text",
-                element("title", name),
-                short,
-                x=_n(name_width - 8),
-                y=_n(y + 15),
-                text_anchor="end",
-                class_="strong" if ours else None,
-            )
-        )
+    for name, value, ours in rows:
+        strong = "strong" if ours else None
+        drawn.append(element("span", name, class_=strong))
         if value is None:
-            drawn.append(_text(zero + 6, y + 15, "cannot be computed", class_="muted"))
+            drawn += [element("span", ""), element("span", "cannot be computed", class_="muted")]
             continue
-        left, right = sorted((zero, name_width + (value - low) * scale))
+        left, width = min(0.0, value), max(abs(value), (high - low) / 500)
+        bar = element(
+            "rect", x=_n4(left), y=2, width=_n4(width), height=12, class_="bar ours" if ours else "bar"
+        )
+        whisker = None
+        if ours and interval is not None:
+            ends = f"M{_n4(interval[0])} 8H{_n4(interval[1])}"
+            whisker = element("path", d=ends, class_="whisker", vector_effect="non-scaling-stroke")
         drawn.append(
             element(
-                "rect",
-                x=_n(left),
-                y=_n(y + 3),
-                width=_n(max(1, right - left)),
-                height=16,
-                class_="bar ours" if ours else "bar",
+                "svg",
+                bar,
+                whisker,
+                viewBox=f"{_n4(low)} 0 {_n4(high - low)} 16",
+                preserveAspectRatio="none",
+                aria_hidden="true",
             )
         )
-        end = right
-        if ours and interval is not None:
-            one, other = (name_width + (bound - low) * scale for bound in interval)
-            drawn.append(element("path", d=f"M{_n(one)} {_n(y + 11)}H{_n(other)}", class_="whisker"))
-            end = max(end, other)
-        drawn.append(_text(end + 6, y + 15, f"{value:.3f}", class_="strong" if ours else None))
-    height = len(rows) * row_height + 8
-    axis = element("path", d=f"M{_n(zero)} 2V{_n(height - 2)}", class_="axis")
-    return _svg(width, height, label, axis, *drawn)
+        drawn.append(element("span", f"{value:.3f}", class_=strong))
+    return element("div", *drawn, class_="bars", role="group", aria_label=label)
+
+
+def _n4(value: float) -> str:
+    return f"{value:.4f}"
 
 
 def curves(
@@ -121,7 +115,10 @@ def curves(
     y_low, y_high = min(ys), max(ys)
     pad = (y_high - y_low or abs(y_high) or 1.0) * 0.06
     y_low, y_high = y_low - pad, y_high + pad
-    width, height, left, right, top, bottom = 460.0, 270.0, 52.0, 14.0, 14.0, 62.0
+    width, left, right, top = 460.0, 52.0, 24.0, 14.0
+    legend = _legend_places([name for name, _ in series], left, width)
+    bottom = 46.0 + 18 * (1 + legend[-1][1])
+    height = 208.0 + bottom
     x_scale = (width - left - right) / ((x_high - x_low) or 1)
     y_scale = (height - top - bottom) / (y_high - y_low)
 
@@ -144,8 +141,7 @@ def curves(
         drawn.append(
             _text(x_at + (-5 if before else 5), top + 10, mark_title, "end" if before else "start", "tick")
         )
-    x_legend = left
-    for number, (name, points) in enumerate(series):
+    for number, ((name, points), (x_legend, line)) in enumerate(zip(series, legend, strict=True)):
         steps, pen = [], "M"
         for x, y in points:
             if y is None:
@@ -155,17 +151,28 @@ def curves(
             steps.append(f"{pen}{_n(x_at)} {_n(y_at)}")
             pen = "L"
         drawn.append(element("path", d="".join(steps), class_=f"line s{number % 7} d{number % 7}"))
-        y_at = height - 12
+        y_at = height - bottom + 54 + 18 * line
         drawn.append(
             element(
                 "path", d=f"M{_n(x_legend)} {_n(y_at - 4)}h20", class_=f"line s{number % 7} d{number % 7}"
             )
         )
         drawn.append(_text(x_legend + 25, y_at, name, class_="tick"))
-        x_legend += 40 + 6.6 * len(name)
     if y_title:
         drawn.append(_text(4, top - 3, y_title, class_="tick"))
-    return _svg(width, height, label, *drawn)
+    return svg_element(width, height, label, *drawn)
+
+
+def _legend_places(names: Sequence[str], left: float, width: float) -> list[tuple[float, int]]:
+    """Where the names of series stand: x, and the number of the line."""
+    places, x, line = [], left, 0
+    for name in names:
+        needed = 40 + 8.5 * len(name)
+        if x > left and x + needed > width:
+            x, line = left, line + 1
+        places.append((x, line))
+        x += needed
+    return places
 
 
 def interval_mark(
@@ -191,7 +198,7 @@ def interval_mark(
         drawn.append(element("path", d=f"M{_n(at(interval[0]))} 12H{_n(at(interval[1]))}", class_="whisker"))
     state = "" if passed is None else " good" if passed else " bad"
     drawn.append(element("circle", cx=_n(at(value)), cy=12, r=4.5, class_=f"dot{state}"))
-    return _svg(160, 24, "", *drawn, class_="interval")
+    return svg_element(160, 24, "", *drawn, class_="interval")
 
 
 def strip(values: Sequence[tuple[str, float]], label: str, title: str) -> Markup:
@@ -226,7 +233,7 @@ def strip(values: Sequence[tuple[str, float]], label: str, title: str) -> Markup
     for tick in ticks(low, high, 8):
         drawn.append(_text(left + (tick - low) * scale, base + 16, f"{tick:g}", "middle", "tick"))
     drawn.append(_text(width / 2, base + 32, title, "middle", "tick"))
-    return _svg(width, base + 38, label, *drawn)
+    return svg_element(width, base + 38, label, *drawn)
 
 
 _GLYPHS = {
@@ -268,4 +275,4 @@ def logo(probabilities: NDArray[np.floating], label: str) -> Markup:
                     class_=f"base-{letter}",
                 )
             )
-    return _svg(letter_width * len(matrix), height + 1, label, join(drawn), class_="logo")
+    return svg_element(letter_width * len(matrix), height + 1, label, join(drawn), class_="logo")

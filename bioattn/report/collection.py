@@ -20,6 +20,8 @@ from bioattn.report.findings import (
     accuracy_findings,
     alignment_findings,
     check_findings,
+    contact_model_findings,
+    headline,
     map_findings,
     motif_findings,
     questions,
@@ -40,6 +42,8 @@ class Report:
     """The content of a page; a part that was not given is None or empty."""
 
     title: str
+    headline: str
+    """Bad news of the accuracy, as a part of the title; empty without any."""
     asked: list[str]
     found: list[Finding]
     accuracy: Accuracy | None
@@ -116,17 +120,25 @@ def collect_report(
         if model is not None and (history := find_history(model)) is not None:
             histories.append((_label(model), history))
     conditioning = (config.get("architecture") or {}).get("conditioning")
+    contact_model = inputs.evoformer_model
+    found = [
+        *(
+            []
+            if contact_model is None
+            else contact_model_findings(contact_model, read_training_record(contact_model))
+        ),
+        *accuracy_findings(accuracy, inputs.model is not None),
+        *check_findings(check, browser is not None or inputs.model is not None),
+        *map_findings(browser, hidden, weighted),
+        *motif_findings(motifs),
+        *alignment_findings(pages, left_out),
+        *(Finding(table.title, text) for table in inputs.tables for text in table.sentences),
+    ]
     return Report(
         title=title or _title(inputs, pages),
+        headline=headline(found),
         asked=questions(dataset, browser, conditioning, pages),
-        found=[
-            *accuracy_findings(accuracy, inputs.model is not None),
-            *check_findings(check, browser is not None or inputs.model is not None),
-            *map_findings(browser, hidden, weighted),
-            *motif_findings(motifs),
-            *alignment_findings(pages, left_out),
-            *(Finding(table.title, text) for table in inputs.tables for text in table.sentences),
-        ],
+        found=found,
         accuracy=accuracy,
         check=check,
         browser=browser,

@@ -1,9 +1,10 @@
 """What was asked and what was found, in sentences made from the figures: also when a simple model wins, or when
 something was not looked at."""
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Literal
+from pathlib import Path
+from typing import Any, Literal
 
 import numpy as np
 
@@ -11,9 +12,10 @@ from bioattn.promoters.dataset import SPLIT_NAMES, TEST, PromoterDataset
 from bioattn.report.accuracy import Accuracy
 from bioattn.report.alignment_pages import AlignmentPage
 from bioattn.report.promoter_browser import PromoterBrowser
+from bioattn.store.training_record import MODEL_ROW
 from bioattn.text import counted, percentage
 from bioattn.views.check import CheckResult
-from bioattn.views.evaluation import HEADLINE_TITLES, METRIC_TITLES
+from bioattn.views.evaluation import HEADLINE_TITLES, METRIC_TITLES, mean_precisions
 from bioattn.views.motif_export import MotifResults
 
 Tone = Literal["good", "bad", "open", "plain"]
@@ -32,6 +34,8 @@ class Finding:
     topic: str
     text: str
     tone: Tone = "plain"
+    leads: bool = False
+    """Whether it is one of those that stand first on the page."""
 
 
 def questions(
@@ -102,15 +106,15 @@ def accuracy_findings(accuracy: Accuracy | None, has_model: bool) -> Iterator[Fi
             "open",
         )
     else:
-        yield _against(figure, value, reference, simple.name, table.cells, accuracy)
+        yield _against(figure, value, reference, simple.name.partition(" (")[0], table.cells, accuracy)
     specific = model.figures.get("specific_pearson")
     if specific is not None and len(accuracy.per_treatment) > 1:
         best = table.best_baseline("specific_pearson")
         other = None if best is None else best.figures["specific_pearson"]
         words = (
-            f"After what all treatments have in common is taken out, r is {specific:.3f}"
+            f"On the part of the responses that differs between treatments, r is {specific:.3f}"
             + (
-                f" (best simple model: {other:.3f}, {best.name})"
+                f" (best simple model: {other:.3f}, {best.name.partition(' (')[0]})"
                 if best is not None and other is not None
                 else ""
             )
@@ -138,6 +142,7 @@ def _against(
             f"A simple model wins: on {cells} {name} reaches {reference:.3f}, this model a {figure}. What its "
             "attention shows explains the worse of the two.",
             "bad",
+            leads=True,
         )
     close = abs(value - reference) < CLEAR_GAIN if low is None else low <= reference
     if close:
@@ -145,12 +150,48 @@ def _against(
             "Accuracy",
             f"No clear gain over a simple model: on {cells} the model reaches a {figure}, {name} {reference:.3f}.",
             "bad",
+            leads=True,
         )
     return Finding(
         "Accuracy",
         f"On {cells} the model reaches a {figure}; the best simple model, {name}, {reference:.3f}.",
         "good",
+        leads=True,
     )
+
+
+def contact_model_findings(model: Path, record: Mapping[str, Any]) -> Iterator[Finding]:
+    """A trained MSA/pair model beside simple methods, on the families that its training record has scores of."""
+    mean = mean_precisions(model, record)
+    if mean is None:
+        return
+    split, families, precisions = mean
+    ours = precisions.pop(MODEL_ROW, None)
+    if ours is None or not precisions:
+        return
+    name, best = max(precisions.items(), key=lambda each: each[1])
+    on = f"On {families} {split} families {{}} of the L likeliest pairs are contacts"
+    if ours <= best:
+        yield Finding(
+            "Accuracy",
+            f"A simple method wins: {on.format(percentage(best))} by {name}, {percentage(ours)} by this model. "
+            "What its attention shows explains the worse of the two.",
+            "bad",
+            leads=True,
+        )
+    else:
+        yield Finding(
+            "Accuracy",
+            f"{on.format(percentage(ours))}; by the best simple method, {name}, {percentage(best)}.",
+            "good",
+            leads=True,
+        )
+
+
+def headline(found: Sequence[Finding]) -> str:
+    """What of the accuracy belongs into the headline; empty where the model is ahead or nothing is known."""
+    bad = next((each.text for each in found if each.topic == "Accuracy" and each.tone == "bad"), "")
+    return bad.partition(":")[0].lower() if bad else ""
 
 
 def check_findings(check: CheckResult | None, asked: bool) -> Iterator[Finding]:
@@ -163,15 +204,18 @@ def check_findings(check: CheckResult | None, asked: bool) -> Iterator[Finding]:
                 "bioattn explain check and give its JSON to this report; until then the maps are pictures, not "
                 "evidence.",
                 "open",
+                leads=True,
             )
         return
     known = [measure for measure in check.measures if measure.passed is not None]
-    passed = sum(measure.passed is True for measure in known)
     text = check.sentence
+    if check.is_provisional:
+        text = f"Provisional, until controls have been retrained (explain check --controls): {text}"
     if known:
-        text += f" ({passed} of {counted(len(known), 'measure')} with a bar pass it"
-        text += f", {len(check.skipped)} not taken)" if check.skipped else ")"
-    yield Finding("Check", text, check.tone)
+        passed = sum(measure.passed is True for measure in known)
+        text += f" {passed} of {counted(len(known), 'test')} passed"
+        text += f", {len(check.skipped)} not run." if check.skipped else "."
+    yield Finding("Check", text, check.tone, leads=True)
     for caveat in check.caveats:
         yield Finding("Check", f"But: {caveat}", "open")
 
@@ -204,8 +248,8 @@ def map_findings(
     spread = float(np.median(site.effective_bins_TH))
     yield Finding(
         "Spread of attention",
-        f"A head typically spreads over {spread:.1f} of {bins} bins of {width:g} bases (exp of the entropy; "
-        f"{bins} would be everywhere alike)."
+        f"A head spreads its attention over {spread:.1f} of {bins} bins of {width:g} bases (exp of the entropy; "
+        f"{bins} would be the same everywhere)."
         + (" That is hardly more pointed than no attention at all." if spread > 0.8 * bins else ""),
         "bad" if spread > 0.8 * bins else "plain",
     )
@@ -213,22 +257,22 @@ def map_findings(
         upper = np.triu_indices(len(site.treatments), k=1)
         alike = float(np.median(site.specific_similarity_TT[upper]))
         share = site.between_share
-        words = (
-            "Less the profile all promoters share, maps of two treatments correlate with a median r of "
-            f"{alike:.2f}; {percentage(share)} of their variance differs between treatments."
+        figures = (
+            f" Without the profile that all promoters share, maps of two treatments correlate with a median r of "
+            f"{_minus(alike)}; {percentage(share)} of their variance differs between treatments."
         )
+        tone: Tone = "plain"
         if alike >= ALIKE:
-            yield Finding(
-                "Treatments compared",
-                words + " The model looks at nearly the same places whatever the treatment.",
-                "bad",
-            )
+            words, tone = "The model looks at nearly the same places for every treatment.", "bad"
         elif alike >= APART:
-            yield Finding(
-                "Treatments compared", words + " Treatments share most of what is looked at.", "plain"
-            )
+            words = "Treatments share most of the places that the model looks at."
         else:
-            yield Finding("Treatments compared", words + " Treatments look at different places.", "plain")
+            words = "The model looks at different places for different treatments."
+        yield Finding("Where the model looks", words + figures, tone, leads=True)
+
+
+def _minus(value: float) -> str:
+    return f"{value:.2f}".replace("-", "−")
 
 
 def motif_findings(motifs: MotifResults | None) -> Iterator[Finding]:
@@ -266,7 +310,7 @@ def motif_findings(motifs: MotifResults | None) -> Iterator[Finding]:
         text += (
             f", at most ×{largest.ratio:.2f} ({largest.motif} in {largest.treatment})." if largest else "."
         )
-    yield Finding("Motifs", text, "plain")
+    yield Finding("Motifs", text, "plain", leads=True)
 
 
 def alignment_findings(pages: Sequence[AlignmentPage], left_out: Sequence[str]) -> Iterator[Finding]:
@@ -277,6 +321,7 @@ def alignment_findings(pages: Sequence[AlignmentPage], left_out: Sequence[str]) 
                 page.id,
                 "The alignment holds this sequence alone: without other rows it carries no signal of contacts.",
                 "bad",
+                leads=True,
             )
         if page.hidden_sites:
             kinds = ", ".join(
@@ -298,30 +343,39 @@ def alignment_findings(pages: Sequence[AlignmentPage], left_out: Sequence[str]) 
                 page.id,
                 f"{likely}. No structure was given, so nobody knows how many of them touch.",
                 "open",
+                leads=True,
             )
         else:
             scores = page.prediction_scores
             good = [head for head in page.heads if head.precision is not None]
+            best_head = None
             text = (
-                f"{likely}; of the L likeliest pairs {percentage(scores.precision_l)} touch in the structure, of "
-                f"the L/5 likeliest {percentage(scores.precision_l5)} (L = residues in the structure)."
+                f"Of the L likeliest pairs {percentage(scores.precision_l)} touch in the structure, of the L/5 "
+                f"likeliest {percentage(scores.precision_l5)} (L is the number of residues in the structure). "
+                f"{likely}."
             )
             if good:
                 best = max(good, key=lambda head: head.precision or 0.0)
                 title = f"{best.kind}, block {best.block}" + (
                     "" if best.head is None else f", head {best.head}"
                 )
-                text += (
-                    f" The best of {counted(len(good), 'head')} ({title}), picked on this very structure, reaches "
-                    f"{percentage(best.precision or 0)}."
+                best_head = Finding(
+                    f"{page.id}: attention",
+                    f"The best of {counted(len(good), 'head')} ({title}, counted from 0 as in the file) finds "
+                    f"{percentage(best.precision or 0)} of the L likeliest pairs right. It was chosen on this "
+                    "very structure, so the figure is optimistic.",
+                    leads=True,
                 )
-            yield Finding(page.id, text, "good" if scores.precision_l >= 0.5 else "bad")
+            yield Finding(page.id, text, "good" if scores.precision_l >= 0.5 else "bad", leads=True)
+            if best_head is not None:
+                yield best_head
     if any(page.prediction_scores is not None for page in pages):
         yield Finding(
             "Contacts",
-            "Of proteins that the model was trained on, or of their relatives, these figures say little; this "
-            "page cannot tell which those are.",
+            "If the model was trained on these proteins or on their relatives, these figures say little. This "
+            "page cannot tell.",
             "open",
+            leads=True,
         )
     if len(pages) > 6 or left_out:
         more = len(pages) + len(left_out)

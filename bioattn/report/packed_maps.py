@@ -28,6 +28,10 @@ class Steps(NamedTuple):
     steps: NDArray[np.int8]
     """(…, K): −63 to 63."""
 
+    def values(self) -> NDArray[np.float64]:
+        """The array that was put in steps, but for rounding."""
+        return self.largest[..., None].astype(np.float64) * self.steps / STEPS
+
 
 def quantised(values: NDArray[np.floating]) -> Steps:
     """An array (…, K) whose last axis is a row each, in steps."""

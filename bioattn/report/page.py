@@ -38,12 +38,12 @@ def render_page(report: Report) -> str:
     """The page: the same report gives the same text."""
     sections = [
         summary_section(report),
-        accuracy_section(report),
-        check_section(report),
         promoters_section(report),
+        alignments_section(report),
+        check_section(report),
+        accuracy_section(report),
         similarity_section(report),
         motifs_section(report),
-        alignments_section(report),
         *table_sections(report),
         training_section(report),
         inputs_section(report),
@@ -53,7 +53,7 @@ def render_page(report: Report) -> str:
     script = "\n".join(_resource(name) for name in SCRIPTS)
     return Template(_resource("page.html")).substitute(
         policy=escape(_policy(style, script)),
-        title=escape(report.title),
+        title=escape(f"{report.title}: {report.headline}" if report.headline else report.title),
         generator=escape(f"bioattn {__version__}"),
         style=style,
         script=script,

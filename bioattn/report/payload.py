@@ -62,9 +62,9 @@ def _similarity(browser: PromoterBrowser) -> dict[str, Any] | None:
         return None
     matrices = [
         (
-            "Attention, less the profile all promoters share",
-            "Correlation of two treatments' maps over all promoters and bins, after each treatment's mean map is "
-            "taken off.",
+            "Attention without the shared profile",
+            "Correlation of two treatments' maps over all promoters and bins, without the profile that all "
+            "promoters share (each treatment's mean map).",
             site.specific_similarity_TT,
         ),
         (

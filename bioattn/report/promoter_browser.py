@@ -14,7 +14,7 @@ from numpy.typing import NDArray
 
 from bioattn.choices import require_names
 from bioattn.promoters.dataset import SPLIT_NAMES, TRAIN, PromoterDataset
-from bioattn.promoters.gene_ids import choose_genes
+from bioattn.promoters.gene_ids import find_genes
 from bioattn.report.attention_summary import SiteSummary, shown_sites
 from bioattn.report.gene_maps import (
     ALONE_BYTES,
@@ -24,6 +24,7 @@ from bioattn.report.gene_maps import (
     read_maps,
 )
 from bioattn.report.inputs import ReportInputs
+from bioattn.report.lead import TRACKS_SHOWN, LeadPromoter, LeadTrack
 from bioattn.report.promoter_context import MotifHit, letters
 from bioattn.report.surroundings import Surroundings, known_of
 from bioattn.store.reader import AttentionFile
@@ -80,7 +81,11 @@ class PromoterBrowser:
     genes: list[BrowserGene]
     lines: list[GeneLine]
     """All promoters of the file."""
+    lead: LeadPromoter
+    """What the page shows first."""
     chosen_by: str
+    absent: list[str]
+    """Genes that were asked for and are not in the file."""
     attribution_method: str | None
     attribution_treatments: list[str]
     prediction_similarity_TT: NDArray[np.float64] | None
@@ -108,7 +113,7 @@ def collect_browser(
     """
     ids = [str(gene) for gene in attention.samples.index]
     place = {gene: row for row, gene in enumerate(ids)}
-    wanted = choose_genes(genes, place, attention.path) if genes else []
+    wanted, absent = find_genes(genes, place)
     infos, _ = shown_sites(attention)
     if not infos:
         raise ValueError("the file has no site over positions")
@@ -138,6 +143,8 @@ def collect_browser(
             progress=progress,
         )
         context.surround([ids[row] for row in read.kept], attention, inputs, dataset, motifs)
+        first = next(iter(read.kept))
+        first_maps = read.kept[first][0]
         shown = pack_within_budget(
             read.kept,
             contributions,
@@ -169,6 +176,15 @@ def collect_browser(
             )
             for row, gene in enumerate(ids)
         ],
+        lead=_lead(
+            first,
+            first_maps.values().mean(axis=1),
+            context,
+            sites[0],
+            shown_treatments,
+            np.abs(specific_part(responses)[first]),
+        ),
+        absent=absent,
         chosen_by=_chosen_by(len(shown), len(ids), bool(unseen.any()), bool(explained), len(wanted)),
         attribution_method=contributions.method,
         attribution_treatments=contributions.treatments,
@@ -204,6 +220,43 @@ def _browser_gene(
         ],
         attribution=attribution,
         maps=maps,
+    )
+
+
+def _lead(
+    row: int,
+    weights_TK: NDArray[np.float64],
+    context: Surroundings,
+    site: SiteSummary,
+    treatments: list[str],
+    specific_T: NDArray[np.float64],
+) -> LeadPromoter:
+    """A few treatments of a promoter, those of the most specific responses, in the order of the file."""
+    gene, window = context.ids[row], context.windows[row]
+    told_apart = site.treatments == treatments and len(specific_T) == len(treatments)
+    best = int(specific_T.argmax()) if told_apart else 0
+    chosen = sorted(np.argsort(-specific_T, kind="stable")[:TRACKS_SHOWN].tolist()) if told_apart else [0]
+    measured_T = None if context.measured_GT is None else context.measured_GT[row]
+    name = context.annotated.name(gene) if context.annotated else ""
+    sequence = context.sequences.get(gene)
+    return LeadPromoter(
+        title=f"{gene} ({name})" if name else gene,
+        place=f"{window.chrom}:{window.start + 1:,}–{window.end:,} ({window.strand})"
+        if window.strand in ("+", "-")
+        else "",
+        split=context.split_G[row],
+        sequence="" if sequence is None else letters(sequence),
+        key_edges=site.key_edges,
+        tracks=[
+            LeadTrack(
+                treatment=site.treatments[number],
+                weights_K=weights_TK[number],
+                predicted=_number(context.predicted_GT[row, number]) if told_apart else None,
+                measured=_number(measured_T[number]) if told_apart and measured_T is not None else None,
+            )
+            for number in chosen
+        ],
+        best=chosen.index(best),
     )
 
 

@@ -3,7 +3,7 @@
 from bioattn.report.charts import logo
 from bioattn.report.collection import Report
 from bioattn.report.markup import Markup, Section, element, join, note, section, table
-from bioattn.text import counted
+from bioattn.text import counted, listed
 from bioattn.views.motif_export import FoundMotif, MotifResults
 
 SURE = 0.05
@@ -18,6 +18,9 @@ def promoters_section(report: Report) -> Section | None:
     return section(
         "promoters",
         "Promoters",
+        note(f"Asked for, but not in the attention file: {listed(browser.absent, 20)}.")
+        if browser.absent
+        else None,
         note(browser.chosen_by),
         element("div", id="promoter-browser", class_="app"),
         element(

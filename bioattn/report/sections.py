@@ -1,8 +1,11 @@
 """The sections of a page, but those on promoters."""
 
+import numpy as np
+
 from bioattn.report.charts import bars, curves, figure, interval_mark, strip
 from bioattn.report.collection import Report
-from bioattn.report.findings import per_treatment_words
+from bioattn.report.findings import Finding, per_treatment_words
+from bioattn.report.lead import contact_lead, promoter_lead
 from bioattn.report.markup import (
     SIGN_WORDS,
     SIGNS,
@@ -18,39 +21,58 @@ from bioattn.store.kinds import ResultTable
 from bioattn.text import counted
 from bioattn.views.check import CheckResult
 from bioattn.views.evaluation import HEADLINE_TITLES, METRIC_TITLES, AccuracyTable
+from bioattn.views.training_history import TrainingHistory
 
-SHOWN_METRICS = ("pearson", "auroc", "precision_L")
-"""Beside the losses, the columns of a training history that are drawn, of training or validation."""
+LEADING = 3
+"""Findings on the first screen."""
+SHOWN_METRICS = {
+    "mean_pearson": "mean r over treatments",
+    "mean_auroc": "mean AUROC over treatments",
+    "precision_L": "precision of the L likeliest contacts",
+}
+"""Beside the losses, the columns of a training history that are drawn: by these the weights to keep are chosen."""
+VERDICTS = {
+    "good": "The maps may be believed",
+    "open": "The maps may be believed in part",
+    "bad": "Do not believe these maps",
+}
 MAX_BARS = 16
 """Treatments up to which each has a bar with its name."""
 
 
 def summary_section(report: Report) -> Section:
-    """What was asked and found."""
-    asked = (
-        element("ul", *(element("li", text) for text in report.asked), class_="asked")
-        if report.asked
-        else None
+    """A promoter or a protein, three findings, and the others behind them."""
+    lead = None
+    if report.browser is not None:
+        lead = promoter_lead(report.browser.lead)
+    elif report.pages:
+        lead = contact_lead(report.pages[0])
+    first = [each for each in report.found if each.leads][:LEADING]
+    rest = [each for each in report.found if each not in first]
+    first += rest[: LEADING - len(first)]
+    rest = [each for each in report.found if each not in first]
+    findings = _findings(first) if first else element("p", "The inputs hold no results.", class_="muted")
+    return section(
+        "summary",
+        "In short",
+        element("div", lead, findings, class_="opening" if lead is not None else None),
+        element("details", element("summary", f"More findings ({len(rest)})"), _findings(rest), open=True)
+        if rest
+        else None,
     )
-    found = [
+
+
+def _findings(found: list[Finding]) -> Markup:
+    items = [
         element(
             "li",
             element("span", SIGNS[each.tone], class_="sign", role="img", aria_label=SIGN_WORDS[each.tone]),
             element("div", element("strong", each.topic), element("p", each.text)),
             class_=f"finding {each.tone}",
         )
-        for each in report.found
+        for each in found
     ]
-    return section(
-        "summary",
-        "In short",
-        element("h3", "What was asked") if asked is not None else None,
-        asked,
-        element("h3", "What was found"),
-        element("ul", *found, class_="findings")
-        if found
-        else element("p", "The inputs given hold no results to speak of.", class_="muted"),
-    )
+    return element("ul", *items, class_="findings")
 
 
 def alignments_section(report: Report) -> Section | None:
@@ -113,10 +135,12 @@ def inputs_section(report: Report) -> Section:
         )
         for source in report.sources
     ]
+    asked = element("ul", *(element("li", text) for text in report.asked), class_="asked")
     settings = "; ".join(f"{name.replace('_', ' ')} {value}" for name, value in report.settings.items())
     return section(
         "inputs",
         "Made from",
+        asked if report.asked else None,
         table(rows),
         element("p", element("strong", "Model: "), settings, class_="muted") if settings else None,
         note(
@@ -132,7 +156,7 @@ def accuracy_section(report: Report) -> Section | None:
     if accuracy is None:
         return None
     first, metric = accuracy.tables[0], accuracy.headline
-    rows = [(row.name, row.figures.get(metric), row.is_model) for row in first.rows]
+    rows = [(row.name.partition(" (")[0], row.figures.get(metric), row.is_model) for row in first.rows]
     rows.sort(key=lambda row: (-(row[1] if row[1] is not None else -9.0), row[0]))
     interval = None if accuracy.interval is None else (accuracy.interval.low, accuracy.interval.high)
     caption = f"{HEADLINE_TITLES[metric]} on {first.cells}."
@@ -190,20 +214,29 @@ def training_section(report: Report) -> Section | None:
             points = [(float(step), value) for step, value in history.points(column)]
             groups.setdefault(title, []).append((column.replace("_", " "), points))
         for title, series in groups.items():
-            shown = METRIC_TITLES.get(title, title)
+            shown = SHOWN_METRICS.get(title, title)
             drawn.append(
                 figure(
                     curves(
                         series,
                         f"{shown} while training {name}",
                         x_title=history.time,
-                        mark=history.best,
+                        mark=history.best if _is_best(history, title) else None,
                         mark_title="kept",
                     ),
-                    f"{name}: {shown}" + (" (median over treatments)." if title != "loss" else "."),
+                    f"{name}: {shown}.",
                 )
             )
     return section("training", "Training", element("div", *drawn, class_="charts"))
+
+
+def _is_best(history: TrainingHistory, title: str) -> bool:
+    """Whether the weights that were kept are the best of the curve that is drawn."""
+    values = history.columns.get(f"validation_{title}")
+    if values is None or history.best is None or np.isnan(values).all():
+        return False
+    best = np.nanargmin(values) if title == "loss" else np.nanargmax(values)
+    return history.steps[int(best)] == history.best
 
 
 def check_section(report: Report) -> Section | None:
@@ -241,7 +274,9 @@ def check_section(report: Report) -> Section | None:
             element("span", SIGNS[tone], class_="sign", role="img", aria_label=SIGN_WORDS[tone]),
             element(
                 "div",
-                element("strong", check.code),
+                element(
+                    "strong", "Provisional" if check.is_provisional and tone == "open" else VERDICTS[tone]
+                ),
                 element("p", check.sentence),
                 *(element("p", f"But: {caveat}") for caveat in check.caveats),
             ),
@@ -252,7 +287,7 @@ def check_section(report: Report) -> Section | None:
         _check_heads(check),
         element(
             "details",
-            element("summary", f"Not taken: {counted(len(check.skipped), 'measure')}"),
+            element("summary", f"Not run: {counted(len(check.skipped), 'test')}"),
             element(
                 "ul", *(element("li", element("strong", name), ": ", why) for name, why in check.skipped)
             ),
@@ -268,7 +303,9 @@ def _measures(check: CheckResult) -> Markup | None:
         return None
     rows = []
     for measure in check.measures:
-        state = "–" if measure.passed is None else "✓ passes" if measure.passed else "✗ fails"
+        sure = measure.passed is not None and not (measure.passed and check.is_provisional)
+        state = "–" if measure.passed is None else "passes" if measure.passed else "✗ fails"
+        state = f"✓ {state}" if sure and measure.passed else state
         value = "–" if measure.value is None else _plain(measure.value)
         if measure.interval is not None:
             value += f" [{_plain(measure.interval[0])}, {_plain(measure.interval[1])}]"
@@ -279,15 +316,19 @@ def _measures(check: CheckResult) -> Markup | None:
                 element("td", value),
                 element("td", "" if measure.threshold is None else _plain(measure.threshold)),
                 element(
-                    "td", interval_mark(measure.value, measure.interval, measure.threshold, measure.passed)
+                    "td",
+                    interval_mark(
+                        measure.value,
+                        measure.interval,
+                        measure.threshold,
+                        measure.passed if sure else None,
+                    ),
                 ),
-                element(
-                    "td", state, class_="" if measure.passed is None else "good" if measure.passed else "bad"
-                ),
+                element("td", state, class_=("good" if measure.passed else "bad") if sure else None),
                 element("td", measure.sentence, class_="words"),
             )
         )
-    names = ("measure", "value [95 %]", "bar", "", "", "")
+    names = ("measure", "value [95 %]", "threshold", "", "", "")
     return table(rows, names, label="Measures", class_="measures")
 
 

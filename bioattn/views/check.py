@@ -42,6 +42,14 @@ class HeadFigures:
     figures: dict[str, float]
 
 
+SKIPPED_TITLES = {
+    "uniform_control": "A model retrained with uniform attention",
+    "shared_control": "A model retrained with one query for all treatments",
+    "seed_control": "The same model retrained with another seed",
+    "seed_stability": "Similarity to the maps of another seed",
+    "skill": "Skill on held-out genes",
+}
+"""Measures that were not taken, in words; others by their name without underscores."""
 SURE_VERDICTS = frozenset({"used-treatment-specific", "used", "faithful-treatment-specific", "faithful"})
 """The maps may be read as they look."""
 PARTLY_VERDICTS = frozenset(
@@ -61,14 +69,16 @@ class CheckResult:
     curves: list[PerturbationCurve]
     heads: list[HeadFigures]
     skipped: list[tuple[str, str]]
-    """Name of a measure that was not taken, and why."""
+    """A measure that was not taken, in words, and why."""
+    is_provisional: bool
+    """Whether the controls were not retrained, so that it is not known whether attention was needed."""
     model_sha256: str
 
     @property
     def tone(self) -> Literal["good", "open", "bad"]:
         """How the verdict is shown; a verdict of a later version is not taken for a good one."""
         if self.code in SURE_VERDICTS:
-            return "good"
+            return "open" if self.is_provisional else "good"
         return "open" if self.code in PARTLY_VERDICTS else "bad"
 
 
@@ -82,6 +92,7 @@ def read_check(path: Path) -> CheckResult:
     try:
         if not str(content["format_version"]).startswith("1."):
             raise FormatError(f"{path}: not a check of a version this bioattn reads")
+        skipped = content.get("skipped") or []
         return CheckResult(
             code=str(content["verdict"]["code"]),
             sentence=str(content["verdict"]["sentence"]),
@@ -104,13 +115,18 @@ def read_check(path: Path) -> CheckResult:
                 )
                 for head in content.get("heads") or []
             ],
-            skipped=[(str(entry["name"]), str(entry["why"])) for entry in content.get("skipped") or []],
+            skipped=[(_title(str(entry["name"])), str(entry["why"])) for entry in skipped],
+            is_provisional=any(entry["name"] == "uniform_control" for entry in skipped),
             model_sha256=str(content.get("model_sha256", "")),
         )
     except (KeyError, TypeError, ValueError, AttributeError) as error:
         raise FormatError(
             f"{path}: is not a complete check ({error!r}); run `bioattn explain check` again"
         ) from error
+
+
+def _title(name: str) -> str:
+    return SKIPPED_TITLES.get(name, name.replace("_", " ").capitalize())
 
 
 def _measure(entry: dict[str, Any]) -> CheckMeasure:

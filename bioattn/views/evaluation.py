@@ -110,3 +110,27 @@ def _figures(row: dict[str, Any]) -> dict[str, float | None]:
 def _cells_order(cells: str) -> tuple[int, str]:
     order = ("test genes", "validation genes")
     return (order.index(cells) if cells in order else len(order), cells)
+
+
+def mean_precisions(model: Path, record: Mapping[str, Any]) -> tuple[str, int, dict[str, float]] | None:
+    """Mean precision of the L likeliest contacts by predictor, from the training record of an MSA/pair model.
+
+    Returns the split (test, else validation), the number of its families, and the means; None when the model was
+    not scored. Raises: FormatError when the record has incomplete scores.
+    """
+    try:
+        families = list(record.get("evaluation") or [])
+        for split in ("test", "validation"):
+            chosen = [family for family in families if family["split"] == split]
+            if chosen:
+                names = [name for name, scores in chosen[0].items() if isinstance(scores, dict)]
+                means = {
+                    name: sum(float(family[name]["precision_L"]) for family in chosen) / len(chosen)
+                    for name in names
+                }
+                return split, len(chosen), {name: mean for name, mean in means.items() if math.isfinite(mean)}
+    except (KeyError, TypeError, ValueError, AttributeError) as error:
+        raise FormatError(
+            f"{model / TRAINING_RECORD}: its evaluation is incomplete ({error!r}); train the model again"
+        ) from error
+    return None

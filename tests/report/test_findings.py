@@ -8,7 +8,13 @@ import pytest
 from bioattn.errors import FormatError
 from bioattn.promoters.bootstrap import Estimate
 from bioattn.report.accuracy import Accuracy
-from bioattn.report.findings import accuracy_findings, check_findings, motif_findings
+from bioattn.report.findings import (
+    accuracy_findings,
+    check_findings,
+    contact_model_findings,
+    headline,
+    motif_findings,
+)
 from bioattn.views.check import read_check
 from bioattn.views.evaluation import AccuracyTable, PredictorRow
 from bioattn.views.motif_export import FoundMotif, MotifResults, TreatmentMotif
@@ -43,6 +49,7 @@ def accuracy(model: float, *baselines: float, low_high: tuple[float, float] | No
 def test_the_model_is_held_against_the_best_simple_model(given: Accuracy, tone: str, says: str):
     first = next(accuracy_findings(given, has_model=True))
     assert (first.tone, says in first.text) == (tone, True), first.text
+    assert headline([first]) == (first.text.partition(":")[0].lower() if tone == "bad" else "")
 
 
 def test_a_model_that_was_never_scored_says_so():
@@ -77,8 +84,17 @@ def test_verdicts(tmp_path: Path, code: str, tone: str):
     path.write_text(json.dumps(content))
     verdict, caveat = check_findings(read_check(path), asked=True)
     assert verdict.tone == tone
-    assert verdict.text == "So it is. (1 of 2 measures with a bar pass it)"
+    assert verdict.text == "So it is. 1 of 2 tests passed."
+    assert verdict.leads
     assert (caveat.tone, caveat.text) == ("open", "But: One seed only.")
+    # Until controls have been retrained no verdict is a good one, and no name for programs is shown.
+    skipped = [{"name": name, "why": "needs --controls"} for name in ("uniform_control", "seed_stability")]
+    path.write_text(json.dumps({**content, "skipped": skipped}))
+    check = read_check(path)
+    assert not any("_" in title for title, _ in check.skipped)
+    verdict, _ = check_findings(check, asked=True)
+    assert verdict.tone == ("open" if tone == "good" else tone)
+    assert verdict.text.startswith("Provisional, until controls have been retrained")
     path.write_text(json.dumps({**content, "format_version": "2.0"}))
     with pytest.raises(FormatError, match="not a check of a version"):
         read_check(path)
@@ -114,3 +130,25 @@ def test_only_sure_motifs_count():
     assert "1 resemble a motif of the database (q ≤ 0.05): Gcn4." in only.text
     assert "In 1 of 3 treatments a motif gains attention" in only.text
     assert "at most ×1.20 (m1 in heat)" in only.text
+
+
+@pytest.mark.parametrize(
+    ("ours", "tone", "says"),
+    [
+        (0.3, "bad", "A simple method wins: On 2 test families 40 %"),
+        (0.5, "good", "On 2 test families 50 %"),
+    ],
+)
+def test_an_alignment_model_is_held_against_simple_methods(tmp_path: Path, ours: float, tone: str, says: str):
+    def family(split: str, ours: float, other: float) -> dict:
+        scores = {"this model": ours, "mean-field DCA": other, "APC mutual information": 0.1}
+        return {"id": "x", "split": split, **{name: {"precision_L": value} for name, value in scores.items()}}
+
+    record = {"evaluation": [family("validation", 0.9, 0.9), family("test", ours - 0.1, 0.5)]}
+    record["evaluation"].append(family("test", ours + 0.1, 0.3))
+    (only,) = contact_model_findings(tmp_path, record)
+    assert (only.tone, says in only.text) == (tone, True), only.text
+    assert headline([only]) == ("a simple method wins" if tone == "bad" else "")
+    assert list(contact_model_findings(tmp_path, {"evaluation": []})) == []
+    with pytest.raises(FormatError, match="evaluation is incomplete"):
+        list(contact_model_findings(tmp_path, {"evaluation": [{}]}))

@@ -204,6 +204,71 @@ def test_where_not_all_promoters_fit_a_choice_is_made_and_said(
         assert edges[best] <= peak < edges[best + 1]
 
 
+def test_genes_that_are_not_there_are_named(
+    run: PromoterRun, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+):
+    path, wanted = tmp_path / "report.html", tmp_path / "genes.txt"
+    wanted.write_text(f"absent1\n{GENES[3]}\tx\n")
+    words = ["report", str(run.attention), "--genes", str(wanted), "--genes", "nobody", "-o", str(path)]
+    assert main([*words, "-q"]) == 0
+    assert "not in" in (said := capsys.readouterr().err)
+    assert said.rstrip().endswith(": absent1, nobody")
+    assert "Asked for, but not in the attention file: absent1, nobody." in " ".join(outline_of(path).words)
+    assert data_of(path)["promoters"]["genes"][0]["id"] == GENES[3]
+
+
+def test_the_first_screen_shows_a_promoter_and_three_findings(run: PromoterRun, page: Path, tmp_path: Path):
+    """Tracks, letters around the peak, predictions against measurements; then the news, no names for programs."""
+    text = page.read_text(encoding="utf-8")
+    opening = text[text.index('<div class="opening">') : text.index("More findings")]
+    assert opening.count('class="finding ') == 3
+    gene = data_of(page)["promoters"]["genes"][0]
+    assert opening.count("lead-name") == len(TREATMENTS) + 1
+    for values in zip(gene["predicted"], gene["measured"], strict=True):
+        predicted, measured = (f"{value:.2f}".replace("-", "−") for value in values)
+        assert f"predicted {predicted}, measured {measured}" in opening
+    letters = re.search(r'class="lead-letters">(.*?)</p>', opening, re.DOTALL)[1]
+    shown = "".join(re.findall(r'class="base-\w( peak)?">(\w)<', letters)[place][1] for place in range(40))
+    assert shown in gene["sequence"]
+    with open_attention(run.attention) as attention:
+        weights = attention.weights(SITE, gene=gene["id"]).mean(axis=1)
+        edges = attention.sites[SITE].key_edges
+    bins = [weights[treatment].argmax() for treatment in range(len(TREATMENTS))]
+    peaks = [gene["sequence"][edges[best] : edges[best + 1]] for best in bins]
+    assert "".join(re.findall(r'peak">(\w)<', letters)) in peaks
+    assert "a simple model wins" in re.search(r"<h1>(.*?)</h1>", text)[1]
+    check = json.loads(run.check.read_text())
+    check["verdict"]["code"] = "faithful-treatment-specific"
+    check["skipped"] = [{"name": name, "why": "x"} for name in ("uniform_control", "seed_stability")]
+    (tmp_path / "check.json").write_text(json.dumps(check))
+    words = ["report", str(run.model), str(run.attention), str(tmp_path / "check.json")]
+    assert main([*words, "-o", str(tmp_path / "x.html"), "-q"]) == 0
+    provisional = (tmp_path / "x.html").read_text(encoding="utf-8")
+    assert "Provisional" in provisional
+    for key in ("faithful-treatment-specific", "uniform_control", "seed_stability"):
+        assert key not in provisional
+    section = provisional[
+        provisional.index('<section id="check"') : provisional.index('<section id="accuracy"')
+    ]
+    assert "✓" not in section
+
+
+def test_the_kept_epoch_is_marked_only_where_it_is_the_best_of_the_curve(run: PromoterRun, tmp_path: Path):
+    model = tmp_path / "model"
+    shutil.copytree(run.model, model)
+    (model / "history.csv").write_text(
+        "epoch,training_loss,validation_loss,validation_mean_pearson,validation_pearson\n"
+        "1,1.0,1.1,0.1,0.4\n2,0.8,0.9,0.3,0.3\n3,0.7,0.8,0.2,0.2\n"
+    )
+    assert main(["report", str(model), "-o", str(tmp_path / "report.html"), "-q"]) == 0
+    text = (tmp_path / "report.html").read_text(encoding="utf-8")
+    drawings = re.findall(r'<svg[^>]*aria-label="(.*?) while training model"[^>]*>(.*?)</svg>', text)
+    assert {title: 'class="mark"' in drawing for title, drawing in drawings} == {
+        "loss": False,
+        "mean r over treatments": True,
+    }
+
+
 def test_some_treatments_only(run: PromoterRun, tmp_path: Path):
     path = tmp_path / "report.html"
     assert main(["report", str(run.attention), "--treatment", "cold", "-o", str(path), "-q"]) == 0
@@ -278,7 +343,6 @@ def test_what_does_not_belong_together_is_refused(
             1,
             "is not the sequence file that the attention was made from",
         ),
-        ([str(run.attention), "--genes", "nobody"], 1, "--genes 'nobody'"),
         ([str(run.attention), "--treatment", "nothing"], 1, "holds no such treatment"),
         ([str(run.model), "--treatment", "heat"], 1, "choose from an attention file"),
         ([str(run.attention), str(second)], 1, "is a second attention over promoters"),

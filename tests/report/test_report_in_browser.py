@@ -6,6 +6,7 @@ import json
 import shutil
 from collections.abc import Iterator
 from pathlib import Path
+from xml.etree import ElementTree as ET
 
 import numpy as np
 import pytest
@@ -349,6 +350,79 @@ def test_a_head_is_chosen_and_its_row_is_the_files(protein_page: Browser, protei
     )
     row = weights[query] / weights[query].max()
     assert np.abs(np.array(bars) / 60 - row).max() < 0.02
+
+
+def saved(browser: Browser, selector: str) -> tuple[str, str]:
+    """Name and text of the file that a button saves; the link is caught before the browser takes it."""
+    browser.run(
+        "window.files = []; URL.createObjectURL = (blob) => { window.blob = blob; return '#'; };"
+        "HTMLAnchorElement.prototype.click = function () { window.name = this.download; };"
+        "document.querySelector(arguments[0]).click();"
+        "window.blob.text().then((text) => window.files.push([window.name, text]));",
+        selector,
+    )
+    browser.wait("window.files.length === 1")
+    return tuple(browser.run("return window.files[0]"))
+
+
+def test_drawings_and_numbers_are_saved(
+    promoter_page: Browser, pages: tuple[Path, Path, Path], run: PromoterRun
+):
+    search(promoter_page, "gene02")
+    promoter_page.find("#gene-search").send_keys(Keys.ENTER)
+    promoter_page.wait("document.querySelector('#gene-line strong').textContent === 'gene02'")
+    name, text = saved(promoter_page, "#promoter-browser .save[title$=TSV]")
+    assert name == "gene02_attention.tsv"
+    rows = [line.split("\t") for line in text.splitlines()]
+    with open_attention(run.attention) as attention:
+        weights = attention.weights("promoter.cross.0", gene="gene02").mean(axis=1)
+    assert len(rows) == 1 + weights.size
+    np.testing.assert_allclose([float(row[5]) for row in rows[1:]], weights.ravel(), atol=weights.max() / 60)
+    name, text = saved(promoter_page, "#promoter-browser .save[title$=SVG]")
+    assert name == "gene02_attention.svg"
+    drawing = ET.fromstring(text)
+    assert drawing.tag == "{http://www.w3.org/2000/svg}svg"
+    name, text = saved(promoter_page, "#accuracy .save[title$=TSV]")
+    assert text.splitlines()[0].startswith("predictor\t")
+    promoter_page.open(pages[1])
+    promoter_page.wait("document.querySelector('#contact-map').dataset.pair")
+    name, text = saved(promoter_page, "#proteins .map .save[title$=TSV]")
+    assert name == f"{FAMILY}_pairs.tsv"
+    size = int(promoter_page.run("return DATA.alignments[0].sequence.length"))
+    assert len(text.splitlines()) == 1 + size * (size - 1) // 2
+    name, text = saved(promoter_page, "#proteins .map .save[title$=SVG]")
+    assert "data:image/png" in text
+    assert ET.fromstring(text) is not None
+
+
+def test_maps_of_proteins_have_residue_numbers(protein_page: Browser):
+    labels = protein_page.run(
+        "return [...document.querySelectorAll('#contact-map + .ticks text')].map((text) => text.textContent)"
+    )
+    assert labels == [number for number in ("10", "20", "30", "40", "50") for _ in range(2)]
+
+
+def test_labels_are_legible_on_a_telephone(browser: Browser, pages: tuple[Path, Path, Path]):
+    """No text smaller than 9 px, nothing beyond the right edge, no table that must be scrolled sideways."""
+    size = {"width": 390, "height": 900, "deviceScaleFactor": 1, "mobile": False}
+    browser.driver.execute_cdp_cmd("Emulation.setDeviceMetricsOverride", size)
+    try:
+        for page in pages:
+            browser.open(page)
+            browser.wait("document.querySelector('#tracks svg, #contact-map[data-pair]')")
+            small = browser.run(
+                "return [...document.querySelectorAll('svg.chart text')].filter((text) => text.textContent"
+                " && text.getBoundingClientRect().height && parseFloat(getComputedStyle(text).fontSize)"
+                " * text.getScreenCTM().a < 9).map((text) => text.textContent)"
+            )
+            assert small == []
+            cut = browser.run(
+                "return [...document.querySelectorAll('.scroll, nav, .lead-letters, .bars')]"
+                ".filter((one) => one.scrollWidth > one.clientWidth + 1).map((one) => one.className)"
+            )
+            assert cut == []
+    finally:
+        browser.driver.execute_cdp_cmd("Emulation.clearDeviceMetricsOverride", {})
 
 
 @pytest.mark.parametrize("width", [1280, 390])

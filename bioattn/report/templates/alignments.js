@@ -12,6 +12,8 @@ function alignmentBrowser(host) {
 
   const contactCanvas = mapCanvas("contact-map", "Contact map; arrow keys move the pair");
   const attentionCanvas = mapCanvas("attention-map", "Attention of the chosen head, queries down, keys across; arrow keys move the pair");
+  const contactTicks = svg("svg", { class: "ticks", "aria-hidden": "true" });
+  const attentionTicks = svg("svg", { class: "ticks", "aria-hidden": "true" });
   const contactTitle = html("h3", {});
   const attentionTitle = html("h3", { id: "attention-title" });
   const contactLegend = html("div", {});
@@ -128,6 +130,7 @@ function alignmentBrowser(host) {
         }
       }
       paintMap(contactCanvas, bytes, size);
+      drawTicks(contactTicks, contactCanvas);
       contactTitle.textContent = `Contacts. Above the diagonal: predicted; below: ${lower}`;
       contactLegend.replaceChildren(rampLegend(sequential(), "probability 0", "1"),
         html("span", { class: "legend" }, maps.truth ? "below: closer than 8 Å; faint: not in the structure, or less than 6 columns apart"
@@ -137,10 +140,58 @@ function alignmentBrowser(host) {
     attentionCanvas.parentElement.hidden = !head;
     if (head) {
       paintMap(attentionCanvas, maps.heads[state.head], size);
+      drawTicks(attentionTicks, attentionCanvas);
       attentionTitle.textContent = `Attention: ${head.kind}, ${headName(head)}`;
       attentionLegend.replaceChildren(rampLegend(sequential(), "0", weight(head.largest)),
         html("span", { class: "legend" }, "weight, drawn by its square root; a row is a query"));
     }
+  }
+
+  /** Residue numbers along the upper and the left side of a map. */
+  function drawTicks(ticks, canvas) {
+    const { columns } = state.protein;
+    const size = columns.length;
+    const side = canvas.clientWidth;
+    const margin = canvas.offsetLeft;
+    const wanted = [1, 2, 5, 10, 20, 50, 100, 200, 500].find((step) => (size / step) * 34 <= side) || 1000;
+    const marks = columns.flatMap((column, place) => {
+      if (column % wanted) return [];
+      const at = margin + ((place + 0.5) / size) * side;
+      return [svg("text", { x: at, y: margin - 6, "text-anchor": "middle", class: "tick" }, String(column)),
+        svg("path", { d: `M${at} ${margin - 4}V${margin}M${margin - 4} ${at}H${margin}`, class: "axis" }),
+        svg("text", { x: margin - 6, y: at + 4, "text-anchor": "end", class: "tick" }, String(column))];
+    });
+    ticks.setAttribute("viewBox", `0 0 ${margin + side} ${margin + side}`);
+    ticks.replaceChildren(...marks);
+  }
+
+  /** A map as drawn, with its ticks. */
+  function saveMap(canvas, ticks, kind) {
+    const whole = ticks.cloneNode(true);
+    const margin = canvas.offsetLeft;
+    whole.prepend(svg("image", { x: margin, y: margin, width: canvas.clientWidth, height: canvas.clientWidth, href: canvas.toDataURL() }));
+    const head = state.protein.heads[state.head];
+    const name = kind === "attention" && head ? fileName(state.protein.id, head.site, headName(head)) : fileName(state.protein.id, kind);
+    return [`${name}.svg`, "image/svg+xml", svgFile(whole, ticks.getBoundingClientRect())];
+  }
+
+  /** Every pair with what the page knows of it. */
+  function savePairs() {
+    const { protein, maps } = state;
+    const size = protein.sequence.length;
+    const head = protein.heads[state.head];
+    const rows = [["column_i", "column_j", "residue_i", "residue_j", "contact_probability", "expected_distance", "in_structure",
+      head ? `attention of ${head.site}, ${headName(head)} (i to j)` : "attention"]];
+    for (let i = 0; i < size; i += 1) {
+      for (let j = i + 1; j < size; j += 1) {
+        const place = i * size + j;
+        rows.push([protein.columns[i], protein.columns[j], protein.sequence[i], protein.sequence[j],
+          maps.contact ? (maps.contact[place] / 255).toFixed(3) : "", maps.distance ? (maps.distance[place] / 10).toFixed(1) : "",
+          maps.truth ? ["", "apart", "contact"][maps.truth[place]] : "",
+          head ? ((maps.heads[state.head][place] / 255) ** 2 * head.largest).toPrecision(3) : ""]);
+      }
+    }
+    return [`${fileName(protein.id, "pairs")}.tsv`, "text/tab-separated-values", tsv(rows)];
   }
 
   /** A map with the marked pair over it, at the screen's resolution. */
@@ -307,10 +358,12 @@ function alignmentBrowser(host) {
       html("label", {}, "Attention", kinds)),
     html("div", { class: "panel" }, readout,
       html("div", { class: "maps" },
-        html("div", { class: "map" }, contactTitle, html("div", { class: "square" }, contactCanvas), contactLegend),
-        html("div", { class: "map" }, attentionTitle, html("div", { class: "square" }, attentionCanvas), attentionLegend),
+        html("div", { class: "map" }, contactTitle, html("div", { class: "square" }, contactCanvas, contactTicks), contactLegend,
+          html("div", { class: "group" }, saveButton("SVG", () => saveMap(contactCanvas, contactTicks, "contacts")), saveButton("TSV", savePairs))),
+        html("div", { class: "map" }, attentionTitle, html("div", { class: "square" }, attentionCanvas, attentionTicks), attentionLegend,
+          html("div", { class: "group" }, saveButton("SVG", () => saveMap(attentionCanvas, attentionTicks, "attention")))),
         html("div", { class: "map" }, html("h3", {}, "Heads"), html("p", { class: "hint" },
-          "Below each: of its L best pairs, how many touch; without a structure its correlation with the predicted contacts. Click one."), heads)),
+          "Blocks and heads are counted from 0, as in the file. Below each: of its L best pairs, how many touch; without a structure its correlation with the predicted contacts. Click one."), heads)),
       profile, alignmentTitle, scroller));
   redrawn(host, draw);
   choose(0).catch((problem) => { report(problem, host); throw problem; });

@@ -114,6 +114,50 @@ function weight(value) {
   return value >= 0.001 ? value.toFixed(3) : value.toExponential(1);
 }
 
+/** A button that saves a file on the reader's machine; nothing is sent. `make` returns name, type and text. */
+function saveButton(label, make) {
+  const save = () => {
+    const [name, type, text] = make();
+    const link = html("a", { href: URL.createObjectURL(new Blob([text], { type })), download: name });
+    link.click();
+    setTimeout(() => URL.revokeObjectURL(link.href), 1000);
+  };
+  return html("button", { type: "button", class: "save", title: `Save as ${label}`, on: { click: save } }, `↓ ${label}`);
+}
+
+/** A drawing as a file of its own: with the page's colours and fonts. */
+function svgFile(node, box = node.getBoundingClientRect()) {
+  const copy = node.cloneNode(true);
+  copy.setAttribute("xmlns", SVG);
+  copy.setAttribute("width", Math.round(box.width));
+  copy.setAttribute("height", Math.round(box.height));
+  if (!copy.hasAttribute("viewBox")) copy.setAttribute("viewBox", `0 0 ${Math.round(box.width)} ${Math.round(box.height)}`);
+  copy.prepend(svg("style", {}, document.querySelector("style").textContent, "svg { background: var(--page); font-family: sans-serif; }"));
+  return new XMLSerializer().serializeToString(copy);
+}
+
+/** Lines of a table of texts and numbers. */
+function tsv(rows) {
+  return rows.map((row) => row.map((cell) => String(cell === null || cell === undefined ? "" : cell).replace(/[\t\n]/g, " ")).join("\t")).join("\n") + "\n";
+}
+
+function fileName(...parts) {
+  return parts.join("_").replace(/[^\w.+-]+/g, "_").slice(0, 80);
+}
+
+// Every drawing and table that needs no script gets its buttons.
+for (const drawing of document.querySelectorAll("figure > svg.chart")) {
+  drawing.parentElement.append(saveButton("SVG", () => [`${fileName(drawing.getAttribute("aria-label"))}.svg`, "image/svg+xml", svgFile(drawing)]));
+}
+for (const table of document.querySelectorAll(".scroll > table")) {
+  const cells = (row) => [...row.cells].map((cell) => cell.textContent.trim());
+  const name = fileName(table.closest("section").id, "table");
+  const titles = table.tHead ? cells(table.tHead.rows[0]) : [];
+  // On a narrow screen cells stand below each other, each beside the title of its column.
+  for (const row of table.tBodies[0].rows) [...row.cells].forEach((cell, place) => { cell.dataset.title = titles[place] || ""; });
+  table.parentElement.after(saveButton("TSV", () => [`${name}.tsv`, "text/tab-separated-values", tsv([...table.rows].map(cells))]));
+}
+
 function report(problem, node) {
   node.replaceChildren(html("p", {}, `This part cannot be shown: ${problem.message || problem}`));
 }

@@ -249,6 +249,22 @@ function promoterBrowser(host) {
     geneLine.replaceChildren(html("strong", {}, gene.id), gene.name ? `${gene.name} · ` : "", where, ...badge);
   }
 
+  /** The tracks that are drawn: a line for each treatment and bin. */
+  function trackRows() {
+    const what = state.compared === "none" ? "weight" : `weight less the mean of all ${state.compared}`;
+    const head = state.head < 0 ? "mean of heads" : promoters.sites[state.site].heads[state.head];
+    const rows = [["gene", "treatment", "head", "start", "end", what, "predicted", "measured"]];
+    const of = (values, number) => (values && values.length ? values[number] : "");
+    for (const { treatment, row } of layout ? layout.tracks : []) {
+      row.forEach((value, bin) => rows.push([state.gene.id, names[treatment], head, layout.edges[bin] - promoters.length,
+        layout.edges[bin + 1] - promoters.length, Number(value.toPrecision(4)), of(state.gene.predicted, treatment), of(state.gene.measured, treatment)]));
+    }
+    return rows;
+  }
+  const saving = html("div", { class: "group" },
+    saveButton("SVG", () => [`${fileName(state.gene.id, "attention")}.svg`, "image/svg+xml", svgFile(layout.drawing)]),
+    saveButton("TSV", () => [`${fileName(state.gene.id, "attention")}.tsv`, "text/tab-separated-values", tsv(trackRows())]));
+
   host.append(
     html("div", { class: "controls" },
       search.node, steps, picker.node,
@@ -258,7 +274,7 @@ function promoterBrowser(host) {
       html("div", { class: "label" }, "Zoom", zooming),
       html("label", { class: "check" }, scale, "same scale for all"),
       promoters.attribution ? html("label", { class: "check" }, attribution, `attribution (${promoters.attribution.method})`) : null),
-    html("div", { class: "panel" }, geneLine, tracks, readout,
+    html("div", { class: "panel" }, geneLine, tracks, saving, readout,
       html("p", { class: "hint" }, "Drag to move, double-click or Ctrl + wheel to zoom; letters appear when there is room. Keys: ← → cursor, Shift + ← → move, + − zoom, 0 all."),
       overview ? overview.node : null));
   redrawn(tracks, draw);

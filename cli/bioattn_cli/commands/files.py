@@ -46,7 +46,7 @@ def report(
     from bioattn.report.collection import collect_report
     from bioattn.report.inputs import recognise_inputs
     from bioattn.report.page import write_page
-    from bioattn.text import human_bytes
+    from bioattn.text import human_bytes, listed
 
     found = recognise_inputs(inputs, annotation=annotation, motifs=motifs)
     collected = collect_report(
@@ -58,6 +58,8 @@ def report(
     )
     write_page(output, collected)
     if collected.browser is not None:
+        if collected.browser.absent:
+            reporter.warn(f"--genes: not in {found.attention}: {listed(collected.browser.absent, 20)}")
         reporter.say(collected.browser.chosen_by)
     extra = [path for path in (annotation, motifs) if path is not None]
     return Record(

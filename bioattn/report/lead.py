@@ -1,0 +1,237 @@
+"""What a page shows first: one promoter with its tracks, letters and predictions, or the contacts of one protein.
+
+Shape suffixes: T treatments, K bins, R match columns that the model saw.
+"""
+
+import base64
+import zlib
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import NDArray
+
+from bioattn.report.alignment_pages import TOUCHING, AlignmentPage
+from bioattn.report.charts import svg_element, ticks
+from bioattn.report.markup import Markup, element, join
+from bioattn.structures.contacts import MIN_SEPARATION
+from bioattn.text import counted
+
+LETTERS_SHOWN = 40
+TRACKS_SHOWN = 4
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class LeadTrack:
+    """One treatment of the promoter shown first."""
+
+    treatment: str
+    weights_K: NDArray[np.float64]
+    """Mean over heads."""
+    predicted: float | None
+    measured: float | None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class LeadPromoter:
+    """The promoter shown first: that of the most treatment-specific response, or the first one asked for."""
+
+    title: str
+    """Id, and the common name."""
+    place: str
+    """On the chromosome; empty where not known."""
+    split: str
+    sequence: str
+    """Empty where not known."""
+    key_edges: NDArray[np.int64]
+    tracks: list[LeadTrack]
+    best: int
+    """The track of the most specific response."""
+
+
+def promoter_lead(lead: LeadPromoter) -> Markup:
+    """Tracks, letters around the highest peak, and predictions beside measurements."""
+    best = lead.tracks[lead.best]
+    peak = int(best.weights_K.argmax())
+    length = int(lead.key_edges[-1])
+    start, end = int(lead.key_edges[peak]), int(lead.key_edges[peak + 1])
+    held_out = lead.split in ("test", "validation")
+    training = " The model was not trained on this gene." if held_out else ""
+    words = f"The higher a curve, the more the model looks there.{training} "
+    subject = f"For {best.treatment} it" if len(lead.tracks) > 1 else "It"
+    words += f"{subject} looks most at bases {_sign(start - length)} to {_sign(end - 1 - length)}"
+    if best.predicted is not None:
+        words += f" and predicts {_sign(best.predicted, 2)}"
+        words += "." if best.measured is None else f"; {_sign(best.measured, 2)} was measured."
+    else:
+        words += "."
+    if best.measured is not None:
+        words += " Bars: predicted responses; lines across them: measured ones."
+    largest = max(float(track.weights_K.max()) for track in lead.tracks)
+    known = [
+        value for track in lead.tracks for value in (track.predicted, track.measured) if value is not None
+    ]
+    scale = max((abs(value) for value in known), default=0.0) or 1.0
+    return element(
+        "figure",
+        element("h3", lead.title, element("span", f" {lead.place}", class_="muted")),
+        element(
+            "div",
+            *(
+                _track(track, number, lead.key_edges, largest, scale)
+                for number, track in enumerate(lead.tracks)
+            ),
+            _axis(length),
+            class_="lead-tracks",
+        ),
+        _letters(lead.sequence, start, end),
+        element("figcaption", words),
+        class_="lead",
+    )
+
+
+def _track(
+    track: LeadTrack, number: int, key_edges: NDArray[np.int64], largest: float, scale: float
+) -> Markup:
+    height = 44.0
+    steps = [f"M{key_edges[0]} {height:g}"]
+    for left, right, weight in zip(key_edges[:-1], key_edges[1:], track.weights_K, strict=True):
+        y = height - 2 - float(weight) / (largest or 1.0) * (height - 4)
+        steps.append(f"L{left} {y:.1f}H{right}")
+    outline = "".join(steps) + f"V{height:g}"
+    drawing = svg_element(
+        int(key_edges[-1]),
+        height,
+        f"Attention for {track.treatment}",
+        element("path", d=outline, class_=f"area f{number % 7}"),
+        element("path", d=outline, class_=f"edge s{number % 7}", vector_effect="non-scaling-stroke"),
+        class_="stretched",
+        preserveAspectRatio="none",
+    )
+    answer = None
+    if track.predicted is not None:
+        said = f"predicted {_sign(track.predicted, 2)}"
+        said += "" if track.measured is None else f", measured {_sign(track.measured, 2)}"
+        answer = element("span", said, _answer_bar(track, number, scale, said), class_="muted")
+    return join(
+        [
+            element("p", element("strong", track.treatment), answer, class_="lead-name"),
+            element("div", drawing),
+        ]
+    )
+
+
+def _answer_bar(track: LeadTrack, number: int, scale: float, label: str) -> Markup:
+    """The prediction as a bar from 0, the measurement as a line across it."""
+    value = 100 * (track.predicted or 0.0) / scale
+    drawn = [
+        element(
+            "rect",
+            x=f"{min(0.0, value):.1f}",
+            y=3,
+            width=f"{abs(value):.1f}",
+            height=8,
+            class_=f"f{number % 7}",
+        ),
+        element("path", d="M0 0V14", class_="axis"),
+    ]
+    if track.measured is not None:
+        drawn.append(element("path", d=f"M{100 * track.measured / scale:.1f} 0V14", class_="whisker"))
+    return element("svg", *drawn, viewBox="-104 0 208 14", role="img", aria_label=label, class_="answer")
+
+
+def _axis(length: int) -> Markup:
+    labels = [f"{_sign(-length)}", f"{_sign(-(length // 2))}", "0 = end of the window"]
+    return join(
+        [
+            element("p", "", class_="lead-name"),
+            element("p", *(element("span", text) for text in labels), class_="lead-axis muted"),
+        ]
+    )
+
+
+def _letters(sequence: str, start: int, end: int) -> Markup | None:
+    """Bases around the peak; those of its bin are marked."""
+    if not sequence:
+        return None
+    shown = min(LETTERS_SHOWN, len(sequence))
+    first = max(0, min(len(sequence) - shown, (start + end - shown) // 2))
+    bases = [
+        element("span", base, class_=f"base-{base}" + (" peak" if start <= place < end else ""))
+        for place, base in enumerate(sequence[first : first + shown], start=first)
+    ]
+    from_to = f"{_sign(first - len(sequence))} to {_sign(first + shown - 1 - len(sequence))}"
+    return element("p", element("span", f"bases {from_to}: ", class_="muted"), *bases, class_="lead-letters")
+
+
+def contact_lead(page: AlignmentPage) -> Markup | None:
+    """The likeliest pairs of a protein above the diagonal, contacts of its structure below; None without pairs."""
+    if page.contact is None:
+        return None
+    size = len(page.sequence)
+    probability_RR = _unpacked(page.contact, size) / 255
+    truth_RR = None if page.truth is None else _unpacked(page.truth, size)
+    columns = np.array(page.columns)
+    far_RR = np.triu(np.abs(columns[:, None] - columns[None]) >= MIN_SEPARATION)
+    pairs = np.argwhere(far_RR)
+    order = np.argsort(-probability_RR[far_RR], kind="stable")[:size]
+    margin, width = 26.0, 360.0
+    step = (width - margin) / max(1, size)
+    drawn: list[Markup] = []
+
+    def square(row: int, column: int, class_: str, title: str) -> None:
+        drawn.append(
+            element(
+                "rect",
+                element("title", title),
+                x=f"{margin + column * step:.1f}",
+                y=f"{margin + row * step:.1f}",
+                width=f"{max(2.0, step):.1f}",
+                height=f"{max(2.0, step):.1f}",
+                class_=class_,
+            )
+        )
+
+    right = 0
+    for i, j in pairs[order].tolist():
+        touches = truth_RR is not None and truth_RR[i, j] == TOUCHING
+        right += touches
+        kind = "f0" if truth_RR is None or touches else "f1"
+        name = f"{page.sequence[i]}{columns[i]} and {page.sequence[j]}{columns[j]}"
+        square(i, j, kind, f"{name}: probability {probability_RR[i, j]:.2f}")
+    if truth_RR is not None:
+        for i, j in np.argwhere(far_RR & (truth_RR == TOUCHING)).tolist():
+            square(j, i, "bar", f"{page.sequence[i]}{columns[i]} and {page.sequence[j]}{columns[j]} touch")
+    drawn.append(element("path", d=f"M{margin:g} {margin:g}L{width:g} {width:g}", class_="grid"))
+    for place, label in _residue_ticks(page.columns):
+        at = margin + (place + 0.5) * step
+        drawn.append(element("text", label, x=f"{at:.1f}", y=margin - 6, text_anchor="middle", class_="tick"))
+        drawn.append(
+            element("text", label, x=margin - 5, y=f"{at + 4:.1f}", text_anchor="end", class_="tick")
+        )
+    drawn.append(element("path", d=f"M{margin:g} {width:g}V{margin:g}H{width:g}", class_="axis"))
+    shown = counted(len(order), "pair")
+    words = (
+        f"{page.id}: the {shown} of residues that most likely touch, at least {MIN_SEPARATION} columns apart."
+    )
+    if truth_RR is not None:
+        words += (
+            f" Blue: they touch in the structure ({right} of {len(order)}); orange: they do not. Below the "
+            "diagonal, grey: all pairs that touch in the structure."
+        )
+    drawing = svg_element(width, width, words, *drawn, class_="chart contacts")
+    return element("figure", drawing, element("figcaption", words), class_="lead")
+
+
+def _residue_ticks(columns: Sequence[int]) -> list[tuple[int, str]]:
+    """Places and numbers of columns with a round number."""
+    wanted = set(ticks(columns[0], columns[-1], 6)) if len(columns) > 1 else {float(columns[0])}
+    return [(place, str(column)) for place, column in enumerate(columns) if float(column) in wanted]
+
+
+def _unpacked(text: str, size: int) -> NDArray[np.uint8]:
+    return np.frombuffer(zlib.decompress(base64.b64decode(text)), np.uint8).reshape(size, size)
+
+
+def _sign(value: float, decimals: int = 0) -> str:
+    return f"{value:.{decimals}f}".replace("-", "−")
