@@ -28,7 +28,7 @@ SEED = seed_option(default=0)
 FORCE = force_option()
 RESUME = resume_option()
 SHARD = shard_option()
-FILE = argument("FILE", "Any file or folder of bioattn.")
+FILES = argument("FILE", "Any files or folders of bioattn.", exists=False)
 
 # --- of commands that ask a promoter model for responses ---------------------------------------------------------
 

@@ -148,6 +148,10 @@ class Reporter:
         """Warn the user on stderr, also with --quiet."""
         LOGGER.warning(message)
 
+    def error(self, message: str) -> None:
+        """Tell of a failure that does not end the command at once."""
+        LOGGER.error(message)
+
     def progress(self) -> "ProgressBar | ProgressLines":
         """A bar on a terminal, otherwise a line now and then; nothing with --quiet."""
         is_terminal = sys.stderr.isatty() and os.environ.get("TERM") not in ("dumb", "unknown")

@@ -456,6 +456,36 @@ def test_outputs_and_swapped_inputs_are_told_before_anything_heavy_is_loaded(tmp
     assert {path.name for path in tmp_path.iterdir()} == {"model", "x.fa"}
 
 
+def test_several_files_are_all_looked_at(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """Whatever is wrong with one of them; a problem with one alone is the sentence of the command."""
+    monkeypatch.chdir(TINY)
+    damaged = tmp_path / "x.h5"
+    damaged.write_bytes(b"\x89HDF\r\n\x1a\nand no more")
+    files = ["genome.fa", "absent", str(damaged), "motifs.meme"]
+    assert main(["validate", *files]) == 1
+    said = capsys.readouterr()
+    assert [line for line in said.out.splitlines() if line.endswith("valid")] == [
+        "genome.fa: valid",
+        f"{damaged}: invalid",
+        "motifs.meme: valid",
+    ]
+    assert said.err == "error: absent: no such file or folder\n"
+    assert main(["validate", "genome.fa", "motifs.meme"]) == 0
+    capsys.readouterr()
+    assert main(["inspect", "--json", *files]) == 1
+    said = capsys.readouterr()
+    assert [each["file"] for each in json.loads(said.out)] == ["genome.fa", "motifs.meme"]
+    assert [line.split(":")[1].strip() for line in said.err.splitlines()] == ["absent", str(damaged)]
+    assert main(["inspect", "motifs.meme", "--json"]) == 0
+    one = json.loads(capsys.readouterr().out)
+    assert main(["inspect", "genome.fa", "motifs.meme", "--json"]) == 0
+    assert json.loads(capsys.readouterr().out)[1] == {"file": "motifs.meme", **one}
+    assert main(["inspect", "genome.fa", "motifs.meme"]) == 0
+    assert capsys.readouterr().out.count("\nmotifs.meme: ") == 1
+
+
 def test_what_stands_for_nothing_absent_is_left_to_its_reader(
     capsys: pytest.CaptureFixture[str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

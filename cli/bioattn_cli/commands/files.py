@@ -1,10 +1,14 @@
 """Commands without nouns: `bioattn report`, `inspect`, `validate`, `merge` and `doctor`."""
 
+import json
 import sys
+from collections.abc import Callable, Sequence
+from contextlib import suppress
 from pathlib import Path
 
 import typer
 
+from bioattn.errors import BioattnError
 from bioattn.models.settings import argument, option
 from bioattn_cli import options
 from bioattn_cli.command import Record, command
@@ -68,38 +72,78 @@ def report(
     )
 
 
+def _look_at_each(reporter: Reporter, files: Sequence[Path], look: Callable[[Path], bool]) -> bool:
+    """Whether `look` is true of all; what it raises for one of several is told at once."""
+    from bioattn.io.files import unreadable
+
+    good = True
+    for file in files:
+        try:
+            with suppress(PermissionError):  # for its reader to say
+                file.stat()
+            good &= look(file)
+        except (BioattnError, FileNotFoundError) as error:
+            told = unreadable(file, error) if isinstance(error, OSError) else error
+            if len(files) == 1:
+                raise told from error
+            good = False
+            reporter.error(str(told))
+    return good
+
+
 @command("inspect")
 def inspect(
     reporter: Reporter,
-    file: Path = options.FILE,
-    json: bool = option("Print JSON, for programs.", default=False),
+    files: tuple[Path, ...] = options.FILES,
+    print_json: bool = option(
+        "Print JSON, for programs: an object, or a list of them for several files.", "--json", default=False
+    ),
 ) -> None:
-    """Describe a file or folder with its main figures.
+    """Describe files or folders with their main figures.
 
     Recognises by content everything that bioattn writes, and alignments, PDB, mmCIF, CASP RR, BED, tables and
-    published parameters.
+    published parameters. Of several the others are described when one cannot be read; the exit code is then 1.
     """
-    from bioattn.store.inspection import as_json, as_text, inspect_file
+    described = []
 
-    description = inspect_file(file)
-    typer.echo(as_json(description) if json else as_text(description, file.name or str(file)))
+    def look(file: Path) -> bool:
+        from bioattn.store.inspection import as_json, as_text, inspect_file
+
+        description = inspect_file(file)
+        if not print_json:
+            typer.echo(as_text(description, (file.name if len(files) == 1 else "") or str(file)))
+        elif len(files) == 1:
+            typer.echo(as_json(description))
+        else:
+            described.append({"file": str(file), **json.loads(as_json(description))})
+        return True
+
+    good = _look_at_each(reporter, files, look)
+    if print_json and len(files) > 1:
+        typer.echo(json.dumps(described, indent=2))
+    if not good:
+        raise typer.Exit(1)
 
 
 @command("validate")
-def validate(reporter: Reporter, file: Path = options.FILE) -> None:
-    """Check a file against its schema: exit code 0 when it is valid, 1 when it is not.
+def validate(reporter: Reporter, files: tuple[Path, ...] = options.FILES) -> None:
+    """Check files against their schema: exit code 0 when all are valid, 1 when one is not.
 
     Every value is read. Of an attention file: digests, row sums, NaN, names, shapes and dimension scales; of
     parameters: check sums and NaN; of a folder of predictions: every file.
     """
-    from bioattn.store.inspection import is_valid, validate_file
 
-    problems = validate_file(file, reporter.progress())
-    for problem in problems:
-        typer.echo(f"{file}: {problem}")
-    valid = is_valid(problems)
-    typer.echo(f"{file}: {'valid' if valid else 'invalid'}")
-    if not valid:
+    def look(file: Path) -> bool:
+        from bioattn.store.inspection import is_valid, validate_file
+
+        problems = validate_file(file, reporter.progress())
+        for problem in problems:
+            typer.echo(f"{file}: {problem}")
+        valid = is_valid(problems)
+        typer.echo(f"{file}: {'valid' if valid else 'invalid'}")
+        return valid
+
+    if not _look_at_each(reporter, files, look):
         raise typer.Exit(1)
 
 
@@ -150,7 +194,7 @@ def doctor(
     folder: Path | None = argument(
         "FOLDER", "Folder for results [default: here].", default=None, exists=False
     ),
-    json: bool = option("Print JSON, for programs.", default=False),
+    print_json: bool = option("Print JSON, for programs.", "--json", default=False),
 ) -> None:
     """Examine the machine and the installation: exit code 0 when all requirements work, 1 when not.
 
@@ -162,6 +206,6 @@ def doctor(
     from bioattn.system.doctor.examine import as_json, as_text, examine, overall
 
     diagnoses = examine(folder or Path())
-    typer.echo(as_json(diagnoses) if json else as_text(diagnoses))
+    typer.echo(as_json(diagnoses) if print_json else as_text(diagnoses))
     if overall(diagnoses) is Status.ERROR:
         raise typer.Exit(1)
