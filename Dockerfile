@@ -31,7 +31,7 @@ RUN apt-get update \
 COPY --from=build /wheels /wheels
 # hadolint ignore=DL3013
 RUN python -m pip install --no-cache-dir --index-url "$TORCH_INDEX" --extra-index-url https://pypi.org/simple "torch==$TORCH_VERSION" \
-    && for wheel in /wheels/bioattn-*.whl; do python -m pip install --no-cache-dir "${wheel}[motif,msa,plot,track]"; done \
+    && for wheel in /wheels/bioattn-*.whl; do python -m pip install --no-cache-dir "${wheel}[all]"; done \
     && rm -rf /wheels \
     && bioattn --version
 

@@ -859,7 +859,7 @@ dependencies:
   - conda-forge::python>=3.11
   - conda-forge::pip
   - pip:
-      - bioattn[motif,msa,plot]=={VERSION}
+      - bioattn[all]=={VERSION}
 """
 
 

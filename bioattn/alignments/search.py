@@ -154,9 +154,7 @@ def _import_hmmer() -> Any:
     try:
         import pyhmmer
     except ImportError as error:
-        raise BioattnError(
-            "--search needs pyhmmer, which is not installed: pip install 'bioattn[msa]', or pip install pyhmmer"
-        ) from error
+        raise BioattnError("--search needs pyhmmer, which is not installed: pip install pyhmmer") from error
     return pyhmmer
 
 

@@ -8,9 +8,7 @@ from bioattn.errors import BioattnError
 try:
     import matplotlib as mpl  # noqa: F401 - a missing Matplotlib is reported here, once
 except ImportError as error:
-    raise BioattnError(
-        "figures need matplotlib, which is not installed: pip install 'bioattn[plot]', or pip install matplotlib"
-    ) from error
+    raise BioattnError("figures need matplotlib, which is not installed: pip install matplotlib") from error
 
 from bioattn.figures.style import require_figure_name, write_figure
 

@@ -1,4 +1,4 @@
-"""Coverage-guided fuzzing of every parser with atheris (`make fuzz MINUTES=60`; `pip install 'bioattn[fuzz]'`).
+"""Coverage-guided fuzzing of every parser with atheris (`make fuzz MINUTES=60`; `pip install atheris`).
 
     python tests/faults/fuzz_parsers.py --minutes 60 --work fuzz-work            # every target in turn
     python tests/faults/fuzz_parsers.py --minutes 5 --work fuzz-work gff3 rr     # some

@@ -83,7 +83,7 @@ def test_environments_pin_what_they_install(name: str) -> None:
     assert content["channels"] == ["conda-forge", "bioconda"]
     assert "name" not in content
     if name.startswith("bioattn/"):
-        assert content["dependencies"][-1] == {"pip": [f"bioattn[motif,msa,plot]=={__version__}"]}
+        assert content["dependencies"][-1] == {"pip": [f"bioattn[all]=={__version__}"]}
         assert modules()[name].directives["container"] == f'"bioattn:{__version__}"'
 
 

@@ -112,7 +112,7 @@ def require_tomtom() -> None:
         import memelite  # noqa: F401
     except ImportError:
         raise BioattnError(
-            "comparing motifs with a database needs memelite; install it: pip install 'bioattn[motif]'"
+            "comparing motifs with a database needs memelite; install it: pip install memelite"
         ) from None
 
 

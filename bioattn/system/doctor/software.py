@@ -23,7 +23,7 @@ class Library:
 
 @dataclass(frozen=True, slots=True)
 class Extra:
-    """An optional library, the extra of `pip install 'bioattn[…]'` that brings it, and what it gives."""
+    """An optional library, the extra of the package that brings it, and what it gives."""
 
     name: str
     library: Library
@@ -99,7 +99,6 @@ def software_diagnoses() -> Iterator[Diagnosis]:
 def extra_diagnoses() -> Iterator[Diagnosis]:
     """What of the optional libraries is installed, and what the others would give."""
     for extra in EXTRAS:
-        install = f"pip install 'bioattn[{extra.name}]'"
         library = extra.library
         version = _version(library)
         try:
@@ -111,7 +110,7 @@ def extra_diagnoses() -> Iterator[Diagnosis]:
                     name=extra.name,
                     text=f"not installed ({library.distribution}): {extra.gives}",
                     status=Status.ABSENT,
-                    advice=install,
+                    advice=f"pip install {library.distribution}",
                 )
                 continue
             yield _broken("extras", extra.name, library, error, Status.WARNING)
@@ -127,7 +126,7 @@ def extra_diagnoses() -> Iterator[Diagnosis]:
             text=f"{library.distribution} {version or 'of unknown version'}: {extra.gives}"
             + (f"; {_dotted(library.least)} or later is needed" if old else ""),
             status=Status.WARNING if old else Status.OK,
-            advice=f"pip install --upgrade 'bioattn[{extra.name}]'" if old else "",
+            advice=f"pip install --upgrade {library.distribution}" if old else "",
         )
 
 

@@ -66,7 +66,7 @@ def motifs(
     ),
     model: Path | None = option("Also show the first layer of this model as motifs.", metavar="FOLDER"),
     database: Path | None = option(
-        "Motifs to compare with: MEME, JASPAR or TRANSFAC (extra `motif`).", metavar="FILE"
+        "Motifs to compare with: MEME, JASPAR or TRANSFAC (needs memelite).", metavar="FILE"
     ),
     treatment: tuple[str, ...] = options.TREATMENTS,
     genes: tuple[str, ...] = options.GENES,
@@ -107,7 +107,7 @@ def motifs(
     )
     has_matplotlib = importlib.util.find_spec("matplotlib") is not None
     if not has_matplotlib:
-        reporter.warn("no logos: they need matplotlib (pip install 'bioattn[plot]')")
+        reporter.warn("no logos: they need matplotlib (pip install matplotlib)")
     summary = export_motifs(
         files,
         output,
