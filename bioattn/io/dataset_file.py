@@ -17,8 +17,7 @@ from numpy.typing import NDArray
 from bioattn import __version__
 from bioattn.errors import BioattnError, FormatError
 from bioattn.io.files import parse_json
-from bioattn.io.hdf5_input import damage_named, is_hdf5, other_format, require_self_contained
-from bioattn.io.seal import check_seal
+from bioattn.io.hdf5_input import is_hdf5, open_hdf5, other_format
 
 _CHUNK_BYTES = 1 << 20
 
@@ -46,24 +45,17 @@ class DatasetKind:
 
     @contextmanager
     def open(self, path: Path) -> Iterator["DatasetArrays"]:
-        """Open a file of this kind for reading, its seal compared.
+        """Open a file of this kind for reading, its seal compared; one without a seal is read, too (`open_hdf5`).
 
-        Raises: FormatError naming what is wrong: another kind or version, truncated, edited, or the array whose
-        bytes changed after they were written.
+        Raises: FormatError naming what is wrong: another kind or version, truncated, or the array whose bytes
+        changed after they were written.
         """
         if not is_hdf5(path):
             raise FormatError(
                 f"{path}: is not an HDF5 file; a {self.name} made by `{self.command}` is needed"
             )
-        sealed = check_seal(path)
-        with damage_named(path), h5py.File(path, "r") as file:
-            require_self_contained(path, file)
+        with open_hdf5(path) as file:
             self._check_attributes(path, file)
-            if not sealed:
-                raise FormatError(
-                    f"{path}: was edited after it was written (its seal is gone); make the {self.name} again with "
-                    f"`{self.command}`"
-                )
             yield DatasetArrays(path, file)
 
     def _check_attributes(self, path: Path, file: h5py.File) -> None:

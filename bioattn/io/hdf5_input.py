@@ -29,7 +29,8 @@ def is_hdf5(path: Path) -> bool:
 def open_hdf5(path: Path, *, sealed: bool = False) -> Iterator[h5py.File]:
     """Open for reading; what HDF5 raises on damaged content, here or in the body, becomes a FormatError.
 
-    sealed: refuse a file without a seal, too: another program has changed it.
+    A file without a seal, which another program has changed or copied, is read, and `validate` warns of it.
+    sealed: refuse it, as it is a part of a run, whose whole must have the bytes of the run.
 
     Raises: BioattnError when the file cannot be opened; FormatError when it is not HDF5, is damaged, differs from
     its seal, or is not self-contained (`require_self_contained`).

@@ -46,7 +46,7 @@ from bioattn.store.kinds import (
     shown_as,
     starts_with,
 )
-from bioattn.store.problems import Problem, error
+from bioattn.store.problems import Problem, error, seal_warnings
 from bioattn.structures.chain import read_chains
 from bioattn.system.progress import Progress
 from bioattn.text import some
@@ -102,8 +102,13 @@ def _is_bed(candidate: Candidate) -> bool:
 
 
 def _problems(validate: Callable[[Path], list[str]]) -> Callable[[Path, Progress | None], list[Problem]]:
-    """The sentences of a validator, which begin with the path, as problems."""
-    return lambda path, _: [error("", sentence.removeprefix(f"{path}: ")) for sentence in validate(path)]
+    """The sentences of a validator of datasets, which begin with the path, as problems; a warning without a seal."""
+
+    def problems(path: Path, _: Progress | None) -> list[Problem]:
+        found = [error("", sentence.removeprefix(f"{path}: ")) for sentence in validate(path)]
+        return found or seal_warnings(path)
+
+    return problems
 
 
 def _promoters_sample(path: Path) -> Sample:

@@ -11,10 +11,9 @@ from numpy.typing import NDArray
 
 from bioattn.errors import BioattnError
 from bioattn.io.hdf5_input import damage_named, open_hdf5, strings, text_attribute
-from bioattn.io.seal import check_seal
 from bioattn.store.attribution import ATTRIBUTION, BASES, GAP, SEQUENCE, VALUES
 from bioattn.store.choices import Method, Reduction, WeightType
-from bioattn.store.problems import Problem, error, warning
+from bioattn.store.problems import Problem, error, seal_warnings
 from bioattn.store.schema import (
     ATTRIBUTION_FORMAT,
     FORMAT,
@@ -107,9 +106,8 @@ def _validate(path: Path, format_name: str, progress: Progress) -> list[Problem]
                 with damage_named(path):
                     problems += _Group(file, group, layout, samples, progress).problems()
             old = is_version_1(file)
-        if not old and not check_seal(path):
-            what = "has no seal, so another program changed or copied it; damage to it cannot be seen"
-            problems.append(warning("", what))
+        if not old:
+            problems += seal_warnings(path)
     except BioattnError as problem:
         problems.append(error("", str(problem).removeprefix(f"{path}: ")))
     finally:

@@ -19,6 +19,7 @@ from bioattn.alignments.contact_dataset import (
     write_contact_dataset,
 )
 from bioattn.errors import BioattnError, FormatError
+from bioattn.store.inspection import validate_file
 
 
 def protein(name: str, rows: int, columns: int, *, group: str = "", split: int = TRAIN) -> ContactProtein:
@@ -104,12 +105,13 @@ def test_cut_files_are_refused(dataset_file: Path, length: float) -> None:
     assert len(validate_contact_dataset(dataset_file)) == 1
 
 
-def test_edits_with_other_programs_are_found(dataset_file: Path) -> None:
+def test_edits_with_other_programs_are_warned_of(dataset_file: Path) -> None:
     with h5py.File(dataset_file, "r+") as file:
         file["alignments/000001/cb"][3] = 0
-    findings = validate_contact_dataset(dataset_file)
-    assert len(findings) == 1
-    assert "its seal is gone" in findings[0]
+    assert validate_contact_dataset(dataset_file) == []
+    (finding,) = validate_file(dataset_file)
+    assert finding.severity == "warning"
+    assert "has no seal" in finding.message
 
 
 @pytest.mark.parametrize(

@@ -17,7 +17,7 @@ from bioattn.formats.tables import open_table
 from bioattn.io.files import read_json
 from bioattn.io.hdf5_input import open_hdf5, text_attribute
 from bioattn.io.seal import check_seal
-from bioattn.store.problems import Problem, error
+from bioattn.store.problems import Problem, error, seal_warnings
 from bioattn.structures.distogram_file import DISTOGRAM_FORMAT, FORMAT_VERSION
 
 REPRESENTATIONS_FORMAT = "bioattn-representations"
@@ -70,7 +70,7 @@ def validate_arrays(path: Path) -> list[Problem]:
     """
     try:
         with open_hdf5(path) as file:
-            return _check(file)
+            return [*_check(file), *seal_warnings(path)]
     except FormatError as problem:
         return [error("", str(problem).removeprefix(f"{path}: "))]
 
