@@ -32,6 +32,8 @@ from bioattn.io.files import atomic_output
 
 MAGIC = 0x888FFC26
 VERSION = 4
+LONGEST_CHROMOSOME = 2**32 - 1
+"""Bases: the format has 32 bits for a position."""
 ITEMS_PER_SECTION = 1024
 _HEADER = struct.Struct("<IHHQQQHHQQIQ")
 _ZOOM_HEADER = struct.Struct("<IIQQ")
@@ -47,8 +49,9 @@ _NO_FIELDS = (0, 0, 0)
 def write_bigwig(path: Path, lengths: Mapping[str, int], blocks: Iterable[Intervals]) -> int:
     """Write the intervals and return how many bases they cover; the file appears when it is complete.
 
-    lengths: of all chromosomes, each below 2^32. blocks: intervals in ascending order, all of a chromosome
-    together and chromosomes in the order of their names' bytes; what the iterable raises leaves no file.
+    lengths: of all chromosomes, at most `LONGEST_CHROMOSOME`. blocks: intervals in ascending order, all of a
+    chromosome together and chromosomes in the order of their names' bytes; what the iterable raises leaves no
+    file.
 
     Raises: BioattnError when the file cannot be written; ValueError as `checked_intervals`, for intervals beyond
     their chromosome, chromosomes out of order, or no interval at all.

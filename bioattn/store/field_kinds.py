@@ -102,7 +102,7 @@ def _is_bed(candidate: Candidate) -> bool:
 
 
 def _problems(validate: Callable[[Path], list[str]]) -> Callable[[Path, Progress | None], list[Problem]]:
-    """The sentences of a validator of datasets, which begin with the path, as problems; a warning without a seal."""
+    """The sentences of a validator of datasets, which begin with the path, as problems, and a missing seal."""
 
     def problems(path: Path, _: Progress | None) -> list[Problem]:
         found = [error("", sentence.removeprefix(f"{path}: ")) for sentence in validate(path)]

@@ -34,7 +34,7 @@ def error(where: str, message: str) -> Problem:
 
 
 def seal_warnings(path: Path) -> list[Problem]:
-    """A warning of an HDF5 file without a seal, which is read all the same. Raises: FormatError when it is damaged."""
+    """A warning of an HDF5 file without a seal. Raises: FormatError when it is damaged."""
     what = "has no seal, so another program changed or copied it; damage to it cannot be seen"
     return [] if check_seal(path) else [warning("", what)]
 

@@ -17,6 +17,7 @@ from numpy.typing import NDArray
 
 from bioattn.choices import MEAN
 from bioattn.errors import BioattnError, Interrupted
+from bioattn.formats.bigwig import LONGEST_CHROMOSOME
 from bioattn.interpret.choices import Overlapping
 from bioattn.interpret.file_kinds import STRANDS, TRACK_FOLDER, TrackFormat
 from bioattn.interpret.maps.position_maps import position_maps
@@ -141,6 +142,12 @@ class _Export:
             chromosome_sizes=chromosome_sizes,
             progress=progress,
         )
+        chrom, length = max(self.places.lengths.items(), key=lambda each: each[1], default=("", 0))
+        if TrackFormat.BIGWIG in settings.formats and length > LONGEST_CHROMOSOME:
+            raise BioattnError(
+                f"{chromosome_sizes or attention.path}: {chrom} has at least {length:,} bases, and bigWig ends at "
+                f"{LONGEST_CHROMOSOME:,}; choose --format bedgraph,tsv"
+            )
         self.layout = lay_out(self.places.by_strand, settings.overlapping)
         self.along = tuple(each for each in settings.formats if each is not TrackFormat.TSV)
         """Formats that need one value per base."""

@@ -437,3 +437,19 @@ def test_an_output_that_is_no_folder_name(write_attention, tmp_path):
     (tmp_path / "file").write_text("")
     with pytest.raises(BioattnError, match="is a file, a folder is needed"):
         export_tracks(path, tmp_path / "file", TrackSettings())
+
+
+def test_bigwig_ends_at_32_bits(
+    write_attention: Callable[..., tuple[Path, np.ndarray]],
+    tmp_path: Path,
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    path, _ = write_attention([("far", "chrI", 5_000_000_000, 5_000_000_060, "+")])
+    command = ["export", "tracks", str(path), "-o", str(tmp_path / "out"), "-q"]
+    assert main(command) == 1
+    said = "chrI has at least 5,000,000,060 bases, and bigWig ends at 4,294,967,295; choose --format bedgraph,tsv"
+    assert said in capsys.readouterr().err
+    assert main([*command, "--format", "bedgraph,tsv"]) == 0
+    assert main(["validate", str(tmp_path / "out")]) == 0
+    (line, *_) = next((tmp_path / "out").glob("heat*.bedgraph")).read_text().splitlines()[1:]
+    assert line.startswith("chrI\t5000000000\t")
