@@ -52,7 +52,8 @@ class Attributor(Protocol):
 
 def centred(values: NDArray[np.float32], codes_BL: NDArray[np.uint8]) -> NDArray[np.float32]:
     """Values (B, T, L, 4) with their mean over the four bases removed, in place; 0 at N."""
-    values -= values.mean(axis=-1, keepdims=True)
+    # In float64: what all four bases share can be far larger than what tells them apart.
+    values -= values.mean(axis=-1, keepdims=True, dtype=np.float64)
     np.putmask(values, np.broadcast_to((codes_BL >= UNKNOWN)[:, None, :, None], values.shape), 0)
     return values
 

@@ -14,6 +14,7 @@ from bioattn.interpret.attribution.methods import (
     GradientInput,
     IntegratedGradients,
     Mutagenesis,
+    centred,
     contributions,
 )
 from bioattn.interpret.choices import AttributionBaseline
@@ -335,3 +336,9 @@ def test_baselines(make_model: Make, make_codes: Codes) -> None:
     counts = np.bincount(codes[known], minlength=4)
     np.testing.assert_allclose(shuffled.sum(0), counts, atol=1e-4)
     assert not np.array_equal(shuffled, baseline(AttributionBaseline.DINUCLEOTIDE_SHUFFLED, seed=1))
+
+
+def test_what_the_bases_share_may_be_far_larger_than_what_tells_them_apart() -> None:
+    values = (1e6 + np.random.default_rng(0).normal(size=(1, 2, 50, 4))).astype(np.float32)
+    found = centred(values, np.zeros((1, 50), np.uint8))
+    assert np.abs(found.sum(-1, dtype=np.float64)).max() < 1e-6 * np.abs(found).max()
