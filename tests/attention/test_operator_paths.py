@@ -1,12 +1,16 @@
 """Which way the operator goes, and that every way gives what the weights written down give."""
 
+from contextlib import nullcontext
+
 import pytest
 import torch
 
 from bioattn.attention import operator
+from bioattn.attention.capture import capture
 from bioattn.attention.choices import AttentionScore
 from bioattn.attention.operator import attend, attention_weights, masked_logit
 from bioattn.attention.score import make_score
+from tests.result_files import plain_site
 
 HEADS, QUERIES, KEYS, CHANNELS, VALUES = 2, 5, 4, 3, 6
 
@@ -81,6 +85,13 @@ def test_tiles_of_queries_are_as_large_as_memory_allows(elements, learning, monk
         )
 
 
+class Ignored:
+    """A receiver that keeps nothing."""
+
+    def receive(self, *_arguments):
+        pass
+
+
 class CalledError(Exception):
     """The way under watch was taken."""
 
@@ -106,7 +117,9 @@ def test_the_way_that_learns_is_for_biases_that_learn_and_rows_without_keys(
     query, key, value = drawn(1, HEADS, QUERIES, CHANNELS), *drawn(2, 1, HEADS, KEYS, CHANNELS).unbind(0)
     bias = drawn(HEADS, QUERIES, KEYS).requires_grad_(bias_learns)
     mask = torch.ones(1, 1, QUERIES, KEYS, dtype=torch.bool)
-    mask[..., 2, :] = not lonely_row
+    mask[..., 1] = False
+    if lonely_row:
+        mask[..., 2, :] = False
     score = make_score(AttentionScore.DOT, HEADS, CHANNELS)
     with torch.set_grad_enabled(grad):
         if taken:
@@ -142,10 +155,24 @@ def test_leading_axes_that_only_broadcast_are_left_to_torch(monkeypatch):
         attend(query, key, value, score=dot, bias=bias)
 
 
+@pytest.mark.parametrize("way", ["attend_and_learn_on_cpu", "attend_on_cpu"])
+def test_the_leading_axes_decide_and_not_the_first_two(way, monkeypatch):
+    """Three axes: heads alone lead. Five: keys that the heads share are left to torch, or to the weights."""
+    monkeypatch.setattr(operator, way, refuse)
+    dot = make_score(AttentionScore.DOT, HEADS, CHANNELS)
+    site = plain_site(HEADS, "test.site") if way == "attend_on_cpu" else None
+    for batch, heads, taken in (((), HEADS, True), ((2, 3), HEADS, True), ((2, 3), 1, False)):
+        query, bias = drawn(*batch, HEADS, QUERIES, CHANNELS), drawn(HEADS, QUERIES, KEYS)
+        key, value = drawn(*batch, heads, KEYS, CHANNELS), drawn(*batch, heads, KEYS, VALUES)
+        bias.requires_grad_(site is None)
+        with capture(["*"], Ignored()), pytest.raises(CalledError) if taken else nullcontext():
+            attend(query, key, value, score=dot, bias=bias, site=site)
+
+
 def test_a_masked_logit_is_finite_and_swallows_every_other():
     for dtype in (torch.float16, torch.bfloat16, torch.float32, torch.float64):
         logit = torch.tensor(masked_logit(dtype), dtype=dtype)
-        assert torch.isfinite(logit)
+        assert torch.isfinite(2 * logit)  # with a bias or logit as large beside it
         assert torch.softmax(torch.stack([logit, logit.new_tensor(-100.0)]).float(), 0)[0] == 0
     assert masked_logit(torch.float32) <= -1e30
 

@@ -164,6 +164,29 @@ def test_chosen_chromosomes_are_whole_and_leave_training(sizes, seed):
     assert sides.tolist() == split_by_chromosome(chrom, [], seed).tolist()
 
 
+@pytest.mark.parametrize("seed", range(6))
+def test_chromosomes_are_added_that_bring_the_count_nearest(seed):
+    """Ten chromosomes of 4 genes and ten of 6: whichever is drawn, one of the other size makes a tenth of 100."""
+    chrom = [f"chr{i}" for i in range(20) for _ in range(4 + 2 * (i % 2))]
+    assert np.bincount(split_by_chromosome(chrom, [], seed)).tolist() == [80, 10, 10]
+
+
+def test_a_chromosome_a_little_larger_than_a_tenth_may_be_drawn():
+    """Of 100 genes; 12.5 is the limit."""
+    chrom = [name for name, size in zip("abcde", (11, 12, 25, 26, 26), strict=True) for _ in range(size)]
+    tests = {
+        "".join(
+            sorted({c for c, s in zip(chrom, split_by_chromosome(chrom, [], seed), strict=True) if s == TEST})
+        )
+        for seed in range(20)
+    }
+    assert tests == {"a", "b"}
+    chrom = [name for name, size in zip("abcde", (11, 13, 25, 25, 26), strict=True) for _ in range(size)]
+    for seed in range(10):
+        sides = split_by_chromosome(chrom, [], seed)
+        assert {c for c, s in zip(chrom, sides, strict=True) if s == TEST} == {"a"}
+
+
 def test_chosen_chromosomes_come_near_a_tenth():
     chrom = [f"chr{i}" for i in range(40) for _ in range(100)]
     sides = split_by_chromosome(chrom, [], 3)

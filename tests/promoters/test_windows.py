@@ -116,7 +116,8 @@ def test_chromosome_ends_only_cut_the_upstream_side():
     assert trim_to_chromosome(90, 105, "-", 100) == (90, 100)
     assert trim_to_chromosome(90, 105, "+", 100) is None
     assert trim_to_chromosome(-5, 10, "-", 100) is None
-    assert trim_to_chromosome(0, 100, "+", 100) == (0, 100)
+    for strand in "+-":
+        assert trim_to_chromosome(0, 100, strand, 100) == (0, 100)
 
 
 @given(st.integers(0, 10**6), st.data())
@@ -153,6 +154,19 @@ def test_overlaps_equal_brute_force(seed, data):
 def test_impossible_settings_are_refused(settings, message):
     with pytest.raises(SettingsError, match=message):
         WindowSettings(**settings)
+
+
+@pytest.mark.parametrize(
+    ("settings", "length"),
+    [
+        ({"upstream": 1, "downstream": 0}, 1),
+        ({"upstream": 0, "downstream": 1}, 1),
+        ({"upstream": 100, "downstream": 100}, 200),
+        ({"upstream": 10_000_000, "downstream": 10_000_000, "flank": 10_000_000}, 20_000_000),
+    ],
+)
+def test_the_shortest_and_the_longest_window(settings, length):
+    assert WindowSettings(**settings, max_n=1.0).length == length
 
 
 def test_a_window_longer_than_any_promoter_is_a_slip():
