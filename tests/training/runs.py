@@ -1,9 +1,13 @@
 """Training runs of both families through the library, and what tests ask of them."""
 
+import csv
 import signal
+from collections.abc import Mapping
 from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
+import numpy as np
 import torch
 
 from bioattn.models.evoformer import family as evoformer
@@ -15,6 +19,34 @@ from bioattn.system.signals import StopRequest
 from bioattn.training import run
 
 CPU = torch.device("cpu")
+PROMOTER = {
+    "model": {
+        "channels": 16,
+        "kernel": 7,
+        "pool": 4,
+        "hidden_channels": 32,
+        "head_channels": 8,
+        "num_heads": 2,
+    },
+    "training": {"epochs": 3, "batch_size": 30, "learning_rate": 5e-3},
+}
+"""Ten steps an epoch."""
+EVOFORMER = {
+    "model": {
+        "msa_channels": 8,
+        "pair_channels": 16,
+        "extra_msa_channels": 8,
+        "single_channels": 8,
+        "msa_heads": 2,
+        "extra_msa_heads": 2,
+        "outer_product_channels": 8,
+        "triangle_multiplication_channels": 8,
+        "num_blocks": 1,
+    },
+    "training": {"steps": 7, "steps_per_round": 5, "max_extra_msa": 60, "max_msa_clusters": 8, "crop": 32},
+}
+STAGES = {"simulated_steps": 4, "simulated_families": 2, "steps_per_round": 3, "steps": 5}
+"""Two rounds each."""
 FAMILIES = {PromoterTrainingSettings: promoter.FAMILY, EvoformerTrainingSettings: evoformer.FAMILY}
 
 
@@ -22,6 +54,30 @@ def train(settings, *, resume=False, force=False, **running):
     """Train on the CPU by the settings of either family."""
     settings = replace(settings, resume=resume, force=force)
     return run.train(FAMILIES[type(settings)], settings, device=CPU, **running)
+
+
+def write_settings(path: Path, model: Mapping[str, Any], training: Mapping[str, Any]) -> Path:
+    """A file for --config."""
+    tables = {"model": model, "training": training}.items()
+    path.write_text(
+        "".join(
+            f"[{name}]\n" + "".join(f"{key} = {value}\n" for key, value in table.items())
+            for name, table in tables
+        )
+    )
+    return path
+
+
+def assert_same_curves(one: Path, other: Path, *columns: str) -> None:
+    """Histories that agree up to rounding.
+
+    Weights are not compared one by one: AdamW makes a step of whole size of a gradient that is all rounding.
+    """
+    curves = [
+        [[float(row[name]) for name in columns] for row in csv.DictReader((folder / "history.csv").open())]
+        for folder in (one, other)
+    ]
+    np.testing.assert_allclose(*curves, rtol=0, atol=1e-5)
 
 
 def same_folders(one: Path, other: Path) -> None:

@@ -14,8 +14,7 @@ from bioattn.models.promoter.family import PromoterTrainingSettings
 from bioattn.models.promoter.training.evaluation import Evaluation, Row
 from bioattn.system.signals import StopRequest
 from bioattn_cli.main import main
-from tests.training.runs import Notes, StopAfter, train
-from tests.training.test_trainer import EVOFORMER, PROMOTER, STAGES
+from tests.training.runs import EVOFORMER, PROMOTER, STAGES, Notes, StopAfter, train, write_settings
 
 EPOCH = re.compile(
     r"epoch (\d+)/\d+: training loss [\d.]+; validation loss [\d.]+, median r (-?[\d.]+), mean r (-?[\d.]+)"
@@ -98,12 +97,7 @@ def test_a_model_below_a_simple_one_says_so_everywhere(
         (dataset_path, ["--epochs", "1"]) if family == "promoter" else (contact_dataset, ["--steps", "1"])
     )
     tables = PROMOTER if family == "promoter" else EVOFORMER
-    config = tmp_path / "settings.toml"
-    config.write_text(
-        "[model]\n"
-        + "".join(f"{name} = {value}\n" for name, value in tables["model"].items())
-        + "[training]\nlearning_rate = 1e-9\n"
-    )
+    config = write_settings(tmp_path / "settings.toml", tables["model"], {"learning_rate": 1e-9})
     model = tmp_path / "m"
     words = ["train", family, str(dataset), "-o", str(model), "-c", str(config), *steps, "--threads", "1"]
     assert main(words) == 0

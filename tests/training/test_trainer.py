@@ -18,7 +18,7 @@ from bioattn.models.promoter.family import PromoterTrainingSettings
 from bioattn.system.signals import StopRequest
 from bioattn.training.state import Position, load_state, save_state
 from bioattn_cli.main import main
-from tests.training.runs import StopAfter, same_folders, train
+from tests.training.runs import EVOFORMER, PROMOTER, STAGES, StopAfter, same_folders, train, write_settings
 
 JOB = {"dataset": "0" * 64, "training": {"seed": 0, "epochs": 3}, "exclude": ["1ABC"]}
 
@@ -88,36 +88,6 @@ def test_a_state_of_another_version_is_refused(tmp_path: Path, monkeypatch: pyte
         BioattnError, match="was saved by another version of bioattn; start again with --force"
     ):
         load_state(path, JOB, model, model, optimizer)
-
-
-PROMOTER = {
-    "model": {
-        "channels": 16,
-        "kernel": 7,
-        "pool": 4,
-        "hidden_channels": 32,
-        "head_channels": 8,
-        "num_heads": 2,
-    },
-    "training": {"epochs": 3, "batch_size": 30, "learning_rate": 5e-3},
-}
-"""Ten steps an epoch."""
-EVOFORMER = {
-    "model": {
-        "msa_channels": 8,
-        "pair_channels": 16,
-        "extra_msa_channels": 8,
-        "single_channels": 8,
-        "msa_heads": 2,
-        "extra_msa_heads": 2,
-        "outer_product_channels": 8,
-        "triangle_multiplication_channels": 8,
-        "num_blocks": 1,
-    },
-    "training": {"steps": 7, "steps_per_round": 5, "max_extra_msa": 60, "max_msa_clusters": 8, "crop": 32},
-}
-STAGES = {"simulated_steps": 4, "simulated_families": 2, "steps_per_round": 3, "steps": 5}
-"""Two rounds each."""
 
 
 @pytest.fixture(params=["promoter", "evoformer"], scope="module")
@@ -191,12 +161,7 @@ def test_a_killed_process_goes_on_to_the_same_bytes(
     config = tmp_path / "settings.toml"
     tables = PROMOTER if family == "promoter" else EVOFORMER
     more = {"epochs": 12} if family == "promoter" else {**STAGES, "steps": 12}
-    config.write_text(
-        "".join(
-            f"[{name}]\n" + "".join(f"{key} = {value}\n" for key, value in table.items())
-            for name, table in (tables | {"training": tables["training"] | more}).items()
-        )
-    )
+    write_settings(config, tables["model"], tables["training"] | more)
     dataset = dataset_path if family == "promoter" else contact_dataset
     words = ["train", family, str(dataset), "-c", str(config), "--threads", "1", "-q", "-o"]
     assert main([*words, str(tmp_path / "whole")]) == 0

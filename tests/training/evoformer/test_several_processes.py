@@ -1,35 +1,13 @@
 """Several processes learn of families what one does, and go on with what another number began."""
 
-import csv
 import json
 import signal
 from pathlib import Path
 
-import numpy as np
 import pytest
 
 from bioattn_cli.main import main
-
-SETTINGS = """
-[model]
-msa_channels = 8
-pair_channels = 16
-extra_msa_channels = 8
-single_channels = 8
-msa_heads = 2
-extra_msa_heads = 2
-outer_product_channels = 8
-triangle_multiplication_channels = 8
-num_blocks = 1
-[training]
-steps_per_round = 3
-max_extra_msa = 60
-max_msa_clusters = 8
-crop = 32
-families_per_step = {families}
-simulated_steps = 2
-simulated_families = 2
-"""
+from tests.training.runs import EVOFORMER, assert_same_curves, write_settings
 
 
 @pytest.fixture
@@ -37,8 +15,9 @@ def words(contact_dataset: Path, tmp_path: Path):
     """Of a run with so many families a step into a folder of that name."""
 
     def make(families: int, name: str) -> list[str]:
-        settings = tmp_path / f"settings{families}.toml"
-        settings.write_text(SETTINGS.format(families=families))
+        stages = {"families_per_step": families, "simulated_steps": 2, "simulated_families": 2}
+        training = EVOFORMER["training"] | {"steps_per_round": 3, **stages}
+        settings = write_settings(tmp_path / f"settings{families}.toml", EVOFORMER["model"], training)
         output = ["-o", str(tmp_path / name), "-c", str(settings)]
         return ["evoformer", str(contact_dataset), *output, "--steps", "4", "--threads", "1"]
 
@@ -46,13 +25,8 @@ def words(contact_dataset: Path, tmp_path: Path):
 
 
 def assert_same_training(one: Path, other: Path) -> None:
-    columns = ("training_loss", "validation_P@L")
-    curves = [
-        [[float(row[name]) for name in columns] for row in csv.DictReader((folder / "history.csv").open())]
-        for folder in (one, other)
-    ]
-    assert len(curves[0]) == 3
-    np.testing.assert_allclose(*curves, rtol=0, atol=1e-5)
+    assert_same_curves(one, other, "training_loss", "validation_P@L")
+    assert len((one / "history.csv").read_text().splitlines()) == 4
 
 
 @pytest.mark.parametrize("families", [3, 1], ids=["uneven", "idle"])

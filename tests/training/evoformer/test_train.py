@@ -16,20 +16,9 @@ from bioattn.models.evoformer.model import EvoformerModel
 from bioattn.models.evoformer.training.config import SMALL_MODEL
 from bioattn.models.evoformer.training.evaluation import MODEL
 from bioattn_cli.main import main
-from tests.training.runs import CPU, same_folders, train
+from tests.training.runs import CPU, EVOFORMER, same_folders, train, write_settings
 
-TINY = {
-    "msa_channels": 8,
-    "pair_channels": 16,
-    "extra_msa_channels": 8,
-    "single_channels": 8,
-    "msa_heads": 2,
-    "extra_msa_heads": 2,
-    "outer_product_channels": 8,
-    "triangle_multiplication_channels": 8,
-    "num_blocks": 1,
-}
-"""A model small enough to train in seconds."""
+TINY = EVOFORMER["model"]
 
 
 def job(dataset: Path, output: Path, model=None, initial=None, **training) -> EvoformerTrainingSettings:
@@ -85,8 +74,7 @@ def test_same_seed_same_bytes(contact_dataset, tmp_path, model, training):
 
 
 def test_resume_of_a_finished_run_is_done(contact_dataset, tmp_path, capsys):
-    settings = tmp_path / "settings.toml"
-    settings.write_text("[model]\n" + "\n".join(f"{name} = {value}" for name, value in TINY.items()))
+    settings = write_settings(tmp_path / "settings.toml", TINY, {})
     words = ["train", "evoformer", str(contact_dataset), "-o", str(tmp_path / "m"), "-c", str(settings)]
     words += ["--steps", "1", "--threads", "1", "--resume"]
     assert main(words) == 0
@@ -166,8 +154,7 @@ def test_an_input_is_never_in_the_folder_that_is_replaced(contact_dataset, tmp_p
 
 
 def test_excluded_proteins_are_not_used_and_the_figures_are_printed(contact_dataset, tmp_path, capsys):
-    settings = tmp_path / "settings.toml"
-    settings.write_text("[model]\n" + "\n".join(f"{name} = {value}" for name, value in TINY.items()))
+    settings = write_settings(tmp_path / "settings.toml", TINY, {})
     words = ["train", "evoformer", str(contact_dataset), "-o", str(tmp_path / "m"), "-c", str(settings)]
     words += ["--steps", "2", "--exclude", "simulated000004", "--uniform-attention", "-q"]
     assert main(words) == 0

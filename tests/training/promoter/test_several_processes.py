@@ -10,6 +10,7 @@ import numpy as np
 import pytest
 
 from bioattn_cli.main import main
+from tests.training.runs import assert_same_curves
 
 SMALL = "channels = 16\nkernel = 7\npool = 4\nhidden_channels = 32\nhead_channels = 8\nnum_heads = 2\n"
 CONCAT = 'conditioning = "concat"\nconcat_pools = [4, 4]\nconcat_hidden = [32, 16, 8]\n'
@@ -34,8 +35,7 @@ def losses(model: Path) -> np.ndarray:
 
 
 def assert_same_training(one: Path, other: Path) -> None:
-    """Weights are not compared one by one: AdamW makes a step of whole size of a gradient that is all rounding."""
-    np.testing.assert_allclose(losses(one), losses(other), rtol=0, atol=1e-5)
+    assert_same_curves(one, other, "training_loss", "validation_loss")
 
 
 @pytest.mark.parametrize(
