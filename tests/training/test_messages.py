@@ -13,6 +13,7 @@ from bioattn.models.evoformer.family import EvoformerTrainingSettings
 from bioattn.models.promoter.family import PromoterTrainingSettings
 from bioattn.models.promoter.training.evaluation import Evaluation, Row
 from bioattn.system.signals import StopRequest
+from bioattn.training.events import TrainingEvents
 from bioattn_cli.main import main
 from tests.training.runs import EVOFORMER, PROMOTER, STAGES, Notes, StopAfter, train, write_settings
 
@@ -152,6 +153,11 @@ def test_events_are_the_history_also_of_a_resumed_run(dataset_path, tmp_path):
     with pytest.raises(Interrupted):
         train(job, progress=StopAfter(14, request), stop=request)
     assert [step for step, _ in events_of(tmp_path / "log")["training/loss"]] == [10]
+    # As a run leaves it that is killed after it logged a round and before it saved its state.
+    killed = TrainingEvents(tmp_path / "log", tmp_path / "m")
+    killed.begin(14)
+    killed.add(20, {"training_loss": 99.0})
+    killed.close()
     train(job, resume=True)
     header, *rows = [line.split(",") for line in (tmp_path / "m" / "history.csv").read_text().splitlines()]
     found = events_of(tmp_path / "log")
