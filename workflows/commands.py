@@ -81,8 +81,6 @@ class Command:
     keywords: tuple[str, ...]
     inputs: tuple[Input, ...]
     outputs: tuple[Output, ...]
-    records: tuple[str, ...] | None = None
-    """What run records stand beside, below the prefix; None: every output that an option names."""
     label: str = "single"
     gpu: bool = False
     threads: bool = False
@@ -112,11 +110,10 @@ class Command:
         return self.words.replace(" ", "_")
 
     @property
-    def all_records(self) -> list[str]:
-        """Endings of what has a run record."""
-        if self.records is not None:
-            return list(self.records)
-        return [output.ending for output in self.outputs if output.option.startswith("--")]
+    def record(self) -> str:
+        """The ending of the run record, beside the first output; empty where only standard output is written."""
+        first = self.outputs[0]
+        return f"{first.ending}.run.json" if first.option.startswith("--") else ""
 
 
 PROMOTERS = Input(
@@ -278,7 +275,6 @@ COMMANDS = (
             Output("alignment", ".prepared.a3m", "Prepared alignment"),
             Output("statistics", ".prepared.json", "Depth, Neff, gaps and coverage", option="--stats"),
         ),
-        records=(".prepared.a3m",),
         threads=True,
         test_options="--max-identity 0.9",
         sample="simulated",
@@ -631,7 +627,6 @@ COMMANDS = (
         ("simulation", "promoter", "motif"),
         (),
         (Output("simulation", ".simulated", "Inputs and their truth", holds=SIMULATION),),
-        records=(),
         test_options="--genes 20 --length 100",
     ),
     Command(
@@ -657,7 +652,6 @@ COMMANDS = (
                 holds=("PAIRS.tsv", "simulation.json"),
             ),
         ),
-        records=(),
         test_options="--families 1 --min-depth 10 --max-depth 20 --min-length 30 --max-length 30",
         sample="simulated",
     ),
@@ -684,7 +678,7 @@ def main_nf(command: Command) -> str:
     inputs += [f"path {each.name}" for each in command.inputs if each.own_channel]
     inputs += ["val shard"] * command.sharded
     outputs = [(f'tuple val(meta), path("${{{stem}}}{each.ending}"),', each.name) for each in command.outputs]
-    if command.all_records:
+    if command.record:
         outputs.append(('tuple val(meta), path("*.run.json"),', "record"))
     width = max(len(channel) for channel, _ in outputs)
     declared = [f"{channel:<{width}} emit: {name}" for channel, name in outputs]
@@ -766,7 +760,7 @@ def _stub(command: Command, stem: str) -> list[str]:
             if output.holds
             else [f"touch {place}"]
         )
-    return [*made, *(f"touch ${{{stem}}}{ending}.run.json" for ending in command.all_records)]
+    return [*made, *[f"touch ${{{stem}}}{command.record}"] * bool(command.record)]
 
 
 META = "Groovy Map containing sample information, e.g. `[ id:'sample1' ]`"
@@ -805,7 +799,7 @@ def meta_yml(command: Command) -> str:
         about = "Part of the promoters, such as `1/8`; `''` for all. bioattn/merge joins them"
         lines += ["  - shard:", *_described(6, "string", about)]
     lines.append("output:")
-    for output in [*command.outputs, *[RECORD] * bool(command.all_records)]:
+    for output in [*command.outputs, *[RECORD] * bool(command.record)]:
         key = (
             "*.run.json"
             if output is RECORD
@@ -989,8 +983,7 @@ def _rule(command: Command) -> str:
     for output in command.outputs:
         path = f'"{place}/{output.ending[1:]}"'
         outputs.append(f"{output.name}={f'directory({path})' if output.holds else path},")
-    names = {output.ending: output.name for output in command.outputs}
-    outputs += [f'{names[ending]}_record="{place}/{ending[1:]}.run.json",' for ending in command.all_records]
+    outputs += [f'record="{place}/{command.record[1:]}",'] * bool(command.record)
     optional = [each for each in command.inputs if each.optional]
     params = [
         f'{each.name}=lambda wildcards, input: option("{each.option}", input.get("{each.name}")),'

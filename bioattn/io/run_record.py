@@ -1,4 +1,4 @@
-"""The record of a run, beside its output: command, versions, inputs with their digests, time."""
+"""The record of a run, beside its first output: command, versions, inputs and outputs with their digests, time."""
 
 import logging
 import os
@@ -7,7 +7,8 @@ from pathlib import Path
 from typing import Any
 
 from bioattn import __version__
-from bioattn.io.files import sha256_of, write_json
+from bioattn.errors import BioattnError
+from bioattn.io.files import read_json, remove_leftover, sha256_of, write_json
 from bioattn.io.input_watch import has_changed
 from bioattn.io.output_names import run_record_path
 
@@ -15,33 +16,77 @@ LOGGER = logging.getLogger("bioattn")
 
 
 def write_run_record(
-    output: Path,
+    outputs: Sequence[Path],
     command: Sequence[str],
     inputs: Mapping[str, Path],
     seconds: float,
     **figures: Any,
 ) -> None:
-    """Write `<output>.run.json`: command, versions, input names and digests, wall time and `figures`.
+    """Write `<first output>.run.json`: command, version, inputs and outputs with digests, seconds and `figures`.
 
-    It stands beside the output so that the output itself can be free of clocks and repeat byte for byte. An input
-    that has changed since the output was finished is marked, and warned of: its digest is of what it is now.
+    It stands beside the outputs so that they can be free of clocks and repeat byte for byte. Records of earlier
+    runs beside the other outputs go: they are of files that are no more. An input that has changed since the
+    outputs were finished is marked, and warned of: its digest is of what it is now.
     """
+    first, *others = outputs
     for path in inputs.values():
         if has_changed(path):
-            LOGGER.warning(f"{path}: changed after it was read; {output} was made of what it was before")
+            LOGGER.warning(f"{path}: changed after it was read; {first} was made of what it was before")
     record = {
         "command": list(command),
         "bioattn_version": __version__,
         "inputs": {
             name: {
                 "file": path.name,
-                "sha256": sha256_of(path) if os.path.isfile(path) else None,  # noqa: PTH113
+                "sha256": _digest(path),
                 **({"changed_after_reading": True} if has_changed(path) else {}),
             }
             for name, path in inputs.items()
         },
-        "output": {"file": output.name, "sha256": sha256_of(output) if output.is_file() else None},
+        "outputs": [
+            {"file": os.path.relpath(path, first.parent), "sha256": _digest(path)} for path in outputs
+        ],
         "seconds": round(seconds, 3),
         **figures,
     }
-    write_json(run_record_path(output), record, of_inputs=False)
+    write_json(run_record_path(first), record, of_inputs=False)
+    for path in others:
+        remove_leftover(run_record_path(path))
+
+
+def _digest(path: Path) -> str | None:
+    """SHA-256 of a file; None for a folder or a device."""
+    return sha256_of(path) if os.path.isfile(path) else None  # noqa: PTH113
+
+
+def recorded_digest(path: Path) -> tuple[Path, str | None] | None:
+    """The run record that tells of a file, and the digest that it tells; None when no record beside it does.
+
+    A record of the file's own name counts before those of other outputs of a command. Records of earlier versions
+    told of one output.
+
+    Raises: BioattnError when the record of its own name cannot be read.
+    """
+    own = run_record_path(path)
+    if own.is_file():
+        digests = _digests(own)
+        if path.name not in digests:
+            raise BioattnError(f"{own}: does not tell of {path.name}")
+        return own, digests[path.name]
+    for other in sorted(path.parent.glob(run_record_path(Path("*")).name)):
+        try:
+            digests = _digests(other)
+        except BioattnError:  # of what, nobody knows
+            continue
+        if path.name in digests:
+            return other, digests[path.name]
+    return None
+
+
+def _digests(record: Path) -> dict[str, str | None]:
+    content = read_json(record)
+    try:
+        outputs = content["outputs"] if "outputs" in content else [content["output"]]
+        return {each["file"]: each["sha256"] for each in outputs}
+    except (KeyError, TypeError) as error:
+        raise BioattnError(f"{record}: is no run record") from error

@@ -34,7 +34,7 @@ class RunReport:
 
     sentences: Sequence[str]
     outputs: Sequence[Path]
-    """Files and folders that get a run record."""
+    """All that was written, for the run record, which stands beside the first."""
     inputs: Mapping[str, Path] = field(default_factory=dict)
     """Inputs that the settings do not name themselves, for the run record."""
     figures: Mapping[str, Any] = field(default_factory=dict)

@@ -242,7 +242,7 @@ def file_kinds() -> Sequence[FileKind]:
         ),
         FileKind(
             name="run-record",
-            title="run record of an output",
+            title="run record of a command",
             matches=_is_run_record,
             describe=read_json,
             read=read_json,

@@ -9,8 +9,9 @@ from pathlib import Path
 from typing import Any
 
 from bioattn.errors import BioattnError
-from bioattn.io.files import read_json, sha256_of
+from bioattn.io.files import sha256_of
 from bioattn.io.output_names import run_record_path
+from bioattn.io.run_record import recorded_digest
 from bioattn.store.kinds import recognise
 from bioattn.store.problems import Problem, Severity, error, warning
 from bioattn.system.progress import Progress
@@ -85,18 +86,16 @@ def _of_error(path: Path, problem: BioattnError) -> Problem:
 
 
 def _against_record(path: Path) -> list[Problem]:
-    """Compare with the digest in the run record beside the file, if there is one."""
-    record_path = run_record_path(path)
-    if not (path.is_file() and record_path.is_file()):
+    """Compare with the digest in a run record beside the file, if one tells of it."""
+    if not path.is_file():
         return []
     try:
-        record = read_json(record_path)
-        stored = record["output"]["sha256"]
-    except (BioattnError, KeyError, TypeError):
-        return [warning("", f"{record_path.name} beside it is unreadable")]
-    if stored is not None and stored != sha256_of(path):
-        return [warning("", f"is not the file that {record_path.name} speaks of (SHA-256 differs)")]
-    return []
+        recorded = recorded_digest(path)
+    except BioattnError:
+        return [warning("", f"{run_record_path(path).name} beside it is unreadable")]
+    if recorded is None or recorded[1] in (None, sha256_of(path)):
+        return []
+    return [warning("", f"is not the file that {recorded[0].name} speaks of (SHA-256 differs)")]
 
 
 _KEYED_BY_NAME = frozenset({"failed", "inputs", "settings", "sites", "chains"})

@@ -43,9 +43,10 @@ class Record:
         failure: str | None = None,
         **figures: Any,
     ) -> None:
-        """outputs: those to write a record beside, empty for none; None: the parameter `output`, unless it is
-        standard output. inputs: more than the parameters say, by name. failure: the sentence that ends the
-        command with exit code 1, for what it could not do although it wrote its outputs."""
+        """outputs: all that was written, the first of which gets the record beside it; empty: no record; None: the
+        parameter `output`, unless it is standard output. inputs: more than the parameters say, by name. failure:
+        the sentence that ends the command with exit code 1, for what it could not do although it wrote outputs.
+        """
         self.sentences = sentences
         self.outputs = outputs
         self.inputs = inputs or {}
@@ -270,7 +271,7 @@ def _write(
     arguments: Mapping[str, Any],
     began: float,
 ) -> None:
-    """Write the run record beside each output, then say the sentences. Raises: BioattnError for a failure."""
+    """Write the run record beside the first output, then say the sentences. Raises: BioattnError for a failure."""
     from bioattn.io.run_record import write_run_record
 
     inputs = {name: path for each in parameters for name, path in each.recorded(arguments).items()}
@@ -280,8 +281,8 @@ def _write(
         outputs = [output] if isinstance(output, Path) and str(output) != "-" else []
     figures = dict(record.figures) | ({} if arguments.get("shard") is None else {"shard": arguments["shard"]})
     seconds = time.monotonic() - began
-    for path in outputs:
-        write_run_record(path, reporter.command, inputs | dict(record.inputs), seconds, **figures)
+    if outputs:
+        write_run_record(outputs, reporter.command, inputs | dict(record.inputs), seconds, **figures)
     for sentence in record.sentences:
         reporter.say(sentence)
     if record.failure is not None:

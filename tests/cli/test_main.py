@@ -331,7 +331,7 @@ def test_run_records_hold_the_command_as_typed(tmp_path: Path, monkeypatch: pyte
     monkeypatch.chdir(tmp_path)
     words = ["simulate", "promoters", "-o", "simulated", "--genes", "20", "--length", "100", "-q"]
     assert main(words) == 0
-    record = json.loads((tmp_path / "simulated" / "simulation.json.run.json").read_text())
+    record = json.loads((tmp_path / "simulated.run.json").read_text())
     assert record["command"] == ["bioattn", *words]
 
 

@@ -1,6 +1,7 @@
 """`run promoter`, `export attention`, `inspect` and `validate` through the front door."""
 
 import gzip
+import hashlib
 import json
 import os
 import subprocess
@@ -46,7 +47,6 @@ def test_run_and_export_are_the_same_thing(make_model: Make, make_promoters: Mak
     assert bioattn("validate", exported) == 0
     assert sorted(path.name for path in tmp_path.iterdir() if path.is_file()) == [
         "attention.h5",
-        "attention.h5.run.json",
         "exported.h5",
         "exported.h5.run.json",
         "predictions.tsv",
@@ -225,7 +225,7 @@ def test_inspect_says_what_each_file_is(
         packed: ("promoters", {"promoters": 23}),
         predictions: ("table", {"rows": 23, "columns": 5}),
         audit: ("audit", {"genes": 3, "genes_per_status": {"dropped": 1, "kept": 2}}),
-        tmp_path / "attention.h5.run.json": ("run-record", {"promoters": 23}),
+        tmp_path / "predictions.tsv.run.json": ("run-record", {"promoters": 23}),
     }
     for path, (kind, figures) in expected.items():
         capsys.readouterr()
@@ -277,12 +277,31 @@ def test_bad_files_are_invalid_and_named(
 def test_a_file_that_is_not_its_records_is_warned_about(
     make_model: Make, make_promoters: Make, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    predictions = tmp_path / "predictions.tsv"
-    bioattn("run", "promoter", make_model(), make_promoters(), "-o", predictions)
+    predictions, attention = tmp_path / "predictions.tsv", tmp_path / "attention.h5"
+    record = tmp_path / "predictions.tsv.run.json"
+    arguments = ("promoter", make_model(), make_promoters(), "-o", predictions)
+    stale = tmp_path / "attention.h5.run.json"
+    stale.write_text("{}")
+    assert bioattn("run", *arguments, "--attention", attention) == 0
+    assert not stale.exists()
+    outputs = json.loads(record.read_text())["outputs"]
+    assert outputs == [
+        {"file": path.name, "sha256": hashlib.sha256(path.read_bytes()).hexdigest()}
+        for path in (predictions, attention)
+    ]
+    assert bioattn("validate", predictions, attention) == 0
+    assert "warning" not in capsys.readouterr().out
+    bioattn("export", "attention", *arguments[1:3], "-o", tmp_path / "other.h5", "--heads", 0)
+    attention.write_bytes((tmp_path / "other.h5").read_bytes())
     predictions.write_text(predictions.read_text().replace("G000", "G00X"))
     capsys.readouterr()
-    assert bioattn("validate", predictions) == 0
-    assert "warning: is not the file that predictions.tsv.run.json speaks of" in capsys.readouterr().out
+    assert bioattn("validate", predictions, attention) == 0
+    warning = "warning: is not the file that predictions.tsv.run.json speaks of"
+    assert capsys.readouterr().out.count(warning) == 2
+    # As earlier versions had it.
+    record.write_text(json.dumps({"command": [], "bioattn_version": "0.1", "output": outputs[0]}))
+    assert bioattn("validate", predictions, attention) == 0
+    assert capsys.readouterr().out.count(warning) == 1
 
 
 def test_help_is_light() -> None:

@@ -105,7 +105,7 @@ def test_attention_of_several_may_stand_beside_their_folders(trunk: Path, tmp_pa
         write_fasta(tmp_path / f"in/{name}.fasta")
     options = ("--model", trunk, "--recycles", 0, "-o", tmp_path / "out")
     assert run(tmp_path / "in", *options, "--attention", tmp_path / "out/att.h5") == 0
-    names = ["a", "att.h5", "att.h5.run.json", "b"]
+    names = ["a", "att.h5", "b"]
     assert sorted(path.name for path in (tmp_path / "out").iterdir()) == names
     assert validate_file(tmp_path / "out/att.h5") == []
     assert validate_file(tmp_path / "out") == []

@@ -78,7 +78,7 @@ def test_outputs_are_no_inputs_and_what_was_read_may_change(tmp_path: Path) -> N
         source.write_text("changed")
         with pytest.raises(BioattnError, match="in: changed while it was read"), text_output(first) as file:
             file.write("never")
-        write_run_record(first, [], {"input": source}, 0.0)
+        write_run_record([first], [], {"input": source}, 0.0)
         record = json.loads((tmp_path / "first.run.json").read_text())
         assert record["inputs"]["input"]["changed_after_reading"] is True
     with watched_inputs([source]):
@@ -86,7 +86,7 @@ def test_outputs_are_no_inputs_and_what_was_read_may_change(tmp_path: Path) -> N
         source.write_text("changed again")
         with text_output(second) as file:
             file.write("newer")
-        write_run_record(second, [], {"input": source}, 0.0)
+        write_run_record([second], [], {"input": source}, 0.0)
         record = json.loads((tmp_path / "second.run.json").read_text())
         assert record["inputs"]["input"]["changed_after_reading"] is True
     with (

@@ -222,7 +222,7 @@ def test_the_command_writes_what_the_library_draws(tmp_path):
     description = json.loads((out / "simulation.json").read_text())
     assert description["settings"]["length"] == 1000
     assert description["treatments"]["treatment6"]["motifs"] == ["motif6a", "motif6b"]
-    assert json.loads((out / "simulation.json.run.json").read_text())["inputs"] == {}
+    assert json.loads(out.with_name(f"{out.name}.run.json").read_text())["inputs"] == {}
 
 
 def test_compressed_and_plain_hold_the_same(tmp_path):

@@ -166,8 +166,8 @@ def heads(
         )
     if report.test is not None:
         reporter.say(f"on test genes: accuracy {report.test[1]:.4f}, with all heads {report.test[0]:.4f}")
-    written = [output] if pruned_model is None else [pruned_model, output]
-    return Record(*(f"wrote {path}" for path in written), outputs=written, device=chosen.type)
+    written = [output] if pruned_model is None else [output, pruned_model]
+    return Record(*(f"wrote {path}" for path in reversed(written)), outputs=written, device=chosen.type)
 
 
 @command("explain motifs")

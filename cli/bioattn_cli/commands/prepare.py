@@ -93,7 +93,9 @@ def promoters(
     )
     files = PromoterFiles.beside(output)
     return Record(
-        f"wrote {files.fasta}, {files.bed} and {files.audit}", genes=dict(Counter(row.status for row in rows))
+        f"wrote {files.fasta}, {files.bed} and {files.audit}",
+        outputs=[files.fasta, files.bed, files.audit],
+        genes=dict(Counter(row.status for row in rows)),
     )
 
 
@@ -182,6 +184,7 @@ def dataset(
     made = prepare_dataset(inputs, columns, settings, output)
     return Record(
         f"wrote {output} and {audit_path(output)}",
+        outputs=[output, audit_path(output)],
         inputs={f"responses.{number}": source.path for number, source in enumerate(sources, start=1)},
         genes=made.num_genes,
         treatments=made.num_treatments,
@@ -233,6 +236,7 @@ def contacts(
     rows = prepare_contacts(pairs, output, settings, mappings=mappings, progress=reporter.progress())
     return Record(
         f"wrote {output} and {audit_path(output)}",
+        outputs=[output, audit_path(output), *([] if mappings is None else [mappings])],
         kept=sum(row.status == "kept" for row in rows),
         refused=sum(row.status == "refused" for row in rows),
         splits={
@@ -317,8 +321,10 @@ def msa(
         threads=threads,
         progress=reporter.progress(),
     )
+    written = [output] if stats is None else [output, stats]
     return Record(
-        f"wrote {output}" + (f" and {stats}" if stats is not None else ""),
+        f"wrote {' and '.join(map(str, written))}",
+        outputs=written,
         inputs={"alignment" if search is None else "query": source},
         rows=statistics.depth,
         columns=statistics.columns,

@@ -79,7 +79,6 @@ def promoters(
         f"{counted(len(simulated.sites), 'planted site')}",
         f"next: bioattn prepare promoters {written['genome.fa']} {written['annotation.gff3']} "
         f"--upstream {settings.length} --downstream 0 --flank 20 -o promoters.fa",
-        outputs=[written["simulation.json"]],
     )
 
 
@@ -129,7 +128,6 @@ def msa(
     return Record(
         f"wrote {output}: {families:,} famil{'y' if families == 1 else 'ies'} with planted contacts",
         f"next: bioattn prepare contacts {output / 'PAIRS.tsv'} -o simulated.dataset.h5",
-        outputs=[output / "PAIRS.tsv"],
     )
 
 

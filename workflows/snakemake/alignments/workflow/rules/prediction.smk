@@ -42,7 +42,6 @@ rule evoformer:
         prediction=directory("results/predictions/{protein}"),
         record="results/predictions/{protein}.run.json",
         attention="results/attention/{protein}.h5",
-        attention_record="results/attention/{protein}.h5.run.json",
     log:
         "logs/{protein}/evoformer.log",
     benchmark:

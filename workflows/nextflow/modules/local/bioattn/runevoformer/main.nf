@@ -39,6 +39,5 @@ process BIOATTN_RUNEVOFORMER {
     touch ${prefix}.prediction/scores.json
     touch ${prefix}.attention.h5
     touch ${prefix}.prediction.run.json
-    touch ${prefix}.attention.h5.run.json
     """
 }

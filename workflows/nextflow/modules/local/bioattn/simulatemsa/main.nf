@@ -10,6 +10,7 @@ process BIOATTN_SIMULATEMSA {
 
     output:
     tuple val(meta), path("${prefix}.families"), emit: families
+    tuple val(meta), path("*.run.json"),         emit: record
     tuple val("${task.process}"), val('bioattn'), eval("bioattn --version | sed 's/bioattn //'"), topic: versions, emit: versions_bioattn
 
     when:
@@ -30,5 +31,6 @@ process BIOATTN_SIMULATEMSA {
     mkdir ${prefix}.families
     touch ${prefix}.families/PAIRS.tsv
     touch ${prefix}.families/simulation.json
+    touch ${prefix}.families.run.json
     """
 }

@@ -10,6 +10,7 @@ process BIOATTN_SIMULATEPROMOTERS {
 
     output:
     tuple val(meta), path("${prefix}.simulated"), emit: simulation
+    tuple val(meta), path("*.run.json"),          emit: record
     tuple val("${task.process}"), val('bioattn'), eval("bioattn --version | sed 's/bioattn //'"), topic: versions, emit: versions_bioattn
 
     when:
@@ -35,5 +36,6 @@ process BIOATTN_SIMULATEPROMOTERS {
     touch ${prefix}.simulated/truth.tsv
     touch ${prefix}.simulated/motifs.meme
     touch ${prefix}.simulated/simulation.json
+    touch ${prefix}.simulated.run.json
     """
 }
