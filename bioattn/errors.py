@@ -32,3 +32,11 @@ class Interrupted(BioattnError):  # noqa: N818 - a request, not a failure
     def __init__(self, message: str, exit_code: int) -> None:
         super().__init__(message)
         self.exit_code = exit_code
+
+
+class NotFiniteError(BioattnError):
+    """A model gives NaN or infinite values; the message says in what, and `instead` what may help."""
+
+    def __init__(self, what: str, instead: str) -> None:
+        super().__init__(what)
+        self.instead = instead

@@ -12,15 +12,7 @@ import numpy as np
 import torch
 from numpy.typing import NDArray
 
-from bioattn.errors import BioattnError
-
-
-class NotFiniteError(BioattnError):
-    """A model gives NaN or infinite values; the message says in what."""
-
-    def __init__(self, what: str, instead: str) -> None:
-        super().__init__(what)
-        self.instead = instead
+from bioattn.errors import BioattnError, NotFiniteError
 
 
 def require_finite(values: NDArray[Any] | torch.Tensor, what: str, instead: str = "") -> None:

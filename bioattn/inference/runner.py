@@ -57,14 +57,6 @@ class Runner(Protocol):
         """Attention sites by name, in the order of the model."""
 
 
-@runtime_checkable
-class TrialRunner(Runner, Protocol):
-    """A runner that can try its model."""
-
-    def trial(self) -> None:
-        """Run the model on a small input of its own making. Raises: NotFiniteError."""
-
-
 class InputFile(NamedTuple):
     """One of several files that a command is given."""
 

@@ -4,7 +4,7 @@ from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any
 
-from bioattn.errors import BioattnError
+from bioattn.errors import BioattnError, NotFiniteError
 from bioattn.io.files import read_json
 from bioattn.models.family import CONFIG, WEIGHTS, Family, load_runner
 from bioattn.store.kinds import FileKind, Sample, sample_name, shown_as
@@ -59,13 +59,10 @@ def _validate(folder: Path, describe: Callable[[Path], dict[str, Any]]) -> list[
     """Whether the files are whole, and the model gives finite values for an input of its own making."""
     import torch
 
-    from bioattn.inference.finite import NotFiniteError
-    from bioattn.inference.runner import TrialRunner
-
     describe(folder)
     runner = load_runner(folder, torch.device("cpu"))
     try:
-        if isinstance(runner, TrialRunner):
+        if hasattr(runner, "trial"):  # which runs the model on a small input, and which not every family has
             runner.trial()
     except NotFiniteError as problem:
         return [error(WEIGHTS, f"gives NaN or infinite {problem} for a random input; use another model")]
