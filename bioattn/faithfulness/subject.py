@@ -16,6 +16,7 @@ from numpy.typing import NDArray
 from bioattn.errors import BioattnError, SettingsError
 from bioattn.faithfulness.similarity import mean_ignoring_nan
 from bioattn.formats.nucleotides import UNKNOWN
+from bioattn.inference.finite import finite_results, require_finite
 from bioattn.inference.runner import CheckableRunner, Codes, Floats, HeldOut, Predictor, WindowSource
 from bioattn.promoters.bootstrap import Estimate, Statistic, estimate
 from bioattn.system.progress import NoProgress, Progress
@@ -84,13 +85,19 @@ def known_bins(codes_BL: Codes, edges: tuple[int, ...]) -> NDArray[np.bool_]:
 def predict(
     predictor: Predictor, codes_BL: Codes, listening: AbstractContextManager[object] | None = None
 ) -> Floats:
-    """Predictions (B, T) in response units (binary: logits); `listening` is a `capture` or `substitute`."""
+    """Predictions (B, T) in response units (binary: logits); `listening` is a `capture` or `substitute`.
+
+    Raises: BioattnError when one is NaN or infinite.
+    """
     answers, size = [], predictor.batch_size
     with torch.inference_mode(), listening or nullcontext():
         for first in range(0, len(codes_BL), size):
             codes = torch.from_numpy(np.ascontiguousarray(codes_BL[first : first + size]))
             answers.append(predictor.forward(codes.to(predictor.runner.device)).double().cpu().numpy())
-    return np.concatenate(answers)
+    answers_BT = np.concatenate(answers)
+    with finite_results("explain check", predictor.runner.path):
+        require_finite(answers_BT, "predictions")
+    return answers_BT
 
 
 RESAMPLES = 1000

@@ -16,13 +16,13 @@ from bioattn.errors import BioattnError, NotFiniteError
 
 
 def require_finite(values: NDArray[Any] | torch.Tensor, what: str, instead: str = "") -> None:
-    """Check that values are finite. instead: what may help as much as another model, as " or …".
+    """Check that values are finite. instead: what may help as much as another model, as ", or …".
 
     Raises: NotFiniteError with `what` these are.
     """
     if not bool((torch if isinstance(values, torch.Tensor) else np).isfinite(values).all()):
         half = values.dtype in (torch.float16, np.float16)
-        raise NotFiniteError(what, instead or (" or --dtype float32" if half else ""))
+        raise NotFiniteError(what, instead or (", or --dtype float32" if half else ""))
 
 
 @contextmanager
@@ -36,5 +36,5 @@ def finite_results(sample: str, model: Path | None) -> Iterator[None]:
     except NotFiniteError as problem:
         name = f"the model {model}" if model is not None else "the model"
         raise BioattnError(
-            f"{sample}: {name} gives NaN or infinite {problem}; use another model{problem.instead}"
+            f"{sample}: {name} gives NaN or infinite {problem}; use another model or input{problem.instead}"
         ) from problem

@@ -4,6 +4,7 @@ import json
 from collections.abc import Callable
 from pathlib import Path
 
+import numpy as np
 import pytest
 import torch
 from safetensors.torch import load_file, save_file
@@ -62,13 +63,33 @@ def test_promoters(
     assert "gives NaN or infinite predictions for a random input" in capsys.readouterr().out
 
 
+def test_checks_and_heads(tmp_path: Path, make_model: Make, make_promoters: Make, capsys) -> None:
+    """`explain check` on NaN, `explain heads` on a loss beyond float32."""
+    model = set_weights(make_model(), "hops.0.project_key.weight", 1e38)
+    check = ("explain", "check", model, make_promoters(30), "--samples", 20, "-o", tmp_path / "x.json")
+    assert bioattn(*check) == 1
+    assert f"the model {model} gives NaN or infinite predictions" in capsys.readouterr().err
+    promoters, responses = tmp_path / "plain.fa", tmp_path / "responses.tsv"
+    letters = np.random.default_rng(0).choice(list("ACGT"), (30, 120))
+    promoters.write_text("".join(f">G{number:03d}\n{''.join(row)}\n" for number, row in enumerate(letters)))
+    rows = "".join(f"G{number:03d}\t{number}\t{-number}\t1\t{number % 3}\n" for number in range(30))
+    responses.write_text("gene\theat-5\th2o2-20\theat-40\tdtt-10\n" + rows)
+    dataset = tmp_path / "x.dataset.h5"
+    assert bioattn("prepare", "dataset", promoters, responses, "-o", dataset, "--split", "random") == 0
+    set_weights(model, "hops.0.project_key.weight", 0)
+    set_weights(model, "readout.from_context.bias", 1e30)
+    assert bioattn("explain", "heads", model, dataset, "-o", tmp_path / "heads") == 1
+    assert f"validation data: the model {model} gives NaN or infinite " in capsys.readouterr().err
+    assert not (tmp_path / "heads").exists()
+
+
 def test_half_precision_that_cannot_hold_what_is_weighted(
     make_model: Make, make_promoters: Make, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     model = set_weights(make_model(), "hops.0.project_value.weight", 1e6)
     command = ("export", "attention", model, make_promoters(5), "-o", tmp_path / "x.h5", "--value-weighted")
     assert bioattn(*command, "--dtype", "float16") == 1
-    assert "infinite value_weighted of promoter.cross.0; use another model or --dtype float32" in (
+    assert "infinite value_weighted of promoter.cross.0; use another model or input, or --dtype float32" in (
         capsys.readouterr().err
     )
     assert not list(tmp_path.glob("x.h5*"))

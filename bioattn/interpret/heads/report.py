@@ -16,6 +16,7 @@ import numpy as np
 import torch
 
 from bioattn.errors import BioattnError, SettingsError
+from bioattn.inference.finite import finite_results, require_finite
 from bioattn.inference.runner import (
     Head,
     HeadFigures,
@@ -161,6 +162,8 @@ def explain_heads(
         _warn_of_other_data(model_folder, dataset, split, error=prune_to is not None)
     importance = scorer.importance()
     over_all = {head: scorer.overall(values) for head, values in importance.items()}
+    with finite_results(f"{dataset}, {split} data", model_folder):
+        require_finite(np.array(list(over_all.values())), "gradients")
     record: dict[str, Any] = {
         **HEAD_FOLDER.header,
         "model_type": runner.family,
@@ -180,6 +183,8 @@ def explain_heads(
     steps: list[PruningStep] = []
     if isinstance(scorer, SilencingScorer):
         whole = scorer.figures()
+        with finite_results(f"{dataset}, {split} data", model_folder):
+            require_finite(np.array(whole.loss), "loss")
         alone = leave_one_out(scorer, progress)
         steps = greedy_pruning(scorer, progress)
         header += ["loss_without", "accuracy_without"]

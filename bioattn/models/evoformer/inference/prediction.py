@@ -223,5 +223,5 @@ def _read_outputs(outputs: ModelOutputs, representations: Sequence[Representatio
 
 def _numbers(tensor: Tensor, what: str) -> NDArray[np.float32]:
     array: NDArray[np.float32] = tensor.float().cpu().numpy()
-    require_finite(array, what, " or --precision fp32")
+    require_finite(array, what, ", or --precision fp32")
     return array
