@@ -23,7 +23,7 @@ class Kept:
 def test_uniform_weights_are_those_of_the_uniform_model(make_model, codes):
     for sink in (False, True):
         model = make_model(sink=sink)
-        config = replace(model.config, attention_query="uniform", position_bias=False, sink=False)
+        config = replace(model.config, attention_query="uniform", position_bias="none", sink=False)
         uniform = make_promoter_model(config, model.vocabulary).eval()
         missing = uniform.load_state_dict(model.model.state_dict(), strict=False)
         assert not missing.missing_keys

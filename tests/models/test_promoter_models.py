@@ -63,11 +63,12 @@ SHAPES = [
     {"conditioning": "cross", "stem": "kmer"},
     {"conditioning": "cross", "stem": "both"},
     {"conditioning": "cross", "attention_query": "shared"},
+    {"conditioning": "cross", "position_bias": "treatment", "hops": 2},
     {"conditioning": "film"},
     {"conditioning": "cross-all"},
     {"conditioning": "concat", "concat_pools": [4, 4], "concat_hidden": [16, 8, 8]},
 ]
-NAMES = ["cross", "hops-sink", "kmer", "both", "shared", "film", "cross-all", "concat"]
+NAMES = ["cross", "hops-sink", "kmer", "both", "shared", "own-bias", "film", "cross-all", "concat"]
 
 
 @pytest.mark.parametrize("encoding", ["id", "features"])
@@ -143,6 +144,39 @@ def test_a_training_step_on_every_device(settings, device):
     assert losses[1] < losses[0]
     idle = {name for name, weight in model.named_parameters() if weight.grad is None}
     assert all("question" in name for name in idle), idle  # of the control that asks one shared question
+
+
+def test_a_position_bias_of_the_treatment_is_a_curve_over_distance():
+    """The same curve in windows of other lengths: straight between heights that stand 32 bases apart."""
+    profiles = []
+    for length in (100, 100 + 3 * 32):
+        model, _, batch = make(
+            length=length, position_bias="treatment", attention_query="position", num_heads=1, head_channels=8
+        )
+        network = model.network
+        torch.nn.init.normal_(network.position_curve.heights.weight, generator=torch.manual_seed(1))
+        with torch.no_grad():
+            network.position_curve.heights.weight[5:] = 0
+        recorder = Recorder()
+        random = torch.from_numpy(np.random.default_rng(0).integers(0, 4, (2, length)).astype(np.uint8))
+        with torch.inference_mode(), capture(["*"], recorder):
+            model(random, batch)
+            heights_TK = network.position_curve.heights(network.treatment_encoder(batch)).numpy()
+        weights = recorder.received["promoter.cross.0"][1][0, 0].numpy()
+        edges = np.array(model.config.bin_edges)
+        distance = length - (edges[:-1] + edges[1:]) / 2
+        knots = 32 * np.arange(heights_TK.shape[1])
+        bias = np.array([np.interp(distance, knots, heights_K) for heights_K in heights_TK])
+        expected = np.exp(bias) / np.exp(bias).sum(-1, keepdims=True)
+        np.testing.assert_allclose(weights, expected, rtol=1e-5)
+        assert np.abs(np.diff(weights, axis=0)).max() > 0.01  # treatments differ
+        profiles.append(bias[:, -3:])
+    np.testing.assert_allclose(*profiles, rtol=1e-5)
+
+
+def test_configs_of_earlier_versions_say_true_and_false():
+    for stored, bias in ((True, "shared"), (False, "none")):
+        assert make(position_bias=stored)[0].config.position_bias == bias
 
 
 def test_controls_ask_what_they_should():

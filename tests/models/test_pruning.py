@@ -19,7 +19,7 @@ SMALL = {"length": 50, "channels": 16, "kernel": 5, "pool": 4, "hidden_channels"
 SHAPES = {
     "cross": {"num_heads": 4, "sink": True},
     "two hops": {"num_heads": 3, "hops": 2, "attention_score": "gaussian"},
-    "additive": {"num_heads": 3, "attention_score": "additive", "position_bias": False},
+    "additive": {"num_heads": 3, "attention_score": "additive", "position_bias": "none"},
     "shared": {"num_heads": 3, "attention_query": QuerySource.SHARED},
     "cross-all": {"num_heads": 3, "conditioning": Conditioning.CROSS_ALL, "attention_score": "additive"},
 }

@@ -37,6 +37,22 @@ class QuerySource(StrEnum):
     """No query: all positions have equal weight."""
 
 
+class PositionBias(StrEnum):
+    """What a head of `cross` adds to its logits for the distance from the anchor."""
+
+    NONE = "none"
+    """Nothing."""
+    SHARED = "shared"
+    """A learned number for each bin."""
+    TREATMENT = "treatment"
+    """Beside it a curve over distance that each treatment has of its own: rules such as "only near the start"."""
+
+    @classmethod
+    def _missing_(cls, value: object) -> "PositionBias | None":
+        """Earlier configs say true and false."""
+        return {True: cls.SHARED, False: cls.NONE}.get(value) if isinstance(value, bool) else None
+
+
 class Stem(StrEnum):
     """How bases become bins."""
 
@@ -108,8 +124,9 @@ class PromoterModelConfig:
     """dot, additive or gaussian."""
     attention_query: QuerySource = QuerySource.TREATMENT
     """treatment; shared, position and uniform are controls."""
-    position_bias: bool = True
-    """Whether a head learns a bias for each distance from the anchor (`cross`)."""
+    position_bias: PositionBias = PositionBias.SHARED
+    """What a head adds for the distance from the anchor (`cross`): none, shared (a learned number for each bin) or
+    treatment (beside it each treatment has a curve of its own)."""
     sink: bool = False
     """Adds a learned key that stands for "nowhere", for promoters without the motif."""
     hidden_channels: int = 128
@@ -146,8 +163,8 @@ class PromoterModelConfig:
         require(self, ("key_layers",), lambda value: value >= 0, "not be negative")
         shares = ("dropout", "kmer_dropout", "concat_dropout")
         require(self, shares, lambda value: 0 <= value < 1, "lie in [0, 1)")
-        if self.attention_query is QuerySource.POSITION and not self.position_bias:
-            raise SettingsError("attention_query = position needs position_bias = true")
+        if self.attention_query is QuerySource.POSITION and self.position_bias == PositionBias.NONE:
+            raise SettingsError("attention_query = position needs position_bias = shared or treatment")
         self._check_heads_left()
         if self.stem is Stem.BOTH and self.channels % 2:
             raise SettingsError(

@@ -4,15 +4,19 @@ Shape suffixes: B promoters, P bins, T treatments, C channels, E treatment chann
 """
 
 import torch
+import torch.nn.functional as F  # noqa: N812
 from torch import Tensor, nn
 
 from bioattn.attention.multi_head import MultiHeadAttention
 from bioattn.attention.site import AttentionSite, Axis
-from bioattn.models.promoter.config import PromoterModelConfig, QuerySource, Stem
+from bioattn.models.promoter.config import PositionBias, PromoterModelConfig, QuerySource, Stem
 from bioattn.models.promoter.stem import BinMixer, BothStem, ConvStem, KmerStem
 from bioattn.models.promoter.treatment_encoder import TreatmentEncoder, TreatmentReadout
 from bioattn.models.promoter.treatment_vocabulary import TreatmentBatch, TreatmentVocabulary
 
+KNOT_SPACING = 32
+"""Bases between two points of a treatment's own position bias, which runs straight from one to the next: it bends
+slowly, and means the same in windows of other lengths."""
 FIRST_GAIN = 1.7
 """Gain of the first query and key weights. On planted motifs a gain of 1 finds the motifs of some treatments late
 or never; 5 makes maps too sharp to learn."""
@@ -27,6 +31,27 @@ def make_stem(config: PromoterModelConfig) -> ConvStem | KmerStem | BothStem:
             return KmerStem(config)
         case Stem.BOTH:
             return BothStem(config)
+
+
+class PositionCurve(nn.Module):
+    """A treatment's own bias over the distance from the anchor, the window's right end: zero before training."""
+
+    def __init__(self, config: PromoterModelConfig) -> None:
+        super().__init__()
+        self.num_heads = config.num_heads
+        num_knots = -(-config.length // KNOT_SPACING) + 1
+        self.heights = nn.Linear(config.treatment_channels, config.num_heads * num_knots, bias=False)
+        nn.init.zeros_(self.heights.weight)
+        edges = torch.tensor(config.bin_edges, dtype=torch.float32)
+        distance_P = config.length - (edges[:-1] + edges[1:]) / 2
+        gap_KP = distance_P / KNOT_SPACING - torch.arange(num_knots)[:, None]
+        self.register_buffer("share_KP", F.relu(1 - gap_KP.abs()), persistent=False)
+
+    def forward(self, embeddings_TE: Tensor) -> Tensor:
+        """Embeddings (T, E) → biases (H, T, P)."""
+        heights_THK = self.heights(embeddings_TE).unflatten(-1, (self.num_heads, -1))
+        bias_HTP: Tensor = (heights_THK @ self.share_KP).transpose(0, 1)
+        return bias_HTP
 
 
 class CrossModel(nn.Module):
@@ -53,7 +78,13 @@ class CrossModel(nn.Module):
         )
         self.position_bias_HP = (
             nn.Parameter(torch.zeros(config.num_heads, config.num_bins))
-            if config.position_bias and config.attention_query is not QuerySource.UNIFORM
+            if config.position_bias != PositionBias.NONE and config.attention_query is not QuerySource.UNIFORM
+            else None
+        )
+        self.position_curve = (
+            PositionCurve(config)
+            if config.position_bias == PositionBias.TREATMENT
+            and config.attention_query is not QuerySource.UNIFORM
             else None
         )
         self.normalise_question = nn.ModuleList(nn.LayerNorm(channels) for _ in range(config.hops))
@@ -103,19 +134,23 @@ class CrossModel(nn.Module):
         mask = known_BP[:, None, None, :]
         for normalise, attention in zip(self.normalise_question, self.hops, strict=True):
             assert isinstance(attention, MultiHeadAttention)
-            bias = self.position_bias(attention.site)
+            bias = self.position_bias(attention.site, embeddings_TE)
             context_BTC = attention(normalise(query_1TC), keys_BPC, values_BPC, mask=mask, bias=bias)
             query_1TC = query_1TC + context_BTC
         answer_BT: Tensor = self.readout(context_BTC, embeddings_TE)
         return answer_BT
 
-    def position_bias(self, site: AttentionSite) -> Tensor | None:
-        """Position bias (H, 1, P) of a hop's heads; hops share it, though pruned hops may keep different heads."""
+    def position_bias(self, site: AttentionSite, embeddings_TE: Tensor) -> Tensor | None:
+        """Position bias (H, T, P) of a hop's heads, or (H, 1, P) where treatments share it.
+
+        Hops share it too, though pruned hops may keep different heads.
+        """
         if self.position_bias_HP is None:
             return None
-        whole = site.num_heads == len(self.position_bias_HP)
-        bias_HP = self.position_bias_HP if whole else self.position_bias_HP[list(site.heads)]
-        return bias_HP[:, None, :]
+        bias_HTP = self.position_bias_HP[:, None, :]
+        if self.position_curve is not None:
+            bias_HTP = bias_HTP + self.position_curve(embeddings_TE)
+        return bias_HTP if site.num_heads == len(bias_HTP) else bias_HTP[list(site.heads)]
 
     def first_queries(self, embeddings_TE: Tensor) -> Tensor:
         """Queries (T, C) of the first hop."""

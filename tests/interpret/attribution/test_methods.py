@@ -29,6 +29,7 @@ from bioattn.promoters.treatments import TreatmentTable
 KINDS: list[dict[str, Any]] = [
     {},
     {"hops": 2, "sink": True},
+    {"position_bias": "treatment", "sink": True},
     {"kernel": 15, "activation": "exponential", "attention_score": "gaussian"},
     {"kernel": 1, "pool": 7, "both_strands": False, "attention_score": "additive"},
     {"pool": 40, "kernel": 25, "value_layers": 2},
@@ -116,7 +117,7 @@ def test_sharp_attention_loses_nothing(
     make_model: Callable[..., LoadedPromoterModel], make_codes: Callable[..., np.ndarray]
 ) -> None:
     """A bin that holds all the weight is mutated: what is left must not be the rounding of what was there."""
-    model, codes = make_model(pool=4, position_bias=False), make_codes(1, 70)
+    model, codes = make_model(pool=4, position_bias="none"), make_codes(1, 70)
     with torch.no_grad():
         model.model.network.hops[0].project_query.weight *= 30  # type: ignore[union-attr,index]
     _, wanted = plain_loop(model, codes)

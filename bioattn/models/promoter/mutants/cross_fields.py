@@ -96,8 +96,10 @@ class Shifts(NamedTuple):
 class PromoterFields:
     """Keys and values of a `cross` model with at most one value layer, for one promoter and its mutants."""
 
-    def __init__(self, network: CrossModel, stem: MutatedStem, query_THD: Tensor) -> None:
-        """query_THD: queries of the treatments, projected and divided by √D."""
+    def __init__(
+        self, network: CrossModel, stem: MutatedStem, query_THD: Tensor, bias_HTP: Tensor | None
+    ) -> None:
+        """query_THD: queries of the treatments, projected and divided by √D; bias_HTP: their position biases."""
         attention = network.hops[0]
         assert isinstance(attention, MultiHeadAttention)
         self._stem = stem
@@ -109,13 +111,10 @@ class PromoterFields:
         self._key_weight = attention.project_key.weight
         self._project_value = attention.project_value
         offset_PH1 = torch.where(stem.known_P, 0.0, masked_logit(torch.float32))[:, None, None]
-        bias_H1P = network.position_bias(attention.site)
-        if bias_H1P is not None:
-            offset_PH1 = offset_PH1 + bias_H1P.permute(2, 0, 1)
-        self._offset_PH1 = offset_PH1
+        self._offset_PHT = offset_PH1 if bias_HTP is None else offset_PH1 + bias_HTP.permute(2, 0, 1)
         self._gradient_HPT = self._logits(self._spread_PC)
         self._level_HT = self._logits(self._weight_C[None])[:, 0]
-        self.logit_HPT = self._logits(self._bins_PC) + offset_PH1.transpose(0, 1)
+        self.logit_HPT = self._logits(self._bins_PC) + self._offset_PHT.transpose(0, 1)
         self.halo = 0
         self._normalise: nn.GroupNorm | None = None
         zero = torch.zeros((), dtype=torch.float64, device=self._bins_PC.device)
@@ -186,7 +185,7 @@ class PromoterFields:
         bins_MWC = self._stem.normalise(mutated.raw_MWC, mutated.mean_M, mutated.scale_M)
         logits_HNT = self._logits(bins_MWC.flatten(0, 1))
         logits_MWHT: Tensor = logits_HNT.unflatten(1, bins_MWC.shape[:2]).permute(1, 2, 0, 3)
-        return logits_MWHT + self._offset_PH1[mutated.reached]
+        return logits_MWHT + self._offset_PHT[mutated.reached]
 
     def values(
         self, shifts: Shifts, bins: slice, mutated: MutatedBins | None = None, mixed_MXC: Tensor | None = None

@@ -113,6 +113,7 @@ class CrossMutants:
             query_THD = attention.project_query(query_TC).unflatten(-1, (attention.num_heads, -1))
             self._workspace = Workspace()
             self._readout = MutantReadout(network, attention, self._embeddings_TE)
+            self._bias_HTP = network.position_bias(attention.site, self._embeddings_TE)
             self._query_THD = query_THD / math.sqrt(query_THD.shape[-1]) * (not attention.uniform)
 
     def answers(self, codes_L: Tensor, position_M: Tensor, base_M: Tensor) -> Iterator[tuple[Tensor, Tensor]]:
@@ -126,7 +127,7 @@ class CrossMutants:
             for rows in every.split(self._batch_size):
                 yield rows, self._plainly(stem, stem.mutants(position_M[rows], base_M[rows]))
             return
-        fields = PromoterFields(self._network, stem, self._query_THD)
+        fields = PromoterFields(self._network, stem, self._query_THD, self._bias_HTP)
         group_M = stem.first_bins(position_M) // BINS_AT_ONCE
         for rows in every.split(torch.unique_consecutive(group_M, return_counts=True)[1].tolist()):
             mutated = stem.mutants(position_M[rows], base_M[rows])
