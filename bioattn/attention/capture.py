@@ -31,7 +31,8 @@ class AttentionReceiver(Protocol):
         tile: which slice of one of its axes the weights are; None = all of it. Tiles come in order. Whoever keeps
         what it gets copies it: the memory may be used again for the next tile.
 
-        Value-weighted attention is the weight times the Euclidean norm of the value vector it multiplies
+        Of a site that contributes, `value_weighted` is weight × value with its sign. Elsewhere
+        value-weighted attention is the weight times the Euclidean norm of the value vector it multiplies
         (Kobayashi et al. 2020, Attention is not only a weight).
         """
 
@@ -127,11 +128,12 @@ def hand_over(
         # Rounded one by one to half precision, the weights of a row miss a sum of 1 by up to some thousandths.
         whole = whole / whole.sum(-1, keepdim=True)
     kept = whole[..., positions]
-    norms = None
-    if listener.value_weighted and value is not None:
-        norm = (value if listener.gradients else value.detach())[..., positions, :].float().norm(dim=-1)
-        norms = kept * (norm if site.dims[-2] == "head" else norm.unsqueeze(-2))
-    listener.receiver.receive(site, kept, norms, tile)
+    weighted = None
+    if (listener.value_weighted or site.contributes) and value is not None:
+        factors = (value if listener.gradients else value.detach())[..., positions, :].float()
+        factor = factors[..., 0] if site.contributes else factors.norm(dim=-1)
+        weighted = kept * (factor if site.dims[-2] == "head" else factor.unsqueeze(-2))
+    listener.receiver.receive(site, kept, weighted, tile)
 
 
 def substituted(site: AttentionSite | None, weights: Tensor, tile: Tile | None = None) -> Tensor | None:

@@ -24,7 +24,7 @@ class MultiHeadAttention(nn.Module):
         query_channels: int,
         key_channels: int,
         value_channels: int,
-        output_channels: int,
+        output_channels: int | None,
         num_heads: int,
         head_channels: int,
         score: AttentionScore,
@@ -32,7 +32,10 @@ class MultiHeadAttention(nn.Module):
         uniform: bool = False,
         first_gain: float = 1.0,
     ) -> None:
-        """`uniform` gives all keys equal weight: the control that attention must beat.
+        """output_channels: None for a site that contributes (`AttentionSite.contributes`): each head has one value
+        per key, and the heads' sums are returned as they are.
+
+        `uniform` gives all keys equal weight: the control that attention must beat.
 
         `first_gain` multiplies the first query and key weights. With default weights attention over many keys
         starts out uniform, and one of 50 keys changes the mean by a fiftieth; a gain of 1.7 starts as a soft
@@ -45,8 +48,8 @@ class MultiHeadAttention(nn.Module):
         hidden = num_heads * head_channels
         self.project_query = nn.Linear(query_channels, hidden)
         self.project_key = nn.Linear(key_channels, hidden, bias=False)
-        self.project_value = nn.Linear(value_channels, hidden)
-        self.project_output = nn.Linear(hidden, output_channels)
+        self.project_value = nn.Linear(value_channels, num_heads if site.contributes else hidden)
+        self.project_output = nn.Identity() if output_channels is None else nn.Linear(hidden, output_channels)
         with torch.no_grad():
             self.project_query.weight *= first_gain
             self.project_key.weight *= first_gain
@@ -63,7 +66,7 @@ class MultiHeadAttention(nn.Module):
         mask: Tensor | None = None,
         bias: Tensor | None = None,
     ) -> Tensor:
-        """query (..., Q, C), key (..., K, C), value (..., K, C) → (..., Q, C).
+        """query (..., Q, C), key (..., K, C), value (..., K, C) → (..., Q, C), or (..., Q, H) without an output.
 
         mask: bool, broadcastable to (..., H, Q, K), True = may be attended. bias: likewise, added to logits.
         """
@@ -75,7 +78,7 @@ class MultiHeadAttention(nn.Module):
         if self.sink_key_HD is not None:
             sink = self.sink_key_HD.unsqueeze(-2).expand(*key_HKD.shape[:-2], 1, -1)
             key_HKD = torch.cat([key_HKD, sink], dim=-2)
-            value_HKD = torch.cat([value_HKD, torch.zeros_like(sink)], dim=-2)
+            value_HKD = torch.cat([value_HKD, torch.zeros_like(value_HKD[..., :1, :])], dim=-2)
             if mask is not None:
                 mask = torch.cat([mask, mask.new_ones(*mask.shape[:-1], 1)], dim=-1)
             if bias is not None:

@@ -65,6 +65,9 @@ class AttentionSite:
     null_key: bool = False
     """Whether there is one more, learned key that stands for "nowhere". It is not handed on, so that a row's
     weights sum to at most 1."""
+    contributes: bool = False
+    """Whether its values are single numbers whose weighted sum is the prediction. Weight × value, with its sign,
+    is then what a key contributes, and is handed on beside the weights."""
 
     @property
     def num_heads(self) -> int:

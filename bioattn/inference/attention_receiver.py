@@ -19,6 +19,7 @@ from bioattn.errors import BioattnError
 from bioattn.inference.finite import require_finite
 from bioattn.store.choices import Reduction
 from bioattn.store.schema import (
+    CONTRIBUTIONS,
     HEAD,
     KEY_INDEX,
     MAP_AXES,
@@ -33,7 +34,7 @@ from bioattn.store.schema import (
 from bioattn.store.writer import ResultWriter
 
 Arrays = dict[str, NDArray[Any]]
-"""By name: `weights`, `value_weighted`, `key_index`."""
+"""By name: `weights`, `value_weighted`, `contributions`, `key_index`."""
 Masks = Mapping[str, NDArray[np.bool_]]
 """Kind of an axis → True where it is more than padding; what is absent is all True."""
 _TORCH_TYPES = {
@@ -166,7 +167,7 @@ class _SiteState:
         self._next, self.complete = stop, stop == tile.total
         tensors = {WEIGHTS: weights}
         if value_weighted is not None:
-            tensors[VALUE_WEIGHTED] = value_weighted
+            tensors[CONTRIBUTIONS if self._site.contributes else VALUE_WEIGHTED] = value_weighted
         whole = tile.start == 0 and self.complete
         rows_alone = self._reduce.over_rows and axis == self._row and not self._site.axis(SAMPLE)
         if not whole and not rows_alone and (self._whole or axis > 0 or self._reduce.over_rows):

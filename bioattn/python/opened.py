@@ -124,13 +124,15 @@ class Attention(_StaysOpen, AttentionFile):
         treatments: Names = None,
         head: int | None = None,
         value_weighted: bool = False,
+        contributions: bool = False,
     ) -> LabelledArray:
         """The weights of a site; only what is asked for is read.
 
         site: None for the only one. samples: genes or alignments; where each has its own array, one of them (None
         for the only one). head: the model's number of it, whose axis is then dropped; None for all.
         value_weighted: the weights times the norm of the value that they multiply. Keys and queries that are bins
-        of a promoter have their middles as coordinates, in bases from the window's first base.
+        of a promoter have their middles as coordinates, in bases from the window's first base. contributions: what
+        a key adds to the prediction instead, of models trained with --readout shared.
 
         Raises: BioattnError for what the file does not hold, or where a site or sample must be named.
         """
@@ -138,14 +140,18 @@ class Attention(_StaysOpen, AttentionFile):
         if samples is None and info.per_sample and len(self.samples) == 1:
             samples = str(self.samples.index[0])
         one = samples if isinstance(samples, str) else None
-        values = self.weights(
-            info.name,
-            gene=None if one is not None else samples,
-            sample=one,
-            treatment=treatments,
-            head=head,
-            value_weighted=value_weighted,
-        )
+        gene = None if one is not None else samples
+        if contributions:
+            values = self.contributions(info.name, gene=one or gene, treatment=treatments, head=head)
+        else:
+            values = self.weights(
+                info.name,
+                gene=gene,
+                sample=one,
+                treatment=treatments,
+                head=head,
+                value_weighted=value_weighted,
+            )
         chosen = {SAMPLE: samples, "treatment": treatments, HEAD: None if head is None else str(head)}
         dims = [dim for dim in info.dims if not isinstance(chosen.get(dim), str)]
         coordinates = {}
@@ -155,6 +161,7 @@ class Attention(_StaysOpen, AttentionFile):
             # Of ragged axes one sample has the first places alone.
             coordinates[dim] = places[:size] if named is None else list(named)
         long_name = "attention weight" + (" × norm of the value" if value_weighted else "")
+        long_name = "contribution to the prediction" if contributions else long_name
         return LabelledArray(name=info.name, values=values, coordinates=coordinates, long_name=long_name)
 
     def to_xarray(self, site: str | None = None, **choices: Any) -> "xarray.DataArray":
@@ -173,6 +180,7 @@ class Attention(_StaysOpen, AttentionFile):
         sites: Sequence[str] | None = None,
         heads: Sequence[int] | None = None,
         value_weighted: bool = False,
+        contributions: bool = False,
     ) -> LabelledArray:
         """Where a promoter model looked, base by base: axes sample, treatment, position.
 
@@ -180,11 +188,14 @@ class Attention(_StaysOpen, AttentionFile):
         the edges of bins); a profile keeps its sum. This is the profile that `simulate score`, `export motifs` and
         the figures use. Averaged over heads and sites: sites: shell patterns (None: those that tell treatments
         apart); heads: the model's numbers of them (None: all). Positions count from position 0 of the gene,
-        upstream is negative; where the file does not know it, from the window's first base, 0.
+        upstream is negative; where the file does not know it, from the window's first base, 0. contributions: what
+        each base adds to the prediction instead, with its sign, summed over heads (--readout shared).
 
         Raises: BioattnError for attention that is not over promoters, and for what the file does not hold.
         """
-        over_bins = position_maps(self, sites, heads, value_weighted=value_weighted)
+        over_bins = position_maps(
+            self, sites, heads, value_weighted=value_weighted, contributions=contributions
+        )
         every = {name: number for number, name in enumerate(self.treatments)}
         rows = np.arange(len(self.samples))[choice(samples, self._numbers, f"{self.path}: gene")]
         columns = np.arange(len(every))[choice(treatments, every, f"{self.path}: treatment")]
@@ -203,7 +214,7 @@ class Attention(_StaysOpen, AttentionFile):
             name="attention",
             values=profiles.squeeze(tuple(axis for axis, dim in enumerate(coordinates) if single.get(dim))),
             coordinates={dim: places for dim, places in coordinates.items() if not single.get(dim)},
-            long_name="attention weight of each base",
+            long_name="contribution of each base" if contributions else "attention weight of each base",
         )
 
     def _chosen_site(self, site: str | None) -> SiteInfo:

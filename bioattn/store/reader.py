@@ -16,6 +16,7 @@ from bioattn.errors import BioattnError
 from bioattn.io.hdf5_input import damage_named, open_hdf5, strings, text_attribute
 from bioattn.store.choices import Reduction
 from bioattn.store.schema import (
+    CONTRIBUTIONS,
     FORMAT,
     HEAD,
     KEY,
@@ -105,6 +106,16 @@ class SiteInfo:
     def has_value_weighted(self) -> bool:
         """Whether the weights times the norm of the value vector are there, too."""
         return any(array.name == VALUE_WEIGHTED for array in self.layout.arrays)
+
+    @property
+    def has_contributions(self) -> bool:
+        """Whether what each key adds to the prediction is there, too."""
+        return any(array.name == CONTRIBUTIONS for array in self.layout.arrays)
+
+    @property
+    def intercept(self) -> NDArray[np.float64]:
+        """By treatment, what contributions are added to; empty where there are none."""
+        return np.array(self.layout.attributes.get("intercept", ()), dtype=np.float64)
 
     def _edges(self, dim: str) -> NDArray[np.int64] | None:
         edges = self.layout.axis(dim).edges if dim in self.dims else None
@@ -249,6 +260,27 @@ class AttentionFile(ResultFile):
             )
         return self._read(info, VALUE_WEIGHTED if value_weighted else WEIGHTS, gene, sample, treatment, head)
 
+    def contributions(
+        self,
+        site: str,
+        *,
+        gene: Choice = None,
+        treatment: str | Sequence[str] | None = None,
+        head: int | None = None,
+    ) -> NDArray[np.floating]:
+        """What each key adds to the prediction, with its sign; axes, choices and errors as `weights`.
+
+        In the units of the predictions (log-odds of a binary model). Over heads and keys they add up, with
+        `sites[site].intercept`, to the prediction.
+        """
+        info = self._info(site)
+        if not info.has_contributions:
+            raise BioattnError(
+                f"{self.path}: site {site} has no contributions; train with --readout shared, and export without "
+                "--reduce"
+            )
+        return self._read(info, CONTRIBUTIONS, gene, None, treatment, head)
+
     def key_index(self, site: str, *, sample: str, head: int | None = None) -> NDArray[np.int32]:
         """Of which key (0-based) each of the weights of a site reduced with `top-k` is; the same shape.
 
@@ -388,7 +420,7 @@ class AttentionFile(ResultFile):
             dims=dims if layout.per_sample else (SAMPLE, *dims),
             shape=() if array is None else tuple(self._file[f"{where}/{array.name}"].shape),
             dtype=np.dtype(np.float32 if array is None else array.dtype),
-            heads=heads,
+            heads=tuple(int(head) for head in heads),
             reduce=Reduction(str(layout.attributes.get("reduce"))),
         )
 

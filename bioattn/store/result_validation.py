@@ -16,6 +16,7 @@ from bioattn.store.choices import Method, Reduction, WeightType
 from bioattn.store.problems import Problem, error, seal_warnings
 from bioattn.store.schema import (
     ATTRIBUTION_FORMAT,
+    CONTRIBUTIONS,
     FORMAT,
     HEAD,
     ID,
@@ -363,6 +364,7 @@ class _Group:
         wanted = {
             WEIGHTS: tuple(WeightType),
             VALUE_WEIGHTED: tuple(WeightType),
+            CONTRIBUTIONS: tuple(WeightType),
             KEY_INDEX: ("int32", "int64"),
         }
         if self._path in (ATTRIBUTION, PREDICTIONS):

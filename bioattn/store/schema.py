@@ -25,6 +25,7 @@ FORMAT_VERSION = "2.0"
 SAMPLE, HEAD, QUERY, KEY, RANK = "sample", "head", "query", "key", "rank"
 SITES, PREDICTIONS = "sites", "predictions"
 WEIGHTS, VALUE_WEIGHTED, KEY_INDEX = "weights", "value_weighted", "key_index"
+CONTRIBUTIONS = "contributions"
 POSITION = "position"
 """Kind of axes that run over bases of a window, or bins of them."""
 TEXT = "text"
@@ -52,7 +53,7 @@ BYTES_PER_NAME = 100
 
 Values: TypeAlias = NDArray[Any] | list[str]
 """Numbers, or text, of one dataset."""
-Attribute: TypeAlias = str | bool | int | tuple[int, ...]
+Attribute: TypeAlias = str | bool | int | tuple[int, ...] | tuple[float, ...]
 
 
 LONG_NAMES = {
@@ -416,7 +417,11 @@ def site_layout(
     arrays = [Array(WEIGHTS, kind, dims, LONG_NAMES[reduce])]
     if reduce is Reduction.TOP_K:
         arrays.append(Array(KEY_INDEX, "int32", dims, "place along the axis key that the weight is of"))
-    if options.value_weighted:
+    if site.contributes and reduce is Reduction.NONE:
+        arrays.append(
+            Array(CONTRIBUTIONS, kind, dims, "what a key adds to the prediction: weight times value")
+        )
+    elif options.value_weighted and not site.contributes:
         arrays.append(
             Array(VALUE_WEIGHTED, kind, dims, f"{LONG_NAMES[reduce]} times norm of the value vector")
         )

@@ -238,7 +238,7 @@ def _type_of(dataset: h5py.Dataset) -> str:
 
 def _attribute(value: Any) -> Attribute:
     if isinstance(value, np.ndarray):
-        return tuple(int(number) for number in value)
+        return tuple(value.tolist())
     if isinstance(value, np.int8):
         return bool(value)
     return int(value) if isinstance(value, np.integer) else str(value)

@@ -391,6 +391,7 @@ def _set_attributes(holder: h5py.HLObject, attributes: Mapping[str, Attribute]) 
         elif isinstance(value, int):
             holder.attrs[name] = np.int64(value)
         elif isinstance(value, tuple):
-            holder.attrs[name] = np.asarray(value, dtype=np.int32)
+            real = any(isinstance(number, float) for number in value)
+            holder.attrs[name] = np.asarray(value, dtype=np.float64 if real else np.int32)
         else:
             holder.attrs[name] = value

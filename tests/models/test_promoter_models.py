@@ -64,11 +64,23 @@ SHAPES = [
     {"conditioning": "cross", "stem": "both"},
     {"conditioning": "cross", "attention_query": "shared"},
     {"conditioning": "cross", "position_bias": "treatment", "hops": 2},
+    {"conditioning": "cross", "readout": "shared", "hops": 2, "sink": True},
     {"conditioning": "film"},
     {"conditioning": "cross-all"},
     {"conditioning": "concat", "concat_pools": [4, 4], "concat_hidden": [16, 8, 8]},
 ]
-NAMES = ["cross", "hops-sink", "kmer", "both", "shared", "own-bias", "film", "cross-all", "concat"]
+NAMES = [
+    "cross",
+    "hops-sink",
+    "kmer",
+    "both",
+    "shared",
+    "own-bias",
+    "shared-readout",
+    "film",
+    "cross-all",
+    "concat",
+]
 
 
 @pytest.mark.parametrize("encoding", ["id", "features"])

@@ -32,6 +32,8 @@ class PositionMaps:
     heads: Sequence[int] | None
     value_weighted: bool
     """Weights times the norm of the value vector, each row scaled to sum 1."""
+    contributions: bool = False
+    """What bins add to the prediction instead of weights; over heads and sites a sum, not a mean."""
 
     @property
     def treatments(self) -> list[str] | None:
@@ -55,17 +57,19 @@ class PositionMaps:
 
     def _site(self, info: SiteInfo, genes: slice, treatment: str | None) -> NDArray[np.float64]:
         tells_apart = "treatment" in info.dims
-        weights = self.attention.weights(
-            info.name,
-            gene=genes,
-            treatment=[treatment] if tells_apart and treatment is not None else None,
-            value_weighted=self.value_weighted,
-        )
+        asked = [treatment] if tells_apart and treatment is not None else None
+        if self.contributions:
+            weights = self.attention.contributions(info.name, gene=genes, treatment=asked)
+        else:
+            weights = self.attention.weights(
+                info.name, gene=genes, treatment=asked, value_weighted=self.value_weighted
+            )
         if self.heads is not None:
             places = [info.heads.index(head) for head in self.heads]
             weights = weights.take(places, axis=info.dims.index("head"))
         averaged = tuple(axis for axis, dim in enumerate(info.dims) if dim in ("head", "query"))
-        maps: NDArray[np.float64] = weights.astype(np.float64).mean(axis=averaged)
+        weights = weights.astype(np.float64)
+        maps: NDArray[np.float64] = weights.sum(averaged) if self.contributions else weights.mean(averaged)
         if not tells_apart:
             number = len(self.attention.treatments) if treatment is None else 1
             maps = np.broadcast_to(maps[:, None], (len(maps), number, maps.shape[-1]))
@@ -108,6 +112,7 @@ def position_maps(
     heads: Sequence[int] | None = None,
     *,
     value_weighted: bool = False,
+    contributions: bool = False,
 ) -> PositionMaps:
     """Maps of the sites matching shell patterns (None = all) whose keys are positions; all have the same bins.
 
@@ -127,6 +132,8 @@ def position_maps(
             f"{attention.path}: at no site of {quoted(names)} are positions looked at; choose others with --sites"
         )
     treatments = [info for info in with_positions if "treatment" in info.dims]
+    if contributions:
+        treatments = [info for info in treatments if info.has_contributions]
     chosen = treatments or [info for info in with_positions if "query" not in info.dims] or with_positions
     first, edges = chosen[0], chosen[0].key_edges
     assert edges is not None
@@ -145,5 +152,10 @@ def position_maps(
             if head not in info.heads:
                 raise not_there("--heads", head, f"site {info.name} of {attention.path}", "head", info.heads)
     return PositionMaps(
-        attention=attention, sites=chosen, key_edges=edges, heads=heads, value_weighted=value_weighted
+        attention=attention,
+        sites=chosen,
+        key_edges=edges,
+        heads=heads,
+        value_weighted=value_weighted,
+        contributions=contributions,
     )

@@ -37,6 +37,16 @@ class QuerySource(StrEnum):
     """No query: all positions have equal weight."""
 
 
+class Readout(StrEnum):
+    """How `cross` makes a prediction of what was attended to."""
+
+    OWN = "own"
+    """Each treatment reads the context its own way: the most accurate."""
+    SHARED = "shared"
+    """All treatments read a bin alike, as one signed number per head, and a prediction is the sum of weight ×
+    number: what tells treatments apart is where they look, and maps say what each bin contributes."""
+
+
 class PositionBias(StrEnum):
     """What a head of `cross` adds to its logits for the distance from the anchor."""
 
@@ -127,6 +137,8 @@ class PromoterModelConfig:
     position_bias: PositionBias = PositionBias.SHARED
     """What a head adds for the distance from the anchor (`cross`): none, shared (a learned number for each bin) or
     treatment (beside it each treatment has a curve of its own)."""
+    readout: Readout = Readout.OWN
+    """own or shared (`cross`)."""
     sink: bool = False
     """Adds a learned key that stands for "nowhere", for promoters without the motif."""
     hidden_channels: int = 128
@@ -185,6 +197,8 @@ class PromoterModelConfig:
                 raise SettingsError(f"stem = {self.stem} is for --conditioning cross")
             if self.attention_query is not QuerySource.TREATMENT:
                 raise SettingsError(f"attention_query = {self.attention_query} is for --conditioning cross")
+            if self.readout != Readout.OWN:
+                raise SettingsError(f"--readout {self.readout} is for --conditioning cross")
             if self.key_layers:
                 raise SettingsError(f"key_layers = {self.key_layers} is for --conditioning cross")
         if (

@@ -9,7 +9,7 @@ from torch import Tensor, nn
 
 from bioattn.attention.multi_head import MultiHeadAttention
 from bioattn.attention.site import AttentionSite, Axis
-from bioattn.models.promoter.config import PositionBias, PromoterModelConfig, QuerySource, Stem
+from bioattn.models.promoter.config import PositionBias, PromoterModelConfig, QuerySource, Readout, Stem
 from bioattn.models.promoter.stem import BinMixer, BothStem, ConvStem, KmerStem
 from bioattn.models.promoter.treatment_encoder import TreatmentEncoder, TreatmentReadout
 from bioattn.models.promoter.treatment_vocabulary import TreatmentBatch, TreatmentVocabulary
@@ -54,6 +54,28 @@ class PositionCurve(nn.Module):
         return bias_HTP
 
 
+class SharedReadout(nn.Module):
+    """One reader for all treatments: a bin is read as one number per head, and the attended numbers are summed.
+
+    The reader is a layer over the channels of a bin alone, so the contribution of a bin is its weight times its
+    number, and contributions and the intercept add up to the prediction.
+    """
+
+    def __init__(self, channels: int) -> None:
+        super().__init__()
+        self.hidden = nn.Linear(channels, channels)
+        self.intercept = nn.Parameter(torch.zeros(()))
+
+    def values(self, bins_BPC: Tensor) -> Tensor:
+        """What the attention's value layer reads of each bin, (B, P, C)."""
+        return bins_BPC + F.gelu(self.hidden(bins_BPC))
+
+    def forward(self, attended_BTH: Tensor, treatments_TE: Tensor) -> Tensor:
+        """Attended numbers (B, T, H), or (B, 1, H), and embeddings (T, E) → (B, T)."""
+        answer_BT = attended_BTH.sum(-1) + self.intercept
+        return answer_BT.expand(-1, len(treatments_TE))
+
+
 class CrossModel(nn.Module):
     """Keys are the stem's bins, one motif wide; values pass through convolutions over neighbouring bins.
 
@@ -93,7 +115,7 @@ class CrossModel(nn.Module):
                 query_channels=channels,
                 key_channels=channels,
                 value_channels=channels,
-                output_channels=channels,
+                output_channels=None if self._contributes(config, hop) else channels,
                 num_heads=len(config.heads_at(hop)),
                 head_channels=config.head_channels,
                 score=config.attention_score,
@@ -111,13 +133,18 @@ class CrossModel(nn.Module):
                     receptive_field=self.stem.receptive_field
                     + config.key_layers * (config.value_kernel - 1) * config.pool,
                     null_key=config.sink,
+                    contributes=self._contributes(config, hop),
                 ),
             )
             for hop in range(config.hops)
         )
-        self.readout = TreatmentReadout(
-            channels, config.treatment_channels, config.hidden_channels, config.dropout
-        )
+        self.readout: TreatmentReadout | SharedReadout
+        if config.readout == Readout.SHARED:
+            self.readout = SharedReadout(channels)
+        else:
+            self.readout = TreatmentReadout(
+                channels, config.treatment_channels, config.hidden_channels, config.dropout
+            )
 
     def forward(
         self, codes_BL: Tensor, treatments: TreatmentBatch, bases_BL4: Tensor | None = None
@@ -129,16 +156,24 @@ class CrossModel(nn.Module):
     def decode(self, bins_BPC: Tensor, known_BP: Tensor, embeddings_TE: Tensor) -> Tensor:
         """Bins of the stem, their mask and embeddings of T treatments → predictions (B, T); True = holds bases."""
         keys_BPC = self.smear(bins_BPC)
-        values_BPC = self.mixer(keys_BPC)
+        # What a shared readout reads is no wider than what attention is drawn by.
+        shared = self.readout if isinstance(self.readout, SharedReadout) else None
+        values_BPC = self.mixer(keys_BPC) if shared is None else shared.values(keys_BPC)
         query_1TC = self.first_queries(embeddings_TE).unsqueeze(0)
         mask = known_BP[:, None, None, :]
         for normalise, attention in zip(self.normalise_question, self.hops, strict=True):
             assert isinstance(attention, MultiHeadAttention)
             bias = self.position_bias(attention.site, embeddings_TE)
             context_BTC = attention(normalise(query_1TC), keys_BPC, values_BPC, mask=mask, bias=bias)
+            if attention.site.contributes:
+                break
             query_1TC = query_1TC + context_BTC
         answer_BT: Tensor = self.readout(context_BTC, embeddings_TE)
         return answer_BT
+
+    @staticmethod
+    def _contributes(config: PromoterModelConfig, hop: int) -> bool:
+        return config.readout == Readout.SHARED and hop == config.hops - 1
 
     def position_bias(self, site: AttentionSite, embeddings_TE: Tensor) -> Tensor | None:
         """Position bias (H, T, P) of a hop's heads, or (H, 1, P) where treatments share it.

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 from bioattn.attention.choices import AttentionScore
 from bioattn.models.attention_settings import ExportAttention
 from bioattn.models.promoter import running as runs
-from bioattn.models.promoter.config import Conditioning, PositionBias, TreatmentEncoding
+from bioattn.models.promoter.config import Conditioning, PositionBias, Readout, TreatmentEncoding
 from bioattn.models.promoter.running import PromoterRun
 from bioattn.models.running import Running, RunReport
 from bioattn.models.settings import (
@@ -66,6 +66,11 @@ class PromoterTrainingSettings(Settings):
     attention_score: AttentionScore | None = option("Scoring function [default: dot].", table="model")
     reference: str | None = option(
         "The treatment that is the control, for contrasts.", wanted="the name of a treatment"
+    )
+    readout: Readout | None = option(
+        "Whether each treatment reads what it attended to its own way, or all alike: then maps tell what each bin "
+        "contributes [default: own].",
+        table="model",
     )
     position_bias: PositionBias | None = option(
         "What attention adds for the distance from the anchor: nothing, shared by all treatments, or each its own "

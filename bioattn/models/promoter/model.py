@@ -48,11 +48,16 @@ class PromoterModel(nn.Module):
 
     def in_response_units(self, answer_BT: Tensor, treatments: TreatmentBatch) -> Tensor:
         """Answers in standard units → float32 responses, or logits for a binary task."""
+        mean_T, sd_T = self.response_units(treatments)
+        return answer_BT.float() * sd_T + mean_T
+
+    def response_units(self, treatments: TreatmentBatch) -> tuple[Tensor, Tensor]:
+        """Mean (T,) and standard deviation (T,) of the responses that answers in standard units stand for."""
         known_T = treatments.index_T >= 0
         index_T = treatments.index_T.clamp(min=0)
         mean_T = torch.where(known_T, self.response_mean_T[index_T], self.response_mean_T.mean())
         sd_T = torch.where(known_T, self.response_sd_T[index_T], self.response_sd_T.mean())
-        return answer_BT.float() * sd_T + mean_T
+        return mean_T, sd_T
 
     def standardised(
         self, codes_BL: Tensor, treatments: TreatmentBatch, bases_BL4: Tensor | None = None

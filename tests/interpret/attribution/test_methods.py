@@ -30,6 +30,7 @@ KINDS: list[dict[str, Any]] = [
     {},
     {"hops": 2, "sink": True},
     {"position_bias": "treatment", "sink": True},
+    {"readout": "shared"},
     {"kernel": 15, "activation": "exponential", "attention_score": "gaussian"},
     {"kernel": 1, "pool": 7, "both_strands": False, "attention_score": "additive"},
     {"pool": 40, "kernel": 25, "value_layers": 2},

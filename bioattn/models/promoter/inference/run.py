@@ -5,6 +5,7 @@ Shape suffixes: B promoters, L bases, T treatments.
 
 import logging
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TextIO
 
@@ -18,14 +19,17 @@ from bioattn.inference.attention_receiver import BatchReceiver, choose_sites
 from bioattn.inference.batch_size import fitting_batch
 from bioattn.inference.run import MAX_PART_SAMPLES, ResultFile, RunSummary, Work, run_work, whole_batches
 from bioattn.inference.runner import WindowBatch
+from bioattn.models.promoter.cross import CrossModel, SharedReadout
 from bioattn.models.promoter.inference.batches import N_CODE, PromoterSource
 from bioattn.models.promoter.inference.phases import PhaseAverage, shifted
 from bioattn.models.promoter.predictor import PromoterPredictor
 from bioattn.promoters.treatments import TreatmentTable
 from bioattn.store.prediction_table import PREDICTIONS_JOB, PartSeal, part_line
 from bioattn.store.schema import (
+    CONTRIBUTIONS,
     PREDICTIONS,
     SITES,
+    WEIGHTS,
     AttentionOptions,
     Block,
     FileLayout,
@@ -107,7 +111,7 @@ class PromoterRunner:
         self._receiver = BatchReceiver(options, {"treatment": self.predictor.names})
         self.predict(self._nothing_known())
         self._receiver.take()
-        layouts = [self._receiver.layouts[name] for name in self._sites]
+        layouts = [self._with_intercept(self._receiver.layouts[name]) for name in self._sites]
         if options.phases == 1:
             return layouts
         self._average = PhaseAverage(layouts, self.predictor.runner.config.pool, options.phases)
@@ -121,14 +125,41 @@ class PromoterRunner:
         predictions = self._predict_window(codes_BL)
         if self._receiver is None:
             return predictions
-        self._arrays = self._receiver.take()
+        self._arrays = self._taken()
         if self._average is not None:
             self._average.begin(self._arrays)
             for shift in self._average.shifts:
                 self._predict_window(shifted(codes_BL, shift))
-                self._average.add(shift, self._receiver.take())
+                self._average.add(shift, self._taken())
             self._arrays = self._average.take()
         return predictions
+
+    def _taken(self) -> dict[str, dict[str, NDArray[Any]]]:
+        """What the receiver heard; contributions in the units of responses."""
+        assert self._receiver is not None
+        arrays = self._receiver.take()
+        _, sd_T = self._response_units()
+        for of_site in arrays.values():
+            if CONTRIBUTIONS in of_site:
+                scaled = of_site[CONTRIBUTIONS] * sd_T[:, None, None]
+                of_site[CONTRIBUTIONS] = scaled.astype(of_site[WEIGHTS].dtype)
+        return arrays
+
+    def _with_intercept(self, layout: GroupLayout) -> GroupLayout:
+        """What contributions are added to, beside them."""
+        if all(array.name != CONTRIBUTIONS for array in layout.arrays):
+            return layout
+        network = self.predictor.runner.model.network
+        assert isinstance(network, CrossModel)
+        readout = network.readout
+        assert isinstance(readout, SharedReadout)
+        mean_T, sd_T = self._response_units()
+        intercept_T = mean_T + sd_T * readout.intercept.item()
+        return replace(layout, attributes={**layout.attributes, "intercept": tuple(intercept_T.tolist())})
+
+    def _response_units(self) -> tuple[NDArray[np.float32], NDArray[np.float32]]:
+        mean_T, sd_T = self.predictor.runner.model.response_units(self.predictor.treatments)
+        return mean_T.cpu().numpy(), sd_T.cpu().numpy()
 
     def _predict_window(self, codes_BL: NDArray[np.uint8]) -> NDArray[np.float32]:
         """As `predict`; attention goes to the receiver."""

@@ -15,15 +15,17 @@ import math
 from collections.abc import Iterator
 
 import torch
-from torch import Tensor
+from torch import Tensor, nn
 
 from bioattn.attention.capture import listener_for
 from bioattn.attention.multi_head import MultiHeadAttention
 from bioattn.attention.operator import masked_logit
 from bioattn.attention.score import DotScore
+from bioattn.models.promoter.config import Readout
 from bioattn.models.promoter.cross import CrossModel
 from bioattn.models.promoter.mutants.cross_fields import PromoterFields, Shifts, interpolation, smooth_rows
 from bioattn.models.promoter.mutants.stem_mutants import MutatedBins, MutatedStem
+from bioattn.models.promoter.treatment_encoder import TreatmentReadout
 from bioattn.models.promoter.treatment_vocabulary import TreatmentBatch
 
 
@@ -51,6 +53,8 @@ class MutantReadout:
 
     def __init__(self, network: CrossModel, attention: MultiHeadAttention, embeddings_TE: Tensor) -> None:
         readout = network.readout
+        assert isinstance(readout, TreatmentReadout)
+        assert isinstance(attention.project_output, nn.Linear)
         output_CX, bias_C = attention.project_output.weight, attention.project_output.bias
         self._centred_XC = (output_CX - output_CX.mean(0)).T.contiguous()
         self._centred_C = bias_C - bias_C.mean()
@@ -107,6 +111,7 @@ class CrossMutants:
             and len(network.hops) == 1
             and config.key_layers == 0
             and config.value_layers <= 1
+            and config.readout == Readout.OWN
         )
         if self._few_keys_change:
             query_TC = network.normalise_question[0](network.first_queries(self._embeddings_TE))

@@ -18,6 +18,7 @@ from torch import nn
 
 from bioattn.attention.multi_head import MultiHeadAttention
 from bioattn.errors import BioattnError
+from bioattn.models.promoter.config import Readout
 from bioattn.models.promoter.cross import CrossModel
 from bioattn.models.promoter.model import PromoterModel
 from bioattn.models.promoter.stem import KmerStem
@@ -29,7 +30,7 @@ from bioattn.models.promoter.training.baselines import (
     principal_directions,
 )
 from bioattn.models.promoter.training.ridge import BumpKmers
-from bioattn.models.promoter.treatment_encoder import IdEncoder
+from bioattn.models.promoter.treatment_encoder import IdEncoder, TreatmentReadout
 from bioattn.models.promoter.treatment_vocabulary import TreatmentBatch
 from bioattn.promoters.dataset import PromoterDataset
 
@@ -61,6 +62,8 @@ def warm_start(
         raise BioattnError(
             "warm_start needs --conditioning cross, stem = kmer or both, and both_strands = true"
         )
+    if config.readout != Readout.OWN:
+        raise BioattnError(f"warm_start is for --readout own, not {config.readout}")
     if config.num_heads * config.head_channels != config.channels:
         raise BioattnError(
             f"warm_start needs num_heads × head_channels = channels, here {config.num_heads} × "
@@ -94,6 +97,7 @@ def warm_start(
             nn.init.normal_(module.project_query.weight, std=QUERY_SPREAD)
             nn.init.zeros_(module.project_query.bias)
             for projection in (module.project_value, module.project_output):
+                assert isinstance(projection, nn.Linear)
                 nn.init.eye_(projection.weight)
                 nn.init.zeros_(projection.bias)
     _set_readers(
@@ -138,6 +142,7 @@ def _set_readers(
     # Embeddings of features lie nearly in fewer dimensions; solving in the rest gives enormous readers.
     solved = torch.from_numpy(np.linalg.lstsq(design, wanted, rcond=0.03)[0]).float()
     readout = network.readout
+    assert isinstance(readout, TreatmentReadout)
     readout.linear_reader.weight.copy_(solved[:-1, :-1].T)
     readout.linear_reader.bias.copy_(solved[-1, :-1])
     readout.offset.weight.copy_(solved[:-1, -1:].T)

@@ -1,0 +1,101 @@
+"""Contributions of a model whose readout all treatments share: they add up to the prediction."""
+
+from collections.abc import Callable
+from pathlib import Path
+
+import numpy as np
+import pytest
+import torch
+
+import bioattn
+from bioattn.errors import BioattnError
+from bioattn.models.promoter.inference.batches import make_batch
+from bioattn.promoters.promoter_fasta import read_promoters
+from bioattn.store.reader import open_attention
+from bioattn.store.result_validation import validate_attention
+from tests.making import bioattn as command
+
+Make = Callable[..., Path]
+
+
+@pytest.fixture
+def promoters(make_promoters: Make) -> Path:
+    return make_promoters()
+
+
+SHARED = {"readout": "shared", "position_bias": "treatment", "sink": True}
+
+
+@pytest.mark.parametrize("task", ["regression", "binary"])
+@pytest.mark.parametrize("hops", [1, 2])
+def test_they_add_up_to_the_prediction(
+    make_model: Make, promoters: Path, tmp_path: Path, task: str, hops: int
+) -> None:
+    model = make_model(task=task, hops=hops, **SHARED)
+    output = tmp_path / "attention.h5"
+    assert command("export", "attention", model, promoters, "-o", output, "--device", "cpu") == 0
+    assert validate_attention(output) == []
+    with open_attention(output) as file:
+        site = file.sites[f"promoter.cross.{hops - 1}"]
+        summed = file.contributions(site.name).sum((2, 3)) + site.intercept
+        predictions = file.predictions().to_numpy()
+        weights = file.weights(site.name)
+        contributions = file.contributions(site.name)
+        if hops == 2:
+            with pytest.raises(
+                BioattnError, match=r"cross\.0 has no contributions; train with --readout shared"
+            ):
+                file.contributions("promoter.cross.0")
+    expected = np.log(predictions / (1 - predictions)) if task == "binary" else predictions
+    np.testing.assert_allclose(summed, expected, atol=1e-5)
+    assert (contributions < 0).any()
+    assert (contributions > 0).any()
+    # What a bin is read as does not depend on the treatment.
+    numbers = contributions / np.where(weights > 0, weights, np.nan)
+    np.testing.assert_allclose(numbers, np.broadcast_to(numbers[:, :1], numbers.shape), rtol=2e-3, atol=1e-4)
+
+
+def test_numbers_are_those_of_the_bins_alone(make_model: Make, promoters: Path, tmp_path: Path) -> None:
+    """By hand: a bin's channels through the reader, times the weight, in response units."""
+    model = bioattn.load_model(make_model(hops=1, **SHARED))
+    network = model.runner.model
+    with torch.no_grad():
+        network.response_mean_T.copy_(torch.linspace(-1, 2, len(network.response_mean_T)))
+        network.response_sd_T.copy_(torch.linspace(0.5, 3, len(network.response_sd_T)))
+        network.network.readout.intercept.fill_(0.25)
+    maps = model.attention(promoters)
+    records = list(read_promoters(promoters))
+    batch = make_batch(records, model.runner.length)
+    cross = network.network
+    with torch.no_grad():
+        bins_BPC, _ = cross.stem(torch.from_numpy(batch.codes))
+        value = cross.hops[0].project_value
+        hidden = torch.nn.functional.gelu(
+            bins_BPC @ cross.readout.hidden.weight.T + cross.readout.hidden.bias
+        )
+        numbers_BPH = ((bins_BPC + hidden) @ value.weight.T + value.bias).numpy()
+    expected = maps.array().values * numbers_BPH.transpose(0, 2, 1)[:, None]
+    expected = expected * network.response_sd_T.numpy()[:, None, None]
+    np.testing.assert_allclose(maps.array(contributions=True), expected, atol=1e-5)
+    intercept = maps.sites["promoter.cross.0"].intercept
+    np.testing.assert_allclose(
+        maps.at_bases(contributions=True).values.sum(-1) + intercept, maps.predictions(), atol=1e-5
+    )
+    one = maps.samples.index[2]
+    np.testing.assert_allclose(
+        maps.array(samples=one, contributions=True), maps.array(contributions=True).values[2], atol=1e-6
+    )
+
+
+def test_shards_and_reductions(make_model: Make, promoters: Path, tmp_path: Path) -> None:
+    model = make_model(hops=1, **SHARED)
+    words = ("export", "attention", model, promoters, "--device", "cpu", "--batch-size", 4)
+    assert command(*words, "-o", tmp_path / "whole.h5") == 0
+    for part in (1, 2):
+        assert command(*words, "-o", tmp_path / f"{part}.h5", "--shard", f"{part}/2") == 0
+    assert command("merge", tmp_path / "1.h5", tmp_path / "2.h5", "-o", tmp_path / "merged.h5") == 0
+    whole, merged = (bioattn.open(tmp_path / name) for name in ("whole.h5", "merged.h5"))
+    np.testing.assert_array_equal(whole.array(contributions=True), merged.array(contributions=True))
+    assert command(*words, "-o", tmp_path / "mean.h5", "--reduce", "mean-heads") == 0
+    with pytest.raises(BioattnError, match="export without --reduce"):
+        bioattn.open(tmp_path / "mean.h5").array(contributions=True)
