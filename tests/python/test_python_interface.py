@@ -118,14 +118,11 @@ def _smoothed(weights: NDArray[np.floating], edges: NDArray[np.integer], length:
     return profile
 
 
-def test_profiles_at_bases_are_smoothed_as_the_scores_are(
-    promoters: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_profiles_at_bases_are_smoothed_as_the_scores_are(promoters: Path, tmp_path: Path) -> None:
     attention, truth = promoters / "attention.h5", promoters / "sim" / "truth.tsv"
-    assert command("simulate", "score", attention, truth) == 0
-    printed = next(
-        line.split() for line in capsys.readouterr().out.splitlines() if line.startswith("treatment1")
-    )
+    score = tmp_path / "score.json"
+    assert command("simulate", "score", attention, truth, "-o", score) == 0
+    written = bioattn.open(score)["positives"]["treatment1"]
     profiles = bioattn.open(attention).at_bases().to_xarray()
     assert profiles["position"].values[[0, -1]].tolist() == [-80, -1]
     np.testing.assert_allclose(profiles.sum("position"), 1, rtol=1e-6)
@@ -141,8 +138,8 @@ def test_profiles_at_bases_are_smoothed_as_the_scores_are(
         average_precision_score(bases, profiles.sel(sample=gene, treatment="treatment1"))
         for gene, bases in planted.items()
     ]
-    assert float(printed[1]) == len(scores)
-    assert float(printed[3]) == pytest.approx(np.mean(scores), abs=6e-4)
+    assert written["pairs"] == len(scores)
+    assert written["auprc"] == pytest.approx(np.mean(scores), abs=2e-6)
 
 
 def test_one_profile_has_positions_alone(promoters: Path) -> None:

@@ -112,7 +112,7 @@ class PromoterModelConfig:
     """Share of the k-mers dropped in each training step; the others are scaled up. On counts this acts as a ridge
     penalty."""
     value_layers: int = 1
-    """Convolutions over bins on the value path (`cross`) or in the trunk (`film`, `cross-all`)."""
+    """Convolutions over bins on the value path (`cross`, readout = own) or in the trunk (`film`, `cross-all`)."""
     value_kernel: int = 5
     """Width of such a convolution in bins; odd."""
     key_layers: int = 0

@@ -91,7 +91,9 @@ class CrossModel(nn.Module):
         super().__init__()
         channels = config.channels
         self.stem = make_stem(config)
-        self.mixer = BinMixer(channels, config.value_kernel, config.value_layers)
+        # What a shared readout reads is no wider than what attention is drawn by.
+        shared = config.readout == Readout.SHARED
+        self.mixer = BinMixer(channels, config.value_kernel, 0 if shared else config.value_layers)
         self.smear = BinMixer(channels, config.value_kernel, config.key_layers, residual=False)
         self.treatment_encoder = TreatmentEncoder(config, vocabulary, num_tokens=1)
         self.first_question = nn.Linear(config.treatment_channels, channels)
@@ -139,7 +141,7 @@ class CrossModel(nn.Module):
             for hop in range(config.hops)
         )
         self.readout: TreatmentReadout | SharedReadout
-        if config.readout == Readout.SHARED:
+        if shared:
             self.readout = SharedReadout(channels)
         else:
             self.readout = TreatmentReadout(
@@ -156,9 +158,9 @@ class CrossModel(nn.Module):
     def decode(self, bins_BPC: Tensor, known_BP: Tensor, embeddings_TE: Tensor) -> Tensor:
         """Bins of the stem, their mask and embeddings of T treatments → predictions (B, T); True = holds bases."""
         keys_BPC = self.smear(bins_BPC)
-        # What a shared readout reads is no wider than what attention is drawn by.
-        shared = self.readout if isinstance(self.readout, SharedReadout) else None
-        values_BPC = self.mixer(keys_BPC) if shared is None else shared.values(keys_BPC)
+        values_BPC = self.mixer(keys_BPC)
+        if isinstance(self.readout, SharedReadout):
+            values_BPC = self.readout.values(values_BPC)
         query_1TC = self.first_queries(embeddings_TE).unsqueeze(0)
         mask = known_BP[:, None, None, :]
         for normalise, attention in zip(self.normalise_question, self.hops, strict=True):
