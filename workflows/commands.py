@@ -21,6 +21,7 @@ EDAM = {
     ".fa": 1929,
     ".gff3": 1975,
     ".h5": 3590,
+    ".h5ad": 3590,
     ".json": 3464,
     ".tsv": 3475,
     ".html": 2331,
@@ -467,6 +468,13 @@ COMMANDS = (
         (ALIGNMENT_ATTENTION, STRUCTURE),
         (Output("structure", ".painted.pdb", "The structure; 100 is the residue most attended to"),),
         sample="simulated",
+    ),
+    Command(
+        "export anndata",
+        "Write attention as AnnData for scanpy: genes by treatments, with a map of each gene and treatment",
+        ("attention", "anndata", "scanpy"),
+        (ATTENTION,),
+        (Output("anndata", ".h5ad", "AnnData of predictions and maps"),),
     ),
     Command(
         "export tracks",

@@ -12,7 +12,8 @@ from typing import Any
 
 from bioattn.interpret.contacts.contact_regression import REGRESSION_FORMAT, describe_regression
 from bioattn.io.files import read_json
-from bioattn.store.kinds import FileKind, ReportInput, json_object
+from bioattn.io.hdf5_input import damage_named, open_hdf5
+from bioattn.store.kinds import FileKind, ReportInput, hdf5, json_object
 from bioattn.store.recorded_folder import RecordedFolder, without
 from bioattn.text import some
 
@@ -20,6 +21,7 @@ STRANDS = {"+": "plus", "-": "minus"}
 """How strands are called in names of tracks."""
 MEME, MOTIFS, TREATMENTS, EDGES, LOGOS = "motifs.meme", "motifs.tsv", "treatments.tsv", "edges.tsv", "logos"
 HEADS, PRUNING = "heads.tsv", "pruning.tsv"
+ANNDATA_FORMAT = "bioattn-anndata"
 SEQUENCES, GENES = "sequences.npz", "genes.tsv"
 _UNSAFE = re.compile(r"[^A-Za-z0-9.+-]+")
 _LONGEST_NAME = 80
@@ -123,6 +125,21 @@ ARRAY_FOLDER = RecordedFolder(
 )
 
 
+def _describe_anndata(path: Path) -> dict[str, Any]:
+    with open_hdf5(path) as file, damage_named(path):
+        known = {name: value[()] for name, value in file["uns/bioattn"].items() if value.ndim == 0}
+        return {
+            "observations": file["obs/_index"].size,
+            "variables": file["var/_index"].size,
+            "maps": some([*file["obsm"], *file["layers"]]),
+            **{
+                name: value.decode() if isinstance(value, bytes) else value.item()
+                for name, value in sorted(known.items())
+                if name != "generated_by"
+            },
+        }
+
+
 def _report_motifs(folder: Path) -> ReportInput:
     return ReportInput("motif_export", read_json(folder / MOTIF_FOLDER.record))
 
@@ -134,6 +151,12 @@ def file_kinds() -> Sequence[FileKind]:
         MOTIF_FOLDER.kind("motifs", "folder of motifs", report=_report_motifs),
         HEAD_FOLDER.kind("heads", "importance of attention heads"),
         ARRAY_FOLDER.kind("attribution-arrays", "folder of attribution as NumPy archives"),
+        FileKind(
+            name="anndata",
+            title="AnnData of predictions or attention",
+            matches=hdf5(ANNDATA_FORMAT),
+            describe=_describe_anndata,
+        ),
         FileKind(
             name="contact-regression",
             title="contact regression of attention heads",

@@ -221,6 +221,13 @@ COMMANDS = [
         other="",
     ),
     Command(
+        name="export anndata",
+        arguments="export anndata {i}/attention.h5 -o out.h5ad",
+        outputs=["out.h5ad"],
+        inputs=["attention.h5"],
+        other="--treatment treatment2",
+    ),
+    Command(
         name="export tracks",
         arguments="export tracks {i}/attention.h5 -o out --downstream 0",
         outputs=["out"],

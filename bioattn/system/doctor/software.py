@@ -59,6 +59,11 @@ EXTRAS = (
         "alignments built by search: prepare msa --search",
     ),
     Extra(
+        "anndata",
+        Library("anndata", "anndata", (0, 11)),
+        "predictions and attention for scanpy: export anndata",
+    ),
+    Extra(
         "track",
         Library("tensorboard", "tensorboard", (2, 14)),
         "training logged for TensorBoard: train --log-dir",

@@ -217,6 +217,45 @@ def tracks(
     )
 
 
+@command("export anndata")
+def anndata(
+    reporter: Reporter,
+    file: Path = argument("FILE", "Predictions of `run promoter` (TSV), or an attention HDF5."),
+    output: Path = options.OUTPUT,
+    treatment: tuple[str, ...] = options.TREATMENTS,
+    genes: tuple[str, ...] = options.GENES,
+    sites: tuple[str, ...] = options.AVERAGED_SITES,
+    heads: str | None = options.HEADS,
+    value_weighted: bool = option("Weights times the norm of the value, scaled to sum 1.", default=False),
+    sample: str | None = options.SAMPLE,
+) -> Record:
+    """Write predictions or attention as AnnData (.h5ad), for scanpy and its like.
+
+    Predictions become genes × treatments. Attention over promoters adds a map over the bins of each gene for each
+    treatment (obsm), the mean over sites and heads. Attention over an alignment becomes residues × residues with a
+    layer for each head. docs/formats/anndata.md says where everything stands. Needs anndata (extra `anndata`).
+
+    bioattn export anndata attention.h5 -o attention.h5ad --treatment heat
+    """
+    from bioattn.interpret.anndata_export import MapChoice, export_anndata
+    from bioattn.text import counted
+
+    written = export_anndata(
+        file,
+        output,
+        MapChoice(sites, parse_heads(heads), value_weighted, sample),
+        treatments=treatment,
+        genes=genes,
+        progress=reporter.progress(),
+    )
+    return Record(
+        f"wrote {output}: {written.observations:,} × {written.variables:,}, {counted(written.maps, 'map')}",
+        observations=written.observations,
+        variables=written.variables,
+        maps=written.maps,
+    )
+
+
 @command("export contacts")
 def contacts(
     reporter: Reporter,
