@@ -43,9 +43,7 @@ def write_run_record(
             }
             for name, path in inputs.items()
         },
-        "outputs": [
-            {"file": os.path.relpath(path, first.parent), "sha256": _digest(path)} for path in outputs
-        ],
+        "outputs": {os.path.relpath(path, first.parent): _digest(path) for path in outputs},
         "seconds": round(seconds, 3),
         **figures,
     }
@@ -86,7 +84,8 @@ def recorded_digest(path: Path) -> tuple[Path, str | None] | None:
 def _digests(record: Path) -> dict[str, str | None]:
     content = read_json(record)
     try:
-        outputs = content["outputs"] if "outputs" in content else [content["output"]]
-        return {each["file"]: each["sha256"] for each in outputs}
-    except (KeyError, TypeError) as error:
+        if "outputs" in content:
+            return dict(content["outputs"])
+        return {content["output"]["file"]: content["output"]["sha256"]}
+    except (KeyError, TypeError, ValueError) as error:
         raise BioattnError(f"{record}: is no run record") from error

@@ -98,7 +98,7 @@ def _against_record(path: Path) -> list[Problem]:
     return [warning("", f"is not the file that {recorded[0].name} speaks of (SHA-256 differs)")]
 
 
-_KEYED_BY_NAME = frozenset({"failed", "inputs", "settings", "sites", "chains"})
+_KEYED_BY_NAME = frozenset({"failed", "inputs", "outputs", "settings", "sites", "chains"})
 """Figures whose entries have names of the user's or of a file's: shown as they are."""
 
 

@@ -127,7 +127,7 @@ def test_the_same_again_and_over_some_genes(made: Path, tmp_path: Path) -> None:
 def test_attention_alone_needs_the_sequences(
     made: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    assert explain(made, tmp_path / "out.tsv") == 2
+    assert explain(made, tmp_path / "out.tsv") == 1
     assert "--promoters" in capsys.readouterr().err
     assert list(tmp_path.iterdir()) == []
 
@@ -137,7 +137,7 @@ def test_attention_alone_needs_the_sequences(
     [
         ((), 1, "matrix 'M1' of 'raises' needs a motif database; give --motifs"),
         (("--contrast", "heat"), 2, "--contrast heat: give two different conditions as CONDITION:OTHER"),
-        (("--contrast", "heat:warm"), 2, "of 'heat', 'cold'"),
+        (("--contrast", "heat:warm"), 1, "of 'heat', 'cold'"),
         (("--genes", "nobody"), 1, "--genes 'nobody': "),
         (("--p-value", "0"), 2, "--p-value 0: a p-value is above 0"),
         (("--match", "sound"), 2, "--match"),

@@ -69,7 +69,7 @@ def test_from_stockholm_to_a3m_by_eye(small, tmp_path, capsys) -> None:
     ]
     record = json.loads((tmp_path / "x.a3m.run.json").read_text())
     assert figures["steps"][0]["removed_columns"] == 3
-    assert record["outputs"][0]["sha256"] == hashlib.sha256(output.read_bytes()).hexdigest()
+    assert record["outputs"]["x.a3m"] == hashlib.sha256(output.read_bytes()).hexdigest()
     assert record["inputs"]["alignment"]["file"] == "small.sto"
     assert record["steps"] == figures["steps"]
     assert sorted(path.name for path in tmp_path.iterdir()) == [

@@ -285,10 +285,9 @@ def test_a_file_that_is_not_its_records_is_warned_about(
     assert bioattn("run", *arguments, "--attention", attention) == 0
     assert not stale.exists()
     outputs = json.loads(record.read_text())["outputs"]
-    assert outputs == [
-        {"file": path.name, "sha256": hashlib.sha256(path.read_bytes()).hexdigest()}
-        for path in (predictions, attention)
-    ]
+    assert outputs == {
+        path.name: hashlib.sha256(path.read_bytes()).hexdigest() for path in (predictions, attention)
+    }
     assert bioattn("validate", predictions, attention) == 0
     assert "warning" not in capsys.readouterr().out
     bioattn("export", "attention", *arguments[1:3], "-o", tmp_path / "other.h5", "--heads", 0)
@@ -299,7 +298,15 @@ def test_a_file_that_is_not_its_records_is_warned_about(
     warning = "warning: is not the file that predictions.tsv.run.json speaks of"
     assert capsys.readouterr().out.count(warning) == 2
     # As earlier versions had it.
-    record.write_text(json.dumps({"command": [], "bioattn_version": "0.1", "output": outputs[0]}))
+    record.write_text(
+        json.dumps(
+            {
+                "command": [],
+                "bioattn_version": "0.1",
+                "output": {"file": predictions.name, "sha256": outputs[predictions.name]},
+            }
+        )
+    )
     assert bioattn("validate", predictions, attention) == 0
     assert capsys.readouterr().out.count(warning) == 1
 

@@ -171,7 +171,7 @@ def test_bytes_repeat_and_hold_no_path(run: PromoterRun, page: Path, tmp_path: P
     assert again.read_bytes() == page.read_bytes()
     assert str(elsewhere).encode() not in again.read_bytes()
     record = json.loads((tmp_path / "again.html.run.json").read_text())
-    assert record["outputs"][0]["sha256"] == hashlib.sha256(again.read_bytes()).hexdigest()
+    assert record["outputs"]["again.html"] == hashlib.sha256(again.read_bytes()).hexdigest()
 
 
 def test_where_not_all_promoters_fit_a_choice_is_made_and_said(

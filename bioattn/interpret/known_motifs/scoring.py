@@ -11,7 +11,7 @@ import numpy as np
 import pandas as pd
 from numpy.typing import NDArray
 
-from bioattn.errors import BioattnError, FormatError
+from bioattn.errors import BioattnError, FormatError, SettingsError
 from bioattn.formats.meme import read_meme
 from bioattn.formats.nucleotides import UNKNOWN
 from bioattn.formats.tables import open_table, refuse_duplicate_columns
@@ -243,7 +243,8 @@ def _contrast(text: str, groups: dict[str, list[str]]) -> tuple[str, str]:
         first, second = ":".join(parts[:cut]), ":".join(parts[cut:])
         if first in groups and second in groups and first != second:
             return first, second
-    raise BioattnError(
+    kind = BioattnError if ":" in text.strip(":") else SettingsError  # alone it is a contrast of nothing
+    raise kind(
         f"--contrast {text}: give two different conditions as CONDITION:OTHER, of {quoted(list(groups))}"
     )
 
