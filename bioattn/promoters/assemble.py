@@ -9,7 +9,7 @@ from typing import Any, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from bioattn.errors import BioattnError
+from bioattn.errors import BioattnError, SettingsError
 from bioattn.formats.nucleotides import UNKNOWN
 from bioattn.io.audit import audit_path, audit_text
 from bioattn.io.files import atomic_output, check_output
@@ -28,7 +28,7 @@ from bioattn.promoters.response_matrix import (
     join_promoters,
 )
 from bioattn.promoters.responses import Responses, ResponseSource, read_responses
-from bioattn.promoters.splits import split_treatments
+from bioattn.promoters.splits import read_split_table, split_treatments
 from bioattn.promoters.treatments import TreatmentTable, named_treatments, read_treatment_table
 from bioattn.text import counted, listed, percentage, quoted
 
@@ -58,6 +58,7 @@ class DatasetInputs:
     responses: Sequence[ResponseSource]
     treatment_table: Path | None = None
     proteins: Path | None = None
+    split_table: Path | None = None
 
 
 def prepare_dataset(
@@ -68,15 +69,24 @@ def prepare_dataset(
     Raises: BioattnError for anything wrong with the input, SettingsError for an output that would replace an
     input; then neither file is written.
     """
+    if inputs.split_table is not None and (
+        settings.gene_holdouts or set(settings.splits) - {Split.TREATMENT}
+    ):
+        raise SettingsError(
+            "--split-table names the side of every gene; leave --split and --holdout of genes out"
+        )
     files = [inputs.promoters, *(source.path for source in inputs.responses)]
-    files += [path for path in (inputs.treatment_table, inputs.proteins) if path is not None]
+    files += [
+        path for path in (inputs.treatment_table, inputs.proteins, inputs.split_table) if path is not None
+    ]
     check_output(output, files)
     check_output(audit_path(output), files)
     promoters = list(read_promoters(inputs.promoters))
     responses = read_responses(inputs.responses, columns)
     table = None if inputs.treatment_table is None else read_treatment_table(inputs.treatment_table)
     proteins = None if inputs.proteins is None else read_proteins(inputs.proteins)
-    dataset, audit = build_dataset(promoters, responses, table, settings, proteins)
+    sides = None if inputs.split_table is None else read_split_table(inputs.split_table)
+    dataset, audit = build_dataset(promoters, responses, table, settings, proteins, sides)
     with atomic_output(audit_path(output)) as temporary:
         temporary.write_text(audit_text(AuditRow._fields, audit), encoding="utf-8", newline="\n")
         write_dataset(output, dataset)
@@ -89,11 +99,13 @@ def build_dataset(
     table: TreatmentTable | None,
     settings: DatasetSettings,
     proteins: Mapping[str, str] | None = None,
+    sides: Mapping[str, int] | None = None,
 ) -> Built:
     """Bring promoters, responses and treatments together.
 
     Genes keep the order of the promoters, treatments that of the responses. `proteins` (by gene id) adds
-    paralogues to what `homology` keeps together and to the leakage figures. What is left out is logged and in the
+    paralogues to what `homology` keeps together and to the leakage figures. `sides` (by gene id) is the split,
+    where the user gives it. What is left out is logged and in the
     audit.
 
     Raises: BioattnError when genes or treatments do not match, nothing is left, or promoters differ in flanks;
@@ -127,7 +139,7 @@ def build_dataset(
     kept, labelled = [promoters[i] for i in genes], labelled.select(genes, treatments)
     codes = _padded(kept)
     _refuse_empty(kept, codes)
-    split = split_genes(kept, codes, settings, proteins)
+    split = split_genes(kept, codes, settings, proteins, sides)
     treatment_split = np.full(len(treatments), TRAIN, dtype=np.uint8)
     if Split.TREATMENT in settings.splits:
         treatment_split = split_treatments(labelled.treatments, settings.treatment_holdouts, settings.seed)

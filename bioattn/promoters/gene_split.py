@@ -25,7 +25,13 @@ from bioattn.promoters.homology import (
 )
 from bioattn.promoters.kmers import DEFAULT_K
 from bioattn.promoters.promoter_fasta import Promoter
-from bioattn.promoters.splits import MIN_CHROMOSOMES, block_groups, split_by_chromosome, split_by_group
+from bioattn.promoters.splits import (
+    MIN_CHROMOSOMES,
+    block_groups,
+    split_by_chromosome,
+    split_by_group,
+    split_by_table,
+)
 from bioattn.text import percentage, quoted
 
 LOGGER = logging.getLogger("bioattn")
@@ -47,10 +53,12 @@ def split_genes(
     codes: NDArray[np.uint8],
     settings: DatasetSettings,
     proteins: Mapping[str, str] | None = None,
+    table: Mapping[str, int] | None = None,
 ) -> GeneSplit:
     """Split the genes as the settings say and measure the leakage between the sides.
 
-    codes: (promoters, bases) with flanks, padded. proteins: by gene id; adds paralogues.
+    codes: (promoters, bases) with flanks, padded. proteins: by gene id; adds paralogues. table: the
+    side of each gene, where the user gives it.
 
     Raises: SettingsError when the settings do not fit; BioattnError when no protein belongs to a promoter.
     """
@@ -58,20 +66,22 @@ def split_genes(
     # Flanks are used by shifted training samples, so they count as part of the window here.
     start = np.array([p.start - p.flank for p in promoters], dtype=np.int64)
     end = np.array([p.end + p.flank for p in promoters], dtype=np.int64)
-    kind = _kind(settings, chrom)
+    kind = _kind(settings, chrom) if table is None else None
     description: dict[str, Any] = {
-        "genes": None if kind is None else str(kind),
+        "genes": "table" if table is not None else None if kind is None else str(kind),
         "k": DEFAULT_K,
         "min_share": MIN_SHARE,
     }
-    if kind is None:
+    if kind is None and table is None:
         LOGGER.info("all genes are in training; only treatments are held out")
         return GeneSplit(
             sides=np.full(len(chrom), TRAIN, dtype=np.uint8), description=description, leakage=[]
         )
     paralogues = None if proteins is None else _paralogues(promoters, proteins)
     links = promoter_links(codes)
-    if kind is Split.CHROMOSOME:
+    if table is not None:
+        sides = split_by_table([p.gene_id for p in promoters], table)
+    elif kind is Split.CHROMOSOME:
         sides = split_by_chromosome(chrom, settings.gene_holdouts, settings.seed)
         description["chromosomes"] = {
             name: sorted({c for c, s in zip(chrom, sides, strict=True) if s == side})

@@ -2,17 +2,19 @@
 
 import logging
 import re
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from pathlib import Path
 
 import numpy as np
 from numpy.typing import NDArray
 
-from bioattn.errors import BioattnError, SettingsError
+from bioattn.errors import BioattnError, FormatError, SettingsError
+from bioattn.formats.tables import open_table
 from bioattn.promoters.dataset import SPLIT_NAMES, TEST, TRAIN, VALIDATION
 from bioattn.promoters.homology import group_labels, overlap_links
 from bioattn.promoters.treatments import TreatmentTable
-from bioattn.text import quoted
+from bioattn.text import counted, quoted
 
 LOGGER = logging.getLogger("bioattn")
 
@@ -122,6 +124,42 @@ def block_groups(
     number = np.unique(np.asarray(chrom), return_inverse=True)[1]
     groups: NDArray[np.int64] = np.unique(np.stack([number, blocks]), axis=1, return_inverse=True)[1].ravel()
     return groups
+
+
+def read_split_table(path: Path) -> dict[str, int]:
+    """The side of each gene from a table with the columns `gene` (or, failing that, the first) and `split`.
+
+    Sides are called train, validation (or valid, val) and test. Raises: FormatError naming the line of another
+    side or of a gene that is there twice.
+    """
+    reader = open_table(path)
+    gene = reader.header.index("gene") if "gene" in reader.header else 0
+    split = reader.column("split", "--split-table")
+    names = {name: side for side, name in enumerate(SPLIT_NAMES)} | {"valid": VALIDATION, "val": VALIDATION}
+    sides: dict[str, int] = {}
+    for line, cells in reader.rows():
+        if cells[split].lower() not in names:
+            raise FormatError(
+                f"{path}:{line}: the split is {cells[split]!r}; one of {', '.join(names)} is needed"
+            )
+        if cells[gene] in sides:
+            raise FormatError(f"{path}:{line}: the gene {cells[gene]!r} has a side already")
+        sides[cells[gene]] = names[cells[split].lower()]
+    return sides
+
+
+def split_by_table(genes: Sequence[str], sides: Mapping[str, int]) -> NDArray[np.uint8]:
+    """Side of each gene as a table says; it may hold others. Raises: BioattnError naming genes that it lacks."""
+    absent = [gene for gene in genes if gene not in sides]
+    if absent:
+        raise BioattnError(
+            f"--split-table: {len(absent):,} of {counted(len(genes), 'gene')} are not in the table: "
+            f"{quoted(absent)}; add them, or leave them out of the promoters"
+        )
+    split = np.array([sides[gene] for gene in genes], dtype=np.uint8)
+    if not (split == TRAIN).any():
+        raise BioattnError("--split-table: no gene is left for training")
+    return split
 
 
 def split_by_chromosome(chrom: Sequence[str], holdouts: Sequence[Holdout], seed: int) -> NDArray[np.uint8]:

@@ -308,3 +308,26 @@ def test_phage_table_of_e_coli(shared, tmp_path, capfd):
     assert unknown["name"].str.startswith("lambda").sum() == 73
     assert "77 genes of the responses left out, no promoter of this name: 'b" in err
     assert dataset.metadata["split"]["genes"] == "homology"
+
+
+def test_a_table_gives_the_split(folder, capfd):
+    sides = ["train", "valid", "Test"] * 40
+    rows = [f"{side}\t{gene}\n" for gene, side in zip(GENES, sides, strict=True)]
+    (folder / "s.tsv").write_text("split\tgene\n" + "".join(reversed(rows)) + "train\tYBR001W\n")
+    assert run("p.fa", "r.tsv", "--split-table", "s.tsv", "-o", "x.h5") == 0
+    dataset = read_dataset(folder / "x.h5")
+    assert [dataset.gene_split[GENES.index(gene)] for gene in GENES[:3]] == [0, VALIDATION, TEST]
+    assert np.bincount(dataset.gene_split).tolist() == [40, 40, 40]
+    assert dataset.metadata["split"]["genes"] == "table"
+    assert "test promoters against train: 0.0 % share" in capfd.readouterr().err
+    for text, sentence in [
+        ("".join(rows[:-1]), "1 of 120 genes are not in the table: 'YAL119C'"),
+        ("".join(rows) + rows[0], "s.tsv:122: the gene 'YAL000C' has a side already"),
+        ("".join(rows) + "dev\tYBR001W\n", "s.tsv:122: the split is 'dev'; one of train, validation, test"),
+        ("".join(row.replace("train", "test") for row in rows), "no gene is left for training"),
+    ]:
+        (folder / "s.tsv").write_text("split\tgene\n" + text)
+        assert run("p.fa", "r.tsv", "--split-table", "s.tsv", "-o", "y.h5") == 1
+        assert sentence in capfd.readouterr().err
+    assert run("p.fa", "r.tsv", "--split-table", "s.tsv", "--holdout", "test=0.1", "-o", "y.h5") == 2
+    assert not (folder / "y.h5").exists()

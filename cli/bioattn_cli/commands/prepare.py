@@ -126,6 +126,9 @@ def dataset(
         "test=treatment:NAME (treatments); can be repeated [default: a tenth each].",
         default=(),
     ),
+    split_table: Path | None = option(
+        "TSV/CSV with the columns gene and split (train, validation, test), instead of --split."
+    ),
     block_size: str | None = option("Bases of a block (--split block), such as 500kb [default: 200kb]."),
     layout: Layout | None = option("Layout of the tables [default: recognised]."),
     gene_column: str | None = option("Column of gene ids [default: the first]."),
@@ -161,7 +164,11 @@ def dataset(
     ]
     sources = [response_source(text) for text in responses if text not in loose]
     inputs = DatasetInputs(
-        promoters=promoters, responses=sources, treatment_table=treatment_table, proteins=proteins
+        promoters=promoters,
+        responses=sources,
+        treatment_table=treatment_table,
+        proteins=proteins,
+        split_table=split_table,
     )
     columns = ResponseColumns(
         layout=layout,
