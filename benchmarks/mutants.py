@@ -38,17 +38,13 @@ TESTS = {
     "bioattn/training/optimisation.py": ["tests/training/test_optimisation.py"],
     "bioattn/promoters/windows.py": ["tests/promoters/test_windows.py"],
     "bioattn/promoters/overlaps.py": ["tests/promoters/test_windows.py"],
-    "bioattn/promoters/splits.py": ["tests/promoters/test_splits.py", "tests/promoters/test_assemble.py"],
-    "bioattn/promoters/gene_split.py": [
-        "tests/promoters/test_splits.py",
-        "tests/promoters/test_gene_split.py",
-    ],
+    "bioattn/promoters/splits.py": SPLITS,
+    "bioattn/promoters/gene_split.py": SPLITS,
     "bioattn/attention/operator.py": ATTENTION,
     "bioattn/attention/score.py": ATTENTION,
     "bioattn/store/merging.py": [
+        "tests/store/test_part_sets.py",
         "tests/store/test_merging.py",
-        "tests/inference/test_sharded_alignments.py::test_folders_and_attention",
-        "tests/inference/test_sharded_alignments.py::test_a_folder_of_one",
     ],
 }
 """The modules that are changed, and the tests that have to notice."""
