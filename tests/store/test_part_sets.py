@@ -220,6 +220,12 @@ def test_folders_are_copied_into_one_and_failures_are_told(tmp_path):
     assert (progress.done, progress.ended) == (3, 1)
 
 
+def test_a_single_part_is_a_whole(tmp_path):
+    summary = merge_parts(folders(tmp_path, (["a"], ["bad"])), tmp_path / "whole")
+    assert (summary.num_inputs, summary.num_missing) == (2, 1)
+    assert sorted(path.name for path in (tmp_path / "whole").iterdir()) == ["a"]
+
+
 def test_room_is_asked_for_the_files_of_all_parts(tmp_path, monkeypatch):
     asked = []
     monkeypatch.setattr(merging, "require_free_space", lambda _output, size, *_: asked.append(size))
