@@ -21,8 +21,8 @@ class TrainingEvents:
     def __init__(self, folder: Path, output: Path) -> None:
         """output: the model folder, which is replaced as a whole and so holds no logs.
 
-        Raises: BioattnError when TensorBoard is not installed; SettingsError for a file and
-        for a folder inside `output`.
+        Raises: BioattnError when TensorBoard is not installed, or for a file; SettingsError for a folder in
+        `output`.
         """
         try:
             from torch.utils.tensorboard import SummaryWriter
@@ -33,7 +33,7 @@ class TrainingEvents:
         if folder.resolve().is_relative_to(output.resolve()):
             raise SettingsError(f"--log-dir {folder}: is in the model folder {output}; give one beside it")
         if folder.exists() and not folder.is_dir():
-            raise SettingsError(f"--log-dir {folder}: is a file, a folder is needed")
+            raise BioattnError(f"--log-dir {folder}: is a file, a folder is needed")
         self._new_writer: Any = SummaryWriter
         self._folder = folder
         self._writer: Any = None

@@ -184,6 +184,6 @@ def test_events_need_tensorboard_and_a_folder_of_their_own(dataset_path, tmp_pat
     assert main([*words, str(tmp_path / "m" / "log")]) == 2
     assert "is in the model folder" in capsys.readouterr().err
     (tmp_path / "file").write_text("")
-    assert main([*words, str(tmp_path / "file")]) == 2
+    assert main([*words, str(tmp_path / "file")]) == 1
     assert "is a file, a folder is needed" in capsys.readouterr().err
     assert sorted(path.name for path in tmp_path.iterdir()) == ["file"]
