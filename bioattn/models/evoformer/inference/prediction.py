@@ -120,7 +120,7 @@ def try_model(model: LoadedEvoformerModel) -> None:
     alignment = Alignment(
         names=names, descriptions=[""] * len(names), residues=residues, insertions=[{} for _ in names]
     )
-    settings = replace(model.inputs, num_samples=1)
+    settings = replace(model.inputs, num_samples=1, num_recycles=min(1, model.inputs.num_recycles))
     inputs = prepare_inputs(alignment, model.config, settings, source=f"{model.path}: the trial")
     states = (Representation.MSA, Representation.PAIR)
     predict(model, inputs, seed=0, progress=NoProgress(), request=StopRequest(), representations=states)
