@@ -11,16 +11,12 @@ from bioattn.models.evoformer.inference.sources import find_alignments
 from bioattn.models.evoformer.parameters.export import export_parameters
 from bioattn.store.inspection import validate_file
 from bioattn_cli.main import main
-from tests.inference.evoformer_runs import make_model, write_fasta
+from tests.inference.evoformer_runs import make_model, run, write_fasta
 
 
 @pytest.fixture
 def trunk(tmp_path: Path) -> Path:
     return make_model(tmp_path / "m", structure_module=None, recycling=False, num_blocks=1)
-
-
-def run(*arguments: object) -> int:
-    return main(["run", "evoformer", *map(str, arguments), "-q"])
 
 
 def contents(folder: Path) -> dict[Path, bytes]:
