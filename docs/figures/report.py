@@ -1,13 +1,9 @@
-"""Take the picture of a report: report.png, the browser of promoters at the strongest peak of a promoter.
+"""Take the picture of a report: report.png, its first screen.
 
     make demo
-    bioattn explain attribution demo-output/model-0 demo-output/promoters.fa --genes G3040 -o explain.h5
-    bioattn report demo-output/model-0 demo-output/demo.dataset.h5 demo-output/attention-0.h5 explain.h5 \\
-        demo-output/promoters.fa --motifs data/demo/motifs.meme -o report.html
-    python docs/figures/report.py report.html
+    python docs/figures/report.py demo-output/report.html
 
-The promoter is the first that the report shows, not picked by eye. Needs Chromium, its driver, selenium and
-Pillow.
+Needs Chromium, its driver, selenium and Pillow.
 """
 
 import base64
@@ -15,7 +11,6 @@ import io
 import shutil
 import sys
 import tempfile
-import time
 from pathlib import Path
 
 from PIL import Image
@@ -45,13 +40,10 @@ def main(report: Path) -> None:
             WebDriverWait(driver, 20).until(
                 lambda page: page.execute_script("return document.querySelector('#tracks g.track')")
             )
-            driver.execute_script("document.querySelector('#zoom-peak').click()")
-            time.sleep(0.5)
-            box = driver.execute_script(
-                "const b = document.querySelector('#promoters').getBoundingClientRect();"
-                "return [b.top + scrollY, b.height]"
+            height = driver.execute_script(
+                "return document.querySelector('.opening').getBoundingClientRect().bottom + scrollY"
             )
-            clip = {"x": 0, "y": box[0] + 12, "width": WIDTH, "height": box[1] - 12, "scale": 1}
+            clip = {"x": 0, "y": 0, "width": WIDTH, "height": height + 16, "scale": 1}
             taken = driver.execute_cdp_cmd(
                 "Page.captureScreenshot", {"format": "png", "captureBeyondViewport": True, "clip": clip}
             )
