@@ -96,10 +96,8 @@ def test_the_promoter_example_finds_the_motifs(
     monkeypatch.chdir(reader)
     (code,) = [block.code for block in blocks(README, "python")]
     names = run_python(code)
-    np.testing.assert_allclose(names["weights"].sum(-1), 1, rtol=1e-5)
-    best = int(names["weights"].mean(0).argmax())
-    assert names["edges"][best] - 200 < -37
-    assert names["edges"][best + 1] - 200 > -45
+    assert -45 <= float(names["highest"]) < -37
+    assert names["responses"].shape == (4000, 4)
     assert (reader / "report.html").stat().st_size > 100_000
 
 
