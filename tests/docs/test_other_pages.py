@@ -24,7 +24,7 @@ from bioattn.system.doctor.diagnosis import Status
 from bioattn_cli.main import main
 from bioattn_cli.program import program
 from tests.docs.conftest import PAGES, ROOT, blocks, command_lines, page_text, run_python, snippets
-from tests.workflows.nextflow_pipeline import config_text, params
+from tests.workflows.nextflow_module import config_text, params
 
 SECURITY = (ROOT / "SECURITY.md").read_text(encoding="utf-8")
 

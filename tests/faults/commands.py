@@ -5,6 +5,7 @@ import json
 import shutil
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from itertools import pairwise
 from pathlib import Path
 
 from tests.faults.forked import REPOSITORY, Forks, Run
@@ -31,16 +32,20 @@ max_msa_clusters = 8
 """
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+_OUTPUT_OPTIONS = ("-o", "--attention", "--stats", "--mappings", "--pruned-model")
+
+
+@dataclass(slots=True)
 class Command:
     """One command; `{i}` in its arguments stands for the folder of inputs."""
 
     name: str
+    """The words of the command, and after a comma what tells it from another one."""
     arguments: str
-    outputs: Sequence[str]
-    """What stands under its final name: files and folders."""
-    inputs: Sequence[str]
-    """Files that it reads."""
+    outputs: Sequence[str] = ()
+    """What stands under its final name, files and folders; empty: those that the arguments name."""
+    inputs: Sequence[str] = ()
+    """Files that it reads; empty: those that the arguments name."""
     other: str = "--seed 5"
     """Options that give another result: what an earlier run had left."""
     replace: str = ""
@@ -54,254 +59,179 @@ class Command:
     beside: Sequence[str] = ()
     """Outputs that another run can write only together with the first, which has the lock."""
 
+    def __post_init__(self) -> None:
+        words = self.arguments.split()
+        self.outputs = self.outputs or [path for option, path in pairwise(words) if option in _OUTPUT_OPTIONS]
+        given = [word.removeprefix("{i}/") for word in words if word.startswith("{i}/")]
+        self.inputs = self.inputs or [
+            f"{name}/model.safetensors" if name.endswith("model") else name for name in given
+        ]
+
     def argv(self, inputs: Path, *more: str) -> list[str]:
-        """Arguments, split."""
-        words = " ".join([self.arguments, *more]).split()
+        """The command line, split."""
+        words = " ".join([self.name.partition(",")[0], self.arguments, *more]).split()
         return [word.replace("{i}", str(inputs)) for word in words]
 
 
 PROMOTER_RUN = "--threads 1 --device cpu"
 COMMANDS = [
     Command(
-        name="simulate promoters",
-        arguments="simulate promoters -o out --genes 40 --treatments 2 --length 120 --chromosomes 4",
-        outputs=["out"],
-        inputs=[],
+        "simulate promoters",
+        "-o out --genes 40 --treatments 2 --length 120 --chromosomes 4",
         replace="--force",
     ),
     Command(
-        name="simulate msa",
-        arguments="simulate msa -o out --families 3 --min-depth 12 --max-depth 20 --min-length 30 --max-length 34",
-        outputs=["out"],
-        inputs=[],
+        "simulate msa",
+        "-o out --families 3 --min-depth 12 --max-depth 20 --min-length 30 --max-length 34",
         replace="--force",
     ),
     Command(
-        name="simulate score",
-        arguments="simulate score {i}/attention.h5 {i}/truth.tsv --dataset {i}/x.dataset.h5 --split all "
-        "-o out.json",
-        outputs=["out.json"],
-        inputs=["attention.h5", "truth.tsv", "x.dataset.h5"],
+        "simulate score",
+        "{i}/attention.h5 {i}/truth.tsv --dataset {i}/x.dataset.h5 --split all -o out.json",
         other="--upsample nearest",
     ),
     Command(
-        name="prepare promoters",
-        arguments="prepare promoters {i}/genome.fa {i}/annotation.gff3 --upstream 120 --downstream 0 --flank 8 "
-        "-o out.fa --index genome.index",
+        "prepare promoters",
+        "{i}/genome.fa {i}/annotation.gff3 --upstream 120 --downstream 0 --flank 8 -o out.fa "
+        "--index genome.index",
         outputs=["out.fa", "out.bed", "out.audit.tsv"],
-        inputs=["genome.fa", "annotation.gff3"],
         other="--upstream 100",
     ),
     Command(
-        name="prepare dataset",
-        arguments="prepare dataset {i}/promoters.fa {i}/responses.tsv --treatment-table {i}/treatments.tsv "
-        "-o out.dataset.h5",
+        "prepare dataset",
+        "{i}/promoters.fa {i}/responses.tsv --treatment-table {i}/treatments.tsv -o out.dataset.h5",
         outputs=["out.dataset.h5", "out.dataset.audit.tsv"],
-        inputs=["promoters.fa", "responses.tsv", "treatments.tsv"],
         other="--split random --seed 5",
     ),
     Command(
-        name="prepare msa",
-        arguments="prepare msa {i}/family.a3m -o out.a3m --max-identity 0.9 --stats out.json --threads 1",
-        outputs=["out.a3m", "out.json"],
-        inputs=["family.a3m"],
+        "prepare msa",
+        "{i}/family.a3m -o out.a3m --max-identity 0.9 --stats out.json --threads 1",
         other="--max-depth 20",
     ),
     Command(
-        name="prepare contacts",
-        arguments="prepare contacts {i}/families/PAIRS.tsv -o out.dataset.h5 --mappings out.mappings",
+        "prepare contacts",
+        "{i}/families/PAIRS.tsv -o out.dataset.h5 --mappings out.mappings",
         outputs=["out.dataset.h5", "out.dataset.audit.tsv", "out.mappings"],
-        grows=["out.mappings"],
-        beside=["out.mappings"],
         inputs=[
             "families/PAIRS.tsv",
             "families/msa/simulated000000.a3m",
             "families/structure/simulated000001.pdb",
         ],
         other="--max-depth 20",
+        grows=["out.mappings"],
+        beside=["out.mappings"],
     ),
     Command(
-        name="train promoter",
-        arguments="train promoter {i}/x.dataset.h5 -o out --epochs 4 -c {i}/promoter.toml " + PROMOTER_RUN,
-        outputs=["out"],
-        inputs=["x.dataset.h5", "promoter.toml"],
+        "train promoter",
+        "{i}/x.dataset.h5 -o out --epochs 4 -c {i}/promoter.toml " + PROMOTER_RUN,
         replace="--force",
         resume="--resume",
     ),
     Command(
-        name="train evoformer",
-        arguments="train evoformer {i}/families.dataset.h5 -o out --steps 4 -c {i}/evoformer.toml "
-        + PROMOTER_RUN,
-        outputs=["out"],
-        inputs=["families.dataset.h5", "evoformer.toml"],
+        "train evoformer",
+        "{i}/families.dataset.h5 -o out --steps 4 -c {i}/evoformer.toml " + PROMOTER_RUN,
         replace="--force",
         resume="--resume",
     ),
     Command(
-        name="run promoter",
-        arguments="run promoter {i}/model {i}/promoters.fa -o out.tsv --attention out.h5 --batch-size 4 "
-        + PROMOTER_RUN,
-        outputs=["out.tsv", "out.h5"],
+        "run promoter",
+        "{i}/model {i}/promoters.fa -o out.tsv --attention out.h5 --batch-size 4 " + PROMOTER_RUN,
         inputs=["model/model.safetensors", "model/config.json", "promoters.fa"],
         other="--treatment treatment2",
         resume="--resume",
     ),
     Command(
-        name="run evoformer",
-        arguments="run evoformer {i}/family.a3m --model {i}/contact-model -o out --attention out.h5 "
-        + PROMOTER_RUN,
-        outputs=["out", "out.h5"],
-        inputs=["family.a3m", "contact-model/model.safetensors"],
+        "run evoformer",
+        "{i}/family.a3m --model {i}/contact-model -o out --attention out.h5 " + PROMOTER_RUN,
         replace="--force",
         resume="--resume",
     ),
     Command(
-        name="run evoformer, several",
-        arguments="run evoformer {i}/families/msa --model {i}/contact-model -o out --attention out.h5 "
-        "--sites *.msa_row " + PROMOTER_RUN,
-        outputs=["out", "out.h5"],
-        grows=["out"],
-        without_failed=["out.h5"],
+        "run evoformer, several",
+        "{i}/families/msa --model {i}/contact-model -o out --attention out.h5 --sites *.msa_row "
+        + PROMOTER_RUN,
         inputs=["families/msa/simulated000001.a3m", "contact-model/model.safetensors"],
         replace="--force",
         resume="--resume",
+        grows=["out"],
+        without_failed=["out.h5"],
     ),
     Command(
-        name="export attention",
-        arguments="export attention {i}/model {i}/promoters.fa -o out.h5 --batch-size 4 --phases 2 "
-        + PROMOTER_RUN,
-        outputs=["out.h5"],
-        inputs=["model/model.safetensors", "promoters.fa"],
+        "export attention",
+        "{i}/model {i}/promoters.fa -o out.h5 --batch-size 4 --phases 2 " + PROMOTER_RUN,
         other="--treatment treatment2",
         resume="--resume",
     ),
     Command(
-        name="export attribution",
-        arguments="export attribution {i}/attribution.h5 -o out",
-        outputs=["out"],
-        inputs=["attribution.h5"],
+        "export attribution", "{i}/attribution.h5 -o out", other="--treatment treatment2", replace="--force"
+    ),
+    Command("export contacts", "{i}/family.attention.h5 -o out.tsv", other=""),
+    Command(
+        "export motifs",
+        "{i}/attention.h5 {i}/attribution.h5 --promoters {i}/promoters.fa -o out",
         other="--treatment treatment2",
         replace="--force",
     ),
     Command(
-        name="export contacts",
-        arguments="export contacts {i}/family.attention.h5 -o out.tsv",
-        outputs=["out.tsv"],
-        inputs=["family.attention.h5"],
-        other="",
-    ),
-    Command(
-        name="export motifs",
-        arguments="export motifs {i}/attention.h5 {i}/attribution.h5 --promoters {i}/promoters.fa -o out",
-        outputs=["out"],
-        inputs=["attention.h5", "attribution.h5", "promoters.fa"],
-        other="--treatment treatment2",
-        replace="--force",
-    ),
-    Command(
-        name="export multiqc",
-        arguments="export multiqc {i}/promoters.fa {i}/x.dataset.h5 {i}/model {i}/prediction -o out",
-        outputs=["out"],
+        "export multiqc",
+        "{i}/promoters.fa {i}/x.dataset.h5 {i}/model {i}/prediction -o out",
         inputs=["promoters.fa", "x.dataset.h5", "model/history.csv", "prediction/scores.json"],
         other="--sample another",
         replace="--force",
     ),
+    Command("export parameters", "{i}/contact-model -o out.npz", other=""),
     Command(
-        name="export parameters",
-        arguments="export parameters {i}/contact-model -o out.npz",
-        outputs=["out.npz"],
-        inputs=["contact-model/model.safetensors"],
-        other="",
-    ),
-    Command(
-        name="export structure",
-        arguments="export structure {i}/family.attention.h5 {i}/families/structure/simulated000000.pdb -o out.pdb",
-        outputs=["out.pdb"],
+        "export structure",
+        "{i}/family.attention.h5 {i}/families/structure/simulated000000.pdb -o out.pdb",
         inputs=["families/structure/simulated000000.pdb", "family.attention.h5"],
         other="",
     ),
+    Command("export anndata", "{i}/attention.h5 -o out.h5ad", other="--treatment treatment2"),
     Command(
-        name="export anndata",
-        arguments="export anndata {i}/attention.h5 -o out.h5ad",
-        outputs=["out.h5ad"],
-        inputs=["attention.h5"],
-        other="--treatment treatment2",
-    ),
-    Command(
-        name="export tracks",
-        arguments="export tracks {i}/attention.h5 -o out --downstream 0",
-        outputs=["out"],
-        inputs=["attention.h5"],
+        "export tracks",
+        "{i}/attention.h5 -o out --downstream 0",
         other="--treatment treatment2",
         replace="--force",
     ),
     Command(
-        name="explain attribution",
-        arguments="explain attribution {i}/model {i}/promoters.fa -o out.h5 " + PROMOTER_RUN,
-        outputs=["out.h5"],
-        inputs=["model/model.safetensors", "promoters.fa"],
+        "explain attribution",
+        "{i}/model {i}/promoters.fa -o out.h5 " + PROMOTER_RUN,
         other="--treatment treatment2",
         resume="--resume",
     ),
+    Command("explain check", "{i}/model {i}/promoters.fa -o out.json --samples 20 " + PROMOTER_RUN),
     Command(
-        name="explain check",
-        arguments="explain check {i}/model {i}/promoters.fa -o out.json --samples 20 " + PROMOTER_RUN,
-        outputs=["out.json"],
-        inputs=["model/model.safetensors", "promoters.fa"],
-    ),
-    Command(
-        name="explain heads",
-        arguments="explain heads {i}/model {i}/x.dataset.h5 -o out --split train " + PROMOTER_RUN,
-        outputs=["out"],
-        inputs=["model/model.safetensors", "x.dataset.h5"],
+        "explain heads",
+        "{i}/model {i}/x.dataset.h5 -o out --split train " + PROMOTER_RUN,
         other="--split validation",
         replace="--force",
     ),
     Command(
-        name="explain heads, pruned",
-        arguments="explain heads {i}/model {i}/x.dataset.h5 -o out --split train --prune-to 1 "
-        "--pruned-model small " + PROMOTER_RUN,
-        outputs=["out", "small"],
+        "explain heads, pruned",
+        "{i}/model {i}/x.dataset.h5 -o out --split train --prune-to 1 --pruned-model small " + PROMOTER_RUN,
+        other="--split validation",
+        replace="--force",
         beside=["small"],
-        inputs=["model/model.safetensors", "x.dataset.h5"],
-        other="--split validation",
-        replace="--force",
     ),
     Command(
-        name="explain motifs",
-        arguments="explain motifs {i}/attention.h5 {i}/attribution.h5 --expected {i}/expected.tsv -o out.tsv "
-        "--shuffles 20",
-        outputs=["out.tsv"],
-        inputs=["attention.h5", "attribution.h5", "expected.tsv"],
+        "explain motifs",
+        "{i}/attention.h5 {i}/attribution.h5 --expected {i}/expected.tsv -o out.tsv --shuffles 20",
         other="",
     ),
+    Command("merge", "{i}/part-1.h5 {i}/part-2.h5 -o out.h5", other=""),
     Command(
-        name="merge",
-        arguments="merge {i}/part-1.h5 {i}/part-2.h5 -o out.h5",
-        outputs=["out.h5"],
-        inputs=["part-1.h5", "part-2.h5"],
-        other="",
-    ),
-    Command(
-        name="merge, folders",
-        arguments="merge {i}/part-1 {i}/part-2 -o out",
-        outputs=["out"],
+        "merge, folders",
+        "{i}/part-1 {i}/part-2 -o out",
         inputs=["part-1/shard.json", "part-2/simulated000002/contacts.tsv"],
         other="",
         replace="--force",
     ),
     Command(
-        name="plot attention",
-        arguments="plot attention {i}/attention.h5 --gene G01 -o out.png --dpi 60",
-        outputs=["out.png"],
-        inputs=["attention.h5"],
-        other="--treatment treatment2",
+        "plot attention", "{i}/attention.h5 --gene G01 -o out.png --dpi 60", other="--treatment treatment2"
     ),
     Command(
-        name="report",
-        arguments="report {i}/model {i}/x.dataset.h5 {i}/attention.h5 {i}/promoters.fa -o out.html",
-        outputs=["out.html"],
-        inputs=["model/model.safetensors", "x.dataset.h5", "attention.h5", "promoters.fa"],
+        "report",
+        "{i}/model {i}/x.dataset.h5 {i}/attention.h5 {i}/promoters.fa -o out.html",
         other="--title another",
     ),
 ]

@@ -13,8 +13,17 @@ import pytest
 import yaml
 
 from bioattn import __version__
-from tests.workflows.nextflow_module import Channel, Element, Module
-from tests.workflows.nextflow_pipeline import LOCAL, PIPELINE, SCRIPTS, config_text, modules, params
+from tests.workflows.nextflow_module import (
+    LOCAL,
+    PIPELINE,
+    SCRIPTS,
+    Channel,
+    Element,
+    Module,
+    config_text,
+    modules,
+    params,
+)
 
 SCHEMA = json.loads((PIPELINE / "nextflow_schema.json").read_text())
 NAMES = sorted(modules())

@@ -13,8 +13,18 @@ import pytest
 
 from bioattn import __version__
 from bioattn_cli.main import main
-from tests.workflows.nextflow_module import Block, Module, NotKnown, evaluate, fill_in, interpolate
-from tests.workflows.nextflow_pipeline import ROOT, config_text, module_args, modules
+from tests.workflows.nextflow_module import (
+    ROOT,
+    Block,
+    Module,
+    NotKnown,
+    config_text,
+    evaluate,
+    fill_in,
+    interpolate,
+    module_args,
+    modules,
+)
 from workflows.commands import BY_MODULE, COMMANDS
 
 MULTIQC = ROOT / ".venv-multiqc" / "bin"
