@@ -98,7 +98,7 @@ def _json_line(seconds: float, level: str, event: str) -> str:
 
 class _JsonFormatter(logging.Formatter):
     def format(self, record: logging.LogRecord) -> str:
-        return _json_line(record.created, record.levelname.lower(), record.getMessage())
+        return _json_line(record.created, record.levelname.lower(), shortened(record.getMessage()))
 
 
 class _TextFormatter(logging.Formatter):

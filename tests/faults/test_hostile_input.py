@@ -149,6 +149,19 @@ def test_names_of_a_megabyte_make_short_messages(tmp_path: Path, capsys: pytest.
         said = capsys.readouterr()
         assert "xxx…xxx" in said.err + said.out
         assert len(said.err + said.out) < 1000
+    (tmp_path / "r.tsv").write_text(f"gene\t{name}\na\t1\n")
+    command = [
+        "prepare",
+        "dataset",
+        str(tmp_path / "p.fa"),
+        str(tmp_path / "r.tsv"),
+        "-o",
+        str(tmp_path / "x"),
+    ]
+    for style in ("text", "json"):
+        (tmp_path / "p.fa").write_text(">a\nACGT\n")
+        main([*command, "--log-format", style])
+        assert 0 < len(capsys.readouterr().err) < 5000
 
 
 def _opened(opener: Callable[[Path], Any]) -> Callable[[Path], None]:
