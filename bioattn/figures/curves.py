@@ -208,7 +208,9 @@ def draw_training(
         quantity, title = _NAMES.get(metric, (metric.replace("_", " "), ""))
         axis.set_ylabel(quantity)
         axis.set_title(title)
-        if metric in _NAMES:
+        low, high = axis.get_ylim()
+        if metric in _NAMES and low < high / 4:
+            # Of curves far from 0 the line would flatten what they show.
             axis.axhline(0, color=GREY, linewidth=0.4)
     for axis in axes.flat[:panels]:
         axis.set_xlabel(time)

@@ -138,10 +138,10 @@ def set_title(figure: Figure, *sentences: str) -> None:
 
 
 def colour_of(number: int) -> str:
-    """The colour of the series `number`, counted from 0; a second and third round are darker and lighter."""
+    """The colour of the series `number`, counted from 0; a second round is darker, a third paler."""
     lap, place = divmod(number, len(CYCLE))
     parts = np.array(to_rgb(CYCLE[place]))
-    shades = (parts, 0.55 * parts + 0.15, 1 - 0.55 * (1 - parts))
+    shades = (parts, 0.55 * parts + 0.1, 0.5 * parts + 0.3)
     red, green, blue = shades[lap % len(shades)].tolist()
     return to_hex((red, green, blue))
 

@@ -43,6 +43,8 @@ def test_curves_of_two_runs(tmp_path) -> None:
     dots = [line.get_xydata().tolist() for line in losses.lines if line.get_marker() == "o"]
     assert dots == [[[2, 1.8]], [[3, 1.9]]]
     assert [text.get_text() for text in figure.legends[0].get_texts()] == ["first", "second"]
+    # The axis spans the values: 0.4 to 0.5, without 0.
+    assert pearson.get_ylim()[0] > 0.3
 
 
 def test_steps_without_validation_and_other_columns(tmp_path, caplog) -> None:
