@@ -94,7 +94,7 @@ def _draw_measures(figure: Figure, axis: Axes, measures: list[CheckMeasure], lab
         if measure.threshold is not None:
             axis.plot(2 * [measure.threshold], [middle - 0.5, middle + 0.5], color=BLACK, linewidth=1)
         axis.annotate(
-            f"{measure.value:.2f}".replace("-", "−"),
+            f"{round(measure.value, 2) + 0.0:.2f}".replace("-", "−"),
             (1, middle),
             xycoords=("axes fraction", "data"),
             xytext=(4, 0),

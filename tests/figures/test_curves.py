@@ -106,6 +106,7 @@ CHECK = {
             "passed": True,
         },
         {"name": "b", "label": "second", "value": -0.25, "interval": None, "threshold": None, "passed": None},
+        {"name": "d", "label": "last", "value": -0.001, "interval": None, "threshold": None, "passed": None},
         {"name": "c", "label": "third", "value": None, "interval": None, "threshold": 1, "passed": None},
     ],
     "curves": {"deletion": {"fraction": [0, 0.1, 0.2], "top": [1, 0.5, 0.2], "random": [1, 0.9, 0.8]}},
@@ -127,9 +128,9 @@ def test_what_is_drawn(tmp_path) -> None:
     assert list(threshold.get_xdata()) == [0.1, 0.1]
     assert list(second.get_xdata()) == [-0.25]
     assert value.get_color() != second.get_color()
-    assert [text.get_text() for text in measures.texts] == ["0.50", "−0.25"]
-    assert [label.get_text() for label in measures.get_yticklabels()] == ["first", "second"]
-    assert measures.get_yticks().tolist() == [value.get_ydata()[0], second.get_ydata()[0]]
+    assert [text.get_text() for text in measures.texts] == ["0.50", "−0.25", "0.00"]
+    assert [label.get_text() for label in measures.get_yticklabels()] == ["first", "second", "last"]
+    assert measures.get_yticks().tolist()[:2] == [value.get_ydata()[0], second.get_ydata()[0]]
 
 
 def test_a_check_without_curves_or_with_flat_ones(tmp_path, caplog) -> None:
