@@ -64,7 +64,8 @@ SECTIONS: Mapping[str, Mapping[str, Any]] = {
     "promoters": {
         "plot_type": "bargraph",
         "section_name": "Promoters",
-        "description": "What became of every gene of the annotation (<code>bioattn prepare promoters</code>).",
+        "description": "Genes of the annotation: kept, trimmed, and dropped by reason "
+        "(<code>bioattn prepare promoters</code>).",
         "pconfig": {"id": "bioattn_promoters_plot", "title": "bioattn: Promoters", "ylab": "Genes"},
     },
     "datasets": {

@@ -274,9 +274,7 @@ def check_section(report: Report) -> Section | None:
             element("span", SIGNS[tone], class_="sign", role="img", aria_label=SIGN_WORDS[tone]),
             element(
                 "div",
-                element(
-                    "strong", "Provisional" if check.is_provisional and tone == "open" else VERDICTS[tone]
-                ),
+                element("strong", "Provisional" if check.is_provisional else VERDICTS[tone]),
                 element("p", check.sentence),
                 *(element("p", f"But: {caveat}") for caveat in check.caveats),
             ),
@@ -303,7 +301,7 @@ def _measures(check: CheckResult) -> Markup | None:
         return None
     rows = []
     for measure in check.measures:
-        sure = measure.passed is not None and not (measure.passed and check.is_provisional)
+        sure = measure.passed is not None and (check.has_controls or not measure.passed)
         state = "–" if measure.passed is None else "passes" if measure.passed else "✗ fails"
         state = f"✓ {state}" if sure and measure.passed else state
         value = "–" if measure.value is None else _plain(measure.value)

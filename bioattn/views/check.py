@@ -50,11 +50,13 @@ SKIPPED_TITLES = {
     "skill": "Skill on held-out genes",
 }
 """Measures that were not taken, in words; others by their name without underscores."""
-SURE_VERDICTS = frozenset({"used-treatment-specific", "used", "faithful-treatment-specific", "faithful"})
+SURE_VERDICTS = frozenset({"used-treatment-specific", "used"})
 """The maps may be read as they look."""
-PARTLY_VERDICTS = frozenset(
-    {"used-not-treatment-specific", "faithful-not-treatment-specific", "position-only", "undecided"}
+PROVISIONAL_VERDICTS = frozenset(
+    {"faithful-treatment-specific", "faithful-not-treatment-specific", "faithful"}
 )
+"""The maps are faithful; whether the model needs its attention was not tested, as no control was retrained."""
+PARTLY_VERDICTS = PROVISIONAL_VERDICTS | {"used-not-treatment-specific", "position-only", "undecided"}
 """They may, but not for differences between treatments, or between promoters; or it cannot be told."""
 
 
@@ -70,15 +72,24 @@ class CheckResult:
     heads: list[HeadFigures]
     skipped: list[tuple[str, str]]
     """A measure that was not taken, in words, and why."""
-    is_provisional: bool
-    """Whether the controls were not retrained, so that it is not known whether attention was needed."""
     model_sha256: str
+
+    @property
+    def is_provisional(self) -> bool:
+        """Whether the verdict waits for controls."""
+        return self.code in PROVISIONAL_VERDICTS
+
+    @property
+    def has_controls(self) -> bool:
+        """Whether controls were retrained."""
+        control = SKIPPED_TITLES["uniform_control"]
+        return not self.is_provisional and all(title != control for title, _ in self.skipped)
 
     @property
     def tone(self) -> Literal["good", "open", "bad"]:
         """How the verdict is shown; a verdict of a later version is not taken for a good one."""
         if self.code in SURE_VERDICTS:
-            return "open" if self.is_provisional else "good"
+            return "good"
         return "open" if self.code in PARTLY_VERDICTS else "bad"
 
 
@@ -92,7 +103,6 @@ def read_check(path: Path) -> CheckResult:
     try:
         if not str(content["format_version"]).startswith("1."):
             raise FormatError(f"{path}: not a check of a version this bioattn reads")
-        skipped = content.get("skipped") or []
         return CheckResult(
             code=str(content["verdict"]["code"]),
             sentence=str(content["verdict"]["sentence"]),
@@ -115,8 +125,9 @@ def read_check(path: Path) -> CheckResult:
                 )
                 for head in content.get("heads") or []
             ],
-            skipped=[(_title(str(entry["name"])), str(entry["why"])) for entry in skipped],
-            is_provisional=any(entry["name"] == "uniform_control" for entry in skipped),
+            skipped=[
+                (_title(str(entry["name"])), str(entry["why"])) for entry in content.get("skipped") or []
+            ],
             model_sha256=str(content.get("model_sha256", "")),
         )
     except (KeyError, TypeError, ValueError, AttributeError) as error:

@@ -62,7 +62,8 @@ def test_a_model_that_was_never_scored_says_so():
     ("code", "tone"),
     [
         ("used-treatment-specific", "good"),
-        ("faithful", "good"),
+        ("faithful", "open"),
+        ("faithful-treatment-specific", "open"),
         ("used-not-treatment-specific", "open"),
         ("not-used", "bad"),
         ("unfaithful", "bad"),
@@ -84,17 +85,16 @@ def test_verdicts(tmp_path: Path, code: str, tone: str):
     path.write_text(json.dumps(content))
     verdict, caveat = check_findings(read_check(path), asked=True)
     assert verdict.tone == tone
-    assert verdict.text == "So it is. 1 of 2 tests passed."
+    # Until controls have been retrained no verdict is a good one.
+    provisional = "Provisional, until controls have been retrained (explain check --controls): "
+    assert (
+        verdict.text == f"{provisional if code.startswith('faithful') else ''}So it is. 1 of 2 tests passed."
+    )
     assert verdict.leads
     assert (caveat.tone, caveat.text) == ("open", "But: One seed only.")
-    # Until controls have been retrained no verdict is a good one, and no name for programs is shown.
     skipped = [{"name": name, "why": "needs --controls"} for name in ("uniform_control", "seed_stability")]
     path.write_text(json.dumps({**content, "skipped": skipped}))
-    check = read_check(path)
-    assert not any("_" in title for title, _ in check.skipped)
-    verdict, _ = check_findings(check, asked=True)
-    assert verdict.tone == ("open" if tone == "good" else tone)
-    assert verdict.text.startswith("Provisional, until controls have been retrained")
+    assert not any("_" in title for title, _ in read_check(path).skipped)
     path.write_text(json.dumps({**content, "format_version": "2.0"}))
     with pytest.raises(FormatError, match="not a check of a version"):
         read_check(path)

@@ -107,7 +107,7 @@ def test_the_page_shows_sections_and_versions_and_no_foreign_script(report: Path
     page = (report / "multiqc_report.html").read_text()
     for name in (
         "Attention checks",
-        "What became of every gene of the annotation",
+        "Genes of the annotation: kept, trimmed, and dropped by reason",
         "Predictions from alignments",
     ):
         assert name in page
