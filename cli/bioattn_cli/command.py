@@ -68,11 +68,6 @@ class _Parameter:
         return option_of(self.field)
 
     @property
-    def is_required(self) -> bool:
-        """Whether it has no default."""
-        return self.field.default is MISSING
-
-    @property
     def group(self) -> str:
         """The heading under which --help shows it, one of `GROUPS`."""
         if self.said.group is not None:

@@ -104,10 +104,13 @@ def test_a_command_has_at_most_about_fifteen_options_of_its_own(words: list[str]
     command = program()
     for word in words:
         command = command.commands[word]
-    shared = {"--quiet", "--verbose", "--log-format", "--output", "--help"}
-    # Two names of one option are one option.
-    own = {parameter.opts[0] for parameter in command.params if parameter.opts[0].startswith("--")}
-    assert len(own - shared) <= 16
+    # Two names of one option are one option; how a command runs is the same for all.
+    own = {
+        parameter.opts[0]
+        for parameter in command.params
+        if parameter.opts[0].startswith("--") and getattr(parameter, "rich_help_panel", None) != "Running"
+    }
+    assert len(own - {"--quiet", "--verbose", "--log-format", "--output", "--help"}) <= 16
 
 
 @pytest.mark.parametrize("words", every_command(), ids=" ".join)
