@@ -63,7 +63,7 @@ def draw_check(check: CheckResult, width: float) -> Figure:
         for axis, curve in zip(axes.flat, curves, strict=True):
             _draw_curve(axis, curve)
         axes.flat[0].set_ylabel("share of the effect")
-        axes.flat[-1].legend(loc="lower right", borderpad=0)
+        axes.flat[-1].legend(loc="best", borderpad=0)
     if shown:
         _draw_measures(figure, parts[-1, 0].subplots(), shown, labels)
     return figure
