@@ -265,7 +265,7 @@ def test_parts_that_are_missing_doubled_or_no_parts(
     assert "holds attention of promoters" in refused([parts.tables[0], parts.files[1]], output, capsys)
     assert bioattn("merge", *parts.files, "-o", tmp_path / "whole.h5") == 0
     assert "is no part of a sharded run" in refused([tmp_path / "whole.h5"], output, capsys)
-    assert "cannot go to standard output" in refused(parts.files, Path("-"), capsys, code=2)
+    assert "cannot go to standard output" in refused(parts.files, Path("-"), capsys)
     assert "has no shard.json" in refused([tmp_path], output, capsys)
 
 
