@@ -308,7 +308,8 @@ def test_through_the_front_door(files: Files, tmp_path: Path, capsys: pytest.Cap
     near = contacts(files.proteins["c"].cb)
     assert np.mean([near[int(i) - 1, int(j) - 1] for i, j, *_ in lines[:6]]) > 0.8
     assert untaught.read_text().splitlines()[0].endswith("\tscore")
-    code = main(["export", "contacts", attention, "--fit", "x", "--regression", "y", "-o", str(heads)])
+    both = ["--fit", str(files.dataset), "--regression", str(heads)]
+    code = main(["export", "contacts", attention, *both, "-o", str(tmp_path / "both.tsv")])
     assert code == 2
     assert "--fit makes a regression and goes with neither" in capsys.readouterr().err
 
