@@ -20,7 +20,7 @@ from bioattn.report.findings import (
     accuracy_findings,
     alignment_findings,
     check_findings,
-    contact_model_findings,
+    comparison_findings,
     headline,
     map_findings,
     motif_findings,
@@ -120,13 +120,9 @@ def collect_report(
         if model is not None and (history := find_history(model)) is not None:
             histories.append((_label(model), history))
     conditioning = (config.get("architecture") or {}).get("conditioning")
-    contact_model = inputs.evoformer_model
+    others = [each for each in (inputs.evoformer_model, *inputs.trained_model) if each is not None]
     found = [
-        *(
-            []
-            if contact_model is None
-            else contact_model_findings(contact_model, read_training_record(contact_model))
-        ),
+        *(finding for each in others for finding in comparison_findings(each, read_training_record(each))),
         *accuracy_findings(accuracy, inputs.model is not None),
         *check_findings(check, browser is not None or inputs.model is not None),
         *map_findings(browser, hidden, weighted),
@@ -166,6 +162,7 @@ def _title(inputs: ReportInputs, pages: Sequence[AlignmentPage]) -> str:
         *inputs.prediction,
         *inputs.alignment_attention,
         inputs.dataset,
+        inputs.evoformer_model,
         *inputs.trained_model,
         *inputs.results,
     ):

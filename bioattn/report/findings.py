@@ -12,10 +12,9 @@ from bioattn.promoters.dataset import SPLIT_NAMES, TEST, PromoterDataset
 from bioattn.report.accuracy import Accuracy
 from bioattn.report.alignment_pages import AlignmentPage
 from bioattn.report.promoter_browser import PromoterBrowser
-from bioattn.store.training_record import MODEL_ROW
 from bioattn.text import counted, percentage
 from bioattn.views.check import CheckResult
-from bioattn.views.evaluation import HEADLINE_TITLES, METRIC_TITLES, mean_precisions
+from bioattn.views.evaluation import HEADLINE_TITLES, METRIC_TITLES, read_comparison
 from bioattn.views.motif_export import MotifResults
 
 Tone = Literal["good", "bad", "open", "plain"]
@@ -23,6 +22,8 @@ Tone = Literal["good", "bad", "open", "plain"]
 
 ALIKE, APART = 0.95, 0.8
 """Median correlation of treatments' maps from which on they are called alike, and below which different."""
+FIGURE_TITLES = {"P@L": "precision of the L likeliest contacts"}
+"""Figures of training records in words."""
 CLEAR_GAIN = 0.02
 """A smaller difference from the best simple model is called none unless the interval says otherwise."""
 
@@ -160,32 +161,25 @@ def _against(
     )
 
 
-def contact_model_findings(model: Path, record: Mapping[str, Any]) -> Iterator[Finding]:
-    """A trained MSA/pair model beside simple methods, on the families that its training record has scores of."""
-    mean = mean_precisions(model, record)
-    if mean is None:
+def comparison_findings(model: Path, record: Mapping[str, Any]) -> Iterator[Finding]:
+    """A trained model of any family beside the best simple model, as its training record has it."""
+    comparison = read_comparison(model, record)
+    if comparison is None:
         return
-    split, families, precisions = mean
-    ours = precisions.pop(MODEL_ROW, None)
-    if ours is None or not precisions:
-        return
-    name, best = max(precisions.items(), key=lambda each: each[1])
-    on = f"On {families} {split} families {{}} of the L likeliest pairs are contacts"
-    if ours <= best:
-        yield Finding(
-            "Accuracy",
-            f"A simple method wins: {on.format(percentage(best))} by {name}, {percentage(ours)} by this model. "
-            "What its attention shows explains the worse of the two.",
-            "bad",
-            leads=True,
+    title = FIGURE_TITLES.get(comparison.figure, comparison.figure)
+    if comparison.below:
+        text = (
+            f"A simple method wins: on {comparison.cells} {comparison.simple_model} reaches a {title} of "
+            f"{comparison.simple:.3f}, this model {comparison.model:.3f}. What its attention shows explains the "
+            "worse of the two."
         )
+        yield Finding("Accuracy", text, "bad", leads=True)
     else:
-        yield Finding(
-            "Accuracy",
-            f"{on.format(percentage(ours))}; by the best simple method, {name}, {percentage(best)}.",
-            "good",
-            leads=True,
+        text = (
+            f"On {comparison.cells} the model reaches a {title} of {comparison.model:.3f}; the best simple "
+            f"method, {comparison.simple_model}, {comparison.simple:.3f}."
         )
+        yield Finding("Accuracy", text, "good", leads=True)
 
 
 def headline(found: Sequence[Finding]) -> str:

@@ -93,7 +93,14 @@ def recognise_inputs(
         _add(found, motifs, given_motifs)
     if annotation is not None:
         found.sources.append(Source(annotation.name, "annotation"))
-    tells = (found.model, found.dataset, found.attention, found.check, found.motif_export)
+    tells = (
+        found.model,
+        found.evoformer_model,
+        found.dataset,
+        found.attention,
+        found.check,
+        found.motif_export,
+    )
     if not any((*tells, found.prediction, found.alignment_attention, found.trained_model, found.results)):
         raise BioattnError(
             "nothing to report on: give a model folder, a dataset, an attention file, a check, a folder of "

@@ -28,7 +28,7 @@ LEADING = 3
 SHOWN_METRICS = {
     "mean_pearson": "mean r over treatments",
     "mean_auroc": "mean AUROC over treatments",
-    "precision_L": "precision of the L likeliest contacts",
+    "P@L": "precision of the L likeliest contacts",
 }
 """Beside the losses, the columns of a training history that are drawn: by these the weights to keep are chosen."""
 VERDICTS = {

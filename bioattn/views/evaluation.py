@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import Any
 
 from bioattn.errors import FormatError
-from bioattn.store.training_record import MODEL_ROW, TRAINING_RECORD
+from bioattn.store.training_record import COMPARISON, MODEL_ROW, TRAINING_RECORD, Comparison
 
 HEADLINE = {"regression": "pearson", "binary": "auroc"}
 METRIC_TITLES = {
@@ -112,25 +112,20 @@ def _cells_order(cells: str) -> tuple[int, str]:
     return (order.index(cells) if cells in order else len(order), cells)
 
 
-def mean_precisions(model: Path, record: Mapping[str, Any]) -> tuple[str, int, dict[str, float]] | None:
-    """Mean precision of the L likeliest contacts by predictor, from the training record of an MSA/pair model.
+def read_comparison(model: Path, record: Mapping[str, Any]) -> Comparison | None:
+    """The comparison with the best simple model in the training record of any family; None where there is none.
 
-    Returns the split (test, else validation), the number of its families, and the means; None when the model was
-    not scored. Raises: FormatError when the record has incomplete scores.
+    Raises: FormatError when it is incomplete.
     """
+    content = record.get(COMPARISON)
+    if content is None:
+        return None
     try:
-        families = list(record.get("evaluation") or [])
-        for split in ("test", "validation"):
-            chosen = [family for family in families if family["split"] == split]
-            if chosen:
-                names = [name for name, scores in chosen[0].items() if isinstance(scores, dict)]
-                means = {
-                    name: sum(float(family[name]["precision_L"]) for family in chosen) / len(chosen)
-                    for name in names
-                }
-                return split, len(chosen), {name: mean for name, mean in means.items() if math.isfinite(mean)}
-    except (KeyError, TypeError, ValueError, AttributeError) as error:
+        figures = [content["model_figure"], content["simple_model_figure"]]
+        ours, simple = (math.nan if figure is None else float(figure) for figure in figures)
+        texts = [str(content[name]) for name in ("cells", "figure", "simple_model")]
+    except (KeyError, TypeError, ValueError) as error:
         raise FormatError(
-            f"{model / TRAINING_RECORD}: its evaluation is incomplete ({error!r}); train the model again"
+            f"{model / TRAINING_RECORD}: its comparison is incomplete ({error!r}); train the model again"
         ) from error
-    return None
+    return Comparison(texts[0], texts[1], ours, texts[2], simple)

@@ -11,10 +11,11 @@ from bioattn.report.accuracy import Accuracy
 from bioattn.report.findings import (
     accuracy_findings,
     check_findings,
-    contact_model_findings,
+    comparison_findings,
     headline,
     motif_findings,
 )
+from bioattn.store.training_record import Comparison
 from bioattn.views.check import read_check
 from bioattn.views.evaluation import AccuracyTable, PredictorRow
 from bioattn.views.motif_export import FoundMotif, MotifResults, TreatmentMotif
@@ -135,20 +136,21 @@ def test_only_sure_motifs_count():
 @pytest.mark.parametrize(
     ("ours", "tone", "says"),
     [
-        (0.3, "bad", "A simple method wins: On 2 test families 40 %"),
-        (0.5, "good", "On 2 test families 50 %"),
+        (
+            0.3,
+            "bad",
+            "A simple method wins: on test families mean-field DCA reaches a precision of the L likeliest",
+        ),
+        (0.5, "good", "On test families the model reaches a precision of the L likeliest contacts of 0.500"),
     ],
 )
-def test_an_alignment_model_is_held_against_simple_methods(tmp_path: Path, ours: float, tone: str, says: str):
-    def family(split: str, ours: float, other: float) -> dict:
-        scores = {"this model": ours, "mean-field DCA": other, "APC mutual information": 0.1}
-        return {"id": "x", "split": split, **{name: {"precision_L": value} for name, value in scores.items()}}
-
-    record = {"evaluation": [family("validation", 0.9, 0.9), family("test", ours - 0.1, 0.5)]}
-    record["evaluation"].append(family("test", ours + 0.1, 0.3))
-    (only,) = contact_model_findings(tmp_path, record)
+def test_a_model_of_any_family_is_held_against_simple_methods(
+    tmp_path: Path, ours: float, tone: str, says: str
+):
+    record = {"comparison": Comparison("test families", "P@L", ours, "mean-field DCA", 0.4).to_json()}
+    (only,) = comparison_findings(tmp_path, record)
     assert (only.tone, says in only.text) == (tone, True), only.text
     assert headline([only]) == ("a simple method wins" if tone == "bad" else "")
-    assert list(contact_model_findings(tmp_path, {"evaluation": []})) == []
-    with pytest.raises(FormatError, match="evaluation is incomplete"):
-        list(contact_model_findings(tmp_path, {"evaluation": [{}]}))
+    assert list(comparison_findings(tmp_path, {"comparison": None})) == []
+    with pytest.raises(FormatError, match="comparison is incomplete"):
+        list(comparison_findings(tmp_path, {"comparison": {}}))

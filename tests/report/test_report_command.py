@@ -16,6 +16,7 @@ import pytest
 from bioattn.formats.meme import write_meme
 from bioattn.report import gene_maps
 from bioattn.store import open_attention
+from bioattn.store.training_record import Comparison
 from bioattn_cli.main import main
 from tests.report.conftest import (
     GENES,
@@ -251,6 +252,17 @@ def test_the_first_screen_shows_a_promoter_and_three_findings(run: PromoterRun, 
         provisional.index('<section id="check"') : provisional.index('<section id="accuracy"')
     ]
     assert "✓" not in section
+
+
+def test_a_model_below_a_simple_method_says_so_in_the_headline(tmp_path: Path):
+    model = tmp_path / "contacts"
+    shutil.copytree(Path(__file__).resolve().parents[2] / "data" / "models" / "evoformer-contacts", model)
+    comparison = Comparison("test families", "P@L", 0.05, "mean-field DCA", 0.6)
+    (model / "training.json").write_text(json.dumps({"comparison": comparison.to_json()}))
+    assert main(["report", str(model), "-o", str(tmp_path / "report.html"), "-q"]) == 0
+    text = (tmp_path / "report.html").read_text(encoding="utf-8")
+    assert "<h1>What contacts attends to: a simple method wins</h1>" in text
+    assert "mean-field DCA reaches a precision of the L likeliest contacts of 0.600" in text
 
 
 def test_the_kept_epoch_is_marked_only_where_it_is_the_best_of_the_curve(run: PromoterRun, tmp_path: Path):
