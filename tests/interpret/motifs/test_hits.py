@@ -182,7 +182,7 @@ def test_q_values_by_hand():
 
 def test_without_memelite_the_extra_is_named(monkeypatch):
     monkeypatch.setitem(sys.modules, "memelite", None)
-    with pytest.raises(BioattnError, match=r"pip install 'bioattn\[motif\]'"):
+    with pytest.raises(BioattnError, match="pip install memelite"):
         require_tomtom()
 
 
