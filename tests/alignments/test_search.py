@@ -177,7 +177,7 @@ def test_without_pyhmmer(monkeypatch, tmp_path) -> None:
         return real(name, *arguments, **options)
 
     monkeypatch.setattr(builtins, "__import__", without)
-    with pytest.raises(BioattnError, match=r"--search needs pyhmmer.*pip install 'bioattn\[msa\]'"):
+    with pytest.raises(BioattnError, match=r"--search needs pyhmmer.*pip install pyhmmer"):
         search_database(FastaRecord("q", "", "MKV"), tmp_path / "db.fasta", SearchSettings())
 
 

@@ -180,7 +180,7 @@ def test_q_values_by_hand():
     assert benjamini_hochberg(np.array([])).size == 0
 
 
-def test_without_memelite_the_extra_is_named(monkeypatch):
+def test_without_memelite_its_installation_is_named(monkeypatch):
     monkeypatch.setitem(sys.modules, "memelite", None)
     with pytest.raises(BioattnError, match="pip install memelite"):
         require_tomtom()
