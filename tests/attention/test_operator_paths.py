@@ -52,6 +52,20 @@ def test_any_number_of_leading_axes(batch, score_name, learning):
 
 
 @pytest.mark.parametrize("learning", [False, True])
+def test_no_leading_axis(learning):
+    torch.manual_seed(0)
+    score = make_score(AttentionScore.DOT, 1, CHANNELS)
+    query, key, value = drawn(QUERIES, CHANNELS), drawn(KEYS, CHANNELS), drawn(KEYS, VALUES)
+    bias = drawn(QUERIES, KEYS).requires_grad_(learning)
+    for given in ({}, {"bias": bias}, {"mask": torch.tensor([True, False, True, True])}):
+        with torch.set_grad_enabled(learning):
+            found = attend(query, key, value, score=score, **given)
+        torch.testing.assert_close(
+            found, written_down(query, key, value, score, **given), atol=1e-6, rtol=1e-5
+        )
+
+
+@pytest.mark.parametrize("learning", [False, True])
 @pytest.mark.parametrize("elements", [2 * HEADS * KEYS * CHANNELS, 1, 10**6])
 def test_tiles_of_queries_are_as_large_as_memory_allows(elements, learning, monkeypatch):
     """Masks and biases with a row for each query, or one row for all."""

@@ -66,6 +66,12 @@ def test_the_split_that_is_made(chromosomes, settings, kind):
         assert figure.paralogues is None
 
 
+def test_one_promoter_without_a_place_is_enough_for_homology():
+    made = promoters(6)
+    made[7] = made[7]._replace(chrom="", start=-1, end=-1, strand=".")
+    assert split(made).description["genes"] == "homology"
+
+
 def test_treatments_alone_leave_all_genes_in_training(caplog):
     with caplog.at_level("INFO", "bioattn"):
         found = split(promoters(), splits=(Split.TREATMENT,), holdouts=("test=treatment:t1",))
