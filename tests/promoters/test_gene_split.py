@@ -90,7 +90,9 @@ def test_what_is_said_of_each_split(caplog):
         "genes": "homology", "k": 14, "min_share": 0.1, "groups": 119, "largest_group": 2, "proteins": False
     }  # fmt: skip
     assert "119 groups of related promoters, 118 of them single, the largest of 2" in caplog.text
-    by_block = split(made, splits=(Split.BLOCK,), block_size=10_000)
+    with caplog.at_level("INFO", "bioattn"):
+        by_block = split(made[:-2], splits=(Split.BLOCK,), block_size=10_000)
+    assert "block: 24 blocks with promoters, the largest of 5" in caplog.text
     assert by_block.description == {
         "genes": "block", "k": 14, "min_share": 0.1, "block_size": 10_000, "blocks": 24, "largest_block": 5
     }  # fmt: skip
