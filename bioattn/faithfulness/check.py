@@ -23,6 +23,7 @@ from bioattn.inference.runner import CheckableRunner, Training
 from bioattn.io.files import sha256_of
 from bioattn.system.progress import NoProgress, Progress
 from bioattn.system.signals import StopRequest
+from bioattn.views.check import SKIPPED_TITLES
 
 LOGGER = logging.getLogger("bioattn")
 
@@ -216,7 +217,10 @@ def check_text(report: CheckReport) -> str:
     lines += ["", SKILL_NOTE]
     if report.measures.skipped:
         lines += ["", "Skipped:"]
-        lines += [f"  {name}: {why}" for name, why in report.measures.skipped.items()]
+        lines += [
+            f"  {SKIPPED_TITLES.get(name, name.replace('_', ' '))}: {why}"
+            for name, why in report.measures.skipped.items()
+        ]
     return "\n".join(lines) + "\n"
 
 
