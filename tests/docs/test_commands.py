@@ -2,7 +2,7 @@
 
 A comment above a block says what is different about it: `<!-- test: shared -->` needs the shared data, and
 `<!-- test: not run, WHY -->` is only looked at: it must parse, and its options must exist (test_other_pages.py).
-The tutorials and the page on Snakemake have tests of their own.
+The tutorials and the pages on Python and Snakemake have tests of their own.
 """
 
 import re
@@ -22,6 +22,7 @@ TEXT = README.read_text(encoding="utf-8")
 ELSEWHERE = {
     README,
     *(ROOT / "docs" / "tutorials").glob("*.md"),
+    ROOT / "docs" / "python.md",
     ROOT / "docs" / "workflows" / "snakemake.md",
 }
 RUN = [page for page in PAGES if page not in ELSEWHERE and any(not block.mark for block in blocks(page))]
