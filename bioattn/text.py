@@ -64,7 +64,7 @@ def table_text(rows: Sequence[Sequence[str]], aligned: bool) -> str:
         return "\n".join("\t".join(row) for row in rows)
     headings, *body = rows
     wrapped = [
-        textwrap.wrap(heading, max(MIN_HEADING, *(len(row[column]) for row in body)), break_on_hyphens=False)
+        textwrap.wrap(heading, max(MIN_HEADING, *(len(row[column]) for row in body)), break_long_words=False)
         or [""]
         for column, heading in enumerate(headings)
     ]
