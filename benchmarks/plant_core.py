@@ -14,7 +14,7 @@ import tempfile
 from pathlib import Path
 
 import numpy as np
-from distance_rules import report, run
+from planted_rules import report, run
 
 import bioattn
 

@@ -84,6 +84,7 @@ def _description(simulated: SimulatedPromoters) -> dict[str, Any]:
             for motif in simulated.motifs
         },
         "treatments": {
-            rule.treatment: {"motifs": list(rule.motifs), "effect": rule.effect} for rule in simulated.rules
+            rule.treatment: {"rule": rule.rule, "motifs": list(rule.motifs), "effect": rule.effect}
+            for rule in simulated.rules
         },
     }

@@ -17,7 +17,7 @@ from bioattn.choices import Task
 from bioattn.errors import SettingsError
 from bioattn.formats.motif import Motif
 from bioattn.formats.nucleotides import encode
-from bioattn.simulate.choices import Difficulty
+from bioattn.simulate.choices import Difficulty, Rule
 from bioattn.simulate.genome_layout import Genome, lay_out_genome
 from bioattn.simulate.motifs import (
     MATRIX_LENGTHS,
@@ -30,7 +30,7 @@ from bioattn.simulate.motifs import (
     separated_consensuses,
 )
 from bioattn.simulate.planting import MIN_GAP, plant_motifs, remove_chance_copies
-from bioattn.simulate.truth import CAUSAL, DECOY, LONE, PlantedSite
+from bioattn.simulate.truth import CAUSAL, DECOY, LONE, OUT_OF_RANGE, PlantedSite, noise_free_responses
 
 LOGGER = logging.getLogger("bioattn")
 
@@ -51,7 +51,7 @@ class PromoterSimulation:
     genes: int = 3000
     """Promoters."""
     treatments: int = 6
-    """Treatments, each with a motif (or pair of motifs) of its own."""
+    """Treatments, each with a motif (or two) of its own unless `near` or `far`."""
     length: int = 400
     """Bases of a promoter window, all upstream of the gene."""
     task: Task = Task.REGRESSION
@@ -64,6 +64,14 @@ class PromoterSimulation:
     """Chance that a promoter responds to a treatment, drawn for each pair alone."""
     decoys: int = 2
     """Motifs without effect, each once in every promoter."""
+    near: int = 0
+    """Treatments that answer to the motif of treatment 1, 2, … within `reach` bases of the gene only."""
+    far: int = 0
+    """Treatments that answer to the motif of treatment 1, 2, … beyond `reach` bases only."""
+    reach: int = 150
+    """Largest distance of a site's middle from the window's right end that counts as near, in bases."""
+    opposites: int = 0
+    """Couples of treatments that share two motifs: what raises one lowers the other."""
     pairs: int = 0
     """Treatments (the last ones) that need two motifs: one alone has no effect."""
     noise: float = 0.5
@@ -81,6 +89,10 @@ class PromoterSimulation:
             ("genes", 1, 1_000_000),
             ("treatments", 1, 10_000),
             ("decoys", 0, 100),
+            ("near", 0, self.treatments),
+            ("far", 0, self.treatments),
+            ("reach", 1, self.length if self.near or self.far else self.reach),
+            ("opposites", 0, self.treatments),
             ("pairs", 0, self.treatments),
             ("chromosomes", 1, self.genes),
             ("seed", 0, 2**63),
@@ -100,13 +112,27 @@ class PromoterSimulation:
             raise SettingsError(
                 f"--noise is {self.noise} but must be between 0 and {largest:g} with {self.task}"
             )
+        if self.plain < max(self.near, self.far):
+            raise SettingsError(
+                f"--near {self.near}, --far {self.far}, --opposites {self.opposites} and --pairs {self.pairs} "
+                f"leave {max(self.plain, 0)} of {self.treatments} treatments whose motif acts anywhere; "
+                f"{max(self.near, self.far)} are needed, as near and far use their motifs"
+            )
+        if self.opposites and self.task == "binary":
+            raise SettingsError("--opposites: responses of 0 and 1 have no sign; use --task regression")
         self._check_room()
+
+    @property
+    def plain(self) -> int:
+        """Treatments (the first ones) with one motif that acts anywhere."""
+        return self.treatments - self.near - self.far - 2 * self.opposites - self.pairs
 
     def _check_room(self) -> None:
         width = max(MATRIX_LENGTHS) if self.matrix_motifs else CONSENSUS_LENGTH
         per_pair = 2 * self.presence + (1 - self.presence) * LONE_SHARE
-        sites = self.decoys + (self.treatments - self.pairs) * self.presence + self.pairs * per_pair
-        at_most = self.decoys + self.treatments + self.pairs
+        single = self.plain + 2 * self.opposites
+        sites = self.decoys + single * self.presence + self.pairs * per_pair
+        at_most = self.decoys + single + 2 * self.pairs
         if sites * width > MAX_OCCUPANCY * self.length or at_most * (width + MIN_GAP) > self.length:
             raise SettingsError(
                 f"--length {self.length} is too short for about {sites:.0f} and up to {at_most} sites of "
@@ -149,9 +175,9 @@ class TreatmentRule(NamedTuple):
 
     treatment: str
     motifs: tuple[str, ...]
-    """One motif, or two that are both needed."""
     effect: float
-    """Response of a promoter that holds them: ±2 in regression, 1 in binary."""
+    """Response to the motifs: ±2 in regression, 1 in binary; opposite: to the first of them."""
+    rule: Rule
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -178,8 +204,8 @@ class SimulatedPromoters:
 def simulate_promoters(settings: PromoterSimulation) -> SimulatedPromoters:
     """Draw promoters, sites, responses and a genome that holds them.
 
-    A promoter responds to a treatment, and holds its motif, with probability `presence`; the motif stands at a
-    place drawn alike over the window, on either strand, at least one base from the next site. With consensus
+    A promoter holds the motif of a treatment (both motifs of a pair) with probability `presence`; the motif stands
+    at a place drawn alike over the window, on either strand, at least one base from the next site. With consensus
     motifs no other exact copy of any consensus is left in the promoters, so that the truth table has them all
     (copies with a substitution do occur by chance, as they do in genomes); with matrix motifs whatever resembles
     them stays.
@@ -189,22 +215,24 @@ def simulate_promoters(settings: PromoterSimulation) -> SimulatedPromoters:
     motifs, rules, distance = _draw_motifs(motif_rng, settings)
     gene_ids = [f"G{number:0{len(str(settings.genes))}d}" for number in range(1, settings.genes + 1)]
     codes = settings.background.sample(sequence_rng, settings.genes, settings.length)
-    responds, carried = _draw_presence(presence_rng, settings)
+    carried = _draw_presence(presence_rng, settings)
     planted = plant_motifs(site_rng, codes, motifs, carried)
     if not settings.matrix_motifs:
         words = {number: encode(motif.consensus) for number, motif in enumerate(motifs)}
         broken = remove_chance_copies(sequence_rng, codes, words, planted, [motif.width for motif in motifs])
         LOGGER.debug(f"{broken:,} chance copies of the motifs were broken")
+    sites = list(_truth(settings, gene_ids, motifs, rules, planted))
+    true = noise_free_responses(sites, gene_ids, [rule.treatment for rule in rules])
     genome = lay_out_genome(layout_rng, gene_ids, codes, settings.chromosomes, settings.background)
     return SimulatedPromoters(
         settings=settings,
         gene_ids=gene_ids,
         codes=codes,
-        responses=_draw_responses(response_rng, settings, rules, responds),
+        responses=_draw_responses(response_rng, settings, true),
         rules=rules,
         motifs=motifs,
         motif_distance=distance,
-        sites=list(_truth(gene_ids, motifs, rules, planted, responds)),
+        sites=sites,
         genome=genome,
     )
 
@@ -213,14 +241,16 @@ def _draw_motifs(
     rng: np.random.Generator, settings: PromoterSimulation
 ) -> tuple[list[Motif], list[TreatmentRule], int]:
     """The motifs (treatments' first, then decoys), the rules that use them, the edit distance between them."""
-    singles = settings.treatments - settings.pairs
-    motif_names: list[str] = []
-    of_treatment: list[tuple[str, ...]] = []
-    for number in range(1, settings.treatments + 1):
-        stem = f"motif{number}"
-        names: tuple[str, ...] = (stem,) if number <= singles else (f"{stem}a", f"{stem}b")
-        of_treatment.append(names)
-        motif_names += names
+    plain: list[tuple[str, ...]] = [(f"motif{number}",) for number in range(1, settings.plain + 1)]
+    needed = [(Rule.ANYWHERE, names) for names in plain]
+    needed += [(Rule.NEAR, names) for names in plain[: settings.near]]
+    needed += [(Rule.FAR, names) for names in plain[: settings.far]]
+    for _ in range(settings.opposites):
+        couple = (f"motif{len(needed) + 1}", f"motif{len(needed) + 2}")
+        needed += [(Rule.OPPOSITE, couple), (Rule.OPPOSITE, couple[::-1])]
+    for _ in range(settings.pairs):
+        needed.append((Rule.PAIR, (f"motif{len(needed) + 1}a", f"motif{len(needed) + 1}b")))
+    motif_names = list(dict.fromkeys(name for _, names in needed for name in names))
     motif_names += [f"decoy{number}" for number in range(1, settings.decoys + 1)]
     if settings.matrix_motifs:
         widths = [MATRIX_LENGTHS[int(rng.random() * len(MATRIX_LENGTHS))] for _ in motif_names]
@@ -235,59 +265,63 @@ def _draw_motifs(
             matrix = consensus_matrix(consensus, settings.substitution_rate)
         motifs.append(planted_motif(name, matrix))
     rules = []
-    for number, names in enumerate(of_treatment, start=1):
-        sign = 1.0 if rng.random() < 0.5 else -1.0
+    for number, (rule, names) in enumerate(needed, start=1):
+        sign = 1.0 if rng.random() < 0.5 or rule is Rule.OPPOSITE else -1.0
         effect = 1.0 if settings.task == "binary" else sign * EFFECT
-        rules.append(TreatmentRule(f"treatment{number}", names, effect))
+        rules.append(TreatmentRule(f"treatment{number}", names, effect, rule))
     return motifs, rules, distance
 
 
-def _draw_presence(
-    rng: np.random.Generator, settings: PromoterSimulation
-) -> tuple[NDArray[np.bool_], NDArray[np.bool_]]:
-    """Which promoters respond (genes, treatments) and which motifs they carry (genes, motifs)."""
-    responds = rng.random((settings.genes, settings.treatments)) < settings.presence
-    lone = rng.random(responds.shape)
-    columns = []
-    for treatment in range(settings.treatments):
-        whole = responds[:, treatment]
-        if treatment < settings.treatments - settings.pairs:
-            columns.append(whole)
-        else:
-            columns.append(whole | (lone[:, treatment] < LONE_SHARE / 2))
-            columns.append(whole | (lone[:, treatment] >= 1 - LONE_SHARE / 2))
+def _draw_presence(rng: np.random.Generator, settings: PromoterSimulation) -> NDArray[np.bool_]:
+    """Which motifs the promoters carry (genes, motifs)."""
+    shape = settings.genes, settings.treatments
+    borrowers = slice(settings.plain, settings.plain + settings.near + settings.far)
+    holds = np.delete(rng.random(shape) < settings.presence, borrowers, axis=1)
+    lone = np.delete(rng.random(shape), borrowers, axis=1)
+    single = holds.shape[1] - settings.pairs
+    columns = list(holds[:, :single].T)
+    for pair in range(single, holds.shape[1]):
+        columns.append(holds[:, pair] | (lone[:, pair] < LONE_SHARE / 2))
+        columns.append(holds[:, pair] | (lone[:, pair] >= 1 - LONE_SHARE / 2))
     columns += [np.ones(settings.genes, dtype=np.bool_)] * settings.decoys
-    return responds, np.stack(columns, axis=1)
+    return np.stack(columns, axis=1)
 
 
 def _draw_responses(
-    rng: np.random.Generator,
-    settings: PromoterSimulation,
-    rules: list[TreatmentRule],
-    responds: NDArray[np.bool_],
+    rng: np.random.Generator, settings: PromoterSimulation, true: NDArray[np.float64]
 ) -> NDArray[np.float64]:
-    """Responses (genes, treatments) with their noise."""
+    """Responses (genes, treatments) with their noise, from those without."""
     if settings.task == "binary":
-        return (responds ^ (rng.random(responds.shape) < settings.noise)).astype(np.float64)
-    effects = np.array([rule.effect for rule in rules])
-    noisy: NDArray[np.float64] = responds * effects + settings.noise * rng.standard_normal(responds.shape)
+        return (true.astype(np.bool_) ^ (rng.random(true.shape) < settings.noise)).astype(np.float64)
+    noisy: NDArray[np.float64] = true + settings.noise * rng.standard_normal(true.shape)
     return noisy
 
 
 def _truth(
+    settings: PromoterSimulation,
     gene_ids: list[str],
     motifs: list[Motif],
     rules: list[TreatmentRule],
     planted: list[list[tuple[int, int, str]]],
-    responds: NDArray[np.bool_],
 ) -> Iterator[PlantedSite]:
-    treatment_of_motif = {name: number for number, rule in enumerate(rules) for name in rule.motifs}
-    for gene, sites in enumerate(planted):
+    rules_of = {motif.name: [rule for rule in rules if motif.name in rule.motifs] for motif in motifs}
+    for gene_id, sites in zip(gene_ids, planted, strict=True):
+        held = {motifs[number].name for number, _, _ in sites}
         for number, start, strand in sites:
-            motif = motifs[number]
-            treatment = treatment_of_motif.get(motif.name)
-            if treatment is None:
-                name, role = "", DECOY
-            else:
-                name, role = rules[treatment].treatment, CAUSAL if responds[gene, treatment] else LONE
-            yield PlantedSite(gene_ids[gene], motif.name, name, role, start, start + motif.width, strand)
+            name, end = motifs[number].name, start + motifs[number].width
+            near = settings.length - (start + end) / 2 <= settings.reach
+            for rule in rules_of[name]:
+                role, effect = _role(rule, name, held, near=near)
+                yield PlantedSite(gene_id, name, rule.treatment, role, start, end, strand, effect)
+            if not rules_of[name]:
+                yield PlantedSite(gene_id, name, "", DECOY, start, end, strand)
+
+
+def _role(rule: TreatmentRule, motif: str, held: set[str], *, near: bool) -> tuple[str, float]:
+    """Role and effect of a site of `motif` for a treatment, in a promoter that holds the motifs `held`."""
+    if rule.rule is Rule.PAIR:
+        return (CAUSAL, rule.effect / 2) if held.issuperset(rule.motifs) else (LONE, 0.0)
+    if rule.rule is (Rule.FAR if near else Rule.NEAR):
+        return OUT_OF_RANGE, 0.0
+    lowers = rule.rule is Rule.OPPOSITE and motif == rule.motifs[1]
+    return CAUSAL, -rule.effect if lowers else rule.effect

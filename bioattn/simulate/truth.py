@@ -1,24 +1,30 @@
 """The truth table: which motif was planted where, in which promoter, and whether it matters to a treatment.
 
-Tab-separated with a header: gene_id, motif, treatment, role, start, end, strand. Positions are 0-based, half-open
-and count from the first base of the promoter window, 5'→3' in the direction of the gene; strand is that of the
-motif relative to the gene. Roles:
+Tab-separated with a header: gene_id, motif, treatment, role, start, end, strand, effect. Positions are 0-based,
+half-open and count from the first base of the promoter window, 5'→3' in the direction of the gene; strand is that
+of the motif relative to the gene. A site that several treatments know has a row for each. Roles:
 
-- `causal`: the site gives this promoter its response to `treatment`;
+- `causal`: the site gives this promoter its response to `treatment`, or a part of it;
 - `lone`: one half of a pair whose other half is missing here, so it gives no response to `treatment`;
+- `out-of-range`: the motif of `treatment` at a distance from the gene where it has no effect;
 - `decoy`: a motif no treatment knows; `treatment` is empty.
 """
 
-from collections.abc import Iterable
+import re
+from collections.abc import Iterable, Sequence
 from pathlib import Path
 from typing import NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
 
 from bioattn.errors import FormatError
 from bioattn.io.files import read_lines, text_output
 
-CAUSAL, LONE, DECOY = "causal", "lone", "decoy"
-ROLES = (CAUSAL, LONE, DECOY)
+CAUSAL, LONE, OUT_OF_RANGE, DECOY = "causal", "lone", "out-of-range", "decoy"
+ROLES = (CAUSAL, LONE, OUT_OF_RANGE, DECOY)
 COLUMNS = ("gene_id", "motif", "treatment", "role", "start", "end", "strand")
+"""Columns that a table must have; tables of earlier versions lack `effect`."""
 
 
 class PlantedSite(NamedTuple):
@@ -31,21 +37,39 @@ class PlantedSite(NamedTuple):
     start: int
     end: int
     strand: str
+    effect: float = 0.0
+    """What the site adds to the response; the halves of a pair add half each."""
 
 
 def write_truth(path: Path, sites: Iterable[PlantedSite]) -> None:
     """Write the truth table; a `.gz` name gives gzip."""
     with text_output(path) as file:
-        file.write("\t".join(COLUMNS) + "\n")
+        file.write("\t".join(PlantedSite._fields) + "\n")
         for site in sites:
             file.write("\t".join(map(str, site)) + "\n")
 
 
-def read_truth(path: Path) -> list[PlantedSite]:
-    """Read a truth table, in file order; further columns are ignored.
+def noise_free_responses(
+    sites: Iterable[PlantedSite], gene_ids: Sequence[str], treatments: Sequence[str]
+) -> NDArray[np.float64]:
+    """Responses of promoters to treatments without noise, shape (gene_ids, treatments).
 
-    Raises: FormatError naming the line for missing columns or fields, an unknown role or strand, coordinates that
-    are not numbers or not in order, a decoy with a treatment or another role without one.
+    They are sums of the effects of sites; sites of other genes and treatments do not count.
+    """
+    rows = {gene_id: row for row, gene_id in enumerate(gene_ids)}
+    columns = {treatment: column for column, treatment in enumerate(treatments)}
+    true = np.zeros((len(rows), len(columns)))
+    for site in sites:
+        if site.gene_id in rows and site.treatment in columns:
+            true[rows[site.gene_id], columns[site.treatment]] += site.effect
+    return true
+
+
+def read_truth(path: Path) -> list[PlantedSite]:
+    """Read a truth table, in file order; further columns are ignored, and without a column `effect` effects are 0.
+
+    Raises: FormatError naming the line for missing columns or fields, an unknown role or strand, coordinates or
+    effects that are not numbers, coordinates not in order, a decoy with a treatment or another role without one.
     """
     order: list[int] | None = None
     sites: list[PlantedSite] = []
@@ -56,11 +80,11 @@ def read_truth(path: Path) -> list[PlantedSite]:
             missing = [name for name in COLUMNS if name not in fields]
             if missing:
                 raise FormatError(f"{where}: the header lacks the column {missing[0]!r} of a truth table")
-            order = [fields.index(name) for name in COLUMNS]
+            order = [fields.index(name) for name in PlantedSite._fields if name in fields]
         elif line:
             if len(fields) <= max(order):
                 raise FormatError(f"{where}: {len(fields)} fields where the header has more")
-            sites.append(_site(where, [fields[column] for column in order]))
+            sites.append(_site(where, *(fields[column] for column in order)))
     if order is None:
         raise FormatError(f"{path}: is empty; a truth table with a header is needed")
     if not sites:
@@ -68,8 +92,17 @@ def read_truth(path: Path) -> list[PlantedSite]:
     return sites
 
 
-def _site(where: str, fields: list[str]) -> PlantedSite:
-    gene_id, motif, treatment, role, start, end, strand = fields
+def _site(
+    where: str,
+    gene_id: str,
+    motif: str,
+    treatment: str,
+    role: str,
+    start: str,
+    end: str,
+    strand: str,
+    effect: str = "0",
+) -> PlantedSite:
     if not gene_id:
         raise FormatError(f"{where}: gene_id is empty")
     if role not in ROLES:
@@ -84,4 +117,6 @@ def _site(where: str, fields: list[str]) -> PlantedSite:
         )
     if int(start) >= int(end):
         raise FormatError(f"{where}: start {start} is not before end {end}")
-    return PlantedSite(gene_id, motif, treatment, role, int(start), int(end), strand)
+    if not re.fullmatch(r"-?[0-9]{1,15}(\.[0-9]{1,15})?", effect):
+        raise FormatError(f"{where}: effect is {effect[:40]!r} but must be a number")
+    return PlantedSite(gene_id, motif, treatment, role, int(start), int(end), strand, float(effect))

@@ -150,6 +150,43 @@ def test_responses_follow_from_the_truth(difficulty, request):
     assert sum(len(rule.motifs) == 2 for rule in simulated.rules) == (3 if difficulty == "hard" else 0)
 
 
+@pytest.mark.parametrize("task", ["regression", "binary"])
+def test_rules_follow_from_places_in_the_sequence(task):
+    """Responses worked out promoter by promoter from where the motifs stand in the text."""
+    opposites = 1 if task == "regression" else 0
+    counts = {"treatments": 5 + 2 * opposites, "near": 1, "far": 1, "opposites": opposites, "pairs": 1}
+    chosen = {"genes": 400, "noise": 0.0, "substitution_rate": 0.0, "reach": 120, "seed": 4, "task": task}
+    simulated = simulate_promoters(simulation_settings(**counts, **chosen))
+    words = {motif.name: motif.consensus for motif in simulated.motifs}
+
+    def distance(window, motif):  # of the motif's middle from the gene; none where the motif is missing
+        starts = [window.find(word) for word in (words[motif], words[motif].translate(COMPLEMENT)[::-1])]
+        return len(window) - (max(starts) + 4) if max(starts) >= 0 else None
+
+    kinds = ["anywhere", "anywhere", "near", "far", *["opposite"] * 2 * opposites, "pair"]
+    assert [rule.rule for rule in simulated.rules] == kinds
+    assert simulated.rules[2].motifs == simulated.rules[3].motifs == ("motif1",)
+    for codes, row in zip(simulated.codes, simulated.responses, strict=True):
+        window = decode(codes)
+        for rule, response in zip(simulated.rules, row, strict=True):
+            first, *second = (distance(window, motif) for motif in rule.motifs)
+            expected = 0.0
+            if rule.rule == "anywhere":
+                expected = rule.effect * (first is not None)
+            elif rule.rule == "near":
+                expected = rule.effect * (first is not None and first <= 120)
+            elif rule.rule == "far":
+                expected = rule.effect * (first is not None and first > 120)
+            elif rule.rule == "opposite":
+                expected = rule.effect * ((first is not None) - (second[0] is not None))
+            elif first is not None and second[0] is not None:
+                expected = rule.effect
+            assert response == expected
+    assert all(simulated.responses.std(axis=0) > 0.1)
+    if opposites:
+        assert np.array_equal(simulated.responses[:, 4], -simulated.responses[:, 5])
+
+
 def test_binary_labels_are_flipped_at_the_rate():
     simulated = simulate_promoters(simulation_settings("standard", genes=3000, task="binary", noise=0.1))
     causal = {(site.gene_id, site.treatment) for site in simulated.sites if site.role == CAUSAL}
@@ -240,6 +277,9 @@ def test_compressed_and_plain_hold_the_same(tmp_path):
         (["--treatments", "200", "--length", "300"], 2, "--length 300 is too short"),
         (["--pairs", "7"], 2, "--pairs is 7 but must be between 0 and 6"),
         (["--task", "binary", "--noise", "0.7"], 2, "--noise is 0.7 but must be between 0 and 0.5"),
+        (["--near", "4"], 2, "leave 2 of 6 treatments whose motif acts anywhere; 4 are needed"),
+        (["--reach", "500", "--near", "1"], 2, "--reach is 500 but must be between 1 and 400"),
+        (["--task", "binary", "--opposites", "1"], 2, "--opposites: responses of 0 and 1 have no sign"),
         (["--chromosomes", "31", "--genes", "30"], 2, "--chromosomes is 31"),
         (["--genes", "0"], 2, ""),
     ],

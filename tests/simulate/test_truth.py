@@ -11,16 +11,17 @@ from bioattn.simulate.truth import COLUMNS, PlantedSite, read_truth, write_truth
 
 NAMES = st.text(alphabet="abcXYZ019_.-", min_size=1, max_size=8)
 SITES = st.builds(
-    lambda gene, motif, treatment, role, start, width, strand: PlantedSite(
-        gene, motif, "" if role == "decoy" else treatment, role, start, start + width, strand
+    lambda gene, motif, treatment, role, start, width, strand, effect: PlantedSite(
+        gene, motif, "" if role == "decoy" else treatment, role, start, start + width, strand, effect
     ),
     NAMES,
     NAMES,
     NAMES,
-    st.sampled_from(["causal", "lone", "decoy"]),
+    st.sampled_from(["causal", "lone", "out-of-range", "decoy"]),
     st.integers(0, 10**6),
     st.integers(1, 30),
     st.sampled_from("+-"),
+    st.sampled_from([0.0, 2.0, -1.0]),
 )
 
 
@@ -53,12 +54,14 @@ def test_garbage_is_a_bioattn_error(tmp_path, body):
         ("g\tm\tt\tdecoy\t1\t5\t+", "only decoys have none"),
         ("g\tm\t\tcausal\t1\t5\t+", "only decoys have none"),
         ("\tm\tt\tcausal\t1\t5\t+", "gene_id is empty"),
+        ("g\tm\tt\tcausal\t1\t5\t+\tmuch", "effect is 'much'"),
         ("g\tm\tt", "3 fields"),
     ],
 )
 def test_bad_rows_are_named(tmp_path, row, message):
     path = tmp_path / "truth.tsv"
-    path.write_text("\t".join(COLUMNS) + "\n" + row + "\n")
+    header = PlantedSite._fields if row.count("\t") == len(COLUMNS) else COLUMNS
+    path.write_text("\t".join(header) + "\n" + row + "\n")
     with pytest.raises(FormatError, match=r"truth\.tsv:2") as caught:
         read_truth(path)
     assert message in str(caught.value)

@@ -15,7 +15,7 @@ from bioattn.interpret.maps.position_maps import position_maps
 from bioattn.interpret.planted.localisation import ALL, LocalisationReport, LocalisationScorer
 from bioattn.promoters.dataset import SPLIT_NAMES, read_dataset
 from bioattn.promoters.response_metrics import per_treatment
-from bioattn.simulate.truth import PlantedSite, read_truth
+from bioattn.simulate.truth import PlantedSite, noise_free_responses, read_truth
 from bioattn.store.reader import open_attention
 from bioattn.system.progress import NoProgress, Progress
 from bioattn.text import table_text
@@ -43,7 +43,8 @@ def score_attention_and_predictions(
     """Score an attention file, and with a dataset also the predictions it holds, from files.
 
     dataset: the dataset of these promoters; only genes of its `split` (train, validation, test; None: all) are
-    scored, and the second result is `score_predictions` of them. Otherwise as `score_attention_file`.
+    scored, and the second result is `score_predictions` of them, with the column `rule_share` (`rule_shares`).
+    Otherwise as `score_attention_file`.
     """
     sites_planted = read_truth(truth)
     genes: set[str] | None = None
@@ -58,7 +59,9 @@ def score_attention_and_predictions(
             raise BioattnError(f"{dataset}: no gene is in the {split} split; choose another with --split")
         responses = pd.DataFrame(data.targets, index=data.gene_ids, columns=data.treatments.names)
         with open_attention(attention) as file:
-            predictions = score_predictions(file.predictions(), responses, genes)
+            predicted = file.predictions()
+        predictions = score_predictions(predicted, responses, genes)
+        predictions["rule_share"] = rule_shares(sites_planted, predicted[predicted.index.isin(genes)])
     report = score_attention_file(
         attention,
         sites_planted,
@@ -147,6 +150,35 @@ def score_predictions(
     return table
 
 
+def rule_shares(truth: Sequence[PlantedSite], predictions: pd.DataFrame) -> pd.Series:
+    """How much of each treatment's planted rule is in predictions (genes × treatments): 0 nothing, 1 all.
+
+    The slope of predicted on noise-free responses. Where these do not follow from which motifs a promoter holds
+    alone, only the remainder counts: with rules of distance the difference between near and far motifs, with pairs
+    what both halves do beyond the sum of either, none of which a sum over motifs can predict. NaN where the truth
+    table has no effects, or they do not vary over the promoters.
+
+    Returns one share per treatment, and their mean (`all`).
+    """
+    genes, treatments = list(predictions.index), list(predictions.columns)
+    true = noise_free_responses(truth, genes, treatments)
+    rows = {gene: row for row, gene in enumerate(genes)}
+    shares = {}
+    for number, treatment in enumerate(treatments):
+        sites = [site for site in truth if site.treatment == treatment and site.gene_id in rows]
+        motifs = sorted({site.motif for site in sites})
+        holds = np.ones((len(genes), 1 + len(motifs)))
+        holds[:, 1:] = 0
+        for site in sites:
+            holds[rows[site.gene_id], 1 + motifs.index(site.motif)] = 1
+        varying = true[:, number] - true[:, number].mean()
+        remainder = varying - holds @ np.linalg.lstsq(holds, varying)[0]
+        rule = remainder if np.abs(remainder).max() > 1e-6 * np.abs(varying).max() else varying
+        size = rule @ rule
+        shares[treatment] = rule @ predictions[treatment].to_numpy() / size if size else np.nan
+    return pd.Series(shares | {ALL: pd.Series(shares).mean()})
+
+
 MEASURES = (
     ("top_bin", "promoters whose highest peak is on the motif, share"),
     ("top_5_bins", "promoters with the motif in one of the 5 highest bins, share"),
@@ -192,6 +224,9 @@ def localisation_text(
         metric = str(predictions.columns[0])
         title = f"{'r' if metric == 'pearson' else metric} of predicted with measured responses"
         rows.append([title, *(_number(predictions[metric].get(name)) for name in positives)])
+        if predictions["rule_share"].notna().any():
+            title = "share of the planted rule predicted"
+            rows.append([title, *(_number(predictions["rule_share"].get(name)) for name in positives)])
     places = [["share of attention on", *(title for _, title in PLACES)]]
     for label, row in (
         ("promoters with the motif", positives[ALL]),

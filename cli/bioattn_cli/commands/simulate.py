@@ -19,7 +19,9 @@ def promoters(
     reporter: Reporter,
     output: Path = options.FOLDER,
     genes: int = option("Promoters.", default=3000, min=1),
-    treatments: int = option("Treatments, each with its own motif.", default=6, min=1),
+    treatments: int = option(
+        "Treatments; each has a motif of its own unless the options below say otherwise.", default=6, min=1
+    ),
     length: int | None = option("Bases of a promoter [default: 400, hard 1000].", min=1),
     difficulty: Difficulty = option(
         "standard: 8-bp motifs, 5 % substitutions, uniform background; hard: 1 kb, motifs sampled "
@@ -32,6 +34,20 @@ def promoters(
     presence: float = option("Chance that a promoter responds to a treatment.", default=0.5, min=0, max=1),
     decoys: int = option("Motifs without effect, in every promoter.", default=2, min=0),
     pairs: int | None = option("Treatments that need two motifs [default: 0, hard half of them].", min=0),
+    near: int = option(
+        "Treatments that answer to another treatment's motif within --reach bases of the gene only.",
+        default=0,
+        min=0,
+    ),
+    far: int = option(
+        "Treatments that answer to another treatment's motif beyond --reach bases only.", default=0, min=0
+    ),
+    reach: int = option(
+        "Largest distance from the gene that --near and --far call near.", default=150, min=1
+    ),
+    opposites: int = option(
+        "Couples of treatments that share two motifs: what raises one lowers the other.", default=0, min=0
+    ),
     substitution_rate: float = option(
         "Chance of a substitution per base of a motif (standard).", default=0.05, min=0, max=0.75
     ),
@@ -66,6 +82,10 @@ def promoters(
         presence=presence,
         decoys=decoys,
         pairs=pairs,
+        near=near,
+        far=far,
+        reach=reach,
+        opposites=opposites,
         substitution_rate=substitution_rate,
         noise=noise,
         chromosomes=chromosomes,

@@ -9,7 +9,7 @@ import pytest
 
 from bioattn.attention.site import AttentionSite, Axis
 from bioattn.errors import BioattnError
-from bioattn.interpret.planted.attention_score import score_attention_file, score_predictions
+from bioattn.interpret.planted.attention_score import rule_shares, score_attention_file, score_predictions
 from bioattn.interpret.planted.localisation import ALL, LocalisationScorer
 from bioattn.promoters.dataset import TEST, TRAIN, PromoterDataset, read_dataset, write_dataset
 from bioattn.promoters.treatments import TreatmentTable
@@ -169,6 +169,42 @@ def test_predictions_against_responses():
         score_predictions(guess, truth.rename(columns=str.upper))
 
 
+def test_shares_of_rules_are_contrasts_of_group_means():
+    """Near less far; both less either, plus neither; the slope where presence tells all."""
+    settings = simulation_settings(genes=500, treatments=6, near=1, far=1, opposites=1, pairs=1, noise=0.0)
+    simulated = simulate_promoters(settings)
+    true = pd.DataFrame(simulated.responses, simulated.gene_ids, treatment_names(simulated))
+    rng = np.random.default_rng(0)
+    predicted = 3 + 0.4 * true + rng.normal(size=true.shape)
+    predicted = predicted.sample(frac=1, random_state=1)  # order does not matter
+    shares = rule_shares(simulated.sites, predicted)
+    held = {}
+    for site in simulated.sites:
+        held.setdefault((site.gene_id, site.treatment), {})[site.motif] = site.role
+    for treatment, sign in (("treatment2", 1), ("treatment3", -1)):
+        roles = {gene: held.get((gene, treatment), {}).get("motif1") for gene in predicted.index}
+        role = pd.Series(roles)
+        near, far = ("causal", "out-of-range")[::sign], ("causal", "out-of-range")[::-sign]
+        difference = [
+            table.loc[role == near[0], treatment].mean() - table.loc[role == far[0], treatment].mean()
+            for table in (predicted, true.loc[predicted.index])
+        ]
+        assert shares[treatment] == pytest.approx(difference[0] / difference[1])
+    assert shares["treatment1"] == pytest.approx(
+        np.polyfit(true.loc[predicted.index, "treatment1"], predicted["treatment1"], 1)[0]
+    )
+    additive = true.copy()
+    both = true["treatment6"] != 0
+    halves = pd.Series({gene: len(held.get((gene, "treatment6"), {})) for gene in true.index})
+    additive["treatment6"] = halves  # a sum over motifs has nothing of the rule that needs both
+    assert both.any()
+    assert (halves == 1).any()
+    assert rule_shares(simulated.sites, additive)["treatment6"] == pytest.approx(0, abs=1e-12)
+    assert rule_shares(simulated.sites, true).tolist() == pytest.approx([1.0] * 7)
+    without = [site._replace(effect=0.0) for site in simulated.sites]
+    assert rule_shares(without, true).isna().all()
+
+
 @pytest.fixture
 def files(tmp_path, simulated, weights):
     """attention.h5, truth.tsv and a dataset whose last 15 genes are its test split."""
@@ -206,6 +242,9 @@ def test_the_command_prints_a_table_and_writes_json(files, simulated, weights, c
     assert table[0] == ["", "treatment1", "treatment2", "treatment3", ALL]
     rows = {title: cells for title, *cells in table[1:]}
     assert rows["r of predicted with measured responses"] == ["1.000"] * 4
+    assert all(
+        float(share) == pytest.approx(1, abs=0.4) for share in rows["share of the planted rule predicted"]
+    )
     scores = json.loads(out.read_text())
     expected = scored_in_memory(simulated, weights.mean(axis=2), set(simulated.gene_ids[25:]))
     assert scores["positives"][ALL]["auprc"] == pytest.approx(expected.positives.loc[ALL, "auprc"], abs=1e-5)
