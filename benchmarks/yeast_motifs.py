@@ -3,12 +3,14 @@
     python benchmarks/yeast_motifs.py --work DIR                 # trains, exports, scores: an hour on one core
     python benchmarks/yeast_motifs.py --work DIR --genes all     # attribution of all promoters, three times that
     python benchmarks/yeast_motifs.py --work DIR --match matrix  # sites by JASPAR matrices, not by consensus
+    python benchmarks/yeast_motifs.py --work DIR --train "--config X.toml --readout shared" --without-attribution
 
 The data of benchmarks/yeast.py, group means as treatments, and the table of expected pairs (BIOATTN_SHARED).
-`cross` trains with data/settings/small-noisy.toml. Beside attention and in-silico mutagenesis stand, scored in the
-same way, what mutations do in the 6-mer ridges that know nothing of attention, and what can be seen without any
-model: Welch's t of the measured responses of genes with sites against those without. What is there already is not
-made again. Prints Markdown.
+`cross` trains with data/settings/small-noisy.toml, or as --train says (in a folder of its own); a shared
+readout has contributions, which are scored, too. Beside attention and in-silico mutagenesis stand, scored in
+the same way, what mutations do in the 6-mer ridges that know nothing of attention, and what can be seen without
+any model: Welch's t of the measured responses of genes with sites against those without. What is there already
+is not made again. Prints Markdown.
 """
 
 import argparse
@@ -56,6 +58,12 @@ def main() -> None:
     parser.add_argument("--match", choices=("consensus", "matrix"), default="consensus")
     parser.add_argument("--shuffles", type=int, default=100)
     parser.add_argument("--threads", type=int, default=1)
+    parser.add_argument(
+        "--train",
+        metavar="OPTIONS",
+        default=f"--config {REPOSITORY}/data/settings/small-noisy.toml",
+        help="of `train promoter`",
+    )
     parser.add_argument("--without-attribution", action="store_true", help="attention and ridges only")
     options = parser.parse_args()
     logging.basicConfig(level=logging.WARNING, format="%(levelname)s: %(message)s")
@@ -103,8 +111,8 @@ def model_results(
         model = folder / f"motifs-model-{seed}"
         if not (model / "model.safetensors").exists():
             run_command(
-                f"train promoter {dataset} -o {model} --config {REPOSITORY}/data/settings/small-noisy.toml "
-                f"--no-baselines --device cpu --seed {seed} {threads}"
+                f"train promoter {dataset} -o {model} {options.train} --no-baselines --device cpu --seed {seed} "
+                f"{threads}"
             )
         attention.append(folder / f"motifs-attention-{seed}.h5")
         if not attention[-1].exists():

@@ -37,11 +37,17 @@ def plain_site(
 
 
 def cross_site(
-    edges: Sequence[int], heads: int = 2, name: str = "promoter.cross.0", field: int | None = 22
+    edges: Sequence[int],
+    heads: int = 2,
+    name: str = "promoter.cross.0",
+    field: int | None = 22,
+    contributes: bool = False,
 ) -> AttentionSite:
     """Treatments look at the bins of a promoter."""
     axes = (Axis("sample"), Axis("head"), Axis("treatment"), Axis("key", "position", edges=tuple(edges)))
-    return AttentionSite(name=name, axes=axes, heads=tuple(range(heads)), receptive_field=field)
+    return AttentionSite(
+        name=name, axes=axes, heads=tuple(range(heads)), receptive_field=field, contributes=contributes
+    )
 
 
 def stage_site(

@@ -53,6 +53,10 @@ AVERAGED_SITES = _choice(
 )
 HEADS = _choice("Heads, for example 0,2 (counted from 0) [default: all].", metavar="LIST")
 AVERAGED_HEADS = _choice("Heads to average, for example 0,2 (counted from 0) [default: all].", metavar="LIST")
+CONTRIBUTIONS: Any = option(
+    "What attention adds to the response, with its sign, instead of weights (--readout shared).",
+    default=False,
+)
 SAMPLE = _choice("Which alignment [default: the only one].", metavar="ID")
 CHAIN = _choice("Chain of the structure [default: the only one].", metavar="ID")
 STRUCTURE_ALIGNMENT = _choice(

@@ -29,7 +29,8 @@ GROUPS = "treatment\tgroup\nheat 5 min\theat\nheat 20 min\theat\ncold\tcold\nnev
 
 @pytest.fixture(scope="module")
 def made(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """A folder with promoters, attention on `RAISES` and `LOWERS` in heat, and attribution of either sign."""
+    """A folder with promoters, attention on `RAISES` and `LOWERS` in heat, contributions and attribution of either
+    sign."""
     folder = tmp_path_factory.mktemp("motifs")
     rng = np.random.default_rng(0)
     codes = rng.integers(0, 4, size=(NUMBER, LENGTH)).astype(np.uint8)
@@ -48,9 +49,12 @@ def made(tmp_path_factory: pytest.TempPathFactory) -> Path:
     heat = np.array([[1], [1], [0]])
     logits = rng.normal(0, 0.3, size=(NUMBER, 3, 2, LENGTH // 8)) + 3 * heat[:, None] * bins
     weights = np.exp(logits) / np.exp(logits).sum(axis=-1, keepdims=True)
-    site = cross_site(EDGES, field=8)
+    signed_bins = sign.reshape(NUMBER, -1, 8).sum(axis=2)[:, None, None]
+    contributions = rng.normal(0, 0.3, size=weights.shape) + heat[:, None] * signed_bins / 2
+    site = cross_site(EDGES, field=8, contributes=True)
     layout = promoter_layout([site], TREATMENTS, LENGTH, **known)
-    write_promoters(folder / "attention.h5", layout, samples, {site.name: weights.astype(np.float32)})
+    arrays = {"weights": weights.astype(np.float32), "contributions": contributions.astype(np.float32)}
+    write_promoters(folder / "attention.h5", layout, samples, {site.name: arrays})
     values = rng.normal(0, 0.2, size=(NUMBER, 3, LENGTH, 4))
     present = codes[..., None] == np.arange(4)
     values += (heat * sign[:, None])[..., None] * (present[:, None] - 0.25)
@@ -87,24 +91,29 @@ def test_what_was_planted_is_found_and_the_rest_is_silent(made: Path, tmp_path: 
     )
     assert code == 0
     table = pd.read_csv(output, sep="\t", keep_default_na=False)
-    assert table["signal"].drop_duplicates().tolist() == ["attention", "attribution"]
+    signals = ["attention", "contributions", "attribution"]
+    assert table["signal"].drop_duplicates().tolist() == signals
     plain = table[table["against"] == "background"]
-    assert plain["passed"].tolist() == ["yes"] * 8
-    assert plain["condition_group"].tolist() == ["heat", "heat", "cold", "heat"] * 2
+    assert plain["passed"].tolist() == ["yes"] * 12
+    assert plain["condition_group"].tolist() == ["heat", "heat", "cold", "heat"] * 3
     assert plain["direction"].iloc[1] == "down (strongly)"
     assert plain["matched_by"].tolist()[:3] == [RAISES, LOWERS, "M1"]
     assert (plain["shuffled"] == 25).all()
     signed = plain[plain["signal"] == "attribution"]["effect"].tolist()
     assert signed[0] == pytest.approx(0.75 * 6, abs=0.6)  # some sites are chance
     assert signed[1] == pytest.approx(-0.75 * 6, abs=0.6)
+    # A site fills six of the eight bases of a bin, or parts of two.
+    contributed = plain[plain["signal"] == "contributions"]["effect"].tolist()
+    assert 2.5 < contributed[0] < 0.75 * 6
+    assert -2.5 > contributed[1] > -0.75 * 6
     contrast = table[table["against"] == "cold"]
-    assert contrast["passed"].tolist() == ["yes", "yes", ""] * 2  # of no answer, nothing is expected there
+    assert contrast["passed"].tolist() == ["yes", "yes", ""] * 3  # of no answer, nothing is expected there
     record = json.loads((tmp_path / "motifs.tsv.run.json").read_text())
     assert record["missing_conditions"] == ["heat shock"]
     assert [
         (each["signal"], each["expected_passed"], each["expected"], each["none_passed"], each["none"])
         for each in record["signals"]
-    ] == [("attention", 2, 2, 2, 2), ("attribution", 2, 2, 2, 2)]
+    ] == [(signal, 2, 2, 2, 2) for signal in signals]
     assert all(each["shuffled_passing"] <= 0.05 and each["specific"] == 2 for each in record["signals"])
 
 
@@ -121,7 +130,7 @@ def test_the_same_again_and_over_some_genes(made: Path, tmp_path: Path) -> None:
     fasta = ("--promoters", str(made / "promoters.fa"))
     assert explain(made, outputs[2], *shared_options, *fasta, "--genes", str(genes)) == 0
     again = pd.read_csv(outputs[2], sep="\t")
-    assert again["promoters"].tolist() == table["promoters"].tolist()
+    assert again["promoters"].tolist() == 2 * table["promoters"].tolist()
 
 
 def test_attention_alone_needs_the_sequences(

@@ -3,6 +3,8 @@
 - `attention`: log2 of the attention on a base over what it would be if all known bases of the promoter had the
   same; mean over heads, at least 2^−10. Unsigned: attention lies somewhere or not.
 - `value-weighted attention`: the same of attention times the norm of the value it multiplies, each row to sum 1.
+- `contributions`: what attention to a bin adds to the response, shared equally by the bases of the bin. Signed.
+- `contributions`: what attention to a bin adds to the response, shared by the bases of the bin. Signed.
 - `attribution`: what the base that is there adds to the response. Signed.
 
 Several files of one kind (seeds, say) are averaged. A signal is asked for *quantities*, weighted sums over the
@@ -55,10 +57,7 @@ class PositionSignal(Protocol):
 
 
 class AttentionSignal:
-    """Attention of one or more files over the same promoters."""
-
-    signed = False
-    per_site = False
+    """Attention of one or more files over the same promoters, or what it contributes."""
 
     def __init__(
         self,
@@ -67,13 +66,23 @@ class AttentionSignal:
         sites: Sequence[str] = ("*",),
         heads: Sequence[int] | None = None,
         value_weighted: bool = False,
+        contributions: bool = False,
     ) -> None:
         """Raises: BioattnError when the files do not belong together or lack sites, heads or treatments."""
         self.name = "value-weighted attention" if value_weighted else "attention"
-        self._maps = [position_maps(file, sites, heads, value_weighted=value_weighted) for file in files]
+        if contributions:
+            self.name = "contributions"
+        self.signed = self.per_site = contributions
+        self._maps = [
+            position_maps(file, sites, heads, value_weighted=value_weighted, contributions=contributions)
+            for file in files
+        ]
         self._infos = [info for maps in self._maps for info in maps.sites]
         self.paths = [file.path for file in files]
         self.has_value_weighted = all(info.has_value_weighted for info in self._infos)
+        self.has_contributions = all(
+            any(info.has_contributions for info in maps.sites) for maps in self._maps
+        )
         treatments = []
         for maps in self._maps:
             if maps.treatments is None:
@@ -93,9 +102,11 @@ class AttentionSignal:
             total: NDArray[np.float64] | None = None
             for maps in self._maps:
                 edges = maps.key_edges
-                density_BTK = maps.block(part) / np.diff(edges) * known_B[:, None, None]
-                logs_BTK = np.log2(np.maximum(density_BTK, 2.0**LEAST_LOG_DENSITY))
-                mixed_BQK = np.einsum("qt,btk->bqk", mixing_QT, logs_BTK, optimize=True)
+                values_BTK = maps.block(part) / np.diff(edges)
+                if not self.signed:
+                    density_BTK = values_BTK * known_B[:, None, None]
+                    values_BTK = np.log2(np.maximum(density_BTK, 2.0**LEAST_LOG_DENSITY))
+                mixed_BQK = np.einsum("qt,btk->bqk", mixing_QT, values_BTK, optimize=True)
                 signal_BQL = upsample(mixed_BQK * np.diff(edges), edges, self.window_length)
                 total = signal_BQL if total is None else total + signal_BQL
             assert total is not None

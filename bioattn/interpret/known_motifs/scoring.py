@@ -4,6 +4,7 @@ import logging
 from collections.abc import Sequence
 from contextlib import ExitStack
 from dataclasses import asdict, dataclass, field
+from functools import partial
 from math import isnan
 from pathlib import Path
 
@@ -160,15 +161,17 @@ def write_known_motifs(path: Path, table: pd.DataFrame) -> None:
 def _signals(
     attention: list[AttentionFile], attribution: list[AttributionFile], settings: KnownMotifSettings
 ) -> list[PositionSignal]:
-    """Make the signals of the files: attention, value-weighted where every file has that too, attribution."""
+    """Make the signals of the files: attention; value-weighted and contributions where every file has them, too;
+    attribution."""
     signals: list[PositionSignal] = []
     if attention:
-        plain = AttentionSignal(attention, sites=settings.sites, heads=settings.heads)
+        of_attention = partial(AttentionSignal, attention, sites=settings.sites, heads=settings.heads)
+        plain = of_attention()
         signals.append(plain)
         if plain.has_value_weighted:
-            signals.append(
-                AttentionSignal(attention, sites=settings.sites, heads=settings.heads, value_weighted=True)
-            )
+            signals.append(of_attention(value_weighted=True))
+        if plain.has_contributions:
+            signals.append(of_attention(contributions=True))
     if attribution:
         signals.append(AttributionSignal(attribution))
     if not signals:

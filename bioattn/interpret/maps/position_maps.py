@@ -11,7 +11,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from bioattn.choices import matching_sites, not_there
-from bioattn.errors import BioattnError
+from bioattn.errors import BioattnError, SettingsError
 from bioattn.store.reader import AttentionFile, SiteInfo
 from bioattn.text import quoted
 
@@ -120,8 +120,10 @@ def position_maps(
     heads: the model's head numbers to average, None = all kept.
 
     Raises: BioattnError when a pattern matches no site, there is no such site, bins differ, or a site does not
-    hold one of the heads.
+    hold one of the heads or the contributions; SettingsError for contributions of value-weighted attention.
     """
+    if value_weighted and contributions:
+        raise SettingsError("--contributions and --value-weighted are two quantities; choose one")
     if attention.over_alignments:
         raise BioattnError(f"{attention.path}: holds attention over alignments; one over promoters is needed")
     names = matching_sites(patterns or ["*"], attention.sites, attention.path)
@@ -133,7 +135,8 @@ def position_maps(
         )
     treatments = [info for info in with_positions if "treatment" in info.dims]
     if contributions:
-        treatments = [info for info in treatments if info.has_contributions]
+        # Of several hops the last one contributes; without any, reading the first says what to do.
+        treatments = [info for info in treatments if info.has_contributions] or treatments
     chosen = treatments or [info for info in with_positions if "query" not in info.dims] or with_positions
     first, edges = chosen[0], chosen[0].key_edges
     assert edges is not None

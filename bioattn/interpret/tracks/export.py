@@ -122,7 +122,11 @@ class _Export:
         self.settings = settings
         self.lengths_known = chromosome_sizes is not None
         self.reader = position_maps(
-            attention, settings.sites, settings.heads, value_weighted=settings.value_weighted
+            attention,
+            settings.sites,
+            settings.heads,
+            value_weighted=settings.value_weighted,
+            contributions=settings.contributions,
         )
         self.edges = self.reader.key_edges
         if settings.upsampling == "receptive-field" and self.reader.receptive_field is None:
@@ -261,10 +265,10 @@ class _Export:
         return means
 
     def _note(self, track: Track, strand: str) -> str:
-        what = (
-            "share of attention per base" if track.reference is None else "difference in attention per base"
-        )
-        return f"{what}, promoters of the {strand} strand, {track.title}"
+        what = "contribution to the response" if self.settings.contributions else "share of attention"
+        if track.reference is not None:
+            what = f"difference in {what.removeprefix('share of ')}"
+        return f"{what} per base, promoters of the {strand} strand, {track.title}"
 
     def record(self, folder: Path, written: Sequence[tuple[Track, Sequence[WrittenFile]]]) -> dict[str, Any]:
         """The content of `tracks.json`."""

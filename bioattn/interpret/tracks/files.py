@@ -22,7 +22,7 @@ from bioattn.system.signals import StopRequest
 
 STRAND_COLOURS = {"+": (0, 114, 178), "-": (213, 94, 0)}
 LOSS_COLOUR = (120, 120, 120)
-"""Below 0 in difference tracks. Blue, vermilion and grey of Okabe and Ito (2008): told apart by everybody."""
+"""Below 0. Blue, vermilion and grey of Okabe and Ito (2008): told apart by everybody."""
 TABLE_COLUMNS = ("chrom", "start", "end", "gene_id", "value", "strand", "window_start", "window_end")
 """Columns of the table; the fifth is called after what it holds."""
 TABLE_PROMOTERS = 512
@@ -42,7 +42,7 @@ class WrittenFile(NamedTuple):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TrackValues:
-    """Values of one track: attention for a treatment, or its difference from a reference."""
+    """Values of one track: attention or contributions for a treatment, or the difference from a reference."""
 
     maps: PositionMaps
     track: Track
@@ -51,6 +51,18 @@ class TrackValues:
     means: NDArray[np.float32] | None
     """(samples, K) mean over all treatments where that is the reference."""
     stop: StopRequest
+
+    @property
+    def signed(self) -> bool:
+        """Whether values can be below 0."""
+        return self.track.reference is not None or self.maps.contributions
+
+    @property
+    def quantity(self) -> str:
+        """What the values of the table are called."""
+        if self.track.reference is not None:
+            return "difference"
+        return "contribution" if self.maps.contributions else "attention"
 
     def of_bins(self, samples: NDArray[np.int64]) -> NDArray[np.float64]:
         """Values (B, K) of every bin of promoters by ascending sample numbers."""
@@ -126,7 +138,7 @@ def write_strand(
                     f"{track.title} ({strand})",
                     note,
                     STRAND_COLOURS[strand],
-                    LOSS_COLOUR if track.reference is not None else None,
+                    LOSS_COLOUR if values.signed else None,
                 )
             )
             written.append(WrittenFile(name, TrackFormat.BEDGRAPH, strand))
@@ -151,7 +163,7 @@ def write_strand(
 def write_table(
     folder: Path, places: PromoterPlaces, values: TrackValues, *, gzip: bool
 ) -> list[WrittenFile]:
-    """Write the weight of every bin of every promoter, both strands, in file order.
+    """Write the value of every bin of every promoter, both strands, in file order.
 
     A row is a bin: where it lies on the chromosome (0-based, half-open, cut down to the window), the gene, the
     value, its strand, and where the bin lies in the window, 5'→3'. Bins outside the chromosome or the promoter
@@ -159,7 +171,7 @@ def write_table(
     """
     track = values.track
     name = f"{track.stem}.genes.tsv{'.gz' if gzip else ''}"
-    columns = [track.quantity if column == "value" else column for column in TABLE_COLUMNS]
+    columns = [values.quantity if column == "value" else column for column in TABLE_COLUMNS]
     with text_output(folder / name, level=PACKING) as file:
         file.write("\t".join(columns) + "\n")
         for begin in range(0, len(places.windows.samples), TABLE_PROMOTERS):

@@ -23,6 +23,8 @@ class TrackSettings:
     """The model's heads that are averaged; None = all that the file holds."""
     value_weighted: bool = False
     """Weights times the norm of the value vector, each row scaled to sum 1."""
+    contributions: bool = False
+    """What attention adds to the response, with its sign, instead of weights."""
     upsampling: Upsampling = Upsampling.NEAREST
     overlapping: Overlapping = Overlapping.NEAREST_GENE
     downstream: int | None = None
@@ -52,19 +54,14 @@ def parse_formats(text: str) -> tuple[TrackFormat, ...]:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Track:
-    """One track: attention for a treatment, or its difference from another."""
+    """One track: the values of a treatment, or their difference from another's."""
 
     treatment: str | None
     """None: the model does not tell treatments apart."""
     reference: str | None
-    """Attention for this treatment is subtracted."""
+    """The values of this treatment are subtracted."""
     stem: str
     """Start of the names of its files."""
-
-    @property
-    def quantity(self) -> str:
-        """Name of the quantity."""
-        return "attention" if self.reference is None else "difference"
 
     @property
     def title(self) -> str:

@@ -214,8 +214,9 @@ def motifs(
 
     For each pair of the table the command compares the signal at the motif's sites with windows matched by
     position and G+C, and with shuffled motifs of equal information, of which at most 5 % may do as well.
-    Attribution must have the expected direction; attention, which has no sign, must exceed the background. A pair
-    of direction `none` passes without a signal. docs/known-motifs.md explains the columns.
+    Attribution and contributions must have the expected direction; attention, which has no sign, must exceed
+    the background. A pair of direction `none` passes without a signal. docs/known-motifs.md explains the
+    columns.
 
     bioattn explain motifs attention.h5 explain.h5 -o motifs.tsv --expected expected.tsv --motifs JASPAR.meme
     """

@@ -154,6 +154,7 @@ def tracks(
     sites: tuple[str, ...] = options.AVERAGED_SITES,
     heads: str | None = options.AVERAGED_HEADS,
     value_weighted: bool = option("Weights times the norm of the value, scaled to sum 1.", default=False),
+    contributions: bool = options.CONTRIBUTIONS,
     upsample: Upsampling = options.upsample(Upsampling.NEAREST),
     overlapping: Overlapping = option(
         "Value of a base in windows of several genes of one strand.", default=Overlapping.NEAREST_GENE
@@ -162,7 +163,7 @@ def tracks(
         "Bases of the windows from position 0 on [default: from the file, else 200].", min=0
     ),
     formats: str = option(
-        "Formats to write; tsv: the weight of every bin of every gene.",
+        "Formats to write; tsv: the value of every bin of every gene.",
         "--format",
         default="bigwig,bedgraph,tsv",
         metavar="LIST",
@@ -175,10 +176,10 @@ def tracks(
 ) -> Record:
     """Write attention along chromosomes, for IGV, JBrowse and UCSC.
 
-    One bedGraph and one bigWig for every treatment and strand: the share of a promoter's attention on each base,
-    means over heads. The folder also holds a table per treatment with every bin of every gene, and
-    tracks.json, which lists the files. Where windows of one strand overlap, --overlapping chooses the value; the
-    table has all windows.
+    One bedGraph and one bigWig for every treatment and strand: the share of a promoter's attention on each
+    base, means over heads; or, with --contributions, what each base adds to the response. The folder also holds
+    a table per treatment with every bin of every gene, and tracks.json, which lists the files. Where windows of
+    one strand overlap, --overlapping chooses the value; the table has all windows.
 
     bioattn export tracks attention.h5 -o tracks --treatment heat --against control
     """
@@ -190,6 +191,7 @@ def tracks(
         sites=sites or ("*",),
         heads=parse_heads(heads),
         value_weighted=value_weighted,
+        contributions=contributions,
         upsampling=upsample,
         overlapping=overlapping,
         downstream=downstream,

@@ -53,9 +53,14 @@ def softmax(logits: np.ndarray) -> np.ndarray:
 @pytest.fixture
 def write_attention(tmp_path: Path) -> Callable[..., tuple[Path, np.ndarray]]:
     def write(
-        genes=GENES, name="attention.h5", treatments=TREATMENTS, downstream=None, **options
+        genes=GENES,
+        name="attention.h5",
+        treatments=TREATMENTS,
+        downstream=None,
+        contributions=None,
+        **options,
     ) -> tuple[Path, np.ndarray]:
-        site = cross_site(EDGES, field=FIELD)
+        site = cross_site(EDGES, field=FIELD, contributes=contributions is not None)
         chosen = AttentionOptions(**options)
         layout = promoter_layout([site], treatments, LENGTH, chosen, downstream=downstream)
         group = next(group for group in layout.groups if group.path == f"sites/{site.name}")
@@ -64,7 +69,8 @@ def write_attention(tmp_path: Path) -> Callable[..., tuple[Path, np.ndarray]]:
         names, chroms, starts, ends, strands = (list(column) for column in zip(*genes, strict=True))
         path = tmp_path / name
         samples = promoter_samples(names, chroms, starts, ends, strands)
-        write_promoters(path, layout, samples, {site.name: weights})
+        arrays = {"weights": weights} | ({} if contributions is None else {"contributions": contributions})
+        write_promoters(path, layout, samples, {site.name: arrays})
         return path, weights
 
     return write
@@ -231,6 +237,26 @@ def test_heads_are_chosen_and_averaged(write_attention, tmp_path):
     )
 
 
+def test_contributions_are_summed_over_heads_and_signed(write_attention, tmp_path):
+    values = np.random.default_rng(1).normal(size=(len(GENES), 3, 2, len(EDGES) - 1)).astype(np.float32)
+    path, _ = write_attention(contributions=values)
+    options = ["--contributions", "--treatment", "control", "--against", "mean", "--downstream", "10"]
+    assert main(["export", "tracks", str(path), "-o", str(tmp_path / "t"), *options]) == 0
+    table = pd.read_csv(tmp_path / "t/control.genes.tsv", sep="\t")
+    alone = values[0].astype(np.float64).sum(axis=1)
+    np.testing.assert_allclose(table.loc[table["gene_id"] == "alone", "contribution"], alone[2], rtol=1e-6)
+    difference = pd.read_csv(tmp_path / "t/control-vs-mean.genes.tsv", sep="\t")
+    np.testing.assert_allclose(
+        difference.loc[difference["gene_id"] == "alone", "difference"], alone[2] - alone.mean(0), atol=1e-6
+    )
+    along = of_bigwig(tmp_path / "t/control.plus.bw")
+    expected = np.repeat(alone[2] / np.diff(EDGES), np.diff(EDGES))
+    np.testing.assert_allclose([along["chrI", base] for base in range(1800, 1860)], expected, rtol=1e-6)
+    header = (tmp_path / "t/control.plus.bedgraph").read_text().splitlines()[0]
+    assert 'description="contribution to the response per base, ' in header
+    assert "altColor=" in header
+
+
 def test_the_folder_explains_itself(write_attention, tmp_path, capsys):
     path, _ = write_attention()
     folder = tmp_path / "tracks"
@@ -361,6 +387,8 @@ def test_an_interrupted_export_leaves_nothing(write_attention, tmp_path, python)
         (["--format", "wig"], 2, "--format 'wig': is none of bigwig, bedgraph, tsv"),
         (["--format", ","], 2, "--format names none of"),
         (["--value-weighted", "--overlapping", "max"], 1, "export with --value-weighted"),
+        (["--contributions", "--downstream", "10"], 1, "has no contributions; train with --readout shared"),
+        (["--contributions", "--value-weighted"], 2, "are two quantities; choose one"),
         (["--downstream", "61"], 1, "--downstream 61: the windows have 60 bases"),
     ],
 )
