@@ -16,7 +16,7 @@ from typing import Protocol
 
 from torch import Tensor
 
-from bioattn.attention.site import AttentionSite, Tile
+from bioattn.attention.site import AttentionSite, Contribution, Tile
 
 
 class AttentionReceiver(Protocol):
@@ -31,7 +31,7 @@ class AttentionReceiver(Protocol):
         tile: which slice of one of its axes the weights are; None = all of it. Tiles come in order. Whoever keeps
         what it gets copies it: the memory may be used again for the next tile.
 
-        Of a site that contributes, `value_weighted` is weight × value with its sign. Elsewhere
+        Of a site that contributes, `value_weighted` is what each key contributes, with its sign. Elsewhere
         value-weighted attention is the weight times the Euclidean norm of the value vector it multiplies
         (Kobayashi et al. 2020, Attention is not only a weight).
         """
@@ -129,9 +129,10 @@ def hand_over(
         whole = whole / whole.sum(-1, keepdim=True)
     kept = whole[..., positions]
     weighted = None
-    if (listener.value_weighted or site.contributes) and value is not None:
+    product = site.contributes is Contribution.PRODUCT
+    if (listener.value_weighted or product) and value is not None:
         factors = (value if listener.gradients else value.detach())[..., positions, :].float()
-        factor = factors[..., 0] if site.contributes else factors.norm(dim=-1)
+        factor = factors[..., 0] if product else factors.norm(dim=-1)
         weighted = kept * (factor if site.dims[-2] == "head" else factor.unsqueeze(-2))
     listener.receiver.receive(site, kept, weighted, tile)
 

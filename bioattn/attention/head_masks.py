@@ -15,12 +15,15 @@ from torch import Tensor, nn
 from bioattn.attention.site import AttentionSite
 
 
-def attention_layers(model: nn.Module) -> dict[str, tuple[nn.Linear, AttentionSite]]:
-    """Output projection and site of every layer with concatenated heads, by the name of the site."""
-    layers = {}
+def attention_layers(model: nn.Module) -> dict[str, tuple[nn.Module, AttentionSite]]:
+    """Output projection and site of every layer with concatenated heads, by the name of the site.
+
+    Where heads are summed as they are the projection is the identity.
+    """
+    layers: dict[str, tuple[nn.Module, AttentionSite]] = {}
     for module in model.modules():
         site, project = getattr(module, "site", None), getattr(module, "project_output", None)
-        if isinstance(site, AttentionSite) and isinstance(project, nn.Linear):
+        if isinstance(site, AttentionSite) and isinstance(project, nn.Linear | nn.Identity):
             layers[site.name] = (project, site)
     return layers
 

@@ -32,8 +32,8 @@ class MultiHeadAttention(nn.Module):
         uniform: bool = False,
         first_gain: float = 1.0,
     ) -> None:
-        """output_channels: None for a site that contributes (`AttentionSite.contributes`): each head has one value
-        per key, and the heads' sums are returned as they are.
+        """output_channels: None for values that are single numbers, one per head and key: the heads' sums are
+        returned as they are.
 
         `uniform` gives all keys equal weight: the control that attention must beat.
 
@@ -48,7 +48,7 @@ class MultiHeadAttention(nn.Module):
         hidden = num_heads * head_channels
         self.project_query = nn.Linear(query_channels, hidden)
         self.project_key = nn.Linear(key_channels, hidden, bias=False)
-        self.project_value = nn.Linear(value_channels, num_heads if site.contributes else hidden)
+        self.project_value = nn.Linear(value_channels, num_heads if output_channels is None else hidden)
         self.project_output = nn.Identity() if output_channels is None else nn.Linear(hidden, output_channels)
         with torch.no_grad():
             self.project_query.weight *= first_gain

@@ -1,6 +1,7 @@
 """A place in a model where attention happens, and the axes of its weights."""
 
 from dataclasses import dataclass
+from enum import StrEnum
 from typing import NamedTuple
 
 
@@ -49,6 +50,17 @@ class Tile(NamedTuple):
     """Length of the whole axis."""
 
 
+class Contribution(StrEnum):
+    """How it is known what a key of a site adds to the prediction, which is then handed on beside its weight."""
+
+    NONE = ""
+    """It is not."""
+    PRODUCT = "product"
+    """Values are single numbers whose weighted sum is the prediction: weight × value, with its sign."""
+    GRADIENT = "gradient"
+    """The prediction is no such sum: integrated gradients (`bioattn.attention.integrated_gradients`)."""
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class AttentionSite:
     """Name and axes of one attention site."""
@@ -65,9 +77,8 @@ class AttentionSite:
     null_key: bool = False
     """Whether there is one more, learned key that stands for "nowhere". It is not handed on, so that a row's
     weights sum to at most 1."""
-    contributes: bool = False
-    """Whether its values are single numbers whose weighted sum is the prediction. Weight × value, with its sign,
-    is then what a key contributes, and is handed on beside the weights."""
+    contributes: Contribution = Contribution.NONE
+    """How it is known what a key adds to the prediction."""
 
     @property
     def num_heads(self) -> int:

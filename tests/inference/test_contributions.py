@@ -6,9 +6,14 @@ from pathlib import Path
 import numpy as np
 import pytest
 import torch
+from safetensors.torch import load_file, save_file
 
 import bioattn
-from bioattn.errors import BioattnError
+from bioattn.attention.capture import substitute
+from bioattn.attention.site import AttentionSite
+from bioattn.errors import BioattnError, SettingsError
+from bioattn.models.promoter.config import PromoterModelConfig, Readout
+from bioattn.models.promoter.folder import LoadedPromoterModel
 from bioattn.models.promoter.inference.batches import make_batch
 from bioattn.promoters.promoter_fasta import read_promoters
 from bioattn.store.reader import open_attention
@@ -27,32 +32,85 @@ SHARED = {"readout": "shared", "position_bias": "treatment", "sink": True}
 
 
 @pytest.mark.parametrize("task", ["regression", "binary"])
-@pytest.mark.parametrize("hops", [1, 2])
-def test_they_add_up_to_the_prediction(
-    make_model: Make, promoters: Path, tmp_path: Path, task: str, hops: int
-) -> None:
-    model = make_model(task=task, hops=hops, **SHARED)
+def test_they_add_up_to_the_prediction(make_model: Make, promoters: Path, tmp_path: Path, task: str) -> None:
+    model = make_model(task=task, hops=1, **SHARED)
     output = tmp_path / "attention.h5"
     assert command("export", "attention", model, promoters, "-o", output, "--device", "cpu") == 0
     assert validate_attention(output) == []
     with open_attention(output) as file:
-        site = file.sites[f"promoter.cross.{hops - 1}"]
-        summed = file.contributions(site.name).sum((2, 3)) + site.intercept
+        intercept = file.sites["promoter.cross.0"].intercept
+        contributions = file.contributions("promoter.cross.0")
+        weights = file.weights("promoter.cross.0")
         predictions = file.predictions().to_numpy()
-        weights = file.weights(site.name)
-        contributions = file.contributions(site.name)
-        if hops == 2:
-            with pytest.raises(
-                BioattnError, match=r"cross\.0 has no contributions; train with --readout shared"
-            ):
-                file.contributions("promoter.cross.0")
     expected = np.log(predictions / (1 - predictions)) if task == "binary" else predictions
-    np.testing.assert_allclose(summed, expected, atol=1e-5)
+    np.testing.assert_allclose(contributions.sum((2, 3)) + intercept, expected, atol=1e-5)
     assert (contributions < 0).any()
     assert (contributions > 0).any()
     # What a bin is read as does not depend on the treatment.
     numbers = contributions / np.where(weights > 0, weights, np.nan)
     np.testing.assert_allclose(numbers, np.broadcast_to(numbers[:, :1], numbers.shape), rtol=2e-3, atol=1e-4)
+
+
+@pytest.mark.parametrize("shape", [{"hops": 2}, {"reader": "hidden"}, {"hops": 2, "reader": "hidden"}])
+def test_integrated_gradients_are_complete_and_those_of_a_plain_loop(
+    make_model: Make, promoters: Path, tmp_path: Path, shape: dict[str, object]
+) -> None:
+    """The loop moves one weight after the other, and takes differences where the product takes gradients."""
+    folder = make_model(**{**SHARED, "hops": 1, **shape})
+    model = sharpened(folder)
+    output = tmp_path / "attention.h5"
+    assert command("export", "attention", folder, promoters, "-o", output, "--device", "cpu") == 0
+    assert validate_attention(output) == []
+    with open_attention(output) as file:
+        sites = list(file.sites)
+        contributions = np.stack([file.contributions(name) for name in sites])
+        intercept = file.sites[sites[-1]].intercept
+        predictions = file.predictions().to_numpy()
+    difference = predictions - intercept
+    whole = bioattn.open(output).at_bases(contributions=True).values.sum(-1)
+    np.testing.assert_allclose(whole, difference, rtol=1e-3, atol=1e-5)
+    assert np.abs(difference).max() > 0.1
+    np.testing.assert_allclose(contributions.sum((0, 3, 4)), difference, rtol=1e-3, atol=1e-5)
+
+    codes = torch.from_numpy(make_batch(list(read_promoters(promoters))[:1], model.length).codes)
+    treatments = model.encode_treatments(model.treatments)
+    shape_HTK = contributions.shape[3], contributions.shape[2], contributions.shape[4]
+    treatment, step, points = 1, 1e-3, 200
+
+    def answer(factors: dict[str, torch.Tensor]) -> float:
+        def scaled(site: AttentionSite, weights: torch.Tensor, _tile: object) -> torch.Tensor:
+            return torch.cat([weights[..., :-1] * factors[site.name], weights[..., -1:]], -1)
+
+        with torch.no_grad(), substitute(["*"], scaled):
+            return float(model.model.double()(codes, treatments)[0, treatment])
+
+    for site, head, key in [(0, 0, 3), (len(sites) - 1, 1, 10)]:
+        total = 0.0
+        for point in range(points):
+            factors = {name: torch.full(shape_HTK, (point + 0.5) / points).double() for name in sites}
+            factors[sites[site]][head, treatment, key] += step
+            above = answer(factors)
+            factors[sites[site]][head, treatment, key] -= 2 * step
+            total += (above - answer(factors)) / (2 * step) / points
+        np.testing.assert_allclose(contributions[site, 0, treatment, head, key], total, rtol=5e-3, atol=1e-5)
+
+
+def sharpened(folder: Path) -> LoadedPromoterModel:
+    """A random model with weights so large that attention and the hidden layer are far from linear."""
+    weights = load_file(folder / "model.safetensors")
+    for name, tensor in weights.items():
+        if "project_query.weight" in name or "readout.reader.0.weight" in name or "project_value" in name:
+            tensor *= 4
+    save_file(weights, folder / "model.safetensors")
+    return bioattn.load_model(folder).runner
+
+
+@pytest.mark.parametrize("shape", [{"hops": 2}, {"reader": "hidden"}])
+def test_integrated_gradients_need_the_null_key(shape: dict[str, object]) -> None:
+    with pytest.raises(
+        SettingsError, match="needs sink = true: contributions are counted from all weight on"
+    ):
+        PromoterModelConfig(length=120, readout=Readout.SHARED, **shape)
 
 
 def test_numbers_are_those_of_the_bins_alone(make_model: Make, promoters: Path, tmp_path: Path) -> None:

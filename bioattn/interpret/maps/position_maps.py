@@ -53,7 +53,10 @@ class PositionMaps:
 
         Raises: BioattnError for a treatment or value-weighted attention that a site does not hold.
         """
-        return np.asarray(np.mean([self._site(info, genes, treatment) for info in self.sites], axis=0))
+        return self._over_sites([self._site(info, genes, treatment) for info in self.sites])
+
+    def _over_sites(self, maps: Sequence[NDArray[np.float64]]) -> NDArray[np.float64]:
+        return np.asarray(np.sum(maps, axis=0) if self.contributions else np.mean(maps, axis=0))
 
     def _site(self, info: SiteInfo, genes: slice, treatment: str | None) -> NDArray[np.float64]:
         tells_apart = "treatment" in info.dims
@@ -91,7 +94,7 @@ class PositionMaps:
             part = wanted[first : first + number]
             block = slice(int(part[0]), int(part[-1]) + 1)
             maps = [self._site(info, block, treatment).mean(axis=1) for info in self.sites]
-            pieces.append(np.mean(maps, axis=0)[part - part[0]])
+            pieces.append(self._over_sites(maps)[part - part[0]])
             first += number
         return np.concatenate(pieces)
 
@@ -135,7 +138,7 @@ def position_maps(
         )
     treatments = [info for info in with_positions if "treatment" in info.dims]
     if contributions:
-        # Of several hops the last one contributes; without any, reading the first says what to do.
+        # Without any that has them, reading the first says what to do.
         treatments = [info for info in treatments if info.has_contributions] or treatments
     chosen = treatments or [info for info in with_positions if "query" not in info.dims] or with_positions
     first, edges = chosen[0], chosen[0].key_edges

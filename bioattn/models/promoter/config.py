@@ -47,6 +47,15 @@ class Readout(StrEnum):
     number: what tells treatments apart is where they look, and maps say what each bin contributes."""
 
 
+class Reader(StrEnum):
+    """What a shared readout makes of the attended context."""
+
+    LINEAR = "linear"
+    """The sum of its heads' numbers: what a bin contributes is its weight × its number."""
+    HIDDEN = "hidden"
+    """A hidden layer over it, for "only where both are there": contributions are integrated gradients."""
+
+
 class PositionBias(StrEnum):
     """What a head of `cross` adds to its logits for the distance from the anchor."""
 
@@ -117,7 +126,8 @@ class PromoterModelConfig:
     """Width of such a convolution in bins; odd."""
     key_layers: int = 0
     """Convolutions over bins before keys and values (`cross`): a control that makes maps useless. A bin then mixes
-    its neighbours: predictions stay good, but the weights no longer lie on the motifs."""
+    its neighbours: predictions stay good, but the weights no longer lie on the motifs. With readout = shared they
+    are before keys only."""
     treatment_channels: int = 32
     """Channels of a treatment embedding."""
     num_tokens: int = 4
@@ -138,9 +148,11 @@ class PromoterModelConfig:
     """What a head adds for the distance from the anchor (`cross`): none, shared (a learned number for each bin) or
     treatment (beside it each treatment has a curve of its own)."""
     readout: Readout = Readout.OWN
-    """own or shared (`cross`)."""
+    """own or shared (`cross`). With shared, training's defaults are position_bias = treatment and sink = true."""
+    reader: Reader = Reader.LINEAR
+    """linear or hidden: what `readout` = shared makes of the attended context."""
     sink: bool = False
-    """Adds a learned key that stands for "nowhere", for promoters without the motif."""
+    """Adds a learned key that stands for "nowhere" (a null key), for promoters without the motif."""
     hidden_channels: int = 128
     """Width of the readout's hidden layer."""
     dropout: float = 0.2
@@ -178,6 +190,7 @@ class PromoterModelConfig:
         if self.attention_query is QuerySource.POSITION and self.position_bias == PositionBias.NONE:
             raise SettingsError("attention_query = position needs position_bias = shared or treatment")
         self._check_heads_left()
+        self._check_readout()
         if self.stem is Stem.BOTH and self.channels % 2:
             raise SettingsError(
                 f"channels is {self.channels}; stem = both takes half of them each, so it must be even"
@@ -197,8 +210,6 @@ class PromoterModelConfig:
                 raise SettingsError(f"stem = {self.stem} is for --conditioning cross")
             if self.attention_query is not QuerySource.TREATMENT:
                 raise SettingsError(f"attention_query = {self.attention_query} is for --conditioning cross")
-            if self.readout != Readout.OWN:
-                raise SettingsError(f"--readout {self.readout} is for --conditioning cross")
             if self.key_layers:
                 raise SettingsError(f"key_layers = {self.key_layers} is for --conditioning cross")
         if (
@@ -217,6 +228,23 @@ class PromoterModelConfig:
                     f"--conditioning concat pools {self.concat_pools[0]} × {self.concat_pools[1]} bases into one, "
                     f"the promoters have {self.length}; set concat_pools in the config"
                 )
+
+    def _check_readout(self) -> None:
+        shared = self.readout == Readout.SHARED
+        if shared and self.conditioning is not Conditioning.CROSS:
+            raise SettingsError(f"--readout {self.readout} is for --conditioning cross")
+        if self.reader != Reader.LINEAR and not shared:
+            raise SettingsError(f"reader = {self.reader} is for --readout shared")
+        if self.integrates_gradients and not self.sink:
+            raise SettingsError(
+                "--readout shared with --hops 2 or reader = hidden needs sink = true: contributions are counted "
+                "from all weight on the null key"
+            )
+
+    @property
+    def integrates_gradients(self) -> bool:
+        """Whether contributions take integrated gradients: the prediction is no sum of weight × number."""
+        return self.readout == Readout.SHARED and (self.hops > 1 or self.reader == Reader.HIDDEN)
 
     def _check_heads_left(self) -> None:
         if not self.heads_left:

@@ -8,8 +8,16 @@ import torch.nn.functional as F  # noqa: N812
 from torch import Tensor, nn
 
 from bioattn.attention.multi_head import MultiHeadAttention
-from bioattn.attention.site import AttentionSite, Axis
-from bioattn.models.promoter.config import PositionBias, PromoterModelConfig, QuerySource, Readout, Stem
+from bioattn.attention.site import AttentionSite, Axis, Contribution
+from bioattn.models.promoter.batch_part import PromoterDropout
+from bioattn.models.promoter.config import (
+    PositionBias,
+    PromoterModelConfig,
+    QuerySource,
+    Reader,
+    Readout,
+    Stem,
+)
 from bioattn.models.promoter.stem import BinMixer, BothStem, ConvStem, KmerStem
 from bioattn.models.promoter.treatment_encoder import TreatmentEncoder, TreatmentReadout
 from bioattn.models.promoter.treatment_vocabulary import TreatmentBatch, TreatmentVocabulary
@@ -36,6 +44,9 @@ def make_stem(config: PromoterModelConfig) -> ConvStem | KmerStem | BothStem:
 class PositionCurve(nn.Module):
     """A treatment's own bias over the distance from the anchor, the window's right end: zero before training."""
 
+    share_KP: Tensor
+    """How much of the height at each knot a bin gets; 1 in all."""
+
     def __init__(self, config: PromoterModelConfig) -> None:
         super().__init__()
         self.num_heads = config.num_heads
@@ -55,25 +66,37 @@ class PositionCurve(nn.Module):
 
 
 class SharedReadout(nn.Module):
-    """One reader for all treatments: a bin is read as one number per head, and the attended numbers are summed.
+    """One reader for all treatments, of bins that see no more than the keys do.
 
-    The reader is a layer over the channels of a bin alone, so the contribution of a bin is its weight times its
-    number, and contributions and the intercept add up to the prediction.
+    The linear reader sums the attended numbers of the heads, one per bin, so the contribution of a bin is its
+    weight times its number, and contributions and the intercept add up to the prediction. The hidden reader has a
+    layer over the attended context.
     """
 
-    def __init__(self, channels: int) -> None:
+    def __init__(self, config: PromoterModelConfig) -> None:
         super().__init__()
+        channels = config.channels
         self.hidden = nn.Linear(channels, channels)
         self.intercept = nn.Parameter(torch.zeros(()))
+        self.reader = (
+            nn.Sequential(
+                nn.Linear(channels, config.hidden_channels),
+                nn.GELU(),
+                PromoterDropout(config.dropout),
+                nn.Linear(config.hidden_channels, 1),
+            )
+            if config.reader == Reader.HIDDEN
+            else None
+        )
 
     def values(self, bins_BPC: Tensor) -> Tensor:
         """What the attention's value layer reads of each bin, (B, P, C)."""
         return bins_BPC + F.gelu(self.hidden(bins_BPC))
 
-    def forward(self, attended_BTH: Tensor, treatments_TE: Tensor) -> Tensor:
-        """Attended numbers (B, T, H), or (B, 1, H), and embeddings (T, E) → (B, T)."""
-        answer_BT = attended_BTH.sum(-1) + self.intercept
-        return answer_BT.expand(-1, len(treatments_TE))
+    def forward(self, attended_BTC: Tensor, treatments_TE: Tensor) -> Tensor:
+        """Attended numbers of the heads, or context, (B, T, C) or (B, 1, C), and embeddings (T, E) → (B, T)."""
+        answer_BT = attended_BTC.sum(-1) if self.reader is None else self.reader(attended_BTC).squeeze(-1)
+        return (answer_BT + self.intercept).expand(-1, len(treatments_TE))
 
 
 class CrossModel(nn.Module):
@@ -91,7 +114,6 @@ class CrossModel(nn.Module):
         super().__init__()
         channels = config.channels
         self.stem = make_stem(config)
-        # What a shared readout reads is no wider than what attention is drawn by.
         shared = config.readout == Readout.SHARED
         self.mixer = BinMixer(channels, config.value_kernel, 0 if shared else config.value_layers)
         self.smear = BinMixer(channels, config.value_kernel, config.key_layers, residual=False)
@@ -111,13 +133,18 @@ class CrossModel(nn.Module):
             and config.attention_query is not QuerySource.UNIFORM
             else None
         )
+        contributes = Contribution.PRODUCT if shared else Contribution.NONE
+        if config.integrates_gradients:
+            contributes = Contribution.GRADIENT
         self.normalise_question = nn.ModuleList(nn.LayerNorm(channels) for _ in range(config.hops))
         self.hops = nn.ModuleList(
             MultiHeadAttention(
                 query_channels=channels,
                 key_channels=channels,
                 value_channels=channels,
-                output_channels=None if self._contributes(config, hop) else channels,
+                output_channels=None
+                if shared and config.reader == Reader.LINEAR and hop == config.hops - 1
+                else channels,
                 num_heads=len(config.heads_at(hop)),
                 head_channels=config.head_channels,
                 score=config.attention_score,
@@ -135,14 +162,14 @@ class CrossModel(nn.Module):
                     receptive_field=self.stem.receptive_field
                     + config.key_layers * (config.value_kernel - 1) * config.pool,
                     null_key=config.sink,
-                    contributes=self._contributes(config, hop),
+                    contributes=contributes,
                 ),
             )
             for hop in range(config.hops)
         )
         self.readout: TreatmentReadout | SharedReadout
         if shared:
-            self.readout = SharedReadout(channels)
+            self.readout = SharedReadout(config)
         else:
             self.readout = TreatmentReadout(
                 channels, config.treatment_channels, config.hidden_channels, config.dropout
@@ -158,24 +185,29 @@ class CrossModel(nn.Module):
     def decode(self, bins_BPC: Tensor, known_BP: Tensor, embeddings_TE: Tensor) -> Tensor:
         """Bins of the stem, their mask and embeddings of T treatments → predictions (B, T); True = holds bases."""
         keys_BPC = self.smear(bins_BPC)
-        values_BPC = self.mixer(keys_BPC)
+        # What a shared readout reads is no wider than what attention is drawn by.
         if isinstance(self.readout, SharedReadout):
-            values_BPC = self.readout.values(values_BPC)
+            values_BPC = self.readout.values(bins_BPC)
+        else:
+            values_BPC = self.mixer(keys_BPC)
         query_1TC = self.first_queries(embeddings_TE).unsqueeze(0)
         mask = known_BP[:, None, None, :]
         for normalise, attention in zip(self.normalise_question, self.hops, strict=True):
             assert isinstance(attention, MultiHeadAttention)
             bias = self.position_bias(attention.site, embeddings_TE)
             context_BTC = attention(normalise(query_1TC), keys_BPC, values_BPC, mask=mask, bias=bias)
-            if attention.site.contributes:
-                break
-            query_1TC = query_1TC + context_BTC
+            if attention is not self.hops[-1]:
+                query_1TC = query_1TC + context_BTC
         answer_BT: Tensor = self.readout(context_BTC, embeddings_TE)
         return answer_BT
 
-    @staticmethod
-    def _contributes(config: PromoterModelConfig, hop: int) -> bool:
-        return config.readout == Readout.SHARED and hop == config.hops - 1
+    def intercept(self, embeddings_TE: Tensor) -> Tensor:
+        """What a shared readout answers with all weight on the null key (T,): contributions are added to it."""
+        last = self.hops[-1]
+        assert isinstance(last, MultiHeadAttention)
+        nothing_11X = embeddings_TE.new_zeros(1, 1, last.project_value.out_features)
+        answer_1T: Tensor = self.readout(last.project_output(nothing_11X), embeddings_TE)
+        return answer_1T[0]
 
     def position_bias(self, site: AttentionSite, embeddings_TE: Tensor) -> Tensor | None:
         """Position bias (H, T, P) of a hop's heads, or (H, 1, P) where treatments share it.

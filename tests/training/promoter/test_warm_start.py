@@ -9,6 +9,7 @@ from bioattn.models.promoter.family import PromoterTrainingSettings
 from bioattn.models.promoter.folder import load_promoter_model
 from bioattn.models.promoter.training.baselines import BaselineData, best_ridge, by_component, kmer_bumps
 from bioattn.models.promoter.training.batches import centred_windows
+from bioattn.models.promoter.training.warm_start import gated_programmes
 from bioattn.promoters.dataset import read_dataset
 from tests.training.runs import CPU, train
 
@@ -37,8 +38,14 @@ def start(dataset_path, output, **model):
 
 @pytest.mark.parametrize(
     ("encoder", "stem"),
-    [("id", {}), ("features", {}), ("id", {"stem": "both", "channels": 32, "num_heads": 4})],
-    ids=["id", "features", "beside-filters"],
+    [
+        ("id", {}),
+        ("features", {}),
+        ("id", {"stem": "both", "channels": 32, "num_heads": 4}),
+        ("id", {"readout": "shared", "num_heads": 4}),
+        ("features", {"readout": "shared", "num_heads": 6, "stem": "both", "channels": 32}),
+    ],
+    ids=["id", "features", "beside-filters", "shared", "shared-beside-filters"],
 )
 def test_the_start_answers_what_the_ridge_answers(dataset_path, tmp_path, encoder, stem):
     dataset = read_dataset(dataset_path)
@@ -54,10 +61,27 @@ def test_the_start_answers_what_the_ridge_answers(dataset_path, tmp_path, encode
     assert np.abs(answers - expected).mean() < 0.1 * expected.std()
 
 
+def test_programmes_follow_treatments_of_both_signs():
+    """Rank 3 of either sign needs at most six heads with gates between 0 and 1, and more than two."""
+    random = np.random.default_rng(0)
+    readers_TC = random.normal(size=(20, 3)) @ random.normal(size=(3, 8))
+    for heads in (6, 7):
+        gates_TH, programmes_HC = gated_programmes(readers_TC, heads)
+        assert gates_TH.shape == (20, heads)
+        assert ((gates_TH > 0) & (gates_TH < 1)).all()
+        np.testing.assert_allclose(gates_TH @ programmes_HC, readers_TC, atol=0.05 * np.abs(readers_TC).max())
+    too_few = gated_programmes(readers_TC, 2)
+    assert np.abs(too_few[0] @ too_few[1] - readers_TC).max() > 0.1 * np.abs(readers_TC).max()
+
+
 def test_it_needs_the_kmer_stem_and_regression(dataset_path, binary_path, tmp_path):
     with pytest.raises(BioattnError, match="warm_start needs --conditioning cross, stem = kmer"):
         start(dataset_path, tmp_path / "m", stem="conv")
     with pytest.raises(BioattnError, match="num_heads × head_channels = channels, here 3 × 8 and 16"):
         start(dataset_path, tmp_path / "m", num_heads=3)
+    with pytest.raises(
+        BioattnError, match="warm_start with --readout shared needs --position-bias treatment"
+    ):
+        start(dataset_path, tmp_path / "m", readout="shared", position_bias="shared")
     with pytest.raises(BioattnError, match="warm_start needs a regression task"):
         start(binary_path, tmp_path / "m")

@@ -12,18 +12,22 @@ from typing import TYPE_CHECKING, Any, TextIO
 import numpy as np
 import torch
 from numpy.typing import NDArray
+from torch import Tensor
 
 from bioattn.attention.capture import capture
+from bioattn.attention.integrated_gradients import integrated_gradients
+from bioattn.attention.site import Contribution
 from bioattn.errors import BioattnError
 from bioattn.inference.attention_receiver import BatchReceiver, choose_sites
 from bioattn.inference.batch_size import fitting_batch
 from bioattn.inference.run import MAX_PART_SAMPLES, ResultFile, RunSummary, Work, run_work, whole_batches
 from bioattn.inference.runner import WindowBatch
-from bioattn.models.promoter.cross import CrossModel, SharedReadout
+from bioattn.models.promoter.cross import CrossModel
 from bioattn.models.promoter.inference.batches import N_CODE, PromoterSource
 from bioattn.models.promoter.inference.phases import PhaseAverage, shifted
 from bioattn.models.promoter.predictor import PromoterPredictor
 from bioattn.promoters.treatments import TreatmentTable
+from bioattn.store.choices import Reduction
 from bioattn.store.prediction_table import PREDICTIONS_JOB, PartSeal, part_line
 from bioattn.store.schema import (
     CONTRIBUTIONS,
@@ -92,6 +96,7 @@ class PromoterRunner:
         self._receiver: BatchReceiver | None = None
         self._sites: list[str] = []
         self._value_weighted = False
+        self._integrates = False
         self._average: PhaseAverage | None = None
         self._arrays: Mapping[str, Mapping[str, NDArray[Any]]] = {}
         self._batch_may_shrink = batch_size is None
@@ -108,6 +113,9 @@ class PromoterRunner:
             without="--conditioning concat and film have none",
         )
         self._value_weighted = options.value_weighted
+        self._integrates = options.reduce is Reduction.NONE and any(
+            site.contributes is Contribution.GRADIENT for site in self.predictor.runner.sites.values()
+        )
         self._receiver = BatchReceiver(options, {"treatment": self.predictor.names})
         self.predict(self._nothing_known())
         self._receiver.take()
@@ -151,10 +159,10 @@ class PromoterRunner:
             return layout
         network = self.predictor.runner.model.network
         assert isinstance(network, CrossModel)
-        readout = network.readout
-        assert isinstance(readout, SharedReadout)
         mean_T, sd_T = self._response_units()
-        intercept_T = mean_T + sd_T * readout.intercept.item()
+        with torch.inference_mode():
+            embeddings_TE = network.treatment_encoder(self.predictor.treatments)
+            intercept_T = mean_T + sd_T * network.intercept(embeddings_TE).cpu().numpy()
         return replace(layout, attributes={**layout.attributes, "intercept": tuple(intercept_T.tolist())})
 
     def _response_units(self) -> tuple[NDArray[np.float32], NDArray[np.float32]]:
@@ -168,6 +176,8 @@ class PromoterRunner:
                 codes = torch.from_numpy(codes_BL).to(self.device)
                 if self._receiver is None:
                     answer_BT = self.predictor.forward(codes)
+                elif self._integrates:
+                    answer_BT = self._integrated(codes)
                 else:
                     with capture(self._sites, self._receiver, value_weighted=self._value_weighted):
                         answer_BT = self.predictor.forward(codes)
@@ -179,6 +189,23 @@ class PromoterRunner:
                 "treatments at a time; give a smaller --batch-size"
             ) from error
         return predictions
+
+    @torch.inference_mode(False)
+    def _integrated(self, codes_BL: Tensor) -> Tensor:
+        """Responses (B, T); the receiver gets the weights and, for contributions, integrated gradients."""
+        model, sites = self.predictor.runner.model, self.predictor.runner.sites
+        network, treatments = model.network, self.predictor.treatments
+        assert isinstance(network, CrossModel)
+        assert self._receiver is not None
+        with torch.no_grad():
+            bins_BPC, known_BP = network.stem(codes_BL.clone())
+            embeddings_TE = network.treatment_encoder(treatments)
+        found = integrated_gradients(
+            lambda: network.decode(bins_BPC, known_BP, embeddings_TE), list(sites.values())
+        )
+        for name in self._sites:
+            self._receiver.receive(sites[name], found.weights[name], found.contributions[name])
+        return model.in_response_units(found.predictions, treatments)
 
     def compute(self, batch: WindowBatch) -> Block:
         """The predictions of a batch, and what it attended to."""

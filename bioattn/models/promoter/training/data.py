@@ -6,12 +6,13 @@ from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
+import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
 from bioattn.errors import BioattnError
 from bioattn.io.config_file import build
-from bioattn.models.promoter.config import PromoterModelConfig, TreatmentEncoding
+from bioattn.models.promoter.config import PositionBias, PromoterModelConfig, Readout, TreatmentEncoding
 from bioattn.models.promoter.training.config import Loss, Metric, TrainingConfig
 from bioattn.models.promoter.treatment_vocabulary import TreatmentVocabulary
 from bioattn.promoters.dataset import TEST, TRAIN, VALIDATION, PromoterDataset
@@ -20,25 +21,41 @@ from bioattn.text import quoted
 
 LOGGER = logging.getLogger("bioattn")
 
+SHARED_READOUT = {"position_bias": PositionBias.TREATMENT, "sink": True}
+"""Defaults with --readout shared, where all that tells treatments apart is where they look."""
+
 
 @dataclass(frozen=True, slots=True)
 class TargetScale:
-    """One mean and standard deviation over all training cells, in the dataset's units: a model predicts 0 ± 1."""
+    """Means and standard deviations of the training cells, in the dataset's units: a model predicts 0 ± 1."""
 
-    mean: float
-    sd: float
+    mean_T: NDArray[np.float64]
+    sd_T: NDArray[np.float64]
 
     @classmethod
-    def of(cls, targets_GT: NDArray[np.float32], binary: bool) -> "TargetScale":
-        """That of the training cells; NaN = missing."""
-        if binary:
-            return cls(0.0, 1.0)
-        sd = float(np.nanstd(targets_GT, dtype=np.float64))
-        return cls(float(np.nanmean(targets_GT, dtype=np.float64)), sd if sd > 0 else 1.0)
+    def of(cls, targets_GT: NDArray[np.float32], *, binary: bool, each: bool) -> "TargetScale":
+        """Those of the training cells; NaN = missing.
 
-    def standard(self, targets: Tensor) -> Tensor:
-        """Targets as the model predicts them."""
-        return (targets - self.mean) / self.sd
+        each: of each treatment by itself, where one readout of all treatments cannot tell their levels apart;
+        else of all cells together. Treatments with fewer than two different responses get those of all.
+        """
+        number = targets_GT.shape[1]
+        if binary:
+            return cls(np.zeros(number), np.ones(number))
+        sd = float(np.nanstd(targets_GT, dtype=np.float64))
+        mean_T = np.full(number, np.nanmean(targets_GT, dtype=np.float64))
+        sd_T = np.full(number, sd if sd > 0 else 1.0)
+        if each:
+            for column in np.flatnonzero([len(np.unique(c[np.isfinite(c)])) > 1 for c in targets_GT.T]):
+                mean_T[column] = np.nanmean(targets_GT[:, column], dtype=np.float64)
+                sd_T[column] = np.nanstd(targets_GT[:, column], dtype=np.float64)
+        return cls(mean_T, sd_T)
+
+    def standard(self, targets_BT: Tensor, treatments_T: Tensor | None = None) -> Tensor:
+        """Targets of some treatments (positions among all) as the model predicts them: float32."""
+        chosen = slice(None) if treatments_T is None else treatments_T.numpy()
+        mean_T, sd_T = (torch.from_numpy(values[chosen]).float() for values in (self.mean_T, self.sd_T))
+        return (targets_BT - mean_T) / sd_T
 
 
 def model_config(
@@ -48,7 +65,10 @@ def model_config(
 
     source: where the settings come from, for messages.
     """
-    values = {"unconditional": training.unconditional_probability > 0, **settings, "length": dataset.length}
+    defaults: dict[str, Any] = {"unconditional": training.unconditional_probability > 0}
+    if settings.get("readout") == Readout.SHARED:
+        defaults |= SHARED_READOUT
+    values = {**defaults, **settings, "length": dataset.length}
     return build(PromoterModelConfig, values, source)
 
 

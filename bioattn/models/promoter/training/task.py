@@ -18,7 +18,7 @@ from bioattn.io.config_file import build
 from bioattn.io.files import sha256_of
 from bioattn.models.family import CONFIG, WEIGHTS
 from bioattn.models.promoter.batch_part import part_of_batch
-from bioattn.models.promoter.config import Conditioning
+from bioattn.models.promoter.config import Conditioning, Readout
 from bioattn.models.promoter.family import TREATMENTS, PromoterTrainingSettings
 from bioattn.models.promoter.folder import write_promoter_model
 from bioattn.models.promoter.model import PromoterModel, attention_sites, make_promoter_model
@@ -128,7 +128,8 @@ class PromoterTask(Task):
         self.batches = self._batches()
         targets_GT = dataset.targets[np.ix_(self.batches.genes, self.columns)]
         self.axis = None if self.binary or targets_GT.shape[1] < 2 else fit_shared_axis(targets_GT)
-        self.scale = TargetScale.of(targets_GT, self.binary)
+        each = self.config.readout is Readout.SHARED
+        self.scale = TargetScale.of(targets_GT, binary=self.binary, each=each)
         self.validation = validation_genes(dataset, self.columns)
         self.stages = [
             Stage(
@@ -155,7 +156,7 @@ class PromoterTask(Task):
         if self.training.first_filters is FirstFilters.KMERS:
             start_filters(self.model, self.dataset)
         if self.training.warm_start:
-            warm_start(self.model, self.dataset, self.treatments, self.scale.mean, self.scale.sd)
+            warm_start(self.model, self.dataset, self.treatments, self.scale)
 
     def parts(self, step: Step, shard: Shard) -> Iterator[PartLoss]:
         """This process's part of a batch, as many promoters at a time as one pass takes."""
@@ -192,7 +193,7 @@ class PromoterTask(Task):
         loss = classifier_free_loss(
             predicted_BT,
             unconditional_B1,
-            self.scale.standard(batch.targets_BT[rows]).to(self.device),
+            self.scale.standard(batch.targets_BT[rows], batch.treatments_T).to(self.device),
             measured,
             loss=self.loss,
             huber_delta=self.training.huber_delta,
@@ -224,7 +225,7 @@ class PromoterTask(Task):
         targets = self.dataset.targets[np.ix_(cast(Any, self.validation), self.columns)]
         targets_BT = self.scale.standard(torch.from_numpy(targets))
         losses_BT = cell_losses(values, targets_BT, self.loss, self.training.huber_delta)
-        dataset_units = (values * self.scale.sd + self.scale.mean).numpy()
+        dataset_units = values.numpy() * self.scale.sd_T + self.scale.mean_T
         each = per_treatment(targets, dataset_units, self.dataset.task)
         figures = {
             "loss": float(masked_mean(losses_BT, targets_BT)),
@@ -238,8 +239,8 @@ class PromoterTask(Task):
         dataset, columns = self.dataset, self.columns
         mean_T = np.zeros(len(columns)) if dataset.target_mean is None else dataset.target_mean[columns]
         sd_T = np.ones(len(columns)) if dataset.target_sd is None else dataset.target_sd[columns]
-        self.model.response_mean_T.copy_(torch.from_numpy(self.scale.mean * sd_T + mean_T))
-        self.model.response_sd_T.copy_(torch.from_numpy(self.scale.sd * sd_T))
+        self.model.response_mean_T.copy_(torch.from_numpy(self.scale.mean_T * sd_T + mean_T))
+        self.model.response_sd_T.copy_(torch.from_numpy(self.scale.sd_T * sd_T))
         return evaluate(
             self.model,
             dataset,
