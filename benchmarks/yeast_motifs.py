@@ -34,7 +34,6 @@ from bioattn.interpret.known_motifs.scoring import KnownMotifs, score_known_moti
 from bioattn.interpret.known_motifs.scoring import KnownMotifSettings as Settings
 from bioattn.models.promoter.inference.batches import scan_promoters
 from bioattn.models.promoter.training.baselines import Baseline, BaselineData, component_ridge, kmer_ridge
-from bioattn.models.promoter.training.ridge import BumpKmers, Kmers
 from bioattn.promoters.dataset import TRAIN, PromoterDataset, read_dataset
 from bioattn.promoters.kmers import canonical_columns
 
@@ -140,21 +139,14 @@ class RidgeSignal:
     def __init__(self, name: str, ridge: Baseline, dataset: PromoterDataset, genes: list[str]) -> None:
         model = ridge.model
         block = model.standardiser.blocks[0] if model is not None else None
-        if model is None or not isinstance(block, Kmers | BumpKmers):
+        if model is None or block is None:
             raise SystemExit(f"{name}: not a model of k-mer counts")
         self.name, self.genes, self.treatments = name, genes, list(dataset.treatments.names)
         self.window_length, self._k = dataset.length, block.k
         features_FT = model.standardiser.factors[0][:, None] * model.coefficients
         self._word_KT = features_FT[canonical_columns(block.k)]
         """What one occurrence of each k-mer adds, times the weight of its place."""
-        first = -self.window_length + np.arange(self.window_length - block.k + 1)
-        inside = (first >= block.start) & (first + block.k <= block.stop)
-        bump = (
-            np.exp(-0.5 * np.square((first + block.k / 2 - block.centre) / block.width))
-            if isinstance(block, BumpKmers)
-            else 1.0
-        )
-        self._place_W = np.where(inside, bump, 0.0)
+        self._place_W = block.weights(self.window_length)[: self.window_length - block.k + 1]
 
     def blocks(self, mixing_QT: np.ndarray, codes: np.ndarray) -> Iterator[tuple[slice, np.ndarray]]:
         """As `bioattn.interpret.known_motifs.position_signals.PositionSignal` says."""
@@ -182,7 +174,7 @@ class RidgeSignal:
 def ridge_table(
     dataset: PromoterDataset, promoters: Path, expected: Path, motifs: Path, settings: Settings
 ) -> pd.DataFrame:
-    """The 6-mer ridge and the component ridge, scored as the models are."""
+    """The k-mer ridge and the component ridge, scored as the models are."""
     batches = list(scan_promoters(promoters, dataset.length).batches(1000))
     names = [name for batch in batches for name in batch.samples.ids]
     codes = np.concatenate([batch.codes for batch in batches])

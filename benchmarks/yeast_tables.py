@@ -30,8 +30,8 @@ COLUMNS = {
 }
 DIFFERENCES = ("a", "b")
 REFERENCES = (
-    "6-mer ridge",
-    "positional 6-mer ridge",
+    "k-mer ridge",
+    "positional k-mer ridge",
     "component ridge",
     "region + codon ridge",
     "region + codon component ridge",

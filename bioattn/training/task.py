@@ -150,6 +150,8 @@ class Task(ABC):
     """Figures of a validation that messages give, by key, and their names; the last one is also shown beside the
     bar, and has the name and is the statistic of the tables of `evaluate`."""
     smaller_is_better: bool = False
+    keeps_start: bool = False
+    """Whether the weights before the first step are validated, and kept unless training makes better ones."""
     work_per_step: tuple[str, int]
     """How many parts a step can be divided into, and the setting that says so: more processes would be idle."""
     summary: str

@@ -67,7 +67,7 @@ class Outcome(NamedTuple):
     trained: int
     """Epochs or steps taken."""
     best: int
-    """The epoch or step after which the model had the best weights, from 1."""
+    """The epoch or step after which the model had the best weights; 0: before the first."""
 
 
 class Trainer:
@@ -129,6 +129,8 @@ class Trainer:
         if done and self.processes.is_first:
             self.progress.note(f"going on after {self._place(self.position.step)}")
         began = time.monotonic()
+        if task.keeps_start and not self.position.history:
+            self._validate_start()
         while self.position.round < len(self.rounds) and not self._is_out_of_patience():
             self._run_round(self.rounds[self.position.round])
         self.progress.end()
@@ -140,6 +142,12 @@ class Trainer:
             self._count(self.position.round),
             self._count(self.position.best_round + 1),
         )
+
+    def _validate_start(self) -> None:
+        """Round 0: the weights before the first step, which are kept unless training makes better ones."""
+        self.round_began = time.monotonic()
+        self._finish_round(None)
+        self._save()
 
     def _run_round(self, current: Round) -> None:
         self.round_began = time.monotonic()
@@ -190,8 +198,11 @@ class Trainer:
         )
         self.average = WeightAverage(self.task.model, optimisation.average_decay)
 
-    def _finish_round(self, current: Round) -> None:
-        """Validate, add a row to the history and keep the best weights; the first process decides which."""
+    def _finish_round(self, current: Round | None) -> None:
+        """Validate, add a row to the history and keep the best weights; the first process decides which.
+
+        current: None before the first step.
+        """
         model = self.average.model
         model.eval()
         with torch.no_grad():
@@ -202,23 +213,24 @@ class Trainer:
             self._note_round(current, None if values is None else self.task.judge(values))
         self.position = self.processes.hold_together(self.position, self.task.model, model, self.optimizer)
 
-    def _note_round(self, current: Round, judgement: Judgement | None) -> None:
+    def _note_round(self, current: Round | None, judgement: Judgement | None) -> None:
         position = self.position
-        row = {
-            self.task.counts: float(self._count(position.round + 1)),
-            "learning_rate": current.step(current.steps - 1).learning_rate,
-            "training_loss": position.round_loss / current.steps,
-        }
+        if current is not None:
+            position.round += 1
+        row: dict[str, float] = {self.task.counts: float(self._count(position.round))}
+        if current is not None:
+            row["learning_rate"] = current.step(current.steps - 1).learning_rate
+            row["training_loss"] = position.round_loss / current.steps
         if judgement is not None:
             row |= {f"validation_{name}": value for name, value in judgement.figures.items()}
         row = {name: value for name, value in row.items() if math.isfinite(value)}
         position.history.append(row)
         score = None if judgement is None else judgement.score
-        if self._is_improved(score) or not current.stage.can_be_best or not self.best_weights:
-            position.best_round = position.round
-            position.best_score = score if current.stage.can_be_best else None
+        can_be_best = current is None or current.stage.can_be_best
+        if self._is_improved(score) or not can_be_best or not self.best_weights:
+            position.best_round = position.round - 1
+            position.best_score = score if can_be_best else None
             self.best_weights = copied_weights(self.average.model)
-        position.round += 1
         self._tell_round(row, judgement)
         if self.events is not None:
             self.events.add(self._steps(position.round), row)
@@ -236,9 +248,10 @@ class Trainer:
         if position.best_score is not None:
             is_best = position.best_round == position.round - 1
             best = "; best so far" if is_best else f"; best: {self._count_word(position.best_round + 1)}"
+        done = f"training loss {row['training_loss']:.4g}" if "training_loss" in row else "the start"
         self.progress.note(
-            f"{self._count_word(position.round)}/{self._count(len(self.rounds)):,}: training loss "
-            f"{row['training_loss']:.4g}{validation}{best} ({duration(time.monotonic() - self.round_began)})"
+            f"{self._count_word(position.round)}/{self._count(len(self.rounds)):,}: {done}{validation}{best} "
+            f"({duration(time.monotonic() - self.round_began)})"
         )
 
     def _tell_end(self, seconds: float) -> None:
@@ -261,7 +274,10 @@ class Trainer:
         if position.best_score is None:
             return {}
         key, name = [("", task.metric), *task.shown.items()][-1]
-        value = position.history[position.best_round].get(f"validation_{key}", position.best_score)
+        # Counted from the end: the history may begin with a row for the start.
+        value = position.history[position.best_round - position.round].get(
+            f"validation_{key}", position.best_score
+        )
         return {f"best {name}": value}
 
     def _is_improved(self, score: float | None) -> bool:

@@ -105,7 +105,7 @@ def dataset():
 def test_tables_show_every_row_seeds_and_paired_differences(yeast_tables, dataset, capsys):
     truth = np.nan_to_num(dataset.targets).astype(float)
     noisy = [truth + np.random.default_rng(seed).normal(size=truth.shape) for seed in (1, 2)]
-    rows = {"6-mer ridge (x)": [np.random.default_rng(3).normal(size=truth.shape)], "cross": noisy}
+    rows = {"k-mer ridge (x)": [np.random.default_rng(3).normal(size=truth.shape)], "cross": noisy}
     yeast_tables.print_tables("Heading", dataset, rows, resamples=50)
     lines = capsys.readouterr().out.splitlines()
     scores = {
@@ -114,7 +114,7 @@ def test_tables_show_every_row_seeds_and_paired_differences(yeast_tables, datase
     assert lines[1] == "## Heading"
     assert float(scores["cross, 2 seeds"][2].split()[0]) > 0.5
     assert float(scores["cross ensemble"][2].split()[0]) > float(scores["cross, 2 seeds"][2].split()[0])
-    difference = next(line for line in lines if line.startswith("| cross | 6-mer ridge (x) |"))
+    difference = next(line for line in lines if line.startswith("| cross | k-mer ridge (x) |"))
     assert "[+" in difference
 
 

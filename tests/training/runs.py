@@ -74,7 +74,10 @@ def assert_same_curves(one: Path, other: Path, *columns: str) -> None:
     Weights are not compared one by one: AdamW makes a step of whole size of a gradient that is all rounding.
     """
     curves = [
-        [[float(row[name]) for name in columns] for row in csv.DictReader((folder / "history.csv").open())]
+        [
+            [float(row[name] or "nan") for name in columns]
+            for row in csv.DictReader((folder / "history.csv").open())
+        ]
         for folder in (one, other)
     ]
     np.testing.assert_allclose(*curves, rtol=0, atol=1e-5)

@@ -8,13 +8,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from bioattn.models.promoter.training.ridge import (
-    BumpKmers,
-    Codons,
     Kmers,
     Standardiser,
     find_start_codon,
-    kmer_counts,
-    region,
 )
 from bioattn.promoters.kmers import canonical_columns
 
@@ -23,6 +19,10 @@ COMPLEMENT = str.maketrans("ACGT", "TGCA")
 
 def encoded(*sequences):
     return np.array([["ACGTN".index(letter) for letter in sequence] for sequence in sequences], np.uint8)
+
+
+def count(codes, k, canonical=False, step=1, start=-1000, stop=0):
+    return Kmers(k, start, stop, canonical, step).count(codes)
 
 
 def counted(sequence, k, canonical, step=1):
@@ -44,7 +44,7 @@ def all_kmers(k, canonical):
 def test_counts_equal_string_counting(sequence, k, canonical, step):
     codes = encoded(sequence).reshape(1, len(sequence))
     expected = counted(sequence, k, canonical, step)
-    found = kmer_counts(codes, k, canonical, step)[0]
+    found = count(codes, k, canonical, step)[0]
     assert found.tolist() == [expected[kmer] for kmer in all_kmers(k, canonical)]
 
 
@@ -56,27 +56,27 @@ def test_number_of_canonical_kmers(k, features):
 def test_canonical_counts_do_not_change_on_the_other_strand():
     codes = np.random.default_rng(0).integers(0, 4, size=(5, 60)).astype(np.uint8)
     other_strand = (3 - codes)[:, ::-1]
-    assert (kmer_counts(codes, 4, True) == kmer_counts(other_strand, 4, True)).all()
-    assert (kmer_counts(codes, 4, False) != kmer_counts(other_strand, 4, False)).any()
+    assert (count(codes, 4, True) == count(other_strand, 4, True)).all()
+    assert (count(codes, 4) != count(other_strand, 4)).any()
 
 
 def test_many_genes_are_counted_in_blocks():
     codes = np.random.default_rng(0).integers(0, 5, size=(9000, 500)).astype(np.uint8)
-    counts = kmer_counts(codes, 2, False)
-    assert (counts[[0, 8999]] == kmer_counts(codes[[0, 8999]], 2, False)).all()
+    counts = count(codes, 2)
+    assert (counts[[0, 8999]] == count(codes[[0, 8999]], 2)).all()
 
 
 def test_regions_count_from_the_right_end():
     codes = encoded("AACCGGTT")
-    assert region(codes, -2, 0).tolist() == encoded("TT").tolist()
-    assert region(codes, -100, -6).tolist() == encoded("AA").tolist()
-    assert region(codes, -100, -50).shape == (1, 0)
-    assert Kmers(2, -4, -2, canonical=False).count(codes).sum() == 1
-    assert Kmers(3, -2, 0).count(codes).sum() == 0
+    assert count(codes, 1, start=-2).tolist() == [[0, 0, 0, 2]]
+    assert count(codes, 1, start=-100, stop=-6).tolist() == [[2, 0, 0, 0]]
+    assert count(codes, 1, start=-100, stop=-50).sum() == 0
+    assert count(codes, 2, start=-4, stop=-2).sum() == 1
+    assert count(codes, 3, start=-2).sum() == 0
 
 
 def test_codons_are_read_in_frame():
-    counts = Codons(-8).count(encoded("CATGAAATT"))  # ATG AAA, and TT is no codon
+    counts = count(encoded("CATGAAATT"), 3, step=3, start=-8)  # ATG AAA, and TT is no codon
     assert counts.sum() == 2
     assert counts[0, all_kmers(3, False).index("ATG")] == 1
     assert counts[0, all_kmers(3, False).index("AAA")] == 1
@@ -84,7 +84,7 @@ def test_codons_are_read_in_frame():
 
 def test_bump_weights_are_largest_at_their_centre():
     sequence = "A" * 100
-    block = BumpKmers(1, -100, 0, -30, 10)
+    block = Kmers(1, -100, 0, centre=-30, width=10)
     total = block.count(encoded(sequence)).sum()
     distances = np.arange(-100, 0) + 0.5 + 30
     assert total == pytest.approx(np.exp(-0.5 * (distances / 10) ** 2).sum(), rel=1e-5)
@@ -92,7 +92,7 @@ def test_bump_weights_are_largest_at_their_centre():
     far_away = block.count(encoded("A" + "C" * 99))
     assert at_centre[0, 0] > 0.99
     assert far_away[0, 0] < 1e-9
-    moved = BumpKmers(1, -100, -20, -30, 10).count(encoded(sequence))
+    moved = Kmers(1, -100, -20, centre=-30, width=10).count(encoded(sequence))
     assert moved.sum() < total
 
 
@@ -116,7 +116,7 @@ class TestFindStartCodon:
 def test_standardised_blocks_have_the_weights_asked_for():
     codes = np.random.default_rng(2).integers(0, 4, size=(300, 80)).astype(np.uint8)
     codes[:, :20] = 0
-    blocks = (Kmers(3, -80), Kmers(1, -80, -60), Codons(-30))
+    blocks = (Kmers(3, -80), Kmers(1, -80, -60), Kmers(3, -30, canonical=False, step=3))
     standardiser = Standardiser(blocks, (0.6, 0.3, 0.1), codes)
     features = standardiser.features(codes)
     assert np.isfinite(features).all()

@@ -1,17 +1,22 @@
 """The warm start: a model that has not been trained yet answers what the ridge answers."""
 
+from dataclasses import replace
+
 import numpy as np
 import pytest
 import torch
 
-from bioattn.errors import BioattnError
+from bioattn.errors import BioattnError, Interrupted
+from bioattn.io.files import read_json
 from bioattn.models.promoter.family import PromoterTrainingSettings
 from bioattn.models.promoter.folder import load_promoter_model
-from bioattn.models.promoter.training.baselines import BaselineData, best_ridge, by_component, kmer_bumps
+from bioattn.models.promoter.training.baselines import BaselineData, component_ridge
 from bioattn.models.promoter.training.batches import centred_windows
 from bioattn.models.promoter.training.warm_start import gated_programmes
 from bioattn.promoters.dataset import read_dataset
-from tests.training.runs import CPU, train
+from bioattn.system.signals import StopRequest
+from bioattn.views.training_history import read_history
+from tests.training.runs import CPU, Notes, StopAfter, same_folders, train
 
 KMER = {"stem": "kmer", "kmer": 4, "channels": 16, "num_heads": 2, "head_channels": 8, "pool": 2}
 
@@ -50,7 +55,7 @@ def start(dataset_path, output, **model):
 def test_the_start_answers_what_the_ridge_answers(dataset_path, tmp_path, encoder, stem):
     dataset = read_dataset(dataset_path)
     data = BaselineData(dataset)
-    ridge, _ = best_ridge(data, kmer_bumps(data, KMER["kmer"]), by_component)
+    ridge = component_ridge(data, [KMER["kmer"]]).model
     loaded = start(dataset_path, tmp_path / "m", treatment_encoder=encoder, treatment_channels=8, **stem)
     with torch.inference_mode():
         codes = centred_windows(dataset, data.test)
@@ -72,6 +77,46 @@ def test_programmes_follow_treatments_of_both_signs():
         np.testing.assert_allclose(gates_TH @ programmes_HC, readers_TC, atol=0.05 * np.abs(readers_TC).max())
     too_few = gated_programmes(readers_TC, 2)
     assert np.abs(too_few[0] @ too_few[1] - readers_TC).max() > 0.1 * np.abs(readers_TC).max()
+
+
+def test_the_start_is_kept_where_training_only_makes_it_worse(dataset_path, tmp_path):
+    """Epoch 0: a rate that ruins the model at once; stopped and resumed, the same bytes."""
+    destructive = {
+        "epochs": 5,
+        "patience": 2,
+        "learning_rate": 3.0,
+        "warmup_fraction": 0.0,
+        "warm_start": True,
+    }
+    job = PromoterTrainingSettings(
+        dataset=dataset_path, output=tmp_path / "m", model=KMER, training=destructive, baselines=False
+    )
+    notes = Notes()
+    train(job, progress=notes)
+    record = read_json(tmp_path / "m" / "training.json")
+    assert (record["best_epoch"], record["epochs_trained"]) == (0, 2)  # patience counts from the start
+    assert "the weights of epoch 0 are kept" in notes.notes[-1]
+    assert next(note for note in notes.notes if "epoch 0/5" in note).startswith(
+        "epoch 0/5: the start; validation"
+    )
+    history = read_history(tmp_path / "m")
+    assert (history.steps, history.best) == ([0, 1, 2], 0)
+    dataset = read_dataset(dataset_path)
+    data = BaselineData(dataset)
+    ridge = component_ridge(data, [KMER["kmer"]])
+    loaded = load_promoter_model(tmp_path / "m", CPU)
+    with torch.inference_mode():
+        answers = loaded.model(
+            centred_windows(dataset, data.test), loaded.encode_treatments(loaded.treatments)
+        )
+    assert np.corrcoef(answers.numpy().ravel(), ridge.predictions[data.test].ravel())[0, 1] > 0.98
+
+    stopped = replace(job, output=tmp_path / "stopped")
+    request = StopRequest()
+    with pytest.raises(Interrupted):
+        train(stopped, progress=StopAfter(1, request), stop=request)
+    train(stopped, resume=True)
+    same_folders(tmp_path / "m", tmp_path / "stopped")
 
 
 def test_it_needs_the_kmer_stem_and_regression(dataset_path, binary_path, tmp_path):

@@ -19,10 +19,7 @@ from numpy.typing import NDArray
 
 from bioattn.errors import BioattnError
 from bioattn.models.promoter.training.ridge import (
-    Block,
-    BumpKmers,
     Codes,
-    Codons,
     Kmers,
     LinearModel,
     Matrix,
@@ -49,6 +46,9 @@ Fits: TypeAlias = Callable[["BaselineData", RidgePath], Iterator[tuple[Matrix, s
 PENALTIES = (0.3, 1.0, 3.0, 10.0, 30.0, 100.0, 300.0)
 """Ratios of noise to signal variance tried; real promoters tell little of expression and want the large ones."""
 
+KMERS = (4, 5, 6)
+"""Lengths of the k-mers tried: the longer ones say more and need more promoters."""
+
 WINDOWS = (300, 500)
 """Bases upstream of the anchor whose k-mers are tried, besides the whole window."""
 
@@ -62,7 +62,7 @@ CODON_SHARES = (0.1, 0.3, 0.6)
 class FeatureSet(NamedTuple):
     """Blocks of counts and the weight of each."""
 
-    blocks: tuple[Block, ...]
+    blocks: tuple[Kmers, ...]
     shares: tuple[float, ...] | None = None
     """One per block; None: equal."""
 
@@ -169,8 +169,8 @@ def default_baselines(dataset: PromoterDataset, progress: Progress | None = None
     """The set printed after every training: the mean, ridges on k-mers in windows, by distance, of rank 1 and by
     component, and where the window is coding the region + codon ridge.
 
-    About 15 s on one core for 3,500 training genes and 170 treatments. Time and memory are bounded by the number
-    of features (2,080 canonical 6-mers), not by the number of treatments.
+    About 20 s on one core for 3,500 training genes and 170 treatments, nearly all of it for 6-mers. Time and
+    memory are bounded by the number of features (2,080 canonical 6-mers), not by the number of treatments.
     """
     progress = progress or NoProgress()
     data = BaselineData(dataset)
@@ -201,14 +201,14 @@ def training_mean(data: BaselineData) -> Baseline:
     return data.row("training mean", "", np.tile(data.mean, (len(data.codes), 1)))
 
 
-def kmer_ridge(data: BaselineData, k: int = 6, windows: Sequence[int] = WINDOWS) -> Baseline:
-    """Ridge on the canonical k-mers before the anchor; window and penalty chosen on validation genes."""
-    return data.fitted(f"{k}-mer ridge", kmer_windows(data, k, windows), by_penalty)
+def kmer_ridge(data: BaselineData, ks: Sequence[int] = KMERS, windows: Sequence[int] = WINDOWS) -> Baseline:
+    """Ridge on the canonical k-mers before the anchor; k, window and penalty chosen on validation genes."""
+    return data.fitted("k-mer ridge", kmer_windows(data, ks, windows), by_penalty)
 
 
 def positional_ridge(data: BaselineData) -> Baseline:
-    """Ridge on canonical 6-mers counted by their distance from the anchor; distance and penalty chosen."""
-    return data.fitted("positional 6-mer ridge", kmer_bumps(data, 6), by_penalty)
+    """Ridge on canonical k-mers counted by their distance from the anchor; k, distance and penalty chosen."""
+    return data.fitted("positional k-mer ridge", kmer_bumps(data, KMERS), by_penalty)
 
 
 def rank_one_ridge(data: BaselineData) -> Baseline:
@@ -220,18 +220,21 @@ def rank_one_ridge(data: BaselineData) -> Baseline:
         direction_TD = principal_directions(data.deviations)[:, :1]
     else:
         direction_TD = data.axis.loading[:, None].astype(np.float32)
-    return data.fitted("rank-1 ridge", kmer_bumps(data, 6), partial(by_penalty, directions_TD=direction_TD))
+    return data.fitted(
+        "rank-1 ridge", kmer_bumps(data, KMERS), partial(by_penalty, directions_TD=direction_TD)
+    )
 
 
-def component_ridge(data: BaselineData) -> Baseline:
-    """Positional ridge of the responses' principal components, each with a penalty and a scale of its own.
+def component_ridge(data: BaselineData, ks: Sequence[int] = KMERS) -> Baseline:
+    """Ridge of the responses' principal components, each with a penalty and a scale of its own.
 
     The strongest simple model of the promoter known here. Components beyond the first few are mostly noise; a
     penalty shared by all either keeps that noise or blunts the first. Each component takes the penalty whose
     validation predictions point most nearly the way of its scores, and is then scaled by least squares on
     validation genes (not below 0).
     """
-    return data.fitted("component ridge", kmer_bumps(data, 6), by_component)
+    candidates = [*kmer_bumps(data, ks), *kmer_windows(data, ks)]
+    return data.fitted("component ridge", candidates, by_component)
 
 
 def region_codon_ridge(data: BaselineData) -> Baseline:
@@ -298,25 +301,27 @@ def component_weights(data: BaselineData, path: RidgePath) -> Matrix:
     return weights_RD @ directions_TD.T
 
 
-def kmer_windows(data: BaselineData, k: int, windows: Sequence[int]) -> list[FeatureSet]:
-    """One feature set per window that is shorter than the promoter, and one for all of it."""
+def kmer_windows(data: BaselineData, ks: Sequence[int], windows: Sequence[int] = WINDOWS) -> list[FeatureSet]:
+    """For each k a feature set per window that is shorter than the promoter, and one for all of it."""
     widths = [*(width for width in sorted(set(windows)) if width < data.upstream), data.upstream]
-    return [FeatureSet((Kmers(k, -data.downstream - width, -data.downstream),)) for width in widths]
+    anchor = -data.downstream
+    return [FeatureSet((Kmers(k, anchor - width, anchor),)) for k in ks for width in widths]
 
 
-def kmer_bumps(data: BaselineData, k: int) -> list[FeatureSet]:
-    """One feature set per distance weighting, over all that lies before the anchor."""
+def kmer_bumps(data: BaselineData, ks: Sequence[int]) -> list[FeatureSet]:
+    """For each k a feature set per distance weighting, over all that lies before the anchor."""
     anchor = -data.downstream
     return [
-        FeatureSet((BumpKmers(k, anchor - data.upstream, anchor, anchor + centre, width),))
+        FeatureSet((Kmers(k, anchor - data.upstream, anchor, centre=anchor + centre, width=width),))
+        for k in ks
         for centre, width in BUMPS
     ]
 
 
 def kmers_and_codons(data: BaselineData) -> list[FeatureSet]:
     """Positional 6-mers with the codons of the rest of the window, at several shares; for coding windows."""
-    (kmers,) = kmer_bumps(data, 6)[0].blocks
-    codons = Codons(-data.downstream, 0)
+    (kmers,) = kmer_bumps(data, [6])[0].blocks
+    codons = Kmers(3, -data.downstream, canonical=False, step=3)
     return [FeatureSet((kmers, codons), (1.0 - share, share)) for share in CODON_SHARES]
 
 

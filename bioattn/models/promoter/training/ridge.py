@@ -11,9 +11,10 @@ count.
 Shape suffixes: G genes, L bases, T treatments, F features, R rank, D directions in treatment space.
 """
 
+import math
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Protocol, TypeAlias
+from typing import TypeAlias
 
 import numpy as np
 from numpy.typing import NDArray
@@ -27,78 +28,45 @@ UNKNOWN = 4
 START_CODON = (0, 3, 2)  # A T G
 
 
-class Block(Protocol):
-    """One group of features."""
-
-    def name(self, downstream: int) -> str:
-        """What is counted and where, in bases from the anchor, which is `downstream` bases from the right end."""
-
-    def count(self, codes: Codes) -> Counts:
-        """Counts, shape=(genes, features), of windows of shape (genes, bases)."""
-
-
 @dataclass(frozen=True, slots=True)
 class Kmers:
-    """K-mers wholly inside the region; with `canonical` a k-mer and its reverse complement are one feature."""
+    """K-mers wholly inside a region, each counted by its distance from `centre`: exp(−½ (distance / width)²).
+
+    Sites that act on a promoter lie around a typical distance from its anchor; a bump lets k-mers there count for
+    more, without a border. Infinitely wide, all k-mers of the region count the same.
+    """
 
     k: int
     start: int
     """Bases from the right end of the window, at most 0; beyond the left end is cut there."""
     stop: int = 0
     canonical: bool = True
-
-    def name(self, downstream: int) -> str:
-        """Such as `6-mers −300..0`."""
-        return f"{'' if self.canonical else 'stranded '}{self.k}-mers {_span(self, downstream)}"
-
-    def count(self, codes: Codes) -> Counts:
-        """Counts, shape=(genes, 4^k) or, canonical, (genes, number of canonical k-mers)."""
-        return kmer_counts(region(codes, self.start, self.stop), self.k, self.canonical)
-
-
-@dataclass(frozen=True, slots=True)
-class BumpKmers:
-    """Canonical k-mers, each counted by its distance from `centre`: exp(−½ (distance / width)²).
-
-    Sites that act on a promoter lie around a typical distance from its anchor; this lets k-mers there count for
-    more, without a border.
-    """
-
-    k: int
-    start: int
-    stop: int
-    centre: int
+    """Whether a k-mer and its reverse complement are one feature."""
+    step: int = 1
+    """Bases from one counted position to the next: with k = 3 and 3, codons in frame."""
+    centre: int = 0
     """Bases from the right end of the window."""
-    width: int
+    width: float = math.inf
     """Standard deviation of the bump in bases."""
 
     def name(self, downstream: int) -> str:
-        """Such as `6-mers around −150±150`."""
-        return f"{self.k}-mers around {signed(self.centre + downstream)}±{self.width}"
+        """Such as `6-mers −300..0` or `6-mers around −150±150`; downstream: bases from the anchor on."""
+        kind = "codons" if self.step == 3 else f"{'' if self.canonical else 'stranded '}{self.k}-mers"
+        if math.isfinite(self.width):
+            return f"{kind} around {signed(self.centre + downstream)}±{self.width:g}"
+        return f"{kind} {signed(self.start + downstream)}..{signed(self.stop + downstream)}"
+
+    def weights(self, length: int) -> NDArray[np.float64]:
+        """What a k-mer that begins at each base of a window counts, shape=(length,); 0 outside the region."""
+        first, last = max(0, length + self.start), length + self.stop - self.k
+        begin_L = np.arange(length)
+        counted_L = (begin_L >= first) & (begin_L <= last) & ((begin_L - first) % self.step == 0)
+        distance_L = begin_L + self.k / 2 - length - self.centre
+        return np.where(counted_L, np.exp(-0.5 * np.square(distance_L / self.width)), 0.0)
 
     def count(self, codes: Codes) -> Counts:
-        """Sums of weights, shape=(genes, number of canonical k-mers)."""
-        inside = region(codes, self.start, self.stop)
-        middles = self.stop - inside.shape[1] + np.arange(max(0, inside.shape[1] - self.k + 1)) + self.k / 2
-        weights = np.exp(-0.5 * np.square((middles - self.centre) / self.width))
-        return kmer_counts(inside, self.k, canonical=True, weights=weights)
-
-
-@dataclass(frozen=True, slots=True)
-class Codons:
-    """The 64 codons in frame from the region's first base on."""
-
-    start: int
-    stop: int = 0
-
-    def name(self, downstream: int) -> str:
-        """Such as `codons 0..200`."""
-        return f"codons {_span(self, downstream)}"
-
-    def count(self, codes: Codes) -> Counts:
-        """Counts, shape=(genes, 64)."""
-        coding = region(codes, self.start, self.stop)
-        return kmer_counts(coding[:, : coding.shape[1] // 3 * 3], 3, canonical=False, step=3)
+        """Sums of weights in windows (genes, bases), shape=(genes, 4^k) or (genes, number of canonical k-mers)."""
+        return kmer_counts(codes, self.k, self.canonical, self.weights(codes.shape[1]))
 
 
 def signed(offset: int) -> str:
@@ -106,42 +74,28 @@ def signed(offset: int) -> str:
     return f"{offset:+}".replace("-", "−") if offset else "0"
 
 
-def _span(block: Kmers | Codons, downstream: int) -> str:
-    """The region of a block in bases from the anchor."""
-    return f"{signed(block.start + downstream)}..{signed(block.stop + downstream)}"
+def kmer_counts(codes: Codes, k: int, canonical: bool, weights: NDArray[np.float64]) -> Counts:
+    """How often each k-mer occurs in each row, in alphabetical order of k-mers.
 
-
-def region(codes: Codes, start: int, stop: int) -> Codes:
-    """Columns from `start` to `stop`, both counted from the right end (0 = the end)."""
-    length = codes.shape[1]
-    return codes[:, max(0, length + start) : max(0, length + stop)]
-
-
-def kmer_counts(
-    codes: Codes, k: int, canonical: bool, step: int = 1, weights: NDArray[np.float64] | None = None
-) -> Counts:
-    """How often each k-mer begins at every `step`-th position of each row, in alphabetical order of k-mers.
-
-    weights: what an occurrence at each of those positions counts, 1 by default. A region shorter than k has
-    counts 0.
+    weights: what an occurrence that begins at each base counts, shape=(bases,).
     """
     columns = canonical_columns(k) if canonical else np.arange(4**k)
     num_features = int(columns.max()) + 1
     counts_GF = np.zeros((len(codes), num_features), np.float32)
-    positions = max(0, codes.shape[1] - k + 1)
-    if positions == 0:
+    begins = np.flatnonzero(weights)
+    if not len(begins):
         return counts_GF
-    rows_per_block = max(1, 4_000_000 // positions)
+    rows_per_block = max(1, 4_000_000 // len(begins))
     for start in range(0, len(codes), rows_per_block):
         block = codes[start : start + rows_per_block]
-        kmer = np.zeros((len(block), len(range(0, positions, step))), np.int32)
+        kmer = np.zeros((len(block), len(begins)), np.int32)
         known = np.ones(kmer.shape, np.bool_)
         for offset in range(k):
-            letters = block[:, offset : offset + positions : step]
+            letters = block[:, begins + offset]
             kmer = kmer * 4 + np.minimum(letters, UNKNOWN - 1)
             known &= letters != UNKNOWN
         cell = columns[kmer] + np.arange(len(block))[:, None] * num_features
-        occurrences = None if weights is None else np.broadcast_to(weights, kmer.shape)[known]
+        occurrences = np.broadcast_to(weights[begins], kmer.shape)[known]
         tally = np.bincount(cell[known], occurrences, minlength=len(block) * num_features)
         counts_GF[start : start + len(block)] = tally.reshape(len(block), num_features)
     return counts_GF
@@ -172,7 +126,7 @@ class Standardiser:
     64 codons and 2,080 6-mers as the weights say, not by their numbers. Columns constant in training become 0.
     """
 
-    def __init__(self, blocks: Sequence[Block], weights: Sequence[float] | None, train_codes: Codes) -> None:
+    def __init__(self, blocks: Sequence[Kmers], weights: Sequence[float] | None, train_codes: Codes) -> None:
         self.blocks = tuple(blocks)
         shares = np.ones(len(self.blocks)) if weights is None else np.asarray(weights, np.float64)
         shares = shares / shares.sum()

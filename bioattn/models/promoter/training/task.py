@@ -101,6 +101,7 @@ class PromoterTask(Task):
         watched = training.metric or (Metric.AUROC if self.binary else Metric.PEARSON)
         self.metric_key, self.metric = METRICS[watched]
         self.smaller_is_better = watched is Metric.LOSS
+        self.keeps_start = training.warm_start
         key, heading = next(iter(FIGURES[dataset.task].items()))
         self.shown = {"loss": "loss", key: heading.removesuffix(" over treatments")}
         check_task(dataset, training)

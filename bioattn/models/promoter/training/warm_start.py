@@ -29,13 +29,11 @@ from bioattn.models.promoter.model import PromoterModel
 from bioattn.models.promoter.stem import KmerStem
 from bioattn.models.promoter.training.baselines import (
     BaselineData,
-    best_ridge,
-    by_component,
-    kmer_bumps,
+    component_ridge,
     principal_directions,
 )
 from bioattn.models.promoter.training.data import TargetScale
-from bioattn.models.promoter.training.ridge import BumpKmers
+from bioattn.models.promoter.training.ridge import Kmers
 from bioattn.models.promoter.treatment_encoder import IdEncoder, TreatmentReadout
 from bioattn.models.promoter.treatment_vocabulary import TreatmentBatch
 from bioattn.promoters.dataset import PromoterDataset
@@ -56,8 +54,8 @@ QUERY_SPREAD = 0.002
 @torch.no_grad()
 def warm_start(
     model: PromoterModel, dataset: PromoterDataset, treatments: TreatmentBatch, scale: TargetScale
-) -> str:
-    """Set the weights of `model` so that it answers what the ridge would; returns what the ridge chose.
+) -> None:
+    """Set the weights of `model` so that it answers what the component ridge of its k-mers would.
 
     treatments: the training treatments, encoded. scale: the model's standard units.
     Beside filters (stem = both), k-mers alone answer at first: the readers of the filters' channels start at zero.
@@ -86,9 +84,10 @@ def warm_start(
     if dataset.task != "regression":
         raise BioattnError("warm_start needs a regression task")
     data = BaselineData(dataset)
-    ridge, choice = best_ridge(data, kmer_bumps(data, config.kmer), by_component)
+    chosen = component_ridge(data, [config.kmer])
+    ridge = chosen.model
+    assert ridge is not None
     (block,) = ridge.standardiser.blocks
-    assert isinstance(block, BumpKmers)
     coefficients_KT = ridge.standardiser.factors[0][:, None] * ridge.coefficients / scale.sd_T
     offset_T = (ridge.mean - scale.mean_T) / scale.sd_T - ridge.standardiser.means[0] @ coefficients_KT
 
@@ -122,11 +121,10 @@ def warm_start(
     else:
         readers_TC = readers_TC * total * np.sqrt(config.channels)
         _set_readers(network, design_TE, readers_TC, offset_T.astype(np.float64))
-    LOGGER.info(f"warm start from a component ridge on {choice}")
-    return choice
+    LOGGER.info(f"warm start from a component ridge on {chosen.choice}")
 
 
-def _bump_of_bins(edges: tuple[int, ...], block: BumpKmers) -> Matrix:
+def _bump_of_bins(edges: tuple[int, ...], block: Kmers) -> Matrix:
     """The ridge's distance weight at the middle of each bin, 0 outside the region it counts in."""
     middles_P = (np.array(edges[:-1]) + np.array(edges[1:])) / 2 - edges[-1]  # from the window's right end
     bump_P: Matrix = np.exp(-0.5 * np.square((middles_P - block.centre) / block.width))
