@@ -20,6 +20,7 @@ SHAPES = {
     "cross": {"num_heads": 4, "sink": True},
     "two hops": {"num_heads": 3, "hops": 2, "attention_score": "gaussian"},
     "additive": {"num_heads": 3, "attention_score": "additive", "position_bias": "none"},
+    "shared readout": {"num_heads": 4, "readout": "shared", "sink": True},
     "shared": {"num_heads": 3, "attention_query": QuerySource.SHARED},
     "cross-all": {"num_heads": 3, "conditioning": Conditioning.CROSS_ALL, "attention_score": "additive"},
 }

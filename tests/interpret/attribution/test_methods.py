@@ -31,6 +31,9 @@ KINDS: list[dict[str, Any]] = [
     {"hops": 2, "sink": True},
     {"position_bias": "treatment", "sink": True},
     {"readout": "shared"},
+    {"readout": "shared", "position_bias": "treatment", "sink": True, "stem": "both", "channels": 8},
+    {"readout": "shared", "reader": "hidden", "sink": True},
+    {"readout": "shared", "key_layers": 1},
     {"kernel": 15, "activation": "exponential", "attention_score": "gaussian"},
     {"kernel": 1, "pool": 7, "both_strands": False, "attention_score": "additive"},
     {"pool": 40, "kernel": 25, "value_layers": 2},
@@ -83,14 +86,16 @@ def test_equals_a_plain_loop(
     np.testing.assert_allclose(found.values_BTLA, wanted, atol=1e-5)
 
 
+@pytest.mark.parametrize("kind", [{}, {"readout": "shared", "sink": True}], ids=str)
 def test_equals_a_plain_loop_where_attention_comes_in_cache_sized_pieces(
+    kind: dict[str, Any],
     make_model: Callable[..., LoadedPromoterModel],
     make_codes: Callable[..., np.ndarray],
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     """As with the promoters and treatments of real data; there may be no mutant that needs the whole network."""
     monkeypatch.setattr(cpu_tiles, "MIN_MULTIPLICATIONS", {torch.float32: 1})
-    model, codes = make_model(length=400), make_codes(1, 400)
+    model, codes = make_model(length=400, **kind), make_codes(1, 400)
     wanted_predictions, wanted = plain_loop(model, codes)
 
     found = Mutagenesis(model.predictor(), batch_size=50)(codes)

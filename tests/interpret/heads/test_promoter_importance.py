@@ -20,6 +20,7 @@ SMALL = {"length": 40, "channels": 16, "kernel": 5, "pool": 4, "hidden_channels"
 SHAPES = {
     "cross": {"num_heads": 3},
     "two hops": {"num_heads": 2, "hops": 2},
+    "shared readout": {"num_heads": 2, "readout": "shared", "sink": True},
     "cross-all": {"num_heads": 2, "conditioning": Conditioning.CROSS_ALL, "value_layers": 1},
 }
 

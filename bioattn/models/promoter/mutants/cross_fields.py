@@ -6,7 +6,9 @@ scale of its own. With them, at a bin far away,
 
     bin' = bin + bin_scale · spread + bin_shift · weight,
     logit' = logit + bin_scale · gradient + bin_shift · level,
-    value' = bin' + gelu(normalised (mixed + bin_scale · mixed_spread + bin_shift · mixed_weight)).
+    value' = bin' + gelu(normalised (mixed + bin_scale · mixed_spread + bin_shift · mixed_weight)),
+
+or, with a shared readout, what that reads of bin'.
 
 Shape suffixes: M mutants, P bins, E some neighbouring bins, W bins a mutation may reach, X bins whose mixture it
 reaches (W and a halo on both sides), C channels, H heads, T treatments, D channels of a head, V variables, N
@@ -26,7 +28,7 @@ from torch import Tensor, nn
 
 from bioattn.attention.multi_head import MultiHeadAttention
 from bioattn.attention.operator import masked_logit
-from bioattn.models.promoter.cross import CrossModel
+from bioattn.models.promoter.cross import CrossModel, SharedReadout
 from bioattn.models.promoter.mutants.stem_mutants import MutatedBins, MutatedStem
 
 # Far from its position a mutation acts through four small numbers. Over the range of the mutants of neighbouring
@@ -110,6 +112,7 @@ class PromoterFields:
         self._query_HDT = query_THD.permute(1, 2, 0).contiguous()
         self._key_weight = attention.project_key.weight
         self._project_value = attention.project_value
+        self._reader = network.readout if isinstance(network.readout, SharedReadout) else None
         offset_PH1 = torch.where(stem.known_P, 0.0, masked_logit(torch.float32))[:, None, None]
         self._offset_PHT = offset_PH1 if bias_HTP is None else offset_PH1 + bias_HTP.permute(2, 0, 1)
         self._gradient_HPT = self._logits(self._spread_PC)
@@ -202,6 +205,8 @@ class PromoterFields:
             )
         if self._normalise is not None:
             values_MEC += self._mixture(shifts, bins, mutated, mixed_MXC)
+        if self._reader is not None:
+            values_MEC = self._reader.values(values_MEC)
         projected: Tensor = self._project_value(values_MEC)
         return projected
 
@@ -256,6 +261,11 @@ class PromoterFields:
         gradient = self._gradient_HPT
         steepest = [(gradient.amax(1) - gradient.amin(1)).max(), self._spread_PC.abs().max()]
         largest_weight = self._weight_C.abs().max()
+        if self._reader is not None:
+            steepest.append(F.linear(self._spread_PC, self._reader.hidden.weight).abs().max())
+            largest_weight = max(
+                largest_weight, F.linear(self._weight_C, self._reader.hidden.weight).abs().max()
+            )
         if self._normalise is None:
             zero = torch.zeros_like(largest_weight)
             return torch.stack([torch.stack(steepest).max(), largest_weight, zero, zero]).double()

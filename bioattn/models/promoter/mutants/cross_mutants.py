@@ -21,7 +21,6 @@ from bioattn.attention.capture import listener_for
 from bioattn.attention.multi_head import MultiHeadAttention
 from bioattn.attention.operator import masked_logit
 from bioattn.attention.score import DotScore
-from bioattn.models.promoter.config import Readout
 from bioattn.models.promoter.cross import CrossModel
 from bioattn.models.promoter.mutants.cross_fields import PromoterFields, Shifts, interpolation, smooth_rows
 from bioattn.models.promoter.mutants.stem_mutants import MutatedBins, MutatedStem
@@ -110,14 +109,18 @@ class CrossMutants:
             isinstance(attention.score, DotScore)
             and len(network.hops) == 1
             and config.key_layers == 0
-            and config.value_layers <= 1
-            and config.readout == Readout.OWN
+            and len(network.mixer.convolutions) <= 1
         )
         if self._few_keys_change:
             query_TC = network.normalise_question[0](network.first_queries(self._embeddings_TE))
             query_THD = attention.project_query(query_TC).unflatten(-1, (attention.num_heads, -1))
+            self._value_channels = attention.project_value.out_features // attention.num_heads
             self._workspace = Workspace()
-            self._readout = MutantReadout(network, attention, self._embeddings_TE)
+            self._readout = (
+                MutantReadout(network, attention, self._embeddings_TE)
+                if isinstance(network.readout, TreatmentReadout)
+                else self._shared_readout
+            )
             self._bias_HTP = network.position_bias(attention.site, self._embeddings_TE)
             self._query_THD = query_THD / math.sqrt(query_THD.shape[-1]) * (not attention.uniform)
 
@@ -170,6 +173,13 @@ class CrossMutants:
         """Predictions (M, T) by the whole network after the stem."""
         return self._network.decode(stem.bins(mutated), stem.known_P[None], self._embeddings_TE)
 
+    def _shared_readout(self, attended_MTX: Tensor) -> Tensor:
+        """Predictions (M, T) from what the heads attended to."""
+        answer_MT: Tensor = self._network.readout(
+            self._attention.project_output(attended_MTX), self._embeddings_TE
+        )
+        return answer_MT
+
     @staticmethod
     def _nearby(stem: MutatedStem, fields: PromoterFields, mutated: MutatedBins) -> slice:
         """The bins that any of the mutations reaches."""
@@ -189,7 +199,7 @@ class CrossMutants:
         at_once = max(1, NODE_ELEMENTS // fields.logit_HPT.numel())
         for few in torch.arange(len(shifts.bin_scale_M), device=top_HT.device).split(at_once):
             some = shifts.rows(few)
-            sums = torch.zeros(1, 1, 1, self._query_THD.shape[2] + 1, device=top_HT.device)
+            sums = torch.zeros(1, 1, 1, self._value_channels + 1, device=top_HT.device)
             for part in far:
                 weights_NHET = (fields.logits(some, part) - top_HT[:, None]).exp_()
                 sums = sums + _weighted(weights_NHET, fields.values(some, part))
@@ -211,7 +221,7 @@ class CrossMutants:
         take = self._workspace.take
         level_MHT = fields.level(shifts)
         mutants, heads, treatments = level_MHT.shape
-        bins, channels = nearby.stop - nearby.start, self._query_THD.shape[2]
+        bins, channels = nearby.stop - nearby.start, self._value_channels
         logits_MHET = take("logits", level_MHT, mutants, heads, bins, treatments)
         fields.logits(shifts, nearby, out=logits_MHET)
         rows_M1 = torch.arange(mutants, device=level_MHT.device)[:, None]
