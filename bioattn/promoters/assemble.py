@@ -140,6 +140,7 @@ def build_dataset(
     codes = _padded(kept)
     _refuse_empty(kept, codes)
     split = split_genes(kept, codes, settings, proteins, sides)
+    gene_rows = [row._replace(detail=split.unit_notes.get(row.name, "")) for row in gene_rows]
     treatment_split = np.full(len(treatments), TRAIN, dtype=np.uint8)
     if Split.TREATMENT in settings.splits:
         treatment_split = split_treatments(labelled.treatments, settings.treatment_holdouts, settings.seed)

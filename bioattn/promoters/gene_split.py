@@ -24,6 +24,7 @@ from bioattn.promoters.homology import (
     protein_links,
 )
 from bioattn.promoters.kmers import DEFAULT_K
+from bioattn.promoters.operons import unit_labels, unit_notes
 from bioattn.promoters.promoter_fasta import Promoter
 from bioattn.promoters.splits import (
     MIN_CHROMOSOMES,
@@ -46,6 +47,8 @@ class GeneSplit:
     description: dict[str, Any]
     """How it was made, as plain JSON."""
     leakage: list[Leakage]
+    unit_notes: Mapping[str, str]
+    """What the audit says of genes that share a transcription unit, by gene id."""
 
 
 def split_genes(
@@ -57,10 +60,11 @@ def split_genes(
 ) -> GeneSplit:
     """Split the genes as the settings say and measure the leakage between the sides.
 
-    codes: (promoters, bases) with flanks, padded. proteins: by gene id; adds paralogues. table: the
-    side of each gene, where the user gives it.
+    codes: (promoters, bases) with flanks, padded. proteins: by gene id; adds paralogues. table: the side of each
+    gene, where the user gives it. No split parts a transcription unit (`Promoter.unit`).
 
-    Raises: SettingsError when the settings do not fit; BioattnError when no protein belongs to a promoter.
+    Raises: SettingsError when the settings do not fit; BioattnError when no protein belongs to a promoter, or when
+    chromosomes or the table part a transcription unit.
     """
     chrom = [p.chrom for p in promoters]
     # Flanks are used by shifted training samples, so they count as part of the window here.
@@ -72,11 +76,18 @@ def split_genes(
         "k": DEFAULT_K,
         "min_share": MIN_SHARE,
     }
+    units, notes = unit_labels(promoters), unit_notes(promoters)
+    if notes:
+        description["transcription_units"] = _report_units(units)
     if kind is None and table is None:
         LOGGER.info("all genes are in training; only treatments are held out")
         return GeneSplit(
-            sides=np.full(len(chrom), TRAIN, dtype=np.uint8), description=description, leakage=[]
+            sides=np.full(len(chrom), TRAIN, dtype=np.uint8),
+            description=description,
+            leakage=[],
+            unit_notes=notes,
         )
+    together = np.unique(units, return_index=True)[1][units], np.arange(len(chrom))
     paralogues = None if proteins is None else _paralogues(promoters, proteins)
     links = promoter_links(codes)
     if table is not None:
@@ -90,7 +101,7 @@ def split_genes(
         for name, chromosomes in description["chromosomes"].items():
             LOGGER.info(f"{name}: chromosomes {quoted(chromosomes, 20) or 'none'}")
     elif kind is Split.HOMOLOGY:
-        pairs = [(links.first, links.second), overlap_links(chrom, start, end)]
+        pairs = [(links.first, links.second), overlap_links(chrom, start, end), together]
         if paralogues is not None:
             pairs.append((paralogues.first, paralogues.second))
         groups = group_labels(len(chrom), pairs)
@@ -106,7 +117,7 @@ def split_genes(
         )
         sides = split_by_group(groups, settings.gene_holdouts, settings.seed, str(kind))
     elif kind is Split.BLOCK:
-        groups = block_groups(chrom, start, end, settings.effective_block_size)
+        groups = block_groups(chrom, start, end, settings.effective_block_size, together)
         sizes = np.bincount(groups)
         description |= {
             "block_size": settings.effective_block_size,
@@ -116,13 +127,42 @@ def split_genes(
         LOGGER.info(f"block: {len(sizes):,} blocks with promoters, the largest of {sizes.max():,}")
         sides = split_by_group(groups, settings.gene_holdouts, settings.seed, str(kind))
     else:
-        sides = split_by_group(np.arange(len(chrom)), settings.gene_holdouts, settings.seed, str(kind))
+        sides = split_by_group(units, settings.gene_holdouts, settings.seed, str(kind))
+    _refuse_parted_units(promoters, together, sides)
     leakage = measure_leakage(sides, links, chrom, start, end, paralogues)
     for figure in leakage:
         LOGGER.info(figure.sentence())
     if kind is Split.RANDOM:
         LOGGER.warning(_random_warning(leakage))
-    return GeneSplit(sides=sides, description=description, leakage=leakage)
+    return GeneSplit(sides=sides, description=description, leakage=leakage, unit_notes=notes)
+
+
+def _report_units(units: NDArray[np.int64]) -> dict[str, int]:
+    """Log and count the transcription units of several genes. units: the unit of each gene."""
+    sizes = np.bincount(units)
+    shared = sizes[sizes > 1]
+    figures = {"units": len(shared), "genes": int(shared.sum()), "largest": int(sizes.max())}
+    LOGGER.info(
+        f"{figures['genes']:,} of {len(units):,} genes lie in {figures['units']:,} transcription units "
+        f"of several genes, the largest of {figures['largest']:,}; {figures['genes'] - figures['units']:,} are "
+        "not the first of theirs, so their windows may hold no promoter; they are kept, and the audit tells them"
+    )
+    return figures
+
+
+def _refuse_parted_units(
+    promoters: Sequence[Promoter],
+    together: tuple[NDArray[np.int64], NDArray[np.int64]],
+    sides: NDArray[np.uint8],
+) -> None:
+    """Raises: BioattnError for two genes of a transcription unit on two sides. together: pairs of one unit."""
+    for first, second in zip(*together, strict=True):
+        if sides[first] != sides[second]:
+            raise BioattnError(
+                f"{promoters[first].gene_id!r} and {promoters[second].gene_id!r} are of one "
+                f"transcription unit but in {SPLIT_NAMES[sides[first]]} and {SPLIT_NAMES[sides[second]]}; give a "
+                "split that keeps them together, or make the promoters without --operons"
+            )
 
 
 def _kind(settings: DatasetSettings, chrom: Sequence[str]) -> Split | None:

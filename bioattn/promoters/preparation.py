@@ -18,6 +18,7 @@ from bioattn.io.files import atomic_output, check_output, text_output
 from bioattn.promoters.audit import AuditRow, audit_table, summarise
 from bioattn.promoters.choices import Anchor
 from bioattn.promoters.chromosomes import match_chromosomes, read_aliases
+from bioattn.promoters.operons import read_units
 from bioattn.promoters.overlaps import GeneSpans, Span
 from bioattn.promoters.promoter_fasta import Promoter, format_promoter
 from bioattn.promoters.windows import (
@@ -62,12 +63,14 @@ def prepare_promoters(
     id_attribute: str | None = None,
     aliases: Path | None = None,
     index: Path | None = None,
+    operons: str | None = None,
     progress: Progress | None = None,
 ) -> list[AuditRow]:
     """Write the promoters of an annotation as `output` (FASTA), with BED and audit table beside it.
 
     genome: FASTA, plain, gzip, bgzip or xz. annotation: GFF3, GTF or BED. id_attribute: see `read_annotation`.
-    aliases: table of chromosome names, see `read_aliases`. index: genome index file, see `open_genome`.
+    aliases: table of chromosome names, see `read_aliases`. index: genome index file, see `open_genome`. operons:
+    transcription units, see `read_units`.
     The three files appear together, when all are complete. Returns the audit rows, one for every gene.
 
     Raises: BioattnError for input that cannot be used and when no promoter is left; SettingsError for settings
@@ -85,6 +88,7 @@ def prepare_promoters(
     pairs = read_aliases(aliases) if aliases is not None else []
     opened = open_genome(genome, index, progress)
     names = match_chromosomes(read, opened, genome, pairs)
+    units = {} if operons is None else read_units(read.genes, operons)
     cutter = PromoterCutter(read, opened, names, settings)
     _warn(read, names, cutter, settings)
     with (
@@ -95,7 +99,8 @@ def prepare_promoters(
         with text_output(fasta) as fasta_file, text_output(bed) as bed_file, text_output(audit) as audit_file:
             progress.begin("cutting promoters", len(read.genes))
             for promoter in cutter.promoters(progress):
-                fasta_file.write(format_promoter(promoter))
+                unit = units.get(promoter.gene_id, "")
+                fasta_file.write(format_promoter(promoter._replace(unit=unit)))
                 bed_file.write(bed_row(promoter, opened.lengths[promoter.chrom]))
             progress.end()
             audit_file.write(audit_table(cutter.rows))

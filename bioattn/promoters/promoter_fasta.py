@@ -22,6 +22,7 @@ from bioattn.io.files import text_output
 _LOCATION = re.compile(r"(?P<chrom>\S+):(?P<start>-?\d{1,15})-(?P<end>-?\d{1,15})\((?P<strand>[-+.])\)")
 _FLANK = re.compile(r"flank=(\d{1,15})")
 _DOWNSTREAM = re.compile(r"downstream=(\d{1,15})")
+_UNIT = re.compile(r"unit=(\S+)")
 
 
 class Promoter(NamedTuple):
@@ -42,6 +43,8 @@ class Promoter(NamedTuple):
     """Sequence codes 5'->3' in the direction of the gene, shape (length + 2 * flank,)."""
     downstream: int | None = None
     """Bases of the window from position 0 of the gene on; None when not given."""
+    unit: str = ""
+    """Transcription unit; empty when not given."""
 
 
 def read_promoters(path: Path, *, names_checked: bool = False) -> Iterator[Promoter]:
@@ -60,8 +63,9 @@ def read_promoters(path: Path, *, names_checked: bool = False) -> Iterator[Promo
         codes = encode(record.sequence, f"{path}:{record.line}: record {record.name!r}")
         words = record.description.split()
         location = _LOCATION.fullmatch(words[0]) if words else None
+        unit = next((match[1] for match in map(_UNIT.fullmatch, words) if match), "")
         if location is None:
-            yield Promoter(record.name, "", -1, -1, ".", 0, codes)
+            yield Promoter(record.name, "", -1, -1, ".", 0, codes, unit=unit)
             continue
         flanks = [match for match in map(_FLANK.fullmatch, words[1:]) if match]
         flank = int(flanks[0][1]) if flanks else 0
@@ -79,7 +83,7 @@ def read_promoters(path: Path, *, names_checked: bool = False) -> Iterator[Promo
                 f"{downstream:,} of them downstream"
             )
         yield Promoter(
-            record.name, location["chrom"], start, end, location["strand"], flank, codes, downstream
+            record.name, location["chrom"], start, end, location["strand"], flank, codes, downstream, unit
         )
 
 
@@ -102,4 +106,6 @@ def format_promoter(promoter: Promoter) -> str:
             description += f" flank={promoter.flank}"
         if promoter.downstream is not None:
             description += f" downstream={promoter.downstream}"
+        if promoter.unit:
+            description += f" unit={promoter.unit}"
     return format_record(promoter.gene_id, description, decode(promoter.codes))

@@ -103,12 +103,17 @@ def parse_bases(text: str, option: str) -> int:
 
 
 def block_groups(
-    chrom: Sequence[str], start: NDArray[np.int64], end: NDArray[np.int64], block_size: int
+    chrom: Sequence[str],
+    start: NDArray[np.int64],
+    end: NDArray[np.int64],
+    block_size: int,
+    *together: tuple[NDArray[np.int64], NDArray[np.int64]],
 ) -> NDArray[np.int64]:
     """Block of each window: chromosomes are cut into blocks of `block_size` bases.
 
-    start, end: windows with flanks, 0-based half-open, coordinates taken as linear. Windows that overlap,
-    directly or by way of others, go to the block in which the first of them starts, so that blocks share no base.
+    start, end: windows with flanks, 0-based half-open, coordinates taken as linear. together: pairs of windows
+    that must not be parted. These and windows that overlap, directly or by way of others, go to the block in which
+    the first of them starts, so that blocks share no base.
 
     Raises: BioattnError when a promoter has no location.
     """
@@ -117,7 +122,7 @@ def block_groups(
             "--split block: the promoters have no location (their FASTA gives none); use --split homology, or "
             "promoters made by `bioattn prepare promoters`"
         )
-    clusters = group_labels(len(chrom), [overlap_links(chrom, start, end)])
+    clusters = group_labels(len(chrom), [overlap_links(chrom, start, end), *together])
     first = np.full(int(clusters.max()) + 1, np.iinfo(np.int64).max)
     np.minimum.at(first, clusters, start)
     blocks = np.maximum(first[clusters], 0) // block_size

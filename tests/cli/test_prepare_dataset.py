@@ -267,6 +267,44 @@ def test_half_of_yeast_test_promoters_leak_under_a_random_split(yeast_promoters)
     assert 0.46 < np.mean(shares) < 0.56
 
 
+@pytest.mark.parametrize("options", [(), ("--split", "block", "--block-size", "1kb"), ("--split", "random")])
+def test_no_split_parts_a_transcription_unit(folder, capfd, options):
+    """Units of three neighbours, here and there of two or one."""
+    unit = {gene: f"{i // 20}.{(i % 20 + 2) // 3}" for i, gene in enumerate(GENES) if i % 20}
+    named = [p._replace(unit=unit.get(p.gene_id, "")) for p in read_promoters(folder / "p.fa")]
+    write_promoters(folder / "u.fa", named)
+    assert run("u.fa", "r.tsv", "-o", "x.dataset.h5", "--seed", 1, *options) == 0
+    dataset = read_dataset(folder / "x.dataset.h5")
+    genes_of = {}
+    for gene, name in unit.items():
+        genes_of.setdefault(name, []).append(gene)
+    sides = dict(zip(dataset.gene_ids, dataset.gene_split, strict=True))
+    assert all(len({sides[gene] for gene in genes}) == 1 for genes in genes_of.values())
+    sizes = [len(genes) for genes in genes_of.values() if len(genes) > 1]
+    counts = dataset.metadata["split"]["transcription_units"]
+    assert counts == {"units": len(sizes), "genes": sum(sizes), "largest": 3}
+    assert f"{sum(sizes)} of 120 genes lie in {len(sizes)} transcription units" in capfd.readouterr().err
+    detail = pd.read_csv("x.dataset.audit.tsv", sep="\t").set_index("name")["detail"]
+    assert detail[["YAL001C", "YAL003C"]].tolist() == [
+        "first of a transcription unit of 3",
+        "in the transcription unit of YAL001C",
+    ]
+    assert pd.isna(detail["YAL000C"])
+
+
+def test_units_that_cannot_be_kept_whole_are_refused(folder, capfd):
+    ends = ("YAL000C", "YAL119C")
+    named = [p._replace(unit="a" * (p.gene_id in ends)) for p in read_promoters(folder / "p.fa")]
+    write_promoters(folder / "u.fa", named)
+    sides = [f"{gene}\t{'test' if gene == ends[0] else 'train'}\n" for gene in GENES]
+    (folder / "s.tsv").write_text("gene\tsplit\n" + "".join(sides))
+    for options in (("--split-table", "s.tsv"), ("--holdout", "test=chr0", "--holdout", "validation=chr1")):
+        assert run("u.fa", "r.tsv", "-o", "x.h5", *options) == 1
+        sentence = "'YAL000C' and 'YAL119C' are of one transcription unit but in test and train; give a split"
+        assert sentence in capfd.readouterr().err
+    assert not (folder / "x.h5").exists()
+
+
 @pytest.mark.shared
 def test_yeast_homology_with_proteins(shared, yeast_promoters, tmp_path):
     data = shared / "data/yeast"
@@ -287,7 +325,7 @@ def test_phage_table_of_e_coli(shared, tmp_path, capfd):
     code = main(
         ["prepare", "promoters", str(data / "GCF_000005845.2_ASM584v2_genomic.fna.gz"),
          str(data / "GCF_000005845.2_ASM584v2_genomic.gff.gz"),
-         "-o", str(tmp_path / "e.fa"), "--upstream", "300", "-q"]
+         "-o", str(tmp_path / "e.fa"), "--upstream", "300", "--operons", "100", "-q"]
     )  # fmt: skip
     assert code == 0
     code = run(
@@ -308,6 +346,16 @@ def test_phage_table_of_e_coli(shared, tmp_path, capfd):
     assert unknown["name"].str.startswith("lambda").sum() == 73
     assert "77 genes of the responses left out, no promoter of this name: 'b" in err
     assert dataset.metadata["split"]["genes"] == "homology"
+    # The operons of textbooks stay whole; their first gene is told.
+    side, detail = (audit.set_index("name")[column] for column in ("split", "detail"))
+    units = ("b0001", "b0002", "b0003", "b0004"), ("b0344", "b0343", "b0342")  # thrLABC; lacZYA, other strand
+    for first, *others in units:
+        assert {side[gene] for gene in others} == {side[first]}
+        assert {detail[gene] for gene in others} == {f"in the transcription unit of {first}"}
+        assert detail[first] == f"first of a transcription unit of {1 + len(others)}"
+    units = dataset.metadata["split"]["transcription_units"]
+    assert 500 < units["units"] < 1200
+    assert units["genes"] == detail.str.contains("transcription unit", na=False).sum()
 
 
 def test_a_table_gives_the_split(folder, capfd):

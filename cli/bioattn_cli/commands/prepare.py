@@ -46,6 +46,10 @@ def promoters(
         "Attribute that holds the gene id [default: GFF3 locus_tag, else gene_id, else ID without gene-; "
         "GTF gene_id; BED column 4]."
     ),
+    operons: str | None = option(
+        "Transcription units, which prepare dataset keeps on one side of the split: the most bases between "
+        "genes of one strand that share one (such as 100), or a table with the columns gene and unit."
+    ),
     flank: int = option("Extra bases on both sides, for shifts in training.", default=0),
     index: Path | None = option(
         "Genome index file [default: in the cache folder, see above].", writes=Writes.OTHER
@@ -89,12 +93,14 @@ def promoters(
         id_attribute=id_attribute,
         aliases=chromosome_aliases,
         index=index,
+        operons=operons,
         progress=reporter.progress(),
     )
     files = PromoterFiles.beside(output)
     return Record(
         f"wrote {files.fasta}, {files.bed} and {files.audit}",
         outputs=[files.fasta, files.bed, files.audit],
+        inputs={} if operons is None or operons.isdecimal() else {"operons": Path(operons)},
         genes=dict(Counter(row.status for row in rows)),
     )
 
@@ -150,6 +156,8 @@ def dataset(
     """Join promoters, responses and treatments into a dataset for training, split without leakage.
 
     Writes X.dataset.h5 and X.dataset.audit.tsv, an audit: every gene and treatment kept or dropped, and why.
+
+    Genes of one transcription unit (prepare promoters --operons) stay on one side of every split.
     """
     from bioattn.io.audit import audit_path
     from bioattn.promoters.assemble import DatasetInputs, prepare_dataset
