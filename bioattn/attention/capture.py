@@ -45,16 +45,24 @@ class Substitution(Protocol):
         changed in place. Returns weights of the same shape."""
 
 
+class ValueReceiver(Protocol):
+    """Takes the values of one site for one batch."""
+
+    def __call__(self, site: AttentionSite, value: Tensor, /) -> None:
+        """`value`: (..., K, V) as they are weighted, detached, without the null key's."""
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Listener:
-    """One `capture` or `substitute`: which sites, who gets them, and whether value norms and gradients are wanted
-    too."""
+    """One `capture`, `capture_values` or `substitute`: which sites, who gets them, and whether value norms and
+    gradients are wanted too."""
 
     patterns: tuple[str, ...]
     receiver: AttentionReceiver | None = None
     value_weighted: bool = False
     gradients: bool = False
     substitution: Substitution | None = None
+    values: ValueReceiver | None = None
 
 
 _LISTENERS: ContextVar[tuple[Listener, ...]] = ContextVar("attention_listeners", default=())
@@ -77,6 +85,13 @@ def capture(
         patterns=tuple(sites), receiver=receiver, value_weighted=value_weighted, gradients=gradients
     )
     with _listening(listener):
+        yield
+
+
+@contextmanager
+def capture_values(sites: Sequence[str], receiver: ValueReceiver) -> Iterator[None]:
+    """Send the values of every site whose name matches one of the shell patterns `sites` to `receiver`."""
+    with _listening(Listener(patterns=tuple(sites), values=receiver)):
         yield
 
 
@@ -120,9 +135,13 @@ def hand_over(
     Weights of half precision are scaled so that a row sums to 1.
     """
     listener = listener_for(site)
-    if listener is None or listener.receiver is None:
+    if listener is None:
         return
     positions = slice(0, -1) if site.null_key else slice(None)
+    if listener.values is not None and value is not None:
+        listener.values(site, value.detach()[..., positions, :])
+    if listener.receiver is None:
+        return
     whole = (weights if listener.gradients else weights.detach()).float()
     if weights.dtype != whole.dtype:
         # Rounded one by one to half precision, the weights of a row miss a sum of 1 by up to some thousandths.

@@ -15,6 +15,7 @@ import numpy as np
 
 from bioattn.attention.capture import Substitution, substitute
 from bioattn.faithfulness import thresholds
+from bioattn.faithfulness.gain_and_shape import gain_and_shape
 from bioattn.faithfulness.maps import key_edges
 from bioattn.faithfulness.measures import Measures, percent
 from bioattn.faithfulness.similarity import mean_ignoring_nan
@@ -81,6 +82,37 @@ def correlation_statistic(own_BT: Floats, other_BT: Floats) -> Statistic:
     return lambda weights_RB: mean_ignoring_nan(pearson(own_BT, other_BT, weights_RB), axis=1)
 
 
+RETRAINED = {
+    "uniform": ("uniform attention", thresholds.USED, "weighs all positions the same"),
+    "shared": ("one query", thresholds.SHARED, "has one query for all treatments"),
+    "gain": (
+        "own gains only",
+        0.0,
+        "has one shape for all treatments, of which each says only how much every head attends,",
+    ),
+    "position": (
+        "own position bias only",
+        0.0,
+        "attends by the distance from the anchor alone, each treatment to its own,",
+    ),
+    "query": ("own query only", 0.0, "has one position bias for all treatments"),
+}
+"""Retrained controls: label, the least share of the skill that they lack, and what they do."""
+SHAPES = {
+    "swapped_shapes": (
+        "other treatments' shapes",
+        "When every treatment attends as much as it does, but where another treatment does",
+    ),
+    "mean_shapes": (
+        "mean shapes",
+        "When every treatment attends as much as it does, but where it does on average over promoters",
+    ),
+    "swapped_gains": (
+        "other treatments' gains",
+        "When every treatment attends where it does, but as much as another treatment",
+    ),
+}
+"""Maps of which a part is replaced (`bioattn.faithfulness.gain_and_shape`): label, and what was done."""
 NO_DATASET = "needs the measured responses: give the dataset with --dataset"
 NO_CONTROLS = "needs models retrained on the same data: give --controls DIR to keep them in"
 NO_SKILL = "the model predicts too little to have anything to lose"
@@ -151,10 +183,15 @@ def compare_skills(
 ) -> None:
     """Add the share of the skill that retrained controls lack, and the share lost with other attention weights.
 
-    retrained: `uniform`, `shared` and `seed` → the controls that there are.
+    retrained: name of a control (`uniform`, `shared`, …) → those that there are.
     """
     if subject.genes is None or not measures.passed("skill"):
-        for name in ("forced_skill", "elsewhere_skill", "swapped_skill"):
+        for name in (
+            "forced_skill",
+            "elsewhere_skill",
+            "swapped_skill",
+            *(f"{name}_skill" for name in SHAPES),
+        ):
             measures.skip(name, NO_DATASET if subject.genes is None else NO_SKILL)
     else:
         _judge_skills(subject, _skills(subject, subject.genes, retrained), measures)
@@ -175,13 +212,17 @@ def _skills(
     def with_weights(substitution: Substitution) -> Floats:
         return predict(subject.predictor, genes.codes, substitute(["*"], substitution))
 
-    comparison.add(
-        "forced", with_weights(UniformWeights(known_bins(genes.codes, key_edges(subject.predictor))))
-    )
+    known_BP = known_bins(genes.codes, key_edges(subject.predictor))
+    comparison.add("forced", with_weights(UniformWeights(known_BP)))
     comparison.add("elsewhere", with_weights(OtherPromoters()))
     if len(subject.names) > 1:
         swaps = exchanges(len(subject.names), subject.settings.exchanges, subject.settings.seed)
         comparison.add("swapped", *(with_weights(OtherTreatments(source)) for source in swaps))
+        parts = gain_and_shape(subject.predictor, genes.codes, known_BP)
+        comparison.add("swapped_shapes", *(with_weights(parts.exchanged(shapes=each)) for each in swaps))
+        comparison.add("mean_shapes", with_weights(parts.averaged()))
+        if parts.has_gain:
+            comparison.add("swapped_gains", *(with_weights(parts.exchanged(gains=each)) for each in swaps))
     return comparison
 
 
@@ -197,25 +238,12 @@ def _judge_skills(subject: Subject, comparison: SkillComparison, measures: Measu
             lost,
             f"The same model of another seed reaches {own.value - lost.value:.2f}: so much is chance of training.",
         )
-    for name, label, least, what in (
-        (
-            "uniform",
-            "skill lost with uniform attention, retrained",
-            thresholds.USED,
-            "weighs all positions the same",
-        ),
-        (
-            "shared",
-            "skill lost with one query, retrained",
-            thresholds.SHARED,
-            "has one query for all treatments",
-        ),
-    ):
+    for name, (label, least, what) in RETRAINED.items():
         if name in comparison:
             share, lost = comparison.share_lost("own", name), comparison.lost("own", name)
             measures.add(
                 f"{name}_retrained",
-                label,
+                f"skill lost with {label}, retrained",
                 share,
                 f"A model retrained on the same data that {what} reaches {own.value - lost.value:.2f}: "
                 f"{_less(share.value)}.",
@@ -245,35 +273,60 @@ def _judge_skills(subject: Subject, comparison: SkillComparison, measures: Measu
             least=thresholds.SWAPPED,
         )
     elif len(subject.names) == 1:
-        measures.skip("swapped_skill", ONE_TREATMENT)
+        for name in ("swapped_skill", *(f"{name}_skill" for name in SHAPES)):
+            measures.skip(name, ONE_TREATMENT)
+    for name, (label, what) in SHAPES.items():
+        if name in comparison:
+            share = comparison.share_lost("own", name)
+            measures.add(
+                f"{name}_skill",
+                f"skill lost with {label}",
+                share,
+                f"{what}, the model has {_less(share.value)}.",
+                least=None if name == "swapped_gains" else thresholds.SHAPED,
+            )
+        elif name == "swapped_gains" and "swapped" in comparison:
+            measures.skip(
+                "swapped_gains_skill", "no null key, and no bin whose value hardly varies: all gains are 1"
+            )
 
 
 def _swapped_predictions(subject: Subject, measures: Measures) -> None:
-    """Change of the predictions of the sampled promoters when treatments exchange their maps."""
+    """Change of the predictions of the sampled promoters with other maps, and with other or mean shapes."""
+    names = ("swapped", "swapped_shapes", "mean_shapes")
     if len(subject.names) == 1:
-        measures.skip("swapped_predictions", ONE_TREATMENT)
+        for name in names:
+            measures.skip(f"{name}_predictions", ONE_TREATMENT)
         return
     codes_BL = subject.sample.codes
     own_BT = predict(subject.predictor, codes_BL)
     swaps = exchanges(len(subject.names), subject.settings.exchanges, subject.settings.seed)
-    each = [
-        correlation_statistic(
-            own_BT,
-            predict(subject.predictor, codes_BL, substitute(["*"], OtherTreatments(source))),
+    parts = gain_and_shape(subject.predictor, codes_BL, known_bins(codes_BL, key_edges(subject.predictor)))
+    substitutions: tuple[Sequence[Substitution], ...] = (
+        [OtherTreatments(source) for source in swaps],
+        [parts.exchanged(shapes=source) for source in swaps],
+        [parts.averaged()],
+    )
+    for name, others in zip(names, substitutions, strict=True):
+        each = [
+            correlation_statistic(own_BT, predict(subject.predictor, codes_BL, substitute(["*"], other)))
+            for other in others
+        ]
+        moved = subject.estimate(_mean_change(each))
+        label, what = SHAPES.get(
+            name, ("other treatments' maps", "When every treatment uses the map of another")
         )
-        for source in swaps
-    ]
-    moved = subject.estimate(
-        lambda weights_RB: 1 - np.mean([statistic(weights_RB) for statistic in each], axis=0)
-    )
-    measures.add(
-        "swapped_predictions",
-        "1 − r of predictions with other treatments' maps",
-        moved,
-        f"When every treatment uses the map of another, predictions correlate with the model's own at r = "
-        f"{1 - moved.value:.2f}.",
-        least=thresholds.SWAPPED,
-    )
+        measures.add(
+            f"{name}_predictions",
+            f"1 − r of predictions with {label}",
+            moved,
+            f"{what}, predictions correlate with the model's own at r = {1 - moved.value:.2f}.",
+            least=thresholds.SWAPPED,
+        )
+
+
+def _mean_change(correlations: Sequence[Statistic]) -> Statistic:
+    return lambda weights_RB: 1 - np.mean([each(weights_RB) for each in correlations], axis=0)
 
 
 def _less(share: float) -> str:

@@ -32,6 +32,9 @@ CHECK_VERSION = "1.0"
 CONTROLS = {
     "uniform": "control: uniform attention, retrained",
     "shared": "control: one query for all treatments, retrained",
+    "gain": "control: one shape for all treatments and gains of their own, retrained",
+    "position": "control: own position bias only, retrained",
+    "query": "control: own query only, retrained",
     "seed": "control {step}: another seed",
 }
 """Models retrained as the user's own, but for one thing, and what is said when that begins."""
@@ -180,7 +183,7 @@ def _retrained(
             measures.skip(f"{name}_control", why or NO_CONTROLS)
         return found
     if all(name != "shared" for name, _ in wanted):
-        measures.skip("shared_control", "the model itself has one query for all treatments")
+        measures.skip("shared_control", "the treatments of the model itself share what they attend by")
     if training.unnamed:
         LOGGER.warning(
             f"{evidence.model_folder}: was trained by an earlier version, whose record does not name "

@@ -16,6 +16,10 @@ FOUND = 0.7
 mutagenesis (both beyond a random tenth)."""
 SWAPPED = 0.1
 """Least share of the skill lost with other treatments' maps; or 1 − r of predictions with and without them."""
+SHAPED = 0.03
+"""Least share of the skill, with an interval above 0, lost with other treatments' shapes, or with mean shapes."""
+IDLE = 0.05
+"""A bin is idle whose value has less variance over promoters than this share of the mean over the head's bins."""
 OWN_MAP = 0.05
 """Least share of a prediction's deviation that the own map finds beyond another treatment's or promoter's map."""
 RANDOMISED = 0.5

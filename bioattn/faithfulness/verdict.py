@@ -57,6 +57,22 @@ POINTING = ("deletion", "deletion_against_mutagenesis")
 OTHER_PROMOTERS = "deletion_of_other_promoters"
 SPECIFIC = ("swapped_skill", "swapped_predictions")
 """Measures of treatment-specificity; the first that exists decides."""
+CHEATS = {
+    "swapped_shapes": "treatments differ in how much they attend, not in where: where another does would do",
+    "mean_shapes": "where a treatment attends does not hang on the promoter: its mean over promoters would do",
+}
+"""Measures, named as the deciding one, that must pass too: what it means when one does not."""
+CONTROLS = {
+    "shared": "One query shared by all treatments, retrained, predicts as well: queries of their own were not "
+    "needed to predict so well.",
+    "gain": "One shape for all treatments, retrained with gains of their own, predicts as well: that treatments "
+    "attend to different places was not needed to predict so well.",
+    "position": "Own position biases alone, retrained, predict as well: that maps follow the sequence was not "
+    "needed to predict so well.",
+    "query": "Own queries and one position bias, retrained, predict as well: own position biases were not needed "
+    "to predict so well.",
+}
+"""Caveats where a retrained control predicts as well."""
 
 
 def judge(measures: Measures) -> Verdict:
@@ -140,7 +156,9 @@ def _specific(measures: Measures, used: bool | None, rests_on: list[str], caveat
     deciding = _first(measures, SPECIFIC)
     if deciding is None:
         return _verdict(Code.USED if used else Code.FAITHFUL, f"{needed}{pointing}.", rests_on, caveats)
-    names = [deciding, "deletion_of_other_treatments"]
+    kind = deciding.removeprefix("swapped_")
+    cheats = {f"{name}_{kind}": text for name, text in CHEATS.items() if f"{name}_{kind}" in measures}
+    names = [deciding, "deletion_of_other_treatments", *cheats]
     specific = all(measures.passed(name) for name in names)
     lost = (
         f"with other treatments' maps the model loses {percent(measures.value('swapped_skill'))} of its skill"
@@ -153,9 +171,10 @@ def _specific(measures: Measures, used: bool | None, rests_on: list[str], caveat
         sentence = f"{needed} and treatment-specific{pointing}: {lost}."
     else:
         code = Code.NOT_SPECIFIC if used else Code.FAITHFUL_NOT_SPECIFIC
-        sentence = (
-            f"{needed}{pointing}, but not treatment-specific: {lost}, so one map would do for all treatments."
-        )
+        found = [text for name, text in cheats.items() if not measures.passed(name)]
+        if not all(measures.passed(name) for name in names[:2]):
+            found = [f"{lost}, so one map would do for all treatments"]
+        sentence = f"{needed}{pointing}, but not treatment-specific: {'; '.join(found)}."
     if not used:
         sentence = sentence.replace(" and treatment-specific", " and are treatment-specific").replace(
             "but not treatment-specific", "but are not treatment-specific"
@@ -179,11 +198,7 @@ def _caveats(measures: Measures, predictive: str | None) -> list[str]:
             f"{-measures.value('seed_skill'):.2f}: this one was not trained as well as it could be, and a "
             "verdict on that one may differ."
         )
-    if measures.passed("shared_retrained") is False:
-        found.append(
-            "One query shared by all treatments, retrained, predicts as well: what differs between the "
-            "treatments' maps was not needed to predict so well."
-        )
+    found += [text for name, text in CONTROLS.items() if measures.passed(f"{name}_retrained") is False]
     for name in ("best_simple_model", "randomised_weights", "seed_stability"):
         if measures.passed(name) is False:
             measure = measures.get(name)

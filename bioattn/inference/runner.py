@@ -345,7 +345,8 @@ class Training(Protocol):
     def controls_wanted(self, other_seeds: int) -> list[tuple[str, int]]:
         """The controls, models retrained as this one but for one thing, that say something of it.
 
-        Each is a name (`uniform` weights, one query `shared` by all tasks, another `seed`) and a step of the seed.
+        Each is a name (`uniform` weights, one query `shared` by all tasks, tasks that differ in `gain`, `position`
+        bias or `query` alone, another `seed`) and a step of the seed.
         """
 
     def control(

@@ -45,6 +45,9 @@ class HeadFigures:
 SKIPPED_TITLES = {
     "uniform_control": "A model retrained with uniform attention",
     "shared_control": "A model retrained with one query for all treatments",
+    "gain_control": "A model retrained with one shape for all treatments",
+    "position_control": "A model retrained with own position biases only",
+    "query_control": "A model retrained with own queries only",
     "seed_control": "The same model retrained with another seed",
     "seed_stability": "Similarity to the maps of another seed",
     "skill": "Skill on held-out genes",

@@ -31,6 +31,9 @@ class QuerySource(StrEnum):
     """Each treatment has its own query."""
     SHARED = "shared"
     """All treatments share one learned query."""
+    GAIN = "gain"
+    """All treatments share one learned query; each has a logit of its own for the null key, for each head: it says
+    how much it attends, not where."""
     POSITION = "position"
     """No query: weights depend only on the distance from the anchor."""
     UNIFORM = "uniform"
@@ -143,7 +146,7 @@ class PromoterModelConfig:
     attention_score: AttentionScore = AttentionScore.DOT
     """dot, additive or gaussian."""
     attention_query: QuerySource = QuerySource.TREATMENT
-    """treatment; shared, position and uniform are controls."""
+    """treatment; shared, gain, position and uniform are controls."""
     position_bias: PositionBias = PositionBias.SHARED
     """What a head adds for the distance from the anchor (`cross`): none, shared (a learned number for each bin) or
     treatment (beside it each treatment has a curve of its own)."""
@@ -189,6 +192,10 @@ class PromoterModelConfig:
         require(self, shares, lambda value: 0 <= value < 1, "lie in [0, 1)")
         if self.attention_query is QuerySource.POSITION and self.position_bias == PositionBias.NONE:
             raise SettingsError("attention_query = position needs position_bias = shared or treatment")
+        if self.attention_query is QuerySource.GAIN and not (
+            self.sink and self.position_bias == PositionBias.SHARED
+        ):
+            raise SettingsError("attention_query = gain needs sink = true and position_bias = shared")
         self._check_heads_left()
         self._check_readout()
         if self.stem is Stem.BOTH and self.channels % 2:

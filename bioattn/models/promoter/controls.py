@@ -1,4 +1,4 @@
-"""Controls: models retrained like the user's with one difference (uniform attention, one query, another seed).
+"""Controls: models retrained like the user's with one difference (uniform attention, one query, …, another seed).
 
 A control lies in `<folder>/<name>-<digest>`. The digest covers all that determines its weights: data,
 settings, version. So one folder serves many models, a control is trained once, and interrupted training resumes.
@@ -22,7 +22,7 @@ from bioattn.inference.runner import HeldOut
 from bioattn.io.config_file import build
 from bioattn.io.files import sha256_of
 from bioattn.io.output_names import partial_folder
-from bioattn.models.promoter.config import PromoterModelConfig, QuerySource
+from bioattn.models.promoter.config import PositionBias, PromoterModelConfig, QuerySource
 from bioattn.models.promoter.family import FAMILY, PromoterTrainingSettings
 from bioattn.models.promoter.folder import LoadedPromoterModel, load_promoter_model
 from bioattn.models.promoter.training.config import TrainingConfig
@@ -45,6 +45,12 @@ class Control(StrEnum):
     """Uniform attention (Jain & Wallace 2019; Wiegreffe & Pinter 2019)."""
     SHARED = "shared"
     """One query for all treatments."""
+    GAIN = "gain"
+    """Treatments share query and position bias; each has its own weight of the null key."""
+    POSITION = "position"
+    """No query; each treatment has its own position bias."""
+    QUERY = "query"
+    """Each treatment has its own query, and all share the position bias."""
     SEED = "seed"
     """Another seed."""
 
@@ -131,6 +137,10 @@ class PromoterTraining:
         wanted = [(Control.UNIFORM, 0)]
         if self.model.config.attention_query is QuerySource.TREATMENT:
             wanted.append((Control.SHARED, 0))
+            if len(self.model.treatments.names) > 1:
+                wanted += [(Control.GAIN, 0), (Control.POSITION, 0)]
+                if self.model.config.position_bias == PositionBias.TREATMENT:
+                    wanted.append((Control.QUERY, 0))
         return [*wanted, *((Control.SEED, step) for step in range(1, other_seeds + 1))]
 
     def control(
@@ -169,10 +179,26 @@ class PromoterTraining:
         """Settings that train a control; there must be a record. Arguments as of `control`."""
         assert self.record is not None
         config, training = self.model.config, self.record.training
-        if control is Control.SEED:
-            training = replace(training, seed=training.seed + step)
-        else:
-            config = replace(config, attention_query=QuerySource(control))
+        match control:
+            case Control.SEED:
+                training = replace(training, seed=training.seed + step)
+            case Control.QUERY:
+                config = replace(config, position_bias=PositionBias.SHARED)
+            case Control.GAIN:
+                config = replace(
+                    config,
+                    attention_query=QuerySource.GAIN,
+                    sink=True,
+                    position_bias=PositionBias.SHARED,
+                )
+            case Control.POSITION:
+                config = replace(
+                    config,
+                    attention_query=QuerySource.POSITION,
+                    position_bias=PositionBias.TREATMENT,
+                )
+            case _:
+                config = replace(config, attention_query=QuerySource(control))
         content = {
             "bioattn_version": __version__,
             "dataset": self.record.dataset_sha256,

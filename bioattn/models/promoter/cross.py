@@ -120,7 +120,14 @@ class CrossModel(nn.Module):
         self.treatment_encoder = TreatmentEncoder(config, vocabulary, num_tokens=1)
         self.first_question = nn.Linear(config.treatment_channels, channels)
         self.shared_question_C = (
-            nn.Parameter(torch.randn(channels)) if config.attention_query is QuerySource.SHARED else None
+            nn.Parameter(torch.randn(channels))
+            if config.attention_query in (QuerySource.SHARED, QuerySource.GAIN)
+            else None
+        )
+        self.own_gain = (
+            nn.Linear(config.treatment_channels, config.num_heads, bias=False)
+            if config.attention_query is QuerySource.GAIN
+            else None
         )
         self.position_bias_HP = (
             nn.Parameter(torch.zeros(config.num_heads, config.num_bins))
@@ -219,6 +226,9 @@ class CrossModel(nn.Module):
         bias_HTP = self.position_bias_HP[:, None, :]
         if self.position_curve is not None:
             bias_HTP = bias_HTP + self.position_curve(embeddings_TE)
+        if self.own_gain is not None:
+            # The same number on all bins is as good as its negative on the null key.
+            bias_HTP = bias_HTP + self.own_gain(embeddings_TE).T[..., None]
         return bias_HTP if site.num_heads == len(bias_HTP) else bias_HTP[list(site.heads)]
 
     def first_queries(self, embeddings_TE: Tensor) -> Tensor:

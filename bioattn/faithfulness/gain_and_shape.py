@@ -1,0 +1,199 @@
+"""Gain and shape of attention: how much a treatment attends, and where.
+
+Weight on the null key is no attention to the sequence, and neither is weight on *idle* bins, whose values hardly
+vary over promoters: both only make the rest smaller. The *gain* of a map is the weight that is left, its *shape*
+that weight divided by the gain. Treatments may differ in one alone, so each is exchanged without the other.
+
+Shape suffixes: B promoters, H heads, T treatments, P bins, K bins and the null key, V channels of a value.
+"""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import NamedTuple
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+from torch import Tensor
+from torch.nn.functional import pad
+
+from bioattn.attention.capture import capture, capture_values
+from bioattn.attention.site import AttentionSite, Tile
+from bioattn.faithfulness.subject import predict
+from bioattn.faithfulness.thresholds import IDLE
+from bioattn.inference.runner import Codes, Predictor
+
+SMALLEST = 1e-12
+"""Least divisor; what is divided by less is 0 too."""
+
+
+class Parts(NamedTuple):
+    """Gain and shape of weights, and what lies on the null key and on idle bins."""
+
+    gain_BHT1: Tensor
+    shape_BHTK: Tensor
+    """Sums to 1 over the bins that are not idle; 0 elsewhere."""
+    rest_BHTK: Tensor
+    """Weights of the null key and of idle bins; 0 elsewhere."""
+
+
+def split_weights(weights_BHTK: Tensor, idle_HP: Tensor, null_key: bool) -> Parts:
+    """The parts of weights whose last key is the null key where `null_key` is True."""
+    counted_H1K = pad((~idle_HP).to(weights_BHTK), (0, int(null_key)))[:, None]
+    seen_BHTK = weights_BHTK * counted_H1K
+    gain_BHT1 = seen_BHTK.sum(-1, keepdim=True)
+    return Parts(gain_BHT1, seen_BHTK / gain_BHT1.clamp(min=SMALLEST), weights_BHTK - seen_BHTK)
+
+
+def join_weights(gain_BHT1: Tensor, shape_BHTK: Tensor, parts: Parts, idle_HP: Tensor) -> Tensor:
+    """Weights of this gain and shape; the rest is spread as in `parts`, or evenly where there was none."""
+    null_keys = parts.rest_BHTK.shape[-1] - idle_HP.shape[-1]
+    places_H1K = pad(idle_HP.to(gain_BHT1), (0, null_keys), value=1.0)[:, None]
+    evenly_H1K = places_H1K / places_H1K.sum(-1, keepdim=True).clamp(min=1)
+    before_BHT1 = parts.rest_BHTK.sum(-1, keepdim=True)
+    spread_BHTK = torch.where(
+        before_BHT1 > SMALLEST, parts.rest_BHTK / before_BHT1.clamp(min=SMALLEST), evenly_H1K
+    )
+    return gain_BHT1 * shape_BHTK + (1 - gain_BHT1) * spread_BHTK
+
+
+@dataclass(frozen=True, slots=True)
+class GainAndShape:
+    """What gain and shape of a model's maps over some promoters are told apart by."""
+
+    idle: dict[str, Tensor]
+    """By site, (H, P): bins whose values hardly vary over promoters."""
+    mean_shape: dict[str, Tensor]
+    """By site, (H, T, P): mean over the promoters that have the bin."""
+    known_BP: NDArray[np.bool_]
+    has_gain: bool
+    """Whether there is a null key or an idle bin; without, every gain is 1."""
+
+    def exchanged(
+        self, *, gains: Sequence[int] | None = None, shapes: Sequence[int] | None = None
+    ) -> "Exchanged":
+        """Weights in which treatment t has the gain of treatment `gains[t]` and the shape of `shapes[t]`."""
+        return Exchanged(self, gains, shapes)
+
+    def averaged(self) -> "MeanShapes":
+        """Weights with the own gains and, for every promoter, the mean shape of the treatment."""
+        return MeanShapes(self)
+
+
+def gain_and_shape(predictor: Predictor, codes_BL: Codes, known_BP: NDArray[np.bool_]) -> GainAndShape:
+    """Find idle bins and mean shapes, in two passes over promoters of which the bins `known_BP` hold bases."""
+    values = _Values(known_BP)
+    predict(predictor, codes_BL, capture_values(["*"], values))
+    idle = {name: values.idle_bins(name) for name in values.sums}
+    shapes = _Shapes(known_BP, idle)
+    predict(predictor, codes_BL, capture(["*"], shapes))
+    sites = predictor.runner.sites
+    return GainAndShape(
+        idle=idle,
+        mean_shape=shapes.means(),
+        known_BP=known_BP,
+        has_gain=any(bool(idle[name].any()) or sites[name].null_key for name in idle),
+    )
+
+
+class _Batches:
+    """Tells which rows of the promoters each batch of a site holds."""
+
+    def __init__(self, known_BP: NDArray[np.bool_]) -> None:
+        self._known_BP = known_BP
+        self._done: dict[str, int] = {}
+
+    def known(self, site: AttentionSite, batch: Tensor) -> Tensor:
+        """(B, P) 1 where a bin of the promoters in this batch holds bases, in the batch's type."""
+        first = self._done.get(site.name, 0)
+        self._done[site.name] = first + len(batch)
+        return torch.from_numpy(self._known_BP[first : first + len(batch)]).to(batch)
+
+
+class _Values(_Batches):
+    """Adds up values and their squares, promoter by promoter."""
+
+    def __init__(self, known_BP: NDArray[np.bool_]) -> None:
+        super().__init__(known_BP)
+        self.sums: dict[str, tuple[Tensor, Tensor, Tensor]] = {}
+
+    def __call__(self, site: AttentionSite, value_BHPV: Tensor, /) -> None:
+        """Add the values of one batch."""
+        value = value_BHPV.double()
+        known_B1P1 = self.known(site, value)[:, None, :, None]
+        known = value * known_B1P1
+        batch = known.sum(0), (known * value).sum((0, 3)), known_B1P1.sum((0, 1, 3))
+        before = self.sums.get(site.name)
+        self.sums[site.name] = (
+            batch if before is None else (before[0] + batch[0], before[1] + batch[1], before[2] + batch[2])
+        )
+
+    def idle_bins(self, name: str) -> Tensor:
+        """(H, P) True where a value's variance over promoters is below `IDLE` of the mean over the head's bins."""
+        sum_HPV, squares_HP, count_P = self.sums[name]
+        count_P = count_P.clamp(min=1)
+        variance_HP = squares_HP / count_P - (sum_HPV / count_P[:, None]).square().sum(-1)
+        return variance_HP < IDLE * variance_HP.mean(-1, keepdim=True)
+
+
+class _Shapes(_Batches):
+    """A receiver that adds up shapes."""
+
+    def __init__(self, known_BP: NDArray[np.bool_], idle: dict[str, Tensor]) -> None:
+        super().__init__(known_BP)
+        self._idle = idle
+        self._sums: dict[str, Tensor] = {}
+
+    def receive(
+        self, site: AttentionSite, weights: Tensor, _value_weighted: Tensor | None, _tile: Tile | None = None
+    ) -> None:
+        """Add the shapes of one batch's weights (B, H, T, P)."""
+        self.known(site, weights)
+        shape_BHTP = split_weights(weights, self._idle[site.name], null_key=False).shape_BHTK
+        self._sums[site.name] = self._sums.get(site.name, 0.0) + shape_BHTP.double().sum(0)
+
+    def means(self) -> dict[str, Tensor]:
+        """(H, T, P) by site."""
+        count_P = torch.from_numpy(self._known_BP.sum(0)).clamp(min=1)
+        return {name: sums / count_P.to(sums.device) for name, sums in self._sums.items()}
+
+
+class Exchanged:
+    """As `GainAndShape.exchanged`."""
+
+    def __init__(
+        self, parts: GainAndShape, gains: Sequence[int] | None, shapes: Sequence[int] | None
+    ) -> None:
+        self._parts, self._gains, self._shapes = parts, gains, shapes
+
+    def __call__(self, site: AttentionSite, weights: Tensor, _tile: Tile | None) -> Tensor:
+        """Weights (B, H, T, K), gains or shapes exchanged."""
+        idle_HP = self._parts.idle[site.name]
+        parts = split_weights(weights, idle_HP, site.null_key)
+        return join_weights(
+            _of(parts.gain_BHT1, self._gains), _of(parts.shape_BHTK, self._shapes), parts, idle_HP
+        )
+
+
+class MeanShapes(_Batches):
+    """As `GainAndShape.averaged`; for one pass over the promoters, in their order."""
+
+    def __init__(self, parts: GainAndShape) -> None:
+        super().__init__(parts.known_BP)
+        self._parts = parts
+
+    def __call__(self, site: AttentionSite, weights: Tensor, _tile: Tile | None) -> Tensor:
+        """Weights (B, H, T, K) with mean shapes over the bins that a promoter has."""
+        idle_HP = self._parts.idle[site.name]
+        parts = split_weights(weights, idle_HP, site.null_key)
+        known_BP = self.known(site, weights)
+        shape_BHTP = self._parts.mean_shape[site.name].to(weights) * known_BP[:, None, None]
+        shape_BHTP = shape_BHTP / shape_BHTP.sum(-1, keepdim=True).clamp(min=SMALLEST)
+        return join_weights(parts.gain_BHT1, pad(shape_BHTP, (0, int(site.null_key))), parts, idle_HP)
+
+
+def _of(tensor_BHTK: Tensor, source: Sequence[int] | None) -> Tensor:
+    """The treatments `source`; None = as they are."""
+    if source is None:
+        return tensor_BHTK
+    return tensor_BHTK.index_select(-2, torch.as_tensor(list(source), device=tensor_BHTK.device))
