@@ -121,14 +121,22 @@ def test_with_dataset_controls_and_another_model(made, tmp_path):
     )
     assert "recorded_skill" not in measures
     # What docs/checks.md says of each.
-    fixed = {name: measure["threshold"] for name, measure in measures.items() if measure["threshold"]}
+    fixed = {
+        name: measure["threshold"] for name, measure in measures.items() if measure["threshold"] is not None
+    }
     assert fixed.pop("best_simple_model") > 0.5  # the model's own figure
     assert fixed == {
         "skill": 0.1,
         "uniform_retrained": 0.03,
         "shared_retrained": 0.03,
         "swapped_skill": 0.1,
+        "swapped_shapes_skill": 0.03,
+        "mean_shapes_skill": 0.03,
+        "gain_retrained": 0.0,
+        "position_retrained": 0.0,
         "swapped_predictions": 0.1,
+        "swapped_shapes_predictions": 0.1,
+        "mean_shapes_predictions": 0.1,
         "randomised_weights": 0.5,
         "seed_stability": 0.5,
         "deletion": 0.15,
@@ -138,7 +146,9 @@ def test_with_dataset_controls_and_another_model(made, tmp_path):
     }
     assert content["settings"]["held_out_promoters"] is True
     assert content["settings"]["split"] == "test"
-    assert sorted(path.name.split("-")[0] for path in controls.iterdir()) == ["shared", "uniform"]
+    assert sorted(path.name.split("-")[0] for path in controls.iterdir()) == [
+        *("gain", "position", "shared", "uniform"),
+    ]
     # What the file calls skill, by hand.
     dataset = read_dataset(made / "small.dataset.h5")
     model = load_promoter_model(made / "model", CPU)

@@ -20,6 +20,12 @@ GOOD = {
     "deletion_of_other_treatments": 0.5,
     "deletion_of_other_promoters": 0.5,
     "seed_stability": 0.8,
+    "swapped_shapes_skill": 0.6,
+    "mean_shapes_skill": 0.6,
+    "swapped_shapes_predictions": 0.6,
+    "mean_shapes_predictions": 0.6,
+    "gain_retrained": 0.2,
+    "position_retrained": 0.2,
 }
 LEAST = {
     "skill": thresholds.SKILL,
@@ -28,6 +34,12 @@ LEAST = {
     "shared_retrained": thresholds.SHARED,
     "swapped_skill": thresholds.SWAPPED,
     "swapped_predictions": thresholds.SWAPPED,
+    "swapped_shapes_skill": thresholds.SHAPED,
+    "mean_shapes_skill": thresholds.SHAPED,
+    "swapped_shapes_predictions": thresholds.SWAPPED,
+    "mean_shapes_predictions": thresholds.SWAPPED,
+    "gain_retrained": 0.0,
+    "position_retrained": 0.0,
     "deletion": thresholds.POINTED,
     "deletion_against_mutagenesis": thresholds.FOUND,
     "deletion_of_other_treatments": thresholds.OWN_MAP,
@@ -47,7 +59,12 @@ def measured(**changes):
     return measures
 
 
-WITHOUT_DATASET = {"skill": None, "uniform_retrained": None, "shared_retrained": None, "swapped_skill": None}
+WITHOUT_DATASET = dict.fromkeys(
+    [
+        *("skill", "swapped_skill", "swapped_shapes_skill", "mean_shapes_skill"),
+        *("uniform_retrained", "shared_retrained", "gain_retrained", "position_retrained"),
+    ]
+)
 
 
 @pytest.mark.parametrize(
@@ -76,6 +93,12 @@ WITHOUT_DATASET = {"skill": None, "uniform_retrained": None, "shared_retrained":
             {"swapped_skill": None, "swapped_predictions": None, "deletion_of_other_treatments": None},
             "used",
         ),
+        ({"swapped_shapes_skill": 0.0}, "used-not-treatment-specific"),
+        ({"swapped_shapes_skill": Estimate(0.05, -0.01, 0.1)}, "used-not-treatment-specific"),
+        ({"mean_shapes_skill": 0.0}, "used-not-treatment-specific"),
+        ({"swapped_shapes_predictions": 0.0, "mean_shapes_predictions": 0.0}, "used-treatment-specific"),
+        ({**WITHOUT_DATASET, "mean_shapes_predictions": 0.0}, "faithful-not-treatment-specific"),
+        ({"swapped_shapes_skill": None, "mean_shapes_skill": None}, "used-treatment-specific"),
         ({"shared_retrained": 0.0}, "used-treatment-specific"),
         (WITHOUT_DATASET, "faithful-treatment-specific"),
         ({**WITHOUT_DATASET, "swapped_predictions": 0.0}, "faithful-not-treatment-specific"),
@@ -112,11 +135,21 @@ def test_caveats_say_what_else_there_is():
     assert "may differ" in judge(measured(seed_skill=-0.2)).caveats[0]
     assert judge(measured(seed_skill=-0.03)).caveats == []
     assert "One query" in judge(measured(shared_retrained=0.0)).caveats[0]
+    assert "One shape" in judge(measured(gain_retrained=-0.1)).caveats[0]
+    assert "Own position biases" in judge(measured(position_retrained=-0.1)).caveats[0]
     assert judge(measured(seed_stability=0.1)).caveats == ["the sentence of seed_stability"]
     blind = judge(measured(**WITHOUT_DATASET)).caveats
     assert ["not known" in blind[0], "not tested" in blind[1]] == [True, True]
     recorded = judge(measured(**WITHOUT_DATASET, recorded_skill=0.5)).caveats
     assert "record of its training" in recorded[0]
+
+
+def test_the_sentence_says_in_what_treatments_differ():
+    gain = judge(measured(swapped_shapes_skill=0.0)).sentence
+    assert "differ in how much they attend, not in where" in gain
+    assert "one map" not in gain
+    assert "does not hang on the promoter" in judge(measured(mean_shapes_skill=0.0)).sentence
+    assert "one map would do" in judge(measured(swapped_skill=0.0, swapped_shapes_skill=0.0)).sentence
 
 
 def test_a_measure_passes_by_its_value_and_its_interval():

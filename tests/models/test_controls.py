@@ -49,13 +49,15 @@ def own(trained) -> PromoterTraining:
 
 def test_one_thing_differs(trained, own, tmp_path):
     dataset, folder = trained / "small.dataset.h5", tmp_path / "controls"
-    for control, query in (
-        (Control.UNIFORM, "uniform"),
-        (Control.SHARED, "shared"),
-        (Control.SEED, "treatment"),
+    for control, changed in (
+        (Control.UNIFORM, {"attention_query": "uniform"}),
+        (Control.SHARED, {"attention_query": "shared"}),
+        (Control.GAIN, {"attention_query": "gain", "sink": True}),
+        (Control.POSITION, {"attention_query": "position", "position_bias": "treatment"}),
+        (Control.SEED, {}),
     ):
         other = own.control(control, 2, dataset, folder)
-        assert asdict(other.config) == {**asdict(own.model.config), "attention_query": query}
+        assert asdict(other.config) == {**asdict(own.model.config), **changed}
         (made,) = folder.glob(f"{control}-*")
         record = read_training_record(made)
         seed = 5 if control is Control.SEED else 3
@@ -97,6 +99,8 @@ def test_which_controls_say_something(own):
     assert own.controls_wanted(2) == [
         (Control.UNIFORM, 0),
         (Control.SHARED, 0),
+        (Control.GAIN, 0),
+        (Control.POSITION, 0),
         (Control.SEED, 1),
         (Control.SEED, 2),
     ]
@@ -105,6 +109,11 @@ def test_which_controls_say_something(own):
         model, model=type(model.model)(replace(model.config, attention_query="shared"), model.vocabulary)
     )
     assert PromoterTraining(shared, None).controls_wanted(0) == [(Control.UNIFORM, 0)]
+    config = replace(model.config, position_bias="treatment")
+    biased = PromoterTraining(replace(model, model=type(model.model)(config, model.vocabulary)), own.record)
+    assert (Control.QUERY, 0) in biased.controls_wanted(0)
+    control = biased.control_settings(Control.QUERY, 0, Path("d"), Path("folder")).model
+    assert (control["attention_query"], control["position_bias"]) == ("treatment", "shared")
 
 
 def test_records_that_are_not_whole(trained, tmp_path):

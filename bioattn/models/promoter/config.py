@@ -192,7 +192,7 @@ class PromoterModelConfig:
         require(self, shares, lambda value: 0 <= value < 1, "lie in [0, 1)")
         if self.attention_query is QuerySource.POSITION and self.position_bias == PositionBias.NONE:
             raise SettingsError("attention_query = position needs position_bias = shared or treatment")
-        if self.attention_query is QuerySource.GAIN and not (
+        if self.attention_query == QuerySource.GAIN and not (
             self.sink and self.position_bias == PositionBias.SHARED
         ):
             raise SettingsError("attention_query = gain needs sink = true and position_bias = shared")

@@ -126,7 +126,7 @@ class CrossModel(nn.Module):
         )
         self.own_gain = (
             nn.Linear(config.treatment_channels, config.num_heads, bias=False)
-            if config.attention_query is QuerySource.GAIN
+            if config.attention_query == QuerySource.GAIN
             else None
         )
         self.position_bias_HP = (
