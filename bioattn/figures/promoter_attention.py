@@ -18,7 +18,9 @@ from bioattn.figures.style import (
     BLACK,
     FONT_SIZE,
     GREY,
+    LOWERS,
     PAGE_HEIGHT,
+    RAISES,
     SMALL_FONT,
     new_figure,
     position_label,
@@ -48,7 +50,7 @@ def draw_promoter_attention(picture: PromoterPicture, width: float) -> tuple[Fig
     placed = placed_sites(picture, room)
     num_lanes = 1 + max((lane for _, lane in placed), default=-1)
     letters_fit = room / (picture.shown.end - picture.shown.start) >= LETTER_ROOM
-    own_letters = letters_fit and picture.codes is not None and picture.contributions_TL is None
+    own_letters = letters_fit and picture.codes is not None and not picture.contributions_of_bases
     heights: list[tuple[str, float]] = []
     if _has_genes(picture):
         heights.append(("genes", _GENES))
@@ -57,7 +59,8 @@ def draw_promoter_attention(picture: PromoterPicture, width: float) -> tuple[Fig
     for number in range(len(picture.treatments)):
         heights.append((f"attention {number}", _TRACK))
         if picture.contributions_TL is not None:
-            heights.append((f"contributions {number}", _CONTRIBUTION * (1.4 if letters_fit else 1)))
+            as_letters = letters_fit and picture.contributions_of_bases
+            heights.append((f"contributions {number}", _CONTRIBUTION * (1.4 if as_letters else 1)))
     if own_letters:
         heights.append(("letters", _LETTERS))
     height = sum(each for _, each in heights) + 1.2 * len(heights) + 14
@@ -147,8 +150,15 @@ def _draw_tracks(
             _draw_contributions(axes[f"contributions {number}"], picture, number, letters_fit)
     if picture.contributions_TL is not None:
         response = "log-odds" if picture.task == "binary" else "units of the response"
-        method = f"contribution of each base ({picture.contribution_method}), {response}"
-        _say(axes["contributions 0"], method, f"contribution, {response}", room)
+        what = "contribution"
+        if picture.reference is not None:
+            what = f"contribution less {described(picture.reference)}"
+        method = f"{what} of each base ({picture.contribution_method}), {response}"
+        axis = axes["contributions 0"]
+        legend_room = 0.0
+        if not (letters_fit and picture.contributions_of_bases):
+            legend_room = _draw_sign_legend(axis)
+        _say(axis, method, f"{what}, {response}", room - legend_room)
     unit = (
         "attention, × uniform (dashed: 1)"
         if picture.reference is None
@@ -169,6 +179,25 @@ def _say(axis: Axes, text: str, short: str, room: float) -> None:
         color=GREY,
         va="bottom",
     )
+
+
+def _draw_sign_legend(axis: Axes) -> float:
+    """Write above a track, on the right, which colour raises and which lowers; its width in millimetres."""
+    taken = 0.0
+    for words, colour in (("■ lowers", LOWERS), ("■ raises", RAISES)):
+        axis.annotate(
+            words,
+            (1, 1),
+            xytext=(-taken * 72 / 25.4, 1),
+            xycoords="axes fraction",
+            textcoords="offset points",
+            fontsize=SMALL_FONT,
+            color=colour,
+            ha="right",
+            va="bottom",
+        )
+        taken += text_width(words) + 2
+    return taken
 
 
 def _draw_bands(axis: Axes, picture: PromoterPicture, treatment: str) -> None:
@@ -192,7 +221,7 @@ def _draw_contributions(axis: Axes, picture: PromoterPicture, number: int, lette
     part_TL = picture.contributions_TL[:, shown.start : shown.end]
     largest = float(np.abs(part_TL).max()) or 1.0
     axis.axhline(0, color=BLACK, linewidth=0.4)
-    if letters_fit and picture.codes is not None:
+    if letters_fit and picture.contributions_of_bases and picture.codes is not None:
         codes = picture.codes[shown.start : shown.end]
         heights = np.zeros((len(codes), 4))
         known = codes < 4
@@ -200,9 +229,8 @@ def _draw_contributions(axis: Axes, picture: PromoterPicture, number: int, lette
         draw_letters(axis, heights, shown.start + picture.offset)
     else:
         edges = np.arange(shown.start, shown.end + 1) + picture.offset
-        axis.stairs(
-            part_TL[number], edges, fill=True, color=picture.colour(picture.treatments[number]), linewidth=0
-        )
+        for colour, part in ((RAISES, part_TL.clip(0)), (LOWERS, part_TL.clip(max=0))):
+            axis.stairs(part[number], edges, fill=True, color=colour, linewidth=0)
     low, high = min(float(part_TL.min()), -0.15 * largest), max(float(part_TL.max()), 0.15 * largest)
     axis.set_ylim(1.08 * low, 1.08 * high)
     tick = _round_tick(largest)

@@ -31,12 +31,12 @@ from bioattn.figures.window_features import (
 )
 from bioattn.formats.genes import STRANDS
 from bioattn.interpret.choices import Upsampling
+from bioattn.interpret.maps.contributions import open_contributions
 from bioattn.interpret.maps.promoter_maps import codes_of_genes
 from bioattn.interpret.maps.upsampling import upsample
 from bioattn.interpret.motifs.hits import base_composition
 from bioattn.promoters.choices import Anchor
 from bioattn.promoters.promoter_fasta import read_promoters
-from bioattn.store.attribution import open_attribution
 from bioattn.store.reader import AttentionFile, open_attention
 from bioattn.text import quoted
 from bioattn.views.window_genes import WindowGene, window_of
@@ -75,8 +75,11 @@ class PromoterPicture:
     sites: list[MotifSite] | None = None
     """Motif sites, the most certain first."""
     contributions_TL: NDArray[np.float64] | None = None
-    """Contributions of bases in units of the response (binary models: log-odds); positive = raises it."""
+    """Contributions of bases in units of the response (binary models: log-odds); positive = raises it. With
+    `reference`, differences."""
     contribution_method: str = ""
+    contributions_of_bases: bool = False
+    """Whether every base has a contribution of its own, not a share of its bin's."""
     codes: NDArray[np.uint8] | None = None
     """(L,) bases, 4 = unknown."""
     region: Region | None = None
@@ -152,12 +155,25 @@ def read_promoter_picture(path: Path, request: PromoterRequest) -> PromoterPictu
                 "--sites, or another method"
             )
         attention_TL = length * upsample(
-            maps.mean_over_heads, maps.key_edges, length, request.upsampling, maps.receptive_field
+            maps.over_heads, maps.key_edges, length, request.upsampling, maps.receptive_field
         )
-        drawn = np.ones(len(maps.treatments), dtype=np.bool_)
-        if request.attribution is None:
-            drawn = _not_flat(attention_TL, maps.treatments, path, request)
-        treatments = [name for name, kept in zip(maps.treatments, drawn, strict=True) if kept]
+        codes, composition, contributions_TL = None, np.full(4, 0.25), None
+        treatments, drawn = maps.treatments, np.ones(len(maps.treatments), dtype=np.bool_)
+        with open_contributions(
+            attention,
+            request.attribution,
+            sites=request.sites,
+            heads=request.heads,
+            upsampling=request.upsampling,
+        ) as contributions:
+            if contributions is None:
+                drawn = _not_flat(attention_TL, maps.treatments, path, request)
+                treatments = [name for name, kept in zip(maps.treatments, drawn, strict=True) if kept]
+            else:
+                contributions_TL = contributions.of(request.gene, treatments, request.against)
+                if contributions.codes_GL is not None:
+                    codes = contributions.codes_GL[contributions.genes.index(request.gene)]
+                    composition = base_composition(contributions.codes_GL)
         genes, zero = None, window_zero(length, attention.downstream, request.upstream)
         if request.annotation is not None:
             genes, zero = window_genes(
@@ -167,17 +183,11 @@ def read_promoter_picture(path: Path, request: PromoterRequest) -> PromoterPictu
                 anchor=request.anchor,
                 id_attribute=request.id_attribute,
             )
-        contributed = None
-        if request.attribution is not None:
-            contributed = _read_contributions(attention, request, treatments)
-        codes, composition = None, np.full(4, 0.25)
         if request.promoters is not None:
             codes = codes_of_genes(request.promoters, attention, attention.samples.loc[[request.gene]])[0]
             composition = base_composition(
                 np.concatenate([each.codes for each in read_promoters(request.promoters)])
             )
-        elif contributed is not None:
-            codes, composition = contributed.codes, contributed.composition
         sites: list[MotifSite] | None = None
         if request.motifs is not None:
             if is_site_table(request.motifs):
@@ -202,8 +212,9 @@ def read_promoter_picture(path: Path, request: PromoterRequest) -> PromoterPictu
         zero=zero,
         genes=genes,
         sites=sites,
-        contributions_TL=None if contributed is None else contributed.values_TL,
-        contribution_method="" if contributed is None else contributed.method,
+        contributions_TL=contributions_TL,
+        contribution_method="" if contributions is None else contributions.method,
+        contributions_of_bases=contributions is not None and contributions.of_single_bases,
         codes=codes,
         region=None if request.region is None else parse_region(request.region, zero, length),
     )
@@ -248,8 +259,6 @@ def parse_region(text: str, zero: int | None, length: int) -> Region:
 def _check(request: PromoterRequest) -> None:
     if request.annotation is not None and request.upstream is not None:
         raise SettingsError("--upstream says what --annotation says already; leave one of them out")
-    if request.against is not None and request.attribution is not None:
-        raise SettingsError("--against draws differences of attention; leave --attribution out")
 
 
 def _title(attention: AttentionFile, gene: str) -> str:
@@ -258,35 +267,3 @@ def _title(attention: AttentionFile, gene: str) -> str:
         return gene
     strand = window.strand.replace("-", "−")
     return f"{gene}   {window.chrom}:{window.start + 1:,}–{window.end:,} ({strand})"
-
-
-class _Contributions(NamedTuple):
-    values_TL: NDArray[np.float64]
-    codes: NDArray[np.uint8]
-    composition: NDArray[np.float64]
-    method: str
-
-
-def _read_contributions(
-    attention: AttentionFile, request: PromoterRequest, treatments: list[str]
-) -> _Contributions:
-    assert request.attribution is not None
-    with open_attribution(request.attribution) as attribution:
-        if attribution.window_length != attention.window_length:
-            raise BioattnError(
-                f"{request.attribution}: its window has {attribution.window_length:,} bases, that of the "
-                f"attention {attention.window_length:,}; both must come from one model and FASTA"
-            )
-        if attribution.model_sha256 != attention.model_sha256:
-            LOGGER.warning(f"{request.attribution}: is of another model than {attention.path}")
-        require_names("--gene", [request.gene], attribution.samples.index, request.attribution, "gene")
-        require_names("--treatment", treatments, attribution.treatments, request.attribution)
-        values = attribution.contributions(gene=request.gene, treatment=treatments)
-        everything = attribution.sequences()
-        codes = everything[list(attribution.samples.index).index(request.gene)]
-        return _Contributions(
-            np.asarray(values, dtype=np.float64),
-            codes,
-            base_composition(everything),
-            attribution.method.replace("-", " ").replace("ism", "in-silico mutagenesis"),
-        )

@@ -55,6 +55,8 @@ LEGEND_ROOM = 9.0
 """Millimetres that a legend's entry takes beside its name."""
 SEQUENTIAL = "viridis"
 DIVERGING = "PuOr_r"
+RAISES, LOWERS = "#B35806", "#542788"
+"""What raises a response and what lowers it: the colours near the ends of `DIVERGING`."""
 
 _SETTINGS: dict[str, Any] = {
     "axes.axisbelow": True,

@@ -4,6 +4,7 @@ Shape suffixes: T treatments, K bins.
 """
 
 from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
 from matplotlib.axes import Axes
@@ -43,13 +44,16 @@ class TreatmentHeatmap:
 
     treatments: list[str]
     values_TK: NDArray[np.float64]
-    """Attention per base in multiples of uniform attention, or differences from the reference."""
+    """Attention per base in multiples of uniform attention, or contributions per base; or differences from the
+    reference."""
     key_edges: NDArray[np.int64]
     tree: NDArray[np.float64] | None
     """SciPy's linkage matrix; its leaves are the rows in their order before clustering. None = not clustered."""
     order: list[int]
     reference: str | None = None
     """The map that was subtracted: a treatment, or `mean`."""
+    contributions: bool = False
+    """Whether the values are contributions in place of weights."""
     title: str = ""
     """What the maps are of: a gene, or the mean over genes."""
     zero: int | None = None
@@ -67,7 +71,8 @@ def cluster_treatments(
     Average linkage of Euclidean distances; leaves are ordered so that neighbours are as similar as possible.
     """
     widths_K = np.diff(maps.key_edges)
-    values_TK = maps.mean_over_heads / widths_K * maps.window_length
+    # Attention in multiples of what each base has where it is uniform; contributions in response units.
+    values_TK = maps.over_heads / widths_K * (1 if maps.contributions else maps.window_length)
     number = len(maps.treatments)
     tree, order = None, list(range(number))
     if cluster and number > 2:
@@ -81,6 +86,7 @@ def cluster_treatments(
         tree=tree,
         order=order,
         reference=maps.reference,
+        contributions=maps.contributions,
         title=title,
         zero=zero,
     )
@@ -107,14 +113,15 @@ def draw_treatment_heatmap(heatmap: TreatmentHeatmap, width: float) -> Figure:
     offset = -(heatmap.zero or 0)
     low, high = data_limits(heatmap.values_TK)
     norm = Normalize(low, high)
-    if heatmap.reference is not None:
+    has_sign = heatmap.reference is not None or heatmap.contributions
+    if has_sign:
         largest = max(-low, high)
         norm = TwoSlopeNorm(0, -largest, largest)
     mesh = axis.pcolormesh(
         heatmap.key_edges + offset,
         np.arange(number + 1),
         heatmap.values_TK,
-        cmap=SEQUENTIAL if heatmap.reference is None else DIVERGING,
+        cmap=DIVERGING if has_sign else SEQUENTIAL,
         norm=norm,
         linewidth=0,
         rasterized=True,
@@ -132,14 +139,13 @@ def draw_treatment_heatmap(heatmap: TreatmentHeatmap, width: float) -> Figure:
     )
     if heatmap.tree is not None:
         _draw_tree(figure.add_subplot(parts[0], label="tree", sharey=axis), heatmap)
-    unit = (
-        "attention per base, × uniform"
-        if heatmap.reference is None
-        else f"attention less {described(heatmap.reference)}, × uniform"
-    )
-    colour_bar(
-        figure, mesh, axis, unit, heatmap.values_TK, location="bottom", aspect=40, shrink=0.6, pad=0.03
-    )
+    what, unit = "attention per base", "× uniform"
+    if heatmap.contributions:
+        what, unit = "contribution per base", "units of the response (purple lowers it, orange raises it)"
+    if heatmap.reference is not None:
+        what += f" less {described(heatmap.reference)}"
+    place: dict[str, Any] = {"location": "bottom", "aspect": 40, "shrink": 0.6, "pad": 0.03}
+    colour_bar(figure, mesh, axis, f"{what}, {unit}", heatmap.values_TK, **place)
     return figure
 
 

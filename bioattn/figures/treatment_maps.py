@@ -4,7 +4,7 @@ Shape suffixes: T treatments, H heads, K bins.
 """
 
 import math
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -44,12 +44,16 @@ class TreatmentMaps:
     """Window bases from position 0 of each gene on; None where the file does not tell."""
     reference: str | None = None
     """The map that was subtracted: a treatment, or `mean`; None = nothing."""
+    contributions: bool = False
+    """Whether the maps are contributions in place of weights."""
 
     @property
-    def mean_over_heads(self) -> NDArray[np.float64]:
-        """Mean maps (T, K) over heads."""
-        mean: NDArray[np.float64] = self.weights_HTK.mean(axis=0)
-        return mean
+    def over_heads(self) -> NDArray[np.float64]:
+        """Mean maps (T, K) over heads; of contributions the sum, as they add up."""
+        joined: NDArray[np.float64] = (
+            self.weights_HTK.sum(axis=0) if self.contributions else self.weights_HTK.mean(axis=0)
+        )
+        return joined
 
 
 def described(reference: str) -> str:
@@ -80,17 +84,18 @@ def read_treatment_maps(
     against: str | None = None,
     sites: Sequence[str] | None = None,
     heads: Sequence[int] | None = None,
+    contributions: bool = False,
     progress: Progress | None = None,
 ) -> TreatmentMaps:
     """Read maps averaged over `genes` (None = all genes), in blocks.
 
     treatments: None = all, in the file's order. against: a treatment whose map is subtracted from the others' and
     which is left out; or `mean` (where no treatment is called so) for the mean over all treatments of the file.
-    heads: of every site; None = all.
+    heads: of every site; None = all. contributions: of bins to the prediction, in place of weights.
 
     Raises: BioattnError for a gene, treatment, site or head that the file does not hold.
     """
-    found = position_maps(attention, sites, heads)
+    found = position_maps(attention, sites, heads, contributions=contributions)
     chosen = found.sites
     require_names("--gene", genes or (), attention.samples.index, attention.path, "gene")
     known = found.treatments or [ALL_TREATMENTS]
@@ -107,7 +112,8 @@ def read_treatment_maps(
         kept = _heads(info, heads)
         site = f"{info.name.removeprefix('promoter.')} " if len(chosen) > 1 else ""
         labels += [site + head for head in kept[0]]
-        maps.append(_mean(attention, info, kept[1], genes, names, progress))
+        read = attention.contributions if contributions else attention.weights
+        maps.append(_mean(read, info, kept[1], genes, names, len(attention.samples), progress))
     weights_HTK = np.concatenate(maps)
     if against is not None:
         if names[-1] == against:
@@ -126,6 +132,7 @@ def read_treatment_maps(
         genes=list(attention.samples.index if genes is None else genes),
         downstream=attention.downstream,
         reference=against,
+        contributions=contributions,
     )
 
 
@@ -154,11 +161,12 @@ def _heads(info: SiteInfo, wanted: Sequence[int] | None) -> tuple[list[str], lis
 
 
 def _mean(
-    attention: AttentionFile,
+    read: Callable[..., NDArray[np.floating]],
     info: SiteInfo,
     heads: list[int] | None,
     genes: Sequence[str] | None,
     treatments: Sequence[str],
+    num_samples: int,
     progress: Progress | None,
 ) -> NDArray[np.float64]:
     """(H, T, K) means over genes of one site."""
@@ -167,7 +175,7 @@ def _mean(
     asked = None if info.treatments is None or treatments == info.treatments else treatments
     num_keys = len(info.key_edges) - 1
     total_HTK = np.zeros((num_heads if heads is None else len(heads), len(treatments), num_keys))
-    number = len(attention.samples) if genes is None else len(genes)
+    number = num_samples if genes is None else len(genes)
     queries = info.dims.index("query") if "query" in info.dims else None
     sizes = dict(zip(info.dims[1:], info.shape[1:], strict=True)) | {"treatment": len(treatments)}
     row_bytes = info.dtype.itemsize * math.prod(sizes.values())
@@ -175,9 +183,7 @@ def _mean(
     progress.begin(f"reading {info.name}", number)
     try:
         for block in _blocks(number, max(1, _BLOCK_BYTES // row_bytes)):
-            part = attention.weights(
-                info.name, gene=block if genes is None else list(genes[block]), treatment=asked
-            )
+            part = read(info.name, gene=block if genes is None else list(genes[block]), treatment=asked)
             if queries is not None:
                 part = part.mean(axis=queries, dtype=np.float64)
             part = part.sum(axis=0, dtype=np.float64)

@@ -5,8 +5,10 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+from matplotlib.colors import to_hex
 from PIL import Image
 
+from bioattn.interpret.choices import Upsampling
 from bioattn.models.evoformer.inference.attention import AlignmentSample
 from bioattn.models.evoformer.sites import alignment_site
 from bioattn.store.windows import promoter_samples
@@ -37,6 +39,11 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
     predictions = random.normal(size=(2, 2)).astype(np.float32)
     layout = promoter_layout([site], TREATMENTS, LENGTH)
     write_promoters(folder / "attention.h5", layout, samples, {site.name: weights}, predictions)
+    signed_site = cross_site(range(0, LENGTH + 1, 8), contributes=True)
+    contributions = random.normal(size=weights.shape).astype(np.float32)
+    arrays = {site.name: {"weights": weights, "contributions": contributions}}
+    layout = promoter_layout([signed_site], TREATMENTS, LENGTH)
+    write_promoters(folder / "contributions.h5", layout, samples, arrays, predictions)
     values = random.normal(size=(2, 2, LENGTH, 4)).astype(np.float32)
     values -= values.mean(axis=-1, keepdims=True)
     codes = np.array([["ACGT".index(base) for base in SEQUENCE]] * 2, dtype=np.uint8)
@@ -82,7 +89,9 @@ COMMANDS = [
     "attention attention.h5 --gene g1 --against mean --heads 1 --upsample nearest --upstream 30",
     "attention attention.h5 --gene g1 --upsample receptive-field --sites promoter.cross.*",
     "heatmap attention.h5",
+    "attention contributions.h5 --gene g0",
     "heatmap attention.h5 --genes g1 --against cold --no-cluster",
+    "heatmap contributions.h5 --contributions",
     "heads attention.h5 --genes g0",
     "heads alignment.h5 --corrected",
     "contacts contacts.tsv --truth truth.tsv",
@@ -136,6 +145,28 @@ def test_contributions_are_those_of_the_file(folder) -> None:
         assert (box.x0 + box.x1) / 2 == pytest.approx(place + 0.5)
         assert (box.y0, box.y1) == pytest.approx((min(0, value), max(0, value)), abs=1e-6)
     assert len(letters.get_paths()) == 7
+
+
+@pytest.mark.parametrize("against", [None, "cold", "mean"])
+def test_contributions_of_attention_are_summed_and_signed(folder, against) -> None:
+    from bioattn.figures.promoter_attention import draw_promoter_attention
+    from bioattn.figures.promoter_picture import PromoterRequest, read_promoter_picture
+    from bioattn.figures.style import LOWERS, RAISES
+    from bioattn.store.reader import open_attention
+
+    request = PromoterRequest(gene="g1", treatments=["heat"], against=against, upsampling=Upsampling.NEAREST)
+    picture = read_promoter_picture(folder / "contributions.h5", request)
+    with open_attention(folder / "contributions.h5") as file:
+        heat, cold = file.contributions("promoter.cross.0", gene="g1").astype(float).sum(axis=1)
+    less = {None: 0 * cold, "cold": cold, "mean": (heat + cold) / 2}[against]
+    expected = np.repeat(heat - less, 8) / 8
+    np.testing.assert_allclose(picture.contributions_TL, [expected], atol=1e-6)
+    figure, _ = draw_promoter_attention(picture, 180)
+    (axis,) = [axis for axis in figure.axes if axis.get_label() == "contributions 0"]
+    drawn = {to_hex(patch.get_facecolor()): patch.get_data().values for patch in axis.patches}
+    assert sorted(drawn) == sorted([RAISES.lower(), LOWERS.lower()])
+    np.testing.assert_allclose(drawn[RAISES.lower()], np.maximum(expected, 0), atol=1e-6)
+    np.testing.assert_allclose(drawn[LOWERS.lower()], np.minimum(expected, 0), atol=1e-6)
 
 
 @pytest.mark.parametrize("words", ["heatmap attention.h5", "heads attention.h5"])

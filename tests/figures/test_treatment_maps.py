@@ -31,7 +31,7 @@ def test_means_over_genes_by_plain_loops(promoters, genes, monkeypatch) -> None:
             for bin_ in range(len(maps.key_edges) - 1):
                 values = [float(promoters.weights[site][gene, treatment, 1, bin_]) for gene in numbers]
                 assert maps.weights_HTK[hop, row, bin_] == pytest.approx(sum(values) / len(values), rel=1e-6)
-    np.testing.assert_allclose(maps.mean_over_heads, maps.weights_HTK.mean(axis=0))
+    np.testing.assert_allclose(maps.over_heads, maps.weights_HTK.mean(axis=0))
 
 
 def test_differences(promoters) -> None:

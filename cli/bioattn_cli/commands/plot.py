@@ -89,14 +89,16 @@ def attention(
     ),
     promoters: Path | None = option("Promoter FASTA from which the attention was exported.", metavar="FASTA"),
     attribution: Path | None = option(
-        "Also draw contributions of bases (`bioattn explain attribution`).", metavar="HDF5"
+        "Draw contributions of bases from here (`bioattn explain attribution`) [default: from ATTENTION].",
+        metavar="HDF5",
     ),
     width: float = options.width(180),
 ) -> "tuple[Figure, dict[str, Any]]":
     """Draw attention by treatment along one promoter.
 
-    Each row is one treatment: attention per base as a multiple of uniform attention, the mean over heads. Genes
-    and motif sites of the window are drawn above.
+    Each row is one treatment: attention per base as a multiple of uniform attention, the mean over heads, and
+    below it, where the file has contributions, what each base adds to the response. Genes and motif sites of the
+    window are drawn above.
 
     bioattn plot attention attention.h5 --gene YBR072W -o figure.pdf --annotation genes.gff3
     --motifs JASPAR.meme --promoters promoters.fa --treatment heat --treatment H2O2
@@ -138,6 +140,7 @@ def heatmap(
     against: str | None = options.AGAINST,
     sites: tuple[str, ...] = options.AVERAGED_SITES,
     heads: str | None = options.AVERAGED_HEADS,
+    contributions: bool = options.CONTRIBUTIONS,
     cluster: bool = option("Order treatments by a tree of their maps, or as in the file.", default=True),
     upstream: int | None = option("Bases of the window before position 0 [default: from the file].", min=0),
     width: float = options.width(180),
@@ -161,6 +164,7 @@ def heatmap(
             against=against,
             sites=sites or None,
             heads=parse_heads(heads),
+            contributions=contributions,
             progress=reporter.progress(),
         )
     zero = window_zero(maps.window_length, maps.downstream, upstream)
