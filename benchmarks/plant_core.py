@@ -33,12 +33,19 @@ def partial_correlation(x: np.ndarray, y: np.ndarray, given: np.ndarray) -> floa
     return float((xy - xg * yg) / np.sqrt((1 - xg**2) * (1 - yg**2)))
 
 
-def measure(folder: Path, seed: int, epochs: int, chosen: list[str]) -> list[dict[str, object]]:
-    """Train the models; one row of figures each."""
+def prepare(folder: Path) -> tuple[Path, Path]:
+    """The promoter FASTA and the dataset with the shared split, made where they are not there."""
     fasta, dataset = folder / "promoters.fa", folder / "x.dataset.h5"
     fasta.write_bytes(gzip.decompress((DATA / "promoters.fa.gz").read_bytes()))
     split = ("--split-table", DATA / "split.tsv.gz")
-    run("prepare", "dataset", fasta, DATA / "responses.tsv.gz", *split, "-o", dataset, "-q")
+    if not dataset.exists():
+        run("prepare", "dataset", fasta, DATA / "responses.tsv.gz", *split, "-o", dataset, "-q")
+    return fasta, dataset
+
+
+def measure(folder: Path, seed: int, epochs: int, chosen: list[str]) -> list[dict[str, object]]:
+    """Train the models; one row of figures each."""
+    fasta, dataset = prepare(folder)
     data = bioattn.open(dataset)
     test = data.gene_split == 2
     genes = [gene for gene, held_out in zip(data.gene_ids, test, strict=True) if held_out]

@@ -172,7 +172,7 @@ def read_promoter_picture(path: Path, request: PromoterRequest) -> PromoterPictu
             else:
                 contributions_TL = contributions.of(request.gene, treatments, request.against)
                 if contributions.codes_GL is not None:
-                    codes = contributions.codes_GL[contributions.genes.index(request.gene)]
+                    codes = contributions.codes_GL[contributions.genes[request.gene]]
                     composition = base_composition(contributions.codes_GL)
         genes, zero = None, window_zero(length, attention.downstream, request.upstream)
         if request.annotation is not None:

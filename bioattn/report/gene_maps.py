@@ -4,23 +4,18 @@ Shape suffixes: G promoters, T treatments, H heads, K bins, L positions.
 """
 
 import math
-from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from pathlib import Path
-from typing import TYPE_CHECKING
 
 import numpy as np
 from numpy.typing import NDArray
 
 from bioattn.errors import BioattnError
+from bioattn.interpret.maps.contributions import Contributions
 from bioattn.report.attention_summary import SiteSummary, summarise_site
 from bioattn.report.packed_maps import Steps, as_text, pack, quantised
 from bioattn.store.reader import AttentionFile, SiteInfo
 from bioattn.system.progress import Progress
-
-if TYPE_CHECKING:
-    from bioattn.store.attribution import AttributionFile
 
 ALONE_BYTES, BESIDE_BYTES = 7_000_000, 5_000_000
 """What the promoters shown in full may take of a page that is theirs alone, and of one that shows proteins too."""
@@ -87,56 +82,10 @@ def read_maps(
     return ReadMaps(sites, kept, peak_bin_G)
 
 
-class Contributions:
-    """Contributions of the promoters that an attribution file holds; of none without a file."""
-
-    def __init__(self, attribution: "AttributionFile | None", names: list[str]) -> None:
-        self._file = attribution
-        self.genes: frozenset[str] = frozenset()
-        self.treatments: list[str] = []
-        self.method: str | None = None
-        if attribution is not None:
-            self.genes = frozenset(str(gene) for gene in attribution.samples.index)
-            self.treatments = [name for name in attribution.treatments if not names or name in names]
-            self.method = str(attribution.method)
-
-    def of(self, gene: str) -> NDArray[np.floating] | None:
-        """(T, L) of a promoter, None when the file does not hold it."""
-        if self._file is None or gene not in self.genes or not self.treatments:
-            return None
-        everything = self.treatments == self._file.treatments
-        found: NDArray[np.floating] = self._file.contributions(
-            gene=gene, treatment=None if everything else self.treatments
-        )
-        return found
-
-
-@contextmanager
-def open_contributions(
-    path: Path | None, attention: AttentionFile, names: list[str]
-) -> Iterator[Contributions]:
-    """Raises: BioattnError when the file is of another model or of other windows than the attention."""
-    if path is None:
-        yield Contributions(None, names)
-        return
-    from bioattn.store.attribution import open_attribution
-
-    with open_attribution(path) as attribution:
-        if attribution.model_sha256 != attention.model_sha256:
-            raise BioattnError(
-                f"{path}: was made with another model than {attention.path}; explain the model of the attention"
-            )
-        if attribution.window_length != attention.window_length:
-            raise BioattnError(
-                f"{path}: has windows of {attribution.window_length:,} bases, {attention.path} of "
-                f"{attention.window_length:,}"
-            )
-        yield Contributions(attribution, names)
-
-
 def pack_within_budget(
     kept: dict[int, list[Steps]],
-    attribution: Contributions,
+    contributions: Contributions | None,
+    treatments: Sequence[str],
     ids: list[str],
     asked_for: int,
     *,
@@ -146,15 +95,15 @@ def pack_within_budget(
     """Row, packed maps and whether contributions are among them, of the first of `kept` that fit; `kept` is
     used up.
 
-    context_bytes: what the promoter in a row takes beside its maps, about.
+    treatments: those of the contributions. context_bytes: what the promoter in a row takes beside its maps, about.
     """
     shown: list[tuple[int, str, bool]] = []
     used = 0
     for rank, row in enumerate(list(kept)):
         parts = kept.pop(row)
-        contributions = attribution.of(ids[row])
-        if contributions is not None:
-            parts.append(quantised(contributions))
+        contributes = contributions is not None and ids[row] in contributions.genes
+        if contributions is not None and contributes:
+            parts.append(quantised(contributions.of(ids[row], treatments)))
         text = as_text(pack(parts))
         used += len(text) + context_bytes(row)
         if used > room and rank:
@@ -164,5 +113,5 @@ def pack_within_budget(
                     "treatments with --treatment"
                 )
             break
-        shown.append((row, text, contributions is not None))
+        shown.append((row, text, contributes))
     return shown

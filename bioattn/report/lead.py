@@ -1,6 +1,6 @@
 """What a page shows first: one promoter with its tracks, letters and predictions, or the contacts of one protein.
 
-Shape suffixes: T treatments, K bins, R match columns that the model saw.
+Shape suffixes: T treatments, K bins, L bases, R match columns that the model saw.
 """
 
 import base64
@@ -28,6 +28,8 @@ class LeadTrack:
     treatment: str
     weights_K: NDArray[np.float64]
     """Mean over heads."""
+    contributions_L: NDArray[np.float64] | None
+    """Of each base to the response; None where they are not known."""
     predicted: float | None
     measured: float | None
 
@@ -58,6 +60,10 @@ def promoter_lead(lead: LeadPromoter) -> Markup:
     held_out = lead.split in ("test", "validation")
     training = " The model was not trained on this gene." if held_out else ""
     words = f"The higher a curve, the more the model looks there.{training} "
+    if any(track.contributions_L is not None for track in lead.tracks):
+        words += (
+            "Below a curve: what raises (orange, up) and what lowers (purple, down) the predicted response. "
+        )
     subject = f"For {best.treatment} it" if len(lead.tracks) > 1 else "It"
     words += f"{subject} looks most at bases {_sign(start - length)} to {_sign(end - 1 - length)}"
     if best.predicted is not None:
@@ -68,6 +74,14 @@ def promoter_lead(lead: LeadPromoter) -> Markup:
     if best.measured is not None:
         words += " Bars: predicted responses; lines across them: measured ones."
     largest = max(float(track.weights_K.max()) for track in lead.tracks)
+    most = max(
+        (
+            float(np.abs(track.contributions_L).max())
+            for track in lead.tracks
+            if track.contributions_L is not None
+        ),
+        default=0.0,
+    )
     known = [
         value for track in lead.tracks for value in (track.predicted, track.measured) if value is not None
     ]
@@ -78,7 +92,7 @@ def promoter_lead(lead: LeadPromoter) -> Markup:
         element(
             "div",
             *(
-                _track(track, number, lead.key_edges, largest, scale)
+                _track(track, number, lead.key_edges, largest, most, scale)
                 for number, track in enumerate(lead.tracks)
             ),
             _axis(length),
@@ -91,7 +105,7 @@ def promoter_lead(lead: LeadPromoter) -> Markup:
 
 
 def _track(
-    track: LeadTrack, number: int, key_edges: NDArray[np.int64], largest: float, scale: float
+    track: LeadTrack, number: int, key_edges: NDArray[np.int64], largest: float, most: float, scale: float
 ) -> Markup:
     height = 44.0
     steps = [f"M{key_edges[0]} {height:g}"]
@@ -116,8 +130,29 @@ def _track(
     return join(
         [
             element("p", element("strong", track.treatment), answer, class_="lead-name"),
-            element("div", drawing),
+            element("div", drawing, _contributions(track, most)),
         ]
+    )
+
+
+def _contributions(track: LeadTrack, most: float) -> Markup | None:
+    """Bars up and down, `most` being half of the height; runs of equal values are one bar."""
+    if track.contributions_L is None:
+        return None
+    values, half = track.contributions_L, 14.0
+    starts = np.flatnonzero(np.diff(values, prepend=np.nan))
+    bars = {"up": "", "down": ""}
+    for start, end, value in zip(starts, [*starts[1:], len(values)], values[starts], strict=True):
+        tall = float(value) / (most or 1.0) * (half - 1)
+        bars["up" if value > 0 else "down"] += f"M{start} {half:g}v{-tall:.1f}H{end}v{tall:.1f}Z"
+    return svg_element(
+        len(values),
+        2 * half,
+        f"What bases contribute to the response to {track.treatment}",
+        element("path", d=f"M0 {half:g}H{len(values)}", class_="grid", vector_effect="non-scaling-stroke"),
+        *(element("path", d=path, class_=name) for name, path in bars.items()),
+        class_="stretched contributed",
+        preserveAspectRatio="none",
     )
 
 

@@ -46,9 +46,7 @@ def _promoters(browser: PromoterBrowser) -> dict[str, Any]:
             }
             for site in browser.sites
         ],
-        "attribution": None
-        if browser.attribution_method is None
-        else {"method": browser.attribution_method, "treatments": browser.attribution_treatments},
+        "contributions": browser.contributions,
         "mean": mean,
         "genes": [asdict(gene) for gene in browser.genes],
         # Names of fields once, not five thousand times.

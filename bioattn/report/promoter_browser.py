@@ -6,27 +6,26 @@ Shape suffixes: G promoters, T treatments, H heads, K bins, L positions.
 import math
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 import pandas as pd
 from numpy.typing import NDArray
 
 from bioattn.choices import require_names
+from bioattn.interpret.maps.contributions import open_contributions
 from bioattn.promoters.dataset import SPLIT_NAMES, TRAIN, PromoterDataset
 from bioattn.promoters.gene_ids import find_genes
 from bioattn.report.attention_summary import SiteSummary, shown_sites
 from bioattn.report.gene_maps import (
     ALONE_BYTES,
     BESIDE_BYTES,
-    open_contributions,
     pack_within_budget,
     read_maps,
 )
 from bioattn.report.inputs import ReportInputs
 from bioattn.report.lead import TRACKS_SHOWN, LeadPromoter, LeadTrack
-from bioattn.report.promoter_context import MotifHit, letters
-from bioattn.report.surroundings import Surroundings, known_of
+from bioattn.report.promoter_context import MotifHit, PromoterContext, known_of
 from bioattn.store.reader import AttentionFile
 from bioattn.system.progress import Progress
 from bioattn.views.motif_export import MotifResults
@@ -52,7 +51,7 @@ class BrowserGene:
     hits: list[MotifHit]
     attended: list[tuple[int, str, int, int]]
     """Number of the treatment, motif, start and end in window positions."""
-    attribution: bool
+    contributes: bool
     """Whether `maps` ends with contributions."""
     maps: str
     """`packed_maps`."""
@@ -86,8 +85,8 @@ class PromoterBrowser:
     chosen_by: str
     absent: list[str]
     """Genes that were asked for and are not in the file."""
-    attribution_method: str | None
-    attribution_treatments: list[str]
+    contributions: dict[str, Any] | None
+    """How they were computed, of which treatments, and whether every base has one of its own; None without any."""
     prediction_similarity_TT: NDArray[np.float64] | None
     measured_similarity_TT: NDArray[np.float64] | None
 
@@ -128,9 +127,13 @@ def collect_browser(
     length = attention.window_length
     room = BESIDE_BYTES if inputs.prediction or inputs.alignment_attention else ALONE_BYTES
     best_G = np.abs(specific_part(responses)).argmax(axis=1)
-    with open_contributions(inputs.attribution, attention, names) as contributions:
+    with open_contributions(attention, inputs.attribution) as contributions:
+        known_contributions = [] if contributions is None else contributions.treatments
+        contributed = [name for name in known_contributions if not names or name in names]
         order = ranked_genes(responses, unseen)
-        explained = [row for row in order if ids[row] in contributions.genes]
+        explained = []
+        if inputs.attribution is not None and contributions is not None:
+            explained = [row for row in order if ids[row] in contributions.genes]
         ranked = list(dict.fromkeys([*(place[gene] for gene in wanted), *explained, *order]))
         read = read_maps(
             attention,
@@ -142,12 +145,17 @@ def collect_browser(
             room=room,
             progress=progress,
         )
-        context.surround([ids[row] for row in read.kept], attention, inputs, dataset, motifs)
+        context.read([ids[row] for row in read.kept], attention, inputs, dataset, motifs)
         first = next(iter(read.kept))
         first_maps = read.kept[first][0]
+        lead_contributions: dict[str, NDArray[np.float64]] = {}
+        if contributions is not None and ids[first] in contributions.genes:
+            values_TL = contributions.of(ids[first], contributed)
+            lead_contributions = dict(zip(contributed, values_TL, strict=True))
         shown = pack_within_budget(
             read.kept,
-            contributions,
+            contributions if contributed else None,
+            contributed,
             ids,
             len(wanted),
             room=room,
@@ -163,8 +171,8 @@ def collect_browser(
         treatments=shown_treatments,
         sites=sites,
         genes=[
-            _browser_gene(row, shown_treatments, maps, attribution, context, length)
-            for row, maps, attribution in shown
+            _browser_gene(row, shown_treatments, maps, contributes, context, length)
+            for row, maps, contributes in shown
         ],
         lines=[
             GeneLine(
@@ -183,28 +191,33 @@ def collect_browser(
             sites[0],
             shown_treatments,
             np.abs(specific_part(responses)[first]),
+            lead_contributions,
         ),
         absent=absent,
         chosen_by=_chosen_by(len(shown), len(ids), bool(unseen.any()), bool(explained), len(wanted)),
-        attribution_method=contributions.method,
-        attribution_treatments=contributions.treatments,
+        contributions=None
+        if contributions is None
+        else {
+            "method": contributions.method,
+            "treatments": contributed,
+            "ofSingleBases": contributions.of_single_bases,
+        },
         prediction_similarity_TT=_similarity(context.predicted_GT),
         measured_similarity_TT=None if context.measured_GT is None else _similarity(context.measured_GT),
     )
 
 
 def _browser_gene(
-    row: int, treatments: list[str], maps: str, attribution: bool, context: Surroundings, length: int
+    row: int, treatments: list[str], maps: str, contributes: bool, context: PromoterContext, length: int
 ) -> BrowserGene:
     gene = context.ids[row]
     window = context.windows[row]
-    sequence = context.sequences.get(gene)
     return BrowserGene(
         id=gene,
         name=context.annotated.name(gene) if context.annotated else "",
         window=window,
         split=context.split_G[row],
-        sequence="" if sequence is None else letters(sequence),
+        sequence=context.letters(gene),
         predicted=[_number(value) for value in context.predicted_GT[row]],
         measured=[] if context.measured_GT is None else [_number(v) for v in context.measured_GT[row]],
         neighbours=sorted(
@@ -218,7 +231,7 @@ def _browser_gene(
             for site in context.attended.get(gene, [])
             if site.treatment in treatments
         ],
-        attribution=attribution,
+        contributes=contributes,
         maps=maps,
     )
 
@@ -226,10 +239,11 @@ def _browser_gene(
 def _lead(
     row: int,
     weights_TK: NDArray[np.float64],
-    context: Surroundings,
+    context: PromoterContext,
     site: SiteSummary,
     treatments: list[str],
     specific_T: NDArray[np.float64],
+    contributions: dict[str, NDArray[np.float64]],
 ) -> LeadPromoter:
     """A few treatments of a promoter, those of the most specific responses, in the order of the file."""
     gene, window = context.ids[row], context.windows[row]
@@ -238,19 +252,19 @@ def _lead(
     chosen = sorted(np.argsort(-specific_T, kind="stable")[:TRACKS_SHOWN].tolist()) if told_apart else [0]
     measured_T = None if context.measured_GT is None else context.measured_GT[row]
     name = context.annotated.name(gene) if context.annotated else ""
-    sequence = context.sequences.get(gene)
     return LeadPromoter(
         title=f"{gene} ({name})" if name else gene,
         place=f"{window.chrom}:{window.start + 1:,}–{window.end:,} ({window.strand})"
         if window.strand in ("+", "-")
         else "",
         split=context.split_G[row],
-        sequence="" if sequence is None else letters(sequence),
+        sequence=context.letters(gene),
         key_edges=site.key_edges,
         tracks=[
             LeadTrack(
                 treatment=site.treatments[number],
                 weights_K=weights_TK[number],
+                contributions_L=contributions.get(site.treatments[number]),
                 predicted=_number(context.predicted_GT[row, number]) if told_apart else None,
                 measured=_number(measured_T[number]) if told_apart and measured_T is not None else None,
             )

@@ -17,6 +17,7 @@ from bioattn.formats.meme import write_meme
 from bioattn.report import gene_maps
 from bioattn.store import open_attention
 from bioattn.store.training_record import Comparison
+from bioattn.store.windows import promoter_samples
 from bioattn_cli.main import main
 from tests.report.conftest import (
     GENES,
@@ -28,6 +29,7 @@ from tests.report.conftest import (
     TREATMENTS,
     PromoterRun,
 )
+from tests.result_files import cross_site, promoter_layout, write_promoters
 
 SITE = "promoter.cross.0"
 
@@ -87,7 +89,7 @@ def test_maps_and_contributions_in_the_page_are_those_of_the_files(run: Promoter
     for number, name in enumerate(GENES):
         raw = zlib.decompress(base64.b64decode(genes[name]["maps"]))
         rows = len(TREATMENTS) * 2
-        explained = genes[name]["attribution"]
+        explained = genes[name]["contributes"]
         assert explained == (number < 5)
         numbers = rows + (len(TREATMENTS) if explained else 0)
         largest = struct.unpack(f"<{numbers}f", raw[: 4 * numbers])
@@ -103,6 +105,33 @@ def test_maps_and_contributions_in_the_page_are_those_of_the_files(run: Promoter
             wanted = run.contributions[number, treatment]
             values = np.array(signed) * largest[rows + treatment] / 63
             assert np.abs(values - wanted).max() <= np.abs(wanted).max() / 63 / 2 + 1e-6
+
+
+def test_contributions_of_attention_are_in_the_page(tmp_path: Path):
+    random = np.random.default_rng(0)
+    samples = promoter_samples(["g0", "g1"], ["chr1"] * 2, [100, 200], [140, 240], ["+", "-"])
+    site = cross_site(range(0, 41, 8), contributes=True)
+    weights = random.dirichlet(np.ones(5), size=(2, 2, 2)).astype(np.float32)
+    contributions = random.normal(size=weights.shape).astype(np.float32)
+    layout = promoter_layout([site], ["heat", "cold"], 40)
+    arrays = {site.name: {"weights": weights, "contributions": contributions}}
+    write_promoters(tmp_path / "attention.h5", layout, samples, arrays)
+    assert main(["report", str(tmp_path / "attention.h5"), "-o", str(tmp_path / "page.html"), "-q"]) == 0
+    promoters = data_of(tmp_path / "page.html")["promoters"]
+    told = {"method": "attention × value", "treatments": ["heat", "cold"], "ofSingleBases": False}
+    assert promoters["contributions"] == told
+    genes = {gene["id"]: gene for gene in promoters["genes"]}
+    for number, name in enumerate(("g0", "g1")):
+        raw = zlib.decompress(base64.b64decode(genes[name]["maps"]))
+        largest = np.frombuffer(raw, "<f4", 6)[4:]
+        steps = np.frombuffer(raw, np.int8, offset=4 * 6)[4 * 5 :].reshape(2, 40)
+        expected = np.repeat(contributions[number].sum(axis=1) / 8, 8, axis=1)
+        assert (
+            np.abs(steps * largest[:, None] / 63 - expected).max() <= np.abs(expected).max() / 63 / 2 + 1e-6
+        )
+    text = (tmp_path / "page.html").read_text()
+    assert "What bases contribute to the response to heat" in text
+    assert "what lowers (purple, down) the predicted response" in text
 
 
 def test_what_stands_around_a_promoter(run: PromoterRun, page: Path):

@@ -30,7 +30,8 @@ class Contributions(ABC):
 
     def __init__(self, file: ResultFile, treatments: list[str], method: str) -> None:
         self.path = file.path
-        self.genes = [str(gene) for gene in file.samples.index]
+        self.genes = {str(gene): row for row, gene in enumerate(file.samples.index)}
+        """Row of each promoter."""
         self.treatments = treatments
         self.method = method
         """Such as `in-silico mutagenesis`."""
@@ -81,7 +82,7 @@ class _OfAttention(Contributions):
         self._upsampling = upsampling
 
     def _read(self, gene: str, treatments: Sequence[str]) -> NDArray[np.float64]:
-        row = self.genes.index(gene)
+        row = self.genes[gene]
         block_TK = self._maps.block(slice(row, row + 1))[
             0, [self.treatments.index(name) for name in treatments]
         ]

@@ -8,7 +8,7 @@ function promoterBrowser(host) {
   const everywhere = [0, promoters.length];
   const genes = [...promoters.genes, promoters.mean];
   const state = { gene: genes[0], maps: null, site: 0, head: -1, treatments: [], view: [...everywhere], sameScale: true,
-    attribution: Boolean(promoters.attribution), chosenByHand: false, cursor: null, compared: "none", meanMaps: null };
+    contributions: Boolean(promoters.contributions), chosenByHand: false, cursor: null, compared: "none", meanMaps: null };
   let layout = null;
 
   const tracks = html("div", { class: "tracks", tabindex: 0, role: "group", id: "tracks",
@@ -36,7 +36,7 @@ function promoterBrowser(host) {
     let maps;
     try {
       if (!state.meanMaps) state.meanMaps = new Maps(await inflate(promoters.mean.maps), promoters, false);
-      maps = new Maps(await inflate(gene.maps), promoters, Boolean(gene.attribution));
+      maps = new Maps(await inflate(gene.maps), promoters, Boolean(gene.contributes));
     } catch (problem) {
       report(problem, tracks);
       return;
@@ -115,8 +115,8 @@ function promoterBrowser(host) {
     promoters.sites.some((site) => site.treatments.length > 1) ? html("option", { value: "treatments" }, "weights less the mean of all treatments") : null);
   const scale = html("input", { type: "checkbox", id: "same-scale", checked: true,
     on: { change: () => { state.sameScale = scale.checked; draw(); } } });
-  const attribution = html("input", { type: "checkbox", id: "attribution", checked: true,
-    on: { change: () => { state.attribution = attribution.checked; draw(); } } });
+  const contributions = html("input", { type: "checkbox", id: "contributions", checked: true,
+    on: { change: () => { state.contributions = contributions.checked; draw(); } } });
 
   // ---- zoom ----
   function look(from, to) {
@@ -253,11 +253,13 @@ function promoterBrowser(host) {
   function trackRows() {
     const what = state.compared === "none" ? "weight" : `weight less the mean of all ${state.compared}`;
     const head = state.head < 0 ? "mean of heads" : promoters.sites[state.site].heads[state.head];
-    const rows = [["gene", "treatment", "head", "start", "end", what, "predicted", "measured"]];
+    const rows = [["gene", "treatment", "head", "start", "end", what, "predicted", "measured", "contribution"]];
     const of = (values, number) => (values && values.length ? values[number] : "");
-    for (const { treatment, row } of layout ? layout.tracks : []) {
+    for (const { treatment, row, contributions } of layout ? layout.tracks : []) {
+      const added = (bin) => contributions.slice(layout.edges[bin], layout.edges[bin + 1]).reduce((sum, value) => sum + value, 0);
       row.forEach((value, bin) => rows.push([state.gene.id, names[treatment], head, layout.edges[bin] - promoters.length,
-        layout.edges[bin + 1] - promoters.length, Number(value.toPrecision(4)), of(state.gene.predicted, treatment), of(state.gene.measured, treatment)]));
+        layout.edges[bin + 1] - promoters.length, Number(value.toPrecision(4)), of(state.gene.predicted, treatment), of(state.gene.measured, treatment),
+        contributions ? Number(added(bin).toPrecision(4)) : ""]));
     }
     return rows;
   }
@@ -273,7 +275,9 @@ function promoterBrowser(host) {
       promoters.sites.length > 1 ? html("label", {}, "Site", sites) : null,
       html("div", { class: "label" }, "Zoom", zooming),
       html("label", { class: "check" }, scale, "same scale for all"),
-      promoters.attribution ? html("label", { class: "check" }, attribution, `attribution (${promoters.attribution.method})`) : null),
+      promoters.contributions ? html("label", { class: "check" }, contributions, html("span", {},
+        `contributions (${promoters.contributions.method}): `, html("span", { class: "raises" }, "■ raises"), " ",
+        html("span", { class: "lowers" }, "■ lowers"))) : null),
     html("div", { class: "panel" }, geneLine, tracks, saving, readout,
       html("p", { class: "hint" }, "Drag to move, double-click or Ctrl + wheel to zoom; letters appear when there is room. Keys: ← → cursor, Shift + ← → move, + − zoom, 0 all."),
       overview ? overview.node : null));

@@ -5,13 +5,13 @@ const MAX_TRACKS = 24;
 
 /** One promoter's maps: weights(site, treatment, head, bin), contributions(treatment, position). */
 class Maps {
-  constructor(bytes, promoters, hasAttribution) {
+  constructor(bytes, promoters, contributes) {
     const view = new DataView(bytes.buffer, bytes.byteOffset, bytes.byteLength);
     const groups = promoters.sites.map((site) => ({
       rows: site.treatments.length * site.heads.length,
       size: site.edges.length - 1,
     }));
-    if (hasAttribution) groups.push({ rows: promoters.attribution.treatments.length, size: promoters.length });
+    if (contributes) groups.push({ rows: promoters.contributions.treatments.length, size: promoters.length });
     let place = 0;
     for (const group of groups) {
       group.largest = Float32Array.from({ length: group.rows }, (_, row) => view.getFloat32(place + 4 * row, true));
@@ -23,7 +23,7 @@ class Maps {
     }
     this.promoters = promoters;
     this.groups = groups;
-    this.attributed = hasAttribution ? groups[groups.length - 1] : null;
+    this.contributing = contributes ? groups[groups.length - 1] : null;
   }
 
   row(group, row) {
@@ -47,8 +47,8 @@ class Maps {
 
   /** Contributions by position, or null. */
   contributions(name) {
-    const row = this.attributed ? this.promoters.attribution.treatments.indexOf(name) : -1;
-    return row < 0 ? null : this.row(this.attributed, row);
+    const row = this.contributing ? this.promoters.contributions.treatments.indexOf(name) : -1;
+    return row < 0 ? null : this.row(this.contributing, row);
   }
 }
 
@@ -80,7 +80,7 @@ function drawTracks(host, gene, maps, state) {
   const rows = shownRows(maps, state, shown);
   const isSigned = state.compared !== "none";
   const contributions = shown.map((treatment) =>
-    state.attribution ? maps.contributions(promoters.treatments[treatment]) : null,
+    state.contributions ? maps.contributions(promoters.treatments[treatment]) : null,
   );
   const common = Math.max(1e-9, ...rows.map(largestOf));
   const largestContribution = Math.max(1e-12, ...contributions.map((row) => (row ? largestIn(row, from, to) : 0)));
@@ -247,7 +247,7 @@ function drawContributions(row, gene, x, scale, from, to, y, height, most, name)
   const reach = height / 2 - 1;
   const group = svg("g", { class: "contributions", "data-treatment": name },
     svg("path", { d: `M${x(from)} ${zero}H${x(to)}`, class: "track-line" }));
-  const letters = scale >= LETTER_WIDTH && gene.sequence;
+  const letters = scale >= LETTER_WIDTH && gene.sequence && DATA.promoters.contributions.ofSingleBases;
   let up = "";
   let down = "";
   for (let place = Math.max(0, Math.floor(from)); place < Math.min(row.length, Math.ceil(to)); place += 1) {
