@@ -8,6 +8,7 @@ from torch import Tensor, nn
 
 from bioattn.attention.choices import AttentionScore
 from bioattn.attention.operator import attend
+from bioattn.attention.position import rotated
 from bioattn.attention.score import make_score
 from bioattn.attention.site import AttentionSite
 
@@ -31,6 +32,7 @@ class MultiHeadAttention(nn.Module):
         site: AttentionSite,
         uniform: bool = False,
         first_gain: float = 1.0,
+        rotary: bool = False,
     ) -> None:
         """output_channels: None for values that are single numbers, one per head and key: the heads' sums are
         returned as they are.
@@ -40,8 +42,11 @@ class MultiHeadAttention(nn.Module):
         `first_gain` multiplies the first query and key weights. With default weights attention over many keys
         starts out uniform, and one of 50 keys changes the mean by a fiftieth; a gain of 1.7 starts as a soft
         maximum.
+
+        `rotary` rotates queries and keys by their positions (`bioattn.attention.position`), but not the null key.
         """
         super().__init__()
+        self.rotary = rotary
         self.uniform = uniform
         self.num_heads = num_heads
         self.site = site
@@ -65,16 +70,20 @@ class MultiHeadAttention(nn.Module):
         *,
         mask: Tensor | None = None,
         bias: Tensor | None = None,
+        causal: bool = False,
     ) -> Tensor:
         """query (..., Q, C), key (..., K, C), value (..., K, C) → (..., Q, C), or (..., Q, H) without an output.
 
         mask: bool, broadcastable to (..., H, Q, K), True = may be attended. bias: likewise, added to logits.
+        causal: as `attend` has it.
         """
         query_HQD = self._split_heads(self.project_query(query))
         if self.uniform:
             query_HQD = torch.zeros_like(query_HQD)
         key_HKD = self._split_heads(self.project_key(key))
         value_HKD = self._split_heads(self.project_value(value))
+        if self.rotary:
+            query_HQD, key_HKD = rotated(query_HQD), rotated(key_HKD)
         if self.sink_key_HD is not None:
             sink = self.sink_key_HD.unsqueeze(-2).expand(*key_HKD.shape[:-2], 1, -1)
             key_HKD = torch.cat([key_HKD, sink], dim=-2)
@@ -84,7 +93,14 @@ class MultiHeadAttention(nn.Module):
             if bias is not None:
                 bias = torch.cat([bias, bias.new_zeros(*bias.shape[:-1], 1)], dim=-1)
         attended_HQD = attend(
-            query_HQD, key_HKD, value_HKD, score=self.score, mask=mask, bias=bias, site=self.site
+            query_HQD,
+            key_HKD,
+            value_HKD,
+            score=self.score,
+            mask=mask,
+            bias=bias,
+            causal=causal,
+            site=self.site,
         )
         output: Tensor = self.project_output(self._join_heads(attended_HQD))
         return output

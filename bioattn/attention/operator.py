@@ -12,7 +12,7 @@ from torch.utils.checkpoint import checkpoint
 from bioattn.attention.capture import hand_over, listener_for, substituted
 from bioattn.attention.cpu.backward import attend_and_learn_on_cpu
 from bioattn.attention.cpu.tiles import attend_on_cpu
-from bioattn.attention.score import Score
+from bioattn.attention.score import DotScore, FusedForm, Score
 from bioattn.attention.site import AttentionSite, Tile
 
 MAX_TILE_ELEMENTS = 1 << 24
@@ -33,6 +33,7 @@ def attend(
     score: Score,
     mask: Tensor | None = None,
     bias: Tensor | None = None,
+    causal: bool = False,
     site: AttentionSite | None = None,
     tile: Tile | None = None,
 ) -> Tensor:
@@ -43,11 +44,24 @@ def attend(
     all keys alike.
     bias: added to the logits, broadcastable to (..., Q, K); without a mask a bias that many rows share is never
     copied for each.
+    causal: a query attends to no key behind it. The last query and the last key are the same position, so that
+    fewer queries than keys continue a sequence.
     site: with a listener (`bioattn.attention.capture`) the weights are computed explicitly and handed to it,
     otherwise no (..., Q, K) tensor is made where a fused kernel can avoid it. With `site.null_key` the last
     key is the null key: it takes part, and its weights are not handed on.
     tile: which slice of the site's outer axis this call attends; the listener is told.
     """
+    if causal:
+        if (
+            mask is None
+            and bias is None
+            and isinstance(score, DotScore)
+            and query.shape[-2] == key.shape[-2]
+            and listener_for(site) is None
+        ):
+            return _fused_kernel(score.fused_form(query, key), value, None, causal=True)
+        earlier = _earlier(query, key, null_key=site is not None and site.null_key)
+        mask = earlier if mask is None else mask & earlier
     if listener_for(site) is not None:
         assert site is not None
         weights, attended = _attend_and_keep(query, key, value, score, mask, bias)
@@ -142,6 +156,13 @@ def _offset(mask: Tensor | None, bias: Tensor | None, dtype: torch.dtype) -> Ten
     return masked if bias is None else bias.to(dtype) + masked
 
 
+def _earlier(query: Tensor, key: Tensor, *, null_key: bool) -> Tensor:
+    """Which keys are not behind a query, bool (Q, K); a null key, the last one, is behind none."""
+    queries, keys = query.shape[-2], key.shape[-2] - null_key
+    earlier_QK = query.new_ones(queries, keys, dtype=torch.bool).tril(keys - queries)
+    return F.pad(earlier_QK, (0, int(null_key)), value=True)
+
+
 def _attend_fused(
     query: Tensor, key: Tensor, value: Tensor, score: Score, mask: Tensor | None, bias: Tensor | None
 ) -> Tensor:
@@ -155,6 +176,11 @@ def _attend_fused(
     offset = _offset(mask, bias, form.query.dtype)
     if form.bias is not None:
         offset = form.bias if offset is None else offset + form.bias
+    return _fused_kernel(form, value, offset)
+
+
+def _fused_kernel(form: FusedForm, value: Tensor, offset: Tensor | None, *, causal: bool = False) -> Tensor:
+    """torch's kernel; causal: for as many queries as keys, and without an offset."""
     batch = torch.broadcast_shapes(form.query.shape[:-2], form.key.shape[:-2], value.shape[:-2])
     if offset is not None:
         offset = offset.expand(*batch, form.query.shape[-2], form.key.shape[-2])
@@ -164,6 +190,7 @@ def _attend_fused(
         _fold(form.key, batch),
         _fold(value, batch),
         attn_mask=None if offset is None else _fold(offset, batch),
+        is_causal=causal,
         scale=form.scale,
     )
     return attended.reshape(*batch, *attended.shape[-2:])

@@ -1,6 +1,7 @@
 """The attention operator against a plain-loop NumPy version and against its own two paths."""
 
 import math
+from dataclasses import replace
 
 import numpy as np
 import pytest
@@ -265,6 +266,50 @@ def test_weights_of_one_query_lose_its_axis_and_keep_the_values_norms():
         for row in range(rows):
             norm = math.sqrt(sum(x * x for x in value[residue, 0, row].tolist()))
             torch.testing.assert_close(norms[residue, :, row], heard[residue, :, row] * norm)
+
+
+@pytest.mark.parametrize("null_key", [False, True], ids=["", "null key"])
+@pytest.mark.parametrize("with_mask", [False, True], ids=["", "mask"])
+@pytest.mark.parametrize("queries", [KEYS, 3, 1])
+@pytest.mark.parametrize("score_name", ["dot", "additive", "gaussian"])
+def test_causal_attention_is_that_of_each_prefix(score_name, queries, with_mask, null_key):
+    """Also with fewer queries than keys: the last query is at the last key."""
+    site = replace(SITE, null_key=null_key)
+    score, _, key, value, _, _ = inputs(score_name, with_mask=False, with_bias=False)
+    query = torch.randn(BATCH, HEADS, queries, CHANNELS)
+    mask = (
+        torch.tensor([True, False, True, True, False, True, True]).view(1, 1, 1, KEYS) if with_mask else None
+    )
+    positions = KEYS - null_key
+    if queries > positions:
+        query = query[:, :, 1:]
+    recorder = Recorder()
+    with torch.no_grad():
+        fast = attend(query, key, value, score=score, mask=mask, causal=True, site=site)
+        with capture(["*"], recorder):
+            torch.testing.assert_close(
+                attend(query, key, value, score=score, mask=mask, causal=True, site=site), fast
+            )
+        for row in range(query.shape[2]):
+            last = positions - query.shape[2] + row + 1
+            seen = [*range(last), *range(positions, KEYS)]
+            alone = attend(
+                query[:, :, [row]],
+                key[:, :, seen],
+                value[:, :, seen],
+                score=score,
+                mask=None if mask is None else mask[..., seen],
+            )
+            torch.testing.assert_close(fast[:, :, [row]], alone)
+            assert (recorder.received[0][1][:, :, row, last:positions] == 0).all()
+
+
+def test_causal_attention_makes_no_mask_where_the_kernel_needs_none(monkeypatch):
+    monkeypatch.setattr(operator, "_earlier", None)
+    score, _, key, value, _, _ = inputs("dot", with_mask=False, with_bias=False)
+    key.requires_grad_()
+    attend(key, key, value, score=score, causal=True, site=SITE).sum().backward()
+    assert key.grad is not None
 
 
 def test_a_shared_bias_is_not_copied_for_every_row(monkeypatch):
