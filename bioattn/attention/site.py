@@ -73,7 +73,7 @@ class AttentionSite:
     heads: tuple[int, ...]
     """Numbers of its heads, from 0. Pruning leaves gaps: a head keeps the number it had."""
     receptive_field: int | None = None
-    """Bases one key sees, centred on its bin; None when keys are not positions."""
+    """Bases one key sees, centred on its bin; None when keys are not positions, or each sees all of them."""
     null_key: bool = False
     """Whether there is one more, learned key that stands for "nowhere". It is not handed on, so that a row's
     weights sum to at most 1."""

@@ -19,7 +19,7 @@ from bioattn.faithfulness.gain_and_shape import gain_and_shape
 from bioattn.faithfulness.maps import key_edges
 from bioattn.faithfulness.measures import Measures, percent
 from bioattn.faithfulness.similarity import mean_ignoring_nan
-from bioattn.faithfulness.subject import ONE_TREATMENT, RESAMPLES, Subject, known_bins, predict
+from bioattn.faithfulness.subject import ONE_TREATMENT, RESAMPLES, Subject, known_bins, map_sites, predict
 from bioattn.faithfulness.substitutions import OtherPromoters, OtherTreatments, UniformWeights, exchanges
 from bioattn.inference.runner import CheckableRunner, Floats, HeldOut
 from bioattn.promoters.bootstrap import Estimate, Statistic, interval, resampled
@@ -210,7 +210,7 @@ def _skills(
             comparison.add(name, *each)
 
     def with_weights(substitution: Substitution) -> Floats:
-        return predict(subject.predictor, genes.codes, substitute(["*"], substitution))
+        return predict(subject.predictor, genes.codes, substitute(map_sites(subject.predictor), substitution))
 
     known_BP = known_bins(genes.codes, key_edges(subject.predictor))
     comparison.add("forced", with_weights(UniformWeights(known_BP)))
@@ -309,7 +309,9 @@ def _swapped_predictions(subject: Subject, measures: Measures) -> None:
     )
     for name, others in zip(names, substitutions, strict=True):
         each = [
-            correlation_statistic(own_BT, predict(subject.predictor, codes_BL, substitute(["*"], other)))
+            correlation_statistic(
+                own_BT, predict(subject.predictor, codes_BL, substitute(map_sites(subject.predictor), other))
+            )
             for other in others
         ]
         moved = subject.estimate(_mean_change(each))

@@ -19,7 +19,7 @@ from torch.nn.functional import pad
 
 from bioattn.attention.capture import capture, capture_values
 from bioattn.attention.site import AttentionSite, Tile
-from bioattn.faithfulness.subject import predict
+from bioattn.faithfulness.subject import map_sites, predict
 from bioattn.faithfulness.thresholds import IDLE
 from bioattn.inference.runner import Codes, Predictor
 
@@ -83,10 +83,10 @@ class GainAndShape:
 def gain_and_shape(predictor: Predictor, codes_BL: Codes, known_BP: NDArray[np.bool_]) -> GainAndShape:
     """Find idle bins and mean shapes, in two passes over promoters of which the bins `known_BP` hold bases."""
     values = _Values(known_BP)
-    predict(predictor, codes_BL, capture_values(["*"], values))
+    predict(predictor, codes_BL, capture_values(map_sites(predictor), values))
     idle = {name: values.idle_bins(name) for name in values.sums}
     shapes = _Shapes(known_BP, idle)
-    predict(predictor, codes_BL, capture(["*"], shapes))
+    predict(predictor, codes_BL, capture(map_sites(predictor), shapes))
     sites = predictor.runner.sites
     return GainAndShape(
         idle=idle,

@@ -20,7 +20,7 @@ from bioattn.faithfulness import thresholds
 from bioattn.faithfulness.measures import Measures, percent
 from bioattn.faithfulness.perturbation import JUDGED
 from bioattn.faithfulness.similarity import map_spearman, mean_ignoring_nan, top_overlap
-from bioattn.faithfulness.subject import ONE_TREATMENT, Subject, known_bins, predict
+from bioattn.faithfulness.subject import ONE_TREATMENT, Subject, known_bins, map_sites, predict
 from bioattn.inference.runner import CheckableRunner, Codes, Floats, Predictor
 
 
@@ -53,7 +53,7 @@ class AttentionMaps:
 
 def key_edges(predictor: Predictor) -> tuple[int, ...]:
     """The P + 1 edges of the positions that a checkable model attends to."""
-    edges = next(iter(predictor.runner.sites.values())).key_edges
+    edges = predictor.runner.sites[map_sites(predictor)[0]].key_edges
     assert edges is not None
     return edges
 
@@ -63,9 +63,10 @@ def read_maps(predictor: Predictor, codes_BL: Codes) -> AttentionMaps:
     edges = key_edges(predictor)
     known_BP = known_bins(codes_BL, edges)
     collected = _Maps(known_BP, len(predictor.names))
-    predict(predictor, codes_BL, capture(["*"], collected))
+    sites = map_sites(predictor)
+    predict(predictor, codes_BL, capture(sites, collected))
     return AttentionMaps(
-        mean_BTP=collected.mean_BTP / np.float32(len(predictor.runner.sites)),
+        mean_BTP=collected.mean_BTP / np.float32(len(sites)),
         known_BP=known_BP,
         edges=edges,
         heads=collected.spreads(),

@@ -82,6 +82,11 @@ def known_bins(codes_BL: Codes, edges: tuple[int, ...]) -> NDArray[np.bool_]:
     return np.stack([known_BL[:, start:end].any(1) for start, end in pairwise(edges)], 1)
 
 
+def map_sites(predictor: Predictor) -> list[str]:
+    """The sites at which treatments attend to positions; positions may attend to each other at others."""
+    return [name for name, site in predictor.runner.sites.items() if site.axis("treatment") is not None]
+
+
 def predict(
     predictor: Predictor, codes_BL: Codes, listening: AbstractContextManager[object] | None = None
 ) -> Floats:

@@ -93,7 +93,7 @@ def test_options_win_over_the_config_file(prepared: Path, tmp_path: Path) -> Non
         ("[modle]\n", "unknown table or key 'modle'"),
         ("[model]\nchannels = 'many'\n", "channels is 'many'; a value of type int is needed"),
         ("[model]\nkernel = 8\n", "kernel is 8; it must be odd"),
-        ("[model]\nstem = 'patch'\n", "stem is 'patch'; choose from conv, kmer"),
+        ("[model]\nstem = 'bins'\n", "stem is 'bins'; choose from conv, kmer"),
         ("[model]\nconcat_pools = [1]\n", "concat_pools is [1]; a list of 2 is needed"),
         ("[training]\nlearning_rate = 0.0\n", "learning_rate is 0.0; it must be above 0"),
         ("[training]\nmax_shift = 11\n", "max_shift is 11, the dataset stores a flank of 10"),

@@ -12,7 +12,7 @@ import bioattn
 from bioattn.attention.capture import substitute
 from bioattn.attention.site import AttentionSite
 from bioattn.errors import BioattnError, SettingsError
-from bioattn.models.promoter.config import PromoterModelConfig, Readout
+from bioattn.models.promoter.config import PromoterModelConfig, Readout, Stem
 from bioattn.models.promoter.folder import LoadedPromoterModel
 from bioattn.models.promoter.inference.batches import make_batch
 from bioattn.promoters.promoter_fasta import read_promoters
@@ -51,7 +51,15 @@ def test_they_add_up_to_the_prediction(make_model: Make, promoters: Path, tmp_pa
     np.testing.assert_allclose(numbers, np.broadcast_to(numbers[:, :1], numbers.shape), rtol=2e-3, atol=1e-4)
 
 
-@pytest.mark.parametrize("shape", [{"hops": 2}, {"reader": "hidden"}, {"hops": 2, "reader": "hidden"}])
+@pytest.mark.parametrize(
+    "shape",
+    [
+        {"hops": 2},
+        {"reader": "hidden"},
+        {"hops": 2, "reader": "hidden"},
+        {"reader": "hidden", "stem": Stem.TRANSFORMER},
+    ],
+)
 def test_integrated_gradients_are_complete_and_those_of_a_plain_loop(
     make_model: Make, promoters: Path, tmp_path: Path, shape: dict[str, object]
 ) -> None:
@@ -62,7 +70,7 @@ def test_integrated_gradients_are_complete_and_those_of_a_plain_loop(
     assert command("export", "attention", folder, promoters, "-o", output, "--device", "cpu") == 0
     assert validate_attention(output) == []
     with open_attention(output) as file:
-        sites = list(file.sites)
+        sites = [name for name, site in file.sites.items() if site.has_contributions]
         contributions = np.stack([file.contributions(name) for name in sites])
         intercept = file.sites[sites[-1]].intercept
         predictions = file.predictions().to_numpy()
@@ -81,7 +89,7 @@ def test_integrated_gradients_are_complete_and_those_of_a_plain_loop(
         def scaled(site: AttentionSite, weights: torch.Tensor, _tile: object) -> torch.Tensor:
             return torch.cat([weights[..., :-1] * factors[site.name], weights[..., -1:]], -1)
 
-        with torch.no_grad(), substitute(["*"], scaled):
+        with torch.no_grad(), substitute(sites, scaled):
             return float(model.model.double()(codes, treatments)[0, treatment])
 
     for site, head, key in [(0, 0, 3), (len(sites) - 1, 1, 10)]:

@@ -62,6 +62,9 @@ SHAPES = [
     {"conditioning": "cross", "hops": 2, "sink": True},
     {"conditioning": "cross", "stem": "kmer"},
     {"conditioning": "cross", "stem": "both"},
+    {"conditioning": "cross", "stem": "patch"},
+    {"conditioning": "cross", "stem": "transformer"},
+    {"conditioning": "cross", "stem": "transformer", "position": "learned", "readout": "shared"},
     {"conditioning": "cross", "attention_query": "shared"},
     {"conditioning": "cross", "position_bias": "treatment", "hops": 2},
     {"conditioning": "cross", "readout": "shared", "hops": 2, "sink": True},
@@ -74,6 +77,9 @@ NAMES = [
     "hops-sink",
     "kmer",
     "both",
+    "patch",
+    "transformer",
+    "transformer-shared-readout",
     "shared",
     "own-bias",
     "shared-readout",
@@ -110,9 +116,7 @@ def test_many_treatments_answer_as_few_do(settings):
     np.testing.assert_allclose(many_BT.numpy(), few_BT.tile(1, 500).numpy(), atol=1e-5)
 
 
-@pytest.mark.parametrize(
-    "settings", SHAPES[:3] + SHAPES[5:6], ids=["cross", "hops-sink", "kmer", "cross-all"]
-)
+@pytest.mark.parametrize("settings", SHAPES, ids=NAMES)
 def test_captured_maps_have_the_promised_axes_and_sums(settings, device):
     model, _, batch = make(**settings)
     model, batch, sequences = model.to(device), batch.to(device), codes().to(device)
@@ -126,8 +130,16 @@ def test_captured_maps_have_the_promised_axes_and_sums(settings, device):
     bins = model.config.num_bins
     for site, weights, _ in recorder.received.values():
         sizes = dict(zip(site.dims, weights.shape, strict=True))
-        assert (sizes["sample"], sizes["treatment"], sizes["head"]) == (3, 4, 2)
-        if site.key_edges is not None:
+        of_treatments = not site.name.startswith("promoter.stem.")
+        assert (sizes["sample"], sizes["head"], sizes.get("treatment")) == (
+            3,
+            2,
+            4 if of_treatments else None,
+        )
+        if not of_treatments:
+            assert sizes["query"] == sizes["key"] == bins
+            assert site.query_edges == site.key_edges == model.config.bin_edges
+        elif site.key_edges is not None:
             assert sizes["key"] == bins == len(site.key_edges) - 1
         else:
             assert sizes["query"] == bins == len(site.query_edges) - 1

@@ -5,9 +5,16 @@ import pytest
 import torch
 
 from bioattn.attention.capture import capture
+from bioattn.attention.choices import PositionEncoding
 from bioattn.attention.head_masks import masked_heads
 from bioattn.errors import SettingsError
-from bioattn.models.promoter.config import Conditioning, PromoterModelConfig, QuerySource, TreatmentEncoding
+from bioattn.models.promoter.config import (
+    Conditioning,
+    PromoterModelConfig,
+    QuerySource,
+    Stem,
+    TreatmentEncoding,
+)
 from bioattn.models.promoter.model import attention_sites, make_promoter_model
 from bioattn.models.promoter.pruning import pruned
 from bioattn.models.promoter.treatment_vocabulary import TreatmentVocabulary
@@ -21,6 +28,7 @@ SHAPES = {
     "two hops": {"num_heads": 3, "hops": 2, "attention_score": "gaussian"},
     "additive": {"num_heads": 3, "attention_score": "additive", "position_bias": "none"},
     "shared readout": {"num_heads": 4, "readout": "shared", "sink": True},
+    "transformer": {"num_heads": 3, "stem": Stem.TRANSFORMER, "position": PositionEncoding.LEARNED},
     "shared": {"num_heads": 3, "attention_query": QuerySource.SHARED},
     "cross-all": {"num_heads": 3, "conditioning": Conditioning.CROSS_ALL, "attention_score": "additive"},
 }
@@ -33,6 +41,8 @@ def make(shape, seed=0, **more):
         for name, parameter in model.named_parameters():
             if name.endswith(("position_bias_HP", "sink_key_HD", "width_HD")):
                 parameter.normal_()
+            elif name.endswith("attention.project_output.weight"):  # zero before training
+                parameter.normal_(std=0.5)
     return model.eval()
 
 

@@ -3,7 +3,7 @@
 from dataclasses import dataclass
 from enum import StrEnum
 
-from bioattn.attention.choices import AttentionScore
+from bioattn.attention.choices import AttentionScore, PositionEncoding
 from bioattn.errors import SettingsError
 from bioattn.io.config_file import require
 
@@ -84,6 +84,10 @@ class Stem(StrEnum):
     """A learned vector per k-mer, summed per bin: contains k-mer regression; for small and noisy data."""
     BOTH = "both"
     """Half of the channels from each of the two stems."""
+    PATCH = "patch"
+    """A linear layer over the bases of each bin, as in vision transformers."""
+    TRANSFORMER = "transformer"
+    """The bins of `conv`, and self-attention between them: keys know the rest of the promoter."""
 
 
 class Activation(StrEnum):
@@ -107,7 +111,11 @@ class PromoterModelConfig:
     unconditional: bool = True
     """Whether a learned token for "treatment unknown" exists."""
     stem: Stem = Stem.CONV
-    """conv, kmer or both (half of the channels each)."""
+    """conv, kmer, both (half of the channels each), patch or transformer."""
+    stem_layers: int = 2
+    """Layers of self-attention of the transformer stem."""
+    position: PositionEncoding = PositionEncoding.ROTARY
+    """How the transformer stem's self-attention knows where bins lie: none, sinusoidal, learned or rotary."""
     channels: int = 64
     """Channels of the stem and of the layers after it."""
     kernel: int = 15
@@ -185,8 +193,9 @@ class PromoterModelConfig:
             "num_heads",
             "head_channels",
             "hops",
+            "stem_layers",
         )
-        require(self, (*sizes, "hops"), lambda value: value >= 1, "be at least 1")
+        require(self, sizes, lambda value: value >= 1, "be at least 1")
         require(self, ("key_layers",), lambda value: value >= 0, "not be negative")
         shares = ("dropout", "kmer_dropout", "concat_dropout")
         require(self, shares, lambda value: 0 <= value < 1, "lie in [0, 1)")
@@ -202,6 +211,7 @@ class PromoterModelConfig:
             raise SettingsError(
                 f"channels is {self.channels}; stem = both takes half of them each, so it must be even"
             )
+        self._check_position()
         if self.length < self.pool:
             raise SettingsError(
                 f"the promoters have {self.length} bases, less than one bin of pool = {self.pool}"
@@ -253,10 +263,23 @@ class PromoterModelConfig:
         """Whether contributions take integrated gradients: the prediction is no sum of weight × number."""
         return self.readout == Readout.SHARED and (self.hops > 1 or self.reader == Reader.HIDDEN)
 
+    def _check_position(self) -> None:
+        if self.stem != Stem.TRANSFORMER:
+            if self.position is not PositionEncoding.ROTARY:
+                raise SettingsError(f"--position {self.position} is for --stem transformer, not {self.stem}")
+            return
+        pairs = {PositionEncoding.ROTARY: "head_channels", PositionEncoding.SINUSOIDAL: "channels"}
+        if self.position in pairs:
+            even = f"be even for --position {self.position}, which takes channels in pairs"
+            require(self, (pairs[self.position],), lambda value: value % 2 == 0, even)
+
     def _check_heads_left(self) -> None:
         if not self.heads_left:
             return
-        sites = {Conditioning.CROSS: self.hops, Conditioning.CROSS_ALL: self.value_layers + 1}
+        sites = {
+            Conditioning.CROSS: self.stem_sites + self.hops,
+            Conditioning.CROSS_ALL: self.value_layers + 1,
+        }
         if len(self.heads_left) != sites.get(self.conditioning, 0):
             raise SettingsError(
                 f"heads_left is for {len(self.heads_left)} attention sites, the model has "
@@ -272,6 +295,11 @@ class PromoterModelConfig:
                     f"heads_left holds {list(heads)}; at each site rising numbers of at least one of the "
                     f"{self.num_heads} heads are needed"
                 )
+
+    @property
+    def stem_sites(self) -> int:
+        """Number of attention sites in the stem, which come before those of the hops."""
+        return self.stem_layers if self.stem == Stem.TRANSFORMER else 0
 
     def heads_at(self, site: int) -> tuple[int, ...]:
         """Numbers of the heads of the attention site number `site`."""

@@ -16,9 +16,8 @@ from bioattn.models.promoter.config import (
     QuerySource,
     Reader,
     Readout,
-    Stem,
 )
-from bioattn.models.promoter.stem import BinMixer, BothStem, ConvStem, KmerStem
+from bioattn.models.promoter.stem import STEMS, BinMixer
 from bioattn.models.promoter.treatment_encoder import TreatmentEncoder, TreatmentReadout
 from bioattn.models.promoter.treatment_vocabulary import TreatmentBatch, TreatmentVocabulary
 
@@ -28,17 +27,6 @@ slowly, and means the same in windows of other lengths."""
 FIRST_GAIN = 1.7
 """Gain of the first query and key weights. On planted motifs a gain of 1 finds the motifs of some treatments late
 or never; 5 makes maps too sharp to learn."""
-
-
-def make_stem(config: PromoterModelConfig) -> ConvStem | KmerStem | BothStem:
-    """The stem that `config` names, untrained."""
-    match config.stem:
-        case Stem.CONV:
-            return ConvStem(config)
-        case Stem.KMER:
-            return KmerStem(config)
-        case Stem.BOTH:
-            return BothStem(config)
 
 
 class PositionCurve(nn.Module):
@@ -102,6 +90,8 @@ class SharedReadout(nn.Module):
 class CrossModel(nn.Module):
     """Keys are the stem's bins, one motif wide; values pass through convolutions over neighbouring bins.
 
+    Where a stem knows the context of a bin, keys know it and values do not: a motif is read where it lies.
+
     Convolutions before the keys would mix neighbouring positions: predictions stay good, but maps become useless
     (`key_layers`, a control). With several hops the context of a hop is added to the query of the next (Stacked
     Attention Networks, Yang et al. 2016).
@@ -113,7 +103,7 @@ class CrossModel(nn.Module):
     def __init__(self, config: PromoterModelConfig, vocabulary: TreatmentVocabulary) -> None:
         super().__init__()
         channels = config.channels
-        self.stem = make_stem(config)
+        self.stem = STEMS[config.stem](config)
         shared = config.readout == Readout.SHARED
         self.mixer = BinMixer(channels, config.value_kernel, 0 if shared else config.value_layers)
         self.smear = BinMixer(channels, config.value_kernel, config.key_layers, residual=False)
@@ -152,7 +142,7 @@ class CrossModel(nn.Module):
                 output_channels=None
                 if shared and config.reader == Reader.LINEAR and hop == config.hops - 1
                 else channels,
-                num_heads=len(config.heads_at(hop)),
+                num_heads=len(config.heads_at(config.stem_sites + hop)),
                 head_channels=config.head_channels,
                 score=config.attention_score,
                 first_gain=FIRST_GAIN,
@@ -165,8 +155,10 @@ class CrossModel(nn.Module):
                         Axis("treatment"),
                         Axis("key", "position", edges=config.bin_edges),
                     ),
-                    heads=config.heads_at(hop),
-                    receptive_field=self.stem.receptive_field
+                    heads=config.heads_at(config.stem_sites + hop),
+                    receptive_field=None
+                    if self.stem.receptive_field is None
+                    else self.stem.receptive_field
                     + config.key_layers * (config.value_kernel - 1) * config.pool,
                     null_key=config.sink,
                     contributes=contributes,
@@ -197,6 +189,7 @@ class CrossModel(nn.Module):
             values_BPC = self.readout.values(bins_BPC)
         else:
             values_BPC = self.mixer(keys_BPC)
+        keys_BPC = self.stem.in_context(keys_BPC, known_BP)
         query_1TC = self.first_queries(embeddings_TE).unsqueeze(0)
         mask = known_BP[:, None, None, :]
         for normalise, attention in zip(self.normalise_question, self.hops, strict=True):

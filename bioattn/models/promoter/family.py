@@ -5,10 +5,10 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from bioattn.attention.choices import AttentionScore
+from bioattn.attention.choices import AttentionScore, PositionEncoding
 from bioattn.models.attention_settings import ExportAttention
 from bioattn.models.promoter import running as runs
-from bioattn.models.promoter.config import Conditioning, PositionBias, Readout, TreatmentEncoding
+from bioattn.models.promoter.config import Conditioning, PositionBias, Readout, Stem, TreatmentEncoding
 from bioattn.models.promoter.running import PromoterRun
 from bioattn.models.running import Running, RunReport
 from bioattn.models.settings import (
@@ -60,6 +60,11 @@ class PromoterTrainingSettings(Settings):
     )
     treatment_encoder: TreatmentEncoding | None = option(
         "Treatments known by id or by features of the treatment table [default: id].", table="model"
+    )
+    stem: Stem | None = option("How bases become bins [default: conv].", table="model")
+    position: PositionEncoding | None = option(
+        "How self-attention between bins knows where they lie, with --stem transformer [default: rotary].",
+        table="model",
     )
     hops: int | None = option("How often treatments query positions [default: 1].", table="model", min=1)
     num_heads: int | None = option("Attention heads [default: 4].", table="model", min=1)

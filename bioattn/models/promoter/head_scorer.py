@@ -89,10 +89,8 @@ class PromoterHeadScorer:
                 mask.requires_grad_()
             with masked_heads(self._model.model, masks):
                 answers_BT = self._model.model.standardised(codes_BL, self._batch).float()
-            # A cell's answer depends on its own masks alone, so one backward pass gives every cell's gradient.
-            loss = cell_losses(answers_BT, targets_BT, self._loss, 1.0).sum()
-            gradients = torch.autograd.grad(loss, list(masks.values()))
-            for name, gradient in zip(masks, gradients, strict=True):
+            losses_BT = cell_losses(answers_BT, targets_BT, self._loss, 1.0)
+            for name, gradient in self._mask_gradients(losses_BT, masks).items():
                 by_cell_BTH = gradient.reshape(codes_BL.shape[0], len(self.items), -1)
                 sums[name] += by_cell_BTH.abs().sum(0).double().cpu().numpy()
         measured_T = np.isfinite(self._targets_GT).sum(0).astype(np.float64)
@@ -102,6 +100,22 @@ class PromoterHeadScorer:
             for name, site in self.sites.items()
             for place, head in enumerate(site.heads)
             if (name, head) not in silenced
+        }
+
+    def _mask_gradients(self, losses_BT: Tensor, masks: dict[str, Tensor]) -> dict[str, Tensor]:
+        """Every cell's gradient with respect to its masks, the axis of treatments second."""
+        # Treatments share the masks of the stem: there each needs a backward pass of its own. Elsewhere a cell
+        # depends on its own masks alone, and one pass gives the gradients of all.
+        shared = [name for name in masks if "treatment" not in self.sites[name].dims]
+        own = [name for name in masks if name not in shared]
+        by_treatment = [
+            torch.autograd.grad(losses_B.sum(), [masks[name] for name in shared], retain_graph=True)
+            for losses_B in (losses_BT.unbind(1) if shared else ())
+        ]
+        at_once = torch.autograd.grad(losses_BT.sum(), [masks[name] for name in own])
+        return dict(zip(own, at_once, strict=True)) | {
+            name: torch.stack(each, dim=1)
+            for name, each in zip(shared, zip(*by_treatment, strict=True), strict=True)
         }
 
     def overall(self, by_item: NDArray[np.float64]) -> float:
@@ -133,14 +147,16 @@ class PromoterHeadScorer:
             )
 
     def _masks(self, silenced: Collection[Head], promoters: int) -> dict[str, Tensor]:
-        """1 for every head but those silenced: (B, T, H), with an axis for queries where the site has one."""
+        """1 for every head but those silenced: (B, T, H), with an axis for queries where the site has one, and
+        without that of treatments where it has none."""
         masks = {}
         for name, site in self.sites.items():
             mask_H = torch.tensor(
                 [float((name, head) not in silenced) for head in site.heads], device=self._model.device
             )
+            treatments = (len(self.items),) if "treatment" in site.dims else ()
             queries = (1,) if "query" in site.dims else ()
-            shape = (promoters, len(self.items), *queries, site.num_heads)
+            shape = (promoters, *treatments, *queries, site.num_heads)
             masks[name] = mask_H.expand(shape).clone()
         return masks
 

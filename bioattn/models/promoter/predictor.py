@@ -11,6 +11,8 @@ from typing import TYPE_CHECKING
 import torch
 from torch import Tensor
 
+from bioattn.attention.transformer import WIDENING
+from bioattn.models.promoter.config import Stem
 from bioattn.models.promoter.cross import CrossModel
 from bioattn.models.promoter.model import PromoterModel
 from bioattn.models.promoter.mutants.cross_mutants import CrossMutants
@@ -52,13 +54,15 @@ class PromoterPredictor:
         """Mutants per forward pass, from the shape of the model."""
         config, num_treatments = self.runner.config, self.treatments.size
         wide = max(config.channels, config.hidden_channels, config.num_heads * config.head_channels)
+        if config.stem == Stem.TRANSFORMER:
+            wide = max(wide, WIDENING * config.channels, config.num_heads * config.num_bins)
         match config.conditioning:
             case "concat":
                 first = config.length * config.concat_channels[0]
                 widest = max(first, num_treatments * max(config.concat_hidden))
             case "cross":
                 # Of the bins only those near a mutation are at hand where few keys change (`cross_mutants`).
-                few = config.attention_score == "dot" and config.hops == 1
+                few = config.attention_score == "dot" and config.hops == 1 and not config.stem_sites
                 by_treatment = max(config.num_heads * (32 if few else config.num_bins), wide)
                 if config.attention_score == "additive":
                     by_treatment = max(

@@ -1,8 +1,9 @@
-"""From nucleotide codes to bins of motif matches: filters, k-mer vectors, or both.
+"""From nucleotide codes to bins: filters, k-mer vectors or patches, with or without self-attention (`STEMS`).
 
 Shape suffixes: B promoters, L bases, C channels, K k-mers, P bins.
 """
 
+from collections.abc import Callable, Mapping
 from dataclasses import replace
 
 import numpy as np
@@ -11,6 +12,9 @@ import torch.nn.functional as F  # noqa: N812
 from torch import Tensor, nn
 from torch.utils.checkpoint import checkpoint
 
+from bioattn.attention.position import AddedPositions
+from bioattn.attention.site import AttentionSite, Axis
+from bioattn.attention.transformer import TransformerLayer
 from bioattn.models.promoter.batch_part import uniform_like
 from bioattn.models.promoter.best_match import best_match
 from bioattn.models.promoter.config import Activation, PromoterModelConfig, Stem
@@ -56,12 +60,33 @@ def known_bins(codes_BL: Tensor, pool: int) -> Tensor:
     return (codes_BL.view(len(codes_BL), -1, pool) < AMBIGUOUS).any(-1)
 
 
-class ConvStem(nn.Module):
-    """One convolution over the one-hot sequence, its best match per bin, normalised."""
+class BinStem(nn.Module):
+    """What all stems have in common: codes become bins, and bins may learn of each other."""
+
+    receptive_field: int | None
+    """Bases that a bin sees, centred on it; None where it sees the whole window."""
 
     def __init__(self, config: PromoterModelConfig) -> None:
         super().__init__()
         self.config = config
+
+    def whole_bins(self, codes_BL: Tensor, bases_BL4: Tensor | None) -> tuple[Tensor, Tensor]:
+        """Codes and their one-hot bases (B, P·pool, 4), or those given instead, padded to whole bins."""
+        codes_BL = padded_to_bins(codes_BL, self.config)
+        if bases_BL4 is None:
+            return codes_BL, one_hot(codes_BL).transpose(1, 2)
+        return codes_BL, F.pad(bases_BL4, (0, 0, codes_BL.shape[1] - bases_BL4.shape[1], 0))
+
+    def in_context(self, bins_BPC: Tensor, _known_BP: Tensor) -> Tensor:
+        """What keys are made of: bins (B, P, C) that know of each other. In most stems they do not."""
+        return bins_BPC
+
+
+class ConvStem(BinStem):
+    """One convolution over the one-hot sequence, its best match per bin, normalised."""
+
+    def __init__(self, config: PromoterModelConfig) -> None:
+        super().__init__(config)
         self.receptive_field = config.pool + config.kernel - 1
         self.both_strands = config.both_strands
         self.convolution = nn.Conv1d(4, config.channels, config.kernel)  # holds the filters; see best_match
@@ -73,12 +98,7 @@ class ConvStem(nn.Module):
 
         bases_BL4: replace the one-hot bases of the codes, differentiable; the mask is that of the codes.
         """
-        codes_BL = padded_to_bins(codes_BL, self.config)
-        bases_BL4 = (
-            one_hot(codes_BL).transpose(1, 2)
-            if bases_BL4 is None
-            else F.pad(bases_BL4, (0, 0, codes_BL.shape[1] - bases_BL4.shape[1], 0))
-        )
+        codes_BL, bases_BL4 = self.whole_bins(codes_BL, bases_BL4)
         filters_F4K = self.convolution.weight
         if self.both_strands:
             # A, C, G, T = 0..3, so flipping bases and positions is the reverse complement of the filter.
@@ -121,7 +141,7 @@ EXPECTED_ELEMENTS = 1 << 22
 """Probabilities of k-mers in memory at once: there are 4^k at every base."""
 
 
-class KmerStem(nn.Module):
+class KmerStem(BinStem):
     """A bin sums the vectors of the k-mers centred in it; a k-mer and its reverse complement share one vector.
 
     With attention that depends on position alone this is k-mer regression, so a network on top can start from the
@@ -131,8 +151,7 @@ class KmerStem(nn.Module):
     column: Tensor
 
     def __init__(self, config: PromoterModelConfig) -> None:
-        super().__init__()
-        self.config = config
+        super().__init__(config)
         self.receptive_field = config.pool + config.kmer - 1
         # By NumPy: the content is needed on torch's meta device, too.
         columns = canonical_columns(config.kmer) if config.both_strands else np.arange(4**config.kmer)
@@ -152,10 +171,10 @@ class KmerStem(nn.Module):
 
         bases_BL4: probabilities of bases that replace the codes (`expected_bins`); the mask is that of the codes.
         """
-        codes_BL = padded_to_bins(codes_BL, self.config)
         if bases_BL4 is not None:
-            padded_BL4 = F.pad(bases_BL4, (0, 0, codes_BL.shape[1] - bases_BL4.shape[1], 0))
-            return self.expected_bins(padded_BL4), known_bins(codes_BL, self.config.pool)
+            codes_BL, bases_BL4 = self.whole_bins(codes_BL, bases_BL4)
+            return self.expected_bins(bases_BL4), known_bins(codes_BL, self.config.pool)
+        codes_BL = padded_to_bins(codes_BL, self.config)
         columns_BL = self.kmer_columns(codes_BL)
         keep = 1.0
         if self.training and self.config.kmer_dropout:
@@ -207,7 +226,7 @@ def _expected_sums(windows_Nk4: Tensor, vectors_KC: Tensor, pool: int) -> Tensor
     return sums
 
 
-class BothStem(nn.Module):
+class BothStem(BinStem):
     """The first half of the channels sums k-mer vectors; the second half matches filters over the same bins.
 
     Sums of k-mers can start from a k-mer ridge regression and predict what is specific to a treatment. The best
@@ -216,15 +235,82 @@ class BothStem(nn.Module):
     """
 
     def __init__(self, config: PromoterModelConfig) -> None:
-        super().__init__()
+        super().__init__(config)
         half = config.channels // 2
-        self.config = config
         self.kmers = KmerStem(replace(config, channels=half, stem=Stem.KMER))
         self.filters = ConvStem(replace(config, channels=half, stem=Stem.CONV))
-        self.receptive_field = max(self.kmers.receptive_field, self.filters.receptive_field)
+        self.receptive_field = config.pool + max(config.kmer, config.kernel) - 1
 
     def forward(self, codes_BL: Tensor, bases_BL4: Tensor | None = None) -> tuple[Tensor, Tensor]:
         """Codes (B, L) → features (B, P, C) and mask (B, P), as each stem has them."""
         kmers_BPC, known_BP = self.kmers(codes_BL, bases_BL4)
         filters_BPC, _ = self.filters(codes_BL, bases_BL4)
         return torch.cat([kmers_BPC, filters_BPC], dim=-1), known_BP
+
+
+class PatchStem(BinStem):
+    """A linear layer over the one-hot bases of each bin (Dosovitskiy et al. 2021).
+
+    Bins do not overlap: a motif that lies over an edge, or on the other strand, is another pattern.
+    """
+
+    def __init__(self, config: PromoterModelConfig) -> None:
+        super().__init__(config)
+        self.receptive_field = config.pool
+        self.project = nn.Linear(4 * config.pool, config.channels)
+
+    def forward(self, codes_BL: Tensor, bases_BL4: Tensor | None = None) -> tuple[Tensor, Tensor]:
+        """Codes (B, L) → features (B, P, C) and mask (B, P), as `ConvStem.forward`."""
+        codes_BL, bases_BL4 = self.whole_bins(codes_BL, bases_BL4)
+        patches_BPX = bases_BL4.reshape(len(bases_BL4), -1, 4 * self.config.pool)
+        features_BPC: Tensor = self.project(patches_BPX)
+        return features_BPC, known_bins(codes_BL, self.config.pool)
+
+
+class TransformerStem(ConvStem):
+    """The bins of the convolution; keys are made of them after layers of self-attention between all bins.
+
+    Before training the layers change nothing.
+    """
+
+    def __init__(self, config: PromoterModelConfig) -> None:
+        super().__init__(config)
+        self.receptive_field = None
+        self.positions = AddedPositions(config.position, config.channels, config.num_bins)
+        position = Axis("query", "position", edges=config.bin_edges)
+        self.layers = nn.ModuleList(
+            TransformerLayer(
+                channels=config.channels,
+                head_channels=config.head_channels,
+                position=config.position,
+                site=AttentionSite(
+                    name=f"promoter.stem.{layer}",
+                    axes=(Axis("sample"), Axis("head"), position, replace(position, name="key")),
+                    heads=config.heads_at(layer),
+                    receptive_field=None if layer else config.pool + config.kernel - 1,
+                ),
+            )
+            for layer in range(config.stem_layers)
+        )
+        for module in self.layers:
+            assert isinstance(module, TransformerLayer)
+            for last in (module.attention.project_output, module.narrow):
+                assert isinstance(last, nn.Linear)
+                nn.init.zeros_(last.weight)
+                nn.init.zeros_(last.bias)
+
+    def in_context(self, bins_BPC: Tensor, known_BP: Tensor) -> Tensor:
+        """Bins (B, P, C) after self-attention; those without a base are not attended to."""
+        features_BPC: Tensor = self.positions(bins_BPC)
+        for layer in self.layers:
+            features_BPC = layer(features_BPC, mask=known_BP[:, None, None, :])
+        return features_BPC
+
+
+STEMS: Mapping[Stem, Callable[[PromoterModelConfig], BinStem]] = {
+    Stem.CONV: ConvStem,
+    Stem.KMER: KmerStem,
+    Stem.BOTH: BothStem,
+    Stem.PATCH: PatchStem,
+    Stem.TRANSFORMER: TransformerStem,
+}

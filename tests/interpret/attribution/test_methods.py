@@ -43,6 +43,9 @@ KINDS: list[dict[str, Any]] = [
     {"conditioning": Conditioning.CROSS_ALL},
     {"stem": "kmer"},
     {"stem": "both", "channels": 8, "num_heads": 2},
+    {"stem": "patch", "pool": 7},
+    {"stem": "patch", "readout": "shared"},
+    {"stem": "transformer", "pool": 7},
     {"stem": "kmer", "kmer": 4, "pool": 30, "both_strands": False, "attention_query": "shared"},
     {"treatment_encoder": TreatmentEncoding.FEATURES},
 ]
@@ -211,6 +214,8 @@ GRADIENT_KINDS: list[dict[str, Any]] = [
     {"conditioning": Conditioning.FILM},
     {"conditioning": Conditioning.CROSS_ALL},
     {"stem": "kmer", "pool": 9},
+    {"stem": "patch", "pool": 9},
+    {"stem": "transformer"},
     {"attention_score": "additive", "treatment_encoder": TreatmentEncoding.FEATURES, "pool": 9},
 ]
 

@@ -8,7 +8,7 @@ import torch
 from bioattn.attention.head_masks import attention_layers, masked_heads
 from bioattn.errors import BioattnError
 from bioattn.interpret.heads.report import greedy_pruning, heads_after_pruning, leave_one_out
-from bioattn.models.promoter.config import Conditioning, PromoterModelConfig
+from bioattn.models.promoter.config import Conditioning, PromoterModelConfig, Stem
 from bioattn.models.promoter.head_scorer import PromoterHeadScorer
 from bioattn.promoters.dataset import TEST, VALIDATION, PromoterDataset
 from bioattn.promoters.treatments import TreatmentTable, named_treatments
@@ -21,6 +21,7 @@ SHAPES = {
     "cross": {"num_heads": 3},
     "two hops": {"num_heads": 2, "hops": 2},
     "shared readout": {"num_heads": 2, "readout": "shared", "sink": True},
+    "transformer": {"num_heads": 2, "stem": Stem.TRANSFORMER, "stem_layers": 1},
     "cross-all": {"num_heads": 2, "conditioning": Conditioning.CROSS_ALL, "value_layers": 1},
 }
 
@@ -50,7 +51,9 @@ def make_dataset(task="regression", genes=40, seed=0):
 
 def make_model(shape="cross", task="regression"):
     config = PromoterModelConfig(**SMALL, **SHAPES[shape], unconditional=False)
-    loaded = untrained_model(config, named_treatments(NAMES), task=task)
+    # Layers of the transformer stem change nothing before training.
+    spread = 0.1 if shape == "transformer" else 0.0
+    loaded = untrained_model(config, named_treatments(NAMES), task=task, spread=spread)
     loaded.model.response_mean_T.fill_(5.0)
     loaded.model.response_sd_T.fill_(2.0)
     return loaded
@@ -69,7 +72,13 @@ def cell_loss(loaded, dataset, gene, treatment, masks):
 
 
 @pytest.mark.parametrize(
-    ("shape", "task"), [("cross", "binary"), ("two hops", "regression"), ("cross-all", "regression")]
+    ("shape", "task"),
+    [
+        ("cross", "binary"),
+        ("two hops", "regression"),
+        ("transformer", "regression"),
+        ("cross-all", "regression"),
+    ],
 )
 def test_importance_is_the_mean_size_of_the_loss_s_slope(shape, task):
     """Cell by cell, head by head, by moving its mask to either side of 1."""

@@ -125,10 +125,16 @@ def spread(weights: NDArray[np.floating], phase: Phase) -> NDArray[np.float32]:
 
 def _fine_layout(layout: GroupLayout, pool: int, number: int) -> GroupLayout:
     key = layout.axes[-1]
-    if key.edges is None or any(axis.name == QUERY for axis in layout.axes):
+    name = layout.path.rpartition("/")[2]
+    if key.edges is None:
         raise BioattnError(
-            f"--phases {number} is for attention to positions (--conditioning cross); the keys of "
-            f"{layout.path.rpartition('/')[2]} are none, leave it out"
+            f"--phases {number} is for attention to positions (--conditioning cross); the keys of {name} are "
+            "none, leave it out"
+        )
+    if any(axis.name == QUERY for axis in layout.axes):
+        raise BioattnError(
+            f"--phases {number} is for the attention of treatments to positions; at {name} positions attend to "
+            "positions, choose others with --sites"
         )
     width = pool // number
     edges = fine_edges(key.edges[-1], width)

@@ -109,6 +109,7 @@ class CrossMutants:
             isinstance(attention.score, DotScore)
             and len(network.hops) == 1
             and config.key_layers == 0
+            and config.stem_sites == 0
             and len(network.mixer.convolutions) <= 1
         )
         if self._few_keys_change:

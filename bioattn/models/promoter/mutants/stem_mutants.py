@@ -15,9 +15,11 @@ from torch import Tensor
 
 from bioattn.models.promoter.stem import (
     AMBIGUOUS,
+    BinStem,
     BothStem,
     ConvStem,
     KmerStem,
+    PatchStem,
     known_bins,
     one_hot,
     padded_to_bins,
@@ -47,21 +49,22 @@ class MutatedBins(NamedTuple):
 
 
 class MutatedStem:
-    """The stem's bins of one promoter and of its mutants: channels of k-mers, then channels of filters."""
+    """The stem's bins of one promoter and of its mutants: channels of k-mers or patches, then those of filters."""
 
-    def __init__(self, stem: ConvStem | KmerStem | BothStem, codes_L: Tensor) -> None:
-        self._kmers, self._filters = _parts(stem)
+    def __init__(self, stem: BinStem, codes_L: Tensor) -> None:
+        self._sums, self._filters = _parts(stem)
         config = stem.config
         self._pool = config.pool
         self._missing = config.num_bins * config.pool - config.length
         self._codes_1L = padded_to_bins(codes_L[None], config)
         self.known_P = known_bins(self._codes_1L, config.pool)[0]
         before, behind, parts = 0, 0, []
-        if self._kmers is not None:
+        if isinstance(self._sums, KmerStem):
             # The k-mer centred at a base holds k // 2 bases before it, so a base is in k-mers centred from
             # (k - 1 - k // 2) before it to k // 2 behind it.
             before, behind = config.kmer - 1 - config.kmer // 2, config.kmer // 2
-            parts.append(self._kmers(codes_L[None])[0][0])
+        if self._sums is not None:
+            parts.append(self._sums(codes_L[None])[0][0])
         if self._filters is not None:
             before, behind = max(before, config.kernel // 2), max(behind, config.kernel // 2)
         self._reach_before = before
@@ -108,8 +111,8 @@ class MutatedStem:
         first_M = self.first_bins(position_M)
         position_M = position_M + self._missing
         parts = []
-        if self._kmers is not None:
-            parts.append(self._kmer_bins(self._kmers, position_M, base_M, first_M))
+        if self._sums is not None:
+            parts.append(self._summed_bins(self._sums, position_M, base_M, first_M))
         if self._filters is not None:
             parts.append(self._conv_bins(self._filters, position_M, base_M, first_M))
         raw_MWC = torch.cat(parts, dim=-1)
@@ -149,21 +152,31 @@ class MutatedStem:
         matches_MXF += self._change_NKF[(4 * old_M + base_M)[:, None], tap_MX]
         return _activated(stem, matches_MXF.unflatten(1, (self.width, self._pool)))
 
-    def _kmer_bins(self, stem: KmerStem, position_M: Tensor, base_M: Tensor, first_M: Tensor) -> Tensor:
-        k = stem.config.kmer
+    def _summed_bins(
+        self, stem: KmerStem | PatchStem, position_M: Tensor, base_M: Tensor, first_M: Tensor
+    ) -> Tensor:
+        # A k-mer reaches over its bin's edges, a patch does not.
+        k = stem.config.kmer if isinstance(stem, KmerStem) else 1
         padded_L = F.pad(self._codes_1L[0], (k // 2, k - 1 - k // 2), value=AMBIGUOUS)
         start_M = first_M * self._pool
         around_MX = padded_L.unfold(0, self.width * self._pool + k - 1, 1)[start_M].clone()
         rows_M = torch.arange(len(start_M), device=start_M.device)
         around_MX[rows_M, position_M + k // 2 - start_M] = base_M
-        sums: Tensor = stem.vectors(stem.columns_within(around_MX).reshape(-1, self._pool))
+        sums: Tensor = (
+            stem.vectors(stem.columns_within(around_MX).reshape(-1, self._pool))
+            if isinstance(stem, KmerStem)
+            else stem.project(one_hot(around_MX.view(-1, self._pool)).transpose(1, 2).flatten(1))
+        )
         return sums.view(len(start_M), self.width, -1)
 
 
-def _parts(stem: ConvStem | KmerStem | BothStem) -> tuple[KmerStem | None, ConvStem | None]:
+def _parts(stem: BinStem) -> tuple[KmerStem | PatchStem | None, ConvStem | None]:
     if isinstance(stem, BothStem):
         return stem.kmers, stem.filters
-    return (stem, None) if isinstance(stem, KmerStem) else (None, stem)
+    if isinstance(stem, ConvStem):
+        return None, stem
+    assert isinstance(stem, KmerStem | PatchStem)
+    return stem, None
 
 
 def _activated(stem: ConvStem, matches_NSF: Tensor) -> Tensor:

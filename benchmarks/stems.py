@@ -1,0 +1,83 @@
+"""Stems on planted motifs: how well each predicts, where the attention of `cross` lies, and what an epoch costs.
+
+    python benchmarks/stems.py --seed 0 -o stems.md
+
+The standard set of `planted.py`, and its scores on the promoters of the test chromosome.
+"""
+
+import argparse
+import tempfile
+import time
+from collections.abc import Sequence
+from pathlib import Path
+
+from planted import prepare, score, step, write_test_promoters
+
+from bioattn.interpret.planted.localisation import ALL
+from bioattn.store.training_record import HISTORY
+
+MODELS = {
+    "`conv` (default)": ("--stem", "conv"),
+    "`kmer`": ("--stem", "kmer"),
+    "`both`": ("--stem", "both"),
+    "`patch`": ("--stem", "patch"),
+    "`transformer`, rotary (default)": ("--stem", "transformer"),
+    "`transformer`, sinusoidal": ("--stem", "transformer", "--position", "sinusoidal"),
+    "`transformer`, learned": ("--stem", "transformer", "--position", "learned"),
+    "`transformer`, no positions": ("--stem", "transformer", "--position", "none"),
+    "`conv`, shared readout": ("--stem", "conv", "--readout", "shared"),
+    "`transformer`, shared readout": ("--stem", "transformer", "--readout", "shared"),
+}
+HEADING = [
+    "| stem | r | AUROC | AUPRC | top bin holds the motif | epochs | CPU seconds per epoch |",
+    "| --- | --- | --- | --- | --- | --- | --- |",
+]
+
+
+def measure(folder: Path, promoters: Path, name: str, words: Sequence[str]) -> str:
+    """Train one model and score its maps: a row of the table."""
+    model, attention = folder / name, folder / f"{name}.h5"
+    began = time.process_time()
+    train = ["train", "promoter", str(folder / "planted.dataset.h5"), "-o", str(model), "--no-baselines"]
+    step([*train, "--threads", "1", *words], show=True)
+    epochs = len((model / HISTORY).read_text().splitlines()) - 1
+    seconds = (time.process_time() - began) / epochs
+    export = ["export", "attention", str(model), str(promoters), "-o", str(attention)]
+    step([*export, "--sites", "promoter.cross.*"], show=False)
+    report, predictions = score(folder, attention)
+    scores = report.positives.loc[ALL]
+    cells = [
+        predictions.loc[ALL, predictions.columns[0]],
+        scores["auroc"],
+        scores["auprc"],
+        scores["top_bin"],
+    ]
+    return " | ".join([*(f"{float(cell):.3f}" for cell in cells), str(epochs), f"{seconds:.1f}"])
+
+
+def run() -> None:
+    """Train and score every model, print the table."""
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("--seed", type=int, default=0)
+    parser.add_argument("--genes", type=int, default=6000)
+    parser.add_argument("--epochs", type=int, default=40)
+    parser.add_argument("--only", type=int, nargs="*", help="rows of the table, from 0 [default: all]")
+    parser.add_argument("-o", "--output", type=Path, help="also write the table here")
+    options = parser.parse_args()
+    lines = list(HEADING)
+    with tempfile.TemporaryDirectory(prefix="stems-") as temporary:
+        folder = Path(temporary)
+        planted = argparse.Namespace(genes=options.genes, task="regression", flank=20)
+        prepare(folder, "standard", options.seed, planted, show=True)
+        promoters = write_test_promoters(folder)
+        for number, (label, words) in enumerate(MODELS.items()):
+            if options.only is None or number in options.only:
+                words = (*words, "--seed", str(options.seed), "--epochs", str(options.epochs))
+                lines.append(f"| {label} | {measure(folder, promoters, f'model{number}', words)} |")
+                print(lines[-1], flush=True)
+                if options.output is not None:  # after every model: a run of an hour may be cut short
+                    options.output.write_text("\n".join(lines) + "\n")
+
+
+if __name__ == "__main__":
+    run()
