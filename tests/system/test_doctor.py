@@ -154,7 +154,7 @@ def test_a_needed_library_that_fails_is_an_error(broken: Path, monkeypatch: pyte
     ]
     assert wrong.status is old.status is Status.ERROR
     assert wrong.text == "brokenlib cannot be imported (libGL.so.1: cannot open shared object file)"
-    assert old.text == "1.9.2, older than the 1.10 that bioattn needs"
+    assert old.text == "1.9.2; 1.10 or later is needed"
     assert old.advice == "pip install --upgrade oldlib"
     assert good.status is Status.OK
 

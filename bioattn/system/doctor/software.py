@@ -1,6 +1,6 @@
 """Versions: of bioattn, Python, the libraries it needs and those that give it more."""
 
-import importlib
+import importlib.util
 import platform
 import sys
 from collections.abc import Iterator
@@ -37,27 +37,20 @@ REQUIRED = (
     Library("pandas", "pandas", (2, 2)),
     Library("scipy", "scipy", (1, 12)),
     Library("biopython", "Bio", (1, 83)),
-    Library("pyfaidx", "pyfaidx", (0, 8, 1)),
     Library("safetensors", "safetensors", (0, 4, 5)),
     Library("rich", "rich", (13, 7)),
     Library("typer", "typer", (0, 15)),
 )
 EXTRAS = (
     Extra(
-        "plot",
-        Library("matplotlib", "matplotlib", (3, 8)),
-        "figures: bioattn plot, logos of export motifs",
+        "plot", Library("matplotlib", "matplotlib", (3, 8)), "figures: bioattn plot, logos of export motifs"
     ),
     Extra(
         "motif",
         Library("memelite", "memelite", (0, 2)),
         "names of motifs from a JASPAR or MEME database: export motifs --database",
     ),
-    Extra(
-        "msa",
-        Library("pyhmmer", "pyhmmer", (0, 12)),
-        "alignments built by search: prepare msa --search",
-    ),
+    Extra("msa", Library("pyhmmer", "pyhmmer", (0, 12)), "alignments built by search: prepare msa --search"),
     Extra(
         "anndata",
         Library("anndata", "anndata", (0, 11)),
@@ -91,7 +84,7 @@ def software_diagnoses() -> Iterator[Diagnosis]:
         advice=f"use Python {_dotted(LEAST_PYTHON)} or later" if old else "",
     )
     for library in REQUIRED:
-        yield _required(library)
+        yield _library_diagnosis("versions", library.distribution, library, Status.ERROR)
     try:
         import h5py
     except (ImportError, OSError):
@@ -105,62 +98,44 @@ def extra_diagnoses() -> Iterator[Diagnosis]:
     """What of the optional libraries is installed, and what the others would give."""
     for extra in EXTRAS:
         library = extra.library
-        version = _version(library)
-        try:
-            importlib.import_module(library.module)
-        except ModuleNotFoundError as error:
-            if error.name == library.module:
-                yield Diagnosis(
-                    topic="extras",
-                    name=extra.name,
-                    text=f"not installed ({library.distribution}): {extra.gives}",
-                    status=Status.ABSENT,
-                    advice=f"pip install {library.distribution}",
-                )
-                continue
-            yield _broken("extras", extra.name, library, error, Status.WARNING)
-            continue
-        except Exception as error:  # noqa: BLE001 - a broken installation fails in any way it likes
-            yield _broken("extras", extra.name, library, error, Status.WARNING)
-            continue
-        old = _is_older(version, library.least)
-        yield Diagnosis(
-            topic="extras",
-            name=extra.name,
-            value=version,
-            text=f"{library.distribution} {version or 'of unknown version'}: {extra.gives}"
-            + (f"; {_dotted(library.least)} or later is needed" if old else ""),
-            status=Status.WARNING if old else Status.OK,
-            advice=f"pip install --upgrade {library.distribution}" if old else "",
-        )
+        if importlib.util.find_spec(library.module) is None:
+            yield Diagnosis(
+                topic="extras",
+                name=extra.name,
+                text=f"not installed ({library.distribution}): {extra.gives}",
+                status=Status.ABSENT,
+                advice=f"pip install {library.distribution}",
+            )
+        else:
+            yield _library_diagnosis("extras", extra.name, library, Status.WARNING, extra.gives)
 
 
-def _required(library: Library) -> Diagnosis:
+def _library_diagnosis(
+    topic: str, name: str, library: Library, trouble: Status, gives: str = ""
+) -> Diagnosis:
+    """Import a library that is installed. trouble: the status of one that fails or is old."""
     version = _version(library)
     try:
         importlib.import_module(library.module)
     except Exception as error:  # noqa: BLE001 - a broken installation fails in any way it likes
-        return _broken("versions", library.distribution, library, error, Status.ERROR)
+        lines = str(error).splitlines() or [type(error).__name__]
+        return Diagnosis(
+            topic=topic,
+            name=name,
+            text=f"{library.distribution} cannot be imported ({lines[0]})",
+            status=trouble,
+            advice=f"pip install --force-reinstall {library.distribution}",
+        )
     old = _is_older(version, library.least)
-    return Diagnosis(
-        topic="versions",
-        name=library.distribution,
-        value=version,
-        text=f"{version or 'of unknown version'}"
-        + (f", older than the {_dotted(library.least)} that bioattn needs" if old else ""),
-        status=Status.ERROR if old else Status.OK,
-        advice=f"pip install --upgrade {library.distribution}" if old else "",
-    )
-
-
-def _broken(topic: str, name: str, library: Library, error: BaseException, status: Status) -> Diagnosis:
-    lines = str(error).splitlines() or [type(error).__name__]
+    text = version or "of unknown version"
     return Diagnosis(
         topic=topic,
         name=name,
-        text=f"{library.distribution} cannot be imported ({lines[0]})",
-        status=status,
-        advice=f"pip install --force-reinstall {library.distribution}",
+        value=version,
+        text=(f"{library.distribution} {text}: {gives}" if gives else text)
+        + (f"; {_dotted(library.least)} or later is needed" if old else ""),
+        status=trouble if old else Status.OK,
+        advice=f"pip install --upgrade {library.distribution}" if old else "",
     )
 
 
