@@ -2,27 +2,26 @@
 
 The HDF5 library trusts the disk and the file: a full disk, or one flipped bit in its own structures, can end the
 process with a segmentation fault, which no `except` catches. So what is written gets a seal, which is compared
-before the library sees the file. It stands behind the end that HDF5 knows of, where every HDF5 reader ignores it,
-and lists where each array's bytes lie, so that damage can be named. Whoever edits the file with HDF5 tools drops
-the seal; a file without one is not refused.
+before the library sees the file. It stands behind the end that HDF5 knows of, where every HDF5 reader ignores it.
+Whoever edits the file with HDF5 tools drops the seal; a file without one is not refused.
 
     <HDF5 bytes>
-    <JSON: {"/array": {"extents": [[offset, size], …], "sha256": …}, …}>
-    <length of the JSON, 8 hex digits> <SHA-256 of all before this line, 64 hex digits> bioattn-seal
+    <JSON: [[offset, size], …], the pieces of the file that are left out>
+    <length of the JSON, 8 hex digits> <SHA-256 of all else before this line, 64 hex digits> bioattn-seal
 
 Files that can be larger than memory are read in parts, so to compare all of them first would cost more than to
 read what is wanted. Their large arrays, whose chunks carry checksums that the library verifies as it reads them,
-have no `sha256` in the list and are left out of the SHA-256 of the last line: the *structure* is sealed.
+are left out: the *structure* is sealed. Earlier versions listed all arrays instead, `{"/array": {"extents":
+[[offset, size], …], "sha256": …}, …}`, those that are left out without `sha256`.
 """
 
 import hashlib
-import io
 import json
 import os
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
-from typing import Any, BinaryIO, cast
+from typing import Any, BinaryIO
 
 import h5py
 
@@ -42,26 +41,11 @@ Extents = list[tuple[int, int]]
 """(offset, size) of pieces of a file, ascending, apart from each other."""
 
 
-def write_sealed(path: Path, fill: Callable[[h5py.File], None]) -> None:
-    """Make an HDF5 file in memory, let `fill` write into it, seal it and put it on the disk in one go.
-
-    For files that fit in memory. Raises: BioattnError when the file cannot be written; then nothing is left.
-    """
-    image = io.BytesIO()
-    with h5py.File(image, "w", libver=("earliest", "v110")) as file:
-        fill(file)
-    content = image.getvalue()
-    with atomic_output(path) as temporary, temporary.open("w+b") as raw:
-        raw.write(content)
-        _seal(raw, io.BytesIO(content), structure_only=False)
-
-
 @contextmanager
 def stream_sealed(path: Path) -> Iterator[h5py.File]:
     """Make an HDF5 file on the disk, seal it and give it its name when the body has ended well.
 
-    For files that may not fit in memory; `write_sealed` for the others. Raises: BioattnError when the file cannot
-    be written; then nothing is left.
+    Raises: BioattnError when the file cannot be written; then nothing is left.
     """
     with atomic_output(path) as temporary:
         with hdf5_output(temporary) as (file, raw):
@@ -92,7 +76,7 @@ def check_seal(path: Path) -> bool:
 
     Of a file whose structure alone is sealed, the large arrays are not read: HDF5 compares their checksums.
 
-    Raises: FormatError naming the arrays whose bytes changed, or else the structure around them.
+    Raises: FormatError when a byte changed after the file was written, or the seal is cut short.
     """
     try:
         with path.open("rb") as raw:
@@ -107,17 +91,15 @@ def check_seal(path: Path) -> bool:
                         "fetch the file again"
                     )
                 return False
-            index = _read_index(raw, size, footer)
-            if index is not None:
-                digest = _digest(raw, size - _FOOTER_SIZE, _left_out(index, size))
+            left_out = _left_out(raw, size, footer)
+            if left_out is not None:
+                digest = _digest(raw, size - _FOOTER_SIZE, left_out)
                 if footer == _footer(int(footer[:8], 16), digest):
                     return True
-            changed = [] if index is None else _changed_arrays(raw, index)
     except OSError as error:
         raise unreadable(path, error) from error
-    what = "its HDF5 structure or its seal" if not changed else "the array " + " and ".join(changed)
     raise FormatError(
-        f"{path}: {what} changed after the file was written (SHA-256 differs); make or fetch the file again"
+        f"{path}: changed after the file was written (SHA-256 differs); make or fetch the file again"
     )
 
 
@@ -131,33 +113,20 @@ def _hdf5_end(raw: BinaryIO) -> int | None:
     return int.from_bytes(start[place : place + 8], "little") if widths == 8 else None
 
 
-def _seal(raw: BinaryIO, source: BinaryIO | Path, *, structure_only: bool) -> None:
-    """Append the seal to `raw`, whose HDF5 content `source` is.
-
-    The list of arrays is written as it is made: a file over a thousand alignments has a hundred thousand.
-    """
-    size = end = raw.seek(0, os.SEEK_END)
+def _seal(raw: BinaryIO, path: Path, *, structure_only: bool) -> None:
+    """Append the seal to `raw`, the open file `path`."""
     left_out: Extents = []
-
-    def put(text: bytes) -> None:
-        nonlocal end
-        raw.seek(end)
-        end += raw.write(text)
-
-    with h5py.File(source, "r") as file:
-        limit_metadata_cache(file)
-        for array in _arrays(file):
-            extents = _extents(array)
-            entry: dict[str, Any] = {"extents": extents}
-            if structure_only and _checks_itself(array):
-                left_out.extend(extents)
-            else:
-                entry["sha256"] = _digest_of(raw, extents)
-            text = json.dumps({array.name: entry}, separators=(",", ":"))
-            put(("{" if end == size else ",").encode() + text[1:-1].encode())
-    put(b"{}" if end == size else b"}")
+    if structure_only:
+        with h5py.File(path, "r") as file:
+            limit_metadata_cache(file)
+            left_out = _joined(
+                piece for array in _arrays(file) if _checks_itself(array) for piece in _extents(array)
+            )
+    size = raw.seek(0, os.SEEK_END)
+    raw.write(json.dumps(left_out, separators=(",", ":")).encode())
     raw.flush()
-    digest = _digest(raw, end, _joined(left_out))
+    end = raw.tell()
+    digest = _digest(raw, end, left_out)
     raw.seek(end)
     raw.write(_footer(end - size, digest))
 
@@ -185,18 +154,15 @@ def _checks_itself(node: h5py.Dataset) -> bool:
     )
 
 
-def _extents(node: h5py.Dataset) -> Extents:
-    """Where the raw bytes of a dataset lie."""
+def _extents(array: h5py.Dataset) -> Extents:
+    """Where the chunks of an array lie."""
     pieces: Extents = []
-    if node.chunks is not None:
 
-        def add(chunk: Any) -> None:
-            pieces.append((int(chunk.byte_offset), int(chunk.size)))
+    def add(chunk: Any) -> None:
+        pieces.append((int(chunk.byte_offset), int(chunk.size)))
 
-        node.id.chunk_iter(add)
-    elif (offset := node.id.get_offset()) is not None:
-        pieces.append((int(offset), int(node.id.get_storage_size())))
-    return _joined(pieces)
+    array.id.chunk_iter(add)
+    return pieces
 
 
 def _joined(pieces: Iterable[tuple[int, int]]) -> Extents:
@@ -210,15 +176,21 @@ def _joined(pieces: Iterable[tuple[int, int]]) -> Extents:
     return joined
 
 
-def _left_out(index: dict[str, Any], end: int) -> Extents:
-    """What a seal does not cover, within the first `end` bytes."""
-    return _joined(
-        (offset, size)
-        for entry in index.values()
-        if "sha256" not in entry
-        for offset, size in entry["extents"]
-        if 0 <= offset <= offset + size <= end
-    )
+def _left_out(raw: BinaryIO, size: int, footer: bytes) -> Extents | None:
+    """The pieces of a file of `size` bytes that its seal does not cover; None when the list of them is damaged."""
+    try:
+        width = int(footer[:8], 16)
+        raw.seek(max(0, size - _FOOTER_SIZE - width))
+        listed = parse_json(raw.read(width), "the seal")
+        if isinstance(listed, dict):  # of an earlier version
+            listed = [
+                piece for entry in listed.values() if "sha256" not in entry for piece in entry["extents"]
+            ]
+        if any(type(offset) is not int or type(length) is not int for offset, length in listed):
+            return None
+    except (ValueError, TypeError, KeyError, AttributeError, FormatError):
+        return None
+    return _joined((offset, length) for offset, length in listed if 0 <= offset <= offset + length <= size)
 
 
 def _digest(raw: BinaryIO, end: int, left_out: Extents) -> str:
@@ -226,48 +198,10 @@ def _digest(raw: BinaryIO, end: int, left_out: Extents) -> str:
     digest = hashlib.sha256()
     start = 0
     for offset, size in [*left_out, (end, 0)]:
-        _update(digest, raw, start, offset - start)
+        raw.seek(start)
+        left = offset - start
+        while left > 0 and (block := raw.read(min(_BLOCK, left))):
+            digest.update(block)
+            left -= len(block)
         start = offset + size
     return digest.hexdigest()
-
-
-def _digest_of(raw: BinaryIO, extents: Extents) -> str:
-    """SHA-256 of some pieces."""
-    digest = hashlib.sha256()
-    for offset, size in extents:
-        _update(digest, raw, offset, size)
-    return digest.hexdigest()
-
-
-def _update(digest: Any, raw: BinaryIO, offset: int, size: int) -> None:
-    raw.seek(offset)
-    while size > 0 and (block := raw.read(min(_BLOCK, size))):
-        digest.update(block)
-        size -= len(block)
-
-
-def _read_index(raw: BinaryIO, size: int, footer: bytes) -> dict[str, Any] | None:
-    """The list of arrays in the seal; None when it is damaged."""
-    try:
-        length = int(footer[:8], 16)
-        raw.seek(max(0, size - _FOOTER_SIZE - length))
-        index = parse_json(raw.read(length), "the seal")
-        for entry in index.values():
-            for offset, piece in entry["extents"]:
-                if type(offset) is not int or type(piece) is not int:
-                    return None
-    except (ValueError, TypeError, KeyError, AttributeError, FormatError):
-        return None
-    return cast(dict[str, Any], index)
-
-
-def _changed_arrays(raw: BinaryIO, index: dict[str, Any]) -> list[str]:
-    """Names of the arrays whose bytes differ from the seal."""
-    try:
-        return [
-            name
-            for name, entry in index.items()
-            if "sha256" in entry and _digest_of(raw, entry["extents"]) != entry["sha256"]
-        ]
-    except (OSError, OverflowError, ValueError):
-        return []

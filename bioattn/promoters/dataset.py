@@ -16,7 +16,7 @@ from numpy.typing import NDArray
 from bioattn.choices import Task
 from bioattn.errors import BioattnError, FormatError
 from bioattn.io.dataset_file import DatasetArrays, DatasetKind, put_array, put_metadata, put_text
-from bioattn.io.seal import write_sealed
+from bioattn.io.seal import stream_sealed
 from bioattn.promoters.treatments import TreatmentTable
 from bioattn.text import counted
 
@@ -104,7 +104,8 @@ def write_dataset(path: Path, dataset: PromoterDataset) -> None:
 
     Raises: BioattnError when the file cannot be written or the metadata are not JSON.
     """
-    write_sealed(path, lambda file: _fill(file, dataset))
+    with stream_sealed(path) as file:
+        _fill(file, dataset)
 
 
 def _fill(file: h5py.File, dataset: PromoterDataset) -> None:

@@ -12,7 +12,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from bioattn.errors import BioattnError, FormatError
-from bioattn.io.seal import write_sealed
+from bioattn.io.seal import stream_sealed
 from bioattn.promoters.dataset import (
     PROMOTER_DATASET,
     PromoterDataset,
@@ -163,15 +163,12 @@ def test_an_edited_dataset_is_read_with_a_warning_of_validate(path, capsys):
 def edited(path, change):
     """The dataset at `path` changed by `change(file)` and sealed again, as a writer with other habits would."""
     content = path.read_bytes()
-
-    def fill(file):
+    with stream_sealed(path) as file:
         with h5py.File(io.BytesIO(content)) as before:
             for name in before:
                 before.copy(name, file)
             file.attrs.update(before.attrs)
         change(file)
-
-    write_sealed(path, fill)
 
 
 def test_a_file_of_version_1_is_read(path):
