@@ -1,13 +1,32 @@
 """Where a run over single inputs may write: into nothing that it reads, nothing twice, and where it can."""
 
+import os
 from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
 from pathlib import Path
+from typing import NamedTuple
 
 from bioattn.errors import BioattnError, SettingsError
 from bioattn.formats.alignment_file import STANDARD_INPUT
-from bioattn.inference.runner import InputFile
 from bioattn.io.files import check_apart, check_output, check_parent
 from bioattn.io.output_names import OUTPUT_SUFFIXES
+from bioattn.store.schema import AttentionOptions
+
+
+class InputFile(NamedTuple):
+    """One of several files that a command is given."""
+
+    name: str
+    """Without folder and suffixes; unique."""
+    path: Path
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class AttentionOutput:
+    """The attention file asked for."""
+
+    path: Path
+    options: AttentionOptions
 
 
 def result_folders(sources: Sequence[InputFile], output: Path, *, several: bool) -> dict[str, Path]:
@@ -59,6 +78,24 @@ def check_run_paths(
             raise SettingsError(
                 f"--output and --attention name the same file: both would write {min(both).name}"
             )
+
+
+def holds_result(folder: Path, record_file: str, *, resume: bool, force: bool) -> bool:
+    """Whether a folder holds an earlier result that is to be kept, if it is of the same job.
+
+    Raises: BioattnError when there is one and neither `resume` nor `force` is given, or the folder holds something
+    else.
+    """
+    # os.path, unlike Path: a name that is longer than names can be names nothing
+    if not os.path.exists(folder) or (folder.is_dir() and not any(folder.iterdir())):  # noqa: PTH110
+        return False
+    if not (folder / record_file).is_file():
+        raise BioattnError(
+            f"{folder}: exists and holds no earlier result, so it is not replaced; choose another --output"
+        )
+    if not (resume or force):
+        raise BioattnError(f"{folder}: exists already; keep it with --resume, or replace it with --force")
+    return resume
 
 
 def _check_folders_in(output: Path, folders: Mapping[str, Path], inputs: Sequence[Path]) -> None:

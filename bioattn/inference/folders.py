@@ -6,7 +6,6 @@ A folder appears complete or not at all. With several inputs one that fails does
 
 import hashlib
 import logging
-import os
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, ExitStack, contextmanager, suppress
 from dataclasses import dataclass
@@ -18,9 +17,14 @@ from bioattn.attention.site import AttentionSite
 from bioattn.errors import BioattnError, FormatError, Interrupted, SettingsError
 from bioattn.inference.attention_receiver import Masks, SampleReceiver, choose_sites
 from bioattn.inference.finite import finite_results
-from bioattn.inference.folder_paths import check_run_paths, result_folders
+from bioattn.inference.folder_paths import (
+    AttentionOutput,
+    InputFile,
+    check_run_paths,
+    holds_result,
+    result_folders,
+)
 from bioattn.inference.run import opened_parts
-from bioattn.inference.runner import InputFile
 from bioattn.io.files import read_json, remove_leftover, unwritable
 from bioattn.io.hdf5_input import open_hdf5
 from bioattn.io.output_lock import reserve_output
@@ -36,14 +40,6 @@ from bioattn.system.signals import StopRequest, stop_on_signals
 from bioattn.text import counted
 
 LOGGER = logging.getLogger("bioattn")
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class AttentionOutput:
-    """The attention file asked for."""
-
-    path: Path
-    options: AttentionOptions
 
 
 class AttentionWriter:
@@ -344,20 +340,10 @@ def _open_attention(
 def _is_finished(runner: FolderRunner, source: InputFile, folder: Path, *, resume: bool, force: bool) -> bool:
     """Whether an earlier run left the result that this one would make.
 
-    Raises: BioattnError when there is one and neither `resume` nor `force` is given, when it is of another job, or
-    when the folder holds something else.
+    Raises: BioattnError as `holds_result`, and when the result is of another job.
     """
-    # os.path, unlike Path: a name that is longer than names can be names nothing
-    if not os.path.exists(folder) or (folder.is_dir() and not any(folder.iterdir())):  # noqa: PTH110
+    if not holds_result(folder, runner.record_file, resume=resume, force=force):
         return False
-    if not (folder / runner.record_file).is_file():
-        raise BioattnError(
-            f"{folder}: exists and holds no earlier result, so it is not replaced; choose another --output"
-        )
-    if force and not resume:
-        return False
-    if not resume:
-        raise BioattnError(f"{folder}: exists already; keep it with --resume, or replace it with --force")
     earlier = read_json(folder / runner.record_file)
     same = isinstance(earlier, dict) and earlier.get("settings") == runner.job()
     if not same or earlier.get("input", {}).get("sha256") != runner.digest(source):

@@ -57,14 +57,6 @@ class Runner(Protocol):
         """Attention sites by name, in the order of the model."""
 
 
-class InputFile(NamedTuple):
-    """One of several files that a command is given."""
-
-    name: str
-    """Without folder and suffixes; unique."""
-    path: Path
-
-
 Ability = TypeVar("Ability")
 
 

@@ -10,6 +10,7 @@ import signal
 import subprocess
 import sys
 import time
+from collections.abc import Set
 from pathlib import Path
 
 import pytest
@@ -23,6 +24,7 @@ ROOT = Path(__file__).resolve().parents[2]
 TINY = ROOT / "data" / "tiny"
 ENVIRONMENT = {**os.environ, "PYTHONPATH": f"{ROOT}{os.pathsep}{ROOT / 'cli'}"}
 BIOATTN = [sys.executable, "-m", "bioattn_cli"]
+HEAVY = {"torch", "pandas", "h5py", "numpy", "scipy", "Bio", "rich"}
 
 
 def every_command() -> list[list[str]]:
@@ -79,7 +81,7 @@ def test_version_and_help_import_nothing_heavy() -> None:
     script = (
         "import sys; from bioattn_cli.main import main\n"
         f"codes = [main([*words, '--help']) for words in {[[], *every_command()]}] + [main(['--version'])]\n"
-        "heavy = {'torch', 'pandas', 'h5py', 'numpy', 'scipy', 'Bio', 'rich'} & set(sys.modules)\n"
+        f"heavy = {HEAVY} & set(sys.modules)\n"
         "sys.exit(f'{codes} {heavy}' if heavy or any(codes) else 0)"
     )
     done = subprocess.run([sys.executable, "-c", script], env=ENVIRONMENT, capture_output=True, text=True)
@@ -406,12 +408,12 @@ def commands_with_inputs() -> list[str]:
     return lines
 
 
-def said_without_heavy_imports(lines: list[str], folder: Path) -> list[str]:
+def said_without_heavy_imports(lines: list[str], folder: Path, heavy: Set[str] = HEAVY) -> list[str]:
     """What command lines say that all end with exit code 1."""
     script = (
         "import sys; from bioattn_cli.main import main\n"
         f"codes = [main(line.split()) for line in {lines}]\n"
-        "heavy = {'torch', 'pandas', 'h5py', 'numpy', 'scipy', 'Bio', 'rich'} & set(sys.modules)\n"
+        f"heavy = {heavy} & set(sys.modules)\n"
         "sys.exit(f'{codes} {heavy}' if heavy or set(codes) != {1} else 0)"
     )
     environment = {"PYTHONPATH": f"{ROOT}:{ROOT / 'cli'}"}
@@ -457,6 +459,15 @@ def test_outputs_and_swapped_inputs_are_told_before_anything_heavy_is_loaded(tmp
         f"bioattn: error: {s}" for s in wanted.values()
     ]
     assert {path.name for path in tmp_path.iterdir()} == {"model", "x.fa"}
+
+
+def test_an_earlier_prediction_is_told_before_torch_is_loaded(tmp_path: Path) -> None:
+    for name in ("model", "out"):
+        (tmp_path / name).mkdir()
+    (tmp_path / "x.a3m").write_text(">a\nMKV\n")
+    (tmp_path / "out" / "scores.json").touch()
+    (said,) = said_without_heavy_imports(["run evoformer x.a3m --model model -o out"], tmp_path, {"torch"})
+    assert said == "bioattn: error: out: exists already; keep it with --resume, or replace it with --force"
 
 
 def test_several_files_are_all_looked_at(

@@ -11,7 +11,8 @@ import h5py
 import pytest
 
 from bioattn.errors import Interrupted
-from bioattn.inference.folders import AttentionOutput, run_folders
+from bioattn.inference.folder_paths import AttentionOutput
+from bioattn.inference.folders import run_folders
 from bioattn.models.evoformer.folder import load_evoformer_model
 from bioattn.models.evoformer.inference import prediction, runner
 from bioattn.models.evoformer.inference.runner import AlignmentRunner, RunSettings

@@ -28,7 +28,7 @@ from bioattn.system.precision import Precision
 from bioattn.text import counted, listed
 
 if TYPE_CHECKING:
-    from bioattn.inference.folders import AttentionOutput
+    from bioattn.inference.folder_paths import AttentionOutput
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -120,12 +120,10 @@ class EvoformerRun(Settings):
 
 def run(settings: EvoformerRun, running: Running) -> RunReport:
     """Predict all alignments. Raises: as `run_folders`, and for the settings."""
-    from bioattn.inference.folder_paths import check_run_paths
-    from bioattn.inference.folders import run_folders
-    from bioattn.models.evoformer.folder import load_evoformer_model
-    from bioattn.models.evoformer.inference.runner import AlignmentRunner, RunSettings
+    from bioattn.inference.folder_paths import check_run_paths, holds_result
     from bioattn.models.evoformer.inference.sources import find_alignments
     from bioattn.system.shard import parse_shard
+    from bioattn.views.predictions import SCORES
 
     settings = with_config_file(settings)
     output, attention = settings.output, settings.attention
@@ -136,6 +134,14 @@ def run(settings: EvoformerRun, running: Running) -> RunReport:
     sources, several = find_alignments(settings.alignment)
     wanted = _attention(settings)
     check_run_paths(sources, output, several=several, attention=attention, model=weights)
+    if not several:
+        holds_result(output, SCORES, resume=settings.resume, force=settings.force)
+
+    # What loads torch, which takes seconds, comes after the mistakes that need none of it.
+    from bioattn.inference.folders import run_folders
+    from bioattn.models.evoformer.folder import load_evoformer_model
+    from bioattn.models.evoformer.inference.runner import AlignmentRunner, RunSettings
+
     device = running.device(settings.device, settings.threads)
     loaded = running.loaded or load_evoformer_model(weights, device, parameters.structure_layers)
     # What the model wants, unless the user wants something else.
@@ -215,7 +221,7 @@ def _chunk(text: str) -> int | None:
 
 
 def _attention(settings: EvoformerRun) -> "AttentionOutput | None":
-    from bioattn.inference.folders import AttentionOutput
+    from bioattn.inference.folder_paths import AttentionOutput
     from bioattn.store.choices import Reduction
     from bioattn.store.schema import AttentionOptions
 

@@ -22,6 +22,7 @@ from bioattn.models.evoformer.inference.prediction import Prediction
 from bioattn.models.evoformer.inference.prediction_validation import CONTACT_COLUMNS, REPRESENTATIONS_FORMAT
 from bioattn.structures.distogram_file import DISTOGRAM, DISTOGRAM_FORMAT, FORMAT_VERSION
 from bioattn.structures.ideal_geometry import predicted_residues
+from bioattn.views.predictions import SCORES
 
 _RANGE = re.compile(r"/(\d+)-(\d+)$")
 
@@ -71,7 +72,6 @@ CONTACTS_TABLE = "contacts.tsv"
 REPRESENTATIONS = "representations.h5"
 STRUCTURE_PDB = "structure.pdb"
 STRUCTURE_MMCIF = "structure.cif"
-SCORES = "scores.json"
 PREDICTION_FILES = frozenset(
     {CONTACTS_RR, CONTACTS_TABLE, DISTOGRAM, REPRESENTATIONS, STRUCTURE_PDB, STRUCTURE_MMCIF, SCORES}
 )

@@ -19,8 +19,8 @@ from bioattn.errors import BioattnError
 from bioattn.formats.alignment import Alignment
 from bioattn.formats.alignment_file import STANDARD_INPUT, read_alignment
 from bioattn.inference.attention_receiver import choose_sites
+from bioattn.inference.folder_paths import InputFile
 from bioattn.inference.folders import AttentionWriter
-from bioattn.inference.runner import InputFile
 from bioattn.io.files import sha256_of
 from bioattn.io.folders import atomic_folder
 from bioattn.io.input_watch import unchanged
@@ -30,7 +30,6 @@ from bioattn.models.evoformer.inference.attention import AlignmentSample, alignm
 from bioattn.models.evoformer.inference.memory import plan_memory
 from bioattn.models.evoformer.inference.outputs import (
     PREDICTION_FILES,
-    SCORES,
     PredictionOf,
     TargetRow,
     target_row,
@@ -45,6 +44,7 @@ from bioattn.system.precision import Precision
 from bioattn.system.progress import Progress
 from bioattn.system.signals import StopRequest
 from bioattn.text import counted
+from bioattn.views.predictions import SCORES
 
 LOGGER = logging.getLogger("bioattn")
 

@@ -6,7 +6,7 @@ from pathlib import Path
 
 from bioattn.errors import BioattnError
 from bioattn.formats.alignment_file import STANDARD_INPUT
-from bioattn.inference.runner import InputFile
+from bioattn.inference.folder_paths import InputFile
 from bioattn.io.files import read_lines, unreadable
 
 SUFFIXES = frozenset(
