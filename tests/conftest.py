@@ -1,8 +1,9 @@
 """Fixtures shared by all tests."""
 
+import fcntl
 import os
 import sys
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
@@ -26,6 +27,20 @@ def shared() -> Path:
     folder = Path(os.environ.get("BIOATTN_SHARED", REPOSITORY.parent / "shared"))
     if not (folder / "data" / "README.md").is_file():
         pytest.skip(f"no shared data at {folder} (set BIOATTN_SHARED)")
+    return folder
+
+
+def made_once(tmp_path_factory: pytest.TempPathFactory, name: str, make: Callable[[Path], object]) -> Path:
+    """A folder that `make` has filled, once for all processes that run tests. Nobody writes into it later."""
+    root = tmp_path_factory.getbasetemp()
+    folder = (root.parent if "PYTEST_XDIST_WORKER" in os.environ else root) / f"made-{name}"
+    with folder.with_suffix(".lock").open("w") as lock:
+        fcntl.flock(lock, fcntl.LOCK_EX)
+        if not folder.exists():
+            making = folder.with_suffix(".making")
+            making.mkdir()
+            make(making)
+            making.rename(folder)
     return folder
 
 

@@ -5,14 +5,15 @@ import os
 import re
 import shlex
 import subprocess
-from collections.abc import Callable
 from pathlib import Path
 from types import ModuleType
 from typing import Any, NamedTuple
 
 import pytest
 
-ROOT = Path(__file__).resolve().parents[2]
+from tests.conftest import made_once
+from tests.docs.tutorials import COMMON_STEPS, ROOT, RunBash, run_steps, steps
+
 PAGES = sorted(
     [
         *(
@@ -23,7 +24,6 @@ PAGES = sorted(
         *(ROOT / name for name in ("README.md", "SECURITY.md", "CHANGELOG.md")),
     ]
 )
-RunBash = Callable[..., str]
 
 
 def page_text(page: str) -> str:
@@ -85,6 +85,16 @@ def run_bash(bioattn_folder: Path) -> RunBash:
         return done.stdout
 
     return run
+
+
+@pytest.fixture(scope="session")
+def demo(tmp_path_factory: pytest.TempPathFactory, run_bash: RunBash) -> Path:
+    """The folder in which the promoter tutorial ran up to its attention file."""
+    return made_once(
+        tmp_path_factory,
+        "tutorial",
+        lambda folder: run_steps(steps("promoters.md")[:COMMON_STEPS], folder, run_bash),
+    )
 
 
 @pytest.fixture(scope="session")

@@ -6,6 +6,8 @@ The tutorials and the pages on Python and Snakemake have tests of their own.
 """
 
 import re
+import shlex
+import shutil
 import subprocess
 from pathlib import Path
 
@@ -16,6 +18,7 @@ import yaml
 
 from bioattn import __version__
 from tests.docs.conftest import PAGES, ROOT, Block, RunBash, blocks, run_python
+from tests.docs.tutorials import COMMON_STEPS, steps
 
 README = ROOT / "README.md"
 TEXT = README.read_text(encoding="utf-8")
@@ -29,17 +32,23 @@ RUN = [page for page in PAGES if page not in ELSEWHERE and any(not block.mark fo
 
 
 @pytest.fixture(scope="module")
-def reader(tmp_path_factory: pytest.TempPathFactory, run_bash: RunBash) -> Path:
+def reader(demo: Path, tmp_path_factory: pytest.TempPathFactory, run_bash: RunBash) -> Path:
     """The folder in which the README's commands ran; `demo-output` stands for what `make demo` makes of the same
-    files and settings."""
+    files and settings. The first commands are those of the tutorial, whose results are taken."""
     folder = tmp_path_factory.mktemp("readme")
-    output = run_bash("".join(block.code for block in blocks(README) if not block.mark), folder)
-    assert "this model\ttest genes" in output
-    demo = folder / "demo-output"
-    demo.mkdir()
+    code = "".join(block.code for block in blocks(README) if not block.mark).replace("\\\n", "")
+    commands = re.split(r"^(?=bioattn )", code, flags=re.MULTILINE)[1:]
+    same = [step.commands.replace("tutorial/", "").replace("\\\n", "") for step in steps("promoters.md")]
+    assert list(map(shlex.split, same[1:COMMON_STEPS])) == list(
+        map(shlex.split, commands[: COMMON_STEPS - 1])
+    )
+    shutil.copytree(demo / "tutorial", folder, dirs_exist_ok=True)
+    run_bash("".join(commands[COMMON_STEPS - 1 :]), folder)
+    made = folder / "demo-output"
+    made.mkdir()
     for name in ("model", "attention.h5", "promoters.fa", "demo.dataset.h5"):
         parts = name.partition(".") if name.startswith(("model", "attention")) else None
-        (demo / (name if parts is None else f"{parts[0]}-0{parts[1]}{parts[2]}")).symlink_to(folder / name)
+        (made / (name if parts is None else f"{parts[0]}-0{parts[1]}{parts[2]}")).symlink_to(folder / name)
     return folder
 
 
