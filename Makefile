@@ -4,7 +4,7 @@
 #   make demo SEED=3    the same with another seed of the training
 #   make test           lint, types and tests
 #   make torture        kill every command at 200 random moments and at each step; every command under every fault;
-#                       a thousand flipped bits and cuts in every kind of file
+#                       a thousand flipped bits and cuts in every kind of file; 2,000 examples of every property
 #   make fuzz           an hour of fuzzing all parsers (make fuzz MINUTES=5)
 #
 # pip obeys its usual settings: PIP_EXTRA_INDEX_URL names a mirror or an index with CPU builds of torch.
@@ -119,6 +119,7 @@ torture: $(VENV)/installed-dev
 	$(BIN)/python -m tests.faults.torture --kills $(KILLS) --signal INT
 	$(BIN)/python -m tests.faults.flip_bits --places 1000
 	$(BIN)/python -m tests.faults.matrix
+	EXAMPLES=2000 OMP_NUM_THREADS=1 $(BIN)/python -m pytest -n $(WORKERS) --dist worksteal -m hypothesis
 
 # Coverage-guided fuzzing of all parsers for $(MINUTES) minutes in all; finds go to $(FUZZ)/finds.
 MINUTES ?= 60

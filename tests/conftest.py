@@ -11,8 +11,13 @@ from hypothesis import HealthCheck, settings
 
 from tests.programs import ForkServer
 
-# How long an example takes says how busy the machine is, and nothing about the code.
-settings.register_profile("tests", deadline=None, suppress_health_check=[HealthCheck.too_slow])
+# How long an example takes says how busy the machine is, and nothing about the code. `make torture` tries more.
+settings.register_profile(
+    "tests",
+    deadline=None,
+    max_examples=int(os.environ.get("EXAMPLES", "40")),
+    suppress_health_check=[HealthCheck.too_slow, HealthCheck.function_scoped_fixture],
+)
 settings.load_profile("tests")
 
 # Tensors of the tests are small: a second thread costs more than it gives. Before torch is imported.

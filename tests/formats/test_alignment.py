@@ -5,7 +5,7 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from hypothesis import HealthCheck, assume, example, given, settings
+from hypothesis import assume, example, given
 from hypothesis import strategies as st
 
 from bioattn.errors import BioattnError, FormatError
@@ -187,7 +187,6 @@ def alignments(draw: st.DrawFn) -> list[tuple[str, str, str]]:
     return draw(st.lists(st.tuples(NAMES, note, text), min_size=1, max_size=6))
 
 
-@settings(suppress_health_check=[HealthCheck.function_scoped_fixture])
 @given(alignments())
 def test_a3m_comes_back_as_written(tmp_path: Path, records: list[tuple[str, str, str]]) -> None:
     text = "".join(f">{name} {note}".rstrip() + f"\n{row}\n" for name, note, row in records)
@@ -238,7 +237,6 @@ def layouts(draw: st.DrawFn) -> tuple[str, list[str], list[str]]:
     return text, names, texts
 
 
-@settings(suppress_health_check=[HealthCheck.function_scoped_fixture])
 @given(layouts())
 def test_rows_survive_any_layout(tmp_path: Path, case: tuple[str, list[str], list[str]]) -> None:
     text, names, texts = case
@@ -271,7 +269,6 @@ WORDS += ["MKV", "mKv", " ", "\n", "\n", "\n", "-.~", "*:.", "\t", "é", "1", ">
 GARBAGE = st.lists(st.sampled_from(WORDS), max_size=25).map("".join).map(str.encode) | st.binary(max_size=60)
 
 
-@settings(suppress_health_check=[HealthCheck.function_scoped_fixture], max_examples=300)
 @given(GARBAGE, st.none() | st.sampled_from(list(AlignmentFormat)))
 @example(b"2 3\n", None)
 @example(b"# STOCKHOLM 1.0\n\n#=GR a SS MKV\n//", None)

@@ -7,7 +7,7 @@ from urllib.parse import quote
 
 import bioframe
 import pytest
-from hypothesis import HealthCheck, given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from bioattn.errors import BioattnError, FormatError
@@ -16,7 +16,6 @@ from bioattn.formats.genes import Place
 from bioattn.formats.gff import read_gff3
 from bioattn.formats.gtf import parse_attributes, read_gtf
 
-QUICK = settings(suppress_health_check=[HealthCheck.function_scoped_fixture], deadline=None)
 HEADERS = [
     "",
     "track name=x\n",
@@ -197,7 +196,6 @@ GENES = st.lists(
 )
 
 
-@QUICK
 @given(GENES, st.sampled_from(HEADERS), st.sampled_from(["", "\t1\t2\tjunk"]), st.sampled_from("-."))
 def test_genes_written_as_bed_come_back(tmp_path, genes, header, more, minus):
     path = tmp_path / "x.bed"
@@ -211,7 +209,6 @@ def test_genes_written_as_bed_come_back(tmp_path, genes, header, more, minus):
     ]
 
 
-@QUICK
 @given(GENES, st.sampled_from(["gene", "transcript", "exon", "CDS"]))
 def test_genes_written_as_gtf_come_back(tmp_path, genes, kind):
     rows = [
@@ -224,7 +221,6 @@ def test_genes_written_as_gtf_come_back(tmp_path, genes, kind):
     }
 
 
-@QUICK
 @given(GENES, st.randoms())
 def test_genes_written_as_gff3_come_back(tmp_path, genes, random):
     """Any order of rows, any characters in ids (percent-encoded as the format demands)."""
@@ -250,7 +246,6 @@ CELLS = ["c", "gene", "mRNA", "exon", "CDS", "1", "9", "-", ".", "+", "track", '
 CELLS += ["ID=a", "Parent=a", "ID=b;Parent=a", "##FASTA", ">c", ""]
 
 
-@QUICK
 @given(
     st.sampled_from([read_bed, read_gff3, read_gtf, read_annotation]),
     st.sampled_from(["", "##gff-version 3\n"]),

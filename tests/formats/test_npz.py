@@ -8,7 +8,7 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 from hypothesis.extra import numpy as hnp
 
@@ -22,7 +22,6 @@ ARRAYS = hnp.arrays(
 NAMES = st.text("abc/:_~ 1", min_size=1, max_size=12).filter(lambda name: not name.startswith("/"))
 
 
-@settings(max_examples=40, deadline=None)
 @given(st.dictionaries(NAMES, ARRAYS, min_size=1, max_size=4), st.booleans(), st.booleans())
 def test_reads_what_numpy_writes(
     tmp_path_factory: pytest.TempPathFactory, arrays: dict[str, np.ndarray], packed: bool, fortran: bool

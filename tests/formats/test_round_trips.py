@@ -4,7 +4,7 @@ import contextlib
 
 import numpy as np
 import pytest
-from hypothesis import HealthCheck, given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 from hypothesis.extra import numpy as hnp
 
@@ -18,12 +18,10 @@ from bioattn.io.seal import stream_sealed
 from bioattn.structures.chain import Chain, read_chain
 from bioattn.structures.column_mapping import ColumnMapping, read_mapping, write_mapping
 
-QUICK = settings(suppress_health_check=[HealthCheck.function_scoped_fixture], deadline=None, max_examples=40)
 FINITE = st.floats(allow_nan=False, allow_infinity=False)
 NAMES = ("ALA", "GLY", "MET", "TRP", "UNK")
 
 
-@QUICK
 @given(
     st.recursive(
         st.none() | st.booleans() | st.integers() | FINITE | st.text(),
@@ -36,14 +34,12 @@ def test_json(tmp_path, content, name):
     assert read_json(tmp_path / name) == content
 
 
-@QUICK
 @given(st.text() | st.binary())
 def test_what_is_no_json_is_refused(text):
     with contextlib.suppress(BioattnError):
         parse_json(text, "x")
 
 
-@QUICK
 @given(st.integers(2, 40), st.randoms(use_true_random=False))
 def test_casp_contacts(tmp_path, length, random):
     rng = np.random.default_rng(random.randrange(1 << 32))
@@ -80,7 +76,6 @@ def structures(draw):
     ]
 
 
-@QUICK
 @given(structures(), st.booleans())
 def test_structures(tmp_path, residues, mmcif):
     path = tmp_path / "x"
@@ -97,7 +92,6 @@ def test_structures(tmp_path, residues, mmcif):
     np.testing.assert_allclose(chain.cb, [each.get("CB", each["CA"]) for each in atoms], atol=1e-3, rtol=1e-6)
 
 
-@QUICK
 @given(structures(), st.data())
 def test_mappings(tmp_path, residues, data):
     length = len(residues)
@@ -129,7 +123,6 @@ def test_mappings(tmp_path, residues, data):
     assert (read.columns.tolist(), read.residues.tolist()) == (columns, which)
 
 
-@QUICK
 @given(
     st.dictionaries(st.text(min_size=1), st.lists(FINITE, min_size=1, max_size=4), min_size=1, max_size=3),
     FINITE,
@@ -152,7 +145,6 @@ ARRAYS = hnp.arrays(
 )
 
 
-@QUICK
 @given(
     ARRAYS,
     st.lists(st.text(st.characters(codec="utf-8", exclude_characters="\0")), min_size=1, max_size=4),

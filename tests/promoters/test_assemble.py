@@ -3,7 +3,7 @@
 import numpy as np
 import pandas as pd
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from bioattn.errors import BioattnError
@@ -88,7 +88,6 @@ def test_order_is_that_of_the_promoters_and_everything_is_in_the_audit():
     assert kept["g7"].values == int(frame.loc["g7"].notna().sum())
 
 
-@settings(max_examples=30, deadline=None)
 @given(st.lists(st.sampled_from(["x", "y", "z"]), min_size=4, max_size=4), st.integers(0, 99))
 def test_replicates_are_averaged_as_pandas_does(groups, seed):
     frame = random_frame(40, 4, seed)

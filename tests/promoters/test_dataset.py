@@ -8,7 +8,7 @@ import h5py
 import numpy as np
 import pandas as pd
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from bioattn.errors import BioattnError, FormatError
@@ -81,7 +81,6 @@ def same(a, b):
             assert left == right
 
 
-@settings(max_examples=40, deadline=None)
 @given(datasets())
 def test_write_and_read_back(tmp_path_factory, dataset):
     folder = tmp_path_factory.mktemp("d")

@@ -5,7 +5,7 @@ import itertools
 import numpy as np
 import pytest
 from Bio.Seq import Seq
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from bioattn.errors import FormatError, SettingsError
@@ -143,7 +143,6 @@ def test_overlap_groups_against_a_plain_loop(intervals):
         assert (labels[a] == labels[b]) == (parent[a] == parent[b])
 
 
-@settings(max_examples=50)
 @given(
     st.integers(1, 12).flatmap(
         lambda n: st.tuples(st.just(n), st.lists(st.tuples(*[st.integers(0, n - 1)] * 2)))

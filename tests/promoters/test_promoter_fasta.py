@@ -4,7 +4,7 @@ import contextlib
 
 import numpy as np
 import pytest
-from hypothesis import HealthCheck, given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from bioattn.errors import BioattnError, FormatError
@@ -25,7 +25,6 @@ def promoters(draw):
     return Promoter(draw(NAMES), draw(NAMES), start, end, strand, flank, encode(sequence), downstream)
 
 
-@settings(suppress_health_check=[HealthCheck.function_scoped_fixture], deadline=None)
 @given(st.lists(promoters(), min_size=1, max_size=5, unique_by=lambda p: p.gene_id))
 @pytest.mark.parametrize("name", ["p.fa", "p.fa.gz"])
 def test_what_is_written_is_read_back(tmp_path, name, written):
@@ -74,7 +73,6 @@ def test_refusals_name_the_record(tmp_path, text, message):
         list(read_promoters(path))
 
 
-@settings(suppress_health_check=[HealthCheck.function_scoped_fixture], deadline=None)
 @given(st.text(">gc:1-5(+) flank=\nACGT", max_size=60))
 def test_garbage_raises_only_our_error(tmp_path, text):
     path = tmp_path / "p.fa"

@@ -3,7 +3,7 @@
 import contextlib
 
 import pytest
-from hypothesis import HealthCheck, given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from bioattn.errors import BioattnError, FormatError
@@ -25,7 +25,6 @@ SITES = st.builds(
 )
 
 
-@settings(suppress_health_check=[HealthCheck.function_scoped_fixture], max_examples=50)
 @given(sites=st.lists(SITES, min_size=1, max_size=20), suffix=st.sampled_from(["", ".gz"]))
 def test_read_back_as_written(tmp_path, sites, suffix):
     path = tmp_path / f"truth.tsv{suffix}"
@@ -33,7 +32,6 @@ def test_read_back_as_written(tmp_path, sites, suffix):
     assert read_truth(path) == sites
 
 
-@settings(suppress_health_check=[HealthCheck.function_scoped_fixture], max_examples=50)
 @given(body=st.binary(max_size=200))
 def test_garbage_is_a_bioattn_error(tmp_path, body):
     path = tmp_path / "truth.tsv"

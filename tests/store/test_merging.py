@@ -8,7 +8,7 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from bioattn import __version__
@@ -32,7 +32,6 @@ def rows_of(number: int, rows: slice) -> Block:
     return Block(make_samples(number), {**arrays, "predictions": {"values": values}}).part(rows)
 
 
-@settings(max_examples=25, deadline=None)
 @given(
     number=st.integers(1, 40),
     part_samples=st.integers(1, 45),
@@ -83,7 +82,6 @@ TEXT = st.text(st.characters(codec="utf-8", exclude_characters="\r\n\t\x00"), mi
 )
 
 
-@settings(max_examples=50, deadline=None)
 @given(header=TEXT, rows=st.lists(TEXT, max_size=5), value=TEXT)
 def test_a_part_of_a_table_is_read_as_it_was_written(header: str, rows: list[str], value: str) -> None:
     record = ShardRecord(shard=Shard(2, 3), first=4, stop=4 + len(rows), total=99, job={"model": value})
@@ -100,7 +98,6 @@ def test_a_part_of_a_table_is_read_as_it_was_written(header: str, rows: list[str
             list(part.rows())
 
 
-@settings(max_examples=100, deadline=None)
 @given(
     content=st.fixed_dictionaries(
         {},

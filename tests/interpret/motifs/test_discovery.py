@@ -4,7 +4,7 @@ import itertools
 
 import numpy as np
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 from scipy.stats import hypergeom
 
@@ -186,7 +186,6 @@ def places(gene, centre, score=None) -> Places:
 
 
 @given(seed=st.integers(0, 1000), apart=st.integers(1, 15), per_promoter=st.integers(1, 4))
-@settings(max_examples=25, deadline=None)
 def test_peaks_equal_a_plain_loop(seed, apart, per_promoter):
     rng = np.random.default_rng(seed)
     values = rng.random((4, 40))
@@ -264,7 +263,6 @@ def random_matrix(rng, width) -> np.ndarray:
 
 
 @given(seed=st.integers(0, 500))
-@settings(max_examples=20, deadline=None)
 def test_similarity_is_that_of_the_best_alignment_of_a_plain_loop(seed):
     rng = np.random.default_rng(seed)
     weighted = [information_weighted(random_matrix(rng, int(rng.integers(2, 9)))) for _ in range(5)]

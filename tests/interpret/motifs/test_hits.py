@@ -5,7 +5,7 @@ import sys
 
 import numpy as np
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from bioattn.errors import BioattnError, SettingsError
@@ -63,7 +63,6 @@ def test_hits_equal_a_plain_loop(p_value, at_least):
 
 
 @given(seed=st.integers(0, 10_000), width=st.integers(1, 6))
-@settings(max_examples=30, deadline=None)
 def test_p_values_are_the_share_of_all_words(seed, width):
     rng = np.random.default_rng(seed)
     scores = MotifScores(random_motif(rng, width), BACKGROUND)
