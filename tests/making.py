@@ -1,7 +1,10 @@
-"""What tests of several rooms make: promoter models without training, and calls of the command line."""
+"""What tests of several rooms make: small models without training, and calls of the command line."""
+
+from typing import Any
 
 import torch
 
+from bioattn.models.evoformer.config import EvoformerConfig
 from bioattn.models.promoter.config import PromoterModelConfig
 from bioattn.models.promoter.folder import LoadedPromoterModel
 from bioattn.models.promoter.model import make_promoter_model
@@ -41,4 +44,25 @@ def untrained_model(
         reference=None,
         device=torch.device("cpu"),
         sha256="0" * 64,
+    )
+
+
+def small_evoformer(**changes: Any) -> EvoformerConfig:
+    """An MSA/pair model of one block and one extra-MSA block, of whose sizes few are alike."""
+    return EvoformerConfig(
+        **{
+            "msa_channels": 8,
+            "pair_channels": 6,
+            "extra_msa_channels": 4,
+            "single_channels": 5,
+            "msa_heads": 2,
+            "pair_heads": 3,
+            "extra_msa_heads": 2,
+            "outer_product_channels": 3,
+            "triangle_multiplication_channels": 7,
+            "num_blocks": 1,
+            "num_extra_msa_blocks": 1,
+            "structure_module": None,
+            **changes,
+        }
     )

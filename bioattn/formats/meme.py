@@ -18,8 +18,9 @@ The minimal format and what the programs of the MEME suite write (meme, streme, 
 their many other lines nothing is used. Formats are told apart by content.
 """
 
+import itertools
 import re
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 
@@ -51,7 +52,7 @@ def read_meme(path: Path) -> MotifDatabase:
     first = next(lines, None)
     if first is None:
         raise FormatError(f"{path}: is empty; motifs in MEME, JASPAR or TRANSFAC format are needed")
-    rest = _before(first, lines)
+    rest = itertools.chain([first], lines)
     background = np.array(UNIFORM_BACKGROUND)
     if starts_jaspar(first[1]):
         motifs = list(jaspar_motifs(path, rest))
@@ -99,11 +100,6 @@ def write_meme(
             file.write(f"letter-probability matrix: alength= 4 w= {motif.width} nsites= {motif.sites} E= 0\n")
             for row in motif.probabilities:
                 file.write(" ".join(f"{value:.6f}" for value in row) + "\n")
-
-
-def _before(first: tuple[int, str], rest: Iterator[tuple[int, str]]) -> Iterator[tuple[int, str]]:
-    yield first
-    yield from rest
 
 
 @dataclass(slots=True)

@@ -31,6 +31,7 @@ from bioattn.simulate.truth import read_truth
 from bioattn.views.check import read_check
 from bioattn.views.training_history import read_history
 from tests.faults import parsers
+from tests.formats import test_bfactors
 
 REPOSITORY = Path(__file__).resolve().parents[2]
 DATA = REPOSITORY / "data"
@@ -93,31 +94,7 @@ _GFF = (
     b"##gff-version 3\nI\t.\tgene\t3\t9\t.\t+\t.\tID=gene-a;Name=x%20y\n"
     b"I\t.\tmRNA\t3\t9\t.\t+\t.\tID=t;Parent=gene-a\n"
 )
-_CIF = b"""data_X
-loop_
-_atom_site.group_PDB
-_atom_site.id
-_atom_site.type_symbol
-_atom_site.label_atom_id
-_atom_site.label_alt_id
-_atom_site.label_comp_id
-_atom_site.label_asym_id
-_atom_site.label_entity_id
-_atom_site.label_seq_id
-_atom_site.pdbx_PDB_ins_code
-_atom_site.Cartn_x
-_atom_site.Cartn_y
-_atom_site.Cartn_z
-_atom_site.occupancy
-_atom_site.B_iso_or_equiv
-_atom_site.auth_seq_id
-_atom_site.auth_asym_id
-_atom_site.pdbx_PDB_model_num
-ATOM 1 C CA . MET A 1 1 ? 1.0 2.0 3.0 1.00 9.0 1 A 1
-ATOM 2 C CB . MET A 1 1 ? 1.5 2.0 3.0 1.00 9.0 1 A 1
-ATOM 3 C CA . GLY A 1 2 ? 4.0 2.0 3.0 1.00 9.0 2 A 1
-#
-"""
+CIF = test_bfactors.CIF.encode()
 _ATOM = b"ATOM      1  CA  MET A   1      11.104   6.134  -6.504  1.00  0.00           C\n"
 _PACKED = tuple(__import__(name).compress(_GFF) for name in ("gzip", "lzma"))
 
@@ -199,7 +176,7 @@ TARGETS: dict[str, Target] = {
             b"PFRMAT RR\nTARGET x\nMODEL 1\nMKVMKVMKV\n1 9 0 8 0.5\nEND\n",
             b"I\t0\t9\ta\t0\t+\n",
             _ATOM,
-            _CIF,
+            CIF,
             *_PACKED,
         ),
     ),
@@ -209,7 +186,7 @@ TARGETS: dict[str, Target] = {
         ("shared:msa_structure/mapping/*",),
         (b"msa_column\tquery_aa\tchain\tresi\ticode\tresname\n0\tM\tA\t1\t.\tMET\n3\tA\tA\t3\tA\tALA\n",),
     ),
-    "mmcif": Target(parsers.structure, (), (_CIF,)),
+    "mmcif": Target(parsers.structure, (), (CIF,)),
     "model-config": Target(
         parsers.model_config,
         ("data:models/*/config.json",),

@@ -3,9 +3,6 @@
 import gzip
 import hashlib
 import json
-import os
-import subprocess
-import sys
 from collections.abc import Callable
 from pathlib import Path
 
@@ -320,21 +317,6 @@ def test_a_file_that_is_not_its_records_is_warned_about(
     )
     assert bioattn("validate", predictions, attention) == 0
     assert capsys.readouterr().out.count(warning) == 1
-
-
-def test_help_is_light() -> None:
-    """The heavy libraries are imported inside the commands."""
-    script = (
-        "import sys; from bioattn_cli.main import main; "
-        "codes = [main([*words, '--help']) for words in "
-        "(['run', 'promoter'], ['export', 'attention'], ['inspect'], ['validate'])]; "
-        "heavy = {'torch', 'pandas', 'h5py', 'numpy'} & set(sys.modules); "
-        "sys.exit(f'{codes} {heavy}' if heavy or any(codes) else 0)"
-    )
-    root = Path(__file__).resolve().parents[2]
-    environment = {**os.environ, "PYTHONPATH": f"{root}{os.pathsep}{root / 'cli'}"}
-    done = subprocess.run([sys.executable, "-c", script], env=environment, capture_output=True, text=True)
-    assert done.returncode == 0, done.stderr
 
 
 CPU = torch.device("cpu")

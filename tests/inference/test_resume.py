@@ -96,23 +96,6 @@ def job(python: str, make_model: Make, make_promoters: Make, tmp_path: Path) -> 
     return Job(python, make_model(), make_promoters(60), tmp_path)
 
 
-def test_killed_at_any_moment_and_resumed_gives_the_same_bytes(job: Job) -> None:
-    whole = job.finish("whole")
-    for wanted in (0, 2, 6):
-        name = f"killed{wanted}"
-        output = job.folder / f"{name}.h5"
-        process = job.start(name, pause=0.04)
-        wait_for_parts(output, wanted)
-        # Somewhere inside the next part: in the model, in HDF5 or between.
-        time.sleep(0.01 * (1 + wanted))
-        process.send_signal(signal.SIGKILL)
-        process.communicate()
-        assert process.returncode == -signal.SIGKILL
-        assert not output.exists()
-        assert wanted <= len(list(partial_folder(output).glob("part-*.h5"))) < 8
-        assert job.finish(name, resume=True) == whole
-
-
 def test_killed_while_assembling(export: Make, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Death between any two steps of the assembly, the rename included, leaves a whole file or none."""
     from bioattn.store import parts
@@ -235,23 +218,6 @@ def test_more_than_the_disk_holds_is_refused_first(
     with pytest.raises(BioattnError, match=r"but only 50,000 are free in .*; choose fewer --treatment"):
         export()
     assert not list(tmp_path.glob("attention.h5*"))
-
-
-def test_two_runs_cannot_share_an_output(export: Make) -> None:
-    tried = 0
-
-    class SecondRun(NoProgress):
-        """Progress that starts another run while the first one works."""
-
-        def advance(self, steps: int = 1, **status: float | str) -> None:
-            nonlocal tried
-            tried += 1
-            with pytest.raises(BioattnError, match="another run is writing this output"):
-                export(resume=True)
-
-    output = export(progress=SecondRun())
-    assert tried
-    assert validate_attention(output) == []
 
 
 def wait_for_parts(output: Path, wanted: int) -> None:

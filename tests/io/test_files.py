@@ -167,13 +167,6 @@ def test_members_one_after_the_other_are_one_file(tmp_path, pack):
     assert list(read_lines(path)) == [(1, "a"), (2, "bc"), (3, "d")]
 
 
-def test_bzip2_is_named(tmp_path):
-    path = tmp_path / "x"
-    path.write_bytes(bz2.compress(b"a"))
-    with pytest.raises(FormatError, match="bzip2"):
-        list(read_lines(path))
-
-
 def test_opens_what_is_whole(tmp_path: Path) -> None:
     save_file({"a": torch.arange(3.0)}, tmp_path / "x")
     with open_safetensors(tmp_path / "x") as file:

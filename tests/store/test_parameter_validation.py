@@ -7,27 +7,13 @@ import numpy as np
 import pytest
 import torch
 
-from bioattn.models.evoformer.config import EvoformerConfig, InputSettings
+from bioattn.models.evoformer.config import InputSettings
 from bioattn.models.evoformer.folder import write_evoformer_model
 from bioattn.models.evoformer.model import EvoformerModel
 from bioattn.models.evoformer.parameters.export import export_parameters
 from bioattn.store.inspection import inspect_file, is_valid, validate_file
 from bioattn_cli.main import main
-
-SMALL = EvoformerConfig(
-    msa_channels=8,
-    pair_channels=6,
-    extra_msa_channels=4,
-    single_channels=5,
-    msa_heads=2,
-    pair_heads=3,
-    extra_msa_heads=2,
-    outer_product_channels=3,
-    triangle_multiplication_channels=7,
-    num_blocks=1,
-    num_extra_msa_blocks=1,
-    structure_module=None,
-)
+from tests.making import small_evoformer
 
 
 @pytest.fixture(scope="module")
@@ -36,7 +22,7 @@ def parameters(tmp_path_factory: pytest.TempPathFactory) -> Path:
     folder = tmp_path_factory.mktemp("parameters")
     torch.manual_seed(0)
     (folder / "model").mkdir()
-    write_evoformer_model(folder / "model", EvoformerModel(SMALL), InputSettings())
+    write_evoformer_model(folder / "model", EvoformerModel(small_evoformer()), InputSettings())
     for name in ("params.npz", "params.pt"):
         export_parameters(folder / "model", folder / name)
     return folder

@@ -11,42 +11,23 @@ from bioattn.models.evoformer.embedders import distance_bins
 from bioattn.models.evoformer.heads import plddt, predicted_aligned_error, predicted_tm_score
 from bioattn.models.evoformer.inputs import ModelInputs
 from bioattn.models.evoformer.model import EvoformerModel
+from tests.making import small_evoformer
 
-STRUCTURE = StructureModuleConfig(
-    num_layers=2, num_heads=2, head_channels=4, num_query_points=2, num_value_points=2, angle_channels=8
-)
-SMALL = EvoformerConfig(
-    msa_channels=8,
-    pair_channels=8,
-    extra_msa_channels=4,
-    single_channels=12,
-    msa_heads=2,
-    pair_heads=2,
-    extra_msa_heads=2,
-    outer_product_channels=3,
-    triangle_multiplication_channels=4,
+SMALL = small_evoformer(
     transition_factor=2,
     num_blocks=2,
-    num_extra_msa_blocks=1,
-    structure_module=STRUCTURE,
+    structure_module=StructureModuleConfig(
+        num_layers=2, num_heads=2, head_channels=4, num_query_points=2, num_value_points=2, angle_channels=8
+    ),
     plddt_channels=6,
     aligned_error_head=True,
     distogram_bins=9,
 )
-TRUNK = EvoformerConfig(
-    msa_channels=8,
-    pair_channels=8,
-    single_channels=4,
-    msa_heads=2,
-    pair_heads=2,
-    outer_product_channels=3,
-    triangle_multiplication_channels=4,
-    num_blocks=1,
+TRUNK = small_evoformer(
     num_extra_msa_blocks=0,
     msa_features=30,
     pair_features=3,
     recycling=False,
-    structure_module=None,
     experimentally_resolved_head=False,
 )
 

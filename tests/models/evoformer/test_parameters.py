@@ -1,12 +1,9 @@
 """Parameters of AlphaFold and OpenFold against each other, against the shapes of the real files, and damaged."""
 
-import io
 import json
-import pickle
 import resource
 import shutil
 import subprocess
-import zipfile
 from pathlib import Path
 
 import numpy as np
@@ -22,24 +19,15 @@ from bioattn.models.evoformer.parameters.files import model_rows
 from bioattn.models.evoformer.parameters.loading import load_parameters, published_inputs
 from bioattn.store.inspection import inspect_file, validate_file
 from bioattn_cli.main import main
+from tests.making import small_evoformer
 from tests.models.evoformer.golden import CASES, Golden, read_arrays
 
 PREFIX = "alphafold/alphafold_iteration/"
 QUERY = PREFIX + "evoformer/evoformer_iteration/msa_column_attention/attention//query_w"
 CPU = torch.device("cpu")
-SMALL = EvoformerConfig(
-    msa_channels=8,
-    pair_channels=6,
-    extra_msa_channels=4,
-    single_channels=5,
-    msa_heads=2,
-    pair_heads=3,
-    extra_msa_heads=2,
-    outer_product_channels=3,
-    triangle_multiplication_channels=7,
+SMALL = small_evoformer(
     transition_factor=2,
     num_blocks=2,
-    num_extra_msa_blocks=1,
     structure_module=StructureModuleConfig(
         num_heads=2, head_channels=3, num_query_points=2, num_value_points=3, angle_channels=4
     ),
@@ -296,23 +284,6 @@ def test_how_numbers_are_stored_does_not_matter(small: Path) -> None:
         assert torch.equal(tensor, expected.state_dict()[name].bfloat16().float()), name
 
 
-def test_nothing_is_unpickled(small: Path) -> None:
-    class Trap:
-        def __reduce__(self) -> tuple[object, tuple[str]]:
-            return (Path.touch, (small / "sprung",))
-
-    torch.save({"weights": Trap()}, small / "trap.pt")
-    (small / "trap.pkl").write_bytes(pickle.dumps(Trap(), protocol=2))
-    content = io.BytesIO()
-    np.lib.format.write_array(content, np.array([Trap()], dtype=object))
-    with zipfile.ZipFile(small / "trap.npz", "w") as archive:
-        archive.writestr("a//b.npy", content.getvalue())
-    for name in ("trap.pt", "trap.pkl", "trap.npz"):
-        with pytest.raises(FormatError, match=r"unpickled|not a PyTorch checkpoint"):
-            load_parameters(small / name)
-    assert not (small / "sprung").exists()
-
-
 @pytest.mark.parametrize("name", ["params.npz", "params.pt"])
 def test_damage_is_one_sentence(name: str, small: Path) -> None:
     content = (small / name).read_bytes()
@@ -348,11 +319,7 @@ def test_what_is_no_parameter_file_is_refused(small: Path) -> None:
 def test_models_that_the_published_forms_cannot_say_are_not_exported(
     setting: dict[str, int], tmp_path: Path
 ) -> None:
-    config = EvoformerConfig(
-        **{"msa_channels": 8, "pair_channels": 4, "num_blocks": 1, "num_extra_msa_blocks": 0},
-        structure_module=None,
-        **setting,
-    )
+    config = small_evoformer(num_extra_msa_blocks=0, **setting)
     (tmp_path / "m").mkdir()
     write_evoformer_model(tmp_path / "m", EvoformerModel(config), InputSettings())
     with pytest.raises(BioattnError, match=next(iter(setting))):
@@ -361,15 +328,7 @@ def test_models_that_the_published_forms_cannot_say_are_not_exported(
 
 
 def test_a_trunk_alone_goes_to_both_forms_and_back(tmp_path: Path) -> None:
-    config = EvoformerConfig(
-        msa_channels=8,
-        pair_channels=4,
-        num_blocks=1,
-        num_extra_msa_blocks=0,
-        structure_module=None,
-        recycling=False,
-        experimentally_resolved_head=False,
-    )
+    config = small_evoformer(num_extra_msa_blocks=0, recycling=False, experimentally_resolved_head=False)
     model = EvoformerModel(config)
     (tmp_path / "m").mkdir()
     write_evoformer_model(tmp_path / "m", model, InputSettings())

@@ -12,21 +12,11 @@ from bioattn.models.evoformer import tiled_layers
 from bioattn.models.evoformer.config import EvoformerConfig
 from bioattn.models.evoformer.pair_updates import OuterProductMean
 from bioattn.models.evoformer.stacks import EvoformerBlock, EvoformerStack
+from tests.making import small_evoformer
 from tests.models.evoformer import trunk_loops
 
-CONFIG = EvoformerConfig(
-    msa_channels=12,
-    pair_channels=8,
-    extra_msa_channels=6,
-    single_channels=5,
-    msa_heads=3,
-    pair_heads=2,
-    extra_msa_heads=2,
-    outer_product_channels=3,
-    triangle_multiplication_channels=6,
-    transition_factor=2,
-    num_blocks=2,
-    num_extra_msa_blocks=1,
+CONFIG = small_evoformer(
+    msa_channels=12, extra_msa_channels=6, msa_heads=3, transition_factor=2, num_blocks=2
 )
 
 
