@@ -11,6 +11,7 @@ from pathlib import Path
 import pytest
 import torch
 
+from bioattn import open as open_result
 from bioattn.models.promoter.config import PromoterModelConfig
 from bioattn.models.promoter.training.config import TrainingConfig
 from bioattn_cli.main import main
@@ -59,6 +60,8 @@ def test_help_names_the_defaults_of_the_library(capsys: pytest.CaptureFixture[st
     for option, value in [
         ("--conditioning", model.conditioning),
         ("--treatment-encoder", model.treatment_encoder),
+        ("--stem", model.stem),
+        ("--position", model.position),
         ("--hops", model.hops),
         ("--num-heads", model.num_heads),
         ("--attention-score", model.attention_score),
@@ -68,6 +71,25 @@ def test_help_names_the_defaults_of_the_library(capsys: pytest.CaptureFixture[st
     ]:
         after = text.split(f" {option} ", 1)[1]
         assert after.split("[default: ", 1)[1].split("]", 1)[0] == str(value), option
+
+
+def test_every_stem_trains_and_its_attention_is_exported(
+    prepared: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    settings = tmp_path / "settings.toml"
+    settings.write_text("[model]\nchannels = 8\nnum_heads = 2\nhead_channels = 4\n")
+    dataset = prepared / "tiny.dataset.h5"
+    words = ("-c", settings, "--epochs", 1, "--no-baselines", "-t", 1, "-q")
+    for stem, position in (("patch", ()), ("transformer", ("--position", "sinusoidal"))):
+        model, output = tmp_path / stem, tmp_path / f"{stem}.h5"
+        assert bioattn("train", "promoter", dataset, "-o", model, "--stem", stem, *position, *words) == 0
+        assert bioattn("export", "attention", model, prepared / "promoters.fa", "-o", output, "-q") == 0
+        sites = ["promoter.stem.0", "promoter.stem.1"] if stem == "transformer" else []
+        assert sorted(open_result(output).sites) == ["promoter.cross.0", *sites]
+    capsys.readouterr()
+    words = ("-o", tmp_path / "m", "--stem", "kmer", "--position", "learned")
+    assert bioattn("train", "promoter", dataset, *words) == 2
+    assert "--position learned is for --stem transformer, not kmer" in capsys.readouterr().err
 
 
 def test_options_win_over_the_config_file(prepared: Path, tmp_path: Path) -> None:
