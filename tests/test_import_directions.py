@@ -1,8 +1,8 @@
-"""Imports point one way through the rooms of the library, also those inside functions.
+"""Imports point one way through the rooms of the library, also those inside functions (docs/architecture.md).
 
 `ORDER` is read from bottom to top: a room may import from any line before its own, never from its own line's other
-rooms or from a later one. The modules beside the rooms (`bioattn/io/files.py` and the like) are below all of them.
-A family of models is imported by nobody but its own folder (and benchmarks, scripts of the docs, and tests).
+rooms or from a later one. A family of models is imported by nobody but its own folder (and benchmarks, scripts of
+the docs, and tests).
 """
 
 import ast
@@ -12,7 +12,9 @@ from pathlib import Path
 import pytest
 
 LIBRARY = Path(__file__).parents[1] / "bioattn"
+BESIDE = "a module beside the rooms"
 ORDER = [
+    {BESIDE},
     {"io"},
     {"system"},
     {"formats"},
@@ -21,26 +23,36 @@ ORDER = [
     {"attention"},
     {"store"},
     {"views"},
-    {"training", "inference", "models"},
+    {"models"},
+    {"training", "inference"},
+    {"a family"},
     {"interpret"},
-    {"faithfulness", "figures"},
-    {"report"},
+    {"report", "figures", "faithfulness"},
     {"python"},
 ]
-BEING_PARTED = {"store", "training", "inference", "models"}
-"""Rooms that still import each other, while what belongs to one family moves into its folder."""
-LEVELS = {room: level for level, rooms in enumerate(ORDER, start=1) for room in rooms}
-ROOMS = sorted(path.name for path in LIBRARY.iterdir() if (path / "__init__.py").is_file())
-FAMILIES = sorted(path.name for path in (LIBRARY / "models").iterdir() if (path / "__init__.py").is_file())
+"""`models` are the modules of that folder, `a family` is each of its subfolders."""
+TOGETHER = {"store", "models", "training", "inference", "a family"}
+"""Rooms that may name each other's types where only a type checker reads it."""
+LEVELS = {room: level for level, rooms in enumerate(ORDER) for room in rooms}
+ROOMS = {path.parent.name for path in LIBRARY.glob("*/__init__.py")}
+FAMILIES = {path.parent.name for path in LIBRARY.glob("models/*/__init__.py")}
 
 
 def room_of(parts: tuple[str, ...]) -> str:
-    """The room of a module below `bioattn`; empty for one beside the rooms."""
-    return parts[0] if parts and (LIBRARY / parts[0]).is_dir() else ""
+    """The room of a module, given by its parts below `bioattn`."""
+    if parts[:1] == ("models",) and parts[1:2] and parts[1] in FAMILIES:
+        return "a family"
+    return parts[0] if parts and parts[0] in ROOMS else BESIDE
 
 
-def imported(tree: ast.AST) -> Iterator[tuple[int, tuple[str, ...]]]:
-    """Line and parts below `bioattn` of every import of a module's syntax tree."""
+def imported(tree: ast.AST) -> Iterator[tuple[int, tuple[str, ...], bool]]:
+    """Line, parts, and whether only type checkers read it, of every import of bioattn in a module."""
+    for_types = {
+        inner
+        for node in ast.walk(tree)
+        if isinstance(node, ast.If) and "TYPE_CHECKING" in ast.unparse(node.test)
+        for inner in ast.walk(node)
+    }
     for node in ast.walk(tree):
         names: list[str] = []
         if isinstance(node, ast.Import):
@@ -49,45 +61,42 @@ def imported(tree: ast.AST) -> Iterator[tuple[int, tuple[str, ...]]]:
             assert node.level == 0, "relative imports are not used here"
             names = [f"{node.module}.{alias.name}" for alias in node.names]
         for name in names:
-            package, *parts = name.split(".")
-            if package in ("bioattn", "bioattn_cli"):
-                yield node.lineno, (package, *parts)
+            if name.split(".")[0] in ("bioattn", "bioattn_cli"):
+                yield node.lineno, tuple(name.split(".")), node in for_types
 
 
 def against_the_order(room: str, path: Path, text: str) -> list[str]:
     """What a module of a room imports and should not."""
     found = []
-    for line, (package, *parts) in imported(ast.parse(text)):
-        other = room_of(tuple(parts))
-        upward = LEVELS.get(other, 0) >= LEVELS.get(room, 0) and other not in ("", room)
-        upward = upward and not {room, other} <= BEING_PARTED
-        if package == "bioattn_cli" or upward:
-            found.append(
-                f"{path.name}:{line}: {room or 'a module beside the rooms'} imports {other or package}"
-            )
+    for line, (package, *parts), for_types in imported(ast.parse(text)):
+        other = package if package == "bioattn_cli" else room_of(tuple(parts))
+        upward = other != room and LEVELS.get(other, len(ORDER)) >= LEVELS[room]
+        if upward and not (for_types and {room, other} <= TOGETHER):
+            found.append(f"{path.name}:{line}: {room} imports {other}")
     return found
 
 
 def test_every_room_has_its_place() -> None:
-    assert sorted(LEVELS) == ROOMS
+    assert set(LEVELS) == {*ROOMS, BESIDE, "a family"}
 
 
-@pytest.mark.parametrize("room", ["", *ROOMS])
+@pytest.mark.parametrize("room", LEVELS)
 def test_no_room_imports_from_above(room: str) -> None:
     # The package itself hands out what `bioattn.python` holds, when it is asked for.
-    paths = (
-        set(LIBRARY.glob("*.py")) - {LIBRARY / "__init__.py"}
-        if room == ""
-        else (LIBRARY / room).rglob("*.py")
-    )
-    found = [one for path in sorted(paths) for one in against_the_order(room, path, path.read_text())]
+    paths = [path for path in sorted(LIBRARY.rglob("*.py")) if path != LIBRARY / "__init__.py"]
+    found = [
+        one
+        for path in paths
+        if room_of(path.relative_to(LIBRARY).with_suffix("").parts) == room
+        for one in against_the_order(room, path, path.read_text())
+    ]
     assert found == []
 
 
 def families_imported(tree: ast.AST) -> set[str]:
     return {
         parts[1]
-        for _, (_, *parts) in imported(tree)
+        for _, (_, *parts), _ in imported(tree)
         if parts[:1] == ["models"] and len(parts) > 1 and parts[1] in FAMILIES
     }
 
@@ -104,17 +113,18 @@ def test_only_its_own_folder_knows_a_family() -> None:
     assert families_imported(ast.parse("def f():\n    from bioattn.models import promoter\n")) == {"promoter"}
 
 
-def test_imports_within_functions_count() -> None:
-    upward = "def read():\n    from bioattn.interpret.maps import position_maps\n"
-    beside = "import bioattn.figures\n"
-    assert against_the_order("store", Path("a.py"), upward) == ["a.py:2: store imports interpret"]
-    assert against_the_order("faithfulness", Path("b.py"), beside) == ["b.py:1: faithfulness imports figures"]
-    assert against_the_order("", Path("c.py"), "from bioattn import formats\n") == [
-        "c.py:1: a module beside the rooms imports formats"
-    ]
-    assert (
-        against_the_order(
-            "store", Path("d.py"), "from bioattn.models.trunk import x\nimport bioattn.io.files\n"
-        )
-        == []
-    )
+@pytest.mark.parametrize(
+    ("room", "text", "found"),
+    [
+        ("store", "def f():\n    from bioattn.interpret import maps\n", ["a.py:2: store imports interpret"]),
+        ("faithfulness", "import bioattn.figures\n", ["a.py:1: faithfulness imports figures"]),
+        (BESIDE, "from bioattn import formats\n", [f"a.py:1: {BESIDE} imports formats"]),
+        ("report", "import bioattn_cli\n", ["a.py:1: report imports bioattn_cli"]),
+        ("models", "from bioattn.training import task\n", ["a.py:1: models imports training"]),
+        ("models", "if TYPE_CHECKING:\n    from bioattn.training import task\n", []),
+        ("io", "if TYPE_CHECKING:\n    from bioattn import store\n", ["a.py:2: io imports store"]),
+        ("store", "import bioattn.io.files\nfrom bioattn.errors import FormatError\n", []),
+    ],
+)
+def test_it_finds_them(room: str, text: str, found: list[str]) -> None:
+    assert against_the_order(room, Path("a.py"), text) == found
