@@ -27,8 +27,11 @@ PEER = "gReLU ConvModel, 6 tasks"
 PEAK = "matrix product, 2048³"
 
 
-def our_step(treatments: int) -> Callable[[], None]:
-    """One training step on random data, as the trainer takes it, less reading and validation."""
+def our_step(treatments: int, **settings: object) -> Callable[[], None]:
+    """One training step on random data, as the trainer takes it, less reading and validation.
+
+    settings: of the model.
+    """
     import torch
 
     from bioattn.models.promoter.config import PromoterModelConfig, TreatmentEncoding
@@ -40,7 +43,7 @@ def our_step(treatments: int) -> Callable[[], None]:
 
     table = named_treatments([f"treatment{i}" for i in range(treatments)])
     vocabulary = TreatmentVocabulary.learn(table, encoding=TreatmentEncoding.ID, unconditional=False)
-    config = PromoterModelConfig(length=LENGTH, channels=CHANNELS, unconditional=False)
+    config = PromoterModelConfig(length=LENGTH, channels=CHANNELS, unconditional=False, **settings)
     model = make_promoter_model(config, vocabulary)
     batch = vocabulary.encode(table)
     optimizer = torch.optim.AdamW(model.parameters(), lr=1e-3)

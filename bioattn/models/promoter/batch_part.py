@@ -42,6 +42,15 @@ def uniform_like(values_B: Tensor) -> Tensor:
     return torch.rand(shape, dtype=values_B.dtype, device=values_B.device)[part.rows]
 
 
+def drop_channels(features_BXC: Tensor, share: float) -> Tensor:
+    """Features without a random `share` of the channels, by promoter: the others are scaled up.
+
+    The same channels at all bins or treatments, so that fifty treatments cost little more than one.
+    """
+    kept_B1C = uniform_like(features_BXC[:, :1]) >= share
+    return features_BXC * (kept_B1C / (1 - share))
+
+
 class PromoterDropout(nn.Dropout):
     """Dropout of values (B, …); a part of a batch gets its own part of the draws for the whole batch."""
 

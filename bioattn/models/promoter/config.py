@@ -131,6 +131,8 @@ class PromoterModelConfig:
     kmer_dropout: float = 0.8
     """Share of the k-mers dropped in each training step; the others are scaled up. On counts this acts as a ridge
     penalty."""
+    stem_dropout: float = 0.0
+    """Share of the stem's channels dropped in each training step, drawn for each promoter (`cross`)."""
     value_layers: int = 1
     """Convolutions over bins on the value path (`cross`, readout = own) or in the trunk (`film`, `cross-all`)."""
     value_kernel: int = 5
@@ -197,7 +199,7 @@ class PromoterModelConfig:
         )
         require(self, sizes, lambda value: value >= 1, "be at least 1")
         require(self, ("key_layers",), lambda value: value >= 0, "not be negative")
-        shares = ("dropout", "kmer_dropout", "concat_dropout")
+        shares = ("dropout", "kmer_dropout", "stem_dropout", "concat_dropout")
         require(self, shares, lambda value: 0 <= value < 1, "lie in [0, 1)")
         if self.attention_query is QuerySource.POSITION and self.position_bias == PositionBias.NONE:
             raise SettingsError("attention_query = position needs position_bias = shared or treatment")

@@ -9,7 +9,7 @@ from torch import Tensor, nn
 
 from bioattn.attention.multi_head import MultiHeadAttention
 from bioattn.attention.site import AttentionSite, Axis, Contribution
-from bioattn.models.promoter.batch_part import PromoterDropout
+from bioattn.models.promoter.batch_part import PromoterDropout, drop_channels
 from bioattn.models.promoter.config import (
     PositionBias,
     PromoterModelConfig,
@@ -104,6 +104,7 @@ class CrossModel(nn.Module):
         super().__init__()
         channels = config.channels
         self.stem = STEMS[config.stem](config)
+        self.stem_dropout = config.stem_dropout
         shared = config.readout == Readout.SHARED
         self.mixer = BinMixer(channels, config.value_kernel, 0 if shared else config.value_layers)
         self.smear = BinMixer(channels, config.value_kernel, config.key_layers, residual=False)
@@ -179,6 +180,8 @@ class CrossModel(nn.Module):
     ) -> Tensor:
         """Codes (B, L) and T treatments → predictions (B, T); `bases_BL4` as the stem takes them."""
         bins_BPC, known_BP = self.stem(codes_BL, bases_BL4)
+        if self.training and self.stem_dropout:
+            bins_BPC = drop_channels(bins_BPC, self.stem_dropout)
         return self.decode(bins_BPC, known_BP, self.treatment_encoder(treatments))
 
     def decode(self, bins_BPC: Tensor, known_BP: Tensor, embeddings_TE: Tensor) -> Tensor:

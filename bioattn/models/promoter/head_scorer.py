@@ -88,7 +88,7 @@ class PromoterHeadScorer:
             for mask in masks.values():
                 mask.requires_grad_()
             with masked_heads(self._model.model, masks):
-                answers_BT = self._model.model.standardised(codes_BL, self._batch).float()
+                answers_BT = self._answers(codes_BL)
             losses_BT = cell_losses(answers_BT, targets_BT, self._loss, 1.0)
             for name, gradient in self._mask_gradients(losses_BT, masks).items():
                 by_cell_BTH = gradient.reshape(codes_BL.shape[0], len(self.items), -1)
@@ -128,7 +128,7 @@ class PromoterHeadScorer:
         answers, losses = [], 0.0
         with torch.inference_mode(), masked_heads(self._model.model, self._masks(silenced, 1)):
             for codes_BL, targets_BT in self._batches():
-                answers_BT = self._model.model.standardised(codes_BL, self._batch).float()
+                answers_BT = self._answers(codes_BL)
                 losses += float(cell_losses(answers_BT, targets_BT, self._loss, 1.0).double().sum())
                 answers.append(answers_BT.cpu().numpy())
         scores = per_treatment(self._targets_GT, np.concatenate(answers), self._model.task)
@@ -137,6 +137,14 @@ class PromoterHeadScorer:
             losses / int(np.isfinite(self._targets_GT).sum()),
             float(np.nanmean(accuracy)) if np.isfinite(accuracy).any() else float("nan"),
         )
+
+    def _answers(self, codes_BL: Tensor) -> Tensor:
+        """Standard units (B, T), logits of a binary model."""
+        model = self._model.model
+        answers_BT: Tensor = (model if self._model.task == "binary" else model.standardised)(
+            codes_BL, self._batch
+        )
+        return answers_BT.float()
 
     def _batches(self) -> Iterator[tuple[Tensor, Tensor]]:
         for first in range(0, len(self.genes), BATCH_SIZE):

@@ -8,7 +8,7 @@ import torch
 import torch.nn.functional as F  # noqa: N812
 from torch import Tensor, nn
 
-from bioattn.models.promoter.batch_part import uniform_like
+from bioattn.models.promoter.batch_part import drop_channels
 from bioattn.models.promoter.config import PromoterModelConfig, TreatmentEncoding
 from bioattn.models.promoter.treatment_vocabulary import TreatmentBatch, TreatmentVocabulary
 
@@ -132,8 +132,4 @@ class TreatmentReadout(nn.Module):
         return answer_BT
 
     def _drop(self, features_BTC: Tensor) -> Tensor:
-        """Dropout by promoter and channel: the same for all treatments, so fifty cost little more than one."""
-        if not self.training or not self.dropout:
-            return features_BTC
-        kept_B1C = uniform_like(features_BTC[:, :1]) >= self.dropout
-        return features_BTC * (kept_B1C / (1 - self.dropout))
+        return drop_channels(features_BTC, self.dropout) if self.training and self.dropout else features_BTC

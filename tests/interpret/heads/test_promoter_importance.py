@@ -64,7 +64,8 @@ def cell_loss(loaded, dataset, gene, treatment, masks):
     model = loaded.model.double()
     codes = torch.from_numpy(dataset.codes[[gene]])
     with torch.no_grad(), masked_heads(model, {name: mask.double() for name, mask in masks.items()}):
-        answer = model.standardised(codes, loaded.encode_treatments(named_treatments([treatment])))[0, 0]
+        answers = model if loaded.task == "binary" else model.standardised
+        answer = answers(codes, loaded.encode_treatments(named_treatments([treatment])))[0, 0]
     target = float(dataset.targets[gene, dataset.treatments.names.index(treatment)])
     if loaded.task == "binary":
         return float(torch.nn.functional.binary_cross_entropy_with_logits(answer, answer * 0 + target))

@@ -5,10 +5,12 @@ from pathlib import Path
 
 import numpy as np
 import pandas as pd
+import torch
 
 import bioattn
 from bioattn.formats.nucleotides import decode
-from bioattn.models.promoter.training.data import TargetScale
+from bioattn.models.promoter.batch_part import drop_channels, part_of_batch
+from bioattn.models.promoter.training.data import TargetScale, log_odds
 from bioattn.promoters.dataset import TRAIN, PromoterDataset, read_dataset, write_dataset
 from tests.making import bioattn as command
 
@@ -49,6 +51,24 @@ def test_contributions_and_intercept_are_the_prediction_in_its_units(
     np.testing.assert_allclose(common, common[0], atol=1e-4)
 
 
+def test_a_binary_model_starts_from_the_odds_of_each_treatment(binary_path: Path, tmp_path: Path) -> None:
+    dataset = read_dataset(binary_path)
+    targets = np.where(np.isnan(dataset.targets), np.nan, np.maximum(dataset.targets, [[0, 0, 1]])).astype(
+        "f4"
+    )
+    targets[:, 0] = np.where(np.arange(len(targets)) % 5 == 0, targets[:, 0], 0)
+    write_dataset(tmp_path / "x.dataset.h5", replace(dataset, targets=targets))
+    model = tmp_path / "model"
+    words = ("--epochs", 1, "--readout", "shared", "--no-baselines", "-q")
+    assert command("train", "promoter", tmp_path / "x.dataset.h5", "-o", model, *words) == 0
+    (fasta := tmp_path / "x.fa").write_text(f">n\n{'N' * dataset.length}\n")
+    train_GT = targets[dataset.genes_in(TRAIN)]
+    share_T = np.nanmean(train_GT, axis=0)
+    predicted_T = bioattn.load_model(model).predict(fasta).to_numpy()[0]
+    assert (np.diff(predicted_T[np.argsort(share_T)]) > 0.1).all()
+    np.testing.assert_allclose(log_odds(np.array([[1, 0], [1, np.nan]], np.float32)), [np.log(5), -np.log(3)])
+
+
 def test_each_treatment_has_its_own_units_where_it_can() -> None:
     targets_GT = np.array([[1.0, 5.0, np.nan], [3.0, 5.0, 7.0], [np.nan, 5.0, np.nan]], np.float32)
     scale = TargetScale.of(targets_GT, binary=False, each=True)
@@ -58,3 +78,15 @@ def test_each_treatment_has_its_own_units_where_it_can() -> None:
     shared = TargetScale.of(targets_GT, binary=False, each=False)
     np.testing.assert_allclose(shared.mean_T, common[0])
     np.testing.assert_allclose(shared.sd_T, common[1])
+
+
+def test_dropped_channels_are_dropped_from_all_bins_alike() -> None:
+    ones_BPC = torch.ones(6, 4, 500)
+    torch.manual_seed(0)
+    whole = drop_channels(ones_BPC, 0.3)
+    assert set(whole.unique().tolist()) == {0.0, torch.tensor(1 / 0.7).item()}
+    assert (whole == whole[:, :1]).all()
+    assert abs(float((whole == 0).float().mean()) - 0.3) < 0.03
+    torch.manual_seed(0)
+    with part_of_batch(slice(2, 4), 6):
+        assert (drop_channels(ones_BPC[2:4], 0.3) == whole[2:4]).all()

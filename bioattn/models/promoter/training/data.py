@@ -58,6 +58,13 @@ class TargetScale:
         return (targets_BT - mean_T) / sd_T
 
 
+def log_odds(targets_GT: NDArray[np.float32]) -> NDArray[np.float64]:
+    """Log-odds (T,) of the measured training cells that are 1, half a cell of either kind added; NaN = missing."""
+    ones_T = np.nansum(targets_GT, axis=0, dtype=np.float64)
+    odds_T: NDArray[np.float64] = (ones_T + 0.5) / (np.isfinite(targets_GT).sum(axis=0) - ones_T + 0.5)
+    return np.log(odds_T)
+
+
 def model_config(
     dataset: PromoterDataset, settings: Mapping[str, Any], training: TrainingConfig, source: str = "options"
 ) -> PromoterModelConfig:

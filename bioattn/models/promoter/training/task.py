@@ -27,6 +27,7 @@ from bioattn.models.promoter.training.config import FirstFilters, Loss, Metric, 
 from bioattn.models.promoter.training.data import (
     TargetScale,
     check_task,
+    log_odds,
     model_config,
     report_features,
     training_treatments,
@@ -41,7 +42,7 @@ from bioattn.models.promoter.training.losses import (
     measured_cells,
 )
 from bioattn.models.promoter.training.warm_start import warm_start
-from bioattn.models.promoter.treatment_vocabulary import TreatmentVocabulary
+from bioattn.models.promoter.treatment_vocabulary import TreatmentBatch, TreatmentVocabulary
 from bioattn.promoters.dataset import TRAIN, read_dataset
 from bioattn.promoters.response_metrics import fit_shared_axis, per_treatment, summarise
 from bioattn.promoters.treatments import UNCONDITIONAL, named_treatments
@@ -131,6 +132,8 @@ class PromoterTask(Task):
         self.axis = None if self.binary or targets_GT.shape[1] < 2 else fit_shared_axis(targets_GT)
         each = self.config.readout is Readout.SHARED
         self.scale = TargetScale.of(targets_GT, binary=self.binary, each=each)
+        if self.binary and each:
+            self.model.response_mean_T.copy_(torch.from_numpy(log_odds(targets_GT)))
         self.validation = validation_genes(dataset, self.columns)
         self.stages = [
             Stage(
@@ -186,7 +189,7 @@ class PromoterTask(Task):
             self.training.precision.autocast(self.device),
             capture(["*"], meter, gradients=True) if entropy_weight else nullcontext(),
         ):
-            predicted_BT = self.model.standardised(batch.codes_BL[rows].to(self.device), treatments)
+            predicted_BT = self._predict(self.model, batch.codes_BL[rows].to(self.device), treatments)
         predicted_BT = predicted_BT.float()
         unconditional_B1 = None
         if self.unconditional is not None:
@@ -216,10 +219,13 @@ class PromoterTask(Task):
             for first in range(own.start, own.stop, VALIDATION_BATCH):
                 rows = slice(first, first + VALIDATION_BATCH)
                 codes_BL = centred_windows(self.dataset, self.validation[rows]).to(self.device)
-                predicted_BT[rows] = (
-                    cast(PromoterModel, model).standardised(codes_BL, self.treatments).float().cpu()
-                )
+                predicted_BT[rows] = self._predict(model, codes_BL, self.treatments).float().cpu()
         return predicted_BT
+
+    def _predict(self, model: nn.Module, codes_BL: Tensor, treatments: TreatmentBatch) -> Tensor:
+        """What losses compare with targets: standard units, or logits."""
+        promoter_model = cast(PromoterModel, model)
+        return (promoter_model if self.binary else promoter_model.standardised)(codes_BL, treatments)
 
     def judge(self, values: Tensor) -> Judgement:
         """Loss and metrics of predictions for the validation genes."""
@@ -240,8 +246,9 @@ class PromoterTask(Task):
         dataset, columns = self.dataset, self.columns
         mean_T = np.zeros(len(columns)) if dataset.target_mean is None else dataset.target_mean[columns]
         sd_T = np.ones(len(columns)) if dataset.target_sd is None else dataset.target_sd[columns]
-        self.model.response_mean_T.copy_(torch.from_numpy(self.scale.mean_T * sd_T + mean_T))
-        self.model.response_sd_T.copy_(torch.from_numpy(self.scale.sd_T * sd_T))
+        if not self.binary:
+            self.model.response_mean_T.copy_(torch.from_numpy(self.scale.mean_T * sd_T + mean_T))
+            self.model.response_sd_T.copy_(torch.from_numpy(self.scale.sd_T * sd_T))
         return evaluate(
             self.model,
             dataset,
