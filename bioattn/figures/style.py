@@ -171,7 +171,7 @@ def colour_bar(
     low, high = image.get_clim()
     below, above = bool(np.nanmin(values) < low - 1e-9), bool(np.nanmax(values) > high + 1e-9)
     extend = {(False, False): "neither", (True, False): "min", (False, True): "max", (True, True): "both"}
-    bar = figure.colorbar(image, ax=axes, extend=extend[below, above], **place)
+    bar = figure.colorbar(image, ax=axes, extend=extend[below, above], ticks=MaxNLocator(nbins=5), **place)
     bar.set_label(label, fontsize=SMALL_FONT)
 
 

@@ -1,8 +1,8 @@
 """One map over the bases of every promoter and treatment, whether of attention or of attribution.
 
 Attention is spread from bins over bases (Gaussian) and scaled so that 1 is what each base has where a model looks
-everywhere alike; attribution is the contribution of each base, in response units, with its sign. Maps are read
-some promoters of one treatment at a time.
+everywhere alike; attribution is the contribution of each base, in response units, with its sign, as are the
+contributions of attended bins. Maps are read some promoters of one treatment at a time.
 
 Shapes: G promoters, B promoters of a block, L bases of the window.
 """
@@ -33,6 +33,8 @@ from bioattn.store.schema import ATTRIBUTION_FORMAT
 LOGGER = logging.getLogger("bioattn")
 ROWS_AT_ONCE = 1024
 ATTENTION, ATTRIBUTION = "attention", "attribution"
+SIGNS = {"raising": 1, "lowering": -1}
+"""Contributions of attended bins are searched twice: where they raise the response, and where they lower it."""
 ATTRIBUTED_BASES = 15
 """How wide a stretch is cut out around a peak of attribution, which points at single bases."""
 
@@ -48,7 +50,9 @@ class PromoterMaps(ABC):
     """Maps of one file; chosen promoters only."""
 
     kind: str
-    """`attention` or `attribution`."""
+    """`attention`, `attribution`, `raising` or `lowering`."""
+    signed: bool
+    """Whether values are contributions to the response."""
     path: Path
     treatments: list[str]
     """All of the file."""
@@ -70,6 +74,11 @@ class PromoterMaps(ABC):
     @abstractmethod
     def _spread(self, compact: NDArray[np.floating]) -> NDArray[np.float64]:
         """From that to bases, (B, L)."""
+
+    def heights(self, rows: slice, treatment: str) -> NDArray[np.float64]:
+        """The map in which peaks are sought, less the reference where one is held: not negative, (B, L)."""
+        values = self.difference(rows, treatment) if self.reference_held else self.read(rows, treatment)
+        return np.abs(values) if self.kind == ATTRIBUTION else np.maximum(SIGNS.get(self.kind, 1) * values, 0)
 
     @property
     def length(self) -> int:
@@ -112,9 +121,7 @@ class PromoterMaps(ABC):
 
 
 class AttentionMaps(PromoterMaps):
-    """Attention, averaged over sites and heads."""
-
-    kind = ATTENTION
+    """Attention, averaged over sites and heads, or its contributions, added over heads."""
 
     def __init__(
         self,
@@ -124,12 +131,15 @@ class AttentionMaps(PromoterMaps):
         genes: Sequence[str] | None,
         sites: Sequence[str] = ("*",),
         heads: tuple[int, ...] | None = None,
+        kind: str = ATTENTION,
     ) -> None:
-        """Maps of `genes` (None = all), whose bases are those of the FASTA `promoters`.
+        """Maps of `genes` (None = all), whose bases are those of the FASTA `promoters`; kind: weights, or a key of
+        `SIGNS`.
 
         Raises: BioattnError as `position_maps`, or when the FASTA lacks a gene or a base.
         """
-        self._reader = position_maps(attention, sites, heads)
+        self.kind, self.signed = kind, kind in SIGNS
+        self._reader = position_maps(attention, sites, heads, contributions=self.signed)
         super().__init__(_numbers(attention.samples, genes))
         self.path = attention.path
         self.treatments = attention.treatments
@@ -143,13 +153,15 @@ class AttentionMaps(PromoterMaps):
         return self._reader.read(samples, treatment)
 
     def _spread(self, compact: NDArray[np.floating]) -> NDArray[np.float64]:
-        return np.asarray(self.length * upsample(compact, self._edges, self.length, Upsampling.GAUSSIAN))
+        spread = upsample(compact, self._edges, self.length, Upsampling.GAUSSIAN)
+        return spread if self.signed else self.length * spread
 
 
 class AttributionMaps(PromoterMaps):
     """Contributions of bases."""
 
     kind = ATTRIBUTION
+    signed = True
     reach = ATTRIBUTED_BASES
 
     def __init__(self, attribution: AttributionFile, *, genes: Sequence[str] | None) -> None:

@@ -21,6 +21,8 @@ from bioattn.formats.motif import UNIFORM_BACKGROUND, Motif
 from bioattn.interpret.file_kinds import EDGES, LOGOS, MEME, MOTIF_FOLDER, MOTIFS, TREATMENTS
 from bioattn.interpret.maps.promoter_maps import (
     ATTENTION,
+    ATTRIBUTION,
+    SIGNS,
     AttentionMaps,
     AttributionMaps,
     PromoterMaps,
@@ -59,7 +61,7 @@ class MotifSummary:
     """Counts of what was found."""
 
     motifs: dict[str, int]
-    """By source: attention, attribution, filter."""
+    """By source: attention (or raising and lowering), attribution, filter."""
     matched: int | None
     """With q < 0.05; None without a database."""
     treatments: int
@@ -102,11 +104,13 @@ def export_motifs(
         require_tomtom()
         targets = read_meme(database)
     with ExitStack() as stack:
-        maps = [_open(stack, path, settings, promoters, genes) for path in files]
+        maps = [each for path in files for each in _open(stack, path, settings, promoters, genes)]
         kinds = [each.kind for each in maps]
         if len(set(kinds)) < len(kinds):
             raise BioattnError(f"two {kinds[0]} files: give one of each kind, or run the command for each")
-        if (settings.heads is not None or settings.sites != MotifSettings().sites) and ATTENTION not in kinds:
+        if (settings.heads is not None or settings.sites != MotifSettings().sites) and set(kinds) <= {
+            ATTRIBUTION
+        }:
             option = "--sites" if settings.heads is None else "--heads"
             raise BioattnError(f"{option} chooses in attention, which is not given; leave it out")
         for each in maps:
@@ -152,17 +156,21 @@ def export_motifs(
 
 def _open(
     stack: ExitStack, path: Path, settings: MotifSettings, promoters: Path | None, genes: Sequence[str]
-) -> PromoterMaps:
-    """The maps of a file of either kind."""
+) -> list[PromoterMaps]:
+    """The maps of a file of either kind; of attention with contributions those that raise and those that lower."""
     file = stack.enter_context(open_maps(path))
     chosen = choose_genes(genes, list(file.samples.index), path) if genes else None
     if isinstance(file, AttributionFile):
-        return AttributionMaps(file, genes=chosen)
+        return [AttributionMaps(file, genes=chosen)]
     if promoters is None:
         raise BioattnError(
             f"{path}: attention holds no sequences; give the FASTA it was exported from with --promoters"
         )
-    return AttentionMaps(file, promoters, genes=chosen, sites=settings.sites, heads=settings.heads)
+    contribute = any(info.has_contributions for info in file.sites.values())
+    return [
+        AttentionMaps(file, promoters, genes=chosen, sites=settings.sites, heads=settings.heads, kind=kind)
+        for kind in (SIGNS if contribute else [ATTENTION])
+    ]
 
 
 def _filters(folder: Path, promoters: Path | None) -> list[Motif]:

@@ -10,12 +10,11 @@ from dataclasses import dataclass
 
 import numpy as np
 import pandas as pd
-from numpy.typing import NDArray
 
 from bioattn.choices import MEAN
 from bioattn.errors import SettingsError
 from bioattn.formats.motif import Motif
-from bioattn.interpret.maps.promoter_maps import ATTRIBUTION, PromoterMaps
+from bioattn.interpret.maps.promoter_maps import PromoterMaps
 from bioattn.interpret.motifs.clusters import merge_motifs
 from bioattn.interpret.motifs.discovery import PAD, FoundMotif, discover_motifs
 from bioattn.interpret.motifs.hits import base_composition
@@ -50,11 +49,11 @@ def find_treatment_motifs(
     maps: PromoterMaps, treatment: str, *, max_seqlets: int, max_motifs: int, seed: int
 ) -> TreatmentMotifs:
     """Cut out up to `max_seqlets` seqlets of a treatment and look for motifs in them."""
-    usual_L = usual_map((_heights(maps, rows, treatment) for rows in maps.blocks()), maps.length)
+    usual_L = usual_map((maps.heights(rows, treatment) for rows in maps.blocks()), maps.length)
     parts = []
     for rows in maps.blocks():
         peaks = find_peaks(
-            _heights(maps, rows, treatment),
+            maps.heights(rows, treatment),
             usual_L,
             apart=maps.reach,
             per_promoter=PEAKS_PER_PROMOTER,
@@ -72,7 +71,7 @@ def find_treatment_motifs(
     for rows in maps.blocks():
         own = np.flatnonzero((places.gene >= rows.start) & (places.gene < rows.stop))
         if own.size:
-            prior[own] = cut_map(_heights(maps, rows, treatment), places.take(own), width, first=rows.start)
+            prior[own] = cut_map(maps.heights(rows, treatment), places.take(own), width, first=rows.start)
     motifs = discover_motifs(
         Seqlets(codes=cut_codes(maps.codes, places, width), prior=prior),
         cut_codes(maps.codes, controls, width),
@@ -80,12 +79,6 @@ def find_treatment_motifs(
         max_motifs=max_motifs,
     )
     return TreatmentMotifs(places=places, motifs=motifs)
-
-
-def _heights(maps: PromoterMaps, rows: slice, treatment: str) -> NDArray[np.float64]:
-    """The map in which peaks are sought: not negative, (B, L)."""
-    values = maps.difference(rows, treatment) if maps.reference_held else maps.read(rows, treatment)
-    return np.abs(values) if maps.kind == ATTRIBUTION else np.maximum(values, 0)
 
 
 FILTER = "filter"

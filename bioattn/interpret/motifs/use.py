@@ -15,7 +15,7 @@ from numpy.typing import NDArray
 from scipy.stats import wilcoxon
 
 from bioattn.formats.motif import Motif
-from bioattn.interpret.maps.promoter_maps import ATTRIBUTION, PromoterMaps
+from bioattn.interpret.maps.promoter_maps import PromoterMaps
 from bioattn.interpret.motifs.discovery import PAD
 from bioattn.interpret.motifs.hits import MotifScores, base_composition, find_motif_hits
 from bioattn.interpret.motifs.seqlets import Places, cut_codes
@@ -105,7 +105,7 @@ class MotifUse:
     def __init__(self, maps: PromoterMaps, motifs: Sequence[Motif]) -> None:
         self.maps = maps
         self.motifs = list(motifs)
-        self._signed = maps.kind == ATTRIBUTION
+        self._signed = maps.signed
         self._background = base_composition(maps.codes)
         self._hits = hits_of_motifs(maps.codes, motifs, self._background, HIT_P_VALUE)
         pair = self._hits.gene.astype(np.int64) * max(1, len(motifs)) + self._hits.motif
@@ -197,7 +197,7 @@ class MotifUse:
     def _at_hits(
         self, values_BL: NDArray[np.floating], part: slice, first: int | None
     ) -> NDArray[np.float64]:
-        """Mean over the bases of each hit, of attribution the sum. first: None = one row for all promoters."""
+        """Mean over the bases of each hit, of contributions the sum. first: None = one row for all promoters."""
         running = np.zeros((len(values_BL), values_BL.shape[1] + 1))
         np.cumsum(values_BL, axis=1, out=running[:, 1:])
         gene = 0 if first is None else self._hits.gene[part] - first

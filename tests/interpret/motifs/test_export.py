@@ -77,6 +77,21 @@ class Planted:
         result_files.write_promoters(path, layout, self.samples, {site.name: weights.astype(np.float32)})
         return path
 
+    def contributions(self) -> Path:
+        """The first treatment's sites raise, the second's lower; the weights say nothing."""
+        rng = np.random.default_rng(2)
+        site = cross_site(EDGES, field=FIELD, contributes=True)
+        values = rng.normal(size=(GENES, 3, 2, len(EDGES) - 1), scale=0.02)
+        for number, sign in ((0, 1), (1, -1)):
+            where = self.where(self.treatments[number])
+            values[:, number] += sign * where.reshape(GENES, 1, -1, POOL).sum(axis=3) / 2
+        path = self.folder / "contributions.h5"
+        layout = promoter_layout([site], self.treatments, LENGTH, input_sha256=sha256_of(self.fasta))
+        weights = np.full(values.shape, 1 / (len(EDGES) - 1), np.float32)
+        arrays = {site.name: {"weights": weights, "contributions": values.astype(np.float32)}}
+        result_files.write_promoters(path, layout, self.samples, arrays)
+        return path
+
     def attribution(self) -> Path:
         rng = np.random.default_rng(1)
         codes = self.simulated.codes
@@ -138,6 +153,22 @@ def test_planted_motifs_come_out_of_either_map_and_nothing_else(planted, exporte
     np.testing.assert_allclose(written.background, base_composition(planted.simulated.codes), atol=1e-5)
     # Each is the motif of its treatment: treatment2 needs motif2.
     assert [name[-1] for name in names] == [treatment[-1] for treatment in motifs["surest_treatment"]]
+
+
+def test_motifs_of_contributions_have_a_sign(planted, tmp_path):
+    files = [str(planted.contributions()), "--promoters", str(planted.fasta)]
+    assert main(["export", "motifs", *files, "-o", str(tmp_path / "motifs"), "-q"]) == 0
+    motifs = table(tmp_path / "motifs" / "motifs.tsv").set_index("motif")
+    found = {name: planted_name(planted, consensus) for name, consensus in motifs["consensus"].items()}
+    assert found == {"raising_1": "motif1", "lowering_1": "motif2"}
+    assert motifs["source"].tolist() == ["raising", "lowering"]
+    use = table(tmp_path / "motifs" / "treatments.tsv")
+    value = use[use["reference"] == "background"].set_index(["treatment", "motif"])["value"]
+    first, second, third = planted.treatments
+    # Eight bases of one unit each, of which the bins and their smoothing share some with the neighbours.
+    assert 3 < value[first, "raising_1"] < 8
+    assert -8 < value[second, "lowering_1"] < -3
+    assert np.abs([value[third, name] for name in found]).max() < 0.2
 
 
 def test_a_motif_gains_attention_under_its_treatment_only(planted, exported):
