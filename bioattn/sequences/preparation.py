@@ -1,0 +1,364 @@
+"""From FASTA files to a sequence dataset: letters, a split without leakage, and an audit of every record.
+
+Files are read twice and never held whole: first for names, lengths and letters, then to be written.
+"""
+
+import logging
+from collections.abc import Iterator, Sequence
+from dataclasses import asdict, dataclass
+from itertools import pairwise
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from Bio.Data import CodonTable
+from Bio.Seq import translate
+from numpy.typing import NDArray
+
+from bioattn.choices import not_there
+from bioattn.errors import BioattnError, FormatError, SettingsError
+from bioattn.formats.fasta import read_fasta_pieces
+from bioattn.formats.nucleotides import UNKNOWN, decode
+from bioattn.io.audit import audit_path, audit_text
+from bioattn.io.files import sha256_of, text_output
+from bioattn.promoters.dataset import SPLIT_NAMES, TEST, TRAIN, VALIDATION
+from bioattn.promoters.homology import Links, group_labels, promoter_links, protein_links
+from bioattn.promoters.splits import (
+    MIN_CHROMOSOMES,
+    Holdout,
+    parse_holdouts,
+    read_split_table,
+    split_by_group,
+    split_by_table,
+)
+from bioattn.sequences.choices import Alphabet, SequenceSplit
+from bioattn.sequences.sequence_dataset import Segments, write_sequence_dataset
+from bioattn.sequences.vocabulary import CODON_LENGTH, MAX_KMER, RESIDUES, Vocabulary
+from bioattn.system.progress import NoProgress, Progress
+from bioattn.text import counted, percentage
+
+LOGGER = logging.getLogger("bioattn")
+
+CHROMOSOME_LENGTH = 10_000
+"""Records of at least this median length are taken for chromosomes: other letters of one are no other gene."""
+MAX_HOMOLOGY_LETTERS = 100_000_000
+"""Records with more letters in all are not compared with each other: their k-mers would not fit in memory."""
+LEAKAGE_WINDOW = 1_000
+"""Letters of the pieces of chromosomes whose likeness is measured."""
+SHARES = {VALIDATION: 0.1, TEST: 0.1}
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SequenceSettings:
+    """How sequences become a dataset."""
+
+    alphabet: Alphabet
+    kmer: int = 1
+    split: SequenceSplit | None = None
+    """None: by record for five chromosomes or more, by position for fewer, by homology for shorter records."""
+    holdouts: tuple[str, ...] = ()
+    """`test=IV,XV` (records) or `test=0.1` (a share of records or letters)."""
+    split_table: Path | None = None
+    genetic_code: int = 1
+    """NCBI table, by which codons are translated to find related genes."""
+    seed: int = 0
+
+    def __post_init__(self) -> None:
+        if not 1 <= self.kmer <= MAX_KMER:
+            raise SettingsError(f"--kmer {self.kmer}: give 1 to {MAX_KMER}")
+        if self.kmer > 1 and self.alphabet is not Alphabet.DNA:
+            raise SettingsError(
+                f"--kmer is for --alphabet dna; a token of {self.alphabet} is one {self.alphabet}"
+            )
+        if self.split_table is not None and (self.split is not None or self.holdouts):
+            raise SettingsError(
+                "--split-table gives the side of every record; leave --split and --holdout out"
+            )
+        if self.genetic_code not in CodonTable.unambiguous_dna_by_id:
+            raise SettingsError(f"--genetic-code {self.genetic_code}: NCBI has no such table")
+
+
+@dataclass(frozen=True, slots=True)
+class PreparedSequences:
+    """What was made."""
+
+    records: int
+    dropped: int
+    letters: dict[str, int]
+    """By side."""
+    leakage: list[dict[str, Any]]
+
+
+@dataclass(slots=True)
+class _Record:
+    name: str
+    length: int = 0
+    dropped: str = ""
+    """Why it is left out; empty: it is kept."""
+
+
+def prepare_sequences(
+    files: Sequence[Path], output: Path, settings: SequenceSettings, progress: Progress | None = None
+) -> PreparedSequences:
+    """Write the dataset `output` and, beside it, an audit of every record.
+
+    Raises: FormatError naming file, record and position of what is no letter of the alphabet; BioattnError when no
+    record can be used, or a split cannot be made.
+    """
+    progress = progress or NoProgress()
+    vocabulary = Vocabulary(settings.alphabet, settings.kmer)
+    records = _read_records(files, vocabulary)
+    kept = [each for each in records if not each.dropped]
+    if not kept:
+        raise BioattnError(f"{files[0]}: no record can be used; the first: {records[0].dropped}")
+    lengths = np.array([each.length for each in kept], dtype=np.int64)
+    sequences = _Sequences(files, vocabulary, kept)
+    segments, description = _split(kept, lengths, sequences, settings)
+    leakage = _leakage(segments, sequences, settings.genetic_code)
+    for each in leakage:
+        LOGGER.info(
+            f"{each['side']} against {each['against']}: {percentage(each['related'], 1)} of "
+            f"{counted(each['pieces'], 'sequence')} are related to one there"
+        )
+    metadata = {
+        "files": [{"name": path.name, "sha256": sha256_of(path)} for path in files],
+        "split": description,
+        "leakage": leakage,
+        "settings": {
+            name: str(value.name if isinstance(value, Path) else value)
+            for name, value in asdict(settings).items()
+            if value is not None
+        },
+    }
+    progress.begin("letters", int(lengths.sum()))
+    write_sequence_dataset(
+        output,
+        vocabulary,
+        [each.name for each in kept],
+        lengths.tolist(),
+        _told(sequences.pieces(), progress),
+        segments,
+        metadata,
+    )
+    progress.end()
+    with text_output(audit_path(output)) as file:
+        file.write(_audit(records, kept, segments))
+    letters = {
+        name: int((segments.end - segments.start)[segments.split == side].sum())
+        for side, name in enumerate(SPLIT_NAMES)
+    }
+    return PreparedSequences(len(kept), len(records) - len(kept), letters, leakage)
+
+
+def _read_records(files: Sequence[Path], vocabulary: Vocabulary) -> list[_Record]:
+    """Names and lengths of all records, and why some cannot be used."""
+    records: dict[str, _Record] = {}
+    file_of: dict[str, Path] = {}
+    for path in files:
+        for name, sequence in _pieces(path, vocabulary):
+            if file_of.setdefault(name, path) != path:
+                raise FormatError(f"{path}: the name {name!r} stands in {file_of[name]} already")
+            record = records.setdefault(name, _Record(name))
+            vocabulary.encode(sequence, f"{path}: {name}", record.length)
+            record.length += len(sequence)
+    for record in records.values():
+        if not record.length:
+            record.dropped = "no sequence"
+        elif vocabulary.alphabet is Alphabet.CODON and record.length % CODON_LENGTH:
+            record.dropped = f"{record.length} bases are not whole codons"
+    return list(records.values())
+
+
+def _pieces(path: Path, vocabulary: Vocabulary) -> Iterator[tuple[str, str]]:
+    """Name and letters of each piece of a record; stops at the end of proteins left out."""
+    for piece in read_fasta_pieces(path):
+        protein = vocabulary.alphabet is Alphabet.PROTEIN
+        yield piece.name, piece.sequence.removesuffix("*") if protein else piece.sequence
+
+
+@dataclass(frozen=True, slots=True)
+class _Sequences:
+    """The letters of the records that are kept, read anew each time."""
+
+    files: Sequence[Path]
+    vocabulary: Vocabulary
+    kept: Sequence[_Record]
+
+    def pieces(self) -> Iterator[NDArray[np.uint8]]:
+        """All letters, cut anywhere."""
+        for _, codes in self._named_pieces():
+            yield codes
+
+    def whole(self) -> list[NDArray[np.uint8]]:
+        """The letters of each record."""
+        parts: dict[str, list[NDArray[np.uint8]]] = {}
+        for name, codes in self._named_pieces():
+            parts.setdefault(name, []).append(codes)
+        return [np.concatenate(each) for each in parts.values()]
+
+    def _named_pieces(self) -> Iterator[tuple[str, NDArray[np.uint8]]]:
+        names = {each.name for each in self.kept}
+        for path in self.files:
+            for name, sequence in _pieces(path, self.vocabulary):
+                if name in names:
+                    yield name, self.vocabulary.encode(sequence, name)
+
+
+def _split(
+    kept: Sequence[_Record], lengths: NDArray[np.int64], sequences: _Sequences, settings: SequenceSettings
+) -> tuple[Segments, dict[str, Any]]:
+    """The segments of each side, and how they were chosen."""
+    everything = np.arange(len(kept)), np.zeros(len(kept), np.int64), lengths
+    names = [each.name for each in kept]
+    if settings.split_table is not None:
+        sides = split_by_table(names, read_split_table(settings.split_table))
+        return Segments(*everything, sides), {"by": "table"}
+    kind = settings.split or _usual_split(lengths)
+    holdouts = parse_holdouts(settings.holdouts, with_treatments=False)
+    named = any(not each.is_fraction and each.values for each in holdouts)
+    description: dict[str, Any] = {"by": str(kind)}
+    if kind is SequenceSplit.POSITION:
+        if named:
+            raise SettingsError("--holdout: names are for --split record; give shares, such as test=0.1")
+        return _by_position(lengths, settings.kmer, holdouts), description
+    if kind is SequenceSplit.HOMOLOGY:
+        if lengths.sum() > MAX_HOMOLOGY_LETTERS:
+            raise BioattnError(
+                f"--split homology: {lengths.sum():,} letters are too many to compare (most "
+                f"{MAX_HOMOLOGY_LETTERS:,}); give --split record, or --split-table"
+            )
+        links = _links(sequences.whole(), settings.alphabet, settings.genetic_code)
+        groups = group_labels(len(kept), [(links.first, links.second)])
+        description |= {"groups": int(groups.max()) + 1, "largest_group": int(np.bincount(groups).max())}
+        LOGGER.info(
+            f"homology: {description['groups']:,} groups of related records, the largest of "
+            f"{description['largest_group']:,}"
+        )
+        sides = split_by_group(groups, holdouts, settings.seed, "homology")
+    else:
+        sides = _by_record(names, lengths, holdouts, settings.seed)
+    return Segments(*everything, sides), description
+
+
+def _usual_split(lengths: NDArray[np.int64]) -> SequenceSplit:
+    if np.median(lengths) < CHROMOSOME_LENGTH:
+        return SequenceSplit.HOMOLOGY
+    return SequenceSplit.RECORD if len(lengths) >= MIN_CHROMOSOMES else SequenceSplit.POSITION
+
+
+def _by_record(
+    names: Sequence[str], lengths: NDArray[np.int64], holdouts: Sequence[Holdout], seed: int
+) -> NDArray[np.uint8]:
+    """The side of each record: named, or drawn at random until a share of the letters is reached."""
+    sides = np.full(len(names), TRAIN, dtype=np.uint8)
+    shares = dict(SHARES)
+    for holdout in holdouts:
+        if holdout.is_fraction or not holdout.values:
+            shares[holdout.side] = float(holdout.text or 0)
+            continue
+        shares[holdout.side] = 0.0
+        for name in holdout.values:
+            if name not in names:
+                raise not_there("--holdout", name, "the input", "record", names)
+            if sides[names.index(name)] not in (TRAIN, holdout.side):
+                raise SettingsError(f"--holdout: {name!r} is named for both test and validation")
+            sides[names.index(name)] = holdout.side
+    order = np.random.default_rng(seed).permutation(len(names))
+    for side in (TEST, VALIDATION):
+        wanted, got = shares[side] * lengths.sum(), 0
+        free = [number for number in order if sides[number] == TRAIN]
+        for number in free if wanted else []:
+            if not got or got + lengths[number] <= wanted:
+                sides[number] = side
+                got += int(lengths[number])
+    if not (sides == TRAIN).any():
+        raise BioattnError("--holdout: every record is held out; none is left for training")
+    return sides
+
+
+def _by_position(lengths: NDArray[np.int64], word: int, holdouts: Sequence[Holdout]) -> Segments:
+    """Of every record the first part, the next and the last; cut between words of `word` letters."""
+    shares = SHARES | {each.side: float(each.text or 0) for each in holdouts}
+    rows = []
+    for record, length in enumerate(lengths.tolist()):
+        cuts = [
+            0,
+            round(length * (1 - shares[VALIDATION] - shares[TEST])),
+            round(length * (1 - shares[TEST])),
+            length,
+        ]
+        cuts[1:3] = [cut // word * word for cut in cuts[1:3]]
+        rows += [
+            (record, start, end, side) for side, (start, end) in enumerate(pairwise(cuts)) if start < end
+        ]
+    record_S, start_S, end_S, side_S = np.array(rows, dtype=np.int64).T
+    return Segments(record_S, start_S, end_S, side_S.astype(np.uint8))
+
+
+def _links(codes: Sequence[NDArray[np.uint8]], alphabet: Alphabet, genetic_code: int) -> Links:
+    """Pairs of related sequences: by shared residue 5-mers, of DNA by shared 14-mers of either strand."""
+    if alphabet is Alphabet.DNA:
+        padded = np.full((len(codes), max(map(len, codes))), UNKNOWN, dtype=np.uint8)
+        for row, each in zip(padded, codes, strict=True):
+            row[: len(each)] = each
+        return promoter_links(padded)
+    if alphabet is Alphabet.CODON:
+        return protein_links(
+            [translate(decode(each), table=genetic_code).removesuffix("*") for each in codes]
+        )
+    letters = np.frombuffer((RESIDUES + "X").encode(), np.uint8)
+    return protein_links([letters[each].tobytes().decode() for each in codes])
+
+
+def _leakage(segments: Segments, sequences: _Sequences, genetic_code: int) -> list[dict[str, Any]]:
+    """How many sequences of a held-out side are related to one of another; chromosomes count in windows."""
+    length_S = segments.end - segments.start
+    if length_S.sum() > MAX_HOMOLOGY_LETTERS:
+        LOGGER.warning(
+            f"leakage between the sides is not measured: more than {MAX_HOMOLOGY_LETTERS:,} letters"
+        )
+        return []
+    whole, vocabulary = sequences.whole(), sequences.vocabulary
+    window = LEAKAGE_WINDOW // vocabulary.word * vocabulary.word
+    pieces: list[NDArray[np.uint8]] = []
+    sides: list[int] = []
+    for number, length in enumerate(length_S.tolist()):
+        codes = whole[segments.record[number]][segments.start[number] : segments.end[number]]
+        step = window if length >= CHROMOSOME_LENGTH else length
+        pieces += [codes[first : first + step] for first in range(0, length, step)]
+        sides += [int(segments.split[number])] * (len(pieces) - len(sides))
+    links = _links(pieces, vocabulary.alphabet, genetic_code)
+    side = np.array(sides)
+    found = []
+    for here, there in ((VALIDATION, TRAIN), (TEST, TRAIN), (TEST, VALIDATION)):
+        number = int((side == here).sum())
+        if number and (side == there).any():
+            related = np.unique(links.first[(side[links.first] == here) & (side[links.second] == there)])
+            found.append(
+                {
+                    "side": SPLIT_NAMES[here],
+                    "against": SPLIT_NAMES[there],
+                    "pieces": number,
+                    "related": round(len(related) / number, 6),
+                }
+            )
+    return found
+
+
+def _told(pieces: Iterator[NDArray[np.uint8]], progress: Progress) -> Iterator[NDArray[np.uint8]]:
+    for piece in pieces:
+        yield piece
+        progress.advance(len(piece))
+
+
+def _audit(records: Sequence[_Record], kept: Sequence[_Record], segments: Segments) -> str:
+    number = {each.name: place for place, each in enumerate(kept)}
+    rows = []
+    for record in records:
+        sides: tuple[str, ...] = ()
+        if not record.dropped:
+            own = segments.split[segments.record == number[record.name]]
+            sides = tuple(SPLIT_NAMES[side] for side in own.tolist())
+        status = "dropped" if record.dropped else "kept"
+        rows.append((record.name, status, record.dropped, sides, record.length))
+    return audit_text(("record", "status", "reason", "split", "letters"), rows)

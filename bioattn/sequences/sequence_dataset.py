@@ -1,0 +1,189 @@
+"""The sequence dataset: letters of all records and the segments of each side of the split, in one HDF5 file.
+
+The schema is written down in `docs/formats/sequence-dataset.md`. The file is sealed (`bioattn.io.seal`). Letters
+are one array that is mapped into memory, so that a dataset may be larger than memory.
+"""
+
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from bioattn.errors import BioattnError, FormatError
+from bioattn.io.dataset_file import DatasetKind, put_array, put_metadata, put_text
+from bioattn.io.seal import stream_sealed
+from bioattn.promoters.dataset import SPLIT_NAMES, TEST
+from bioattn.sequences.choices import Alphabet
+from bioattn.sequences.vocabulary import MAX_KMER, Vocabulary
+
+SEQUENCE_DATASET = DatasetKind(
+    name="sequence dataset",
+    format="bioattn-sequence-dataset",
+    version=1,
+    command="bioattn prepare language",
+)
+
+
+@dataclass(frozen=True, slots=True)
+class Segments:
+    """Parts of records, S of them; 0-based and half-open."""
+
+    record: NDArray[np.int64]
+    """Numbers of the records."""
+    start: NDArray[np.int64]
+    """First letter, from the start of the record."""
+    end: NDArray[np.int64]
+    split: NDArray[np.uint8]
+    """TRAIN, VALIDATION or TEST."""
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class SequenceDataset:
+    """An opened dataset."""
+
+    path: Path
+    vocabulary: Vocabulary
+    ids: list[str]
+    """R unique names of records."""
+    offsets: NDArray[np.int64]
+    """(R + 1,): record i is `codes[offsets[i]:offsets[i + 1]]`."""
+    codes: NDArray[np.uint8]
+    """All letters (`Vocabulary.encode`), mapped into memory."""
+    segments: Segments
+    metadata: dict[str, Any]
+    """What made the dataset; JSON types only."""
+
+    def segments_in(self, split: int) -> NDArray[np.int64]:
+        """Numbers of the segments on one side of the split."""
+        return np.flatnonzero(self.segments.split == split)
+
+    def segment(self, number: int) -> NDArray[np.uint8]:
+        """The letters of a segment."""
+        first = self.offsets[self.segments.record[number]]
+        return self.codes[first + self.segments.start[number] : first + self.segments.end[number]]
+
+    def letters_in(self, split: int) -> int:
+        """Letters on one side of the split."""
+        chosen = self.segments.split == split
+        return int((self.segments.end - self.segments.start)[chosen].sum())
+
+
+def write_sequence_dataset(
+    path: Path,
+    vocabulary: Vocabulary,
+    ids: Sequence[str],
+    lengths: Sequence[int],
+    pieces: Iterable[NDArray[np.uint8]],
+    segments: Segments,
+    metadata: dict[str, Any],
+) -> None:
+    """Write letters as they come; the same input gives the same bytes.
+
+    pieces: the letters of all records, one after the other, cut anywhere.
+
+    Raises: BioattnError when the file cannot be written, or `pieces` are not as long as `lengths` say.
+    """
+    offsets = np.concatenate([[0], np.cumsum(lengths, dtype=np.int64)]).astype("<i8")
+    with stream_sealed(path) as file:
+        put_text(file, "records/id", list(ids))
+        put_array(file, "records/offset", offsets)
+        # Neither chunks nor compression: the bytes are mapped into memory as they lie.
+        codes = file.create_dataset("letters/codes", (int(offsets[-1]),), dtype="u1", track_times=False)
+        place = 0
+        for piece in pieces:
+            codes[place : place + len(piece)] = piece
+            place += len(piece)
+        if place != offsets[-1]:
+            raise BioattnError("the sequences changed while they were read; run again")
+        for name in ("record", "start", "end"):
+            put_array(file, f"segments/{name}", getattr(segments, name).astype("<i8"))
+        put_array(file, "segments/split", segments.split)
+        put_metadata(file, metadata)
+        SEQUENCE_DATASET.write_attributes(file, alphabet=str(vocabulary.alphabet), kmer=vocabulary.kmer)
+
+
+def open_sequence_dataset(path: Path) -> SequenceDataset:
+    """Open a dataset: its seal is compared, all but the letters read.
+
+    Raises: FormatError naming what is wrong: not a sequence dataset, another version, truncated, edited, or values
+    that cannot be.
+    """
+    with SEQUENCE_DATASET.open(path) as arrays:
+        node = arrays.file["letters/codes"]
+        if node.dtype != np.uint8 or node.ndim != 1 or node.chunks is not None:
+            raise FormatError(f"{path}: /letters/codes is not one plain array of bytes; make the file again")
+        attributes = arrays.file.attrs
+        try:
+            vocabulary = Vocabulary(Alphabet(attributes["alphabet"]), int(attributes["kmer"]))
+        except ValueError as error:
+            raise FormatError(f"{path}: {error}; make the file again") from error
+        where, size = node.id.get_offset(), node.shape[0]
+        dataset = SequenceDataset(
+            path=path,
+            vocabulary=vocabulary,
+            ids=arrays.text("records/id"),
+            offsets=arrays.get("records/offset", "i8"),
+            codes=np.zeros(0, np.uint8)
+            if where is None
+            else np.memmap(path, np.uint8, "r", offset=where, shape=(size,)),
+            segments=Segments(
+                record=arrays.get("segments/record", "i8"),
+                start=arrays.get("segments/start", "i8"),
+                end=arrays.get("segments/end", "i8"),
+                split=arrays.get("segments/split", "u1"),
+            ),
+            metadata=arrays.metadata(),
+        )
+    problem = _problem(dataset)
+    if problem is not None:
+        raise FormatError(f"{path}: {problem}; make the dataset again")
+    return dataset
+
+
+def validate_sequence_dataset(path: Path) -> list[str]:
+    """Check a dataset file. Returns the problems; empty when it is valid."""
+    try:
+        dataset = open_sequence_dataset(path)
+    except BioattnError as error:
+        return [str(error)]
+    if not dataset.letters_in(0):
+        return [f"{path}: no letter is in the training split"]
+    return []
+
+
+def describe_sequence_dataset(path: Path) -> dict[str, Any]:
+    """The main figures for `bioattn inspect`. Raises: FormatError when it is damaged."""
+    dataset = open_sequence_dataset(path)
+    return {
+        "alphabet": str(dataset.vocabulary.alphabet),
+        "kmer": dataset.vocabulary.kmer,
+        "tokens": len(dataset.vocabulary.tokens),
+        "records": len(dataset.ids),
+        "letters": len(dataset.codes),
+        "letters_per_split": {name: dataset.letters_in(side) for side, name in enumerate(SPLIT_NAMES)},
+        "leakage": dataset.metadata.get("leakage"),
+    }
+
+
+def _problem(dataset: SequenceDataset) -> str | None:
+    """A contradiction between the parts of a dataset, or a value that cannot be."""
+    offsets, segments = dataset.offsets, dataset.segments
+    if not 1 <= dataset.vocabulary.kmer <= MAX_KMER:
+        return f"kmer is {dataset.vocabulary.kmer}, 1 to {MAX_KMER} are defined"
+    if offsets.shape != (len(dataset.ids) + 1,) or offsets[0] != 0 or (np.diff(offsets) < 1).any():
+        return "/records/offset does not rise from 0, once for each record"
+    if offsets[-1] != len(dataset.codes):
+        return f"the records have {offsets[-1]:,} letters, /letters/codes has {len(dataset.codes):,}"
+    sizes = {len(getattr(segments, name)) for name in Segments.__slots__}
+    if len(sizes) != 1 or sizes == {0}:
+        return "the arrays of /segments differ in length or are empty"
+    if ((segments.record < 0) | (segments.record >= len(dataset.ids))).any() or segments.split.max() > TEST:
+        return "a segment names a record or a side that is not there"
+    length = np.diff(offsets)[segments.record]
+    if ((segments.start < 0) | (segments.start >= segments.end) | (segments.end > length)).any():
+        return "a segment lies outside its record"
+    # A flipped letter is found by the seal, which was compared; only a forged file holds other codes.
+    return None

@@ -1,0 +1,130 @@
+"""Sequence datasets: what is stored is what the FASTA has, and sides share nothing."""
+
+from pathlib import Path
+
+import h5py
+import numpy as np
+import pytest
+
+from bioattn.errors import BioattnError, FormatError, SettingsError
+from bioattn.formats.nucleotides import decode
+from bioattn.io.audit import audit_path
+from bioattn.promoters.dataset import TEST, TRAIN, VALIDATION
+from bioattn.sequences.choices import Alphabet, SequenceSplit
+from bioattn.sequences.preparation import SequenceSettings, prepare_sequences
+from bioattn.sequences.sequence_dataset import open_sequence_dataset, validate_sequence_dataset
+
+
+def write_fasta(path: Path, records: dict[str, str]) -> Path:
+    """Records in lines of seven letters."""
+    lines = []
+    for name, sequence in records.items():
+        lines += [f">{name} x", *(sequence[i : i + 7] for i in range(0, len(sequence), 7))]
+    path.write_text("\n".join(lines) + "\n")
+    return path
+
+
+def random_dna(number: int, length: int, seed: int = 0) -> list[str]:
+    random = np.random.default_rng(seed)
+    return ["".join(random.choice(list("ACGT"), length)) for _ in range(number)]
+
+
+def prepared(folder: Path, records: dict[str, str], **settings: object) -> Path:
+    """The dataset of some records."""
+    output = folder / "x.dataset.h5"
+    chosen = SequenceSettings(**{"alphabet": Alphabet.DNA, **settings})  # type: ignore[arg-type]
+    prepare_sequences([write_fasta(folder / "x.fa", records)], output, chosen)
+    return output
+
+
+def test_every_record_is_stored_and_kept_on_one_side(tmp_path: Path):
+    records = {f"g{i}": each for i, each in enumerate(random_dna(40, 60))}
+    dataset = open_sequence_dataset(prepared(tmp_path, records, split=SequenceSplit.RECORD))
+    for number, sequence in enumerate(records.values()):
+        start, end = dataset.offsets[number : number + 2]
+        assert decode(np.asarray(dataset.codes[start:end])) == sequence
+    assert sorted(dataset.segments.record.tolist()) == list(range(40))
+    assert [int((dataset.segments.split == side).sum()) for side in (TRAIN, VALIDATION, TEST)] == [32, 4, 4]
+
+
+def test_related_genes_stay_on_one_side(tmp_path: Path):
+    """Twenty pairs, of which the second differs from the first in every 20th base."""
+    records = {}
+    for i, sequence in enumerate(random_dna(20, 200)):
+        mutated = list(sequence)
+        for place in range(10, 200, 20):
+            mutated[place] = "ACGT"["ACGT".index(mutated[place]) - 1]
+        records |= {f"a{i}": sequence, f"b{i}": "".join(mutated)}
+    dataset = open_sequence_dataset(prepared(tmp_path, records))
+    assert dataset.metadata["split"] == {"by": "homology", "groups": 20, "largest_group": 2}
+    side = dict(zip(dataset.ids, dataset.segments.split.tolist(), strict=True))
+    assert all(side[f"a{i}"] == side[f"b{i}"] for i in range(20))
+    assert {each["related"] for each in dataset.metadata["leakage"]} == {0.0}
+
+
+def test_leakage_is_measured_for_a_split_that_parts_relatives(tmp_path: Path):
+    first, second = random_dna(2, 300)
+    table = tmp_path / "split.tsv"
+    table.write_text("gene\tsplit\na\ttrain\nb\ttest\nc\ttest\n")
+    path = prepared(tmp_path, {"a": first, "b": first[:250], "c": second}, split_table=table)
+    (found,) = open_sequence_dataset(path).metadata["leakage"]
+    assert found == {"side": "test", "against": "train", "pieces": 2, "related": 0.5}
+
+
+def test_a_chromosome_is_cut_by_position(tmp_path: Path):
+    (sequence,) = random_dna(1, 20_000)
+    dataset = open_sequence_dataset(prepared(tmp_path, {"chr": sequence}, kmer=3))
+    places = list(zip(dataset.segments.start, dataset.segments.end, dataset.segments.split, strict=True))
+    assert places == [(0, 15_999, TRAIN), (15_999, 18_000, VALIDATION), (18_000, 20_000, TEST)]
+    assert decode(np.asarray(dataset.segment(1))) == sequence[15_999:18_000]
+
+
+def test_named_chromosomes_are_held_out(tmp_path: Path):
+    records = {f"chr{i}": each for i, each in enumerate(random_dna(5, 10_000))}
+    dataset = open_sequence_dataset(prepared(tmp_path, records, holdouts=("test=chr3 validation=chr0,chr1",)))
+    assert dataset.segments.split.tolist() == [VALIDATION, VALIDATION, TRAIN, TEST, TRAIN]
+
+
+def test_broken_genes_are_dropped_and_the_audit_says_why(tmp_path: Path):
+    genes = {f"g{i}": each for i, each in enumerate(random_dna(30, 30))}
+    path = prepared(tmp_path, {**genes, "short": "ATGA", "empty": ""}, alphabet=Alphabet.CODON)
+    lines = audit_path(path).read_text().splitlines()
+    assert "short\tdropped\t4 bases are not whole codons\t\t4" in lines
+    assert "empty\tdropped\tno sequence\t\t0" in lines
+    assert len(open_sequence_dataset(path).ids) == 30
+
+
+def test_the_same_input_gives_the_same_bytes(tmp_path: Path):
+    records = {f"g{i}": each for i, each in enumerate(random_dna(30, 40))}
+    first = prepared(tmp_path, records).read_bytes()
+    assert prepared(tmp_path, records).read_bytes() == first
+
+
+@pytest.mark.parametrize(
+    ("settings", "kind", "said"),
+    [
+        ({"kmer": 7}, SettingsError, "--kmer 7"),
+        ({"alphabet": Alphabet.PROTEIN, "kmer": 2}, SettingsError, "--kmer is for --alphabet dna"),
+        ({"holdouts": ("test=chrX",), "split": SequenceSplit.RECORD}, BioattnError, "no such record"),
+        ({"alphabet": Alphabet.CODON, "genetic_code": 99}, SettingsError, "NCBI has no such table"),
+        ({"split": SequenceSplit.POSITION, "holdouts": ("test=g1",)}, SettingsError, "names are for"),
+    ],
+)
+def test_what_does_not_fit_is_named(tmp_path: Path, settings: dict[str, object], kind: type, said: str):
+    records = {f"g{i}": each for i, each in enumerate(random_dna(20, 30))}
+    with pytest.raises(kind, match=said):
+        prepared(tmp_path, records, **settings)
+    assert not (tmp_path / "x.dataset.h5").exists()
+
+
+def test_letters_of_another_alphabet_are_named_with_record_and_position(tmp_path: Path):
+    with pytest.raises(FormatError, match=r"x\.fa: a, position 4: .E. is not a DNA letter"):
+        prepared(tmp_path, {"a": "ACGEL"})
+
+
+def test_an_edited_dataset_is_refused(tmp_path: Path):
+    path = prepared(tmp_path, {f"g{i}": each for i, each in enumerate(random_dna(30, 40))})
+    with h5py.File(path, "r+") as file:
+        file["segments/end"][3] = 4_000
+    (problem,) = validate_sequence_dataset(path)
+    assert "a segment lies outside its record" in problem
