@@ -20,6 +20,7 @@ ORDER = [
     {"formats"},
     {"structures"},
     {"alignments", "promoters", "simulate"},
+    {"sequences"},
     {"attention"},
     {"store"},
     {"views"},

@@ -126,6 +126,7 @@ PROMOTERS = Input(
 MODEL = Input(
     "model", "Model folder of bioattn/trainpromoter", ("trainpromoter.model",), pattern="*.model", folder=True
 )
+LANGUAGE = replace(MODEL, about="Model folder of bioattn/trainlanguage", source=("trainlanguage.model",))
 EVOFORMER = Input(
     "model",
     "Model folder, AlphaFold parameters (.npz) or OpenFold state dict (.pt)",
@@ -241,6 +242,24 @@ COMMANDS = (
         test_options="--split random --holdout test=0.4 --holdout validation=0.2",
     ),
     Command(
+        "prepare language",
+        "Make a dataset of genomes, genes or proteins for language models, split without leakage",
+        ("genome", "protein", "language model", "dataset"),
+        (
+            Input(
+                "sequences",
+                "FASTA files, plain, gzip or xz",
+                ("tiny/genome.fa",),
+                pattern="*.{fa,fasta,fna,faa,fa.gz,fasta.gz,fna.gz,faa.gz}",
+            ),
+        ),
+        (
+            Output("dataset", ".dataset.h5", "Dataset that a model is trained on"),
+            Output("audit", ".dataset.audit.tsv", "Every record: kept or dropped, and why", option=""),
+        ),
+        test_options="--split position",
+    ),
+    Command(
         "prepare contacts",
         "Join alignments and structures to one dataset of contacts",
         ("protein", "alignment", "structure", "dataset"),
@@ -321,6 +340,27 @@ COMMANDS = (
         sample="simulated",
     ),
     Command(
+        "train language",
+        "Train a language model: an encoder, a decoder, or an encoder with a decoder",
+        ("genome", "protein", "language model", "training"),
+        (
+            replace(DATASET, about="Dataset of bioattn/preparelanguage", source=("preparelanguage.dataset",)),
+            replace(CONFIG, source=("settings/language-tiny.toml",)),
+        ),
+        (
+            Output(
+                "model",
+                ".model",
+                "Model folder: weights, settings, metrics and model card",
+                holds=MODEL_FILES,
+            ),
+        ),
+        label="medium",
+        gpu=True,
+        threads=True,
+        test_options="--steps 10",
+    ),
+    Command(
         "run promoter",
         "Predict the responses of promoters to treatments with a trained model",
         ("promoter", "prediction", "expression"),
@@ -357,6 +397,30 @@ COMMANDS = (
         threads=True,
         test_options="--sites '*.msa_row'",
         sample="simulated",
+    ),
+    Command(
+        "run language",
+        "Score sequences with a language model, and write their embeddings",
+        ("language model", "embedding", "likelihood"),
+        (LANGUAGE, replace(PROMOTERS, name="sequences", about="FASTA", pattern="*")),
+        (
+            Output("scores", ".scores.tsv", "Log-likelihood, bits and perplexity of each sequence"),
+            Output("embeddings", ".embeddings.h5", "Embeddings", option="--embeddings"),
+        ),
+        label="low",
+        gpu=True,
+        threads=True,
+    ),
+    Command(
+        "generate language",
+        "Write new sequences, drawn from a decoder token by token",
+        ("language model", "design", "sequence"),
+        (LANGUAGE,),
+        (Output("sequences", ".generated.fa", "New sequences"),),
+        label="low",
+        gpu=True,
+        threads=True,
+        test_options="--number 2 --length 12",
     ),
     Command(
         "export attention",

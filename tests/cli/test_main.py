@@ -73,7 +73,7 @@ def test_help_lists_the_verbs_in_the_order_of_use(capsys: pytest.CaptureFixture[
     assert main(["--help"]) == 0
     lines = capsys.readouterr().out.split("Commands:")[1].splitlines()
     shown = [line.split()[0] for line in lines if line.startswith("  ") and not line.startswith("   ")]
-    assert shown[:4] == ["prepare", "train", "run", "export"]
+    assert shown[:5] == ["prepare", "train", "run", "generate", "export"]
     assert shown.index("report") < shown.index("inspect") < shown.index("simulate")
 
 

@@ -1,0 +1,1 @@
+"""Transformers over the tokens of sequences: encoders, decoders, and encoders with a decoder."""

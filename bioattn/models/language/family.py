@@ -1,0 +1,130 @@
+"""The family of language models: its commands' settings, and the way to its training and its models."""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from bioattn.attention.choices import PositionEncoding
+from bioattn.models.attention_settings import ExportAttention
+from bioattn.models.language import running as runs
+from bioattn.models.language.config import Shape
+from bioattn.models.language.running import LanguageGeneration, LanguagePreparation, LanguageRun
+from bioattn.models.running import Running, RunReport
+from bioattn.models.settings import (
+    Settings,
+    Writes,
+    argument,
+    config_option,
+    device_option,
+    force_option,
+    log_dir_option,
+    option,
+    output_option,
+    resume_option,
+    seed_option,
+    table,
+    threads_option,
+)
+from bioattn.system.device import Device
+from bioattn.system.precision import Precision
+
+if TYPE_CHECKING:
+    import torch
+
+    from bioattn.models.language.folder import LoadedLanguageModel
+    from bioattn.store.kinds import FileKind
+    from bioattn.training.task import Task
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class LanguageTrainingSettings(Settings):
+    """Train a language model on sequences: an encoder, a decoder, or an encoder with a decoder.
+
+    An encoder restores masked tokens, a decoder predicts the next one, and an encoder with a decoder restores
+    masked spans. Settings come from the defaults, then --config (tables [model] and [training], every field of
+    which docs/models/language.md explains), then the options here. Prints bits per token, perplexity and accuracy
+    on held-out sequences beside counts of short contexts. Ctrl-C or SIGTERM finishes the step and saves; --resume
+    continues, to the same weights as an uninterrupted run.
+    """
+
+    dataset: Path = argument("DATASET", "Dataset of `bioattn prepare language`.")
+    output: Path = output_option("Model folder to write.", Writes.FOLDER)
+    shape: Shape | None = option("What the model is [default: encoder].", table="model")
+    positions: PositionEncoding | None = option(
+        "How tokens are told where they stand [default: rotary].", table="model"
+    )
+    layers: int | None = option(
+        "Layers of the encoder, and of the decoder [default: 6].", table="model", min=1
+    )
+    channels: int | None = option("Channels of a token [default: 192].", table="model", min=1)
+    max_tokens: int | None = option(
+        "Most tokens read at once [default: 256].", "--context", table="model", key="context", min=8
+    )
+    steps: int | None = option("Updates of the weights [default: 2000].", table="training", min=1)
+    precision: Precision | None = option("Arithmetic of the forward pass [default: fp32].", table="training")
+    config: Path | None = config_option()
+    baselines: bool = option("Count short contexts on the same split, to compare with.", default=True)
+    seed: int | None = seed_option(table="training")
+    device: Device = device_option()
+    threads: int | None = threads_option()
+    log_dir: Path | None = log_dir_option()
+    resume: bool = resume_option()
+    force: bool = force_option()
+    model: Mapping[str, Any] = table()
+    """Fields of `LanguageModelConfig` (not `alphabet` and `kmer`, which the dataset gives)."""
+    training: Mapping[str, Any] = table()
+    """Fields of `LanguageTrainingConfig`."""
+
+
+class LanguageFamily:
+    """Language models of sequences."""
+
+    name = "language"
+    title = "sequences: masked, next and hidden tokens of DNA, codons and proteins"
+    settings: Mapping[str, type[Settings]] = {
+        "prepare": LanguagePreparation,
+        "train": LanguageTrainingSettings,
+        "run": LanguageRun,
+        "generate": LanguageGeneration,
+    }
+    nouns: Mapping[str, str] = {}
+    table = ""
+    files: Sequence[str] = ()
+
+    def load(self, folder: Path, device: "torch.device") -> "LoadedLanguageModel":
+        """A trained language model."""
+        from bioattn.models.language.folder import load_language_model
+
+        return load_language_model(folder, device)
+
+    def file_kinds(self) -> "Sequence[FileKind]":
+        """The kinds of files that these models own."""
+        from bioattn.models.language.file_kinds import file_kinds
+
+        return file_kinds()
+
+    def prepare(self, settings: LanguagePreparation, running: Running) -> RunReport:
+        """Carry out `prepare language`."""
+        return runs.prepare(settings, running)
+
+    def task(self, settings: LanguageTrainingSettings, device: "torch.device") -> "Task":
+        """What `train language` trains."""
+        from bioattn.models.language.training.task import LanguageTask
+
+        return LanguageTask(settings, device)
+
+    def run(self, settings: LanguageRun, running: Running) -> RunReport:
+        """Carry out `run language`."""
+        return runs.run(settings, running)
+
+    def generate(self, settings: LanguageGeneration, running: Running) -> RunReport:
+        """Carry out `generate language`."""
+        return runs.generate(settings, running)
+
+    def export_attention(self, settings: ExportAttention, running: Running) -> RunReport:
+        """Carry out `export attention` for a language model."""
+        return runs.export_attention(settings, running)
+
+
+FAMILY = LanguageFamily()

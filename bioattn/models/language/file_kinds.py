@@ -1,0 +1,54 @@
+"""The kinds of files that language models own: model folders, sequence datasets, embeddings."""
+
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+from bioattn.models.language.family import FAMILY
+from bioattn.models.language.inference.embedding_file import EMBEDDINGS, read_embeddings
+from bioattn.models.model_kind import model_kind
+from bioattn.sequences.sequence_dataset import (
+    SEQUENCE_DATASET,
+    describe_sequence_dataset,
+    open_sequence_dataset,
+    validate_sequence_dataset,
+)
+from bioattn.store.kinds import FileKind, hdf5
+from bioattn.store.problems import Problem, error
+
+
+def _describe_embeddings(path: Path) -> dict[str, Any]:
+    ids, values = read_embeddings(path)
+    return {"sequences": len(ids), "channels": int(values.shape[1])}
+
+
+def _validate_dataset(path: Path) -> list[Problem]:
+    return [error("", problem.removeprefix(f"{path}: ")) for problem in validate_sequence_dataset(path)]
+
+
+def _validate_embeddings(path: Path) -> list[Problem]:
+    _describe_embeddings(path)
+    return []
+
+
+def file_kinds() -> Sequence[FileKind]:
+    """The kinds that this room registers."""
+    return (
+        model_kind(FAMILY, title="language model folder"),
+        FileKind(
+            name="sequence-dataset",
+            title="dataset of sequences",
+            matches=hdf5(SEQUENCE_DATASET.format),
+            describe=describe_sequence_dataset,
+            read=open_sequence_dataset,
+            validate=lambda path, _: _validate_dataset(path),
+        ),
+        FileKind(
+            name="embeddings",
+            title="embeddings of sequences",
+            matches=hdf5(EMBEDDINGS.format),
+            describe=_describe_embeddings,
+            read=read_embeddings,
+            validate=lambda path, _: _validate_embeddings(path),
+        ),
+    )

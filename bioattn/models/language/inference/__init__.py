@@ -1,0 +1,1 @@
+"""Running language models: scores, embeddings, attention, and new sequences."""

@@ -1,0 +1,102 @@
+"""`export attention` of language models: every layer and head, a few sequences at a time."""
+
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import torch
+
+from bioattn.attention.capture import capture
+from bioattn.inference.attention_receiver import BatchReceiver, choose_sites
+from bioattn.inference.run import MAX_PART_SAMPLES, ResultFile, RunSummary, Work, run_work, whole_batches
+from bioattn.models.language.config import Shape
+from bioattn.models.language.inference.source import TokenSource, read_tokens
+from bioattn.models.language.model import SOURCE_TOKENS, TOKENS
+from bioattn.store.schema import AttentionOptions, Block, Column, FileLayout, site_layout
+from bioattn.system.progress import Progress
+from bioattn.system.shard import Shard
+
+if TYPE_CHECKING:
+    from bioattn.models.language.folder import LoadedLanguageModel
+
+SEQUENCES = "sequences"
+"""What files over sequences say of their inputs."""
+BATCH_BYTES = 1 << 26
+"""What the maps of a batch take at most, but for one sequence of more."""
+
+
+def write_attention(
+    loaded: "LoadedLanguageModel",
+    sequences: Path,
+    output: Path,
+    options: AttentionOptions,
+    *,
+    batch_size: int | None = None,
+    shard: Shard | None = None,
+    resume: bool = False,
+    force: bool = False,
+    progress: Progress | None = None,
+) -> RunSummary:
+    """Write the maps that `<cls>`, the words and `<eos>` of each sequence have of each other.
+
+    The decoder of an encoder-decoder reads the same sequence as its encoder.
+
+    Raises: as `read_tokens` and `run_work`; BioattnError for sites or heads that the model lacks.
+    """
+    source = read_tokens(sequences, loaded.vocabulary, loaded.config.context)
+    names = choose_sites(loaded.sites, options.sites)
+    lengths = source.lengths
+    layouts = tuple(site_layout(loaded.sites[name], options, lengths=lengths) for name in names)
+    if batch_size is None:
+        longest = {TOKENS: source.longest, SOURCE_TOKENS: source.longest}
+        largest = sum(layout.bytes_of_sample(longest) for layout in layouts)
+        batch_size = max(1, min(64, BATCH_BYTES // largest))
+    receiver = BatchReceiver(options)
+
+    def compute(batch: TokenSource) -> Block:
+        tokens_BL = batch.padded().to(loaded.device)
+        source_BS = tokens_BL if loaded.config.shape is Shape.ENCODER_DECODER else None
+        with torch.inference_mode(), capture(names, receiver, value_weighted=options.value_weighted):
+            loaded.model.hidden(tokens_BL, source_BS)
+        return Block(batch.samples, receiver.take())
+
+    work = Work(
+        source=source,
+        noun="sequence",
+        batch_size=batch_size,
+        compute=compute,
+        model=loaded.path,
+        lengths=lengths,
+    )
+    part_samples = whole_batches(layouts, batch_size, None, MAX_PART_SAMPLES)
+    job = {
+        "format": "bioattn-attention-parts",
+        "model": loaded.sha256,
+        "sequences": source.sha256,
+        "sites": names,
+        "heads": None if options.heads is None else list(options.heads),
+        "dtype": str(options.dtype),
+        "reduce": str(options.reduce),
+        "value_weighted": options.value_weighted,
+        "batch_size": batch_size,
+        "device": loaded.device.type,
+    }
+    layout = FileLayout(
+        inputs=SEQUENCES,
+        model_sha256=loaded.sha256,
+        attributes={"input_sha256": source.sha256, "letters_per_token": loaded.vocabulary.word},
+        columns=(
+            Column(TOKENS, "int32", "tokens: <cls>, the words, <eos>"),
+            Column(SOURCE_TOKENS, "int32", "tokens that an encoder read for the decoder"),
+        ),
+        groups=layouts,
+    )
+    file = ResultFile(
+        output=output,
+        layout=layout,
+        job=job,
+        part_samples=part_samples,
+        about="attention",
+        of_each="",
+        smaller="choose fewer --sites or --heads, --reduce, or shorter sequences",
+    )
+    return run_work(work, None, file, shard=shard, resume=resume, force=force, progress=progress)

@@ -1,0 +1,104 @@
+"""How likely a model finds sequences, and what it makes of them.
+
+Shape suffixes: B sequences, L tokens, M masked copies, C channels.
+"""
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+from torch import Tensor
+
+from bioattn.models.language.config import Shape
+from bioattn.models.language.folder import LoadedLanguageModel
+from bioattn.models.language.model import LanguageModel
+from bioattn.sequences.vocabulary import EOS, MASK, PAD
+
+MASKED_AT_ONCE = 4096
+"""Tokens of one forward pass of masked copies."""
+
+
+@dataclass(frozen=True, slots=True)
+class Score:
+    """How likely one sequence is."""
+
+    words: int
+    """Words that were predicted."""
+    log_likelihood: float
+    """Sum of ln of the probability of each word: given those before it (decoder), or given all others
+    (encoder, Salazar et al. 2020)."""
+
+
+def log_likelihoods(loaded: LoadedLanguageModel, tokens: NDArray[np.int64]) -> NDArray[np.float64]:
+    """ln of the probability of each token of `<cls> … <eos>` behind `<cls>`; `<eos>` is NaN in an encoder.
+
+    An encoder-decoder reads the whole sequence, and its decoder's predictions are scored.
+    """
+    with torch.inference_mode():
+        if loaded.config.shape is Shape.ENCODER:
+            return _masked_log_likelihoods(loaded.model, tokens, loaded.device)
+        tokens_1L = torch.from_numpy(tokens[None]).to(loaded.device)
+        source_1S = tokens_1L if loaded.config.shape is Shape.ENCODER_DECODER else None
+        logits_LV = loaded.model(tokens_1L[:, :-1], source_1S)[0].float()
+        chosen = logits_LV.log_softmax(-1).gather(-1, tokens_1L[0, 1:, None])
+        found: NDArray[np.float64] = chosen.squeeze(-1).double().cpu().numpy()
+        return found
+
+
+def _masked_log_likelihoods(
+    model: LanguageModel, tokens: NDArray[np.int64], device: torch.device
+) -> NDArray[np.float64]:
+    """Each word masked in turn (pseudo-log-likelihood)."""
+    found = np.full(len(tokens) - 1, np.nan)
+    places = np.arange(1, len(tokens) - 1)
+    each = max(1, MASKED_AT_ONCE // len(tokens))
+    for first in range(0, len(places), each):
+        own = torch.from_numpy(places[first : first + each]).to(device)
+        copies_ML = torch.from_numpy(tokens).to(device).repeat(len(own), 1)
+        row = torch.arange(len(own), device=device)
+        wanted = copies_ML[row, own].clone()
+        copies_ML[row, own] = MASK
+        logits_MV = model.logits(model.hidden(copies_ML)[row, own]).float()
+        likely = logits_MV.log_softmax(-1).gather(-1, wanted[:, None])
+        found[own.cpu().numpy() - 1] = likely.squeeze(-1).double().cpu().numpy()
+    return found
+
+
+def score(loaded: LoadedLanguageModel, tokens: NDArray[np.int64]) -> Score:
+    """The score of one sequence; `<eos>` does not count."""
+    words = log_likelihoods(loaded, tokens)[: len(tokens) - 2]
+    return Score(len(words), float(words.sum()))
+
+
+def embeddings(loaded: LoadedLanguageModel, tokens_BL: Tensor) -> Tensor:
+    """Normalised channels (B, L, C) behind the last layer; of an encoder-decoder those of its encoder."""
+    with torch.inference_mode():
+        tokens_BL = tokens_BL.to(loaded.device)
+        if loaded.config.shape is Shape.ENCODER_DECODER:
+            return loaded.model.encode(tokens_BL)
+        return loaded.model.hidden(tokens_BL)
+
+
+def mean_of_words(channels_BLC: Tensor, tokens_BL: Tensor) -> Tensor:
+    """Mean over the words of each sequence, `<cls>`, `<eos>` and padding left out: (B, C)."""
+    is_word_BL = (tokens_BL != PAD) & (tokens_BL != EOS)
+    is_word_BL[:, 0] = False
+    share_BL = is_word_BL.float() / is_word_BL.sum(-1, keepdim=True)
+    return torch.einsum("blc,bl->bc", channels_BLC, share_BL.to(channels_BLC.device))
+
+
+Pool = Callable[[Tensor, Tensor], Tensor]
+POOLS: dict[str, Pool] = {"mean": mean_of_words, "cls": lambda channels_BLC, _: channels_BLC[:, 0]}
+"""How the channels (B, L, C) of tokens (B, L) become those of sequences (B, C)."""
+
+
+def pooled(loaded: LoadedLanguageModel, batches: Sequence[Tensor], pool: str) -> NDArray[np.float32]:
+    """Embeddings (sequences, C) of batches of tokens."""
+    return np.concatenate(
+        [
+            POOLS[pool](embeddings(loaded, batch), batch.to(loaded.device)).float().cpu().numpy()
+            for batch in batches
+        ]
+    )

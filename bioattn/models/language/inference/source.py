@@ -1,0 +1,91 @@
+"""A FASTA file as the tokens that a model reads: a `bioattn.inference.runner.Source`."""
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, replace
+from pathlib import Path
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+from torch import Tensor
+
+from bioattn.errors import FormatError
+from bioattn.formats.fasta import read_fasta
+from bioattn.io.files import sha256_of
+from bioattn.models.language.model import SOURCE_TOKENS, TOKENS
+from bioattn.sequences.choices import Alphabet
+from bioattn.sequences.vocabulary import CLS, EOS, PAD, Vocabulary
+from bioattn.store.schema import Samples
+
+
+@dataclass(frozen=True, slots=True)
+class TokenSource:
+    """Sequences, each `<cls>`, its words, `<eos>`."""
+
+    path: Path
+    sha256: str
+    ids: Sequence[str]
+    tokens: Sequence[NDArray[np.int64]]
+
+    @property
+    def num_samples(self) -> int:
+        """Sequences."""
+        return len(self.ids)
+
+    @property
+    def samples(self) -> Samples:
+        """Names and lengths."""
+        lengths = np.array([len(each) for each in self.tokens], dtype=np.int32)
+        return Samples({"id": list(self.ids), TOKENS: lengths, SOURCE_TOKENS: lengths})
+
+    @property
+    def lengths(self) -> list[dict[str, int]]:
+        """Lengths of the ragged axes of every sequence."""
+        return [{TOKENS: len(each), SOURCE_TOKENS: len(each)} for each in self.tokens]
+
+    @property
+    def longest(self) -> int:
+        """Tokens of the longest sequence."""
+        return max(map(len, self.tokens))
+
+    def padded(self) -> Tensor:
+        """All of them, padded on the right."""
+        padded = np.full((len(self.tokens), self.longest), PAD, dtype=np.int64)
+        for row, tokens in zip(padded, self.tokens, strict=True):
+            row[: len(tokens)] = tokens
+        return torch.from_numpy(padded)
+
+    def part(self, rows: slice) -> "TokenSource":
+        """Some of them."""
+        return replace(self, ids=self.ids[rows], tokens=self.tokens[rows])
+
+    def batches(self, size: int) -> Iterator["TokenSource"]:
+        """Some after the other."""
+        for first in range(0, self.num_samples, size):
+            yield self.part(slice(first, first + size))
+
+
+def read_tokens(path: Path, vocabulary: Vocabulary, context: int) -> TokenSource:
+    """Read the sequences of a FASTA file.
+
+    Raises: FormatError naming a record that is empty, holds other characters or broken codons, or has more tokens
+    than the model reads at once.
+    """
+    ids, tokens = [], []
+    for record in read_fasta(path):
+        where = f"{path}: {record.name}"
+        protein = vocabulary.alphabet is Alphabet.PROTEIN
+        sequence = record.sequence.removesuffix("*") if protein else record.sequence
+        if not sequence:
+            raise FormatError(f"{where}: has no sequence")
+        if vocabulary.alphabet is Alphabet.CODON and len(sequence) % vocabulary.word:
+            raise FormatError(f"{where}: {len(sequence):,} bases are not whole codons")
+        words = vocabulary.tokenize(vocabulary.encode(sequence, where))
+        if len(words) + 2 > context:
+            raise FormatError(
+                f"{where}: is {len(words):,} tokens long; the model reads {context - 2:,} at once: cut it into "
+                "pieces of at most so many, or train with a larger context"
+            )
+        ids.append(record.name)
+        tokens.append(np.concatenate([[CLS], words, [EOS]]))
+    return TokenSource(path, sha256_of(path), ids, tokens)

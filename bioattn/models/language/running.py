@@ -1,0 +1,289 @@
+"""Commands of language models: their settings, and the way to what carries them out."""
+
+from contextlib import ExitStack
+from dataclasses import dataclass
+from enum import StrEnum
+from pathlib import Path
+from typing import TYPE_CHECKING, TextIO, cast
+
+from bioattn.errors import BioattnError, SettingsError
+from bioattn.models.attention_settings import ExportAttention
+from bioattn.models.running import Running, RunReport
+from bioattn.models.settings import (
+    Settings,
+    Writes,
+    argument,
+    device_option,
+    option,
+    output_option,
+    threads_option,
+)
+from bioattn.sequences.choices import Alphabet, SequenceSplit
+from bioattn.system.device import Device
+from bioattn.text import counted, human_bytes
+
+if TYPE_CHECKING:
+    from bioattn.models.language.folder import LoadedLanguageModel
+
+
+class Pool(StrEnum):
+    """What of a sequence's tokens becomes its embedding."""
+
+    MEAN = "mean"
+    """The mean over all words."""
+    CLS = "cls"
+    """The token before the first word."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class LanguagePreparation(Settings):
+    """Make a dataset of sequences for training, split without leakage.
+
+    Writes X.dataset.h5 and X.dataset.audit.tsv, an audit: every record kept or dropped, and why. Files are
+    streamed: a genome of any size needs little memory. The split is by record for five chromosomes or more, by
+    position for fewer, and by homology for shorter records, unless --split says otherwise.
+    """
+
+    fasta: tuple[Path, ...] = argument("FASTA...", "Genomes, genes or proteins: plain, gzip or xz.")
+    output: Path = output_option("Dataset to write, X.dataset.h5.", Writes.FILE)
+    alphabet: Alphabet = option("What the sequences are.", default=Alphabet.DNA)
+    kmer: int = option("Bases of a token of DNA.", default=1, min=1)
+    split: SequenceSplit | None = option("Units of the split [default: chosen by the records].")
+    holdout: tuple[str, ...] = option(
+        "test=IV,XV (records) or validation=0.1 (share of letters); can be repeated [default: a tenth each].",
+        default=(),
+    )
+    split_table: Path | None = option(
+        "TSV/CSV with the columns gene (or the first) and split (train, validation, test), instead of --split."
+    )
+    genetic_code: int = option("NCBI genetic code, to find related genes (codon).", default=1)
+    seed: int = option("Seed of the split.", default=0)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class LanguageRun(Settings):
+    """Score sequences with a language model, and write their embeddings.
+
+    Writes a TSV, one row per sequence: words, log-likelihood (natural logarithm), bits per word, perplexity. A
+    decoder gives each word the probability given those before it; an encoder masks each in turn
+    (pseudo-likelihood).
+    """
+
+    model: Path = argument("MODEL", "Folder of a trained language model.", recorded_file="model.safetensors")
+    sequences: Path = argument("SEQUENCES", "FASTA.")
+    output: Path = output_option("Table to write.", Writes.STREAM)
+    embeddings: Path | None = option("Also write embeddings here as HDF5.", writes=Writes.FILE)
+    pool: Pool = option("What becomes a sequence's embedding.", default=Pool.MEAN)
+    device: Device = device_option()
+    threads: int | None = threads_option()
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class LanguageGeneration(Settings):
+    """Write new sequences, drawn from a decoder token by token.
+
+    A sequence ends where the decoder ends it, or at --length. The same seed draws the same sequences; with
+    --temperature 0 nothing is drawn, and all sequences are alike.
+    """
+
+    model: Path = argument("MODEL", "Folder of a trained decoder.", recorded_file="model.safetensors")
+    output: Path = output_option("FASTA to write.", Writes.FILE)
+    number: int = option("Sequences.", "--number", "-n", default=10, min=1)
+    prompt: str = option("Letters that each begins with.", default="")
+    length: int | None = option("Most tokens of a sequence [default: what the model reads at once].", min=1)
+    temperature: float = option("0 for the likeliest token each time; 1 as trained.", default=1.0, min=0)
+    top_p: float = option(
+        "Draw from the likeliest tokens that hold this much probability.", default=1.0, min=0
+    )
+    seed: int = option("Seed of the draws.", default=0)
+    device: Device = device_option()
+    threads: int | None = threads_option()
+
+
+def prepare(settings: LanguagePreparation, running: Running) -> RunReport:
+    """Make a dataset."""
+    from bioattn.io.audit import audit_path
+    from bioattn.sequences.preparation import SequenceSettings, prepare_sequences
+
+    made = prepare_sequences(
+        settings.fasta,
+        settings.output,
+        SequenceSettings(
+            alphabet=settings.alphabet,
+            kmer=settings.kmer,
+            split=settings.split,
+            holdouts=settings.holdout,
+            split_table=settings.split_table,
+            genetic_code=settings.genetic_code,
+            seed=settings.seed,
+        ),
+        running.progress,
+    )
+    audit = audit_path(settings.output)
+    letters = ", ".join(f"{name} {number:,}" for name, number in made.letters.items())
+    dropped = f", {made.dropped:,} dropped" if made.dropped else ""
+    return RunReport(
+        sentences=[
+            f"wrote {settings.output} and {audit}: {counted(made.records, 'record')}{dropped}; letters: {letters}"
+        ],
+        outputs=[settings.output, audit],
+        inputs={f"fasta.{number}": path for number, path in enumerate(settings.fasta, start=1)},
+        figures={"records": made.records, "letters": made.letters, "leakage": made.leakage},
+    )
+
+
+def run(settings: LanguageRun, running: Running) -> RunReport:
+    """Write scores and, where asked for, embeddings."""
+    from bioattn.io.files import text_output
+    from bioattn.models.language.inference.embedding_file import write_embeddings
+    from bioattn.models.language.inference.scoring import pooled, score
+    from bioattn.models.language.inference.source import read_tokens
+
+    if settings.embeddings is not None and settings.output.resolve() == settings.embeddings.resolve():
+        raise SettingsError("--output and --embeddings name the same file")
+    loaded = _loaded(settings.model, settings.device, settings.threads, running)
+    source = read_tokens(settings.sequences, loaded.vocabulary, loaded.config.context)
+    to_stdout = str(settings.output) == "-"
+    running.progress.begin("sequences", source.num_samples)
+    with ExitStack() as outputs:
+        text: TextIO = (
+            running.stdout if to_stdout else cast(TextIO, outputs.enter_context(text_output(settings.output)))
+        )
+        text.write("id\twords\tlog_likelihood\tbits_per_word\tperplexity\n")
+        for name, tokens in zip(source.ids, source.tokens, strict=True):
+            text.write(_row(name, score(loaded, tokens)))
+            running.progress.advance(1)
+    running.progress.end()
+    written = [] if to_stdout else [settings.output]
+    sentences = [f"wrote {path}: scores of {counted(source.num_samples, 'sequence')}" for path in written]
+    if settings.embeddings is not None:
+        batches = [part.padded() for part in source.batches(_batch_size(source.longest))]
+        values = pooled(loaded, batches, settings.pool)
+        write_embeddings(settings.embeddings, list(source.ids), values, loaded.sha256, settings.pool)
+        written.append(settings.embeddings)
+        sentences.append(
+            f"wrote {settings.embeddings}: {len(values):,} embeddings of {values.shape[1]} channels"
+        )
+    return RunReport(sentences=sentences, outputs=written, figures={"sequences": source.num_samples})
+
+
+def generate(settings: LanguageGeneration, running: Running) -> RunReport:
+    """Write new sequences."""
+    import numpy as np
+
+    from bioattn.formats.fasta import FastaRecord, write_fasta
+    from bioattn.models.language.config import Shape
+    from bioattn.models.language.inference.generation import generate as drawn
+    from bioattn.sequences.vocabulary import CLS
+
+    loaded = _loaded(settings.model, settings.device, settings.threads, running)
+    if loaded.config.shape is not Shape.DECODER:
+        raise BioattnError(
+            f"{settings.model}: is an {loaded.config.shape}; sequences are drawn from a decoder "
+            "(`bioattn train language --shape decoder`)"
+        )
+    vocabulary = loaded.vocabulary
+    words = vocabulary.tokenize(vocabulary.encode(settings.prompt, "--prompt"))
+    if len(settings.prompt) % vocabulary.word:
+        raise SettingsError(
+            f"--prompt: {len(settings.prompt)} letters are not whole tokens of {vocabulary.word}"
+        )
+    room = loaded.config.context - 1
+    length = room if settings.length is None else settings.length
+    if not len(words) < length <= room:
+        raise SettingsError(
+            f"--length {length}: give more than the {len(words)} tokens of --prompt and at most {room}, which the "
+            "model reads at once"
+        )
+    if not 0 < settings.top_p <= 1:
+        raise SettingsError(f"--top-p {settings.top_p:g}: give a share above 0 and up to 1")
+    running.progress.begin("sequences", settings.number)
+    records: list[FastaRecord] = []
+    for tokens in drawn(
+        loaded,
+        np.concatenate([[CLS], words]),
+        settings.number,
+        length=length,
+        temperature=settings.temperature,
+        top_p=settings.top_p,
+        seed=settings.seed,
+    ):
+        records.append(FastaRecord(f"generated_{len(records) + 1}", "", vocabulary.text(tokens)))
+        running.progress.advance(1)
+    running.progress.end()
+    write_fasta(settings.output, records)
+    return RunReport(
+        sentences=[f"wrote {settings.output}: {counted(len(records), 'sequence')}"],
+        outputs=[settings.output],
+        figures={"sequences": len(records)},
+    )
+
+
+def export_attention(settings: ExportAttention, running: Running) -> RunReport:
+    """Write attention maps."""
+    from bioattn.choices import parse_heads
+    from bioattn.models.language.inference.attention import write_attention
+    from bioattn.store.schema import AttentionOptions
+    from bioattn.system.shard import parse_shard
+
+    for name, given in (
+        ("--treatment", settings.treatments),
+        ("--treatment-table", settings.treatment_table),
+    ):
+        if given:
+            raise SettingsError(f"{name} is for promoter models; language models know no treatments")
+    if settings.phases != 1:
+        raise SettingsError("--phases is for promoter models")
+    loaded = _loaded(settings.model, settings.device, settings.threads, running)
+    summary = write_attention(
+        loaded,
+        settings.sequences,
+        settings.output,
+        AttentionOptions(
+            sites=settings.sites or ("*",),
+            heads=parse_heads(settings.heads),
+            dtype=settings.dtype,
+            reduce=settings.reduce,
+            value_weighted=settings.value_weighted,
+        ),
+        batch_size=settings.batch_size,
+        shard=None if settings.shard is None else parse_shard(settings.shard),
+        resume=settings.resume,
+        force=settings.force,
+        progress=running.progress,
+    )
+    number = counted(summary.num_samples, "sequence")
+    return RunReport(
+        sentences=[
+            f"wrote {settings.output}: attention of {number} at {counted(len(summary.sites), 'site')}, "
+            f"{human_bytes(summary.num_bytes)}"
+        ],
+        outputs=[settings.output],
+        figures={"sequences": summary.num_samples},
+    )
+
+
+def _loaded(folder: Path, device: Device, threads: int | None, running: Running) -> "LoadedLanguageModel":
+    from bioattn.models.language.folder import load_language_model
+
+    chosen = running.device(device, threads)
+    return running.loaded or load_language_model(folder, chosen)
+
+
+def _row(name: str, scored: "Score") -> str:
+    import math
+
+    nats = -scored.log_likelihood / scored.words
+    return (
+        f"{name}\t{scored.words}\t{scored.log_likelihood:.7g}\t{nats / math.log(2):.7g}\t"
+        f"{math.exp(min(nats, 700.0)):.7g}\n"
+    )
+
+
+def _batch_size(longest: int) -> int:
+    """Sequences of a forward pass."""
+    return max(1, 8192 // longest)
+
+
+if TYPE_CHECKING:
+    from bioattn.models.language.inference.scoring import Score

@@ -1,0 +1,276 @@
+"""How a language model is trained: what `training/trainer.py` asks of this family."""
+
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import asdict
+from pathlib import Path
+from typing import Any, cast
+
+import numpy as np
+import torch
+import torch.nn.functional as F  # noqa: N812
+from numpy.typing import NDArray
+from torch import Tensor, nn
+
+from bioattn.errors import BioattnError
+from bioattn.formats.nucleotides import reverse_complement
+from bioattn.io.config_file import build
+from bioattn.io.files import sha256_of
+from bioattn.models.family import CONFIG, WEIGHTS
+from bioattn.models.language.config import LanguageModelConfig, LanguageTrainingConfig, Shape
+from bioattn.models.language.family import LanguageTrainingSettings
+from bioattn.models.language.folder import write_language_model
+from bioattn.models.language.model import LanguageModel
+from bioattn.models.language.training.evaluation import (
+    SUMS,
+    Evaluation,
+    Row,
+    SimpleModel,
+    figures_of,
+    sums_of,
+)
+from bioattn.models.language.training.windows import IGNORED, Exercise, Windows, exercise
+from bioattn.promoters.dataset import SPLIT_NAMES, TEST, TRAIN, VALIDATION
+from bioattn.sequences.choices import Alphabet
+from bioattn.sequences.sequence_dataset import open_sequence_dataset
+from bioattn.sequences.vocabulary import SPECIAL
+from bioattn.store.training_record import MODEL_ROW
+from bioattn.system.progress import Progress
+from bioattn.system.shard import Shard
+from bioattn.training.task import Judgement, Optimisation, PartLoss, Results, Stage, Step, Task
+
+BETAS = (0.9, 0.98)
+"""Coefficients of AdamW's running averages of the gradient and its square."""
+VALIDATION_BATCH = 16
+"""Windows of one forward pass in validation."""
+EVALUATION_WINDOWS = 512
+"""Windows of each side by which the trained model is judged."""
+MAX_COUNTED = 20_000_000
+"""Training letters that the simple model counts at most."""
+PREDICTED = {
+    Shape.ENCODER: "masked tokens",
+    Shape.DECODER: "next tokens",
+    Shape.ENCODER_DECODER: "tokens of masked spans",
+}
+
+
+class LanguageTask(Task):
+    """One training run of a language model."""
+
+    metric = "bits per token"
+    shown: Mapping[str, str] = {"accuracy": "accuracy", "bits": "bits per token"}
+    smaller_is_better = True
+    model: LanguageModel
+
+    def __init__(self, settings: LanguageTrainingSettings, device: torch.device) -> None:
+        self.settings = settings
+        self.device = device
+        self.training = build(
+            LanguageTrainingConfig, settings.merged("training"), settings.source("training")
+        )
+        self.dataset = open_sequence_dataset(settings.dataset)
+        vocabulary = self.dataset.vocabulary
+        chosen = {"alphabet": str(vocabulary.alphabet), "kmer": vocabulary.kmer}
+        self.config = build(
+            LanguageModelConfig, {**settings.merged("model"), **chosen}, settings.source("model")
+        )
+        self.digest = {
+            "dataset": sha256_of(settings.dataset),
+            "model": asdict(self.config),
+            "training": asdict(self.training),
+        }
+
+    def prepare(self, progress: Progress) -> None:
+        """Choose the windows and make the model."""
+        training = self.training
+        self.windows = {
+            side: Windows(self.dataset, self.config, self.dataset.segments_in(side))
+            for side in (TRAIN, VALIDATION, TEST)
+        }
+        if not len(self.windows[TRAIN].segments):
+            raise BioattnError(
+                f"{self.settings.dataset}: has no sequence for training; prepare another split"
+            )
+        self.num_words = len(self.dataset.vocabulary.tokens) - len(SPECIAL)
+        self.validation = self._exercises(VALIDATION, training.validation_windows)
+        torch.manual_seed(training.seed)
+        self.model = LanguageModel(self.config).to(self.device)
+        self.stages = [
+            Stage(
+                steps=training.steps,
+                steps_per_round=training.steps_per_round,
+                learning_rate=training.learning_rate,
+                warmup_fraction=training.warmup_fraction,
+            )
+        ]
+        self.optimisation = Optimisation(
+            weight_decay=training.weight_decay,
+            betas=BETAS,
+            gradient_clip=training.gradient_clip,
+            average_decay=training.average_decay,
+            patience=training.patience,
+        )
+        self.work_per_step = ("batch_size", training.batch_size)
+        self.summary = (
+            f"{self.config.shape} ({sum(p.numel() for p in self.model.parameters()):,} weights) on "
+            f"{self.dataset.letters_in(TRAIN):,} letters"
+        )
+
+    def parts(self, step: Step, shard: Shard) -> Iterator[PartLoss]:
+        """This process's windows of a step."""
+        training = self.training
+        whole = self._drawn(step.number)
+        targets = int((whole.targets_BL != IGNORED).sum())
+        own = shard.slice(training.batch_size)
+        torch.manual_seed(training.seed * 1_000_003 + step.number)
+        if own.start < own.stop:
+            loss = self._loss(whole.part(own)) / targets
+            yield PartLoss(loss, loss)
+
+    def _drawn(self, step: int) -> Exercise:
+        """The windows of a step, a function of seed and step."""
+        training = self.training
+        generator = np.random.default_rng([training.seed, step])
+        windows = [
+            self.windows[TRAIN].random(generator, turned=training.reverse_complement)
+            for _ in range(training.batch_size)
+        ]
+        return exercise(windows, self.config, training, generator, self.num_words)
+
+    def _loss(self, part: Exercise) -> Tensor:
+        """Summed over targets."""
+        tokens_BL, targets_BL, source_BS = part.to(self.device)
+        chosen = targets_BL != IGNORED
+        with self.training.precision.autocast(self.device):
+            # Only what is asked for becomes logits: of a masked model a seventh.
+            logits = self.model.logits(self.model.hidden(tokens_BL, source_BS)[chosen])
+        return F.cross_entropy(logits.float(), targets_BL[chosen], reduction="sum")
+
+    def validate(self, model: nn.Module, shard: Shard) -> Tensor | None:
+        """`SUMS` of the words of the validation windows."""
+        if not self.validation:
+            return None
+        return self._sums(cast(LanguageModel, model), self.validation, shard.slice(len(self.validation)))
+
+    def _sums(self, model: LanguageModel, exercises: Sequence[Exercise], own: slice) -> Tensor:
+        """`SUMS`, a row per batch, 0 where it is not `own`."""
+        sums = torch.zeros(len(exercises), len(SUMS), dtype=torch.float64)
+        with self.training.precision.autocast(self.device):
+            for number in range(own.start, own.stop):
+                tokens_BL, targets_BL, source_BS = exercises[number].to(self.device)
+                words_BL = _words(targets_BL, self.num_words)
+                sums[number] = sums_of(model(tokens_BL, source_BS), words_BL, IGNORED).cpu()
+        return sums
+
+    def judge(self, values: Tensor) -> Judgement:
+        """Bits per token."""
+        figures = figures_of(values.sum(0).tolist())
+        return Judgement(figures["bits"], figures)
+
+    def evaluate(self, progress: Progress) -> Evaluation:
+        """The model on windows of both held-out sides, beside counts."""
+        exercises = {side: self._exercises(side, EVALUATION_WINDOWS) for side in (VALIDATION, TEST)}
+        exercises = {side: each for side, each in exercises.items() if each}
+        simple = None
+        if self.settings.baselines and exercises and self.config.shape is not Shape.ENCODER_DECODER:
+            progress.begin("simple model", 1)
+            simple = SimpleModel.learned(
+                self._counted(),
+                self.num_words,
+                self._words(exercises.get(VALIDATION, [])),
+                both_sides=self.config.shape is Shape.ENCODER,
+            )
+            progress.end()
+        rows: list[Row] = []
+        self.model.eval()
+        for side, own in exercises.items():
+            with torch.no_grad():
+                sums = self._sums(self.model, own, slice(0, len(own))).sum(0)
+            rows.append(Row(SPLIT_NAMES[side], MODEL_ROW, figures_of(sums.tolist())))
+            if simple is not None:
+                counts = sum((simple.sums(*each) for each in self._words(own)), np.zeros(len(SUMS)))
+                rows.append(Row(SPLIT_NAMES[side], simple.name, figures_of(counts.tolist())))
+        return Evaluation(rows, PREDICTED[self.config.shape])
+
+    def _words(self, exercises: Sequence[Exercise]) -> list[tuple[NDArray[np.int64], NDArray[np.int64]]]:
+        """Words shown and asked for of each window, as `SimpleModel.sums` takes them."""
+        found = []
+        for part in exercises:
+            for tokens_L, targets_L in zip(part.tokens_BL, part.targets_BL, strict=True):
+                targets = _words(targets_L, self.num_words).numpy() - len(SPECIAL)
+                shown = targets if self.config.shape is Shape.DECODER else tokens_L.numpy() - len(SPECIAL)
+                hidden = (shown < 0) | (shown >= self.num_words)
+                if self.config.shape is Shape.ENCODER:
+                    hidden |= targets >= 0
+                found.append((np.where(hidden, -1, shown), targets))
+        return found
+
+    def _counted(self) -> Iterator[NDArray[np.int64]]:
+        """Words of the training side as the simple model learns them."""
+        vocabulary, left = self.dataset.vocabulary, MAX_COUNTED
+        turned = self.training.reverse_complement and vocabulary.alphabet is Alphabet.DNA
+        for segment in self.windows[TRAIN].segments.tolist():
+            codes = np.asarray(self.dataset.segment(segment))[:left]
+            for strand in (codes, reverse_complement(codes)) if turned else (codes,):
+                words = vocabulary.tokenize(strand) - len(SPECIAL)
+                yield np.where(words < 0, -1, words)
+            left -= len(codes)
+            if left <= 0:
+                return
+
+    def _exercises(self, side: int, number: int) -> list[Exercise]:
+        """What is asked of windows of a side: always the same."""
+        if not len(self.windows[side].segments):
+            return []
+        windows = self.windows[side].spread(number)
+        generator = np.random.default_rng([self.training.seed, side])
+        return [
+            exercise(
+                windows[first : first + VALIDATION_BATCH],
+                self.config,
+                self.training,
+                generator,
+                self.num_words,
+            )
+            for first in range(0, len(windows), VALIDATION_BATCH)
+        ]
+
+    def write(self, folder: Path) -> Sequence[str]:
+        """Write weights and config."""
+        write_language_model(folder, self.model)
+        return (WEIGHTS, CONFIG)
+
+    def record(self) -> dict[str, Any]:
+        """What the model was trained on, and how."""
+        return {
+            "dataset": {"file": self.settings.dataset.name, "sha256": self.digest["dataset"]},
+            "training": asdict(self.training),
+        }
+
+    def card(self, record: Mapping[str, Any], results: Results) -> list[str]:
+        """The model card."""
+        config = self.config
+        lines = [
+            f"# Language model: {config.shape} of {config.alphabet}",
+            "",
+            f"{config.layers} layers of {config.channels} channels and {config.num_heads} heads, positions "
+            f"{config.positions}, up to {config.context} tokens at once. Trained by bioattn on "
+            f"`{record['dataset']['file']}` ({self.dataset.letters_in(TRAIN):,} letters).",
+        ]
+        for header, *rows in results.tables():
+            lines += ["", f"| {' | '.join(header)} |", f"| {' | '.join('---' for _ in header)} |"]
+            lines += [f"| {' | '.join(row)} |" for row in rows]
+        return lines
+
+    def finished_digest(self, config: Mapping[str, Any], record: Mapping[str, Any]) -> dict[str, Any]:
+        """The digest of a finished folder."""
+        return {
+            "dataset": record["dataset"]["sha256"],
+            "model": config["architecture"],
+            "training": record["training"],
+        }
+
+
+def _words(targets: Tensor, num_words: int) -> Tensor:
+    """Targets that are words; all others `IGNORED`."""
+    is_word = (targets >= len(SPECIAL)) & (targets < len(SPECIAL) + num_words)
+    return torch.where(is_word, targets, IGNORED)

@@ -1,0 +1,161 @@
+"""A language model through the commands: dataset, training, scores, embeddings, attention, new sequences."""
+
+import json
+from pathlib import Path
+
+import numpy as np
+import pytest
+import torch
+
+from bioattn.formats.fasta import read_fasta
+from bioattn.models.language.config import LanguageModelConfig
+from bioattn.models.language.folder import load_language_model, write_language_model
+from bioattn.models.language.inference.embedding_file import read_embeddings
+from bioattn.models.language.inference.source import read_tokens
+from bioattn.models.language.model import LanguageModel
+from bioattn.sequences.choices import Alphabet
+from bioattn.store.reader import open_attention
+from tests.making import bioattn
+
+SETTINGS = """
+[model]
+layers = 2
+channels = 32
+num_heads = 2
+hidden_channels = 64
+context = 40
+[training]
+steps = 80
+steps_per_round = 40
+batch_size = 8
+validation_windows = 16
+learning_rate = 5e-3
+average_decay = 0.9
+"""
+UNIT = "ACGT"
+"""Its other strand reads the same."""
+
+
+@pytest.fixture(scope="module")
+def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """Genes that repeat four bases, from any of them on: the next base follows from those before."""
+    folder = tmp_path_factory.mktemp("language")
+    random = np.random.default_rng(0)
+    lines = []
+    for number in range(60):
+        first, length = random.integers(4), random.integers(30, 60)
+        lines.append(f">g{number}\n{(UNIT * 16)[first : first + length]}\n")
+    (folder / "genes.fa").write_text("".join(lines))
+    (folder / "few.fa").write_text("".join(f">s{n}\n{(UNIT * 7)[n : n + 20 + n]}\n" for n in range(3)))
+    (folder / "settings.toml").write_text(SETTINGS)
+    words = ("prepare", "language", folder / "genes.fa", "-o", folder / "x.dataset.h5", "--split", "record")
+    assert bioattn(*words) == 0
+    return folder
+
+
+@pytest.fixture(scope="module", params=["encoder", "decoder", "encoder-decoder"])
+def model(request: pytest.FixtureRequest, folder: Path) -> Path:
+    """A trained model of each shape."""
+    output = folder / request.param
+    settings = ("--config", folder / "settings.toml")
+    assert (
+        bioattn("train", "language", folder / "x.dataset.h5", "-o", output, "--shape", output.name, *settings)
+        == 0
+    )
+    return output
+
+
+def test_training_learns_the_repeat(model: Path):
+    record = json.loads((model / "training.json").read_text())
+    rows = {(row["side"], row["name"]): row for row in record["evaluation"]}
+    # Equal odds of four bases are 2 bits; masked tokens take longer to learn than next ones.
+    most = {"encoder": 1.6, "decoder": 0.4, "encoder-decoder": 1.8}[model.name]
+    assert rows["test", "this model"]["bits"] < most
+    if model.name != "encoder-decoder":
+        assert any(name.startswith("counts of ") for _, name in rows)
+
+
+def test_scores_are_those_of_the_model(model: Path, folder: Path):
+    table, vectors = folder / f"{model.name}.tsv", folder / f"{model.name}.h5"
+    assert bioattn("run", "language", model, folder / "few.fa", "-o", table, "--embeddings", vectors) == 0
+    rows = [line.split("\t") for line in table.read_text().splitlines()]
+    assert rows[0] == ["id", "words", "log_likelihood", "bits_per_word", "perplexity"]
+    loaded = load_language_model(model, torch.device("cpu"))
+    source = read_tokens(folder / "few.fa", loaded.vocabulary, loaded.config.context)
+    ids, values = read_embeddings(vectors)
+    assert ids == [row[0] for row in rows[1:]] == ["s0", "s1", "s2"]
+    for tokens, row, own in zip(source.tokens, rows[1:], values, strict=True):
+        assert int(row[1]) == len(tokens) - 2
+        assert float(row[3]) == pytest.approx(-float(row[2]) / np.log(2) / int(row[1]), rel=1e-5)
+        with torch.no_grad():
+            tokens_1L = torch.from_numpy(tokens)[None]
+            both = model.name == "encoder-decoder"
+            hidden = loaded.model.encode(tokens_1L) if both else loaded.model.hidden(tokens_1L)
+            assert np.allclose(own, hidden[0, 1:-1].mean(0), atol=1e-5)
+            if model.name == "decoder":
+                likely = loaded.model(tokens_1L)[0].log_softmax(-1)
+                total = sum(likely[place, tokens[place + 1]].item() for place in range(len(tokens) - 2))
+                assert float(row[2]) == pytest.approx(total, rel=1e-4)
+
+
+def test_every_map_is_exported(model: Path, folder: Path):
+    output = folder / f"{model.name}.attention.h5"
+    assert bioattn("export", "attention", model, folder / "few.fa", "-o", output) == 0
+    assert bioattn("validate", output, model, folder / "x.dataset.h5") == 0
+    loaded = load_language_model(model, torch.device("cpu"))
+    with open_attention(output) as attention:
+        assert list(attention.sites) == sorted(loaded.sites)
+        for name in loaded.sites:
+            for sample, letters in (("s0", 20), ("s2", 22)):
+                weights_HQK = attention.weights(name, sample=sample)
+                assert weights_HQK.shape == (2, letters + 2, letters + 2)
+                assert np.allclose(weights_HQK.sum(-1), 1, atol=1e-5)
+                if ".decoder." in name:
+                    assert (np.triu(weights_HQK, 1) == 0).all()
+
+
+def test_shards_are_merged_to_the_bytes_of_the_whole(model: Path, folder: Path):
+    whole, joined = folder / f"{model.name}.whole.h5", folder / f"{model.name}.joined.h5"
+    common = ("export", "attention", model, folder / "few.fa", "--batch-size", 1)
+    assert bioattn(*common, "-o", whole) == 0
+    parts = [folder / f"{model.name}.{part}.h5" for part in (1, 2)]
+    for number, part in enumerate(parts, start=1):
+        assert bioattn(*common, "-o", part, "--shard", f"{number}/2") == 0
+    assert bioattn("merge", *parts, "-o", joined) == 0
+    assert joined.read_bytes() == whole.read_bytes()
+
+
+def test_only_decoders_write_new_sequences(model: Path, folder: Path, capsys: pytest.CaptureFixture[str]):
+    output = folder / f"{model.name}.fa"
+    words = ("generate", "language", model, "-o", output, "-n", 5, "--prompt", UNIT[:3], "--temperature", 0)
+    code = bioattn(*words, "--length", 24)
+    if model.name != "decoder":
+        assert code == 1
+        assert "sequences are drawn from a decoder" in capsys.readouterr().err
+        return
+    assert code == 0
+    made = [record.sequence for record in read_fasta(output)]
+    assert len(made) == 5
+    assert all(each == (UNIT * 6)[: len(each)] and len(each) > 12 for each in made)
+
+
+@pytest.mark.parametrize(
+    ("text", "said"),
+    [
+        (">long\n" + "ACGT" * 20, "long: is 80 tokens long; the model reads 38 at once"),
+        (">odd\nACGE\n", "odd, position 4: 'E' is not a DNA letter"),
+        (">none\n", "none: has no sequence"),
+    ],
+)
+def test_sequences_that_do_not_fit_are_named(
+    tmp_path: Path, text: str, said: str, capsys: pytest.CaptureFixture[str]
+):
+    (tmp_path / "wrong.fa").write_text(text)
+    config = LanguageModelConfig(alphabet=Alphabet.DNA, layers=1, channels=16, num_heads=2, context=40)
+    (tmp_path / "model").mkdir()
+    write_language_model(tmp_path / "model", LanguageModel(config))
+    assert (
+        bioattn("run", "language", tmp_path / "model", tmp_path / "wrong.fa", "-o", tmp_path / "x.tsv") == 1
+    )
+    assert said in capsys.readouterr().err
+    assert not (tmp_path / "x.tsv").exists()

@@ -1,0 +1,158 @@
+"""The transformer against torch's own, and what causal attention and the cache must keep."""
+
+import numpy as np
+import pytest
+import torch
+
+from bioattn.attention.choices import PositionEncoding
+from bioattn.models.language.config import LanguageModelConfig, Shape
+from bioattn.models.language.folder import LoadedLanguageModel
+from bioattn.models.language.inference.generation import generate
+from bioattn.models.language.inference.scoring import log_likelihoods
+from bioattn.models.language.model import LanguageModel
+from bioattn.sequences.choices import Alphabet
+from bioattn.sequences.vocabulary import CLS, EOS, MASK, PAD, SPECIAL
+
+
+def make_model(
+    shape: Shape, positions: PositionEncoding = PositionEncoding.ROTARY, seed: int = 0
+) -> LanguageModel:
+    """A small model whose logits differ."""
+    torch.manual_seed(seed)
+    config = LanguageModelConfig(
+        alphabet=Alphabet.DNA,
+        shape=shape,
+        positions=positions,
+        layers=2,
+        channels=16,
+        num_heads=2,
+        hidden_channels=24,
+        context=24,
+    )
+    model = LanguageModel(config).eval()
+    with torch.no_grad():
+        for parameter in model.parameters():
+            parameter += 0.3 * torch.randn_like(parameter)
+    return model
+
+
+def make_tokens(rows: int, length: int, seed: int = 1) -> torch.Tensor:
+    generator = torch.Generator().manual_seed(seed)
+    words = torch.randint(len(SPECIAL), len(SPECIAL) + 4, (rows, length - 1), generator=generator)
+    return torch.cat([torch.full((rows, 1), CLS), words], dim=1)
+
+
+def torch_layer(block: torch.nn.Module) -> torch.nn.TransformerEncoderLayer:
+    """torch's pre-norm layer with the weights of a block."""
+    layer = torch.nn.TransformerEncoderLayer(
+        16, 2, 24, dropout=0.0, activation="gelu", batch_first=True, norm_first=True
+    ).eval()
+    attention = block.self_attention
+    projections = (attention.project_query, attention.project_key, attention.project_value)
+    own = {
+        "self_attn.in_proj_weight": torch.cat([each.weight for each in projections]),
+        "self_attn.in_proj_bias": torch.cat([each.bias for each in projections]),
+    }
+    for theirs, ours in (
+        ("self_attn.out_proj", attention.project_output),
+        ("linear1", block.widen),
+        ("linear2", block.narrow),
+        ("norm1", block.normalise_self),
+        ("norm2", block.normalise_hidden),
+    ):
+        own |= {f"{theirs}.weight": ours.weight, f"{theirs}.bias": ours.bias}
+    layer.load_state_dict(own)
+    return layer
+
+
+@pytest.mark.parametrize("shape", [Shape.ENCODER, Shape.DECODER])
+def test_hidden_channels_are_those_of_torchs_layers(shape: Shape):
+    model = make_model(shape, PositionEncoding.LEARNED)
+    tokens_BL = make_tokens(3, 10)
+    if shape is Shape.ENCODER:
+        tokens_BL[1, 6:] = PAD
+    blocks = model.encoder if shape is Shape.ENCODER else model.decoder
+    assert blocks is not None
+    hidden = model.embed(tokens_BL) + model.add_positions.table_LC[:10]
+    causal = torch.nn.Transformer.generate_square_subsequent_mask(10) if shape is Shape.DECODER else None
+    for block in blocks:
+        hidden = torch_layer(block)(hidden, src_mask=causal, src_key_padding_mask=tokens_BL == PAD)
+    expected = model.normalise(hidden)
+    shown = tokens_BL != PAD
+    with torch.no_grad():
+        assert torch.allclose(model.hidden(tokens_BL)[shown], expected[shown], atol=1e-5)
+
+
+@pytest.mark.parametrize("positions", list(PositionEncoding))
+def test_a_decoder_does_not_see_what_comes_later(positions: PositionEncoding):
+    model = make_model(Shape.DECODER, positions)
+    tokens_BL = make_tokens(1, 12)
+    changed_BL = tokens_BL.clone()
+    changed_BL[0, 8] = tokens_BL[0, 8] % 4 + len(SPECIAL)
+    with torch.no_grad():
+        before, after = model(tokens_BL), model(changed_BL)
+    assert torch.equal(before[:, :8], after[:, :8])
+    assert not torch.allclose(before[:, 8], after[:, 8])
+
+
+@pytest.mark.parametrize("shape", [Shape.ENCODER, Shape.ENCODER_DECODER])
+def test_padding_changes_nothing(shape: Shape):
+    model = make_model(shape)
+    tokens_BL = make_tokens(1, 9)
+    padded_BL = torch.cat([tokens_BL, torch.full((1, 5), PAD)], dim=1)
+    both = shape is Shape.ENCODER_DECODER
+    with torch.no_grad():
+        plain = model(tokens_BL, tokens_BL if both else None)
+        longer = model(padded_BL, padded_BL if both else None)[:, :9]
+    assert torch.allclose(plain, longer, atol=1e-5)
+
+
+@pytest.mark.parametrize("positions", list(PositionEncoding))
+def test_the_likeliest_tokens_are_the_same_with_and_without_a_cache(positions: PositionEncoding):
+    model = make_model(Shape.DECODER, positions)
+    with torch.no_grad():
+        model.bias_V[EOS] = -100.0
+    loaded = LoadedLanguageModel(model=model, device=torch.device("cpu"), sha256="")
+    prompt = make_tokens(1, 4)[0].numpy()
+    (made,) = generate(loaded, prompt, 1, length=20, temperature=0, top_p=1.0, seed=0)
+    tokens = torch.from_numpy(prompt)[None]
+    while tokens.shape[1] <= 20:
+        with torch.no_grad():
+            logits = model(tokens)[:, -1]
+        logits[:, [*range(EOS), *range(EOS + 1, len(SPECIAL))]] = -torch.inf
+        tokens = torch.cat([tokens, logits.argmax(-1)[:, None]], dim=1)
+    assert made.tolist() == tokens[0, 1:].tolist()
+
+
+def test_drawn_tokens_have_the_probabilities_of_the_model():
+    """Also those of top-p: the likeliest that hold it, and no other."""
+    model = make_model(Shape.DECODER)
+    loaded = LoadedLanguageModel(model=model, device=torch.device("cpu"), sha256="")
+    prompt = np.array([CLS])
+    with torch.no_grad():
+        logits = model(torch.from_numpy(prompt)[None])[0, -1]
+    logits[[*range(EOS), *range(EOS + 1, len(SPECIAL))]] = -torch.inf
+    expected = logits.softmax(-1).numpy()
+
+    def shares(top_p: float) -> np.ndarray:
+        made = generate(loaded, prompt, 4000, length=1, temperature=1.0, top_p=top_p, seed=3)
+        first = [tokens[0] if len(tokens) else EOS for tokens in made]
+        return np.bincount(first, minlength=len(expected)) / 4000
+
+    assert np.allclose(shares(1.0), expected, atol=0.04)
+    order = np.argsort(-expected)
+    kept = order[: int(np.searchsorted(np.cumsum(expected[order]), 0.6)) + 1]
+    assert set(np.flatnonzero(shares(0.6))) == set(kept)
+
+
+def test_pseudo_likelihoods_mask_one_word_at_a_time():
+    model = make_model(Shape.ENCODER)
+    loaded = LoadedLanguageModel(model=model, device=torch.device("cpu"), sha256="")
+    tokens = np.append(make_tokens(1, 9)[0].numpy(), EOS)
+    expected = []
+    for place in range(1, 9):
+        hidden = torch.from_numpy(tokens.copy())[None]
+        hidden[0, place] = MASK
+        with torch.no_grad():
+            expected.append(model(hidden)[0, place].log_softmax(-1)[tokens[place]].item())
+    assert np.allclose(log_likelihoods(loaded, tokens)[:-1], expected, atol=1e-5)
