@@ -16,6 +16,7 @@ from typing import Any
 
 from bioattn.models.evoformer.config import EvoformerConfig, StructureModuleConfig
 from bioattn.models.evoformer.training.config import SMALL_MODEL, EvoformerTrainingConfig
+from bioattn.models.language.config import LanguageModelConfig, LanguageTrainingConfig
 from bioattn.models.promoter.config import PromoterModelConfig
 from bioattn.models.promoter.training.config import TrainingConfig
 
@@ -24,9 +25,10 @@ TABLES = {
     "promoter.md": {"model": PromoterModelConfig, "training": TrainingConfig},
     "evoformer.md": {"model": EvoformerConfig, "structure_module": StructureModuleConfig},
     "evoformer-training.md": {"training": EvoformerTrainingConfig},
+    "language.md": {"model": LanguageModelConfig, "training": LanguageTrainingConfig},
 }
 """By page, the tables it has."""
-NOT_A_SETTING = {"length"}
+NOT_A_SETTING = {"length", "alphabet"}
 """The dataset decides it."""
 
 

@@ -26,7 +26,7 @@ EVOFORMER = ROOT / "bioattn" / "models" / "evoformer"
 REPRESENTATIONS = ("single", "pair", "msa", "msa_first_row", "structure")
 
 
-@pytest.mark.parametrize("page", ["promoter", "evoformer-training", "evoformer"])
+@pytest.mark.parametrize("page", ["promoter", "evoformer-training", "evoformer", "language"])
 def test_the_tables_are_those_of_the_code(settings_tables: ModuleType, page: str) -> None:
     text = page_text(f"models/{page}")
     assert text == settings_tables.with_tables(f"{page}.md", text), "run: python docs/settings_tables.py"

@@ -1,13 +1,12 @@
 """Embeddings of sequences in HDF5 (`docs/formats/embeddings.md`)."""
 
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
 from bioattn.io.dataset_file import DatasetKind, put_array, put_text
-from bioattn.io.seal import write_sealed
+from bioattn.io.seal import stream_sealed
 
 EMBEDDINGS = DatasetKind(
     name="embeddings file",
@@ -21,13 +20,10 @@ def write_embeddings(
     path: Path, ids: list[str], values: NDArray[np.float32], model_sha256: str, pool: str
 ) -> None:
     """Write the embeddings (sequences, channels) of `ids`."""
-
-    def fill(file: Any) -> None:
+    with stream_sealed(path) as file:
         put_text(file, "id", ids)
         put_array(file, "values", values.astype("<f4"))
         EMBEDDINGS.write_attributes(file, model_sha256=model_sha256, pool=str(pool))
-
-    write_sealed(path, fill)
 
 
 def read_embeddings(path: Path) -> tuple[list[str], NDArray[np.float32]]:
