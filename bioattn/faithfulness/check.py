@@ -18,6 +18,7 @@ from bioattn.faithfulness.maps import HeadSpread, check_maps, read_maps
 from bioattn.faithfulness.measures import Measure, Measures, rounded
 from bioattn.faithfulness.pointing_checks import Curves, check_pointing
 from bioattn.faithfulness.subject import CheckSettings, Subject, draw_sample, draw_treatments
+from bioattn.faithfulness.variant_checks import TreatmentVariants, check_variants
 from bioattn.faithfulness.verdict import Verdict, judge
 from bioattn.inference.runner import CheckableRunner, Training
 from bioattn.io.files import sha256_of
@@ -51,6 +52,7 @@ class CheckReport:
     measures: Measures
     curves: Curves
     heads: list[HeadSpread]
+    variants: list[TreatmentVariants]
 
     def to_json(self) -> dict[str, Any]:
         """The content of a check file (`docs/formats/check.md`)."""
@@ -71,6 +73,7 @@ class CheckReport:
                 }
                 for head in self.heads
             ],
+            "variants": [each.to_json() for each in self.variants],
             "skipped": [{"name": name, "why": why} for name, why in self.measures.skipped.items()],
         }
 
@@ -87,6 +90,8 @@ class Evidence:
     """Where retrained controls are kept; None: none are retrained."""
     other_models: Sequence[CheckableRunner] = field(default_factory=tuple)
     """The same model, trained with other seeds."""
+    variants: Path | None = None
+    """Measured effects of variants of the promoters (`bioattn.promoters.variant_effects`)."""
 
 
 def check_model(
@@ -140,6 +145,9 @@ def check_model(
     compare_skills(subject, retrained, measures)
     check_maps(subject, maps, [*evidence.other_models, *retrained["seed"]], measures)
     curves = check_pointing(subject, maps, measures)
+    variants = []
+    if evidence.variants is not None:
+        variants = check_variants(subject, promoters, evidence.variants, measures)
     return CheckReport(
         model_sha256=model.sha256,
         input_sha256=subject.sample.sha256,
@@ -151,12 +159,14 @@ def check_model(
             "probed_treatments": probed,
             "held_out_genes": None if genes is None else len(genes.ids),
             "split": None if genes is None else genes.split,
+            "variants_sha256": None if evidence.variants is None else sha256_of(evidence.variants),
             "dataset_sha256": None if evidence.dataset is None else sha256_of(evidence.dataset),
         },
         verdict=judge(measures),
         measures=measures,
         curves=curves,
         heads=maps.heads,
+        variants=variants,
     )
 
 
@@ -218,6 +228,9 @@ def check_text(report: CheckReport) -> str:
         ]
         lines.append("  ".join([*cells, row[4]]).rstrip())
     lines += ["", SKILL_NOTE]
+    if report.variants:
+        lines += ["", "Variants: Spearman over positions with the measured effects, by treatment"]
+        lines += [f"  {_variants_line(each)}" for each in report.variants]
     if report.measures.skipped:
         lines += ["", "Skipped:"]
         lines += [
@@ -225,6 +238,21 @@ def check_text(report: CheckReport) -> str:
             for name, why in report.measures.skipped.items()
         ]
     return "\n".join(lines) + "\n"
+
+
+def _variants_line(found: TreatmentVariants) -> str:
+    parts = {
+        "map": found.map,
+        "with other treatments' effects": found.other_truths,
+        "mutagenesis": found.mutagenesis,
+        "smoothing": found.smoothing,
+    }
+    figures = (
+        f"{name} {value.value:.2f} ({value.low:.2f} to {value.high:.2f})"
+        for name, value in parts.items()
+        if value is not None
+    )
+    return f"{found.treatment}: {', '.join(figures)}"
 
 
 def _cells(measure: Measure) -> tuple[str, str, str, str, str]:

@@ -358,6 +358,10 @@ class CheckableRunner(ResponseRunner, Protocol):
     def require_checkable(self) -> None:
         """Raises: BioattnError when it has no attention over positions, or attends uniformly by design."""
 
+    def contributions(self, treatments: TreatmentTable, batch: WindowBatch) -> Floats | None:
+        """What each bin contributes to each prediction (B, T, P), in response units; None when maps say nothing of
+        it."""
+
     def untrained(self, seed: int) -> "CheckableRunner":
         """The same model with the weights it might have begun with; torch's random state stays as it was."""
 

@@ -20,6 +20,7 @@ from bioattn.attention.site import AttentionSite
 from bioattn.choices import Task
 from bioattn.errors import BioattnError, FormatError, SettingsError
 from bioattn.inference.finite import require_finite
+from bioattn.inference.runner import WindowBatch
 from bioattn.io.config_file import build
 from bioattn.io.files import read_json, sha256_of, write_json
 from bioattn.io.input_watch import unchanged
@@ -31,7 +32,13 @@ from bioattn.models.model_folder import (
     write_model_config,
     write_weights,
 )
-from bioattn.models.promoter.config import Conditioning, PromoterModelConfig, QuerySource, TreatmentEncoding
+from bioattn.models.promoter.config import (
+    Conditioning,
+    PromoterModelConfig,
+    QuerySource,
+    Readout,
+    TreatmentEncoding,
+)
 from bioattn.models.promoter.family import TREATMENTS
 from bioattn.models.promoter.inference.batches import PromoterSource, scan_promoters
 from bioattn.models.promoter.model import PromoterModel, attention_sites, make_promoter_model
@@ -39,6 +46,7 @@ from bioattn.models.promoter.predictor import PromoterPredictor
 from bioattn.models.promoter.treatment_vocabulary import TreatmentBatch, TreatmentVocabulary
 from bioattn.promoters.dataset import SPLIT_NAMES, read_dataset
 from bioattn.promoters.treatments import UNCONDITIONAL, TreatmentTable
+from bioattn.store.schema import CONTRIBUTIONS, AttentionOptions
 from bioattn.system.progress import Progress
 from bioattn.text import quoted
 
@@ -189,6 +197,19 @@ class LoadedPromoterModel:
                 "this model weighs all positions the same by design (attention_query = uniform): there is nothing "
                 "to check"
             )
+
+    def contributions(self, treatments: TreatmentTable, batch: WindowBatch) -> NDArray[np.float64] | None:
+        """What each bin contributes (B, T, P), sum over heads, in response units; None without one readout."""
+        from bioattn.models.promoter.inference.run import PromoterRunner
+
+        if self.config.readout != Readout.SHARED:
+            return None
+        runner = PromoterRunner(self.predictor(treatments), len(batch.codes))
+        runner.listen(AttentionOptions())
+        arrays = runner.compute(batch).arrays.values()
+        found_BTHP = [of_site[CONTRIBUTIONS] for of_site in arrays if CONTRIBUTIONS in of_site]
+        contributions_BTP: NDArray[np.float64] = sum(each.astype(np.float64).sum(2) for each in found_BTHP)
+        return contributions_BTP
 
     def untrained(self, seed: int) -> "LoadedPromoterModel":
         """The same model with the weights it might have begun with; torch's random state stays as it was."""

@@ -285,6 +285,12 @@ def check(
         metavar="MODEL",
         recorded="",
     ),
+    variants: Path | None = option(
+        "Measured effects of mutations in PROMOTERS, to compare maps with: a table with the columns promoter, "
+        "position (from 1, the first base), alternative (the new base), and one for each treatment or "
+        "treatment and effect.",
+        metavar="TABLE",
+    ),
     treatment: tuple[str, ...] = options.TREATMENTS,
     samples: int = option("Promoters to check, drawn by the seed.", default=300, min=20),
     seed: int = options.SEED,
@@ -296,7 +302,8 @@ def check(
     Prints a verdict in plain words with its measures, and writes both as JSON. With MODEL and PROMOTERS alone it
     tests whether predictions depend on the attended positions (deletion, insertion, in-silico mutagenesis), on
     whose map is used, and on training (random weights). --dataset adds the accuracy on held-out genes, --controls
-    whether attention was needed at all. docs/checks.md explains each check.
+    whether attention was needed at all, --variants whether maps predict what mutations do. docs/checks.md explains
+    each check.
     """
     from bioattn.errors import SettingsError
     from bioattn.faithfulness.check import Evidence, check_model, check_text
@@ -327,6 +334,7 @@ def check(
             with_ability(load_runner(path, chosen), CheckableRunner, deed, "--other-model")
             for path in other_model
         ],
+        variants=variants,
     )
     settings = CheckSettings(samples=samples, seed=seed, other_seeds=1 if seeds is None else seeds)
     reporter.say(f"running on {describe_device(chosen)}")

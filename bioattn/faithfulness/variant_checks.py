@@ -1,0 +1,276 @@
+"""Do maps predict what mutations do? Maps against measured effects of single-base variants, by treatment.
+
+The map of a position is what is lost with its base: with one reader, less its contribution; else its attention
+weight, compared with the size of effects. Beside it stands in-silico mutagenesis with the very bases that were
+measured, and as a baseline the measured effects themselves, smoothed over positions of other blocks.
+
+Shape suffixes: G promoters, T and U treatments, L positions, N blocks of positions, R resamples.
+"""
+
+from dataclasses import asdict, dataclass
+from itertools import product
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import numpy as np
+from scipy.stats import rankdata
+
+from bioattn.errors import BioattnError, FormatError
+from bioattn.faithfulness.maps import read_maps
+from bioattn.faithfulness.measures import Measures, rounded
+from bioattn.faithfulness.similarity import mean_ignoring_nan
+from bioattn.faithfulness.subject import ONE_TREATMENT, RESAMPLES, Subject
+from bioattn.formats.nucleotides import LETTERS, UNKNOWN
+from bioattn.inference.runner import Codes, Floats
+from bioattn.interpret.attribution.methods import Mutagenesis
+from bioattn.interpret.maps.upsampling import upsample
+from bioattn.promoters.bootstrap import Estimate, interval, resampled
+from bioattn.promoters.variant_effects import Variant, VariantEffects, read_variant_effects
+from bioattn.text import counted
+
+BLOCK = 20
+"""Positions that are drawn together: effects of neighbours are alike."""
+FLANK = 5
+"""Positions on either side of a block that its smoothed effects do not use."""
+SMOOTHING = 10.0
+"""Standard deviation of the Gaussian of the baseline, in positions."""
+
+
+class Tracks(NamedTuple):
+    """Effects at each position of each promoter, (G, T, L): NaN where nothing was measured."""
+
+    truth: Floats
+    """Mean measured effect of the substitutions at a position."""
+    map: Floats
+    mutagenesis: Floats
+    """Mean predicted effect of the same substitutions."""
+    smoothed: Floats
+    """Of `truth`, from other blocks."""
+    signed: bool
+    """Whether the map has a sign; without, it is compared with the size of effects."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class TreatmentVariants:
+    """Spearman correlations of one treatment over positions with its measured effects, with 95 % intervals."""
+
+    treatment: str
+    map: Estimate
+    other_truths: Estimate | None
+    """Of its map with the effects under the other treatments, mean."""
+    mutagenesis: Estimate
+    smoothing: Estimate
+
+    def to_json(self) -> dict[str, Any]:
+        """Plain JSON content: value, low and high of each."""
+        return {
+            name: [rounded(number) for number in value] if isinstance(value, tuple) else value
+            for name, value in asdict(self).items()
+        }
+
+
+def check_variants(
+    subject: Subject, promoters: Path, table: Path, measures: Measures
+) -> list[TreatmentVariants]:
+    """Add how well maps predict the effects in `table` of variants of promoters in the FASTA `promoters`.
+
+    Raises: FormatError as `read_variant_effects`, and for a variant that is not one of its promoter; BioattnError
+    when a promoter is not in the FASTA.
+    """
+    effects = read_variant_effects(table, subject.names)
+    tracks = read_tracks(subject, promoters, effects)
+    names = effects.treatments
+    seed = subject.settings.seed
+    own_truth = tracks.truth if tracks.signed else np.abs(tracks.truth)
+    of_map = block_spearman(tracks.map, own_truth, seed)
+    of_mutagenesis = block_spearman(tracks.mutagenesis, tracks.truth, seed)
+    of_smoothing = block_spearman(tracks.smoothed, tracks.truth, seed)
+    kind = "contributions" if tracks.signed else "attention weights"
+    number = int((~np.isnan(tracks.truth)).any(1).sum())
+    where = f"Over {number:,} positions of {counted(len(effects.variants), 'promoter')}"
+    maps, smoothing = _own(of_map), _own(of_smoothing)
+    measures.add(
+        "variants_map",
+        f"variants: Spearman of {kind} with measured effects",
+        interval(maps),
+        f"{where}, {kind} correlate with the measured effects of mutations at Spearman {maps[0]:.2f}, mean over "
+        "treatments.",
+        least=0.0,
+    )
+    measures.add(
+        "variants_mutagenesis",
+        "variants: Spearman of in-silico mutagenesis",
+        interval(_own(of_mutagenesis)),
+        f"The effects that the model predicts for the same mutations correlate at {_own(of_mutagenesis)[0]:.2f}.",
+    )
+    measures.add(
+        "variants_smoothing",
+        "variants: Spearman of smoothed measured effects",
+        interval(smoothing),
+        f"Measured effects of positions nearby, smoothed, correlate at {smoothing[0]:.2f}.",
+    )
+    measures.add(
+        "variants_beyond_smoothing",
+        "variants: maps beyond smoothing",
+        interval(maps - smoothing),
+        f"That is {maps[0] - smoothing[0]:+.2f} for the maps.",
+        least=0.0,
+    )
+    if len(names) == 1:
+        for name in ("variants_own_truth", "variants_difference"):
+            measures.skip(name, ONE_TREATMENT)
+    else:
+        gained = _own(of_map) - _others(of_map).mean(1)
+        measures.add(
+            "variants_own_truth",
+            "variants: own treatment's effects, beyond another's",
+            interval(gained),
+            f"A treatment's map fits its own effects better than those under another by {gained[0]:+.2f}.",
+            least=0.0,
+        )
+        _check_differences(tracks, own_truth, seed, measures)
+    return [
+        TreatmentVariants(
+            treatment=name,
+            map=interval(of_map[:, number, number]),
+            other_truths=None if len(names) == 1 else interval(_others(of_map)[:, number]),
+            mutagenesis=interval(of_mutagenesis[:, number, number]),
+            smoothing=interval(of_smoothing[:, number, number]),
+        )
+        for number, name in enumerate(names)
+    ]
+
+
+def _check_differences(tracks: Tracks, own_truth_GTL: Floats, seed: int, measures: Measures) -> None:
+    """Add correlations of what sets a treatment apart from the mean over treatments; of two, their difference."""
+    for name, label, track_GTL, truth_GTL, least in (
+        ("variants_difference", "maps", tracks.map, own_truth_GTL, 0.0),
+        ("variants_difference_mutagenesis", "in-silico mutagenesis", tracks.mutagenesis, tracks.truth, None),
+        ("variants_difference_smoothing", "smoothed effects", tracks.smoothed, tracks.truth, None),
+    ):
+        found = _own(block_spearman(_apart(track_GTL), _apart(truth_GTL), seed))
+        measures.add(
+            name,
+            f"variants: Spearman of differences between treatments, {label}",
+            interval(found),
+            f"What sets the effects under a treatment apart from the mean over treatments, {label} predict at "
+            f"Spearman {found[0]:.2f}.",
+            least=least,
+        )
+
+
+def read_tracks(subject: Subject, promoters: Path, effects: VariantEffects) -> Tracks:
+    """Measured and predicted effects by position. Raises: as `check_variants`."""
+    table = subject.model.treatments.select(effects.treatments)
+    predictor = subject.model.predictor(table)
+    mutagenesis = Mutagenesis(predictor)
+    tracks: list[tuple[Floats, Floats, Floats]] = []
+    signed = False
+    for batch in subject.model.read(promoters, list(effects.variants)).batches(1):
+        subject.stop.check()
+        contributions_1TP = subject.model.contributions(table, batch)
+        maps = read_maps(predictor, batch.codes)
+        signed = contributions_1TP is not None
+        map_1TP = maps.mean_BTP if contributions_1TP is None else -contributions_1TP
+        codes_L, name = batch.codes[0], batch.samples.ids[0]
+        first = int((codes_L != UNKNOWN).argmax())
+        variants = [each._replace(position=first + each.position) for each in effects.variants[name]]
+        for variant in variants:
+            _require_change(variant, codes_L, first, name, effects.path)
+        values_TLA = mutagenesis(batch.codes).values_BTLA[0].astype(np.float64)
+        truth_TL, predicted_TL = (np.full(values_TLA.shape[:2], np.nan) for _ in range(2))
+        by_position: dict[int, list[Variant]] = {}
+        for variant in variants:
+            by_position.setdefault(variant.position, []).append(variant)
+        for position, here in by_position.items():
+            effect_VT = np.stack([variant.effect_T for variant in here])
+            values_TA = values_TLA[:, position]
+            changes_VT = values_TA[:, [each.base for each in here]].T - values_TA[:, codes_L[position]]
+            truth_TL[:, position] = mean_ignoring_nan(effect_VT, axis=0)
+            changes_VT = np.where(np.isnan(effect_VT), np.nan, changes_VT)
+            predicted_TL[:, position] = mean_ignoring_nan(changes_VT, axis=0)
+        tracks.append((truth_TL, upsample(map_1TP[0], maps.edges, len(codes_L)), predicted_TL))
+    truth, maps_GTL, predicted = (np.stack(each) for each in zip(*tracks, strict=True))
+    if not (~np.isnan(truth)).any():
+        raise BioattnError(f"{effects.path}: no effect was measured under {', '.join(effects.treatments)}")
+    return Tracks(truth, maps_GTL, predicted, smoothed_effects(truth), signed)
+
+
+def _require_change(variant: Variant, codes_L: Codes, first: int, promoter: str, path: Path) -> None:
+    """Raises: FormatError for a position outside the promoter, and for a base that is there already."""
+    position = variant.position - first + 1
+    if variant.position >= len(codes_L) or codes_L[variant.position] == UNKNOWN:
+        raise FormatError(
+            f"{path}:{variant.line}: {promoter!r} has no known base at position {position}; positions count "
+            f"from 1, the first of {len(codes_L) - first:,}"
+        )
+    if codes_L[variant.position] == variant.base:
+        raise FormatError(
+            f"{path}:{variant.line}: {promoter!r} has {LETTERS[variant.base]} at position {position} already; "
+            "positions count from 1, and the FASTA must hold the sequences that were mutated"
+        )
+
+
+def smoothed_effects(truth_GTL: Floats) -> Floats:
+    """Effects (G, T, L) predicted from those at positions outside a position's block and its flanks."""
+    position_L = np.arange(truth_GTL.shape[-1])
+    first_L = position_L // BLOCK * BLOCK
+    near_LL = (position_L >= first_L[:, None] - FLANK) & (position_L < first_L[:, None] + BLOCK + FLANK)
+    weight_LL = np.exp(-(((position_L - position_L[:, None]) / SMOOTHING) ** 2) / 2) * ~near_LL
+    known_GTL = ~np.isnan(truth_GTL)
+    total_GTL = known_GTL @ weight_LL.T
+    smoothed_GTL = np.where(known_GTL, truth_GTL, 0.0) @ weight_LL.T
+    found_GTL: Floats = np.divide(
+        smoothed_GTL, total_GTL, out=np.zeros_like(smoothed_GTL), where=total_GTL > 0
+    )
+    return found_GTL
+
+
+def block_spearman(first_GTL: Floats, truth_GUL: Floats, seed: int) -> Floats:
+    """Spearman of each treatment's track with each treatment's truth, (1 + R, T, U): of all blocks of `BLOCK`
+    positions, then of blocks drawn with replacement.
+
+    Ranks are within a promoter, over positions where both are known, so levels of promoters do not count.
+    """
+    num_promoters, num_first, length = first_GTL.shape
+    num_truths = truth_GUL.shape[1]
+    sums_TU3N = np.zeros((num_first, num_truths, 3, num_promoters, -(-length // BLOCK)))
+    for g, t, u in product(range(num_promoters), range(num_first), range(num_truths)):
+        known = np.flatnonzero(~np.isnan(first_GTL[g, t]) & ~np.isnan(truth_GUL[g, u]))
+        if not len(known):
+            continue
+        x, y = (rankdata(track[known]) for track in (first_GTL[g, t], truth_GUL[g, u]))
+        x, y = x - x.mean(), y - y.mean()
+        for number, terms in enumerate((x * y, x * x, y * y)):
+            sums_TU3N[t, u, number, g] = np.bincount(
+                known // BLOCK, weights=terms, minlength=sums_TU3N.shape[-1]
+            )
+    sums_TU3N = sums_TU3N.reshape(num_first, num_truths, 3, -1)
+    there_N = sums_TU3N[:, :, 1].any((0, 1))
+
+    def correlations(weights_RN: Floats) -> Floats:
+        xy, xx, yy = (
+            np.einsum("rn,tun->rtu", weights_RN, sums_TU3N[:, :, n][..., there_N]) for n in range(3)
+        )
+        spread = np.sqrt(xx * yy)
+        found_RTU: Floats = np.divide(xy, spread, out=np.full_like(xy, np.nan), where=spread > 0)
+        return found_RTU
+
+    return resampled(correlations, int(there_N.sum()), RESAMPLES, seed)
+
+
+def _own(correlations_RTU: Floats) -> Floats:
+    """Mean over treatments of what each has with its own truth, (R,)."""
+    return mean_ignoring_nan(np.diagonal(correlations_RTU, axis1=1, axis2=2), axis=1)
+
+
+def _others(correlations_RTU: Floats) -> Floats:
+    """For each treatment the mean over the others' truths, (R, T)."""
+    same = np.eye(correlations_RTU.shape[1], dtype=bool)
+    return mean_ignoring_nan(np.where(same, np.nan, correlations_RTU), axis=2)
+
+
+def _apart(tracks_GTL: Floats) -> Floats:
+    """Less the mean over treatments."""
+    apart_GTL: Floats = tracks_GTL - tracks_GTL.mean(1, keepdims=True)
+    return apart_GTL
