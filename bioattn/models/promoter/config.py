@@ -161,7 +161,8 @@ class PromoterModelConfig:
     """What a head adds for the distance from the anchor (`cross`): none, shared (a learned number for each bin) or
     treatment (beside it each treatment has a curve of its own)."""
     readout: Readout = Readout.OWN
-    """own or shared (`cross`). With shared, training's defaults are position_bias = treatment and sink = true."""
+    """own or shared (`cross`). With shared, training's defaults are position_bias = treatment, sink = true and
+    stem_dropout = 0.3."""
     reader: Reader = Reader.LINEAR
     """linear or hidden: what `readout` = shared makes of the attended context."""
     sink: bool = False
