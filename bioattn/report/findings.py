@@ -167,7 +167,14 @@ def comparison_findings(model: Path, record: Mapping[str, Any]) -> Iterator[Find
     if comparison is None:
         return
     title = FIGURE_TITLES.get(comparison.figure, comparison.figure)
-    if comparison.below:
+    level = comparison.gain is not None and comparison.gain[0] <= 0
+    if level and not comparison.below:
+        text = (
+            f"No clear gain over a simple model: on {comparison.cells} the model reaches a {title} of "
+            f"{comparison.model:.3f}, {comparison.simple_model} {comparison.simple:.3f}."
+        )
+        yield Finding("Accuracy", text, "bad", leads=True)
+    elif comparison.below:
         text = (
             f"A simple method wins: on {comparison.cells} {comparison.simple_model} reaches a {title} of "
             f"{comparison.simple:.3f}, this model {comparison.model:.3f}. What its attention shows explains the "

@@ -36,11 +36,13 @@ class Comparison(NamedTuple):
     simple_model: str
     """Of the simple models the one with the best figure on the validation data."""
     simple: float
+    gain: tuple[float, float] | None = None
+    """95 % interval of the model's figure less the simple model's, paired; None where it is not known."""
 
     @property
     def below(self) -> bool:
-        """Whether the model does not reach the simple one."""
-        return not self.model >= self.simple
+        """Whether the model does not reach the simple one, beyond the interval where there is one."""
+        return not self.model >= self.simple and (self.gain is None or not self.gain[1] >= 0)
 
     def to_json(self) -> dict[str, Any]:
         """Plain JSON for the training record."""
@@ -53,6 +55,7 @@ class Comparison(NamedTuple):
             "figure": self.figure,
             "simple_model": self.simple_model,
             **figures,
+            "gain_interval": None if self.gain is None else [round(end, 6) for end in self.gain],
             "below_simple_model": self.below,
         }
 
@@ -61,6 +64,7 @@ class Comparison(NamedTuple):
         return (
             f"this model ends below a simple model: {self.figure} on {self.cells} {self.model:.3f}, that of "
             f"{self.simple_model} {self.simple:.3f}"
+            + ("" if self.gain is None else f" (difference {self.gain[0]:.3f} to {self.gain[1]:.3f})")
         )
 
 

@@ -124,8 +124,10 @@ def read_comparison(model: Path, record: Mapping[str, Any]) -> Comparison | None
         figures = [content["model_figure"], content["simple_model_figure"]]
         ours, simple = (math.nan if figure is None else float(figure) for figure in figures)
         texts = [str(content[name]) for name in ("cells", "figure", "simple_model")]
-    except (KeyError, TypeError, ValueError) as error:
+        ends = content.get("gain_interval")
+        gain = None if ends is None else (float(ends[0]), float(ends[1]))
+    except (KeyError, TypeError, ValueError, IndexError) as error:
         raise FormatError(
             f"{model / TRAINING_RECORD}: its comparison is incomplete ({error!r}); train the model again"
         ) from error
-    return Comparison(texts[0], texts[1], ours, texts[2], simple)
+    return Comparison(texts[0], texts[1], ours, texts[2], simple, gain)

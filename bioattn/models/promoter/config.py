@@ -15,6 +15,8 @@ class Conditioning(StrEnum):
     FILM = "film"
     CROSS = "cross"
     CROSS_ALL = "cross-all"
+    RIDGE = "ridge"
+    """A ridge regression on k-mer counts, which is not trained: what `--keep-best` writes where it is better."""
 
 
 class TreatmentEncoding(StrEnum):
@@ -183,6 +185,8 @@ class PromoterModelConfig:
     """Widths of the fused layers of `concat`."""
     concat_dropout: float = 0.398
     """Dropout after the first pooling of `concat`."""
+    ridge_kmers: tuple[int, ...] = ()
+    """Lengths of the k-mers of each block of counts (`ridge`)."""
 
     def __post_init__(self) -> None:
         kernels = ("kernel", "value_kernel")

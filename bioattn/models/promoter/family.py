@@ -88,6 +88,11 @@ class PromoterTrainingSettings(Settings):
     precision: Precision | None = option("Arithmetic of the forward pass [default: fp32].", table="training")
     config: Path | None = config_option()
     baselines: bool = option("Fit simple models on the same split, to compare with.", default=True)
+    keep_best: bool = option(
+        "Write the best of the simple models as the model folder where it is better on validation genes than the "
+        "trained one.",
+        default=False,
+    )
     seed: int | None = seed_option(table="training")
     device: Device = device_option()
     threads: int | None = threads_option()

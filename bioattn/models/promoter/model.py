@@ -8,6 +8,7 @@ from bioattn.attention.site import AttentionSite
 from bioattn.models.promoter.concat import ConcatModel
 from bioattn.models.promoter.config import Conditioning, PromoterModelConfig
 from bioattn.models.promoter.cross import CrossModel
+from bioattn.models.promoter.ridge_model import RidgeModel
 from bioattn.models.promoter.treatment_vocabulary import TreatmentBatch, TreatmentVocabulary
 from bioattn.models.promoter.trunk import TrunkModel
 
@@ -25,7 +26,7 @@ class PromoterModel(nn.Module):
     def __init__(self, config: PromoterModelConfig, vocabulary: TreatmentVocabulary) -> None:
         super().__init__()
         self.config = config
-        self.network: ConcatModel | CrossModel | TrunkModel
+        self.network: ConcatModel | CrossModel | RidgeModel | TrunkModel
         match config.conditioning:
             case Conditioning.CONCAT:
                 self.network = ConcatModel(config, vocabulary)
@@ -33,6 +34,8 @@ class PromoterModel(nn.Module):
                 self.network = CrossModel(config, vocabulary)
             case Conditioning.FILM | Conditioning.CROSS_ALL:
                 self.network = TrunkModel(config, vocabulary)
+            case Conditioning.RIDGE:
+                self.network = RidgeModel(config, vocabulary)
         self.register_buffer("response_mean_T", torch.zeros(len(vocabulary.names)))
         self.register_buffer("response_sd_T", torch.ones(len(vocabulary.names)))
 

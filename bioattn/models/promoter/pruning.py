@@ -127,9 +127,7 @@ def write_pruned(
             PromoterHeadScorer(loaded, dataset, TEST).figures().accuracy,
         )
     with working_folder(output, resume=False, force=force) as partial:
-        evaluation = evaluate(
-            smaller, dataset, model.vocabulary, model.device, baselines=False, progress=progress
-        )
+        evaluation = evaluate(smaller, dataset, model.vocabulary, model.device, ())
         write_promoter_model(
             partial, smaller, model.vocabulary, model.treatments, task=model.task, reference=model.reference
         )

@@ -196,6 +196,16 @@ def default_baselines(dataset: PromoterDataset, progress: Progress | None = None
     return found
 
 
+def best_simple(rows: Sequence[Baseline], task: str) -> Baseline | None:
+    """The row that is best on validation genes; without any the first with a model, and None without rows."""
+    figure = "auroc" if task == "binary" else "pearson"
+    return max(
+        rows,
+        key=lambda row: (np.nan_to_num(row.validation.get(figure, -1.0), nan=-1.0), row.model is not None),
+        default=None,
+    )
+
+
 def training_mean(data: BaselineData) -> Baseline:
     """No sequence at all: each treatment's mean over training genes, for every gene."""
     return data.row("training mean", "", np.tile(data.mean, (len(data.codes), 1)))
@@ -277,11 +287,6 @@ def by_penalty(
 
 def by_component(data: BaselineData, path: RidgePath) -> Iterator[tuple[Matrix, str]]:
     """One fit, with a penalty and a scale of its own for each principal component."""
-    yield component_weights(data, path), "a penalty per component"
-
-
-def component_weights(data: BaselineData, path: RidgePath) -> Matrix:
-    """Ridge weights with a penalty and a scale chosen for each principal component: shape=(rank, treatments)."""
     directions_TD = principal_directions(data.deviations)
     validation_GT = data.targets[data.validation]
     scores_GD = np.where(np.isnan(validation_GT), 0.0, validation_GT - data.mean) @ directions_TD
@@ -298,7 +303,7 @@ def component_weights(data: BaselineData, path: RidgePath) -> Matrix:
         better_D = cosine_D > best_D
         best_D[better_D] = cosine_D[better_D]
         weights_RD[:, better_D] = candidate_RD[:, better_D] * np.maximum(agreement_D / size_D, 0.0)[better_D]
-    return weights_RD @ directions_TD.T
+    yield weights_RD @ directions_TD.T, "a penalty per component"
 
 
 def kmer_windows(data: BaselineData, ks: Sequence[int], windows: Sequence[int] = WINDOWS) -> list[FeatureSet]:

@@ -3,7 +3,7 @@ and the README.md of its folder.
 """
 
 import math
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -13,14 +13,14 @@ from numpy.typing import NDArray
 
 from bioattn.models.promoter.config import PromoterModelConfig, TreatmentEncoding
 from bioattn.models.promoter.model import PromoterModel
-from bioattn.models.promoter.training.baselines import Baseline, default_baselines
+from bioattn.models.promoter.training.baselines import Baseline, best_simple
 from bioattn.models.promoter.training.batches import centred_windows
 from bioattn.models.promoter.training.held_out_treatments import nearest_treatment
 from bioattn.models.promoter.treatment_vocabulary import TreatmentVocabulary
+from bioattn.promoters.bootstrap import interval, median_auroc, median_pearson, resampled
 from bioattn.promoters.dataset import TEST, TRAIN, VALIDATION, PromoterDataset
 from bioattn.promoters.response_metrics import fit_shared_axis, per_treatment, summarise
 from bioattn.store.training_record import MODEL_ROW, Comparison
-from bioattn.system.progress import NoProgress, Progress
 from bioattn.text import markdown_table
 from bioattn.views.evaluation import METRIC_TITLES
 
@@ -53,6 +53,8 @@ class Evaluation:
     rows: list[Row]
     treatments: list[str]
     per_treatment: dict[str, list[float]]
+    beside: Comparison | None
+    """On the test (else validation) genes."""
 
     def table(self) -> list[list[str]]:
         """Header and rows of the comparison with the simple models."""
@@ -77,21 +79,13 @@ class Evaluation:
 
     def comparison(self) -> Comparison | None:
         """The model beside the simple model that is best on validation genes."""
-        key, heading = next(iter(FIGURES[self.task].items()))
-        held_out = {
-            cells: {
-                row.name: row.figures[key] for row in self.rows if row.cells == cells and key in row.figures
-            }
-            for cells in ("test genes", "validation genes")
-        }
-        cells = next((cells for cells, found in held_out.items() if MODEL_ROW in found), "")
-        simple = {name: value for name, value in held_out.get(cells, {}).items() if name != MODEL_ROW}
-        if not simple:
-            return None
-        chosen_by = held_out["validation genes"] or simple
-        best = max(simple, key=lambda name: np.nan_to_num(chosen_by.get(name, -1.0), nan=-1.0))
-        name = best.partition(" (")[0]
-        return Comparison(cells, heading, held_out[cells][MODEL_ROW], name, simple[best])
+        return self.beside
+
+    def figure(self, name: str, cells: str) -> float:
+        """The figure that words speak of, of the rows whose name begins so; NaN without one."""
+        key = next(iter(FIGURES[self.task]))
+        found = (row.figures for row in self.rows if row.cells == cells and row.name.startswith(name))
+        return next(found, {}).get(key, math.nan)
 
     def to_json(self) -> dict[str, Any]:
         """Plain JSON content; what could not be computed is null."""
@@ -112,18 +106,16 @@ def evaluate(
     dataset: PromoterDataset,
     vocabulary: TreatmentVocabulary,
     device: torch.device,
-    *,
-    baselines: bool,
-    progress: Progress | None = None,
+    simple: Sequence[Baseline],
 ) -> Evaluation:
     """Score `model` on validation and test genes under the training treatments, and on held-out treatments with
-    seen and unseen genes where there are any; all in response units."""
+    seen and unseen genes where there are any, beside `simple` models; all in response units."""
     treatments = dataset.treatments_in(TRAIN)
     rows: list[Row] = []
     regression = dataset.task == "regression"
     training_truth = dataset.targets[np.ix_(dataset.genes_in(TRAIN), treatments)]
     axis = fit_shared_axis(training_truth) if regression and len(treatments) > 1 else None
-    last: tuple[NDArray[np.int64], NDArray[np.float32]] | None = None
+    last: tuple[str, NDArray[np.int64], NDArray[np.float32]] | None = None
     for split, label in ((VALIDATION, "validation genes"), (TEST, "test genes")):
         genes = dataset.genes_in(split)
         if not len(genes):
@@ -137,26 +129,29 @@ def evaluate(
             dataset.task,
         )
         rows.append(Row(name=MODEL_ROW, cells=label, figures=figures))
-        last = (genes, answers)
-    simple = default_baselines(dataset, progress or NoProgress()) if baselines else []
+        last = (label, genes, answers)
+    best = best_simple(simple, dataset.task)
     for baseline in simple:
         name = baseline.name + (f" ({baseline.choice})" if baseline.choice else "")
         for label, figures in (("validation genes", baseline.validation), ("test genes", baseline.test)):
             if figures:
                 rows.append(Row(name=name, cells=label, figures=figures))
-    rows += _held_out_rows(model, dataset, vocabulary, device, _best(simple, dataset.task))
+    rows += _held_out_rows(model, dataset, vocabulary, device, best)
     names: list[str] = []
     details: dict[str, list[float]] = {}
+    beside = None
     if last is not None:
         names = [dataset.treatments.names[t] for t in treatments]
-        genes, answers = last
+        label, genes, answers = last
+        if best is not None:
+            beside = _beside(dataset, label, genes, _dataset_units(dataset, answers, treatments), best)
         truth = dataset.targets[np.ix_(genes, treatments)].astype(np.float64)
         if dataset.target_sd is not None and dataset.target_mean is not None:
             truth = truth * dataset.target_sd[treatments] + dataset.target_mean[treatments]
         details = {
             metric: values.tolist() for metric, values in per_treatment(truth, answers, dataset.task).items()
         }
-    return Evaluation(task=dataset.task, rows=rows, treatments=names, per_treatment=details)
+    return Evaluation(task=dataset.task, rows=rows, treatments=names, per_treatment=details, beside=beside)
 
 
 def predict_responses(
@@ -183,13 +178,28 @@ def predict_responses(
     return np.concatenate(answers)
 
 
-def _best(baselines: list[Baseline], task: str) -> Baseline | None:
-    """The baseline that is best on validation genes."""
-    figure = "auroc" if task == "binary" else "pearson"
-    return max(
-        baselines,
-        key=lambda baseline: np.nan_to_num(baseline.validation.get(figure, -1.0), nan=-1.0),
-        default=None,
+def _beside(
+    dataset: PromoterDataset,
+    cells: str,
+    genes: NDArray[np.int64],
+    predicted_GT: NDArray[np.floating],
+    simple: Baseline,
+) -> Comparison:
+    """The model and the simple model on the same genes, with the interval of their difference over these genes."""
+    truth_GT = dataset.targets[np.ix_(genes, dataset.treatments_in(TRAIN))]
+    statistic = median_auroc if dataset.task == "binary" else median_pearson
+    ours_B, simple_B = (
+        resampled(statistic(truth_GT, each_GT), len(genes))
+        for each_GT in (predicted_GT, simple.predictions[genes])
+    )
+    gain = interval(ours_B - simple_B)
+    return Comparison(
+        cells,
+        next(iter(FIGURES[dataset.task].values())),
+        float(ours_B[0]),
+        simple.name,
+        float(simple_B[0]),
+        (gain.low, gain.high),
     )
 
 
@@ -259,9 +269,11 @@ def card_lines(
         "",
         f"- Data: `{record['dataset']['file']}`, {dataset.num_genes} promoters, "
         f"SHA-256 `{record['dataset']['sha256']}`",
-        f"- Treatments are known by {config.treatment_encoder}; settings in `config.json` and `training.json`.",
+        f"- Treatments are known by {config.treatment_encoder}; settings in `config.json` and `training.json`: "
+        f"{record.get('settings', 'given')}.",
         f"- Trained for {record['epochs_trained']} epochs, weights of epoch {record['best_epoch']}, "
         f"seed {record['training']['seed']}, bioattn {record['versions']['bioattn']}.",
+        *_kept(record),
         *_pruning(record),
         "",
         "Figures on the held-out cells of this one split and seed, beside simple models fitted on the same split:",
@@ -276,6 +288,18 @@ def card_lines(
 def _below(comparison: Comparison | None) -> list[str]:
     """What to say of a model that a simple one is better than."""
     return [] if comparison is None or not comparison.below else ["", f"Note: {comparison.sentence()}."]
+
+
+def _kept(record: Mapping[str, Any]) -> list[str]:
+    """What stands here in place of the trained network, if anything."""
+    kept = record.get("kept")
+    if kept is None:
+        return []
+    return [
+        f"- **No network**: the {kept['simple_model']} ({kept['choice']}) was better on validation genes than the "
+        f"trained one ({kept['simple_model_figure']:.3f}, {kept['network_figure']:.3f}), so --keep-best kept "
+        "it. It has no attention."
+    ]
 
 
 def _pruning(record: Mapping[str, Any]) -> list[str]:

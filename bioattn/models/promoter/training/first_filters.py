@@ -87,6 +87,13 @@ def start_filters(model: PromoterModel, dataset: PromoterDataset) -> list[Enrich
     return found
 
 
+def strongest_kmer(data: BaselineData) -> float:
+    """Largest correlation of the presence of a k-mer with a direction of the training responses; 0 without any."""
+    codes = data.codes[data.train]
+    found = enriched_kmers(codes, _directions(data.deviations), number=1)
+    return max((abs(kmer.z) / len(codes) ** 0.5 for kmer in found), default=0.0)
+
+
 def enriched_kmers(
     codes_GL: NDArray[np.uint8], responses_GD: Matrix, *, number: int, lengths: Sequence[int] = LENGTHS
 ) -> list[EnrichedKmer]:

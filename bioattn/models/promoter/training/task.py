@@ -3,7 +3,7 @@
 import logging
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import nullcontext
-from dataclasses import asdict
+from dataclasses import asdict, replace
 from pathlib import Path
 from typing import Any, Literal, cast
 
@@ -13,16 +13,18 @@ from torch import Tensor, nn
 
 from bioattn.attention.capture import capture
 from bioattn.attention.entropy import EntropyMeter
-from bioattn.errors import BioattnError
+from bioattn.errors import BioattnError, SettingsError
 from bioattn.io.config_file import build
 from bioattn.io.files import sha256_of
 from bioattn.models.family import CONFIG, WEIGHTS
 from bioattn.models.promoter.batch_part import part_of_batch
-from bioattn.models.promoter.config import Conditioning, Readout
+from bioattn.models.promoter.config import Conditioning, Readout, TreatmentEncoding
 from bioattn.models.promoter.family import TREATMENTS, PromoterTrainingSettings
 from bioattn.models.promoter.folder import write_promoter_model
 from bioattn.models.promoter.model import PromoterModel, attention_sites, make_promoter_model
+from bioattn.models.promoter.training.baselines import Baseline, best_simple, default_baselines
 from bioattn.models.promoter.training.batches import Batch, TrainingBatches, centred_windows
+from bioattn.models.promoter.training.chosen_settings import choose_settings
 from bioattn.models.promoter.training.config import FirstFilters, Loss, Metric, TrainingConfig
 from bioattn.models.promoter.training.data import (
     TargetScale,
@@ -35,6 +37,7 @@ from bioattn.models.promoter.training.data import (
 )
 from bioattn.models.promoter.training.evaluation import FIGURES, Evaluation, card_lines, evaluate
 from bioattn.models.promoter.training.first_filters import start_filters
+from bioattn.models.promoter.training.kept_ridge import as_promoter_model
 from bioattn.models.promoter.training.losses import (
     cell_losses,
     classifier_free_loss,
@@ -46,6 +49,7 @@ from bioattn.models.promoter.treatment_vocabulary import TreatmentBatch, Treatme
 from bioattn.promoters.dataset import TRAIN, read_dataset
 from bioattn.promoters.response_metrics import fit_shared_axis, per_treatment, summarise
 from bioattn.promoters.treatments import UNCONDITIONAL, named_treatments
+from bioattn.store.training_record import MODEL_ROW
 from bioattn.system.progress import Progress
 from bioattn.system.shard import Shard
 from bioattn.training.task import Judgement, Optimisation, PartLoss, Results, Stage, Step, Task
@@ -57,6 +61,9 @@ TRUNK_TREATMENTS_PER_STEP = 8
 
 VALIDATION_BATCH = 128
 """Promoters of one forward pass in validation."""
+
+OPTIONS = {"epochs", "precision", "seed"}
+"""Settings of training that go with any other: with these alone given, the data choose the rest."""
 
 METRICS = {
     Metric.LOSS: ("loss", "loss"),
@@ -92,12 +99,41 @@ class PromoterTask(Task):
             "training": self.training.decisive(),
             "treatment_columns": settings.treatment_columns,
             "reference": settings.reference,
+            "keep_best": settings.keep_best,
         }
+        if settings.keep_best and not settings.baselines:
+            raise SettingsError("--keep-best compares with the simple models that --no-baselines leaves out")
+        if settings.keep_best and self.dataset.task == "binary":
+            raise SettingsError("--keep-best is for regression: ridges do not predict probabilities")
+        if self.config.conditioning is Conditioning.RIDGE:
+            raise SettingsError(
+                "--conditioning ridge is not trained: --keep-best writes it where it is better"
+            )
+        self.simple: list[Baseline] | None = None
+        self.kept: dict[str, Any] | None = None
+        self.reason = "given"
+
+    def _choose_settings(self, progress: Progress) -> None:
+        """Settings by the data, where no setting of the model and of training is given but those of options."""
+        given = self.settings.merged("training")
+        if self.settings.merged("model") or given.keys() - OPTIONS or not self.settings.baselines:
+            return
+        self.simple = default_baselines(self.dataset, progress)
+        chosen = choose_settings(self.dataset, self.simple)
+        self.training = build(TrainingConfig, {**chosen.training, **given}, "chosen settings")
+        self.config = model_config(self.dataset, chosen.model, self.training, "chosen settings")
+        self.reason = chosen.reason
+        LOGGER.info(f"settings: {self.reason}")
 
     def prepare(self, progress: Progress) -> None:
         """Check the settings against the data, encode the treatments and make the model."""
-        dataset, training = self.dataset, self.training
+        dataset = self.dataset
         self.binary = dataset.task == "binary"
+        self.columns = dataset.treatments_in(TRAIN)
+        self.table = training_treatments(dataset, self.columns, self.settings.reference)
+        check_task(dataset, self.training)
+        self._choose_settings(progress)
+        training = self.training
         self.loss = training.loss or (Loss.BINARY if self.binary else Loss.MSE)
         watched = training.metric or (Metric.AUROC if self.binary else Metric.PEARSON)
         self.metric_key, self.metric = METRICS[watched]
@@ -105,9 +141,6 @@ class PromoterTask(Task):
         self.keeps_start = training.warm_start
         key, heading = next(iter(FIGURES[dataset.task].items()))
         self.shown = {"loss": "loss", key: heading.removesuffix(" over treatments")}
-        check_task(dataset, training)
-        self.columns = dataset.treatments_in(TRAIN)
-        self.table = training_treatments(dataset, self.columns, self.settings.reference)
         self.vocabulary = TreatmentVocabulary.learn(
             self.table,
             encoding=self.config.treatment_encoder,
@@ -249,14 +282,32 @@ class PromoterTask(Task):
         if not self.binary:
             self.model.response_mean_T.copy_(torch.from_numpy(self.scale.mean_T * sd_T + mean_T))
             self.model.response_sd_T.copy_(torch.from_numpy(self.scale.sd_T * sd_T))
-        return evaluate(
-            self.model,
-            dataset,
-            self.vocabulary,
-            self.device,
-            baselines=self.settings.baselines,
-            progress=progress,
+        if self.simple is None:
+            self.simple = default_baselines(dataset, progress) if self.settings.baselines else []
+        results = evaluate(self.model, dataset, self.vocabulary, self.device, self.simple)
+        best = best_simple(self.simple, dataset.task)
+        if not self.settings.keep_best or best is None:
+            return results
+        trained, simple = (results.figure(name, "validation genes") for name in (MODEL_ROW, best.name))
+        if not simple > trained:
+            return results
+        self.vocabulary = TreatmentVocabulary.learn(
+            self.table, encoding=TreatmentEncoding.ID, unconditional=False
         )
+        self.model = as_promoter_model(best, self.vocabulary, dataset.length, mean_T, sd_T).to(self.device)
+        self.config = self.model.config
+        self.kept = {
+            "simple_model": best.name,
+            "choice": best.choice,
+            "simple_model_figure": simple,
+            "network_figure": trained,
+        }
+        LOGGER.info(
+            f"the {best.name} is kept: better than the network on validation genes ({simple:.3f}, {trained:.3f})"
+        )
+        kept = evaluate(self.model, dataset, self.vocabulary, self.device, self.simple)
+        network = [replace(row, name="trained network") for row in results.rows if row.name == MODEL_ROW]
+        return replace(kept, rows=[*kept.rows, *network], beside=None)
 
     def write(self, folder: Path) -> Sequence[str]:
         """Write weights, config and treatments."""
@@ -276,6 +327,9 @@ class PromoterTask(Task):
             "dataset": {"file": self.settings.dataset.name, "sha256": self.digest["dataset"]},
             "training": self.training.decisive(),
             "treatment_columns": list(self.settings.treatment_columns),
+            "settings": self.reason,
+            "kept": self.kept,
+            "job": self.digest,
         }
 
     def card(self, record: Mapping[str, Any], results: Results) -> list[str]:
@@ -284,12 +338,15 @@ class PromoterTask(Task):
 
     def finished_digest(self, config: Mapping[str, Any], record: Mapping[str, Any]) -> dict[str, Any]:
         """The digest of a finished folder."""
+        if "job" in record:
+            return cast(dict[str, Any], record["job"])
         return {
             "dataset": record["dataset"]["sha256"],
             "model": config["architecture"],
             "training": record["training"],
             "treatment_columns": record["treatment_columns"],
             "reference": config["reference"],
+            "keep_best": False,
         }
 
     def _batches(self) -> TrainingBatches:

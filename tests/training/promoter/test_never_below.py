@@ -1,0 +1,221 @@
+"""Settings chosen by the data, and simple models kept as model folders."""
+
+import dataclasses
+import logging
+import re
+from pathlib import Path
+
+import numpy as np
+import pandas as pd
+import pytest
+
+from bioattn.errors import SettingsError
+from bioattn.io.config_file import read_toml
+from bioattn.io.files import read_json
+from bioattn.models.promoter.family import PromoterTrainingSettings
+from bioattn.models.promoter.training.baselines import BaselineData, default_baselines
+from bioattn.models.promoter.training.chosen_settings import SMALL_NOISY, choose_settings, matching_dropout
+from bioattn.models.promoter.training.kept_ridge import as_promoter_model
+from bioattn.models.promoter.treatment_vocabulary import TreatmentVocabulary
+from bioattn.promoters.dataset import TRAIN, read_dataset, write_dataset
+from bioattn.store.training_record import Comparison
+from bioattn.views.evaluation import read_comparison
+from bioattn_cli.main import main
+from tests.training.runs import train
+
+SETTINGS = Path(__file__).resolve().parents[3] / "data" / "settings"
+
+
+@pytest.fixture(scope="module")
+def noisy_path(dataset_path, tmp_path_factory) -> Path:
+    """Responses that are nearly all noise, standardised as `prepare` does."""
+    dataset = read_dataset(dataset_path)
+    targets = dataset.targets + np.random.default_rng(1).normal(0, 3, dataset.targets.shape).astype(
+        np.float32
+    )
+    train_genes = dataset.gene_split == TRAIN
+    mean, sd = np.nanmean(targets[train_genes], axis=0), np.nanstd(targets[train_genes], axis=0)
+    path = tmp_path_factory.mktemp("noisy") / "noisy.dataset.h5"
+    write_dataset(
+        path,
+        dataclasses.replace(
+            dataset,
+            targets=((targets - mean) / sd).astype(np.float32),
+            target_mean=mean.astype(np.float64),
+            target_sd=sd.astype(np.float64),
+        ),
+    )
+    return path
+
+
+@pytest.fixture(scope="module")
+def noisy_rows(noisy_path):
+    return default_baselines(read_dataset(noisy_path))
+
+
+def test_the_settings_are_those_of_the_file():
+    assert read_toml(SETTINGS / "small-noisy.toml") == SMALL_NOISY
+
+
+def test_noise_and_size_decide(dataset_path, noisy_path, noisy_rows):
+    noisy = read_dataset(noisy_path)
+    chosen = choose_settings(noisy, noisy_rows)
+    assert chosen.model["stem"] == "both"
+    assert chosen.training["max_shift"] == noisy.flank == 4
+    assert "small and noisy data (300 training promoters" in chosen.reason
+    clear = read_dataset(dataset_path)
+    assert choose_settings(clear, default_baselines(clear))[:2] == ({}, {})
+    many = dataclasses.replace(
+        noisy,
+        gene_ids=[f"g{index}" for index in range(67 * noisy.num_genes)],
+        chrom=noisy.chrom * 67,
+        strand=noisy.strand * 67,
+        **{
+            name: np.concatenate([getattr(noisy, name)] * 67)
+            for name in ("start", "end", "codes", "targets", "gene_split")
+        },
+    )
+    assert choose_settings(many, noisy_rows)[:2] == ({}, {})
+    assert choose_settings(noisy, noisy_rows[:1])[:2] == ({}, {})  # the mean alone tells nothing
+
+
+def test_with_the_matching_dropout_predictions_neither_shrink_nor_grow(noisy_path, noisy_rows):
+    """The mean squared error of scaled predictions from k-mers of which a share is dropped at random."""
+    dataset = read_dataset(noisy_path)
+    filled = dataclasses.replace(dataset, targets=np.nan_to_num(dataset.targets))
+    data = BaselineData(filled)
+    ridge = next(row for row in default_baselines(filled) if row.name == "component ridge")
+    share = matching_dropout(data, ridge)
+    assert 0 < share < 1
+    (block,) = ridge.model.standardiser.blocks
+    coefficients = ridge.model.standardiser.factors[0][:, None] * ridge.model.coefficients
+    codes, random = data.codes[data.train], np.random.default_rng(0)
+    offset = data.mean - ridge.model.standardiser.means[0] @ coefficients
+    single = [
+        dataclasses.replace(block, start=begin, stop=begin + block.k).count(codes)
+        for begin in range(-codes.shape[1], 1 - block.k)
+    ]
+    added = np.stack(single) @ coefficients  # what the k-mer at each base adds
+    total = np.zeros(3)
+    for _ in range(40):
+        kept = random.random(added.shape[:2]) >= share
+        predicted = offset + (added * kept[..., None]).sum(0) / (1 - share) - data.mean
+        total += [np.square(data.deviations - scale * predicted).mean() for scale in (0.7, 1.0, 1.3)]
+    assert total[1] < min(total[0], total[2])
+
+
+def test_a_plain_run_chooses_and_given_settings_do_not(noisy_path, tmp_path, caplog):
+    caplog.set_level(logging.INFO, "bioattn")
+    job = PromoterTrainingSettings(dataset=noisy_path, output=tmp_path / "m", epochs=1)
+    train(job)
+    record = read_json(tmp_path / "m" / "training.json")
+    assert record["settings"] in caplog.text
+    assert "small and noisy" in record["settings"]
+    assert (record["training"]["warm_start"], record["training"]["epochs"]) == (True, 1)
+    assert read_json(tmp_path / "m" / "config.json")["architecture"]["stem"] == "both"
+    assert train(job, resume=True) is None  # the same job, though its settings were chosen
+    given = dataclasses.replace(job, output=tmp_path / "given", model={"channels": 16, "head_channels": 4})
+    train(given)
+    assert read_json(tmp_path / "given" / "training.json")["settings"] == "given"
+    assert read_json(tmp_path / "given" / "config.json")["architecture"]["stem"] == "conv"
+
+
+def test_every_simple_model_is_a_promoter_model(noisy_path, noisy_rows):
+    dataset = read_dataset(noisy_path)
+    vocabulary = TreatmentVocabulary.learn(dataset.treatments, encoding="id", unconditional=False)
+    batch = vocabulary.encode(dataset.treatments)
+    import torch
+
+    codes = dataset.codes[:, dataset.flank : dataset.flank + dataset.length].copy()
+    codes[5, :20] = 4
+    codes[6, 30] = 4
+    bases = torch.nn.functional.one_hot(torch.from_numpy(codes).long(), 5)[..., :4].float()
+    for row in noisy_rows:
+        model = as_promoter_model(row, vocabulary, dataset.length, np.zeros(3), np.ones(3))
+        expected = row.predictions if row.model is None else row.model.predict(codes)
+        with torch.no_grad():
+            assert np.abs(model(torch.from_numpy(codes), batch).numpy() - expected).max() < 1e-5
+            by_bases = model(torch.from_numpy(codes[:9]), batch, bases[:9]).numpy()
+        assert np.abs(by_bases - expected[:9]).max() < 1e-5
+
+
+def test_keep_best_writes_the_ridge_under_the_same_contract(noisy_path, noisy_rows, tmp_path, capsys):
+    """A network that cannot learn; the folder then predicts what the best simple model does, in response units."""
+    settings = tmp_path / "s.toml"
+    settings.write_text("[model]\nchannels = 16\n[training]\nlearning_rate = 1e-9\n")
+    folder = tmp_path / "m"
+    command = ["train", "promoter", str(noisy_path), "-o", str(folder), "-c", str(settings), "--epochs", "1"]
+    assert main([*command, "--keep-best"]) == 0
+    said = capsys.readouterr()
+    best = max(noisy_rows, key=lambda row: row.validation["pearson"])
+    assert f"the {best.name} is kept: better than the network on validation genes" in said.err
+    assert "trained network" in said.out
+    record = read_json(folder / "training.json")
+    assert record["kept"]["simple_model"] == best.name
+    assert "**No network**" in (folder / "README.md").read_text()
+    assert main([*command, "--keep-best", "--resume"]) == 0
+
+    dataset = read_dataset(noisy_path)
+    fasta = tmp_path / "p.fa"
+    letters = np.array(list("ACGTN"))[dataset.codes[:, dataset.flank : dataset.flank + dataset.length]]
+    fasta.write_text(
+        "".join(f">{name}\n{''.join(row)}\n" for name, row in zip(dataset.gene_ids, letters, strict=True))
+    )
+    assert main(["run", "promoter", str(folder), str(fasta), "-o", str(tmp_path / "p.tsv"), "-q"]) == 0
+    predicted = pd.read_csv(tmp_path / "p.tsv", sep="\t", index_col=0).to_numpy()
+    expected = best.predictions * dataset.target_sd + dataset.target_mean
+    assert np.abs(predicted - expected).max() < 1e-4
+
+    assert main(["inspect", str(folder)]) == 0
+    assert main(["validate", str(folder), "-q"]) == 0
+    assert (
+        main(
+            [
+                "explain",
+                "attribution",
+                str(folder),
+                str(fasta),
+                "-o",
+                str(tmp_path / "a.h5"),
+                "--genes",
+                "g1",
+                "-q",
+            ]
+        )
+        == 0
+    )
+    capsys.readouterr()
+    for refused in (
+        ["export", "attention", str(folder), str(fasta), "-o", str(tmp_path / "x.h5")],
+        ["explain", "check", str(folder), str(noisy_path), "-o", str(tmp_path / "c")],
+    ):
+        assert main(refused) == 1
+        assert re.search("ridge|no attention", capsys.readouterr().err.splitlines()[-1])
+
+
+def test_options_that_contradict_are_refused(noisy_path, binary_path, tmp_path):
+    with pytest.raises(SettingsError, match="--keep-best is for regression"):
+        train(PromoterTrainingSettings(dataset=binary_path, output=tmp_path / "m", keep_best=True))
+    with pytest.raises(SettingsError, match="--keep-best compares with the simple models"):
+        train(
+            PromoterTrainingSettings(
+                dataset=noisy_path, output=tmp_path / "m", keep_best=True, baselines=False
+            )
+        )
+    with pytest.raises(SettingsError, match="--conditioning ridge is not trained"):
+        train(
+            PromoterTrainingSettings(
+                dataset=noisy_path, output=tmp_path / "m", model={"conditioning": "ridge"}
+            )
+        )
+
+
+@pytest.mark.parametrize(
+    ("model", "gain", "below"),
+    [(0.3, None, True), (0.3, (-0.2, -0.01), True), (0.3, (-0.2, 0.01), False), (0.5, (-0.1, 0.3), False)],
+)
+def test_below_means_beyond_the_interval(tmp_path, model, gain, below):
+    comparison = Comparison("test genes", "median r", model, "k-mer ridge", 0.4, gain)
+    assert comparison.below is below
+    assert ("(difference -0.200 to -0.010)" in comparison.sentence()) is (gain == (-0.2, -0.01))
+    assert read_comparison(tmp_path, {"comparison": comparison.to_json()}) == comparison
