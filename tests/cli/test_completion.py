@@ -143,7 +143,7 @@ def test_tab_completes_commands_options_choices_and_files(name: str, tmp_path: P
                 "doctor",
             },
         ),
-        ("bioattn train promoter --conditioning ", {"concat", "film", "cross", "cross-all"}),
+        ("bioattn train promoter --conditioning ", {"concat", "film", "cross", "cross-all", "ridge"}),
         ("bioattn export attention --dtype f", {"float32", "float16"}),
     ],
 )

@@ -5,13 +5,14 @@ import sys
 from dataclasses import replace
 from pathlib import Path
 
+import numpy as np
 import pytest
 
 from bioattn.errors import Interrupted
 from bioattn.io.files import read_json
 from bioattn.models.evoformer.family import EvoformerTrainingSettings
 from bioattn.models.promoter.family import PromoterTrainingSettings
-from bioattn.models.promoter.training.evaluation import Evaluation, Row
+from bioattn.models.promoter.training.baselines import Baseline, best_simple
 from bioattn.system.signals import StopRequest
 from bioattn.training.events import TrainingEvents
 from bioattn_cli.main import main
@@ -118,22 +119,21 @@ def test_a_model_below_a_simple_one_says_so_everywhere(
     assert f"{comparison['simple_model_figure']:.3f}" == by_name[comparison["simple_model"]]
 
 
-@pytest.mark.parametrize(
-    ("model", "expected"),
-    [(0.5, ("good", 0.4, False)), (0.4, ("good", 0.4, False)), (0.3, ("good", 0.4, True))],
-)
-def test_the_simple_model_is_chosen_on_validation_genes(model, expected):
+def test_the_simple_model_is_chosen_on_validation_genes():
     """One that is better on the test genes by luck is not the one to compare with."""
     rows = [
-        Row(name=name, cells=cells, figures={"pearson": value})
-        for name, validation, test in (("this model", 0.9, model), ("good", 0.6, 0.4), ("lucky", 0.1, 0.8))
-        for cells, value in (("validation genes", validation), ("test genes", test))
+        Baseline(
+            name=name,
+            choice="",
+            predictions=np.zeros((1, 1), np.float32),
+            validation={"pearson": validation},
+            test={"pearson": test},
+        )
+        for name, validation, test in (("mean", np.nan, 0.0), ("good", 0.6, 0.4), ("lucky", 0.1, 0.8))
     ]
-    comparison = Evaluation(task="regression", rows=rows, treatments=[], per_treatment={}).comparison()
-    assert comparison.cells == "test genes"
-    assert (comparison.simple_model, comparison.simple, comparison.below) == expected
-    alone = [row for row in rows if row.name == "this model"]
-    assert Evaluation(task="regression", rows=alone, treatments=[], per_treatment={}).comparison() is None
+    best = best_simple(rows, "regression")
+    assert best is rows[1]
+    assert best_simple([], "regression") is None
 
 
 def events_of(folder: Path) -> dict[str, list[tuple[int, float]]]:
