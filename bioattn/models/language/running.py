@@ -1,5 +1,7 @@
 """Commands of language models: their settings, and the way to what carries them out."""
 
+import math
+from collections.abc import Iterator
 from contextlib import ExitStack
 from dataclasses import dataclass
 from enum import StrEnum
@@ -20,10 +22,12 @@ from bioattn.models.settings import (
 )
 from bioattn.sequences.choices import Alphabet, SequenceSplit
 from bioattn.system.device import Device
+from bioattn.system.progress import Progress
 from bioattn.text import counted, human_bytes
 
 if TYPE_CHECKING:
     from bioattn.models.language.folder import LoadedLanguageModel
+    from bioattn.models.language.inference.source import TokenSource
 
 
 class Pool(StrEnum):
@@ -66,12 +70,15 @@ class LanguageRun(Settings):
 
     Writes a TSV, one row per sequence: words, log-likelihood (natural logarithm), bits per word, perplexity. A
     decoder gives each word the probability given those before it; an encoder masks each in turn
-    (pseudo-likelihood).
+    (pseudo-likelihood). With --variants one row per mutant: ln of how much likelier it is than the sequence.
     """
 
     model: Path = argument("MODEL", "Folder of a trained language model.", recorded_file="model.safetensors")
     sequences: Path = argument("SEQUENCES", "FASTA.")
     output: Path = output_option("Table to write.", Writes.STREAM)
+    variants: Path | None = option(
+        "Table of substitutions (columns sequence and mutant, such as H24C) to score instead of whole sequences."
+    )
     embeddings: Path | None = option("Also write embeddings here as HDF5.", writes=Writes.FILE)
     pool: Pool = option("What becomes a sequence's embedding.", default=Pool.MEAN)
     device: Device = device_option()
@@ -136,7 +143,7 @@ def run(settings: LanguageRun, running: Running) -> RunReport:
     """Write scores and, where asked for, embeddings."""
     from bioattn.io.files import text_output
     from bioattn.models.language.inference.embedding_file import write_embeddings
-    from bioattn.models.language.inference.scoring import pooled, score
+    from bioattn.models.language.inference.scoring import pooled
     from bioattn.models.language.inference.source import read_tokens
 
     if settings.embeddings is not None and settings.output.resolve() == settings.embeddings.resolve():
@@ -144,18 +151,15 @@ def run(settings: LanguageRun, running: Running) -> RunReport:
     loaded = _loaded(settings.model, settings.device, settings.threads, running)
     source = read_tokens(settings.sequences, loaded.vocabulary, loaded.config.context)
     to_stdout = str(settings.output) == "-"
-    running.progress.begin("sequences", source.num_samples)
     with ExitStack() as outputs:
         text: TextIO = (
             running.stdout if to_stdout else cast(TextIO, outputs.enter_context(text_output(settings.output)))
         )
-        text.write("id\twords\tlog_likelihood\tbits_per_word\tperplexity\n")
-        for name, tokens in zip(source.ids, source.tokens, strict=True):
-            text.write(_row(name, score(loaded, tokens)))
-            running.progress.advance(1)
-    running.progress.end()
+        for line in _table(loaded, source, settings, running.progress):
+            text.write(line)
     written = [] if to_stdout else [settings.output]
-    sentences = [f"wrote {path}: scores of {counted(source.num_samples, 'sequence')}" for path in written]
+    what = "variants" if settings.variants is not None else counted(source.num_samples, "sequence")
+    sentences = [f"wrote {path}: scores of {what}" for path in written]
     if settings.embeddings is not None:
         batches = [part.padded() for part in source.batches(_batch_size(source.longest))]
         values = pooled(loaded, batches, settings.pool)
@@ -270,20 +274,37 @@ def _loaded(folder: Path, device: Device, threads: int | None, running: Running)
     return running.loaded or load_language_model(folder, chosen)
 
 
-def _row(name: str, scored: "Score") -> str:
-    import math
+def _table(
+    loaded: "LoadedLanguageModel", source: "TokenSource", settings: LanguageRun, progress: Progress
+) -> Iterator[str]:
+    """The lines of the table: scores of variants where there are some, else of sequences."""
+    from bioattn.models.language.inference.scoring import score
+    from bioattn.models.language.inference.source import read_letters
+    from bioattn.models.language.inference.variants import read_variants, variant_scores
 
-    nats = -scored.log_likelihood / scored.words
-    return (
-        f"{name}\t{scored.words}\t{scored.log_likelihood:.7g}\t{nats / math.log(2):.7g}\t"
-        f"{math.exp(min(nats, 700.0)):.7g}\n"
-    )
+    if settings.variants is not None:
+        sequences = dict(read_letters(settings.sequences, loaded.vocabulary))
+        variants = read_variants(settings.variants, sequences)
+        progress.begin("variants", len(variants))
+        yield "sequence\tmutant\tscore\n"
+        scores = variant_scores(loaded, source, sequences, variants)
+        for variant, value in zip(variants, scores, strict=True):
+            yield f"{variant.sequence}\t{variant.mutant}\t{value:.7g}\n"
+            progress.advance(1)
+    else:
+        progress.begin("sequences", source.num_samples)
+        yield "id\twords\tlog_likelihood\tbits_per_word\tperplexity\n"
+        for name, tokens in zip(source.ids, source.tokens, strict=True):
+            scored = score(loaded, tokens)
+            nats = -scored.log_likelihood / scored.words
+            yield (
+                f"{name}\t{scored.words}\t{scored.log_likelihood:.7g}\t{nats / math.log(2):.7g}\t"
+                f"{math.exp(min(nats, 700.0)):.7g}\n"
+            )
+            progress.advance(1)
+    progress.end()
 
 
 def _batch_size(longest: int) -> int:
     """Sequences of a forward pass."""
     return max(1, 8192 // longest)
-
-
-if TYPE_CHECKING:
-    from bioattn.models.language.inference.scoring import Score

@@ -98,6 +98,17 @@ def test_scores_are_those_of_the_model(model: Path, folder: Path):
                 assert float(row[2]) == pytest.approx(total, rel=1e-4)
 
 
+def test_variants_that_break_the_repeat_are_unlikely(model: Path, folder: Path):
+    (folder / "variants.tsv").write_text("sequence\tmutant\ns0\tA9C\ns1\tG10T\n")
+    table = folder / f"{model.name}.variants.tsv"
+    words = ("run", "language", model, folder / "few.fa", "-o", table, "--variants", folder / "variants.tsv")
+    assert bioattn(*words) == 0
+    header, *rows = (line.split("\t") for line in table.read_text().splitlines())
+    assert header == ["sequence", "mutant", "score"]
+    assert [row[:2] for row in rows] == [["s0", "A9C"], ["s1", "G10T"]]
+    assert all(float(row[2]) < 0 for row in rows)
+
+
 def test_every_map_is_exported(model: Path, folder: Path):
     output = folder / f"{model.name}.attention.h5"
     assert bioattn("export", "attention", model, folder / "few.fa", "-o", output) == 0

@@ -1,14 +1,20 @@
 """The transformer against torch's own, and what causal attention and the cache must keep."""
 
+from pathlib import Path
+
 import numpy as np
 import pytest
 import torch
 
 from bioattn.attention.choices import PositionEncoding
+from bioattn.errors import BioattnError
+from bioattn.formats.nucleotides import encode
 from bioattn.models.language.config import LanguageModelConfig, Shape
 from bioattn.models.language.folder import LoadedLanguageModel
 from bioattn.models.language.inference.generation import generate
 from bioattn.models.language.inference.scoring import log_likelihoods
+from bioattn.models.language.inference.source import read_tokens
+from bioattn.models.language.inference.variants import read_variants, variant_scores
 from bioattn.models.language.model import LanguageModel
 from bioattn.sequences.choices import Alphabet
 from bioattn.sequences.vocabulary import CLS, EOS, MASK, PAD, SPECIAL
@@ -156,3 +162,45 @@ def test_pseudo_likelihoods_mask_one_word_at_a_time():
         with torch.no_grad():
             expected.append(model(hidden)[0, place].log_softmax(-1)[tokens[place]].item())
     assert np.allclose(log_likelihoods(loaded, tokens)[:-1], expected, atol=1e-5)
+
+
+@pytest.mark.parametrize("shape", [Shape.ENCODER, Shape.DECODER])
+def test_variants_are_scored_as_their_definition_says(shape: Shape, tmp_path: Path):
+    model = make_model(shape)
+    loaded = LoadedLanguageModel(model=model, device=torch.device("cpu"), sha256="")
+    (tmp_path / "s.fa").write_text(">s\nACGTACGG\n")
+    (tmp_path / "v.tsv").write_text("sequence\tmutant\ns\tC2T\ns\tc2t:G8A\n")
+    source = read_tokens(tmp_path / "s.fa", model.vocabulary, 24)
+    variants = read_variants(tmp_path / "v.tsv", {"s": "ACGTACGG"})
+    scores = list(variant_scores(loaded, source, {"s": "ACGTACGG"}, variants))
+    for mutant, places, found in (("ATGTACGG", [2], scores[0]), ("ATGTACGA", [2, 8], scores[1])):
+        old, new = source.tokens[0], np.concatenate([[CLS], model.vocabulary.tokenize(encode(mutant)), [EOS]])
+        if shape is Shape.ENCODER:
+            masked = old.copy()
+            masked[places] = MASK
+            with torch.no_grad():
+                likely = model(torch.from_numpy(masked)[None])[0].log_softmax(-1).numpy()
+            expected = sum(likely[place, new[place]] - likely[place, old[place]] for place in places)
+        else:
+            with torch.no_grad():
+                old_LV, new_LV = (
+                    model(torch.from_numpy(each)[None])[0].log_softmax(-1) for each in (old, new)
+                )
+            rows = range(len(old) - 2)
+            expected = sum((new_LV[i, new[i + 1]] - old_LV[i, old[i + 1]]).item() for i in rows)
+        assert found == pytest.approx(expected, abs=1e-4)
+
+
+@pytest.mark.parametrize(
+    ("row", "said"),
+    [
+        ("s\tA2T", r"v\.tsv:2: A2T: position 2 of s \(from 1\) is C"),
+        ("s\tA9T", "A9T: s has 8 letters"),
+        ("s\tA1", "write old letter, position and new letter"),
+        ("t\tA1C", "sequence 't': the FASTA holds no such sequence"),
+    ],
+)
+def test_variants_that_do_not_fit_are_named(row: str, said: str, tmp_path: Path):
+    (tmp_path / "v.tsv").write_text(f"sequence\tmutant\n{row}\n")
+    with pytest.raises(BioattnError, match=said):
+        read_variants(tmp_path / "v.tsv", {"s": "ACGTACGG"})

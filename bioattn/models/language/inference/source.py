@@ -65,6 +65,13 @@ class TokenSource:
             yield self.part(slice(first, first + size))
 
 
+def read_letters(path: Path, vocabulary: Vocabulary) -> Iterator[tuple[str, str]]:
+    """Names and letters of the sequences of a FASTA file; stops at the end of proteins left out."""
+    protein = vocabulary.alphabet is Alphabet.PROTEIN
+    for record in read_fasta(path):
+        yield record.name, record.sequence.removesuffix("*") if protein else record.sequence
+
+
 def read_tokens(path: Path, vocabulary: Vocabulary, context: int) -> TokenSource:
     """Read the sequences of a FASTA file.
 
@@ -72,10 +79,8 @@ def read_tokens(path: Path, vocabulary: Vocabulary, context: int) -> TokenSource
     than the model reads at once.
     """
     ids, tokens = [], []
-    for record in read_fasta(path):
-        where = f"{path}: {record.name}"
-        protein = vocabulary.alphabet is Alphabet.PROTEIN
-        sequence = record.sequence.removesuffix("*") if protein else record.sequence
+    for name, sequence in read_letters(path, vocabulary):
+        where = f"{path}: {name}"
         if not sequence:
             raise FormatError(f"{where}: has no sequence")
         if vocabulary.alphabet is Alphabet.CODON and len(sequence) % vocabulary.word:
@@ -86,6 +91,6 @@ def read_tokens(path: Path, vocabulary: Vocabulary, context: int) -> TokenSource
                 f"{where}: is {len(words):,} tokens long; the model reads {context - 2:,} at once: cut it into "
                 "pieces of at most so many, or train with a larger context"
             )
-        ids.append(record.name)
+        ids.append(name)
         tokens.append(np.concatenate([[CLS], words, [EOS]]))
     return TokenSource(path, sha256_of(path), ids, tokens)

@@ -1,0 +1,119 @@
+"""Scores of substitutions: how much likelier a model finds the mutant than the sequence it is a mutant of."""
+
+import re
+from collections.abc import Iterator, Mapping
+from pathlib import Path
+from typing import NamedTuple
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+
+from bioattn.choices import not_there
+from bioattn.errors import FormatError
+from bioattn.formats.tables import open_table
+from bioattn.models.language.config import Shape
+from bioattn.models.language.folder import LoadedLanguageModel
+from bioattn.models.language.inference.scoring import log_likelihoods
+from bioattn.models.language.inference.source import TokenSource
+from bioattn.sequences.vocabulary import MASK, Vocabulary
+
+SEQUENCE, MUTANT = "sequence", "mutant"
+_SUBSTITUTION = re.compile(r"([A-Za-z])(\d{1,9})([A-Za-z])")
+
+
+class Variant(NamedTuple):
+    """One or more substitutions of one sequence."""
+
+    sequence: str
+    mutant: str
+    """As written."""
+    letters: Mapping[int, str]
+    """By position from 0, the new letter."""
+
+
+def read_variants(path: Path, sequences: Mapping[str, str]) -> list[Variant]:
+    """Read a table with the columns `sequence` (a name of the FASTA) and `mutant`: old letter, position from 1 and
+    new letter, such as `H24C`; several are joined by `:` or `,`. sequences: by name.
+
+    Without a column `sequence` the FASTA must hold one sequence, which all are of.
+
+    Raises: FormatError, with file and line, for another form, a position beyond the sequence, an old letter that
+    the sequence does not have there; BioattnError for a sequence that is not there.
+    """
+    table = open_table(path)
+    mutant = table.column(MUTANT, "--variants")
+    named = SEQUENCE in table.header
+    if not named and len(sequences) != 1:
+        table.column(SEQUENCE, "--variants")
+    only = next(iter(sequences))
+    variants = []
+    for line, cells in table.rows():
+        name = cells[table.header.index(SEQUENCE)] if named else only
+        if name not in sequences:
+            raise not_there(f"{path}:{line}: sequence", name, "the FASTA", "sequence", sequences)
+        letters = dict(_substitutions(f"{path}:{line}", cells[mutant], name, sequences[name]))
+        variants.append(Variant(name, cells[mutant], letters))
+    return variants
+
+
+def _substitutions(where: str, text: str, name: str, sequence: str) -> Iterator[tuple[int, str]]:
+    for part in re.split(r"[:,]", text):
+        match = _SUBSTITUTION.fullmatch(part.strip())
+        if match is None:
+            raise FormatError(
+                f"{where}: the mutant {text!r}; write old letter, position and new letter: H24C"
+            )
+        old, position, new = match[1].upper(), int(match[2]), match[3].upper()
+        if not 1 <= position <= len(sequence):
+            raise FormatError(f"{where}: {part}: {name} has {len(sequence):,} letters")
+        if sequence[position - 1].upper() != old:
+            raise FormatError(
+                f"{where}: {part}: position {position} of {name} (from 1) is {sequence[position - 1].upper()}"
+            )
+        yield position - 1, new
+
+
+def variant_scores(
+    loaded: LoadedLanguageModel, source: TokenSource, sequences: Mapping[str, str], variants: list[Variant]
+) -> Iterator[float]:
+    """ln of how much likelier each mutant is; above 0: the model prefers it.
+
+    Encoder: all words that differ are masked at once, and ln of the probabilities of new and old ones compared
+    (masked marginals, Meier et al. 2021). Decoder: the difference of the log-likelihoods of both sequences.
+    """
+    tokens_of = dict(zip(source.ids, source.tokens, strict=True))
+    is_encoder = loaded.config.shape is Shape.ENCODER
+    known: dict[str, float] = {}
+    for variant in variants:
+        old = tokens_of[variant.sequence]
+        new = _mutated(loaded.vocabulary, old, sequences[variant.sequence], variant)
+        if is_encoder:
+            yield _masked_marginal(loaded, old, new)
+            continue
+        if variant.sequence not in known:
+            known[variant.sequence] = float(log_likelihoods(loaded, old)[:-1].sum())
+        yield float(log_likelihoods(loaded, new)[:-1].sum()) - known[variant.sequence]
+
+
+def _mutated(
+    vocabulary: Vocabulary, tokens: NDArray[np.int64], sequence: str, variant: Variant
+) -> NDArray[np.int64]:
+    letters = list(sequence)
+    for place, letter in variant.letters.items():
+        letters[place] = letter
+    words = vocabulary.tokenize(vocabulary.encode("".join(letters), f"{variant.sequence} {variant.mutant}"))
+    return np.concatenate([tokens[:1], words, tokens[-1:]])
+
+
+def _masked_marginal(loaded: LoadedLanguageModel, old: NDArray[np.int64], new: NDArray[np.int64]) -> float:
+    places = np.flatnonzero(old != new)
+    hidden = old.copy()
+    hidden[places] = MASK
+    with torch.inference_mode():
+        tokens_1L = torch.from_numpy(hidden)[None].to(loaded.device)
+        likely_PV = loaded.model(tokens_1L)[0, torch.from_numpy(places)].float().log_softmax(-1).cpu()
+    row = torch.arange(len(places))
+    return float(
+        (likely_PV[row, torch.from_numpy(new[places])] - likely_PV[row, torch.from_numpy(old[places])]).sum()
+    )
