@@ -40,7 +40,7 @@ class _Shares:
 
 
 class Integrated(NamedTuple):
-    """Predictions and, by name of the site, weights (of all sites) and contributions, without the null key."""
+    """Predictions and, by name of the site, weights and contributions, (..., K) without the null key."""
 
     predictions: Tensor
     weights: dict[str, Tensor]
@@ -66,7 +66,7 @@ def integrated_gradients(predict: Callable[[], Tensor], sites: Sequence[Attentio
     names = [site.name for site in sites]
     kept = _Kept()
     with torch.no_grad():
-        with capture(["*"], kept):
+        with capture(names, kept):
             predictions = predict()
         with substitute(names, _Shares(0.0)):
             difference = (predictions - predict()).float()

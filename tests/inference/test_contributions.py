@@ -67,9 +67,11 @@ def test_integrated_gradients_are_complete_and_those_of_a_plain_loop(
     folder = make_model(**{**SHARED, "hops": 1, **shape})
     model = sharpened(folder)
     output = tmp_path / "attention.h5"
-    assert command("export", "attention", folder, promoters, "-o", output, "--device", "cpu") == 0
+    words = ("-o", output, "--device", "cpu", "--value-weighted")
+    assert command("export", "attention", folder, promoters, *words) == 0
     assert validate_attention(output) == []
     with open_attention(output) as file:
+        assert all(site.has_contributions or site.has_value_weighted for site in file.sites.values())
         sites = [name for name, site in file.sites.items() if site.has_contributions]
         contributions = np.stack([file.contributions(name) for name in sites])
         intercept = file.sites[sites[-1]].intercept

@@ -197,13 +197,14 @@ class PromoterRunner:
         network, treatments = model.network, self.predictor.treatments
         assert isinstance(network, CrossModel)
         assert self._receiver is not None
-        with torch.no_grad():
+        with torch.no_grad(), capture(self._sites, self._receiver, value_weighted=self._value_weighted):
             bins_BPC, known_BP = network.stem(codes_BL.clone())
+            network.stem.in_context(bins_BPC, known_BP)  # listened to here: decoding repeats it
             embeddings_TE = network.treatment_encoder(treatments)
         contributing = [site for site in sites.values() if site.contributes is Contribution.GRADIENT]
         found = integrated_gradients(lambda: network.decode(bins_BPC, known_BP, embeddings_TE), contributing)
-        for name in self._sites:
-            self._receiver.receive(sites[name], found.weights[name], found.contributions.get(name))
+        for name in [name for name in self._sites if name in found.contributions]:
+            self._receiver.receive(sites[name], found.weights[name], found.contributions[name])
         return model.in_response_units(found.predictions, treatments)
 
     def compute(self, batch: WindowBatch) -> Block:
