@@ -10,11 +10,12 @@ import tempfile
 import time
 from collections.abc import Sequence
 from pathlib import Path
+from typing import Any
 
 from planted import prepare, score, step, write_test_promoters
 
 from bioattn.interpret.planted.localisation import ALL
-from bioattn.store.training_record import HISTORY
+from bioattn.store.training_record import COMPARISON, HISTORY, read_training_record
 
 MODELS = {
     "`conv` (default)": ("--stem", "conv"),
@@ -29,30 +30,37 @@ MODELS = {
     "`transformer`, shared readout": ("--stem", "transformer", "--readout", "shared"),
 }
 HEADING = [
-    "| stem | r | AUROC | AUPRC | top bin holds the motif | epochs | CPU seconds per epoch |",
+    "| stem | median r | AUROC | AUPRC | top bin holds the motif | epochs | CPU seconds per epoch |",
     "| --- | --- | --- | --- | --- | --- | --- |",
 ]
 
 
+def train(folder: Path, name: str, words: Sequence[str]) -> dict[str, Any]:
+    """Train a model; returns its record."""
+    arguments = ["train", "promoter", str(folder / "planted.dataset.h5"), "-o", str(folder / name)]
+    step([*arguments, "--threads", "1", *words], show=True)
+    return read_training_record(folder / name)
+
+
 def measure(folder: Path, promoters: Path, name: str, words: Sequence[str]) -> str:
     """Train one model and score its maps: a row of the table."""
-    model, attention = folder / name, folder / f"{name}.h5"
+    attention = folder / f"{name}.h5"
     began = time.process_time()
-    train = ["train", "promoter", str(folder / "planted.dataset.h5"), "-o", str(model), "--no-baselines"]
-    step([*train, "--threads", "1", *words], show=True)
-    epochs = len((model / HISTORY).read_text().splitlines()) - 1
+    record = train(folder, name, [*words, "--no-baselines"])
+    epochs = len((folder / name / HISTORY).read_text().splitlines()) - 1
     seconds = (time.process_time() - began) / epochs
-    export = ["export", "attention", str(model), str(promoters), "-o", str(attention)]
+    (r,) = [row["pearson"] for row in record["evaluation"]["rows"] if row["cells"] == "test genes"]
+    export = ["export", "attention", str(folder / name), str(promoters), "-o", str(attention)]
     step([*export, "--sites", "promoter.cross.*"], show=False)
-    report, predictions = score(folder, attention)
-    scores = report.positives.loc[ALL]
-    cells = [
-        predictions.loc[ALL, predictions.columns[0]],
-        scores["auroc"],
-        scores["auprc"],
-        scores["top_bin"],
-    ]
-    return " | ".join([*(f"{float(cell):.3f}" for cell in cells), str(epochs), f"{seconds:.1f}"])
+    scores = score(folder, attention)[0].positives.loc[ALL]
+    figures = [r, scores["auroc"], scores["auprc"], scores["top_bin"]]
+    return " | ".join([*(f"{float(figure):.3f}" for figure in figures), str(epochs), f"{seconds:.1f}"])
+
+
+def simple_model(folder: Path, seed: int) -> str:
+    """The best simple model of the same genes: a row of the table."""
+    best = train(folder, "simple", ["--epochs", "1", "--seed", str(seed)])[COMPARISON]
+    return f"| {best['simple_model']} | {best['simple_model_figure']:.3f} | – | – | – | – | – |"
 
 
 def run() -> None:
@@ -70,6 +78,8 @@ def run() -> None:
         planted = argparse.Namespace(genes=options.genes, task="regression", flank=20)
         prepare(folder, "standard", options.seed, planted, show=True)
         promoters = write_test_promoters(folder)
+        lines.append(simple_model(folder, options.seed))
+        print("\n".join(lines), flush=True)
         for number, (label, words) in enumerate(MODELS.items()):
             if options.only is None or number in options.only:
                 words = (*words, "--seed", str(options.seed), "--epochs", str(options.epochs))

@@ -13,6 +13,7 @@ import bioattn
 from bioattn.attention.capture import capture
 from bioattn.attention.choices import PositionEncoding
 from bioattn.errors import BioattnError, SettingsError
+from bioattn.faithfulness.gain_and_shape import gain_and_shape
 from bioattn.faithfulness.maps import read_maps
 from bioattn.models.promoter.config import PromoterModelConfig, Readout, Stem
 from bioattn.models.promoter.folder import write_promoter_model
@@ -174,6 +175,8 @@ def test_maps_of_treatments_are_checked_without_those_of_the_stem():
     maps = read_maps(model.predictor(), codes.numpy())
     np.testing.assert_allclose(maps.mean_BTP, recorder.weights["promoter.cross.0"].mean(1), atol=1e-6)
     assert {head.site for head in maps.heads} == {"promoter.cross.0"}
+    parts = gain_and_shape(model.predictor(), codes.numpy(), maps.known_BP)
+    assert list(parts.mean_shape) == ["promoter.cross.0"]
 
 
 @pytest.mark.parametrize(
