@@ -18,7 +18,7 @@ import pandas as pd
 from planted_rules import run
 
 DATA = Path(os.environ.get("BIOATTN_SHARED", "../shared")) / "data" / "plant_enhancers"
-BLOCK, FLANK = 20, 5
+LENGTH, BLOCK, FLANK = 169, 20, 5
 TREATMENTS = ["dark", "light"]
 SILENT = "Cab-1_5p"
 """The segment without a signal."""
@@ -34,7 +34,7 @@ def read_variants() -> pd.DataFrame:
     table["sequence"], table["segment"] = sequences, table.enhancer + "_" + table.segment
     first = table[table.type == "substitution"].groupby("segment").position.min()
     table["position"] -= table.segment.map(first)
-    return table[table.sequence.str.len() <= sequences.str.len().mode()[0]]
+    return table[table.sequence.str.len() <= LENGTH].astype({"position": int})
 
 
 def wild_types(variants: pd.DataFrame) -> dict[str, str]:
@@ -77,7 +77,7 @@ def measure(fold: int, folder: Path, epochs: int) -> dict[str, list[float]]:
     )
     table.to_csv(folder / "variants.tsv", sep="\t", index=False)
     (folder / "c.toml").write_text(SETTINGS)
-    split = ("--split-table", folder / "split.tsv", "--force", "-q")
+    split = ("--split-table", folder / "split.tsv", "-q")
     dataset, model, check = folder / "x.dataset.h5", folder / "model", folder / "check.json"
     run("prepare", "dataset", folder / "p.fa", folder / "responses.tsv", "-o", dataset, *split)
     settings = ("-c", folder / "c.toml", "--epochs", epochs, "--no-baselines", "--force", "-q")
