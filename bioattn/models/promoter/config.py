@@ -134,7 +134,8 @@ class PromoterModelConfig:
     """Share of the k-mers dropped in each training step; the others are scaled up. On counts this acts as a ridge
     penalty."""
     stem_dropout: float = 0.0
-    """Share of the stem's channels dropped in each training step, drawn for each promoter (`cross`)."""
+    """Share of the stem's channels dropped in each training step, drawn for each promoter (`cross`). 0.3 is for noisy
+    promoters that a shared readout overfits; where a few motifs decide, it unlearns them."""
     value_layers: int = 1
     """Convolutions over bins on the value path (`cross`, readout = own) or in the trunk (`film`, `cross-all`)."""
     value_kernel: int = 5
@@ -163,8 +164,7 @@ class PromoterModelConfig:
     """What a head adds for the distance from the anchor (`cross`): none, shared (a learned number for each bin) or
     treatment (beside it each treatment has a curve of its own)."""
     readout: Readout = Readout.OWN
-    """own or shared (`cross`). With shared, training's defaults are position_bias = treatment, sink = true and
-    stem_dropout = 0.3."""
+    """own or shared (`cross`). With shared, training's defaults are position_bias = treatment and sink = true."""
     reader: Reader = Reader.LINEAR
     """linear or hidden: what `readout` = shared makes of the attended context."""
     sink: bool = False

@@ -21,9 +21,8 @@ from bioattn.text import quoted
 
 LOGGER = logging.getLogger("bioattn")
 
-SHARED_READOUT = {"position_bias": PositionBias.TREATMENT, "sink": True, "stem_dropout": 0.3}
-"""Defaults with --readout shared, where all that tells treatments apart is where they look. It has no dropout of
-its own, and without any it is best after three epochs of plant core promoters."""
+SHARED_READOUT = {"position_bias": PositionBias.TREATMENT, "sink": True}
+"""Defaults with --readout shared, where all that tells treatments apart is where they look."""
 
 
 @dataclass(frozen=True, slots=True)
