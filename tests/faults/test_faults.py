@@ -62,8 +62,8 @@ def test_stopped_in_the_middle(name: str, number: int, torture: Torture) -> None
 
 
 SHORT = {
-    "disk full": ["run promoter", "merge"],
-    "file size limit": ["export attention"],
+    "disk full": ["run promoter"],
+    "file size limit": ["merge"],
     "read-only output": ["report"],
     "another run": ["run promoter"],
     "file handles": ["export tracks"],

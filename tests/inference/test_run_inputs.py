@@ -53,11 +53,7 @@ def test_every_format_gives_the_same_contacts(trunk: Path, tmp_path: Path) -> No
 
 
 BAD = {
-    "empty": ("", "empty"),
-    "no_rows": (">q\n", "sequence|row|empty"),
     "unequal": (">q\nACDEF\n>r\nACDE\n", "columns|letters"),
-    "digits": (">q\nACD1F\n>r\nACDEF\n", "1"),
-    "stop": (">q\nACD*F\n>r\nACDEF\n", r"\*"),
     "dna": (">q\nACGTACGTACGT\n>r\nACGTACGAACGT\n", "DNA"),
     "all_gaps": (">q\n------\n>r\nACDEFG\n", "no residue"),
 }

@@ -14,23 +14,6 @@ from bioattn_cli.main import main
 from tests.inference.evoformer_runs import CPU, arrays, run, write_config, write_fasta
 
 
-def test_parameter_files_that_cannot_be_used(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    path = write_fasta(tmp_path / "x.fasta")
-    name = "alphafold/alphafold_iteration/evoformer/~_relative_encoding/position_activations//weights"
-    np.savez(tmp_path / "multimer.npz", **{name: np.zeros((73, 128), np.float32)})
-    np.savez(tmp_path / "pickled.npz", **{"a//b": np.array([{}], dtype=object)})
-    (tmp_path / "text.npz").write_text("no")
-    for file, said in (
-        ("multimer", "AlphaFold-Multimer"),
-        ("pickled", "never unpickled"),
-        ("text", "no par"),
-    ):
-        options = ("--parameters", tmp_path / f"{file}.npz", "-o", tmp_path / "out")
-        assert run(path, *options) == 1
-        assert said in capsys.readouterr().err
-    assert not (tmp_path / "out").exists()
-
-
 def test_what_memory_cannot_hold_is_refused_with_an_estimate(
     trunk: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:

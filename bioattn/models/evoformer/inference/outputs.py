@@ -13,13 +13,17 @@ from numpy.typing import NDArray
 
 from bioattn import __version__
 from bioattn.formats.alignment import GAP, Alignment
-from bioattn.formats.rr import ranked_pairs, write_rr
+from bioattn.formats.rr import write_rr
 from bioattn.formats.structure_output import PdbRoomError, write_mmcif, write_pdb
 from bioattn.io.files import text_output, write_json
 from bioattn.io.seal import stream_sealed
 from bioattn.models.evoformer.config import Representation
 from bioattn.models.evoformer.inference.prediction import Prediction
-from bioattn.models.evoformer.inference.prediction_validation import CONTACT_COLUMNS, REPRESENTATIONS_FORMAT
+from bioattn.models.evoformer.inference.prediction_validation import (
+    CONTACT_COLUMNS,
+    REPRESENTATIONS_FORMAT,
+    contact_rows,
+)
 from bioattn.structures.distogram_file import DISTOGRAM, DISTOGRAM_FORMAT, FORMAT_VERSION
 from bioattn.structures.ideal_geometry import predicted_residues
 from bioattn.views.predictions import SCORES
@@ -134,17 +138,11 @@ def _write_contacts(folder: Path, subject: PredictionOf, prediction: Prediction)
         method=method,
         columns=columns,
     )
-    first, second = ranked_pairs(probabilities, columns)
+    numbers = [target.numbers[column] for column in columns]
     with text_output(folder / CONTACTS_TABLE) as file:
         file.write("\t".join(CONTACT_COLUMNS) + "\n")
-        for i, j in zip(first.tolist(), second.tolist(), strict=True):
-            place = (int(columns[i]), int(columns[j]))
-            cells = [str(column + 1) for column in place]
-            cells += [
-                "" if target.numbers[column] is None else str(target.numbers[column]) for column in place
-            ]
-            cells += [target.letters[column] for column in place]
-            file.write("\t".join([*cells, f"{probabilities[i, j]:.5f}", f"{distances[i, j]:.3f}"]) + "\n")
+        for cells in contact_rows(target.letters, columns, numbers, probabilities, distances):
+            file.write("\t".join(cells) + "\n")
     return number
 
 

@@ -3,9 +3,10 @@
 `docs/formats/evoformer-output.md` is the contract.
 """
 
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator, Sequence
+from itertools import zip_longest
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any
 
 import h5py
 import numpy as np
@@ -13,7 +14,7 @@ from numpy.typing import NDArray
 
 from bioattn.errors import FormatError
 from bioattn.formats.rr import ranked_pairs, read_rr
-from bioattn.formats.tables import open_table
+from bioattn.formats.tables import is_number, open_table
 from bioattn.io.files import read_json
 from bioattn.io.hdf5_input import open_hdf5, text_attribute
 from bioattn.io.seal import check_seal
@@ -36,8 +37,6 @@ _ROWS_AT_ONCE = 64
 _SCALES = ("column_i", "column_j", "residue_number")
 _SYMMETRIC = ("contact_probability", "expected_distance")
 _TOLERANCE = 1e-3
-_PROBABILITY_TOLERANCE = 1e-5
-_DISTANCE_TOLERANCE = 1e-3
 
 
 def describe_arrays(path: Path) -> dict[str, Any]:
@@ -113,16 +112,27 @@ def _check(file: h5py.File) -> list[Problem]:
     return problems
 
 
-class _Predicted(NamedTuple):
-    """What the lines of contacts must say, by distogram.h5."""
+def contact_rows(
+    letters: str,
+    columns: NDArray[np.integer],
+    numbers: Sequence[int | None],
+    probabilities: NDArray[np.floating],
+    distances: NDArray[np.floating],
+) -> Iterator[list[str]]:
+    """The cells of the lines of contacts.tsv, the likeliest pair first.
 
-    sequence: str
-    residues: dict[int, str]
-    """By column from 1, as contacts.tsv writes them."""
-    pairs: list[tuple[int, int]]
-    """Columns from 1, the likeliest first."""
-    probabilities: NDArray[np.float64]
-    distances: NDArray[np.float64]
+    letters: one per match column of the alignment. columns: (R,) match columns from 0 that the model saw, and the
+    `numbers` of their residues, None for a gap. probabilities, distances: (R, R).
+    """
+    named = ["" if number is None else str(number) for number in numbers]
+    for i, j in zip(*(rows.tolist() for rows in ranked_pairs(probabilities, columns)), strict=True):
+        places = int(columns[i]), int(columns[j])
+        yield [
+            *(str(place + 1) for place in places),
+            *(named[i], named[j]),
+            *(letters[place] for place in places),
+            *(f"{probabilities[i, j]:.5f}", f"{distances[i, j]:.3f}"),
+        ]
 
 
 def compare_contacts(folder: Path) -> list[Problem]:
@@ -130,103 +140,52 @@ def compare_contacts(folder: Path) -> list[Problem]:
 
     The first difference of each file is told. Raises: FormatError when one cannot be read after all.
     """
-    predicted = _read_distogram(folder / "distogram.h5")
-    # Each is left at its first difference, so what follows may build on what came before.
-    found = [
-        next(differences, None)
-        for differences in (
-            _in_scores(read_json(folder / "scores.json"), predicted),
-            _in_list(folder / "contacts.rr", predicted),
-            _in_table(folder / "contacts.tsv", predicted),
-        )
-    ]
-    return [problem for problem in found if problem is not None]
-
-
-def _read_distogram(path: Path) -> _Predicted:
-    with open_hdf5(path) as file:
-        columns = file["column_i"][()]
-        numbers = file["residue_number"][()].tolist()
+    with open_hdf5(folder / "distogram.h5") as file:
+        columns = file["column_i"][()] - 1
+        numbers = [None if number < 0 else number for number in file["residue_number"][()].tolist()]
         probabilities, distances = file["contact_probability"][()], file["expected_distance"][()]
-        sequence = text_attribute(file, "sequence") or ""
-    first, second = ranked_pairs(probabilities, columns)
-    return _Predicted(
-        sequence=sequence,
-        residues={
-            column: "" if number < 0 else str(number)
-            for column, number in zip(columns.tolist(), numbers, strict=True)
-        },
-        pairs=list(zip(columns[first].tolist(), columns[second].tolist(), strict=True)),
-        probabilities=probabilities[first, second].astype(np.float64),
-        distances=distances[first, second].astype(np.float64),
-    )
+        letters = text_attribute(file, "sequence") or ""
+    number = len(ranked_pairs(probabilities, columns)[0])
+    problems = []
+    counted = read_json(folder / "scores.json")["contact_pairs"]
+    if counted != number:
+        problems.append(error("scores.json contact_pairs", f"is {counted}, distogram.h5 has {number:,}"))
 
+    def rows() -> Iterator[list[str]]:
+        return contact_rows(letters, columns, numbers, probabilities, distances)
 
-def _in_scores(scores: dict[str, Any], predicted: _Predicted) -> Iterator[Problem]:
-    if scores["contact_pairs"] != len(predicted.pairs):
-        yield error(
-            "scores.json contact_pairs",
-            f"is {scores['contact_pairs']}, distogram.h5 has {len(predicted.pairs):,}",
-        )
-
-
-def _in_list(path: Path, predicted: _Predicted) -> Iterator[Problem]:
-    listed = read_rr(path)
-    if listed.sequence != predicted.sequence:
-        yield error(path.name, "is of another sequence than distogram.h5")
-    for rank, pair in enumerate(listed.pairs[: len(predicted.pairs)]):
-        yield from _in_pair(path.name, rank, (pair.i, pair.j), pair.probability, predicted)
-    yield from _in_number(path.name, len(listed.pairs), predicted)
-
-
-def _in_table(path: Path, predicted: _Predicted) -> Iterator[Problem]:
-    table = open_table(path)
+    listed, table = read_rr(folder / "contacts.rr"), open_table(folder / "contacts.tsv")
+    if listed.sequence != letters:
+        problems.append(error("contacts.rr", "is of another sequence than distogram.h5"))
+    else:
+        pairs = (("contacts.rr", [str(pair.i), str(pair.j), str(pair.probability)]) for pair in listed.pairs)
+        problems += _first_difference("contacts.rr", pairs, ([row[0], row[1], row[6]] for row in rows()))
     if table.header != CONTACT_COLUMNS:
-        yield error(path.name, f"has the columns {', '.join(table.header)}; not {', '.join(CONTACT_COLUMNS)}")
-        return
-    rows = 0
-    for rank, (line, cells) in enumerate(table.rows()):
-        rows += 1
-        if rank >= len(predicted.pairs):
-            continue
-        where = f"{path.name} line {line}"
-        try:
-            i, j = int(cells[0]), int(cells[1])
-            probability, distance = float(cells[6]), float(cells[7])
-        except ValueError:
-            yield error(where, f"is {' '.join(cells)[:60]!r}, where numbers are needed")
-            return
-        if not 0 <= probability <= 1:
-            yield error(where, f"the probability {probability:g} does not lie between 0 and 1")
-        yield from _in_pair(where, rank, (i, j), probability, predicted)
-        letters = predicted.sequence
-        known = (predicted.residues[i], predicted.residues[j], letters[i - 1], letters[j - 1])
-        if tuple(cells[2:6]) != known:
-            yield error(where, f"says {' '.join(cells[2:6])} of columns {i} and {j}, not {' '.join(known)}")
-        if not abs(distance - predicted.distances[rank]) <= _DISTANCE_TOLERANCE:
-            yield error(
-                where, f"the distance is {distance:g}, {predicted.distances[rank]:.3f} in distogram.h5"
-            )
-    yield from _in_number(path.name, rows, predicted)
+        named = ", ".join(CONTACT_COLUMNS)
+        problems.append(error("contacts.tsv", f"has the columns {', '.join(table.header)}; not {named}"))
+    else:
+        lines = ((f"contacts.tsv line {line}", cells) for line, cells in table.rows())
+        problems += _first_difference("contacts.tsv", lines, rows())
+    return problems
 
 
-def _in_pair(
-    where: str, rank: int, pair: tuple[int, int], probability: float, predicted: _Predicted
-) -> Iterator[Problem]:
-    if pair != predicted.pairs[rank]:
-        yield error(
-            where,
-            f"pair {rank + 1:,} is columns {pair[0]} and {pair[1]}; by distogram.h5 it is "
-            f"{predicted.pairs[rank][0]} and {predicted.pairs[rank][1]}",
-        )
-    if not abs(probability - predicted.probabilities[rank]) <= _PROBABILITY_TOLERANCE:
-        yield error(
-            where,
-            f"columns {pair[0]} and {pair[1]} have probability {probability:g}, "
-            f"{predicted.probabilities[rank]:.5f} in distogram.h5",
-        )
+def _first_difference(
+    name: str, found: Iterable[tuple[str, list[str]]], expected: Iterable[list[str]]
+) -> list[Problem]:
+    """found: where a pair stands in the file `name`, and its cells."""
+    for line, wanted in zip_longest(found, expected):
+        if line is None:
+            return [error(name, f"ends before the pair {' '.join(wanted or ())} of distogram.h5")]
+        where, cells = line
+        if wanted is None:
+            return [error(where, "is one pair more than distogram.h5 has")]
+        if not all(map(_is_same, cells, wanted)):
+            return [error(where, f"says {' '.join(cells)[:80]}; by distogram.h5 it is {' '.join(wanted)}")]
+    return []
 
 
-def _in_number(name: str, number: int, predicted: _Predicted) -> Iterator[Problem]:
-    if number != len(predicted.pairs):
-        yield error(name, f"holds {number:,} pairs, distogram.h5 has {len(predicted.pairs):,}")
+def _is_same(cell: str, wanted: str) -> bool:
+    """Whether a cell says what is wanted; decimals may differ by one in the last place."""
+    _, point, decimals = wanted.partition(".")
+    close = point and is_number(cell) and abs(float(cell) - float(wanted)) <= 10 ** -len(decimals)
+    return cell == wanted or bool(close)
