@@ -13,6 +13,7 @@ from enum import Enum, auto
 from functools import cache
 from typing import Any
 
+import numpy as np
 from numpy.typing import NDArray
 
 from bioattn.errors import FormatError
@@ -37,28 +38,14 @@ class Layout(Enum):
     """(c, c, out) → (out, c·c): the outer product; the first c is the left one."""
 
 
-_DIMENSIONS = {
-    Layout.LINEAR: 2,
-    Layout.HEADS: 3,
-    Layout.HEAD_BIAS: 2,
-    Layout.OUTPUT: 3,
-    Layout.OUTER: 3,
-}
+_DIMENSIONS = {Layout.LINEAR: 2, Layout.HEADS: 3, Layout.HEAD_BIAS: 2, Layout.OUTPUT: 3, Layout.OUTER: 3}
 
 
 def canonical_shape(shape: Shape, layout: Layout) -> Shape:
     """The canonical shape of an array of AlphaFold's. Raises: FormatError when it has too many or too few axes."""
     if layout in _DIMENSIONS and len(shape) != _DIMENSIONS[layout]:
         raise FormatError(f"has shape {shape}, {_DIMENSIONS[layout]} axes are needed")
-    match layout:
-        case Layout.AS_IS:
-            return shape
-        case Layout.LINEAR | Layout.HEADS:
-            return (math.prod(shape[1:]), shape[0])
-        case Layout.HEAD_BIAS:
-            return (math.prod(shape),)
-        case Layout.OUTPUT | Layout.OUTER:
-            return (shape[-1], math.prod(shape[:-1]))
+    return to_canonical(np.broadcast_to(0, shape), layout, stacked=False).shape
 
 
 def alphafold_shape(shape: Shape, layout: Layout, num_heads: int) -> Shape:
@@ -215,18 +202,11 @@ class _Place:
 
     def gated_attention(self, heads: Heads) -> Iterator[ArrayRow]:
         """Multi-head attention with gates."""
-        for part, (theirs, name) in enumerate(
-            (
-                ("query_w", "linear_q"),
-                ("key_w", "linear_k"),
-                ("value_w", "linear_v"),
-                ("gating_w", "linear_g"),
-            )
-        ):
+        for part, name in enumerate(("query", "key", "value", "gating")):
             yield self.array(
                 "project_qkvg.weight",
-                theirs,
-                f"{name}.weight",
+                f"{name}_w",
+                f"linear_{name[0]}.weight",
                 Layout.HEADS,
                 heads=heads,
                 fused=Fused.QUERY_KEY_VALUE_GATE,
@@ -331,19 +311,13 @@ def _global_attention(block: _Place, heads: Heads) -> Iterator[ArrayRow]:
         stack=column.stack,
     )
     yield attention.array("project_query.weight", "query_w", "linear_q.weight", Layout.HEADS, heads=heads)
-    for part, (theirs, name, layout) in enumerate(
-        (
-            ("key_w", "linear_k", Layout.LINEAR),
-            ("value_w", "linear_v", Layout.LINEAR),
-            ("gating_w", "linear_g", Layout.HEADS),
-        )
-    ):
+    for part, name in enumerate(("key", "value", "gating")):
         yield attention.array(
             "project_kvg.weight",
-            theirs,
-            f"{name}.weight",
-            layout,
-            heads=heads if layout is Layout.HEADS else Heads.NONE,
+            f"{name}_w",
+            f"linear_{name[0]}.weight",
+            Layout.HEADS if name == "gating" else Layout.LINEAR,
+            heads=heads if name == "gating" else Heads.NONE,
             fused=Fused.KEY_VALUE_GATE,
             part=part,
         )
@@ -369,15 +343,14 @@ def _triangle_multiplication(place: _Place, *, outgoing: bool) -> Iterator[Array
     # Of the incoming update OpenFold's a is AlphaFold's right and its b the left.
     left, right = ("a", "b") if outgoing else ("b", "a")
     yield from place.norm("normalise", "layer_norm_input", "layer_norm_in")
-    for part, (theirs, name) in enumerate(
-        (
-            ("left_projection", f"linear_{left}_p"),
-            ("right_projection", f"linear_{right}_p"),
-            ("left_gate", f"linear_{left}_g"),
-            ("right_gate", f"linear_{right}_g"),
-            ("gating_linear", "linear_g"),
-        )
-    ):
+    names = {
+        "left_projection": f"linear_{left}_p",
+        "right_projection": f"linear_{right}_p",
+        "left_gate": f"linear_{left}_g",
+        "right_gate": f"linear_{right}_g",
+        "gating_linear": "linear_g",
+    }
+    for part, (theirs, name) in enumerate(names.items()):
         yield from place.linear("project_factors", theirs, name, fused=Fused.TRIANGLE, part=part)
     yield from place.norm("normalise_product", "center_layer_norm", "layer_norm_out")
     yield from place.linear("project_output", "output_projection", "linear_z")
