@@ -13,19 +13,20 @@ import glob
 import hashlib
 import json
 import os
-from collections.abc import Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from contextlib import ExitStack, suppress
 from pathlib import Path
 from typing import Any, NamedTuple
 
 import numpy as np
+import pyfaidx
 from numpy.typing import NDArray
 
 from bioattn.errors import BioattnError, FormatError
-from bioattn.formats.fasta import read_fasta_pieces
+from bioattn.formats.fasta import read_fasta_pieces, split_header
 from bioattn.formats.nucleotides import UNKNOWN, encode
 from bioattn.io.cache_folder import cache_folder
-from bioattn.io.files import atomic_output, remove_leftover, unreadable
+from bioattn.io.files import atomic_output, is_packed, remove_leftover, unreadable
 from bioattn.io.input_watch import unchanged
 from bioattn.io.output_lock import lock_output
 from bioattn.system.progress import NoProgress, Progress
@@ -181,13 +182,13 @@ def build_index(fasta: Path, index: Path, source: dict[str, Any], progress: Prog
         progress.begin(f"indexing {fasta.name}", None)
         try:
             with codes_file.open("wb") as file:
-                for piece in read_fasta_pieces(fasta, PIECE_LENGTH):
+                for piece in _dna_pieces(fasta, temporary.with_name(temporary.name + ".fai")):
                     if not chromosomes or chromosomes[-1].name != piece.name:
                         if chromosomes:
                             _refuse_empty(fasta, chromosomes[-1])
                         chromosomes.append(Chromosome(piece.name, piece.description, 0))
                     length = chromosomes[-1].length
-                    codes = encode(piece.sequence, f"{fasta}: record {piece.name!r}", length)
+                    codes = encode(piece.letters, f"{fasta}: record {piece.name!r}", length)
                     file.write(codes.data)
                     chromosomes[-1] = chromosomes[-1]._replace(length=length + codes.size)
                     progress.advance(codes.size)
@@ -201,6 +202,97 @@ def build_index(fasta: Path, index: Path, source: dict[str, Any], progress: Prog
         finally:
             remove_leftover(codes_file)
             progress.end()
+
+
+class _Piece(NamedTuple):
+    name: str
+    description: str
+    letters: bytes | str
+
+
+def _dna_pieces(fasta: Path, fai: Path) -> Iterator[_Piece]:
+    """The letters of all records in pieces of bounded size.
+
+    Plain files whose lines are even go through pyfaidx, about three times as fast as line by line; for everything
+    else (any compression, uneven lines, blank lines) and for the messages there is the streaming reader.
+    """
+    try:
+        with fasta.open("rb") as file:
+            packed = is_packed(file.read(6))
+    except OSError as error:
+        raise unreadable(fasta, error) from error
+    if not packed:
+        even = _even_records(fasta, fai)
+        if even is not None:
+            yield from even
+            return
+    for piece in read_fasta_pieces(fasta, PIECE_LENGTH):
+        yield _Piece(piece.name, piece.description, piece.sequence)
+
+
+def _even_records(fasta: Path, fai: Path) -> Iterator[_Piece] | None:
+    """The records through pyfaidx, its index at `fai`; None when the file is not as regular as it wants."""
+    try:
+        reader = pyfaidx.Fasta(str(fasta), indexname=str(fai), as_raw=True)
+    except (pyfaidx.FastaIndexingError, ValueError, IndexError, RuntimeError, OSError):
+        remove_leftover(fai)
+        return None
+    entries = reader.faidx.index
+    try:
+        if not (all(entry.rlen for entry in entries.values()) and _ends_fit(fasta, entries.values())):
+            reader.close()
+            remove_leftover(fai)
+            return None
+        # Comments and blank lines before a header come along with it; only the first loses its first letter.
+        headers = {
+            name: ("?" + reader[name].long_name.rstrip()).split("\n")[-1][1:]
+            for name in reader.keys()  # noqa: SIM118 - a Fasta iterates over records, not names
+        }
+    except OSError as error:
+        reader.close()
+        remove_leftover(fai)
+        raise unreadable(fasta, error) from error
+    except ValueError:  # no text, or zero bytes, which it counts as letters of no line
+        reader.close()
+        remove_leftover(fai)
+        return None
+    lengths = {name: entry.rlen for name, entry in entries.items()}
+
+    def pieces() -> Iterator[_Piece]:
+        try:
+            for name, header in headers.items():
+                _, description = split_header(fasta, 0, ">" + header)
+                for start in range(0, lengths[name], PIECE_LENGTH):
+                    text = reader[name][start : start + PIECE_LENGTH]
+                    yield _Piece(name, description, text if text.isalnum() else "".join(text.split()))
+        finally:
+            reader.close()
+            remove_leftover(fai)
+
+    return pieces()
+
+
+def _ends_fit(fasta: Path, entries: Iterable[Any]) -> bool:
+    """Whether every record begins behind its header and ends where even lines would.
+
+    pyfaidx passes over blank lines behind a header without counting them, and lets a last line be longer, of which
+    it then reads on into the next header.
+    """
+    with fasta.open("rb") as file:
+        size = file.seek(0, os.SEEK_END)
+        for entry in entries:
+            file.seek(entry.offset)
+            if file.read(1) in (b"\n", b"\r"):
+                return False
+            line_end = entry.lenb - entry.lenc
+            end = entry.offset + entry.rlen + -(-entry.rlen // entry.lenc) * line_end
+            if end - line_end == size:  # no line end at the end of the file
+                continue
+            file.seek(end - 1)
+            around = file.read(2)
+            if around[:1] not in (b"\n", b"\r") or around[1:] not in (b"", b">", b"\n", b"\r"):
+                return False
+    return True
 
 
 def _refuse_empty(fasta: Path, chromosome: Chromosome) -> None:

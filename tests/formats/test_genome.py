@@ -8,8 +8,11 @@ import pickle
 from pathlib import Path
 
 import numpy as np
+import pyfaidx
 import pytest
 from Bio import SeqIO, bgzf
+from hypothesis import HealthCheck, example, given, settings
+from hypothesis import strategies as st
 
 from bioattn.errors import BioattnError, FormatError
 from bioattn.formats import genome as genome_module
@@ -66,6 +69,35 @@ def test_every_kind_of_file_gives_biopythons_sequences(tmp_path, fasta, kind):
     for name, sequence in expected.items():
         assert decode(genome.fetch(name, 0, len(sequence))) == sequence
         assert genome.lengths[name] == len(sequence)
+
+
+LINES = st.lists(
+    st.sampled_from(
+        [">a", ">b x", "> ", "", "ACGT", "ACGTACGT", "AC", "acgtN", " AC", "AC ", ";c", "AUG", "\t"]
+    ),
+    max_size=9,
+)
+
+
+@settings(suppress_health_check=[HealthCheck.function_scoped_fixture], max_examples=150, deadline=None)
+@given(LINES, st.sampled_from(["\n", "\r\n", "\r"]), st.booleans())
+@example([">a", "ACGT", "ACGTACGTACGT", ">b", "AC"], "\n", True)
+@example([">a", "ACGT", "ACGT" * 10, ">b AC", "ACGT", "AC"], "\n", True)
+@example([">a", "ACGT", "ACGT" * 10], "\r\n", False)
+@example([">a", "", "", "ACGT"], "\r\n", False)
+def test_plain_and_streamed_reading_agree(tmp_path, lines, newline, ends):
+    """Plain files go through pyfaidx, compressed ones do not: same codes or the same refusal."""
+    content = (newline.join(lines) + (newline if ends else "")).encode()
+    outcomes = []
+    for name, data in (("p.fa", content), ("p.fa.gz", gzip.compress(content))):
+        path = tmp_path / name
+        path.write_bytes(data)
+        try:
+            genome = open_genome(path)
+            outcomes.append([(*c, decode(genome.fetch(c.name, 0, c.length))) for c in genome.chromosomes])
+        except BioattnError as error:
+            outcomes.append(str(error).replace(name, "p"))
+    assert outcomes[0] == outcomes[1]
 
 
 def test_windows_equal_a_plain_loop_also_beyond_the_ends(fasta):
@@ -248,7 +280,7 @@ def test_a_user_without_a_home_is_told_of_the_cache(monkeypatch):
 def test_fai_sizes_and_fasta_agree(tmp_path: Path) -> None:
     fasta = tmp_path / "genome.fa"
     fasta.write_text(">chrI first\nACGTAC\nGT\n>chrII\nACG\n")
-    Path(f"{fasta}.fai").write_text("chrI\t8\t12\t6\t7\nchrII\t3\t29\t3\t4\n")  # by samtools faidx
+    pyfaidx.Fasta(str(fasta))
     sizes = tmp_path / "genome.sizes"
     sizes.write_text("# made by hand\nchrI 8\nchrII\t3\textra\n\n")
     packed = tmp_path / "genome.fa.gz"

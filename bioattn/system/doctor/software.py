@@ -37,6 +37,7 @@ REQUIRED = (
     Library("pandas", "pandas", (2, 2)),
     Library("scipy", "scipy", (1, 12)),
     Library("biopython", "Bio", (1, 83)),
+    Library("pyfaidx", "pyfaidx", (0, 8, 1)),
     Library("safetensors", "safetensors", (0, 4, 5)),
     Library("rich", "rich", (13, 7)),
     Library("typer", "typer", (0, 15)),
