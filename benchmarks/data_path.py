@@ -26,6 +26,7 @@ from collections.abc import Callable
 from pathlib import Path
 
 import numpy as np
+import torch
 from peers import peer_environment
 
 LENGTH, BATCH, BATCHES = 1000, 64, 94
@@ -79,14 +80,10 @@ def digest(planes: np.ndarray) -> str:
     return hashlib.sha256(np.ascontiguousarray(planes, dtype=np.float32).tobytes()).hexdigest()
 
 
-def one_hot(codes: np.ndarray, out: np.ndarray | None = None) -> np.ndarray:
-    """Planes A, C, G, T of a batch: (n, length) codes to (n, 4, length) float32; N is zero in all four."""
-    if out is None:
-        out = np.empty((codes.shape[0], 4, codes.shape[1]), dtype=np.float32)
-    for code in range(4):
-        # Comparing straight into the float32 plane is several times faster than indexing a table of rows.
-        np.equal(codes, code, out=out[:, code], casting="unsafe")
-    return out
+def one_hot(codes: np.ndarray, out: torch.Tensor | None = None) -> torch.Tensor:
+    """Planes A, C, G, T of a batch: (n, length) codes to (n, 4, length) in `out`; N is zero in all four."""
+    bases = torch.arange(4, dtype=torch.uint8)[:, None]
+    return torch.eq(torch.from_numpy(codes)[:, None], bases, out=out)  # compares and widens in one pass
 
 
 def ours(fasta: Path, chosen: list[tuple[str, int]], as_float: bool) -> tuple[Batches, str]:
@@ -96,7 +93,7 @@ def ours(fasta: Path, chosen: list[tuple[str, int]], as_float: bool) -> tuple[Ba
     genome = open_genome(fasta)
     numbers = genome.chromosome_numbers([chrom for chrom, _ in chosen])
     starts = np.array([start for _, start in chosen], dtype=np.int64)
-    buffer = np.empty((BATCH, 4, LENGTH), np.float32)
+    buffer = torch.empty((BATCH, 4, LENGTH))
 
     def run() -> int:
         for first in range(0, len(starts), BATCH):
@@ -106,7 +103,7 @@ def ours(fasta: Path, chosen: list[tuple[str, int]], as_float: bool) -> tuple[Ba
                 one_hot(codes, buffer)
         return len(starts)
 
-    return run, digest(one_hot(genome.windows(numbers[:BATCH], starts[:BATCH], LENGTH)))
+    return run, digest(one_hot(genome.windows(numbers[:BATCH], starts[:BATCH], LENGTH)).numpy())
 
 
 def tangermeme_loci(fasta: Path, chosen: list[tuple[str, int]], mode: str) -> tuple[Batches, str]:
@@ -114,7 +111,6 @@ def tangermeme_loci(fasta: Path, chosen: list[tuple[str, int]], mode: str) -> tu
     at a time, which like ours needs no room for all of them."""
     import pandas as pd
     import pyfaidx
-    import torch
     from tangermeme.io import extract_loci
 
     frame = pd.DataFrame(
@@ -165,7 +161,6 @@ def crested_genome(fasta: Path, chosen: list[tuple[str, int]]) -> tuple[Batches,
 def grelu_dataset(fasta: Path, chosen: list[tuple[str, int]], in_memory: bool) -> tuple[Batches, str]:
     """`SeqDataset` items stacked per batch; with the sequences in memory already, or read from the genome too."""
     import pandas as pd
-    import torch
     from grelu.data.dataset import SeqDataset
 
     frame = pd.DataFrame(
@@ -210,12 +205,7 @@ CONTENDERS: dict[str, tuple[str, Callable[[Path, list[tuple[str, int]]], tuple[B
 
 def serve(name: str, fasta: Path, megabases: int) -> None:
     """Be one contender: answer every line on stdin with the rate of one turn."""
-    try:
-        import torch
-
-        torch.set_num_threads(1)
-    except ImportError:
-        pass
+    torch.set_num_threads(1)
     run, first = CONTENDERS[name][1](fasta, intervals(megabases))
     run()  # warm up: compilation, page cache, allocator
     print(json.dumps({"ready": first}), flush=True)
@@ -321,7 +311,7 @@ def batch_digest(task: tuple[bytes, int]) -> str:
     random = np.random.default_rng(seed)
     numbers = random.integers(0, CHROMOSOMES, BATCH)
     starts = random.integers(0, int(np.diff(genome.offsets).min()) - LENGTH, BATCH)
-    return digest(one_hot(genome.windows(numbers, starts, LENGTH)))
+    return digest(one_hot(genome.windows(numbers, starts, LENGTH)).numpy())
 
 
 def four_workers(fasta: Path) -> None:

@@ -21,14 +21,20 @@ from bioattn.simulate.truth import read_truth
 from bioattn_cli.main import main
 
 TREATMENTS = ("anywhere", "near", "far", "opposite", "opposite, other way", "pair")
-SIMULATION = ("--genes", 4000, "--near", 1, "--far", 1, "--opposites", 1, "--pairs", 1)
-OWN_BIAS = ("--position-bias", "treatment")
-MODELS: dict[str, tuple[str, ...]] = {
-    "own readout": (),
+SIMULATION = (
+    *("--genes", 4000, "--near", 1, "--far", 1, "--opposites", 1, "--pairs", 1),
+    *("--substitution-rate", 0),  # nobody can tell a motif with a substitution from one by chance
+)
+OWN_BIAS = 'position_bias = "treatment"\n'
+SHARED = OWN_BIAS + 'readout = "shared"\n'
+MODELS = {
+    "own readout": "",
     "own readout, own bias": OWN_BIAS,
-    "shared readout, own bias": (*OWN_BIAS, "--readout", "shared"),
-    "shared readout, own bias, 2 hops": (*OWN_BIAS, "--readout", "shared", "--hops", "2"),
+    "shared readout, own bias": SHARED,
+    "shared readout, own bias, 2 hops": SHARED + "hops = 2\nsink = true\n",
+    "shared hidden readout, own bias": SHARED + 'reader = "hidden"\nsink = true\n',
 }
+"""Settings of `[model]`."""
 
 
 def run(*words: object) -> None:
@@ -56,8 +62,18 @@ def measure(folder: Path, seed: int, epochs: int, chosen: list[str]) -> list[dic
     predictions = {simple.name: measured * 0 + simple.predictions[test]}
     for name in chosen:
         model = folder / name.replace(" ", "_")
-        training = ("--epochs", epochs, "--seed", seed, "--no-baselines", "-q")
-        run("train", "promoter", dataset, "-o", model, *training, *MODELS[name])
+        (folder / "settings.toml").write_text(f"[model]\n{MODELS[name]}")
+        training = (
+            "-c",
+            folder / "settings.toml",
+            "--epochs",
+            epochs,
+            "--seed",
+            seed,
+            "--no-baselines",
+            "-q",
+        )
+        run("train", "promoter", dataset, "-o", model, *training)
         predictions[name] = bioattn.load_model(model).predict(fasta).loc[measured.index]
     return [
         {"seed": seed, "model": name}
