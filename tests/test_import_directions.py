@@ -81,7 +81,7 @@ def test_every_room_has_its_place() -> None:
     assert set(LEVELS) == {*ROOMS, BESIDE, "a family"}
 
 
-@pytest.mark.parametrize("room", LEVELS)
+@pytest.mark.parametrize("room", sorted(LEVELS))
 def test_no_room_imports_from_above(room: str) -> None:
     # The package itself hands out what `bioattn.python` holds, when it is asked for.
     paths = [path for path in sorted(LIBRARY.rglob("*.py")) if path != LIBRARY / "__init__.py"]
