@@ -9,7 +9,9 @@
 S. cerevisiae R64 and Gasch et al. 2000 from the shared data (BIOATTN_SHARED). Test chromosomes IV and XV (or, with
 --test xii-xvi, two that no setting was found with), validation VII and X. The row `cross` and its controls
 (cross-shared: one query for all treatments; cross-position: weights by distance alone; cross-uniform: all
-positions alike; cross-kmer: its k-mers without filters) train with data/settings/small-noisy.toml. Every
+positions alike; cross-kmer: its k-mers without filters), cross-own-bias (each treatment has a position bias of its
+own), cross-shared-readout (one reader for all treatments) and its control cross-shared-readout-one-map (one map,
+too) train with data/settings/small-noisy.toml. Every
 finished row is kept in DIR as predictions, so an interrupted benchmark goes on, and the tables (Markdown, on
 stdout) show all rows that are there. Columns, with 95 % intervals over genes:
 
@@ -82,11 +84,18 @@ NEURAL_ROWS = {
     "cross-shared": NeuralRow("arrays", {"attention_query": "shared"}),
     "cross-position": NeuralRow("arrays", {"attention_query": "position"}),
     "cross-uniform": NeuralRow("arrays", {"attention_query": "uniform"}),
+    "cross-own-bias": NeuralRow("arrays", {"position_bias": "treatment"}),
+    "cross-shared-readout": NeuralRow("arrays", {"readout": "shared"}),
+    "cross-shared-readout-one-map": NeuralRow(
+        "arrays", {"readout": "shared", "attention_query": "shared", "position_bias": "shared"}
+    ),
     "concat": NeuralRow("arrays", {"conditioning": "concat"}, CONCAT_TRAINING, settings=None),
     "cross-kmer": NeuralRow("arrays", KMER_STEM),
     "cross-conv": NeuralRow("arrays", CONV_STEM, CONV_TRAINING, settings=None),
     "groups-cross": NeuralRow("groups", {}),
     "groups-cross-shared": NeuralRow("groups", {"attention_query": "shared"}),
+    "groups-cross-own-bias": NeuralRow("groups", {"position_bias": "treatment"}),
+    "groups-cross-shared-readout": NeuralRow("groups", {"readout": "shared"}),
     "groups-concat": NeuralRow("groups", {"conditioning": "concat"}, CONCAT_TRAINING, settings=None),
     "groups-cross-conv": NeuralRow("groups", CONV_STEM, CONV_TRAINING, settings=None),
     "groups-film": NeuralRow("groups", {"conditioning": "film"}, TRUNK_TRAINING, settings=None),

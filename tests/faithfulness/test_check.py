@@ -70,7 +70,7 @@ def test_model_and_promoters_alone(made, tmp_path, capsys):
     assert (content["format"], content["format_version"]) == ("bioattn-check", "1.0")
     printed = capsys.readouterr().out
     assert printed.startswith(content["verdict"]["sentence"])
-    assert content["verdict"]["code"].split("-")[0] in ("faithful", "unfaithful")
+    assert content["verdict"]["code"].split("-")[0] in ("faithful", "unfaithful", "position")
     assert any("record of its training" in caveat for caveat in content["verdict"]["caveats"])
     names = [measure["name"] for measure in content["measures"]]
     assert len(set(names)) == len(names)
@@ -134,6 +134,7 @@ def test_with_dataset_controls_and_another_model(made, tmp_path):
         "mean_shapes_skill": 0.03,
         "gain_retrained": 0.0,
         "position_retrained": 0.0,
+        "query_retrained": 0.0,
         "swapped_predictions": 0.1,
         "swapped_shapes_predictions": 0.1,
         "mean_shapes_predictions": 0.1,
@@ -147,7 +148,7 @@ def test_with_dataset_controls_and_another_model(made, tmp_path):
     assert content["settings"]["held_out_promoters"] is True
     assert content["settings"]["split"] == "test"
     assert sorted(path.name.split("-")[0] for path in controls.iterdir()) == [
-        *("gain", "position", "shared", "uniform"),
+        *("gain", "position", "query", "shared", "uniform"),
     ]
     # What the file calls skill, by hand.
     dataset = read_dataset(made / "small.dataset.h5")

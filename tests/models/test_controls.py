@@ -51,9 +51,10 @@ def test_one_thing_differs(trained, own, tmp_path):
     dataset, folder = trained / "small.dataset.h5", tmp_path / "controls"
     for control, changed in (
         (Control.UNIFORM, {"attention_query": "uniform"}),
-        (Control.SHARED, {"attention_query": "shared"}),
-        (Control.GAIN, {"attention_query": "gain", "sink": True}),
-        (Control.POSITION, {"attention_query": "position", "position_bias": "treatment"}),
+        (Control.SHARED, {"attention_query": "shared", "position_bias": "shared"}),
+        (Control.GAIN, {"attention_query": "gain", "sink": True, "position_bias": "shared"}),
+        (Control.POSITION, {"attention_query": "position"}),
+        (Control.QUERY, {"position_bias": "shared"}),
         (Control.SEED, {}),
     ):
         other = own.control(control, 2, dataset, folder)
@@ -101,6 +102,7 @@ def test_which_controls_say_something(own):
         (Control.SHARED, 0),
         (Control.GAIN, 0),
         (Control.POSITION, 0),
+        (Control.QUERY, 0),
         (Control.SEED, 1),
         (Control.SEED, 2),
     ]
@@ -109,11 +111,11 @@ def test_which_controls_say_something(own):
         model, model=type(model.model)(replace(model.config, attention_query="shared"), model.vocabulary)
     )
     assert PromoterTraining(shared, None).controls_wanted(0) == [(Control.UNIFORM, 0)]
-    config = replace(model.config, position_bias="treatment")
-    biased = PromoterTraining(replace(model, model=type(model.model)(config, model.vocabulary)), own.record)
-    assert (Control.QUERY, 0) in biased.controls_wanted(0)
-    control = biased.control_settings(Control.QUERY, 0, Path("d"), Path("folder")).model
+    control = own.control_settings(Control.QUERY, 0, Path("d"), Path("folder")).model
     assert (control["attention_query"], control["position_bias"]) == ("treatment", "shared")
+    config = replace(model.config, position_bias="shared")
+    common = PromoterTraining(replace(model, model=type(model.model)(config, model.vocabulary)), own.record)
+    assert (Control.QUERY, 0) not in common.controls_wanted(0)
 
 
 def test_records_that_are_not_whole(trained, tmp_path):

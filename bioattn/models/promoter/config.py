@@ -162,9 +162,10 @@ class PromoterModelConfig:
     """treatment; shared, gain, position and uniform are controls."""
     position_bias: PositionBias = PositionBias.SHARED
     """What a head adds for the distance from the anchor (`cross`): none, shared (a learned number for each bin) or
-    treatment (beside it each treatment has a curve of its own)."""
+    treatment (beside it each treatment has a curve of its own), which is training's default with a query of each
+    treatment."""
     readout: Readout = Readout.OWN
-    """own or shared (`cross`). With shared, training's defaults are position_bias = treatment and sink = true."""
+    """own or shared (`cross`). With shared, training's default is sink = true."""
     reader: Reader = Reader.LINEAR
     """linear or hidden: what `readout` = shared makes of the attended context."""
     sink: bool = False

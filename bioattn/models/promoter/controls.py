@@ -44,7 +44,7 @@ class Control(StrEnum):
     UNIFORM = "uniform"
     """Uniform attention (Jain & Wallace 2019; Wiegreffe & Pinter 2019)."""
     SHARED = "shared"
-    """One query for all treatments."""
+    """One query, and one position bias, for all treatments: one map."""
     GAIN = "gain"
     """Treatments share query and position bias; each has its own weight of the null key."""
     POSITION = "position"
@@ -184,6 +184,10 @@ class PromoterTraining:
                 training = replace(training, seed=training.seed + step)
             case Control.QUERY:
                 config = replace(config, position_bias=PositionBias.SHARED)
+            case Control.SHARED:
+                own = config.position_bias == PositionBias.TREATMENT
+                bias = PositionBias.SHARED if own else config.position_bias
+                config = replace(config, attention_query=QuerySource.SHARED, position_bias=bias)
             case Control.GAIN:
                 config = replace(
                     config,

@@ -79,7 +79,7 @@ class PromoterTrainingSettings(Settings):
     )
     position_bias: PositionBias | None = option(
         "What attention adds for the distance from the anchor: nothing, shared by all treatments, or each its own "
-        "[default: shared].",
+        "[default: treatment].",
         table="model",
     )
     epochs: int | None = option(

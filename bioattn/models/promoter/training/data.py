@@ -12,7 +12,14 @@ from torch import Tensor
 
 from bioattn.errors import BioattnError
 from bioattn.io.config_file import build
-from bioattn.models.promoter.config import PositionBias, PromoterModelConfig, Readout, TreatmentEncoding
+from bioattn.models.promoter.config import (
+    Conditioning,
+    PositionBias,
+    PromoterModelConfig,
+    QuerySource,
+    Readout,
+    TreatmentEncoding,
+)
 from bioattn.models.promoter.training.config import Loss, Metric, TrainingConfig
 from bioattn.models.promoter.treatment_vocabulary import TreatmentVocabulary
 from bioattn.promoters.dataset import TEST, TRAIN, VALIDATION, PromoterDataset
@@ -20,9 +27,6 @@ from bioattn.promoters.treatments import TreatmentTable
 from bioattn.text import quoted
 
 LOGGER = logging.getLogger("bioattn")
-
-SHARED_READOUT = {"position_bias": PositionBias.TREATMENT, "sink": True}
-"""Defaults with --readout shared, where all that tells treatments apart is where they look."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -74,7 +78,10 @@ def model_config(
     """
     defaults: dict[str, Any] = {"unconditional": training.unconditional_probability > 0}
     if settings.get("readout") == Readout.SHARED:
-        defaults |= SHARED_READOUT
+        defaults["sink"] = True
+    cross = settings.get("conditioning", Conditioning.CROSS) == Conditioning.CROSS
+    if cross and settings.get("attention_query", QuerySource.TREATMENT) == QuerySource.TREATMENT:
+        defaults["position_bias"] = PositionBias.TREATMENT
     values = {**defaults, **settings, "length": dataset.length}
     return build(PromoterModelConfig, values, source)
 

@@ -199,7 +199,7 @@ def _beside(
         float(ours_B[0]),
         simple.name,
         float(simple_B[0]),
-        (gain.low, gain.high),
+        (gain.low, gain.high) if np.isfinite([gain.low, gain.high]).all() else None,
     )
 
 
