@@ -20,10 +20,9 @@ import bioattn
 
 DATA = Path(os.environ.get("BIOATTN_SHARED", "../shared")) / "data" / "plant_core"
 MODELS = {
-    "own readout": (),
-    "own readout, own bias": ("--position-bias", "treatment"),
+    "own readout, one bias for both systems": ("--position-bias", "shared"),
+    "own readout (default)": (),
     "shared readout": ("--readout", "shared"),
-    "shared readout, own bias": ("--readout", "shared", "--position-bias", "treatment"),
 }
 
 
@@ -51,7 +50,7 @@ def measure(folder: Path, seed: int, epochs: int, chosen: list[str]) -> list[dic
     genes = [gene for gene, held_out in zip(data.gene_ids, test, strict=True) if held_out]
     rows = []
     for name in chosen:
-        model = folder / name.replace(" ", "_")
+        model = folder / f"model{len(rows)}"
         training = ("--epochs", epochs, "--seed", seed, "--no-baselines", "-q")
         run("train", "promoter", dataset, "-o", model, *training, *MODELS[name])
         predicted = bioattn.load_model(model).predict(fasta).loc[genes].to_numpy()

@@ -87,7 +87,9 @@ NEURAL_ROWS = {
     "cross-own-bias": NeuralRow("arrays", {"position_bias": "treatment"}),
     "cross-shared-readout": NeuralRow("arrays", {"readout": "shared"}),
     "cross-shared-readout-one-map": NeuralRow(
-        "arrays", {"readout": "shared", "attention_query": "shared", "position_bias": "shared"}
+        "arrays",
+        {"readout": "shared", "attention_query": "shared", "position_bias": "shared"},
+        {"warm_start": False},
     ),
     "concat": NeuralRow("arrays", {"conditioning": "concat"}, CONCAT_TRAINING, settings=None),
     "cross-kmer": NeuralRow("arrays", KMER_STEM),
