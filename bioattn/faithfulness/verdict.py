@@ -172,8 +172,10 @@ def _specific(measures: Measures, used: bool | None, rests_on: list[str], caveat
     else:
         code = Code.NOT_SPECIFIC if used else Code.FAITHFUL_NOT_SPECIFIC
         found = [text for name, text in cheats.items() if not measures.passed(name)]
-        if not all(measures.passed(name) for name in names[:2]):
+        if not measures.passed(deciding):
             found = [f"{lost}, so one map would do for all treatments"]
+        elif not measures.passed("deletion_of_other_treatments"):
+            found.insert(0, "deleting what another treatment's map points at takes away as much")
         sentence = f"{needed}{pointing}, but not treatment-specific: {'; '.join(found)}."
     if not used:
         sentence = sentence.replace(" and treatment-specific", " and are treatment-specific").replace(

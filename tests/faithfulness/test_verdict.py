@@ -150,6 +150,9 @@ def test_the_sentence_says_in_what_treatments_differ():
     assert "one map" not in gain
     assert "does not hang on the promoter" in judge(measured(mean_shapes_skill=0.0)).sentence
     assert "one map would do" in judge(measured(swapped_skill=0.0, swapped_shapes_skill=0.0)).sentence
+    alike = judge(measured(deletion_of_other_treatments=0.0)).sentence
+    assert "deleting what another treatment's map points at takes away as much" in alike
+    assert "one map would do" not in alike
 
 
 def test_a_measure_passes_by_its_value_and_its_interval():
