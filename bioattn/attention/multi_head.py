@@ -3,6 +3,8 @@
 Shape suffixes: Q queries, K keys, H heads, D channels of a head, C model channels; leading axes are `...`.
 """
 
+from dataclasses import dataclass
+
 import torch
 from torch import Tensor, nn
 
@@ -11,6 +13,26 @@ from bioattn.attention.operator import attend
 from bioattn.attention.position import rotated
 from bioattn.attention.score import make_score
 from bioattn.attention.site import AttentionSite
+
+
+@dataclass(slots=True)
+class KeysAndValues:
+    """What an attention layer has read so far of a sequence that is made step by step, (..., H, N, D) each."""
+
+    keys: Tensor | None = None
+    values: Tensor | None = None
+
+    @property
+    def length(self) -> int:
+        """Positions read."""
+        return 0 if self.keys is None else int(self.keys.shape[-2])
+
+    def extended(self, keys: Tensor, values: Tensor) -> tuple[Tensor, Tensor]:
+        """Add further positions; returns all."""
+        if self.keys is not None and self.values is not None:
+            keys, values = torch.cat([self.keys, keys], dim=-2), torch.cat([self.values, values], dim=-2)
+        self.keys, self.values = keys, values
+        return keys, values
 
 
 class MultiHeadAttention(nn.Module):
@@ -71,11 +93,12 @@ class MultiHeadAttention(nn.Module):
         mask: Tensor | None = None,
         bias: Tensor | None = None,
         causal: bool = False,
+        cache: KeysAndValues | None = None,
     ) -> Tensor:
         """query (..., Q, C), key (..., K, C), value (..., K, C) → (..., Q, C), or (..., Q, H) without an output.
 
         mask: bool, broadcastable to (..., H, Q, K), True = may be attended. bias: likewise, added to logits.
-        causal: as `attend` has it.
+        causal: as `attend` has it. cache: what was read before; queries, keys and values follow it.
         """
         query_HQD = self._split_heads(self.project_query(query))
         if self.uniform:
@@ -83,7 +106,10 @@ class MultiHeadAttention(nn.Module):
         key_HKD = self._split_heads(self.project_key(key))
         value_HKD = self._split_heads(self.project_value(value))
         if self.rotary:
-            query_HQD, key_HKD = rotated(query_HQD), rotated(key_HKD)
+            first = 0 if cache is None else cache.length
+            query_HQD, key_HKD = rotated(query_HQD, first=first), rotated(key_HKD, first=first)
+        if cache is not None:
+            key_HKD, value_HKD = cache.extended(key_HKD, value_HKD)
         if self.sink_key_HD is not None:
             sink = self.sink_key_HD.unsqueeze(-2).expand(*key_HKD.shape[:-2], 1, -1)
             key_HKD = torch.cat([key_HKD, sink], dim=-2)

@@ -11,9 +11,8 @@ import torch.nn.functional as F  # noqa: N812
 from torch import Tensor, nn
 
 from bioattn.attention.choices import AttentionScore, PositionEncoding
-from bioattn.attention.operator import attend
-from bioattn.attention.position import AddedPositions, rotated
-from bioattn.attention.score import make_score
+from bioattn.attention.multi_head import KeysAndValues, MultiHeadAttention
+from bioattn.attention.position import AddedPositions
 from bioattn.attention.site import AttentionSite, Axis
 from bioattn.models.language.config import LanguageModelConfig, Shape
 from bioattn.sequences.vocabulary import PAD, Vocabulary
@@ -22,26 +21,6 @@ FIRST_SPREAD = 0.02
 """Standard deviation of embeddings before training (GPT-2): logits of the tied output begin small."""
 TOKENS, SOURCE_TOKENS = "tokens", "source_tokens"
 """Columns of the sample table with the lengths of ragged axes."""
-
-
-@dataclass(slots=True)
-class KeysAndValues:
-    """What one attention layer has read so far of a sequence that is being generated, (B, H, L, D) each."""
-
-    keys: Tensor | None = None
-    values: Tensor | None = None
-
-    @property
-    def length(self) -> int:
-        """Tokens read."""
-        return 0 if self.keys is None else int(self.keys.shape[-2])
-
-    def extended(self, keys: Tensor, values: Tensor) -> tuple[Tensor, Tensor]:
-        """Add further tokens; returns all."""
-        if self.keys is not None and self.values is not None:
-            keys, values = torch.cat([self.keys, keys], dim=-2), torch.cat([self.values, values], dim=-2)
-        self.keys, self.values = keys, values
-        return keys, values
 
 
 @dataclass(slots=True)
@@ -62,55 +41,6 @@ class Cache:
         return self.of_block[number]
 
 
-class Attention(nn.Module):
-    """Multi-head dot product attention of tokens on the same sequence, or on another."""
-
-    def __init__(self, config: LanguageModelConfig, site: AttentionSite, *, rotary: bool) -> None:
-        super().__init__()
-        channels = config.channels
-        self.site = site
-        self.rotary = rotary
-        self.score = make_score(AttentionScore.DOT, config.num_heads, config.head_channels)
-        self.project_query = nn.Linear(channels, channels)
-        self.project_key = nn.Linear(channels, channels)
-        self.project_value = nn.Linear(channels, channels)
-        self.project_output = nn.Linear(channels, channels)
-
-    def forward(
-        self,
-        query_BLC: Tensor,
-        source_BSC: Tensor,
-        *,
-        mask: Tensor | None = None,
-        causal: bool = False,
-        cache: KeysAndValues | None = None,
-    ) -> Tensor:
-        """Queries (B, L, C) on keys and values from (B, S, C) → (B, L, C).
-
-        mask: bool, broadcastable to (B, H, L, S), True = may be attended. cache: what was read before; the queries
-        and the source follow it.
-        """
-        first = 0 if cache is None else cache.length
-        query_BHLD = self._heads(self.project_query(query_BLC))
-        key_BHSD, value_BHSD = (
-            self._heads(self.project_key(source_BSC)),
-            self._heads(self.project_value(source_BSC)),
-        )
-        if self.rotary:
-            query_BHLD, key_BHSD = rotated(query_BHLD, first=first), rotated(key_BHSD, first=first)
-        if cache is not None:
-            key_BHSD, value_BHSD = cache.extended(key_BHSD, value_BHSD)
-        attended_BHLD = attend(
-            query_BHLD, key_BHSD, value_BHSD, score=self.score, mask=mask, causal=causal, site=self.site
-        )
-        output: Tensor = self.project_output(attended_BHLD.transpose(-3, -2).flatten(-2))
-        return output
-
-    def _heads(self, flat: Tensor) -> Tensor:
-        split: Tensor = flat.unflatten(-1, (self.site.num_heads, -1)).transpose(-3, -2)
-        return split
-
-
 class Block(nn.Module):
     """Self-attention, attention on a source where there is one, and a feed-forward network.
 
@@ -124,13 +54,10 @@ class Block(nn.Module):
         self.causal = stack == "decoder"
         own = SOURCE_TOKENS if stack == "encoder" and config.shape is Shape.ENCODER_DECODER else TOKENS
         self.normalise_self = nn.LayerNorm(channels)
-        self.self_attention = Attention(
-            config,
-            _site(config, f"language.{stack}.{number}", own, own),
-            rotary=config.positions is PositionEncoding.ROTARY,
-        )
+        rotary = config.positions is PositionEncoding.ROTARY
+        self.self_attention = _attention(config, f"language.{stack}.{number}", own, own, rotary=rotary)
         self.source_attention = (
-            Attention(config, _site(config, f"language.source.{number}", TOKENS, SOURCE_TOKENS), rotary=False)
+            _attention(config, f"language.source.{number}", TOKENS, SOURCE_TOKENS, rotary=False)
             if source
             else None
         )
@@ -150,11 +77,12 @@ class Block(nn.Module):
     ) -> Tensor:
         """Tokens (B, L, C) → (B, L, C). mask, source_mask: bool (B, 1, 1, L) and (B, 1, 1, S)."""
         normal = self.normalise_self(tokens_BLC)
-        attended = self.self_attention(normal, normal, mask=mask, causal=self.causal, cache=cache)
+        attended = self.self_attention(normal, normal, normal, mask=mask, causal=self.causal, cache=cache)
         tokens_BLC = tokens_BLC + self.dropout(attended)
         if self.source_attention is not None and self.normalise_source is not None:
             assert source_BSC is not None
-            attended = self.source_attention(self.normalise_source(tokens_BLC), source_BSC, mask=source_mask)
+            query_BLC = self.normalise_source(tokens_BLC)
+            attended = self.source_attention(query_BLC, source_BSC, source_BSC, mask=source_mask)
             tokens_BLC = tokens_BLC + self.dropout(attended)
         hidden = F.gelu(self.widen(self.normalise_hidden(tokens_BLC)))
         added_BLC: Tensor = self.dropout(self.narrow(hidden))
@@ -243,11 +171,16 @@ class LanguageModel(nn.Module):
 
 def attention_sites(model: LanguageModel) -> dict[str, AttentionSite]:
     """All sites by name, in the order in which a pass comes to them."""
-    return {module.site.name: module.site for module in model.modules() if isinstance(module, Attention)}
+    return {
+        module.site.name: module.site for module in model.modules() if isinstance(module, MultiHeadAttention)
+    }
 
 
-def _site(config: LanguageModelConfig, name: str, queries: str, keys: str) -> AttentionSite:
-    return AttentionSite(
+def _attention(
+    config: LanguageModelConfig, name: str, queries: str, keys: str, *, rotary: bool
+) -> MultiHeadAttention:
+    """A layer whose site has this name. queries, keys: columns with the lengths of its axes."""
+    site = AttentionSite(
         name=name,
         axes=(
             Axis("sample"),
@@ -256,6 +189,17 @@ def _site(config: LanguageModelConfig, name: str, queries: str, keys: str) -> At
             Axis("key", "token" if keys == queries else "source_token", lengths=keys),
         ),
         heads=tuple(range(config.num_heads)),
+    )
+    return MultiHeadAttention(
+        query_channels=config.channels,
+        key_channels=config.channels,
+        value_channels=config.channels,
+        output_channels=config.channels,
+        num_heads=config.num_heads,
+        head_channels=config.head_channels,
+        score=AttentionScore.DOT,
+        site=site,
+        rotary=rotary,
     )
 
 

@@ -25,7 +25,7 @@ num_heads = 2
 hidden_channels = 64
 context = 40
 [training]
-steps = 80
+steps = 120
 steps_per_round = 40
 batch_size = 8
 validation_windows = 16

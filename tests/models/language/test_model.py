@@ -57,7 +57,10 @@ def torch_layer(block: torch.nn.Module) -> torch.nn.TransformerEncoderLayer:
     projections = (attention.project_query, attention.project_key, attention.project_value)
     own = {
         "self_attn.in_proj_weight": torch.cat([each.weight for each in projections]),
-        "self_attn.in_proj_bias": torch.cat([each.bias for each in projections]),
+        # Keys have no bias: it adds the same to all logits of a query.
+        "self_attn.in_proj_bias": torch.cat(
+            [torch.zeros(16) if each.bias is None else each.bias for each in projections]
+        ),
     }
     for theirs, ours in (
         ("self_attn.out_proj", attention.project_output),
