@@ -69,7 +69,8 @@ def test_processes_learn_what_one_does(dataset_path, tmp_path, train_together, c
 
 
 def test_more_processes_than_promoters_of_a_step(tiny_path, tmp_path, train_together):
-    config = settings(tmp_path, "", "batch_size = 2\ntreatments_per_step = 1")
+    # So many steps that rounding grows; one bias for all treatments keeps it below what is compared.
+    config = settings(tmp_path, 'position_bias = "shared"', "batch_size = 2\ntreatments_per_step = 1")
     assert main(["train", *words(tiny_path, tmp_path / "one", config), "-q"]) == 0
     together = train_together(words(tiny_path, tmp_path / "more", config), 3)
     assert together.exit_codes() == [0, 0, 0], together.errors()
