@@ -15,7 +15,7 @@ from tests.programs import ForkServer
 settings.register_profile(
     "tests",
     deadline=None,
-    max_examples=int(os.environ.get("EXAMPLES", "40")),
+    max_examples=int(os.environ.get("EXAMPLES", "100")),
     suppress_health_check=[HealthCheck.too_slow, HealthCheck.function_scoped_fixture],
 )
 settings.load_profile("tests")

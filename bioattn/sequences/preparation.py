@@ -106,6 +106,9 @@ def prepare_sequences(
     record can be used, or a split cannot be made.
     """
     progress = progress or NoProgress()
+    twice = next((path for place, path in enumerate(files) if path in files[:place]), None)
+    if twice is not None:
+        raise SettingsError(f"{twice} is given twice")
     vocabulary = Vocabulary(settings.alphabet, settings.kmer)
     records = _read_records(files, vocabulary)
     kept = [each for each in records if not each.dropped]
@@ -246,18 +249,28 @@ def _usual_split(lengths: NDArray[np.int64]) -> SequenceSplit:
     return SequenceSplit.RECORD if len(lengths) >= MIN_CHROMOSOMES else SequenceSplit.POSITION
 
 
+def _shares(holdouts: Sequence[Holdout]) -> dict[int, float]:
+    """The part of the letters that each held-out side gets; 0 where it is empty or named.
+
+    Raises: SettingsError when nothing is left for training.
+    """
+    given = {each.side: float(each.text) if each.is_fraction else 0.0 for each in holdouts}
+    shares = SHARES | given
+    if sum(shares.values()) >= 1:
+        raise SettingsError(
+            f"--holdout: {sum(shares.values()):g} of the letters held out leaves none for training"
+        )
+    return shares
+
+
 def _by_record(
     names: Sequence[str], lengths: NDArray[np.int64], holdouts: Sequence[Holdout], seed: int
 ) -> NDArray[np.uint8]:
     """The side of each record: named, or drawn at random until a share of the letters is reached."""
     sides = np.full(len(names), TRAIN, dtype=np.uint8)
-    shares = dict(SHARES)
+    shares = _shares(holdouts)
     for holdout in holdouts:
-        if holdout.is_fraction or not holdout.values:
-            shares[holdout.side] = float(holdout.text or 0)
-            continue
-        shares[holdout.side] = 0.0
-        for name in holdout.values:
+        for name in [] if holdout.is_fraction else holdout.values:
             if name not in names:
                 raise not_there("--holdout", name, "the input", "record", names)
             if sides[names.index(name)] not in (TRAIN, holdout.side):
@@ -278,7 +291,7 @@ def _by_record(
 
 def _by_position(lengths: NDArray[np.int64], word: int, holdouts: Sequence[Holdout]) -> Segments:
     """Of every record the first part, the next and the last; cut between words of `word` letters."""
-    shares = SHARES | {each.side: float(each.text or 0) for each in holdouts}
+    shares = _shares(holdouts)
     rows = []
     for record, length in enumerate(lengths.tolist()):
         cuts = [

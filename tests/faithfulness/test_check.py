@@ -40,7 +40,7 @@ def made(tmp_path_factory) -> Path:
         job = PromoterTrainingSettings(
             dataset=folder / "small.dataset.h5",
             output=folder / name,
-            model=settings or MODEL,
+            model=settings or {**MODEL, "position_bias": "shared"},
             training={"seed": seed, "epochs": 3, "learning_rate": 5e-3, "batch_size": 32},
             baselines=name == "model",
         )
@@ -70,7 +70,7 @@ def test_model_and_promoters_alone(made, tmp_path, capsys):
     assert (content["format"], content["format_version"]) == ("bioattn-check", "1.0")
     printed = capsys.readouterr().out
     assert printed.startswith(content["verdict"]["sentence"])
-    assert content["verdict"]["code"].split("-")[0] in ("faithful", "unfaithful", "position")
+    assert content["verdict"]["code"].split("-")[0] in ("faithful", "unfaithful")
     assert any("record of its training" in caveat for caveat in content["verdict"]["caveats"])
     names = [measure["name"] for measure in content["measures"]]
     assert len(set(names)) == len(names)
@@ -134,7 +134,6 @@ def test_with_dataset_controls_and_another_model(made, tmp_path):
         "mean_shapes_skill": 0.03,
         "gain_retrained": 0.0,
         "position_retrained": 0.0,
-        "query_retrained": 0.0,
         "swapped_predictions": 0.1,
         "swapped_shapes_predictions": 0.1,
         "mean_shapes_predictions": 0.1,
@@ -148,7 +147,7 @@ def test_with_dataset_controls_and_another_model(made, tmp_path):
     assert content["settings"]["held_out_promoters"] is True
     assert content["settings"]["split"] == "test"
     assert sorted(path.name.split("-")[0] for path in controls.iterdir()) == [
-        *("gain", "position", "query", "shared", "uniform"),
+        *("gain", "position", "shared", "uniform"),
     ]
     # What the file calls skill, by hand.
     dataset = read_dataset(made / "small.dataset.h5")

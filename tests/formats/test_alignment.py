@@ -5,7 +5,7 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from hypothesis import assume, example, given
+from hypothesis import assume, example, given, settings
 from hypothesis import strategies as st
 
 from bioattn.errors import BioattnError, FormatError
@@ -269,6 +269,7 @@ WORDS += ["MKV", "mKv", " ", "\n", "\n", "\n", "-.~", "*:.", "\t", "é", "1", ">
 GARBAGE = st.lists(st.sampled_from(WORDS), max_size=25).map("".join).map(str.encode) | st.binary(max_size=60)
 
 
+@settings(max_examples=300)
 @given(GARBAGE, st.none() | st.sampled_from(list(AlignmentFormat)))
 @example(b"2 3\n", None)
 @example(b"# STOCKHOLM 1.0\n\n#=GR a SS MKV\n//", None)

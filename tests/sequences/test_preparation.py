@@ -108,6 +108,11 @@ def test_the_same_input_gives_the_same_bytes(tmp_path: Path):
         ({"holdouts": ("test=chrX",), "split": SequenceSplit.RECORD}, BioattnError, "no such record"),
         ({"alphabet": Alphabet.CODON, "genetic_code": 99}, SettingsError, "NCBI has no such table"),
         ({"split": SequenceSplit.POSITION, "holdouts": ("test=g1",)}, SettingsError, "names are for"),
+        (
+            {"split": SequenceSplit.POSITION, "holdouts": ("test=0.6", "validation=0.6")},
+            SettingsError,
+            "1.2 of the letters held out leaves none",
+        ),
     ],
 )
 def test_what_does_not_fit_is_named(tmp_path: Path, settings: dict[str, object], kind: type, said: str):
@@ -115,6 +120,12 @@ def test_what_does_not_fit_is_named(tmp_path: Path, settings: dict[str, object],
     with pytest.raises(kind, match=said):
         prepared(tmp_path, records, **settings)
     assert not (tmp_path / "x.dataset.h5").exists()
+
+
+def test_a_file_is_not_read_twice_as_one(tmp_path: Path):
+    path = write_fasta(tmp_path / "x.fa", {"a": "ACGT", "b": "ACGTACGT"})
+    with pytest.raises(SettingsError, match=r"x\.fa is given twice"):
+        prepare_sequences([path, path], tmp_path / "x.dataset.h5", SequenceSettings(alphabet=Alphabet.DNA))
 
 
 def test_letters_of_another_alphabet_are_named_with_record_and_position(tmp_path: Path):

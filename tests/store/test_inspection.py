@@ -6,7 +6,7 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from bioattn.errors import BioattnError
@@ -33,6 +33,7 @@ HEADS = [
 ]
 
 
+@settings(max_examples=200)
 @given(st.sampled_from(HEADS), st.binary(max_size=300) | st.text(max_size=100).map(str.encode))
 def test_any_bytes_are_answered(tmp_path: Path, head: bytes, rest: bytes) -> None:
     path = tmp_path / "file"

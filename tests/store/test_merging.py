@@ -32,12 +32,12 @@ def rows_of(number: int, rows: slice) -> Block:
     return Block(make_samples(number), {**arrays, "predictions": {"values": values}}).part(rows)
 
 
-@settings(max_examples=15)  # each writes a dozen files
+@settings(max_examples=25)  # each writes a dozen files
 @given(
-    number=st.integers(1, 12),
-    part_samples=st.integers(1, 14),
-    cuts=st.lists(st.integers(0, 12), max_size=4),
-    slab=st.integers(1, 5),
+    number=st.integers(1, 40),
+    part_samples=st.integers(1, 45),
+    cuts=st.lists(st.integers(0, 40), max_size=5),
+    slab=st.integers(1, 9),
 )
 def test_cuts_anywhere(number: int, part_samples: int, cuts: list[int], slab: int) -> None:
     """Parts of any sizes, empty ones too, over blocks of any sizes."""
