@@ -3,7 +3,6 @@
 import fcntl
 import os
 import sys
-from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
@@ -27,7 +26,7 @@ REPOSITORY = Path(__file__).resolve().parent.parent
 
 
 @pytest.fixture(scope="session")
-def shared() -> Path:
+def shared():
     """The folder of real data and golden files, named by BIOATTN_SHARED; its tests skip without it."""
     folder = Path(os.environ.get("BIOATTN_SHARED", REPOSITORY.parent / "shared"))
     if not (folder / "data" / "README.md").is_file():
@@ -35,7 +34,7 @@ def shared() -> Path:
     return folder
 
 
-def made_once(tmp_path_factory: pytest.TempPathFactory, name: str, make: Callable[[Path], object]) -> Path:
+def made_once(tmp_path_factory, name, make):
     """A folder that `make` has filled, once for all processes that run tests. Nobody writes into it later."""
     root = tmp_path_factory.getbasetemp()
     folder = (root.parent if "PYTEST_XDIST_WORKER" in os.environ else root) / f"made-{name}"
@@ -50,7 +49,7 @@ def made_once(tmp_path_factory: pytest.TempPathFactory, name: str, make: Callabl
 
 
 @pytest.fixture(scope="session", autouse=True)
-def _no_waiting_for_disks() -> Iterator[None]:
+def _no_waiting_for_disks():
     """No test pulls the plug, and what is killed loses nothing that it has written."""
     with pytest.MonkeyPatch.context() as monkeypatch:
         monkeypatch.setattr(os, "fsync", lambda _: None)
@@ -58,20 +57,20 @@ def _no_waiting_for_disks() -> Iterator[None]:
 
 
 @pytest.fixture(autouse=True)
-def _one_thread() -> None:
+def _one_thread():
     """Sums in one order, and no threads that cost more than they give, whatever ran before."""
     if torch := sys.modules.get("torch"):
         torch.set_num_threads(1)
 
 
 @pytest.fixture(autouse=True)
-def _private_cache(tmp_path_factory: pytest.TempPathFactory, monkeypatch: pytest.MonkeyPatch) -> None:
+def _private_cache(tmp_path_factory, monkeypatch):
     """Keep genome indexes made by tests out of the user's cache."""
     monkeypatch.setenv("BIOATTN_CACHE", str(tmp_path_factory.getbasetemp() / "cache"))
 
 
 @pytest.fixture(scope="session")
-def bioattn_folder(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Path]:
+def bioattn_folder(tmp_path_factory):
     """A folder for the PATH with `bioattn` and `python`: processes of their own that take no seconds to start."""
     folder = tmp_path_factory.mktemp("programs")
     with ForkServer(["bioattn.*", "bioattn_cli.*"]) as server:
@@ -81,13 +80,13 @@ def bioattn_folder(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Path]:
 
 
 @pytest.fixture(scope="session")
-def python(bioattn_folder: Path) -> str:
+def python(bioattn_folder):
     """What takes `-c CODE` and `-m MODULE` as Python does, with all of bioattn imported."""
     return str(bioattn_folder / "python")
 
 
 @pytest.fixture(scope="session")
-def snakemake_folder(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Path]:
+def snakemake_folder(tmp_path_factory):
     """The same with `snakemake`, of the environment of its own."""
     python = REPOSITORY / ".venv-snakemake" / "bin" / "python"
     if not python.is_file():

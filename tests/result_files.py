@@ -1,23 +1,14 @@
 """Attention and attribution files of given arrays, for tests of whoever reads them."""
 
-from collections.abc import Callable, Mapping, Sequence
-from pathlib import Path
-from typing import Any
+from collections.abc import Mapping
 
 import numpy as np
 
 from bioattn.attention.site import AttentionSite, Axis
-from bioattn.models.evoformer.inference.attention import AlignmentSample, alignment_layout
+from bioattn.models.evoformer.inference.attention import alignment_layout
 from bioattn.store.attribution import GAP, SEQUENCE, VALUES, attribution_file_layout
 from bioattn.store.choices import Method, Reduction
-from bioattn.store.schema import (
-    AttentionOptions,
-    Block,
-    FileLayout,
-    Samples,
-    predictions_layout,
-    site_layout,
-)
+from bioattn.store.schema import AttentionOptions, Block, FileLayout, predictions_layout, site_layout
 from bioattn.store.windows import PROMOTER_COLUMNS, window_attributes
 from bioattn.store.writer import result_writer
 
@@ -25,24 +16,13 @@ PLAIN = AttentionOptions()
 MEAN_ROWS = AttentionOptions(reduce=Reduction.MEAN_ROWS)
 
 
-def plain_site(
-    heads: int,
-    name: str = "s",
-    dims: Sequence[str] = ("sample", "head", "query", "key"),
-    null_key: bool = False,
-) -> AttentionSite:
+def plain_site(heads, name="s", dims=("sample", "head", "query", "key"), null_key=False):
     """A site whose axes say nothing but their names."""
     axes = tuple(Axis(dim) for dim in dims)
     return AttentionSite(name=name, axes=axes, heads=tuple(range(heads)), null_key=null_key)
 
 
-def cross_site(
-    edges: Sequence[int],
-    heads: int = 2,
-    name: str = "promoter.cross.0",
-    field: int | None = 22,
-    contributes: bool = False,
-) -> AttentionSite:
+def cross_site(edges, heads=2, name="promoter.cross.0", field=22, contributes=False):
     """Treatments look at the bins of a promoter."""
     axes = (Axis("sample"), Axis("head"), Axis("treatment"), Axis("key", "position", edges=tuple(edges)))
     return AttentionSite(
@@ -50,23 +30,14 @@ def cross_site(
     )
 
 
-def stage_site(
-    edges: Sequence[int], heads: int = 2, name: str = "promoter.stage.0", null_key: bool = False
-) -> AttentionSite:
+def stage_site(edges, heads=2, name="promoter.stage.0", null_key=False):
     """The bins of a promoter look at the tokens of a treatment."""
     query = Axis("query", "position", edges=tuple(edges))
     axes = (Axis("sample"), Axis("treatment"), Axis("head"), query, Axis("key", "token"))
     return AttentionSite(name=name, axes=axes, heads=tuple(range(heads)), null_key=null_key)
 
 
-def promoter_layout(
-    sites: Sequence[AttentionSite],
-    treatments: Sequence[str],
-    window_length: int,
-    options: AttentionOptions = PLAIN,
-    tokens: int = 4,
-    **more: Any,
-) -> FileLayout:
+def promoter_layout(sites, treatments, window_length, options=PLAIN, tokens=4, **more):
     """The layout of an attention file over promoters; tokens: keys of the sites whose keys are no positions."""
     header = {"input_sha256": "cd" * 32, "task": "regression", "downstream": None}
     known = {name: more.pop(name, value) for name, value in header.items()}
@@ -84,16 +55,7 @@ def promoter_layout(
     )
 
 
-def write_promoters(
-    path: Path,
-    layout: FileLayout,
-    samples: Samples,
-    arrays: Mapping[str, Any],
-    predictions: np.ndarray | None = None,
-    *,
-    blocks: int = 1,
-    **writer_options: Any,
-) -> None:
+def write_promoters(path, layout, samples, arrays, predictions=None, *, blocks=1, **writer_options):
     """A file of these weights (in stored order) by site, or of arrays by name; predictions: None = zeros."""
     treatments = next(group for group in layout.groups if group.path == "predictions").axes[0].size or 0
     values = np.zeros((len(samples), treatments), np.float32) if predictions is None else predictions
@@ -107,18 +69,7 @@ def write_promoters(
             writer.append(whole.part(slice(int(rows[0]), int(rows[-1]) + 1)))
 
 
-def write_attribution(
-    path: Path,
-    samples: Samples,
-    codes: np.ndarray,
-    values: np.ndarray,
-    predictions: np.ndarray,
-    treatments: Sequence[str],
-    *,
-    gap: np.ndarray | None = None,
-    blocks: int = 1,
-    **header: Any,
-) -> None:
+def write_attribution(path, samples, codes, values, predictions, treatments, *, gap=None, blocks=1, **header):
     """An attribution file by mutagenesis, or by integrated gradients where there is a gap."""
     known = {"input_sha256": "0", "task": "regression", "downstream": None} | header
     method = Method.ISM if gap is None else Method.INTEGRATED_GRADIENTS
@@ -136,14 +87,7 @@ def write_attribution(
             writer.append(whole.part(slice(int(rows[0]), int(rows[-1]) + 1)))
 
 
-def write_alignments(
-    path: Path,
-    sites: Sequence[AttentionSite],
-    samples: Sequence[AlignmentSample],
-    make: Callable[[AttentionSite, tuple[int, ...], int], Mapping[str, np.ndarray]],
-    options: AttentionOptions = MEAN_ROWS,
-    model_sha256: str = "a" * 64,
-) -> None:
+def write_alignments(path, sites, samples, make, options=MEAN_ROWS, model_sha256="a" * 64):
     """A file over alignments; make: site, shape of its weights, number of the sample → arrays by name."""
     layout = alignment_layout(sites, options, model_sha256)
     with result_writer(path, layout, len(samples)) as writer:

@@ -6,7 +6,6 @@ the docs, and tests).
 """
 
 import ast
-from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
@@ -39,14 +38,14 @@ ROOMS = {path.parent.name for path in LIBRARY.glob("*/__init__.py")}
 FAMILIES = {path.parent.name for path in LIBRARY.glob("models/*/__init__.py")}
 
 
-def room_of(parts: tuple[str, ...]) -> str:
+def room_of(parts):
     """The room of a module, given by its parts below `bioattn`."""
     if parts[:1] == ("models",) and parts[1:2] and parts[1] in FAMILIES:
         return "a family"
     return parts[0] if parts and parts[0] in ROOMS else BESIDE
 
 
-def imported(tree: ast.AST) -> Iterator[tuple[int, tuple[str, ...], bool]]:
+def imported(tree):
     """Line, parts, and whether only type checkers read it, of every import of bioattn in a module."""
     for_types = {
         inner
@@ -66,7 +65,7 @@ def imported(tree: ast.AST) -> Iterator[tuple[int, tuple[str, ...], bool]]:
                 yield node.lineno, tuple(name.split(".")), node in for_types
 
 
-def against_the_order(room: str, path: Path, text: str) -> list[str]:
+def against_the_order(room, path, text):
     """What a module of a room imports and should not."""
     found = []
     for line, (package, *parts), for_types in imported(ast.parse(text)):
@@ -77,12 +76,12 @@ def against_the_order(room: str, path: Path, text: str) -> list[str]:
     return found
 
 
-def test_every_room_has_its_place() -> None:
+def test_every_room_has_its_place():
     assert set(LEVELS) == {*ROOMS, BESIDE, "a family"}
 
 
 @pytest.mark.parametrize("room", sorted(LEVELS))
-def test_no_room_imports_from_above(room: str) -> None:
+def test_no_room_imports_from_above(room):
     # The package itself hands out what `bioattn.python` holds, when it is asked for.
     paths = [path for path in sorted(LIBRARY.rglob("*.py")) if path != LIBRARY / "__init__.py"]
     found = [
@@ -94,7 +93,7 @@ def test_no_room_imports_from_above(room: str) -> None:
     assert found == []
 
 
-def families_imported(tree: ast.AST) -> set[str]:
+def families_imported(tree):
     return {
         parts[1]
         for _, (_, *parts), _ in imported(tree)
@@ -102,7 +101,7 @@ def families_imported(tree: ast.AST) -> set[str]:
     }
 
 
-def test_only_its_own_folder_knows_a_family() -> None:
+def test_only_its_own_folder_knows_a_family():
     root = LIBRARY.parent
     found = set()
     for path in [*LIBRARY.rglob("*.py"), *(root / "cli").rglob("*.py")]:
@@ -127,5 +126,5 @@ def test_only_its_own_folder_knows_a_family() -> None:
         ("store", "import bioattn.io.files\nfrom bioattn.errors import FormatError\n", []),
     ],
 )
-def test_it_finds_them(room: str, text: str, found: list[str]) -> None:
+def test_it_finds_them(room, text, found):
     assert against_the_order(room, Path("a.py"), text) == found

@@ -9,7 +9,6 @@ from typing import NamedTuple
 import numpy as np
 import pytest
 
-from bioattn.formats.alignment import Alignment
 from bioattn.formats.alignment_file import read_alignment
 
 LETTERS = np.frombuffer(b"ACDEFGHIKLMNPQRSTVWY", np.uint8)
@@ -23,23 +22,23 @@ class Family(NamedTuple):
     folder: Path
 
     @property
-    def alignment(self) -> Alignment:
+    def alignment(self):
         return read_alignment(self.folder / self.row["msa"])
 
     @property
-    def mapped_columns(self) -> list[int]:
+    def mapped_columns(self):
         with (self.folder / self.row["mapping"]).open() as file:
             return [int(line["msa_column"]) for line in csv.DictReader(file, delimiter="\t")]
 
 
 @pytest.fixture(scope="session")
-def families(shared: Path) -> dict[str, Family]:
+def families(shared):
     folder = shared / "data" / "msa_structure"
     with (folder / "INDEX.tsv").open() as file:
         return {row["id"]: Family(row, folder) for row in csv.DictReader(file, delimiter="\t")}
 
 
-def random_family(rows: int, columns: int, seed: int) -> np.ndarray:
+def random_family(rows, columns, seed):
     """Rows at all distances from each other, with gaps inside and at the ends, rare letters and repeats."""
     random = np.random.default_rng(seed)
     ancestors = random.choice(LETTERS, (4, columns))
@@ -56,13 +55,13 @@ def random_family(rows: int, columns: int, seed: int) -> np.ndarray:
 
 
 @pytest.fixture
-def hhfilter(tmp_path: Path):
+def hhfilter(tmp_path):
     """A function that runs hhfilter on rows and says which it keeps."""
     program = shutil.which("hhfilter")
     if program is None:
         pytest.skip("hhfilter is not installed (Debian: hhsuite)")
 
-    def run(residues: np.ndarray, *options: str) -> list[int]:
+    def run(residues, *options):
         source, result = tmp_path / "in.a3m", tmp_path / "out.a3m"
         source.write_bytes(b"".join(b">%d\n%s\n" % (i, row.tobytes()) for i, row in enumerate(residues)))
         command = [program, "-i", source, "-o", result, "-v", "0", "-maxseq", "100000", *options]

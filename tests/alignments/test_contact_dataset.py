@@ -1,7 +1,6 @@
 """The contact dataset as a file: what comes back, what repeats, what is refused."""
 
 from dataclasses import replace
-from pathlib import Path
 
 import h5py
 import numpy as np
@@ -22,7 +21,7 @@ from bioattn.errors import BioattnError, FormatError
 from bioattn.store.inspection import validate_file
 
 
-def protein(name: str, rows: int, columns: int, *, group: str = "", split: int = TRAIN) -> ContactProtein:
+def protein(name, rows, columns, *, group="", split=TRAIN):
     random = np.random.default_rng(rows * 1000 + columns)
     deletions = random.integers(0, 40, (rows, columns)) * (random.random((rows, columns)) < 0.05)
     cb = random.normal(0, 20, (columns, 3)).astype(np.float32)
@@ -50,13 +49,13 @@ PROTEINS = [
 
 
 @pytest.fixture
-def dataset_file(tmp_path: Path) -> Path:
+def dataset_file(tmp_path):
     path = tmp_path / "x.dataset.h5"
     write_contact_dataset(path, iter(PROTEINS), {"max_depth": 12})
     return path
 
 
-def test_what_was_written_is_read(dataset_file: Path) -> None:
+def test_what_was_written_is_read(dataset_file):
     dataset = open_contact_dataset(dataset_file)
     assert dataset.ids == ["first", "wide", "deep", "one row"]
     assert dataset.groups == ["a", "b", "c", "c"]
@@ -76,7 +75,7 @@ def test_what_was_written_is_read(dataset_file: Path) -> None:
     assert validate_contact_dataset(dataset_file) == []
 
 
-def test_bytes_repeat_and_are_sealed(dataset_file: Path, tmp_path: Path) -> None:
+def test_bytes_repeat_and_are_sealed(dataset_file, tmp_path):
     again = tmp_path / "again.h5"
     write_contact_dataset(again, PROTEINS, {"max_depth": 12})
     content = again.read_bytes()
@@ -84,7 +83,7 @@ def test_bytes_repeat_and_are_sealed(dataset_file: Path, tmp_path: Path) -> None
     assert content.endswith(b"bioattn-seal\n")
 
 
-def test_a_flipped_byte_is_found(dataset_file: Path) -> None:
+def test_a_flipped_byte_is_found(dataset_file):
     content = bytearray(dataset_file.read_bytes())
     content[len(content) // 2] ^= 1
     dataset_file.write_bytes(content)
@@ -93,13 +92,13 @@ def test_a_flipped_byte_is_found(dataset_file: Path) -> None:
 
 
 @pytest.mark.parametrize("length", [5, 700, 0.5, 0.9])
-def test_cut_files_are_refused(dataset_file: Path, length: float) -> None:
+def test_cut_files_are_refused(dataset_file, length):
     content = dataset_file.read_bytes()
     dataset_file.write_bytes(content[: int(length if length > 1 else length * len(content))])
     assert len(validate_contact_dataset(dataset_file)) == 1
 
 
-def test_edits_with_other_programs_are_warned_of(dataset_file: Path) -> None:
+def test_edits_with_other_programs_are_warned_of(dataset_file):
     with h5py.File(dataset_file, "r+") as file:
         file["alignments/000001/cb"][3] = 0
     assert validate_contact_dataset(dataset_file) == []
@@ -117,20 +116,20 @@ def test_edits_with_other_programs_are_warned_of(dataset_file: Path) -> None:
         ({"residue_numbers": []}, "30 columns"),
     ],
 )
-def test_impossible_proteins_leave_no_file(tmp_path: Path, change: dict[str, object], words: str) -> None:
+def test_impossible_proteins_leave_no_file(tmp_path, change, words):
     path = tmp_path / "x.h5"
     with pytest.raises(BioattnError, match=words):
         write_contact_dataset(path, [PROTEINS[2], replace(PROTEINS[0], **change)], {})
     assert list(tmp_path.iterdir()) == []
 
 
-def test_an_empty_dataset_is_refused(tmp_path: Path) -> None:
+def test_an_empty_dataset_is_refused(tmp_path):
     with pytest.raises(BioattnError, match="no protein"):
         write_contact_dataset(tmp_path / "x.h5", [], {})
     assert list(tmp_path.iterdir()) == []
 
 
-def test_a_group_on_two_sides_is_refused(tmp_path: Path) -> None:
+def test_a_group_on_two_sides_is_refused(tmp_path):
     path = tmp_path / "x.h5"
     write_contact_dataset(path, [PROTEINS[2], replace(PROTEINS[3], split=TEST)], {})
     with pytest.raises(FormatError, match="parts groups: 'c'"):
@@ -138,7 +137,7 @@ def test_a_group_on_two_sides_is_refused(tmp_path: Path) -> None:
     assert split_groups(["a", "b", "a"], [0, 1, 0]) == []
 
 
-def test_other_files_are_refused(tmp_path: Path, dataset_file: Path) -> None:
+def test_other_files_are_refused(tmp_path, dataset_file):
     other = tmp_path / "other.h5"
     with h5py.File(other, "w") as file:
         file.attrs["format"] = "bioattn-promoter-dataset"
@@ -155,7 +154,7 @@ def test_other_files_are_refused(tmp_path: Path, dataset_file: Path) -> None:
         open_contact_dataset(tmp_path / "none.h5")
 
 
-def test_an_unknown_protein(dataset_file: Path) -> None:
+def test_an_unknown_protein(dataset_file):
     dataset = open_contact_dataset(dataset_file)
     assert dataset.index("deep") == 2
     with pytest.raises(BioattnError, match=r"'other'.*'first'"):

@@ -25,20 +25,20 @@ SMALL = np.array(
 )
 
 
-def test_counts_by_eye() -> None:
+def test_counts_by_eye():
     assert filtering.count_residues(SMALL).tolist() == [9, 10, 4, 2, 4, 0, 10]
     assert filtering.count_identities(SMALL).tolist() == [9, 9, 4, 2, 4, 0, 0]
     # A residue against a gap of the query counts as different; X does not count.
     assert filtering.identity_to_query(SMALL).tolist() == [1, 0.9, 1, 1, 1, 0, 0]
 
 
-def test_letters_that_stand_for_others() -> None:
+def test_letters_that_stand_for_others():
     residues = np.array([list(b"DEC-"), list(b"BZUX"), list(b"NQSO")], np.uint8)
     assert filtering.count_identities(residues).tolist() == [3, 3, 0]
     assert filtering.count_residues(residues).tolist() == [3, 3, 3]
 
 
-def test_rows_and_columns_by_eye() -> None:
+def test_rows_and_columns_by_eye():
     assert filtering.rows_with_residues(SMALL).tolist() == [0, 1, 2, 3, 4, 6]
     assert filtering.rows_within_gaps(SMALL, 0.6).tolist() == [0, 1, 2, 4, 6]
     assert filtering.rows_within_gaps(SMALL, 0.0).tolist() == [0, 1, 6]  # the query stays whatever it has
@@ -52,7 +52,7 @@ def test_rows_and_columns_by_eye() -> None:
     assert filtering.columns_within_gaps(SMALL, 0).tolist() == []
 
 
-def test_a_decimal_fraction_is_what_it_says() -> None:
+def test_a_decimal_fraction_is_what_it_says():
     """0.7 × 10 is 7.000000000000001 and 0.29 × 100 less than 29 in binary."""
     residues = np.full((2, 10), ord("A"), np.uint8)
     residues[1, :7] = ord("-")
@@ -64,10 +64,10 @@ def test_a_decimal_fraction_is_what_it_says() -> None:
     assert filtering.rows_within_gaps(wide, 0.28).tolist() == [0]
 
 
-def test_blocks_of_rows_change_nothing(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_blocks_of_rows_change_nothing(monkeypatch):
     residues = random_family(50, 40, seed=2)
 
-    def everything() -> list[list[float]]:
+    def everything():
         return [
             filtering.count_residues(residues).tolist(),
             filtering.identity_to_query(residues).tolist(),
@@ -79,7 +79,7 @@ def test_blocks_of_rows_change_nothing(monkeypatch: pytest.MonkeyPatch) -> None:
     assert everything() == expected
 
 
-def test_random_rows_keep_the_query_and_every_other_row_is_as_likely() -> None:
+def test_random_rows_keep_the_query_and_every_other_row_is_as_likely():
     drawn = [filtering.random_rows(10, 4, np.random.default_rng(seed)) for seed in range(2000)]
     assert all(rows[0] == 0 and len(rows) == 4 and np.all(np.diff(rows) > 0) for rows in drawn)
     times = np.bincount(np.concatenate(drawn), minlength=10)[1:]
@@ -91,7 +91,7 @@ def test_random_rows_keep_the_query_and_every_other_row_is_as_likely() -> None:
 
 @pytest.mark.shared
 @pytest.mark.parametrize(("option", "percent"), [("-cov", 50), ("-cov", 75), ("-qid", 20), ("-qid", 29)])
-def test_real_families_as_hhfilter(hhfilter, families, option: str, percent: int) -> None:
+def test_real_families_as_hhfilter(hhfilter, families, option, percent):
     for name in ("of_1UBQ", "protenix_102m", "sca_S1A_3TGI", "PF00041_1TEN_A", "psicov_16pkA", "dncon_3e7u"):
         residues = families[name].alignment.residues
         if option == "-cov":
@@ -108,7 +108,7 @@ RESIDUES = set(b"ACDEFGHIKLMNPQRSTVWYBZU")
 SAME = {ord("B"): ord("D"), ord("Z"): ord("E"), ord("U"): ord("C")}
 
 
-def kept_by_loops(residues: np.ndarray, max_identity: float) -> list[int]:
+def kept_by_loops(residues, max_identity):
     """Greedy in the order of `filter_order`; identity over the columns in which both rows have a residue."""
     kept: list[int] = []
     for row in filter_order(count_residues(residues)):
@@ -126,12 +126,12 @@ def kept_by_loops(residues: np.ndarray, max_identity: float) -> list[int]:
     return sorted(kept)
 
 
-def quicksort(values: list[int], left: int, right: int, order: list[int]) -> None:
+def quicksort(values, left, right, order):
     """The recursive textbook version, descending, one comparison after the other."""
     if left >= right:
         return
 
-    def swap(a: int, b: int) -> None:
+    def swap(a, b):
         order[a], order[b] = order[b], order[a]
 
     swap(left, (left + right) // 2)
@@ -147,7 +147,7 @@ def quicksort(values: list[int], left: int, right: int, order: list[int]) -> Non
 
 @pytest.mark.parametrize("largest", [1, 2, 5, 1000])
 @pytest.mark.parametrize("rows", [1, 2, 3, 10, 57, 200])
-def test_order_of_the_textbook_quicksort(rows: int, largest: int) -> None:
+def test_order_of_the_textbook_quicksort(rows, largest):
     values = np.random.default_rng(rows + largest).integers(0, largest, rows).tolist()
     expected = list(range(rows))
     quicksort(values, 1, rows - 1, expected)
@@ -156,14 +156,14 @@ def test_order_of_the_textbook_quicksort(rows: int, largest: int) -> None:
 
 @pytest.mark.parametrize("max_identity", [0.9, 0.62, 0.3])
 @pytest.mark.parametrize(("rows", "columns"), [(70, 50), (40, 130), (1, 5)])
-def test_rows_kept_as_by_loops(rows: int, columns: int, max_identity: float) -> None:
+def test_rows_kept_as_by_loops(rows, columns, max_identity):
     residues = random_family(rows, columns, seed=columns)
     residues = residues[rows_with_residues(residues)]
     kept = non_redundant(residues, max_identity, filter_order(count_residues(residues)))
     assert kept.tolist() == kept_by_loops(residues, max_identity)
 
 
-def test_many_tiles_change_nothing(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_many_tiles_change_nothing(monkeypatch):
     residues = random_family(90, 80, seed=8)
     order = filter_order(count_residues(residues))
     expected = non_redundant(residues, 0.7, order).tolist()
@@ -173,7 +173,7 @@ def test_many_tiles_change_nothing(monkeypatch: pytest.MonkeyPatch) -> None:
     assert non_redundant(residues, 0.7, order).tolist() == expected
 
 
-def test_by_eye() -> None:
+def test_by_eye():
     rows = [
         b"ACDEFGHIKL",
         b"ACDEFGHIKL",  # as the query: out
@@ -189,7 +189,7 @@ def test_by_eye() -> None:
     assert non_redundant(residues, 1.0, order).tolist() == [0, 1, 2, 3, 4]
 
 
-def test_rows_without_a_common_column_stay_as_in_hhfilter(hhfilter) -> None:
+def test_rows_without_a_common_column_stay_as_in_hhfilter(hhfilter):
     rows = "ACDEFGHIKLMN---- ------------PQRS --WY--------CCCC ACDE------------ --------GGGG----"
     residues = np.array([list(row.encode()) for row in rows.split()], np.uint8)
     kept = non_redundant(residues, 0.9, filter_order(count_residues(residues))).tolist()
@@ -197,7 +197,7 @@ def test_rows_without_a_common_column_stay_as_in_hhfilter(hhfilter) -> None:
 
 
 @pytest.mark.parametrize("percent", [90, 70, 35])
-def test_random_families_as_hhfilter(hhfilter, percent: int) -> None:
+def test_random_families_as_hhfilter(hhfilter, percent):
     for seed in range(5):
         residues = random_family(300, 20 + 31 * seed, seed)
         residues = residues[rows_with_residues(residues)]
@@ -206,7 +206,7 @@ def test_random_families_as_hhfilter(hhfilter, percent: int) -> None:
 
 
 @pytest.mark.shared
-def test_real_families_are_thinned_as_hhfilter_does(hhfilter, families) -> None:
+def test_real_families_are_thinned_as_hhfilter_does(hhfilter, families):
     """The same rows, one by one; docs/formats/msa.md has the agreement on all files and at more thresholds."""
     checked = 0
     for number, family in enumerate(families.values()):

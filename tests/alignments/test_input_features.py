@@ -1,7 +1,6 @@
 """Input features against golden vectors, a plain-loop version of the published steps, and known truths."""
 
 import json
-from collections.abc import Callable
 from pathlib import Path
 
 import numpy as np
@@ -9,7 +8,6 @@ import pytest
 
 from bioattn.alignments.alphabet import GAP, MASK, RESIDUES, UNKNOWN, aatype_codes, letters_of, msa_codes
 from bioattn.alignments.input_features import (
-    EncodedAlignment,
     InputFeatures,
     assemble_features,
     column_profile,
@@ -31,7 +29,7 @@ Golden = dict[str, np.ndarray]
 CASES = ("small", "small_padded", "small_masked", "1a3a", "1UBQ")
 
 
-def alignment_of(*rows: str, names: list[str] | None = None) -> Alignment:
+def alignment_of(*rows, names=None):
     parts = [split_insertions(row.encode()) for row in rows]
     return Alignment(
         names=names or [f"row{number}" for number in range(1, len(rows) + 1)],
@@ -43,7 +41,7 @@ def alignment_of(*rows: str, names: list[str] | None = None) -> Alignment:
     )
 
 
-def rows_of_a3m(path: Path, limit: int | None) -> list[str]:
+def rows_of_a3m(path, limit):
     """The rows of an A3M as text, read here so that a fault of the reader shows as such in its own tests."""
     rows: list[str] = []
     for line in path.read_text().splitlines():
@@ -55,10 +53,10 @@ def rows_of_a3m(path: Path, limit: int | None) -> list[str]:
 
 
 @pytest.fixture(scope="module")
-def golden(shared: Path) -> Callable[[str], tuple[Alignment, Golden]]:
+def golden(shared):
     configs = json.loads((shared / "golden" / "features_config.json").read_text())
 
-    def load(case: str) -> tuple[Alignment, Golden]:
+    def load(case):
         config = configs[f"features_{case}"]
         limit = None if config["records_read"] == "all" else config["records_read"]
         path = shared.parent / config["a3m"] if shared.name == "shared" else None
@@ -70,7 +68,7 @@ def golden(shared: Path) -> Callable[[str], tuple[Alignment, Golden]]:
     return load
 
 
-def same(found: np.ndarray, wanted: np.ndarray) -> None:
+def same(found, wanted):
     assert found.shape == wanted.shape
     if np.issubdtype(wanted.dtype, np.integer):
         np.testing.assert_array_equal(found, wanted)
@@ -78,7 +76,7 @@ def same(found: np.ndarray, wanted: np.ndarray) -> None:
         np.testing.assert_allclose(found, wanted, rtol=1e-6, atol=1e-6)
 
 
-def drawn(encoded: EncodedAlignment, arrays: Golden) -> InputFeatures:
+def drawn(encoded, arrays):
     """The features of a golden case; its masks are inputs, not draws."""
     clusters, extra = int(arrays["n_centres"]), int(arrays["n_extra"])
     if "in/mask_position" not in arrays:
@@ -90,7 +88,7 @@ def drawn(encoded: EncodedAlignment, arrays: Golden) -> InputFeatures:
 
 
 @pytest.mark.parametrize("case", CASES)
-def test_features_equal_alphafolds(golden: Callable[[str], tuple[Alignment, Golden]], case: str) -> None:
+def test_features_equal_alphafolds(golden, case):
     alignment, arrays = golden(case)
     encoded = encode_alignment(alignment)
     same(encoded.msa, arrays["all/msa"])
@@ -114,7 +112,7 @@ def test_features_equal_alphafolds(golden: Callable[[str], tuple[Alignment, Gold
 
 
 @pytest.mark.parametrize("case", CASES)
-def test_clusters_equal_alphafolds(golden: Callable[[str], tuple[Alignment, Golden]], case: str) -> None:
+def test_clusters_equal_alphafolds(golden, case):
     alignment, arrays = golden(case)
     encoded = encode_alignment(alignment)
     centres = arrays["msa"].astype(np.uint8)
@@ -127,16 +125,14 @@ def test_clusters_equal_alphafolds(golden: Callable[[str], tuple[Alignment, Gold
 
 
 @pytest.mark.parametrize("case", ["small", "small_padded"])
-def test_replacement_probabilities_equal_alphafolds(
-    golden: Callable[[str], tuple[Alignment, Golden]], case: str
-) -> None:
+def test_replacement_probabilities_equal_alphafolds(golden, case):
     _, arrays = golden(case)
     same(
         replacement_probabilities(arrays["msa"], arrays["hhblits_profile"][None]), arrays["masked_msa_probs"]
     )
 
 
-def test_a3m_files_give_the_golden_features(shared: Path, golden: Callable[..., object]) -> None:
+def test_a3m_files_give_the_golden_features(shared, golden):
     """Through the reader: the file with dots in its insertion columns is the same alignment."""
     from bioattn.formats.alignment_file import read_alignment
 
@@ -152,7 +148,7 @@ def test_a3m_files_give_the_golden_features(shared: Path, golden: Callable[..., 
             same(features.extra_deletion_value, arrays["extra_deletion_value"])
 
 
-def test_letters_read_otherwise_in_rows_and_query() -> None:
+def test_letters_read_otherwise_in_rows_and_query():
     letters = np.frombuffer(b"ARNDCQEGHILKMFPSTWYVBZUJOX-", np.uint8)
     assert msa_codes(letters).tolist() == [*range(20), 3, 6, 4, 20, 20, 20, 21]
     assert aatype_codes(letters).tolist() == [*range(20), 20, 20, 20, 20, 20, 20, 20]
@@ -161,7 +157,7 @@ def test_letters_read_otherwise_in_rows_and_query() -> None:
         msa_codes(np.frombuffer(b"A*", np.uint8))
 
 
-def plain_clusters(centres: np.ndarray, rows: np.ndarray) -> tuple[list[int], np.ndarray]:
+def plain_clusters(centres, rows):
     """Assignment and profile by loops over cells."""
     assignment, sums, sizes = [], np.zeros((*centres.shape, 23)), np.ones(len(centres))
     for index, centre in enumerate(centres):
@@ -181,7 +177,7 @@ def plain_clusters(centres: np.ndarray, rows: np.ndarray) -> tuple[list[int], np
 
 
 @pytest.mark.parametrize(("centres", "rows", "columns"), [(1, 3, 1), (7, 40, 150), (5, 0, 12), (3, 2100, 2)])
-def test_clusters_equal_plain_loops(centres: int, rows: int, columns: int) -> None:
+def test_clusters_equal_plain_loops(centres, rows, columns):
     """Across the edges of blocks of rows and columns; few classes make ties frequent."""
     random = np.random.default_rng(5)
     codes = np.array([0, 1, 2, UNKNOWN, GAP, MASK], np.uint8)
@@ -193,7 +189,7 @@ def test_clusters_equal_plain_loops(centres: int, rows: int, columns: int) -> No
     np.testing.assert_allclose(cluster_profiles(middle, others, assignment), wanted_profile, atol=1e-6)
 
 
-def test_masking_draws_the_published_mixture() -> None:
+def test_masking_draws_the_published_mixture():
     """Two columns, two known profiles: the frequencies of what replaces a cell are the probabilities."""
     profile = np.zeros((2, 22), np.float32)
     profile[0, [0, GAP]] = 0.5
@@ -211,16 +207,16 @@ def test_masking_draws_the_published_mixture() -> None:
     assert not (masked[chosen[:, 0], 0] == UNKNOWN).any()
 
 
-def many_rows(number: int = 60, columns: int = 30) -> Alignment:
+def many_rows(number=60, columns=30):
     random = np.random.default_rng(3)
     rows = np.frombuffer(b"ARNDCQEGHILKMFPSTWYV", np.uint8)[random.integers(0, 20, (number, columns))]
     return alignment_of(*(row.tobytes().decode() for row in rows))
 
 
-def test_a_sample_depends_on_seed_and_pass_alone() -> None:
+def test_a_sample_depends_on_seed_and_pass_alone():
     encoded = encode_alignment(many_rows())
 
-    def sample(seed: int, number: int) -> InputFeatures:
+    def sample(seed, number):
         return sample_input_features(encoded, max_clusters=8, max_extra=10, random=pass_random(seed, number))
 
     first, again = sample(7, 0), sample(7, 0)
@@ -232,7 +228,7 @@ def test_a_sample_depends_on_seed_and_pass_alone() -> None:
         assert (first.extra_msa != other.extra_msa).any()
 
 
-def test_a_sample_parts_the_rows() -> None:
+def test_a_sample_parts_the_rows():
     """The query stays the first centre, nothing is both centre and extra, masking spares target and true rows."""
     encoded = encode_alignment(many_rows())
     features = sample_input_features(encoded, max_clusters=8, max_extra=1000, random=pass_random(0, 0))
@@ -247,14 +243,14 @@ def test_a_sample_parts_the_rows() -> None:
     assert 0.05 < features.bert_mask.mean() < 0.3
 
 
-def test_profile_is_taken_before_sampling_and_over_all_rows() -> None:
+def test_profile_is_taken_before_sampling_and_over_all_rows():
     encoded = encode_alignment(alignment_of("AR", "A-", "AX", "AR"))
     assert encoded.num_rows == 3
     np.testing.assert_allclose(encoded.profile[1, [1, 20, 21]], 1 / 3, rtol=1e-6)
     assert column_profile(encoded.msa)[0, 0] == 1
 
 
-def test_one_row_has_a_masked_extra_row() -> None:
+def test_one_row_has_a_masked_extra_row():
     features = sample_input_features(
         encode_alignment(alignment_of("MKTGYIAKQR")),
         max_clusters=512,
@@ -274,7 +270,7 @@ def test_one_row_has_a_masked_extra_row() -> None:
         (["ACGTACGTACGTACGT", "ACGTACG-ACNTACGT"], ["DNA"]),
     ],
 )
-def test_refused_alignments(rows: list[str], words: list[str]) -> None:
+def test_refused_alignments(rows, words):
     with pytest.raises(BioattnError) as refused:
         encode_alignment(alignment_of(*rows), source="x.a3m")
     assert str(refused.value).startswith("x.a3m: ")
@@ -282,14 +278,14 @@ def test_refused_alignments(rows: list[str], words: list[str]) -> None:
         assert word in str(refused.value)
 
 
-def test_an_incomplete_query_may_be_allowed() -> None:
+def test_an_incomplete_query_may_be_allowed():
     encoded = encode_alignment(alignment_of("MK-aGYIA", "MKTGYIA"), allow_incomplete_query=True)
     assert encoded.aatype.tolist() == [12, 11, UNKNOWN, 7, 18, 9, 0]
     assert encoded.msa[0, 2] == GAP
 
 
 @pytest.mark.parametrize("settings", [(0, 1, 0.15), (1, 0, 0.15), (1, 1, 1.5)])
-def test_impossible_settings(settings: tuple[int, int, float]) -> None:
+def test_impossible_settings(settings):
     clusters, extra, fraction = settings
     with pytest.raises(SettingsError):
         sample_input_features(

@@ -7,7 +7,6 @@ from bioattn.alignments.filtering import centre_on_query, find_name
 from bioattn.alignments.preparation import Preparation, PreparationSettings, prepare_alignment
 from bioattn.errors import BioattnError, SettingsError
 from bioattn.formats.a3m import parse_a3m
-from bioattn.formats.alignment import Alignment
 from tests.alignments.conftest import random_family
 
 SMALL = b"""\
@@ -28,17 +27,17 @@ aWWWWkWWrr
 """
 
 
-def prepare(text: bytes = SMALL, **settings: object) -> Preparation:
+def prepare(text=SMALL, **settings):
     preparation = Preparation(parse_a3m("in.a3m", text))
     prepare_alignment(preparation, PreparationSettings(**settings), "in.a3m")  # type: ignore[arg-type]
     return preparation
 
 
-def rows(alignment: Alignment) -> dict[str, str]:
+def rows(alignment):
     return {name: alignment.row_with_insertions(row) for row, name in enumerate(alignment.names)}
 
 
-def test_without_a_query_row_1_stays_first_and_every_column_stays() -> None:
+def test_without_a_query_row_1_stays_first_and_every_column_stays():
     assert rows(prepare().alignment) == {
         "q/1-6": "AC-DEF",
         "a": "ACWDxxEY",
@@ -48,7 +47,7 @@ def test_without_a_query_row_1_stays_first_and_every_column_stays() -> None:
     }
 
 
-def test_centred_on_the_first_row() -> None:
+def test_centred_on_the_first_row():
     preparation = prepare(query="q/1-6")
     assert rows(preparation.alignment) == {
         "q/1-6": "ACDEF",
@@ -61,7 +60,7 @@ def test_centred_on_the_first_row() -> None:
     assert steps == {"query_columns": (0, 1, 7), "duplicates": (1, 0, 6), "empty_rows": (1, 0, 5)}
 
 
-def test_centred_on_a_row_with_insertions_of_its_own() -> None:
+def test_centred_on_a_row_with_insertions_of_its_own():
     alignment = prepare(query="c_LONG").alignment
     assert alignment.names[0] == "sp|P1|c_LONG"
     assert alignment.row_with_insertions(0) == "AWWWWKWWRR"
@@ -70,7 +69,7 @@ def test_centred_on_a_row_with_insertions_of_its_own() -> None:
     assert rows(alignment)["q/1-6"] == "-AC-D-EF--"
 
 
-def test_every_row_keeps_its_whole_sequence() -> None:
+def test_every_row_keeps_its_whole_sequence():
     residues = random_family(30, 40, seed=9)
     text = b"".join(b">s%d\n%s\n" % (i, row.tobytes()) for i, row in enumerate(residues))
     before = parse_a3m("in.a3m", text)
@@ -80,14 +79,10 @@ def test_every_row_keeps_its_whole_sequence() -> None:
     assert {name: after.sequence(row) for row, name in enumerate(after.names)}.items() <= sequences.items()
 
 
-def test_gappy_columns_become_insertions_and_gappy_rows_go() -> None:
+def test_gappy_columns_become_insertions_and_gappy_rows_go():
     preparation = prepare(max_gap_column=0.4, max_gap_row=0.5)
     # Gaps of the seven rows: 2, 2, 5, 2, 1 and 4. Without the last column a is a duplicate of the query.
-    assert rows(preparation.alignment) == {
-        "q/1-6": "ACDEf",
-        "b": "GCDE",
-        "sp|P1|c_LONG": "aWWwWkWwrr",
-    }
+    assert rows(preparation.alignment) == {"q/1-6": "ACDEf", "b": "GCDE", "sp|P1|c_LONG": "aWWwWkWwrr"}
     assert [step.step for step in preparation.steps] == [
         "gap_columns",
         "duplicates",
@@ -96,7 +91,7 @@ def test_gappy_columns_become_insertions_and_gappy_rows_go() -> None:
     ]
 
 
-def test_identity_and_depth() -> None:
+def test_identity_and_depth():
     assert list(rows(prepare(min_query_identity=0.5).alignment)) == ["q/1-6", "a", "b", "short"]
     assert list(rows(prepare(max_identity=0.7).alignment)) == ["q/1-6", "sp|P1|c_LONG"]
     assert list(rows(prepare(max_identity=0.9).alignment)) == ["q/1-6", "a", "b", "sp|P1|c_LONG"]
@@ -108,7 +103,7 @@ def test_identity_and_depth() -> None:
     assert list(rows(prepare(max_depth=1).alignment)) == ["q/1-6"]
 
 
-def test_rows_left_out_by_other_filters_do_not_hold_back_the_redundancy_filter() -> None:
+def test_rows_left_out_by_other_filters_do_not_hold_back_the_redundancy_filter():
     """A long distant row may be the one that a nearer row is too close to."""
     residues = random_family(120, 60, seed=13)
     text = b"".join(b">s%d\n%s\n" % (i, row.tobytes()) for i, row in enumerate(residues))
@@ -126,7 +121,7 @@ def test_rows_left_out_by_other_filters_do_not_hold_back_the_redundancy_filter()
 
 
 @pytest.mark.shared
-def test_all_filters_together_as_hhfilter(hhfilter, families) -> None:
+def test_all_filters_together_as_hhfilter(hhfilter, families):
     for name in ("protenix_102m", "PF00041_1TEN_A", "psicov_16pkA"):
         preparation = Preparation(families[name].alignment)
         prepare_alignment(preparation, PreparationSettings(), name)
@@ -138,7 +133,7 @@ def test_all_filters_together_as_hhfilter(hhfilter, families) -> None:
         assert preparation.alignment.residues.tolist() == whole.residues[kept].tolist()
 
 
-def test_names() -> None:
+def test_names():
     names = ["A/1-5", "B/1-5", "B/7-9", "sp|P0|NAME_X/2-4", "A/1-5x"]
     assert find_name(names, "A/1-5", "f") == 0
     assert find_name(names, "A", "f") == 0
@@ -155,7 +150,7 @@ def test_names() -> None:
         find_name(names, "A/1-6", "f")
 
 
-def test_queries_that_cannot_be() -> None:
+def test_queries_that_cannot_be():
     with pytest.raises(BioattnError, match=r"in\.a3m: the query, nothing, has no residue in the alignment"):
         prepare(query="nothing")
     with pytest.raises(BioattnError, match="--max-gap-column 0 leaves no column"):
@@ -177,6 +172,6 @@ def test_queries_that_cannot_be() -> None:
         ({"max_depth": 0}, "--max-depth must be at least 1, not 0"),
     ],
 )
-def test_settings_out_of_range(settings: dict[str, float], sentence: str) -> None:
+def test_settings_out_of_range(settings, sentence):
     with pytest.raises(SettingsError, match=sentence):
         PreparationSettings(**settings)  # type: ignore[arg-type]

@@ -2,7 +2,6 @@
 
 import csv
 import json
-from pathlib import Path
 
 import numpy as np
 import pytest
@@ -17,7 +16,7 @@ FIRST = "ACDEFGHIKLLKIHGFEDCAAEGIKD"
 SECOND = "GGLLKDIAHEAGFKCCLEDHIAFKEG"
 
 
-def write_chain(path: Path, letters: str) -> None:
+def write_chain(path, letters):
     """CA and CB on a line, 3 ångström from residue to residue."""
     lines = []
     for index, letter in enumerate(letters):
@@ -31,12 +30,12 @@ def write_chain(path: Path, letters: str) -> None:
     path.write_text("\n".join(lines) + "\n")
 
 
-def write_msa(path: Path, *rows: str) -> None:
+def write_msa(path, *rows):
     path.write_text("".join(f">r{number} x\n{row}\n" for number, row in enumerate(rows, start=1)))
 
 
 @pytest.fixture
-def folder(tmp_path: Path) -> Path:
+def folder(tmp_path):
     """Two good pairs, and files for bad ones."""
     for name in ("msa", "pdb", "out"):
         (tmp_path / name).mkdir()
@@ -49,18 +48,18 @@ def folder(tmp_path: Path) -> Path:
     return tmp_path
 
 
-def write_pairs(folder: Path, *lines: str, header: str = "id msa structure chain") -> Path:
+def write_pairs(folder, *lines, header="id msa structure chain"):
     path = folder / "pairs.tsv"
     text = [header, *lines]
     path.write_text("".join(line.replace(" ", "\t") + "\n" for line in text))
     return path
 
 
-def run(*arguments: str | Path) -> int:
+def run(*arguments):
     return main(["prepare", "contacts", *map(str, arguments)])
 
 
-def audit(folder: Path) -> dict[str, dict[str, str]]:
+def audit(folder):
     with (folder / "out" / "x.dataset.audit.tsv").open() as file:
         return {row["id"]: row for row in csv.DictReader(file, delimiter="\t")}
 
@@ -68,7 +67,7 @@ def audit(folder: Path) -> dict[str, dict[str, str]]:
 GOOD = ("one msa/one.a3m pdb/one.pdb A", "two msa/two.a3m pdb/two.pdb A")
 
 
-def test_small_pairs(folder: Path) -> None:
+def test_small_pairs(folder):
     output = folder / "out" / "x.dataset.h5"
     assert run(write_pairs(folder, *GOOD), "-o", output) == 0
     dataset = open_contact_dataset(output)
@@ -91,7 +90,7 @@ def test_small_pairs(folder: Path) -> None:
     assert (folder / "out" / "x.dataset.h5.run.json").is_file()
 
 
-def test_shared_pairs(shared: Path, tmp_path: Path) -> None:
+def test_shared_pairs(shared, tmp_path):
     """Without mappings of their own: the coordinates of each column are those published with the pairs."""
     data = shared / "data" / "msa_structure"
     names = (
@@ -129,7 +128,7 @@ def test_shared_pairs(shared: Path, tmp_path: Path) -> None:
         assert written == (data / "mapping" / f"{name}.tsv").read_bytes()
 
 
-def test_the_shared_index_is_a_table_of_pairs(shared: Path, tmp_path: Path) -> None:
+def test_the_shared_index_is_a_table_of_pairs(shared, tmp_path):
     """All 38 pairs with their published mappings; the two homologous ones share a group."""
     index = shared / "data" / "msa_structure" / "INDEX.tsv"
     output = tmp_path / "out" / "x.dataset.h5"
@@ -159,7 +158,7 @@ def test_the_shared_index_is_a_table_of_pairs(shared: Path, tmp_path: Path) -> N
     ]
 
 
-def test_a_missing_cb_is_placed_as_asked(shared: Path, folder: Path) -> None:
+def test_a_missing_cb_is_placed_as_asked(shared, folder):
     """Alanine 122 of 721p has no CB."""
     structure = shared / "data" / "msa_structure" / "structure" / "af3pt_721p.cif"
     chain = read_chain(structure, "A")
@@ -176,13 +175,13 @@ def test_a_missing_cb_is_placed_as_asked(shared: Path, folder: Path) -> None:
     assert found["virtual"] == pytest.approx(1.53, abs=0.05)
 
 
-def test_depth_is_capped_by_chance_and_repeats(folder: Path) -> None:
+def test_depth_is_capped_by_chance_and_repeats(folder):
     random = np.random.default_rng(0)
     rows = ["".join(random.choice(list("ACDEFGHIKL"), 26)) for _ in range(60)]
     write_msa(folder / "msa" / "one.a3m", FIRST, *rows)
     table = write_pairs(folder, *GOOD)
 
-    def sampled(name: str, *options: str) -> tuple[np.ndarray, bytes]:
+    def sampled(name, *options):
         output = folder / "out" / f"{name}.h5"
         assert run(table, "-o", output, "--max-depth", 7, *options) == 0
         return open_contact_dataset(output).protein(0).msa, output.read_bytes()
@@ -203,7 +202,7 @@ def test_depth_is_capped_by_chance_and_repeats(folder: Path) -> None:
     np.testing.assert_array_equal(dataset.protein(dataset.index("one")).msa, first)
 
 
-def test_bad_pairs_are_left_out_by_name(folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_bad_pairs_are_left_out_by_name(folder, capsys):
     (folder / "pdb" / "text.pdb").write_text("no atoms here\n")
     table = write_pairs(
         folder,
@@ -233,7 +232,7 @@ def test_bad_pairs_are_left_out_by_name(folder: Path, capsys: pytest.CaptureFixt
 
 
 @pytest.mark.parametrize("number", [1, 2])
-def test_no_usable_pair_writes_nothing(folder: Path, capsys: pytest.CaptureFixture[str], number: int) -> None:
+def test_no_usable_pair_writes_nothing(folder, capsys, number):
     """One whose structure cannot be used at all, then also one that fails when its alignment is read."""
     lines = ("bad msa/one.a3m pdb/one.pdb Q", "worse msa/uneven.a3m pdb/one.pdb A")[:number]
     assert run(write_pairs(folder, *lines), "-o", folder / "out" / "x.dataset.h5") == 1
@@ -245,14 +244,14 @@ def test_no_usable_pair_writes_nothing(folder: Path, capsys: pytest.CaptureFixtu
     assert list((folder / "out").iterdir()) == []
 
 
-def test_a_name_that_is_no_hdf5_is_refused(folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_a_name_that_is_no_hdf5_is_refused(folder, capsys):
     table = write_pairs(folder, "one msa/one.a3m pdb/one.pdb A")
     assert run(table, "-o", folder / "out" / "x.tsv") == 2
     assert "x.tsv: the dataset is HDF5; end its name in .h5" in capsys.readouterr().err
     assert list((folder / "out").iterdir()) == []
 
 
-def test_given_groups_and_splits(folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_given_groups_and_splits(folder, capsys):
     header = "id msa structure chain group split"
     table = write_pairs(
         folder,
@@ -276,9 +275,7 @@ def test_given_groups_and_splits(folder: Path, capsys: pytest.CaptureFixture[str
     assert "proteins per split: train 1, validation 1, test 1" in said
 
 
-def test_too_many_chains_are_not_compared(
-    folder: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_too_many_chains_are_not_compared(folder, capsys, monkeypatch):
     monkeypatch.setattr("bioattn.alignments.contact_pairs.MAX_PAIRS", 0)
     output = folder / "out" / "x.dataset.h5"
     assert run(write_pairs(folder, GOOD[0], "again msa/one.a3m pdb/one.pdb A"), "-o", output) == 0
@@ -286,7 +283,7 @@ def test_too_many_chains_are_not_compared(
     assert open_contact_dataset(output).groups == ["one", "again"]
 
 
-def test_related_chains_on_two_sides_are_refused(folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_related_chains_on_two_sides_are_refused(folder, capsys):
     table = write_pairs(
         folder,
         "one msa/one.a3m pdb/one.pdb A test",
@@ -298,7 +295,7 @@ def test_related_chains_on_two_sides_are_refused(folder: Path, capsys: pytest.Ca
     assert list((folder / "out").iterdir()) == []
 
 
-def test_mappings_are_used_and_checked(folder: Path) -> None:
+def test_mappings_are_used_and_checked(folder):
     """A mapping may leave residues out; one that fits another alignment is refused."""
     head = "msa_column\tresi\tresname\n"
     names = [LETTERS[letter] for letter in FIRST]
@@ -342,9 +339,7 @@ def test_mappings_are_used_and_checked(folder: Path) -> None:
         ),
     ],
 )
-def test_wrong_tables(
-    folder: Path, capsys: pytest.CaptureFixture[str], header: str, lines: list[str], words: str
-) -> None:
+def test_wrong_tables(folder, capsys, header, lines, words):
     table = write_pairs(folder, *lines, header=header)
     assert run(table, "-o", folder / "out" / "x.dataset.h5") == 1
     said = capsys.readouterr().err
@@ -363,18 +358,14 @@ def test_wrong_tables(
         (["-o", "{folder}/pdb/one.pdb"], 2, "is an input"),
     ],
 )
-def test_wrong_options(
-    folder: Path, capsys: pytest.CaptureFixture[str], options: list[str], code: int, words: str
-) -> None:
+def test_wrong_options(folder, capsys, options, code, words):
     arguments = [option.format(folder=folder) for option in options]
     assert run(write_pairs(folder, *GOOD), "-o", folder / "out" / "x.dataset.h5", *arguments) == code
     assert words in capsys.readouterr().err
     assert list((folder / "out").iterdir()) == []
 
 
-def test_splits_are_counted_and_rows_without_signal_named(
-    folder: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_splits_are_counted_and_rows_without_signal_named(folder, capsys):
     random = np.random.default_rng(0)
     chance = ["".join(row) for row in random.choice(list(LETTERS), (300, len(FIRST)))]
     write_msa(folder / "msa" / "chance.a3m", FIRST, *chance)

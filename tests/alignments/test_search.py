@@ -42,7 +42,7 @@ def database(tmp_path):
     return FastaRecord("query", "a planted one", query), path
 
 
-def test_the_planted_family_is_found_and_no_other(hmmer, database) -> None:
+def test_the_planted_family_is_found_and_no_other(hmmer, database):
     query, path = database
     alignment, rounds = search_database(query, path, SearchSettings())
     assert alignment.row(0) == query.sequence
@@ -57,7 +57,7 @@ def test_the_planted_family_is_found_and_no_other(hmmer, database) -> None:
     assert alignment.sequence(names.index("kin3") + 1) in path.read_text().replace("\n", "")
 
 
-def test_parts_threads_and_packing_change_nothing(hmmer, database, monkeypatch, tmp_path) -> None:
+def test_parts_threads_and_packing_change_nothing(hmmer, database, monkeypatch, tmp_path):
     query, path = database
     expected, rounds = search_database(query, path, SearchSettings(iterations=3))
     packed = tmp_path / "database.fasta.gz"
@@ -73,7 +73,7 @@ def test_parts_threads_and_packing_change_nothing(hmmer, database, monkeypatch, 
 
 @pytest.mark.shared
 @pytest.mark.parametrize("iterations", [1, 2, 5])
-def test_globins_as_in_jackhmmer(hmmer, shared, iterations: int) -> None:
+def test_globins_as_in_jackhmmer(hmmer, shared, iterations):
     """MYG_ESCGI finds all 45 globins, itself too, in two iterations, and ends when nothing is new."""
     path = shared / "data" / "homologs" / "globins45.fasta"
     query = read_search_query(path, "MYG_ESCGI")
@@ -94,20 +94,19 @@ def test_globins_as_in_jackhmmer(hmmer, shared, iterations: int) -> None:
         assert len({name.split("/")[0] for name in alignment.names[1:]}) == 45
 
 
-def test_evalue_decides(hmmer, database) -> None:
+def test_evalue_decides(hmmer, database):
     query, path = database
     few, _ = search_database(query, path, SearchSettings(max_evalue=1e-32))
     many, _ = search_database(query, path, SearchSettings(max_evalue=1000))
     assert few.num_rows < 13 < many.num_rows
 
 
-def test_queries(tmp_path) -> None:
+def test_queries(tmp_path):
     several = tmp_path / "several.fasta"
     several.write_text(">sp|P1|A_X first\nMK-.vl\nAA*\n>b\nMMM\n")
     assert read_search_query(several, "A_X")[:3] == ("sp|P1|A_X", "first", "MKvlAA")
     with pytest.raises(
-        BioattnError,
-        match=r"holds 2 sequences; .* with --query, for example --query 'sp.P1.A_X'",
+        BioattnError, match=r"holds 2 sequences; .* with --query, for example --query 'sp.P1.A_X'"
     ):
         read_search_query(several, None)
     with pytest.raises(BioattnError, match=r"--query 'c': .* holds no such row; it holds 'sp.P1.A_X', 'b'"):
@@ -126,7 +125,7 @@ def test_queries(tmp_path) -> None:
         ("MKVL" * 30_000, "query q has 120,000 residues; HMMER takes at most 100,000"),
     ],
 )
-def test_queries_that_cannot_be_searched_with(hmmer, database, sequence: str, sentence: str) -> None:
+def test_queries_that_cannot_be_searched_with(hmmer, database, sequence, sentence):
     with pytest.raises(FormatError, match=sentence):
         search_database(FastaRecord("q", "", sequence), database[1], SearchSettings())
 
@@ -140,14 +139,14 @@ def test_queries_that_cannot_be_searched_with(hmmer, database, sequence: str, se
         (">a\nACGTACGTACGT\n>b\nACGTAACC\n", "looks like DNA or RNA"),
     ],
 )
-def test_databases_that_cannot_be_searched(hmmer, tmp_path, text: str, sentence: str) -> None:
+def test_databases_that_cannot_be_searched(hmmer, tmp_path, text, sentence):
     path = tmp_path / "db.fasta"
     path.write_text(text)
     with pytest.raises(FormatError, match=f"db.fasta.*{sentence}"):
         search_database(FastaRecord("q", "", "MKVLAAGGHEE"), path, SearchSettings())
 
 
-def test_a_damaged_database(hmmer, database, tmp_path) -> None:
+def test_a_damaged_database(hmmer, database, tmp_path):
     packed = gzip.compress(database[1].read_bytes())
     path = tmp_path / "cut.fasta.gz"
     path.write_bytes(packed[: len(packed) // 2])
@@ -155,7 +154,7 @@ def test_a_damaged_database(hmmer, database, tmp_path) -> None:
         search_database(database[0], path, SearchSettings())
 
 
-def test_what_hmmer_cannot_take_is_left_out(hmmer, database, tmp_path, monkeypatch) -> None:
+def test_what_hmmer_cannot_take_is_left_out(hmmer, database, tmp_path, monkeypatch):
     query, path = database
     longer = tmp_path / "longer.fasta"
     longer.write_text(f">empty\n>titan\n{'MKVLAE' * 20_000}\n{path.read_text()}")
@@ -168,10 +167,10 @@ def test_what_hmmer_cannot_take_is_left_out(hmmer, database, tmp_path, monkeypat
     assert "1 sequence of more than 100,000 residues left out" in warnings[0]
 
 
-def test_without_pyhmmer(monkeypatch, tmp_path) -> None:
+def test_without_pyhmmer(monkeypatch, tmp_path):
     real = builtins.__import__
 
-    def without(name: str, *arguments, **options):
+    def without(name, *arguments, **options):
         if name.startswith("pyhmmer"):
             raise ImportError(name)
         return real(name, *arguments, **options)
@@ -181,7 +180,7 @@ def test_without_pyhmmer(monkeypatch, tmp_path) -> None:
         search_database(FastaRecord("q", "", "MKV"), tmp_path / "db.fasta", SearchSettings())
 
 
-def test_settings_out_of_range() -> None:
+def test_settings_out_of_range():
     with pytest.raises(SettingsError, match="--iterations must be at least 1, not 0"):
         SearchSettings(iterations=0)
     with pytest.raises(SettingsError, match="--max-evalue must be above 0, not nan"):
@@ -189,7 +188,7 @@ def test_settings_out_of_range() -> None:
 
 
 @pytest.mark.shared
-def test_an_aligned_file_serves_as_query(hmmer, shared) -> None:
+def test_an_aligned_file_serves_as_query(hmmer, shared):
     globins = shared / "data" / "homologs"
     query = read_search_query(globins / "globins4.sto", "MYG_PHYCA")
     database = {record.name: record.sequence for record in read_fasta(globins / "globins45.fasta")}

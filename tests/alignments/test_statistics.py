@@ -14,11 +14,11 @@ from bioattn.formats.alignment import Alignment
 from tests.alignments.conftest import random_family
 
 
-def as_state(letter: int) -> str:
+def as_state(letter):
     return {"B": "D", "Z": "E", "U": "C", "X": "-", "J": "-", "O": "-"}.get(chr(letter), chr(letter))
 
 
-def neighbours_by_loops(residues: np.ndarray, min_identity: float) -> list[int]:
+def neighbours_by_loops(residues, min_identity):
     rows = [[as_state(letter) for letter in row] for row in residues]
     return [
         sum(sum(a == b for a, b in zip(one, other, strict=True)) >= min_identity * len(one) for other in rows)
@@ -31,12 +31,12 @@ def neighbours_by_loops(residues: np.ndarray, min_identity: float) -> list[int]:
     ("rows", "columns"), [(1, 1), (2, 63), (40, 64), (33, 65), (60, 200), (25, 35), (30, 70)]
 )
 @pytest.mark.parametrize("min_identity", [0.8, 0.6, 0.7, 1.0, 0.01])
-def test_neighbours_as_counted_by_loops(rows: int, columns: int, min_identity: float) -> None:
+def test_neighbours_as_counted_by_loops(rows, columns, min_identity):
     residues = random_family(rows, columns, seed=rows)
     assert count_neighbours(residues, min_identity).tolist() == neighbours_by_loops(residues, min_identity)
 
 
-def test_many_tiles_and_threads_change_nothing(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_many_tiles_and_threads_change_nothing(monkeypatch):
     residues = random_family(150, 100, seed=5)
     expected = neighbours_by_loops(residues, 0.8)
     assert max(expected) > 10
@@ -46,20 +46,20 @@ def test_many_tiles_and_threads_change_nothing(monkeypatch: pytest.MonkeyPatch) 
     assert count_neighbours(residues, 0.8, threads=3).tolist() == expected
 
 
-def test_weights_by_eye() -> None:
+def test_weights_by_eye():
     rows = [b"ACDEFGHIKL", b"ACDEFGHI--", b"ACDEFGH---", b"WWWWWWWWWW", b"WWWWWWWWXX"]
     residues = np.array([list(row) for row in rows], np.uint8)
     # Row 1 shares 8 of 10 columns with row 0 and 9 with row 2 (two gaps among them); rows 0 and 2 share 7.
     assert sequence_weights(residues).tolist() == [1 / 2, 1 / 3, 1 / 2, 1 / 2, 1 / 2]
 
 
-def test_bits_are_counted_alike_without_numpy_2() -> None:
+def test_bits_are_counted_alike_without_numpy_2():
     words = np.random.default_rng(0).integers(0, 1 << 63, (5, 9), np.uint64) * np.uint64(2)
     expected = [[bin(int(word)).count("1") for word in row] for row in words]
     assert count_bits_by_table(words, np.empty(words.shape, np.uint8)).tolist() == expected
 
 
-def test_differences_where_both_have_a_residue() -> None:
+def test_differences_where_both_have_a_residue():
     random = np.random.default_rng(3)
     codes, mask = random.integers(0, 32, (12, 130), np.uint8), random.random((12, 130)) < 0.6
     packed, bits = pack_codes(codes), pack_mask(mask)
@@ -71,13 +71,13 @@ def test_differences_where_both_have_a_residue() -> None:
     assert different.tolist() == ((codes[:5, None] != codes[None, 5:]) & both).sum(2).tolist()
 
 
-def test_codes_of_more_than_five_bits_are_refused() -> None:
+def test_codes_of_more_than_five_bits_are_refused():
     with pytest.raises(ValueError, match="codes must be below 32, not 40"):
         pack_codes(np.full((1, 1), 40, np.uint8))
 
 
 @pytest.mark.shared
-def test_neff_of_the_real_alignments(families) -> None:
+def test_neff_of_the_real_alignments(families):
     """The index gives Neff over the columns seen in the structure, without rows of more than half gaps."""
     checked = 0
     for family in families.values():
@@ -93,7 +93,7 @@ def test_neff_of_the_real_alignments(families) -> None:
 RESIDUES = set("ACDEFGHIKLMNPQRSTVWY")
 
 
-def as_alignment(residues: np.ndarray, insertions: list[dict[int, str]] | None = None) -> Alignment:
+def as_alignment(residues, insertions=None):
     rows = len(residues)
     return Alignment(
         names=[f"s{row}" for row in range(rows)],
@@ -103,11 +103,11 @@ def as_alignment(residues: np.ndarray, insertions: list[dict[int, str]] | None =
     )
 
 
-def describe(residues: np.ndarray, **extra):
+def describe(residues, **extra):
     return alignment_statistics(as_alignment(residues, **extra), sequence_weights(residues), 0.8)
 
 
-def test_by_eye() -> None:
+def test_by_eye():
     rows = ["ACDEF", "ACDE-", "ACDE-", "WCW--"]
     found = describe(
         np.array([list(row.encode()) for row in rows], np.uint8), insertions=[{}, {2: "ab"}, {5: "k"}, {}]
@@ -127,7 +127,7 @@ def test_by_eye() -> None:
     assert json["query_identity_histogram"]["rows"] == [0] * 6 + [1] + [0] * 12 + [2]
 
 
-def test_pair_and_chance_identity_by_loops() -> None:
+def test_pair_and_chance_identity_by_loops():
     residues = random_family(25, 30, seed=4)
     residues[np.isin(residues, np.frombuffer(b"BZU", np.uint8))] = ord("X")
     weights = sequence_weights(residues)
@@ -148,14 +148,14 @@ def test_pair_and_chance_identity_by_loops() -> None:
     assert found.chance_identity == pytest.approx(sum((part / whole) ** 2 for part in composition.values()))
 
 
-def test_blocks_of_rows_change_nothing(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_blocks_of_rows_change_nothing(monkeypatch):
     residues = random_family(40, 30, seed=6)
     expected = describe(residues).as_json()
     monkeypatch.setattr("bioattn.alignments.statistics._ROWS_AT_ONCE", 7)
     assert describe(residues).as_json() == expected
 
 
-def test_rows_of_chance_and_rows_of_a_family() -> None:
+def test_rows_of_chance_and_rows_of_a_family():
     random = np.random.default_rng(0)
     letters = np.frombuffer(b"ACDEFGHIKLMNPQRSTVWY", np.uint8)
     chance = random.choice(letters, (200, 60))
@@ -167,7 +167,7 @@ def test_rows_of_chance_and_rows_of_a_family() -> None:
     assert "carry no common signal" in describe(np.repeat(chance[:40], 5, axis=0)).warnings()[0]
 
 
-def test_few_rows_and_one() -> None:
+def test_few_rows_and_one():
     family = random_family(12, 40, seed=1)
     assert "effective sequences; below about 30" in describe(family).warnings()[-1]
     alone = describe(family[:1])
@@ -177,13 +177,13 @@ def test_few_rows_and_one() -> None:
     assert alone.as_json()["median_query_identity"] is None
 
 
-def test_rows_that_never_overlap() -> None:
+def test_rows_that_never_overlap():
     rows = np.array([list(b"ACDE----"), list(b"----FGHI")], np.uint8)
     assert describe(rows).pair_identity is None
 
 
 @pytest.mark.shared
-def test_only_the_alignment_without_signal_is_warned_of(families) -> None:
+def test_only_the_alignment_without_signal_is_warned_of(families):
     ratios = {}
     for name, family in families.items():
         if int(family.row["n_seqs"]) > 7000:  # their figures are in docs/formats/msa.md

@@ -15,7 +15,7 @@ from tests.result_files import plain_site
 HEADS, QUERIES, KEYS, CHANNELS, VALUES = 2, 5, 4, 3, 6
 
 
-def drawn(*shape: int) -> torch.Tensor:
+def drawn(*shape):
     return torch.randn(*shape)
 
 

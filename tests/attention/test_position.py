@@ -48,7 +48,7 @@ def test_rotation_is_the_multiplication_of_complex_numbers():
 def test_logits_of_rotated_vectors_depend_on_distance_alone():
     query, key = torch.randn(2, 1, CHANNELS, generator=torch.manual_seed(0))
 
-    def logit(at_query: int, at_key: int) -> float:
+    def logit(at_query, at_key):
         return float((rotated(query[None], first=at_query) * rotated(key[None], first=at_key)).sum())
 
     assert logit(3, 1) == pytest.approx(logit(1003, 1001), abs=1e-4)
@@ -60,7 +60,7 @@ class Recorder:
         self.weights = weights
 
 
-def self_attention(*, rotary: bool, null_key: bool = False) -> MultiHeadAttention:
+def self_attention(*, rotary, null_key=False):
     torch.manual_seed(1)
     return MultiHeadAttention(
         query_channels=CHANNELS,

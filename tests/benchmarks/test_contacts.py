@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 
-def test_bootstrap_interval_is_that_of_the_mean(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_bootstrap_interval_is_that_of_the_mean(monkeypatch):
     monkeypatch.syspath_prepend(str(Path(__file__).parents[2] / "benchmarks"))
     from contacts import bootstrap_interval
 

@@ -15,7 +15,7 @@ from bioattn.promoters.treatments import named_treatments
 
 
 @pytest.mark.parametrize(("rows", "residues"), [(8, 24), (40, 16)])
-def test_operations_of_a_block(rows: int, residues: int) -> None:
+def test_operations_of_a_block(rows, residues):
     config = EvoformerConfig()
     msa = torch.randn(rows, residues, config.msa_channels)
     pair = torch.randn(residues, residues, config.pair_channels)
@@ -27,7 +27,7 @@ def test_operations_of_a_block(rows: int, residues: int) -> None:
 
 @pytest.mark.parametrize("training", [False, True])
 @pytest.mark.parametrize("treatments", [1, 40])
-def test_operations_of_a_promoter(treatments: int, training: bool) -> None:
+def test_operations_of_a_promoter(treatments, training):
     table = named_treatments([f"t{number}" for number in range(treatments)])
     vocabulary = TreatmentVocabulary.learn(table, encoding=TreatmentEncoding.ID, unconditional=True)
     model = make_promoter_model(PromoterModelConfig(length=400), vocabulary).train(training)

@@ -9,7 +9,6 @@ import subprocess
 import sys
 import termios
 import time
-from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
@@ -31,11 +30,11 @@ CONTROL = r"\x1b(\[[0-9;?=>]*[A-Za-z]|\][^\x07\x1b]*(\x07|\x1b\\)|[()][A-Z0-9]|[
 class Terminal:
     """A shell on the other end of a pseudo-terminal."""
 
-    def __init__(self, descriptor: int) -> None:
+    def __init__(self, descriptor):
         self.descriptor = descriptor
         self.seen = ""
 
-    def wait_for(self, pattern: str, seconds: float = 60) -> str:
+    def wait_for(self, pattern, seconds=60):
         """Everything up to the pattern, colours and cursor movements left out."""
         end = time.monotonic() + seconds
         while not (found := re.search(pattern, self.seen)):
@@ -55,13 +54,13 @@ class Terminal:
         text, self.seen = self.seen[: found.end()], self.seen[found.end() :]
         return text
 
-    def type(self, text: str) -> None:
+    def type(self, text):
         """Type, `\\t` for Tab."""
         os.write(self.descriptor, text.encode())
 
 
 @contextmanager
-def shell(name: str, home: Path) -> Iterator[Terminal]:
+def shell(name, home):
     """An interactive shell whose home folder is `home`, with completion installed by the program itself."""
     programs = home / "bin"
     programs.mkdir()
@@ -106,7 +105,7 @@ def shell(name: str, home: Path) -> Iterator[Terminal]:
 
 
 @pytest.mark.parametrize("name", list(SHELLS))
-def test_tab_completes_commands_options_choices_and_files(name: str, tmp_path: Path) -> None:
+def test_tab_completes_commands_options_choices_and_files(name, tmp_path):
     if shutil.which(name) is None:
         pytest.skip(f"no {name} here")
     with shell(name, tmp_path) as terminal:
@@ -147,7 +146,7 @@ def test_tab_completes_commands_options_choices_and_files(name: str, tmp_path: P
         ("bioattn export attention --dtype f", {"float32", "float16"}),
     ],
 )
-def test_what_is_offered_comes_quickly_and_without_torch(words: str, offered: set[str]) -> None:
+def test_what_is_offered_comes_quickly_and_without_torch(words, offered):
     """Processor time, of the best of three: the machine may be busy."""
     script = (
         "import sys\nfrom bioattn_cli.main import main\nsys.argv[0] = 'bioattn'\ncode = main()\n"

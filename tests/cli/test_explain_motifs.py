@@ -1,7 +1,6 @@
 """`bioattn explain motifs` through the front door: results whose answer is known, and what it refuses."""
 
 import json
-from pathlib import Path
 
 import numpy as np
 import pandas as pd
@@ -28,7 +27,7 @@ GROUPS = "treatment\tgroup\nheat 5 min\theat\nheat 20 min\theat\ncold\tcold\nnev
 
 
 @pytest.fixture(scope="module")
-def made(tmp_path_factory: pytest.TempPathFactory) -> Path:
+def made(tmp_path_factory):
     """A folder with promoters, attention on `RAISES` and `LOWERS` in heat, contributions and attribution of either
     sign."""
     folder = tmp_path_factory.mktemp("motifs")
@@ -71,7 +70,7 @@ def made(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return folder
 
 
-def explain(folder: Path, output: Path, *arguments: str, results: tuple[str, ...] = ("attention.h5",)) -> int:
+def explain(folder, output, *arguments, results=("attention.h5",)):
     return main(
         [
             *("explain", "motifs", *(str(folder / name) for name in results), "-o", str(output)),
@@ -80,7 +79,7 @@ def explain(folder: Path, output: Path, *arguments: str, results: tuple[str, ...
     )
 
 
-def test_what_was_planted_is_found_and_the_rest_is_silent(made: Path, tmp_path: Path) -> None:
+def test_what_was_planted_is_found_and_the_rest_is_silent(made, tmp_path):
     output = tmp_path / "motifs.tsv"
     code = explain(
         made,
@@ -117,7 +116,7 @@ def test_what_was_planted_is_found_and_the_rest_is_silent(made: Path, tmp_path: 
     assert all(each["shuffled_passing"] <= 0.05 and each["specific"] == 2 for each in record["signals"])
 
 
-def test_the_same_again_and_over_some_genes(made: Path, tmp_path: Path) -> None:
+def test_the_same_again_and_over_some_genes(made, tmp_path):
     genes = tmp_path / "genes.txt"
     genes.write_text("".join(f"gene{number}\n" for number in range(0, NUMBER, 2)))
     shared_options = ("--motifs", str(made / "motifs.meme"), "--treatment-groups", str(made / "groups.tsv"))
@@ -133,9 +132,7 @@ def test_the_same_again_and_over_some_genes(made: Path, tmp_path: Path) -> None:
     assert again["promoters"].tolist() == 2 * table["promoters"].tolist()
 
 
-def test_attention_alone_needs_the_sequences(
-    made: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_attention_alone_needs_the_sequences(made, tmp_path, capsys):
     assert explain(made, tmp_path / "out.tsv") == 1
     assert "--promoters" in capsys.readouterr().err
     assert list(tmp_path.iterdir()) == []
@@ -152,24 +149,15 @@ def test_attention_alone_needs_the_sequences(
         (("--match", "sound"), 2, "--match"),
     ],
 )
-def test_requests_that_cannot_be_met(
-    made: Path,
-    tmp_path: Path,
-    capsys: pytest.CaptureFixture[str],
-    arguments: tuple[str, ...],
-    code: int,
-    sentence: str,
-) -> None:
+def test_requests_that_cannot_be_met(made, tmp_path, capsys, arguments, code, sentence):
     groups = ("--treatment-groups", str(made / "groups.tsv"))
     assert explain(made, tmp_path / "out.tsv", *groups, *arguments, results=("explain.h5",)) == code
     assert sentence in capsys.readouterr().err
     assert list(tmp_path.iterdir()) == []
 
 
-def test_files_that_do_not_belong_together(
-    made: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
-    def refused(*arguments: str, results: tuple[str, ...] = ("attention.h5",)) -> str:
+def test_files_that_do_not_belong_together(made, tmp_path, capsys):
+    def refused(*arguments, results=("attention.h5",)):
         assert explain(made, tmp_path / "out.tsv", *arguments, results=results) == 1
         return capsys.readouterr().err
 

@@ -10,7 +10,6 @@ import signal
 import subprocess
 import sys
 import time
-from collections.abc import Set
 from pathlib import Path
 
 import pytest
@@ -27,7 +26,7 @@ BIOATTN = [sys.executable, "-m", "bioattn_cli"]
 HEAVY = {"torch", "pandas", "h5py", "numpy", "scipy", "Bio", "rich"}
 
 
-def every_command() -> list[list[str]]:
+def every_command():
     group = program()
     words = []
     for verb, command in group.commands.items():
@@ -35,7 +34,7 @@ def every_command() -> list[list[str]]:
     return words
 
 
-def test_there_are_the_promised_commands() -> None:
+def test_there_are_the_promised_commands():
     assert {" ".join(words) for words in every_command()} >= {
         "prepare promoters",
         "prepare dataset",
@@ -49,15 +48,13 @@ def test_there_are_the_promised_commands() -> None:
     }
 
 
-def first_sentence(text: str) -> str:
+def first_sentence(text):
     paragraph = " ".join(text.strip().split("\n\n")[0].split())
     return paragraph.split(". ")[0].removesuffix(".")
 
 
 @pytest.mark.parametrize("verb", ["", "prepare", "train", "run", "export", "explain", "plot", "simulate"])
-def test_help_lists_every_command_with_a_whole_sentence(
-    verb: str, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_help_lists_every_command_with_a_whole_sentence(verb, capsys, monkeypatch):
     monkeypatch.setenv("COLUMNS", "80")
     group = program()
     for word in verb.split():
@@ -69,7 +66,7 @@ def test_help_lists_every_command_with_a_whole_sentence(
         assert f"{name} {first_sentence(command.help)}" in shown
 
 
-def test_help_lists_the_verbs_in_the_order_of_use(capsys: pytest.CaptureFixture[str]) -> None:
+def test_help_lists_the_verbs_in_the_order_of_use(capsys):
     assert main(["--help"]) == 0
     lines = capsys.readouterr().out.split("Commands:")[1].splitlines()
     shown = [line.split()[0] for line in lines if line.startswith("  ") and not line.startswith("   ")]
@@ -77,7 +74,7 @@ def test_help_lists_the_verbs_in_the_order_of_use(capsys: pytest.CaptureFixture[
     assert shown.index("report") < shown.index("inspect") < shown.index("simulate")
 
 
-def test_version_and_help_import_nothing_heavy() -> None:
+def test_version_and_help_import_nothing_heavy():
     script = (
         "import sys; from bioattn_cli.main import main\n"
         f"codes = [main([*words, '--help']) for words in {[[], *every_command()]}] + [main(['--version'])]\n"
@@ -90,7 +87,7 @@ def test_version_and_help_import_nothing_heavy() -> None:
 
 
 @pytest.mark.parametrize(("word", "limit"), [("--version", 0.15), ("--help", 0.5)])
-def test_the_start_is_quick(word: str, limit: float) -> None:
+def test_the_start_is_quick(word, limit):
     """Processor time, of the best of three: the machine may be busy."""
     seconds = []
     for _ in range(3):
@@ -127,9 +124,7 @@ def test_numbers_are_called_by_their_type_alone(words: list[str], capsys: pytest
     assert "[[" not in shown.partition("\n")[0]
 
 
-def test_help_stands_in_groups_as_wide_as_the_terminal(
-    capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_help_stands_in_groups_as_wide_as_the_terminal(capsys, monkeypatch):
     """What is read, written, modelled and how it runs; no line ends in the middle of a word with hyphens."""
     groups = ["Inputs", "Output", "Model", "Training", "Options", "Running"]
     for columns in (80, 150):
@@ -153,9 +148,7 @@ def test_help_stands_in_groups_as_wide_as_the_terminal(
     )
 
 
-def test_examples_in_the_help_can_be_copied(
-    capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_examples_in_the_help_can_be_copied(capsys, monkeypatch):
     """As a shell reads them, each is a command line that its command takes; none is filled with the prose."""
     monkeypatch.setenv("COLUMNS", "80")
     examples = []
@@ -176,7 +169,7 @@ def test_examples_in_the_help_can_be_copied(
     assert "\n\n  modisco motifs -s " in capsys.readouterr().out
 
 
-def test_one_option_has_one_help_text() -> None:
+def test_one_option_has_one_help_text():
     """The same words wherever an option means the same."""
     texts: dict[str, set[str]] = {}
     for words in every_command():
@@ -218,7 +211,7 @@ def test_one_option_has_one_help_text() -> None:
         (["simulate", "promoters", "-o", "x", "--genes", "none"], 2),
     ],
 )
-def test_exit_codes(words: list[str], code: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_exit_codes(words, code, tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
     assert main(words) == code
 
@@ -242,14 +235,8 @@ def test_exit_codes(words: list[str], code: int, tmp_path: Path, monkeypatch: py
     ],
     ids=lambda value: type(value).__name__,
 )
-def test_errors_become_sentences_and_codes(
-    error: BaseException,
-    code: int,
-    says: str,
-    monkeypatch: pytest.MonkeyPatch,
-    capsys: pytest.CaptureFixture[str],
-) -> None:
-    def fail(*_: object) -> None:
+def test_errors_become_sentences_and_codes(error, code, says, monkeypatch, capsys):
+    def fail(*_):
         raise error
 
     monkeypatch.setattr("bioattn.store.inspection.inspect_file", fail)
@@ -259,8 +246,8 @@ def test_errors_become_sentences_and_codes(
     assert "Traceback" not in captured.err
 
 
-def test_a_bug_is_shown_in_full(monkeypatch: pytest.MonkeyPatch) -> None:
-    def fail(*_: object) -> None:
+def test_a_bug_is_shown_in_full(monkeypatch):
+    def fail(*_):
         raise RuntimeError("a bug")
 
     monkeypatch.setattr("bioattn.store.inspection.inspect_file", fail)
@@ -269,11 +256,9 @@ def test_a_bug_is_shown_in_full(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 @pytest.mark.parametrize(
-    "words",
-    [["--help"], ["--version"], ["inspect", str(TINY / "responses.tsv")]],
-    ids=" ".join,
+    "words", [["--help"], ["--version"], ["inspect", str(TINY / "responses.tsv")]], ids=" ".join
 )
-def test_a_closed_pipe_is_141_and_silent(words: list[str]) -> None:
+def test_a_closed_pipe_is_141_and_silent(words):
     reader, writer = os.pipe()
     os.close(reader)
     done = subprocess.run(
@@ -286,11 +271,9 @@ def test_a_closed_pipe_is_141_and_silent(words: list[str]) -> None:
 @pytest.mark.skipif(not Path("/dev/full").exists(), reason="needs /dev/full")
 @pytest.mark.parametrize("buffered", [True, False])
 @pytest.mark.parametrize(
-    "words",
-    [["--help"], ["--version"], ["inspect", str(TINY / "responses.tsv")]],
-    ids=" ".join,
+    "words", [["--help"], ["--version"], ["inspect", str(TINY / "responses.tsv")]], ids=" ".join
 )
-def test_a_full_disk_behind_stdout_is_one_sentence(words: list[str], buffered: bool) -> None:
+def test_a_full_disk_behind_stdout_is_one_sentence(words, buffered):
     environment = {**ENVIRONMENT, "PYTHONUNBUFFERED": "" if buffered else "1"}
     with Path("/dev/full").open("w") as full:
         done = subprocess.run(
@@ -304,9 +287,7 @@ def test_a_full_disk_behind_stdout_is_one_sentence(words: list[str], buffered: b
 
 
 @pytest.mark.parametrize(("number", "code"), [(signal.SIGINT, 130), (signal.SIGTERM, 143)])
-def test_signals_end_a_command_with_their_code_and_leave_nothing(
-    number: signal.Signals, code: int, tmp_path: Path
-) -> None:
+def test_signals_end_a_command_with_their_code_and_leave_nothing(number, code, tmp_path):
     """The annotation is a pipe that nobody writes to, so the command waits in the middle of its work."""
     pipe = tmp_path / "annotation.gff3"
     os.mkfifo(pipe)
@@ -332,7 +313,7 @@ def test_signals_end_a_command_with_their_code_and_leave_nothing(
     assert {path.name for path in tmp_path.iterdir()} <= {"annotation.gff3", "cache"}
 
 
-def test_run_records_hold_the_command_as_typed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_run_records_hold_the_command_as_typed(tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
     words = ["simulate", "promoters", "-o", "simulated", "--genes", "20", "--length", "100", "-q"]
     assert main(words) == 0
@@ -340,7 +321,7 @@ def test_run_records_hold_the_command_as_typed(tmp_path: Path, monkeypatch: pyte
     assert record["command"] == ["bioattn", *words]
 
 
-def test_main_leaves_signals_alone_when_called_from_python() -> None:
+def test_main_leaves_signals_alone_when_called_from_python():
     before = signal.getsignal(signal.SIGTERM)
     main(["--version"])
     assert signal.getsignal(signal.SIGTERM) is before
@@ -390,12 +371,12 @@ def test_wrong_usage_is_one_sentence(
 
 
 @pytest.mark.parametrize("verb", ["", "run", "plot"])
-def test_a_verb_alone_shows_its_help(verb: str, capsys: pytest.CaptureFixture[str]) -> None:
+def test_a_verb_alone_shows_its_help(verb, capsys):
     assert main(verb.split()) == 2
     assert capsys.readouterr().err.startswith(f"Usage: bioattn {verb}".rstrip())
 
 
-def commands_with_inputs() -> list[str]:
+def commands_with_inputs():
     """Every command with as many absent inputs as it must have, and what else it insists on."""
     lines = []
     for verb, group in program().commands.items():
@@ -408,7 +389,7 @@ def commands_with_inputs() -> list[str]:
     return lines
 
 
-def said_without_heavy_imports(lines: list[str], folder: Path, heavy: Set[str] = HEAVY) -> list[str]:
+def said_without_heavy_imports(lines, folder, heavy=HEAVY):
     """What command lines say that all end with exit code 1."""
     script = (
         "import sys; from bioattn_cli.main import main\n"
@@ -424,7 +405,7 @@ def said_without_heavy_imports(lines: list[str], folder: Path, heavy: Set[str] =
     return done.stderr.splitlines()
 
 
-def test_absent_inputs_are_told_before_anything_heavy_is_loaded(tmp_path: Path) -> None:
+def test_absent_inputs_are_told_before_anything_heavy_is_loaded(tmp_path):
     lines = [
         *commands_with_inputs(),
         f"run promoter {TINY} absent0 -o x",
@@ -436,7 +417,7 @@ def test_absent_inputs_are_told_before_anything_heavy_is_loaded(tmp_path: Path) 
     assert not list(tmp_path.iterdir())
 
 
-def test_outputs_and_swapped_inputs_are_told_before_anything_heavy_is_loaded(tmp_path: Path) -> None:
+def test_outputs_and_swapped_inputs_are_told_before_anything_heavy_is_loaded(tmp_path):
     """Also an optional input that is absent."""
     model, fasta = tmp_path / "model", tmp_path / "x.fa"
     model.mkdir()
@@ -461,7 +442,7 @@ def test_outputs_and_swapped_inputs_are_told_before_anything_heavy_is_loaded(tmp
     assert {path.name for path in tmp_path.iterdir()} == {"model", "x.fa"}
 
 
-def test_an_earlier_prediction_is_told_before_torch_is_loaded(tmp_path: Path) -> None:
+def test_an_earlier_prediction_is_told_before_torch_is_loaded(tmp_path):
     for name in ("model", "out"):
         (tmp_path / name).mkdir()
     (tmp_path / "x.a3m").write_text(">a\nMKV\n")
@@ -470,9 +451,7 @@ def test_an_earlier_prediction_is_told_before_torch_is_loaded(tmp_path: Path) ->
     assert said == "bioattn: error: out: exists already; keep it with --resume, or replace it with --force"
 
 
-def test_several_files_are_all_looked_at(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_several_files_are_all_looked_at(tmp_path, monkeypatch, capsys):
     """Whatever is wrong with one of them; a problem with one alone is the sentence of the command."""
     monkeypatch.chdir(TINY)
     damaged = tmp_path / "x.h5"
@@ -500,9 +479,7 @@ def test_several_files_are_all_looked_at(
     assert capsys.readouterr().out.count("\nmotifs.meme: ") == 1
 
 
-def test_what_stands_for_nothing_absent_is_left_to_its_reader(
-    capsys: pytest.CaptureFixture[str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_what_stands_for_nothing_absent_is_left_to_its_reader(capsys, tmp_path, monkeypatch):
     """A chain behind a structure's name, standard input, and a folder that doctor looks at."""
     monkeypatch.chdir(tmp_path)
     assert main(["simulate", "msa", "absent.pdb:A", "-o", "x"]) == 1
@@ -513,7 +490,7 @@ def test_what_stands_for_nothing_absent_is_left_to_its_reader(
     assert "create it first" in capsys.readouterr().err
 
 
-def shell(line: str, folder: Path) -> subprocess.CompletedProcess[str]:
+def shell(line, folder):
     return subprocess.run(
         ["sh", "-c", line.replace("bioattn", f"'{sys.executable}' -m bioattn_cli", 1)],
         cwd=folder,
@@ -524,9 +501,7 @@ def shell(line: str, folder: Path) -> subprocess.CompletedProcess[str]:
 
 
 @pytest.mark.parametrize("closed", ["2>&-", "<&- >&- 2>&-"])
-def test_files_are_written_whatever_is_closed_and_get_nothing_of_the_talk(
-    closed: str, tmp_path: Path
-) -> None:
+def test_files_are_written_whatever_is_closed_and_get_nothing_of_the_talk(closed, tmp_path):
     line = "bioattn simulate promoters --genes 20 --treatments 2 --length 120 --chromosomes 2 -o"
     assert shell(f"{line} open", tmp_path).returncode == 0
     assert shell(f"{line} shut {closed}", tmp_path).returncode == 0
@@ -535,7 +510,7 @@ def test_files_are_written_whatever_is_closed_and_get_nothing_of_the_talk(
             assert (tmp_path / "shut" / path.name).read_bytes() == path.read_bytes()
 
 
-def test_data_that_nobody_gets_are_not_lost_in_silence(tmp_path: Path) -> None:
+def test_data_that_nobody_gets_are_not_lost_in_silence(tmp_path):
     done = shell("bioattn --version >&-", tmp_path)
     assert done.returncode == 1
     assert done.stderr.startswith("bioattn: error: standard output cannot be written")

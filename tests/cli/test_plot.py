@@ -29,7 +29,7 @@ SEQUENCE = "ACGTACGTTTGACCATGCAAGGCTTACGATCGGATCAAGT"
 
 
 @pytest.fixture(scope="module")
-def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
+def folder(tmp_path_factory):
     """Attention over two promoters with their FASTA, genes and attribution, and over an alignment."""
     folder = tmp_path_factory.mktemp("plot")
     random = np.random.default_rng(0)
@@ -102,7 +102,7 @@ COMMANDS = [
 
 
 @pytest.mark.parametrize("words", COMMANDS)
-def test_a_figure_of_the_width_asked_for(folder, tmp_path, monkeypatch, capsys, words) -> None:
+def test_a_figure_of_the_width_asked_for(folder, tmp_path, monkeypatch, capsys, words):
     monkeypatch.chdir(folder)
     out = tmp_path / "x.png"
     command = ["plot", *words.format(data=DATA).split(), "-o", str(out), "--width", "150", "--dpi", "60"]
@@ -117,7 +117,7 @@ def test_a_figure_of_the_width_asked_for(folder, tmp_path, monkeypatch, capsys, 
     assert record["command"] == ["bioattn", *command]
 
 
-def test_the_same_command_gives_the_same_bytes(folder, tmp_path, monkeypatch) -> None:
+def test_the_same_command_gives_the_same_bytes(folder, tmp_path, monkeypatch):
     monkeypatch.chdir(folder)
     for number in (1, 2):
         words = f"attention attention.h5 --gene g0 {FULL} -o {tmp_path / f'{number}.svg'}".format(data=DATA)
@@ -125,7 +125,7 @@ def test_the_same_command_gives_the_same_bytes(folder, tmp_path, monkeypatch) ->
     assert (tmp_path / "1.svg").read_bytes() == (tmp_path / "2.svg").read_bytes()
 
 
-def test_contributions_are_those_of_the_file(folder) -> None:
+def test_contributions_are_those_of_the_file(folder):
     from bioattn.figures.promoter_attention import draw_promoter_attention
     from bioattn.figures.promoter_picture import PromoterRequest, read_promoter_picture
     from bioattn.store.attribution import open_attribution
@@ -148,7 +148,7 @@ def test_contributions_are_those_of_the_file(folder) -> None:
 
 
 @pytest.mark.parametrize("against", [None, "cold", "mean"])
-def test_contributions_of_attention_are_summed_and_signed(folder, against) -> None:
+def test_contributions_of_attention_are_summed_and_signed(folder, against):
     from bioattn.figures.promoter_attention import draw_promoter_attention
     from bioattn.figures.promoter_picture import PromoterRequest, read_promoter_picture
     from bioattn.figures.style import LOWERS, RAISES
@@ -170,7 +170,7 @@ def test_contributions_of_attention_are_summed_and_signed(folder, against) -> No
 
 
 @pytest.mark.parametrize("words", ["heatmap attention.h5", "heads attention.h5"])
-def test_position_0_lies_in_the_window(folder, tmp_path, monkeypatch, capsys, words) -> None:
+def test_position_0_lies_in_the_window(folder, tmp_path, monkeypatch, capsys, words):
     monkeypatch.chdir(folder)
     command = ["plot", *words.split(), "-o", str(tmp_path / "x.svg"), "--upstream"]
     assert main([*command, "9999"]) == 1
@@ -178,7 +178,7 @@ def test_position_0_lies_in_the_window(folder, tmp_path, monkeypatch, capsys, wo
     assert not list(tmp_path.iterdir())
 
 
-def test_treatments_of_the_heatmap_are_in_the_run_record(folder, tmp_path) -> None:
+def test_treatments_of_the_heatmap_are_in_the_run_record(folder, tmp_path):
     out = tmp_path / "x.pdf"
     assert main(["plot", "heatmap", str(folder / "attention.h5"), "-o", str(out)]) == 0
     assert sorted(json.loads((tmp_path / "x.pdf.run.json").read_text())["treatments"]) == ["cold", "heat"]
@@ -220,7 +220,7 @@ def test_treatments_of_the_heatmap_are_in_the_run_record(folder, tmp_path) -> No
         ("heatmap attention.h5 -o {out}.png --width 20", 2, "--width"),
     ],
 )
-def test_bad_input(folder, tmp_path, monkeypatch, capsys, words, code, sentence) -> None:
+def test_bad_input(folder, tmp_path, monkeypatch, capsys, words, code, sentence):
     monkeypatch.chdir(folder)
     before = sorted(path.name for path in folder.iterdir())
     assert main(["plot", *words.format(out=tmp_path / "x", data=DATA).split()]) == code
@@ -233,7 +233,7 @@ def test_bad_input(folder, tmp_path, monkeypatch, capsys, words, code, sentence)
     assert sorted(path.name for path in folder.iterdir()) == before
 
 
-def test_letters_that_the_font_lacks_are_said_once(folder, tmp_path, capsys) -> None:
+def test_letters_that_the_font_lacks_are_said_once(folder, tmp_path, capsys):
     motifs = tmp_path / "m.meme"
     rows = "0.25 0.25 0.25 0.25\n" * 3
     motifs.write_text(

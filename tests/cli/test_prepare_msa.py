@@ -6,7 +6,6 @@ import io
 import json
 import lzma
 import sys
-from pathlib import Path
 
 import numpy as np
 import pytest
@@ -36,18 +35,18 @@ MRwILa
 """
 
 
-def run(*arguments: object) -> int:
+def run(*arguments):
     return main(["prepare", "msa", *map(str, arguments)])
 
 
 @pytest.fixture
-def small(tmp_path: Path) -> Path:
+def small(tmp_path):
     path = tmp_path / "small.sto"
     path.write_text(SMALL)
     return path
 
 
-def test_from_stockholm_to_a3m_by_eye(small, tmp_path, capsys) -> None:
+def test_from_stockholm_to_a3m_by_eye(small, tmp_path, capsys):
     output, stats = tmp_path / "x.a3m", tmp_path / "x.json"
     assert run(small, "-o", output, "--query", "b", "--stats", stats) == 0
     assert output.read_text() == A3M
@@ -80,7 +79,7 @@ def test_from_stockholm_to_a3m_by_eye(small, tmp_path, capsys) -> None:
     ]
 
 
-def test_packed_input_standard_input_and_packed_output(small, tmp_path, monkeypatch) -> None:
+def test_packed_input_standard_input_and_packed_output(small, tmp_path, monkeypatch):
     for name, data in (("g", gzip.compress(small.read_bytes())), ("x", lzma.compress(small.read_bytes()))):
         packed = tmp_path / name
         packed.write_bytes(data)
@@ -93,7 +92,7 @@ def test_packed_input_standard_input_and_packed_output(small, tmp_path, monkeypa
     assert record["inputs"]["alignment"] == {"file": "-", "sha256": None}
 
 
-def test_what_is_written_can_be_prepared_again(small, tmp_path) -> None:
+def test_what_is_written_can_be_prepared_again(small, tmp_path):
     first, second = tmp_path / "1.a3m", tmp_path / "2.a3m"
     assert run(small, "-o", first, "--query", "c", "-q") == 0
     assert run(first, "-o", second, "-q") == 0
@@ -101,7 +100,7 @@ def test_what_is_written_can_be_prepared_again(small, tmp_path) -> None:
 
 
 @pytest.mark.shared
-def test_the_same_bytes_again_and_other_rows_with_another_seed(shared, tmp_path) -> None:
+def test_the_same_bytes_again_and_other_rows_with_another_seed(shared, tmp_path):
     source = shared / "data" / "msa_structure" / "msa" / "psicov_16pkA.aln"
     options = ("--max-identity", "0.9", "--max-depth", "100", "--max-gap-row", "0.5", "-q")
     for name, seed in (("a", 1), ("b", 1), ("c", 2)):
@@ -116,7 +115,7 @@ def test_the_same_bytes_again_and_other_rows_with_another_seed(shared, tmp_path)
 
 
 @pytest.mark.shared
-def test_the_alignment_without_signal(shared, tmp_path, capsys) -> None:
+def test_the_alignment_without_signal(shared, tmp_path, capsys):
     source = shared / "data" / "msa_structure" / "msa" / "of_1UBQ.a3m"
     assert run(source, "-o", tmp_path / "u.a3m", "--stats", tmp_path / "u.json", "-q") == 0
     sentence = capsys.readouterr().err
@@ -130,7 +129,7 @@ def test_the_alignment_without_signal(shared, tmp_path, capsys) -> None:
     assert len(figures["coverage"]) == len(figures["effective_depth"]) == 76
 
 
-def test_found_by_search(tmp_path, capsys) -> None:
+def test_found_by_search(tmp_path, capsys):
     pytest.importorskip("pyhmmer", reason="pyhmmer is not installed (the extra msa)")
     random = np.random.default_rng(1)
     letters = np.frombuffer(b"ACDEFGHIKLMNPQRSTVWY", np.uint8)
@@ -167,9 +166,7 @@ def test_found_by_search(tmp_path, capsys) -> None:
         (">a\nMKVL\n", ("--stats", "-"), 2, "--stats -: this cannot go to standard output"),
     ],
 )
-def test_bad_input_in_one_sentence_and_nothing_written(
-    tmp_path, capsys, text, options, code, sentence
-) -> None:
+def test_bad_input_in_one_sentence_and_nothing_written(tmp_path, capsys, text, options, code, sentence):
     source = tmp_path / "in.fasta"
     source.write_text(text)
     assert run(source, "-o", tmp_path / "x.a3m", *options) == code
@@ -181,7 +178,7 @@ def test_bad_input_in_one_sentence_and_nothing_written(
     assert [path.name for path in tmp_path.iterdir()] == ["in.fasta"]
 
 
-def test_outputs_that_cannot_be(small, tmp_path, capsys) -> None:
+def test_outputs_that_cannot_be(small, tmp_path, capsys):
     assert run(small, "-o", tmp_path / "x.sto") == 2
     assert "the result is A3M; give it a name that ends in .a3m or .a3m.gz" in capsys.readouterr().err
     assert run(small, "-o", tmp_path / "x.a3m", "--stats", tmp_path / "x.a3m") == 2
@@ -194,7 +191,7 @@ def test_outputs_that_cannot_be(small, tmp_path, capsys) -> None:
     assert own.read_text() == A3M
 
 
-def test_one_row_is_prepared_with_a_warning(tmp_path, capsys) -> None:
+def test_one_row_is_prepared_with_a_warning(tmp_path, capsys):
     source = tmp_path / "one.fasta"
     source.write_text(">a\nMKVLAAG\n")
     assert run(source, "-o", tmp_path / "x.a3m", "--stats", tmp_path / "x.json", "--max-identity", 0.9) == 0
@@ -202,7 +199,7 @@ def test_one_row_is_prepared_with_a_warning(tmp_path, capsys) -> None:
     assert (tmp_path / "x.a3m").read_text() == ">a\nMKVLAAG\n"
 
 
-def test_too_large_for_memory_is_said_before_it_is_read(tmp_path, capsys, monkeypatch) -> None:
+def test_too_large_for_memory_is_said_before_it_is_read(tmp_path, capsys, monkeypatch):
     source = tmp_path / "large.a3m"
     source.write_bytes(b">a\n" + b"M" * 100_000 + b"\n")
     monkeypatch.setattr(size_check, "free_memory", lambda: 700_000)

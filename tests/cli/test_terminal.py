@@ -17,7 +17,6 @@ from bioattn.text import printable
 from bioattn_cli import reporting
 from bioattn_cli.command import with_report
 from bioattn_cli.main import main
-from bioattn_cli.reporting import Reporter
 
 ROOT = Path(__file__).resolve().parents[2]
 EVIL = "gene\x1b[2J\x9b31m\u202ekrad\x07\r"
@@ -70,7 +69,7 @@ def test_a_terminal_is_shown_names_and_a_pipe_gets_them(tmp_path, monkeypatch, t
     assert ("\\x1b[2J" in out.getvalue()) == terminal
 
 
-def lines_of(shown: str) -> list[str]:
+def lines_of(shown):
     """What is left on a terminal: a line that is cleared and written again counts once."""
     assert not re.search(r"\x1b\[(?!2K|1A|\?25[lh]|[0-9;]*m)", shown)
     lines, row = [""], 0
@@ -97,7 +96,7 @@ def test_messages_data_and_errors_stand_on_lines_of_their_own_beside_a_bar(monke
     long = "a sentence about [bold] things that is longer than the terminal is wide, " * 2
     app = typer.Typer(rich_markup_mode=None)
 
-    def work(reporter: Reporter) -> None:
+    def work(reporter):
         progress = reporter.progress()
         progress.begin("working", 10)
         progress.advance(3, loss=0.5)
@@ -125,7 +124,7 @@ def test_data_do_not_go_where_the_bar_is(monkeypatch):
     monkeypatch.setattr("sys.stdout", file)
     app = typer.Typer(rich_markup_mode=None)
 
-    def work(reporter: Reporter) -> None:
+    def work(reporter):
         progress = reporter.progress()
         progress.begin("working", 10)
         typer.echo("data")
@@ -145,7 +144,7 @@ def test_a_terminal_that_cannot_move_its_cursor_gets_lines(arguments, monkeypatc
     monkeypatch.setattr(reporting, "PLAIN_INTERVAL_SECONDS", 0.0)
     app = typer.Typer(rich_markup_mode=None)
 
-    def work(reporter: Reporter) -> None:
+    def work(reporter):
         progress = reporter.progress()
         progress.begin("working", 1000)
         progress.advance(1000, loss=0.5)

@@ -5,7 +5,6 @@ import shutil
 import signal
 import subprocess
 import time
-from collections.abc import Callable
 from pathlib import Path
 
 import pytest
@@ -22,7 +21,7 @@ TINY = ROOT / "data" / "tiny"
 
 
 @pytest.fixture(scope="module")
-def prepared(tmp_path_factory: pytest.TempPathFactory) -> Path:
+def prepared(tmp_path_factory):
     """A folder with promoters.fa and tiny.dataset.h5."""
     folder = tmp_path_factory.mktemp("tiny")
     promoters, dataset = folder / "promoters.fa", folder / "tiny.dataset.h5"
@@ -45,7 +44,7 @@ def prepared(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 @pytest.fixture(scope="module")
-def trained(prepared: Path) -> Path:
+def trained(prepared):
     """A model folder, trained for one epoch."""
     folder = prepared / "model"
     words = ("--epochs", 1, "--no-baselines", "--threads", 1, "-q")
@@ -53,7 +52,7 @@ def trained(prepared: Path) -> Path:
     return folder
 
 
-def test_help_names_the_defaults_of_the_library(capsys: pytest.CaptureFixture[str]) -> None:
+def test_help_names_the_defaults_of_the_library(capsys):
     main(["train", "promoter", "--help"])
     text = " ".join(capsys.readouterr().out.split())
     model, training = PromoterModelConfig(length=1000), TrainingConfig()
@@ -73,9 +72,7 @@ def test_help_names_the_defaults_of_the_library(capsys: pytest.CaptureFixture[st
         assert after.split("[default: ", 1)[1].split("]", 1)[0] == str(value), option
 
 
-def test_every_stem_trains_and_its_attention_is_exported(
-    prepared: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_every_stem_trains_and_its_attention_is_exported(prepared, tmp_path, capsys):
     settings = tmp_path / "settings.toml"
     settings.write_text("[model]\nchannels = 8\nnum_heads = 2\nhead_channels = 4\n")
     dataset = prepared / "tiny.dataset.h5"
@@ -92,7 +89,7 @@ def test_every_stem_trains_and_its_attention_is_exported(
     assert "--position learned is for --stem transformer, not kmer" in capsys.readouterr().err
 
 
-def test_options_win_over_the_config_file(prepared: Path, tmp_path: Path) -> None:
+def test_options_win_over_the_config_file(prepared, tmp_path):
     settings = tmp_path / "settings.toml"
     settings.write_text("[model]\nhops = 2\nnum_heads = 2\n[training]\nepochs = 9\nlearning_rate = 1e-3\n")
     output = tmp_path / "m"
@@ -127,9 +124,7 @@ def test_options_win_over_the_config_file(prepared: Path, tmp_path: Path) -> Non
         ("treatment_columns = ['dose']\n[model]\ntreatment_encoder = 'features'\n", "'dose'"),
     ],
 )
-def test_wrong_settings_are_one_sentence_and_code_1(
-    prepared: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str], toml: str, sentence: str
-) -> None:
+def test_wrong_settings_are_one_sentence_and_code_1(prepared, tmp_path, capsys, toml, sentence):
     settings = tmp_path / "settings.toml"
     settings.write_text(toml)
     code = bioattn("train", "promoter", prepared / "tiny.dataset.h5", "-o", tmp_path / "m", "-c", settings)
@@ -155,14 +150,7 @@ def test_wrong_settings_are_one_sentence_and_code_1(
         (["{dataset}", "-o", "{here}/m", "-c", "{here}/none.toml"], 1, "none.toml: no such file"),
     ],
 )
-def test_mistakes_leave_nothing_behind(
-    prepared: Path,
-    tmp_path: Path,
-    capsys: pytest.CaptureFixture[str],
-    words: list[str],
-    code: int,
-    sentence: str,
-) -> None:
+def test_mistakes_leave_nothing_behind(prepared, tmp_path, capsys, words, code, sentence):
     places = {
         "dataset": prepared / "tiny.dataset.h5",
         "promoters": prepared / "promoters.fa",
@@ -173,9 +161,7 @@ def test_mistakes_leave_nothing_behind(
     assert not list(tmp_path.iterdir())
 
 
-def test_a_dataset_in_the_folder_that_is_replaced_stays(
-    prepared: Path, trained: Path, tmp_path: Path
-) -> None:
+def test_a_dataset_in_the_folder_that_is_replaced_stays(prepared, trained, tmp_path):
     model = shutil.copytree(trained, tmp_path / "m")
     dataset = shutil.copy(prepared / "tiny.dataset.h5", model)
     (model / "settings.toml").write_text("[training]\nepochs = 1\n")
@@ -186,9 +172,7 @@ def test_a_dataset_in_the_folder_that_is_replaced_stays(
     assert (model / "settings.toml").is_file()
 
 
-def test_a_gpu_that_is_not_there_is_named(
-    prepared: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_a_gpu_that_is_not_there_is_named(prepared, tmp_path, capsys):
     if torch.cuda.is_available():
         pytest.skip("there is a GPU")
     words = ("train", "promoter", prepared / "tiny.dataset.h5", "-o", tmp_path / "m", "--device", "cuda")
@@ -197,9 +181,7 @@ def test_a_gpu_that_is_not_there_is_named(
 
 
 @pytest.mark.parametrize(("number", "code"), [(signal.SIGINT, 130), (signal.SIGTERM, 143)])
-def test_a_stopped_run_says_how_to_go_on_and_does(
-    prepared: Path, tmp_path: Path, bioattn_folder: Path, number: signal.Signals, code: int
-) -> None:
+def test_a_stopped_run_says_how_to_go_on_and_does(prepared, tmp_path, bioattn_folder, number, code):
     words = [
         *(str(bioattn_folder / "bioattn"), "train", "promoter", str(prepared / "tiny.dataset.h5")),
         *("-o", str(tmp_path / "m"), "--no-baselines", "--threads", "1", "--epochs", "3000"),
@@ -219,15 +201,13 @@ def test_a_stopped_run_says_how_to_go_on_and_does(
     assert state.exists()
 
 
-def test_a_run_killed_before_it_wrote_its_record_gets_one_on_resume(
-    prepared: Path, trained: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_run_killed_before_it_wrote_its_record_gets_one_on_resume(prepared, trained, tmp_path, monkeypatch):
     model, record = tmp_path / "model", tmp_path / "model.run.json"
     words = ("train", "promoter", prepared / "tiny.dataset.h5", "-o", model, "--epochs", 1, "--no-baselines")
     shutil.copytree(trained, model)
     record.write_text("of the model that is replaced")
 
-    def killed(*_: object, **__: object) -> None:
+    def killed(*_, **__):
         raise KeyboardInterrupt
 
     with monkeypatch.context() as patch:
@@ -242,18 +222,18 @@ def test_a_run_killed_before_it_wrote_its_record_gets_one_on_resume(
     assert record.read_bytes() == written
 
 
-def cut_in_half(path: Path) -> None:
+def cut_in_half(path):
     path.write_bytes(path.read_bytes()[: path.stat().st_size // 2])
 
 
-def flip_last_bit(path: Path) -> None:
+def flip_last_bit(path):
     content = bytearray(path.read_bytes())
     content[-1] ^= 1
     path.write_bytes(bytes(content))
 
 
-def replace(old: str, new: str) -> Callable[[Path], None]:
-    def change(path: Path) -> None:
+def replace(old, new):
+    def change(path):
         text = path.read_text()
         assert old in text
         path.write_text(text.replace(old, new))
@@ -279,14 +259,8 @@ def replace(old: str, new: str) -> Callable[[Path], None]:
     ],
 )
 def test_damaged_models_are_one_sentence_and_code_1(
-    prepared: Path,
-    trained: Path,
-    tmp_path: Path,
-    capsys: pytest.CaptureFixture[str],
-    name: str,
-    damage: Callable[[Path], None],
-    sentence: str,
-) -> None:
+    prepared, trained, tmp_path, capsys, name, damage, sentence
+):
     model = tmp_path / "damaged"
     shutil.copytree(trained, model)
     damage(model / name)
@@ -302,7 +276,7 @@ def test_damaged_models_are_one_sentence_and_code_1(
     assert "Traceback" not in captured.err
 
 
-def check_mistake(given: int, code: int, sentence: str, capsys: pytest.CaptureFixture[str]) -> None:
+def check_mistake(given, code, sentence, capsys):
     captured = capsys.readouterr()
     assert given == code, captured.err
     assert sentence in captured.err

@@ -5,14 +5,12 @@ import os
 import re
 import shlex
 import subprocess
-from pathlib import Path
-from types import ModuleType
 from typing import Any, NamedTuple
 
 import pytest
 
 from tests.conftest import made_once
-from tests.docs.tutorials import COMMON_STEPS, ROOT, RunBash, run_steps, steps
+from tests.docs.tutorials import COMMON_STEPS, ROOT, run_steps, steps
 
 PAGES = sorted(
     [
@@ -26,7 +24,7 @@ PAGES = sorted(
 )
 
 
-def page_text(page: str) -> str:
+def page_text(page):
     """A page of docs, by its path without the suffix."""
     return (ROOT / "docs" / f"{page}.md").read_text(encoding="utf-8")
 
@@ -38,7 +36,7 @@ class Block(NamedTuple):
     code: str
 
 
-def blocks(page: Path, language: str = "(?:bash|sh)") -> list[Block]:
+def blocks(page, language="(?:bash|sh)"):
     """The blocks of a page in a language."""
     found = re.findall(
         rf"(?:<!-- test: ([^>]*) -->\n)?```{language}\n(.*?)```", page.read_text("utf-8"), flags=re.DOTALL
@@ -46,7 +44,7 @@ def blocks(page: Path, language: str = "(?:bash|sh)") -> list[Block]:
     return [Block(*block) for block in found]
 
 
-def command_lines(page: Path) -> list[list[str]]:
+def command_lines(page):
     """The words of every line of a page's shell blocks that calls `bioattn`."""
     code = "".join(block.code for block in blocks(page))
     lines = code.replace("\\\n", " ").splitlines()
@@ -54,12 +52,12 @@ def command_lines(page: Path) -> list[list[str]]:
     return [shlex.split(re.split(r" [>|&;]", line)[0], comments=True) for line in called]
 
 
-def snippets(page: str) -> list[str]:
+def snippets(page):
     """The blocks of Python of a page of docs."""
     return re.findall(r"```python\n(.*?)```", page_text(page), flags=re.DOTALL)
 
 
-def run_python(code: str) -> dict[str, Any]:
+def run_python(code):
     """Run the Python of a page in the current folder; returns its names."""
     names: dict[str, Any] = {}
     exec(compile(code, "page", "exec"), names)
@@ -67,10 +65,10 @@ def run_python(code: str) -> dict[str, Any]:
 
 
 @pytest.fixture(scope="session")
-def run_bash(bioattn_folder: Path) -> RunBash:
+def run_bash(bioattn_folder):
     """Run commands in a folder beside `data`; returns stdout, or with `everything` stderr too."""
 
-    def run(code: str, folder: Path, *, everything: bool = False, **variables: str) -> str:
+    def run(code, folder, *, everything=False, **variables):
         if not (folder / "data").exists():
             (folder / "data").symlink_to(ROOT / "data")
         done = subprocess.run(
@@ -88,7 +86,7 @@ def run_bash(bioattn_folder: Path) -> RunBash:
 
 
 @pytest.fixture(scope="session")
-def demo(tmp_path_factory: pytest.TempPathFactory, run_bash: RunBash) -> Path:
+def demo(tmp_path_factory, run_bash):
     """The folder in which the promoter tutorial ran up to its attention file."""
     return made_once(
         tmp_path_factory,
@@ -98,7 +96,7 @@ def demo(tmp_path_factory: pytest.TempPathFactory, run_bash: RunBash) -> Path:
 
 
 @pytest.fixture(scope="session")
-def settings_tables() -> ModuleType:
+def settings_tables():
     """docs/settings_tables.py."""
     spec = importlib.util.spec_from_file_location("settings_tables", ROOT / "docs" / "settings_tables.py")
     assert spec is not None

@@ -9,7 +9,6 @@ import re
 import shlex
 import shutil
 import subprocess
-from pathlib import Path
 
 import numpy as np
 import pandas as pd
@@ -17,7 +16,7 @@ import pytest
 import yaml
 
 from bioattn import __version__
-from tests.docs.conftest import PAGES, ROOT, Block, RunBash, blocks, run_python
+from tests.docs.conftest import PAGES, ROOT, Block, blocks, run_python
 from tests.docs.tutorials import COMMON_STEPS, steps
 
 README = ROOT / "README.md"
@@ -32,7 +31,7 @@ RUN = [page for page in PAGES if page not in ELSEWHERE and any(not block.mark fo
 
 
 @pytest.fixture(scope="module")
-def reader(demo: Path, tmp_path_factory: pytest.TempPathFactory, run_bash: RunBash) -> Path:
+def reader(demo, tmp_path_factory, run_bash):
     """The folder in which the README's commands ran; `demo-output` stands for what `make demo` makes of the same
     files and settings. The first commands are those of the tutorial, whose results are taken."""
     folder = tmp_path_factory.mktemp("readme")
@@ -54,7 +53,7 @@ def reader(demo: Path, tmp_path_factory: pytest.TempPathFactory, run_bash: RunBa
 
 @pytest.mark.slow
 @pytest.mark.parametrize("page", RUN, ids=lambda page: str(page.relative_to(ROOT)))
-def test_commands_of_a_page(page: Path, reader: Path, tmp_path: Path, run_bash: RunBash) -> None:
+def test_commands_of_a_page(page, reader, tmp_path, run_bash):
     code = "".join(block.code for block in blocks(page) if not block.mark)
     for path in reader.iterdir():
         if not re.search(rf"-o {re.escape(path.name)}\s", code):
@@ -63,14 +62,14 @@ def test_commands_of_a_page(page: Path, reader: Path, tmp_path: Path, run_bash: 
 
 
 @pytest.mark.shared
-def test_yeast(shared: Path, tmp_path: Path, run_bash: RunBash) -> None:
+def test_yeast(shared, tmp_path, run_bash):
     marked = [block for page in PAGES for block in blocks(page) if block.mark == "shared"]
     assert len(marked) == 1
     run_bash(marked[0].code, tmp_path, YEAST=str(shared / "data" / "yeast"))
     assert (tmp_path / "yeast.dataset.h5").stat().st_size > 1_000_000
 
 
-def test_nothing_escapes() -> None:
+def test_nothing_escapes():
     assert len(RUN) > 10
     for page in PAGES:
         for block in blocks(page):
@@ -82,7 +81,7 @@ def test_nothing_escapes() -> None:
             assert not [line for line in outside.splitlines() if line.startswith("    bioattn ")], page
 
 
-def test_the_readme_is_one_screen_and_its_examples_are_short() -> None:
+def test_the_readme_is_one_screen_and_its_examples_are_short():
     lines = TEXT.splitlines()
     assert len(lines) <= 120
     assert max(len(line) for line in lines) <= 100
@@ -94,14 +93,12 @@ def test_the_readme_is_one_screen_and_its_examples_are_short() -> None:
 
 
 @pytest.mark.parametrize("page", PAGES, ids=lambda page: str(page.relative_to(ROOT)))
-def test_nobody_is_sent_to_a_package_index_for_bioattn(page: Path) -> None:
+def test_nobody_is_sent_to_a_package_index_for_bioattn(page):
     assert "install 'bioattn" not in page.read_text(encoding="utf-8")
 
 
 @pytest.mark.slow
-def test_the_promoter_example_finds_the_motifs(
-    reader: Path, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
-) -> None:
+def test_the_promoter_example_finds_the_motifs(reader, monkeypatch, tmp_path):
     """The picture says so: in treatment 1 the motif at -45..-37 is looked at most."""
     monkeypatch.chdir(reader)
     (code,) = [block.code for block in blocks(README, "python")]
@@ -112,7 +109,7 @@ def test_the_promoter_example_finds_the_motifs(
 
 
 @pytest.mark.slow
-def test_the_protein_example_finds_contacts(reader: Path) -> None:
+def test_the_protein_example_finds_contacts(reader):
     """The picture of the tutorial says so: most of the likeliest pairs are planted."""
     likeliest = pd.read_csv(reader / "family" / "contacts.tsv", sep="\t").head(20)
     truth = pd.read_csv(ROOT / "data" / "families" / "contacts" / "simulated000000.tsv", sep="\t")
@@ -123,7 +120,7 @@ def test_the_protein_example_finds_contacts(reader: Path) -> None:
 
 
 @pytest.mark.parametrize("target", ["demo", "test"])
-def test_make_knows_what_the_readme_says(target: str) -> None:
+def test_make_knows_what_the_readme_says(target):
     assert f"\nmake {target} " in TEXT
     done = subprocess.run(["make", "-n", target], cwd=ROOT, capture_output=True, text=True)
     assert done.returncode == 0, done.stderr
@@ -133,7 +130,7 @@ def test_make_knows_what_the_readme_says(target: str) -> None:
         assert "--epochs 10 --seed 0 --threads 1" in done.stdout
 
 
-def test_the_citation_is_valid() -> None:
+def test_the_citation_is_valid():
     citation = yaml.safe_load((ROOT / "CITATION.cff").read_text(encoding="utf-8"))
     assert {"cff-version", "message", "title", "authors"} <= set(citation)
     assert citation["cff-version"] == "1.2.0"

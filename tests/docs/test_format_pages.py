@@ -12,7 +12,6 @@ from scipy.sparse import csr_array
 from bioattn.alignments.contact_dataset import ContactProtein, write_contact_dataset
 from bioattn.alignments.contact_pairs import ContactAuditRow
 from bioattn.alignments.contact_preparation import ContactSettings
-from bioattn.attention.site import AttentionSite
 from bioattn.formats.a3m import ANNOTATION_RECORDS
 from bioattn.formats.alignment_file import AlignmentFormat
 from bioattn.models.evoformer.inference.attention import AlignmentSample
@@ -38,12 +37,12 @@ Maps = dict[tuple[str, int], np.ndarray]
 
 
 @pytest.fixture(autouse=True)
-def in_folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def in_folder(tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
 
 
 @pytest.mark.parametrize(("page", "number"), [("attention", 6), ("attribution", 3)])
-def test_there_are_the_promised_snippets(page: str, number: int) -> None:
+def test_there_are_the_promised_snippets(page, number):
     found = snippets(f"formats/{page}")
     assert len(found) == number
     for place, code in enumerate(found):
@@ -51,7 +50,7 @@ def test_there_are_the_promised_snippets(page: str, number: int) -> None:
 
 
 @pytest.fixture
-def weights() -> np.ndarray:
+def weights():
     """Of an attention.h5 over promoters in the current folder."""
     site = cross_site(range(0, 101, 10), field=24)
     weights = np.random.default_rng(0).random((3, 2, 2, 10)).astype(np.float32)
@@ -62,7 +61,7 @@ def weights() -> np.ndarray:
     return weights
 
 
-def test_attention_over_promoters(weights: np.ndarray) -> None:
+def test_attention_over_promoters(weights):
     with_h5py, with_xarray, with_bioattn = map(run_python, snippets("formats/attention")[:3])
     np.testing.assert_array_equal(with_h5py["weights"], weights[1, 1])
     np.testing.assert_array_equal(with_h5py["edges"], range(0, 101, 10))
@@ -76,7 +75,7 @@ def test_attention_over_promoters(weights: np.ndarray) -> None:
 
 
 @pytest.fixture
-def maps() -> Maps:
+def maps():
     """The row maps of each alignment of an attention.h5 in the current folder."""
     sites = [
         alignment_site("evoformer", 0, "msa_row", 4),
@@ -90,7 +89,7 @@ def maps() -> Maps:
     random = np.random.default_rng(0)
     maps: Maps = {}
 
-    def make(site: AttentionSite, shape: tuple[int, ...], number: int) -> dict[str, np.ndarray]:
+    def make(site, shape, number):
         weights = random.random(shape).astype(np.float32)
         weights /= weights.sum(-1, keepdims=True)
         maps[site.name, number] = weights
@@ -100,7 +99,7 @@ def maps() -> Maps:
     return maps
 
 
-def test_attention_over_alignments(maps: Maps) -> None:
+def test_attention_over_alignments(maps):
     with_h5py, with_xarray, with_bioattn = map(run_python, snippets("formats/attention")[3:])
     np.testing.assert_array_equal(with_h5py["weights"], maps[ROW, 0][2])
     assert with_h5py["query"] == "MQIFVK"
@@ -111,7 +110,7 @@ def test_attention_over_alignments(maps: Maps) -> None:
     assert list(with_bioattn["samples"]["query"]) == ["MQIFVK", "ACDEFGHI"]
 
 
-def test_attribution() -> None:
+def test_attribution():
     random = np.random.default_rng(0)
     values = random.random((3, 2, 20, 4)).astype(np.float32)
     values -= values.mean(-1, keepdims=True)
@@ -131,7 +130,7 @@ def test_attribution() -> None:
     assert with_bioattn["predictions"].loc["GENE", "control"] == predictions[1, 0]
 
 
-def objects(path: str) -> set[str]:
+def objects(path):
     """Names of the arrays of an HDF5 file, and `attribute NAME` of those of its root."""
     with h5py.File(path) as file:
         found = {f"attribute {name}" for name in file.attrs}
@@ -139,7 +138,7 @@ def objects(path: str) -> set[str]:
     return found
 
 
-def described(tree: str) -> set[str]:
+def described(tree):
     """What the table of a tree lists; names after the first may leave out its folder."""
     found: set[str] = set()
     for line in tree.splitlines():
@@ -152,7 +151,7 @@ def described(tree: str) -> set[str]:
     return found
 
 
-def test_dataset() -> None:
+def test_dataset():
     index = pd.Index(["control", "TREATMENT"], dtype=object, name="treatment")
     dataset = PromoterDataset(
         gene_ids=GENES,
@@ -184,7 +183,7 @@ def test_dataset() -> None:
     assert objects("x.dataset.h5") == described(tree)
 
 
-def test_contact_dataset() -> None:
+def test_contact_dataset():
     """Also the tree is that of a file, and the table of settings and of the audit name them all."""
     random = np.random.default_rng(0)
     columns = 20
@@ -222,7 +221,7 @@ def test_contact_dataset() -> None:
     assert [name for name in ContactAuditRow._fields if f"`{name}`" not in text.split("### Audit")[1]] == []
 
 
-def test_alignments() -> None:
+def test_alignments():
     text = page_text("formats/alignments")
     lines = re.findall(r"^\| .*? \| `(\w+)` \|", text, flags=re.MULTILINE)
     assert sorted(lines) == sorted(AlignmentFormat)
@@ -243,7 +242,7 @@ FAMILY = "".join(
 )
 
 
-def test_statistics_and_steps_of_preparing_an_alignment() -> None:
+def test_statistics_and_steps_of_preparing_an_alignment():
     text = page_text("formats/msa")
     Path("in.a3m").write_text(FAMILY)
     fractions = ("--max-gap-column", "--max-gap-row", "--max-identity")
@@ -260,7 +259,7 @@ def test_statistics_and_steps_of_preparing_an_alignment() -> None:
     assert set(written["row_gaps"]) == set(re.findall(r"`(min|q25|median|q75|max)`", told))
 
 
-def test_preparing_an_alignment_in_python() -> None:
+def test_preparing_an_alignment_in_python():
     # The content decides what a file is, whatever its name.
     Path("family.sto.gz").write_text(FAMILY)
     (snippet,) = snippets("formats/msa")

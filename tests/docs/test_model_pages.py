@@ -4,8 +4,6 @@ import json
 import re
 import shutil
 from dataclasses import fields
-from pathlib import Path
-from types import ModuleType
 
 import h5py
 import pytest
@@ -27,7 +25,7 @@ REPRESENTATIONS = ("single", "pair", "msa", "msa_first_row", "structure")
 
 
 @pytest.mark.parametrize("page", ["promoter", "evoformer-training", "evoformer", "language"])
-def test_the_tables_are_those_of_the_code(settings_tables: ModuleType, page: str) -> None:
+def test_the_tables_are_those_of_the_code(settings_tables, page):
     text = page_text(f"models/{page}")
     assert text == settings_tables.with_tables(f"{page}.md", text), "run: python docs/settings_tables.py"
     if page == "evoformer-training":
@@ -39,7 +37,7 @@ def test_the_tables_are_those_of_the_code(settings_tables: ModuleType, page: str
 
 
 @pytest.mark.parametrize("page", ["promoter", "evoformer-training"])
-def test_the_toml_is_accepted(tmp_path: Path, page: str) -> None:
+def test_the_toml_is_accepted(tmp_path, page):
     (toml,) = re.findall(r"```toml\n(.*?)```", page_text(f"models/{page}"), flags=re.DOTALL)
     (tmp_path / "settings.toml").write_text(toml)
     places = {"dataset": tmp_path / "x.h5", "output": tmp_path / "m", "config": tmp_path / "settings.toml"}
@@ -55,7 +53,7 @@ def test_the_toml_is_accepted(tmp_path: Path, page: str) -> None:
     assert (training.steps, training.simulated_steps, training.seed) == (500, 1000, 3)
 
 
-def test_every_layer_is_in_the_table_of_files() -> None:
+def test_every_layer_is_in_the_table_of_files():
     """Whatever names an algorithm in its first line."""
     (table,) = re.findall(r"\| algorithm \| file.*?\n\n", page_text("models/evoformer"), flags=re.DOTALL)
     listed = {EVOFORMER / name for name in re.findall(r"`([\w/]+\.py)`", table)}
@@ -67,7 +65,7 @@ def test_every_layer_is_in_the_table_of_files() -> None:
 
 
 @pytest.mark.shared
-def test_the_model_in_python(shared: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_model_in_python(shared, tmp_path, monkeypatch):
     (snippet,) = snippets("models/evoformer")
     monkeypatch.chdir(tmp_path)
     shutil.copy(shared / "golden" / "tiny_params_af2.npz", "params_model_3_ptm.npz")
@@ -82,18 +80,18 @@ def test_the_model_in_python(shared: Path, tmp_path: Path, monkeypatch: pytest.M
     }
 
 
-def first_cells(section: str) -> set[str]:
+def first_cells(section):
     """Names in the first column of the section's tables."""
     rows = [line for line in section.splitlines() if line.startswith("| `")]
     return {name for row in rows for name in re.findall(r"`([^`]+)`", row.split("|")[1])}
 
 
-def output_section(title: str) -> str:
+def output_section(title):
     return page_text("formats/evoformer-output").split(f"## {title}\n")[1].split("\n## ")[0]
 
 
 @pytest.fixture(scope="module")
-def results(tmp_path_factory: pytest.TempPathFactory) -> Path:
+def results(tmp_path_factory):
     """A run that writes all there is."""
     from tests.inference.evoformer_runs import make_model, write_fasta
 
@@ -106,7 +104,7 @@ def results(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return folder / "out"
 
 
-def test_every_file_object_score_and_column_of_a_run_is_listed(results: Path) -> None:
+def test_every_file_object_score_and_column_of_a_run_is_listed(results):
     listed = first_cells(page_text("formats/evoformer-output").split("## Rows")[0])
     assert {path.name for path in results.iterdir()} == listed
     with h5py.File(results / "distogram.h5") as file:
@@ -124,7 +122,7 @@ def test_every_file_object_score_and_column_of_a_run_is_listed(results: Path) ->
     assert header == re.findall(r"`(\w+)`", output_section("contacts.tsv"))
 
 
-def test_input_settings_are_explained_with_alphafolds_values() -> None:
+def test_input_settings_are_explained_with_alphafolds_values():
     table = page_text("formats/model").split("| `inputs` | AlphaFold's")[1].split("\n\n")[0]
     usual = InputSettings()
     assert dict(re.findall(r"\| `(\w+)` \| (\S+) \|", table)) == {
@@ -132,13 +130,13 @@ def test_input_settings_are_explained_with_alphafolds_values() -> None:
     }
 
 
-def test_layouts_of_the_parameters_page_are_all_there_are() -> None:
+def test_layouts_of_the_parameters_page_are_all_there_are():
     leaves = {row.alphafold.split("//")[1] for row in parameter_table()}
     named = set(re.findall(r"`(\w+)`", page_text("models/parameters")))
     assert leaves - named <= {"bias", "output_b", "feat_2d_weights", "trainable_point_weights"}
 
 
-def test_a_run_in_python(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_run_in_python(tmp_path, monkeypatch):
     from tests.inference.evoformer_runs import make_model, write_fasta
 
     make_model(tmp_path / "model")

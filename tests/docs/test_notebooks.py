@@ -2,7 +2,6 @@
 
 import os
 from pathlib import Path
-from typing import Any
 
 import pytest
 
@@ -13,17 +12,17 @@ import nbformat  # noqa: E402
 NOTEBOOKS = sorted((Path(__file__).resolve().parents[2] / "docs" / "notebooks").glob("*.ipynb"))
 
 
-def pictures(notebook: Any) -> int:
+def pictures(notebook):
     outputs = [output for cell in notebook.cells for output in cell.get("outputs", [])]
     return sum("image/png" in output.get("data", {}) for output in outputs)
 
 
-def test_there_are_two() -> None:
+def test_there_are_two():
     assert [path.stem for path in NOTEBOOKS] == ["promoters", "proteins"]
 
 
 @pytest.mark.parametrize("path", NOTEBOOKS, ids=lambda path: path.stem)
-def test_notebook(path: Path, bioattn_folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_notebook(path, bioattn_folder, monkeypatch):
     monkeypatch.setenv("PATH", f"{bioattn_folder}{os.pathsep}{os.environ['PATH']}")
     stored = nbformat.read(path, as_version=4)
     run = nbformat.from_dict(stored)

@@ -29,7 +29,7 @@ from tests.workflows.nextflow_module import config_text, params
 SECURITY = (ROOT / "SECURITY.md").read_text(encoding="utf-8")
 
 
-def test_doctor_says_what_the_page_says(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_doctor_says_what_the_page_says(tmp_path, capsys):
     assert main(["doctor", str(tmp_path)]) == 0
     titles = re.findall(r"^([A-Z][a-z ]+)$", capsys.readouterr().out, re.MULTILINE)
     topics = re.findall(r"^- \*\*(\w+)\*\*", page_text("setup"), re.MULTILINE)
@@ -38,7 +38,7 @@ def test_doctor_says_what_the_page_says(tmp_path: Path, capsys: pytest.CaptureFi
         assert f"`{verdict}`" in page_text("setup")
 
 
-def test_the_sections_of_multiqc_are_listed() -> None:
+def test_the_sections_of_multiqc_are_listed():
     page = page_text("workflows/multiqc")
     for section in SECTIONS.values():
         name = section.get("section_name", "General Statistics")
@@ -47,7 +47,7 @@ def test_the_sections_of_multiqc_are_listed() -> None:
     assert f"MultiQC {version}" in page
 
 
-def test_parameters_and_profiles_of_nextflow_exist() -> None:
+def test_parameters_and_profiles_of_nextflow_exist():
     page = page_text("workflows/nextflow")
     for name in [*re.findall(r"--([a-z]+(?:_[a-z]+)+)", page), "promoters", "alignments", "outdir", "shards"]:
         assert name in params(test=False), name
@@ -58,7 +58,7 @@ def test_parameters_and_profiles_of_nextflow_exist() -> None:
     assert sorted(named) == sorted(given)
 
 
-def test_the_image_is_named_as_it_is_built() -> None:
+def test_the_image_is_named_as_it_is_built():
     for page in ("workflows/nextflow", "workflows/docker"):
         assert f"bioattn:{__version__}" in page_text(page)
     for argument in re.findall(r"--build-arg (\w+)=", page_text("workflows/docker")):
@@ -69,7 +69,7 @@ PROMISES = [line for line in SECURITY.splitlines() if line.startswith("| ")][2:]
 
 
 @pytest.mark.parametrize("promise", PROMISES, ids=lambda text: text[2:40])
-def test_every_promise_of_security_has_a_test(promise: str) -> None:
+def test_every_promise_of_security_has_a_test(promise):
     tests = re.findall(r"`(tests/[^`]+)`", promise.rsplit("|", 2)[1])
     assert tests
     for test in tests:
@@ -77,13 +77,13 @@ def test_every_promise_of_security_has_a_test(promise: str) -> None:
         assert f"def {name or 'test_'}" in (ROOT / path).read_text(encoding="utf-8"), test
 
 
-def test_security_names_the_limits_as_they_are() -> None:
+def test_security_names_the_limits_as_they_are():
     assert unpacking.ALWAYS_ALLOWED == 1 << 30
     assert f"1 GiB or {unpacking.MOST_TIMES} times their size" in SECURITY
     assert f"`{unpacking.LIMIT_VARIABLE}` (bytes)" in SECURITY
 
 
-def test_known_motifs() -> None:
+def test_known_motifs():
     """Every column, direction and kind of pattern is explained, with the numbers of the code."""
     page = page_text("known-motifs")
     assert [name for name in (*COLUMNS, *DIRECTIONS) if f"`{name}`" not in page] == []
@@ -98,10 +98,10 @@ def test_known_motifs() -> None:
     assert f"sites in {LEAST_SHUFFLED_PROMOTERS} promoters or more; fewer than {LEAST_SHUFFLED}" in text
 
 
-def test_every_sharded_command_is_listed() -> None:
+def test_every_sharded_command_is_listed():
     """The options are where the page says that they are, and nowhere else."""
 
-    def sharded(command: object, words: tuple[str, ...]) -> set[str]:
+    def sharded(command, words):
         if hasattr(command, "commands"):
             return {name for word, each in command.commands.items() for name in sharded(each, (*words, word))}
         has = any("--shard" in parameter.opts for parameter in command.params)
@@ -112,7 +112,7 @@ def test_every_sharded_command_is_listed() -> None:
     assert sharded(program(), ()) == set(re.findall(r"`((?:run|export|explain) \w+)", table))
 
 
-def test_every_plot_and_its_picture_is_there() -> None:
+def test_every_plot_and_its_picture_is_there():
     lines = command_lines(ROOT / "docs" / "figures.md")
     plots = [words for words in lines if words[1] == "plot"]
     assert {words[2] for words in plots} == set(program().commands["plot"].commands)
@@ -121,7 +121,7 @@ def test_every_plot_and_its_picture_is_there() -> None:
     assert sum((ROOT / "docs" / picture).stat().st_size for picture in pictures) < 1_500_000
 
 
-def test_drawing_in_python(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_drawing_in_python(tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
     (tmp_path / "data").symlink_to(ROOT / "data")
     truth = pd.read_csv(ROOT / "data" / "families" / "contacts" / "simulated000000.tsv", sep="\t")
@@ -135,7 +135,7 @@ def test_drawing_in_python(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> N
 
 
 @pytest.mark.parametrize("page", PAGES, ids=lambda page: str(page.relative_to(ROOT)))
-def test_scripts_parse_and_options_exist(page: Path) -> None:
+def test_scripts_parse_and_options_exist(page):
     for block in blocks(page):
         done = subprocess.run(["bash", "-n"], input=block.code, text=True, capture_output=True)
         assert (done.returncode, done.stderr) == (0, "")
@@ -155,7 +155,7 @@ def test_scripts_parse_and_options_exist(page: Path) -> None:
 
 
 @pytest.mark.parametrize("page", PAGES, ids=lambda page: str(page.relative_to(ROOT)))
-def test_links_lead_somewhere(page: Path) -> None:
+def test_links_lead_somewhere(page):
     text = re.sub(r"```.*?```", "", page.read_text(encoding="utf-8"), flags=re.DOTALL)
     for target, heading in re.findall(r"\]\(([^)#\s]*)(?:#([^)\s]+))?\)", text):
         if target.startswith("http"):
@@ -166,7 +166,7 @@ def test_links_lead_somewhere(page: Path) -> None:
             assert heading in headings(linked), f"{target}#{heading}"
 
 
-def headings(page: Path) -> set[str]:
+def headings(page):
     """The names by which links find the headings of a page, as GitHub makes them."""
     text = re.sub(r"```.*?```", "", page.read_text(encoding="utf-8"), flags=re.DOTALL)
     titles = re.findall(r"^#+ (.*)$", text, flags=re.MULTILINE)

@@ -4,15 +4,14 @@ import re
 from pathlib import Path
 
 import pandas as pd
-import pytest
 
 from bioattn.interpret.maps.upsampling import upsample
-from tests.docs.conftest import RunBash, run_python
+from tests.docs.conftest import run_python
 
 PAGE = (Path(__file__).resolve().parents[2] / "docs" / "python.md").read_text(encoding="utf-8")
 
 
-def test_the_page(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, run_bash: RunBash) -> None:
+def test_the_page(tmp_path, monkeypatch, run_bash):
     monkeypatch.chdir(tmp_path)
     code = ""
     for language, lines in re.findall(r"```(bash|python)\n(.*?)```", PAGE, flags=re.DOTALL):

@@ -7,14 +7,12 @@ import json
 import os
 import re
 import subprocess
-from collections.abc import Callable, Iterator
-from pathlib import Path
-from typing import Any
+from collections.abc import Callable
 
 import pytest
 
 from bioattn_cli.main import main
-from tests.docs.conftest import ROOT, RunBash
+from tests.docs.conftest import ROOT
 
 TEXT = (ROOT / "docs" / "workflows" / "snakemake.md").read_text(encoding="utf-8")
 WORKFLOWS = ROOT / "workflows" / "snakemake"
@@ -24,7 +22,7 @@ Run = Callable[..., str]
 
 
 @pytest.fixture(scope="module")
-def run(tmp_path_factory: pytest.TempPathFactory, snakemake_folder: Path, run_bash: RunBash) -> Run:
+def run(tmp_path_factory, snakemake_folder, run_bash):
     """Runs a script in one folder beside `data` and a copy of the workflows; returns what was printed."""
     folder = tmp_path_factory.mktemp("page")
     # Files by link: a copy would be newer than it is, and Snakemake leaves a folder where it runs.
@@ -36,13 +34,13 @@ def run(tmp_path_factory: pytest.TempPathFactory, snakemake_folder: Path, run_ba
     return lambda code, **more: run_bash(code, folder, everything=True, **variables, **more)
 
 
-def jobs(said: str) -> dict[str, int]:
+def jobs(said):
     """Rules and numbers of jobs of a dry run."""
     _, _, table = said.rpartition("Job stats:\n")
     return {rule: int(number) for rule, number in re.findall(r"^(\w+) +(\d+)$", table, re.MULTILINE)}
 
 
-def test_nothing_escapes_the_test() -> None:
+def test_nothing_escapes_the_test():
     assert [mark.split(",")[0] for mark, _ in BLOCKS] == ["", "", "", "not run", "not run", "not run"]
     assert len(re.findall(r"^```\w", TEXT, flags=re.MULTILINE)) == len(BLOCKS) + 2
 
@@ -56,12 +54,12 @@ def test_nothing_escapes_the_test() -> None:
         (2, {"alignment": 3, "evoformer": 3, "report": 3}),
     ],
 )
-def test_commands(run: Run, block: int, expected: dict[str, int]) -> None:
+def test_commands(run, block, expected):
     planned = jobs(run(BLOCKS[block][1]))
     assert {rule: planned[rule] for rule in expected} == expected
 
 
-def test_the_yeast_run(run: Run, tmp_path: Path) -> None:
+def test_the_yeast_run(run, tmp_path):
     """The command as it stands, with a dry run in place of the run; the picture shows its jobs."""
     for name in (
         "R64_genbank.genome.fa.gz",
@@ -80,7 +78,7 @@ def test_the_yeast_run(run: Run, tmp_path: Path) -> None:
     assert set(re.findall(r"^\| `(\w+)` ", table, re.MULTILINE)) == planned - {"all"}
 
 
-def test_profiles_are_read(run: Run) -> None:
+def test_profiles_are_read(run):
     """What the command for a cluster asks for, as far as there is none to ask."""
     (command,) = [code for _, code in BLOCKS if "profiles/slurm" in code]
     for _, code in BLOCKS[1:3]:
@@ -91,7 +89,7 @@ def test_profiles_are_read(run: Run) -> None:
         assert jobs(said)["evoformer"] == 3
 
 
-def test_the_module(run: Run) -> None:
+def test_the_module(run):
     """The Snakefile of the page, whose prefix stands before inputs and outputs."""
     code, one_rule = re.findall(r"```python\n(.*?)```", TEXT, flags=re.DOTALL)
     settings = {"stress": {name: name for name in ("genome", "annotation", "responses")}}
@@ -122,7 +120,7 @@ def test_the_module(run: Run) -> None:
 
 
 @pytest.mark.parametrize("workflow", ["promoters", "alignments"])
-def test_every_setting_is_explained(run: Run, workflow: str) -> None:
+def test_every_setting_is_explained(run, workflow):
     """The table of settings says what the schema says."""
     as_json = "import json, sys, yaml; print(json.dumps(yaml.safe_load(sys.stdin)))"
     path = f"workflows/snakemake/{workflow}/workflow/schemas/config.schema.yaml"
@@ -131,7 +129,7 @@ def test_every_setting_is_explained(run: Run, workflow: str) -> None:
     assert re.findall(r"^\| `.*", page, re.MULTILINE) == list(settings_table(schema))
 
 
-def settings_table(schema: dict[str, Any], heading: str = "") -> Iterator[str]:
+def settings_table(schema, heading=""):
     for name, part in schema["properties"].items():
         if part.get("type") == "object":
             yield from settings_table(part, f"{name}.")
@@ -142,7 +140,7 @@ def settings_table(schema: dict[str, Any], heading: str = "") -> Iterator[str]:
         yield f"| `{heading}{name}` | {part['description']} | {told} |"
 
 
-def test_options_that_the_page_names_exist(capsys: pytest.CaptureFixture[str]) -> None:
+def test_options_that_the_page_names_exist(capsys):
     """`options` of the settings that come along are those of the commands."""
     steps = {
         "promoters": {

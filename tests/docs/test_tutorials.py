@@ -1,17 +1,16 @@
 """The tutorials: every command as a reader types it, and what stands under it is what it prints."""
 
 import shutil
-from pathlib import Path
 
 import pandas as pd
 import pytest
 
 from bioattn.formats.meme import read_meme
-from tests.docs.conftest import ROOT, RunBash
+from tests.docs.conftest import ROOT
 from tests.docs.tutorials import COMMON_STEPS, not_printed, run_steps, steps
 
 
-def test_lines_are_compared() -> None:
+def test_lines_are_compared():
     printed = "wrote a\ntest genes\t0.824\t1,234\nskill −0.5 of G12\n"
     assert not_printed("test genes 0.85 1,200\n…\nskill −0.45 of G12", printed) is None
     assert not_printed("test … 1,234", printed) is None
@@ -21,7 +20,7 @@ def test_lines_are_compared() -> None:
 
 
 @pytest.mark.slow
-def test_promoters(demo: Path, tmp_path: Path, run_bash: RunBash) -> None:
+def test_promoters(demo, tmp_path, run_bash):
     """The model finds the motifs that were planted, and the figures are there."""
     shutil.copytree(demo / "tutorial", tmp_path / "tutorial")
     run_steps(steps("promoters.md")[COMMON_STEPS:], tmp_path, run_bash)
@@ -36,7 +35,7 @@ def test_promoters(demo: Path, tmp_path: Path, run_bash: RunBash) -> None:
 
 
 @pytest.mark.slow
-def test_proteins(tmp_path: Path, run_bash: RunBash) -> None:
+def test_proteins(tmp_path, run_bash):
     run_steps(steps("proteins.md"), tmp_path, run_bash)
     folder = tmp_path / "protein-tutorial"
     for name in ("contacts.png", "attention-contacts.png"):

@@ -6,7 +6,7 @@ standing for anything. A comment `<!-- test: not run, … -->` above a block of 
 """
 
 import re
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from pathlib import Path
 from typing import NamedTuple
 
@@ -26,7 +26,7 @@ class Step(NamedTuple):
     printed: str
 
 
-def steps(page: str) -> list[Step]:
+def steps(page):
     text = (PAGES / page).read_text(encoding="utf-8")
     found = re.findall(
         r"(?:<!-- test: ([^>]*) -->\n)?```sh\n(.*?)```\n(?:\n```text\n(.*?)```\n)?", text, flags=re.DOTALL
@@ -36,7 +36,7 @@ def steps(page: str) -> list[Step]:
     return [Step(*step) for step in found]
 
 
-def run_steps(chosen: Sequence[Step], folder: Path, run_bash: RunBash) -> None:
+def run_steps(chosen, folder, run_bash):
     """Run steps of a page; what each printed is compared with what the page says."""
     for step in chosen:
         if step.mark.startswith("not run"):
@@ -46,7 +46,7 @@ def run_steps(chosen: Sequence[Step], folder: Path, run_bash: RunBash) -> None:
         assert missing is None, f"the page says {missing!r}, but this was printed:\n{printed}"
 
 
-def not_printed(expected: str, printed: str) -> str | None:
+def not_printed(expected, printed):
     """The first line of `expected` that `printed` lacks behind those before it."""
     lines = iter(printed.splitlines())
     for wanted in expected.splitlines():
@@ -55,7 +55,7 @@ def not_printed(expected: str, printed: str) -> str | None:
     return None
 
 
-def says(line: str, wanted: str) -> bool:
+def says(line, wanted):
     """Whether a line is the one wanted, but for white space and small changes of its numbers."""
     plain, pattern = " ".join(line.split()), " ".join(wanted.split())
     parts = NUMBER.split(pattern)
@@ -67,9 +67,9 @@ def says(line: str, wanted: str) -> bool:
     )
 
 
-def number(text: str) -> float:
+def number(text):
     return float(text.replace("−", "-").replace(",", "").rstrip("."))
 
 
-def close(one: float, other: float) -> bool:
+def close(one, other):
     return abs(one - other) <= max(0.1, 0.25 * abs(other))

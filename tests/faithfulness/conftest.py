@@ -1,13 +1,11 @@
 """Small models in memory with random weights, and promoters of which one is short."""
 
-from collections.abc import Callable
 from typing import Any
 
 import numpy as np
 import pytest
 
 from bioattn.models.promoter.config import PromoterModelConfig
-from bioattn.models.promoter.folder import LoadedPromoterModel
 from bioattn.promoters.treatments import named_treatments
 from tests.making import untrained_model
 
@@ -26,10 +24,10 @@ SMALL: dict[str, Any] = {
 
 
 @pytest.fixture
-def make_model() -> Callable[..., LoadedPromoterModel]:
+def make_model():
     """An untrained model whose parameters are spread out, so that its treatments differ."""
 
-    def make(seed: int = 0, task: str = "regression", **settings: Any) -> LoadedPromoterModel:
+    def make(seed=0, task="regression", **settings):
         config = PromoterModelConfig(**{**SMALL, **settings})
         return untrained_model(config, named_treatments(TREATMENTS), task=task, seed=seed, spread=0.5)
 
@@ -37,7 +35,7 @@ def make_model() -> Callable[..., LoadedPromoterModel]:
 
 
 @pytest.fixture
-def codes() -> np.ndarray:
+def codes():
     """25 promoters; the second lacks its first 20 bases, the third has one N."""
     drawn = np.random.default_rng(0).integers(0, 4, (25, LENGTH), dtype=np.uint8)
     drawn[1, :20] = 4

@@ -4,11 +4,7 @@ import numpy as np
 import pytest
 from sklearn.metrics import roc_auc_score
 
-from bioattn.faithfulness.accuracy_checks import (
-    SkillComparison,
-    correlation_statistic,
-    mean_skill,
-)
+from bioattn.faithfulness.accuracy_checks import SkillComparison, correlation_statistic, mean_skill
 from bioattn.faithfulness.subject import mean_over_promoters
 from bioattn.inference.runner import HeldOut
 

@@ -21,7 +21,7 @@ MODEL = {"channels": 16, "kernel": 7, "num_heads": 2, "head_channels": 8, "hidde
 
 
 @pytest.fixture(scope="module")
-def made(tmp_path_factory) -> Path:
+def made(tmp_path_factory):
     """A small dataset with a motif per treatment, its promoters, and models trained on it for a moment."""
     folder = tmp_path_factory.mktemp("made")
     torch.set_num_threads(1)
@@ -58,7 +58,7 @@ CONCAT = {
 }
 
 
-def check(folder: Path, output: Path, *arguments: str | Path) -> int:
+def check(folder, output, *arguments):
     """Run the command on the model and promoters of `folder`."""
     command = ["explain", "check", folder / "model", folder / "promoters.fa", "-o", output, "--samples", "40"]
     return main([str(word) for word in (*command, *arguments, "--threads", "1", "-q")])
@@ -147,7 +147,7 @@ def test_with_dataset_controls_and_another_model(made, tmp_path):
     assert content["settings"]["held_out_promoters"] is True
     assert content["settings"]["split"] == "test"
     assert sorted(path.name.split("-")[0] for path in controls.iterdir()) == [
-        *("gain", "position", "shared", "uniform"),
+        *("gain", "position", "shared", "uniform")
     ]
     # What the file calls skill, by hand.
     dataset = read_dataset(made / "small.dataset.h5")

@@ -1,7 +1,5 @@
 """Deletion, insertion and mutagenesis against plain loops; planted maps that point well, badly and backwards."""
 
-from pathlib import Path
-
 import numpy as np
 import pytest
 import torch
@@ -212,7 +210,7 @@ def test_a_constant_model_has_nothing_to_point_at(make_model, codes):
     assert "the same of every promoter" in measures.skipped["deletion"]
 
 
-def test_samples_prefer_held_out_promoters_and_keep_file_order(tmp_path: Path):
+def test_samples_prefer_held_out_promoters_and_keep_file_order(tmp_path):
     path = tmp_path / "promoters.fa"
     rng = np.random.default_rng(0)
     path.write_text("".join(f">g{n}\n{''.join(rng.choice(list('ACGT'), 30))}\n" for n in range(60)))

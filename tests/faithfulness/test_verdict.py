@@ -89,10 +89,7 @@ WITHOUT_DATASET = dict.fromkeys(
         ({"swapped_skill": 0.0}, "used-not-treatment-specific"),
         ({"swapped_skill": 0.0, "swapped_predictions": 0.9}, "used-not-treatment-specific"),
         ({"deletion_of_other_treatments": 0.0}, "used-not-treatment-specific"),
-        (
-            {"swapped_skill": None, "swapped_predictions": None, "deletion_of_other_treatments": None},
-            "used",
-        ),
+        ({"swapped_skill": None, "swapped_predictions": None, "deletion_of_other_treatments": None}, "used"),
         ({"swapped_shapes_skill": 0.0}, "used-not-treatment-specific"),
         ({"swapped_shapes_skill": Estimate(0.05, -0.01, 0.1)}, "used-not-treatment-specific"),
         ({"mean_shapes_skill": 0.0}, "used-not-treatment-specific"),
@@ -104,10 +101,7 @@ WITHOUT_DATASET = dict.fromkeys(
         ({**WITHOUT_DATASET, "swapped_predictions": 0.0}, "faithful-not-treatment-specific"),
         ({**WITHOUT_DATASET, "recorded_skill": 0.01}, "model-not-predictive"),
         ({**WITHOUT_DATASET, "recorded_skill": 0.5, "deletion": 0.01}, "unfaithful"),
-        (
-            {**WITHOUT_DATASET, "swapped_predictions": None, "deletion_of_other_treatments": None},
-            "faithful",
-        ),
+        ({**WITHOUT_DATASET, "swapped_predictions": None, "deletion_of_other_treatments": None}, "faithful"),
     ],
 )
 def test_verdict(changes, code):

@@ -4,7 +4,6 @@ The long one kills every command before every step on the file system, and runs 
 """
 
 import signal
-from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
@@ -17,7 +16,7 @@ from tests.faults.torture import Torture
 
 
 @pytest.fixture(scope="module")
-def torture(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Torture]:
+def torture(tmp_path_factory):
     scratch: Path = tmp_path_factory.mktemp("faults")
     with Forks(scratch) as forks:
         yield Torture(forks, scratch)
@@ -36,7 +35,7 @@ STEPS = [  # those at which something was lost once, or a name changes hands
 
 
 @pytest.mark.parametrize(("name", "step", "replacing"), STEPS)
-def test_killed_at_a_step_on_the_file_system(name: str, step: int, replacing: bool, torture: Torture) -> None:
+def test_killed_at_a_step_on_the_file_system(name, step, replacing, torture):
     command = BY_NAME[name]
     at_step = step % torture.undisturbed(command).outcome.steps
     strike = torture.strike(command, at_step=at_step, replacing=replacing)
@@ -45,7 +44,7 @@ def test_killed_at_a_step_on_the_file_system(name: str, step: int, replacing: bo
 
 
 @pytest.mark.parametrize(("name", "part"), [("run promoter", 0.5), ("report", 0.4)])
-def test_killed_at_a_moment(name: str, part: float, torture: Torture) -> None:
+def test_killed_at_a_moment(name, part, torture):
     command = BY_NAME[name]
     moment = part * torture.undisturbed(command).outcome.seconds
     assert not torture.strike(command, after=moment, replacing=True).problems
@@ -54,7 +53,7 @@ def test_killed_at_a_moment(name: str, part: float, torture: Torture) -> None:
 @pytest.mark.parametrize(
     ("name", "number"), [("prepare dataset", signal.SIGTERM), ("export motifs", signal.SIGINT)]
 )
-def test_stopped_in_the_middle(name: str, number: int, torture: Torture) -> None:
+def test_stopped_in_the_middle(name, number, torture):
     command = BY_NAME[name]
     at_step = torture.undisturbed(command).outcome.steps // 2
     strike = torture.strike(command, number=number, at_step=at_step)
@@ -82,7 +81,7 @@ SHORT = {
 
 
 @pytest.mark.parametrize("fault", FAULTS, ids=lambda fault: fault.name)
-def test_nothing_is_lost(fault, torture: Torture) -> None:
+def test_nothing_is_lost(fault, torture):
     if fault.needs_root and not can_mount():
         pytest.skip("only root can make a small disk")
     for name in SHORT[fault.name]:
@@ -98,13 +97,13 @@ PLACES = 7
 
 
 @pytest.fixture(scope="module")
-def flips(torture: Torture, tmp_path_factory: pytest.TempPathFactory) -> Flips:
+def flips(torture, tmp_path_factory):
     """Files of every kind."""
     return Flips(torture.forks, tmp_path_factory.mktemp("flips"), torture.inputs)
 
 
 @pytest.mark.parametrize("name", KINDS)
-def test_damage_is_refused_or_changes_nothing(flips: Flips, name: str) -> None:
+def test_damage_is_refused_or_changes_nothing(flips, name):
     tally = flips.run_kind(name, PLACES)
     assert not tally.problems, tally.examples
     assert tally.places == tally.refused + tally.same == PLACES

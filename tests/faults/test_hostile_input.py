@@ -42,15 +42,15 @@ ROOT = Path(__file__).parents[2]
 class Harm:
     """Makes a file when it is unpickled."""
 
-    def __init__(self, path: Path) -> None:
+    def __init__(self, path):
         self.path = path
 
-    def __reduce__(self) -> tuple[Any, ...]:
+    def __reduce__(self):
         return os.mkdir, (str(self.path),)
 
 
 @pytest.mark.parametrize("kind", ["checkpoint", "old checkpoint", "npz", "bare pickle"])
-def test_pickles_are_never_unpickled(tmp_path: Path, kind: str) -> None:
+def test_pickles_are_never_unpickled(tmp_path, kind):
     harm, path = tmp_path / "harm", tmp_path / "x.pt"
     if kind == "npz":
         np.savez(tmp_path / "x.npz", a=np.array([Harm(harm)], dtype=object))
@@ -66,7 +66,7 @@ def test_pickles_are_never_unpickled(tmp_path: Path, kind: str) -> None:
     assert not harm.exists()
 
 
-def test_a_model_folder_names_no_other_files(tmp_path: Path) -> None:
+def test_a_model_folder_names_no_other_files(tmp_path):
     """/dev/zero would be read for ever, and any other path tells whether it has a certain digest."""
     for name in ("/dev/zero", "../secret", "sub/x"):
         for path in ("model.safetensors", "treatments.json"):
@@ -82,7 +82,7 @@ def test_a_model_folder_names_no_other_files(tmp_path: Path) -> None:
             load_promoter_model(tmp_path, torch.device("cpu"))
 
 
-def test_links_out_of_a_model_folder_are_refused(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_links_out_of_a_model_folder_are_refused(tmp_path, capsys):
     folder = write_model(tmp_path)
     weights = folder / "model.safetensors"
     weights.rename(folder / "README.md")
@@ -116,7 +116,7 @@ for folder in sys.argv[1:]:
 """
 
 
-def test_sizes_of_a_config_are_held_against_the_weights(tmp_path: Path) -> None:
+def test_sizes_of_a_config_are_held_against_the_weights(tmp_path):
     """Before anything of that size is made: what a model takes is bounded by its weights file."""
     models = {"promoter": write_model(tmp_path, "promoter"), "evoformer": make_model(tmp_path / "evoformer")}
     folders = []
@@ -133,7 +133,7 @@ def test_sizes_of_a_config_are_held_against_the_weights(tmp_path: Path) -> None:
     assert [line.startswith(str(folder)) for line, folder in zip(said, folders, strict=True)], done.stderr
 
 
-def test_pipes_are_refused_and_not_waited_for(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_pipes_are_refused_and_not_waited_for(tmp_path, capsys):
     os.mkfifo(tmp_path / "pipe")
     for command in ("inspect", "validate"):
         assert main([command, str(tmp_path / "pipe")]) == 1
@@ -141,7 +141,7 @@ def test_pipes_are_refused_and_not_waited_for(tmp_path: Path, capsys: pytest.Cap
         assert "is a device or pipe; give a file" in said.err + said.out
 
 
-def test_names_of_a_megabyte_make_short_messages(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_names_of_a_megabyte_make_short_messages(tmp_path, capsys):
     name = "x" * 1_000_000
     (tmp_path / "p.fa").write_text(f">{name}\nACGT\n>{name}\nACGT\n")
     for command in ("inspect", "validate"):
@@ -164,8 +164,8 @@ def test_names_of_a_megabyte_make_short_messages(tmp_path: Path, capsys: pytest.
         assert 0 < len(capsys.readouterr().err) < 5000
 
 
-def _opened(opener: Callable[[Path], Any]) -> Callable[[Path], None]:
-    def read(path: Path) -> None:
+def _opened(opener):
+    def read(path):
         with opener(path):
             pass
 
@@ -182,32 +182,32 @@ READERS: dict[str, Callable[[Path], Any]] = {
 SECRET = np.arange(4.0)
 
 
-def _external_link(file: h5py.File, other: Path) -> None:
+def _external_link(file, other):
     file["x"] = h5py.ExternalLink(str(other), "/secret")
 
 
-def _soft_link(file: h5py.File, _other: Path) -> None:
+def _soft_link(file, _other):
     file["x"] = h5py.SoftLink("/x")
 
 
-def _virtual(file: h5py.File, other: Path) -> None:
+def _virtual(file, other):
     layout = h5py.VirtualLayout(shape=(4,), dtype="f8")
     layout[:] = h5py.VirtualSource(str(other), "secret", shape=(4,))
     file.create_virtual_dataset("group/x", layout)
 
 
-def _external_storage(file: h5py.File, other: Path) -> None:
+def _external_storage(file, other):
     file.create_dataset("x", (4,), "f8", external=[(str(other), 0, 32)])
 
 
-def _unknown_filter(file: h5py.File, _other: Path) -> None:
+def _unknown_filter(file, _other):
     properties = h5py.h5p.create(h5py.h5p.DATASET_CREATE)
     properties.set_chunk((4,))
     properties.set_filter(32_000, h5py.h5z.FLAG_OPTIONAL)
     h5py.h5d.create(file.id, b"x", h5py.h5t.NATIVE_FLOAT, h5py.h5s.create_simple((4,)), properties)
 
 
-def _giant(file: h5py.File, _other: Path) -> None:
+def _giant(file, _other):
     file.create_dataset("x", shape=(1 << 50, 64), dtype="f4", chunks=(1 << 10, 64))
 
 
@@ -223,9 +223,7 @@ POINTERS = {
 
 @pytest.mark.parametrize("pointer", POINTERS)
 @pytest.mark.parametrize("kind", READERS)
-def test_hdf5_that_points_elsewhere_or_claims_too_much_is_refused(
-    tmp_path: Path, kind: str, pointer: str, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_hdf5_that_points_elsewhere_or_claims_too_much_is_refused(tmp_path, kind, pointer, monkeypatch):
     monkeypatch.setenv("HDF5_PLUGIN_PATH", str(tmp_path))
     other, path = tmp_path / "other.h5", tmp_path / "x.h5"
     with h5py.File(other, "w") as file:
@@ -239,7 +237,7 @@ def test_hdf5_that_points_elsewhere_or_claims_too_much_is_refused(
     assert main(["validate", str(path)]) == 1
 
 
-def test_hard_links_in_a_circle_end(tmp_path: Path) -> None:
+def test_hard_links_in_a_circle_end(tmp_path):
     path = tmp_path / "x.h5"
     with h5py.File(path, "w") as file:
         file.attrs["format"] = "bioattn-attention"
@@ -249,7 +247,7 @@ def test_hard_links_in_a_circle_end(tmp_path: Path) -> None:
         READERS["bioattn-attention"](path)
 
 
-def test_a_safetensors_header_of_any_length_is_refused(tmp_path: Path) -> None:
+def test_a_safetensors_header_of_any_length_is_refused(tmp_path):
     for path in ("model.safetensors", "config.json"):
         (tmp_path / path).write_text("{}")
     for length in (1 << 40, (1 << 64) - 1):
@@ -259,7 +257,7 @@ def test_a_safetensors_header_of_any_length_is_refused(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("claimed", [1 << 34, 1 << 60])
-def test_an_npz_that_claims_more_than_it_can_hold_is_refused(tmp_path: Path, claimed: int) -> None:
+def test_an_npz_that_claims_more_than_it_can_hold_is_refused(tmp_path, claimed):
     """Header and directory agree on a size that the packed bytes cannot have."""
     path = tmp_path / "x.npz"
     header = str({"descr": "|u1", "fortran_order": False, "shape": (claimed,)}).encode().ljust(118) + b"\n"
@@ -292,21 +290,19 @@ def test_an_npz_that_claims_more_than_it_can_hold_is_refused(tmp_path: Path, cla
         "é" * 101,
     ],
 )
-def test_names_that_lead_elsewhere_are_no_file_names(name: str) -> None:
+def test_names_that_lead_elsewhere_are_no_file_names(name):
     assert not is_file_name(name)
 
 
 @pytest.mark.parametrize(
     "name", ["P12345", "sp|no".replace("|", "_"), "α-tubulin 1", ".hidden", "console", "-rf", "=1+1"]
 )
-def test_names_that_stay_are_file_names(name: str) -> None:
+def test_names_that_stay_are_file_names(name):
     assert is_file_name(name)
 
 
 @pytest.mark.parametrize("name", ["../escaped", "a\0b", "x" * 300])
-def test_ids_of_a_table_cannot_write_elsewhere(
-    tmp_path: Path, name: str, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_ids_of_a_table_cannot_write_elsewhere(tmp_path, name, capsys):
     for path in ("m.a3m", "s.pdb"):
         (tmp_path / path).write_text(">a\nMKV\n")
     (tmp_path / "pairs.tsv").write_text(f"id\tmsa\tstructure\n{name}\tm.a3m\ts.pdb\n")
@@ -320,9 +316,7 @@ def test_ids_of_a_table_cannot_write_elsewhere(
     "entry",
     ["..", "../..", "....a3m", "...a3m", "a\0b.a3m", "../../x.a3m", "x" * 5000 + ".a3m", "/dev/null/x.a3m"],
 )
-def test_lists_of_alignments_cannot_write_elsewhere(
-    tmp_path: Path, entry: str, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_lists_of_alignments_cannot_write_elsewhere(tmp_path, entry, capsys):
     text = (ROOT / "data" / "families" / "msa" / "simulated000000.a3m").read_text()
     work = tmp_path / "work"
     work.mkdir()
@@ -340,7 +334,7 @@ def test_lists_of_alignments_cannot_write_elsewhere(
         assert {path.name for path in (work / "out").iterdir() if path.is_dir()} == {"good", entry}
 
 
-def test_an_output_that_is_a_link_is_replaced_and_not_followed(tmp_path: Path) -> None:
+def test_an_output_that_is_a_link_is_replaced_and_not_followed(tmp_path):
     target, link = tmp_path / "target", tmp_path / "link"
     target.write_text("precious")
     link.symlink_to(target)

@@ -9,8 +9,6 @@ import io
 import logging
 import zipfile
 import zlib
-from collections.abc import Iterator
-from pathlib import Path
 
 import numpy as np
 import pytest
@@ -24,7 +22,7 @@ MUTATIONS = 60
 
 
 @pytest.fixture(autouse=True)
-def _quiet() -> Iterator[None]:
+def _quiet():
     """Warnings about what was read are no matter here."""
     logging.disable(logging.WARNING)
     yield
@@ -32,7 +30,7 @@ def _quiet() -> Iterator[None]:
 
 
 @pytest.mark.parametrize("name", sorted(TARGETS))
-def test_damaged_files_are_read_or_refused(name: str, tmp_path: Path) -> None:
+def test_damaged_files_are_read_or_refused(name, tmp_path):
     target = TARGETS[name]
     seeds = seeds_of(target, shared=False)
     path = tmp_path / "x"
@@ -41,7 +39,7 @@ def test_damaged_files_are_read_or_refused(name: str, tmp_path: Path) -> None:
         parse_safely(target, path)
 
 
-def archive() -> bytes:
+def archive():
     """An `.npz` whose directory asks for an unknown version of zip."""
     file = io.BytesIO()
     np.savez(file, a=np.ones(3, "f4"))
@@ -51,7 +49,7 @@ def archive() -> bytes:
     return bytes(data)
 
 
-def foreign_name() -> bytes:
+def foreign_name():
     """A zip archive with a name that says it is UTF-8 and is not."""
     file = io.BytesIO()
     with zipfile.ZipFile(file, "w") as opened:
@@ -66,10 +64,7 @@ FINDS: dict[str, tuple[str, bytes]] = {
     "TOML nested 100,000 deep": ("settings", b"a = " + b"[" * 100_000),
     "TOML with a number of 5,000 digits": ("settings", b"a = " + b"9" * 5000),
     "a chromosome of 5,000 digits": ("chromosome-lengths", b"I\t" + b"9" * 5000 + b"\n"),
-    "a region of 5,000 digits": (
-        "gff3",
-        b"##sequence-region I 1 " + b"9" * 5000 + b"\n" + GENE,
-    ),
+    "a region of 5,000 digits": ("gff3", b"##sequence-region I 1 " + b"9" * 5000 + b"\n" + GENE),
     "mmCIF with a value where names begin": ("mmcif", b"data_x\nloop_\nW\n_atom_site.id\n"),
     "a zip of version 12.8": ("parameters", archive()),
     "the same as .npz": ("npz", archive()),
@@ -101,7 +96,7 @@ FINDS: dict[str, tuple[str, bytes]] = {
 
 
 @pytest.mark.parametrize("find", sorted(FINDS))
-def test_what_fuzzing_found_is_refused_or_read(find: str, tmp_path: Path) -> None:
+def test_what_fuzzing_found_is_refused_or_read(find, tmp_path):
     name, data = FINDS[find]
     path = tmp_path / "x"
     for content in (data, gzip.compress(data)):
@@ -113,7 +108,7 @@ FOREIGN = ("fastq", "newick", "nexus", "qual")
 """Formats that nobody reads here."""
 
 
-def test_every_file_of_the_corpora_is_covered(shared: Path) -> None:
+def test_every_file_of_the_corpora_is_covered(shared):
     """Each file comes to the parsers of its own format (tests/formats) or is refused; none is left out."""
     folder = shared / "data" / "parsers"
     read = {"a2m", "a3m", "bed", "clustal", "fasta", "gff", "gtf", "phylip", "stockholm"}
@@ -127,9 +122,7 @@ def test_every_file_of_the_corpora_is_covered(shared: Path) -> None:
 @pytest.mark.parametrize(
     "name", ["annotation", "inspect", "motifs", "promoters", "table", "unknown-alignment"]
 )
-def test_every_parser_reads_or_refuses_every_file_of_the_corpora(
-    shared: Path, tmp_path: Path, name: str
-) -> None:
+def test_every_parser_reads_or_refuses_every_file_of_the_corpora(shared, tmp_path, name):
     target = TARGETS[name]
     for path in sorted((shared / "data" / "parsers").glob("*/*")):
         copy = tmp_path / "x"  # some parsers write beside their file
@@ -138,7 +131,7 @@ def test_every_parser_reads_or_refuses_every_file_of_the_corpora(
 
 
 @pytest.mark.parametrize("folder", FOREIGN)
-def test_formats_that_nobody_reads_are_no_alignments(shared: Path, folder: str) -> None:
+def test_formats_that_nobody_reads_are_no_alignments(shared, folder):
     for path in sorted((shared / "data" / "parsers" / folder).iterdir()):
         with pytest.raises(FormatError):
             read_alignment(path)

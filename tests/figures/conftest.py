@@ -1,13 +1,11 @@
 """Attention files of random weights whose content the tests know."""
 
-from collections.abc import Callable
 from pathlib import Path
 from typing import NamedTuple
 
 import numpy as np
 import pytest
 
-from bioattn.attention.site import AttentionSite
 from bioattn.models.evoformer.inference.attention import AlignmentSample
 from bioattn.models.evoformer.sites import alignment_site
 from bioattn.store.choices import Reduction
@@ -30,7 +28,7 @@ SITES = [
 ]
 
 
-def softmax(logits: np.ndarray) -> np.ndarray:
+def softmax(logits):
     exponents = np.exp(logits - logits.max(-1, keepdims=True))
     return exponents / exponents.sum(-1, keepdims=True)
 
@@ -44,7 +42,7 @@ class Promoters(NamedTuple):
 
 
 @pytest.fixture(scope="session")
-def promoters(tmp_path_factory: pytest.TempPathFactory) -> Promoters:
+def promoters(tmp_path_factory):
     """Two hops over five genes; the windows lie at 1000 i, on + where i is even; that of g4 is 10 bases short."""
     path = tmp_path_factory.mktemp("figures") / "attention.h5"
     starts = 1000 * np.arange(5, dtype=np.int64)
@@ -73,10 +71,10 @@ class Alignments(NamedTuple):
 
 
 @pytest.fixture(scope="session")
-def write_alignments(tmp_path_factory: pytest.TempPathFactory) -> Callable[..., Alignments]:
+def write_alignments(tmp_path_factory):
     """An alignment `a` of twelve residues in columns 1 to 12 of 14 (from 0); with `names`, several alike."""
 
-    def write(reduce: Reduction = Reduction.MEAN_ROWS, names: tuple[str, ...] = ("a",)) -> Alignments:
+    def write(reduce=Reduction.MEAN_ROWS, names=("a",)):
         path = tmp_path_factory.mktemp("figures") / "attention.h5"
         samples = [
             AlignmentSample(
@@ -93,7 +91,7 @@ def write_alignments(tmp_path_factory: pytest.TempPathFactory) -> Callable[..., 
         random = np.random.default_rng(1)
         weights: dict[str, np.ndarray] = {}
 
-        def make(site: AttentionSite, _shape: tuple[int, ...], _number: int) -> dict[str, np.ndarray]:
+        def make(site, _shape, _number):
             of_residues = site.axes[-1].kind == "residue"
             size, outer = (RESIDUES, ROWS) if of_residues else (ROWS, RESIDUES)
             whole = softmax(2 * random.normal(size=(outer, HEADS, size, size))).astype(np.float32)
@@ -112,5 +110,5 @@ def write_alignments(tmp_path_factory: pytest.TempPathFactory) -> Callable[..., 
 
 
 @pytest.fixture(scope="session")
-def alignments(write_alignments: Callable[..., Alignments]) -> Alignments:
+def alignments(write_alignments):
     return write_alignments()

@@ -1,7 +1,6 @@
 """Contact maps: pairs read from every kind of file, ranked and judged as by plain loops."""
 
 import re
-from pathlib import Path
 
 import h5py
 import numpy as np
@@ -30,7 +29,7 @@ LETTERS = "ACDEFGHIKLMNPQRSTVWYACDEFGHIKL"
 NAMES = {letter: name.upper() for letter, name in protein_letters_1to3.items()}
 
 
-def fold(seed: int = 0, missing: tuple[int, ...] = (3, 4, 29)) -> np.ndarray:
+def fold(seed=0, missing=(3, 4, 29)):
     """A compact walk; some columns are not in the structure."""
     random = np.random.default_rng(seed)
     points = np.zeros((SIZE, 3))
@@ -41,18 +40,18 @@ def fold(seed: int = 0, missing: tuple[int, ...] = (3, 4, 29)) -> np.ndarray:
     return points.astype(np.float32)
 
 
-def scores(seed: int = 1) -> np.ndarray:
+def scores(seed=1):
     random = np.random.default_rng(seed).random((SIZE, SIZE))
     near = 1 / (1 + np.nan_to_num(np.linalg.norm(fold()[:, None] - fold()[None], axis=-1), nan=30))
     both = 0.5 * (random + random.T) * near
     return np.round(both, 5)
 
 
-def prediction(values: np.ndarray) -> ContactPrediction:
+def prediction(values):
     return ContactPrediction(name="x", letters=LETTERS, scores=values, quantity="probability")
 
 
-def test_the_best_pairs_by_plain_loops() -> None:
+def test_the_best_pairs_by_plain_loops():
     cb, values = fold(), scores()
     values[:, 7] = values[7, :] = np.nan  # a column that the model left out
     compared = compare_contacts(prediction(values), truth_from_coordinates(cb))
@@ -74,7 +73,7 @@ def test_the_best_pairs_by_plain_loops() -> None:
     assert (compared.precision_l, compared.precision_l5) == (judged.precision_l, judged.precision_l5)
 
 
-def test_the_prediction_lies_above_and_the_truth_below() -> None:
+def test_the_prediction_lies_above_and_the_truth_below():
     values, truth = scores(), truth_from_coordinates(fold())
     figure = draw_contact_map(prediction(values), truth, 85)
     axis = figure.axes[0]
@@ -98,7 +97,7 @@ def test_the_prediction_lies_above_and_the_truth_below() -> None:
 MARKS = {"right", "wrong", "found", "missed"}
 
 
-def table(path: Path, values: np.ndarray, quantity: str = "probability", sample: str = "") -> Path:
+def table(path, values, quantity="probability", sample=""):
     head = "sample\t" if sample else ""
     lines = [f"{head}column_i\tcolumn_j\tletter_i\tletter_j\t{quantity}\n"]
     for i in range(SIZE):
@@ -109,7 +108,7 @@ def table(path: Path, values: np.ndarray, quantity: str = "probability", sample:
     return path
 
 
-def test_files_of_one_prediction_agree(tmp_path) -> None:
+def test_files_of_one_prediction_agree(tmp_path):
     values = scores()
     write_rr(tmp_path / "x.rr", LETTERS, values, target="x", method=[])
     from_rr = read_contact_prediction(tmp_path / "x.rr")
@@ -126,7 +125,7 @@ def test_files_of_one_prediction_agree(tmp_path) -> None:
     assert compared[0].precision_l == compared[1].precision_l
 
 
-def structure(path: Path, cb: np.ndarray) -> Path:
+def structure(path, cb):
     write_pdb(
         path,
         [
@@ -143,7 +142,7 @@ def structure(path: Path, cb: np.ndarray) -> Path:
     return path
 
 
-def test_truths_of_one_fold_agree(tmp_path) -> None:
+def test_truths_of_one_fold_agree(tmp_path):
     cb = np.round(fold(), 3)
     known = truth_from_coordinates(cb)
     found = read_contact_truth(structure(tmp_path / "x.pdb", cb), prediction(scores()))
@@ -158,7 +157,7 @@ def test_truths_of_one_fold_agree(tmp_path) -> None:
     assert from_table.length == SIZE
 
 
-def test_a_family_whose_first_row_is_another_protein(tmp_path) -> None:
+def test_a_family_whose_first_row_is_another_protein(tmp_path):
     """The structure is that of the second row, which lacks column 11; --alignment finds it."""
     cb = fold(missing=(10,))
     first = LETTERS[::-1]
@@ -173,7 +172,7 @@ def test_a_family_whose_first_row_is_another_protein(tmp_path) -> None:
     np.testing.assert_allclose(found.cb, cb, atol=1e-3)
 
 
-def test_a_dataset_is_a_truth(tmp_path) -> None:
+def test_a_dataset_is_a_truth(tmp_path):
     from scipy.sparse import csr_array
 
     from bioattn.alignments.contact_dataset import TEST, ContactProtein
@@ -198,7 +197,7 @@ def test_a_dataset_is_a_truth(tmp_path) -> None:
         read_contact_truth(path, prediction(scores()), sample="y")
 
 
-def test_a_truth_of_another_alignment_is_refused(tmp_path) -> None:
+def test_a_truth_of_another_alignment_is_refused(tmp_path):
     """Longer, or of the same length; a table of pairs cannot say how long its alignment was."""
     whole = prediction(scores())
     pdb = structure(tmp_path / "x.pdb", fold())
@@ -220,7 +219,7 @@ def test_a_truth_of_another_alignment_is_refused(tmp_path) -> None:
     assert read_contact_truth(pdb, cut, alignment=longer).length == SIZE - 3
 
 
-def test_a_trace_of_ca_is_said(tmp_path, caplog) -> None:
+def test_a_trace_of_ca_is_said(tmp_path, caplog):
     pdb = structure(tmp_path / "x.pdb", fold())
     read_contact_truth(pdb, prediction(scores()))
     assert not caplog.records
@@ -229,7 +228,7 @@ def test_a_trace_of_ca_is_said(tmp_path, caplog) -> None:
     assert "have no CB; CA stands in its place" in caplog.text
 
 
-def test_bad_input_is_one_sentence(tmp_path) -> None:
+def test_bad_input_is_one_sentence(tmp_path):
     two = table(tmp_path / "two.tsv", scores(), "score", sample="a")
     two.write_text(two.read_text() + two.read_text().partition("\n")[2].replace("a\t", "b\t"))
     with pytest.raises(BioattnError, match=re.escape("two.tsv: holds 2 alignments; choose with --sample")):
@@ -254,7 +253,7 @@ def test_bad_input_is_one_sentence(tmp_path) -> None:
         read_contact_prediction(tmp_path / "nowhere.rr")
 
 
-def test_nothing_to_judge() -> None:
+def test_nothing_to_judge():
     nowhere = truth_from_coordinates(np.full((SIZE, 3), np.nan, np.float32))
     compared = compare_contacts(prediction(scores()), nowhere)
     assert np.isnan(compared.precision_l)
@@ -266,7 +265,7 @@ TARGET = "ACD-EFG"
 
 
 @pytest.fixture
-def distances() -> Distances:
+def distances():
     random = np.random.default_rng(0)
     values = random.uniform(3, 25, (5, 5))
     return Distances(
@@ -280,7 +279,7 @@ def distances() -> Distances:
     )
 
 
-def test_true_distances_lie_below(distances) -> None:
+def test_true_distances_lie_below(distances):
     cb = np.random.default_rng(1).uniform(0, 20, (7, 3)).astype(np.float32)
     cb[4] = np.nan
     both = expected_and_true(distances, cb)
@@ -297,7 +296,7 @@ def test_true_distances_lie_below(distances) -> None:
 
 
 @pytest.mark.parametrize("width", [85, 180])
-def test_what_is_drawn(distances, width) -> None:
+def test_what_is_drawn(distances, width):
     figure = draw_distogram(distances, width)
     left, right = (axis for axis in figure.axes if axis.images)
     np.testing.assert_array_equal(left.images[0].get_array(), expected_and_true(distances, None))
@@ -309,7 +308,7 @@ def test_what_is_drawn(distances, width) -> None:
     assert beside == (width == 180)
 
 
-def test_a_file_of_run_evoformer(tmp_path) -> None:
+def test_a_file_of_run_evoformer(tmp_path):
     """Written as `run evoformer` writes it; entropy by plain loops. A contact map is made of it, too."""
     random = np.random.default_rng(0)
     chances = random.random((5, 5, 4), dtype=np.float32)
@@ -364,7 +363,7 @@ def test_a_file_of_run_evoformer(tmp_path) -> None:
     assert listed[0, 6] == pytest.approx(contacts.scores[0, 6], abs=1e-5)
 
 
-def test_what_is_no_distogram(tmp_path) -> None:
+def test_what_is_no_distogram(tmp_path):
     path = tmp_path / "x.h5"
     with h5py.File(path, "w") as file:
         file.attrs["format"] = "something"

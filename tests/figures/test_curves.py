@@ -3,7 +3,6 @@
 import json
 import re
 from dataclasses import replace
-from pathlib import Path
 
 import numpy as np
 import pytest
@@ -19,7 +18,7 @@ PROMOTER = (
 )
 
 
-def run(tmp_path: Path, name: str, text: str, best: int | None = None) -> Path:
+def run(tmp_path, name, text, best=None):
     folder = tmp_path / name
     folder.mkdir()
     (folder / "history.csv").write_text(text)
@@ -27,7 +26,7 @@ def run(tmp_path: Path, name: str, text: str, best: int | None = None) -> Path:
     return folder
 
 
-def test_curves_of_two_runs(tmp_path) -> None:
+def test_curves_of_two_runs(tmp_path):
     histories = [
         read_history(run(tmp_path, "first", PROMOTER, 2)),
         read_history(run(tmp_path, "second", PROMOTER.replace("2.5", "9.5"), 3)),
@@ -47,7 +46,7 @@ def test_curves_of_two_runs(tmp_path) -> None:
     assert pearson.get_ylim()[0] > 0.3
 
 
-def test_steps_without_validation_and_other_columns(tmp_path, caplog) -> None:
+def test_steps_without_validation_and_other_columns(tmp_path, caplog):
     text = "step,learning_rate,training_loss,decay,skill\n100,0.1,3,0.5,\n200,0.2,2,0.5,\n"
     path = run(tmp_path, "m", text) / "history.csv"
     figure = draw_training([read_history(path)], 85, ["learning_rate", "decay", "skill"])
@@ -59,7 +58,7 @@ def test_steps_without_validation_and_other_columns(tmp_path, caplog) -> None:
 
 
 @pytest.mark.parametrize("width", [85, 180])
-def test_legends_lie_within_the_picture(tmp_path, width) -> None:
+def test_legends_lie_within_the_picture(tmp_path, width):
     names = ["short", "a name of a run that is by far too long for a legend of one column, " * 3, *"abcdef"]
     histories = [
         replace(read_history(run(tmp_path, str(n), PROMOTER)), name=name) for n, name in enumerate(names)
@@ -73,7 +72,7 @@ def test_legends_lie_within_the_picture(tmp_path, width) -> None:
     assert len({line.get_color() for line in figure.legends[0].get_lines()}) == len(names)
 
 
-def test_bad_input_is_one_sentence(tmp_path) -> None:
+def test_bad_input_is_one_sentence(tmp_path):
     good = read_history(run(tmp_path, "a", PROMOTER))
     steps = read_history(run(tmp_path, "b", "step,training_loss\n1,2\n"))
     with pytest.raises(BioattnError, match="some of the runs count epochs, others steps"):
@@ -113,7 +112,7 @@ CHECK = {
 }
 
 
-def test_what_is_drawn(tmp_path) -> None:
+def test_what_is_drawn(tmp_path):
     path = tmp_path / "check.json"
     path.write_text(json.dumps(CHECK))
     figure = draw_check(read_check(path), 180)
@@ -133,7 +132,7 @@ def test_what_is_drawn(tmp_path) -> None:
     assert measures.get_yticks().tolist()[:2] == [value.get_ydata()[0], second.get_ydata()[0]]
 
 
-def test_a_check_without_curves_or_with_flat_ones(tmp_path, caplog) -> None:
+def test_a_check_without_curves_or_with_flat_ones(tmp_path, caplog):
     path = tmp_path / "check.json"
     flat = {"deletion": {"fraction": [0, 0.1], "top": [0, 0], "random": [0, 0]}}
     for curves, said in (({}, False), (flat, True)):
@@ -150,7 +149,7 @@ def test_a_check_without_curves_or_with_flat_ones(tmp_path, caplog) -> None:
         ({**CHECK, "measures": [{"label": "x"}]}, "is not a complete check"),
     ],
 )
-def test_what_is_no_check(tmp_path, content, sentence) -> None:
+def test_what_is_no_check(tmp_path, content, sentence):
     path = tmp_path / "check.json"
     path.write_text(json.dumps(content))
     with pytest.raises(FormatError, match=re.escape(sentence)):

@@ -25,7 +25,7 @@ ROW_SITES = ["evoformer.00.msa_row", "evoformer.01.msa_row"]
 
 
 @pytest.mark.parametrize("reduce", [Reduction.MEAN_ROWS, Reduction.NONE, Reduction.TOP_K])
-def test_maps_are_means_over_rows(write_alignments, reduce) -> None:
+def test_maps_are_means_over_rows(write_alignments, reduce):
     """By plain loops; of top-k what is not kept counts as 0."""
     written = write_alignments(reduce)
     with open_attention(written.path) as attention:
@@ -45,7 +45,7 @@ def test_maps_are_means_over_rows(write_alignments, reduce) -> None:
                 assert panel.values[query, key] == pytest.approx(total / 3, abs=1e-6)
 
 
-def test_each_panel_shows_its_head(alignments) -> None:
+def test_each_panel_shows_its_head(alignments):
     with open_attention(alignments.path) as attention:
         grid = alignment_head_grid(attention, heads=[1])
         corrected = alignment_head_grid(attention, corrected=True)
@@ -69,14 +69,14 @@ def test_each_panel_shows_its_head(alignments) -> None:
     assert min(sizes) >= 6
 
 
-def test_effective_keys() -> None:
+def test_effective_keys():
     assert effective_keys(np.full((3, 8), 1 / 8)) == pytest.approx(8)
     assert effective_keys(np.eye(5)) == pytest.approx(1)
     halves = np.array([[0.4, 0.4, 0.0], [0.0, 0.1, 0.1]])  # with a sink rows sum to less than 1
     assert effective_keys(halves) == pytest.approx(2)
 
 
-def test_heads_of_promoters(promoters) -> None:
+def test_heads_of_promoters(promoters):
     with open_attention(promoters.path) as attention:
         grid = promoter_head_grid(read_treatment_maps(attention, genes=["g2"]), title="g2", zero=60)
     assert [(panel.site, panel.head) for panel in grid.panels] == [
@@ -91,7 +91,7 @@ def test_heads_of_promoters(promoters) -> None:
         np.testing.assert_array_equal(mesh, panel.values)
 
 
-def test_a_stack_of_published_size_fits_on_a_page() -> None:
+def test_a_stack_of_published_size_fits_on_a_page():
     spacing, groups, lines, panel = head_grid._layout(48, 8, 180)
     assert groups * lines >= 48
     assert groups * (spacing.side + 8 * (panel + spacing.between)) <= 180 + 1e-9
@@ -103,7 +103,7 @@ def test_a_stack_of_published_size_fits_on_a_page() -> None:
         head_grid._layout(48, 8, 85)
 
 
-def test_small_panels_say_head_and_block_once() -> None:
+def test_small_panels_say_head_and_block_once():
     random = np.random.default_rng(0)
     panels = [
         HeadPanel(
@@ -131,12 +131,12 @@ def test_small_panels_say_head_and_block_once() -> None:
         ({"sites": ["*.msa_column"], "corrected": True}, BioattnError, "--corrected is for maps between"),
     ],
 )
-def test_what_is_not_there(alignments, asked, error, sentence) -> None:
+def test_what_is_not_there(alignments, asked, error, sentence):
     with open_attention(alignments.path) as attention, pytest.raises(error, match=re.escape(sentence)):
         alignment_head_grid(attention, **asked)
 
 
-def test_several_alignments_must_be_chosen_from(write_alignments) -> None:
+def test_several_alignments_must_be_chosen_from(write_alignments):
     with (
         open_attention(write_alignments(names=("a", "b")).path) as attention,
         pytest.raises(BioattnError, match="holds 2 alignments; choose with --sample"),

@@ -43,7 +43,7 @@ for name in ("x.png", "x.svg", "x.pdf"):
 """
 
 
-def test_the_same_bytes_in_every_process(tmp_path) -> None:
+def test_the_same_bytes_in_every_process(tmp_path):
     """Whatever the seed of hashes, the folder's matplotlibrc and the time zone."""
     folders = [tmp_path / name for name in ("a", "b")]
     for number, folder in enumerate(folders):
@@ -77,11 +77,11 @@ def test_the_same_bytes_in_every_process(tmp_path) -> None:
     assert b"CreationDate" not in document
 
 
-def test_nothing_global_changes(tmp_path) -> None:
+def test_nothing_global_changes(tmp_path):
     before = dict(mpl.rcParams)
 
     @styled
-    def draw() -> None:
+    def draw():
         assert mpl.rcParams["font.size"] == FONT_SIZE
 
     draw()
@@ -91,18 +91,18 @@ def test_nothing_global_changes(tmp_path) -> None:
 
 
 @pytest.mark.parametrize("name", ["x.jpg", "x", "x.svg.gz"])
-def test_other_names_are_refused(name) -> None:
+def test_other_names_are_refused(name):
     with pytest.raises(SettingsError, match=r"end its name in \.png, \.svg or \.pdf"):
         require_figure_name(Path(name))
 
 
-def test_nothing_is_left_where_it_cannot_be_written(tmp_path) -> None:
+def test_nothing_is_left_where_it_cannot_be_written(tmp_path):
     with pytest.raises(BioattnError, match="does not exist; create it first"):
         write_figure(new_figure(40, 40), tmp_path / "nowhere" / "x.png")
     assert list(tmp_path.iterdir()) == []
 
 
-def test_without_matplotlib_one_sentence_says_what_is_missing(tmp_path) -> None:
+def test_without_matplotlib_one_sentence_says_what_is_missing(tmp_path):
     script = (
         "import sys; sys.modules['matplotlib'] = None\n"
         "from bioattn_cli.main import main\n"
@@ -119,14 +119,14 @@ def test_without_matplotlib_one_sentence_says_what_is_missing(tmp_path) -> None:
     assert done.stderr == f"bioattn: error: {sentence}\n"
 
 
-def motif(name: str, rows: list[list[float]], alternative: str = "") -> Motif:
+def motif(name, rows, alternative=""):
     return Motif(name=name, alternative_name=alternative, probabilities=np.array(rows), sites=20)
 
 
 ROWS = [[0.7, 0.1, 0.1, 0.1], [0.0, 0.0, 1.0, 0.0], [0.25, 0.25, 0.25, 0.25], [0.5, 0.5, 0.0, 0.0]]
 
 
-def test_heights_by_the_formula() -> None:
+def test_heights_by_the_formula():
     """Bits of a position: 2 − entropy for equal frequencies; the relative entropy for others."""
     background = [0.3, 0.2, 0.2, 0.3]
     for expected, found in ((None, 4 * [0.25]), (np.array(background), background)):
@@ -136,7 +136,7 @@ def test_heights_by_the_formula() -> None:
             assert drawn.tolist() == pytest.approx([p * bits for p in row])
 
 
-def test_letters_have_their_heights_and_colours() -> None:
+def test_letters_have_their_heights_and_colours():
     heights = np.array([[0.5, 1.0, 0.0, 0.2], [-0.5, 0.3, -1.0, 0.0]])
     axis = Figure().add_subplot()
     letters = draw_letters(axis, heights, start=10)
@@ -159,7 +159,7 @@ def test_letters_have_their_heights_and_colours() -> None:
         assert colour == BASE_COLOURS[letter].upper()
 
 
-def test_a_logo_for_each_motif() -> None:
+def test_a_logo_for_each_motif():
     motifs = [motif("m1", ROWS), motif("m2", ROWS[:2], "TF")]
     figure = draw_logos(motifs, 180)
     titles = [axis.get_title(loc="left") for axis in figure.axes]
@@ -174,7 +174,7 @@ def test_a_logo_for_each_motif() -> None:
     assert [round((box.x0 + box.x1) / 2) for (box,) in tall] == [2, 3]
 
 
-def test_choosing() -> None:
+def test_choosing():
     motifs = [motif("m1", ROWS), motif("m2", ROWS, "TF"), motif("m3", ROWS, "TF")]
     assert [found.name for found in choose_motifs(motifs, ["TF", "m1"])] == ["m2", "m3", "m1"]
     assert choose_motifs(motifs, None) == motifs

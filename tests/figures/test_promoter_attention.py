@@ -2,7 +2,6 @@
 
 import re
 import shutil
-from pathlib import Path
 
 import h5py
 import numpy as np
@@ -30,13 +29,13 @@ chrI\tx\tgene\t2011\t2020\t.\t-\t.\tID=anti;locus_tag=anti
 
 
 @pytest.fixture
-def annotation(tmp_path: Path) -> Path:
+def annotation(tmp_path):
     path = tmp_path / "genes.gff3"
     path.write_text(GFF)
     return path
 
 
-def fasta(path: Path, promoters, motif: str, place: int) -> Path:
+def fasta(path, promoters, motif, place):
     """Every window is A but for a motif at `place`; g4 is ten bases short, with flanks of 3."""
     lines = []
     for gene, _, start, end, strand in zip(*promoters.samples.columns.values(), strict=True):
@@ -48,7 +47,7 @@ def fasta(path: Path, promoters, motif: str, place: int) -> Path:
     return path
 
 
-def test_genes_of_a_window_on_the_minus_strand(promoters, annotation) -> None:
+def test_genes_of_a_window_on_the_minus_strand(promoters, annotation):
     """The window of g3 is [3000, 3060) read from 3059 down: chromosome position c is window position 3059 - c."""
     with open_attention(promoters.path) as attention:
         genes, zero = window_genes(attention, "g3", annotation)
@@ -61,7 +60,7 @@ def test_genes_of_a_window_on_the_minus_strand(promoters, annotation) -> None:
     assert coding == 3059 - 3027
 
 
-def test_genes_of_a_window_on_the_plus_strand(promoters, annotation) -> None:
+def test_genes_of_a_window_on_the_plus_strand(promoters, annotation):
     with open_attention(promoters.path) as attention:
         genes, zero = window_genes(attention, "g2", annotation)
     assert zero == 60  # the base behind the window
@@ -71,14 +70,14 @@ def test_genes_of_a_window_on_the_plus_strand(promoters, annotation) -> None:
     ]
 
 
-def test_a_gene_that_the_annotation_does_not_know(promoters, annotation, caplog) -> None:
+def test_a_gene_that_the_annotation_does_not_know(promoters, annotation, caplog):
     with open_attention(promoters.path) as attention:
         _, zero = window_genes(attention, "g1", annotation)
     assert zero is None
     assert "has no gene 'g1'" in caplog.text
 
 
-def test_attention_is_in_multiples_of_uniform(promoters) -> None:
+def test_attention_is_in_multiples_of_uniform(promoters):
     picture = read_promoter_picture(
         promoters.path,
         PromoterRequest(gene="g1", sites=["promoter.cross.0"], heads=[1], upsampling="nearest", upstream=40),
@@ -97,7 +96,7 @@ def test_attention_is_in_multiples_of_uniform(promoters) -> None:
     assert picture.zero == 40
 
 
-def test_motifs_are_found_and_drawn_where_they_are(promoters, tmp_path) -> None:
+def test_motifs_are_found_and_drawn_where_they_are(promoters, tmp_path):
     """A site at 40..46 of the window of g4, which is padded by ten bases on its left."""
     motifs = tmp_path / "m.meme"
     rows = "\n".join(" ".join("0.97" if base == letter else "0.01" for letter in "ACGT") for base in "GTCGAC")
@@ -122,7 +121,7 @@ def test_motifs_are_found_and_drawn_where_they_are(promoters, tmp_path) -> None:
     assert axes["attention 0"].get_xlim() == (-50, 10)
 
 
-def test_a_promoter_without_sites_is_said_to_have_none(promoters, tmp_path, caplog) -> None:
+def test_a_promoter_without_sites_is_said_to_have_none(promoters, tmp_path, caplog):
     motifs = tmp_path / "m.meme"
     rows = "\n".join(" ".join("0.97" if base == letter else "0.01" for letter in "ACGT") for base in "GTCGAC")
     motifs.write_text(
@@ -138,7 +137,7 @@ def test_a_promoter_without_sites_is_said_to_have_none(promoters, tmp_path, capl
         assert ("no motif of" in caplog.text) is said
 
 
-def test_tracks_and_bands(promoters, tmp_path) -> None:
+def test_tracks_and_bands(promoters, tmp_path):
     table = tmp_path / "truth.tsv"
     table.write_text(
         "gene_id\tmotif\ttreatment\trole\tstart\tend\tstrand\n"
@@ -160,7 +159,7 @@ def test_tracks_and_bands(promoters, tmp_path) -> None:
     assert set(texts) == {"m1 →", "m2 ←"}
 
 
-def test_a_treatment_has_its_colour_whatever_others_are_drawn(promoters, tmp_path) -> None:
+def test_a_treatment_has_its_colour_whatever_others_are_drawn(promoters, tmp_path):
     table = tmp_path / "truth.tsv"
     table.write_text("gene_id\tmotif\ttreatment\tstart\tend\tstrand\ng0\tm1\tH2O2\t5\t11\t+\n")
     for chosen in (None, ["H2O2"], ["H2O2", "heat"]):
@@ -173,7 +172,7 @@ def test_a_treatment_has_its_colour_whatever_others_are_drawn(promoters, tmp_pat
     assert len({colour_of(number) for number in range(21)}) == 21
 
 
-def test_flat_attention_is_left_out_and_said(promoters, tmp_path, caplog) -> None:
+def test_flat_attention_is_left_out_and_said(promoters, tmp_path, caplog):
     path = tmp_path / "flat.h5"
     shutil.copyfile(promoters.path, path)
     with h5py.File(path, "r+") as file:
@@ -191,7 +190,7 @@ def test_flat_attention_is_left_out_and_said(promoters, tmp_path, caplog) -> Non
         read_promoter_picture(path, PromoterRequest(gene="g1", against="heat"))
 
 
-def test_every_letter_is_large_enough(promoters, annotation) -> None:
+def test_every_letter_is_large_enough(promoters, annotation):
     picture = read_promoter_picture(promoters.path, PromoterRequest(gene="g3", annotation=annotation))
     figure, _ = draw_promoter_attention(picture, 85)
     sizes = [text.get_fontsize() for text in figure.findobj(Text) if text.get_text().strip()]
@@ -202,18 +201,18 @@ def test_every_letter_is_large_enough(promoters, annotation) -> None:
     ("text", "zero", "region"),
     [("0-60", None, (0, 60)), ("-40:-10", 40, (0, 30)), ("-5..5", 40, (35, 45)), ("-5-5", 40, (35, 45))],
 )
-def test_regions(text, zero, region) -> None:
+def test_regions(text, zero, region):
     assert parse_region(text, zero, 60) == Region(*region)
 
 
 @pytest.mark.parametrize("text", ["", "5", "a:b", "10:5", "5:5", "-1:5", "50:61"])
-def test_no_regions(text) -> None:
+def test_no_regions(text):
     with pytest.raises(BioattnError, match=re.escape("--region")):
         parse_region(text, None, 60)
 
 
-def test_bad_input_is_one_sentence(promoters, annotation, tmp_path) -> None:
-    def fails(error: type[Exception], sentence: str, **asked: object) -> None:
+def test_bad_input_is_one_sentence(promoters, annotation, tmp_path):
+    def fails(error, sentence, **asked):
         with pytest.raises(error, match=re.escape(sentence)):
             read_promoter_picture(promoters.path, PromoterRequest(**{"gene": "g0", **asked}))
 
@@ -239,7 +238,7 @@ def test_bad_input_is_one_sentence(promoters, annotation, tmp_path) -> None:
 
 
 @pytest.mark.parametrize("method", ["gaussian", "receptive-field"])
-def test_smoothing_keeps_the_whole(promoters, method) -> None:
+def test_smoothing_keeps_the_whole(promoters, method):
     """A row has the mean 1 however bins become bases, and is as smooth as its method says."""
     picture = read_promoter_picture(
         promoters.path, PromoterRequest(gene="g1", sites=["promoter.cross.0"], upsampling=method)

@@ -19,7 +19,7 @@ SITES = ["promoter.cross.0", "promoter.cross.1"]
 
 
 @pytest.mark.parametrize("genes", [["g1"], ["g3", "g0", "g2"], None])
-def test_means_over_genes_by_plain_loops(promoters, genes, monkeypatch) -> None:
+def test_means_over_genes_by_plain_loops(promoters, genes, monkeypatch):
     monkeypatch.setattr(treatment_maps, "_BLOCK_BYTES", 1)  # a gene at a time
     with open_attention(promoters.path) as attention:
         maps = read_treatment_maps(attention, genes=genes, treatments=["H2O2", "heat"], heads=[1])
@@ -34,7 +34,7 @@ def test_means_over_genes_by_plain_loops(promoters, genes, monkeypatch) -> None:
     np.testing.assert_allclose(maps.over_heads, maps.weights_HTK.mean(axis=0))
 
 
-def test_differences(promoters) -> None:
+def test_differences(promoters):
     weights = promoters.weights[SITES[0]][3].astype(np.float64)  # treatment, head, bin
     with open_attention(promoters.path) as attention:
         against = read_treatment_maps(
@@ -53,7 +53,7 @@ def test_differences(promoters) -> None:
     )
 
 
-def test_treatments_of_extreme_predictions(promoters) -> None:
+def test_treatments_of_extreme_predictions(promoters):
     with open_attention(promoters.path) as attention:
         assert choose_treatments(attention, "g2", 3) is None
         chosen = choose_treatments(attention, "g2", 2)
@@ -77,12 +77,12 @@ def test_treatments_of_extreme_predictions(promoters) -> None:
         ({"heads": [7]}, BioattnError, "holds no such head; it holds 0, 1"),
     ],
 )
-def test_what_is_not_there(promoters, asked, error, sentence) -> None:
+def test_what_is_not_there(promoters, asked, error, sentence):
     with open_attention(promoters.path) as attention, pytest.raises(error, match=re.escape(sentence)):
         read_treatment_maps(attention, **asked)
 
 
-def test_alignments_are_refused(alignments) -> None:
+def test_alignments_are_refused(alignments):
     with (
         open_attention(alignments.path) as attention,
         pytest.raises(BioattnError, match="one over promoters is needed"),
@@ -90,7 +90,7 @@ def test_alignments_are_refused(alignments) -> None:
         read_treatment_maps(attention)
 
 
-def test_of_positions_that_look_at_positions_the_mean_over_queries_is_shown(promoters, tmp_path) -> None:
+def test_of_positions_that_look_at_positions_the_mean_over_queries_is_shown(promoters, tmp_path):
     site = AttentionSite(
         name="promoter.trunk.0",
         axes=(
@@ -113,7 +113,7 @@ def test_of_positions_that_look_at_positions_the_mean_over_queries_is_shown(prom
             assert maps.weights_HTK[head, 0, bin_] == pytest.approx(sum(values) / 4, rel=1e-6)
 
 
-def maps_of(rows: np.ndarray) -> TreatmentMaps:
+def maps_of(rows):
     return TreatmentMaps(
         treatments=[f"t{number}" for number in range(len(rows))],
         places=list(range(len(rows))),
@@ -126,7 +126,7 @@ def maps_of(rows: np.ndarray) -> TreatmentMaps:
     )
 
 
-def test_alike_treatments_stand_together() -> None:
+def test_alike_treatments_stand_together():
     """Three groups whose members lie far apart in the file; a tree that is right keeps each in one run."""
     random = np.random.default_rng(0)
     centres = np.abs(random.normal(size=(3, 20)))
@@ -144,13 +144,13 @@ def test_alike_treatments_stand_together() -> None:
     assert (np.diff(groups_again) != 0).sum() == 2
 
 
-def test_the_files_order_is_kept_on_request() -> None:
+def test_the_files_order_is_kept_on_request():
     heatmap = cluster_treatments(maps_of(np.random.default_rng(1).random((5, 4))), cluster=False)
     assert heatmap.order == [0, 1, 2, 3, 4]
     assert heatmap.tree is None
 
 
-def test_what_is_drawn(promoters) -> None:
+def test_what_is_drawn(promoters):
     with open_attention(promoters.path) as attention:
         maps = read_treatment_maps(attention, genes=["g1"])
     heatmap = cluster_treatments(maps, title="g1", zero=50)
@@ -173,7 +173,7 @@ def test_what_is_drawn(promoters) -> None:
         ([[1.0, 1.0], [1.0, 1.0]], (0.9, 1.1)),
     ],
 )
-def test_colours_are_scaled_to_the_values(rows, ends) -> None:
+def test_colours_are_scaled_to_the_values(rows, ends):
     maps = maps_of(np.array(rows) / 2)
     figure = draw_treatment_heatmap(cluster_treatments(maps, cluster=False), 85)
     assert figure.axes[0].collections[0].get_clim() == pytest.approx(ends)
@@ -182,7 +182,7 @@ def test_colours_are_scaled_to_the_values(rows, ends) -> None:
     assert figure.axes[0].collections[0].get_clim() == pytest.approx((-0.3, 0.3))
 
 
-def test_many_treatments_are_named_now_and_then() -> None:
+def test_many_treatments_are_named_now_and_then():
     random = np.random.default_rng(2)
     heatmap = cluster_treatments(maps_of(random.random((173, 5))))
     figure = draw_treatment_heatmap(heatmap, 180)

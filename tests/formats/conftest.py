@@ -1,7 +1,6 @@
 """The parser corpora of the shared data and what their index says about each file."""
 
 import csv
-from collections.abc import Callable
 from pathlib import Path
 from typing import NamedTuple
 
@@ -17,11 +16,11 @@ class CorpusFile(NamedTuple):
 
 
 @pytest.fixture(scope="session")
-def corpus(shared: Path) -> Callable[[str], list[CorpusFile]]:
+def corpus(shared):
     """Function that gives all files of one format."""
     folder = shared / "data" / "parsers"
 
-    def of_format(name: str) -> list[CorpusFile]:
+    def of_format(name):
         with (folder / "INDEX.tsv").open() as file:
             return [
                 CorpusFile(folder / row["file"], row["biopython_result"] or "")

@@ -1,7 +1,6 @@
 """Alignments in memory; written and read in every layout; garbage."""
 
 import logging
-from pathlib import Path
 
 import numpy as np
 import pytest
@@ -20,22 +19,22 @@ from bioattn.formats.alignment import (
 from bioattn.formats.alignment_file import AlignmentFormat, read_alignment
 
 
-def a3m(*rows: str) -> Alignment:
+def a3m(*rows):
     return parse_a3m("test.a3m", "".join(f">n{i} d{i}\n{row}\n" for i, row in enumerate(rows)).encode())
 
 
-def rows(alignment: Alignment) -> list[str]:
+def rows(alignment):
     return [alignment.row_with_insertions(index) for index in range(alignment.num_rows)]
 
 
-def pairs(alignment: Alignment, first: int, second: int) -> list[tuple[str, str]]:
+def pairs(alignment, first, second):
     """Letters of two rows that stand under each other."""
     both = zip(alignment.row(first), alignment.row(second), strict=True)
     return [(a, b) for a, b in both if a != "-" and b != "-"]
 
 
 @st.composite
-def a3m_rows(draw: st.DrawFn) -> list[str]:
+def a3m_rows(draw):
     """Rows of A3M with one number of match columns."""
     width = draw(st.integers(1, 6))
     inserts = st.text("acdw", max_size=3)
@@ -45,7 +44,7 @@ def a3m_rows(draw: st.DrawFn) -> list[str]:
     return draw(st.lists(row, min_size=1, max_size=5))
 
 
-def test_fields_of_a_small_alignment() -> None:
+def test_fields_of_a_small_alignment():
     alignment = a3m("MKV-L", "aaM-VcLLw", "-----")
     assert alignment.names == ["n0", "n1", "n2"]
     assert alignment.descriptions == ["d0", "d1", "d2"]
@@ -57,21 +56,21 @@ def test_fields_of_a_small_alignment() -> None:
     assert (alignment.num_rows, alignment.num_columns) == (3, 5)
 
 
-def test_deletions_count_letters_before_each_column_and_none_after_the_last() -> None:
+def test_deletions_count_letters_before_each_column_and_none_after_the_last():
     deletions = a3m("MKV", "aaMKcVw").deletions()
     assert deletions.dtype == np.int32
     assert deletions.tolist() == [[0, 0, 0], [2, 0, 1]]
 
 
 @given(a3m_rows())
-def test_insertions_split_and_join(lines: list[str]) -> None:
+def test_insertions_split_and_join(lines):
     for line in lines:
         match, inserted = split_insertions(line.encode())
         assert insert_letters(match.decode(), inserted) == line
         assert match.decode() == "".join(letter for letter in line if not letter.islower())
 
 
-def test_select_rows_takes_what_belongs_to_them() -> None:
+def test_select_rows_takes_what_belongs_to_them():
     alignment = a3m("MK", "cM-", "-Kw")
     notes = Annotations(
         alignment=[("ID", "x")],
@@ -99,7 +98,7 @@ def test_select_rows_takes_what_belongs_to_them() -> None:
     assert column.annotations.residues == {2: {"SS": "E"}}
 
 
-def test_columns_must_ascend() -> None:
+def test_columns_must_ascend():
     alignment = a3m("MKVL")
     with pytest.raises(ValueError, match="ascending"):
         alignment.keep_as_match([2, 1])
@@ -109,7 +108,7 @@ def test_columns_must_ascend() -> None:
         alignment.keep_as_match([True, False, True])
 
 
-def test_keep_as_match_turns_the_rest_into_insertions() -> None:
+def test_keep_as_match_turns_the_rest_into_insertions():
     alignment = a3m("MKVL", "aMbK-Lc", "--V-")
     kept = alignment.keep_as_match([1, 2])
     assert rows(kept) == ["mKVl", "ambK-lc", "-V"]
@@ -117,7 +116,7 @@ def test_keep_as_match_turns_the_rest_into_insertions() -> None:
 
 
 @given(a3m_rows(), st.randoms())
-def test_keep_as_match_loses_no_residue(lines: list[str], random) -> None:
+def test_keep_as_match_loses_no_residue(lines, random):
     alignment = a3m(*lines)
     mask = np.array([random.random() < 0.6 for _ in range(alignment.num_columns)], dtype=bool)
     kept = alignment.keep_as_match(mask)
@@ -133,7 +132,7 @@ def test_keep_as_match_loses_no_residue(lines: list[str], random) -> None:
         assert kept.row_with_insertions(index) == plain
 
 
-def test_centre_on_row_keeps_the_whole_query() -> None:
+def test_centre_on_row_keeps_the_whole_query():
     centred = a3m("M-KVL", "aMEbK-Lc", "dM-eK-Lw").centre_on_row(2)
     # d, e and w become columns of their own, the two columns where row 2 has a gap go.
     assert rows(centred) == ["-M-KvL-", "-aM-ebKL-c", "DMEKLW"]
@@ -141,9 +140,7 @@ def test_centre_on_row_keeps_the_whole_query() -> None:
 
 
 @given(a3m_rows(), st.data())
-def test_centring_makes_the_query_the_columns_and_loses_nothing(
-    lines: list[str], data: st.DataObject
-) -> None:
+def test_centring_makes_the_query_the_columns_and_loses_nothing(lines, data):
     alignment = a3m(*lines)
     query = data.draw(st.integers(0, len(lines) - 1))
     centred = alignment.centre_on_row(query)
@@ -169,7 +166,7 @@ def test_centring_makes_the_query_the_columns_and_loses_nothing(
         (["----------"], False),
     ],
 )
-def test_looks_like_nucleotides(lines: list[str], answer: bool) -> None:
+def test_looks_like_nucleotides(lines, answer):
     assert looks_like_nucleotides(a3m(*lines)) is answer
 
 
@@ -178,7 +175,7 @@ RESIDUES = st.sampled_from("ACDEFGHIKLMNPQRSTVWYXBZUOJ-")
 
 
 @st.composite
-def alignments(draw: st.DrawFn) -> list[tuple[str, str, str]]:
+def alignments(draw):
     """Names, descriptions and rows of A3M."""
     width = draw(st.integers(1, 8))
     word = st.text("acdefghiklmnpqrstvwyxbzuoj", max_size=2)
@@ -188,7 +185,7 @@ def alignments(draw: st.DrawFn) -> list[tuple[str, str, str]]:
 
 
 @given(alignments())
-def test_a3m_comes_back_as_written(tmp_path: Path, records: list[tuple[str, str, str]]) -> None:
+def test_a3m_comes_back_as_written(tmp_path, records):
     text = "".join(f">{name} {note}".rstrip() + f"\n{row}\n" for name, note, row in records)
     alignment = parse_a3m("x.a3m", text.encode())
     path = tmp_path / "y.a3m"
@@ -201,7 +198,7 @@ def test_a3m_comes_back_as_written(tmp_path: Path, records: list[tuple[str, str,
 
 
 @st.composite
-def layouts(draw: st.DrawFn) -> tuple[str, list[str], list[str]]:
+def layouts(draw):
     """Text of some format in some layout, with the names and rows it stands for."""
     width = draw(st.integers(1, 30))
     row = st.text("ACDEFGHIKLMNPQRSTVWY-", min_size=width, max_size=width)
@@ -238,7 +235,7 @@ def layouts(draw: st.DrawFn) -> tuple[str, list[str], list[str]]:
 
 
 @given(layouts())
-def test_rows_survive_any_layout(tmp_path: Path, case: tuple[str, list[str], list[str]]) -> None:
+def test_rows_survive_any_layout(tmp_path, case):
     text, names, texts = case
     (tmp_path / "x").write_text(text)
     try:
@@ -273,9 +270,7 @@ GARBAGE = st.lists(st.sampled_from(WORDS), max_size=25).map("".join).map(str.enc
 @given(GARBAGE, st.none() | st.sampled_from(list(AlignmentFormat)))
 @example(b"2 3\n", None)
 @example(b"# STOCKHOLM 1.0\n\n#=GR a SS MKV\n//", None)
-def test_garbage_raises_nothing_but_our_errors(
-    tmp_path: Path, data: bytes, format: AlignmentFormat | None
-) -> None:
+def test_garbage_raises_nothing_but_our_errors(tmp_path, data, format):
     path = tmp_path / "x"
     path.write_bytes(data)
     logging.disable(logging.WARNING)

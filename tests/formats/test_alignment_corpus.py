@@ -6,7 +6,6 @@
 import gzip
 import io
 import re
-from pathlib import Path
 
 import pytest
 from Bio import AlignIO
@@ -64,7 +63,7 @@ DIFFERENT = {
 }
 
 
-def rows_of_biopython(path: Path, formats: list[str]) -> list[str] | None:
+def rows_of_biopython(path, formats):
     """The rows as Biopython reads them, or None when it refuses."""
     with (gzip.open if path.suffix == ".gz" else open)(path, "rt") as file:
         text = file.read()
@@ -83,7 +82,7 @@ def rows_of_biopython(path: Path, formats: list[str]) -> list[str] | None:
     return None
 
 
-def expected(rows: list[str], *, case_matters: bool) -> list[tuple[str, str]]:
+def expected(rows, *, case_matters):
     """Match columns and whole sequence of each row, by the rule of A2M told column by column."""
     columns = ["".join(column) for column in zip(*rows, strict=True)]
     insert = [all(letter.islower() or letter == "." for letter in column) for column in columns]
@@ -100,7 +99,7 @@ def expected(rows: list[str], *, case_matters: bool) -> list[tuple[str, str]]:
     return texts
 
 
-def verdict(path: Path, formats: list[str]) -> str:
+def verdict(path, formats):
     """How our reading compares with Biopython's: `same`, or what differs."""
     rows = rows_of_biopython(path, formats)
     try:
@@ -115,7 +114,7 @@ def verdict(path: Path, formats: list[str]) -> str:
 
 
 @pytest.mark.parametrize("folder", sorted(BIOPYTHON_FORMATS))
-def test_each_file_of_the_parser_corpus(shared: Path, folder: str) -> None:
+def test_each_file_of_the_parser_corpus(shared, folder):
     files = sorted((shared / "data" / "parsers" / folder).iterdir())
     assert files
     for path in files:
@@ -126,12 +125,12 @@ def test_each_file_of_the_parser_corpus(shared: Path, folder: str) -> None:
         assert reason in found, (path, found)
 
 
-def test_the_table_of_differences_names_files_that_exist(shared: Path) -> None:
+def test_the_table_of_differences_names_files_that_exist(shared):
     assert [name for name in DIFFERENT if not (shared / "data" / "parsers" / name).is_file()] == []
 
 
 @pytest.mark.parametrize("name", ["biopython__bats.nex", "biopython__test_Nexus_input.nex"])
-def test_nexus_is_named(shared: Path, name: str) -> None:
+def test_nexus_is_named(shared, name):
     with pytest.raises(FormatError, match="is NEXUS; alignments are read from A3M"):
         read_alignment(shared / "data" / "parsers" / "nexus" / name)
 
@@ -151,7 +150,7 @@ REAL = {
 
 
 @pytest.mark.parametrize("pattern", sorted(REAL))
-def test_real_alignments_equal_biopython(shared: Path, pattern: str) -> None:
+def test_real_alignments_equal_biopython(shared, pattern):
     files = sorted((shared / "data").glob(pattern))
     assert files
     assert {path.name: verdict(path, [REAL[pattern]]) for path in files} == {
@@ -159,7 +158,7 @@ def test_real_alignments_equal_biopython(shared: Path, pattern: str) -> None:
     }
 
 
-def plain_a3m(path: Path) -> tuple[list[str], list[list[int]]]:
+def plain_a3m(path):
     """Match columns and deletion counts, letter by letter, as the supplement of AlphaFold describes them."""
     with (gzip.open if path.suffix == ".gz" else open)(path, "rt") as file:
         records = file.read().split(">")[1:]
@@ -179,7 +178,7 @@ def plain_a3m(path: Path) -> tuple[list[str], list[list[int]]]:
 
 
 @pytest.mark.parametrize("pattern", ["msa_formats/*.a3m", "msa_structure/msa/[!a]*.a3m"])
-def test_real_a3m_equals_a_plain_loop(shared: Path, pattern: str) -> None:
+def test_real_a3m_equals_a_plain_loop(shared, pattern):
     files = sorted((shared / "data").glob(pattern))
     assert files
     for path in files:
@@ -189,7 +188,7 @@ def test_real_a3m_equals_a_plain_loop(shared: Path, pattern: str) -> None:
         assert alignment.deletions().tolist() == counts, path
 
 
-def test_golden_a3m_with_dots_is_the_one_without(shared: Path) -> None:
+def test_golden_a3m_with_dots_is_the_one_without(shared):
     plain = read_alignment(shared / "golden" / "features_small.a3m")
     dots = read_alignment(shared / "golden" / "features_small_dots.a3m")
     assert (plain.num_rows, plain.num_columns) == (22, 23)
@@ -198,7 +197,7 @@ def test_golden_a3m_with_dots_is_the_one_without(shared: Path) -> None:
     assert plain.names == dots.names
 
 
-def test_bare_rows_of_psicov(shared: Path) -> None:
+def test_bare_rows_of_psicov(shared):
     folder = shared / "data" / "msa_structure" / "msa"
     for path in sorted(folder.glob("*.aln*")):
         with (gzip.open if path.suffix == ".gz" else open)(path, "rt") as file:
@@ -208,14 +207,14 @@ def test_bare_rows_of_psicov(shared: Path) -> None:
         assert alignment.names[:2] == ["row1", "row2"]
 
 
-def test_stockholm_with_a_repeated_name(shared: Path) -> None:
+def test_stockholm_with_a_repeated_name(shared):
     folder = shared / "data" / "msa_formats"
     alignment, fasta = read_alignment(folder / "Cys_knot.sth"), read_alignment(folder / "Cys_knot.fasta")
     assert len(set(alignment.names)) < len(alignment.names)
     assert alignment.residues.tobytes() == fasta.residues.tobytes()
 
 
-def test_dna_is_told_from_protein(shared: Path) -> None:
+def test_dna_is_told_from_protein(shared):
     data = shared / "data"
     dna = ["homologs/opuntia.aln", "phylo/real/iqtree_example_17_1998_dna.phy", "phylo/generax_sim/0.fasta"]
     assert all(looks_like_nucleotides(read_alignment(data / name)) for name in dna)

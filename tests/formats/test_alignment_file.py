@@ -35,11 +35,11 @@ b             LL
 """
 
 
-def rows(alignment: Alignment) -> list[str]:
+def rows(alignment):
     return [alignment.row_with_insertions(index) for index in range(alignment.num_rows)]
 
 
-def read(folder: Path, text: str | bytes, name: str = "x", format: str | None = None) -> Alignment:
+def read(folder, text, name="x", format=None):
     path = folder / name
     path.write_bytes(text if isinstance(text, bytes) else text.encode())
     return read_alignment(path, format=AlignmentFormat(format) if format else None)
@@ -76,7 +76,7 @@ DETECTED = {
 
 
 @pytest.mark.parametrize("text", DETECTED)
-def test_format_is_found_by_content(tmp_path: Path, text: str) -> None:
+def test_format_is_found_by_content(tmp_path, text):
     assert rows(read(tmp_path, text)) == DETECTED[text]
     assert rows(read(tmp_path, "\ufeff" + text.replace("\n", "\r\n"))) == DETECTED[text]
     assert rows(read(tmp_path, text.replace("\n", "\r"))) == DETECTED[text]
@@ -94,13 +94,11 @@ def test_format_is_found_by_content(tmp_path: Path, text: str) -> None:
         ("MUSCLE\nMUSKEL\n", "psicov", ["MUSCLE", "MUSKEL"]),
     ],
 )
-def test_an_explicit_format_wins(tmp_path: Path, text: str, format: str | None, expected: list[str]) -> None:
+def test_an_explicit_format_wins(tmp_path, text, format, expected):
     assert rows(read(tmp_path, text, format=format)) == expected
 
 
-def test_a_broken_file_named_a3m_is_not_read_as_fasta(
-    tmp_path: Path, caplog: pytest.LogCaptureFixture
-) -> None:
+def test_a_broken_file_named_a3m_is_not_read_as_fasta(tmp_path, caplog):
     text = ">a\nMKVL\n>b\nMKvL\n>c\nMKVl\n>d\nM-kL\n>e\nmK-L\n>f\nMkvL\n"
     assert rows(read(tmp_path, text, "x.fasta"))[5] == "MKVL"
     assert "so these are read as aligned residues, as in FASTA" in caplog.text
@@ -109,30 +107,30 @@ def test_a_broken_file_named_a3m_is_not_read_as_fasta(
 
 
 @pytest.mark.parametrize("text", [">a\nMKlV\n", ">a\nMaKV\n>b\nMKaV\n"])
-def test_a_doubtful_reading_is_said(tmp_path: Path, text: str, caplog: pytest.LogCaptureFixture) -> None:
+def test_a_doubtful_reading_is_said(tmp_path, text, caplog):
     read(tmp_path, text)
     assert "write them in upper case if they are aligned residues" in caplog.text
 
 
-def test_a_clear_reading_is_not_talked_about(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
+def test_a_clear_reading_is_not_talked_about(tmp_path, caplog):
     for text in DETECTED:
         if "MkV" not in text:
             read(tmp_path, text)
     assert caplog.text == ""
 
 
-def test_colabfold_complex_is_named(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
+def test_colabfold_complex_is_named(tmp_path, caplog):
     assert read(tmp_path, "#2,1\t1,1\n>101\t102\nMKV\n").names == ["101"]
     assert "names several chains" in caplog.text
 
 
-def test_headers_keep_name_and_description(tmp_path: Path) -> None:
+def test_headers_keep_name_and_description(tmp_path):
     alignment = read(tmp_path, ">a\tdeux  mots \nMK\n>\nMK\n> b\nMK\n>a é\nMK\n")
     assert alignment.names == ["a", "row2", "b", "a"]
     assert alignment.descriptions == ["deux  mots", "", "", "é"]
 
 
-def test_structure_records_of_hhsuite_are_annotation(tmp_path: Path) -> None:
+def test_structure_records_of_hhsuite_are_annotation(tmp_path):
     text = ">ss_pred\nCHE\n>ss_conf\n987\n>q\nMKV\n>b\nMaK-\n"
     alignment = read(tmp_path, text)
     assert alignment.names == ["q", "b"]
@@ -143,7 +141,7 @@ def test_structure_records_of_hhsuite_are_annotation(tmp_path: Path) -> None:
         read(tmp_path, ">ss_pred\nCH\n>q\nMKV\n")
 
 
-def test_stockholm_keeps_its_annotation_for_match_columns(tmp_path: Path) -> None:
+def test_stockholm_keeps_its_annotation_for_match_columns(tmp_path):
     alignment = read(tmp_path, STOCKHOLM)
     assert alignment.names == ["a/1-4", "b"]
     assert alignment.descriptions == ["", "protein b"]
@@ -154,7 +152,7 @@ def test_stockholm_keeps_its_annotation_for_match_columns(tmp_path: Path) -> Non
     assert notes.columns == {"RF": "xxxxx"}
 
 
-def test_stockholm_rows_with_one_name_keep_their_own_annotation(tmp_path: Path) -> None:
+def test_stockholm_rows_with_one_name_keep_their_own_annotation(tmp_path):
     first = "a MK\n#=GR a SS HH\na ML\n#=GR a SS EE\n"
     second = "a V-\n#=GR a SS H.\na VV\n#=GR a SS EE\n"
     alignment = read(tmp_path, f"# STOCKHOLM 1.0\n{first}\n{second}//\n")
@@ -162,12 +160,12 @@ def test_stockholm_rows_with_one_name_keep_their_own_annotation(tmp_path: Path) 
     assert alignment.annotations.residues == {0: {"SS": "HHH."}, 1: {"SS": "EEEE"}}
 
 
-def test_stockholm_blocks_of_different_or_reordered_rows(tmp_path: Path) -> None:
+def test_stockholm_blocks_of_different_or_reordered_rows(tmp_path):
     assert rows(read(tmp_path, "# STOCKHOLM 1.0\n\nquery MK\n\nb ML\nc MV\n\n//\n")) == ["MK", "ML", "MV"]
     assert rows(read(tmp_path, "# STOCKHOLM 1.0\na MK\nb ML\n\nb VV\na V-\n//\n")) == ["MKV-", "MLVV"]
 
 
-def test_stockholm_oddities_are_said(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
+def test_stockholm_oddities_are_said(tmp_path, caplog):
     read(tmp_path, "# STOCKHOLM 1.0\n#=GS z AC Q\na MK\n#=GR y SS HH\n")
     assert "the closing '//' is missing" in caplog.text
     assert "annotates rows that it does not hold, such as y" in caplog.text
@@ -210,7 +208,7 @@ REFUSED = {
 
 
 @pytest.mark.parametrize("text", REFUSED)
-def test_refused_in_one_sentence(tmp_path: Path, text: str) -> None:
+def test_refused_in_one_sentence(tmp_path, text):
     with pytest.raises(FormatError, match=REFUSED[text]) as caught:
         read(tmp_path, text)
     assert str(tmp_path / "x") in str(caught.value)
@@ -218,13 +216,13 @@ def test_refused_in_one_sentence(tmp_path: Path, text: str) -> None:
 
 
 @pytest.mark.parametrize("format", AlignmentFormat)
-def test_an_explicit_format_refuses_other_text(tmp_path: Path, format: AlignmentFormat) -> None:
+def test_an_explicit_format_refuses_other_text(tmp_path, format):
     with pytest.raises(FormatError, match=str(tmp_path)):
         read(tmp_path, "GIF89a 12 34\n", format=format)
 
 
 @pytest.mark.parametrize("pack", [gzip.compress, lzma.compress])
-def test_packed_files_and_standard_input(tmp_path: Path, pack, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_packed_files_and_standard_input(tmp_path, pack, monkeypatch):
     packed = pack(STOCKHOLM.encode())
     assert rows(read(tmp_path, packed, "any.name")) == DETECTED[STOCKHOLM]
     for data in (packed, STOCKHOLM.encode()):
@@ -238,7 +236,7 @@ def test_packed_files_and_standard_input(tmp_path: Path, pack, monkeypatch: pyte
             read_alignment(Path("-"))
 
 
-def test_unreadable_inputs(tmp_path: Path) -> None:
+def test_unreadable_inputs(tmp_path):
     with pytest.raises(BioattnError, match="no such file"):
         read_alignment(tmp_path / "none.a3m")
     with pytest.raises(BioattnError, match="is a folder"):
@@ -247,11 +245,11 @@ def test_unreadable_inputs(tmp_path: Path) -> None:
         read(tmp_path, ">a\xe9\nMK\n".encode("latin-1"))
 
 
-def test_a_nul_at_the_end_is_what_mmseqs_leaves(tmp_path: Path) -> None:
+def test_a_nul_at_the_end_is_what_mmseqs_leaves(tmp_path):
     assert rows(read(tmp_path, ">a\nMK\n\0")) == ["MK"]
 
 
-def test_a_header_that_would_not_come_back_is_not_written(tmp_path: Path) -> None:
+def test_a_header_that_would_not_come_back_is_not_written(tmp_path):
     good = parse_a3m("x", b">a\nMK\n")
     for name, description in [("a b", ""), ("", ""), ("a", "two\nlines")]:
         bad = Alignment(names=[name], descriptions=[description], residues=good.residues, insertions=[{}])

@@ -2,7 +2,6 @@
 
 import gzip
 import re
-from pathlib import Path
 
 import pytest
 from Bio.PDB.MMCIFParser import MMCIFParser
@@ -68,7 +67,7 @@ _other.b
 VALUES = {ResidueKey("A", 10, ""): 12.345, ResidueKey("A", 10, "A"): 100.0}
 
 
-def written(tmp_path: Path, text: str, suffix: str) -> Path:
+def written(tmp_path, text, suffix):
     source = tmp_path / f"source{suffix}"
     source.write_bytes(text.encode())
     write_bfactors(source, tmp_path / f"out{suffix}", VALUES)
@@ -78,7 +77,7 @@ def written(tmp_path: Path, text: str, suffix: str) -> Path:
 @pytest.mark.parametrize(
     ("text", "suffix"), [(PDB, ".pdb"), (CIF, ".cif"), (PDB.replace("\n", "\r\n"), ".ent")]
 )
-def test_biopython_reads_what_was_painted(tmp_path, text, suffix) -> None:
+def test_biopython_reads_what_was_painted(tmp_path, text, suffix):
     path = written(tmp_path, text, suffix)
     parser = MMCIFParser(QUIET=True) if suffix == ".cif" else PDBParser(QUIET=True)
     for model in parser.get_structure("x", str(path)):
@@ -90,7 +89,7 @@ def test_biopython_reads_what_was_painted(tmp_path, text, suffix) -> None:
                     assert atom.bfactor == pytest.approx(VALUES.get(key, -1.0), abs=0.006)
 
 
-def test_every_other_byte_of_a_pdb_file_is_kept(tmp_path) -> None:
+def test_every_other_byte_of_a_pdb_file_is_kept(tmp_path):
     out = written(tmp_path, PDB, ".pdb").read_text().splitlines(keepends=True)
     for before, after in zip(PDB.splitlines(keepends=True), out, strict=True):
         if before.startswith(("ATOM", "HETATM")):
@@ -100,7 +99,7 @@ def test_every_other_byte_of_a_pdb_file_is_kept(tmp_path) -> None:
             assert before == after
 
 
-def test_every_other_byte_of_an_mmcif_file_is_kept(tmp_path) -> None:
+def test_every_other_byte_of_an_mmcif_file_is_kept(tmp_path):
     out = written(tmp_path, CIF, ".cif").read_text()
     before, after = CIF.splitlines(), out.splitlines()
     assert len(before) == len(after)
@@ -113,7 +112,7 @@ def test_every_other_byte_of_an_mmcif_file_is_kept(tmp_path) -> None:
             assert old == new
 
 
-def test_numbers_of_atoms_and_packed_files(tmp_path) -> None:
+def test_numbers_of_atoms_and_packed_files(tmp_path):
     source = tmp_path / "x.pdb.gz"
     source.write_bytes(gzip.compress(PDB.encode()))
     assert write_bfactors(source, tmp_path / "out.pdb", VALUES) == 5
@@ -138,7 +137,7 @@ def test_numbers_of_atoms_and_packed_files(tmp_path) -> None:
         (CIF.replace("13.00 -3", "\n;a\n;"), "x.cif", FormatError, "text over several lines"),
     ],
 )
-def test_bad_input_is_one_sentence_and_no_file(tmp_path, text, output, error, sentence) -> None:
+def test_bad_input_is_one_sentence_and_no_file(tmp_path, text, output, error, sentence):
     source = tmp_path / "source"
     source.write_text(text)
     with pytest.raises(error, match=re.escape(sentence)):
@@ -146,6 +145,6 @@ def test_bad_input_is_one_sentence_and_no_file(tmp_path, text, output, error, se
     assert [path.name for path in tmp_path.iterdir()] == ["source"]
 
 
-def test_a_missing_file_is_named(tmp_path) -> None:
+def test_a_missing_file_is_named(tmp_path):
     with pytest.raises(BioattnError, match="no such file"):
         write_bfactors(tmp_path / "x.pdb", tmp_path / "y.pdb", {})

@@ -2,7 +2,6 @@
 
 import io
 import itertools
-from pathlib import Path
 
 import numpy as np
 import pybigtools
@@ -116,7 +115,7 @@ def sizes(request, monkeypatch):
     return request.param
 
 
-def test_what_was_written_is_what_is_read(tmp_path: Path, sizes: str) -> None:
+def test_what_was_written_is_what_is_read(tmp_path, sizes):
     path = tmp_path / "track.bw"
     covered = write_bigwig(path, LENGTHS, random_blocks())
     reader = pybigtools.open(str(path))
@@ -142,7 +141,7 @@ def test_what_was_written_is_what_is_read(tmp_path: Path, sizes: str) -> None:
     assert summary["std"] == pytest.approx(every.std(), rel=1e-3)
 
 
-def test_any_part_is_found(tmp_path: Path, sizes: str) -> None:
+def test_any_part_is_found(tmp_path, sizes):
     write_bigwig(tmp_path / "track.bw", LENGTHS, random_blocks())
     reader = pybigtools.open(str(tmp_path / "track.bw"))
     expected = of_every_base(random_blocks())
@@ -154,7 +153,7 @@ def test_any_part_is_found(tmp_path: Path, sizes: str) -> None:
         np.testing.assert_array_equal(found, expected[chrom][start:end])
 
 
-def test_zoom_levels_say_what_lies_in_each_bin(tmp_path: Path, sizes: str) -> None:
+def test_zoom_levels_say_what_lies_in_each_bin(tmp_path, sizes):
     """pybigtools' own writer fills the gaps between intervals with the value behind them; here gaps stay gaps."""
     write_bigwig(tmp_path / "track.bw", LENGTHS, random_blocks())
     reader = pybigtools.open(str(tmp_path / "track.bw"))
@@ -181,7 +180,7 @@ def test_zoom_levels_say_what_lies_in_each_bin(tmp_path: Path, sizes: str) -> No
             np.testing.assert_allclose(found, expected, rtol=1e-5, atol=1e-5)
 
 
-def test_a_bin_of_several_blocks_is_one_record(tmp_path: Path) -> None:
+def test_a_bin_of_several_blocks_is_one_record(tmp_path):
     """Two blocks of one chromosome meet within a bin, and an interval spans many."""
     blocks = [
         Intervals("c", np.array([10]), np.array([20]), np.ones(1, np.float32)),
@@ -199,7 +198,7 @@ def test_a_bin_of_several_blocks_is_one_record(tmp_path: Path) -> None:
     assert [record[:2] for record in records[1:4]] == [(100, 128), (128, 192), (192, 256)]
 
 
-def test_many_chromosomes(tmp_path: Path) -> None:
+def test_many_chromosomes(tmp_path):
     """More than fit in one node: scaffolds of a draft genome."""
     lengths = {f"scaffold_{number}": 10 + number for number in range(1000)}
     names = sorted(lengths, key=str.encode)
@@ -213,13 +212,13 @@ def test_many_chromosomes(tmp_path: Path) -> None:
         assert list(reader.records(name)) == [(0, 5, lengths[name])]
 
 
-def test_bytes_repeat(tmp_path: Path) -> None:
+def test_bytes_repeat(tmp_path):
     for name in ("one.bw", "two.bw"):
         write_bigwig(tmp_path / name, LENGTHS, random_blocks())
     assert (tmp_path / "one.bw").read_bytes() == (tmp_path / "two.bw").read_bytes()
 
 
-def one(chrom: str, start: int, end: int) -> Intervals:
+def one(chrom, start, end):
     return Intervals(chrom, np.array([start]), np.array([end]), np.ones(1, np.float32))
 
 
@@ -239,7 +238,7 @@ def test_what_does_not_fit_leaves_no_file(tmp_path, blocks, sentence):
     assert not list(tmp_path.iterdir())
 
 
-def test_an_error_of_the_source_comes_through(tmp_path: Path) -> None:
+def test_an_error_of_the_source_comes_through(tmp_path):
     def failing():
         yield one("chrI", 0, 5)
         raise BioattnError("attention.h5: is damaged")

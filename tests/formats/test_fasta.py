@@ -100,10 +100,7 @@ def test_compression_and_line_ends_do_not_matter(tmp_path, pack, newline):
     text = newline.join(["; a comment", "", ">a one two ", "AC GT", "", "\tN", ">b", "TT"])
     path = tmp_path / "any.name"
     path.write_bytes(pack(("\ufeff" + text).encode()))
-    assert list(read_fasta(path)) == [
-        FastaRecord("a", "one two", "ACGTN", 3),
-        FastaRecord("b", "", "TT", 7),
-    ]
+    assert list(read_fasta(path)) == [FastaRecord("a", "one two", "ACGTN", 3), FastaRecord("b", "", "TT", 7)]
 
 
 def test_pieces_of_a_long_record_join_to_it(tmp_path):

@@ -23,7 +23,7 @@ from bioattn.formats.nucleotides import decode, encode
 from bioattn.io.cache_folder import cache_folder
 
 
-def write_random_fasta(path: Path, seed: int = 0) -> dict[str, str]:
+def write_random_fasta(path, seed=0):
     """Three chromosomes of a few thousand bases, some N, some lower case."""
     random = np.random.default_rng(seed)
     sequences = {
@@ -41,7 +41,7 @@ def fasta(tmp_path):
     return path
 
 
-def write_as(kind: str, plain: Path, path: Path) -> None:
+def write_as(kind, plain, path):
     content = plain.read_bytes()
     if kind == "plain":
         path.write_bytes(content)
@@ -203,7 +203,7 @@ def test_what_is_no_genome_is_refused_and_leaves_nothing(tmp_path, content, mess
         open_genome(tmp_path / "missing.fa")
 
 
-def _batch_bytes(task: tuple[bytes, int]) -> bytes:
+def _batch_bytes(task):
     pickled, seed = task
     genome = pickle.loads(pickled)
     random = np.random.default_rng(seed)
@@ -211,7 +211,7 @@ def _batch_bytes(task: tuple[bytes, int]) -> bytes:
     return genome.windows(numbers, random.integers(0, 2000, 64), 1000).tobytes()
 
 
-def _open_and_digest(path: Path) -> bytes:
+def _open_and_digest(path):
     return open_genome(path).codes.tobytes()
 
 
@@ -277,7 +277,7 @@ def test_a_user_without_a_home_is_told_of_the_cache(monkeypatch):
         cache_folder()
 
 
-def test_fai_sizes_and_fasta_agree(tmp_path: Path) -> None:
+def test_fai_sizes_and_fasta_agree(tmp_path):
     fasta = tmp_path / "genome.fa"
     fasta.write_text(">chrI first\nACGTAC\nGT\n>chrII\nACG\n")
     pyfaidx.Fasta(str(fasta))
@@ -290,7 +290,7 @@ def test_fai_sizes_and_fasta_agree(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("line", ["chrI", "chrI\tlong", "chrI\t0", "chrI\t-5", "chrI\t4294967296"])
-def test_what_is_no_length_is_named(tmp_path: Path, line: str) -> None:
+def test_what_is_no_length_is_named(tmp_path, line):
     path = tmp_path / "sizes"
     path.write_text(f"chrII\t9\n{line}\n")
     with pytest.raises(FormatError, match=":2: "):

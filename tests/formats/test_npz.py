@@ -4,7 +4,6 @@ import io
 import struct
 import zipfile
 from contextlib import closing
-from pathlib import Path
 
 import numpy as np
 import pytest
@@ -23,9 +22,7 @@ NAMES = st.text("abc/:_~ 1", min_size=1, max_size=12).filter(lambda name: not na
 
 
 @given(st.dictionaries(NAMES, ARRAYS, min_size=1, max_size=4), st.booleans(), st.booleans())
-def test_reads_what_numpy_writes(
-    tmp_path_factory: pytest.TempPathFactory, arrays: dict[str, np.ndarray], packed: bool, fortran: bool
-) -> None:
+def test_reads_what_numpy_writes(tmp_path_factory, arrays, packed, fortran):
     path = tmp_path_factory.mktemp("npz") / "x.npz"
     if fortran:
         arrays = {name: np.asfortranarray(array) for name, array in arrays.items()}
@@ -43,7 +40,7 @@ def test_reads_what_numpy_writes(
             np.testing.assert_array_equal(read, array.astype(np.float32))
 
 
-def test_numpy_reads_what_is_written_and_bytes_repeat(tmp_path: Path) -> None:
+def test_numpy_reads_what_is_written_and_bytes_repeat(tmp_path):
     arrays = {"a//b": np.arange(6.0).reshape(2, 3), "c": np.ones((3, 2), np.float32).T, "d": np.array(5)}
     for name in ("x.npz", "y.npz"):
         with npz_output(tmp_path / name) as archive:
@@ -59,7 +56,7 @@ def test_numpy_reads_what_is_written_and_bytes_repeat(tmp_path: Path) -> None:
     assert not (tmp_path / "z.npz").exists()
 
 
-def header(text: str, version: int = 1) -> bytes:
+def header(text, version=1):
     body = text.encode()
     length = struct.pack("<H" if version == 1 else "<I", len(body))
     return b"\x93NUMPY" + bytes([version, 0]) + length + body
@@ -81,14 +78,14 @@ MEMBERS = {
 
 
 @pytest.mark.parametrize("name", MEMBERS)
-def test_members_that_are_no_arrays_are_named(name: str, tmp_path: Path) -> None:
+def test_members_that_are_no_arrays_are_named(name, tmp_path):
     with zipfile.ZipFile(tmp_path / "x.npz", "w") as archive:
         archive.writestr("the one.npy", MEMBERS[name])
     with pytest.raises(FormatError, match=r"x\.npz: the array the one is damaged"):
         NpzArrays(tmp_path / "x.npz")
 
 
-def test_archives_of_other_things(tmp_path: Path) -> None:
+def test_archives_of_other_things(tmp_path):
     with zipfile.ZipFile(tmp_path / "x.npz", "w") as archive:
         archive.writestr("readme.txt", "hello")
     with pytest.raises(FormatError, match=r"holds readme\.txt, which is no NumPy array"):

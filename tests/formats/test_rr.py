@@ -1,7 +1,5 @@
 """RR files against a reader written here, and against ranking by eye."""
 
-from pathlib import Path
-
 import numpy as np
 import pytest
 
@@ -10,7 +8,7 @@ from bioattn.formats.rr import ContactList, RankedPair, ranked_pairs, write_rr
 from bioattn.formats.rr import read_rr as read_contacts
 
 
-def read_rr(path: Path) -> tuple[str, list[tuple[int, int, float, float, float]]]:
+def read_rr(path):
     """Sequence and contact lines."""
     lines = path.read_text().splitlines()
     assert lines[0] == "PFRMAT RR"
@@ -21,7 +19,7 @@ def read_rr(path: Path) -> tuple[str, list[tuple[int, int, float, float, float]]
     return sequence, [(int(i), int(j), low, high, p) for i, j, low, high, p in contacts]
 
 
-def test_what_is_written_is_what_ranks(tmp_path: Path) -> None:
+def test_what_is_written_is_what_ranks(tmp_path):
     probabilities = np.zeros((120, 120), np.float32)
     for i, j, value in (
         (0, 9, 0.5),
@@ -44,7 +42,7 @@ def test_what_is_written_is_what_ranks(tmp_path: Path) -> None:
     assert max(map(len, head)) <= 80
 
 
-def test_columns_are_those_of_the_sequence(tmp_path: Path) -> None:
+def test_columns_are_those_of_the_sequence(tmp_path):
     columns = np.array([1, 4, 8, 19])
     probabilities = np.full((4, 4), 0.5) + np.arange(4) * 0.1 + np.arange(4)[:, None] * 0.1
     write_rr(tmp_path / "x.rr", "A" * 20, probabilities, target="t", method=[], columns=columns)
@@ -52,12 +50,12 @@ def test_columns_are_those_of_the_sequence(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("size", [0, 1, 5, 6])
-def test_short_targets_have_no_pairs(size: int, tmp_path: Path) -> None:
+def test_short_targets_have_no_pairs(size, tmp_path):
     assert write_rr(tmp_path / "x.rr", "A" * size, np.ones((size, size)), target="t", method=[]) == 0
     assert read_rr(tmp_path / "x.rr") == ("A" * size, [])
 
 
-def test_ranking_equals_a_plain_sort() -> None:
+def test_ranking_equals_a_plain_sort():
     random = np.random.default_rng(0)
     values = random.integers(0, 5, (40, 40)) / 7
     values = (values + values.T) / 2
@@ -72,16 +70,14 @@ def test_ranking_equals_a_plain_sort() -> None:
     assert list(zip(first, second, strict=True)) == [(i, j) for _, i, j in expected]
 
 
-def test_others_files_are_read(tmp_path: Path) -> None:
+def test_others_files_are_read(tmp_path):
     path = tmp_path / "x.rr"
     path.write_text(
         "PFRMAT RR\nTARGET T0 1\nAUTHOR 1234\nREMARK by hand\nMODEL 1\n\nMKV-LE\nACD\n"
         "1 9 0 8 0.70\n2 8 0 8 .5\nEND\n"
     )
     assert read_contacts(path) == ContactList(
-        target="T0 1",
-        sequence="MKV-LEACD",
-        pairs=[RankedPair(1, 9, 0, 8, 0.7), RankedPair(2, 8, 0, 8, 0.5)],
+        target="T0 1", sequence="MKV-LEACD", pairs=[RankedPair(1, 9, 0, 8, 0.7), RankedPair(2, 8, 0, 8, 0.5)]
     )
 
 
@@ -99,7 +95,7 @@ def test_others_files_are_read(tmp_path: Path) -> None:
         ("END\n1 8 0 8 0.5", ":5: stands after END"),
     ],
 )
-def test_lines_that_are_no_contacts_are_named(tmp_path: Path, line: str, sentence: str) -> None:
+def test_lines_that_are_no_contacts_are_named(tmp_path, line, sentence):
     path = tmp_path / "x.rr"
     path.write_text(f"PFRMAT RR\nMODEL 1\nMKVLEACDE\n{line}\nEND\n")
     with pytest.raises(FormatError) as refusal:
@@ -107,7 +103,7 @@ def test_lines_that_are_no_contacts_are_named(tmp_path: Path, line: str, sentenc
     assert sentence in str(refusal.value)
 
 
-def test_a_file_that_is_cut_off_is_refused(tmp_path: Path) -> None:
+def test_a_file_that_is_cut_off_is_refused(tmp_path):
     path = tmp_path / "x.rr"
     write_rr(path, "ACDEFGHIKL", np.full((10, 10), 0.5), target="t", method=[])
     path.write_text(path.read_text().removesuffix("END\n"))

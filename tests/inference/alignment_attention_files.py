@@ -1,14 +1,9 @@
 """Attention files over three small alignments, of weights that follow from a site's name."""
 
-from collections.abc import Callable
-from pathlib import Path
-from typing import Any
-
 import numpy as np
 import torch
 
-from bioattn.attention.site import AttentionSite, Tile
-from bioattn.inference.attention_receiver import SampleReceiver
+from bioattn.attention.site import Tile
 from bioattn.models.evoformer.inference.attention import AlignmentSample, AlignmentSizes, alignment_attention
 from bioattn.models.evoformer.sites import alignment_site
 from bioattn.store.choices import Reduction
@@ -29,7 +24,7 @@ SITES = {
 ALL = AttentionOptions(reduce=Reduction.NONE)
 
 
-def sample(number: int) -> AlignmentSample:
+def sample(number):
     rows, extra_rows, residues = SIZES[number]
     query = "ACDEFGHIKLMNPQRSTVWY"[:residues]
     return AlignmentSample(
@@ -43,7 +38,7 @@ def sample(number: int) -> AlignmentSample:
     )
 
 
-def weights_of(site: AttentionSite, sizes: AlignmentSizes) -> np.ndarray:
+def weights_of(site, sizes):
     """Softmax weights that depend on the site and the sizes only."""
     lengths = [sizes.lengths[axis.lengths] if axis.lengths else site.num_heads for axis in site.axes]
     random = np.random.default_rng([len(site.name), ord(site.name[-1]), *sizes])
@@ -51,7 +46,7 @@ def weights_of(site: AttentionSite, sizes: AlignmentSizes) -> np.ndarray:
     return (exponentials / exponentials.sum(-1, keepdims=True)).astype(np.float32)
 
 
-def send(receiver: SampleReceiver, sizes: AlignmentSizes, tile: int) -> None:
+def send(receiver, sizes, tile):
     """What a model would do: every site, a few slices of its outer axis at a time, in memory used again."""
     for site in SITES.values():
         whole = torch.from_numpy(weights_of(site, sizes))
@@ -65,16 +60,16 @@ def send(receiver: SampleReceiver, sizes: AlignmentSizes, tile: int) -> None:
 
 
 def write(
-    output: Path,
-    options: AttentionOptions = ALL,
+    output,
+    options=ALL,
     *,
-    numbers: tuple[int, ...] = (0, 1, 2),
-    tile: int = 2,
-    masks: dict[str, np.ndarray] | None = None,
-    job: dict[str, Any] | None = None,
-    before: Callable[[int], None] = lambda number: None,
-    **choices: Any,
-) -> list[str]:
+    numbers=(0, 1, 2),
+    tile=2,
+    masks=None,
+    job=None,
+    before=lambda number: None,
+    **choices,
+):
     with alignment_attention(
         output,
         sites=SITES,

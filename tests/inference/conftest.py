@@ -1,9 +1,6 @@
 """Small untrained models in folders, and promoters to run those of promoters on."""
 
-from collections.abc import Callable
 from functools import partial
-from pathlib import Path
-from typing import Any
 
 import numpy as np
 import pandas as pd
@@ -12,7 +9,7 @@ import torch
 
 from bioattn.models.evoformer.config import InputSettings
 from bioattn.models.promoter.config import Conditioning, PromoterModelConfig, TreatmentEncoding
-from bioattn.models.promoter.folder import LoadedPromoterModel, load_promoter_model, write_promoter_model
+from bioattn.models.promoter.folder import load_promoter_model, write_promoter_model
 from bioattn.models.promoter.inference.run import run_promoters
 from bioattn.promoters.promoter_fasta import Promoter, write_promoters
 from bioattn.promoters.treatments import TreatmentTable
@@ -28,9 +25,7 @@ TABLE = TreatmentTable(
 )
 
 
-def write_model(
-    parent: Path, name: str = "model", task: str = "regression", seed: int = 0, **settings: Any
-) -> Path:
+def write_model(parent, name="model", task="regression", seed=0, **settings):
     """Write an untrained model; keyword arguments go into its config."""
     config = PromoterModelConfig(
         length=LENGTH,
@@ -55,22 +50,17 @@ def write_model(
 
 
 @pytest.fixture
-def make_model(tmp_path: Path) -> Callable[..., Path]:
+def make_model(tmp_path):
     """`write_model` in the folder of the test."""
     return partial(write_model, tmp_path)
 
 
 @pytest.fixture
-def load() -> Callable[[Path], LoadedPromoterModel]:
+def load():
     return lambda folder: load_promoter_model(folder, torch.device("cpu"))
 
 
-def write_promoter_file(
-    folder: Path,
-    number: int = 23,
-    name: str = "promoters.fa",
-    downstream: Callable[[int], int | None] = lambda i: None,
-) -> Path:
+def write_promoter_file(folder, number=23, name="promoters.fa", downstream=lambda i: None):
     """Write a promoter FASTA: every third one short, some with flanks, every fifth without a location."""
     random = np.random.default_rng(1)
     records = []
@@ -96,27 +86,17 @@ def write_promoter_file(
 
 
 @pytest.fixture
-def make_promoters(tmp_path: Path) -> Callable[..., Path]:
+def make_promoters(tmp_path):
     """`write_promoter_file` in the folder of the test."""
     return partial(write_promoter_file, tmp_path)
 
 
 @pytest.fixture
-def export(
-    make_model: Callable[..., Path],
-    make_promoters: Callable[..., Path],
-    load: Callable[[Path], LoadedPromoterModel],
-    tmp_path: Path,
-) -> Callable[..., Path]:
+def export(make_model, make_promoters, load, tmp_path):
     """`run_promoters` on 23 promoters in parts of eight, with attention to a file of the name given."""
     loaded, promoters = load(make_model()), make_promoters()
 
-    def run(
-        name: str = "attention.h5",
-        model: LoadedPromoterModel = loaded,
-        file: Path = promoters,
-        **options: Any,
-    ) -> Path:
+    def run(name="attention.h5", model=loaded, file=promoters, **options):
         attention = tmp_path / name
         given = {"treatments": TABLE, "attention": attention, "batch_size": 4, "part_samples": 8, **options}
         run_promoters(model, file, **given)
@@ -126,13 +106,13 @@ def export(
 
 
 @pytest.fixture(scope="module")
-def model(tmp_path_factory: pytest.TempPathFactory) -> Path:
+def model(tmp_path_factory):
     """An untrained MSA/pair model with everything."""
     return evoformer_runs.make_model(tmp_path_factory.mktemp("models") / "whole", aligned_error_head=True)
 
 
 @pytest.fixture(scope="module")
-def trunk(tmp_path_factory: pytest.TempPathFactory) -> Path:
+def trunk(tmp_path_factory):
     """One without structure module and recycling."""
     return evoformer_runs.make_model(
         tmp_path_factory.mktemp("models") / "trunk",

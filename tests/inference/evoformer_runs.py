@@ -1,9 +1,6 @@
 """Small untrained MSA/pair models in folders, an alignment, and `run evoformer` on them."""
 
-from pathlib import Path
-
 import h5py
-import numpy as np
 import torch
 
 from bioattn.models.evoformer.config import EvoformerConfig, InputSettings, StructureModuleConfig
@@ -57,7 +54,7 @@ FILES = {"contacts.rr", "contacts.tsv", "distogram.h5", "scores.json"}
 STRUCTURE_FILES = {"structure.pdb", "structure.cif"}
 
 
-def make_model(folder: Path, inputs: InputSettings = INPUTS, **settings: object) -> Path:
+def make_model(folder, inputs=INPUTS, **settings):
     """A model with random weights, in a folder."""
     torch.manual_seed(3)
     model = EvoformerModel(EvoformerConfig(**{**SHAPE, "structure_module": STRUCTURE, **settings}))
@@ -70,22 +67,22 @@ def make_model(folder: Path, inputs: InputSettings = INPUTS, **settings: object)
     return folder
 
 
-def write_fasta(path: Path, rows: list[str] = ROWS) -> Path:
+def write_fasta(path, rows=ROWS):
     path.write_text("".join(f">row{number}\n{row}\n" for number, row in enumerate(rows)))
     return path
 
 
-def run(*arguments: object) -> int:
+def run(*arguments):
     return main(["run", "evoformer", *map(str, arguments), "-q"])
 
 
-def write_config(folder: Path, text: str) -> Path:
+def write_config(folder, text):
     """A settings file for --config."""
     path = folder / "run.toml"
     path.write_text(text)
     return path
 
 
-def arrays(path: Path) -> dict[str, np.ndarray]:
+def arrays(path):
     with h5py.File(path) as file:
         return {name: file[name][()] for name in file}

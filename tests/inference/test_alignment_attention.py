@@ -1,8 +1,6 @@
 """Attention over alignments, tile by tile into the file: what NumPy makes of the whole, also after a stop."""
 
 import weakref
-from collections.abc import Callable
-from pathlib import Path
 
 import h5py
 import numpy as np
@@ -10,7 +8,7 @@ import pytest
 import torch
 
 from bioattn.attention.capture import capture
-from bioattn.attention.site import AttentionSite, Tile
+from bioattn.attention.site import Tile
 from bioattn.errors import BioattnError, FormatError
 from bioattn.io.output_names import partial_folder
 from bioattn.models.evoformer.attention import GatedAttention
@@ -31,7 +29,7 @@ from tests.inference.alignment_attention_files import ALL, SITES, SIZES, sample,
 
 
 @pytest.mark.parametrize("reduce", list(Reduction))
-def test_what_is_stored_is_what_numpy_makes_of_the_whole(tmp_path: Path, reduce: Reduction) -> None:
+def test_what_is_stored_is_what_numpy_makes_of_the_whole(tmp_path, reduce):
     output = tmp_path / "attention.h5"
     write(output, AttentionOptions(reduce=reduce, top_k=3))
     assert validate_file(output) == []
@@ -63,17 +61,14 @@ def test_what_is_stored_is_what_numpy_makes_of_the_whole(tmp_path: Path, reduce:
         assert attention.row_names(sample(1).id) == [f"row {place} of 1" for place in range(7)]
 
 
-def test_padding_rows_and_residues_do_not_count(tmp_path: Path) -> None:
+def test_padding_rows_and_residues_do_not_count(tmp_path):
     output = tmp_path / "attention.h5"
     masks = {
         "msa_row": np.array([True, False, True, True, False]),
         "residue": np.arange(9) < 7,
         "extra_msa_row": np.zeros(3, dtype=bool),  # none at all: then all count, for their rows are uniform
     }
-    for reduce, numpy_reduce in (
-        (Reduction.MEAN_ROWS, np.mean),
-        (Reduction.MAX_ROWS, np.max),
-    ):
+    for reduce, numpy_reduce in ((Reduction.MEAN_ROWS, np.mean), (Reduction.MAX_ROWS, np.max)):
         write(output, AttentionOptions(reduce=reduce), numbers=(0,), masks=masks)
         with open_attention(output) as attention:
             for name, site in SITES.items():
@@ -88,7 +83,7 @@ def test_padding_rows_and_residues_do_not_count(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("reduce", list(Reduction))
-def test_the_size_of_tiles_does_not_show(tmp_path: Path, reduce: Reduction) -> None:
+def test_the_size_of_tiles_does_not_show(tmp_path, reduce):
     contents = set()
     for tile in (1, 2, 100):
         for numbers in ((0, 1, 2), (1,)):
@@ -98,7 +93,7 @@ def test_the_size_of_tiles_does_not_show(tmp_path: Path, reduce: Reduction) -> N
     assert len(contents) == 2
 
 
-def test_chosen_sites_and_heads_in_half_precision(tmp_path: Path) -> None:
+def test_chosen_sites_and_heads_in_half_precision(tmp_path):
     output = tmp_path / "attention.h5"
     options = AttentionOptions(
         sites=("*.msa_row",), heads=(2, 0), dtype=WeightType.FLOAT16, reduce=Reduction.NONE
@@ -129,7 +124,7 @@ def test_chosen_sites_and_heads_in_half_precision(tmp_path: Path) -> None:
         write(output, AttentionOptions(sites=("promoter.*",)))
 
 
-def test_one_head_is_one_chunk(tmp_path: Path) -> None:
+def test_one_head_is_one_chunk(tmp_path):
     """Whoever wants one head's map reads its bytes and no others."""
     output = tmp_path / "attention.h5"
     sizes = AlignmentSizes(2, 1, 200)
@@ -146,7 +141,7 @@ def test_one_head_is_one_chunk(tmp_path: Path) -> None:
         assert file[f"sites/{site.name}/s0000000/weights"].chunks == (1, 200, 200)
 
 
-def test_a_tile_is_let_go_of(tmp_path: Path) -> None:
+def test_a_tile_is_let_go_of(tmp_path):
     """A reduction keeps one map; without one nothing is kept at all."""
     site = SITES["evoformer.00.msa_row"]
     for reduce in Reduction:
@@ -166,7 +161,7 @@ def test_a_tile_is_let_go_of(tmp_path: Path) -> None:
                 assert alive() is None
 
 
-def test_a_stack_writes_every_map_it_attends_with(tmp_path: Path) -> None:
+def test_a_stack_writes_every_map_it_attends_with(tmp_path):
     """The real layers, in their own tiles, against what a listener hears of them at once."""
     torch.manual_seed(0)
     stack = EvoformerStack(
@@ -182,9 +177,7 @@ def test_a_stack_writes_every_map_it_attends_with(tmp_path: Path) -> None:
     heard: dict[str, list[torch.Tensor]] = {name: [] for name in sites}
 
     class Ears:
-        def receive(
-            self, site: AttentionSite, weights: torch.Tensor, _values: object, _tile: Tile | None = None
-        ) -> None:
+        def receive(self, site, weights, _values, _tile=None):
             heard[site.name].append(weights.clone())
 
     named = AlignmentSample(id="x", query="A" * residues, rows=rows, extra_rows=1, input_sha256="0" * 64)
@@ -216,11 +209,11 @@ def test_a_stack_writes_every_map_it_attends_with(tmp_path: Path) -> None:
             np.testing.assert_allclose(means.weights(name, sample="x"), whole.mean(0), atol=1e-6)
 
 
-def test_tiles_out_of_order_missing_or_misshapen_are_bugs(tmp_path: Path) -> None:
+def test_tiles_out_of_order_missing_or_misshapen_are_bugs(tmp_path):
     site = SITES["evoformer.00.msa_row"]
     whole = torch.from_numpy(weights_of(site, SIZES[0]))
 
-    def attempt(*tiles: tuple[torch.Tensor, Tile | None]) -> None:
+    def attempt(*tiles):
         options = AttentionOptions(sites=(site.name,))
         with (
             alignment_attention(
@@ -244,7 +237,7 @@ def test_tiles_out_of_order_missing_or_misshapen_are_bugs(tmp_path: Path) -> Non
     assert not list(tmp_path.iterdir())
 
 
-def test_more_than_the_disk_holds_is_refused_first(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_more_than_the_disk_holds_is_refused_first(tmp_path, monkeypatch):
     monkeypatch.setattr("shutil.disk_usage", lambda _: type("Usage", (), {"free": 50_000})())
     with pytest.raises(BioattnError, match=r"only 50,000 are free in .*; choose fewer --sites, fewer heads"):
         write(tmp_path / "attention.h5")
@@ -252,7 +245,7 @@ def test_more_than_the_disk_holds_is_refused_first(tmp_path: Path, monkeypatch: 
 
 
 @pytest.mark.parametrize("reduce", list(Reduction))
-def test_the_size_said_first_is_the_size(tmp_path: Path, reduce: Reduction) -> None:
+def test_the_size_said_first_is_the_size(tmp_path, reduce):
     sizes = AlignmentSizes(40, 30, 60)
     options = AttentionOptions(reduce=reduce)
     output = tmp_path / "attention.h5"
@@ -268,7 +261,7 @@ def test_the_size_said_first_is_the_size(tmp_path: Path, reduce: Reduction) -> N
     assert output.stat().st_size == pytest.approx(said, rel=0.1)
 
 
-def test_an_alignment_that_fails_is_left_out(tmp_path: Path) -> None:
+def test_an_alignment_that_fails_is_left_out(tmp_path):
     output = tmp_path / "attention.h5"
     with alignment_attention(
         output, sites=SITES, options=ALL, model_sha256="a" * 64, sizes=SIZES, job={}
@@ -294,12 +287,12 @@ def test_an_alignment_that_fails_is_left_out(tmp_path: Path) -> None:
     assert sorted(path.name for path in tmp_path.iterdir()) == ["attention.h5", "other.h5"]
 
 
-def test_an_interrupted_run_goes_on_to_the_same_bytes(tmp_path: Path) -> None:
+def test_an_interrupted_run_goes_on_to_the_same_bytes(tmp_path):
     whole, output = tmp_path / "whole.h5", tmp_path / "attention.h5"
     write(whole)
 
-    def stop_at(place: int) -> Callable[[int], None]:
-        def before(number: int) -> None:
+    def stop_at(place):
+        def before(number):
             if number == place:
                 raise KeyboardInterrupt
 
@@ -328,13 +321,13 @@ def test_an_interrupted_run_goes_on_to_the_same_bytes(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("kind", ["cut", "edited"])
-def test_a_damaged_part_is_named_and_made_again(tmp_path: Path, kind: str) -> None:
+def test_a_damaged_part_is_named_and_made_again(tmp_path, kind):
     whole, output = tmp_path / "whole.h5", tmp_path / "attention.h5"
     write(whole)
     folder = partial_folder(output)
     part = folder / "part-00001.h5"
 
-    def damage(number: int) -> None:
+    def damage(number):
         if number != 2:
             return
         if kind == "cut":

@@ -13,14 +13,14 @@ from bioattn.models.evoformer.inference.sources import find_alignments
 A3M = ">q\nACDE\n"
 
 
-def test_one_file_may_be_called_anything(tmp_path: Path) -> None:
+def test_one_file_may_be_called_anything(tmp_path):
     for name, stem in (("x.a3m.gz", "x"), ("PF1.full.sto", "PF1.full"), ("noend", "noend"), ("a.b", "a.b")):
         (tmp_path / name).write_text(A3M)
         sources, several = find_alignments(tmp_path / name)
         assert ([source.name for source in sources], several) == ([stem], False)
 
 
-def test_a_folder_stands_for_its_alignments_in_order(tmp_path: Path) -> None:
+def test_a_folder_stands_for_its_alignments_in_order(tmp_path):
     for name in ("b.sto", "a.a3m", "c.fasta.xz", "README.md", ".hidden.a3m", "d.tsv", "e.A3M"):
         (tmp_path / name).write_text(A3M)
     (tmp_path / "sub.a3m").mkdir()
@@ -30,13 +30,13 @@ def test_a_folder_stands_for_its_alignments_in_order(tmp_path: Path) -> None:
     assert sources[1].path == tmp_path / "b.sto"
 
 
-def test_equal_stems_keep_their_suffixes(tmp_path: Path) -> None:
+def test_equal_stems_keep_their_suffixes(tmp_path):
     for name in ("a.sto", "a.a3m.gz", "b.sto"):
         (tmp_path / name).write_text(A3M)
     assert [source.name for source in find_alignments(tmp_path)[0]] == ["a.a3m.gz", "a.sto", "b"]
 
 
-def test_a_list_names_files_from_its_own_folder(tmp_path: Path) -> None:
+def test_a_list_names_files_from_its_own_folder(tmp_path):
     (tmp_path / "deep").mkdir()
     for name in ("one.a3m", "deep/two.sto"):
         (tmp_path / name).write_text(A3M)
@@ -46,7 +46,7 @@ def test_a_list_names_files_from_its_own_folder(tmp_path: Path) -> None:
     assert [source.name for source in sources] == ["two", "one"]
 
 
-def test_a_list_may_have_comments_and_name_what_is_missing(tmp_path: Path) -> None:
+def test_a_list_may_have_comments_and_name_what_is_missing(tmp_path):
     (tmp_path / "two.a3m").write_text(A3M)
     (tmp_path / "files.txt").write_text("# mine\nmissing.a3m\ntwo.a3m\n  # no more\ntwo.a3m\n")
     sources, several = find_alignments(tmp_path / "files.txt")
@@ -58,7 +58,7 @@ def test_a_list_may_have_comments_and_name_what_is_missing(tmp_path: Path) -> No
     assert len(find_alignments(tmp_path / "files.txt")[0]) == 2
 
 
-def test_a_bare_alignment_is_no_list(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_bare_alignment_is_no_list(tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
     (tmp_path / "x.aln").write_text("ACDEFG\nACDEYG\n")
     (tmp_path / "binary").write_bytes(b"\xff\xfe\x00" * 2000)
@@ -66,7 +66,7 @@ def test_a_bare_alignment_is_no_list(tmp_path: Path, monkeypatch: pytest.MonkeyP
     assert find_alignments(Path("binary"))[1] is False
 
 
-def test_refusals(tmp_path: Path) -> None:
+def test_refusals(tmp_path):
     (tmp_path / "notes.md").write_text("x")
     with pytest.raises(BioattnError, match="no file in this folder"):
         find_alignments(tmp_path)
@@ -80,24 +80,21 @@ def test_refusals(tmp_path: Path) -> None:
         find_alignments(tmp_path / "absent.a3m")
 
 
-def alignment_of(name: str, row: str) -> Alignment:
+def alignment_of(name, row):
     match, inserted = split_insertions(row.encode())
     return Alignment(
-        names=[name],
-        descriptions=[""],
-        residues=np.frombuffer(match, np.uint8)[None],
-        insertions=[inserted],
+        names=[name], descriptions=[""], residues=np.frombuffer(match, np.uint8)[None], insertions=[inserted]
     )
 
 
-def test_insertions_count_and_gaps_do_not() -> None:
+def test_insertions_count_and_gaps_do_not():
     target = target_row(alignment_of("q", "aMK--cdGAe"))
     assert target.letters == "MK--GA"
     assert target.numbers == [2, 3, None, None, 6, 7]
     assert (target.num_gaps, target.num_inserted) == (2, 4)
 
 
-def test_a_range_in_the_name_counts_when_it_fits() -> None:
+def test_a_range_in_the_name_counts_when_it_fits():
     assert target_row(alignment_of("X_ECOLI/24-28", "MKc-GA")).numbers == [24, 25, None, 27, 28]
     assert target_row(alignment_of("X_ECOLI/24-27", "MKc-GA")).numbers == [1, 2, None, 4, 5]
     assert target_row(alignment_of("X/28-24", "MK-GA")).numbers == [1, 2, None, 3, 4]

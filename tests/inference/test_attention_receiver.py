@@ -15,7 +15,7 @@ WHOLE = torch.rand(*SIZES.values(), generator=torch.Generator().manual_seed(0))
 NORMS = torch.rand(*SIZES.values(), generator=torch.Generator().manual_seed(1))
 
 
-def heard(options: AttentionOptions, tiled: str | None, step: int = 2) -> dict[str, np.ndarray]:
+def heard(options, tiled, step=2):
     """What a receiver makes of the weights, whole or in tiles of an axis that stand in memory used again."""
     receiver = BatchReceiver(options)
     axis = SITE.dims.index(tiled or "sample")
@@ -32,7 +32,7 @@ def heard(options: AttentionOptions, tiled: str | None, step: int = 2) -> dict[s
 
 @pytest.mark.parametrize("tiled", [None, *SIZES])
 @pytest.mark.parametrize("reduce", list(Reduction))
-def test_tiles_of_any_axis_are_the_whole(reduce: Reduction, tiled: str | None) -> None:
+def test_tiles_of_any_axis_are_the_whole(reduce, tiled):
     found = heard(AttentionOptions(heads=(5, 0), reduce=reduce, top_k=4, value_weighted=True), tiled)
     arrays = {"weights": WHOLE.numpy(), "value_weighted": NORMS.numpy()}
     # Stored order: sample, layer, head, query, key; heads 5 and 0 stand third and first.
@@ -53,7 +53,7 @@ def test_tiles_of_any_axis_are_the_whole(reduce: Reduction, tiled: str | None) -
         np.testing.assert_array_equal(found["key_index"], order)
 
 
-def test_a_site_is_heard_once_and_to_its_end() -> None:
+def test_a_site_is_heard_once_and_to_its_end():
     receiver = BatchReceiver(AttentionOptions())
     receiver.receive(SITE, WHOLE[:1], None, Tile("sample", 0, 2))
     assert receiver.take() == {}

@@ -32,7 +32,7 @@ from tests.making import bioattn
 Make = Callable[..., Path]
 
 
-def test_run_and_export_are_the_same_thing(make_model: Make, make_promoters: Make, tmp_path: Path) -> None:
+def test_run_and_export_are_the_same_thing(make_model, make_promoters, tmp_path):
     model, promoters = make_model(), make_promoters()
     predictions, attention = tmp_path / "predictions.tsv", tmp_path / "attention.h5"
     assert bioattn("run", "promoter", model, promoters, "-o", predictions, "-t", 1) == 0
@@ -63,9 +63,7 @@ def test_run_and_export_are_the_same_thing(make_model: Make, make_promoters: Mak
     ]
 
 
-def test_predictions_go_to_stdout_or_gzip(
-    make_model: Make, make_promoters: Make, tmp_path: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_predictions_go_to_stdout_or_gzip(make_model, make_promoters, tmp_path, capsys):
     model, promoters = make_model(), make_promoters()
     packed = tmp_path / "predictions.tsv.gz"
     arguments = [
@@ -87,7 +85,7 @@ def test_predictions_go_to_stdout_or_gzip(
     assert "running on cpu" in captured.err
 
 
-def test_unseen_treatments_come_from_a_table(make_model: Make, make_promoters: Make, tmp_path: Path) -> None:
+def test_unseen_treatments_come_from_a_table(make_model, make_promoters, tmp_path):
     model, promoters = make_model(treatment_encoder=TreatmentEncoding.FEATURES), make_promoters(4)
     table = tmp_path / "new.tsv"
     table.write_text("treatment\tagent\tminutes\nheat-7\theat\t7\ndtt-30\tDTT\t30\n")
@@ -96,7 +94,7 @@ def test_unseen_treatments_come_from_a_table(make_model: Make, make_promoters: M
     assert list(pd.read_csv(output, sep="\t", index_col=0).columns) == ["heat-7", "dtt-30"]
 
 
-def test_export_options_reach_the_file(make_model: Make, make_promoters: Make, tmp_path: Path) -> None:
+def test_export_options_reach_the_file(make_model, make_promoters, tmp_path):
     output = tmp_path / "attention.h5"
     code = bioattn(
         *("export", "attention", make_model(), make_promoters(), "-o", output),
@@ -112,9 +110,7 @@ def test_export_options_reach_the_file(make_model: Make, make_promoters: Make, t
         assert site["weights"].dtype == np.float16
 
 
-def test_position_0_goes_from_the_promoters_to_figures(
-    make_model: Make, make_promoters: Make, tmp_path: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_position_0_goes_from_the_promoters_to_figures(make_model, make_promoters, tmp_path, capsys):
     """As `downstream` of FASTA, attention and attribution; not where promoters differ in it or one lacks it."""
     model = make_model()
     knowing = make_promoters(4, "knowing.fa", downstream=lambda i: 10)
@@ -181,15 +177,8 @@ def test_position_0_goes_from_the_promoters_to_figures(
     ],
 )
 def test_mistakes_are_one_sentence_and_a_code(
-    make_model: Make,
-    make_promoters: Make,
-    tmp_path: Path,
-    monkeypatch: pytest.MonkeyPatch,
-    capsys: pytest.CaptureFixture[str],
-    arguments: list[str],
-    code: int,
-    sentence: str,
-) -> None:
+    make_model, make_promoters, tmp_path, monkeypatch, capsys, arguments, code, sentence
+):
     monkeypatch.chdir(tmp_path)
     places = {
         "model": make_model(),
@@ -206,9 +195,7 @@ def test_mistakes_are_one_sentence_and_a_code(
     assert sorted(tmp_path.rglob("*")) == before
 
 
-def test_a_gpu_that_is_not_there_is_named(
-    make_model: Make, make_promoters: Make, tmp_path: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_a_gpu_that_is_not_there_is_named(make_model, make_promoters, tmp_path, capsys):
     if torch.cuda.is_available():
         pytest.skip("there is a GPU")
     model, promoters = make_model(), make_promoters()
@@ -216,9 +203,7 @@ def test_a_gpu_that_is_not_there_is_named(
     assert "--device cuda" in capsys.readouterr().err
 
 
-def test_inspect_says_what_each_file_is(
-    make_model: Make, make_promoters: Make, tmp_path: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_inspect_says_what_each_file_is(make_model, make_promoters, tmp_path, capsys):
     model, promoters = make_model(), make_promoters()
     predictions, attention = tmp_path / "predictions.tsv", tmp_path / "attention.h5"
     bioattn("run", "promoter", model, promoters, "-o", predictions, "--attention", attention)
@@ -262,9 +247,7 @@ def test_inspect_says_what_each_file_is(
         ("other.h5", None, "not written by bioattn"),
     ],
 )
-def test_bad_files_are_invalid_and_named(
-    tmp_path: Path, capsys: pytest.CaptureFixture[str], name: str, content: bytes | None, words: str
-) -> None:
+def test_bad_files_are_invalid_and_named(tmp_path, capsys, name, content, words):
     path = tmp_path / name
     if content is None:
         with h5py.File(path, "w") as file:
@@ -282,9 +265,7 @@ def test_bad_files_are_invalid_and_named(
     assert "Traceback" not in captured.out + captured.err
 
 
-def test_a_file_that_is_not_its_records_is_warned_about(
-    make_model: Make, make_promoters: Make, tmp_path: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_a_file_that_is_not_its_records_is_warned_about(make_model, make_promoters, tmp_path, capsys):
     predictions, attention = tmp_path / "predictions.tsv", tmp_path / "attention.h5"
     record = tmp_path / "predictions.tsv.run.json"
     arguments = ("promoter", make_model(), make_promoters(), "-o", predictions)
@@ -323,7 +304,7 @@ CPU = torch.device("cpu")
 PROMOTER = {CheckableRunner, FirstLayerRunner, HeadRunner, PrunableRunner, ResponseRunner}
 
 
-def test_abilities_of_the_families(make_model: Callable[..., Path], trunk: Path) -> None:
+def test_abilities_of_the_families(make_model, trunk):
     for folder, able in ((make_model(), PROMOTER), (trunk, {HeadRunner})):
         runner = load_runner(folder, CPU)
         for ability in PROMOTER:
@@ -345,14 +326,8 @@ def test_abilities_of_the_families(make_model: Callable[..., Path], trunk: Path)
     ],
 )
 def test_a_command_names_the_family_and_what_it_lacks(
-    words: str,
-    code: int,
-    deed: str,
-    trunk: Path,
-    make_promoters: Callable[..., Path],
-    tmp_path: Path,
-    capsys: pytest.CaptureFixture[str],
-) -> None:
+    words, code, deed, trunk, make_promoters, tmp_path, capsys
+):
     paths = {"MODEL": str(trunk), "PROMOTERS": str(make_promoters())}
     arguments = [paths.get(word, word) for word in words.split()]
     assert main([*arguments, "-o", str(tmp_path / "out")]) == code

@@ -10,10 +10,8 @@ from safetensors.torch import load_file, save_file
 
 import bioattn
 from bioattn.attention.capture import substitute
-from bioattn.attention.site import AttentionSite
 from bioattn.errors import BioattnError, SettingsError
 from bioattn.models.promoter.config import PromoterModelConfig, Readout, Stem
-from bioattn.models.promoter.folder import LoadedPromoterModel
 from bioattn.models.promoter.inference.batches import make_batch
 from bioattn.promoters.promoter_fasta import read_promoters
 from bioattn.store.reader import open_attention
@@ -24,7 +22,7 @@ Make = Callable[..., Path]
 
 
 @pytest.fixture
-def promoters(make_promoters: Make) -> Path:
+def promoters(make_promoters):
     return make_promoters()
 
 
@@ -32,7 +30,7 @@ SHARED = {"readout": "shared", "position_bias": "treatment", "sink": True}
 
 
 @pytest.mark.parametrize("task", ["regression", "binary"])
-def test_they_add_up_to_the_prediction(make_model: Make, promoters: Path, tmp_path: Path, task: str) -> None:
+def test_they_add_up_to_the_prediction(make_model, promoters, tmp_path, task):
     model = make_model(task=task, hops=1, **SHARED)
     output = tmp_path / "attention.h5"
     assert command("export", "attention", model, promoters, "-o", output, "--device", "cpu") == 0
@@ -60,9 +58,7 @@ def test_they_add_up_to_the_prediction(make_model: Make, promoters: Path, tmp_pa
         {"reader": "hidden", "stem": Stem.TRANSFORMER},
     ],
 )
-def test_integrated_gradients_are_complete_and_those_of_a_plain_loop(
-    make_model: Make, promoters: Path, tmp_path: Path, shape: dict[str, object]
-) -> None:
+def test_integrated_gradients_are_complete_and_those_of_a_plain_loop(make_model, promoters, tmp_path, shape):
     """The loop moves one weight after the other, and takes differences where the product takes gradients."""
     folder = make_model(**{**SHARED, "hops": 1, **shape})
     model = sharpened(folder)
@@ -87,8 +83,8 @@ def test_integrated_gradients_are_complete_and_those_of_a_plain_loop(
     shape_HTK = contributions.shape[3], contributions.shape[2], contributions.shape[4]
     treatment, step, points = 1, 1e-3, 200
 
-    def answer(factors: dict[str, torch.Tensor]) -> float:
-        def scaled(site: AttentionSite, weights: torch.Tensor, _tile: object) -> torch.Tensor:
+    def answer(factors):
+        def scaled(site, weights, _tile):
             return torch.cat([weights[..., :-1] * factors[site.name], weights[..., -1:]], -1)
 
         with torch.no_grad(), substitute(sites, scaled):
@@ -105,7 +101,7 @@ def test_integrated_gradients_are_complete_and_those_of_a_plain_loop(
         np.testing.assert_allclose(contributions[site, 0, treatment, head, key], total, rtol=5e-3, atol=1e-5)
 
 
-def sharpened(folder: Path) -> LoadedPromoterModel:
+def sharpened(folder):
     """A random model with weights so large that attention and the hidden layer are far from linear."""
     weights = load_file(folder / "model.safetensors")
     for name, tensor in weights.items():
@@ -116,14 +112,14 @@ def sharpened(folder: Path) -> LoadedPromoterModel:
 
 
 @pytest.mark.parametrize("shape", [{"hops": 2}, {"reader": "hidden"}])
-def test_integrated_gradients_need_the_null_key(shape: dict[str, object]) -> None:
+def test_integrated_gradients_need_the_null_key(shape):
     with pytest.raises(
         SettingsError, match="needs sink = true: contributions are counted from all weight on"
     ):
         PromoterModelConfig(length=120, readout=Readout.SHARED, **shape)
 
 
-def test_numbers_are_those_of_the_bins_alone(make_model: Make, promoters: Path, tmp_path: Path) -> None:
+def test_numbers_are_those_of_the_bins_alone(make_model, promoters, tmp_path):
     """By hand: a bin's channels through the reader, times the weight, in response units."""
     model = bioattn.load_model(make_model(hops=1, **SHARED))
     network = model.runner.model
@@ -155,7 +151,7 @@ def test_numbers_are_those_of_the_bins_alone(make_model: Make, promoters: Path, 
     )
 
 
-def test_shards_and_reductions(make_model: Make, promoters: Path, tmp_path: Path) -> None:
+def test_shards_and_reductions(make_model, promoters, tmp_path):
     model = make_model(hops=1, **SHARED)
     words = ("export", "attention", model, promoters, "--device", "cpu", "--batch-size", 4)
     assert command(*words, "-o", tmp_path / "whole.h5") == 0

@@ -20,7 +20,7 @@ from tests.making import bioattn
 Make = Callable[..., Path]
 
 
-def set_weights(folder: Path, ending: str, value: float) -> Path:
+def set_weights(folder, ending, value):
     """Set all values of one array of a model folder."""
     path, config = folder / "model.safetensors", folder / "config.json"
     arrays = load_file(path)
@@ -41,14 +41,7 @@ def set_weights(folder: Path, ending: str, value: float) -> Path:
         "explain attribution MODEL PROMOTERS -o x.h5",
     ],
 )
-def test_promoters(
-    words: str,
-    make_model: Make,
-    make_promoters: Make,
-    tmp_path: Path,
-    monkeypatch: pytest.MonkeyPatch,
-    capsys: pytest.CaptureFixture[str],
-) -> None:
+def test_promoters(words, make_model, make_promoters, tmp_path, monkeypatch, capsys):
     monkeypatch.chdir(tmp_path)
     model = set_weights(make_model(), "hops.0.project_key.weight", 1e38)
     paths = {"MODEL": model, "PROMOTERS": make_promoters(5)}
@@ -63,7 +56,7 @@ def test_promoters(
     assert "gives NaN or infinite predictions for a random input" in capsys.readouterr().out
 
 
-def test_checks_and_heads(tmp_path: Path, make_model: Make, make_promoters: Make, capsys) -> None:
+def test_checks_and_heads(tmp_path, make_model, make_promoters, capsys):
     """`explain check` on NaN, `explain heads` on a loss beyond float32."""
     model = set_weights(make_model(), "hops.0.project_key.weight", 1e38)
     check = ("explain", "check", model, make_promoters(30), "--samples", 20, "-o", tmp_path / "x.json")
@@ -83,9 +76,7 @@ def test_checks_and_heads(tmp_path: Path, make_model: Make, make_promoters: Make
     assert not (tmp_path / "heads").exists()
 
 
-def test_half_precision_that_cannot_hold_what_is_weighted(
-    make_model: Make, make_promoters: Make, tmp_path: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_half_precision_that_cannot_hold_what_is_weighted(make_model, make_promoters, tmp_path, capsys):
     model = set_weights(make_model(), "hops.0.project_value.weight", 1e6)
     command = ("export", "attention", model, make_promoters(5), "-o", tmp_path / "x.h5", "--value-weighted")
     assert bioattn(*command, "--dtype", "float16") == 1
@@ -104,9 +95,7 @@ def test_half_precision_that_cannot_hold_what_is_weighted(
         ("blocks.1.msa_transition.expand.weight", "distances", "weights of "),
     ],
 )
-def test_alignments(
-    ending: str, what: str, weights: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_alignments(ending, what, weights, tmp_path, capsys):
     model = set_weights(make_model(tmp_path / "m"), ending, 1e38)
     command = (
         "run",
@@ -126,7 +115,7 @@ def test_alignments(
     assert f"gives NaN or infinite {what} for a random input" in capsys.readouterr().out
 
 
-def test_behind_the_end_of_a_sample_stands_anything() -> None:
+def test_behind_the_end_of_a_sample_stands_anything():
     axis = Axis("position", size=3, lengths="length")
     layout = GroupLayout(path="x", axes=(axis,), arrays=(Array("values", "float32", ("position",)),))
     values = torch.tensor([[1.0, 2.0, torch.nan], [1.0, torch.nan, 3.0]]).numpy()

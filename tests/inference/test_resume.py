@@ -7,7 +7,6 @@ import subprocess
 import time
 from collections.abc import Callable
 from pathlib import Path
-from typing import Any
 
 import pytest
 import torch
@@ -50,10 +49,10 @@ except BioattnError as error:
 class Job:
     """One export as a process of its own."""
 
-    def __init__(self, python: str, model: Path, promoters: Path, folder: Path) -> None:
+    def __init__(self, python, model, promoters, folder):
         self.python, self.model, self.promoters, self.folder = python, model, promoters, folder
 
-    def start(self, name: str, *flags: str, pause: float = 0.0, **options: Any) -> subprocess.Popen[str]:
+    def start(self, name, *flags, pause=0.0, **options):
         arguments = [
             self.model,
             self.promoters,
@@ -72,7 +71,7 @@ class Job:
         assert process.stdout.readline() == "ready\n", process.communicate()
         return process
 
-    def finish(self, name: str, *, resume: bool = False) -> tuple[bytes, str]:
+    def finish(self, name, *, resume=False):
         """The same export in this process, to its end; what it wrote."""
         loaded = load_promoter_model(self.model, torch.device("cpu"))
         output, predictions = self.folder / f"{name}.h5", self.folder / f"{name}.tsv"
@@ -92,11 +91,11 @@ class Job:
 
 
 @pytest.fixture
-def job(python: str, make_model: Make, make_promoters: Make, tmp_path: Path) -> Job:
+def job(python, make_model, make_promoters, tmp_path):
     return Job(python, make_model(), make_promoters(60), tmp_path)
 
 
-def test_killed_while_assembling(export: Make, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_killed_while_assembling(export, tmp_path, monkeypatch):
     """Death between any two steps of the assembly, the rename included, leaves a whole file or none."""
     from bioattn.store import parts
 
@@ -106,7 +105,7 @@ def test_killed_while_assembling(export: Make, tmp_path: Path, monkeypatch: pyte
     whole = export("whole.h5").read_bytes()
     output = tmp_path / "killed.h5"
 
-    def die(*_: Any) -> None:
+    def die(*_):
         raise Killed
 
     with monkeypatch.context() as patch:
@@ -124,7 +123,7 @@ def test_killed_while_assembling(export: Make, tmp_path: Path, monkeypatch: pyte
 
 
 @pytest.mark.parametrize(("number", "code"), [(signal.SIGINT, 130), (signal.SIGTERM, 143)])
-def test_signals_keep_parts_and_say_how_to_go_on(job: Job, number: signal.Signals, code: int) -> None:
+def test_signals_keep_parts_and_say_how_to_go_on(job, number, code):
     process = job.start("stopped", pause=0.1)
     wait_for_parts(job.folder / "stopped.h5", 1)
     process.send_signal(number)
@@ -138,12 +137,12 @@ def test_signals_keep_parts_and_say_how_to_go_on(job: Job, number: signal.Signal
     assert job.finish("stopped", resume=True) == job.finish("whole")
 
 
-def test_a_full_disk_is_one_sentence_and_resumable(job: Job) -> None:
+def test_a_full_disk_is_one_sentence_and_resumable(job):
     """RLIMIT_FSIZE stands for the disk: the parts fit, the assembled file does not."""
     whole = job.finish("whole")
     size = len(whole[0])
 
-    def limit() -> None:
+    def limit():
         resource.setrlimit(resource.RLIMIT_FSIZE, (size // 2, size // 2))
 
     process = job.start("full", preexec_fn=limit)
@@ -157,9 +156,7 @@ def test_a_full_disk_is_one_sentence_and_resumable(job: Job) -> None:
     assert job.finish("full", resume=True) == whole
 
 
-def test_parts_of_another_run_are_not_mixed_in(
-    export: Make, make_model: Make, make_promoters: Make, load: Any, tmp_path: Path
-) -> None:
+def test_parts_of_another_run_are_not_mixed_in(export, make_model, make_promoters, load, tmp_path):
     output = tmp_path / "attention.h5"
     folder = interrupted(export, output)
     assert inspect_file(folder).figures["complete_parts"] == 1
@@ -187,7 +184,7 @@ def test_parts_of_another_run_are_not_mixed_in(
     assert validate_attention(output) == []
 
 
-def test_a_damaged_part_is_named_and_made_again(export: Make, tmp_path: Path) -> None:
+def test_a_damaged_part_is_named_and_made_again(export, tmp_path):
     output = tmp_path / "attention.h5"
     folder = interrupted(export, output)
     part = folder / "part-00000.h5"
@@ -199,7 +196,7 @@ def test_a_damaged_part_is_named_and_made_again(export: Make, tmp_path: Path) ->
     assert validate_attention(output) == []
 
 
-def test_foreign_files_and_folders_stay(export: Make, tmp_path: Path) -> None:
+def test_foreign_files_and_folders_stay(export, tmp_path):
     folder = partial_folder(tmp_path / "attention.h5")
     folder.mkdir()
     (folder / "notes.txt").write_text("mine")
@@ -211,30 +208,28 @@ def test_foreign_files_and_folders_stay(export: Make, tmp_path: Path) -> None:
         export("folder.h5")
 
 
-def test_more_than_the_disk_holds_is_refused_first(
-    export: Make, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_more_than_the_disk_holds_is_refused_first(export, tmp_path, monkeypatch):
     monkeypatch.setattr("shutil.disk_usage", lambda _: type("Usage", (), {"free": 50_000})())
     with pytest.raises(BioattnError, match=r"but only 50,000 are free in .*; choose fewer --treatment"):
         export()
     assert not list(tmp_path.glob("attention.h5*"))
 
 
-def wait_for_parts(output: Path, wanted: int) -> None:
+def wait_for_parts(output, wanted):
     deadline = time.monotonic() + 60
     while len(list(partial_folder(output).glob("part-*.h5"))) < wanted:
         assert time.monotonic() < deadline, "the parts never came"
         time.sleep(0.002)
 
 
-def interrupted(export: Make, output: Path) -> Path:
+def interrupted(export, output):
     """Run `export` until its first part is there, as Ctrl-C would; returns the folder of parts."""
     folder = partial_folder(output)
 
     class Stop(NoProgress):
         """Progress that presses Ctrl-C once a part is complete."""
 
-        def advance(self, steps: int = 1, **status: float | str) -> None:
+        def advance(self, steps=1, **status):
             if list(folder.glob("part-*.h5")):
                 raise KeyboardInterrupt
 

@@ -20,7 +20,6 @@ from bioattn.models.evoformer.config import InputSettings
 from bioattn.models.evoformer.folder import load_evoformer_model
 from bioattn.models.evoformer.heads import plddt, predicted_tm_score
 from bioattn.models.evoformer.inputs import ModelInputs
-from bioattn.models.evoformer.model import EvoformerModel, ModelOutputs
 from bioattn.models.evoformer.parameters.export import export_parameters
 from bioattn.models.evoformer.training.config import EvoformerTrainingConfig
 from bioattn.models.evoformer.training.evaluation import predict_contacts
@@ -40,9 +39,7 @@ from tests.inference.evoformer_runs import (
 )
 
 
-def by_hand(
-    model: EvoformerModel, path: Path, settings: InputSettings, seed: int, first_pass: int = 0
-) -> ModelOutputs:
+def by_hand(model, path, settings, seed, first_pass=0):
     """The model on features made step by step from the file."""
     encoded = encode_alignment(read_alignment(path), allow_incomplete_query=True)
     passes = []
@@ -66,7 +63,7 @@ def by_hand(
         return model(passes.__getitem__, settings.num_recycles)
 
 
-def test_results_are_those_of_the_model_called_by_hand(model: Path, tmp_path: Path) -> None:
+def test_results_are_those_of_the_model_called_by_hand(model, tmp_path):
     path = write_fasta(tmp_path / "x.fasta")
     out = tmp_path / "out"
     assert run(path, "--model", model, "-o", out, "--seed", 7, "--representations", "pair") == 0
@@ -106,7 +103,7 @@ def test_results_are_those_of_the_model_called_by_hand(model: Path, tmp_path: Pa
         np.testing.assert_allclose(factors, confidence, atol=6e-3)
 
 
-def test_contact_files_agree_with_the_distogram(model: Path, tmp_path: Path) -> None:
+def test_contact_files_agree_with_the_distogram(model, tmp_path):
     rows = [row[:4] + "-" + row[5:] if number == 0 else row for number, row in enumerate(ROWS)]
     path = write_fasta(tmp_path / "x.fasta", rows)
     path.write_text(path.read_text().replace(">row0", ">target/101-127 words"))
@@ -136,7 +133,7 @@ def test_contact_files_agree_with_the_distogram(model: Path, tmp_path: Path) -> 
     assert [residue.id[1] for residue in chain] == list(range(101, 128))
 
 
-def test_distances_are_averaged_over_samples(trunk: Path, tmp_path: Path) -> None:
+def test_distances_are_averaged_over_samples(trunk, tmp_path):
     path = write_fasta(tmp_path / "x.fasta")
     assert run(path, "--model", trunk, "-o", tmp_path / "out") == 0
     assert {file.name for file in (tmp_path / "out").iterdir()} == FILES
@@ -152,7 +149,7 @@ def test_distances_are_averaged_over_samples(trunk: Path, tmp_path: Path) -> Non
 
 
 @pytest.mark.shared
-def test_published_layout_from_alignment_to_atoms(shared: Path, tmp_path: Path) -> None:
+def test_published_layout_from_alignment_to_atoms(shared, tmp_path):
     """AlphaFold's form of parameters, an alignment with every trap, the model called by hand."""
     golden = shared / "golden"
     source, parameters = golden / "features_small.a3m", golden / "tiny_params_af2.npz"
@@ -177,7 +174,7 @@ def test_published_layout_from_alignment_to_atoms(shared: Path, tmp_path: Path) 
         )
 
 
-def test_parameter_files_run_as_the_folder_they_came_from(model: Path, tmp_path: Path) -> None:
+def test_parameter_files_run_as_the_folder_they_came_from(model, tmp_path):
     path = write_fasta(tmp_path / "x.fasta")
     config = write_config(tmp_path, "[parameters]\nstructure_layers = 2\n[inputs]\nmax_extra_msa = 7\n")
     results = []
@@ -193,9 +190,7 @@ def test_parameter_files_run_as_the_folder_they_came_from(model: Path, tmp_path:
         np.testing.assert_array_equal(result, arrays(tmp_path / "out/distogram.h5")["probability"])
 
 
-def test_results_and_record_name_the_model(
-    trunk: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_results_and_record_name_the_model(trunk, tmp_path, monkeypatch):
     """Also where an alignment is called `model`."""
     path = write_fasta(tmp_path / "model.fasta")
     export_parameters(trunk, tmp_path / "p.npz")
@@ -217,7 +212,7 @@ def test_results_and_record_name_the_model(
         assert record["inputs"] == {"model": {"file": "model.fasta", "sha256": sha256_of(path)}}
 
 
-def test_the_same_run_gives_the_same_bytes(model: Path, tmp_path: Path) -> None:
+def test_the_same_run_gives_the_same_bytes(model, tmp_path):
     path = write_fasta(tmp_path / "x.fasta")
     for name in ("one", "two"):
         assert run(path, "--model", model, "-o", tmp_path / name) == 0
@@ -228,7 +223,7 @@ def test_the_same_run_gives_the_same_bytes(model: Path, tmp_path: Path) -> None:
         assert (tmp_path / "one" / name).read_bytes() != (tmp_path / "other" / name).read_bytes(), name
 
 
-def test_the_query_makes_the_columns(model: Path, tmp_path: Path) -> None:
+def test_the_query_makes_the_columns(model, tmp_path):
     path = write_fasta(tmp_path / "x.fasta")
     assert run(path, "--model", model, "-o", tmp_path / "out", "--query", "row2") == 0
     query = ROWS[2].replace("-", "")
@@ -239,9 +234,7 @@ def test_the_query_makes_the_columns(model: Path, tmp_path: Path) -> None:
     assert not (tmp_path / "none").exists()
 
 
-def test_a_target_with_gaps_is_run_with_a_warning(
-    model: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_a_target_with_gaps_is_run_with_a_warning(model, tmp_path, capsys):
     path = write_fasta(tmp_path / "x.fasta", ROWS[2:])
     assert run(path, "--model", model, "-o", tmp_path / "out") == 0
     warned = capsys.readouterr().err
@@ -252,7 +245,7 @@ def test_a_target_with_gaps_is_run_with_a_warning(
     assert "".join(ROWS[2]) in (tmp_path / "out/contacts.rr").read_text()
 
 
-def test_columns_of_gaps_are_left_out_where_the_model_wants_it(tmp_path: Path) -> None:
+def test_columns_of_gaps_are_left_out_where_the_model_wants_it(tmp_path):
     folder = make_model(
         tmp_path / "m",
         InputSettings(max_msa_clusters=4, max_extra_msa=5, num_recycles=0, max_gap_column=0.5),
@@ -274,7 +267,7 @@ def test_columns_of_gaps_are_left_out_where_the_model_wants_it(tmp_path: Path) -
 
 
 @pytest.mark.parametrize("pair_features", [0, 3])
-def test_a_trained_model_is_run_as_it_was_judged(pair_features: int, tmp_path: Path) -> None:
+def test_a_trained_model_is_run_as_it_was_judged(pair_features, tmp_path):
     settings = EvoformerTrainingConfig(max_msa_clusters=3, prediction_samples=2).prediction_inputs
     model = make_model(
         tmp_path / "m",
@@ -307,7 +300,7 @@ def test_a_trained_model_is_run_as_it_was_judged(pair_features: int, tmp_path: P
     np.testing.assert_allclose(distances["contact_probability"], expected, atol=1e-6)
 
 
-def test_attention_is_that_of_the_last_pass(model: Path, tmp_path: Path) -> None:
+def test_attention_is_that_of_the_last_pass(model, tmp_path):
     path = write_fasta(tmp_path / "x.fasta")
     site = "evoformer.01.msa_row"
     config = write_config(tmp_path, '[attention]\nheads = [1]\nreduce = "none"\n')
@@ -317,7 +310,7 @@ def test_attention_is_that_of_the_last_pass(model: Path, tmp_path: Path) -> None
     heard: list[torch.Tensor] = []
 
     class Sink:
-        def receive(self, _site: object, weights: torch.Tensor, _norms: object, _tile: object = None) -> None:
+        def receive(self, _site, weights, _norms, _tile=None):
             heard.append(weights.clone())
 
     with capture([site], Sink()):

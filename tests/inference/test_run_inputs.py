@@ -5,8 +5,7 @@ import gzip
 import json
 import lzma
 import re
-from collections.abc import Callable, Iterator
-from pathlib import Path
+from collections.abc import Callable
 
 import numpy as np
 import pytest
@@ -16,19 +15,19 @@ from bioattn.models.evoformer.inference import memory as evoformer_memory
 from tests.inference.evoformer_runs import ROWS, arrays, run, write_fasta
 
 
-def stockholm(rows: list[str]) -> str:
+def stockholm(rows):
     lines = "".join(f"row{number} {row}\n" for number, row in enumerate(rows))
     return f"# STOCKHOLM 1.0\n{lines}//\n"
 
 
-def clustal(rows: list[str]) -> str:
+def clustal(rows):
     blocks = []
     for start in range(0, len(rows[0]), 20):
         blocks.append("".join(f"row{n}     {row[start : start + 20]}\n" for n, row in enumerate(rows)))
     return "CLUSTAL W (1.83) multiple sequence alignment\n\n" + "\n".join(blocks)
 
 
-def phylip(rows: list[str]) -> str:
+def phylip(rows):
     return f" {len(rows)} {len(rows[0])}\n" + "".join(f"row{n:<7} {row}\n" for n, row in enumerate(rows))
 
 
@@ -43,7 +42,7 @@ FORMATS: dict[str, Callable[[list[str]], bytes]] = {
 }
 
 
-def test_every_format_gives_the_same_contacts(trunk: Path, tmp_path: Path) -> None:
+def test_every_format_gives_the_same_contacts(trunk, tmp_path):
     assert run(write_fasta(tmp_path / "x.fasta"), "--model", trunk, "-o", tmp_path / "out") == 0
     expected = (tmp_path / "out/contacts.rr").read_bytes()
     for name, render in FORMATS.items():
@@ -60,9 +59,7 @@ BAD = {
 
 
 @pytest.mark.parametrize("name", BAD)
-def test_bad_alignments_end_in_one_sentence(
-    name: str, trunk: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_bad_alignments_end_in_one_sentence(name, trunk, tmp_path, capsys):
     content, said = BAD[name]
     path = tmp_path / f"{name}.a3m"
     path.write_text(content)
@@ -74,7 +71,7 @@ def test_bad_alignments_end_in_one_sentence(
     assert sorted(file.name for file in tmp_path.iterdir()) == [path.name]
 
 
-def test_one_row_and_very_many(trunk: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_one_row_and_very_many(trunk, tmp_path, capsys):
     assert run(write_fasta(tmp_path / "one.fasta", ROWS[:1]), "--model", trunk, "-o", tmp_path / "one") == 0
     assert "one distinct row only" in capsys.readouterr().err
     scores = json.loads((tmp_path / "one/scores.json").read_text())
@@ -89,7 +86,7 @@ def test_one_row_and_very_many(trunk: Path, tmp_path: Path, capsys: pytest.Captu
     assert (scores["rows"], scores["msa_clusters"], scores["extra_msa_rows"]) == (20_000, 4, 5)
 
 
-def test_standard_input(trunk: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_standard_input(trunk, tmp_path, monkeypatch):
     with write_fasta(tmp_path / "x.fasta").open("rb") as file:
         monkeypatch.setattr("sys.stdin", type("In", (), {"buffer": file, "isatty": lambda _self: False})())
         attention = ("--attention", tmp_path / "att.h5")
@@ -100,13 +97,11 @@ def test_standard_input(trunk: Path, tmp_path: Path, monkeypatch: pytest.MonkeyP
     np.testing.assert_allclose(piped["probability"], named["probability"], atol=1e-5)
 
 
-def run_one_pass(*arguments: object) -> int:
+def run_one_pass(*arguments):
     return run(*arguments, "--recycles", 0)
 
 
-def test_what_the_pdb_format_cannot_hold_is_a_warning(
-    model: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_what_the_pdb_format_cannot_hold_is_a_warning(model, tmp_path, capsys):
     path = write_fasta(tmp_path / "x.fasta")
     path.write_text(path.read_text().replace(">row0", ">row0/10001-10028"))
     assert run_one_pass(path, "--model", model, "-o", tmp_path / "out") == 0
@@ -117,10 +112,8 @@ def test_what_the_pdb_format_cannot_hold_is_a_warning(
     assert "no room for its number" in said
 
 
-def test_a_full_disk_under_the_pdb_file_is_an_error(
-    model: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
-) -> None:
-    def lines(*_arguments: object) -> Iterator[str]:
+def test_a_full_disk_under_the_pdb_file_is_an_error(model, tmp_path, monkeypatch, capsys):
+    def lines(*_arguments):
         raise OSError(errno.ENOSPC, "No space left on device")
         yield ""
 
@@ -135,14 +128,12 @@ def test_a_full_disk_under_the_pdb_file_is_an_error(
 LETTERS = np.frombuffer(b"ACDEFGHIKLMNPQRSTVWY", np.uint8)
 
 
-def aligned(path: Path, rows: np.ndarray) -> Path:
+def aligned(path, rows):
     return write_fasta(path, [row.tobytes().decode() for row in rows])
 
 
 @pytest.mark.parametrize("number", [60, 3000])
-def test_alignments_without_signal_or_depth_are_told(
-    number: int, model: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_alignments_without_signal_or_depth_are_told(number, model, tmp_path, capsys):
     random = np.random.default_rng(0)
     strangers = LETTERS[random.integers(20, size=(number, 30))]
     ancestor = LETTERS[random.integers(20, size=30)]
@@ -162,9 +153,7 @@ def test_alignments_without_signal_or_depth_are_told(
     assert "twins.fasta: only 1.0 effective sequences" in said["twins"]
 
 
-def test_a_target_of_unknown_letters_is_refused(
-    model: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_a_target_of_unknown_letters_is_refused(model, tmp_path, capsys):
     path = write_fasta(tmp_path / "x.fasta", ["X" * 27 + "-", *ROWS[1:]])
     assert run_one_pass(path, "--model", model, "-o", tmp_path / "out") == 1
     (said,) = capsys.readouterr().err.splitlines()
@@ -172,9 +161,7 @@ def test_a_target_of_unknown_letters_is_refused(
     assert not (tmp_path / "out").exists()
 
 
-def test_advice_on_memory_helps(
-    model: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_advice_on_memory_helps(model, tmp_path, capsys, monkeypatch):
     monkeypatch.setattr(evoformer_memory, "free_memory", lambda: 200_000_000)
     random = np.random.default_rng(0)
     deep = aligned(tmp_path / "deep.fasta", LETTERS[random.integers(20, size=(3000, 300))])

@@ -25,7 +25,7 @@ from tests.inference.evoformer_runs import CPU, FILES, ROWS, run, write_fasta
 
 
 @pytest.fixture
-def folder(tmp_path: Path) -> Path:
+def folder(tmp_path):
     """Three alignments, the second of which cannot be read."""
     (tmp_path / "in").mkdir()
     write_fasta(tmp_path / "in/a.fasta")
@@ -34,9 +34,7 @@ def folder(tmp_path: Path) -> Path:
     return tmp_path / "in"
 
 
-def test_one_bad_alignment_does_not_stop_the_rest(
-    trunk: Path, folder: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_one_bad_alignment_does_not_stop_the_rest(trunk, folder, tmp_path, capsys):
     out = tmp_path / "out"
     assert run(folder, "--model", trunk, "-o", out, "--attention", tmp_path / "att.h5") == 1
     assert {path.name for path in out.iterdir()} == {"a", "c"}
@@ -56,9 +54,7 @@ def test_one_bad_alignment_does_not_stop_the_rest(
         assert (tmp_path / "alone" / name).read_bytes() == (out / "c" / name).read_bytes()
 
 
-def test_a_missing_file_of_a_list_does_not_stop_the_rest(
-    trunk: Path, folder: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_a_missing_file_of_a_list_does_not_stop_the_rest(trunk, folder, tmp_path, capsys):
     (tmp_path / "list.txt").write_text("# all\nin/none.a3m\nin/a.fasta\nin/c.fasta\n")
     assert run(tmp_path / "list.txt", "--model", trunk, "-o", tmp_path / "out") == 1
     assert sorted(path.name for path in (tmp_path / "out").iterdir()) == ["a", "c"]
@@ -68,9 +64,7 @@ def test_a_missing_file_of_a_list_does_not_stop_the_rest(
     assert list(json.loads((tmp_path / "out.run.json").read_text())["failed"]) == ["none"]
 
 
-def test_killed_while_it_replaces_before_the_attention_file_is_put_together(
-    trunk: Path, folder: Path, tmp_path: Path
-) -> None:
+def test_killed_while_it_replaces_before_the_attention_file_is_put_together(trunk, folder, tmp_path):
     out, attention = tmp_path / "out", tmp_path / "att.h5"
     words = (folder / "a.fasta", "--model", trunk, "-o", out, "--attention", attention)
     assert run(*words, "--seed", 5) == 0
@@ -83,7 +77,7 @@ def test_killed_while_it_replaces_before_the_attention_file_is_put_together(
     assert attention.read_bytes() == wanted
 
 
-def test_resume_keeps_what_is_finished_and_the_same(trunk: Path, folder: Path, tmp_path: Path) -> None:
+def test_resume_keeps_what_is_finished_and_the_same(trunk, folder, tmp_path):
     out = tmp_path / "out"
     write_fasta(folder / "b.fasta", ROWS[2:])
     assert run(folder, "--model", trunk, "-o", out) == 0
@@ -103,7 +97,7 @@ def test_resume_keeps_what_is_finished_and_the_same(trunk: Path, folder: Path, t
     assert (out / "a/scores.json").stat().st_mtime_ns != kept.st_mtime_ns
 
 
-def test_folders_of_other_things_are_never_replaced(trunk: Path, tmp_path: Path) -> None:
+def test_folders_of_other_things_are_never_replaced(trunk, tmp_path):
     path = write_fasta(tmp_path / "x.fasta")
     (tmp_path / "mine").mkdir()
     assert run(path, "--model", trunk, "-o", tmp_path / "mine") == 0  # empty: nothing to lose
@@ -125,12 +119,10 @@ def test_folders_of_other_things_are_never_replaced(trunk: Path, tmp_path: Path)
     assert not (tmp_path / "new").exists()
 
 
-def test_an_output_that_cannot_be_written_is_told_before_the_prediction(
-    trunk: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_an_output_that_cannot_be_written_is_told_before_the_prediction(trunk, tmp_path, monkeypatch, capsys):
     """A read-only file system looks writable to root until something is made on it."""
 
-    def refuse(path: Path, *arguments: object, **options: object) -> None:
+    def refuse(path, *arguments, **options):
         raise OSError(errno.EROFS, "Read-only file system", str(path))
 
     monkeypatch.setattr(runner, "predict", lambda *_, **__: pytest.fail("predicted in vain"))
@@ -139,9 +131,9 @@ def test_an_output_that_cannot_be_written_is_told_before_the_prediction(
     assert "out: cannot be written (Read-only file system)" in capsys.readouterr().err
 
 
-def test_a_signal_leaves_nothing_half_written(trunk: Path, folder: Path, tmp_path: Path) -> None:
+def test_a_signal_leaves_nothing_half_written(trunk, folder, tmp_path):
     class Impatient(NoProgress):
-        def advance(self, steps: int = 1, **status: float | str) -> None:
+        def advance(self, steps=1, **status):
             if (tmp_path / "out/a").is_dir():
                 os.kill(os.getpid(), signal.SIGTERM)
 
@@ -162,9 +154,9 @@ def test_a_signal_leaves_nothing_half_written(trunk: Path, folder: Path, tmp_pat
             assert (tmp_path / "out" / name / file).read_bytes() == expected
 
 
-def test_attention_goes_on_after_a_signal(trunk: Path, folder: Path, tmp_path: Path) -> None:
+def test_attention_goes_on_after_a_signal(trunk, folder, tmp_path):
     class Impatient(NoProgress):
-        def advance(self, steps: int = 1, **status: float | str) -> None:
+        def advance(self, steps=1, **status):
             if (tmp_path / "out/a").is_dir():
                 os.kill(os.getpid(), signal.SIGINT)
 
@@ -178,12 +170,7 @@ def test_attention_goes_on_after_a_signal(trunk: Path, folder: Path, tmp_path: P
     runner = AlignmentRunner(loaded, RunSettings(inputs=loaded.inputs), impatient)
     with pytest.raises(Interrupted, match=r"1 of 3 alignments finished: repeat .* --resume") as caught:
         run_folders(
-            runner,
-            sources,
-            tmp_path / "out",
-            several=several,
-            attention=attention,
-            progress=impatient,
+            runner, sources, tmp_path / "out", several=several, attention=attention, progress=impatient
         )
     assert caught.value.exit_code == 130
     assert not attention.path.exists()
@@ -198,9 +185,7 @@ def test_attention_goes_on_after_a_signal(trunk: Path, folder: Path, tmp_path: P
     assert attention.path.read_bytes() == resumed
 
 
-def test_resuming_tells_attention_of_other_settings_from_its_own(
-    trunk: Path, folder: Path, tmp_path: Path
-) -> None:
+def test_resuming_tells_attention_of_other_settings_from_its_own(trunk, folder, tmp_path):
     write_fasta(folder / "b.fasta", ROWS[2:])
     (tmp_path / "top.toml").write_text('[attention]\nreduce = "top-k"\ntop_k = 2\nsites = ["*.msa_row"]\n')
     attention = tmp_path / "att.h5"
@@ -228,10 +213,8 @@ def test_resuming_tells_attention_of_other_settings_from_its_own(
     assert attention.stat().st_mtime_ns == made
 
 
-def test_running_out_of_memory_stops_one_alignment(
-    trunk: Path, folder: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    def predict(_model: object, inputs: object, **arguments: object) -> object:
+def test_running_out_of_memory_stops_one_alignment(trunk, folder, tmp_path, monkeypatch):
+    def predict(_model, inputs, **arguments):
         if arguments["description"] == "a":
             raise RuntimeError("DefaultCPUAllocator: can't allocate memory: you tried to allocate 9 bytes")
         return prediction.predict(_model, inputs, **arguments)
@@ -242,7 +225,7 @@ def test_running_out_of_memory_stops_one_alignment(
     assert sorted(path.name for path in (tmp_path / "out").iterdir()) == ["b", "c"]
 
 
-def test_when_all_fail_no_empty_folder_stays(trunk: Path, tmp_path: Path) -> None:
+def test_when_all_fail_no_empty_folder_stays(trunk, tmp_path):
     (tmp_path / "in").mkdir()
     for name in ("a.a3m", "b.a3m"):
         (tmp_path / "in" / name).write_text(">q\nACGT1\n")

@@ -1,7 +1,5 @@
 """Where `run evoformer` and its like may write: never over what they read, never into each other."""
 
-from pathlib import Path
-
 import pytest
 
 from bioattn.errors import SettingsError
@@ -15,15 +13,15 @@ from tests.inference.evoformer_runs import make_model, run, write_fasta
 
 
 @pytest.fixture
-def trunk(tmp_path: Path) -> Path:
+def trunk(tmp_path):
     return make_model(tmp_path / "m", structure_module=None, recycling=False, num_blocks=1)
 
 
-def contents(folder: Path) -> dict[Path, bytes]:
+def contents(folder):
     return {path: path.read_bytes() for path in folder.rglob("*") if path.is_file()}
 
 
-def run_options(trunk: Path) -> tuple[object, ...]:
+def run_options(trunk):
     return ("--model", trunk, "--recycles", 0)
 
 
@@ -42,9 +40,7 @@ def run_options(trunk: Path) -> tuple[object, ...]:
         ("a.h5.partial", "a.h5"),
     ],
 )
-def test_no_output_goes_over_an_input_or_another(
-    output: str, attention: str | None, trunk: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_no_output_goes_over_an_input_or_another(output, attention, trunk, tmp_path, capsys):
     path = write_fasta(tmp_path / "x.fasta")
     (tmp_path / "link.h5").symlink_to("x.fasta")
     before = contents(tmp_path)
@@ -57,7 +53,7 @@ def test_no_output_goes_over_an_input_or_another(
     assert sorted(path.name for path in tmp_path.iterdir()) == ["link.h5", "m", "x.fasta"]
 
 
-def test_an_input_in_a_folder_that_is_replaced_stays(trunk: Path, tmp_path: Path) -> None:
+def test_an_input_in_a_folder_that_is_replaced_stays(trunk, tmp_path):
     path = write_fasta(tmp_path / "x.fasta")
     assert run(path, *run_options(trunk), "-o", tmp_path / "out") == 0
     inside = write_fasta(tmp_path / "out/x.fasta")
@@ -76,7 +72,7 @@ def test_an_input_in_a_folder_that_is_replaced_stays(trunk: Path, tmp_path: Path
     assert run(tmp_path / "in", *run_options(trunk), "-o", tmp_path / "in/results") == 0
 
 
-def test_parameter_files_are_inputs(trunk: Path, tmp_path: Path) -> None:
+def test_parameter_files_are_inputs(trunk, tmp_path):
     path = write_fasta(tmp_path / "x.fasta")
     parameters = tmp_path / "p.npz"
     export_parameters(trunk, parameters)
@@ -95,7 +91,7 @@ def test_parameter_files_are_inputs(trunk: Path, tmp_path: Path) -> None:
     assert contents(tmp_path) == held
 
 
-def test_attention_of_several_may_stand_beside_their_folders(trunk: Path, tmp_path: Path) -> None:
+def test_attention_of_several_may_stand_beside_their_folders(trunk, tmp_path):
     (tmp_path / "in").mkdir()
     for name in ("a", "b"):
         write_fasta(tmp_path / f"in/{name}.fasta")
@@ -110,9 +106,7 @@ def test_attention_of_several_may_stand_beside_their_folders(trunk: Path, tmp_pa
     assert sorted(path.name for path in (tmp_path / "out").iterdir()) == names
 
 
-def test_refused_for_lack_of_space_no_folder_stays(
-    trunk: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_refused_for_lack_of_space_no_folder_stays(trunk, tmp_path, monkeypatch):
     (tmp_path / "in").mkdir()
     write_fasta(tmp_path / "in/a.fasta")
     monkeypatch.setattr("bioattn.store.parts.shutil.disk_usage", lambda _: type("Usage", (), {"free": 9}))
@@ -122,7 +116,7 @@ def test_refused_for_lack_of_space_no_folder_stays(
         assert sorted(path.name for path in tmp_path.iterdir()) == ["in", "m"]
 
 
-def test_thousands_of_alignments_are_checked_at_once(tmp_path: Path) -> None:
+def test_thousands_of_alignments_are_checked_at_once(tmp_path):
     (tmp_path / "in").mkdir()
     for number in range(3000):
         (tmp_path / f"in/{number}.a3m").touch()
@@ -136,7 +130,7 @@ def test_thousands_of_alignments_are_checked_at_once(tmp_path: Path) -> None:
         check_run_paths(sources, tmp_path / "in", **{**common, "model": tmp_path / "in/2999/model"})
 
 
-def test_what_stands_beside_an_output_counts(tmp_path: Path) -> None:
+def test_what_stands_beside_an_output_counts(tmp_path):
     (tmp_path / "model").mkdir()
     (tmp_path / "model/w").touch()
     for output, inputs, said in (
@@ -152,9 +146,7 @@ def test_what_stands_beside_an_output_counts(tmp_path: Path) -> None:
     check_apart(tmp_path / "model2", [tmp_path / "model", tmp_path / "x"])
 
 
-def test_attention_is_refused_before_alignments_are_read(
-    trunk: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_attention_is_refused_before_alignments_are_read(trunk, tmp_path, capsys):
     (tmp_path / "bad.a3m").write_text(">q\nACD1\n")
     config = tmp_path / "run.toml"
     config.write_text("[attention]\nheads = [2]\n")

@@ -4,7 +4,6 @@ import io
 import tracemalloc
 from collections.abc import Callable
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 import pandas as pd
@@ -12,7 +11,7 @@ import pytest
 import torch
 
 from bioattn.attention.capture import capture
-from bioattn.attention.site import AttentionSite, Tile
+from bioattn.attention.site import AttentionSite
 from bioattn.errors import BioattnError, SettingsError
 from bioattn.models.promoter.config import Conditioning, TreatmentEncoding
 from bioattn.models.promoter.inference.batches import make_batch, scan_promoters
@@ -30,28 +29,22 @@ Make = Callable[..., Path]
 class Ears:
     """Keeps everything as emitted, one promoter at a time."""
 
-    def __init__(self) -> None:
+    def __init__(self):
         self.heard: dict[str, list[tuple[AttentionSite, np.ndarray, np.ndarray]]] = {}
 
-    def receive(
-        self,
-        site: AttentionSite,
-        weights: torch.Tensor,
-        value_weighted: torch.Tensor | None,
-        tile: Tile | None = None,
-    ) -> None:
+    def receive(self, site, weights, value_weighted, tile=None):
         assert value_weighted is not None
         assert tile is None
         self.heard.setdefault(site.name, []).append((site, weights.numpy(), value_weighted.numpy()))
 
-    def stacked(self, name: str, quantity: int) -> np.ndarray:
+    def stacked(self, name, quantity):
         site = self.heard[name][0][0]
         stored = ("sample", "treatment", "head", "query", "key")
         order = [site.dims.index(dim) for dim in stored if dim in site.dims]
         return np.concatenate([entry[quantity].transpose(order) for entry in self.heard[name]])
 
 
-def plain_pass(loaded: Any, promoters: Path, table: TreatmentTable) -> tuple[np.ndarray, Ears]:
+def plain_pass(loaded, promoters, table):
     """Promoters one by one, without any of our machinery."""
     ears = Ears()
     rows = []
@@ -74,13 +67,8 @@ def plain_pass(loaded: Any, promoters: Path, table: TreatmentTable) -> tuple[np.
 )
 @pytest.mark.parametrize("batch_size", [None, 4])
 def test_streamed_is_what_a_plain_pass_gives(
-    make_model: Make,
-    make_promoters: Make,
-    load: Any,
-    tmp_path: Path,
-    settings: dict[str, Any],
-    batch_size: int | None,
-) -> None:
+    make_model, make_promoters, load, tmp_path, settings, batch_size
+):
     loaded = load(make_model(**settings))
     promoters = make_promoters()
     text = io.StringIO()
@@ -113,8 +101,8 @@ def test_streamed_is_what_a_plain_pass_gives(
     assert not list(tmp_path.glob("*.partial"))
 
 
-def test_heads_reductions_and_float16_against_the_whole(export: Make) -> None:
-    def weights(name: str, **options: Any) -> np.ndarray:
+def test_heads_reductions_and_float16_against_the_whole(export):
+    def weights(name, **options):
         path = export(name, options=AttentionOptions(sites=("promoter.cross.1",), **options))
         assert validate_attention(path) == []
         with open_attention(path) as attention:
@@ -133,7 +121,7 @@ def test_heads_reductions_and_float16_against_the_whole(export: Make) -> None:
     np.testing.assert_array_equal(half, whole.astype(np.float16))
 
 
-def test_padding_is_not_attended(export: Make) -> None:
+def test_padding_is_not_attended(export):
     """Short promoters lie at the right end: the bins of padding alone get no weight."""
     with open_attention(export()) as attention:
         bins = attention.key_bins("promoter.cross.0", "G002")
@@ -145,7 +133,7 @@ def test_padding_is_not_attended(export: Make) -> None:
         np.testing.assert_allclose(weights.sum(-1), 1, atol=1e-5)
 
 
-def test_binary_models_give_probabilities(make_model: Make, make_promoters: Make, load: Any) -> None:
+def test_binary_models_give_probabilities(make_model, make_promoters, load):
     loaded = load(make_model(task="binary"))
     promoters, text = make_promoters(), io.StringIO()
     run_promoters(loaded, promoters, treatments=loaded.treatments, predictions=text)
@@ -154,13 +142,11 @@ def test_binary_models_give_probabilities(make_model: Make, make_promoters: Make
     np.testing.assert_allclose(table.to_numpy(), 1 / (1 + np.exp(-logits)), atol=1e-6)
 
 
-def test_chosen_unseen_and_unconditional_treatments(
-    make_model: Make, make_promoters: Make, load: Any
-) -> None:
+def test_chosen_unseen_and_unconditional_treatments(make_model, make_promoters, load):
     loaded = load(make_model(treatment_encoder=TreatmentEncoding.FEATURES))
     promoters = make_promoters(5)
 
-    def predict(table: TreatmentTable) -> pd.DataFrame:
+    def predict(table):
         text = io.StringIO()
         run_promoters(loaded, promoters, treatments=table, predictions=text)
         return pd.read_csv(io.StringIO(text.getvalue()), sep="\t", index_col=0)
@@ -182,7 +168,7 @@ def test_chosen_unseen_and_unconditional_treatments(
     assert list(predict(select_treatments(loaded.treatments, ["dtt-12"], unseen)).columns) == ["dtt-12"]
 
 
-def test_unknown_treatments_are_refused_by_name(make_model: Make, make_promoters: Make, load: Any) -> None:
+def test_unknown_treatments_are_refused_by_name(make_model, make_promoters, load):
     loaded = load(make_model())
     with pytest.raises(BioattnError, match="salt"):
         select_treatments(loaded.treatments, ["salt"])
@@ -205,14 +191,8 @@ def test_unknown_treatments_are_refused_by_name(make_model: Make, make_promoters
     ],
 )
 def test_impossible_exports_are_refused_before_anything_is_written(
-    make_model: Make,
-    make_promoters: Make,
-    load: Any,
-    tmp_path: Path,
-    settings: dict[str, Any],
-    options: dict[str, Any],
-    sentence: str,
-) -> None:
+    make_model, make_promoters, load, tmp_path, settings, options, sentence
+):
     loaded = load(make_model(**settings))
     with pytest.raises(BioattnError, match=sentence):
         run_promoters(
@@ -225,13 +205,11 @@ def test_impossible_exports_are_refused_before_anything_is_written(
     assert not list(tmp_path.glob("attention.h5*"))
 
 
-def test_the_batch_shrinks_with_what_a_promoter_takes(
-    make_model: Make, make_promoters: Make, load: Any, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_the_batch_shrinks_with_what_a_promoter_takes(make_model, make_promoters, load, monkeypatch):
     loaded = load(make_model(conditioning=Conditioning.CROSS_ALL))
     promoters = make_promoters()
 
-    def predict() -> tuple[str, int]:
+    def predict():
         sizes: list[int] = []
         hook = loaded.model.register_forward_pre_hook(lambda _module, inputs: sizes.append(len(inputs[0])))
         text = io.StringIO()
@@ -251,14 +229,8 @@ def test_the_batch_shrinks_with_what_a_promoter_takes(
 @pytest.mark.parametrize("number", [1, 23, 200])
 @pytest.mark.parametrize("conditioning", [Conditioning.CROSS, Conditioning.CROSS_ALL])
 def test_the_printed_size_is_the_size(
-    make_model: Make,
-    make_promoters: Make,
-    load: Any,
-    tmp_path: Path,
-    monkeypatch: pytest.MonkeyPatch,
-    number: int,
-    conditioning: Conditioning,
-) -> None:
+    make_model, make_promoters, load, tmp_path, monkeypatch, number, conditioning
+):
     loaded = load(make_model(conditioning=conditioning))
     foreseen: list[int] = []
     monkeypatch.setattr(
@@ -277,7 +249,7 @@ def test_the_printed_size_is_the_size(
 
 
 @pytest.mark.parametrize("size", [1, 7, 23, 64])
-def test_windows_are_aligned_at_their_right_end(make_promoters: Make, size: int) -> None:
+def test_windows_are_aligned_at_their_right_end(make_promoters, size):
     path = make_promoters()
     source = scan_promoters(path, 130)
     assert (source.num_samples, source.num_padded) == (23, 23)
@@ -291,7 +263,7 @@ def test_windows_are_aligned_at_their_right_end(make_promoters: Make, size: int)
         np.testing.assert_array_equal(row, [4] * (130 - len(window)) + list(window))
 
 
-def test_longer_promoters_and_empty_files_are_refused(make_promoters: Make, tmp_path: Path) -> None:
+def test_longer_promoters_and_empty_files_are_refused(make_promoters, tmp_path):
     with pytest.raises(BioattnError, match="promoter 'G000' has 120 bases, the model sees 119"):
         scan_promoters(make_promoters(), 119)
     empty = tmp_path / "empty.fa"
@@ -300,7 +272,7 @@ def test_longer_promoters_and_empty_files_are_refused(make_promoters: Make, tmp_
         scan_promoters(empty, 100)
 
 
-def test_memory_does_not_grow_with_promoters(tmp_path: Path) -> None:
+def test_memory_does_not_grow_with_promoters(tmp_path):
     path = tmp_path / "many.fa"
     path.write_text("".join(f">gene{number:06d}\nACGTACGT\n" for number in range(20_000)))
     batches = scan_promoters(path, 8).batches(500)

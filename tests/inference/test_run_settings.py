@@ -2,7 +2,6 @@
 
 import json
 import re
-from pathlib import Path
 
 import numpy as np
 import pytest
@@ -14,9 +13,7 @@ from bioattn_cli.main import main
 from tests.inference.evoformer_runs import CPU, arrays, run, write_config, write_fasta
 
 
-def test_what_memory_cannot_hold_is_refused_with_an_estimate(
-    trunk: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_what_memory_cannot_hold_is_refused_with_an_estimate(trunk, tmp_path, capsys, monkeypatch):
     monkeypatch.setattr(evoformer_memory, "free_memory", lambda: 1_000_000_000)
     path = tmp_path / "wide.aln"
     path.write_text("ACDEFGHIKL" * 500 + "\n" + "ACDEFGHIKV" * 500 + "\n")
@@ -27,9 +24,7 @@ def test_what_memory_cannot_hold_is_refused_with_an_estimate(
     assert not (tmp_path / "out").exists()
 
 
-def test_tiles_get_smaller_where_memory_is_short(
-    model: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_tiles_get_smaller_where_memory_is_short(model, tmp_path, capsys, monkeypatch):
     letters = np.frombuffer(b"ACDEFGHIKLMNPQRSTVWY", np.uint8)
     many = letters[np.random.default_rng(0).integers(20, size=(2005, 12))]
     path = write_fasta(tmp_path / "x.fasta", [row.tobytes().decode() for row in many])
@@ -50,7 +45,7 @@ def test_tiles_get_smaller_where_memory_is_short(
     np.testing.assert_allclose(*results, atol=1e-5)
 
 
-def test_bf16_is_near_fp32_and_not_the_same(model: Path, tmp_path: Path) -> None:
+def test_bf16_is_near_fp32_and_not_the_same(model, tmp_path):
     path = write_fasta(tmp_path / "x.fasta")
     results = []
     for precision in ("fp32", "bf16"):
@@ -79,14 +74,7 @@ def test_bf16_is_near_fp32_and_not_the_same(model: Path, tmp_path: Path) -> None
         (("--model", "X"), 1, "no such file"),
     ],
 )
-def test_options_that_cannot_be_met(
-    options: tuple[object, ...],
-    code: int,
-    said: str,
-    trunk: Path,
-    tmp_path: Path,
-    capsys: pytest.CaptureFixture[str],
-) -> None:
+def test_options_that_cannot_be_met(options, code, said, trunk, tmp_path, capsys):
     path = write_fasta(tmp_path / "x.fasta")
     names = {"M": trunk, "A": tmp_path / "att.h5", "X": tmp_path / "absent.npz"}
     arguments = [names.get(str(option), option) for option in options]
@@ -109,9 +97,7 @@ def test_options_that_cannot_be_met(
         ("recycles = 3\n", False, "known are [inputs], [attention], [parameters]"),
     ],
 )
-def test_settings_that_cannot_be_met(
-    text: str, attention: bool, said: str, trunk: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_settings_that_cannot_be_met(text, attention, said, trunk, tmp_path, capsys):
     path, config = write_fasta(tmp_path / "x.fasta"), write_config(tmp_path, text)
     options = ("--attention", tmp_path / "att.h5") if attention else ()
     assert run(path, "--model", trunk, "--config", config, *options, "-o", tmp_path / "out") == 1

@@ -3,8 +3,6 @@
 import fcntl
 import json
 import shutil
-from collections.abc import Iterator, Sequence
-from pathlib import Path
 
 import h5py
 import numpy as np
@@ -21,7 +19,7 @@ ROW = ("--sites", "*.msa_row")
 
 
 @pytest.fixture(scope="module")
-def model(tmp_path_factory: pytest.TempPathFactory) -> Path:
+def model(tmp_path_factory):
     return make_model(
         tmp_path_factory.mktemp("models") / "model",
         InputSettings(max_msa_clusters=4, max_extra_msa=5, num_recycles=0),
@@ -33,7 +31,7 @@ def model(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 @pytest.fixture
-def alignments(tmp_path: Path) -> Path:
+def alignments(tmp_path):
     folder = tmp_path / "alignments"
     folder.mkdir()
     random = np.random.default_rng(0)
@@ -45,18 +43,18 @@ def alignments(tmp_path: Path) -> Path:
     return folder
 
 
-def bioattn(*arguments: object) -> int:
+def bioattn(*arguments):
     return main([*map(str, arguments), "-q"])
 
 
-def run(source: Path, model: Path, output: Path, *options: object) -> int:
+def run(source, model, output, *options):
     """With attention of one site, where no settings choose others."""
     words = ["run", "evoformer", source, "--model", model, "-o", output, *options]
     words += ["--attention", output.with_name(output.name + ".h5")]
     return bioattn(*words, *(() if "--config" in options else ROW))
 
 
-def in_shards(source: Path, model: Path, folder: Path, count: int, *options: object) -> list[Path]:
+def in_shards(source, model, folder, count, *options):
     folder.mkdir()
     parts = [folder / str(number) for number in range(1, count + 1)]
     for number, part in enumerate(parts, start=1):
@@ -64,7 +62,7 @@ def in_shards(source: Path, model: Path, folder: Path, count: int, *options: obj
     return parts
 
 
-def files_of(folder: Path) -> dict[str, bytes]:
+def files_of(folder):
     return {
         path.relative_to(folder).as_posix(): path.read_bytes()
         for path in sorted(folder.rglob("*"))
@@ -72,9 +70,7 @@ def files_of(folder: Path) -> dict[str, bytes]:
     }
 
 
-def test_two_shards_into_one_folder_are_refused_while_they_run_and_after(
-    alignments: Path, model: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_two_shards_into_one_folder_are_refused_while_they_run_and_after(alignments, model, tmp_path, capsys):
     output = tmp_path / "out"
     with (tmp_path / ".out.lock").open("w") as another:
         fcntl.flock(another, fcntl.LOCK_EX)  # what the first shard holds, on this machine or on this disk
@@ -87,7 +83,7 @@ def test_two_shards_into_one_folder_are_refused_while_they_run_and_after(
     assert files_of(tmp_path) == before
 
 
-def attention_of(parts: Sequence[Path]) -> Iterator[Path]:
+def attention_of(parts):
     return (part.with_name(part.name + ".h5") for part in parts)
 
 
@@ -99,9 +95,7 @@ def attention_of(parts: Sequence[Path]) -> Iterator[Path]:
         (8, 'reduce = "none"\nsites = ["evoformer.*.msa_row", "*.msa_column*"]\nheads = [1]'),
     ],
 )
-def test_folders_and_attention(
-    model: Path, alignments: Path, tmp_path: Path, count: int, settings: str
-) -> None:
+def test_folders_and_attention(model, alignments, tmp_path, count, settings):
     config = tmp_path / "run.toml"
     config.write_text(f"[attention]\n{settings}\n")
     assert run(alignments, model, tmp_path / "whole", "--config", config) == 0
@@ -116,7 +110,7 @@ def test_folders_and_attention(
             assert inspect_file(each).figures["shard"] == f"part {number} of {count}"
 
 
-def test_a_folder_of_one(model: Path, alignments: Path, tmp_path: Path) -> None:
+def test_a_folder_of_one(model, alignments, tmp_path):
     """Its file is put together too, as that of its one part is."""
     for path in sorted(alignments.iterdir())[1:]:
         path.unlink()
@@ -126,9 +120,7 @@ def test_a_folder_of_one(model: Path, alignments: Path, tmp_path: Path) -> None:
     assert (tmp_path / "merged.h5").read_bytes() == (tmp_path / "whole.h5").read_bytes()
 
 
-def test_what_failed_is_left_out_and_said(
-    model: Path, alignments: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_what_failed_is_left_out_and_said(model, alignments, tmp_path, capsys):
     (alignments / "family1.a3m").write_text(">a\nMK\n>b\nMKV\n")
     (alignments / "family4.a3m").write_text(">a\nMK\n>b\nMKV\n")
     assert run(alignments, model, tmp_path / "whole") == 1
@@ -149,10 +141,10 @@ def test_what_failed_is_left_out_and_said(
     assert inspect_file(parts[2]).figures["failed"].keys() == {"family4"}
 
 
-def test_refusals(model: Path, alignments: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_refusals(model, alignments, tmp_path, capsys):
     one, two = in_shards(alignments, model, tmp_path / "parts", 2)
 
-    def refused(*command: object, code: int = 1) -> str:
+    def refused(*command, code=1):
         capsys.readouterr()
         assert bioattn(*command) == code
         return capsys.readouterr().err
@@ -194,9 +186,7 @@ def test_refusals(model: Path, alignments: Path, tmp_path: Path, capsys: pytest.
     assert "holds notes.txt, which bioattn did not write" in refused(*merge, "--force")
 
 
-def test_parts_of_other_alignments(
-    model: Path, alignments: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_parts_of_other_alignments(model, alignments, tmp_path, capsys):
     one, two = in_shards(alignments, model, tmp_path / "parts", 2)
     (alignments / "family0.a3m").write_text(">a\nMKVLAT\n>b\nMKVIAT\n")
     other = tmp_path / "other"
@@ -211,9 +201,7 @@ def test_parts_of_other_alignments(
     assert not (tmp_path / "merged.h5").exists()
 
 
-def test_a_run_by_one_process_into_a_part_makes_it_none(
-    model: Path, alignments: Path, tmp_path: Path
-) -> None:
+def test_a_run_by_one_process_into_a_part_makes_it_none(model, alignments, tmp_path):
     (part,) = in_shards(alignments, model, tmp_path / "parts", 1)
     assert inspect_file(part).figures["shard"] == "part 1 of 1"
     shutil.copytree(part, tmp_path / "copy")

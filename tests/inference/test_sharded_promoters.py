@@ -1,7 +1,7 @@
 """Shards of a run over promoters, merged, are the bytes of the run by one process; anything else is refused."""
 
 import shutil
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable
 from pathlib import Path
 
 import h5py
@@ -9,10 +9,8 @@ import pandas as pd
 import pytest
 import xarray
 
-from bioattn.inference.runner import WindowBatch
 from bioattn.models.promoter.config import Conditioning
 from bioattn.store.inspection import inspect_file, validate_file
-from bioattn.store.schema import Block
 from bioattn_cli.main import main
 from tests.inference.conftest import write_model, write_promoter_file
 
@@ -20,7 +18,7 @@ Make = Callable[..., Path]
 
 
 @pytest.fixture(scope="module", autouse=True)
-def _small_pieces() -> Iterator[None]:
+def _small_pieces():
     """Parts and blocks of a few promoters, which end elsewhere than shards do."""
     with pytest.MonkeyPatch.context() as monkeypatch:
         monkeypatch.setattr("bioattn.models.promoter.inference.run.MAX_PART_SAMPLES", 12)
@@ -30,11 +28,11 @@ def _small_pieces() -> Iterator[None]:
         yield
 
 
-def bioattn(*arguments: object) -> int:
+def bioattn(*arguments):
     return main([*map(str, arguments), "-q"])
 
 
-def in_shards(folder: Path, count: int, suffix: str, *command: object) -> list[Path]:
+def in_shards(folder, count, suffix, *command):
     """The parts of `command`, an --output of each."""
     folder.mkdir()
     parts = [folder / f"{number}{suffix}" for number in range(1, count + 1)]
@@ -43,13 +41,13 @@ def in_shards(folder: Path, count: int, suffix: str, *command: object) -> list[P
     return parts
 
 
-def merged(parts: Sequence[Path], output: Path) -> bytes:
+def merged(parts, output):
     assert bioattn("merge", *reversed(parts), "-o", output) == 0
     return output.read_bytes()
 
 
 @pytest.mark.parametrize("count", [1, 3, 8])
-def test_attention(make_model: Make, make_promoters: Make, tmp_path: Path, count: int) -> None:
+def test_attention(make_model, make_promoters, tmp_path, count):
     command = ("export", "attention", make_model(), make_promoters(), "--batch-size", 4)
     assert bioattn(*command, "-o", tmp_path / "whole.h5") == 0
     parts = in_shards(tmp_path / "parts", count, ".h5", *command)
@@ -75,13 +73,7 @@ def test_attention(make_model: Make, make_promoters: Make, tmp_path: Path, count
         ({"conditioning": Conditioning.CROSS_ALL}, ("--reduce", "max-heads")),
     ],
 )
-def test_attention_with_options(
-    make_model: Make,
-    make_promoters: Make,
-    tmp_path: Path,
-    settings: dict[str, object],
-    options: Sequence[object],
-) -> None:
+def test_attention_with_options(make_model, make_promoters, tmp_path, settings, options):
     command = ("export", "attention", make_model(**settings), make_promoters(), "--batch-size", 3, *options)
     assert bioattn(*command, "-o", tmp_path / "whole.h5") == 0
     parts = in_shards(tmp_path / "parts", 3, ".h5", *command)
@@ -89,9 +81,7 @@ def test_attention_with_options(
 
 
 @pytest.mark.parametrize("suffix", [".tsv", ".tsv.gz"])
-def test_predictions(
-    make_model: Make, make_promoters: Make, tmp_path: Path, suffix: str, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_predictions(make_model, make_promoters, tmp_path, suffix, capsys):
     command = ("run", "promoter", make_model(), make_promoters(), "--batch-size", 4)
     whole = tmp_path / f"whole{suffix}"
     assert bioattn(*command, "-o", whole) == 0
@@ -114,7 +104,7 @@ def test_predictions(
     assert capsys.readouterr().out == (tmp_path / "plain.tsv").read_text()
 
 
-def test_predictions_and_attention_at_once(make_model: Make, make_promoters: Make, tmp_path: Path) -> None:
+def test_predictions_and_attention_at_once(make_model, make_promoters, tmp_path):
     command = ("run", "promoter", make_model(task="binary"), make_promoters(), "--batch-size", 4)
     whole = [tmp_path / "whole.tsv", tmp_path / "whole.h5"]
     assert bioattn(*command, "-o", whole[0], "--attention", whole[1]) == 0
@@ -140,9 +130,7 @@ def test_predictions_and_attention_at_once(make_model: Make, make_promoters: Mak
         ),
     ],
 )
-def test_attribution(
-    make_model: Make, make_promoters: Make, tmp_path: Path, options: Sequence[object]
-) -> None:
+def test_attribution(make_model, make_promoters, tmp_path, options):
     count = 3
     command = ("explain", "attribution", make_model(), make_promoters(), *options)
     assert bioattn(*command, "-o", tmp_path / "whole.h5") == 0
@@ -152,7 +140,7 @@ def test_attribution(
     assert inspect_file(parts[0]).figures["shard"] == f"part 1 of {count}"
 
 
-def test_more_shards_than_promoters(make_model: Make, make_promoters: Make, tmp_path: Path) -> None:
+def test_more_shards_than_promoters(make_model, make_promoters, tmp_path):
     """Those beyond are whole, empty files that readers open."""
     model, promoters = make_model(), make_promoters(3)
     for name, command in {
@@ -171,12 +159,8 @@ def test_more_shards_than_promoters(make_model: Make, make_promoters: Make, tmp_
 
 
 def test_a_shard_goes_on_and_a_part_folder_is_of_one_shard(
-    make_model: Make,
-    make_promoters: Make,
-    tmp_path: Path,
-    monkeypatch: pytest.MonkeyPatch,
-    capsys: pytest.CaptureFixture[str],
-) -> None:
+    make_model, make_promoters, tmp_path, monkeypatch, capsys
+):
     command = ("export", "attention", make_model(), make_promoters(40), "--batch-size", 4)
     assert bioattn(*command, "-o", tmp_path / "whole.h5", "--shard", "1/2") == 0
     output = tmp_path / "part.h5"
@@ -188,7 +172,7 @@ def test_a_shard_goes_on_and_a_part_folder_is_of_one_shard(
 
         real = PromoterRunner.compute
 
-        def compute(runner: PromoterRunner, batch: WindowBatch) -> Block:
+        def compute(runner, batch):
             if next(answers) == 4:
                 raise KeyboardInterrupt
             return real(runner, batch)
@@ -207,7 +191,7 @@ def test_a_shard_goes_on_and_a_part_folder_is_of_one_shard(
 class Parts:
     """Three parts of a table and of an attention file, and others that do not belong to them."""
 
-    def __init__(self, folder: Path) -> None:
+    def __init__(self, folder):
         self.model, self.promoters = folder / "model", folder / "promoters.fa"
         self.other_model = folder / "other"
         self.tables = [folder / "tables" / f"{number}.tsv" for number in (1, 2, 3)]
@@ -215,7 +199,7 @@ class Parts:
 
 
 @pytest.fixture(scope="module")
-def parts_made_once(tmp_path_factory: pytest.TempPathFactory) -> Path:
+def parts_made_once(tmp_path_factory):
     folder = tmp_path_factory.mktemp("parts")
     inputs = (write_model(folder), write_promoter_file(folder), "--batch-size", 4)
     write_model(folder, "other", seed=1)
@@ -225,12 +209,12 @@ def parts_made_once(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 @pytest.fixture
-def parts(parts_made_once: Path, tmp_path: Path) -> Parts:
+def parts(parts_made_once, tmp_path):
     shutil.copytree(parts_made_once, tmp_path, dirs_exist_ok=True)
     return Parts(tmp_path)
 
 
-def refused(paths: Sequence[Path], output: Path, capsys: pytest.CaptureFixture[str], code: int = 1) -> str:
+def refused(paths, output, capsys, code=1):
     """The sentence with which merging is refused; nothing must be left."""
     before = sorted(path.name for path in output.parent.iterdir())
     capsys.readouterr()
@@ -240,9 +224,7 @@ def refused(paths: Sequence[Path], output: Path, capsys: pytest.CaptureFixture[s
     return line.removeprefix("bioattn: error: ")
 
 
-def test_parts_that_are_missing_doubled_or_no_parts(
-    parts: Parts, tmp_path: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_parts_that_are_missing_doubled_or_no_parts(parts, tmp_path, capsys):
     for one, two, three in (parts.tables, parts.files):
         output = tmp_path / f"merged{one.suffix}"
         assert refused([three, one], output, capsys) == (
@@ -261,9 +243,7 @@ def test_parts_that_are_missing_doubled_or_no_parts(
     assert "has no shard.json" in refused([tmp_path], output, capsys)
 
 
-def test_parts_of_other_runs(
-    parts: Parts, make_promoters: Make, tmp_path: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_parts_of_other_runs(parts, make_promoters, tmp_path, capsys):
     other_promoters = make_promoters(22, "others.fa")
     output, other = tmp_path / "merged", tmp_path / "part of another"
     base = ("--batch-size", 4, "--shard", "2/3", "-o", other)
@@ -289,7 +269,7 @@ def test_parts_of_other_runs(
 
 
 @pytest.mark.parametrize("kind", ["cut", "row", "more", "seal", "shard"])
-def test_damaged_tables(parts: Parts, tmp_path: Path, capsys: pytest.CaptureFixture[str], kind: str) -> None:
+def test_damaged_tables(parts, tmp_path, capsys, kind):
     part = parts.tables[1]
     lines = part.read_text().splitlines(keepends=True)
     damaged = {
@@ -309,18 +289,14 @@ def test_damaged_tables(parts: Parts, tmp_path: Path, capsys: pytest.CaptureFixt
     assert capsys.readouterr().out == ""
 
 
-def test_damaged_files(parts: Parts, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_damaged_files(parts, tmp_path, capsys):
     part = parts.files[1]
     whole = part.read_bytes()
     with h5py.File(part) as file:
         chunk = file["sites/promoter.cross.1/weights"].id.get_chunk_info(0)
     flipped = bytearray(whole)
     flipped[chunk.byte_offset + 40] ^= 4
-    for damaged, words in (
-        (bytes(flipped), ""),
-        (whole[: len(whole) // 2], ""),
-        (whole[:200], ""),
-    ):
+    for damaged, words in ((bytes(flipped), ""), (whole[: len(whole) // 2], ""), (whole[:200], "")):
         part.write_bytes(damaged)
         assert refused(parts.files, tmp_path / "merged.h5", capsys).startswith(f"{part}: {words}")
     part.write_bytes(whole)
@@ -342,16 +318,12 @@ def test_damaged_files(parts: Parts, tmp_path: Path, capsys: pytest.CaptureFixtu
     assert "has no seal" in str(validate_file(part)[0])
 
 
-def test_no_room(
-    parts: Parts, tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_no_room(parts, tmp_path, capsys, monkeypatch):
     monkeypatch.setattr("shutil.disk_usage", lambda _: type("Usage", (), {"free": 50_000})())
     assert "only 50,000 are free" in refused(parts.files, tmp_path / "merged.h5", capsys)
 
 
-def test_what_is_no_shard(
-    make_model: Make, make_promoters: Make, tmp_path: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_what_is_no_shard(make_model, make_promoters, tmp_path, capsys):
     command = ("run", "promoter", make_model(), make_promoters(), "-o", tmp_path / "x.tsv")
     assert bioattn(*command, "--shard", "4/3") == 2
     assert "such as 1/8" in capsys.readouterr().err

@@ -21,12 +21,12 @@ GENES, TREATMENTS = ["g0", "g1", "g2", "g3"], ["heat", "a/b", "cold 4 °C"]
 COLUMNS = (0, 2, 3, 5)
 
 
-def export(*words: object) -> int:
+def export(*words):
     return main(["export", "anndata", *map(str, words), "-q"])
 
 
 @pytest.fixture
-def promoters(tmp_path: Path) -> Path:
+def promoters(tmp_path):
     """Two sites of two heads; the last gene has no place."""
     random = np.random.default_rng(0)
     sites = [cross_site(EDGES, 2, f"promoter.cross.{hop}", field=20) for hop in (0, 1)]
@@ -41,7 +41,7 @@ def promoters(tmp_path: Path) -> Path:
 
 
 @pytest.fixture
-def alignment(tmp_path: Path) -> Path:
+def alignment(tmp_path):
     random = np.random.default_rng(1)
     sites = [alignment_site("evoformer", block, "msa_row", 2) for block in (0, 1)]
     samples = [
@@ -57,14 +57,14 @@ def alignment(tmp_path: Path) -> Path:
         for name in ("one", "two")
     ]
 
-    def make(_site: object, shape: tuple[int, ...], _number: int) -> dict[str, np.ndarray]:
+    def make(_site, shape, _number):
         return {"weights": random.dirichlet(np.ones(4), shape[:-1]).astype(np.float32)}
 
     write_alignments(tmp_path / "alignment.h5", sites, samples, make)
     return tmp_path / "alignment.h5"
 
 
-def test_maps_of_promoters_are_those_of_the_file(promoters: Path, tmp_path: Path) -> None:
+def test_maps_of_promoters_are_those_of_the_file(promoters, tmp_path):
     assert export(promoters, "-o", tmp_path / "x.h5ad") == 0
     data = anndata.read_h5ad(tmp_path / "x.h5ad")
     with h5py.File(promoters) as file:
@@ -82,7 +82,7 @@ def test_maps_of_promoters_are_those_of_the_file(promoters: Path, tmp_path: Path
     assert list(known["sites"]) == ["promoter.cross.0", "promoter.cross.1"]
 
 
-def test_what_is_chosen_and_that_bytes_repeat(promoters: Path, tmp_path: Path, capsys) -> None:
+def test_what_is_chosen_and_that_bytes_repeat(promoters, tmp_path, capsys):
     words = ["--treatment", "heat", "--genes", "g3", "--genes", "g1", "--sites", "*.1", "--heads", "1"]
     for name in ("one.h5ad", "two.h5ad"):
         assert export(promoters, "-o", tmp_path / name, *words) == 0
@@ -103,7 +103,7 @@ def test_what_is_chosen_and_that_bytes_repeat(promoters: Path, tmp_path: Path, c
     assert main(["validate", str(tmp_path / "one.h5ad"), "-q"]) == 0
 
 
-def test_heads_of_an_alignment_are_layers(alignment: Path, tmp_path: Path, capsys) -> None:
+def test_heads_of_an_alignment_are_layers(alignment, tmp_path, capsys):
     assert export(alignment, "-o", tmp_path / "x.h5ad", "--sample", "two", "--heads", "1") == 0
     data = anndata.read_h5ad(tmp_path / "x.h5ad")
     maps = []
@@ -123,7 +123,7 @@ def test_heads_of_an_alignment_are_layers(alignment: Path, tmp_path: Path, capsy
     assert (data.uns["bioattn"]["sample"], data.uns["bioattn"]["input_sha256"]) == ("two", "ab")
 
 
-def test_predictions_are_those_of_the_table(tmp_path: Path) -> None:
+def test_predictions_are_those_of_the_table(tmp_path):
     table = pd.DataFrame([[0.5, np.nan], [1 / 3, -2.0]], index=["g1", "g2"], columns=["heat", "cold"])
     table.to_csv(tmp_path / "p.tsv", sep="\t", index_label="gene_id")
     assert (
@@ -149,9 +149,7 @@ def test_predictions_are_those_of_the_table(tmp_path: Path) -> None:
         ("words.tsv -o x.h5ad", "words.tsv:2: holds a cell that is no number"),
     ],
 )
-def test_bad_input_is_one_sentence(
-    promoters, alignment, tmp_path, monkeypatch, capsys, words, sentence
-) -> None:
+def test_bad_input_is_one_sentence(promoters, alignment, tmp_path, monkeypatch, capsys, words, sentence):
     monkeypatch.chdir(tmp_path)
     Path("p.tsv").write_text("gene_id\theat\ng1\t1\n")
     Path("twice.tsv").write_text("gene_id\theat\ng1\t1\ng1\t2\n")
@@ -163,7 +161,7 @@ def test_bad_input_is_one_sentence(
     assert not list(tmp_path.glob("x.*"))
 
 
-def test_without_anndata_one_sentence_says_what_is_missing(promoters, tmp_path, monkeypatch, capsys) -> None:
+def test_without_anndata_one_sentence_says_what_is_missing(promoters, tmp_path, monkeypatch, capsys):
     monkeypatch.setitem(sys.modules, "anndata", None)
     assert export(promoters, "-o", tmp_path / "x.h5ad") == 1
     assert "need anndata, which is not installed: pip install anndata" in capsys.readouterr().err

@@ -1,7 +1,6 @@
 """Attention painted on structures: values by plain loops, read back by Biopython; chains, insertions, gaps."""
 
 import re
-from pathlib import Path
 
 import numpy as np
 import pytest
@@ -25,7 +24,7 @@ SITES = [
 
 
 @pytest.fixture(scope="module")
-def weights() -> dict[str, np.ndarray]:
+def weights():
     """(head, query, key) by site."""
     random = np.random.default_rng(3)
     arrays = {site.name: np.exp(2 * random.normal(size=(HEADS, 20, 20))) for site in SITES[:2]}
@@ -35,7 +34,7 @@ def weights() -> dict[str, np.ndarray]:
 
 
 @pytest.fixture(scope="module")
-def attention(tmp_path_factory: pytest.TempPathFactory, weights) -> Path:
+def attention(tmp_path_factory, weights):
     path = tmp_path_factory.mktemp("painting") / "attention.h5"
     sample = AlignmentSample(
         id="a", query=QUERY, rows=ROWS, extra_rows=0, input_sha256="", columns=COLUMNS, alignment_columns=22
@@ -51,7 +50,7 @@ def attention(tmp_path_factory: pytest.TempPathFactory, weights) -> Path:
     return path
 
 
-def atom(serial: int, letter: str, chain: str, number: int, code: str = " ") -> str:
+def atom(serial, letter, chain, number, code=" "):
     name = protein_letters_1to3[letter].upper()
     return (
         f"ATOM  {serial:>5}  CA  {name} {chain}{number:>4}{code}   "
@@ -60,7 +59,7 @@ def atom(serial: int, letter: str, chain: str, number: int, code: str = " ") -> 
 
 
 @pytest.fixture
-def structure(tmp_path: Path) -> Path:
+def structure(tmp_path):
     """Chain A: a tag of two residues, then the target without its last four, numbered from 50, one 52A; chain B:
     something else."""
     lines = [atom(1, "G", "A", 48), atom(2, "H", "A", 49)]
@@ -73,7 +72,7 @@ def structure(tmp_path: Path) -> Path:
     return path
 
 
-def painted(path: Path) -> dict[tuple[str, int, str], float]:
+def painted(path):
     """B-factors by chain, number and insertion code."""
     (model,) = PDBParser(QUIET=True).get_structure("x", str(path))
     return {
@@ -83,13 +82,13 @@ def painted(path: Path) -> dict[tuple[str, int, str], float]:
     }
 
 
-def place_of(number: int, code: str = "") -> int:
+def place_of(number, code=""):
     """Place in the target of a residue of chain A."""
     return number - 50 + (1 if (number, code) > (52, "") else 0)
 
 
 @pytest.mark.parametrize("looking", [None, "57", "52A"])
-def test_values_by_plain_loops(attention, weights, structure, tmp_path, looking) -> None:
+def test_values_by_plain_loops(attention, weights, structure, tmp_path, looking):
     out = tmp_path / "out.pdb"
     report = paint_structure(attention, structure, out, chain="A", heads=[0, 2], query_residue=looking)
     received = np.zeros(20)
@@ -116,7 +115,7 @@ def test_values_by_plain_loops(attention, weights, structure, tmp_path, looking)
     assert sorted(found.values())[-1] == 100
 
 
-def test_the_command_says_what_the_numbers_mean(attention, structure, tmp_path, capsys) -> None:
+def test_the_command_says_what_the_numbers_mean(attention, structure, tmp_path, capsys):
     out = tmp_path / "out.pdb"
     assert main(["export", "structure", str(attention), str(structure), "-o", str(out), "--chain", "A"]) == 0
     text = capsys.readouterr().err
@@ -125,7 +124,7 @@ def test_the_command_says_what_the_numbers_mean(attention, structure, tmp_path, 
     assert (tmp_path / "out.pdb.run.json").is_file()
 
 
-def test_a_protein_that_is_not_the_target(attention, structure, tmp_path, capsys) -> None:
+def test_a_protein_that_is_not_the_target(attention, structure, tmp_path, capsys):
     """The same chain is found in the second row of the alignment, shifted by two columns."""
     other = tmp_path / "x.a3m"
     row = [QUERY[place] for place in range(20)]
@@ -168,7 +167,7 @@ def test_a_protein_that_is_not_the_target(attention, structure, tmp_path, capsys
 )
 def test_bad_input_is_one_sentence(
     attention, structure, tmp_path, monkeypatch, capsys, words, code, sentence
-) -> None:
+):
     monkeypatch.chdir(tmp_path)
     output = [] if "-o" in words else ["-o", "out.pdb"]
     assert main(["export", "structure", str(attention), str(structure), *output, *words]) == code

@@ -24,7 +24,7 @@ from bioattn.io.unpacking import LIMIT_VARIABLE
 from bioattn_cli.main import main
 
 
-def test_other_compressions_are_named(tmp_path: Path) -> None:
+def test_other_compressions_are_named(tmp_path):
     (tmp_path / "a.bz2").write_bytes(bz2.compress(b">a\nACGT\n"))
     with zipfile.ZipFile(tmp_path / "a.zip", "w") as archive:
         archive.writestr("a", ">a\nACGT\n")
@@ -34,14 +34,14 @@ def test_other_compressions_are_named(tmp_path: Path) -> None:
             list(read_lines(tmp_path / name))
 
 
-def test_hdf5_in_the_place_of_text_is_named(tmp_path: Path) -> None:
+def test_hdf5_in_the_place_of_text_is_named(tmp_path):
     with h5py.File(tmp_path / "x.h5", "w") as file:
         file["a"] = 1
     with pytest.raises(FormatError, match=r"x\.h5: is an HDF5 file, text is needed here$"):
         list(read_lines(tmp_path / "x.h5"))
 
 
-def test_outputs_are_refused_early(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_outputs_are_refused_early(tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
     given = tmp_path / "given.fa"
     given.write_text(">a\nACGT\n")
@@ -60,8 +60,8 @@ def test_outputs_are_refused_early(tmp_path: Path, monkeypatch: pytest.MonkeyPat
     check_output(Path("new.fa"), [given])
 
 
-def test_a_full_disk_is_told_of_the_output_not_of_its_temporary_name(tmp_path: Path) -> None:
-    def write() -> None:
+def test_a_full_disk_is_told_of_the_output_not_of_its_temporary_name(tmp_path):
+    def write():
         with atomic_output(tmp_path / "out.tsv") as temporary, atomic_output(temporary):
             raise OSError(errno.ENOSPC, "No space left on device")
 
@@ -72,15 +72,15 @@ def test_a_full_disk_is_told_of_the_output_not_of_its_temporary_name(tmp_path: P
 
 
 @pytest.mark.skipif(not Path("/proc/self").is_dir(), reason="needs /proc")
-def test_a_folder_that_takes_no_files_is_not_called_missing() -> None:
+def test_a_folder_that_takes_no_files_is_not_called_missing():
     with pytest.raises(
         BioattnError, match=r"^/proc/x\.json: cannot be written, the folder /proc takes no files"
     ):
         write_json(Path("/proc/x.json"), {})
 
 
-def test_a_read_only_disk_does_not_hide_the_sentence(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    def read_only(self: Path, *arguments: object, **options: object) -> None:
+def test_a_read_only_disk_does_not_hide_the_sentence(tmp_path, monkeypatch):
+    def read_only(self, *arguments, **options):
         raise OSError(errno.EROFS, "Read-only file system")
 
     monkeypatch.setattr(Path, "open", read_only)
@@ -90,13 +90,13 @@ def test_a_read_only_disk_does_not_hide_the_sentence(tmp_path: Path, monkeypatch
 
 
 @pytest.mark.skipif(os.geteuid() == 0, reason="root may write everywhere")
-def test_read_only_folders_are_refused(tmp_path: Path) -> None:
+def test_read_only_folders_are_refused(tmp_path):
     tmp_path.chmod(0o500)
     with pytest.raises(BioattnError, match="read-only"):
         check_output(tmp_path / "x")
 
 
-def test_no_command_replaces_its_input(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_no_command_replaces_its_input(tmp_path, capsys):
     promoters, responses = tmp_path / "p.fa", tmp_path / "r.tsv"
     promoters.write_text(">a\nACGT\n")
     responses.write_text("gene\tx\na\t1\n")
@@ -167,26 +167,26 @@ def test_members_one_after_the_other_are_one_file(tmp_path, pack):
     assert list(read_lines(path)) == [(1, "a"), (2, "bc"), (3, "d")]
 
 
-def test_opens_what_is_whole(tmp_path: Path) -> None:
+def test_opens_what_is_whole(tmp_path):
     save_file({"a": torch.arange(3.0)}, tmp_path / "x")
     with open_safetensors(tmp_path / "x") as file:
         assert file.get_tensor("a").tolist() == [0, 1, 2]
 
 
 @pytest.mark.parametrize("content", [b"", b"\0" * 20, b'\x10\0\0\0\0\0\0\0{"a": 1}        '])
-def test_what_is_damaged_is_said_to_be(tmp_path: Path, content: bytes) -> None:
+def test_what_is_damaged_is_said_to_be(tmp_path, content):
     (tmp_path / "x").write_bytes(content)
     with pytest.raises(FormatError, match=r"x: damaged or not a safetensors file"):
         open_safetensors(tmp_path / "x")
 
 
-def test_a_file_that_is_not_there_is_not_damaged(tmp_path: Path) -> None:
+def test_a_file_that_is_not_there_is_not_damaged(tmp_path):
     with pytest.raises(BioattnError, match=r"x: no such file or folder"):
         open_safetensors(tmp_path / "x")
 
 
 @pytest.mark.parametrize("more", [0, 1, 2])
-def test_too_many_open_files_are_no_damage(tmp_path: Path, more: int) -> None:
+def test_too_many_open_files_are_no_damage(tmp_path, more):
     """safetensors opens the file, and then torch does."""
     save_file({"a": torch.arange(3.0)}, tmp_path / "x")
     with open_safetensors(tmp_path / "x"):  # imports what it needs

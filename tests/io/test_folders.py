@@ -1,7 +1,5 @@
 """Folders appear whole or not at all, and take nothing of other people's with them."""
 
-from pathlib import Path
-
 import pytest
 
 from bioattn.errors import BioattnError
@@ -11,7 +9,7 @@ from bioattn.io.folders import atomic_folder, replace_folder
 NAMES = {"a", "b", "c"}
 
 
-def test_a_folder_appears_whole_or_not_at_all(tmp_path: Path) -> None:
+def test_a_folder_appears_whole_or_not_at_all(tmp_path):
     target = tmp_path / "out"
     with atomic_folder(target, NAMES) as folder:
         (folder / "a").write_text("1")
@@ -32,9 +30,7 @@ def test_a_folder_appears_whole_or_not_at_all(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("place", ["out", "out.partial", ".tmp-old-out"])
 @pytest.mark.parametrize("name", ["mine.txt", "deep/a", ".tmp-4711-mine.txt"])
-def test_a_folder_with_a_file_that_is_not_ours_is_never_removed(
-    tmp_path: Path, place: str, name: str
-) -> None:
+def test_a_folder_with_a_file_that_is_not_ours_is_never_removed(tmp_path, place, name):
     mine = tmp_path / place / name
     mine.parent.mkdir(parents=True)
     mine.write_text("years")
@@ -51,7 +47,7 @@ def test_a_folder_with_a_file_that_is_not_ours_is_never_removed(
     assert mine.read_text() == "years"
 
 
-def test_a_file_where_the_folder_is_to_be_made_stays(tmp_path: Path) -> None:
+def test_a_file_where_the_folder_is_to_be_made_stays(tmp_path):
     (tmp_path / "out.partial").write_text("mine")
     with (
         pytest.raises(BioattnError, match=r"out\.partial: is a file"),
@@ -61,7 +57,7 @@ def test_a_file_where_the_folder_is_to_be_made_stays(tmp_path: Path) -> None:
     assert (tmp_path / "out.partial").read_text() == "mine"
 
 
-def test_a_folder_that_cannot_be_filled_is_called_by_its_own_name(tmp_path: Path) -> None:
+def test_a_folder_that_cannot_be_filled_is_called_by_its_own_name(tmp_path):
     with (
         pytest.raises(BioattnError, match=rf"^{tmp_path}/out/sub/x: the folder .*out/sub does not exist"),
         atomic_folder(tmp_path / "out", NAMES) as folder,
@@ -72,7 +68,7 @@ def test_a_folder_that_cannot_be_filled_is_called_by_its_own_name(tmp_path: Path
     assert not list(tmp_path.iterdir())
 
 
-def test_a_folder_that_cannot_get_its_name_leaves_the_earlier_one_in_its_place(tmp_path: Path) -> None:
+def test_a_folder_that_cannot_get_its_name_leaves_the_earlier_one_in_its_place(tmp_path):
     earlier = tmp_path / "out"
     earlier.mkdir()
     (earlier / "a").write_text("earlier")
@@ -82,7 +78,7 @@ def test_a_folder_that_cannot_get_its_name_leaves_the_earlier_one_in_its_place(t
     assert list(tmp_path.iterdir()) == [earlier]
 
 
-def test_what_stepped_aside_comes_back_when_the_run_was_killed_then(tmp_path: Path) -> None:
+def test_what_stepped_aside_comes_back_when_the_run_was_killed_then(tmp_path):
     target, aside, partial = tmp_path / "out", tmp_path / ".tmp-old-out", tmp_path / "out.partial"
     for folder, content in ((aside, "earlier"), (partial, "new")):
         folder.mkdir()

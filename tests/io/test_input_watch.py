@@ -19,7 +19,7 @@ FAMILIES = Path(__file__).resolve().parents[2] / "data" / "families" / "msa"
 
 
 @pytest.mark.parametrize("change", ["append", "replace", "delete", "nothing"])
-def test_a_change_is_seen(change: str, tmp_path: Path) -> None:
+def test_a_change_is_seen(change, tmp_path):
     path, other = tmp_path / "in.fa", tmp_path / "other"
     path.write_text(">a\nACGT\n")
     shutil.copy2(path, other)
@@ -39,9 +39,7 @@ def test_a_change_is_seen(change: str, tmp_path: Path) -> None:
     assert not has_changed(path)
 
 
-def test_an_output_is_not_made_of_an_input_that_changed(
-    tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_an_output_is_not_made_of_an_input_that_changed(tmp_path, capsys, monkeypatch):
     source, output = tmp_path / "in.a3m", tmp_path / "out.a3m"
     words = ["prepare", "msa", str(source), "-o", str(output), "--threads", "1"]
     shutil.copy(FAMILIES / "simulated000000.a3m", source)
@@ -50,7 +48,7 @@ def test_an_output_is_not_made_of_an_input_that_changed(
 
     read = alignment_file.open_bytes
 
-    def read_and_change(path: Path) -> object:
+    def read_and_change(path):
         opened = read(path)
         with path.open("a") as file:
             file.write("\n")
@@ -66,7 +64,7 @@ def test_an_output_is_not_made_of_an_input_that_changed(
     assert {path: path.read_bytes() for path in tmp_path.iterdir()} == earlier
 
 
-def test_outputs_are_no_inputs_and_what_was_read_may_change(tmp_path: Path) -> None:
+def test_outputs_are_no_inputs_and_what_was_read_may_change(tmp_path):
     """A command watches all paths that it is given; earlier results among them are replaced one by one."""
     source, first, second = (tmp_path / name for name in ("in", "first", "second"))
     for path in (source, first, second):
@@ -98,7 +96,7 @@ def test_outputs_are_no_inputs_and_what_was_read_may_change(tmp_path: Path) -> N
     assert (first.read_text(), second.read_text()) == ("new", "newer")
 
 
-def test_files_of_models_are_inputs_unless_they_are_replaced(tmp_path: Path) -> None:
+def test_files_of_models_are_inputs_unless_they_are_replaced(tmp_path):
     model, output = tmp_path / "model", tmp_path / "output"
     for folder in (model, output):
         folder.mkdir()
@@ -124,7 +122,7 @@ def test_files_of_models_are_inputs_unless_they_are_replaced(tmp_path: Path) -> 
     assert (output / "history.csv").read_text() == "new"
 
 
-def test_files_that_are_opened_twice(tmp_path: Path) -> None:
+def test_files_that_are_opened_twice(tmp_path):
     path = tmp_path / "x"
     path.write_text("one")
     with unchanged(path):

@@ -9,7 +9,6 @@ import subprocess
 import sys
 import threading
 from pathlib import Path
-from typing import Any
 
 import pytest
 
@@ -34,7 +33,7 @@ with atomic_output(Path(sys.argv[1])) as temporary:
 """
 
 
-def hold(output: Path) -> subprocess.Popen[str]:
+def hold(output):
     """Another process that is writing `output`, until its stdin is closed."""
     process = subprocess.Popen(
         [sys.executable, "-c", HOLDER, str(output)],
@@ -48,7 +47,7 @@ def hold(output: Path) -> subprocess.Popen[str]:
     return process
 
 
-def test_the_second_process_is_told_which_the_first_is_and_the_first_goes_on(tmp_path: Path) -> None:
+def test_the_second_process_is_told_which_the_first_is_and_the_first_goes_on(tmp_path):
     output = tmp_path / "out.tsv"
     output.write_text("earlier")
     process = hold(output)
@@ -65,7 +64,7 @@ def test_the_second_process_is_told_which_the_first_is_and_the_first_goes_on(tmp
     assert list(tmp_path.iterdir()) == [output]
 
 
-def test_a_killed_process_holds_nothing_and_the_next_clears_up_after_it(tmp_path: Path) -> None:
+def test_a_killed_process_holds_nothing_and_the_next_clears_up_after_it(tmp_path):
     output = tmp_path / "out.tsv"
     process = hold(output)
     process.send_signal(signal.SIGKILL)
@@ -77,7 +76,7 @@ def test_a_killed_process_holds_nothing_and_the_next_clears_up_after_it(tmp_path
     assert list(tmp_path.iterdir()) == [output]
 
 
-def test_another_way_to_the_same_file_is_the_same_output(tmp_path: Path) -> None:
+def test_another_way_to_the_same_file_is_the_same_output(tmp_path):
     (tmp_path / "real").mkdir()
     (tmp_path / "link").symlink_to(tmp_path / "real")
     with lock_output(tmp_path / "real" / "a"):
@@ -90,7 +89,7 @@ def test_another_way_to_the_same_file_is_the_same_output(tmp_path: Path) -> None
             pass
 
 
-def test_a_command_hands_its_lock_to_its_writer_and_to_one_at_a_time(tmp_path: Path) -> None:
+def test_a_command_hands_its_lock_to_its_writer_and_to_one_at_a_time(tmp_path):
     output = tmp_path / "folder"
     with reserve_output(output):
         for _ in range(2):
@@ -103,7 +102,7 @@ def test_a_command_hands_its_lock_to_its_writer_and_to_one_at_a_time(tmp_path: P
     assert list(output.iterdir()) == [output / "a"]
 
 
-def test_many_writers_of_one_output_take_turns_and_no_lock_is_left(tmp_path: Path) -> None:
+def test_many_writers_of_one_output_take_turns_and_no_lock_is_left(tmp_path):
     """The lock file is removed by each holder, while others wait to open it: only one may hold at any moment."""
     counter, output = tmp_path / "counter", tmp_path / "out"
     counter.write_text("0")
@@ -131,10 +130,8 @@ while done < 60:
 
 
 @pytest.mark.parametrize("number", [errno.ENOLCK, errno.EOPNOTSUPP])
-def test_a_file_system_without_locks_does_not_stop_the_work(
-    number: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    def refuse(*_: Any) -> None:
+def test_a_file_system_without_locks_does_not_stop_the_work(number, tmp_path, monkeypatch):
+    def refuse(*_):
         raise OSError(number, os.strerror(number))
 
     monkeypatch.setattr(fcntl, "flock", refuse)
@@ -144,14 +141,14 @@ def test_a_file_system_without_locks_does_not_stop_the_work(
     assert [path.read_text() for path in tmp_path.iterdir()] == ["content"]
 
 
-def test_no_locks_at_all(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_no_locks_at_all(tmp_path, monkeypatch):
     monkeypatch.setattr(output_lock, "fcntl", None)
     with text_output(tmp_path / "out") as file:
         file.write("content")
     assert [path.name for path in tmp_path.iterdir()] == ["out"]
 
 
-def test_files_of_other_people_stay_as_they_are(tmp_path: Path) -> None:
+def test_files_of_other_people_stay_as_they_are(tmp_path):
     output, lock = tmp_path / "out", tmp_path / ".out.lock"
     lock.write_text("my notes on locks\n")
     with text_output(output) as file:
@@ -167,7 +164,7 @@ def test_files_of_other_people_stay_as_they_are(tmp_path: Path) -> None:
     assert target.read_text() == ""
 
 
-def test_a_lock_of_another_machine_does_not_cost_its_temporary_file(tmp_path: Path) -> None:
+def test_a_lock_of_another_machine_does_not_cost_its_temporary_file(tmp_path):
     """Its process number says nothing here, and there are file systems whose locks end at the machine."""
     output = tmp_path / "out"
     theirs = tmp_path / ".tmp-4711-out"
@@ -180,7 +177,7 @@ def test_a_lock_of_another_machine_does_not_cost_its_temporary_file(tmp_path: Pa
         assert not theirs.exists()
 
 
-def test_no_lock_where_there_is_no_file_to_make(tmp_path: Path) -> None:
+def test_no_lock_where_there_is_no_file_to_make(tmp_path):
     for path in (Path("/dev/null"), Path("-"), tmp_path / "missing" / "out", tmp_path / ("x" * 255)):
         with reserve_output(path), lock_output(path):
             pass
@@ -188,7 +185,7 @@ def test_no_lock_where_there_is_no_file_to_make(tmp_path: Path) -> None:
     assert not Path("/dev/.null.lock").exists()
 
 
-def test_caches_may_be_made_by_several_at_once(tmp_path: Path) -> None:
+def test_caches_may_be_made_by_several_at_once(tmp_path):
     with atomic_output(tmp_path / "index", lock=False) as one:
         one.write_text("index")
         with pytest.MonkeyPatch.context() as patch:
@@ -199,9 +196,7 @@ def test_caches_may_be_made_by_several_at_once(tmp_path: Path) -> None:
     assert [path.name for path in tmp_path.iterdir()] == ["index"]
 
 
-def test_commands_hold_their_output_from_the_beginning(
-    tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_commands_hold_their_output_from_the_beginning(tmp_path, capsys, monkeypatch):
     monkeypatch.chdir(tmp_path)
     process = hold(Path("report.html"))
     assert main(["report", "no-such-file", "-o", "report.html"]) == 1
@@ -212,7 +207,7 @@ def test_commands_hold_their_output_from_the_beginning(
     assert Path("report.html").read_text() == "whole"
 
 
-def test_a_child_that_lives_on_does_not_keep_the_lock(tmp_path: Path) -> None:
+def test_a_child_that_lives_on_does_not_keep_the_lock(tmp_path):
     """Worker processes inherit descriptors when they are forked."""
     release = threading.Event()
     with lock_output(tmp_path / "out"):
@@ -228,7 +223,7 @@ def test_a_child_that_lives_on_does_not_keep_the_lock(tmp_path: Path) -> None:
         os.waitpid(child, 0)
 
 
-def test_everything_a_killed_writer_left_goes_with_its_lock(tmp_path: Path) -> None:
+def test_everything_a_killed_writer_left_goes_with_its_lock(tmp_path):
     """What it nested, put beside its temporary file or wrote as a record; nothing of other outputs."""
     output = tmp_path / "out.fa"
     first = ".tmp-4711-out.fa"

@@ -8,7 +8,6 @@ import subprocess
 import sys
 import tracemalloc
 from pathlib import Path
-from typing import Any
 
 import h5py
 import numpy as np
@@ -196,13 +195,13 @@ def test_memory_of_sealing_does_not_grow_with_arrays(tmp_path, monkeypatch):
 REPOSITORY = Path(__file__).resolve().parents[2]
 
 
-def fill_with(file: h5py.File, values: np.ndarray) -> None:
+def fill_with(file, values):
     file.create_dataset("values", data=values, chunks=(100,), fletcher32=True)
     file.create_dataset("names", data=np.array(["a", "bé"] * 50, dtype=object), dtype=h5py.string_dtype())
     file.attrs["format"] = "test"
 
 
-def test_what_is_written_is_read(tmp_path: Path) -> None:
+def test_what_is_written_is_read(tmp_path):
     values = np.random.default_rng(0).random(100_000)
     for name in ("a.h5", "b.h5"):
         with hdf5_output(tmp_path / name) as (file, raw):
@@ -216,10 +215,10 @@ def test_what_is_written_is_read(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("room", [0, 1, 3000, 100_000, 700_000])
-def test_a_full_disk_is_an_oserror(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, room: int) -> None:
+def test_a_full_disk_is_an_oserror(tmp_path, monkeypatch, room):
     real = os.pwrite
 
-    def limited(descriptor: int, content: Any, offset: int) -> int:
+    def limited(descriptor, content, offset):
         if offset + len(content) > room:
             raise OSError(errno.ENOSPC, "No space left on device")
         return real(descriptor, content, offset)
@@ -230,7 +229,7 @@ def test_a_full_disk_is_an_oserror(tmp_path: Path, monkeypatch: pytest.MonkeyPat
     assert caught.value.errno == errno.ENOSPC
 
 
-def test_the_process_survives_a_full_disk() -> None:
+def test_the_process_survives_a_full_disk():
     """The HDF5 library alone ends such a process with a segmentation fault as it exits."""
     script = """
 import resource, signal, sys, tempfile

@@ -8,7 +8,7 @@ collect_ignore = ["toy"]
 
 
 @pytest.fixture(params=["cpu", pytest.param("cuda", marks=pytest.mark.gpu)])
-def device(request: pytest.FixtureRequest) -> torch.device:
+def device(request):
     """The CPU, and CUDA where there is one."""
     if request.param == "cuda" and not torch.cuda.is_available():
         pytest.skip("no CUDA device")

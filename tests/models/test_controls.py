@@ -9,11 +9,7 @@ import pytest
 import torch
 
 from bioattn.errors import BioattnError, FormatError, Interrupted
-from bioattn.models.promoter.controls import (
-    Control,
-    PromoterTraining,
-    read_training_record,
-)
+from bioattn.models.promoter.controls import Control, PromoterTraining, read_training_record
 from bioattn.models.promoter.family import PromoterTrainingSettings
 from bioattn.models.promoter.folder import load_promoter_model
 from bioattn.system.signals import StopRequest
@@ -24,7 +20,7 @@ MODEL = {"channels": 8, "kernel": 7, "num_heads": 2, "head_channels": 4, "hidden
 
 
 @pytest.fixture(scope="module")
-def trained(tmp_path_factory) -> Path:
+def trained(tmp_path_factory):
     folder = tmp_path_factory.mktemp("trained")
     write_dataset(folder / "small.dataset.h5", make_dataset(genes=200))
     job = PromoterTrainingSettings(
@@ -41,7 +37,7 @@ def trained(tmp_path_factory) -> Path:
 
 
 @pytest.fixture
-def own(trained) -> PromoterTraining:
+def own(trained):
     return PromoterTraining(
         load_promoter_model(trained / "model", CPU), read_training_record(trained / "model")
     )
@@ -71,10 +67,10 @@ def test_one_thing_differs(trained, own, tmp_path):
 
 
 def test_another_model_gets_controls_of_its_own(own):
-    def name(training: PromoterTraining, control: Control, step: int) -> str:
+    def name(training, control, step):
         return training.control_settings(control, step, Path("d"), Path("folder")).output.name
 
-    def trained_with(**changes) -> PromoterTraining:
+    def trained_with(**changes):
         changed = replace(own.record.training, **changes)
         return replace(own, record=replace(own.record, training=changed))
 

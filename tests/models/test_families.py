@@ -4,7 +4,6 @@ import json
 import os
 import subprocess
 import sys
-from pathlib import Path
 
 import pytest
 
@@ -72,7 +71,7 @@ FAMILY = Toy()
 '''
 
 
-def write_family(folder: Path, name: str) -> Path:
+def write_family(folder, name):
     folder.mkdir(parents=True)
     (folder / "family.py").write_text(TOY.replace("NAME", name))
     (folder / "widths.py").write_text("WIDTH = 8\n")

@@ -34,7 +34,7 @@ Run = Callable[..., str]
 
 
 @pytest.fixture(scope="module")
-def environment(bioattn_folder: Path, tmp_path_factory: pytest.TempPathFactory) -> dict[str, str]:
+def environment(bioattn_folder, tmp_path_factory):
     """The family in a temporary folder that BIOATTN_FAMILIES names."""
     families = tmp_path_factory.mktemp("families")
     shutil.copytree(TOY, families / "toy", ignore=shutil.ignore_patterns("__pycache__"))
@@ -43,7 +43,7 @@ def environment(bioattn_folder: Path, tmp_path_factory: pytest.TempPathFactory) 
 
 
 @pytest.fixture(scope="module")
-def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
+def folder(tmp_path_factory):
     """Where the commands run; it holds `sequences.fa`."""
     folder = tmp_path_factory.mktemp("toy")
     text = "".join(f">{name}\n{sequence}\n" for name, sequence in SEQUENCES.items())
@@ -52,10 +52,10 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 @pytest.fixture(scope="module")
-def run(environment: dict[str, str], folder: Path) -> Run:
+def run(environment, folder):
     """Run `bioattn` with some words, which must end well; what it printed."""
 
-    def call(*words: object) -> str:
+    def call(*words):
         command = ["bioattn", *map(str, words)]
         done = subprocess.run(
             command, cwd=folder, env=environment, capture_output=True, text=True, timeout=120, check=False
@@ -67,16 +67,14 @@ def run(environment: dict[str, str], folder: Path) -> Run:
 
 
 @pytest.fixture(scope="module")
-def model(folder: Path, run: Run) -> Path:
+def model(folder, run):
     """A model trained in one go, and what was run with it: `calls.txt`, `attention.h5`."""
     assert run("train", "toy", "sequences.fa", "-o", "model", "--steps", "30").startswith("accuracy\n")
     run("run", "toy", "model", "sequences.fa", "-o", "calls.txt", "--attention", "attention.h5")
     return folder / "model"
 
 
-def test_a_killed_training_goes_on_to_the_same_bytes(
-    model: Path, folder: Path, run: Run, environment: dict[str, str]
-) -> None:
+def test_a_killed_training_goes_on_to_the_same_bytes(model, folder, run, environment):
     words = ["train", "toy", "sequences.fa", "-o", "killed", "--steps", "30"]
     process = subprocess.Popen(["bioattn", *words], cwd=folder, env=environment, stderr=subprocess.DEVNULL)
     state = folder / "killed.partial" / "trainer_state.safetensors"
@@ -90,9 +88,7 @@ def test_a_killed_training_goes_on_to_the_same_bytes(
         assert (folder / "killed" / name).read_bytes() == (model / name).read_bytes(), name
 
 
-def test_two_processes_learn_what_one_does(
-    model: Path, folder: Path, environment: dict[str, str], python: str, bioattn_folder: Path
-) -> None:
+def test_two_processes_learn_what_one_does(model, folder, environment, python, bioattn_folder):
     launcher = [python, "-m", "torch.distributed.run", "--standalone", "--nproc-per-node", "2", "--no-python"]
     words = ["train", "toy", "sequences.fa", "-o", "together", "--steps", "30"]
     command = [*launcher, str(bioattn_folder / "bioattn"), *words]
@@ -107,7 +103,7 @@ def test_two_processes_learn_what_one_does(
     np.testing.assert_allclose(two, one, rtol=1e-4)
 
 
-def test_in_python(model: Path, folder: Path, environment: dict[str, str], python: str) -> None:
+def test_in_python(model, folder, environment, python):
     code = (
         "import bioattn; model = bioattn.load_model('model'); print(model.predict('sequences.fa').calls['e']);"
         f"maps = model.attention({SEQUENCES}); print(maps.to_xarray(samples='c').shape)"
@@ -117,7 +113,7 @@ def test_in_python(model: Path, folder: Path, environment: dict[str, str], pytho
     assert done.stdout.split("\n")[:2] == [calls["e"], "(2, 14, 14)"], done.stderr
 
 
-def test_attention_of_ragged_sequences(model: Path, folder: Path, run: Run) -> None:
+def test_attention_of_ragged_sequences(model, folder, run):
     run("export", "attention", "model", "sequences.fa", "-o", "exported.h5")
     with open_attention(folder / "exported.h5") as attention:
         weights = attention.weights("toy.bases.0")
@@ -135,9 +131,7 @@ def test_attention_of_ragged_sequences(model: Path, folder: Path, run: Run) -> N
     assert (folder / "exported.h5").read_bytes() == (folder / "attention.h5").read_bytes()
 
 
-def test_calls_are_those_of_the_layers_by_hand(
-    model: Path, folder: Path, environment: dict[str, str]
-) -> None:
+def test_calls_are_those_of_the_layers_by_hand(model, folder, environment):
     code = (
         "from bioattn.models.family import load_runner; import torch; from pathlib import Path\n"
         "runner = load_runner(Path('model'), torch.device('cpu')); m = runner.model\n"
@@ -158,7 +152,7 @@ def test_calls_are_those_of_the_layers_by_hand(
     }
 
 
-def test_shards_make_the_whole(model: Path, folder: Path, run: Run) -> None:
+def test_shards_make_the_whole(model, folder, run):
     for shard in "123":
         outputs = ["-o", f"calls{shard}.txt", "--attention", f"attention{shard}.h5"]
         run("run", "toy", "model", "sequences.fa", *outputs, "--shard", f"{shard}/3")
@@ -167,7 +161,7 @@ def test_shards_make_the_whole(model: Path, folder: Path, run: Run) -> None:
         assert (folder / f"merged.{ending}").read_bytes() == (folder / f"{stem}.{ending}").read_bytes()
 
 
-def test_its_files_are_inspected_validated_and_reported(model: Path, folder: Path, run: Run) -> None:
+def test_its_files_are_inspected_validated_and_reported(model, folder, run):
     assert "toy model folder" in run("inspect", "model")
     assert "sequences: 7" in run("inspect", "calls.txt")
     assert "length: 1 to 14" in run("inspect", "attention.h5")
@@ -182,7 +176,7 @@ def test_its_files_are_inspected_validated_and_reported(model: Path, folder: Pat
     assert "toy.bases" in page
 
 
-def test_it_generates(model: Path, folder: Path, run: Run) -> None:
+def test_it_generates(model, folder, run):
     run("generate", "toys", "model", "-o", "new.fa", "-n", "3")
     lines = (folder / "new.fa").read_text().splitlines()
     assert lines[::2] == [">toy0", ">toy1", ">toy2"]
@@ -191,7 +185,7 @@ def test_it_generates(model: Path, folder: Path, run: Run) -> None:
     assert (folder / "again.fa").read_bytes() == (folder / "new.fa").read_bytes()
 
 
-def test_help_shows_it_and_is_free_of_torch(run: Run, environment: dict[str, str]) -> None:
+def test_help_shows_it_and_is_free_of_torch(run, environment):
     assert "Train a toy model" in run("train", "--help")
     assert "generate" in run("--help")
     code = (

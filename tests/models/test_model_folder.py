@@ -18,7 +18,7 @@ CPU = torch.device("cpu")
 
 
 @pytest.fixture
-def folder(tmp_path: Path) -> Path:
+def folder(tmp_path):
     table = named_treatments(["heat", "salt"])
     vocabulary = TreatmentVocabulary.learn(table, encoding=TreatmentEncoding.ID, unconditional=True)
     model = make_promoter_model(PromoterModelConfig(length=40, channels=4), vocabulary)
@@ -26,7 +26,7 @@ def folder(tmp_path: Path) -> Path:
     return tmp_path
 
 
-def test_settings_no_version_has_are_damage_not_usage(folder: Path) -> None:
+def test_settings_no_version_has_are_damage_not_usage(folder):
     content = json.loads((folder / "config.json").read_text())
     content["architecture"]["chanfels"] = content["architecture"].pop("channels")
     write_json(folder / "config.json", content)
@@ -35,7 +35,7 @@ def test_settings_no_version_has_are_damage_not_usage(folder: Path) -> None:
     assert not isinstance(caught.value, SettingsError)
 
 
-def test_digests_speak_before_what_follows_from_the_damage(folder: Path) -> None:
+def test_digests_speak_before_what_follows_from_the_damage(folder):
     names = ("config.json", "treatments.json", "model.safetensors")
     write_json(folder / "training.json", {"sha256": {name: sha256_of(folder / name) for name in names}})
     load_promoter_model(folder, CPU)

@@ -44,7 +44,7 @@ def test_matches_and_gradients_are_those_of_convolution_and_amax(
     torch.testing.assert_close(ours, theirs, atol=1e-4, rtol=1e-4)
 
 
-def test_a_smooth_function_follows_from_few_of_its_values() -> None:
+def test_a_smooth_function_follows_from_few_of_its_values():
     random = np.random.default_rng(0)
     variables = random.normal(0, 0.02, (300, 4)) + 0.3
     rows = smooth_rows(variables)
@@ -60,13 +60,13 @@ def test_a_smooth_function_follows_from_few_of_its_values() -> None:
     np.testing.assert_allclose(weights @ values[nodes], values, rtol=2e-6)
 
 
-def test_one_point_needs_one_node() -> None:
+def test_one_point_needs_one_node():
     nodes, weights = interpolation(np.full((5, 4), 0.1))
     assert len(nodes) == 1
     np.testing.assert_allclose(weights, np.ones((5, 1)))
 
 
-def test_what_is_far_from_the_rest_is_not_smooth() -> None:
+def test_what_is_far_from_the_rest_is_not_smooth():
     variables = np.zeros((20, 4))
     variables[3, 1] = 0.5
     assert smooth_rows(variables).tolist() == [row != 3 for row in range(20)]

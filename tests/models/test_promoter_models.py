@@ -21,7 +21,7 @@ LENGTH = 52
 SMALL = {"channels": 16, "kernel": 5, "pool": 8, "num_heads": 2, "head_channels": 8, "hidden_channels": 16}
 
 
-def table() -> TreatmentTable:
+def table():
     frame = pd.DataFrame(
         {
             "agent": ["salt", "salt", "acid", ""],
@@ -33,7 +33,7 @@ def table() -> TreatmentTable:
     return TreatmentTable(frame=frame.astype({"agent": object, "dose": object}))
 
 
-def make(encoding: str = "id", **settings):
+def make(encoding="id", **settings):
     config = build(
         PromoterModelConfig, {"length": LENGTH, "treatment_encoder": encoding, **SMALL, **settings}, "test"
     )
@@ -45,7 +45,7 @@ def make(encoding: str = "id", **settings):
     return model, vocabulary, vocabulary.encode(table())
 
 
-def codes(promoters: int = 3, seed: int = 0) -> torch.Tensor:
+def codes(promoters=3, seed=0):
     return torch.from_numpy(np.random.default_rng(seed).integers(0, 4, (promoters, LENGTH)).astype(np.uint8))
 
 

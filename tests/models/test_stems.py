@@ -1,8 +1,6 @@
 """Patches and self-attention between bins, against plain loops; the other stems are in `test_promoter_models`."""
 
-from collections.abc import Callable
 from itertools import pairwise
-from pathlib import Path
 
 import numpy as np
 import pytest
@@ -30,12 +28,12 @@ SMALL = {"channels": 8, "kernel": 5, "pool": POOL, "num_heads": 2, "head_channel
 TABLE = named_treatments(["a", "b", "c"])
 
 
-def make(spread: float = 0.3, length: int = LENGTH, **settings):
+def make(spread=0.3, length=LENGTH, **settings):
     config = PromoterModelConfig(length=length, **{**SMALL, **settings})
     return untrained_model(config, TABLE, spread=spread)
 
 
-def make_codes(number: int = 3) -> torch.Tensor:
+def make_codes(number=3):
     codes = np.random.default_rng(0).integers(0, 4, (number, LENGTH), dtype=np.uint8)
     codes[1, :13] = 4  # the first bin has 4 bases, the second 8, and one base of the third is unknown
     return torch.from_numpy(codes)
@@ -62,12 +60,12 @@ def test_patches_are_a_sum_over_their_bases():
     assert known.tolist() == [[True] * 7, [False] * 2 + [True] * 5, [True] * 7]
 
 
-def normal(x: np.ndarray, layer: torch.nn.LayerNorm) -> np.ndarray:
+def normal(x, layer):
     weight, bias = layer.weight.detach().numpy(), layer.bias.detach().numpy()
     return (x - x.mean()) / np.sqrt(x.var() + layer.eps) * weight + bias
 
 
-def linear(x: np.ndarray, layer: torch.nn.Linear) -> np.ndarray:
+def linear(x, layer):
     bias = 0 if layer.bias is None else layer.bias.detach().numpy()
     return layer.weight.detach().numpy() @ x + bias
 
@@ -200,8 +198,8 @@ def test_what_cannot_be_is_refused(settings, message):
 
 
 @pytest.fixture
-def folder(tmp_path: Path) -> Callable[..., Path]:
-    def write(**settings) -> Path:
+def folder(tmp_path):
+    def write(**settings):
         model = make(**settings)
         path = tmp_path / "model"
         path.mkdir()

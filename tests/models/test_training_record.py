@@ -16,14 +16,14 @@ CONTACTS = Path(__file__).parents[2] / "data" / "models" / "evoformer-contacts"
 
 
 @pytest.fixture
-def folder(tmp_path: Path) -> Path:
+def folder(tmp_path):
     (tmp_path / "history.csv").write_text("epoch,training_loss,validation_pearson\n1,2.5,0.25\n2,1.5,0.5\n")
     record = {"best_epoch": 2, "evaluation": {"rows": [], "per_treatment": {"Salz ü": 0.125}}}
     write_training_record(tmp_path, record, ["history.csv"])
     return tmp_path
 
 
-def test_the_digest_is_that_of_the_rest_in_canonical_json(folder: Path) -> None:
+def test_the_digest_is_that_of_the_rest_in_canonical_json(folder):
     content = json.loads((folder / "training.json").read_text())
     stored = content.pop("record_sha256")
     text = json.dumps(content, sort_keys=True, separators=(",", ":"), ensure_ascii=True)
@@ -36,7 +36,7 @@ def test_the_digest_is_that_of_the_rest_in_canonical_json(folder: Path) -> None:
     assert (folder / "training.json").read_bytes() == before
 
 
-def test_a_flipped_bit_in_any_byte_of_the_record_is_found_or_changes_no_value(folder: Path) -> None:
+def test_a_flipped_bit_in_any_byte_of_the_record_is_found_or_changes_no_value(folder):
     path = folder / "training.json"
     whole = path.read_bytes()
     values = {name: value for name, value in read_training_record(folder).items() if name != "record_sha256"}
@@ -55,7 +55,7 @@ def test_a_flipped_bit_in_any_byte_of_the_record_is_found_or_changes_no_value(fo
     assert found > 0.8 * len(whole)
 
 
-def test_a_digit_of_the_history_that_was_changed_is_found_wherever_it_is_read(folder: Path) -> None:
+def test_a_digit_of_the_history_that_was_changed_is_found_wherever_it_is_read(folder):
     assert read_history(folder).columns["training_loss"].tolist() == [2.5, 1.5]
     text = (folder / "history.csv").read_text()
     (folder / "history.csv").write_text(text.replace("1.5", "1.7"))
@@ -73,9 +73,7 @@ def test_a_digit_of_the_history_that_was_changed_is_found_wherever_it_is_read(fo
     ("training.json", '"steps_trained": 2000', '"steps_trained": 3000'),
     ("history.csv", "2.53845", "2.53245"),
 ])  # fmt: skip
-def test_commands_refuse_a_model_folder_with_another_digit(
-    name: str, old: str, new: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_commands_refuse_a_model_folder_with_another_digit(name, old, new, tmp_path, capsys):
     folder = tmp_path / "model"
     folder.mkdir()
     for path in CONTACTS.iterdir():
@@ -89,7 +87,7 @@ def test_commands_refuse_a_model_folder_with_another_digit(
     assert not (tmp_path / "x.png").exists()
 
 
-def test_folders_of_earlier_versions_and_without_a_history_are_read(tmp_path: Path) -> None:
+def test_folders_of_earlier_versions_and_without_a_history_are_read(tmp_path):
     for path in CONTACTS.iterdir():
         (tmp_path / path.name).write_bytes(path.read_bytes())
     content = json.loads((tmp_path / "training.json").read_text())

@@ -265,7 +265,7 @@ def test_promoters_of_padding_are_counted_and_refused_when_there_are_many(caplog
     frame = random_frame(40)
     made = promoters(frame.index, length=200)
 
-    def cut(number: int, bases: int):
+    def cut(number, bases):
         return [
             promoter._replace(codes=promoter.codes[-bases:]) if index < number else promoter
             for index, promoter in enumerate(made)

@@ -13,12 +13,12 @@ from bioattn.formats.nucleotides import UNKNOWN, decode, encode
 from bioattn.promoters.dinucleotide_shuffle import dinucleotide_shuffled
 
 
-def pairs(codes: np.ndarray) -> Counter[tuple[int, int]]:
+def pairs(codes):
     return Counter(pairwise(codes.tolist()))
 
 
 @given(st.lists(st.integers(0, UNKNOWN), min_size=1, max_size=60), st.integers(0, 1000))
-def test_keeps_dinucleotides_ends_and_n(bases: list[int], seed: int) -> None:
+def test_keeps_dinucleotides_ends_and_n(bases, seed):
     codes = np.array([bases], dtype=np.uint8)
     shuffled = dinucleotide_shuffled(codes, np.random.default_rng(seed))[0]
     assert pairs(shuffled) == pairs(codes[0])
@@ -26,7 +26,7 @@ def test_keeps_dinucleotides_ends_and_n(bases: list[int], seed: int) -> None:
     assert (shuffled[0], shuffled[-1]) == (codes[0, 0], codes[0, -1])
 
 
-def test_runs_between_n_are_shuffled_apart() -> None:
+def test_runs_between_n_are_shuffled_apart():
     codes = np.random.default_rng(0).integers(0, 4, (1, 200), dtype=np.uint8)
     codes[0, :20] = codes[0, 90] = codes[0, 92] = UNKNOWN
     (after,) = dinucleotide_shuffled(codes, np.random.default_rng(1))
@@ -34,7 +34,7 @@ def test_runs_between_n_are_shuffled_apart() -> None:
         assert pairs(after[part]) == pairs(codes[0, part])
 
 
-def test_the_order_does_not_stay_and_the_seed_decides() -> None:
+def test_the_order_does_not_stay_and_the_seed_decides():
     rng = np.random.default_rng(0)
     kinds = ([0.25] * 4, [0.7, 0.1, 0.1, 0.1], [0.5, 0, 0, 0.5])
     codes = np.stack([rng.choice(4, 300, p=weights) for weights in kinds]).astype(np.uint8)
@@ -45,7 +45,7 @@ def test_the_order_does_not_stay_and_the_seed_decides() -> None:
 
 
 @pytest.mark.parametrize("text", ["ACAGACAT", "AACAGA", "ACGTACGTC", "AACCAGTCA"])
-def test_every_possible_sequence_is_equally_likely(text: str) -> None:
+def test_every_possible_sequence_is_equally_likely(text):
     """Against all orders of the bases that keep the pairs, enumerated one by one."""
     codes = encode(text)
     orders = {(codes[0], *order) for order in permutations(codes[1:].tolist())}

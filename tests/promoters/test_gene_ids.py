@@ -33,13 +33,7 @@ def test_suffixes(promoters, ids, expected):
 
 def test_reasons():
     match = match_ids(["G", "H.1", "H.2"], ["G", "G.1", "H", "X", "H.1"])
-    assert match.how == [
-        Matched.EXACT,
-        Matched.SUPERSEDED,
-        Matched.AMBIGUOUS,
-        Matched.UNKNOWN,
-        Matched.EXACT,
-    ]
+    assert match.how == [Matched.EXACT, Matched.SUPERSEDED, Matched.AMBIGUOUS, Matched.UNKNOWN, Matched.EXACT]
 
 
 ID = st.tuples(st.sampled_from(["A", "B", "C"]), st.sampled_from(["", ".1", ".2"])).map("".join)
@@ -59,7 +53,7 @@ def test_an_exact_name_is_always_found_and_no_gene_finds_another(promoters, ids)
 KNOWN = ["YAL001C", "YAL002W", "YAL003W", "YAL005C"]
 
 
-def test_ids_and_files_mix_in_the_order_given(tmp_path: Path) -> None:
+def test_ids_and_files_mix_in_the_order_given(tmp_path):
     listed = tmp_path / "listed.txt"
     listed.write_text("# heat shock\nYAL005C\tSSA1\n\nYAL001C\r\n")
     assert choose_genes(["YAL003W", str(listed), "YAL005C"], KNOWN, Path("a.h5")) == [
@@ -69,7 +63,7 @@ def test_ids_and_files_mix_in_the_order_given(tmp_path: Path) -> None:
     ]
 
 
-def test_a_gene_goes_before_a_file_of_its_name(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_gene_goes_before_a_file_of_its_name(tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
     Path("YAL001C").write_text("YAL002W\n")
     assert choose_genes(["YAL001C"], KNOWN, Path("a.h5")) == ["YAL001C"]
@@ -82,19 +76,19 @@ def test_a_gene_goes_before_a_file_of_its_name(tmp_path: Path, monkeypatch: pyte
         ("# nothing\n", "holds no gene id"),
     ],
 )
-def test_files_that_do_not_fit(tmp_path: Path, text: str, sentence: str) -> None:
+def test_files_that_do_not_fit(tmp_path, text, sentence):
     listed = tmp_path / "listed.txt"
     listed.write_text(text)
     with pytest.raises(BioattnError, match=re.escape(sentence)):
         choose_genes([str(listed)], KNOWN, Path("a.h5"))
 
 
-def test_what_no_file_can_be_called_is_no_file() -> None:
+def test_what_no_file_can_be_called_is_no_file():
     with pytest.raises(BioattnError, match="holds no such gene, and no file has this name"):
         choose_genes(["x" * 5000], KNOWN, Path("a.h5"))
 
 
-def test_what_is_neither_is_named() -> None:
+def test_what_is_neither_is_named():
     sentence = "--genes 'YAL01C': a.h5 holds no such gene, and no file has this name; near: 'YAL001C'"
     with pytest.raises(BioattnError, match=re.escape(sentence)):
         choose_genes(["YAL01C"], KNOWN, Path("a.h5"))

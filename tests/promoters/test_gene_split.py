@@ -12,7 +12,7 @@ from bioattn.promoters.promoter_fasta import Promoter
 GENES = 120
 
 
-def promoters(chromosomes: int = 6, genes: int = GENES) -> list[Promoter]:
+def promoters(chromosomes=6, genes=GENES):
     """Unrelated promoters, far from each other; no chromosome names for 0 of them."""
     generator = np.random.default_rng(0)
     return [
@@ -29,7 +29,7 @@ def promoters(chromosomes: int = 6, genes: int = GENES) -> list[Promoter]:
     ]
 
 
-def split(made: list[Promoter], proteins=None, **settings):
+def split(made, proteins=None, **settings):
     codes = np.stack([promoter.codes for promoter in made])
     return split_genes(made, codes, DatasetSettings(**settings), proteins)
 
@@ -105,7 +105,7 @@ def test_what_is_said_of_each_split(caplog):
         assert promoter.chrom in held[SPLIT_NAMES[side]]
 
 
-def family_proteins(pairs: int) -> dict[str, str]:
+def family_proteins(pairs):
     """A protein for each of the first 2 · pairs genes; those of a pair are alike but for a tenth."""
     generator = np.random.default_rng(1)
     letters = np.array(list("ACDEFGHIKLMNPQRSTVWY"))

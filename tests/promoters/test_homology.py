@@ -25,7 +25,7 @@ from bioattn.promoters.homology import (
 from bioattn.promoters.kmers import distinct_kmers, is_low_complexity
 
 
-def canonical(sequence: str, k: int) -> set[str]:
+def canonical(sequence, k):
     """Canonical k-mers by string operations."""
     found = set()
     for i in range(len(sequence) - k + 1):
@@ -35,11 +35,11 @@ def canonical(sequence: str, k: int) -> set[str]:
     return found
 
 
-def low_complexity(kmer: str) -> bool:
+def low_complexity(kmer):
     return len({kmer[i : i + 3] for i in range(len(kmer) - 2)}) < 6
 
 
-def pack(kmer: str) -> int:
+def pack(kmer):
     return int("".join(str("ACGT".index(letter)) for letter in kmer), 4)
 
 
@@ -73,7 +73,7 @@ def test_repeats_are_of_low_complexity(unit):
     assert is_low_complexity(np.array([pack((unit * 14)[:14])], dtype=np.int32), 14).all()
 
 
-def related_sequences(seed: int, count: int = 40) -> list[str]:
+def related_sequences(seed, count=40):
     """Random promoters; some hold pieces of others, in either direction, some a poly-A run."""
     generator = np.random.default_rng(seed)
     sequences = ["".join(generator.choice(list("ACGT"), 120)) for _ in range(count)]
@@ -157,7 +157,7 @@ def test_groups_are_numbered_by_their_first_item(case):
     assert all(labels[a] == labels[b] for a, b in pairs)
 
 
-def mutated(protein: str, identity: float, generator: np.random.Generator) -> str:
+def mutated(protein, identity, generator):
     letters = np.array(list(protein))
     change = generator.random(len(letters)) > identity
     letters[change] = generator.choice(list("ACDEFGHIKLMNPQRSTVWY"), int(change.sum()))

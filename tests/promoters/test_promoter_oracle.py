@@ -59,7 +59,7 @@ class Truth(NamedTuple):
 
 
 @pytest.fixture(scope="module", params=SOURCES)
-def truth(request, shared) -> Truth:
+def truth(request, shared):
     source = SOURCES[request.param]
     genome_path, annotation_path = shared / "data" / source.genome, shared / "data" / source.annotation
     with gzip.open(genome_path, "rt") as file:
@@ -81,7 +81,7 @@ def truth(request, shared) -> Truth:
     )
 
 
-def prepare(truth: Truth, folder: Path, *options: str) -> tuple[dict[str, dict[str, str]], dict[str, str]]:
+def prepare(truth, folder, *options):
     """Run the command; audit rows by gene and sequences by gene."""
     output = folder / "x.fa"
     assert main(["prepare", "promoters", str(truth.genome_path), str(truth.annotation_path), "-o", str(output),
@@ -91,14 +91,14 @@ def prepare(truth: Truth, folder: Path, *options: str) -> tuple[dict[str, dict[s
     return audit, {record.id: str(record.seq) for record in SeqIO.parse(output, "fasta")}
 
 
-def expected_window(gene) -> tuple[int, int]:
+def expected_window(gene):
     """The window of one gene, worked out by hand: 0-based half-open, possibly beyond the chromosome."""
     if gene.strand == "+":
         return gene.start - UPSTREAM, gene.start + DOWNSTREAM
     return gene.end - DOWNSTREAM, gene.end + UPSTREAM
 
 
-def expected_sequence(truth: Truth, chrom: str, start: int, end: int, strand: str) -> str:
+def expected_sequence(truth, chrom, start, end, strand):
     """The window's sequence, N beyond the chromosome."""
     chromosome = truth.sequences[chrom]
     inside = chromosome[max(start, 0) : max(end, 0)]
@@ -108,13 +108,13 @@ def expected_sequence(truth: Truth, chrom: str, start: int, end: int, strand: st
     return padded if strand == "+" else padded[::-1].translate(str.maketrans("ACGT", "TGCA"))
 
 
-def windows_of(truth: Truth) -> pd.DataFrame:
+def windows_of(truth):
     table = truth.genes.copy()
     table[["start", "end"]] = [expected_window(gene) for gene in truth.genes.itertuples()]
     return table
 
 
-def others_by_bioframe(truth: Truth) -> dict[str, set[str]]:
+def others_by_bioframe(truth):
     """Ids of the other genes each window reaches into."""
     pairs = bioframe.overlap(windows_of(truth), truth.genes, how="inner", suffixes=("", "_other"))
     pairs = pairs[pairs["name"] != pairs["name_other"]]
@@ -159,7 +159,7 @@ def test_bedtools_cuts_the_same_windows_and_sees_the_same_overlaps(truth, tmp_pa
     genes.to_csv(tmp_path / "genes.bed", sep="\t", header=False, index=False)
     first.to_csv(tmp_path / "first.bed", sep="\t", header=False, index=False)
 
-    def bedtools(*arguments: str) -> str:
+    def bedtools(*arguments):
         run = subprocess.run(
             ["bedtools", *arguments], cwd=tmp_path, capture_output=True, text=True, check=True
         )
@@ -193,7 +193,7 @@ def test_drop_follows_the_overlaps(truth, tmp_path):
         assert (row["status"], row["reason"]) == expected
 
 
-def covered(truth: Truth, gene, start: int, end: int) -> list[bool]:
+def covered(truth, gene, start, end):
     """Which bases of a window lie in other genes, base by base along the chromosome."""
     here = truth.genes[(truth.genes["chrom"] == gene.chrom) & (truth.genes["name"] != gene.name)]
     here = here[(here["start"] < end) & (here["end"] > start)]
@@ -204,7 +204,7 @@ def covered(truth: Truth, gene, start: int, end: int) -> list[bool]:
     return inside
 
 
-def sample(truth: Truth) -> pd.DataFrame:
+def sample(truth):
     """Every gene of a small genome, each ninth of a large one: the loops are slow."""
     return truth.genes.iloc[:: 9 if len(truth.genes) > 1000 else 1]
 

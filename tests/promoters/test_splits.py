@@ -53,7 +53,7 @@ def test_named_chromosomes(texts):
 
 
 @given(
-    st.lists(st.tuples(st.sampled_from(["U", "P"]), st.integers(-50, 5000), st.integers(1, 60)), min_size=30),
+    st.lists(st.tuples(st.sampled_from(["U", "P"]), st.integers(-50, 5000), st.integers(1, 60)), min_size=30)
 )
 def test_no_two_windows_in_two_blocks_overlap(windows):
     chrom = [name for name, _, _ in windows]

@@ -3,7 +3,6 @@
 import gzip
 import subprocess
 import sys
-from pathlib import Path
 
 import h5py
 import numpy as np
@@ -23,7 +22,7 @@ from tests.making import bioattn as command
 
 
 @pytest.fixture(scope="module")
-def promoters(tmp_path_factory: pytest.TempPathFactory) -> Path:
+def promoters(tmp_path_factory):
     """Simulated promoters, a model of them and what the commands write with it."""
     folder = tmp_path_factory.mktemp("promoters")
     sim = folder / "sim"
@@ -46,7 +45,7 @@ def promoters(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 @pytest.fixture(scope="module")
-def proteins(tmp_path_factory: pytest.TempPathFactory) -> Path:
+def proteins(tmp_path_factory):
     """Simulated alignments, a model that has learnt next to nothing, and a prediction."""
     folder = tmp_path_factory.mktemp("proteins")
     depth = ("--min-depth", 20, "--max-depth", 24, "--min-length", 30, "--max-length", 32)
@@ -64,7 +63,7 @@ def proteins(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return folder
 
 
-def test_importing_loads_nothing_heavy() -> None:
+def test_importing_loads_nothing_heavy():
     heavy = ["torch", "numpy", "pandas"]
     code = f"import sys, bioattn; print([each for each in {heavy} if each in sys.modules], dir(bioattn))"
     out = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True).stdout
@@ -72,7 +71,7 @@ def test_importing_loads_nothing_heavy() -> None:
     assert "'load_model', 'open'" in out
 
 
-def test_predictions_are_the_table_that_run_writes(promoters: Path) -> None:
+def test_predictions_are_the_table_that_run_writes(promoters):
     model = bioattn.load_model(str(promoters / "model"))
     table = model.predict(promoters / "promoters.fa")
     written = pd.read_csv(promoters / "predictions.tsv", sep="\t", index_col="gene_id")
@@ -88,7 +87,7 @@ def test_predictions_are_the_table_that_run_writes(promoters: Path) -> None:
     assert unnamed.columns.tolist() == ["treatment2"]
 
 
-def test_attention_has_the_axes_and_numbers_of_the_exported_file(promoters: Path) -> None:
+def test_attention_has_the_axes_and_numbers_of_the_exported_file(promoters):
     maps = bioattn.load_model(promoters / "model").attention(promoters / "promoters.fa")
     labelled = maps.to_xarray()
     with h5py.File(promoters / "attention.h5") as file:
@@ -109,7 +108,7 @@ def test_attention_has_the_axes_and_numbers_of_the_exported_file(promoters: Path
     assert not path.parent.exists()
 
 
-def _smoothed(weights: NDArray[np.floating], edges: NDArray[np.integer], length: int) -> NDArray[np.float64]:
+def _smoothed(weights, edges, length):
     profile = np.zeros(length)
     for weight, first, last in zip(weights, edges[:-1], edges[1:], strict=True):
         box = np.zeros(length)
@@ -118,7 +117,7 @@ def _smoothed(weights: NDArray[np.floating], edges: NDArray[np.integer], length:
     return profile
 
 
-def test_profiles_at_bases_are_smoothed_as_the_scores_are(promoters: Path, tmp_path: Path) -> None:
+def test_profiles_at_bases_are_smoothed_as_the_scores_are(promoters, tmp_path):
     attention, truth = promoters / "attention.h5", promoters / "sim" / "truth.tsv"
     score = tmp_path / "score.json"
     assert command("simulate", "score", attention, truth, "-o", score) == 0
@@ -142,7 +141,7 @@ def test_profiles_at_bases_are_smoothed_as_the_scores_are(promoters: Path, tmp_p
     assert written["auprc"] == pytest.approx(np.mean(scores), abs=2e-6)
 
 
-def test_one_profile_has_positions_alone(promoters: Path) -> None:
+def test_one_profile_has_positions_alone(promoters):
     with bioattn.open(promoters / "attention.h5") as attention:
         every = attention.at_bases().to_xarray()
         gene = attention.samples.index[4]
@@ -153,7 +152,7 @@ def test_one_profile_has_positions_alone(promoters: Path) -> None:
         assert backwards.coordinates["sample"] == [attention.samples.index[9], gene]
 
 
-def test_attribution(promoters: Path) -> None:
+def test_attribution(promoters):
     attribution = bioattn.open(promoters / "attribution.h5")
     assert isinstance(attribution, Attribution)
     values = attribution.to_xarray()
@@ -164,7 +163,7 @@ def test_attribution(promoters: Path) -> None:
     assert attribution.to_pandas().index.names == ["sample", "treatment", "position", "base"]
 
 
-def test_alignments(proteins: Path) -> None:
+def test_alignments(proteins):
     model = bioattn.load_model(proteins / "model", device="cpu")
     table = model.predict(proteins / "family.a3m")
     pd.testing.assert_frame_equal(table, pd.read_csv(proteins / "out" / "contacts.tsv", sep="\t"))
@@ -187,7 +186,7 @@ def test_alignments(proteins: Path) -> None:
         maps.array()
 
 
-def test_what_open_gives(promoters: Path, proteins: Path, tmp_path: Path) -> None:
+def test_what_open_gives(promoters, proteins, tmp_path):
     dataset = bioattn.open(promoters / "set.h5")
     responses = bioattn.open(promoters / "sim")["responses.tsv"]
     assert responses.index.name == "gene_id"
@@ -206,7 +205,7 @@ def test_what_open_gives(promoters: Path, proteins: Path, tmp_path: Path) -> Non
     assert bioattn.open(tmp_path / "table.csv.gz").values.tolist() == [["G1", 0.1], ["G1", 0.2]]
 
 
-def test_what_cannot_be_done_is_said(promoters: Path, tmp_path: Path) -> None:
+def test_what_cannot_be_done_is_said(promoters, tmp_path):
     model = bioattn.load_model(promoters / "model")
     fasta = promoters / "promoters.fa"
     for options, sentence in [

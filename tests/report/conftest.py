@@ -51,7 +51,7 @@ class PromoterRun(NamedTuple):
     codes: np.ndarray
 
     @property
-    def everything(self) -> list[str]:
+    def everything(self):
         """All inputs, and the options that name the others."""
         paths = [
             self.model,
@@ -66,7 +66,7 @@ class PromoterRun(NamedTuple):
 
 
 @pytest.fixture(scope="session")
-def run(tmp_path_factory: pytest.TempPathFactory) -> PromoterRun:
+def run(tmp_path_factory):
     torch.set_num_threads(1)
     folder = tmp_path_factory.mktemp("report")
     random = np.random.default_rng(4)
@@ -141,7 +141,7 @@ def run(tmp_path_factory: pytest.TempPathFactory) -> PromoterRun:
     )
 
 
-def write_model(folder: Path, table: TreatmentTable, dataset_sha256: str) -> Path:
+def write_model(folder, table, dataset_sha256):
     """Untrained, with the record of a training that never was."""
     config = PromoterModelConfig(
         length=LENGTH,
@@ -187,7 +187,7 @@ def write_model(folder: Path, table: TreatmentTable, dataset_sha256: str) -> Pat
     return folder
 
 
-def write_check(path: Path, digest: str) -> Path:
+def write_check(path, digest):
     content = {
         "format": "bioattn-check",
         "format_version": "1.0",
@@ -224,7 +224,7 @@ def write_check(path: Path, digest: str) -> Path:
     return path
 
 
-def write_motif_database(path: Path, codes: np.ndarray) -> Path:
+def write_motif_database(path, codes):
     """One motif: bases 20 to 30 of the first gene, so that it hits there."""
     probabilities = np.full((10, 4), 0.01)
     probabilities[np.arange(10), codes[0, 20:30]] = 0.97
@@ -232,7 +232,7 @@ def write_motif_database(path: Path, codes: np.ndarray) -> Path:
     return path
 
 
-def write_motif_export(folder: Path) -> Path:
+def write_motif_export(folder):
     folder.mkdir()
     (folder / "motifs.json").write_text('{"format": "bioattn-motifs", "generated_by": "bioattn"}')
     probabilities = np.full((6, 4), 0.1)
@@ -258,12 +258,12 @@ def write_motif_export(folder: Path) -> Path:
     return folder
 
 
-def quoted(name: str) -> str:
+def quoted(name):
     """As pandas writes a name with quotes."""
     return '"' + name.replace('"', '""') + '"'
 
 
-def write_annotation(path: Path) -> Path:
+def write_annotation(path):
     """A gene over the first window's first 30 bases, on the other strand; one in the window of gene03, on the −
     strand as it is; and gene01, which has a name and lies in the window of gene04."""
     path.write_text(
@@ -291,7 +291,7 @@ class ProteinRun(NamedTuple):
 
 
 @pytest.fixture(scope="session")
-def protein(tmp_path_factory: pytest.TempPathFactory) -> ProteinRun:
+def protein(tmp_path_factory):
     torch.set_num_threads(1)
     folder = tmp_path_factory.mktemp("protein")
     words = ["run", "evoformer", str(ALIGNMENT), "--model", str(DATA / "models/evoformer-contacts")]

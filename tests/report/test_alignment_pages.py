@@ -24,18 +24,18 @@ from bioattn.structures.chain import read_chains
 from bioattn.structures.contacts import distances
 from bioattn.system.progress import NoProgress
 from bioattn_cli.main import main
-from tests.report.conftest import FAMILY, ProteinRun
+from tests.report.conftest import FAMILY
 from tests.result_files import write_alignments
 
 
-def unpacked(text: str, kind: type = np.uint8) -> np.ndarray:
+def unpacked(text, kind=np.uint8):
     values = np.frombuffer(zlib.decompress(base64.b64decode(text)), kind)
     side = int(len(values) ** 0.5)
     return values.reshape(side, side)
 
 
 @pytest.fixture(scope="module")
-def page(protein: ProteinRun):
+def page(protein):
     inputs = ReportInputs(
         prediction=[protein.prediction],
         alignment_attention=[protein.attention],
@@ -47,7 +47,7 @@ def page(protein: ProteinRun):
     return page
 
 
-def test_maps_are_those_of_the_files(protein: ProteinRun, page):
+def test_maps_are_those_of_the_files(protein, page):
     with h5py.File(protein.prediction / "distogram.h5") as file:
         contact, distance = file["contact_probability"][:], file["expected_distance"][:]
     assert np.abs(unpacked(page.contact) / 255 - contact).max() <= 0.5 / 255 + 1e-6
@@ -64,7 +64,7 @@ def test_maps_are_those_of_the_files(protein: ProteinRun, page):
             )
 
 
-def test_truth_and_its_precision_against_loops(protein: ProteinRun, page):
+def test_truth_and_its_precision_against_loops(protein, page):
     (chain,) = read_chains(protein.structure)
     apart = distances(chain.cb)
     size = len(apart)
@@ -83,7 +83,7 @@ def test_truth_and_its_precision_against_loops(protein: ProteinRun, page):
     assert page.num_likely == sum(contact[pair] > 0.5 for pair in pairs)
 
 
-def test_rows_are_those_the_model_saw(protein: ProteinRun, page):
+def test_rows_are_those_the_model_saw(protein, page):
     alignment = read_alignment(protein.alignment)
     with open_attention(protein.attention) as attention:
         seen = attention.row_names(FAMILY)
@@ -93,7 +93,7 @@ def test_rows_are_those_the_model_saw(protein: ProteinRun, page):
     assert page.num_rows == alignment.num_rows
 
 
-def test_where_not_all_heads_fit_the_best_stay(protein: ProteinRun, page):
+def test_where_not_all_heads_fit_the_best_stay(protein, page):
     (chain,) = read_chains(protein.structure)
     with open_attention(protein.attention) as attention:
         sources = list_heads(attention)
@@ -105,7 +105,7 @@ def test_where_not_all_heads_fit_the_best_stay(protein: ProteinRun, page):
 
 
 @pytest.mark.parametrize("reduce", list(Reduction))
-def test_every_way_of_keeping_attention_is_read(tmp_path: Path, reduce: Reduction):
+def test_every_way_of_keeping_attention_is_read(tmp_path, reduce):
     rows, heads, size, kept = 3, 2, 12, 4
     random = np.random.default_rng(1)
     logits = np.exp(2 * random.normal(size=(rows, heads, size, size)))
@@ -145,7 +145,7 @@ def test_every_way_of_keeping_attention_is_read(tmp_path: Path, reduce: Reductio
     np.testing.assert_allclose(found, wanted, atol=1e-6)
 
 
-def test_a_contact_dataset_gives_the_same_truth_and_rows(protein: ProteinRun, page, tmp_path: Path):
+def test_a_contact_dataset_gives_the_same_truth_and_rows(protein, page, tmp_path):
     dataset = tmp_path / "families.h5"
     pairs = protein.alignment.parents[1] / "PAIRS.tsv"
     assert main(["prepare", "contacts", str(pairs), "-o", str(dataset), "-q"]) == 0
@@ -158,7 +158,7 @@ def test_a_contact_dataset_gives_the_same_truth_and_rows(protein: ProteinRun, pa
     assert other.rows[0] == page.rows[0]
 
 
-def test_a_row_that_was_made_the_query_is_the_target_of_the_page(tmp_path: Path, protein: ProteinRun):
+def test_a_row_that_was_made_the_query_is_the_target_of_the_page(tmp_path, protein):
     alignment = read_alignment(protein.alignment)
     name = next(each for row, each in enumerate(alignment.names) if row and "-" in alignment.row(row))
     model = Path(__file__).resolve().parents[2] / "data" / "models" / "evoformer-contacts"
@@ -170,7 +170,7 @@ def test_a_row_that_was_made_the_query_is_the_target_of_the_page(tmp_path: Path,
     assert page.rows[0] == page.sequence == alignment.sequence(alignment.names.index(name))
 
 
-def test_a_lonely_sequence_and_maps_of_another_kind_are_told(tmp_path: Path):
+def test_a_lonely_sequence_and_maps_of_another_kind_are_told(tmp_path):
     """In the page's words, whether the alignment was given or only its attention."""
     (tmp_path / "one.a3m").write_text(">one\nMKTAYIAKQRQISFVKSHFSRQ\n")
     model = Path(__file__).resolve().parents[2] / "data" / "models" / "evoformer-contacts"
@@ -196,9 +196,7 @@ def test_a_lonely_sequence_and_maps_of_another_kind_are_told(tmp_path: Path):
         assert (f"msa_column ({columns} site" in said) == ("a.h5" in names)
 
 
-def test_where_not_all_proteins_fit_the_rest_is_named(
-    protein: ProteinRun, page, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-):
+def test_where_not_all_proteins_fit_the_rest_is_named(protein, page, tmp_path, monkeypatch):
     folders = [protein.prediction]
     for number in (1, 2):
         folder = tmp_path / f"copy{number}"
@@ -216,7 +214,7 @@ def test_where_not_all_proteins_fit_the_rest_is_named(
     assert all(each.contact is not None and each.distance is None for each in pages)
 
 
-def test_what_belongs_to_none_is_refused(protein: ProteinRun, tmp_path: Path):
+def test_what_belongs_to_none_is_refused(protein, tmp_path):
     other = tmp_path / "other.a3m"
     other.write_text(">x\nMKTAYIAKQR\n")
     inputs = ReportInputs(prediction=[protein.prediction], alignment=[other])
@@ -233,16 +231,14 @@ def test_what_belongs_to_none_is_refused(protein: ProteinRun, tmp_path: Path):
         collect_alignments(inputs, NoProgress())
 
 
-def test_attention_alone_is_enough_to_find_the_structure(protein: ProteinRun, page):
+def test_attention_alone_is_enough_to_find_the_structure(protein, page):
     inputs = ReportInputs(alignment_attention=[protein.attention], structure=[protein.structure])
     (alone,), _ = collect_alignments(inputs, NoProgress())
     assert page.truth is not None
     assert alone.truth == page.truth
 
 
-def test_of_two_structures_that_fit_the_closer_is_taken_in_any_order(
-    protein: ProteinRun, page, tmp_path: Path
-):
+def test_of_two_structures_that_fit_the_closer_is_taken_in_any_order(protein, page, tmp_path):
     """A relative: the same fold moved apart, with four other residues."""
     relative = tmp_path / "relative.pdb"
     lines = [
@@ -264,7 +260,7 @@ def test_of_two_structures_that_fit_the_closer_is_taken_in_any_order(
     assert only.truth != page.truth
 
 
-def test_one_input_twice_is_refused(protein: ProteinRun, tmp_path: Path, capsys: pytest.CaptureFixture[str]):
+def test_one_input_twice_is_refused(protein, tmp_path, capsys):
     again = protein.prediction.parent / "." / protein.prediction.name
     words = ["report", str(protein.prediction), f"{again}/", "-o", str(tmp_path / "x.html")]
     assert main(words) == 2

@@ -1,7 +1,6 @@
 """What all promoters say together, against plain loops; and which are shown when not all fit."""
 
 from dataclasses import replace
-from pathlib import Path
 
 import numpy as np
 import pytest
@@ -22,7 +21,7 @@ TREATMENTS = ["a", "b", "c", "d"]
 NUM_GENES, NUM_HEADS, NUM_KEYS = 23, 2, len(EDGES) - 1
 
 
-def write(path: Path, weights: np.ndarray, axes: tuple[str, ...]) -> Path:
+def write(path, weights, axes):
     site = cross_site(EDGES, NUM_HEADS, field=None)
     site = replace(site, axes=tuple(axis for axis in site.axes if axis.name in axes))
     options = AttentionOptions(reduce=Reduction.NONE if "head" in axes else Reduction.MEAN_HEADS)
@@ -39,7 +38,7 @@ def write(path: Path, weights: np.ndarray, axes: tuple[str, ...]) -> Path:
 
 
 @pytest.fixture
-def weights() -> np.ndarray:
+def weights():
     random = np.random.default_rng(3)
     logits = 2 * random.normal(size=(NUM_GENES, len(TREATMENTS), NUM_HEADS, NUM_KEYS))
     logits[:, 1] = logits[:, 0] + 0.3 * random.normal(size=logits[:, 0].shape)  # a and b are alike
@@ -49,9 +48,7 @@ def weights() -> np.ndarray:
 
 
 @pytest.mark.parametrize("block_bytes", [1, 5_000, 48_000_000])
-def test_summary_equals_loops_whatever_the_blocks(
-    tmp_path: Path, weights: np.ndarray, monkeypatch: pytest.MonkeyPatch, block_bytes: int
-):
+def test_summary_equals_loops_whatever_the_blocks(tmp_path, weights, monkeypatch, block_bytes):
     monkeypatch.setattr(attention_summary, "BLOCK_BYTES", block_bytes)
     path = write(tmp_path / "attention.h5", weights, ("sample", "treatment", "head", "key"))
     seen = []
@@ -86,7 +83,7 @@ def test_summary_equals_loops_whatever_the_blocks(
     assert summary.between_share == pytest.approx(between, abs=1e-5)
 
 
-def test_maps_that_do_not_differ_have_no_part_between_treatments(tmp_path: Path, weights: np.ndarray):
+def test_maps_that_do_not_differ_have_no_part_between_treatments(tmp_path, weights):
     alike = np.repeat(weights[:, :1], 4, axis=1)
     path = write(tmp_path / "attention.h5", alike, ("sample", "treatment", "head", "key"))
     with open_attention(path) as attention:
@@ -95,7 +92,7 @@ def test_maps_that_do_not_differ_have_no_part_between_treatments(tmp_path: Path,
     np.testing.assert_allclose(summary.similarity_TT, 1, atol=1e-6)
 
 
-def test_a_site_without_treatments_has_one_row(tmp_path: Path, weights: np.ndarray):
+def test_a_site_without_treatments_has_one_row(tmp_path, weights):
     path = write(tmp_path / "attention.h5", weights[:, 0], ("sample", "head", "key"))
     with open_attention(path) as attention:
         summary = summarise_site(attention, shown_sites(attention)[0][0], None, lambda *_: None, NoProgress())

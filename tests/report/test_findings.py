@@ -1,7 +1,6 @@
 """Sentences made from figures: a baseline that wins is named first, and what nobody looked at is said."""
 
 import json
-from pathlib import Path
 
 import pytest
 
@@ -21,7 +20,7 @@ from bioattn.views.evaluation import AccuracyTable, PredictorRow
 from bioattn.views.motif_export import FoundMotif, MotifResults, TreatmentMotif
 
 
-def accuracy(model: float, *baselines: float, low_high: tuple[float, float] | None = None) -> Accuracy:
+def accuracy(model, *baselines, low_high=None):
     rows = [PredictorRow("this model", True, {"pearson": model})]
     rows += [
         PredictorRow(f"baseline {number}", False, {"pearson": value})
@@ -47,7 +46,7 @@ def accuracy(model: float, *baselines: float, low_high: tuple[float, float] | No
         (accuracy(0.5), "open", "No simple model was fitted beside it"),
     ],
 )
-def test_the_model_is_held_against_the_best_simple_model(given: Accuracy, tone: str, says: str):
+def test_the_model_is_held_against_the_best_simple_model(given, tone, says):
     first = next(accuracy_findings(given, has_model=True))
     assert (first.tone, says in first.text) == (tone, True), first.text
     assert headline([first]) == (first.text.partition(":")[0].lower() if tone == "bad" else "")
@@ -71,7 +70,7 @@ def test_a_model_that_was_never_scored_says_so():
         ("a-code-of-a-later-version", "bad"),
     ],
 )
-def test_verdicts(tmp_path: Path, code: str, tone: str):
+def test_verdicts(tmp_path, code, tone):
     path = tmp_path / "check.json"
     content = {
         "format": "bioattn-check",
@@ -109,13 +108,13 @@ def test_without_a_check_the_maps_are_not_called_evidence():
 
 
 def test_only_sure_motifs_count():
-    def motif(name: str, match: str, q: float | None) -> FoundMotif:
+    def motif(name, match, q):
         return FoundMotif(
             name=name, source="attention", consensus="A", seqlets=1, bits=1.0, match=match, match_q_value=q,
             probabilities=None,
         )  # fmt: skip
 
-    def gain(treatment: str, ratio: float, q: float) -> TreatmentMotif:
+    def gain(treatment, ratio, q):
         return TreatmentMotif(treatment=treatment, motif="m1", reference="mean", ratio=ratio, q_value=q)
 
     results = MotifResults(
@@ -144,9 +143,7 @@ def test_only_sure_motifs_count():
         (0.5, "good", "On test families the model reaches a precision of the L likeliest contacts of 0.500"),
     ],
 )
-def test_a_model_of_any_family_is_held_against_simple_methods(
-    tmp_path: Path, ours: float, tone: str, says: str
-):
+def test_a_model_of_any_family_is_held_against_simple_methods(tmp_path, ours, tone, says):
     record = {"comparison": Comparison("test families", "P@L", ours, "mean-field DCA", 0.4).to_json()}
     (only,) = comparison_findings(tmp_path, record)
     assert (only.tone, says in only.text) == (tone, True), only.text

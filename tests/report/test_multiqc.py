@@ -8,14 +8,13 @@ import pytest
 
 from bioattn.report.multiqc import FILES, SECTIONS, section_file
 from bioattn_cli.main import main
-from tests.report.conftest import PromoterRun
 
 ROOT = Path(__file__).resolve().parents[2]
 FAMILIES = ROOT / "data" / "families"
 EVOFORMER = ROOT / "data" / "models" / "evoformer-contacts"
 
 
-def export(output: Path, *words: str | Path) -> dict[str, dict]:
+def export(output, *words):
     """Run the command; the sections of its folder by name."""
     assert main(["export", "multiqc", *map(str, words), "-o", str(output), "-q"]) == 0
     names = {path.name for path in output.iterdir()}
@@ -28,7 +27,7 @@ def export(output: Path, *words: str | Path) -> dict[str, dict]:
 
 
 @pytest.fixture
-def check(run: PromoterRun, tmp_path: Path) -> Path:
+def check(run, tmp_path):
     """The check of the report's tests, with all that `explain check` writes."""
     content = json.loads(run.check.read_text())
     content["verdict"].setdefault("caveats", [])
@@ -38,7 +37,7 @@ def check(run: PromoterRun, tmp_path: Path) -> Path:
     return path
 
 
-def test_a_promoter_model_and_its_check(run: PromoterRun, check: Path, tmp_path: Path) -> None:
+def test_a_promoter_model_and_its_check(run, check, tmp_path):
     found = export(tmp_path / "out", run.model, run.dataset, run.promoters, check, "--sample", "one")
     assert set(found) >= {"general", "datasets", "accuracy", "checks", "loss_epoch"}
     record = json.loads((run.model / "training.json").read_text())["evaluation"]["rows"]
@@ -57,7 +56,7 @@ def test_a_promoter_model_and_its_check(run: PromoterRun, check: Path, tmp_path:
     assert found["general"]["data"]["one"]["verdict"] == content["verdict"]["code"]
 
 
-def test_markup_of_names_and_sentences_is_inert(run: PromoterRun, check: Path, tmp_path: Path) -> None:
+def test_markup_of_names_and_sentences_is_inert(run, check, tmp_path):
     content = json.loads(check.read_text())
     content["verdict"]["sentence"] = "<script>window.harmed=1</script>"
     check.write_text(json.dumps(content))
@@ -69,7 +68,7 @@ def test_markup_of_names_and_sentences_is_inert(run: PromoterRun, check: Path, t
         assert not any(harm in path.read_text() for harm in ("<script", "<img"))
 
 
-def test_alignments_and_predictions(tmp_path: Path) -> None:
+def test_alignments_and_predictions(tmp_path):
     family, statistics = tmp_path / "family.a3m", tmp_path / "family.json"
     source = FAMILIES / "msa" / "simulated000000.a3m"
     words = ["prepare", "msa", source, "-o", family, "--stats", statistics, "-q"]
@@ -104,7 +103,7 @@ def test_alignments_and_predictions(tmp_path: Path) -> None:
     assert line["100"] == float(history[1].split(",")[2])
 
 
-def test_what_became_of_genes_adds_up(tmp_path: Path) -> None:
+def test_what_became_of_genes_adds_up(tmp_path):
     tiny = ROOT / "data" / "tiny"
     # A window longer than chromosome ends and gaps between genes allow.
     words = [
@@ -127,7 +126,7 @@ def test_what_became_of_genes_adds_up(tmp_path: Path) -> None:
     assert by_fasta["general"]["data"]["promoters"]["promoters"] == 60 - dropped
 
 
-def test_a_genome_is_no_result(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_a_genome_is_no_result(tmp_path, capsys):
     """Any FASTA reads as promoters; only those of `prepare promoters` say where they lie."""
     words = [
         "export",
@@ -144,9 +143,7 @@ def test_a_genome_is_no_result(tmp_path: Path, capsys: pytest.CaptureFixture[str
     assert not (tmp_path / "out").exists()
 
 
-def test_two_of_a_kind_need_two_names(
-    check: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_two_of_a_kind_need_two_names(check, tmp_path, capsys):
     (tmp_path / "other").mkdir()
     other = tmp_path / "other" / "check.json"
     other.write_text(check.read_text())
@@ -161,7 +158,7 @@ def test_two_of_a_kind_need_two_names(
     assert not (tmp_path / "out").exists()
 
 
-def test_refusals(run: PromoterRun, check: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_refusals(run, check, tmp_path, capsys):
     output = tmp_path / "out"
     assert main(["export", "multiqc", str(run.attention), "-o", str(output), "-q"]) == 1
     assert "attention HDF5, of which a MultiQC report shows nothing" in capsys.readouterr().err
@@ -174,7 +171,7 @@ def test_refusals(run: PromoterRun, check: Path, tmp_path: Path, capsys: pytest.
     assert "mine.txt" in capsys.readouterr().err
 
 
-def test_a_structure_has_its_plddt_and_no_contacts(tmp_path: Path) -> None:
+def test_a_structure_has_its_plddt_and_no_contacts(tmp_path):
     folder = tmp_path / "protein"
     folder.mkdir()
     scores = {"format": "bioattn-prediction", "id": "protein", "rows": 3, "columns": 2, "columns_used": 2}

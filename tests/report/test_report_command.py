@@ -27,7 +27,6 @@ from tests.report.conftest import (
     LENGTH,
     NUM_GENES,
     TREATMENTS,
-    PromoterRun,
 )
 from tests.result_files import cross_site, promoter_layout, write_promoters
 
@@ -35,13 +34,13 @@ SITE = "promoter.cross.0"
 
 
 @pytest.fixture(scope="module")
-def page(run: PromoterRun, tmp_path_factory: pytest.TempPathFactory) -> Path:
+def page(run, tmp_path_factory):
     path = tmp_path_factory.mktemp("page") / "report.html"
     assert main(["report", *run.everything, "-o", str(path), "-q"]) == 0
     return path
 
 
-def data_of(page: Path) -> dict:
+def data_of(page):
     text = page.read_text(encoding="utf-8")
     block = re.search(r'<script type="application/json" id="report-data">(.*?)</script>', text, re.DOTALL)
     assert block is not None
@@ -51,36 +50,36 @@ def data_of(page: Path) -> dict:
 class Outline(HTMLParser):
     """Tags with their attributes, and the text outside scripts and styles."""
 
-    def __init__(self) -> None:
+    def __init__(self):
         super().__init__()
         self.tags: list[tuple[str, dict[str, str | None]]] = []
         self.words: list[str] = []
         self.blocks: dict[str, str] = {}
         self._inside = ""
 
-    def handle_starttag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
+    def handle_starttag(self, tag, attrs):
         self.tags.append((tag, dict(attrs)))
         if tag in ("script", "style"):
             self._inside = tag if dict(attrs).get("type") is None else "data"
 
-    def handle_endtag(self, tag: str) -> None:
+    def handle_endtag(self, tag):
         if tag in ("script", "style"):
             self._inside = ""
 
-    def handle_data(self, data: str) -> None:
+    def handle_data(self, data):
         if self._inside:
             self.blocks[self._inside] = self.blocks.get(self._inside, "") + data
         else:
             self.words.append(data)
 
 
-def outline_of(page: Path) -> Outline:
+def outline_of(page):
     outline = Outline()
     outline.feed(page.read_text(encoding="utf-8"))
     return outline
 
 
-def test_maps_and_contributions_in_the_page_are_those_of_the_files(run: PromoterRun, page: Path):
+def test_maps_and_contributions_in_the_page_are_those_of_the_files(run, page):
     promoters = data_of(page)["promoters"]
     genes = {gene["id"]: gene for gene in promoters["genes"]}
     assert sorted(genes) == sorted(GENES)
@@ -107,7 +106,7 @@ def test_maps_and_contributions_in_the_page_are_those_of_the_files(run: Promoter
             assert np.abs(values - wanted).max() <= np.abs(wanted).max() / 63 / 2 + 1e-6
 
 
-def test_contributions_of_attention_are_in_the_page(tmp_path: Path):
+def test_contributions_of_attention_are_in_the_page(tmp_path):
     random = np.random.default_rng(0)
     samples = promoter_samples(["g0", "g1"], ["chr1"] * 2, [100, 200], [140, 240], ["+", "-"])
     site = cross_site(range(0, 41, 8), contributes=True)
@@ -134,7 +133,7 @@ def test_contributions_of_attention_are_in_the_page(tmp_path: Path):
     assert "what lowers (purple, down) the predicted response" in text
 
 
-def test_what_stands_around_a_promoter(run: PromoterRun, page: Path):
+def test_what_stands_around_a_promoter(run, page):
     data = data_of(page)["promoters"]
     genes = {gene["id"]: gene for gene in data["genes"]}
     first = genes[HOSTILE_GENE]
@@ -155,7 +154,7 @@ def test_what_stands_around_a_promoter(run: PromoterRun, page: Path):
     assert genes["gene01"]["neighbours"] == []
 
 
-def test_names_never_become_markup(page: Path):
+def test_names_never_become_markup(page):
     outline = outline_of(page)
     tags = [tag for tag, _ in outline.tags]
     assert tags.count("script") == 2
@@ -168,7 +167,7 @@ def test_names_never_become_markup(page: Path):
     assert any(HOSTILE_TREATMENT in words for words in outline.words)
 
 
-def test_the_policy_lets_the_page_run_its_own_script_and_load_nothing(page: Path):
+def test_the_policy_lets_the_page_run_its_own_script_and_load_nothing(page):
     outline = outline_of(page)
     policy = next(a["content"] for tag, a in outline.tags if a.get("http-equiv") == "Content-Security-Policy")
     rules = dict(rule.strip().split(" ", 1) for rule in policy.split(";"))
@@ -183,7 +182,7 @@ def test_the_policy_lets_the_page_run_its_own_script_and_load_nothing(page: Path
     )
 
 
-def test_the_words_say_what_the_figures_say(page: Path):
+def test_the_words_say_what_the_figures_say(page):
     words = " ".join(" ".join(outline_of(page).words).split())
     assert "A simple model wins: on test genes 6-mer ridge reaches 0.520" in words
     assert "The model hardly uses <b>where</b> it looks." in words
@@ -192,7 +191,7 @@ def test_the_words_say_what_the_figures_say(page: Path):
     assert "×9.90" not in words  # against the background, where a comparison of treatments is there
 
 
-def test_bytes_repeat_and_hold_no_path(run: PromoterRun, page: Path, tmp_path: Path):
+def test_bytes_repeat_and_hold_no_path(run, page, tmp_path):
     elsewhere = tmp_path / "elsewhere"
     shutil.copytree(run.folder, elsewhere)
     again = tmp_path / "again.html"
@@ -204,9 +203,7 @@ def test_bytes_repeat_and_hold_no_path(run: PromoterRun, page: Path, tmp_path: P
     assert record["outputs"]["again.html"] == hashlib.sha256(again.read_bytes()).hexdigest()
 
 
-def test_where_not_all_promoters_fit_a_choice_is_made_and_said(
-    run: PromoterRun, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-):
+def test_where_not_all_promoters_fit_a_choice_is_made_and_said(run, tmp_path, monkeypatch):
     monkeypatch.setattr("bioattn.report.promoter_browser.ALONE_BYTES", 4_000)
     path = tmp_path / "report.html"
     asked = GENES[-1]
@@ -234,9 +231,7 @@ def test_where_not_all_promoters_fit_a_choice_is_made_and_said(
         assert edges[best] <= peak < edges[best + 1]
 
 
-def test_genes_that_are_not_there_are_named(
-    run: PromoterRun, tmp_path: Path, capsys: pytest.CaptureFixture[str]
-):
+def test_genes_that_are_not_there_are_named(run, tmp_path, capsys):
     path, wanted = tmp_path / "report.html", tmp_path / "genes.txt"
     wanted.write_text(f"absent1\n{GENES[3]}\tx\n")
     words = ["report", str(run.attention), "--genes", str(wanted), "--genes", "nobody", "-o", str(path)]
@@ -247,7 +242,7 @@ def test_genes_that_are_not_there_are_named(
     assert data_of(path)["promoters"]["genes"][0]["id"] == GENES[3]
 
 
-def test_the_first_screen_shows_a_promoter_and_three_findings(run: PromoterRun, page: Path, tmp_path: Path):
+def test_the_first_screen_shows_a_promoter_and_three_findings(run, page, tmp_path):
     """Tracks, letters around the peak, predictions against measurements; then the news, no names for programs."""
     text = page.read_text(encoding="utf-8")
     opening = text[text.index('<div class="opening">') : text.index("More findings")]
@@ -283,7 +278,7 @@ def test_the_first_screen_shows_a_promoter_and_three_findings(run: PromoterRun, 
     assert "✓" not in section
 
 
-def test_a_model_below_a_simple_method_says_so_in_the_headline(tmp_path: Path):
+def test_a_model_below_a_simple_method_says_so_in_the_headline(tmp_path):
     model = tmp_path / "contacts"
     shutil.copytree(Path(__file__).resolve().parents[2] / "data" / "models" / "evoformer-contacts", model)
     comparison = Comparison("test families", "P@L", 0.05, "mean-field DCA", 0.6)
@@ -294,7 +289,7 @@ def test_a_model_below_a_simple_method_says_so_in_the_headline(tmp_path: Path):
     assert "mean-field DCA reaches a precision of the L likeliest contacts of 0.600" in text
 
 
-def test_the_kept_epoch_is_marked_only_where_it_is_the_best_of_the_curve(run: PromoterRun, tmp_path: Path):
+def test_the_kept_epoch_is_marked_only_where_it_is_the_best_of_the_curve(run, tmp_path):
     model = tmp_path / "model"
     shutil.copytree(run.model, model)
     (model / "history.csv").write_text(
@@ -310,7 +305,7 @@ def test_the_kept_epoch_is_marked_only_where_it_is_the_best_of_the_curve(run: Pr
     }
 
 
-def test_some_treatments_only(run: PromoterRun, tmp_path: Path):
+def test_some_treatments_only(run, tmp_path):
     path = tmp_path / "report.html"
     assert main(["report", str(run.attention), "--treatment", "cold", "-o", str(path), "-q"]) == 0
     promoters = data_of(path)["promoters"]
@@ -321,9 +316,7 @@ def test_some_treatments_only(run: PromoterRun, tmp_path: Path):
     np.testing.assert_allclose(struct.unpack("<2f", raw[:8]), expected, rtol=1e-6)
 
 
-def test_a_model_whose_positions_ask_is_reported_without_a_browser(
-    run: PromoterRun, tmp_path: Path, capsys: pytest.CaptureFixture[str]
-):
+def test_a_model_whose_positions_ask_is_reported_without_a_browser(run, tmp_path, capsys):
     model, attention, page = tmp_path / "model", tmp_path / "attention.h5", tmp_path / "report.html"
     shape = tmp_path / "shape.toml"
     shape.write_text("[model]\nchannels = 4\nhidden_channels = 4\n")
@@ -335,7 +328,7 @@ def test_a_model_whose_positions_ask_is_reported_without_a_browser(
     assert "what positions ask of a treatment's tokens" in " ".join(outline_of(page).words)
 
 
-def test_values_that_are_not_drawn_are_told(run: PromoterRun, tmp_path: Path):
+def test_values_that_are_not_drawn_are_told(run, tmp_path):
     words = [
         "export",
         "attention",
@@ -351,7 +344,7 @@ def test_values_that_are_not_drawn_are_told(run: PromoterRun, tmp_path: Path):
     assert "also holds value-weighted attention of promoter.cross.0" in said
 
 
-def test_nothing_but_a_model_says_what_is_not_known(run: PromoterRun, tmp_path: Path):
+def test_nothing_but_a_model_says_what_is_not_known(run, tmp_path):
     path = tmp_path / "report.html"
     assert main(["report", str(run.model), "-o", str(path), "-q"]) == 0
     words = " ".join(" ".join(outline_of(path).words).split())
@@ -359,7 +352,7 @@ def test_nothing_but_a_model_says_what_is_not_known(run: PromoterRun, tmp_path: 
     assert data_of(path) == {"promoters": None, "similarity": None, "alignments": []}
 
 
-def refused(arguments: list[str], capsys: pytest.CaptureFixture[str]) -> tuple[int, str]:
+def refused(arguments, capsys):
     capsys.readouterr()
     code = main(["report", *arguments, "-q"])
     said = capsys.readouterr().err
@@ -367,9 +360,7 @@ def refused(arguments: list[str], capsys: pytest.CaptureFixture[str]) -> tuple[i
     return code, said
 
 
-def test_what_does_not_belong_together_is_refused(
-    run: PromoterRun, tmp_path: Path, capsys: pytest.CaptureFixture[str]
-):
+def test_what_does_not_belong_together_is_refused(run, tmp_path, capsys):
     output = ["-o", str(tmp_path / "report.html")]
     other_check = tmp_path / "check.json"
     other_check.write_text(run.check.read_text().replace('"model_sha256": "', '"model_sha256": "f'))
@@ -398,9 +389,7 @@ def test_what_does_not_belong_together_is_refused(
         assert not (tmp_path / "report.html").exists()
 
 
-def test_measured_responses_are_not_taken_for_predictions(
-    run: PromoterRun, tmp_path: Path, capsys: pytest.CaptureFixture[str]
-):
+def test_measured_responses_are_not_taken_for_predictions(run, tmp_path, capsys):
     output = ["-o", str(tmp_path / "report.html")]
     predictions = tmp_path / "predictions.tsv"
     assert main(["run", "promoter", str(run.model), str(run.promoters), "-o", str(predictions), "-q"]) == 0
@@ -412,7 +401,7 @@ def test_measured_responses_are_not_taken_for_predictions(
     assert (code, "is not what the model of" in said) == (1, True)
 
 
-def test_an_export_without_motifs_is_said_to_have_none(run: PromoterRun, tmp_path: Path):
+def test_an_export_without_motifs_is_said_to_have_none(run, tmp_path):
     folder = tmp_path / "motifs"
     shutil.copytree(run.motif_export, folder)
     for name in ("motifs.tsv", "treatments.tsv", "edges.tsv"):
@@ -422,7 +411,7 @@ def test_an_export_without_motifs_is_said_to_have_none(run: PromoterRun, tmp_pat
     assert "No motif was found" in (tmp_path / "report.html").read_text()
 
 
-def test_damaged_inputs_are_named(run: PromoterRun, tmp_path: Path, capsys: pytest.CaptureFixture[str]):
+def test_damaged_inputs_are_named(run, tmp_path, capsys):
     output = ["-o", str(tmp_path / "report.html")]
     check = tmp_path / "check.json"
     check.write_text('{"format": "bioattn-check", "format_version": "1.0", "measures": []}')
@@ -445,9 +434,7 @@ def test_damaged_inputs_are_named(run: PromoterRun, tmp_path: Path, capsys: pyte
     assert (code, "evaluation is incomplete" in said) == (1, True)
 
 
-def test_too_many_genes_by_name_are_refused(
-    run: PromoterRun, tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
-):
+def test_too_many_genes_by_name_are_refused(run, tmp_path, capsys, monkeypatch):
     monkeypatch.setattr("bioattn.report.promoter_browser.ALONE_BYTES", 2_000)
     wanted = tmp_path / "genes.txt"
     wanted.write_text("\n".join(GENES))
@@ -457,9 +444,7 @@ def test_too_many_genes_by_name_are_refused(
     assert gene_maps.ALONE_BYTES > 1_000_000
 
 
-def test_the_lines_of_python_in_the_documentation(
-    run: PromoterRun, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-):
+def test_the_lines_of_python_in_the_documentation(run, tmp_path, monkeypatch):
     text = (Path(__file__).resolve().parents[2] / "docs" / "report.md").read_text(encoding="utf-8")
     (block,) = re.findall(r"```python\n(.*?)```", text, re.DOTALL)
     monkeypatch.chdir(tmp_path)

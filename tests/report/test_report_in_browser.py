@@ -4,8 +4,6 @@ text, and nothing is asked of any network.
 
 import json
 import shutil
-from collections.abc import Iterator
-from pathlib import Path
 from xml.etree import ElementTree as ET
 
 import numpy as np
@@ -13,15 +11,7 @@ import pytest
 
 from bioattn.store import open_attention
 from bioattn_cli.main import main
-from tests.report.conftest import (
-    FAMILY,
-    GENES,
-    HOSTILE_GENE,
-    HOSTILE_TREATMENT,
-    LENGTH,
-    PromoterRun,
-    ProteinRun,
-)
+from tests.report.conftest import FAMILY, GENES, HOSTILE_GENE, HOSTILE_TREATMENT, LENGTH
 
 selenium = pytest.importorskip("selenium", reason="needs selenium")
 
@@ -54,24 +44,24 @@ pytestmark = pytest.mark.skipif(
 class Browser:
     """A page that is open, and ways to ask it."""
 
-    def __init__(self, driver: webdriver.Chrome) -> None:
+    def __init__(self, driver):
         self.driver = driver
 
-    def open(self, page: Path) -> None:
+    def open(self, page):
         self.driver.get_log("browser")
         self.driver.get_log("performance")
         self.driver.get(page.as_uri())
 
-    def run(self, script: str, *arguments):
+    def run(self, script, *arguments):
         return self.driver.execute_script(script, *arguments)
 
-    def wait(self, script: str) -> None:
+    def wait(self, script):
         WebDriverWait(self.driver, 20).until(lambda driver: driver.execute_script(f"return {script}"))
 
-    def find(self, selector: str):
+    def find(self, selector):
         return self.driver.find_element(By.CSS_SELECTOR, selector)
 
-    def choose(self, selector: str, value: str) -> None:
+    def choose(self, selector, value):
         self.run(
             "const n = document.querySelector(arguments[0]); n.value = arguments[1];"
             "n.dispatchEvent(new Event('change'))",
@@ -79,20 +69,20 @@ class Browser:
             value,
         )
 
-    def edges(self) -> dict[str, str]:
+    def edges(self):
         """Outlines of the tracks by treatment."""
         return self.run(
             "return Object.fromEntries([...document.querySelectorAll('#tracks g.track')].map("
             "g => [g.dataset.treatment, g.querySelector('path.edge').getAttribute('d')]))"
         )
 
-    def pixels(self, selector: str) -> str:
+    def pixels(self, selector):
         return self.run("return document.querySelector(arguments[0]).toDataURL()", selector)
 
-    def complaints(self) -> list[str]:
+    def complaints(self):
         return [entry["message"] for entry in self.driver.get_log("browser")]
 
-    def requests(self) -> list[str]:
+    def requests(self):
         """Every address that the page asked for; the browser's own start page may ask for its parts meanwhile."""
         events = [json.loads(entry["message"])["message"] for entry in self.driver.get_log("performance")]
         return [
@@ -104,7 +94,7 @@ class Browser:
 
 
 @pytest.fixture(scope="module")
-def browser(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Browser]:
+def browser(tmp_path_factory):
     options = Options()
     options.binary_location = CHROMIUM
     for flag in (*FLAGS, f"--user-data-dir={tmp_path_factory.mktemp('profile')}"):
@@ -118,9 +108,7 @@ def browser(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Browser]:
 
 
 @pytest.fixture(scope="module")
-def pages(
-    run: PromoterRun, protein: ProteinRun, tmp_path_factory: pytest.TempPathFactory
-) -> tuple[Path, Path, Path]:
+def pages(run, protein, tmp_path_factory):
     folder = tmp_path_factory.mktemp("pages")
     promoters, proteins, both = (folder / f"{name}.html" for name in ("promoters", "proteins", "both"))
     assert main(["report", *run.everything, "-o", str(promoters), "-q"]) == 0
@@ -130,32 +118,32 @@ def pages(
 
 
 @pytest.fixture
-def promoter_page(browser: Browser, pages: tuple[Path, Path, Path]) -> Browser:
+def promoter_page(browser, pages):
     browser.open(pages[0])
     browser.wait("document.querySelectorAll('#tracks g.track').length === 3")
     return browser
 
 
 @pytest.fixture
-def protein_page(browser: Browser, pages: tuple[Path, Path, Path]) -> Browser:
+def protein_page(browser, pages):
     browser.open(pages[1])
     browser.wait("document.querySelector('#contact-map').dataset.pair")
     return browser
 
 
-def search(browser: Browser, text: str) -> None:
+def search(browser, text):
     box = browser.find("#gene-search")
     box.click()
     box.send_keys(Keys.CONTROL, "a")
     box.send_keys(text)
 
 
-def heights(path: str) -> list[float]:
+def heights(path):
     """Levels of an outline `M x y H x V y H x …`."""
     return [float(part.split("H")[0]) for part in path.replace("M", "V").replace(" ", "V").split("V")[2:]]
 
 
-def test_opens_without_a_complaint_or_a_request_and_hostile_names_do_nothing(promoter_page: Browser):
+def test_opens_without_a_complaint_or_a_request_and_hostile_names_do_nothing(promoter_page):
     promoter_page.wait("document.querySelector('#similarity-map').dataset.pair")
     search(promoter_page, HOSTILE_GENE)
     assert promoter_page.find("#gene-options li").text.startswith(HOSTILE_GENE)
@@ -177,9 +165,7 @@ def test_opens_without_a_complaint_or_a_request_and_hostile_names_do_nothing(pro
     assert all(address.startswith("data:") for address in asked[1:])
 
 
-def test_without_a_dataset_the_line_of_a_gene_says_no_split(
-    browser: Browser, run: PromoterRun, tmp_path: Path
-):
+def test_without_a_dataset_the_line_of_a_gene_says_no_split(browser, run, tmp_path):
     page = tmp_path / "plain.html"
     assert main(["report", str(run.attention), "--genes", GENES[1], "-o", str(page), "-q"]) == 0
     browser.open(page)
@@ -191,7 +177,7 @@ def test_without_a_dataset_the_line_of_a_gene_says_no_split(
     assert browser.complaints() == []
 
 
-def test_the_policy_stops_what_would_load_or_run(promoter_page: Browser):
+def test_the_policy_stops_what_would_load_or_run(promoter_page):
     """The page's own defence works even if a name were to become markup."""
     promoter_page.run(
         "const d = document.createElement('div'); document.body.append(d);"
@@ -203,7 +189,7 @@ def test_the_policy_stops_what_would_load_or_run(promoter_page: Browser):
     assert any("Content Security Policy" in line for line in promoter_page.complaints())
 
 
-def test_search_finds_by_id_and_name_and_changes_the_tracks(promoter_page: Browser):
+def test_search_finds_by_id_and_name_and_changes_the_tracks(promoter_page):
     before = promoter_page.edges()
     search(promoter_page, "namedg")
     promoter_page.find("#gene-search").send_keys(Keys.ENTER)
@@ -213,7 +199,7 @@ def test_search_finds_by_id_and_name_and_changes_the_tracks(promoter_page: Brows
     assert "No promoter is called so" in promoter_page.find("#gene-options").text
 
 
-def test_tracks_are_the_weights_of_the_head_that_is_chosen(promoter_page: Browser, run: PromoterRun):
+def test_tracks_are_the_weights_of_the_head_that_is_chosen(promoter_page, run):
     search(promoter_page, "gene02")
     promoter_page.find("#gene-search").send_keys(Keys.ENTER)
     promoter_page.wait("document.querySelector('#gene-line strong').textContent === 'gene02'")
@@ -234,14 +220,14 @@ def test_tracks_are_the_weights_of_the_head_that_is_chosen(promoter_page: Browse
     assert drawn[0] != drawn[1]
 
 
-def test_treatments_are_chosen(promoter_page: Browser):
+def test_treatments_are_chosen(promoter_page):
     promoter_page.run("document.querySelector('#treatment-picker').open = true")
     promoter_page.find('#treatment-picker input[data-treatment="heat"]').click()
     assert sorted(promoter_page.edges()) == sorted([HOSTILE_TREATMENT, "cold"])
     assert promoter_page.find("#treatment-summary").text == "2 of 3"
 
 
-def test_zoom_shows_letters_by_mouse_and_keyboard(promoter_page: Browser, run: PromoterRun):
+def test_zoom_shows_letters_by_mouse_and_keyboard(promoter_page, run):
     search(promoter_page, "gene03")
     promoter_page.find("#gene-search").send_keys(Keys.ENTER)
     promoter_page.wait("document.querySelector('#gene-line strong').textContent === 'gene03'")
@@ -271,7 +257,7 @@ def test_zoom_shows_letters_by_mouse_and_keyboard(promoter_page: Browser, run: P
     assert f"(chr<1>:{4080 - place:,})" in said
 
 
-def test_less_the_mean_of_all_promoters(promoter_page: Browser):
+def test_less_the_mean_of_all_promoters(promoter_page):
     plain = promoter_page.edges()
     promoter_page.choose("#compared", "promoters")
     compared = promoter_page.edges()
@@ -284,7 +270,7 @@ def test_less_the_mean_of_all_promoters(promoter_page: Browser):
     assert all(np.ptp(heights(path)) == 0 for path in promoter_page.edges().values())
 
 
-def test_attribution_is_drawn_where_there_is_one(promoter_page: Browser):
+def test_attribution_is_drawn_where_there_is_one(promoter_page):
     count = "return document.querySelectorAll('#tracks g.contributions').length"
     for gene, wanted in ((GENES[2], 3), (GENES[9], 0)):
         search(promoter_page, gene)
@@ -293,7 +279,7 @@ def test_attribution_is_drawn_where_there_is_one(promoter_page: Browser):
         assert promoter_page.run(count) == wanted
 
 
-def test_similarity_is_walked_by_keyboard_and_brings_the_pair_into_the_browser(promoter_page: Browser):
+def test_similarity_is_walked_by_keyboard_and_brings_the_pair_into_the_browser(promoter_page):
     promoter_page.wait("document.querySelector('#similarity-map').dataset.pair")
     before = promoter_page.find("#similarity-words").text
     canvas = promoter_page.find("#similarity-map")
@@ -310,7 +296,7 @@ def test_similarity_is_walked_by_keyboard_and_brings_the_pair_into_the_browser(p
     assert promoter_page.pixels("#similarity-map") != pixels
 
 
-def test_a_pair_is_marked_in_every_map_and_in_the_alignment(protein_page: Browser, protein: ProteinRun):
+def test_a_pair_is_marked_in_every_map_and_in_the_alignment(protein_page, protein):
     assert protein_page.complaints() == []
     canvas = protein_page.find("#contact-map")
     first = [int(place) for place in canvas.get_attribute("data-pair").split(",")]
@@ -327,7 +313,7 @@ def test_a_pair_is_marked_in_every_map_and_in_the_alignment(protein_page: Browse
     assert said.startswith(f"{target[pair[0]]}{pair[0] + 1} and {target[pair[1]]}{pair[1] + 1};")
 
 
-def test_a_head_is_chosen_and_its_row_is_the_files(protein_page: Browser, protein: ProteinRun):
+def test_a_head_is_chosen_and_its_row_is_the_files(protein_page, protein):
     thumbs = protein_page.run(
         "return [...document.querySelectorAll('#heads button')].map(b => [b.dataset.head, b.title])"
     )
@@ -352,7 +338,7 @@ def test_a_head_is_chosen_and_its_row_is_the_files(protein_page: Browser, protei
     assert np.abs(np.array(bars) / 60 - row).max() < 0.02
 
 
-def saved(browser: Browser, selector: str) -> tuple[str, str]:
+def saved(browser, selector):
     """Name and text of the file that a button saves; the link is caught before the browser takes it."""
     browser.run(
         "window.files = []; URL.createObjectURL = (blob) => { window.blob = blob; return '#'; };"
@@ -365,9 +351,7 @@ def saved(browser: Browser, selector: str) -> tuple[str, str]:
     return tuple(browser.run("return window.files[0]"))
 
 
-def test_drawings_and_numbers_are_saved(
-    promoter_page: Browser, pages: tuple[Path, Path, Path], run: PromoterRun
-):
+def test_drawings_and_numbers_are_saved(promoter_page, pages, run):
     search(promoter_page, "gene02")
     promoter_page.find("#gene-search").send_keys(Keys.ENTER)
     promoter_page.wait("document.querySelector('#gene-line strong').textContent === 'gene02'")
@@ -395,14 +379,14 @@ def test_drawings_and_numbers_are_saved(
     assert ET.fromstring(text) is not None
 
 
-def test_maps_of_proteins_have_residue_numbers(protein_page: Browser):
+def test_maps_of_proteins_have_residue_numbers(protein_page):
     labels = protein_page.run(
         "return [...document.querySelectorAll('#contact-map + .ticks text')].map((text) => text.textContent)"
     )
     assert labels == [number for number in ("10", "20", "30", "40", "50") for _ in range(2)]
 
 
-def test_labels_are_legible_on_a_telephone(browser: Browser, pages: tuple[Path, Path, Path]):
+def test_labels_are_legible_on_a_telephone(browser, pages):
     """No text smaller than 9 px, nothing beyond the right edge, no table that must be scrolled sideways."""
     size = {"width": 390, "height": 900, "deviceScaleFactor": 1, "mobile": False}
     browser.driver.execute_cdp_cmd("Emulation.setDeviceMetricsOverride", size)
@@ -427,9 +411,7 @@ def test_labels_are_legible_on_a_telephone(browser: Browser, pages: tuple[Path, 
 
 @pytest.mark.parametrize("width", [1280, 390])
 @pytest.mark.parametrize("scheme", ["light", "dark"])
-def test_nothing_sticks_out_at_any_width_in_either_scheme(
-    browser: Browser, pages: tuple[Path, Path, Path], width: int, scheme: str
-):
+def test_nothing_sticks_out_at_any_width_in_either_scheme(browser, pages, width, scheme):
     size = {"width": width, "height": 900, "deviceScaleFactor": 1, "mobile": False}
     features = [{"name": "prefers-color-scheme", "value": scheme}]
     browser.driver.execute_cdp_cmd("Emulation.setDeviceMetricsOverride", size)
@@ -455,7 +437,7 @@ def test_nothing_sticks_out_at_any_width_in_either_scheme(
         browser.driver.execute_cdp_cmd("Emulation.setEmulatedMedia", {"features": []})
 
 
-def test_long_names_do_not_widen_the_page(protein_page: Browser):
+def test_long_names_do_not_widen_the_page(protein_page):
     protein_page.run(
         "const long = 'n'.repeat(300); document.querySelector('.controls select option').textContent = long;"
         "document.querySelector('#inputs th').textContent = long;"

@@ -1,7 +1,5 @@
 """`bioattn simulate msa` through the front door: the files agree with each other, repeat, and are read on."""
 
-from pathlib import Path
-
 import numpy as np
 import pytest
 
@@ -15,7 +13,7 @@ from bioattn_cli.main import main
 SMALL = ["--families", "2", "--min-depth", "60", "--max-depth", "80", "--max-length", "60", "-q"]
 
 
-def tree(folder: Path) -> dict[str, bytes]:
+def tree(folder):
     return {
         str(path.relative_to(folder)): path.read_bytes()
         for path in sorted(folder.rglob("*"))

@@ -26,11 +26,11 @@ from bioattn.simulate.motifs import (
 DNA = st.text(alphabet="ACGT", max_size=9)
 
 
-def slow_edit_distance(first: str, second: str) -> int:
+def slow_edit_distance(first, second):
     """The recursive definition."""
 
     @cache
-    def distance(i: int, j: int) -> int:
+    def distance(i, j):
         if i == 0 or j == 0:
             return i + j
         return min(

@@ -2,7 +2,7 @@
 
 from collections.abc import Callable
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import h5py
 import numpy as np
@@ -14,29 +14,26 @@ from bioattn.store.windows import promoter_samples
 from tests.result_files import cross_site, promoter_layout, stage_site, write_promoters
 
 TREATMENTS = ["heat 37 °C", "cold", "H2O2"]
-SITES = [
-    cross_site((0, 4, *range(12, 101, 8))),
-    stage_site(range(0, 101, 10), null_key=True),
-]
+SITES = [cross_site((0, 4, *range(12, 101, 8))), stage_site(range(0, 101, 10), null_key=True)]
 
 
 Change = Callable[[h5py.File], None]
 
 
-def values(name: str, index: Any, value: Any) -> Change:
+def values(name, index, value):
     """Set values of a dataset."""
 
-    def change(file: h5py.File) -> None:
+    def change(file):
         file[name][index] = value
 
     return change
 
 
-def delete(name: str) -> Change:
+def delete(name):
     return lambda file: file.__delitem__(name)
 
 
-def attribute(holder: str, name: str, value: Any) -> Change:
+def attribute(holder, name, value):
     return lambda file: file[holder].attrs.__setitem__(name, value)
 
 
@@ -50,12 +47,12 @@ class Example(NamedTuple):
     predictions: np.ndarray
 
 
-def softmax(logits: np.ndarray) -> np.ndarray:
+def softmax(logits):
     exponents = np.exp(logits - logits.max(-1, keepdims=True))
     return exponents / exponents.sum(-1, keepdims=True)
 
 
-def make_samples(number: int) -> Samples:
+def make_samples(number):
     start = 1000 * np.arange(number, dtype=np.int64) - 40
     return promoter_samples(
         [f"géne/{i:04d}" for i in range(number)],
@@ -66,11 +63,11 @@ def make_samples(number: int) -> Samples:
     )
 
 
-def make_layout(options: AttentionOptions, **more: Any) -> FileLayout:
+def make_layout(options, **more):
     return promoter_layout(SITES, TREATMENTS, 100, options, **more)
 
 
-def make_arrays(layout: FileLayout, number: int, seed: int = 0) -> dict[str, dict[str, np.ndarray]]:
+def make_arrays(layout, number, seed=0):
     random = np.random.default_rng(seed)
     arrays: dict[str, dict[str, np.ndarray]] = {}
     for site in SITES:
@@ -85,16 +82,16 @@ def make_arrays(layout: FileLayout, number: int, seed: int = 0) -> dict[str, dic
 
 
 @pytest.fixture
-def write_example(tmp_path: Path) -> Callable[..., Example]:
+def write_example(tmp_path):
     def write(
-        number: int = 20,
+        number=20,
         *,
-        dtype: WeightType = WeightType.FLOAT32,
-        value_weighted: bool = True,
-        name: str = "attention.h5",
-        blocks: int = 3,
-        **writer_options: Any,
-    ) -> Example:
+        dtype=WeightType.FLOAT32,
+        value_weighted=True,
+        name="attention.h5",
+        blocks=3,
+        **writer_options,
+    ):
         layout = make_layout(AttentionOptions(dtype=dtype, value_weighted=value_weighted))
         arrays = make_arrays(layout, number)
         samples = make_samples(number)

@@ -1,13 +1,10 @@
 """Attention files over alignments: read as written, every break named, damage found."""
 
-from pathlib import Path
-
 import h5py
 import numpy as np
 import pytest
 import xarray
 
-from bioattn.attention.site import AttentionSite
 from bioattn.errors import BioattnError
 from bioattn.models.evoformer.inference.attention import AlignmentSample
 from bioattn.models.evoformer.sites import alignment_site
@@ -17,7 +14,7 @@ from bioattn.store.reader import open_attention
 from bioattn.store.result_validation import validate_attention
 from bioattn.store.schema import SLAB_BYTES, AttentionOptions, slabs
 from tests.result_files import write_alignments
-from tests.store.conftest import Change, attribute, delete, values
+from tests.store.conftest import attribute, delete, values
 
 SAMPLES = [
     AlignmentSample(id="1ubq", query="MQIFVK", rows=5, extra_rows=3, input_sha256="ab" * 32),
@@ -37,22 +34,15 @@ ROW, COLUMN = "evoformer.00.msa_row", "extra_msa.01.msa_column_global"
 SITES = [alignment_site("evoformer", 0, "msa_row", 2), alignment_site("extra_msa", 1, "msa_column_global", 3)]
 MAP = f"sites/{ROW}/s0000000/weights"
 INDEX = f"sites/{ROW}/s0000000/key_index"
-TOP_K, MEAN, MAX, NONE = (
-    Reduction.TOP_K,
-    Reduction.MEAN_ROWS,
-    Reduction.MAX_ROWS,
-    Reduction.NONE,
-)
+TOP_K, MEAN, MAX, NONE = (Reduction.TOP_K, Reduction.MEAN_ROWS, Reduction.MAX_ROWS, Reduction.NONE)
 
 
-def write(
-    path: Path, reduce: Reduction = NONE, samples: list[AlignmentSample] = SAMPLES
-) -> dict[str, np.ndarray]:
+def write(path, reduce=NONE, samples=SAMPLES):
     """A file of random weights; returns its arrays by path."""
     random = np.random.default_rng(0)
     arrays = {}
 
-    def make(site: AttentionSite, shape: tuple[int, ...], number: int) -> dict[str, np.ndarray]:
+    def make(site, shape, number):
         weights = random.random(shape) + 0.1
         weights = -np.sort(-weights, axis=-1) if reduce is TOP_K else weights
         weights = (weights / weights.sum(-1, keepdims=True)).astype(np.float32)
@@ -68,12 +58,12 @@ def write(
 
 
 @pytest.fixture
-def path(tmp_path: Path) -> Path:
+def path(tmp_path):
     return tmp_path / "attention.h5"
 
 
 @pytest.mark.parametrize("reduce", list(Reduction))
-def test_files_are_valid_and_read_as_written(path: Path, reduce: Reduction) -> None:
+def test_files_are_valid_and_read_as_written(path, reduce):
     arrays = write(path, reduce)
     assert validate_file(path) == []
     with open_attention(path) as attention:
@@ -112,7 +102,7 @@ def test_files_are_valid_and_read_as_written(path: Path, reduce: Reduction) -> N
                     )
 
 
-def test_xarray_finds_the_coordinates(path: Path) -> None:
+def test_xarray_finds_the_coordinates(path):
     arrays = write(path, MEAN)
     site = xarray.open_dataset(path, group=f"sites/{ROW}/s0000001", engine="h5netcdf")
     assert site["weights"].dims == ("head", "query", "key")
@@ -121,7 +111,7 @@ def test_xarray_finds_the_coordinates(path: Path) -> None:
     )
 
 
-def test_questions_that_the_file_cannot_answer(path: Path) -> None:
+def test_questions_that_the_file_cannot_answer(path):
     write(path)
     with open_attention(path) as attention:
         for question, words in (
@@ -140,7 +130,7 @@ def test_questions_that_the_file_cannot_answer(path: Path) -> None:
                 question()
 
 
-def test_inspect_counts_sites_of_a_kind(path: Path) -> None:
+def test_inspect_counts_sites_of_a_kind(path):
     write(path, MEAN)
     description = inspect_file(path)
     assert description.figures["alignments"] == 2
@@ -151,7 +141,7 @@ def test_inspect_counts_sites_of_a_kind(path: Path) -> None:
     assert "extra_msa.*.msa_column_global" in as_text(description, "attention.h5")
 
 
-def test_slabs_cover_every_value_once_in_order() -> None:
+def test_slabs_cover_every_value_once_in_order():
     for shape in ((3, 4), (7, 2, 3000, 2000), (2, 1, 5), (1, 5000, 3000)):
         covered = np.zeros(shape[:-1], dtype=np.int64)
         last = -1
@@ -170,23 +160,23 @@ def test_slabs_cover_every_value_once_in_order() -> None:
         assert (covered == 1).all()
 
 
-def lengths(site: str, *columns: str) -> Change:
+def lengths(site, *columns):
     return attribute(f"sites/{site}", "axis_lengths", list(columns))
 
 
-def foreign_sample(file: h5py.File) -> None:
+def foreign_sample(file):
     file.create_group(f"sites/{ROW}/s0000002")
 
 
-def dataset_for_group(name: str) -> Change:
-    def change(file: h5py.File) -> None:
+def dataset_for_group(name):
+    def change(file):
         del file[name]
         file[name] = np.zeros(3)
 
     return change
 
 
-def drop_scale(file: h5py.File) -> None:
+def drop_scale(file):
     file[MAP].dims[2].detach_scale(file[f"sites/{ROW}/s0000000/query"])
 
 
@@ -237,7 +227,7 @@ def drop_scale(file: h5py.File) -> None:
         (NONE, attribute("/", "inputs", "promoters"), "'window_length' is missing"),
     ],
 )
-def test_each_break_is_named(path: Path, reduce: Reduction, change: Change, words: str) -> None:
+def test_each_break_is_named(path, reduce, change, words):
     write(path, reduce)
     with h5py.File(path, "a") as file:
         change(file)

@@ -21,7 +21,7 @@ from tests.result_files import plain_site
 Writer = Callable[..., Any]
 
 
-def test_h5py_finds_the_promised_tree(write_example: Writer) -> None:
+def test_h5py_finds_the_promised_tree(write_example):
     example = write_example()
     with h5py.File(example.path) as file:
         assert file.attrs["format"] == "bioattn-attention"
@@ -44,7 +44,7 @@ def test_h5py_finds_the_promised_tree(write_example: Writer) -> None:
 
 @pytest.mark.parametrize("site", ["promoter.cross.0", "promoter.stage.0"])
 @pytest.mark.parametrize("dtype", list(WeightType))
-def test_xarray_finds_coordinates(write_example: Writer, site: str, dtype: WeightType) -> None:
+def test_xarray_finds_coordinates(write_example, site, dtype):
     example = write_example(dtype=dtype)
     data = xarray.open_dataset(example.path, group=f"sites/{site}", engine="h5netcdf")
     assert list(data["sample"].values) == example.samples.ids
@@ -60,7 +60,7 @@ def test_xarray_finds_coordinates(write_example: Writer, site: str, dtype: Weigh
         np.testing.assert_array_equal(gene, example.arrays[site][quantity][7, 1])
 
 
-def test_xarray_reads_samples_and_predictions(write_example: Writer) -> None:
+def test_xarray_reads_samples_and_predictions(write_example):
     example = write_example()
     samples = xarray.open_dataset(example.path, group="samples", engine="h5netcdf")
     assert samples["chrom"].sel(id="géne/0001") == "chrI"
@@ -69,7 +69,7 @@ def test_xarray_reads_samples_and_predictions(write_example: Writer) -> None:
     assert float(value) == example.predictions[3, 1]
 
 
-def test_the_reader_gives_slices(write_example: Writer) -> None:
+def test_the_reader_gives_slices(write_example):
     example = write_example()
     stored = example.arrays["promoter.cross.0"]["weights"]
     with open_attention(example.path) as attention:
@@ -105,15 +105,13 @@ def test_the_reader_gives_slices(write_example: Writer) -> None:
         ({"site": "promoter.cross.0", "value_weighted": True}, "export with --value-weighted"),
     ],
 )
-def test_the_reader_says_what_is_not_there(
-    write_example: Writer, arguments: dict[str, Any], sentence: str
-) -> None:
+def test_the_reader_says_what_is_not_there(write_example, arguments, sentence):
     example = write_example(value_weighted=False)
     with open_attention(example.path) as attention, pytest.raises(BioattnError, match=sentence):
         attention.weights(**arguments)
 
 
-def test_key_bins_are_where_the_bases_are(write_example: Writer) -> None:
+def test_key_bins_are_where_the_bases_are(write_example):
     """A base painted on the chromosome is found in the bin that says it covers it, on both strands."""
     example = write_example()
     with open_attention(str(example.path)) as attention:
@@ -131,16 +129,8 @@ def test_key_bins_are_where_the_bases_are(write_example: Writer) -> None:
                 assert sorted(covered) == list(range(row["start"], row["end"]))
 
 
-@given(
-    st.sampled_from("+-"),
-    st.integers(-50, 10**9),
-    st.integers(1, 60),
-    st.integers(0, 40),
-    st.data(),
-)
-def test_genomic_interval_against_a_plain_list(
-    strand: str, start: int, window: int, padding: int, data: st.DataObject
-) -> None:
+@given(st.sampled_from("+-"), st.integers(-50, 10**9), st.integers(1, 60), st.integers(0, 40), st.data())
+def test_genomic_interval_against_a_plain_list(strand, start, window, padding, data):
     length = window + padding
     first = data.draw(st.integers(0, length - 1))
     last = data.draw(st.integers(first + 1, length))
@@ -151,7 +141,7 @@ def test_genomic_interval_against_a_plain_list(
 
 
 @pytest.mark.parametrize("options", [{}, {"dtype": WeightType.FLOAT16}, {"chunked": False}])
-def test_the_same_content_gives_the_same_bytes(write_example: Writer, options: dict[str, Any]) -> None:
+def test_the_same_content_gives_the_same_bytes(write_example, options):
     """However it was cut into blocks; parts, which are stored in one piece, only from the same blocks."""
     first = write_example(name="a.h5", **options).path.read_bytes()
     blocks = 3 if "chunked" in options else 7
@@ -167,9 +157,7 @@ def test_the_same_content_gives_the_same_bytes(write_example: Writer, options: d
     st.integers(1, 5000),
     st.sampled_from(list(WeightType)),
 )
-def test_chunks_are_neither_huge_nor_cut_rows(
-    samples: int, treatments: int, heads: int, queries: int, keys: int, dtype: WeightType
-) -> None:
+def test_chunks_are_neither_huge_nor_cut_rows(samples, treatments, heads, queries, keys, dtype):
     site = plain_site(heads, dims=("sample", "treatment", "head", "query", "key"))
     sizes = {"treatment": treatments, "query": queries, "key": keys}
     layout = site_layout(site, AttentionOptions(dtype=dtype), sizes=sizes)
@@ -184,7 +172,7 @@ def test_chunks_are_neither_huge_nor_cut_rows(
     assert chunk[0] * layout.bytes_of_sample() <= max(BAND_BYTES, layout.bytes_of_sample())
 
 
-def test_layouts_of_heads_and_reductions() -> None:
+def test_layouts_of_heads_and_reductions():
     site = plain_site(4, dims=("sample", "head", "treatment", "key"))
     sizes = {"treatment": 3, "key": 7}
     layout = site_layout(site, AttentionOptions(heads=(2, 0)), sizes=sizes)
@@ -213,9 +201,7 @@ def test_layouts_of_heads_and_reductions() -> None:
         ("format_version", "one", "format_version 'one' is not of the form"),
     ],
 )
-def test_other_files_and_versions_are_refused(
-    write_example: Writer, attribute: str, value: str, sentence: str
-) -> None:
+def test_other_files_and_versions_are_refused(write_example, attribute, value, sentence):
     path = write_example().path
     with h5py.File(path, "a") as file:
         file.attrs[attribute] = value
@@ -223,7 +209,7 @@ def test_other_files_and_versions_are_refused(
         pass
 
 
-def test_a_newer_minor_version_is_read(write_example: Writer) -> None:
+def test_a_newer_minor_version_is_read(write_example):
     path = write_example().path
     with h5py.File(path, "a") as file:
         file.attrs["format_version"] = "2.7"
@@ -231,7 +217,7 @@ def test_a_newer_minor_version_is_read(write_example: Writer) -> None:
         assert attention.treatments
 
 
-def test_nothing_outside_the_file_is_opened(write_example: Writer, tmp_path: Any) -> None:
+def test_nothing_outside_the_file_is_opened(write_example, tmp_path):
     secret = tmp_path / "secret.h5"
     with h5py.File(secret, "w") as file:
         file["x"] = np.arange(4)
@@ -252,7 +238,7 @@ def test_nothing_outside_the_file_is_opened(write_example: Writer, tmp_path: Any
             pass
 
 
-def _virtual(source: Any) -> h5py.VirtualLayout:
+def _virtual(source):
     layout = h5py.VirtualLayout(shape=(4,), dtype="i8")
     layout[:] = h5py.VirtualSource(str(source), "x", shape=(4,))
     return layout

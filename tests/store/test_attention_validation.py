@@ -3,7 +3,6 @@
 import re
 from collections.abc import Callable
 from contextlib import suppress
-from pathlib import Path
 from typing import Any
 
 import h5py
@@ -16,7 +15,7 @@ from bioattn.store.inspection import is_valid
 from bioattn.store.problems import Severity
 from bioattn.store.reader import open_attention
 from bioattn.store.result_validation import validate_attention
-from tests.store.conftest import Change, attribute, delete, values
+from tests.store.conftest import attribute, delete, values
 
 Writer = Callable[..., Any]
 SITE = "sites/promoter.cross.0"
@@ -24,15 +23,15 @@ SITE = "sites/promoter.cross.0"
 
 @pytest.mark.parametrize("dtype", list(WeightType))
 @pytest.mark.parametrize("chunked", [True, False])
-def test_good_files_are_valid(write_example: Writer, dtype: WeightType, chunked: bool) -> None:
+def test_good_files_are_valid(write_example, dtype, chunked):
     assert validate_attention(write_example(dtype=dtype, chunked=chunked).path) == []
 
 
-def delete_attribute(holder: str, name: str) -> Change:
+def delete_attribute(holder, name):
     return lambda file: file[holder].attrs.__delitem__(name)
 
 
-def drop_scale(file: h5py.File) -> None:
+def drop_scale(file):
     weights = file[f"{SITE}/weights"]
     weights.dims[3].detach_scale(file[f"{SITE}/key"])
 
@@ -65,7 +64,7 @@ def drop_scale(file: h5py.File) -> None:
         (attribute("/", "format_version", "3.1"), "attention format 3.1 is newer than 2.0"),
     ],
 )
-def test_each_break_is_named(write_example: Writer, change: Change, words: str) -> None:
+def test_each_break_is_named(write_example, change, words):
     path = write_example().path
     with h5py.File(path, "a") as file:
         change(file)
@@ -75,7 +74,7 @@ def test_each_break_is_named(write_example: Writer, change: Change, words: str) 
     assert not is_valid(findings)
 
 
-def test_a_changed_file_has_no_seal(write_example: Writer) -> None:
+def test_a_changed_file_has_no_seal(write_example):
     path = write_example().path
     with h5py.File(path, "a") as file:
         file["samples/chrom"][0] = "chrX"
@@ -85,7 +84,7 @@ def test_a_changed_file_has_no_seal(write_example: Writer) -> None:
 
 
 @pytest.mark.parametrize("keep", [0, 3, 8, 100, 900, 0.2, 0.5, 0.9, 0.999])
-def test_cut_files_are_refused_in_one_sentence(write_example: Writer, keep: float) -> None:
+def test_cut_files_are_refused_in_one_sentence(write_example, keep):
     path = write_example().path
     content = path.read_bytes()
     path.write_bytes(content[: int(keep if keep > 1 or keep == 0 else keep * len(content))])
@@ -97,7 +96,7 @@ def test_cut_files_are_refused_in_one_sentence(write_example: Writer, keep: floa
         pass
 
 
-def test_flipped_bits_are_found_or_harmless(write_example: Writer) -> None:
+def test_flipped_bits_are_found_or_harmless(write_example):
     """A flip anywhere is either reported in one sentence or leaves every value and name as it was."""
     example = write_example(number=6, blocks=1, value_weighted=False)
     content = bytearray(example.path.read_bytes())
@@ -118,7 +117,7 @@ def test_flipped_bits_are_found_or_harmless(write_example: Writer) -> None:
     assert reported > 25
 
 
-def assert_equal_content(path: Path, example: Any) -> None:
+def assert_equal_content(path, example):
     with open_attention(path) as attention:
         assert list(attention.samples.index) == example.samples.ids
         for site, quantities in example.arrays.items():

@@ -1,7 +1,5 @@
 """Attribution files: damage is found, what is no attribution is refused, writing is chunk by chunk the same."""
 
-from pathlib import Path
-
 import h5py
 import numpy as np
 import pytest
@@ -11,13 +9,13 @@ from bioattn.store.attribution import open_attribution
 from bioattn.store.result_validation import validate_attribution
 from bioattn.store.windows import promoter_samples
 from tests.result_files import write_attribution
-from tests.store.conftest import Change, attribute, delete, values
+from tests.store.conftest import attribute, delete, values
 
 GENES, LENGTH = 6, 30
 VALUE = "attribution/values"
 
 
-def write(path: Path, blocks: int = 1) -> np.ndarray:
+def write(path, blocks=1):
     random = np.random.default_rng(0)
     codes = random.integers(0, 5, (GENES, LENGTH), dtype=np.uint8)
     values = random.normal(0, 1, (GENES, 2, LENGTH, 4)).astype(np.float32)
@@ -32,14 +30,14 @@ def write(path: Path, blocks: int = 1) -> np.ndarray:
     return values
 
 
-def test_blocks_do_not_matter(tmp_path: Path) -> None:
+def test_blocks_do_not_matter(tmp_path):
     write(tmp_path / "one.h5")
     write(tmp_path / "some.h5", blocks=3)
     assert (tmp_path / "one.h5").read_bytes() == (tmp_path / "some.h5").read_bytes()
     assert validate_attribution(tmp_path / "one.h5") == []
 
 
-def set_code(file: h5py.File, code: int) -> None:
+def set_code(file, code):
     known = np.argwhere(file["attribution/sequence"][:] < 4)[7]
     file["attribution/sequence"][tuple(known)] = code
 
@@ -55,7 +53,7 @@ def set_code(file: h5py.File, code: int) -> None:
         (delete("attribution/base"), "the dimension scale is missing"),
     ],
 )
-def test_what_breaks_the_contract_is_found(tmp_path: Path, change: Change, sentence: str) -> None:
+def test_what_breaks_the_contract_is_found(tmp_path, change, sentence):
     write(tmp_path / "x.h5")
     with h5py.File(tmp_path / "x.h5", "r+") as file:
         change(file)
@@ -63,7 +61,7 @@ def test_what_breaks_the_contract_is_found(tmp_path: Path, change: Change, sente
     assert any(sentence in finding for finding in findings), findings
 
 
-def test_what_is_no_attribution_is_refused(tmp_path: Path) -> None:
+def test_what_is_no_attribution_is_refused(tmp_path):
     with h5py.File(tmp_path / "other.h5", "w") as file:
         file.attrs["format"] = "bioattn-attention"
     with pytest.raises(FormatError, match="is no attribution file"), open_attribution(tmp_path / "other.h5"):
@@ -75,7 +73,7 @@ def test_what_is_no_attribution_is_refused(tmp_path: Path) -> None:
         pass
 
 
-def test_unknown_names_are_refused(tmp_path: Path) -> None:
+def test_unknown_names_are_refused(tmp_path):
     write(tmp_path / "x.h5")
     with open_attribution(tmp_path / "x.h5") as file:
         with pytest.raises(BioattnError, match="gene 'G9' is not in the file"):

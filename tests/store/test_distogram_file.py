@@ -1,8 +1,6 @@
 """What `inspect` and `validate` say of a prediction's files, whole and damaged."""
 
 import shutil
-from collections.abc import Callable
-from pathlib import Path
 
 import h5py
 import numpy as np
@@ -18,7 +16,7 @@ SIZE = 9
 
 
 @pytest.fixture
-def folder(tmp_path: Path) -> Path:
+def folder(tmp_path):
     random = np.random.default_rng(0)
     probability = random.random((SIZE, SIZE, 4), dtype=np.float32)
     probability += probability.transpose(1, 0, 2)
@@ -53,7 +51,7 @@ def folder(tmp_path: Path) -> Path:
     return tmp_path / "out"
 
 
-def test_whole_files_are_described_and_valid(folder: Path) -> None:
+def test_whole_files_are_described_and_valid(folder):
     described = inspect_file(folder / "distogram.h5")
     assert described.kind == "distogram"
     assert described.figures["arrays"]["probability"] == "9 × 9 × 4"
@@ -69,7 +67,7 @@ def test_whole_files_are_described_and_valid(folder: Path) -> None:
         assert file["probability"].dims[1][0] == file["column_j"]
 
 
-def test_a_flipped_bit_is_found(folder: Path) -> None:
+def test_a_flipped_bit_is_found(folder):
     path = folder / "distogram.h5"
     with h5py.File(path) as file:
         place = file["contact_probability"].id.get_offset()
@@ -84,7 +82,7 @@ def test_a_flipped_bit_is_found(folder: Path) -> None:
     assert finding.where == "out/distogram.h5"
 
 
-def test_every_file_of_a_prediction_is_looked_at(folder: Path) -> None:
+def test_every_file_of_a_prediction_is_looked_at(folder):
     whole = (folder / "contacts.rr").read_text()
     (folder / "contacts.rr").write_text(whole.replace(" 0 8 ", " 0 8 8 ", 1))
     (finding,) = validate_file(folder)
@@ -98,7 +96,7 @@ def test_every_file_of_a_prediction_is_looked_at(folder: Path) -> None:
     assert "contacts.tsv of the prediction is missing" in str(finding)
 
 
-def test_the_files_of_a_prediction_must_say_the_same(folder: Path) -> None:
+def test_the_files_of_a_prediction_must_say_the_same(folder):
     """Columns 7 and 12 of the alignment were left out; the pairs are those at least 6 apart."""
     table, listed, scores = (folder / name for name in ("contacts.tsv", "contacts.rr", "scores.json"))
     lines = table.read_text().splitlines(keepends=True)
@@ -133,7 +131,7 @@ def test_the_files_of_a_prediction_must_say_the_same(folder: Path) -> None:
     assert validate_file(folder) == []
 
 
-def test_a_prediction_without_scores_is_called_so(folder: Path) -> None:
+def test_a_prediction_without_scores_is_called_so(folder):
     shutil.copytree(folder, folder.parent / "other")
     (folder / "scores.json").unlink()
     with pytest.raises(FormatError, match=r"out: a prediction without its scores\.json"):
@@ -142,27 +140,27 @@ def test_a_prediction_without_scores_is_called_so(folder: Path) -> None:
     assert str(finding).startswith("error: out: a prediction without its scores.json")
 
 
-def nan(file: h5py.File) -> None:
+def nan(file):
     file["aligned_error"][3, 4] = np.nan
 
 
-def unequal(file: h5py.File) -> None:
+def unequal(file):
     file["probability"][2, 2] *= 2
 
 
-def lopsided(file: h5py.File) -> None:
+def lopsided(file):
     file["contact_probability"][1, 5] = 0.999
 
 
-def missing(file: h5py.File) -> None:
+def missing(file):
     del file["bin_edge"]
 
 
-def disordered(file: h5py.File) -> None:
+def disordered(file):
     file["column_i"][3] = 1
 
 
-def newer(file: h5py.File) -> None:
+def newer(file):
     file.attrs["format_version"] = 2
 
 
@@ -177,9 +175,7 @@ def newer(file: h5py.File) -> None:
         (newer, "has format version 2"),
     ],
 )
-def test_edited_files_are_checked_by_content(
-    edit: Callable[[h5py.File], None], said: str, folder: Path
-) -> None:
+def test_edited_files_are_checked_by_content(edit, said, folder):
     with h5py.File(folder / "distogram.h5") as old, h5py.File(folder / "edited.h5", "w") as new:
         for name in old:  # a copy: HDF5 tools drop the seal
             old.copy(name, new)
@@ -188,7 +184,7 @@ def test_edited_files_are_checked_by_content(
     assert said in str(validate_file(folder / "edited.h5")[0])
 
 
-def test_a_folder_with_other_scores_is_no_prediction(folder: Path) -> None:
+def test_a_folder_with_other_scores_is_no_prediction(folder):
     (folder / "scores.json").write_text("[1]")
     (finding,) = validate_file(folder)
     assert "not the scores of a prediction" in str(finding)

@@ -2,7 +2,6 @@
 
 import json
 import shutil
-from pathlib import Path
 
 import numpy as np
 import pytest
@@ -35,7 +34,7 @@ HEADS = [
 
 @settings(max_examples=200)
 @given(st.sampled_from(HEADS), st.binary(max_size=300) | st.text(max_size=100).map(str.encode))
-def test_any_bytes_are_answered(tmp_path: Path, head: bytes, rest: bytes) -> None:
+def test_any_bytes_are_answered(tmp_path, head, rest):
     path = tmp_path / "file"
     path.write_bytes(head + rest)
     refusal = None
@@ -52,7 +51,7 @@ def test_any_bytes_are_answered(tmp_path: Path, head: bytes, rest: bytes) -> Non
     assert as_json(description)
 
 
-def test_folders_that_are_nothing_are_refused(tmp_path: Path) -> None:
+def test_folders_that_are_nothing_are_refused(tmp_path):
     with pytest.raises(BioattnError, match="is a folder that bioattn did not make"):
         inspect_file(tmp_path)
     (tmp_path / "config.json").write_text("{}")
@@ -60,7 +59,7 @@ def test_folders_that_are_nothing_are_refused(tmp_path: Path) -> None:
         inspect_file(tmp_path)
 
 
-def test_run_records_show_the_command_as_typed(tmp_path: Path) -> None:
+def test_run_records_show_the_command_as_typed(tmp_path):
     path = tmp_path / "x.run.json"
     path.write_text('{"command": ["bioattn", "run", "a file"], "bioattn_version": "1"}')
     description = inspect_file(path)
@@ -68,7 +67,7 @@ def test_run_records_show_the_command_as_typed(tmp_path: Path) -> None:
     assert '"a file"' in as_json(description)
 
 
-def test_bed_is_no_table_with_a_header(tmp_path: Path) -> None:
+def test_bed_is_no_table_with_a_header(tmp_path):
     path = tmp_path / "x.bed"
     path.write_text("chr1\t5\t9\tg\t0\t+\nchr2\t5\t9\th\t0\t-\n")
     description = inspect_file(path)
@@ -76,7 +75,7 @@ def test_bed_is_no_table_with_a_header(tmp_path: Path) -> None:
 
 
 @pytest.fixture
-def residues() -> list[StructureResidue]:
+def residues():
     return [
         StructureResidue(name=name, number=number, atoms={"CA": (3.8 * number, 0.0, 0.0)}, confidence=50.0)
         for number, name in enumerate(("MET", "GLY", "VAL"), start=1)
@@ -84,7 +83,7 @@ def residues() -> list[StructureResidue]:
 
 
 @pytest.mark.parametrize("write", [write_pdb, lambda path, residues: write_mmcif(path, residues, name="x")])
-def test_structures_are_known_by_content(tmp_path: Path, residues: list[StructureResidue], write) -> None:
+def test_structures_are_known_by_content(tmp_path, residues, write):
     path = tmp_path / "structure"
     write(path, residues)
     description = inspect_file(path)
@@ -97,7 +96,7 @@ def test_structures_are_known_by_content(tmp_path: Path, residues: list[Structur
     assert "cannot be read as" in str(finding)
 
 
-def test_predicted_contacts_are_known(tmp_path: Path) -> None:
+def test_predicted_contacts_are_known(tmp_path):
     path = tmp_path / "c"
     write_rr(path, "MK-LEACDEF", np.full((10, 10), 0.25), target="q", method=["m"])
     description = inspect_file(path)
@@ -113,31 +112,28 @@ def test_predicted_contacts_are_known(tmp_path: Path) -> None:
     ("text", "sentence"),
     [
         ("Dear colleague, thank you for the files.\n", "is none of the files"),
-        (
-            "# Settings, all of them\n[model]\n",
-            "bioattn reads or writes (line 2 has 1 column, ",
-        ),
+        ("# Settings, all of them\n[model]\n", "bioattn reads or writes (line 2 has 1 column, "),
         ("a,b\n1,2\n1,2,3\n", "line 3: has 3 columns, the header has 2"),
         ("a\tb\n1\n", "line 2: has 1 column, the header has 2"),
         ("a,a\n1,2\n", "'a' names two columns"),
         ("a\t\tb\n1\t2\t3\n", "a column has no name"),
     ],
 )
-def test_text_with_commas_is_no_table(tmp_path: Path, text: str, sentence: str) -> None:
+def test_text_with_commas_is_no_table(tmp_path, text, sentence):
     path = tmp_path / "x"
     path.write_text(text)
     (finding,) = validate_file(path)
     assert sentence in str(finding)
 
 
-def test_tables_as_others_write_them_are_tables(tmp_path: Path) -> None:
+def test_tables_as_others_write_them_are_tables(tmp_path):
     path = tmp_path / "x"
     path.write_text(',"b, and c",d\r\n1,"2,3","4\n5"\r\n\r\n6,7,8\r\n')
     description = inspect_file(path)
     assert description.figures == {"rows": 2, "columns": 3, "names": ["", "b, and c", "d"]}
 
 
-def test_simulations_are_known_by_folder_and_by_settings(tmp_path: Path) -> None:
+def test_simulations_are_known_by_folder_and_by_settings(tmp_path):
     families, promoters = tmp_path / "f", tmp_path / "p"
     words = ["--families", "2", "--min-depth", "20", "--max-depth", "20", "--seed", "4", "-q"]
     assert main(["simulate", "msa", "-o", str(families), *words]) == 0
@@ -163,7 +159,7 @@ def test_simulations_are_known_by_folder_and_by_settings(tmp_path: Path) -> None
     assert "motifs.meme of the simulation" in str(validate_file(promoters)[0])
 
 
-def test_run_records_keep_names_and_say_what_is_empty(tmp_path: Path) -> None:
+def test_run_records_keep_names_and_say_what_is_empty(tmp_path):
     path = tmp_path / "x.run.json"
     record = {
         "command": ["bioattn", "run"],
@@ -191,7 +187,7 @@ A3M = ">q/1-5 the query\nMKVLE\n>a\nMK-LEgg\n>b\n--V--\n"
         ("CLUSTAL W (1.83)\n\nx      MKVL\ny      MKVL\n", 2, 4, "x", "0 %", 0),
     ],
 )
-def test_alignments(tmp_path: Path, capsys, text, rows, columns, first, gaps, inserted) -> None:
+def test_alignments(tmp_path, capsys, text, rows, columns, first, gaps, inserted):
     path = tmp_path / "x.a3m"
     path.write_text(text)
     assert main(["inspect", str(path), "--json"]) == 0
@@ -207,7 +203,7 @@ def test_alignments(tmp_path: Path, capsys, text, rows, columns, first, gaps, in
     assert main(["validate", str(path)]) == 0
 
 
-def test_an_alignment_of_dna_is_not_called_protein(tmp_path: Path, capsys) -> None:
+def test_an_alignment_of_dna_is_not_called_protein(tmp_path, capsys):
     path = tmp_path / "x.aln"
     path.write_text("CLUSTAL W (1.83)\n\nx      ACGTACGTAC\ny      ACGTACG-AC\n")
     assert main(["inspect", str(path)]) == 0
@@ -216,14 +212,14 @@ def test_an_alignment_of_dna_is_not_called_protein(tmp_path: Path, capsys) -> No
     assert "  letters: DNA or RNA (models read proteins)\n" in said
 
 
-def test_promoters_are_still_promoters(tmp_path: Path, capsys) -> None:
+def test_promoters_are_still_promoters(tmp_path, capsys):
     path = tmp_path / "x.fa"
     path.write_text(">g chr1:0-12(+)\nACGTNRYKMSWA\n")
     assert main(["inspect", str(path), "--json"]) == 0
     assert json.loads(capsys.readouterr().out)["kind"] == "promoters"
 
 
-def test_what_prepare_msa_writes(tmp_path: Path, capsys) -> None:
+def test_what_prepare_msa_writes(tmp_path, capsys):
     source, output, stats = tmp_path / "in.a3m", tmp_path / "x.a3m.gz", tmp_path / "x.json"
     source.write_text(A3M)
     assert main(["prepare", "msa", str(source), "-o", str(output), "--stats", str(stats), "-q"]) == 0
@@ -238,7 +234,7 @@ def test_what_prepare_msa_writes(tmp_path: Path, capsys) -> None:
     assert "statistics of an alignment without query, columns, neff" in capsys.readouterr().out
 
 
-def test_damaged_alignments(tmp_path: Path, capsys) -> None:
+def test_damaged_alignments(tmp_path, capsys):
     path = tmp_path / "x.a3m"
     path.write_text(">q\nMKVLE\n>a\nMKV\n")
     assert main(["validate", str(path)]) == 1

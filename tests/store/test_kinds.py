@@ -4,7 +4,6 @@ import json
 import subprocess
 import sys
 from collections import Counter
-from pathlib import Path
 
 import pytest
 
@@ -15,13 +14,13 @@ from bioattn.store.kinds import file_kinds, recognise
 from bioattn_cli.main import main
 
 
-def test_every_kind_has_a_name_of_its_own() -> None:
+def test_every_kind_has_a_name_of_its_own():
     names = Counter(kind.name for kind in file_kinds())
     assert names.most_common(1)[0][1] == 1
     assert {"attention", "dataset", "model", "evoformer-model", "motifs", "check", "prediction"} <= set(names)
 
 
-def test_the_registry_does_not_import_torch(tmp_path: Path) -> None:
+def test_the_registry_does_not_import_torch(tmp_path):
     table = tmp_path / "x.tsv"
     table.write_text("a\tb\n1\t2\n")
     code = (
@@ -46,9 +45,7 @@ def test_the_registry_does_not_import_torch(tmp_path: Path) -> None:
         ),
     ],
 )
-def test_folders_that_lack_something_are_refused_in_a_sentence(
-    tmp_path: Path, files: dict[str, str], sentence: str
-) -> None:
+def test_folders_that_lack_something_are_refused_in_a_sentence(tmp_path, files, sentence):
     for name, text in files.items():
         (tmp_path / name).write_text(text)
     with pytest.raises(BioattnError, match=sentence):
@@ -57,7 +54,7 @@ def test_folders_that_lack_something_are_refused_in_a_sentence(
     assert sentence.replace("\\", "") in str(finding)
 
 
-def test_a_run_record_is_one_whatever_its_format(tmp_path: Path) -> None:
+def test_a_run_record_is_one_whatever_its_format(tmp_path):
     path = tmp_path / "x.run.json"
     path.write_text('{"command": [], "bioattn_version": "1", "format": "bioattn-check"}')
     assert recognise(path).name == "run-record"
@@ -127,9 +124,7 @@ FAMILY = CountingFamily()
 '''
 
 
-def test_a_family_elsewhere_brings_its_kinds(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_a_family_elsewhere_brings_its_kinds(tmp_path, monkeypatch, capsys):
     """Its model and its result are inspected, validated, merged, reported and shown to MultiQC by name alone."""
     family = tmp_path / "families" / "counting"
     family.mkdir(parents=True)

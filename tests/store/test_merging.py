@@ -25,7 +25,7 @@ from tests.store.conftest import TREATMENTS, make_arrays, make_layout, make_samp
 LAYOUT = make_layout(AttentionOptions(value_weighted=True))
 
 
-def rows_of(number: int, rows: slice) -> Block:
+def rows_of(number, rows):
     """Some samples of a file whose content follows from their number in all."""
     arrays = {f"sites/{name}": found for name, found in make_arrays(LAYOUT, number).items()}
     values = np.random.default_rng(1).normal(size=(number, len(TREATMENTS))).astype(np.float32)
@@ -39,7 +39,7 @@ def rows_of(number: int, rows: slice) -> Block:
     cuts=st.lists(st.integers(0, 40), max_size=5),
     slab=st.integers(1, 9),
 )
-def test_cuts_anywhere(number: int, part_samples: int, cuts: list[int], slab: int) -> None:
+def test_cuts_anywhere(number, part_samples, cuts, slab):
     """Parts of any sizes, empty ones too, over blocks of any sizes."""
     bounds = [0, *sorted(min(cut, number) for cut in cuts), number]
     job = {"generated_by": f"bioattn {__version__}", "part_samples": part_samples}
@@ -49,7 +49,7 @@ def test_cuts_anywhere(number: int, part_samples: int, cuts: list[int], slab: in
         patch.setattr("bioattn.store.parts.READ_BYTES", slab * widest // 2)
         patch.setattr("bioattn.store.schema.BAND_BYTES", slab * widest // 2)
 
-        def write(name: str, first: int, stop: int, record: ShardRecord | None) -> Path:
+        def write(name, first, stop, record):
             path = Path(folder) / name
             with result_writer(
                 path, replace(LAYOUT, shard=record), stop - first, chunked=record is not None
@@ -84,7 +84,7 @@ TEXT = st.text(st.characters(codec="utf-8", exclude_characters="\r\n\t\x00"), mi
 
 
 @given(header=TEXT, rows=st.lists(TEXT, max_size=5), value=TEXT)
-def test_a_part_of_a_table_is_read_as_it_was_written(header: str, rows: list[str], value: str) -> None:
+def test_a_part_of_a_table_is_read_as_it_was_written(header, rows, value):
     record = ShardRecord(shard=Shard(2, 3), first=4, stop=4 + len(rows), total=99, job={"model": value})
     seal = PartSeal()
     text = "".join([part_line(record), *(line + "\n" for line in [header, *rows])])
@@ -109,6 +109,6 @@ def test_a_part_of_a_table_is_read_as_it_was_written(header: str, rows: list[str
         },
     )
 )
-def test_what_is_no_record_is_one_sentence(content: dict[str, object]) -> None:
+def test_what_is_no_record_is_one_sentence(content):
     with pytest.raises(FormatError, match=r"^part\.h5: says that it is a part of a sharded run"):
         parse_record(content, "part.h5")

@@ -1,7 +1,6 @@
 """`validate` reads all of a parameter file: a flipped bit in any array is found."""
 
 import zipfile
-from pathlib import Path
 
 import numpy as np
 import pytest
@@ -17,7 +16,7 @@ from tests.making import small_evoformer
 
 
 @pytest.fixture(scope="module")
-def parameters(tmp_path_factory: pytest.TempPathFactory) -> Path:
+def parameters(tmp_path_factory):
     """A folder with the parameters of a small model in AlphaFold's and in OpenFold's form."""
     folder = tmp_path_factory.mktemp("parameters")
     torch.manual_seed(0)
@@ -29,7 +28,7 @@ def parameters(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 @pytest.mark.parametrize("name", ["params.npz", "params.pt"])
-def test_a_flipped_bit_in_any_array_is_found(name: str, parameters: Path, tmp_path: Path, capsys) -> None:
+def test_a_flipped_bit_in_any_array_is_found(name, parameters, tmp_path, capsys):
     whole = (parameters / name).read_bytes()
     assert validate_file(parameters / name) == []
     path = tmp_path / name
@@ -49,7 +48,7 @@ def test_a_flipped_bit_in_any_array_is_found(name: str, parameters: Path, tmp_pa
     assert capsys.readouterr().out.endswith(f"{path}: invalid\n")
 
 
-def test_a_checkpoint_without_check_sums_is_valid_with_a_warning(parameters: Path, tmp_path: Path) -> None:
+def test_a_checkpoint_without_check_sums_is_valid_with_a_warning(parameters, tmp_path):
     content = torch.load(parameters / "params.pt", weights_only=True)
     path = tmp_path / "params.pt"
     torch.serialization.set_crc32_options(False)
@@ -62,7 +61,7 @@ def test_a_checkpoint_without_check_sums_is_valid_with_a_warning(parameters: Pat
     assert is_valid([finding])
 
 
-def test_numbers_that_are_none_are_found(parameters: Path, tmp_path: Path) -> None:
+def test_numbers_that_are_none_are_found(parameters, tmp_path):
     content = torch.load(parameters / "params.pt", weights_only=True)
     name = "evoformer.linear.weight"
     content[name][0, 0] = float("nan")
@@ -72,7 +71,7 @@ def test_numbers_that_are_none_are_found(parameters: Path, tmp_path: Path) -> No
     assert f"the array {name} holds NaN" in str(finding)
 
 
-def test_checkpoints_of_old_programs_are_known(parameters: Path, tmp_path: Path) -> None:
+def test_checkpoints_of_old_programs_are_known(parameters, tmp_path):
     content = torch.load(parameters / "params.pt", weights_only=True)
     path = tmp_path / "params.pt"
     torch.save(content, path, _use_new_zipfile_serialization=False)

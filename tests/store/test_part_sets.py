@@ -2,7 +2,6 @@
 
 import io
 import json
-from collections.abc import Sequence
 from dataclasses import replace
 from itertools import pairwise
 from pathlib import Path
@@ -22,13 +21,11 @@ JOB = {"format": PREDICTIONS_JOB, "generated_by": f"bioattn {__version__}", "mod
 HEADER = "gene_id\theat"
 
 
-def row(number: int) -> str:
+def row(number):
     return f"G{number}\t{number / 4}"
 
 
-def table(
-    path: Path, record: ShardRecord, *, header: str = HEADER, rows: Sequence[str] | None = None
-) -> Path:
+def table(path, record, *, header=HEADER, rows=None):
     """A part as a command with --shard writes it; `rows` instead of those of its inputs."""
     lines = [row(number) for number in range(record.first, record.stop)] if rows is None else rows
     seal = PartSeal()
@@ -38,31 +35,31 @@ def table(
     return path
 
 
-def records(*bounds: int) -> list[ShardRecord]:
+def records(*bounds):
     return [
         ShardRecord(shard=Shard(number, len(bounds) - 1), first=first, stop=stop, total=bounds[-1], job=JOB)
         for number, (first, stop) in enumerate(pairwise(bounds), start=1)
     ]
 
 
-def tables(folder: Path, *bounds: int) -> list[Path]:
+def tables(folder, *bounds):
     return [table(folder / f"{each.shard.number}.tsv", each) for each in records(*bounds)]
 
 
 class Counted(NoProgress):
     """Counts what was said to be done."""
 
-    def __init__(self) -> None:
+    def __init__(self):
         self.begun: list[tuple[str, int]] = []
         self.ended = self.done = 0
 
-    def begin(self, stage: str, total: int, *_more: object, **_other: object) -> None:
+    def begin(self, stage, total, *_more, **_other):
         self.begun.append((stage, total))
 
-    def advance(self, steps: int = 1, **_figures: object) -> None:
+    def advance(self, steps=1, **_figures):
         self.done += steps
 
-    def end(self) -> None:
+    def end(self):
         self.ended += 1
 
 
@@ -187,7 +184,7 @@ def test_inputs_have_to_follow_each_other_from_the_first_to_the_last(tmp_path, b
 FOLDER_JOB = {"format": recorded_folder.FOLDER_JOB, "generated_by": f"bioattn {__version__}", "alignments": 5}
 
 
-def folders(tmp_path: Path, *given: tuple[Sequence[str], Sequence[str]]) -> list[Path]:
+def folders(tmp_path, *given):
     """Parts as `run evoformer --shard` leaves them: for each, names of results (of two files) and of failures."""
     total, done, parts = sum(len(names) + len(failed) for names, failed in given), 0, []
     for number, (names, failed) in enumerate(given, start=1):

@@ -3,7 +3,6 @@
 import itertools
 from contextlib import nullcontext
 from dataclasses import replace
-from pathlib import Path
 
 import h5py
 import numpy as np
@@ -40,7 +39,7 @@ ALL = AttentionOptions()
 TOP_K = AttentionOptions(reduce=Reduction.TOP_K, top_k=4)
 
 
-def layout_of(options: AttentionOptions, lengths: list[int], per_sample: bool | None = None) -> FileLayout:
+def layout_of(options, lengths, per_sample=None):
     known = [{"length": length} for length in lengths]
     group = site_layout(SITE, options, lengths=known, per_sample=per_sample)
     return FileLayout(inputs="sequences", model_sha256="a" * 64, columns=COLUMNS, groups=(group,))
@@ -49,7 +48,7 @@ def layout_of(options: AttentionOptions, lengths: list[int], per_sample: bool | 
 Arrays = dict[str, np.ndarray]
 
 
-def block_of(options: AttentionOptions, lengths: list[int], first: int = 0) -> tuple[Block, list[Arrays]]:
+def block_of(options, lengths, first=0):
     """Samples whose weights follow from their number; NaN behind their ends, as nobody reads that."""
     longest = max(lengths)
     whole: dict[str, list[np.ndarray]] = {"weights": [], "key_index": []}
@@ -80,9 +79,7 @@ def block_of(options: AttentionOptions, lengths: list[int], first: int = 0) -> t
     return Block(samples, {"sites/sequence.layers": arrays}), own
 
 
-def write(
-    path: Path, layout: FileLayout, options: AttentionOptions, cuts: tuple[int, ...] = ()
-) -> list[Arrays]:
+def write(path, layout, options, cuts=()):
     block, own = block_of(options, LENGTHS)
     with result_writer(path, layout, len(LENGTHS)) as writer:
         for first, stop in itertools.pairwise((0, *cuts, len(LENGTHS))):
@@ -92,9 +89,7 @@ def write(
 
 @pytest.mark.parametrize("per_sample", [True, False])
 @pytest.mark.parametrize("options", [ALL, TOP_K], ids=["all", "top-k"])
-def test_both_ways_are_valid_and_read_alike(
-    tmp_path: Path, options: AttentionOptions, per_sample: bool
-) -> None:
+def test_both_ways_are_valid_and_read_alike(tmp_path, options, per_sample):
     path = tmp_path / "a.h5"
     own = write(path, layout_of(options, LENGTHS, per_sample), options)
     assert validate_file(path) == []
@@ -119,7 +114,7 @@ def test_both_ways_are_valid_and_read_alike(
             assert not padded[..., 3:].any()
 
 
-def test_xarray_reads_padded_axes_and_the_column_of_their_lengths(tmp_path: Path) -> None:
+def test_xarray_reads_padded_axes_and_the_column_of_their_lengths(tmp_path):
     path = tmp_path / "a.h5"
     own = write(path, layout_of(ALL, LENGTHS, per_sample=False), ALL)
     site = xarray.open_dataset(path, group="sites/sequence.layers", engine="h5netcdf")
@@ -131,7 +126,7 @@ def test_xarray_reads_padded_axes_and_the_column_of_their_lengths(tmp_path: Path
 
 
 @pytest.mark.parametrize("per_sample", [True, False])
-def test_shards_make_the_whole(tmp_path: Path, per_sample: bool) -> None:
+def test_shards_make_the_whole(tmp_path, per_sample):
     layout = layout_of(TOP_K, LENGTHS, per_sample)
     write(tmp_path / "part.h5", layout, TOP_K)
     write_whole(tmp_path / "whole.h5", layout, [PartFile(tmp_path / "part.h5", 5)], lambda _: nullcontext())
@@ -158,12 +153,12 @@ def test_shards_make_the_whole(tmp_path: Path, per_sample: bool) -> None:
         ([100], False),
     ],
 )
-def test_what_would_waste_more_than_half_is_stored_apart(lengths: list[int], per_sample: bool) -> None:
+def test_what_would_waste_more_than_half_is_stored_apart(lengths, per_sample):
     (group,) = layout_of(ALL, lengths).groups
     assert group.per_sample is per_sample
 
 
-def test_many_short_sequences_do_not_pay_for_groups(tmp_path: Path) -> None:
+def test_many_short_sequences_do_not_pay_for_groups(tmp_path):
     random = np.random.default_rng(0)
     lengths = random.integers(4, 9, 2000).tolist()
     layout = layout_of(ALL, lengths)
@@ -183,7 +178,7 @@ def test_many_short_sequences_do_not_pay_for_groups(tmp_path: Path) -> None:
         ((0, 2, 1, 6, 6), -1.0, "sample 's0': holds negative values"),
     ],
 )
-def test_breaks_are_named(tmp_path: Path, where: tuple[int, ...], value: float, words: str) -> None:
+def test_breaks_are_named(tmp_path, where, value, words):
     path = tmp_path / "a.h5"
     write(path, layout_of(ALL, LENGTHS, per_sample=False), ALL)
     with h5py.File(path, "a") as file:

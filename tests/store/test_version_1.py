@@ -20,19 +20,19 @@ PROMOTERS = ["phases.h5", "shard.h5", "stages.h5"]
 
 
 @pytest.fixture(scope="module")
-def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
+def folder(tmp_path_factory):
     folder = tmp_path_factory.mktemp("version_1")
     for name in NAMES:
         (folder / name).write_bytes(gzip.decompress((FILES / f"{name}.gz").read_bytes()))
     return folder
 
 
-def test_there_is_a_file_of_each_kind() -> None:
+def test_there_is_a_file_of_each_kind():
     assert sorted([*ATTRIBUTION, *ALIGNMENTS, *PROMOTERS]) == NAMES
 
 
 @pytest.mark.parametrize("name", NAMES)
-def test_they_are_valid_and_described(folder: Path, name: str) -> None:
+def test_they_are_valid_and_described(folder, name):
     assert validate_file(folder / name) == []
     figures = inspect_file(folder / name).figures
     assert figures["format_version"] == ("1.1" if name in ALIGNMENTS else "1.0")
@@ -40,7 +40,7 @@ def test_they_are_valid_and_described(folder: Path, name: str) -> None:
 
 
 @pytest.mark.parametrize("name", PROMOTERS)
-def test_attention_of_promoters(folder: Path, name: str) -> None:
+def test_attention_of_promoters(folder, name):
     with h5py.File(folder / name) as file, open_attention(folder / name) as attention:
         assert attention.inputs == "promoters"
         assert list(attention.samples.index) == list(file["samples/id"].asstr())
@@ -74,7 +74,7 @@ def test_attention_of_promoters(folder: Path, name: str) -> None:
 
 
 @pytest.mark.parametrize("name", ALIGNMENTS)
-def test_attention_of_alignments(folder: Path, name: str) -> None:
+def test_attention_of_alignments(folder, name):
     with h5py.File(folder / name) as file, open_attention(folder / name) as attention:
         assert attention.inputs == "alignments"
         ids = list(file["samples/id"].asstr())
@@ -103,7 +103,7 @@ def test_attention_of_alignments(folder: Path, name: str) -> None:
 
 
 @pytest.mark.parametrize("name", ATTRIBUTION)
-def test_attribution(folder: Path, name: str) -> None:
+def test_attribution(folder, name):
     with h5py.File(folder / name) as file, open_attribution(folder / name) as attribution:
         assert attribution.method == name.removesuffix(".h5")
         assert attribution.treatments == list(file["attribution/treatment"].asstr())
@@ -116,15 +116,13 @@ def test_attribution(folder: Path, name: str) -> None:
 
 
 @pytest.mark.parametrize("name", ["shard.h5", "alignment-shard.h5"])
-def test_parts_are_refused_by_name(
-    folder: Path, tmp_path: Path, name: str, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_parts_are_refused_by_name(folder, tmp_path, name, capsys):
     assert main(["merge", str(folder / name), "-o", str(tmp_path / "merged.h5")]) == 1
     assert f"{folder / name}: is of format 1." in capsys.readouterr().err
 
 
 @pytest.mark.parametrize("name", ["phases.h5", "top-k.h5", "ism.h5"])
-def test_flipped_bits_are_found_or_harmless(folder: Path, tmp_path: Path, name: str) -> None:
+def test_flipped_bits_are_found_or_harmless(folder, tmp_path, name):
     content = (folder / name).read_bytes()
     random = np.random.default_rng(0)
     reported = 0

@@ -2,7 +2,6 @@
 
 import csv
 import gzip
-from pathlib import Path
 
 import numpy as np
 import pytest
@@ -17,30 +16,30 @@ LETTERS = dict(zip(NAMES.split(" "), "ARNDCQEGHILKMFPSTWYV", strict=True))
 
 
 def atom(
-    number: int,
-    residue: str,
-    x: float,
-    name: str = "CA",
+    number,
+    residue,
+    x,
+    name="CA",
     *,
-    record: str = "ATOM",
-    altloc: str = " ",
-    chain: str = "A",
-    code: str = " ",
-    occupancy: float = 1.0,
-    element: str = "C",
-) -> str:
+    record="ATOM",
+    altloc=" ",
+    chain="A",
+    code=" ",
+    occupancy=1.0,
+    element="C",
+):
     return (
         f"{record:6}{1:5} {name:^4}{altloc}{residue:>3} {chain}{number:4}{code}   "
         f"{x:8.3f}{0.0:8.3f}{0.0:8.3f}{occupancy:6.2f}{0.0:6.2f}          {element:>2}"
     )
 
 
-def pdb(path: Path, *lines: str) -> Path:
+def pdb(path, *lines):
     path.write_text("\n".join([*lines, "END", ""]))
     return path
 
 
-def test_corner_cases_of_a_pdb_file(tmp_path: Path) -> None:
+def test_corner_cases_of_a_pdb_file(tmp_path):
     file = pdb(
         tmp_path / "x.pdb",
         "MODEL        1",
@@ -78,7 +77,7 @@ def test_corner_cases_of_a_pdb_file(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("file", "chain"), [("PF00254_2PPN_A.pdb", "A"), ("sca_S1A_3TGI.pdb", "E"), ("psicov_16pkA.pdb", "_")]
 )
-def test_pdb_chains_equal_their_columns(shared: Path, file: str, chain: str) -> None:
+def test_pdb_chains_equal_their_columns(shared, file, chain):
     """The ATOM records cut by columns, the alternative location with most occupancy kept."""
     path = shared / "data" / "msa_structure" / "structure" / file
     best: dict[tuple[str, str], dict[str, tuple[float, str, list[float]]]] = {}
@@ -99,7 +98,7 @@ def test_pdb_chains_equal_their_columns(shared: Path, file: str, chain: str) -> 
     np.testing.assert_allclose(found.cb, cb, atol=1e-4)
 
 
-def test_mmcif_chains_equal_their_loop(shared: Path) -> None:
+def test_mmcif_chains_equal_their_loop(shared):
     """Residues numbered by the authors, not by the sequence; a CB missing from the file."""
     path = shared / "data" / "msa_structure" / "structure" / "protenix_1k1a.cif"
     table = MMCIF2Dict(str(path))
@@ -116,7 +115,7 @@ def test_mmcif_chains_equal_their_loop(shared: Path) -> None:
     np.testing.assert_allclose(found.ca[:, 0], [x for _, _, x in wanted], atol=1e-4)
 
 
-def test_missing_cb_stands_at_ca_or_at_its_ideal_place(shared: Path) -> None:
+def test_missing_cb_stands_at_ca_or_at_its_ideal_place(shared):
     path = shared / "data" / "msa_structure" / "structure" / "af3pt_721p.cif"
     plain, virtual = read_chain(path, "A"), read_chain(path, "A", missing_cb="virtual")
     missing = plain.numbers.index(122)
@@ -127,7 +126,7 @@ def test_missing_cb_stands_at_ca_or_at_its_ideal_place(shared: Path) -> None:
     np.testing.assert_array_equal(plain.cb[others], virtual.cb[others])
 
 
-def test_virtual_cb_is_near_the_real_one(shared: Path) -> None:
+def test_virtual_cb_is_near_the_real_one(shared):
     """On a crystal structure at 0.9 ångström, N and C taken from the file by columns."""
     path = shared / "data" / "msa_structure" / "structure" / "PF00582_2Z3V_A.pdb"
     atoms: dict[str, dict[str, list[float]]] = {}
@@ -142,7 +141,7 @@ def test_virtual_cb_is_near_the_real_one(shared: Path) -> None:
     assert apart.max() < 0.5
 
 
-def test_compressed_structures_are_the_same(shared: Path, tmp_path: Path) -> None:
+def test_compressed_structures_are_the_same(shared, tmp_path):
     for name in ("of_1UBQ.pdb", "protenix_102m.cif"):
         path = shared / "data" / "msa_structure" / "structure" / name
         packed = tmp_path / "structure.gz"
@@ -150,7 +149,7 @@ def test_compressed_structures_are_the_same(shared: Path, tmp_path: Path) -> Non
         np.testing.assert_array_equal(read_chain(packed, "A").cb, read_chain(path, "A").cb)
 
 
-def test_chains_that_are_not_there(tmp_path: Path) -> None:
+def test_chains_that_are_not_there(tmp_path):
     file = pdb(
         tmp_path / "x.pdb",
         atom(1, "ALA", 0),
@@ -165,7 +164,7 @@ def test_chains_that_are_not_there(tmp_path: Path) -> None:
         read_chain(file, "C")
 
 
-def test_a_cut_mmcif_file_says_so(shared: Path, tmp_path: Path) -> None:
+def test_a_cut_mmcif_file_says_so(shared, tmp_path):
     text = (shared / "data" / "msa_structure" / "structure" / "protenix_102m.cif").read_text()
     file = tmp_path / "cut.cif"
     file.write_text(text[: text.index("\nATOM   40 ") + 30])
@@ -190,7 +189,7 @@ def test_a_cut_mmcif_file_says_so(shared: Path, tmp_path: Path) -> None:
     ],
     ids=["empty", "FASTA", "binary", "few columns", "odd loop", "no atoms", "letters in x", "cut gzip"],
 )
-def test_other_files_are_refused(tmp_path: Path, content: bytes) -> None:
+def test_other_files_are_refused(tmp_path, content):
     file = tmp_path / "x.pdb"
     file.write_bytes(content)
     with pytest.raises(FormatError) as refused:
@@ -198,7 +197,7 @@ def test_other_files_are_refused(tmp_path: Path, content: bytes) -> None:
     assert str(refused.value).startswith(f"{file}: ")
 
 
-def test_a_missing_file(tmp_path: Path) -> None:
+def test_a_missing_file(tmp_path):
     with pytest.raises(BioattnError, match="no such file"):
         read_chain(tmp_path / "none.pdb")
 
@@ -206,7 +205,7 @@ def test_a_missing_file(tmp_path: Path) -> None:
 AMINO_ACIDS = np.array(list("ACDEFGHIKLMNPQRSTVWY"))
 
 
-def test_planted_relatives_are_found_and_nothing_else() -> None:
+def test_planted_relatives_are_found_and_nothing_else():
     random = np.random.default_rng(4)
     sequences = ["".join(random.choice(AMINO_ACIDS, 120)) for _ in range(12)]
     copy = np.array(list(sequences[3]))
@@ -219,14 +218,14 @@ def test_planted_relatives_are_found_and_nothing_else() -> None:
     assert families(14, found) == [0, 1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 3, 13]
 
 
-def test_families_join_through_others() -> None:
+def test_families_join_through_others():
     sequences = ["MKTAYIAKQRQISFVKSHFSRQ", "MKTAYIAKQRQISFVKSHFSRQLEERLGLIEVQAPILSRVG", "LEERLGLIEVQAPILSRVG"]
     found = related_pairs(sequences)
     assert [(pair.first, pair.second) for pair in found] == [(0, 1), (1, 2)]
     assert families(3, found) == [0, 0, 0]
 
 
-def test_the_known_relatives_among_the_shared_structures(shared: Path) -> None:
+def test_the_known_relatives_among_the_shared_structures(shared):
     """The two homologous pairs that the data's README names, and no others."""
     folder = shared / "data" / "msa_structure"
     with (folder / "INDEX.tsv").open() as index:

@@ -1,7 +1,6 @@
 """Which residue stands in which column: hand-made cases, and the mappings published with the shared pairs."""
 
 import csv
-from pathlib import Path
 
 import numpy as np
 import pytest
@@ -26,7 +25,7 @@ DIFFERENT = {
 }
 
 
-def chain_of(letters: str) -> Chain:
+def chain_of(letters):
     coordinates = np.arange(3 * len(letters), dtype=np.float32).reshape(-1, 3)
     return Chain(
         name="A",
@@ -40,7 +39,7 @@ def chain_of(letters: str) -> Chain:
     )
 
 
-def alignment_of(*rows: str) -> Alignment:
+def alignment_of(*rows):
     parts = [split_insertions(row.encode()) for row in rows]
     return Alignment(
         names=[f"row{number}" for number in range(1, len(rows) + 1)],
@@ -50,16 +49,16 @@ def alignment_of(*rows: str) -> Alignment:
     )
 
 
-def pairs_of(letters: str, *rows: str) -> dict[int, int]:
+def pairs_of(letters, *rows):
     mapping = map_columns(chain_of(letters), alignment_of(*rows))
     return dict(zip(mapping.columns.tolist(), mapping.residues.tolist(), strict=True))
 
 
-def test_the_same_sequence_maps_one_to_one() -> None:
+def test_the_same_sequence_maps_one_to_one():
     assert pairs_of(SEQUENCE, SEQUENCE) == {index: index for index in range(33)}
 
 
-def test_gaps_insertions_tags_and_loops() -> None:
+def test_gaps_insertions_tags_and_loops():
     """The row has a gap in columns 2 and 3 and an insertion before 10; the chain has a tag and lacks a loop."""
     row = SEQUENCE[:2] + "--" + SEQUENCE[2:8] + SEQUENCE[8:11].lower() + SEQUENCE[11:]
     tagged = "GHHHHHH" + SEQUENCE[:20] + SEQUENCE[24:]
@@ -73,12 +72,12 @@ def test_gaps_insertions_tags_and_loops() -> None:
     assert pairs_of(tagged, row) == wanted
 
 
-def test_the_closest_row_is_found_when_the_query_is_another_protein() -> None:
+def test_the_closest_row_is_found_when_the_query_is_another_protein():
     mapping = map_columns(chain_of(SEQUENCE), alignment_of(SHUFFLED, SHUFFLED[::-1][:30] + "KKK", SEQUENCE))
     assert (mapping.row, mapping.identity) == (2, 1.0)
 
 
-def test_coordinates_of_columns() -> None:
+def test_coordinates_of_columns():
     mapping = map_columns(chain_of(SEQUENCE[3:]), alignment_of(SEQUENCE))
     cb = mapping.column_cb(chain_of(SEQUENCE[3:]), 33)
     assert np.isnan(cb[:3]).all()
@@ -94,12 +93,12 @@ def test_coordinates_of_columns() -> None:
     ],
     ids=["another protein", "another part", "only gaps"],
 )
-def test_sequences_that_do_not_match(letters: str, rows: list[str]) -> None:
+def test_sequences_that_do_not_match(letters, rows):
     with pytest.raises(BioattnError, match=r"^x\.pdb: the sequence of chain A does not match.*'row1'"):
         map_columns(chain_of(letters), alignment_of(*rows), source="x.pdb")
 
 
-def test_the_published_mappings(shared: Path) -> None:
+def test_the_published_mappings(shared):
     folder = shared / "data" / "msa_structure"
     with (folder / "INDEX.tsv").open() as index:
         pairs = list(csv.DictReader(index, delimiter="\t"))
@@ -121,7 +120,7 @@ def test_the_published_mappings(shared: Path) -> None:
         assert (same, len(published), len(ours)) == wanted, pair["id"]
 
 
-def test_a_written_mapping_is_the_published_file(shared: Path, tmp_path: Path) -> None:
+def test_a_written_mapping_is_the_published_file(shared, tmp_path):
     """Byte for byte: blank chains, insertion codes and glycines included."""
     folder = shared / "data" / "msa_structure"
     for name, structure, chain_name, msa in (
@@ -154,7 +153,7 @@ def test_a_written_mapping_is_the_published_file(shared: Path, tmp_path: Path) -
         (["msa_column\tresi"], "maps no residue"),
     ],
 )
-def test_mappings_that_are_refused(tmp_path: Path, lines: list[str], words: str) -> None:
+def test_mappings_that_are_refused(tmp_path, lines, words):
     file = tmp_path / "x.tsv"
     file.write_text("\n".join(lines) + "\n")
     with pytest.raises(FormatError) as refused:

@@ -2,7 +2,6 @@
 
 import csv
 import math
-from pathlib import Path
 
 import numpy as np
 import pytest
@@ -17,7 +16,7 @@ from bioattn.structures.contacts import (
 )
 
 
-def test_contacts_equal_a_plain_loop() -> None:
+def test_contacts_equal_a_plain_loop():
     random = np.random.default_rng(2)
     cb = random.normal(0, 6, (30, 3))
     cb[[4, 17]] = np.nan
@@ -34,7 +33,7 @@ def test_contacts_equal_a_plain_loop() -> None:
     assert found.any()
 
 
-def test_contact_counts_of_the_shared_pairs(shared: Path) -> None:
+def test_contact_counts_of_the_shared_pairs(shared):
     """INDEX.tsv counts separation over the mapped residues, so gaps in the mapping are closed up here."""
     folder = shared / "data" / "msa_structure"
     with (folder / "INDEX.tsv").open() as index:

@@ -34,7 +34,7 @@ from bioattn_cli.main import main
 ROOT = Path(__file__).resolve().parents[2]
 
 
-def test_text_and_json_say_the_same(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_text_and_json_say_the_same(tmp_path, capsys):
     assert main(["doctor", str(tmp_path), "--json"]) == 0
     said = capsys.readouterr()
     content = json.loads(said.out)
@@ -55,9 +55,7 @@ def test_text_and_json_say_the_same(tmp_path: Path, capsys: pytest.CaptureFixtur
     assert list(tmp_path.iterdir()) == []
 
 
-def test_what_is_broken_is_exit_code_1(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_what_is_broken_is_exit_code_1(tmp_path, monkeypatch, capsys):
     broken = Diagnosis(
         topic="files", name="HDF5", text="no", status=Status.ERROR, advice="another file system"
     )
@@ -69,12 +67,12 @@ def test_what_is_broken_is_exit_code_1(
     assert "1 thing broken (X)" in text
 
 
-def test_a_folder_that_is_not_there(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_a_folder_that_is_not_there(tmp_path, capsys):
     assert main(["doctor", str(tmp_path / "nowhere")]) == 1
     assert f"{tmp_path / 'nowhere'}: no such folder" in capsys.readouterr().err
 
 
-def test_warnings_alone_are_no_failure() -> None:
+def test_warnings_alone_are_no_failure():
     assert examine.overall([]) is Status.OK
     of = {status: Diagnosis(topic="files", name=status, text="", status=status) for status in Status}
     assert examine.overall([of[Status.ABSENT], of[Status.OK]]) is Status.OK
@@ -82,7 +80,7 @@ def test_warnings_alone_are_no_failure() -> None:
     assert examine.overall([of[Status.ERROR], of[Status.WARNING]]) is Status.ERROR
 
 
-def test_a_python_without_torch_is_told_apart_from_a_crash(tmp_path: Path) -> None:
+def test_a_python_without_torch_is_told_apart_from_a_crash(tmp_path):
     """Doctor is for the installation that does not work: every import may fail."""
     (tmp_path / "torch.py").write_text("raise OSError('libtorch_cpu.so: cannot open shared object file')")
     (tmp_path / "h5py.py").write_text("raise ImportError('libhdf5.so: cannot open shared object file')")
@@ -101,11 +99,11 @@ def test_a_python_without_torch_is_told_apart_from_a_crash(tmp_path: Path) -> No
 PROJECT = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]
 
 
-def requirement(library: Library) -> str:
+def requirement(library):
     return f"{library.distribution}>={'.'.join(str(part) for part in library.least)}"
 
 
-def test_the_tables_say_what_the_project_requires() -> None:
+def test_the_tables_say_what_the_project_requires():
     assert sorted(map(requirement, REQUIRED)) == sorted(PROJECT["dependencies"])
     of_developers = {"test", "dev", "fuzz", "all"}
     extras = {
@@ -116,7 +114,7 @@ def test_the_tables_say_what_the_project_requires() -> None:
     assert PROJECT["requires-python"] == f">={'.'.join(map(str, LEAST_PYTHON))}"
 
 
-def test_versions_are_those_of_the_libraries() -> None:
+def test_versions_are_those_of_the_libraries():
     found = {diagnosis.name: diagnosis for diagnosis in software_diagnoses()}
     for library in REQUIRED:
         assert found[library.distribution].value == metadata.version(library.distribution)
@@ -127,7 +125,7 @@ def test_versions_are_those_of_the_libraries() -> None:
 
 
 @pytest.fixture
-def broken(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+def broken(tmp_path, monkeypatch):
     """A folder of modules that imports look into first."""
     monkeypatch.syspath_prepend(tmp_path)
     (tmp_path / "brokenlib.py").write_text("raise OSError('libGL.so.1: cannot open shared object file')")
@@ -139,7 +137,7 @@ def broken(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     return tmp_path
 
 
-def test_a_needed_library_that_fails_is_an_error(broken: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_needed_library_that_fails_is_an_error(broken, monkeypatch):
     monkeypatch.setattr(
         software,
         "REQUIRED",
@@ -159,7 +157,7 @@ def test_a_needed_library_that_fails_is_an_error(broken: Path, monkeypatch: pyte
     assert good.status is Status.OK
 
 
-def test_extras_that_are_missing_or_broken(broken: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_extras_that_are_missing_or_broken(broken, monkeypatch):
     extras = [
         software.Extra(name, Library(name, name, (1,)), "something")
         for name in ("nowherelib", "brokenlib", "needslib")
@@ -173,13 +171,13 @@ def test_extras_that_are_missing_or_broken(broken: Path, monkeypatch: pytest.Mon
         sys.modules.pop(name, None)
 
 
-def of(diagnoses, name: str) -> Diagnosis:
+def of(diagnoses, name):
     (found,) = [diagnosis for diagnosis in diagnoses if diagnosis.name == name]
     return found
 
 
 @pytest.fixture
-def gpu(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> SimpleNamespace:
+def gpu(monkeypatch, tmp_path):
     """A torch built for CUDA, and no driver until its file is written."""
     driver = tmp_path / "driver"
     monkeypatch.setattr(compute, "_NVIDIA_DRIVER", driver)
@@ -191,7 +189,7 @@ def gpu(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> SimpleNamespace:
     return SimpleNamespace(driver=driver)
 
 
-def test_a_build_for_the_cpu_says_so(gpu: SimpleNamespace, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_build_for_the_cpu_says_so(gpu, monkeypatch):
     monkeypatch.setattr(torch.version, "cuda", None)
     cuda = of(device_diagnoses(), "CUDA")
     assert cuda.status is Status.ABSENT
@@ -202,16 +200,14 @@ def test_a_build_for_the_cpu_says_so(gpu: SimpleNamespace, monkeypatch: pytest.M
     assert "there is a GPU driver" in cuda.text
 
 
-def test_a_build_for_cuda_without_a_gpu_says_why(
-    gpu: SimpleNamespace, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_build_for_cuda_without_a_gpu_says_why(gpu, monkeypatch):
     cuda = of(device_diagnoses(), "CUDA")
     assert (cuda.status, cuda.value) == (Status.WARNING, 0)
     assert "built for CUDA 12.6: there is no GPU driver" in cuda.text
     gpu.driver.write_text("")
     assert "the driver is there but offers no device" in of(device_diagnoses(), "CUDA").text
 
-    def warns() -> bool:
+    def warns():
         import warnings
 
         warnings.warn("The NVIDIA driver on your\n system is too old", stacklevel=1)
@@ -223,9 +219,7 @@ def test_a_build_for_cuda_without_a_gpu_says_why(
     assert "CUDA_VISIBLE_DEVICES is '', which hides every GPU" in of(device_diagnoses(), "CUDA").text
 
 
-def test_a_gpu_that_does_not_compute_is_an_error(
-    gpu: SimpleNamespace, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_gpu_that_does_not_compute_is_an_error(gpu, monkeypatch):
     monkeypatch.setattr(torch.cuda, "is_available", lambda: True)
     monkeypatch.setattr(torch.cuda, "device_count", lambda: 1)
     monkeypatch.setattr(torch.cuda, "get_device_name", lambda _: "Old GPU")
@@ -234,7 +228,7 @@ def test_a_gpu_that_does_not_compute_is_an_error(
     )
     ones = torch.ones
 
-    def no_kernel(*size: int, device: str) -> torch.Tensor:
+    def no_kernel(*size, device):
         raise RuntimeError("CUDA error: no kernel image is available\nmore")
 
     monkeypatch.setattr(torch, "ones", no_kernel)
@@ -250,7 +244,7 @@ def test_a_gpu_that_does_not_compute_is_an_error(
 
 @pytest.mark.gpu
 @pytest.mark.skipif(not torch.cuda.is_available(), reason="needs a CUDA device")
-def test_a_real_gpu_is_named() -> None:
+def test_a_real_gpu_is_named():
     assert torch.cuda.get_device_name(0) in of(device_diagnoses(), "CUDA").text
 
 
@@ -266,9 +260,7 @@ def test_a_real_gpu_is_named() -> None:
         ("4,2", Status.WARNING, "'4,2', which is not a number of threads"),
     ],
 )
-def test_variables_that_hurt(
-    told: str | None, status: Status, says: str, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
-) -> None:
+def test_variables_that_hurt(told, status, says, monkeypatch, tmp_path):
     monkeypatch.setattr(control_group, "MOUNT", tmp_path)
     (tmp_path / "cpu.max").write_text("350000 100000\n")
     monkeypatch.setattr(os, "sched_getaffinity", lambda _: set(range(64)), raising=False)
@@ -284,14 +276,14 @@ def test_variables_that_hurt(
     assert variable.text.startswith(says)
 
 
-def test_other_variables_are_looked_at_when_set(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_other_variables_are_looked_at_when_set(monkeypatch):
     monkeypatch.delenv("MKL_NUM_THREADS", raising=False)
     assert "MKL_NUM_THREADS" not in {diagnosis.name for diagnosis in thread_diagnoses()}
     monkeypatch.setenv("MKL_NUM_THREADS", "100000")
     assert of(thread_diagnoses(), "MKL_NUM_THREADS").status is Status.WARNING
 
 
-def test_a_container_short_of_memory(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+def test_a_container_short_of_memory(monkeypatch, tmp_path):
     monkeypatch.setattr(control_group, "MOUNT", tmp_path)
     (tmp_path / "memory.max").write_text("900000000\n")
     (tmp_path / "memory.current").write_text("300000000\n")
@@ -302,7 +294,7 @@ def test_a_container_short_of_memory(monkeypatch: pytest.MonkeyPatch, tmp_path: 
     assert (free.value, free.status) == (600_000_000, Status.WARNING)
 
 
-def test_a_good_folder(tmp_path: Path) -> None:
+def test_a_good_folder(tmp_path):
     found = {diagnosis.name: diagnosis for diagnosis in storage_diagnoses(tmp_path)}
     assert {name: diagnosis.status for name, diagnosis in found.items()} == dict.fromkeys(
         ("folder", "locks", "HDF5", "cache", "open files"), Status.OK
@@ -311,7 +303,7 @@ def test_a_good_folder(tmp_path: Path) -> None:
     assert list(tmp_path.iterdir()) == []
 
 
-def test_a_folder_that_takes_no_files(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_folder_that_takes_no_files(tmp_path, monkeypatch):
     """Root may write anywhere, so the folder is one of the system's that takes none from anyone."""
     closed = Path("/proc") if os.geteuid() == 0 else tmp_path / "closed"
     if closed.parent == tmp_path:
@@ -329,10 +321,10 @@ def test_a_folder_that_takes_no_files(tmp_path: Path, monkeypatch: pytest.Monkey
 
 
 @pytest.mark.skipif(storage.fcntl is None, reason="Windows has no advisory locks")
-def test_file_systems_without_locks(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_file_systems_without_locks(tmp_path, monkeypatch):
     assert lock_diagnosis(tmp_path).value is True
 
-    def refused(_descriptor: int, _operation: int) -> None:
+    def refused(_descriptor, _operation):
         raise OSError(errno.ENOLCK, "No locks available")
 
     monkeypatch.setattr(storage.fcntl, "flock", refused)
@@ -345,10 +337,10 @@ def test_file_systems_without_locks(tmp_path: Path, monkeypatch: pytest.MonkeyPa
     assert "this system has none" in lock_diagnosis(tmp_path).text
 
 
-def test_hdf5_that_cannot_lock(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_hdf5_that_cannot_lock(tmp_path, monkeypatch):
     import h5py
 
-    def refused(*_: object) -> None:
+    def refused(*_):
         raise BlockingIOError(
             errno.EAGAIN, "Unable to synchronously open file (unable to lock file, errno = 11)"
         )
@@ -364,5 +356,5 @@ def test_hdf5_that_cannot_lock(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) 
 @pytest.mark.parametrize(
     ("limit", "status"), [(-1, Status.OK), (1024, Status.OK), (128, Status.OK), (64, Status.WARNING)]
 )
-def test_few_file_handles(limit: int, status: Status) -> None:
+def test_few_file_handles(limit, status):
     assert handle_diagnosis(limit).status is status

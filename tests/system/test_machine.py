@@ -4,7 +4,6 @@ import os
 import subprocess
 import sys
 import threading
-from pathlib import Path
 
 import pytest
 import torch
@@ -19,7 +18,7 @@ from bioattn.system.shard import WHOLE, Shard, parse_shard
 from bioattn.system.threads import granted_cores, granted_threads, map_in_order
 
 
-def test_threads_granted_by_the_environment(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_threads_granted_by_the_environment(monkeypatch):
     before = torch.get_num_threads()
     try:
         monkeypatch.setenv("OMP_NUM_THREADS", "1")
@@ -35,7 +34,7 @@ def test_threads_granted_by_the_environment(monkeypatch: pytest.MonkeyPatch) -> 
 
 
 @pytest.mark.skipif(torch.cuda.is_available(), reason="there is a GPU")
-def test_a_missing_gpu_is_named() -> None:
+def test_a_missing_gpu_is_named():
     with pytest.raises(
         BioattnError, match=r"--device cuda: torch sees no such device here; available: .*cpu"
     ):
@@ -44,11 +43,11 @@ def test_a_missing_gpu_is_named() -> None:
 
 
 @pytest.mark.parametrize("threads", [1, 2, 5])
-def test_results_come_in_order(threads: int) -> None:
+def test_results_come_in_order(threads):
     assert list(map_in_order(lambda number: number**2, range(100), threads)) == [n**2 for n in range(100)]
 
 
-def test_items_are_taken_no_further_ahead_than_needed() -> None:
+def test_items_are_taken_no_further_ahead_than_needed():
     taken: list[int] = []
 
     def items():
@@ -62,11 +61,11 @@ def test_items_are_taken_no_further_ahead_than_needed() -> None:
     assert len(taken) <= 6
 
 
-def test_a_failure_reaches_the_caller_and_ends_the_rest() -> None:
+def test_a_failure_reaches_the_caller_and_ends_the_rest():
     begun: list[int] = []
     gate = threading.Event()
 
-    def work(number: int) -> int:
+    def work(number):
         begun.append(number)
         if number == 1:
             raise ValueError("number 1")
@@ -79,20 +78,20 @@ def test_a_failure_reaches_the_caller_and_ends_the_rest() -> None:
 
 
 @pytest.fixture
-def groups(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+def groups(tmp_path, monkeypatch):
     """A folder in place of /sys/fs/cgroup, of which nothing says yet what groups this process is in."""
     monkeypatch.setattr(control_group, "MOUNT", tmp_path)
     monkeypatch.setattr(control_group, "MEMBERSHIP", tmp_path / "membership")
     return tmp_path
 
 
-def write(folder: Path, **files: str) -> None:
+def write(folder, **files):
     folder.mkdir(parents=True, exist_ok=True)
     for name, content in files.items():
         (folder / name.replace("__", ".")).write_text(content)
 
 
-def test_the_least_of_all_limits_counts(groups: Path) -> None:
+def test_the_least_of_all_limits_counts(groups):
     whole = free_memory()
     if whole is None:
         pytest.skip("this system does not say how much memory is free")
@@ -106,7 +105,7 @@ def test_the_least_of_all_limits_counts(groups: Path) -> None:
     assert control_group.memory_limit() is None
 
 
-def test_limits_of_the_groups_above_count(groups: Path) -> None:
+def test_limits_of_the_groups_above_count(groups):
     """As a batch system without containers has it: the job's group has the limit, the step's below it none."""
     (groups / "membership").write_text("0::/slurm/job_1/step_0\n")
     stat = "inactive_file 0\n"
@@ -118,7 +117,7 @@ def test_limits_of_the_groups_above_count(groups: Path) -> None:
     assert control_group.cpu_quota() == 2.5
 
 
-def test_version_1_has_a_folder_for_each_controller(groups: Path) -> None:
+def test_version_1_has_a_folder_for_each_controller(groups):
     (groups / "membership").write_text("5:cpu,cpuacct:/a\n4:memory:/a/b\n1:name=systemd:/\n0::/\n")
     stat = "total_inactive_file 5\n"
     names = {"memory__usage_in_bytes": "50", "memory__stat": stat}
@@ -132,16 +131,14 @@ def test_version_1_has_a_folder_for_each_controller(groups: Path) -> None:
     assert control_group.cpu_quota() == 0.5
 
 
-def test_a_group_out_of_sight_leaves_the_mount(groups: Path) -> None:
+def test_a_group_out_of_sight_leaves_the_mount(groups):
     """In a container the path of the group may be the host's."""
     (groups / "membership").write_text("0::/docker/0123\n")
     write(groups, cpu__max="150000 100000")
     assert control_group.cpu_quota() == 1.5
 
 
-def test_threads_are_those_that_quota_and_variable_grant(
-    groups: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_threads_are_those_that_quota_and_variable_grant(groups, monkeypatch):
     monkeypatch.setattr(os, "sched_getaffinity", lambda _: set(range(64)), raising=False)
     monkeypatch.delenv("OMP_NUM_THREADS", raising=False)
     assert granted_cores() == granted_threads() == 64
@@ -155,7 +152,7 @@ def test_threads_are_those_that_quota_and_variable_grant(
 
 
 @pytest.mark.skipif(not sys.platform.startswith("linux"), reason="ulimit -v is Linux's")
-def test_ulimit_counts() -> None:
+def test_ulimit_counts():
     code = "from bioattn.system.memory import free_memory; print(free_memory())"
     command = f"ulimit -v 2000000; exec '{sys.executable}' -c '{code}'"
     said = subprocess.run(["bash", "-c", command], check=True, capture_output=True, text=True).stdout
@@ -181,7 +178,7 @@ print(resident() - before)
 
 @pytest.mark.skipif(sys.platform != "linux", reason="of Linux with glibc")
 @pytest.mark.parametrize(("kept", "settings"), [("keep", {}), ("", {}), ("keep", {"MALLOC_ARENA_MAX": "2"})])
-def test_freed_memory_is_kept_where_it_is_asked_for(kept: str, settings: dict[str, str]) -> None:
+def test_freed_memory_is_kept_where_it_is_asked_for(kept, settings):
     plain = {name: value for name, value in os.environ.items() if not name.startswith("MALLOC_")}
     run = subprocess.run(
         [sys.executable, "-c", FREED, kept],
@@ -194,7 +191,7 @@ def test_freed_memory_is_kept_where_it_is_asked_for(kept: str, settings: dict[st
 
 
 @given(total=st.integers(0, 500), count=st.integers(1, 60), unit=st.integers(1, 70))
-def test_shards_cover_all_in_order_and_cut_no_unit(total: int, count: int, unit: int) -> None:
+def test_shards_cover_all_in_order_and_cut_no_unit(total, count, unit):
     slices = [Shard(number, count).slice(total, unit) for number in range(1, count + 1)]
     assert [index for each in slices for index in range(total)[each]] == list(range(total))
     assert all(each.start % unit == 0 or each.start == total for each in slices)
@@ -203,14 +200,14 @@ def test_shards_cover_all_in_order_and_cut_no_unit(total: int, count: int, unit:
     assert units == sorted(units, reverse=True)
 
 
-def test_a_shard_follows_from_the_number_of_inputs_alone() -> None:
+def test_a_shard_follows_from_the_number_of_inputs_alone():
     assert Shard(3, 8).slice(3) == slice(2, 3)
     assert Shard(8, 8).slice(3) == slice(3, 3)
     assert Shard(2, 2).slice(130, unit=64) == slice(128, 130)
     assert WHOLE.slice(7) == slice(0, 7)
 
 
-def test_a_shard_is_read_as_it_is_written() -> None:
+def test_a_shard_is_read_as_it_is_written():
     assert parse_shard("3/8") == Shard(3, 8)
     assert str(parse_shard(" 03 / 8 ")) == "3/8"
 
@@ -239,6 +236,6 @@ def test_a_shard_is_read_as_it_is_written() -> None:
         "1/" + "9" * 5000,
     ],
 )
-def test_what_is_no_shard_is_refused(text: str) -> None:
+def test_what_is_no_shard_is_refused(text):
     with pytest.raises(SettingsError, match="such as 1/8"):
         parse_shard(text)

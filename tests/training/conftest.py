@@ -4,8 +4,6 @@ import multiprocessing
 import os
 import socket
 import time
-from collections.abc import Callable, Mapping, Sequence
-from pathlib import Path
 
 import pytest
 
@@ -42,9 +40,7 @@ sys.exit(main())
 class TrainingProcesses:
     """Processes of one run and what they said."""
 
-    def __init__(
-        self, folder: Path, words: Sequence[Sequence[str]], *, pause: float = 0.0, timeout: float = 120.0
-    ) -> None:
+    def __init__(self, folder, words, *, pause=0.0, timeout=120.0):
         context = multiprocessing.get_context("forkserver")
         context.set_forkserver_preload(_MODULES)
         with socket.socket() as probe:
@@ -66,7 +62,7 @@ class TrainingProcesses:
             self.members.append(context.Process(target=exec, args=(_PROGRAM, given)))
             self.members[-1].start()
 
-    def exit_codes(self) -> list[int | None]:
+    def exit_codes(self):
         """Wait for all; whoever does not end in a minute is killed and has None."""
         codes: list[int | None] = []
         for member in self.members:
@@ -77,12 +73,12 @@ class TrainingProcesses:
                 member.join()
         return codes
 
-    def errors(self) -> list[str]:
+    def errors(self):
         """All that all said which is an error of ours, or a traceback."""
         lines = [line for log in self.logs if log.exists() for line in log.read_text().splitlines()]
         return [line for line in lines if line.startswith(("bioattn: error", "Traceback"))]
 
-    def send(self, number: int, rank: int, after: Path) -> None:
+    def send(self, number, rank, after):
         """Send a signal to one, once the file `after` is there."""
         end = time.monotonic() + 60
         while not after.exists() and time.monotonic() < end:
@@ -91,16 +87,10 @@ class TrainingProcesses:
 
 
 @pytest.fixture
-def train_together(tmp_path: Path) -> Callable[..., TrainingProcesses]:
+def train_together(tmp_path):
     """Start `count` processes of `bioattn train` with the same words, and `extra` ones by rank."""
 
-    def start(
-        words: Sequence[str],
-        count: int = 2,
-        *,
-        extra: Mapping[int, Sequence[str]] | None = None,
-        **options: float,
-    ) -> TrainingProcesses:
+    def start(words, count=2, *, extra=None, **options):
         each = [["train", *words, *(extra or {}).get(rank, ())] for rank in range(count)]
         return TrainingProcesses(tmp_path, each, **options)
 

@@ -2,10 +2,7 @@
 
 import csv
 import signal
-from collections.abc import Mapping
 from dataclasses import replace
-from pathlib import Path
-from typing import Any
 
 import numpy as np
 import torch
@@ -15,7 +12,6 @@ from bioattn.models.evoformer.family import EvoformerTrainingSettings
 from bioattn.models.promoter import family as promoter
 from bioattn.models.promoter.family import PromoterTrainingSettings
 from bioattn.system.progress import NoProgress
-from bioattn.system.signals import StopRequest
 from bioattn.training import run
 
 CPU = torch.device("cpu")
@@ -56,7 +52,7 @@ def train(settings, *, resume=False, force=False, **running):
     return run.train(FAMILIES[type(settings)], settings, device=CPU, **running)
 
 
-def write_settings(path: Path, model: Mapping[str, Any], training: Mapping[str, Any]) -> Path:
+def write_settings(path, model, training):
     """A file for --config."""
     tables = {"model": model, "training": training}.items()
     path.write_text(
@@ -68,7 +64,7 @@ def write_settings(path: Path, model: Mapping[str, Any], training: Mapping[str, 
     return path
 
 
-def assert_same_curves(one: Path, other: Path, *columns: str) -> None:
+def assert_same_curves(one, other, *columns):
     """Histories that agree up to rounding.
 
     Weights are not compared one by one: AdamW makes a step of whole size of a gradient that is all rounding.
@@ -83,7 +79,7 @@ def assert_same_curves(one: Path, other: Path, *columns: str) -> None:
     np.testing.assert_allclose(*curves, rtol=0, atol=1e-5)
 
 
-def same_folders(one: Path, other: Path) -> None:
+def same_folders(one, other):
     for name in ("model.safetensors", "history.csv", "training.json", "config.json", "README.md"):
         assert (one / name).read_bytes() == (other / name).read_bytes(), name
 
@@ -91,7 +87,7 @@ def same_folders(one: Path, other: Path) -> None:
 class StopAfter(NoProgress):
     """Progress that asks for a stop after some steps."""
 
-    def __init__(self, steps: int, request: StopRequest) -> None:
+    def __init__(self, steps, request):
         self.left, self.request = steps, request
 
     def advance(self, steps=1, **status):
@@ -104,12 +100,12 @@ class StopAfter(NoProgress):
 class Notes(NoProgress):
     """Progress that keeps what it is told."""
 
-    def __init__(self) -> None:
+    def __init__(self):
         self.notes: list[str] = []
         self.status: dict[str, float | str] = {}
 
-    def note(self, sentence: str) -> None:
+    def note(self, sentence):
         self.notes.append(sentence)
 
-    def advance(self, steps: int = 1, **status: float | str) -> None:
+    def advance(self, steps=1, **status):
         self.status |= status

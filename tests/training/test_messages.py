@@ -3,7 +3,6 @@
 import re
 import sys
 from dataclasses import replace
-from pathlib import Path
 
 import numpy as np
 import pytest
@@ -24,7 +23,7 @@ EPOCH = re.compile(
 )
 
 
-def promoter_job(dataset: Path, output: Path, **training) -> PromoterTrainingSettings:
+def promoter_job(dataset, output, **training):
     tables = PROMOTER | {"training": PROMOTER["training"] | training}
     return PromoterTrainingSettings(dataset=dataset, output=output, baselines=False, **tables)
 
@@ -136,7 +135,7 @@ def test_the_simple_model_is_chosen_on_validation_genes():
     assert best_simple([], "regression") is None
 
 
-def events_of(folder: Path) -> dict[str, list[tuple[int, float]]]:
+def events_of(folder):
     accumulation = pytest.importorskip("tensorboard.backend.event_processing.event_accumulator")
     accumulator = accumulation.EventAccumulator(str(folder))
     accumulator.Reload()

@@ -23,13 +23,13 @@ from tests.training.runs import EVOFORMER, PROMOTER, STAGES, StopAfter, same_fol
 JOB = {"dataset": "0" * 64, "training": {"seed": 0, "epochs": 3}, "exclude": ["1ABC"]}
 
 
-def test_a_full_disk_keeps_the_earlier_state(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_full_disk_keeps_the_earlier_state(tmp_path, monkeypatch):
     model = torch.nn.Linear(2, 1)
     optimizer = torch.optim.AdamW(model.parameters())
     path = tmp_path / "state.safetensors"
     save_state(path, JOB, Position(round=3), model, model, model.state_dict(), optimizer)
 
-    def full(self: Path, data: bytes) -> int:
+    def full(self, data):
         raise OSError(errno.ENOSPC, "No space left on device")
 
     monkeypatch.setattr(Path, "write_bytes", full)
@@ -39,7 +39,7 @@ def test_a_full_disk_keeps_the_earlier_state(tmp_path: Path, monkeypatch: pytest
     assert load_state(path, JOB, model, model, optimizer)[0].round == 3
 
 
-def test_every_flipped_bit_is_found_or_harmless(tmp_path: Path) -> None:
+def test_every_flipped_bit_is_found_or_harmless(tmp_path):
     torch.manual_seed(0)
     model = torch.nn.Linear(3, 2)
     optimizer = torch.optim.AdamW(model.parameters())
@@ -64,7 +64,7 @@ def test_every_flipped_bit_is_found_or_harmless(tmp_path: Path) -> None:
     assert found > 0.95 * (8 * len(whole) / 13)
 
 
-def test_what_differs_from_the_interrupted_run_is_named(tmp_path: Path) -> None:
+def test_what_differs_from_the_interrupted_run_is_named(tmp_path):
     model = torch.nn.Linear(2, 1)
     optimizer = torch.optim.AdamW(model.parameters())
     path = tmp_path / "state.safetensors"
@@ -77,7 +77,7 @@ def test_what_differs_from_the_interrupted_run_is_named(tmp_path: Path) -> None:
     )
 
 
-def test_a_state_of_another_version_is_refused(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_state_of_another_version_is_refused(tmp_path, monkeypatch):
     model = torch.nn.Linear(2, 1)
     optimizer = torch.optim.AdamW(model.parameters())
     path = tmp_path / "state.safetensors"
@@ -94,7 +94,7 @@ def test_a_state_of_another_version_is_refused(tmp_path: Path, monkeypatch: pyte
 def settings(request, dataset_path, contact_dataset):
     """Of a run into a folder, with other settings of its training."""
 
-    def make(output: Path, **training):
+    def make(output, **training):
         if request.param == "promoter":
             content = {"dataset": dataset_path, "baselines": False, **PROMOTER}
             kind: type = PromoterTrainingSettings
@@ -106,14 +106,14 @@ def settings(request, dataset_path, contact_dataset):
 
 
 @pytest.fixture(scope="module")
-def whole(settings, tmp_path_factory) -> Path:
+def whole(settings, tmp_path_factory):
     """The model of a run that nobody disturbed."""
     output = tmp_path_factory.mktemp("whole") / "m"
     train(settings(output))
     return output
 
 
-def interrupted(settings, steps: int) -> None:
+def interrupted(settings, steps):
     """Stop a run after some steps."""
     request = StopRequest()
     with pytest.raises(Interrupted) as stop:
@@ -133,7 +133,7 @@ def test_a_stopped_run_goes_on_to_the_same_bytes(settings, whole, tmp_path, prom
 
 
 @pytest.fixture(scope="module")
-def two_stages(contact_dataset, tmp_path_factory) -> EvoformerTrainingSettings:
+def two_stages(contact_dataset, tmp_path_factory):
     """The settings of a finished run of two stages."""
     content = EVOFORMER | {"training": EVOFORMER["training"] | STAGES}
     output = tmp_path_factory.mktemp("stages") / "m"

@@ -5,7 +5,7 @@ import re
 import signal
 import subprocess
 from collections import Counter
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -25,7 +25,7 @@ class Snakemake:
     programs: Sequence[Path]
     """Folders for the PATH with `snakemake` and `bioattn`."""
 
-    def start(self, *arguments: str) -> "subprocess.Popen[str]":
+    def start(self, *arguments):
         """Start Snakemake as the leader of its own process group."""
         environment = {name: value for name, value in os.environ.items() if name != "PYTHONPATH"}
         environment |= {
@@ -42,7 +42,7 @@ class Snakemake:
             start_new_session=True,
         )
 
-    def run(self, *arguments: str, fails: bool = False) -> str:
+    def run(self, *arguments, fails=False):
         """What Snakemake says on its way to the end, good or, with `fails`, bad."""
         process = self.start(*arguments)
         try:
@@ -54,7 +54,7 @@ class Snakemake:
         assert (process.returncode != 0) == fails, said + logs
         return said
 
-    def planned(self, *arguments: str) -> Counter[str]:
+    def planned(self, *arguments):
         """How many jobs of each rule a dry run would start, `all` left out."""
         said = self.run("--dry-run", *arguments)
         if "Nothing to be done" in said:
@@ -68,13 +68,13 @@ class Snakemake:
         return jobs
 
 
-def finished(said: str) -> Counter[str]:
+def finished(said):
     """How many jobs of each rule ended well, `all` left out."""
     return Counter(rule for rule in re.findall(r"Finished jobid: \d+ \(Rule: (\w+)\)", said) if rule != "all")
 
 
 @pytest.fixture(scope="session")
-def snakemake(snakemake_folder: Path, bioattn_folder: Path) -> Callable[[str, Path], Snakemake]:
+def snakemake(snakemake_folder, bioattn_folder):
     """Makes a `Snakemake` of a workflow's name and a folder."""
     programs = (snakemake_folder, bioattn_folder)
     return lambda name, folder: Snakemake(WORKFLOWS / name / "workflow" / "Snakefile", folder, programs)

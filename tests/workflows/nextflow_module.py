@@ -65,16 +65,16 @@ class Module:
     stub: Block
     emits: Mapping[str, Channel] = field(init=False)
 
-    def __post_init__(self) -> None:
+    def __post_init__(self):
         object.__setattr__(self, "emits", {channel.options["emit"]: channel for channel in self.outputs})
 
     @property
-    def input_names(self) -> list[str]:
+    def input_names(self):
         """Names of all inputs in order, `meta` included."""
         return [element.text for channel in self.inputs for element in channel.elements]
 
 
-def read_module(path: Path) -> Module:
+def read_module(path):
     """The one process of a `main.nf`."""
     text = path.read_text()
     if (whole := re.fullmatch(r"process (\w+) \{\n(.*)\n\}\n", text, re.DOTALL)) is None:
@@ -105,14 +105,14 @@ def read_module(path: Path) -> Module:
     )
 
 
-def _channels(path: Path, text: str) -> tuple[Channel, ...]:
+def _channels(path, text):
     return tuple(_channel(path, line.strip()) for line in text.splitlines() if line.strip())
 
 
 _QUOTED = r'"(?:[^"\\]|\\.)*"|\'(?:[^\'\\]|\\.)*\''
 
 
-def _channel(path: Path, line: str) -> Channel:
+def _channel(path, line):
     if single := re.fullmatch(r"(val|path) (\w+)", line):
         return Channel((Element(*single.groups()),), is_tuple=False, options={})
     if not line.startswith("tuple "):
@@ -132,7 +132,7 @@ def _channel(path: Path, line: str) -> Channel:
     return Channel(tuple(elements), is_tuple=True, options=options)
 
 
-def _block(path: Path, text: str) -> Block:
+def _block(path, text):
     found = re.fullmatch(r'(.*?)^    """\n(.*?)^    """\s*', text, re.DOTALL | re.MULTILINE)
     if found is None:
         raise NotKnown(f"{path}: a block without one text between three quotes")
@@ -140,7 +140,7 @@ def _block(path: Path, text: str) -> Block:
     return Block(statements, found[2])
 
 
-def fill_in(block: Block, variables: Mapping[str, Any]) -> tuple[str, dict[str, Any]]:
+def fill_in(block, variables):
     """The script of a block as bash gets it, and all variables after its statements."""
     known = dict(variables)
     for statement in block.statements:
@@ -150,7 +150,7 @@ def fill_in(block: Block, variables: Mapping[str, Any]) -> tuple[str, dict[str, 
     return interpolate(textwrap.dedent(block.text), known), known
 
 
-def interpolate(text: str, variables: Mapping[str, Any]) -> str:
+def interpolate(text, variables):
     """A string between double quotes, its escapes and `$…` replaced."""
     made, place = [], 0
     while place < len(text):
@@ -174,7 +174,7 @@ def interpolate(text: str, variables: Mapping[str, Any]) -> str:
     return "".join(made)
 
 
-def _closing(text: str, opening: int) -> int:
+def _closing(text, opening):
     depth, place = 0, opening
     while place < len(text):
         if quoted := re.compile(_QUOTED).match(text, place):
@@ -187,7 +187,7 @@ def _closing(text: str, opening: int) -> int:
     raise NotKnown(f"an open bracket in {text!r}")
 
 
-def _shown(value: Any, where: str) -> str:
+def _shown(value, where):
     if value is None:
         raise NotKnown(f"{where} has no value")
     return " ".join(map(str, value)) if isinstance(value, list | tuple) else str(value)
@@ -196,7 +196,7 @@ def _shown(value: Any, where: str) -> str:
 _TOKEN = re.compile(rf"\s*(?:({_QUOTED})|([A-Za-z_]\w*)|(\d+)|(\?:|[?:().,]))")
 
 
-def evaluate(expression: str, variables: Mapping[str, Any]) -> Any:
+def evaluate(expression, variables):
     """The value of a Groovy expression of the kind that our modules use."""
     tokens, place = [], 0
     while expression[place:].strip():
@@ -210,7 +210,7 @@ def evaluate(expression: str, variables: Mapping[str, Any]) -> Any:
     return value
 
 
-def _conditional(tokens: Tokens, at: int, variables: Mapping[str, Any] | None) -> tuple[Any, int]:
+def _conditional(tokens, at, variables):
     """The value that starts at a token, and the token after it. variables: None only passes over it."""
     value, at = _operand(tokens, at, variables)
     if _sign(tokens, at) == "?:":
@@ -225,7 +225,7 @@ def _conditional(tokens: Tokens, at: int, variables: Mapping[str, Any] | None) -
     return value, at
 
 
-def _operand(tokens: Tokens, at: int, variables: Mapping[str, Any] | None) -> tuple[Any, int]:
+def _operand(tokens, at, variables):
     if at == len(tokens):
         raise NotKnown("an expression that ends early")
     text, name, number, _ = tokens[at].groups()
@@ -262,9 +262,7 @@ def _operand(tokens: Tokens, at: int, variables: Mapping[str, Any] | None) -> tu
     return value, at
 
 
-def _arguments(
-    tokens: Sequence[re.Match[str]], at: int, variables: Mapping[str, Any]
-) -> tuple[list[Any], int]:
+def _arguments(tokens, at, variables):
     values = []
     while _sign(tokens, at) != ")":
         value, at = _conditional(tokens, at, variables)
@@ -274,7 +272,7 @@ def _arguments(
     return values, at + 1
 
 
-def _sign(tokens: Tokens, at: int) -> str | None:
+def _sign(tokens, at):
     return tokens[at].group(4) if at < len(tokens) else None
 
 
@@ -285,18 +283,18 @@ SCRIPTS = [PIPELINE / "main.nf", *sorted((PIPELINE / "subworkflows").rglob("main
 
 
 @cache
-def modules() -> dict[str, Module]:
+def modules():
     """All modules by their folder below `modules/local`, such as `bioattn/preparemsa`."""
     found = sorted(LOCAL.rglob("main.nf"))
     return {path.parent.relative_to(LOCAL).as_posix(): read_module(path) for path in found}
 
 
-def config_text(name: str) -> str:
+def config_text(name):
     """A config file without its comments."""
     return re.sub(r"^\s*//.*\n", "", (PIPELINE / name).read_text(), flags=re.MULTILINE)
 
 
-def _params(name: str) -> dict[str, Any]:
+def _params(name):
     (block,) = re.findall(r"^params \{\n(.*?)^\}", config_text(name), re.DOTALL | re.MULTILINE)
     known = {"projectDir": str(PIPELINE)}
     values: dict[str, Any] = {}
@@ -308,12 +306,12 @@ def _params(name: str) -> dict[str, Any]:
 
 
 @cache
-def params(*, test: bool) -> Mapping[str, Any]:
+def params(*, test):
     """All parameters, as they stand or with those of `-profile test`."""
     return {**_params("nextflow.config"), **(_params("conf/test.config") if test else {})}
 
 
-def module_args(process: str, meta: Mapping[str, str]) -> str | None:
+def module_args(process, meta):
     """`task.ext.args` of a process under `-profile test`, by conf/modules.config; None where it says nothing."""
     text = config_text("conf/modules.config")
     for name, body in re.findall(r"^    withName: '(\w+)' \{\n(.*?)^    \}", text, re.DOTALL | re.MULTILINE):

@@ -21,11 +21,11 @@ from workflows.commands import COMMANDS, MODULES, VERSION, Command, files
 Maker = Callable[[str, Path], Snakemake]
 
 
-def test_every_command_has_a_module_and_a_rule() -> None:
+def test_every_command_has_a_module_and_a_rule():
     assert sorted(command.words for command in COMMANDS) == sorted(map(" ".join, every_command()))
 
 
-def test_the_files_are_those_of_the_table() -> None:
+def test_the_files_are_those_of_the_table():
     for path, text in files():
         assert path.read_text() == text, "run: python workflows/commands.py"
     assert {path.name for path in MODULES.iterdir()} == {command.module for command in COMMANDS}
@@ -33,7 +33,7 @@ def test_the_files_are_those_of_the_table() -> None:
 
 
 @pytest.fixture(scope="module")
-def planned(tmp_path_factory: pytest.TempPathFactory, snakemake: Maker) -> list[list[str]]:
+def planned(tmp_path_factory, snakemake):
     """The command lines, as words, of a dry run that makes the results of all rules."""
     folder = tmp_path_factory.mktemp("commands")
     options = {command.rule: command.test_options for command in COMMANDS if command.test_options}

@@ -13,13 +13,13 @@ INSTRUCTIONS = [line.split(None, 1) for line in TEXT.splitlines() if line.strip(
 PROJECT = tomllib.loads((ROOT / "pyproject.toml").read_text())
 
 
-def copied() -> list[str]:
+def copied():
     """What comes from the folder of the sources."""
     words = [text.split() for name, text in INSTRUCTIONS if name == "COPY" and not text.startswith("--from")]
     return [source for line in words for source in line[:-1]]
 
 
-def test_what_is_copied_is_there_and_not_ignored() -> None:
+def test_what_is_copied_is_there_and_not_ignored():
     lines = [line for line in (ROOT / ".dockerignore").read_text().splitlines() if line and line[0] != "#"]
     assert lines[0] == "*"
     allowed = {line[1:] for line in lines if line.startswith("!")}
@@ -27,7 +27,7 @@ def test_what_is_copied_is_there_and_not_ignored() -> None:
     assert all((ROOT / source).exists() for source in copied())
 
 
-def test_what_the_wheel_is_made_of_is_copied() -> None:
+def test_what_the_wheel_is_made_of_is_copied():
     build = PROJECT["tool"]["hatch"]["build"]["targets"]["wheel"]
     needed = [
         *build["packages"],
@@ -39,7 +39,7 @@ def test_what_the_wheel_is_made_of_is_copied() -> None:
         assert any(path == source or path.startswith(f"{source}/") for source in copied()), path
 
 
-def test_versions_and_extras_are_those_of_the_project() -> None:
+def test_versions_and_extras_are_those_of_the_project():
     assert f'org.opencontainers.image.version="{__version__}"' in TEXT
     torch = re.search(r"^torch==(.*)$", (ROOT / "constraints.txt").read_text(), re.MULTILINE)[1]
     assert f"ARG TORCH_VERSION={torch}" in TEXT
@@ -49,7 +49,7 @@ def test_versions_and_extras_are_those_of_the_project() -> None:
     assert tuple(map(int, image.groups())) >= tuple(map(int, least))
 
 
-def test_pipelines_can_use_it() -> None:
+def test_pipelines_can_use_it():
     """Nextflow runs `bash` and `ps` in an image, as any user, and no entry point may stand before them."""
     names = [name for name, _ in INSTRUCTIONS]
     assert "ENTRYPOINT" not in names

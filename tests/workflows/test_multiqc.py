@@ -29,11 +29,11 @@ CHECK = {
 
 
 @pytest.fixture(scope="module")
-def report(tmp_path_factory: pytest.TempPathFactory) -> Path:
+def report(tmp_path_factory):
     """The folder of a MultiQC report over two samples, whose figures lie in two folders."""
     folder = tmp_path_factory.mktemp("multiqc")
 
-    def bioattn(*words: str | Path) -> None:
+    def bioattn(*words):
         assert main([*map(str, words), "-q"]) == 0
 
     promoters, dataset, check = folder / "promoters.fa", folder / "x.dataset.h5", folder / "check.json"
@@ -67,7 +67,7 @@ def report(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return folder / "report"
 
 
-def test_every_section_is_found(report: Path) -> None:
+def test_every_section_is_found(report):
     found = json.loads((report / "multiqc_data" / "multiqc_data.json").read_text())
     plots = found["report_plot_data"]
     assert set(plots) >= {
@@ -89,7 +89,7 @@ def test_every_section_is_found(report: Path) -> None:
     ]
 
 
-def test_figures_of_both_samples_stand_in_general_statistics(report: Path) -> None:
+def test_figures_of_both_samples_stand_in_general_statistics(report):
     lines = (report / "multiqc_data" / "multiqc_general_stats.txt").read_text().splitlines()
     header, *rows = [line.split("\t") for line in lines]
     table = {row[0]: dict(zip(header[1:], row[1:], strict=True)) for row in rows}
@@ -103,7 +103,7 @@ def test_figures_of_both_samples_stand_in_general_statistics(report: Path) -> No
     assert 0 < float(second["custom_content_bioattn-contact_probability"]) < 1
 
 
-def test_the_page_shows_sections_and_versions_and_no_foreign_script(report: Path) -> None:
+def test_the_page_shows_sections_and_versions_and_no_foreign_script(report):
     page = (report / "multiqc_report.html").read_text()
     for name in (
         "Attention checks",

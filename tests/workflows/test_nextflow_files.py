@@ -6,47 +6,35 @@ What nf-core's linter would say, as far as it can be said without Nextflow.
 import csv
 import json
 import re
-from pathlib import Path
-from typing import Any
 
 import pytest
 import yaml
 
 from bioattn import __version__
-from tests.workflows.nextflow_module import (
-    LOCAL,
-    PIPELINE,
-    SCRIPTS,
-    Channel,
-    Element,
-    Module,
-    config_text,
-    modules,
-    params,
-)
+from tests.workflows.nextflow_module import LOCAL, PIPELINE, SCRIPTS, config_text, modules, params
 
 SCHEMA = json.loads((PIPELINE / "nextflow_schema.json").read_text())
 NAMES = sorted(modules())
 LABELS = {"process_single", "process_low", "process_medium", "process_gpu"}
 
 
-def metadata(module: Module) -> dict[str, Any]:
+def metadata(module):
     return yaml.safe_load((module.path.parent / "meta.yml").read_text())
 
 
-def key(element: Element) -> str:
+def key(element):
     """What nf-core calls an element of an output: the text between the quotes."""
     return element.text[1:-1] if element.text[0] in "\"'" else element.text
 
 
-def described(channel: Channel, entry: Any) -> list[tuple[str, dict[str, Any]]]:
+def described(channel, entry):
     """Elements of a channel in meta.yml: tuples are lists, single elements stand alone."""
     assert isinstance(entry, list) == channel.is_tuple
     return [next(iter(each.items())) for each in (entry if isinstance(entry, list) else [entry])]
 
 
 @pytest.mark.parametrize("name", NAMES)
-def test_a_module_is_named_as_nf_core_names_it(name: str) -> None:
+def test_a_module_is_named_as_nf_core_names_it(name):
     """Tool or tool/subtool, small letters without marks; the process is the same in capitals."""
     module = modules()[name]
     assert re.fullmatch(r"[a-z]+(/[a-z]+)?", name)
@@ -63,7 +51,7 @@ def test_a_module_is_named_as_nf_core_names_it(name: str) -> None:
 
 
 @pytest.mark.parametrize("name", NAMES)
-def test_metadata_describe_inputs_and_outputs_as_they_are(name: str) -> None:
+def test_metadata_describe_inputs_and_outputs_as_they_are(name):
     module = modules()[name]
     content = metadata(module)
     assert len(content["keywords"]) >= 3
@@ -87,7 +75,7 @@ def test_metadata_describe_inputs_and_outputs_as_they_are(name: str) -> None:
 
 
 @pytest.mark.parametrize("name", NAMES)
-def test_environments_pin_what_they_install(name: str) -> None:
+def test_environments_pin_what_they_install(name):
     content = yaml.safe_load((modules()[name].path.parent / "environment.yml").read_text())
     assert content["channels"] == ["conda-forge", "bioconda"]
     assert "name" not in content
@@ -97,7 +85,7 @@ def test_environments_pin_what_they_install(name: str) -> None:
 
 
 @pytest.mark.parametrize("name", NAMES)
-def test_an_nf_test_gives_its_module_what_it_takes(name: str) -> None:
+def test_an_nf_test_gives_its_module_what_it_takes(name):
     module = modules()[name]
     folder = module.path.parent / "tests"
     text = (folder / "main.nf.test").read_text()
@@ -126,7 +114,7 @@ def test_an_nf_test_gives_its_module_what_it_takes(name: str) -> None:
             assert process in {each.process for each in modules().values()}
 
 
-def calls(text: str) -> list[tuple[str, list[str]]]:
+def calls(text):
     """Calls `NAME(argument, …)` of a script, their arguments split where no bracket is open."""
     found = []
     for match in re.finditer(r"^\s*([A-Z][A-Z_]+)\(", text, re.MULTILINE):
@@ -143,7 +131,7 @@ def calls(text: str) -> list[tuple[str, list[str]]]:
 
 
 @pytest.mark.parametrize("script", SCRIPTS, ids=lambda path: str(path.relative_to(PIPELINE)))
-def test_calls_fit_what_is_included(script: Path) -> None:
+def test_calls_fit_what_is_included(script):
     text = re.sub(r"//.*", "", script.read_text())
     takes: dict[str, int] = {}
     emits: dict[str, set[str]] = {}
@@ -171,7 +159,7 @@ def test_calls_fit_what_is_included(script: Path) -> None:
 
 
 @pytest.mark.parametrize("name", ["promoters", "alignments"])
-def test_metadata_of_subworkflows_name_their_parts(name: str) -> None:
+def test_metadata_of_subworkflows_name_their_parts(name):
     folder = PIPELINE / "subworkflows" / "local" / name
     content = yaml.safe_load((folder / "meta.yml").read_text())
     text = (folder / "main.nf").read_text()
@@ -182,7 +170,7 @@ def test_metadata_of_subworkflows_name_their_parts(name: str) -> None:
     assert [next(iter(entry)) for entry in content["output"]] == emitted
 
 
-def test_every_parameter_is_described_and_used() -> None:
+def test_every_parameter_is_described_and_used():
     properties = {
         name: about for group in SCHEMA["$defs"].values() for name, about in group["properties"].items()
     }
@@ -204,7 +192,7 @@ def test_every_parameter_is_described_and_used() -> None:
 
 
 @pytest.mark.parametrize("kind", ["promoters", "alignments"])
-def test_tables_of_samples_keep_their_schema(kind: str) -> None:
+def test_tables_of_samples_keep_their_schema(kind):
     schema = json.loads((PIPELINE / "assets" / f"schema_{kind}.json").read_text())
     items = schema["items"]
     table = PIPELINE / "assets" / f"{kind}_test.csv"
@@ -227,13 +215,13 @@ def test_tables_of_samples_keep_their_schema(kind: str) -> None:
 
 
 @pytest.mark.parametrize("name", ["a b", "a;rm -rf .", "$(x)", "../a", "-a", "a'b", ""])
-def test_names_of_samples_are_safe_in_a_shell(name: str) -> None:
+def test_names_of_samples_are_safe_in_a_shell(name):
     for kind in ("promoters", "alignments"):
         schema = json.loads((PIPELINE / "assets" / f"schema_{kind}.json").read_text())
         assert not re.search(schema["items"]["properties"]["sample"]["pattern"], name)
 
 
-def test_options_are_given_to_processes_that_there_are() -> None:
+def test_options_are_given_to_processes_that_there_are():
     processes = {module.process for module in modules().values()}
     for name in re.findall(r"withName: '(\w+)'", config_text("conf/modules.config")):
         assert name in processes
@@ -244,7 +232,7 @@ def test_options_are_given_to_processes_that_there_are() -> None:
     assert given == used == LABELS
 
 
-def test_profiles_are_those_the_docs_name() -> None:
+def test_profiles_are_those_the_docs_name():
     block = re.search(r"^profiles \{\n(.*?)^\}", config_text("nextflow.config"), re.DOTALL | re.MULTILINE)[1]
     profiles = re.findall(r"^    (\w+) \{", block, re.MULTILINE)
     assert profiles == ["conda", "docker", "singularity", "apptainer", "slurm", "gpu", "test"]

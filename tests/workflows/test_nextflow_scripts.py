@@ -15,8 +15,6 @@ from bioattn import __version__
 from bioattn_cli.main import main
 from tests.workflows.nextflow_module import (
     ROOT,
-    Block,
-    Module,
     NotKnown,
     config_text,
     evaluate,
@@ -35,7 +33,7 @@ SHELL = ["bash", "-C", "-e", "-u", "-o", "pipefail"]
 class Tasks:
     """Runs modules once each and remembers their outputs."""
 
-    def __init__(self, folder: Path, programs: Path) -> None:
+    def __init__(self, folder, programs):
         self.folder = folder
         self.done: dict[tuple[str, str], dict[str, list[Path]]] = {}
         self.environment = {
@@ -47,7 +45,7 @@ class Tasks:
         self.environment.pop("XDG_CACHE_HOME", None)
         self.environment["HOME"] = "/nonexistent"
 
-    def run(self, name: str, *, stub: bool = False, **extra: Any) -> dict[str, list[Path]]:
+    def run(self, name, *, stub=False, **extra):
         """The files of each output of a module, whose script (or stub) is run the first time it is asked for.
 
         extra: values of inputs other than those of the table.
@@ -61,7 +59,7 @@ class Tasks:
             self.done[key] = self._run(module, module.stub if stub else module.script, given, work)
         return self.done[key]
 
-    def _inputs(self, name: str) -> dict[str, Any]:
+    def _inputs(self, name):
         """What a module is given, by the table of commands."""
         if name == "multiqc":
             return {"meta": {"id": "tiny"}, "folders": [self.one("bioattn/exportmultiqc", "multiqc")]}
@@ -72,14 +70,14 @@ class Tasks:
             given[each.name] = found[0] if len(found) == 1 else found
         return given
 
-    def _source(self, source: str, shards: int) -> list[Path]:
+    def _source(self, source, shards):
         module, _, emit = source.partition(".")
         if module not in BY_MODULE:
             return [ROOT / "data" / source]
         parts = [{"shard": f"{n}/{shards}"} for n in range(shards, 0, -1)] if shards > 1 else [{}]
         return [self.one(f"bioattn/{module}", emit, **part) for part in parts]
 
-    def _run(self, module: Module, block: Block, given: dict[str, Any], work: Path) -> dict[str, list[Path]]:
+    def _run(self, module, block, given, work):
         assert set(given) == set(module.input_names)
         staged = {name: self._stage(value, work) for name, value in given.items()}
         ext = {"args": module_args(module.process, given["meta"]), "prefix": None}
@@ -105,7 +103,7 @@ class Tasks:
         assert made == {path.name for paths in found.values() for path in paths}, "more than is declared"
         return found
 
-    def _stage(self, value: Any, work: Path) -> Any:
+    def _stage(self, value, work):
         """Names of links to files, as a script sees them; other values as they are."""
         if isinstance(value, Path):
             (work / value.name).symlink_to(value)
@@ -114,13 +112,13 @@ class Tasks:
             return [self._stage(each, work) for each in value]
         return value
 
-    def said_by(self, command: str) -> str:
+    def said_by(self, command):
         """What a command prints, run as the `eval` of an output."""
         return subprocess.run(
             [*SHELL, "-c", command], env=self.environment, capture_output=True, text=True, check=True
         ).stdout
 
-    def one(self, name: str, emit: str, **extra: Any) -> Path:
+    def one(self, name, emit, **extra):
         """The only file of one output."""
         (path,) = self.run(name, **extra)[emit]
         return path
@@ -132,17 +130,17 @@ INSPECTED = (".fa", ".h5", ".a3m", ".json", ".pdb", ".model", ".motifs", ".track
 
 
 @pytest.fixture(scope="module")
-def tasks(tmp_path_factory: pytest.TempPathFactory, bioattn_folder: Path) -> Tasks:
+def tasks(tmp_path_factory, bioattn_folder):
     return Tasks(tmp_path_factory.mktemp("nextflow"), bioattn_folder)
 
 
-def _needs(name: str) -> None:
+def _needs(name):
     if name == "multiqc" and not (MULTIQC / "multiqc").is_file():
         pytest.skip("no MultiQC here (make install-multiqc)")
 
 
 @pytest.mark.parametrize("name", NAMES)
-def test_a_script_makes_what_its_module_declares(name: str, tasks: Tasks) -> None:
+def test_a_script_makes_what_its_module_declares(name, tasks):
     _needs(name)
     found = tasks.run(name)
     for emit, paths in found.items():
@@ -153,7 +151,7 @@ def test_a_script_makes_what_its_module_declares(name: str, tasks: Tasks) -> Non
 
 
 @pytest.mark.parametrize("name", NAMES)
-def test_a_stub_makes_the_same_files(name: str, tasks: Tasks) -> None:
+def test_a_stub_makes_the_same_files(name, tasks):
     _needs(name)
     real, stub = tasks.run(name), tasks.run(name, stub=True)
     assert {emit: [path.name for path in paths] for emit, paths in stub.items()} == {
@@ -168,14 +166,14 @@ def test_a_stub_makes_the_same_files(name: str, tasks: Tasks) -> None:
                 }
 
 
-def test_shards_become_the_file_of_one_run(tasks: Tasks) -> None:
+def test_shards_become_the_file_of_one_run(tasks):
     parts = tasks.run("bioattn/exportattention", shard="1/2")["attention"]
     assert [path.name for path in parts] == ["tiny.1of2.attention.h5"]
     merged = tasks.one("bioattn/merge", "attention")
     assert merged.read_bytes() == tasks.one("bioattn/exportattention", "attention").read_bytes()
 
 
-def test_optional_inputs_reach_the_command(tasks: Tasks, tmp_path: Path) -> None:
+def test_optional_inputs_reach_the_command(tasks, tmp_path):
     settings = tmp_path / "settings.toml"
     settings.write_text("[training]\nepochs = 1\n")
     module = modules()["bioattn/trainpromoter"]
@@ -191,7 +189,7 @@ def test_optional_inputs_reach_the_command(tasks: Tasks, tmp_path: Path) -> None
     assert "--config" not in fill_in(module.script, {**variables, "config": []})[0]
 
 
-def test_the_version_is_that_of_bioattn(tasks: Tasks) -> None:
+def test_the_version_is_that_of_bioattn(tasks):
     commands = {
         element.text[1:-1]
         for name, module in modules().items()
@@ -207,7 +205,7 @@ def test_the_version_is_that_of_bioattn(tasks: Tasks) -> None:
     assert done.stdout == f"{__version__}\n"
 
 
-def test_the_version_of_multiqc(tasks: Tasks) -> None:
+def test_the_version_of_multiqc(tasks):
     _needs("multiqc")
     (command,) = [e.text[1:-1] for c in modules()["multiqc"].outputs for e in c.elements if e.kind == "eval"]
     done = subprocess.run(
@@ -216,7 +214,7 @@ def test_the_version_of_multiqc(tasks: Tasks) -> None:
     assert done.stdout.strip().replace(".", "").isdecimal()
 
 
-def test_the_shell_is_that_of_the_pipeline() -> None:
+def test_the_shell_is_that_of_the_pipeline():
     assert f"process.shell = {SHELL!r}" in config_text("nextflow.config")
 
 
@@ -231,7 +229,7 @@ def test_the_shell_is_that_of_the_pipeline() -> None:
         ("empty ? 'yes' : 'no'", "no"),
     ],
 )
-def test_the_reader_reads_groovy_as_groovy_does(expression: str, value: str) -> None:
+def test_the_reader_reads_groovy_as_groovy_does(expression, value):
     known = {
         "task": {"ext": {"args": None, "prefix": None}}, "meta": {"id": "x"}, "shard": "1/8", "files": ["a", "b"],
         "empty": [],
@@ -251,6 +249,6 @@ def test_the_reader_reads_groovy_as_groovy_does(expression: str, value: str) -> 
         '"\\n"',
     ],
 )
-def test_the_reader_refuses_what_it_does_not_know(expression: str) -> None:
+def test_the_reader_refuses_what_it_does_not_know(expression):
     with pytest.raises(NotKnown):
         evaluate(expression, {"meta": {"id": "x"}, "files": [], "nothing": None})

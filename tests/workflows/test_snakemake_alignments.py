@@ -19,7 +19,7 @@ FAMILIES = ROOT / "data" / "families"
 NAMES = ("simulated000000", "simulated000001")
 
 
-def prepare(folder: Path, snakemake: Maker) -> Snakemake:
+def prepare(folder, snakemake):
     """A folder with one alignment and its structure in a table, and a second alignment."""
     (folder / "data").mkdir()
     for name in NAMES:
@@ -40,7 +40,7 @@ def prepare(folder: Path, snakemake: Maker) -> Snakemake:
 
 
 @pytest.fixture(scope="module")
-def done(tmp_path_factory: pytest.TempPathFactory, snakemake: Maker) -> Snakemake:
+def done(tmp_path_factory, snakemake):
     """The workflow after its first run."""
     workflow = prepare(tmp_path_factory.mktemp("alignments"), snakemake)
     assert finished(workflow.run()) == dict.fromkeys(RULES, 1)
@@ -48,7 +48,7 @@ def done(tmp_path_factory: pytest.TempPathFactory, snakemake: Maker) -> Snakemak
 
 
 @pytest.mark.slow
-def test_a_protein_has_its_results(done: Snakemake) -> None:
+def test_a_protein_has_its_results(done):
     results = done.folder / "results"
     for result in ("alignments/first.a3m", "predictions/first", "attention/first.h5"):
         assert main(["validate", str(results / result)]) == 0, result
@@ -62,12 +62,12 @@ def test_a_protein_has_its_results(done: Snakemake) -> None:
 
 
 @pytest.mark.slow
-def test_a_second_run_does_nothing(done: Snakemake) -> None:
+def test_a_second_run_does_nothing(done):
     assert "Nothing to be done" in done.run()
 
 
 @pytest.mark.slow
-def test_a_further_row_of_the_table_starts_its_own_jobs(done: Snakemake) -> None:
+def test_a_further_row_of_the_table_starts_its_own_jobs(done):
     with (done.folder / "data" / "alignments.tsv").open("a") as table:
         table.write(f"second\tdata/{NAMES[1]}.a3m\n")
     said = done.run("--dry-run", "--printshellcmds")
@@ -80,7 +80,7 @@ def test_a_further_row_of_the_table_starts_its_own_jobs(done: Snakemake) -> None
 
 
 @pytest.mark.slow
-def test_a_changed_alignment_starts_what_follows(done: Snakemake) -> None:
+def test_a_changed_alignment_starts_what_follows(done):
     path = done.folder / "data" / f"{NAMES[0]}.a3m"
     before, status = path.read_bytes(), path.stat()
     path.write_bytes(before + b">more\n" + b"A" * len(before.splitlines()[1]) + b"\n")
@@ -90,7 +90,7 @@ def test_a_changed_alignment_starts_what_follows(done: Snakemake) -> None:
 
 
 @pytest.mark.slow
-def test_a_changed_structure_starts_what_shows_it(done: Snakemake) -> None:
+def test_a_changed_structure_starts_what_shows_it(done):
     path = done.folder / "data" / f"{NAMES[0]}.pdb"
     path.write_text("REMARK more\n" + path.read_text())
     assert done.planned("results/reports/first.html", "results/figures/first.contacts.svg") == {
@@ -99,7 +99,7 @@ def test_a_changed_structure_starts_what_shows_it(done: Snakemake) -> None:
     }
 
 
-def test_a_folder_stands_for_its_alignments(tmp_path: Path, snakemake: Maker) -> None:
+def test_a_folder_stands_for_its_alignments(tmp_path, snakemake):
     """Packed or not; other files are left alone, and a name that could not name files is refused."""
     workflow = prepare(tmp_path, snakemake)
     folder = tmp_path / "msa"
@@ -127,9 +127,7 @@ def test_a_folder_stands_for_its_alignments(tmp_path: Path, snakemake: Maker) ->
         ("evoformer={site: x}", "config: unknown setting evoformer.site; did you mean sites?"),
     ],
 )
-def test_a_mistake_in_the_settings_is_one_sentence(
-    tmp_path: Path, snakemake: Maker, setting: str, sentence: str
-) -> None:
+def test_a_mistake_in_the_settings_is_one_sentence(tmp_path, snakemake, setting, sentence):
     said = prepare(tmp_path, snakemake).run("--dry-run", "--config", setting, fails=True)
     assert sentence in said
     assert "Traceback" not in said
@@ -138,6 +136,6 @@ def test_a_mistake_in_the_settings_is_one_sentence(
 @pytest.mark.parametrize(
     "path", ["workflow/rules/settings.smk", "workflow/envs/bioattn.yaml", "profiles/local/config.yaml"]
 )
-def test_what_both_workflows_hold_is_the_same(path: str) -> None:
+def test_what_both_workflows_hold_is_the_same(path):
     """Each folder stands alone, so what they share is there twice."""
     assert (WORKFLOWS / "alignments" / path).read_text() == (WORKFLOWS / "promoters" / path).read_text()

@@ -28,7 +28,7 @@ READ_FROM_MODEL = {
 ALL = {"promoters", "dataset", "train"} | READ_FROM_MODEL
 
 
-def prepare(folder: Path, snakemake: Maker) -> Snakemake:
+def prepare(folder, snakemake):
     """A folder with copies of the inputs, so that they can be changed, and settings for them."""
     shutil.copytree(ROOT / "data" / "tiny", folder / "data")
     settings = {
@@ -50,7 +50,7 @@ def prepare(folder: Path, snakemake: Maker) -> Snakemake:
 
 
 @pytest.fixture(scope="module")
-def done(tmp_path_factory: pytest.TempPathFactory, snakemake: Maker) -> Snakemake:
+def done(tmp_path_factory, snakemake):
     """The workflow after its first run."""
     workflow = prepare(tmp_path_factory.mktemp("promoters"), snakemake)
     assert set(finished(workflow.run())) == ALL
@@ -58,11 +58,11 @@ def done(tmp_path_factory: pytest.TempPathFactory, snakemake: Maker) -> Snakemak
 
 
 @pytest.fixture
-def change(done: Snakemake) -> Callable[..., None]:
+def change(done):
     """Appends a line to an input; it is as it was when the test ends."""
     before = {path: (path.read_bytes(), path.stat()) for path in (done.folder / "data").iterdir()}
 
-    def append(name: str, line: str = "") -> None:
+    def append(name, line=""):
         path = done.folder / "data" / name
         path.write_bytes(path.read_bytes() + line.encode())
 
@@ -73,7 +73,7 @@ def change(done: Snakemake) -> Callable[..., None]:
 
 
 @pytest.mark.slow
-def test_every_result_is_valid(done: Snakemake) -> None:
+def test_every_result_is_valid(done):
     results = done.folder / "results"
     seed = results / "seed0"
     files = [results / "promoters.fa", results / "dataset.h5"]
@@ -90,7 +90,7 @@ def test_every_result_is_valid(done: Snakemake) -> None:
 
 
 @pytest.mark.slow
-def test_pages_and_figures_are_in_the_report_of_snakemake(done: Snakemake) -> None:
+def test_pages_and_figures_are_in_the_report_of_snakemake(done):
     done.run("--report", "report.zip")
     with zipfile.ZipFile(done.folder / "report.zip") as report:
         names = {Path(name).name for name in report.namelist() if "/raw/" in name}
@@ -98,7 +98,7 @@ def test_pages_and_figures_are_in_the_report_of_snakemake(done: Snakemake) -> No
 
 
 @pytest.mark.slow
-def test_snakemake_knows_every_file(done: Snakemake) -> None:
+def test_snakemake_knows_every_file(done):
     """Whatever lies in the results is an output of a rule, or in a folder that is one."""
     lines = done.run("--summary").splitlines()
     outputs = {line.split("\t")[0] for line in lines if line.startswith("results/")}
@@ -109,16 +109,14 @@ def test_snakemake_knows_every_file(done: Snakemake) -> None:
 
 
 @pytest.mark.slow
-def test_a_second_run_does_nothing(done: Snakemake) -> None:
+def test_a_second_run_does_nothing(done):
     before = {path: path.stat().st_mtime_ns for path in (done.folder / "results").rglob("*")}
     assert "Nothing to be done" in done.run()
     assert {path: path.stat().st_mtime_ns for path in (done.folder / "results").rglob("*")} == before
 
 
 @pytest.mark.slow
-def test_a_newer_input_of_the_same_content_starts_nothing(
-    done: Snakemake, change: Callable[..., None]
-) -> None:
+def test_a_newer_input_of_the_same_content_starts_nothing(done, change):
     for path in (done.folder / "data").iterdir():
         change(path.name)
     assert done.planned() == {}
@@ -135,9 +133,7 @@ def test_a_newer_input_of_the_same_content_starts_nothing(
         ("motifs.meme", "\n", {"motifs", "report"}),
     ],
 )
-def test_a_changed_input_starts_what_follows_from_it(
-    done: Snakemake, change: Callable[..., None], name: str, line: str, follows: set[str]
-) -> None:
+def test_a_changed_input_starts_what_follows_from_it(done, change, name, line, follows):
     change(name, line)
     assert set(done.planned()) == follows
 
@@ -153,14 +149,12 @@ def test_a_changed_input_starts_what_follows_from_it(
         ("device=cpu", set()),
     ],
 )
-def test_a_changed_setting_starts_what_follows_from_it(
-    done: Snakemake, setting: str, follows: set[str]
-) -> None:
+def test_a_changed_setting_starts_what_follows_from_it(done, setting, follows):
     assert set(done.planned("--config", setting)) == follows
 
 
 @pytest.mark.slow
-def test_what_was_started_again_is_all_that_changes(done: Snakemake, change: Callable[..., None]) -> None:
+def test_what_was_started_again_is_all_that_changes(done, change):
     before = {
         path: path.stat().st_mtime_ns for path in (done.folder / "results").rglob("*") if path.is_file()
     }
@@ -176,7 +170,7 @@ def test_what_was_started_again_is_all_that_changes(done: Snakemake, change: Cal
 
 
 @pytest.mark.slow
-def test_jobs_that_share_the_promoters_write_the_same_bytes(done: Snakemake, tmp_path: Path) -> None:
+def test_jobs_that_share_the_promoters_write_the_same_bytes(done, tmp_path):
     shutil.copytree(done.folder, tmp_path / "copy")
     workflow = replace(done, folder=tmp_path / "copy")
     said = workflow.run("results/seed0/attention.h5", "--config", "shards=2")
@@ -193,7 +187,7 @@ def test_jobs_that_share_the_promoters_write_the_same_bytes(done: Snakemake, tmp
     }
 
 
-def saved_rounds(state: Path) -> int:
+def saved_rounds(state):
     """Epochs that a saved state has behind it; 0 without one. A warm start is saved before the first."""
     if not state.exists():
         return 0
@@ -202,7 +196,7 @@ def saved_rounds(state: Path) -> int:
 
 
 @pytest.mark.slow
-def test_training_that_was_killed_goes_on(done: Snakemake, tmp_path: Path, snakemake: Maker) -> None:
+def test_training_that_was_killed_goes_on(done, tmp_path, snakemake):
     """SIGKILL to Snakemake and all it started; then the same bytes as without it."""
     workflow = prepare(tmp_path, snakemake)
     model, partial = tmp_path / MODEL, tmp_path / f"{MODEL}.partial"
@@ -250,15 +244,13 @@ def test_training_that_was_killed_goes_on(done: Snakemake, tmp_path: Path, snake
         ),
     ],
 )
-def test_a_mistake_in_the_settings_is_one_sentence(
-    tmp_path: Path, snakemake: Maker, setting: str, sentence: str
-) -> None:
+def test_a_mistake_in_the_settings_is_one_sentence(tmp_path, snakemake, setting, sentence):
     said = prepare(tmp_path, snakemake).run("--dry-run", "--config", setting, fails=True)
     assert sentence in said.splitlines()
     assert "Traceback" not in said
 
 
-def test_contrasts_are_files_of_a_table(tmp_path: Path, snakemake: Maker) -> None:
+def test_contrasts_are_files_of_a_table(tmp_path, snakemake):
     """The table's files are inputs under the names it gives; what is wrong with a row is said."""
     workflow = prepare(tmp_path, snakemake)
     settings = json.loads((tmp_path / "config" / "config.yaml").read_text())
@@ -279,7 +271,7 @@ def test_contrasts_are_files_of_a_table(tmp_path: Path, snakemake: Maker) -> Non
     )
 
 
-def test_a_model_for_every_seed(tmp_path: Path, snakemake: Maker) -> None:
+def test_a_model_for_every_seed(tmp_path, snakemake):
     """One dataset; every check compares with the maps of the other seeds."""
     workflow = prepare(tmp_path, snakemake)
     jobs = workflow.planned("--config", "training={seeds: [0, 1, 2]}")
@@ -291,7 +283,7 @@ def test_a_model_for_every_seed(tmp_path: Path, snakemake: Maker) -> None:
 
 
 @pytest.mark.parametrize("workflow", ["promoters", "alignments"])
-def test_lint_and_format(workflow: str, snakemake_folder: Path) -> None:
+def test_lint_and_format(workflow, snakemake_folder):
     """As its authors would have it: run where the settings that come along lie."""
     folder = WORKFLOWS / workflow
     done = subprocess.run(

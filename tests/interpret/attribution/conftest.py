@@ -1,15 +1,11 @@
 """Small untrained models in memory, and promoters with and without N."""
 
-from collections.abc import Callable
-from typing import Any
-
 import numpy as np
 import pandas as pd
 import pytest
 import torch
 
 from bioattn.models.promoter.config import PromoterModelConfig
-from bioattn.models.promoter.folder import LoadedPromoterModel
 from bioattn.promoters.treatments import TreatmentTable
 from tests.making import untrained_model
 
@@ -23,10 +19,10 @@ LENGTH = 70
 
 
 @pytest.fixture
-def make_model() -> Callable[..., LoadedPromoterModel]:
+def make_model():
     """An untrained model whose every parameter is random, so that no term of a sum is missed by being 0 or 1."""
 
-    def make(task: str = "regression", **settings: Any) -> LoadedPromoterModel:
+    def make(task="regression", **settings):
         small = {
             "length": LENGTH,
             "channels": 8,
@@ -52,10 +48,10 @@ def make_model() -> Callable[..., LoadedPromoterModel]:
 
 
 @pytest.fixture
-def make_codes() -> Callable[..., np.ndarray]:
+def make_codes():
     """Random promoters; the second begins with N, as a short one does, and has one N within."""
 
-    def make(number: int = 2, length: int = LENGTH, seed: int = 0) -> np.ndarray:
+    def make(number=2, length=LENGTH, seed=0):
         codes = np.random.default_rng(seed).integers(0, 4, (number, length), dtype=np.uint8)
         if number > 1:
             codes[1, : length // 5] = 4

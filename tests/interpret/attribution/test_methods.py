@@ -51,11 +51,11 @@ KINDS: list[dict[str, Any]] = [
 ]
 
 
-def plain_loop(model: LoadedPromoterModel, codes_BL: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+def plain_loop(model, codes_BL):
     """One mutant at a time."""
     treatments = model.encode_treatments(model.treatments)
 
-    def predict(codes_L: np.ndarray) -> np.ndarray:
+    def predict(codes_L):
         with torch.no_grad():
             return model.model(torch.from_numpy(codes_L[None]), treatments)[0].numpy()
 
@@ -74,11 +74,7 @@ def plain_loop(model: LoadedPromoterModel, codes_BL: np.ndarray) -> tuple[np.nda
 
 
 @pytest.mark.parametrize("kind", KINDS, ids=str)
-def test_equals_a_plain_loop(
-    kind: dict[str, Any],
-    make_model: Callable[..., LoadedPromoterModel],
-    make_codes: Callable[..., np.ndarray],
-) -> None:
+def test_equals_a_plain_loop(kind, make_model, make_codes):
     model, codes = make_model(**kind), make_codes(2)
     wanted_predictions, wanted = plain_loop(model, codes)
 
@@ -91,11 +87,8 @@ def test_equals_a_plain_loop(
 
 @pytest.mark.parametrize("kind", [{}, {"readout": "shared", "sink": True}], ids=str)
 def test_equals_a_plain_loop_where_attention_comes_in_cache_sized_pieces(
-    kind: dict[str, Any],
-    make_model: Callable[..., LoadedPromoterModel],
-    make_codes: Callable[..., np.ndarray],
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
+    kind, make_model, make_codes, monkeypatch
+):
     """As with the promoters and treatments of real data; there may be no mutant that needs the whole network."""
     monkeypatch.setattr(cpu_tiles, "MIN_MULTIPLICATIONS", {torch.float32: 1})
     model, codes = make_model(length=400, **kind), make_codes(1, 400)
@@ -107,9 +100,7 @@ def test_equals_a_plain_loop_where_attention_comes_in_cache_sized_pieces(
     np.testing.assert_allclose(found.values_BTLA, wanted, atol=1e-5)
 
 
-def test_contribution_is_the_value_of_the_base_that_is_there(
-    make_model: Callable[..., LoadedPromoterModel], make_codes: Callable[..., np.ndarray]
-) -> None:
+def test_contribution_is_the_value_of_the_base_that_is_there(make_model, make_codes):
     model, codes = make_model(), make_codes(2)
 
     values = Mutagenesis(model.predictor())(codes).values_BTLA
@@ -122,9 +113,7 @@ def test_contribution_is_the_value_of_the_base_that_is_there(
     assert np.all(found[np.broadcast_to((codes == 4)[:, None], found.shape)] == 0)
 
 
-def test_sharp_attention_loses_nothing(
-    make_model: Callable[..., LoadedPromoterModel], make_codes: Callable[..., np.ndarray]
-) -> None:
+def test_sharp_attention_loses_nothing(make_model, make_codes):
     """A bin that holds all the weight is mutated: what is left must not be the rounding of what was there."""
     model, codes = make_model(pool=4, position_bias="none"), make_codes(1, 70)
     with torch.no_grad():
@@ -137,15 +126,13 @@ def test_sharp_attention_loses_nothing(
     np.testing.assert_allclose(found.values_BTLA, wanted, rtol=2e-5, atol=2e-5)
 
 
-def test_a_listener_gets_what_it_asked_for(
-    make_model: Callable[..., LoadedPromoterModel], make_codes: Callable[..., np.ndarray]
-) -> None:
+def test_a_listener_gets_what_it_asked_for(make_model, make_codes):
     """Somebody who listens to the attention hears every mutant, and may put other weights in their place."""
 
     class Ears:
         heard = 0
 
-        def receive(self, _site: object, weights: torch.Tensor, *_: object) -> None:
+        def receive(self, _site, weights, *_):
             self.heard += len(weights)
 
     model, codes = make_model(), make_codes(1)
@@ -155,7 +142,7 @@ def test_a_listener_gets_what_it_asked_for(
     assert ears.heard == 1 + 3 * codes.shape[1]
 
 
-def test_finds_the_planted_motif() -> None:
+def test_finds_the_planted_motif():
     """A model trained on promoters with and without a motif: its bases, and only they, matter."""
     random = np.random.default_rng(0)
     motif = np.array([3, 2, 0, 1, 3, 1, 0], dtype=np.uint8)
@@ -220,7 +207,7 @@ GRADIENT_KINDS: list[dict[str, Any]] = [
 ]
 
 
-def test_best_match_passes_gradcheck() -> None:
+def test_best_match_passes_gradcheck():
     torch.manual_seed(0)
     bases = torch.rand(3, 12, 4, dtype=torch.float64, requires_grad=True)
     filters = torch.randn(5, 4, 3, dtype=torch.float64, requires_grad=True)
@@ -230,7 +217,7 @@ def test_best_match_passes_gradcheck() -> None:
 
 
 @pytest.mark.parametrize("kind", GRADIENT_KINDS, ids=str)
-def test_bases_are_read_as_the_codes_are(kind: dict[str, Any], make_model: Make, make_codes: Codes) -> None:
+def test_bases_are_read_as_the_codes_are(kind, make_model, make_codes):
     model = make_model(**kind)
     codes = torch.from_numpy(make_codes(3))
     treatments = model.encode_treatments(model.treatments)
@@ -243,9 +230,7 @@ def test_bases_are_read_as_the_codes_are(kind: dict[str, Any], make_model: Make,
 
 
 @pytest.mark.parametrize("kind", GRADIENT_KINDS, ids=str)
-def test_gradient_is_that_of_finite_differences(
-    kind: dict[str, Any], make_model: Make, make_codes: Codes
-) -> None:
+def test_gradient_is_that_of_finite_differences(kind, make_model, make_codes):
     """At some bases, in float64; what is centred must be centred in both."""
     model, codes = make_model(**kind), make_codes(2)
     model.model.double()
@@ -254,7 +239,7 @@ def test_gradient_is_that_of_finite_differences(
         numbers_TN=treatments.numbers_TN.double(), present_TN=treatments.present_TN.double()
     )
 
-    def answer(bases: torch.Tensor) -> torch.Tensor:
+    def answer(bases):
         with torch.no_grad():
             return model.model.standardised(torch.from_numpy(codes), treatments, bases)
 
@@ -275,9 +260,7 @@ def test_gradient_is_that_of_finite_differences(
 
 
 @pytest.mark.parametrize("kind", GRADIENT_KINDS[1:5], ids=str)
-def test_gradient_input_is_the_centred_gradient(
-    kind: dict[str, Any], make_model: Make, make_codes: Codes
-) -> None:
+def test_gradient_input_is_the_centred_gradient(kind, make_model, make_codes):
     model, codes = make_model(**kind), make_codes(2)
     treatments = model.encode_treatments(model.treatments)
 
@@ -306,9 +289,7 @@ def test_gradient_input_is_the_centred_gradient(
 
 @pytest.mark.parametrize("baseline", list(AttributionBaseline))
 @pytest.mark.parametrize("kind", [GRADIENT_KINDS[0], GRADIENT_KINDS[4]], ids=str)
-def test_integrated_gradients_are_complete(
-    kind: dict[str, Any], baseline: AttributionBaseline, make_model: Make, make_codes: Codes
-) -> None:
+def test_integrated_gradients_are_complete(kind, baseline, make_model, make_codes):
     """Against f(promoter) − f(baseline) by two forward passes; many steps for a small gap."""
     model, codes = make_model(**kind), make_codes(2)
     treatments = model.encode_treatments(model.treatments)
@@ -332,10 +313,10 @@ def test_integrated_gradients_are_complete(
     assert np.abs(coarse.gap_BT).max() > np.abs(found.gap_BT).max()
 
 
-def test_baselines(make_model: Make, make_codes: Codes) -> None:
+def test_baselines(make_model, make_codes):
     model, codes = make_model(), make_codes(2)[1]
 
-    def baseline(name: AttributionBaseline, seed: int = 0) -> np.ndarray:
+    def baseline(name, seed=0):
         return IntegratedGradients(model.predictor(), baseline=name, seed=seed).baseline(codes).numpy()
 
     known = codes < 4
@@ -350,7 +331,7 @@ def test_baselines(make_model: Make, make_codes: Codes) -> None:
     assert not np.array_equal(shuffled, baseline(AttributionBaseline.DINUCLEOTIDE_SHUFFLED, seed=1))
 
 
-def test_what_the_bases_share_may_be_far_larger_than_what_tells_them_apart() -> None:
+def test_what_the_bases_share_may_be_far_larger_than_what_tells_them_apart():
     values = (1e6 + np.random.default_rng(0).normal(size=(1, 2, 50, 4))).astype(np.float32)
     found = centred(values, np.zeros((1, 50), np.uint8))
     assert np.abs(found.sum(-1, dtype=np.float64)).max() < 1e-6 * np.abs(found).max()

@@ -5,8 +5,6 @@ import json
 import os
 import subprocess
 from collections.abc import Callable
-from pathlib import Path
-from typing import Any
 
 import h5py
 import numpy as np
@@ -16,7 +14,6 @@ import torch
 
 from benchmarks.peers import borrowing_environment
 from bioattn.errors import Interrupted
-from bioattn.inference.run import RunSummary
 from bioattn.interpret.attribution import run
 from bioattn.interpret.attribution.methods import IntegratedGradients, Mutagenesis
 from bioattn.io.output_names import partial_folder
@@ -34,7 +31,7 @@ NUMBER = 7
 
 
 @pytest.fixture
-def model(make_model: Make, tmp_path: Path) -> Path:
+def model(make_model, tmp_path):
     """A binary model in a folder."""
     loaded = make_model(task="binary")
     folder = tmp_path / "model"
@@ -46,7 +43,7 @@ def model(make_model: Make, tmp_path: Path) -> Path:
 
 
 @pytest.fixture
-def promoters(tmp_path: Path) -> Path:
+def promoters(tmp_path):
     """Every third one short, one without a place, flanks on every second."""
     random = np.random.default_rng(1)
     records = []
@@ -59,17 +56,17 @@ def promoters(tmp_path: Path) -> Path:
     return tmp_path / "promoters.fa"
 
 
-def explain(model: Path, promoters: Path, output: Path, *options: str) -> int:
+def explain(model, promoters, output, *options):
     return main(
         ["explain", "attribution", str(model), str(promoters), "-o", str(output), "--threads", "1", *options]
     )
 
 
-def codes_of(promoters: Path, length: int = 70) -> np.ndarray:
+def codes_of(promoters, length=70):
     return make_batch(list(read_promoters(promoters)), length).codes
 
 
-def test_the_file_holds_what_the_method_gives(model: Path, promoters: Path, tmp_path: Path) -> None:
+def test_the_file_holds_what_the_method_gives(model, promoters, tmp_path):
     assert explain(model, promoters, tmp_path / "x.h5") == 0
 
     loaded = load_promoter_model(model, torch.device("cpu"))
@@ -101,9 +98,7 @@ def test_the_file_holds_what_the_method_gives(model: Path, promoters: Path, tmp_
     assert validate_file(tmp_path / "x.h5") == []
 
 
-def test_choices_and_the_record(
-    model: Path, promoters: Path, tmp_path: Path, capfd: pytest.CaptureFixture[str]
-) -> None:
+def test_choices_and_the_record(model, promoters, tmp_path, capfd):
     (tmp_path / "genes.txt").write_text("G5\nG1\n")
     options = ["--treatment", "dtt-10", "--treatment", "heat-5", "--genes", str(tmp_path / "genes.txt")]
 
@@ -126,9 +121,7 @@ def test_choices_and_the_record(
 
 
 @pytest.mark.parametrize("method", ["gradient-input", "integrated-gradients"])
-def test_gradients_by_the_front_door(
-    model: Path, promoters: Path, tmp_path: Path, method: str, capfd: pytest.CaptureFixture[str]
-) -> None:
+def test_gradients_by_the_front_door(model, promoters, tmp_path, method, capfd):
     options = ["--method", method]
     if method == "integrated-gradients":
         options += ["--steps", "20", "--baseline", "zeros"]
@@ -145,12 +138,10 @@ def test_gradients_by_the_front_door(
     assert validate_file(tmp_path / "x.h5") == []
 
 
-def test_interrupted_and_resumed_gives_the_same_bytes(
-    model: Path, promoters: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_interrupted_and_resumed_gives_the_same_bytes(model, promoters, tmp_path, monkeypatch):
     loaded = load_promoter_model(model, torch.device("cpu"))
 
-    def attribute(output: Path, **options: Any) -> tuple[RunSummary, run.Completeness]:
+    def attribute(output, **options):
         return run.run_attribution(
             loaded,
             promoters,
@@ -164,7 +155,7 @@ def test_interrupted_and_resumed_gives_the_same_bytes(
     attribute(tmp_path / "whole.h5")
     calls = []
 
-    def stop_in_the_fifth(self: Mutagenesis, codes: np.ndarray) -> Any:
+    def stop_in_the_fifth(self, codes):
         calls.append(1)
         if len(calls) == 5:
             raise KeyboardInterrupt
@@ -194,15 +185,7 @@ def test_interrupted_and_resumed_gives_the_same_bytes(
         (["--method", "gradient-input", "--baseline", "zeros"], 2, "--baseline is for --method integrated"),
     ],
 )
-def test_what_cannot_be_is_one_sentence(
-    model: Path,
-    promoters: Path,
-    tmp_path: Path,
-    options: list[str],
-    code: int,
-    sentence: str,
-    capfd: pytest.CaptureFixture[str],
-) -> None:
+def test_what_cannot_be_is_one_sentence(model, promoters, tmp_path, options, code, sentence, capfd):
     assert explain(model, promoters, tmp_path / "x.h5", *options) == code
     said = capfd.readouterr().err
     assert sentence in said
@@ -211,13 +194,7 @@ def test_what_cannot_be_is_one_sentence(
     assert not partial_folder(tmp_path / "x.h5").exists()
 
 
-def test_the_size_is_refused_beyond_the_free_disk(
-    model: Path,
-    promoters: Path,
-    tmp_path: Path,
-    monkeypatch: pytest.MonkeyPatch,
-    capfd: pytest.CaptureFixture[str],
-) -> None:
+def test_the_size_is_refused_beyond_the_free_disk(model, promoters, tmp_path, monkeypatch, capfd):
     from bioattn.store import parts
 
     class Usage:
@@ -231,7 +208,7 @@ def test_the_size_is_refused_beyond_the_free_disk(
     assert not (tmp_path / "x.h5").exists()
 
 
-def test_arrays_for_other_programs(model: Path, promoters: Path, tmp_path: Path) -> None:
+def test_arrays_for_other_programs(model, promoters, tmp_path):
     assert explain(model, promoters, tmp_path / "x.h5") == 0
     command = ["export", "attribution", str(tmp_path / "x.h5"), "-o", str(tmp_path / "arrays")]
 
@@ -259,9 +236,7 @@ def test_arrays_for_other_programs(model: Path, promoters: Path, tmp_path: Path)
     assert len(list((tmp_path / "arrays").glob("*.npz"))) == 5
 
 
-def test_arrays_are_inspected_and_validated(
-    model: Path, promoters: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_arrays_are_inspected_and_validated(model, promoters, tmp_path, capsys):
     arrays = tmp_path / "arrays"
     assert explain(model, promoters, tmp_path / "x.h5", "--genes", "G1", "--genes", "G3") == 0
     assert (
@@ -286,7 +261,7 @@ def test_arrays_are_inspected_and_validated(
     assert "heat-5.npz named in arrays.json missing" in capsys.readouterr().err
 
 
-def test_a_folder_of_somebody_else_stays(model: Path, promoters: Path, tmp_path: Path) -> None:
+def test_a_folder_of_somebody_else_stays(model, promoters, tmp_path):
     assert explain(model, promoters, tmp_path / "x.h5", "--genes", "G1") == 0
     (tmp_path / "mine").mkdir()
     (tmp_path / "mine" / "thesis.txt").write_text("years of work")
@@ -308,9 +283,7 @@ def test_a_folder_of_somebody_else_stays(model: Path, promoters: Path, tmp_path:
         },
     ],
 )
-def test_tables_that_are_called_like_ours_stay(
-    model: Path, promoters: Path, tmp_path: Path, tables: dict[str, str], capfd: pytest.CaptureFixture[str]
-) -> None:
+def test_tables_that_are_called_like_ours_stay(model, promoters, tmp_path, tables, capfd):
     assert explain(model, promoters, tmp_path / "x.h5", "--genes", "G1") == 0
     mine = tmp_path / "mine"
     mine.mkdir()
@@ -321,7 +294,7 @@ def test_tables_that_are_called_like_ours_stay(
     assert {path.name: path.read_text() for path in mine.iterdir()} == tables
 
 
-def test_force_replaces_the_arrays_of_other_treatments(model: Path, promoters: Path, tmp_path: Path) -> None:
+def test_force_replaces_the_arrays_of_other_treatments(model, promoters, tmp_path):
     assert explain(model, promoters, tmp_path / "x.h5", "--genes", "G1") == 0
     command = ["export", "attribution", str(tmp_path / "x.h5"), "-o", str(tmp_path / "arrays")]
     assert main([*command, "--treatment", "heat-5"]) == 0
@@ -337,7 +310,7 @@ MOTIF = "TGACTCATTG"
 
 
 @pytest.fixture
-def planted(tmp_path: Path) -> Path:
+def planted(tmp_path):
     """An attribution file with a motif in each promoter whose bases have all the contributions but noise."""
     random = np.random.default_rng(0)
     codes = random.integers(0, 4, (GENES, LENGTH), dtype=np.uint8)
@@ -358,7 +331,7 @@ def planted(tmp_path: Path) -> Path:
     return tmp_path / "x.h5"
 
 
-def test_modisco_finds_the_planted_motif(planted: Path, tmp_path: Path) -> None:
+def test_modisco_finds_the_planted_motif(planted, tmp_path):
     python, missing = borrowing_environment(tmp_path / "peers", {"modiscolite": "modisco-lite>=2.2"})
     if missing:
         pytest.skip(f"TF-MoDISco-lite is {missing['modiscolite']}")

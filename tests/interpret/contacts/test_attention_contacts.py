@@ -3,7 +3,7 @@
 import json
 from dataclasses import replace
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import numpy as np
 import pytest
@@ -12,7 +12,6 @@ from sklearn.linear_model import LogisticRegression
 
 from bioattn.alignments.alphabet import RESIDUES
 from bioattn.alignments.contact_dataset import TEST, TRAIN, ContactProtein, write_contact_dataset
-from bioattn.attention.site import AttentionSite
 from bioattn.errors import BioattnError, FormatError
 from bioattn.interpret.contacts.attention_contacts import (
     export_contacts,
@@ -57,7 +56,7 @@ class Files(NamedTuple):
     proteins: dict[str, ContactProtein]
 
 
-def fold(length: int, seed: int) -> np.ndarray:
+def fold(length, seed):
     """Coordinates of a compact random walk, the last two residues unknown."""
     random = np.random.default_rng(seed)
     points = np.zeros((length, 3))
@@ -68,7 +67,7 @@ def fold(length: int, seed: int) -> np.ndarray:
     return points.astype(np.float32)
 
 
-def protein(name: str) -> ContactProtein:
+def protein(name):
     length, split = PROTEINS[name]
     aatype = (np.arange(length) % 20).astype(np.int32)
     return ContactProtein(
@@ -84,11 +83,11 @@ def protein(name: str) -> ContactProtein:
     )
 
 
-def seen(name: str) -> tuple[int, ...]:
+def seen(name):
     return tuple(column for column in range(PROTEINS[name][0]) if column not in UNSEEN.get(name, set()))
 
 
-def row_maps(name: str, site: str, seed: int) -> np.ndarray:
+def row_maps(name, site, seed):
     """(ROWS, HEADS, R, R) weights: noise, popular residues, and contacts in the telling head."""
     length = PROTEINS[name][0]
     random = np.random.default_rng([seed, ord(site[11]), len(site)])
@@ -100,14 +99,7 @@ def row_maps(name: str, site: str, seed: int) -> np.ndarray:
     return (weights / weights.sum(-1, keepdims=True)).astype(np.float32)
 
 
-def write_attention(
-    path: Path,
-    reduce: Reduction = Reduction.MEAN_ROWS,
-    *,
-    names: tuple[str, ...] = tuple(PROTEINS),
-    model: str = "a" * 64,
-    sites: Any = SITES,
-) -> Path:
+def write_attention(path, reduce=Reduction.MEAN_ROWS, *, names=tuple(PROTEINS), model="a" * 64, sites=SITES):
     samples = [
         AlignmentSample(
             id=name,
@@ -121,7 +113,7 @@ def write_attention(
         for name in names
     ]
 
-    def make(site: AttentionSite, shape: tuple[int, ...], number: int) -> dict[str, np.ndarray]:
+    def make(site, shape, number):
         if site.axes[-1].kind != "residue":
             return {"weights": np.full(shape, 1 / shape[-1], dtype=np.float32)}
         whole = row_maps(names[number], site.name, number)
@@ -132,7 +124,7 @@ def write_attention(
 
 
 @pytest.fixture
-def files(tmp_path: Path) -> Files:
+def files(tmp_path):
     proteins = {name: protein(name) for name in PROTEINS}
     dataset = tmp_path / "x.dataset.h5"
     write_contact_dataset(dataset, proteins.values(), {})
@@ -140,7 +132,7 @@ def files(tmp_path: Path) -> Files:
 
 
 @pytest.mark.parametrize("reduce", [Reduction.MEAN_ROWS, Reduction.NONE])
-def test_maps_are_symmetric_and_lose_what_residues_share(tmp_path: Path, reduce: Reduction) -> None:
+def test_maps_are_symmetric_and_lose_what_residues_share(tmp_path, reduce):
     """Plain loops over pairs; only row attention over the clustered MSA is a feature."""
     path = write_attention(tmp_path / "attention.h5", reduce, names=("d",))
     whole = row_maps("d", "evoformer.00.msa_row", 0).mean(axis=0, dtype=np.float64)
@@ -156,7 +148,7 @@ def test_maps_are_symmetric_and_lose_what_residues_share(tmp_path: Path, reduce:
         assert maps["evoformer.00.msa_row", 1][i, j] == pytest.approx(expected, abs=1e-7)
 
 
-def test_the_telling_head_is_found_and_works_on_other_proteins(files: Files, tmp_path: Path) -> None:
+def test_the_telling_head_is_found_and_works_on_other_proteins(files, tmp_path):
     regression, report = fit_contacts(files.attention, files.dataset)
     assert regression.proteins == ("a", "b")
     weights = np.array([regression.weights[site.name] for site in SITES[:2]])
@@ -183,7 +175,7 @@ def test_the_telling_head_is_found_and_works_on_other_proteins(files: Files, tmp
     assert read_regression(tmp_path / "a.json") == regression
 
 
-def test_a_regression_of_another_model_or_of_other_heads_is_refused(files: Files, tmp_path: Path) -> None:
+def test_a_regression_of_another_model_or_of_other_heads_is_refused(files, tmp_path):
     regression, _ = fit_contacts(files.attention, files.dataset)
     other = write_attention(tmp_path / "other.h5", model="b" * 64)
     with open_attention(other) as attention, pytest.raises(BioattnError, match="of another model"):
@@ -194,7 +186,7 @@ def test_a_regression_of_another_model_or_of_other_heads_is_refused(files: Files
         predict_contacts(attention, "a", regression)
 
 
-def test_attention_that_says_nothing_of_contacts_is_refused(files: Files, tmp_path: Path) -> None:
+def test_attention_that_says_nothing_of_contacts_is_refused(files, tmp_path):
     maximum = write_attention(tmp_path / "max.h5", Reduction.MAX_ROWS)
     with pytest.raises(BioattnError, match="was reduced with max-rows; contacts need mean-rows"):
         fit_contacts(maximum, files.dataset)
@@ -217,7 +209,7 @@ def test_attention_that_says_nothing_of_contacts_is_refused(files: Files, tmp_pa
         fit_contacts(files.attention, other)
 
 
-def _shortened(whole: ContactProtein) -> ContactProtein:
+def _shortened(whole):
     return replace(
         whole,
         msa=whole.msa[:, 1:],
@@ -242,14 +234,14 @@ def _shortened(whole: ContactProtein) -> ContactProtein:
         ("{", r"not valid JSON"),
     ],
 )
-def test_other_json_is_no_regression(tmp_path: Path, content: str, words: str) -> None:
+def test_other_json_is_no_regression(tmp_path, content, words):
     path = tmp_path / "x.json"
     path.write_text(content)
     with pytest.raises(FormatError, match=words):
         read_regression(path)
 
 
-def test_names_and_choices_that_make_no_sense(files: Files, tmp_path: Path) -> None:
+def test_names_and_choices_that_make_no_sense(files, tmp_path):
     regression = ContactRegression(
         model_sha256="a" * 64,
         weights={site.name: [0.0] * HEADS for site in SITES[:2]},
@@ -260,11 +252,7 @@ def test_names_and_choices_that_make_no_sense(files: Files, tmp_path: Path) -> N
     for name, choices, words in (
         ("x.txt", {}, r"end its name in \.rr"),
         ("x.rr", {}, "RR holds probabilities, which need --regression"),
-        (
-            "x.rr",
-            {"regression": regression},
-            r"RR holds one alignment and .* has 4; .* --sample \(a, b",
-        ),
+        ("x.rr", {"regression": regression}, r"RR holds one alignment and .* has 4; .* --sample \(a, b"),
     ):
         with pytest.raises(BioattnError, match=words):
             export_contacts(files.attention, tmp_path / name, **choices)
@@ -273,7 +261,7 @@ def test_names_and_choices_that_make_no_sense(files: Files, tmp_path: Path) -> N
     assert not list(tmp_path.glob("x.*sv")) + list(tmp_path.glob("x.rr"))
 
 
-def test_through_the_front_door(files: Files, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_through_the_front_door(files, tmp_path, capsys):
     heads, rr, table, untaught = (tmp_path / name for name in ("h.json", "c.rr", "c.tsv", "mean.tsv"))
     attention = str(files.attention)
     assert main(["export", "contacts", attention, "--fit", str(files.dataset), "-o", str(heads)]) == 0
@@ -321,14 +309,7 @@ def test_through_the_front_door(files: Files, tmp_path: Path, capsys: pytest.Cap
         (["--inverse-strength", "3", "-o", "c.tsv"], "--inverse-strength 3 is for --fit"),
     ],
 )
-def test_options_that_contradict_are_refused(
-    files: Files,
-    tmp_path: Path,
-    monkeypatch: pytest.MonkeyPatch,
-    capsys: pytest.CaptureFixture[str],
-    words: list[str],
-    sentence: str,
-) -> None:
+def test_options_that_contradict_are_refused(files, tmp_path, monkeypatch, capsys, words, sentence):
     monkeypatch.chdir(tmp_path)
     given = [str(files.dataset) if word == "DATASET" else word for word in words]
     assert main(["export", "contacts", str(files.attention), *given]) == 2
@@ -336,7 +317,7 @@ def test_options_that_contradict_are_refused(
     assert {path.name for path in tmp_path.iterdir()} == {"attention.h5", "x.dataset.h5"}
 
 
-def problem(number: int, width: int, seed: int) -> tuple[np.ndarray, np.ndarray]:
+def problem(number, width, seed):
     """Correlated features, of which four matter, and labels of which some tenths are true."""
     random = np.random.default_rng(seed)
     shared = random.normal(size=(number, 3)) @ random.normal(size=(3, width))
@@ -348,7 +329,7 @@ def problem(number: int, width: int, seed: int) -> tuple[np.ndarray, np.ndarray]
 @pytest.mark.parametrize(
     ("number", "width", "inverse_strength"), [(500, 8, 0.15), (3000, 30, 0.05), (2000, 40, 5.0)]
 )
-def test_the_weights_are_those_of_scikit_learn(number: int, width: int, inverse_strength: float) -> None:
+def test_the_weights_are_those_of_scikit_learn(number, width, inverse_strength):
     features, labels = problem(number, width, seed=width)
     weights, intercept = fit_sparse_logistic(features, labels, inverse_strength)
     reference = LogisticRegression(
@@ -359,7 +340,7 @@ def test_the_weights_are_those_of_scikit_learn(number: int, width: int, inverse_
 
 
 @pytest.mark.parametrize("inverse_strength", [0.001, 0.02, 1.0])
-def test_no_direction_lowers_the_objective(inverse_strength: float) -> None:
+def test_no_direction_lowers_the_objective(inverse_strength):
     """0 lies in the subgradient: the loss falls by 1 per weight in use and by less for the others."""
     features, labels = problem(4000, 25, seed=3)
     weights, intercept = fit_sparse_logistic(features, labels, inverse_strength)
@@ -372,7 +353,7 @@ def test_no_direction_lowers_the_objective(inverse_strength: float) -> None:
     assert abs((chances - labels).sum() * inverse_strength) < 2e-3
 
 
-def test_a_strong_penalty_and_empty_features_leave_the_share_of_positives() -> None:
+def test_a_strong_penalty_and_empty_features_leave_the_share_of_positives():
     features, labels = problem(1000, 5, seed=1)
     weights, intercept = fit_sparse_logistic(features, labels, 1e-5)
     assert not weights.any()
@@ -383,7 +364,7 @@ def test_a_strong_penalty_and_empty_features_leave_the_share_of_positives() -> N
     assert np.isfinite(weights).all()
 
 
-def test_separable_labels_stay_finite() -> None:
+def test_separable_labels_stay_finite():
     features = np.linspace(-1, 1, 200, dtype=np.float32)[:, None]
     weights, intercept = fit_sparse_logistic(features, features[:, 0] > 0.1, 10.0)
     assert np.isfinite([*weights, intercept]).all()

@@ -1,6 +1,6 @@
 """Effects against loops, and pairs whose answer is planted."""
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from pathlib import Path
 
 import numpy as np
@@ -38,17 +38,17 @@ class KnownSignal:
     name, window_length, treatments = "known", LENGTH, TREATMENTS
     paths: Sequence[Path] = ()
 
-    def __init__(self, values_BTL: np.ndarray, *, signed: bool) -> None:
+    def __init__(self, values_BTL, *, signed):
         self.values, self.signed, self.per_site = values_BTL, signed, signed
         self.genes = [str(number) for number in range(len(values_BTL))]
 
-    def blocks(self, mixing_QT: np.ndarray, _codes: np.ndarray) -> Iterator[tuple[slice, np.ndarray]]:
+    def blocks(self, mixing_QT, _codes):
         for start in range(0, len(self.values), 77):
             part = slice(start, min(start + 77, len(self.values)))
             yield part, np.einsum("qt,btl->bql", mixing_QT, self.values[part])
 
 
-def pair(word: str, condition: str, direction: str, factor: str = "factor") -> ExpectedPair:
+def pair(word, condition, direction, factor="factor"):
     return ExpectedPair(
         line=2,
         factor=factor,
@@ -61,7 +61,7 @@ def pair(word: str, condition: str, direction: str, factor: str = "factor") -> E
 
 
 @pytest.fixture(scope="module")
-def planted() -> tuple[np.ndarray, np.ndarray]:
+def planted():
     """Promoters of which half hold each word, and a signal that knows `up` and `down` in heat alone.
 
     The signal also follows position, G+C and chance, which the background must take away.
@@ -93,14 +93,14 @@ GROUPS = {"heat": ["heat", "heat 2"], "cold": ["cold"]}
 
 
 @pytest.fixture(scope="module")
-def located(planted: tuple[np.ndarray, np.ndarray]) -> list[ExpectedSites]:
+def located(planted):
     return locate(PAIRS, planted[0], None, match_by=MatchBy.CONSENSUS, num_shuffled=40, p_value=1e-4, seed=0)
 
 
 Planted = tuple[np.ndarray, np.ndarray]
 
 
-def test_signed_signals_find_what_was_planted(planted: Planted, located: list[ExpectedSites]) -> None:
+def test_signed_signals_find_what_was_planted(planted, located):
     codes, values = planted
     signal = KnownSignal(values, signed=True)
     table = score_pairs(signal, codes, PAIRS, located, GROUPS, [("heat", "cold")])
@@ -122,9 +122,7 @@ def test_signed_signals_find_what_was_planted(planted: Planted, located: list[Ex
     assert contrast["passed"].iloc[0]
 
 
-def test_unsigned_signals_need_more_than_the_background(
-    planted: Planted, located: list[ExpectedSites]
-) -> None:
+def test_unsigned_signals_need_more_than_the_background(planted, located):
     codes, values = planted
     table = score_pairs(KnownSignal(values, signed=False), codes, PAIRS, located, GROUPS)
     plain = table[table["against"] == BACKGROUND]
@@ -133,7 +131,7 @@ def test_unsigned_signals_need_more_than_the_background(
     assert plain["effect"].iloc[0] == pytest.approx(1.0, abs=0.1)
 
 
-def test_effects_are_those_of_a_loop(planted: Planted) -> None:
+def test_effects_are_those_of_a_loop(planted):
     codes, values = planted
     pairs = [pair("up", "cold", "none")]
     sites = locate(pairs, codes, None, match_by=MatchBy.CONSENSUS, num_shuffled=1, p_value=1e-4, seed=0)
@@ -146,7 +144,7 @@ def test_effects_are_those_of_a_loop(planted: Planted) -> None:
             if np.array_equal(window, word) or np.array_equal(window, 3 - word[::-1]):
                 found.setdefault(promoter, []).append(start)
 
-    def stratum(promoter: int, start: int) -> tuple[int, int]:
+    def stratum(promoter, start):
         strong = np.isin(codes[promoter, start : start + width], (1, 2))
         return (LENGTH - start - width) // POSITION_STEP, int(strong.sum())
 
@@ -171,7 +169,7 @@ def test_effects_are_those_of_a_loop(planted: Planted) -> None:
     assert (row["promoters"], row["sites"]) == (len(found), sum(map(len, found.values())))
 
 
-def test_shuffled_motifs_count_as_motifs_of_their_own(planted: Planted) -> None:
+def test_shuffled_motifs_count_as_motifs_of_their_own(planted):
     codes, values = planted
     pairs = [pair("GATGA", "heat", "up")]
     (own,) = locate(pairs, codes, None, match_by=MatchBy.CONSENSUS, num_shuffled=25, p_value=1e-4, seed=0)
@@ -199,7 +197,7 @@ def test_shuffled_motifs_count_as_motifs_of_their_own(planted: Planted) -> None:
     assert row["shuffled_p_value"] == pytest.approx((beaten + 1) / 26)
 
 
-def test_pairs_without_enough_sites_or_shuffles_stay_open(planted: Planted) -> None:
+def test_pairs_without_enough_sites_or_shuffles_stay_open(planted):
     codes, values = planted
     pairs = [pair("TGACTCATGACTCA", "heat", "up"), pair("up", "heat", "up"), pair("up", "sorbitol", "up")]
     sites = locate(pairs, codes, None, match_by=MatchBy.CONSENSUS, num_shuffled=10, p_value=1e-4, seed=0)
@@ -209,14 +207,14 @@ def test_pairs_without_enough_sites_or_shuffles_stay_open(planted: Planted) -> N
     assert set(table["condition_group"]) == {"heat"}  # nobody asked for sorbitol
 
 
-def test_quantities_are_means_over_groups_and_differences() -> None:
+def test_quantities_are_means_over_groups_and_differences():
     quantities = [Quantity("heat"), Quantity("cold", ALL_TREATMENTS), Quantity("heat", "cold")]
     np.testing.assert_allclose(
         mixing(quantities, GROUPS, TREATMENTS), [[0.5, 0.5, 0], [-0.25, -0.25, 0.5], [0.5, 0.5, -1]]
     )
 
 
-def test_intervals() -> None:
+def test_intervals():
     values = np.random.default_rng(0).normal(2, 1, size=400)
     low, high = interval(values, np.random.default_rng(1))
     expected = stats.t.interval(0.95, 399, values.mean(), stats.sem(values))
@@ -226,14 +224,14 @@ def test_intervals() -> None:
 WIDTH, SHORT_LENGTH = 6, 53
 
 
-def example(number: int) -> tuple[np.ndarray, np.ndarray]:
+def example(number):
     rng = np.random.default_rng(5)
     codes = rng.integers(0, 4, size=(number, SHORT_LENGTH)).astype(np.uint8)
     codes[3, :20] = 4
     return codes, rng.normal(size=(number, 2, SHORT_LENGTH))
 
 
-def described(codes: np.ndarray, row: int, start: int) -> tuple[int, int] | None:
+def described(codes, row, start):
     window = codes[row, start : start + WIDTH]
     if 4 in window:
         return None
@@ -241,7 +239,7 @@ def described(codes: np.ndarray, row: int, start: int) -> tuple[int, int] | None
     return distance // POSITION_STEP, sum(base in (1, 2) for base in window.tolist())
 
 
-def test_means_are_those_of_windows_alike_in_place_and_composition() -> None:
+def test_means_are_those_of_windows_alike_in_place_and_composition():
     codes, values = example(60)
     background = MatchedBackground(WIDTH, SHORT_LENGTH, 2)
     for part in (slice(0, 17), slice(17, 60)):
@@ -264,7 +262,7 @@ def test_means_are_those_of_windows_alike_in_place_and_composition() -> None:
     assert compared > 200
 
 
-def test_rare_compositions_borrow_from_their_neighbours() -> None:
+def test_rare_compositions_borrow_from_their_neighbours():
     codes = np.zeros((30, SHORT_LENGTH), dtype=np.uint8)  # all A: no G or C anywhere
     codes[0, -WIDTH:] = 1
     background = MatchedBackground(WIDTH, SHORT_LENGTH, 1)
@@ -277,7 +275,7 @@ def test_rare_compositions_borrow_from_their_neighbours() -> None:
     assert WIDTH < background.means()[lone, 0] < 7 * WIDTH
 
 
-def test_a_signal_of_place_and_composition_alone_has_no_effect() -> None:
+def test_a_signal_of_place_and_composition_alone_has_no_effect():
     codes, _ = example(400)
     strong = window_sums(((codes == 1) | (codes == 2))[:, None], WIDTH)[:, 0]
     steps = (SHORT_LENGTH - WIDTH - np.arange(SHORT_LENGTH - WIDTH + 1)) // POSITION_STEP

@@ -1,7 +1,6 @@
 """Tables of expected pairs, and consensus patterns."""
 
 import re
-from pathlib import Path
 
 import numpy as np
 import pandas as pd
@@ -28,13 +27,13 @@ from bioattn_cli.main import main
 HEADER = "factor\tjaspar_id\tconsensus\tcondition_group\tdirection\tn_with"
 
 
-def table(tmp_path: Path, *rows: str, header: str = HEADER) -> Path:
+def table(tmp_path, *rows, header=HEADER):
     path = tmp_path / "expected.tsv"
     path.write_text("\n".join([header, *rows]) + "\n")
     return path
 
 
-def test_rows_are_read_as_they_are_meant(tmp_path: Path) -> None:
+def test_rows_are_read_as_they_are_meant(tmp_path):
     path = table(
         tmp_path,
         "MSN2/MSN4 (STRE, >=2 sites)\tMA0341.1; MA0342.1\tAGGGG\theat\tup (weaker than wild type)\t458",
@@ -47,12 +46,12 @@ def test_rows_are_read_as_they_are_meant(tmp_path: Path) -> None:
     assert (control.consensus, control.condition) == ("ACCGTA", "heat")
 
 
-def test_cells_that_say_nothing_and_both_directions(tmp_path: Path) -> None:
+def test_cells_that_say_nothing_and_both_directions(tmp_path):
     (pair,) = read_expected(table(tmp_path, "a\tNA\tACGT\theat\tup/down (either way)\t1"))
     assert (pair.matrices, pair.direction, pair.remark) == ((), "either", "either way")
 
 
-def test_the_real_table(shared: Path) -> None:
+def test_the_real_table(shared):
     pairs = read_expected(shared / "data" / "yeast" / "expected_motif_condition.tsv")
     assert len(pairs) == 25
     assert sum(pair.direction == "none" for pair in pairs) == 4
@@ -70,32 +69,32 @@ def test_the_real_table(shared: Path) -> None:
         ([], "holds no expected pairs"),
     ],
 )
-def test_rows_that_say_nothing_are_named(tmp_path: Path, rows: list[str], sentence: str) -> None:
+def test_rows_that_say_nothing_are_named(tmp_path, rows, sentence):
     with pytest.raises(FormatError, match=re.escape(sentence)):
         read_expected(table(tmp_path, *rows))
 
 
-def test_a_missing_column_is_named(tmp_path: Path) -> None:
+def test_a_missing_column_is_named(tmp_path):
     with pytest.raises(FormatError, match="'condition_group' is missing"):
         read_expected(table(tmp_path, "a\tACGT\tup", header="factor\tconsensus\tdirection"))
 
 
 @pytest.mark.parametrize("text", ["CGG(n11)CCG", "CGGn11CCG", "nnCGGNNNNNNNNNNNCCGn"])
-def test_spacers_and_ends(text: str) -> None:
+def test_spacers_and_ends(text):
     (pattern,) = parse_consensus(text) or []
     assert pattern.shape == (17, 4)
     assert pattern[:3].sum() == pattern[14:].sum() == 3
     assert pattern[3:14].all()
 
 
-def test_alternatives_of_one_motif_count_once() -> None:
+def test_alternatives_of_one_motif_count_once():
     patterns = parse_consensus("GAAnnTTCnnGAA|TTCnnGAAnnTTC") or []
     assert len(patterns) == 1  # one is the other's reverse complement
     np.testing.assert_array_equal(patterns[0][0], [False, False, True, False])
 
 
 @pytest.mark.parametrize("text", ["TGAAAAATTT-like", "", "nnn", "ACX"])
-def test_what_is_no_pattern(text: str) -> None:
+def test_what_is_no_pattern(text):
     assert parse_consensus(text) is None
 
 
@@ -105,15 +104,15 @@ CODES[RNG.random(CODES.shape) < 0.002] = 4
 BACKGROUND = base_composition(CODES)
 
 
-def places(sites: SiteSet) -> set[tuple[int, int, int]]:
+def places(sites):
     return set(zip(sites.rows.tolist(), sites.starts.tolist(), sites.widths.tolist(), strict=True))
 
 
-def complement(text: str) -> str:
+def complement(text):
     return text[::-1].translate(str.maketrans("ACGT[]", "TGCA]["))
 
 
-def matched(pattern: str) -> set[tuple[int, int]]:
+def matched(pattern):
     """(row, start) of a pattern of letters, dots and [..] classes on either strand."""
     found = set()
     for row, codes in enumerate(CODES):
@@ -135,7 +134,7 @@ def matched(pattern: str) -> set[tuple[int, int]]:
         ("RTCANY", "[AG]TCA.[CT]"),
     ],
 )
-def test_a_consensus_matches_as_a_regular_expression(consensus: str, expression: str) -> None:
+def test_a_consensus_matches_as_a_regular_expression(consensus, expression):
     patterns = parse_consensus(consensus) or []
     motifs = [consensus_motif(pattern, BACKGROUND, "x") for pattern in patterns]
     (sites,) = find_sites(CODES, motifs, BACKGROUND, 0.0)
@@ -144,7 +143,7 @@ def test_a_consensus_matches_as_a_regular_expression(consensus: str, expression:
     assert np.all(np.diff(sites.rows) >= 0)
 
 
-def test_matrices_match_at_the_p_value_or_at_their_best() -> None:
+def test_matrices_match_at_the_p_value_or_at_their_best():
     probabilities = np.full((7, 4), 0.05)
     probabilities[np.arange(7), encode("TGACTCA")] = 0.85
     long = Motif(name="long", probabilities=probabilities)
@@ -160,8 +159,8 @@ def test_matrices_match_at_the_p_value_or_at_their_best() -> None:
     assert {(row, start) for row, start, _ in places(rare)} == matched("AGGGG")
 
 
-def test_sites_are_joined_chosen_and_kept_apart() -> None:
-    def sites(*triples: tuple[int, int, int]) -> SiteSet:
+def test_sites_are_joined_chosen_and_kept_apart():
+    def sites(*triples):
         rows, starts, widths = np.array(triples, dtype=np.int64).reshape(-1, 3).T
         return SiteSet(rows=rows, starts=starts, widths=widths)
 
@@ -180,7 +179,7 @@ def test_sites_are_joined_chosen_and_kept_apart() -> None:
     }
 
 
-def test_shuffled_motifs_keep_information_composition_and_scores() -> None:
+def test_shuffled_motifs_keep_information_composition_and_scores():
     probabilities = np.random.default_rng(1).dirichlet([0.3] * 4, size=9)
     probabilities[4] = BACKGROUND
     telling = telling_positions(probabilities, BACKGROUND)
@@ -200,7 +199,7 @@ def test_shuffled_motifs_keep_information_composition_and_scores() -> None:
     assert len(read) == 120
 
 
-def test_short_motifs_have_a_hundred_relatives_too() -> None:
+def test_short_motifs_have_a_hundred_relatives_too():
     (pattern,) = parse_consensus("AGGGG") or []
     versions = shuffled_columns([pattern], [np.ones(5, bool)], 100, np.random.default_rng(0))
     words = {decode(version.argmax(axis=1).astype(np.uint8)) for (version,) in versions}
@@ -211,7 +210,7 @@ def test_short_motifs_have_a_hundred_relatives_too() -> None:
     assert sum(word.count("A") + word.count("T") == 1 for word in words) == 79
 
 
-def test_matrices_of_one_factor_are_shuffled_alike() -> None:
+def test_matrices_of_one_factor_are_shuffled_alike():
     first = np.eye(4)[encode("TGACTCA")]
     second = 0.9 * first + 0.025
     telling = [np.ones(7, bool)] * 2
@@ -219,7 +218,7 @@ def test_matrices_of_one_factor_are_shuffled_alike() -> None:
         np.testing.assert_array_equal(one.argmax(axis=1), other.argmax(axis=1))
 
 
-def test_shuffles_repeat_with_their_seed() -> None:
+def test_shuffles_repeat_with_their_seed():
     matrix, telling = np.eye(4)[encode("TGACTCA")], [np.ones(7, bool)]
     one, again, another = (
         np.array(shuffled_columns([matrix], telling, 5, np.random.default_rng(seed))) for seed in (4, 4, 5)
@@ -228,7 +227,7 @@ def test_shuffles_repeat_with_their_seed() -> None:
     assert not np.array_equal(one, another)
 
 
-def test_as_many_genes_have_sites_as_the_table_says(shared: Path, tmp_path: Path) -> None:
+def test_as_many_genes_have_sites_as_the_table_says(shared, tmp_path):
     yeast = shared / "data" / "yeast"
     fasta = tmp_path / "promoters.fa"
     assert (

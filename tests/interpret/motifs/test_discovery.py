@@ -10,12 +10,7 @@ from scipy.stats import hypergeom
 
 from bioattn.formats.motif import Motif
 from bioattn.formats.nucleotides import decode, encode, reverse_complement
-from bioattn.interpret.motifs.clusters import (
-    best_alignment,
-    information_weighted,
-    merge_motifs,
-    similarities,
-)
+from bioattn.interpret.motifs.clusters import best_alignment, information_weighted, merge_motifs, similarities
 from bioattn.interpret.motifs.discovery import (
     LEVEL,
     PAD,
@@ -42,11 +37,11 @@ UNIFORM = np.full(4, 0.25)
 WIDTH = 22 + 2 * PAD
 
 
-def random_windows(rng, number) -> np.ndarray:
+def random_windows(rng, number):
     return rng.integers(0, 4, size=(number, WIDTH)).astype(np.uint8)
 
 
-def plant(rng, windows: np.ndarray, consensus: str, share: float, rate: float = 0.05) -> np.ndarray:
+def plant(rng, windows, consensus, share, rate=0.05):
     """Sites on either strand within the inner bases of a share of the windows; returns where, -1 = none."""
     motif = Motif(name="m", probabilities=consensus_matrix(encode(consensus), rate))
     starts = np.full(len(windows), -1)
@@ -58,7 +53,7 @@ def plant(rng, windows: np.ndarray, consensus: str, share: float, rate: float = 
     return starts
 
 
-def either_strand(text: str) -> set[str]:
+def either_strand(text):
     return {text, decode(reverse_complement(encode(text)))}
 
 
@@ -177,7 +172,7 @@ def test_vague_ends_are_cut_off():
     assert trim_vague_ends(np.tile(UNIFORM, (5, 1))) is None
 
 
-def places(gene, centre, score=None) -> Places:
+def places(gene, centre, score=None):
     return Places(
         gene=np.array(gene, dtype=np.int32),
         centre=np.array(centre, dtype=np.int32),
@@ -258,7 +253,7 @@ def test_controls_keep_their_place_and_leave_their_promoter():
         cut_codes(np.zeros((5, 60), dtype=np.uint8), drawn, 9)
 
 
-def random_matrix(rng, width) -> np.ndarray:
+def random_matrix(rng, width):
     return rng.dirichlet([0.4] * 4, size=width)
 
 

@@ -1,7 +1,6 @@
 """`bioattn export motifs` on maps that point at planted sites, through the front door."""
 
 import json
-from pathlib import Path
 
 import numpy as np
 import pandas as pd
@@ -32,7 +31,7 @@ GENES = 400
 class Planted:
     """Simulated promoters with maps that point at the sites of each treatment."""
 
-    def __init__(self, folder: Path) -> None:
+    def __init__(self, folder):
         self.simulated = simulate_promoters(
             simulation_settings("standard", genes=GENES, treatments=3, length=LENGTH, decoys=1, seed=3)
         )
@@ -54,7 +53,7 @@ class Planted:
             ],
         )
 
-    def where(self, treatment: str) -> np.ndarray:
+    def where(self, treatment):
         """1 on the bases of the treatment's sites, (genes, length)."""
         rows = {gene: number for number, gene in enumerate(self.genes)}
         marked = np.zeros((GENES, LENGTH))
@@ -63,7 +62,7 @@ class Planted:
                 marked[rows[site.gene_id], site.start : site.end] = 1
         return marked
 
-    def attention(self, name: str = "attention.h5", *, strength: float = 3.0) -> Path:
+    def attention(self, name="attention.h5", *, strength=3.0):
         rng = np.random.default_rng(0)
         site = cross_site(EDGES, field=FIELD)
         logits = rng.normal(size=(GENES, 3, 2, len(EDGES) - 1), scale=0.3)
@@ -77,7 +76,7 @@ class Planted:
         result_files.write_promoters(path, layout, self.samples, {site.name: weights.astype(np.float32)})
         return path
 
-    def contributions(self) -> Path:
+    def contributions(self):
         """The first treatment's sites raise, the second's lower; the weights say nothing."""
         rng = np.random.default_rng(2)
         site = cross_site(EDGES, field=FIELD, contributes=True)
@@ -92,7 +91,7 @@ class Planted:
         result_files.write_promoters(path, layout, self.samples, arrays)
         return path
 
-    def attribution(self) -> Path:
+    def attribution(self):
         rng = np.random.default_rng(1)
         codes = self.simulated.codes
         values = rng.normal(size=(GENES, 3, LENGTH, 4), scale=0.05)
@@ -115,12 +114,12 @@ class Planted:
 
 
 @pytest.fixture(scope="module")
-def planted(tmp_path_factory) -> Planted:
+def planted(tmp_path_factory):
     return Planted(tmp_path_factory.mktemp("planted"))
 
 
 @pytest.fixture(scope="module")
-def exported(planted) -> Path:
+def exported(planted):
     """Motifs of both kinds of maps."""
     output = planted.folder / "motifs"
     files = [str(planted.attention()), str(planted.attribution())]
@@ -128,11 +127,11 @@ def exported(planted) -> Path:
     return output
 
 
-def table(path: Path) -> pd.DataFrame:
+def table(path):
     return pd.read_csv(path, sep="\t", keep_default_na=False, na_values=[""])
 
 
-def planted_name(planted: Planted, consensus: str) -> str | None:
+def planted_name(planted, consensus):
     """Which planted motif a consensus is, on either strand."""
     both = {consensus, decode(reverse_complement(encode(consensus)))}
     return next((motif.name for motif in planted.simulated.motifs if motif.consensus in both), None)

@@ -8,7 +8,6 @@ import torch
 from bioattn.formats.nucleotides import decode, encode, reverse_complement
 from bioattn.interpret.motifs.export import filter_motifs
 from bioattn.models.promoter.config import Conditioning, PromoterModelConfig, Stem
-from bioattn.models.promoter.folder import LoadedPromoterModel
 from bioattn.models.promoter.stem import ConvStem, KmerStem
 from bioattn.promoters.treatments import TreatmentTable
 from tests.making import untrained_model
@@ -17,14 +16,14 @@ LENGTH = 120
 SITE = "TGACCGTA"
 
 
-def loaded(**settings) -> LoadedPromoterModel:
+def loaded(**settings):
     config = PromoterModelConfig(length=LENGTH, channels=4, head_channels=4, num_heads=1, **settings)
     table = TreatmentTable(frame=pd.DataFrame(index=["one", "two"]))
     return untrained_model(config, table)
 
 
 @pytest.fixture
-def codes() -> np.ndarray:
+def codes():
     """Promoters with the site, on both strands; every tenth has one base of it replaced."""
     rng = np.random.default_rng(0)
     made = rng.integers(0, 4, size=(300, LENGTH)).astype(np.uint8)
@@ -37,7 +36,7 @@ def codes() -> np.ndarray:
     return made
 
 
-def filter_of(word: str, width: int) -> torch.Tensor:
+def filter_of(word, width):
     weights = torch.zeros(4, width)
     for place, base in enumerate(encode(word)):
         weights[:, place + 2] = -1.0

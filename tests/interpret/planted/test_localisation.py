@@ -55,10 +55,7 @@ def test_the_ceiling_of_an_8_bp_motif(width, gaussian, nearest):
 def test_by_eye():
     """Two promoters of 12 bp in bins of 3; g1 responds to t1 (bases 3-6), g2 holds a decoy alone."""
     truth = [site("g1", 3, 6), site("g1", 9, 12, "", "decoy", "d"), site("g2", 0, 3, "", "decoy", "d")]
-    weights = [
-        [[0.1, 0.6, 0.1, 0.1], [0.3, 0.1, 0.3, 0.3]],
-        [[0.7, 0.1, 0.1, 0.1], [0.25, 0.25, 0.25, 0.25]],
-    ]
+    weights = [[[0.1, 0.6, 0.1, 0.1], [0.3, 0.1, 0.3, 0.3]], [[0.7, 0.1, 0.1, 0.1], [0.25, 0.25, 0.25, 0.25]]]
     report = scores_of(truth, weights, ["g1", "g2"], ["t1", "t2"], [0, 3, 6, 9, 12], 12, upsampling="nearest")
     row = report.positives.loc["t1"]
     assert row["pairs"] == 1

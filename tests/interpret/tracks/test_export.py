@@ -3,7 +3,6 @@
 import gzip
 import json
 import subprocess
-from collections.abc import Callable
 from pathlib import Path
 
 import bioframe
@@ -45,13 +44,13 @@ GENES = [
 DOWNSTREAM = 10
 
 
-def softmax(logits: np.ndarray) -> np.ndarray:
+def softmax(logits):
     exponents = np.exp(logits - logits.max(-1, keepdims=True))
     return exponents / exponents.sum(-1, keepdims=True)
 
 
 @pytest.fixture
-def write_attention(tmp_path: Path) -> Callable[..., tuple[Path, np.ndarray]]:
+def write_attention(tmp_path):
     def write(
         genes=GENES,
         name="attention.h5",
@@ -59,7 +58,7 @@ def write_attention(tmp_path: Path) -> Callable[..., tuple[Path, np.ndarray]]:
         downstream=None,
         contributions=None,
         **options,
-    ) -> tuple[Path, np.ndarray]:
+    ):
         site = cross_site(EDGES, field=FIELD, contributes=contributions is not None)
         chosen = AttentionOptions(**options)
         layout = promoter_layout([site], treatments, LENGTH, chosen, downstream=downstream)
@@ -76,9 +75,7 @@ def write_attention(tmp_path: Path) -> Callable[..., tuple[Path, np.ndarray]]:
     return write
 
 
-def of_every_base(
-    values: np.ndarray, strand: str, overlapping: str, genes=GENES, downstream=DOWNSTREAM
-) -> dict[tuple[str, int], float]:
+def of_every_base(values, strand, overlapping, genes=GENES, downstream=DOWNSTREAM):
     """What each base gets, base by base and gene by gene. values: (genes, window) of one treatment."""
     heard: dict[tuple[str, int], list[tuple[float, bool, int, float]]] = {}
     for number, (_, chrom, start, end, of_strand) in enumerate(genes):
@@ -104,7 +101,7 @@ def of_every_base(
     return {place: settle(those) for place, those in heard.items()}
 
 
-def of_bedgraph(path: Path) -> dict[tuple[str, int], float]:
+def of_bedgraph(path):
     """bioframe's reader, base by base; intervals must be sorted and apart."""
     table = bioframe.read_table(path, schema="bedGraph", skiprows=1)
     assert table.sort_values(["chrom", "start"], kind="stable").index.equals(table.index)
@@ -114,7 +111,7 @@ def of_bedgraph(path: Path) -> dict[tuple[str, int], float]:
     return {(row.chrom, base): row.value for row in table.itertuples() for base in range(row.start, row.end)}
 
 
-def of_bigwig(path: Path) -> dict[tuple[str, int], float]:
+def of_bigwig(path):
     """pybigtools' values of every base of every chromosome; NaN where there is none."""
     reader = pybigtools.open(str(path))
     found = {}
@@ -124,7 +121,7 @@ def of_bigwig(path: Path) -> dict[tuple[str, int], float]:
     return found
 
 
-def require_same(found: dict, expected: dict, rtol: float) -> None:
+def require_same(found, expected, rtol):
     assert found.keys() == expected.keys()
     np.testing.assert_allclose(
         [found[place] for place in expected], list(expected.values()), rtol=rtol, atol=1e-9
@@ -372,11 +369,7 @@ def test_an_interrupted_export_leaves_nothing(write_attention, tmp_path, python)
 @pytest.mark.parametrize(
     ("options", "code", "sentence"),
     [
-        (
-            ["--treatment", "cold"],
-            1,
-            "holds no such treatment; it holds 'heat 37 °C', 'Heat 37 C', 'con",
-        ),
+        (["--treatment", "cold"], 1, "holds no such treatment; it holds 'heat 37 °C', 'Heat 37 C', 'con"),
         (["--against", "cold"], 1, "`mean` is the mean over all of them"),
         (["--treatment", "control", "--against", "control"], 1, "is the only treatment asked for"),
         (["--treatment", "control", "--treatment", "control"], 2, "--treatment 'control' is given twice"),
@@ -467,11 +460,7 @@ def test_an_output_that_is_no_folder_name(write_attention, tmp_path):
         export_tracks(path, tmp_path / "file", TrackSettings())
 
 
-def test_bigwig_ends_at_32_bits(
-    write_attention: Callable[..., tuple[Path, np.ndarray]],
-    tmp_path: Path,
-    capsys: pytest.CaptureFixture[str],
-) -> None:
+def test_bigwig_ends_at_32_bits(write_attention, tmp_path, capsys):
     path, _ = write_attention([("far", "chrI", 5_000_000_000, 5_000_000_060, "+")])
     command = ["export", "tracks", str(path), "-o", str(tmp_path / "out"), "-q"]
     assert main(command) == 1

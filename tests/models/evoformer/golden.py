@@ -4,8 +4,6 @@ The parameters are read by the library: were one of its names or layouts wrong, 
 """
 
 import json
-from collections.abc import Mapping
-from pathlib import Path
 
 import numpy as np
 import torch
@@ -19,7 +17,7 @@ from bioattn.models.evoformer.parameters.loading import load_parameters
 CASES = ("tiny", "wide")
 
 
-def model_config(folder: Path, case: str) -> EvoformerConfig:
+def model_config(folder, case):
     """Our config of a golden case, as the file beside it says."""
     dims = json.loads((folder / "config.json").read_text())[case]["D"]
     return EvoformerConfig(
@@ -51,7 +49,7 @@ def model_config(folder: Path, case: str) -> EvoformerConfig:
 class Golden:
     """One golden case."""
 
-    def __init__(self, folder: Path, case: str) -> None:
+    def __init__(self, folder, case):
         self.folder, self.case = folder, case
         config = model_config(folder, case)
         assert config.structure_module is not None
@@ -59,12 +57,12 @@ class Golden:
         self.model: EvoformerModel = load_parameters(parameters, config.structure_module.num_layers)[0]
         assert self.model.config == config
 
-    def arrays(self, name: str) -> dict[str, np.ndarray]:
+    def arrays(self, name):
         """The arrays of a golden file of the case."""
         return read_arrays(self.folder / f"{self.case}_{name}.npz")
 
 
-def stacked(config: EvoformerConfig, arrays: Mapping[str, np.ndarray], prefix: str) -> dict[str, np.ndarray]:
+def stacked(config, arrays, prefix):
     """Our parameters, or their gradients, of the arrays that stand under OpenFold's names behind `prefix`."""
     parts: dict[str, list[np.ndarray]] = {}
     for row in model_rows(config):
@@ -74,13 +72,13 @@ def stacked(config: EvoformerConfig, arrays: Mapping[str, np.ndarray], prefix: s
     return {name: np.concatenate(each) for name, each in parts.items()}
 
 
-def read_arrays(path: Path) -> dict[str, np.ndarray]:
+def read_arrays(path):
     """All arrays of an .npz file."""
     with np.load(path, allow_pickle=False) as arrays:
         return {name: arrays[name] for name in arrays.files}
 
 
-def model_inputs(arrays: Mapping[str, np.ndarray], prefix: str = "in/") -> ModelInputs:
+def model_inputs(arrays, prefix="in/"):
     """The inputs of a golden file."""
     fields = {name: torch.from_numpy(arrays[prefix + name].copy()) for name in ModelInputs._fields[:-1]}
     for name in ("aatype", "residue_index", "extra_msa"):
@@ -88,7 +86,7 @@ def model_inputs(arrays: Mapping[str, np.ndarray], prefix: str = "in/") -> Model
     return ModelInputs(**fields)
 
 
-def assert_close(actual: torch.Tensor, expected: np.ndarray, largest_input: float) -> None:
+def assert_close(actual, expected, largest_input):
     """Element by element, as the golden files' README asks."""
     np.testing.assert_allclose(
         actual.detach().numpy(), expected, rtol=1e-4, atol=1e-5 * (1 + largest_input), strict=True

@@ -12,7 +12,7 @@ ROWS, COLUMNS = 40, 12
 CONFIG = EvoformerConfig(num_blocks=1, num_extra_msa_blocks=0, structure_module=None)
 
 
-def alignment() -> Alignment:
+def alignment():
     """Random rows, every fifth a copy of the one before it."""
     letters = np.frombuffer((RESIDUES + "-").encode(), np.uint8)
     random = np.random.default_rng(0)
@@ -29,7 +29,7 @@ def alignment() -> Alignment:
 
 @pytest.mark.parametrize("weighted", [False, True])
 @pytest.mark.parametrize("number", [0, 3])
-def test_rows_of_a_pass_are_those_of_its_features(weighted: bool, number: int) -> None:
+def test_rows_of_a_pass_are_those_of_its_features(weighted, number):
     whole = alignment()
     settings = InputSettings(
         max_msa_clusters=9, max_extra_msa=14, masked_fraction=0.0, weighted_rows=weighted

@@ -37,7 +37,7 @@ SMALL = small_evoformer(
 
 
 @pytest.fixture(scope="module")
-def small_made_once(tmp_path_factory: pytest.TempPathFactory) -> Path:
+def small_made_once(tmp_path_factory):
     folder = tmp_path_factory.mktemp("small")
     torch.manual_seed(1)
     model = EvoformerModel(SMALL)
@@ -52,13 +52,13 @@ def small_made_once(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 @pytest.fixture
-def small(small_made_once: Path, tmp_path: Path) -> Path:
+def small(small_made_once, tmp_path):
     """A folder with a small model in it, its parameters as AlphaFold's and as OpenFold's file."""
     shutil.copytree(small_made_once, tmp_path, dirs_exist_ok=True)
     return tmp_path
 
 
-def assert_same_weights(first: EvoformerModel, second: EvoformerModel) -> None:
+def assert_same_weights(first, second):
     theirs = second.state_dict()
     assert set(theirs) == set(first.state_dict())
     for name, tensor in first.state_dict().items():
@@ -67,7 +67,7 @@ def assert_same_weights(first: EvoformerModel, second: EvoformerModel) -> None:
 
 @pytest.mark.shared
 @pytest.mark.parametrize("case", CASES)
-def test_golden_parameters_of_both_kinds_are_the_same_model(case: str, shared: Path, tmp_path: Path) -> None:
+def test_golden_parameters_of_both_kinds_are_the_same_model(case, shared, tmp_path):
     golden = shared / "golden"
     independent = Golden(golden, case).model  # golden outputs are those of this one
     layers = independent.config.structure_module.num_layers
@@ -85,7 +85,7 @@ def test_golden_parameters_of_both_kinds_are_the_same_model(case: str, shared: P
 
 @pytest.mark.shared
 @pytest.mark.parametrize("case", CASES)
-def test_golden_parameters_come_back_bit_for_bit(case: str, shared: Path, tmp_path: Path) -> None:
+def test_golden_parameters_come_back_bit_for_bit(case, shared, tmp_path):
     for name, suffix, other in (("af2", ".npz", ".pt"), ("openfold", ".pt", ".npz")):
         source = shared / "golden" / f"{case}_params_{name}.npz"
         export_parameters(source, tmp_path / "folder", force=True)
@@ -104,7 +104,7 @@ def test_golden_parameters_come_back_bit_for_bit(case: str, shared: Path, tmp_pa
 
 
 @pytest.mark.shared
-def test_every_array_of_the_real_files_has_its_place(shared: Path) -> None:
+def test_every_array_of_the_real_files_has_its_place(shared):
     """Names and shapes that AlphaFold's own code gives for the published models."""
     golden = shared / "golden"
     alphafold = json.loads((golden / "af2_param_shapes_model_3_ptm.json").read_text())
@@ -124,15 +124,13 @@ def test_every_array_of_the_real_files_has_its_place(shared: Path) -> None:
     assert count == 92_907_930
 
 
-def test_the_config_is_read_off_the_shapes(small: Path) -> None:
+def test_the_config_is_read_off_the_shapes(small):
     for name in ("params.npz", "params.pt"):
         assert load_parameters(small / name)[0].config == SMALL
     assert load_parameters(small / "params.npz", 3)[0].config.structure_module.num_layers == 3
 
 
-def test_assumed_layers_are_said_where_they_may_be_wrong(
-    small: Path, caplog: pytest.LogCaptureFixture
-) -> None:
+def test_assumed_layers_are_said_where_they_may_be_wrong(small, caplog):
     caplog.set_level("WARNING", "bioattn")
     load_parameters(small / "params.npz", 8)
     assert not caplog.text
@@ -140,14 +138,14 @@ def test_assumed_layers_are_said_where_they_may_be_wrong(
     assert "8 are assumed; structure_layers (" in caplog.text
 
 
-def test_the_same_parameters_give_the_same_bytes(small: Path) -> None:
+def test_the_same_parameters_give_the_same_bytes(small):
     export_parameters(small / "params.pt", small / "again.npz")
     export_parameters(small / "params.npz", small / "again.pt")
     assert (small / "again.npz").read_bytes() == (small / "params.npz").read_bytes()
     assert (small / "again.pt").read_bytes() == (small / "params.pt").read_bytes()
 
 
-def test_a_folder_comes_back(small: Path) -> None:
+def test_a_folder_comes_back(small):
     loaded = load_evoformer_model(small / "model", CPU)
     assert loaded.config == SMALL
     assert_same_weights(loaded.model, load_parameters(small / "params.npz")[0])
@@ -159,7 +157,7 @@ def test_a_folder_comes_back(small: Path) -> None:
         assert torch.equal(ours[name], buffer), name
 
 
-def test_sites_are_listed_in_the_order_of_a_pass(small: Path) -> None:
+def test_sites_are_listed_in_the_order_of_a_pass(small):
     sites = list(load_evoformer_model(small / "model", CPU).sites)
     assert sites[:3] == [
         "extra_msa.00.msa_row",
@@ -171,7 +169,7 @@ def test_sites_are_listed_in_the_order_of_a_pass(small: Path) -> None:
     assert len(sites) == 3 * 4 + 8
 
 
-def without(name: str) -> dict[str, np.ndarray | None]:
+def without(name):
     return {name: None}
 
 
@@ -199,9 +197,7 @@ def without(name: str) -> dict[str, np.ndarray | None]:
         ),
     ],
 )
-def test_what_is_wrong_with_alphafolds_file_is_named(
-    changes: dict[str, np.ndarray | None], message: str, small: Path
-) -> None:
+def test_what_is_wrong_with_alphafolds_file_is_named(changes, message, small):
     arrays = read_arrays(small / "params.npz")
     for name, array in changes.items():
         if array is None:
@@ -222,9 +218,7 @@ def test_what_is_wrong_with_alphafolds_file_is_named(
         ("evoformer.blocks.0.pair_stack.tri_mul_out.linear_ab_p.weight", (3,), "AlphaFold-Multimer"),
     ],
 )
-def test_what_is_wrong_with_openfolds_file_is_named(
-    name: str, shape: tuple[int, ...] | None, message: str, small: Path
-) -> None:
+def test_what_is_wrong_with_openfolds_file_is_named(name, shape, message, small):
     tensors = torch.load(small / "params.pt", weights_only=True)
     if shape is None:
         del tensors[name]
@@ -235,7 +229,7 @@ def test_what_is_wrong_with_openfolds_file_is_named(
         load_parameters(small / "bad.pt")
 
 
-def test_templates_are_left_aside_aloud(small: Path, caplog: pytest.LogCaptureFixture) -> None:
+def test_templates_are_left_aside_aloud(small, caplog):
     arrays = read_arrays(small / "params.npz")
     arrays[PREFIX + "evoformer/template_embedding/attention//query_w"] = np.zeros((6, 1, 2), "f4")
     arrays[PREFIX + "evoformer/template_projection//bias"] = np.zeros(8, "f4")
@@ -250,7 +244,7 @@ def test_templates_are_left_aside_aloud(small: Path, caplog: pytest.LogCaptureFi
     assert "1 array of the template embedder is not used" in caplog.text
 
 
-def test_older_and_wrapped_checkpoints_are_understood(small: Path) -> None:
+def test_older_and_wrapped_checkpoints_are_understood(small):
     tensors = torch.load(small / "params.pt", weights_only=True)
     expected = load_parameters(small / "params.pt")[0]
     older = {}
@@ -270,7 +264,7 @@ def test_older_and_wrapped_checkpoints_are_understood(small: Path) -> None:
     assert_same_weights(load_parameters(small / "legacy.pt")[0], expected)
 
 
-def test_how_numbers_are_stored_does_not_matter(small: Path) -> None:
+def test_how_numbers_are_stored_does_not_matter(small):
     expected = load_parameters(small / "params.npz")[0]
     arrays = read_arrays(small / "params.npz")
     as_double = {name: np.asfortranarray(array.astype(np.float64)) for name, array in arrays.items()}
@@ -285,7 +279,7 @@ def test_how_numbers_are_stored_does_not_matter(small: Path) -> None:
 
 
 @pytest.mark.parametrize("name", ["params.npz", "params.pt"])
-def test_damage_is_one_sentence(name: str, small: Path) -> None:
+def test_damage_is_one_sentence(name, small):
     content = (small / name).read_bytes()
     for cut in (0, 3, 200, len(content) // 2, len(content) - 30):
         (small / "cut").write_bytes(content[:cut])
@@ -299,7 +293,7 @@ def test_damage_is_one_sentence(name: str, small: Path) -> None:
             load_parameters(small / "flipped")
 
 
-def test_what_is_no_parameter_file_is_refused(small: Path) -> None:
+def test_what_is_no_parameter_file_is_refused(small):
     (small / "text").write_text("hello")
     with pytest.raises(FormatError, match="no parameter file"):
         load_parameters(small / "text")
@@ -316,9 +310,7 @@ def test_what_is_no_parameter_file_is_refused(small: Path) -> None:
 
 
 @pytest.mark.parametrize("setting", [{"uniform_msa_attention": True}, {"pair_features": 3}])
-def test_models_that_the_published_forms_cannot_say_are_not_exported(
-    setting: dict[str, int], tmp_path: Path
-) -> None:
+def test_models_that_the_published_forms_cannot_say_are_not_exported(setting, tmp_path):
     config = small_evoformer(num_extra_msa_blocks=0, **setting)
     (tmp_path / "m").mkdir()
     write_evoformer_model(tmp_path / "m", EvoformerModel(config), InputSettings())
@@ -327,7 +319,7 @@ def test_models_that_the_published_forms_cannot_say_are_not_exported(
     assert not (tmp_path / "x.npz").exists()
 
 
-def test_a_trunk_alone_goes_to_both_forms_and_back(tmp_path: Path) -> None:
+def test_a_trunk_alone_goes_to_both_forms_and_back(tmp_path):
     config = small_evoformer(num_extra_msa_blocks=0, recycling=False, experimentally_resolved_head=False)
     model = EvoformerModel(config)
     (tmp_path / "m").mkdir()
@@ -347,7 +339,7 @@ def test_a_trunk_alone_goes_to_both_forms_and_back(tmp_path: Path) -> None:
         load_parameters(tmp_path / "x.npz", 8)
 
 
-def test_inspect_and_validate_know_folder_and_parameter_files(small: Path) -> None:
+def test_inspect_and_validate_know_folder_and_parameter_files(small):
     for name, kind in (
         ("model", "evoformer-model"),
         ("params.npz", "parameters"),
@@ -366,7 +358,7 @@ def test_inspect_and_validate_know_folder_and_parameter_files(small: Path) -> No
     assert "structure_module: num_heads is 'many'" in str(finding)
 
 
-def test_one_flipped_bit_in_an_exported_folder_is_told(small: Path) -> None:
+def test_one_flipped_bit_in_an_exported_folder_is_told(small):
     export_parameters(small / "params.npz", small / "exported")
     weights = small / "exported/model.safetensors"
     assert validate_file(small / "exported") == []
@@ -382,11 +374,11 @@ def test_one_flipped_bit_in_an_exported_folder_is_told(small: Path) -> None:
 
 
 @pytest.mark.parametrize("name", ["full.npz", "full.pt", "full"])
-def test_a_full_disk_is_one_sentence(name: str, small: Path, bioattn_folder: Path) -> None:
+def test_a_full_disk_is_one_sentence(name, small, bioattn_folder):
     """RLIMIT_FSIZE stands for the disk."""
     limit = (small / "model/model.safetensors").stat().st_size // 2
 
-    def restrict() -> None:
+    def restrict():
         resource.setrlimit(resource.RLIMIT_FSIZE, (limit, limit))
 
     words = ["export", "parameters", str(small / "params.npz"), "-o", str(small / name), "-q"]
@@ -400,7 +392,7 @@ def test_a_full_disk_is_one_sentence(name: str, small: Path, bioattn_folder: Pat
     assert sorted(path.name for path in small.iterdir()) == ["model", "params.npz", "params.pt"]
 
 
-def test_through_the_front_door(small: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_through_the_front_door(small, capsys):
     out = small / "door.npz"
     assert main(["export", "parameters", str(small / "model"), "-o", str(out)]) == 0
     assert out.read_bytes() == (small / "params.npz").read_bytes()
@@ -427,9 +419,7 @@ def test_through_the_front_door(small: Path, capsys: pytest.CaptureFixture[str])
         ("finetuning_ptm_2.pt", False, 512, 5120),
     ],
 )
-def test_published_models_take_their_own_numbers_of_rows(
-    name: str, templates: bool, clusters: int, extra: int
-) -> None:
+def test_published_models_take_their_own_numbers_of_rows(name, templates, clusters, extra):
     inputs = published_inputs(Path(name), has_templates=templates)
     assert (inputs.max_msa_clusters, inputs.max_extra_msa) == (clusters, extra)
     assert (inputs.num_recycles, inputs.masked_fraction) == (3, 0.15)

@@ -1,7 +1,5 @@
 """A dataset of small simulated families."""
 
-from pathlib import Path
-
 import pytest
 import torch
 
@@ -18,7 +16,7 @@ def one_thread():
 
 
 @pytest.fixture(scope="session")
-def contact_dataset(tmp_path_factory) -> Path:
+def contact_dataset(tmp_path_factory):
     """Six families of 40 to 48 columns, the last in the test split, the one before in the validation split."""
     folder = tmp_path_factory.mktemp("contacts")
     simulated = folder / "simulated"

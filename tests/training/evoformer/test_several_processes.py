@@ -2,7 +2,6 @@
 
 import json
 import signal
-from pathlib import Path
 
 import pytest
 
@@ -11,10 +10,10 @@ from tests.training.runs import EVOFORMER, assert_same_curves, write_settings
 
 
 @pytest.fixture
-def words(contact_dataset: Path, tmp_path: Path):
+def words(contact_dataset, tmp_path):
     """Of a run with so many families a step into a folder of that name."""
 
-    def make(families: int, name: str) -> list[str]:
+    def make(families, name):
         stages = {"families_per_step": families, "simulated_steps": 2, "simulated_families": 2}
         training = EVOFORMER["training"] | {"steps_per_round": 3, **stages}
         settings = write_settings(tmp_path / f"settings{families}.toml", EVOFORMER["model"], training)
@@ -24,7 +23,7 @@ def words(contact_dataset: Path, tmp_path: Path):
     return make
 
 
-def assert_same_training(one: Path, other: Path) -> None:
+def assert_same_training(one, other):
     assert_same_curves(one, other, "training_loss", "validation_P@L")
     assert len((one / "history.csv").read_text().splitlines()) == 4
 

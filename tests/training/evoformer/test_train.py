@@ -2,7 +2,6 @@
 
 import json
 from dataclasses import replace
-from pathlib import Path
 
 import numpy as np
 import pytest
@@ -21,7 +20,7 @@ from tests.training.runs import CPU, EVOFORMER, same_folders, train, write_setti
 TINY = EVOFORMER["model"]
 
 
-def job(dataset: Path, output: Path, model=None, initial=None, **training) -> EvoformerTrainingSettings:
+def job(dataset, output, model=None, initial=None, **training):
     settings = {"steps": 12, "steps_per_round": 5, "max_extra_msa": 60, "max_msa_clusters": 8, "crop": 32}
     return EvoformerTrainingSettings(
         dataset=dataset,
@@ -45,7 +44,7 @@ def test_planted_contacts_of_families_never_seen_are_found(contact_dataset, tmp_
             steps_per_round=60,
             simulated_learning_rate=5e-3,
             **settings,
-        ),
+        )
     ).families
     assert (validation.split, test.split) == ("validation", "test")
     # Of all pairs about one in ten is a contact.

@@ -1,7 +1,5 @@
 """A small dataset with a signal: one motif per treatment raises the response to that treatment."""
 
-from pathlib import Path
-
 import numpy as np
 import pandas as pd
 import pytest
@@ -15,7 +13,7 @@ FLANK = 4
 LENGTH = 64
 
 
-def make_dataset(task: str = "regression", genes: int = 400, seed: int = 0) -> PromoterDataset:
+def make_dataset(task="regression", genes=400, seed=0):
     random = np.random.default_rng(seed)
     codes = random.integers(0, 4, size=(genes, LENGTH + 2 * FLANK)).astype(np.uint8)
     holds = random.random((genes, len(MOTIFS))) < 0.4
@@ -50,20 +48,20 @@ def make_dataset(task: str = "regression", genes: int = 400, seed: int = 0) -> P
 
 
 @pytest.fixture
-def motifs() -> tuple[str, ...]:
+def motifs():
     """The motif of each treatment."""
     return MOTIFS
 
 
 @pytest.fixture(scope="session")
-def dataset_path(tmp_path_factory: pytest.TempPathFactory) -> Path:
+def dataset_path(tmp_path_factory):
     path = tmp_path_factory.mktemp("data") / "small.dataset.h5"
     write_dataset(path, make_dataset())
     return path
 
 
 @pytest.fixture(scope="session")
-def tiny_path(tmp_path_factory: pytest.TempPathFactory) -> Path:
+def tiny_path(tmp_path_factory):
     """Of 20 training genes."""
     path = tmp_path_factory.mktemp("data") / "tiny.dataset.h5"
     write_dataset(path, make_dataset(genes=120))
@@ -71,7 +69,7 @@ def tiny_path(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 @pytest.fixture(scope="session")
-def binary_path(tmp_path_factory: pytest.TempPathFactory) -> Path:
+def binary_path(tmp_path_factory):
     path = tmp_path_factory.mktemp("data") / "binary.dataset.h5"
     write_dataset(path, make_dataset("binary"))
     return path

@@ -21,11 +21,7 @@ SMALL = {"channels": 16, "kernel": 7, "pool": 4, "hidden_channels": 32, "head_ch
 def job(dataset, output, model=None, **training):
     settings = {"epochs": 6, "batch_size": 16, "learning_rate": 5e-3, "max_shift": 2, **training}
     return PromoterTrainingSettings(
-        dataset=dataset,
-        output=output,
-        model={**SMALL, **(model or {})},
-        training=settings,
-        baselines=False,
+        dataset=dataset, output=output, model={**SMALL, **(model or {})}, training=settings, baselines=False
     )
 
 

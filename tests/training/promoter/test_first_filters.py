@@ -1,7 +1,5 @@
 """Filters that start from enriched k-mers: counted as in plain loops, found where planted and nowhere else."""
 
-from pathlib import Path
-
 import numpy as np
 import pytest
 import torch
@@ -16,13 +14,13 @@ from bioattn.models.promoter.treatment_vocabulary import TreatmentVocabulary
 from bioattn.promoters.dataset import read_dataset
 
 
-def holds(codes: np.ndarray, letters: str) -> np.ndarray:
+def holds(codes, letters):
     """Whether a gene holds a k-mer on either strand, by looking for it in text."""
     other = decode(reverse_complement(encode(letters)))
     return np.array([letters in text or other in text for text in map(decode, codes)], dtype=float)
 
 
-def test_the_pursuit_is_that_of_plain_loops(dataset_path: Path) -> None:
+def test_the_pursuit_is_that_of_plain_loops(dataset_path):
     dataset = read_dataset(dataset_path)
     genes = dataset.num_genes
     responses = np.nan_to_num(dataset.targets.astype(float), nan=5.0)
@@ -50,12 +48,9 @@ def test_the_pursuit_is_that_of_plain_loops(dataset_path: Path) -> None:
 
 
 @pytest.mark.parametrize(
-    ("task", "stem"),
-    [("dataset_path", Stem.CONV), ("binary_path", Stem.CONV), ("dataset_path", Stem.BOTH)],
+    ("task", "stem"), [("dataset_path", Stem.CONV), ("binary_path", Stem.CONV), ("dataset_path", Stem.BOTH)]
 )
-def test_planted_motifs_are_found_for_their_treatments(
-    task: str, stem: Stem, motifs: tuple[str, ...], request: pytest.FixtureRequest
-) -> None:
+def test_planted_motifs_are_found_for_their_treatments(task, stem, motifs, request):
     dataset = read_dataset(request.getfixturevalue(task))
     config = PromoterModelConfig(length=dataset.length, channels=64 if stem is Stem.BOTH else 32, stem=stem)
     vocabulary = TreatmentVocabulary.learn(
@@ -84,7 +79,7 @@ def test_planted_motifs_are_found_for_their_treatments(
         assert match[0] > match[1] + 1
 
 
-def test_responses_that_follow_nothing_leave_the_filters_random(dataset_path: Path) -> None:
+def test_responses_that_follow_nothing_leave_the_filters_random(dataset_path):
     dataset = read_dataset(dataset_path)
     shuffled = np.random.default_rng(1).permuted(np.nan_to_num(dataset.targets, nan=5.0), axis=0)
     assert enriched_kmers(dataset.codes, shuffled.astype(float), number=16) == []

@@ -9,7 +9,6 @@ from pathlib import Path
 import numpy as np
 import pandas as pd
 import pytest
-import torch
 
 from bioattn.errors import BioattnError, SettingsError
 from bioattn.models.promoter.family import PromoterTrainingSettings
@@ -24,14 +23,14 @@ MODEL = {"channels": 8, "kernel": 7, "pool": 4, "hidden_channels": 8, "head_chan
 
 
 @pytest.fixture
-def heard(caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch) -> pytest.LogCaptureFixture:
+def heard(caplog, monkeypatch):
     """What the library says to a user; commands stop its messages from reaching the root logger."""
     monkeypatch.setattr(logging.getLogger("bioattn"), "propagate", True)
     caplog.set_level(logging.INFO, logger="bioattn")
     return caplog
 
 
-def features(dataset: Path, output: Path) -> PromoterTrainingSettings:
+def features(dataset, output):
     return PromoterTrainingSettings(
         dataset=dataset,
         output=output,
@@ -42,7 +41,7 @@ def features(dataset: Path, output: Path) -> PromoterTrainingSettings:
 
 
 @pytest.fixture
-def held_out_path(dataset_path: Path, tmp_path: Path) -> Path:
+def held_out_path(dataset_path, tmp_path):
     """Treatment `b` is held out, with an agent and a unit of dose of its own."""
     dataset = read_dataset(dataset_path)
     frame = dataset.treatments.frame.assign(dose=["1 mM", "37.5 C", "2.5 mM"]).astype({"dose": object})
@@ -56,9 +55,7 @@ def held_out_path(dataset_path: Path, tmp_path: Path) -> Path:
     return path
 
 
-def test_unseen_features_of_held_out_treatments_count_as_missing(
-    held_out_path: Path, tmp_path: Path, heard: pytest.LogCaptureFixture
-) -> None:
+def test_unseen_features_of_held_out_treatments_count_as_missing(held_out_path, tmp_path, heard):
     evaluation = train(features(held_out_path, tmp_path / "m"))
     assert "test genes × test treatments" in {row.cells for row in evaluation.rows}
     # The agents of training do not differ, so they are no feature of the model.
@@ -74,13 +71,11 @@ def test_unseen_features_of_held_out_treatments_count_as_missing(
     assert batch.present_TN.tolist() == [[1, 0]]
 
 
-def test_tables_that_do_not_fit_the_model_are_reported(
-    held_out_path: Path, tmp_path: Path, heard: pytest.LogCaptureFixture
-) -> None:
+def test_tables_that_do_not_fit_the_model_are_reported(held_out_path, tmp_path, heard):
     train(features(held_out_path, tmp_path / "m"))
     loaded = load_promoter_model(tmp_path / "m", CPU)
 
-    def ask(**columns: object) -> torch.Tensor:
+    def ask(**columns):
         heard.clear()
         frame = pd.DataFrame(
             {
@@ -106,7 +101,7 @@ def test_tables_that_do_not_fit_the_model_are_reported(
     assert not heard.text
 
 
-def test_a_run_that_never_began_leaves_nothing(dataset_path: Path, tmp_path: Path) -> None:
+def test_a_run_that_never_began_leaves_nothing(dataset_path, tmp_path):
     for bad in (
         features(tmp_path / "none.h5", tmp_path / "m"),
         dataclasses.replace(features(dataset_path, tmp_path / "m"), reference="nobody"),
@@ -117,7 +112,7 @@ def test_a_run_that_never_began_leaves_nothing(dataset_path: Path, tmp_path: Pat
         assert list(tmp_path.iterdir()) == []
 
 
-def test_force_replaces_models_alone(tmp_path: Path) -> None:
+def test_force_replaces_models_alone(tmp_path):
     (tmp_path / "results").mkdir()
     (tmp_path / "results" / "mine.txt").write_text("mine")
     (tmp_path / "file").write_text("mine")
@@ -142,7 +137,7 @@ def test_force_replaces_models_alone(tmp_path: Path) -> None:
         mine.unlink()
 
 
-def test_a_wrong_setting_is_named_with_its_file(dataset_path: Path, tmp_path: Path) -> None:
+def test_a_wrong_setting_is_named_with_its_file(dataset_path, tmp_path):
     job = features(dataset_path, tmp_path / "m")
     wrong = dataclasses.replace(job, model={"chanels": 3}, config=Path("mine.toml"))
     with pytest.raises(
@@ -152,9 +147,7 @@ def test_a_wrong_setting_is_named_with_its_file(dataset_path: Path, tmp_path: Pa
 
 
 @pytest.mark.parametrize(("metric", "name"), [(Metric.LOSS, "loss"), (Metric.PEARSON, "mean r")])
-def test_the_metric_is_named_and_has_its_own_sign(
-    dataset_path: Path, tmp_path: Path, metric: Metric, name: str
-) -> None:
+def test_the_metric_is_named_and_has_its_own_sign(dataset_path, tmp_path, metric, name):
     progress = Notes()
     job = features(dataset_path, tmp_path / "m")
     train(dataclasses.replace(job, training={"epochs": 2, "metric": metric}), progress=progress)

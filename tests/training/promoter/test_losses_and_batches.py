@@ -25,7 +25,7 @@ ANSWERS = [[0.4, 3.0, -2.5], [1.0, -4.0, 0.2], [-0.7, 2.5, 9.0], [0.1, 0.2, 0.3]
 DELTA = 0.8
 
 
-def one_loss(answer: float, target: float, loss: Loss) -> float:
+def one_loss(answer, target, loss):
     """The textbook formula for one cell; nothing for one without a target."""
     if math.isnan(target):
         return 0.0
@@ -38,7 +38,7 @@ def one_loss(answer: float, target: float, loss: Loss) -> float:
     return -(target * math.log(probability) + (1 - target) * math.log(1 - probability))
 
 
-def looped(answers, targets, loss: Loss) -> list[list[float]]:
+def looped(answers, targets, loss):
     return [
         [one_loss(answer, target, loss) for answer, target in zip(*row, strict=True)]
         for row in zip(answers, targets, strict=True)
@@ -89,7 +89,7 @@ def test_parts_of_a_batch_add_up_to_its_expected_loss(loss, probability):
     assert alone.item() == pytest.approx(sum(map(sum, known)) / 5)
 
 
-def batches(max_shift: int = FLANK, treatments_per_step: int | None = None, genes: int = 150, **settings):
+def batches(max_shift=FLANK, treatments_per_step=None, genes=150, **settings):
     """Batches of a dataset whose targets name their cells: 10 · gene + treatment; all but the last 20 genes."""
     dataset = make_dataset(genes=genes)
     numbers = 10.0 * np.arange(genes)[:, None] + np.arange(3)
@@ -105,11 +105,11 @@ def batches(max_shift: int = FLANK, treatments_per_step: int | None = None, gene
     return dataset, made
 
 
-def genes_of(batch) -> list[int]:
+def genes_of(batch):
     return [int(row[0]) // 10 for row in batch.targets_BT.tolist()]
 
 
-def reverse_complement(sequence: str) -> str:
+def reverse_complement(sequence):
     return sequence[::-1].translate(str.maketrans("ACGT", "TGCA"))
 
 

@@ -27,7 +27,7 @@ SETTINGS = Path(__file__).resolve().parents[3] / "data" / "settings"
 
 
 @pytest.fixture(scope="module")
-def noisy_path(dataset_path, tmp_path_factory) -> Path:
+def noisy_path(dataset_path, tmp_path_factory):
     """Responses that are nearly all noise, standardised as `prepare` does."""
     dataset = read_dataset(dataset_path)
     targets = dataset.targets + np.random.default_rng(1).normal(0, 3, dataset.targets.shape).astype(

@@ -4,7 +4,6 @@ import csv
 import os
 import signal
 import subprocess
-from pathlib import Path
 
 import numpy as np
 import pytest
@@ -16,25 +15,25 @@ SMALL = "channels = 16\nkernel = 7\npool = 4\nhidden_channels = 32\nhead_channel
 CONCAT = 'conditioning = "concat"\nconcat_pools = [4, 4]\nconcat_hidden = [32, 16, 8]\n'
 
 
-def settings(folder: Path, model: str = "", training: str = "", name: str = "settings.toml") -> Path:
+def settings(folder, model="", training="", name="settings.toml"):
     path = folder / name
     common = "learning_rate = 0.005\n" + ("" if training.startswith("batch_size") else "batch_size = 48\n")
     path.write_text(f"[model]\n{SMALL}{model}\n[training]\n{common}{training}\n")
     return path
 
 
-def words(dataset: Path, output: Path, config: Path, epochs: int = 3) -> list[str]:
+def words(dataset, output, config, epochs=3):
     options = ["-c", str(config), "--epochs", str(epochs), "--no-baselines", "--threads", "1"]
     return ["promoter", str(dataset), "-o", str(output), *options]
 
 
-def losses(model: Path) -> np.ndarray:
+def losses(model):
     """Epochs × (training, validation loss)."""
     rows = list(csv.DictReader((model / "history.csv").open()))
     return np.array([[float(row["training_loss"]), float(row["validation_loss"])] for row in rows])
 
 
-def assert_same_training(one: Path, other: Path) -> None:
+def assert_same_training(one, other):
     assert_same_curves(one, other, "training_loss", "validation_loss")
 
 

@@ -1,7 +1,6 @@
 """`--readout shared` from the command line: defaults, units, and contributions that add up to predictions."""
 
 from dataclasses import replace
-from pathlib import Path
 
 import numpy as np
 import pandas as pd
@@ -11,14 +10,14 @@ import bioattn
 from bioattn.formats.nucleotides import decode
 from bioattn.models.promoter.batch_part import drop_channels, part_of_batch
 from bioattn.models.promoter.training.data import TargetScale, log_odds
-from bioattn.promoters.dataset import TRAIN, PromoterDataset, read_dataset, write_dataset
+from bioattn.promoters.dataset import TRAIN, read_dataset, write_dataset
 from tests.making import bioattn as command
 
 LEVELS = np.array([-30.0, 0.0, 200.0], np.float32)
 SPREADS = np.array([0.5, 1.0, 20.0], np.float32)
 
 
-def dataset_of_different_levels(dataset_path: Path, folder: Path) -> tuple[PromoterDataset, Path, Path]:
+def dataset_of_different_levels(dataset_path, folder):
     """The dataset with responses in other units for each treatment, its file, and a FASTA of its promoters."""
     dataset = read_dataset(dataset_path)
     dataset = replace(dataset, targets=(dataset.targets - 5) * SPREADS + LEVELS)
@@ -29,9 +28,7 @@ def dataset_of_different_levels(dataset_path: Path, folder: Path) -> tuple[Promo
     return dataset, folder / "x.dataset.h5", folder / "x.fa"
 
 
-def test_contributions_and_intercept_are_the_prediction_in_its_units(
-    dataset_path: Path, tmp_path: Path
-) -> None:
+def test_contributions_and_intercept_are_the_prediction_in_its_units(dataset_path, tmp_path):
     dataset, path, fasta = dataset_of_different_levels(dataset_path, tmp_path)
     config = tmp_path / "small.toml"
     config.write_text("[model]\nchannels = 16\n")
@@ -51,7 +48,7 @@ def test_contributions_and_intercept_are_the_prediction_in_its_units(
     np.testing.assert_allclose(common, common[0], atol=1e-4)
 
 
-def test_a_binary_model_starts_from_the_odds_of_each_treatment(binary_path: Path, tmp_path: Path) -> None:
+def test_a_binary_model_starts_from_the_odds_of_each_treatment(binary_path, tmp_path):
     dataset = read_dataset(binary_path)
     targets = np.where(np.isnan(dataset.targets), np.nan, np.maximum(dataset.targets, [[0, 0, 1]])).astype(
         "f4"
@@ -69,7 +66,7 @@ def test_a_binary_model_starts_from_the_odds_of_each_treatment(binary_path: Path
     np.testing.assert_allclose(log_odds(np.array([[1, 0], [1, np.nan]], np.float32)), [np.log(5), -np.log(3)])
 
 
-def test_each_treatment_has_its_own_units_where_it_can() -> None:
+def test_each_treatment_has_its_own_units_where_it_can():
     targets_GT = np.array([[1.0, 5.0, np.nan], [3.0, 5.0, 7.0], [np.nan, 5.0, np.nan]], np.float32)
     scale = TargetScale.of(targets_GT, binary=False, each=True)
     common = np.nanmean(targets_GT), np.nanstd(targets_GT)
@@ -80,7 +77,7 @@ def test_each_treatment_has_its_own_units_where_it_can() -> None:
     np.testing.assert_allclose(shared.sd_T, common[1])
 
 
-def test_dropped_channels_are_dropped_from_all_bins_alike() -> None:
+def test_dropped_channels_are_dropped_from_all_bins_alike():
     ones_BPC = torch.ones(6, 4, 500)
     torch.manual_seed(0)
     whole = drop_channels(ones_BPC, 0.3)

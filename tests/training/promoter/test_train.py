@@ -1,7 +1,6 @@
 """Training through the library: it learns, it repeats, it goes on where it stopped, it refuses what cannot be."""
 
 import dataclasses
-from pathlib import Path
 
 import numpy as np
 import pytest
@@ -18,18 +17,14 @@ SMALL = {"channels": 16, "kernel": 7, "pool": 4, "hidden_channels": 32, "head_ch
 CONCAT = {"conditioning": "concat", "concat_pools": [4, 4], "concat_hidden": [32, 16, 8]}
 
 
-def job(dataset: Path, output: Path, model=None, **training) -> PromoterTrainingSettings:
+def job(dataset, output, model=None, **training):
     settings = {"epochs": 4, "batch_size": 16, "learning_rate": 5e-3, **training}
     return PromoterTrainingSettings(
-        dataset=dataset,
-        output=output,
-        model={**SMALL, **(model or {})},
-        training=settings,
-        baselines=False,
+        dataset=dataset, output=output, model={**SMALL, **(model or {})}, training=settings, baselines=False
     )
 
 
-def weights_of(folder: Path) -> bytes:
+def weights_of(folder):
     return (folder / "model.safetensors").read_bytes()
 
 

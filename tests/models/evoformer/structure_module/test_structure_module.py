@@ -13,12 +13,7 @@ from bioattn.models.evoformer.structure_module import StructureModule
 from bioattn.structures.ideal_geometry import UNKNOWN
 
 CONFIG = StructureModuleConfig(
-    num_layers=3,
-    num_heads=2,
-    head_channels=3,
-    num_query_points=2,
-    num_value_points=3,
-    angle_channels=6,
+    num_layers=3, num_heads=2, head_channels=3, num_query_points=2, num_value_points=3, angle_channels=6
 )
 SINGLE, PAIR = 7, 5
 
