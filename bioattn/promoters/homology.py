@@ -57,15 +57,22 @@ def promoter_links(codes_GL: NDArray[np.uint8]) -> Links:
     return _links(kmers, offsets, cap, MIN_SHARE, 1, DEFAULT_K)
 
 
-def protein_links(proteins: Sequence[str]) -> Links:
-    """Pairs of proteins in which the second has enough of the first one's 5-mers to be its paralogue.
+def protein_links(
+    proteins: Sequence[str],
+    *,
+    k: int = PROTEIN_K,
+    min_share: float = PROTEIN_MIN_SHARE,
+    min_common: int = PROTEIN_MIN_COMMON,
+    cap: int | None = None,
+) -> Links:
+    """Pairs of proteins in which the second has enough of the first one's k-mers to be its paralogue.
 
     Letters other than the twenty amino acids end a k-mer; k-mers of fewer than three different letters and those
-    in more than 2 % of the proteins (at least 100) are not counted as shared.
+    in more than `cap` proteins (None: 2 %, at least 100) are not counted as shared.
     """
-    kmers, offsets = _protein_kmers(proteins)
-    cap = max(100, len(proteins) // 50)
-    return _links(kmers, offsets, cap, PROTEIN_MIN_SHARE, PROTEIN_MIN_COMMON, None)
+    kmers, offsets = _protein_kmers(proteins, k)
+    cap = max(100, len(proteins) // 50) if cap is None else cap
+    return _links(kmers, offsets, cap, min_share, min_common, None)
 
 
 def overlap_links(
@@ -158,21 +165,21 @@ def _shared_pairs(
         yield Links(first[keep], second[keep], share[keep].astype(np.float32))
 
 
-def _protein_kmers(proteins: Sequence[str]) -> tuple[NDArray[np.int32], NDArray[np.int64]]:
+def _protein_kmers(proteins: Sequence[str], k: int) -> tuple[NDArray[np.int32], NDArray[np.int64]]:
     code = np.full(256, 255, dtype=np.uint8)
     code[np.frombuffer(_AMINO_ACIDS.encode(), dtype=np.uint8)] = np.arange(len(_AMINO_ACIDS))
     parts, counts = [np.zeros(0, dtype=np.int32)], [0]
     for protein in proteins:
         letters = code[np.frombuffer(protein.encode("ascii", "replace"), dtype=np.uint8)]
-        places = len(letters) - PROTEIN_K + 1
+        places = len(letters) - k + 1
         if places < 1:
             counts.append(0)
             continue
-        windows = np.lib.stride_tricks.sliding_window_view(letters, PROTEIN_K)
+        windows = np.lib.stride_tricks.sliding_window_view(letters, k)
         ordered = np.sort(windows, axis=1)
         varied = (ordered[:, 1:] != ordered[:, :-1]).sum(axis=1) >= 2
         usable = varied & (ordered[:, -1] != 255)
-        weights = len(_AMINO_ACIDS) ** np.arange(PROTEIN_K - 1, -1, -1)
+        weights = len(_AMINO_ACIDS) ** np.arange(k - 1, -1, -1)
         kmers = np.unique(windows[usable].astype(np.int32) @ weights.astype(np.int32))
         parts.append(kmers.astype(np.int32))
         counts.append(len(kmers))

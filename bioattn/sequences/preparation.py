@@ -230,7 +230,7 @@ def _split(
                 f"--split homology: {lengths.sum():,} letters are too many to compare (most "
                 f"{MAX_HOMOLOGY_LETTERS:,}); give --split record, or --split-table"
             )
-        links = _links(sequences.whole(), settings.alphabet, settings.genetic_code)
+        links = related_links(sequences.whole(), settings.alphabet, settings.genetic_code)
         groups = group_labels(len(kept), [(links.first, links.second)])
         description |= {"groups": int(groups.max()) + 1, "largest_group": int(np.bincount(groups).max())}
         LOGGER.info(
@@ -239,7 +239,7 @@ def _split(
         )
         sides = split_by_group(groups, holdouts, settings.seed, "homology")
     else:
-        sides = _by_record(names, lengths, holdouts, settings.seed)
+        sides = split_by_record(names, lengths, holdouts, settings.seed)
     return Segments(*everything, sides), description
 
 
@@ -263,7 +263,7 @@ def _shares(holdouts: Sequence[Holdout]) -> dict[int, float]:
     return shares
 
 
-def _by_record(
+def split_by_record(
     names: Sequence[str], lengths: NDArray[np.int64], holdouts: Sequence[Holdout], seed: int
 ) -> NDArray[np.uint8]:
     """The side of each record: named, or drawn at random until a share of the letters is reached."""
@@ -308,7 +308,7 @@ def _by_position(lengths: NDArray[np.int64], word: int, holdouts: Sequence[Holdo
     return Segments(record_S, start_S, end_S, side_S.astype(np.uint8))
 
 
-def _links(codes: Sequence[NDArray[np.uint8]], alphabet: Alphabet, genetic_code: int) -> Links:
+def related_links(codes: Sequence[NDArray[np.uint8]], alphabet: Alphabet, genetic_code: int) -> Links:
     """Pairs of related sequences: by shared residue 5-mers, of DNA by shared 14-mers of either strand."""
     if alphabet is Alphabet.DNA:
         padded = np.full((len(codes), max(map(len, codes))), UNKNOWN, dtype=np.uint8)
@@ -340,7 +340,7 @@ def _leakage(segments: Segments, sequences: _Sequences, genetic_code: int) -> li
         step = window if length >= CHROMOSOME_LENGTH else length
         pieces += [codes[first : first + step] for first in range(0, length, step)]
         sides += [int(segments.split[number])] * (len(pieces) - len(sides))
-    links = _links(pieces, vocabulary.alphabet, genetic_code)
+    links = related_links(pieces, vocabulary.alphabet, genetic_code)
     side = np.array(sides)
     found = []
     for here, there in ((VALIDATION, TRAIN), (TEST, TRAIN), (TEST, VALIDATION)):

@@ -20,14 +20,7 @@ from bioattn.models.language.config import LanguageModelConfig, LanguageTraining
 from bioattn.models.language.family import LanguageTrainingSettings
 from bioattn.models.language.folder import write_language_model
 from bioattn.models.language.model import LanguageModel
-from bioattn.models.language.training.evaluation import (
-    SUMS,
-    Evaluation,
-    Row,
-    SimpleModel,
-    figures_of,
-    sums_of,
-)
+from bioattn.models.language.training.evaluation import SimpleModel
 from bioattn.models.language.training.windows import IGNORED, Exercise, Windows, exercise
 from bioattn.promoters.dataset import SPLIT_NAMES, TEST, TRAIN, VALIDATION
 from bioattn.sequences.choices import Alphabet
@@ -36,6 +29,7 @@ from bioattn.sequences.vocabulary import SPECIAL
 from bioattn.store.training_record import MODEL_ROW
 from bioattn.system.progress import Progress
 from bioattn.system.shard import Shard
+from bioattn.training.predicted_tokens import SUMS, Evaluation, Row, figures_of, sums_of
 from bioattn.training.task import Judgement, Optimisation, PartLoss, Results, Stage, Step, Task
 
 BETAS = (0.9, 0.98)
