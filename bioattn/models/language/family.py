@@ -50,6 +50,11 @@ class LanguageTrainingSettings(Settings):
 
     dataset: Path = argument("DATASET", "Dataset of `bioattn prepare language`.")
     output: Path = output_option("Model folder to write.", Writes.FOLDER)
+    start: Path | None = option(
+        "Model folder whose weights training goes on from; its architecture is kept.",
+        "--from",
+        recorded_file="model.safetensors",
+    )
     shape: Shape | None = option("What the model is [default: encoder].", table="model")
     positions: PositionEncoding | None = option(
         "How tokens are told where they stand [default: rotary].", table="model"

@@ -1,5 +1,6 @@
 """A language model through the commands: dataset, training, scores, embeddings, attention, new sequences."""
 
+import csv
 import json
 from pathlib import Path
 
@@ -134,6 +135,25 @@ def test_shards_are_merged_to_the_bytes_of_the_whole(model: Path, folder: Path):
         assert bioattn(*common, "-o", part, "--shard", f"{number}/2") == 0
     assert bioattn("merge", *parts, "-o", joined) == 0
     assert joined.read_bytes() == whole.read_bytes()
+
+
+def test_training_goes_on_from_weights(model: Path, folder: Path, capsys: pytest.CaptureFixture[str]):
+    more = folder / f"{model.name}.more"
+    words = ("train", "language", folder / "x.dataset.h5", "--from", model, "-o", more, "--steps", 8)
+    settings = ("--config", folder / "more.toml")
+    rates = SETTINGS.partition("[training]")[2].replace("steps = 120", "").replace("40", "4")
+    (folder / "more.toml").write_text(f"[training]{rates}")
+    assert bioattn(*words, *settings) == 0
+    before, after = (
+        [float(row["validation_bits"]) for row in csv.DictReader((each / "history.csv").open())]
+        for each in (model, more)
+    )
+    assert after[0] == pytest.approx(min(before), abs=1e-4)
+    record = json.loads((more / "training.json").read_text())
+    assert record["from"]["folder"] == model.name
+    capsys.readouterr()
+    assert bioattn(*words, *settings, "--layers", 3, "--force") == 1
+    assert f"layers is 3, but {model} (--from) was trained with 2" in capsys.readouterr().err
 
 
 def test_only_decoders_write_new_sequences(model: Path, folder: Path, capsys: pytest.CaptureFixture[str]):

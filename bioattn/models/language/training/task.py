@@ -13,12 +13,12 @@ from torch import Tensor, nn
 
 from bioattn.errors import BioattnError
 from bioattn.formats.nucleotides import reverse_complement
-from bioattn.io.config_file import build
+from bioattn.io.config_file import build, settings_error
 from bioattn.io.files import sha256_of
 from bioattn.models.family import CONFIG, WEIGHTS
 from bioattn.models.language.config import LanguageModelConfig, LanguageTrainingConfig, Shape
 from bioattn.models.language.family import LanguageTrainingSettings
-from bioattn.models.language.folder import write_language_model
+from bioattn.models.language.folder import load_language_model, write_language_model
 from bioattn.models.language.model import LanguageModel
 from bioattn.models.language.training.evaluation import SimpleModel
 from bioattn.models.language.training.windows import IGNORED, Exercise, Windows, exercise
@@ -62,16 +62,36 @@ class LanguageTask(Task):
             LanguageTrainingConfig, settings.merged("training"), settings.source("training")
         )
         self.dataset = open_sequence_dataset(settings.dataset)
-        vocabulary = self.dataset.vocabulary
-        chosen = {"alphabet": str(vocabulary.alphabet), "kmer": vocabulary.kmer}
-        self.config = build(
-            LanguageModelConfig, {**settings.merged("model"), **chosen}, settings.source("model")
-        )
+        self.start = None if settings.start is None else load_language_model(settings.start, device)
+        self.keeps_start = self.start is not None
+        self.config = self._config()
         self.digest = {
             "dataset": sha256_of(settings.dataset),
+            "from": None if self.start is None else self.start.sha256,
             "model": asdict(self.config),
             "training": asdict(self.training),
         }
+
+    def _config(self) -> LanguageModelConfig:
+        """The architecture that the settings ask for, or that of the model which training goes on from.
+
+        Raises: SettingsError or FormatError when that model has another one than settings or dataset ask for.
+        """
+        vocabulary, source = self.dataset.vocabulary, self.settings.source("model")
+        chosen = {"alphabet": str(vocabulary.alphabet), "kmer": vocabulary.kmer}
+        wanted = {**self.settings.merged("model"), **chosen}
+        if self.start is None:
+            return build(LanguageModelConfig, wanted, source)
+        own = asdict(self.start.config)
+        config = build(LanguageModelConfig, {**own, **wanted}, source)
+        for name, value in asdict(config).items():
+            if value != own[name] and name != "dropout":
+                where = str(self.settings.dataset) if name in chosen else source
+                raise settings_error(
+                    where,
+                    f"{name} is {value}, but {self.settings.start} (--from) was trained with {own[name]}",
+                )
+        return config
 
     def prepare(self, progress: Progress) -> None:
         """Choose the windows and make the model."""
@@ -88,6 +108,8 @@ class LanguageTask(Task):
         self.validation = self._exercises(VALIDATION, training.validation_windows)
         torch.manual_seed(training.seed)
         self.model = LanguageModel(self.config).to(self.device)
+        if self.start is not None:
+            self.model.load_state_dict(self.start.model.state_dict())
         self.stages = [
             Stage(
                 steps=training.steps,
@@ -235,8 +257,10 @@ class LanguageTask(Task):
 
     def record(self) -> dict[str, Any]:
         """What the model was trained on, and how."""
+        start = self.settings.start
         return {
             "dataset": {"file": self.settings.dataset.name, "sha256": self.digest["dataset"]},
+            "from": None if start is None else {"folder": start.name, "sha256": self.digest["from"]},
             "training": asdict(self.training),
         }
 
@@ -248,7 +272,8 @@ class LanguageTask(Task):
             "",
             f"{config.layers} layers of {config.channels} channels and {config.num_heads} heads, positions "
             f"{config.positions}, up to {config.context} tokens at once. Trained by bioattn on "
-            f"`{record['dataset']['file']}` ({self.dataset.letters_in(TRAIN):,} letters).",
+            f"`{record['dataset']['file']}` ({self.dataset.letters_in(TRAIN):,} letters)"
+            + ("." if self.start is None else f", from the weights of `{record['from']['folder']}`."),
         ]
         for header, *rows in results.tables():
             lines += ["", f"| {' | '.join(header)} |", f"| {' | '.join('---' for _ in header)} |"]
@@ -259,6 +284,7 @@ class LanguageTask(Task):
         """The digest of a finished folder."""
         return {
             "dataset": record["dataset"]["sha256"],
+            "from": (record.get("from") or {}).get("sha256"),
             "model": config["architecture"],
             "training": record["training"],
         }
