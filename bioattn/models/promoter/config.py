@@ -134,8 +134,8 @@ class PromoterModelConfig:
     """Share of the k-mers dropped in each training step; the others are scaled up. On counts this acts as a ridge
     penalty."""
     stem_dropout: float = 0.0
-    """Share of the stem's channels dropped in each training step, drawn for each promoter (`cross`). 0.3 is for
-    promoters that a shared readout overfits; where a few motifs decide, it unlearns them."""
+    """Share of the stem's channels dropped in each training step, drawn for each promoter (`cross`). With
+    readout = shared, training's default is 0.3 for few promoters without a clear motif, which it would overfit."""
     value_layers: int = 1
     """Convolutions over bins on the value path (`cross`, readout = own) or in the trunk (`film`, `cross-all`)."""
     value_kernel: int = 5

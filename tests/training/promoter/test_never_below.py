@@ -120,6 +120,26 @@ def test_a_plain_run_chooses_and_given_settings_do_not(noisy_path, tmp_path, cap
     assert read_json(tmp_path / "given" / "config.json")["architecture"]["stem"] == "conv"
 
 
+def test_a_shared_readout_drops_stem_channels_where_no_kmer_tells_much(
+    dataset_path, noisy_path, tmp_path, caplog
+):
+    caplog.set_level(logging.INFO, "bioattn")
+    chosen = {}
+    for path, given in ((dataset_path, {}), (noisy_path, {}), (noisy_path, {"stem_dropout": 0.1})):
+        job = PromoterTrainingSettings(
+            dataset=path,
+            output=tmp_path / "m",
+            epochs=1,
+            baselines=False,
+            model={"readout": "shared", **given},
+        )
+        train(job, force=True)
+        architecture = read_json(tmp_path / "m" / "config.json")["architecture"]
+        chosen[path.name, *given] = architecture["stem_dropout"]
+    assert list(chosen.values()) == [0.0, 0.3, 0.1]
+    assert "stem_dropout = 0.3" in caplog.text
+
+
 def test_every_simple_model_is_a_promoter_model(noisy_path, noisy_rows):
     dataset = read_dataset(noisy_path)
     vocabulary = TreatmentVocabulary.learn(dataset.treatments, encoding="id", unconditional=False)

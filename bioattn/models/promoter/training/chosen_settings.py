@@ -19,6 +19,8 @@ LITTLE_SIGNAL = 0.45
 """Median r of the best ridge on validation genes."""
 CLEAR_MOTIF = 0.4
 """Correlation of the presence of one k-mer with a component of the responses: such motifs the defaults find."""
+SHARED_STEM_DROPOUT = 0.3
+"""Chosen on validation promoters of plant core promoters."""
 SMALL_NOISY: Mapping[str, Mapping[str, Any]] = MappingProxyType(
     {
         "model": {
@@ -67,6 +69,21 @@ def choose_settings(dataset: PromoterDataset, simple: Sequence[Baseline]) -> Cho
         {**SMALL_NOISY["model"], "kmer": kmer, "kmer_dropout": dropout},
         {**SMALL_NOISY["training"], "max_shift": min(SMALL_NOISY["training"]["max_shift"], dataset.flank)},
         f"those for small and noisy data ({data}), {kmer}-mers, {dropout:.0%} of them dropped",
+    )
+
+
+def shared_stem_dropout(dataset: PromoterDataset) -> tuple[float, str]:
+    """`stem_dropout` of a shared readout over the conv stem, and why.
+
+    Few promoters are overfitted, as this readout has no hidden layer to drop from; where a single k-mer tells
+    much, dropout would unlearn it.
+    """
+    promoters = len(dataset.genes_in(TRAIN))
+    motif = strongest_kmer(BaselineData(dataset))
+    dropout = SHARED_STEM_DROPOUT if promoters < FEW_PROMOTERS and motif < CLEAR_MOTIF else 0.0
+    return (
+        dropout,
+        f"stem_dropout = {dropout:g} ({promoters:,} training promoters, strongest k-mer r {motif:.2f})",
     )
 
 

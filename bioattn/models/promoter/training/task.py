@@ -18,13 +18,13 @@ from bioattn.io.config_file import build
 from bioattn.io.files import sha256_of
 from bioattn.models.family import CONFIG, WEIGHTS
 from bioattn.models.promoter.batch_part import part_of_batch
-from bioattn.models.promoter.config import Conditioning, Readout, TreatmentEncoding
+from bioattn.models.promoter.config import Conditioning, Readout, Stem, TreatmentEncoding
 from bioattn.models.promoter.family import TREATMENTS, PromoterTrainingSettings
 from bioattn.models.promoter.folder import write_promoter_model
 from bioattn.models.promoter.model import PromoterModel, attention_sites, make_promoter_model
 from bioattn.models.promoter.training.baselines import Baseline, best_simple, default_baselines
 from bioattn.models.promoter.training.batches import Batch, TrainingBatches, centred_windows
-from bioattn.models.promoter.training.chosen_settings import choose_settings
+from bioattn.models.promoter.training.chosen_settings import choose_settings, shared_stem_dropout
 from bioattn.models.promoter.training.config import FirstFilters, Loss, Metric, TrainingConfig
 from bioattn.models.promoter.training.data import (
     TargetScale,
@@ -114,9 +114,17 @@ class PromoterTask(Task):
         self.reason = "given"
 
     def _choose_settings(self, progress: Progress) -> None:
-        """Settings by the data, where no setting of the model and of training is given but those of options."""
-        given = self.settings.merged("training")
-        if self.settings.merged("model") or given.keys() - OPTIONS or not self.settings.baselines:
+        """Settings by the data, where no setting of the model and of training is given but those of options.
+
+        Of a shared readout `stem_dropout` alone is chosen, where it is not given.
+        """
+        given, model = self.settings.merged("training"), self.settings.merged("model")
+        dropped = self.config.readout is Readout.SHARED and self.config.stem is Stem.CONV and not self.binary
+        if dropped and "stem_dropout" not in model:
+            dropout, reason = shared_stem_dropout(self.dataset)
+            self.config = replace(self.config, stem_dropout=dropout)
+            LOGGER.info(f"settings: {reason}")
+        if model or given.keys() - OPTIONS or not self.settings.baselines:
             return
         self.simple = default_baselines(self.dataset, progress)
         chosen = choose_settings(self.dataset, self.simple)
