@@ -55,8 +55,12 @@ from bioattn.models.promoter.model import make_promoter_model
 from bioattn.promoters.dataset import TEST, PromoterDataset, write_dataset
 from bioattn.promoters.promoter_fasta import Promoter, write_promoters
 from bioattn.promoters.treatments import named_treatments
-from bioattn.simulate.planting import plant_motifs
-from bioattn.simulate.promoters import SimulatedPromoters, simulate_promoters, simulation_settings
+from bioattn.simulate.promoters import (
+    SimulatedPromoters,
+    plant_motifs,
+    simulate_promoters,
+    simulation_settings,
+)
 from bioattn.simulate.truth import CAUSAL, PlantedSite
 from bioattn.training.output_folder import is_finished
 from bioattn.training.run import train

@@ -13,7 +13,7 @@ from torch import nn
 from bioattn.alignments.couplings import column_states, covariance_features
 from bioattn.models.evoformer.training.samples import TrainingFamily
 from bioattn.structures.contacts import contacts, known_pairs
-from bioattn.training.optimisation import WeightAverage
+from bioattn.training.task import WeightAverage
 
 CHANNELS, DILATIONS = 32, (1, 2, 4, 8, 1, 2, 4, 8, 1, 1)
 CROP = 96

@@ -25,8 +25,7 @@ from scipy.ndimage import gaussian_filter1d, uniform_filter1d
 from bioattn.errors import BioattnError
 from bioattn.interpret.attribution.methods import Mutagenesis, contributions
 from bioattn.interpret.maps.upsampling import upsample
-from bioattn.interpret.planted.localisation import ALL, row_average_precision
-from bioattn.interpret.planted.planted_map import PlantedMap
+from bioattn.interpret.planted.localisation import ALL, PlantedMap, row_average_precision
 from bioattn.models.promoter.folder import load_promoter_model
 from bioattn.models.promoter.training.batches import centred_windows
 from bioattn.promoters.dataset import TEST, read_dataset

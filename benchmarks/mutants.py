@@ -35,9 +35,9 @@ ATTENTION = ["tests/attention/test_operator.py", "tests/attention/test_operator_
 TESTS = {
     f"{PROMOTER}/losses.py": ["tests/training/promoter/test_losses_and_batches.py"],
     f"{PROMOTER}/batches.py": ["tests/training/promoter/test_losses_and_batches.py"],
-    "bioattn/training/optimisation.py": ["tests/training/test_optimisation.py"],
+    "bioattn/training/task.py": ["tests/training/test_optimisation.py"],
     "bioattn/promoters/windows.py": ["tests/promoters/test_windows.py"],
-    "bioattn/promoters/overlaps.py": ["tests/promoters/test_windows.py"],
+    "bioattn/promoters/operons.py": ["tests/promoters/test_windows.py"],
     "bioattn/promoters/splits.py": SPLITS,
     "bioattn/promoters/gene_split.py": SPLITS,
     "bioattn/attention/operator.py": ATTENTION,

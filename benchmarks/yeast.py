@@ -41,7 +41,7 @@ from bioattn.io.config_file import build, read_toml
 from bioattn.io.files import sha256_of
 from bioattn.models.promoter.training.baselines import BaselineData, component_ridge, default_baselines
 from bioattn.models.promoter.training.config import TrainingConfig
-from bioattn.models.promoter.training.held_out_treatments import nearest_treatment
+from bioattn.models.promoter.training.evaluation import nearest_treatment
 from bioattn.promoters.dataset import PromoterDataset, read_dataset
 
 REPOSITORY = Path(__file__).resolve().parent.parent

@@ -10,7 +10,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from bioattn.alignments.alphabet import GAP, UNKNOWN, msa_codes
-from bioattn.alignments.packed_rows import TILE_OTHERS, TILE_ROWS, TileCounter, pack_codes, pack_mask
+from bioattn.alignments.weights import TILE_OTHERS, TILE_ROWS, TileCounter, pack_codes, pack_mask
 from bioattn.system.progress import NoProgress, Progress
 
 

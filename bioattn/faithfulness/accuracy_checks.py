@@ -15,12 +15,17 @@ import numpy as np
 
 from bioattn.attention.capture import Substitution, substitute
 from bioattn.faithfulness import thresholds
-from bioattn.faithfulness.gain_and_shape import gain_and_shape
+from bioattn.faithfulness.gain_and_shape import (
+    OtherPromoters,
+    OtherTreatments,
+    UniformWeights,
+    exchanges,
+    gain_and_shape,
+)
 from bioattn.faithfulness.maps import key_edges
 from bioattn.faithfulness.measures import Measures, percent
 from bioattn.faithfulness.similarity import mean_ignoring_nan
 from bioattn.faithfulness.subject import ONE_TREATMENT, RESAMPLES, Subject, known_bins, map_sites, predict
-from bioattn.faithfulness.substitutions import OtherPromoters, OtherTreatments, UniformWeights, exchanges
 from bioattn.inference.runner import CheckableRunner, Floats, HeldOut
 from bioattn.promoters.bootstrap import Estimate, Statistic, interval, resampled
 from bioattn.promoters.response_metrics import auroc, pearson

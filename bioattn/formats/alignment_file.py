@@ -14,8 +14,14 @@ from bioattn.errors import FormatError
 from bioattn.formats.a3m import parse_a3m, parse_aligned_fasta, parse_records
 from bioattn.formats.alignment import Alignment
 from bioattn.formats.alignment_rows import WHITE_SPACE, empty_rows, read_columns
-from bioattn.formats.block_alignments import CLUSTAL_HEADER, STOCKHOLM_HEADER, parse_clustal, parse_stockholm
-from bioattn.formats.phylip import PHYLIP_HEADER, parse_phylip
+from bioattn.formats.block_alignments import (
+    CLUSTAL_HEADER,
+    PHYLIP_HEADER,
+    STOCKHOLM_HEADER,
+    parse_clustal,
+    parse_phylip,
+    parse_stockholm,
+)
 from bioattn.io.files import XZ_MAGIC, decompression_errors, is_packed, open_bytes
 from bioattn.io.unpacking import unpacked
 

@@ -1,10 +1,11 @@
-"""From a genome and an annotation to promoter FASTA, BED and the audit table."""
+"""From a genome and an annotation to promoter FASTA, BED and an audit: each gene kept, trimmed or dropped."""
 
 import logging
 from collections import Counter
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
+from typing import NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
@@ -14,12 +15,11 @@ from bioattn.formats.annotation import read_annotation
 from bioattn.formats.genes import Annotation, Gene
 from bioattn.formats.genome import Genome, open_genome
 from bioattn.formats.nucleotides import UNKNOWN, reverse_complement
+from bioattn.io.audit import audit_text
 from bioattn.io.files import atomic_output, check_output, text_output
-from bioattn.promoters.audit import AuditRow, audit_table, summarise
 from bioattn.promoters.choices import Anchor
 from bioattn.promoters.chromosomes import match_chromosomes, read_aliases
-from bioattn.promoters.operons import read_units
-from bioattn.promoters.overlaps import GeneSpans, Span
+from bioattn.promoters.operons import GeneSpans, Span, read_units
 from bioattn.promoters.promoter_fasta import Promoter, format_promoter
 from bioattn.promoters.windows import (
     WindowSettings,
@@ -29,7 +29,60 @@ from bioattn.promoters.windows import (
     window_around,
 )
 from bioattn.system.progress import NoProgress, Progress
-from bioattn.text import first_names
+from bioattn.text import counted, first_names
+
+
+class AuditRow(NamedTuple):
+    """One gene, kept, trimmed or dropped; None stands for an empty field."""
+
+    gene_id: str
+    chrom: str
+    strand: str
+    anchor: int | None
+    """0-based anchor base."""
+    start: int | None
+    """0-based first base of the window (without flanks); negative where it is padded."""
+    end: int | None
+    status: str
+    """kept, trimmed or dropped."""
+    reason: str
+    """Why it was trimmed or dropped (docs/formats/promoters.md); two reasons of a trim are joined by a comma."""
+    other_genes: tuple[str, ...] = ()
+    """Ids of the other genes the window reaches into, before any trimming at them."""
+    masked: int | None = None
+    """Bases of the window written as N because they lie in other genes."""
+    fraction_n: float | None = None
+    gc: float | None = None
+    """G and C among the bases that are known; None when none is."""
+    name: str = ""
+    biotype: str = ""
+    transcript: str = ""
+
+    @property
+    def length(self) -> int | None:
+        """Bases of the window."""
+        return None if self.start is None or self.end is None else self.end - self.start
+
+
+COLUMNS = (*AuditRow._fields[:6], "length", *AuditRow._fields[6:])
+
+
+def audit_table(rows: Sequence[AuditRow]) -> str:
+    """The table as text, its header first."""
+    return audit_text(COLUMNS, ([getattr(row, name) for name in COLUMNS] for row in rows), decimals=6)
+
+
+def summarise(rows: Sequence[AuditRow]) -> str:
+    """Count the genes kept, trimmed and dropped, with reasons, in one line."""
+    statuses = Counter(row.status for row in rows)
+    parts = [f"{statuses['kept']:,} kept"]
+    for status in ("trimmed", "dropped"):
+        if statuses[status]:
+            reasons = Counter(row.reason for row in rows if row.status == status)
+            named = ", ".join(f"{reason} {count:,}" for reason, count in reasons.most_common())
+            parts.append(f"{statuses[status]:,} {status} ({named})")
+    return f"{counted(len(rows), 'gene')}: " + "; ".join(parts)
+
 
 LOGGER = logging.getLogger("bioattn")
 BLOCK = 2048

@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 
 from bioattn.alignments.couplings import average_product_correction
 from bioattn.interpret.maps.alignment_maps import head_map
-from bioattn.report.packed_maps import pack_bytes
+from bioattn.report.gene_maps import pack_bytes
 from bioattn.store.choices import Reduction
 from bioattn.store.reader import AttentionFile
 from bioattn.structures.contacts import MIN_SEPARATION, contact_scores

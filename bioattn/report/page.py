@@ -1,17 +1,28 @@
 """From a report to one HTML file: sections of markup, the style sheet and the scripts, and a policy that lets the
-browser run these and load nothing."""
+browser run these and load nothing.
+
+The scripts are given one JSON object, large arrays deflated and in base64.
+"""
 
 import base64
 import hashlib
+from dataclasses import asdict
 from importlib.resources import files
 from pathlib import Path
 from string import Template
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+from scipy.cluster.hierarchy import leaves_list, linkage, optimal_leaf_ordering
+from scipy.spatial.distance import squareform
 
 from bioattn import __version__
 from bioattn.io.files import text_output
 from bioattn.report.collection import Report
+from bioattn.report.gene_maps import STEPS, as_text, pack, pack_bytes, quantised
 from bioattn.report.markup import Markup, data_block, element, escape, join
-from bioattn.report.payload import page_data
+from bioattn.report.promoter_browser import PromoterBrowser
 from bioattn.report.promoter_sections import motifs_section, promoters_section, similarity_section
 from bioattn.report.sections import (
     accuracy_section,
@@ -22,6 +33,99 @@ from bioattn.report.sections import (
     table_sections,
     training_section,
 )
+
+MEAN_PROMOTER = "(mean of all promoters)"
+MAX_CLUSTERED = 1500
+"""Treatments up to which they are put in the order of a tree; beyond it they stay in the file's."""
+
+
+def page_data(report: Report) -> dict[str, Any]:
+    """The JSON of a report."""
+    return {
+        "promoters": None if report.browser is None else _promoters(report.browser),
+        "similarity": None if report.browser is None else _similarity(report.browser),
+        "alignments": [page.data() for page in report.pages],
+    }
+
+
+def _promoters(browser: PromoterBrowser) -> dict[str, Any]:
+    mean = {
+        "id": MEAN_PROMOTER,
+        "maps": as_text(pack([quantised(site.profile_THK) for site in browser.sites])),
+    }
+    return {
+        "length": browser.window_length,
+        "task": browser.task,
+        "treatments": browser.treatments,
+        "steps": STEPS,
+        "sites": [
+            {
+                "name": site.name,
+                "treatments": site.treatments,
+                "heads": site.heads,
+                "edges": site.key_edges.tolist(),
+                "receptiveField": site.receptive_field,
+            }
+            for site in browser.sites
+        ],
+        "contributions": browser.contributions,
+        "mean": mean,
+        "genes": [asdict(gene) for gene in browser.genes],
+        # Names of fields once, not five thousand times.
+        "lines": browser.lines if len(browser.lines) > len(browser.genes) else [],
+    }
+
+
+def _similarity(browser: PromoterBrowser) -> dict[str, Any] | None:
+    site = browser.sites[0]
+    if len(site.treatments) < 2:
+        return None
+    matrices = [
+        (
+            "Attention without the shared profile",
+            "Correlation of two treatments' maps over all promoters and bins, without the profile that all "
+            "promoters share (each treatment's mean map).",
+            site.specific_similarity_TT,
+        ),
+        (
+            "Attention as it is",
+            "Correlation of two treatments' maps over all promoters and bins.",
+            site.similarity_TT,
+        ),
+    ]
+    for kind, similarity_TT in (
+        ("predicted", browser.prediction_similarity_TT),
+        ("measured", browser.measured_similarity_TT),
+    ):
+        if similarity_TT is not None and site.treatments == browser.treatments:
+            about = f"Correlation of {kind} responses over promoters."
+            matrices.append((f"{kind.capitalize()} responses", about, similarity_TT))
+    return {
+        "names": site.treatments,
+        "matrices": [
+            {
+                "title": title,
+                "about": about,
+                "order": cluster_order(values).tolist(),
+                "values": pack_bytes((values + 1) * 127),
+            }
+            for title, about, values in matrices
+        ],
+    }
+
+
+def cluster_order(similarity_TT: NDArray[np.float64]) -> NDArray[np.int64]:
+    """Treatments in the order of a tree's leaves (average linkage of 1 − r, neighbours as alike as can be)."""
+    size = len(similarity_TT)
+    if size < 3 or size > MAX_CLUSTERED:
+        return np.arange(size)
+    distance = np.clip(1 - (similarity_TT + similarity_TT.T) / 2, 0, 2)
+    np.fill_diagonal(distance, 0)
+    condensed = squareform(distance, checks=False)
+    tree = linkage(condensed, "average")
+    order: NDArray[np.int64] = leaves_list(optimal_leaf_ordering(tree, condensed)).astype(np.int64)
+    return order
+
 
 SCRIPTS = ("core.js", "tracks.js", "promoters.js", "similarity.js", "alignments.js")
 """In the order in which they are run, as one."""

@@ -2,16 +2,18 @@
 
 import csv
 import math
+import re
 from collections import Counter
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
+import h5py
+
 from bioattn.errors import FormatError
 from bioattn.io.files import read_json, read_lines
 from bioattn.io.hdf5_input import open_hdf5, text_attribute
-from bioattn.store.attention_description import describe_attention, describe_attribution
-from bioattn.store.attribution import ATTRIBUTION_PARTS_FORMAT
+from bioattn.store.attribution import ATTRIBUTION_PARTS_FORMAT, AttributionFile
 from bioattn.store.field_kinds import audit_sample, field_kinds
 from bioattn.store.kinds import (
     Candidate,
@@ -28,13 +30,118 @@ from bioattn.store.kinds import (
 from bioattn.store.merging import merge_result_files, merge_tables
 from bioattn.store.prediction_table import PART_START, open_part
 from bioattn.store.problems import Problem, error
+from bioattn.store.reader import AttentionFile, ResultFile
 from bioattn.store.recorded_folder import SHARD_FORMAT, shard_figures
 from bioattn.store.result_validation import validate_attention, validate_attribution
 from bioattn.store.schema import ATTRIBUTION_FORMAT, FORMAT
 from bioattn.store.shard_record import SHARD_INPUTS, inputs_of, read_shard, shard_problems
 from bioattn.store.stored import refuse_part, stored_inputs
+from bioattn.store.windows import PROMOTERS
 from bioattn.system.progress import Progress
 from bioattn.text import counted, some
+
+_RANGES = {"length": "residues", "rows": "msa_rows", "extra_rows": "extra_msa_rows"}
+"""What the columns of lengths of alignments are called."""
+
+
+def describe_attention(path: Path) -> dict[str, Any]:
+    """The main figures of an attention file. Raises: FormatError when it is damaged."""
+    with open_hdf5(path) as file:
+        attention = AttentionFile(path, file)
+        if attention.inputs == PROMOTERS:
+            return {**_windows(attention, file), "sites": _sites(attention)}
+        samples, noun = attention.samples, attention.inputs
+        columns = [str(name) for name in samples if samples[name].dtype.kind in "iu"] if len(samples) else []
+        names = _RANGES if noun == "alignments" else {}
+        return {
+            **_origin(attention, file),
+            "inputs": noun,
+            noun: len(samples),
+            f"first_{noun}": some([str(name) for name in samples.index]),
+            **{
+                names.get(name, name): f"{samples[name].min():,} to {samples[name].max():,}"
+                for name in columns
+            },
+            "sites": _sites_by_layer(attention),
+        }
+
+
+def describe_attribution(path: Path) -> dict[str, Any]:
+    """The main figures of an attribution file. Raises: FormatError when it is damaged."""
+    with open_hdf5(path) as file:
+        attribution = AttributionFile(path, file)
+        gap = attribution.completeness_gap()
+        figures = _windows(
+            attribution, file, method=attribution.method, method_settings=attribution.method_settings
+        )
+        if gap is not None and not gap.empty:
+            figures["largest_completeness_gap"] = float(gap.abs().to_numpy().max())
+        return figures
+
+
+def _sites(attention: AttentionFile) -> dict[str, dict[str, Any]]:
+    return {
+        info.name: {
+            "shape": dict(zip(info.dims, info.shape, strict=True)),
+            "dtype": str(info.dtype),
+            "reduce": str(info.reduce),
+            "heads": list(info.heads),
+            "receptive_field": info.receptive_field,
+            **({"phases": info.phases} if info.phases > 1 else {}),
+            "sink": info.null_key,
+            "value_weighted": info.has_value_weighted,
+        }
+        for info in attention.sites.values()
+    }
+
+
+def _sites_by_layer(attention: AttentionFile) -> dict[str, dict[str, Any]]:
+    """Sites whose names differ by a number only, as one."""
+    sites: dict[str, dict[str, Any]] = {}
+    for info in attention.sites.values():
+        layer = re.sub(r"\.\d+(?=\.|$)", ".*", info.name)
+        figures = sites.setdefault(
+            layer,
+            {
+                "sites": 0,
+                "first_shape": dict(zip(info.dims, info.shape, strict=False)),
+                "dtype": str(info.dtype),
+                "reduce": str(info.reduce),
+                "heads": list(info.heads),
+                "keys": f"{info.kind('key').replace('_', ' ')}s",
+            },
+        )
+        figures["sites"] += 1
+    return sites
+
+
+def _origin(result: ResultFile, file: h5py.File) -> dict[str, Any]:
+    """Which part of which whole the file is, if it is one, and where it comes from."""
+    record = read_shard(result.path, file)
+    return {
+        **({} if record is None else record.figures()),
+        "format_version": text_attribute(file, "format_version"),
+        "generated_by": text_attribute(file, "generated_by"),
+        "model_sha256": result.model_sha256,
+    }
+
+
+def _windows(result: ResultFile, file: h5py.File, **more: str) -> dict[str, Any]:
+    """The figures of a file over promoters."""
+    samples = result.samples
+    return {
+        **_origin(result, file),
+        **more,
+        "input_sha256": result.input_sha256,
+        "task": result.task,
+        "window_length": result.window_length,
+        "downstream": result.downstream,
+        "genes": len(samples),
+        "first_genes": some([str(name) for name in samples.index]),
+        "chromosomes": some(sorted(set(samples["chrom"]) - {""})),
+        "treatments": some(result.treatments),
+    }
+
 
 _TABLE = MergeKind(title="predictions", merge=merge_tables, is_text=True)
 

@@ -24,11 +24,10 @@ from bioattn.store.training_record import (
 from bioattn.system.progress import NoProgress, Progress
 from bioattn.system.signals import StopRequest
 from bioattn.training.distributed import ALONE, Processes
-from bioattn.training.events import TrainingEvents
 from bioattn.training.output_folder import is_finished, publish, working_folder, write_history
 from bioattn.training.state import STATE_FILE, Job, plain_job, require_finished_by
 from bioattn.training.task import Results, Task
-from bioattn.training.trainer import Outcome, Trainer
+from bioattn.training.trainer import Outcome, Trainer, TrainingEvents
 
 LOGGER = logging.getLogger("bioattn")
 

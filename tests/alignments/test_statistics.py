@@ -7,9 +7,15 @@ import pytest
 
 from bioattn.alignments import weights
 from bioattn.alignments.filtering import rows_within_gaps
-from bioattn.alignments.packed_rows import TileCounter, count_bits_by_table, pack_codes, pack_mask
 from bioattn.alignments.statistics import alignment_statistics
-from bioattn.alignments.weights import count_neighbours, sequence_weights
+from bioattn.alignments.weights import (
+    TileCounter,
+    count_bits_by_table,
+    count_neighbours,
+    pack_codes,
+    pack_mask,
+    sequence_weights,
+)
 from bioattn.formats.alignment import Alignment
 from tests.alignments.conftest import random_family
 

@@ -8,9 +8,8 @@ import torch
 
 from bioattn.attention.capture import capture
 from bioattn.attention.choices import AttentionScore, PositionEncoding
-from bioattn.attention.multi_head import MultiHeadAttention
+from bioattn.attention.multi_head import MultiHeadAttention, TransformerLayer
 from bioattn.attention.position import AddedPositions, rotated
-from bioattn.attention.transformer import TransformerLayer
 from tests.result_files import plain_site
 
 LENGTH, CHANNELS = 6, 8

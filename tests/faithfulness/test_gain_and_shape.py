@@ -5,9 +5,8 @@ import pytest
 import torch
 
 from bioattn.attention.capture import capture, substitute
-from bioattn.faithfulness.gain_and_shape import gain_and_shape, join_weights, split_weights
+from bioattn.faithfulness.gain_and_shape import OtherTreatments, gain_and_shape, join_weights, split_weights
 from bioattn.faithfulness.subject import known_bins, predict
-from bioattn.faithfulness.substitutions import OtherTreatments
 from bioattn.faithfulness.thresholds import IDLE
 
 SOURCE = [2, 3, 1, 0]

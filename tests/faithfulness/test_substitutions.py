@@ -7,8 +7,8 @@ import torch
 
 from bioattn.attention.capture import capture, substitute
 from bioattn.attention.site import AttentionSite, Axis
+from bioattn.faithfulness.gain_and_shape import OtherPromoters, OtherTreatments, UniformWeights, exchanges
 from bioattn.faithfulness.subject import known_bins, predict
-from bioattn.faithfulness.substitutions import OtherPromoters, OtherTreatments, UniformWeights, exchanges
 from bioattn.models.promoter.model import make_promoter_model
 
 

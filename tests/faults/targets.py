@@ -16,7 +16,6 @@ from bioattn.alignments.contact_pairs import read_pairs
 from bioattn.errors import BioattnError
 from bioattn.formats.alignment_file import AlignmentFormat
 from bioattn.formats.annotation import read_annotation, read_bed
-from bioattn.formats.chromosome_lengths import read_chromosome_lengths
 from bioattn.formats.fasta import read_fasta
 from bioattn.formats.gff import read_gff3
 from bioattn.formats.gtf import read_gtf
@@ -24,6 +23,7 @@ from bioattn.formats.meme import read_meme
 from bioattn.formats.rr import read_rr
 from bioattn.interpret.contacts.contact_regression import read_regression
 from bioattn.interpret.known_motifs.expected_motifs import read_expected
+from bioattn.interpret.tracks.layout import read_chromosome_lengths
 from bioattn.promoters.chromosomes import read_aliases
 from bioattn.promoters.homology import read_proteins
 from bioattn.promoters.treatments import read_treatment_table

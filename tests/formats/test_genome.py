@@ -16,10 +16,10 @@ from hypothesis import strategies as st
 
 from bioattn.errors import BioattnError, FormatError
 from bioattn.formats import genome as genome_module
-from bioattn.formats.chromosome_lengths import read_chromosome_lengths
 from bioattn.formats.fasta import FastaRecord, read_fasta, write_fasta
 from bioattn.formats.genome import Genome, open_genome
 from bioattn.formats.nucleotides import decode, encode
+from bioattn.interpret.tracks.layout import read_chromosome_lengths
 from bioattn.io.cache_folder import cache_folder
 
 

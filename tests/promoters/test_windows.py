@@ -7,7 +7,7 @@ from hypothesis import strategies as st
 
 from bioattn.errors import SettingsError
 from bioattn.formats.genes import Gene, Place, Transcript
-from bioattn.promoters.overlaps import GeneSpans, Span
+from bioattn.promoters.operons import GeneSpans, Span
 from bioattn.promoters.windows import (
     WindowSettings,
     find_anchor,

@@ -7,7 +7,7 @@ import pytest
 
 from bioattn.report import attention_summary
 from bioattn.report.attention_summary import ONE_ROW, shown_sites, summarise_site
-from bioattn.report.payload import cluster_order
+from bioattn.report.page import cluster_order
 from bioattn.report.promoter_browser import ranked_genes, specific_part
 from bioattn.store import open_attention
 from bioattn.store.choices import Reduction

@@ -7,9 +7,9 @@ import numpy as np
 import pytest
 from Bio.PDB.MMCIF2Dict import MMCIF2Dict
 
+from bioattn.alignments.contact_pairs import families, related_pairs
 from bioattn.errors import BioattnError, FormatError
 from bioattn.structures.chain import read_chain, virtual_cb
-from bioattn.structures.relatedness import families, related_pairs
 
 NAMES = "ALA ARG ASN ASP CYS GLN GLU GLY HIS ILE LEU LYS MET PHE PRO SER THR TRP TYR VAL"
 LETTERS = dict(zip(NAMES.split(" "), "ARNDCQEGHILKMFPSTWYV", strict=True))

@@ -13,7 +13,7 @@ from bioattn.models.evoformer.family import EvoformerTrainingSettings
 from bioattn.models.promoter.family import PromoterTrainingSettings
 from bioattn.models.promoter.training.baselines import Baseline, best_simple
 from bioattn.system.signals import StopRequest
-from bioattn.training.events import TrainingEvents
+from bioattn.training.trainer import TrainingEvents
 from bioattn_cli.main import main
 from tests.training.runs import EVOFORMER, PROMOTER, STAGES, Notes, StopAfter, train, write_settings
 

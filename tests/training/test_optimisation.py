@@ -6,7 +6,7 @@ import pytest
 import torch
 from torch import nn
 
-from bioattn.training.optimisation import WeightAverage, make_optimizer, warm_up_and_cosine
+from bioattn.training.task import WeightAverage, make_optimizer, warm_up_and_cosine
 
 
 def test_only_matrices_and_filters_decay():

@@ -1,16 +1,128 @@
-"""A promoter model of any conditioning, the units it answers in, and the attention sites it has."""
+"""A promoter model of any conditioning, the units it answers in, and the attention sites it has.
+
+`film` and `cross-all` have a trunk over bins that is conditioned on the treatment at every stage. Both run it once
+per treatment, so training samples some treatments per step.
+Shape suffixes: B promoters, T treatments, P bins, C channels, E treatment channels, M tokens.
+"""
 
 import torch
+import torch.nn.functional as F  # noqa: N812
 from torch import Tensor, nn
 
 from bioattn.attention.multi_head import MultiHeadAttention
-from bioattn.attention.site import AttentionSite
+from bioattn.attention.site import AttentionSite, Axis
 from bioattn.models.promoter.concat import ConcatModel
 from bioattn.models.promoter.config import Conditioning, PromoterModelConfig
 from bioattn.models.promoter.cross import CrossModel
 from bioattn.models.promoter.ridge_model import RidgeModel
+from bioattn.models.promoter.stem import ConvStem
+from bioattn.models.promoter.treatment_encoder import TreatmentEncoder, TreatmentReadout
 from bioattn.models.promoter.treatment_vocabulary import TreatmentBatch, TreatmentVocabulary
-from bioattn.models.promoter.trunk import TrunkModel
+
+
+class AdaptiveGroupNormStage(nn.Module):
+    """Residual convolution, GroupNorm, scale and shift from the treatment (AdaGN, Dhariwal & Nichol 2021)."""
+
+    def __init__(self, config: PromoterModelConfig) -> None:
+        super().__init__()
+        channels = config.channels
+        self.convolution = nn.Conv1d(
+            channels, channels, config.value_kernel, padding=config.value_kernel // 2
+        )
+        self.normalise = nn.GroupNorm(1, channels, affine=False)
+        self.modulate = nn.Linear(config.treatment_channels, 2 * channels)
+
+    def forward(self, features_BTPC: Tensor, embeddings_TE: Tensor) -> Tensor:
+        """(B, T or 1, P, C) → (B, T, P, C)."""
+        flat_NCP = features_BTPC.flatten(0, 1).transpose(1, 2)
+        normal_BTPC = self.normalise(self.convolution(flat_NCP)).transpose(1, 2)
+        normal_BTPC = normal_BTPC.unflatten(0, features_BTPC.shape[:2])
+        scale_TC, shift_TC = self.modulate(embeddings_TE).chunk(2, dim=-1)
+        return features_BTPC + F.gelu(normal_BTPC * (1 + scale_TC[:, None]) + shift_TC[:, None])
+
+
+class TokenAttentionStage(nn.Module):
+    """Residual convolution and GroupNorm; then each position queries the treatment's tokens (Rombach et al. 2022).
+
+    A sink key beside the tokens lets a position ignore the treatment, and makes at least two keys: over a
+    single one softmax is 1 everywhere.
+    """
+
+    def __init__(self, config: PromoterModelConfig, stage: int) -> None:
+        super().__init__()
+        channels = config.channels
+        self.convolution = nn.Conv1d(
+            channels, channels, config.value_kernel, padding=config.value_kernel // 2
+        )
+        self.normalise = nn.GroupNorm(1, channels)
+        self.normalise_query = nn.LayerNorm(channels)
+        self.attention = MultiHeadAttention(
+            query_channels=channels,
+            key_channels=config.treatment_channels,
+            value_channels=config.treatment_channels,
+            output_channels=channels,
+            num_heads=len(config.heads_at(stage)),
+            head_channels=config.head_channels,
+            score=config.attention_score,
+            site=AttentionSite(
+                name=f"promoter.stage.{stage}",
+                axes=(
+                    Axis("sample"),
+                    Axis("treatment"),
+                    Axis("head"),
+                    Axis("query", "position", edges=config.bin_edges),
+                    Axis("key", "token"),
+                ),
+                heads=config.heads_at(stage),
+                null_key=True,
+            ),
+        )
+
+    def forward(self, features_BTPC: Tensor, tokens_TMC: Tensor) -> Tensor:
+        """(B, T or 1, P, C) → (B, T, P, C)."""
+        flat_NCP = features_BTPC.flatten(0, 1).transpose(1, 2)
+        mixed_BTPC = F.gelu(self.normalise(self.convolution(flat_NCP))).transpose(1, 2)
+        features_BTPC = features_BTPC + mixed_BTPC.unflatten(0, features_BTPC.shape[:2])
+        tokens_1TMC = tokens_TMC.unsqueeze(0)
+        answered: Tensor = self.attention(self.normalise_query(features_BTPC), tokens_1TMC, tokens_1TMC)
+        # The multiplicative step lets a token switch a motif off, which a sum cannot.
+        return features_BTPC + answered * torch.sigmoid(features_BTPC) + answered
+
+
+class TrunkModel(nn.Module):
+    """The stem once per promoter, the conditioned stages, the mean and maximum over bins, and the readout."""
+
+    def __init__(self, config: PromoterModelConfig, vocabulary: TreatmentVocabulary) -> None:
+        super().__init__()
+        self.by_tokens = config.conditioning is Conditioning.CROSS_ALL
+        self.stem = ConvStem(config)
+        self.treatment_encoder = TreatmentEncoder(
+            config, vocabulary, num_tokens=config.num_tokens if self.by_tokens else 1
+        )
+        stages = range(config.value_layers + 1)
+        self.stages = nn.ModuleList(
+            TokenAttentionStage(config, stage) if self.by_tokens else AdaptiveGroupNormStage(config)
+            for stage in stages
+        )
+        self.readout = TreatmentReadout(
+            2 * config.channels, config.treatment_channels, config.hidden_channels, config.dropout
+        )
+
+    def forward(
+        self, codes_BL: Tensor, treatments: TreatmentBatch, bases_BL4: Tensor | None = None
+    ) -> Tensor:
+        """Codes (B, L) and T treatments → predictions (B, T); `bases_BL4` as the stem takes them."""
+        bins_BPC, known_BP = self.stem(codes_BL, bases_BL4)
+        embeddings_TE = self.treatment_encoder(treatments)
+        condition = self.treatment_encoder.tokens(treatments) if self.by_tokens else embeddings_TE
+        features_BTPC = bins_BPC.unsqueeze(1).expand(-1, treatments.size, -1, -1)
+        for stage in self.stages:
+            features_BTPC = stage(features_BTPC, condition)
+        known_B1P1 = known_BP[:, None, :, None]
+        mean_BTC = (features_BTPC * known_B1P1).sum(2) / known_B1P1.sum(2).clamp(min=1)
+        best_BTC = features_BTPC.masked_fill(~known_B1P1, -1e4).amax(2)
+        answer_BT: Tensor = self.readout(torch.cat([mean_BTC, best_BTC], dim=-1), embeddings_TE)
+        return answer_BT
 
 
 class PromoterModel(nn.Module):

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 import torch
 from torch import Tensor
 
-from bioattn.attention.transformer import WIDENING
+from bioattn.attention.multi_head import WIDENING
 from bioattn.models.promoter.config import Stem
 from bioattn.models.promoter.cross import CrossModel
 from bioattn.models.promoter.model import PromoterModel

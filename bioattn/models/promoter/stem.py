@@ -12,9 +12,9 @@ import torch.nn.functional as F  # noqa: N812
 from torch import Tensor, nn
 from torch.utils.checkpoint import checkpoint
 
+from bioattn.attention.multi_head import TransformerLayer
 from bioattn.attention.position import AddedPositions
 from bioattn.attention.site import AttentionSite, Axis
-from bioattn.attention.transformer import TransformerLayer
 from bioattn.models.promoter.batch_part import uniform_like
 from bioattn.models.promoter.best_match import best_match
 from bioattn.models.promoter.config import Activation, PromoterModelConfig, Stem

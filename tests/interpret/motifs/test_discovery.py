@@ -10,7 +10,6 @@ from scipy.stats import hypergeom
 
 from bioattn.formats.motif import Motif
 from bioattn.formats.nucleotides import decode, encode, reverse_complement
-from bioattn.interpret.motifs.clusters import best_alignment, information_weighted, merge_motifs, similarities
 from bioattn.interpret.motifs.discovery import (
     LEVEL,
     PAD,
@@ -31,6 +30,7 @@ from bioattn.interpret.motifs.seqlets import (
     usual_map,
     without_copies,
 )
+from bioattn.interpret.motifs.source import best_alignment, information_weighted, merge_motifs, similarities
 from bioattn.simulate.motifs import consensus_matrix
 
 UNIFORM = np.full(4, 0.25)

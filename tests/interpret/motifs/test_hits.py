@@ -13,8 +13,8 @@ from bioattn.formats.meme import read_meme
 from bioattn.formats.motif import Motif, MotifDatabase
 from bioattn.formats.nucleotides import decode, encode, reverse_complement
 from bioattn.interpret.false_discovery import benjamini_hochberg
+from bioattn.interpret.motifs.export import match_motifs, require_tomtom
 from bioattn.interpret.motifs.hits import SCORE_STEP, MotifScores, base_composition, find_motif_hits
-from bioattn.interpret.motifs.tables import match_motifs, require_tomtom
 from bioattn.interpret.motifs.use import hits_of_motifs
 from bioattn.simulate.motifs import consensus_matrix
 

@@ -10,7 +10,7 @@ from sklearn.linear_model import Ridge
 
 from bioattn.errors import BioattnError
 from bioattn.models.promoter.training import baselines
-from bioattn.models.promoter.training.held_out_treatments import (
+from bioattn.models.promoter.training.evaluation import (
     feature_distances,
     nearest_treatment,
     response_correlations,
