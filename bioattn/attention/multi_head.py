@@ -4,6 +4,7 @@ Shape suffixes: Q queries, K keys, L positions, H heads, D channels of a head, C
 `...`.
 """
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 import torch
@@ -57,6 +58,8 @@ class MultiHeadAttention(nn.Module):
         uniform: bool = False,
         first_gain: float = 1.0,
         rotary: bool = False,
+        frequencies: Sequence[float] = (),
+        key_bias: bool = False,
     ) -> None:
         """output_channels: None for values that are single numbers, one per head and key: the heads' sums are
         returned as they are.
@@ -67,16 +70,20 @@ class MultiHeadAttention(nn.Module):
         starts out uniform, and one of 50 keys changes the mean by a fiftieth; a gain of 1.7 starts as a soft
         maximum.
 
-        `rotary` rotates queries and keys by their positions (`bioattn.attention.position`), but not the null key.
+        `rotary` rotates queries and keys by their positions (`bioattn.attention.position`), but not the null key;
+        `frequencies` are their radians per position, where they are not the usual ones.
+
+        `key_bias` adds a bias to keys; without `rotary` all logits of a query get the same from it.
         """
         super().__init__()
         self.rotary = rotary
+        self.frequencies = frequencies
         self.uniform = uniform
         self.num_heads = num_heads
         self.site = site
         hidden = num_heads * head_channels
         self.project_query = nn.Linear(query_channels, hidden)
-        self.project_key = nn.Linear(key_channels, hidden, bias=False)
+        self.project_key = nn.Linear(key_channels, hidden, bias=key_bias)
         self.project_value = nn.Linear(value_channels, num_heads if output_channels is None else hidden)
         self.project_output = nn.Identity() if output_channels is None else nn.Linear(hidden, output_channels)
         with torch.no_grad():
@@ -109,7 +116,9 @@ class MultiHeadAttention(nn.Module):
         value_HKD = self._split_heads(self.project_value(value))
         if self.rotary:
             first = 0 if cache is None else cache.length
-            query_HQD, key_HKD = rotated(query_HQD, first=first), rotated(key_HKD, first=first)
+            query_HQD, key_HKD = (
+                rotated(each, first=first, frequencies=self.frequencies) for each in (query_HQD, key_HKD)
+            )
         if cache is not None:
             key_HKD, value_HKD = cache.extended(key_HKD, value_HKD)
         if self.sink_key_HD is not None:

@@ -1,10 +1,15 @@
-"""Positions in self-attention: encodings added to its inputs, and the rotation of its queries and keys.
+"""Positions in self-attention: encodings added to its inputs, the rotation of its queries and keys, and biases of
+distances.
 
 Everything takes the number of its first position, so that a later part of a sequence (behind cached keys, or a
 window of a chromosome) is encoded as within the whole.
 
-Shape suffixes: L positions, C channels, P pairs of channels; leading axes are `...`.
+Shape suffixes: L positions, C channels, P pairs of channels, H heads, Q queries, K keys, N buckets of distances;
+leading axes are `...`.
 """
+
+import math
+from collections.abc import Sequence
 
 import torch
 from torch import Tensor, nn
@@ -41,22 +46,64 @@ class AddedPositions(nn.Module):
         return inputs
 
 
-def rotated(vectors: Tensor, *, first: int = 0) -> Tensor:
+def rotated(vectors: Tensor, *, first: int = 0, frequencies: Sequence[float] = ()) -> Tensor:
     """Queries or keys (..., L, C) of a head, each pair of neighbouring channels rotated by its position's angle
     (Su et al. 2021, equation 34); C is even.
 
     The dot product of a rotated query and a rotated key depends on their distance, not on where both lie.
+    frequencies: radians per position of each pair; none: those of `angles`.
     """
     length, channels = vectors.shape[-2:]
-    angle_LP = angles(first, length, channels, vectors.device)
+    angle_LP = angles(first, length, channels, vectors.device, frequencies)
     cos_LP, sin_LP = angle_LP.cos().to(vectors.dtype), angle_LP.sin().to(vectors.dtype)
     even, odd = vectors.unflatten(-1, (-1, 2)).unbind(-1)
     turned = torch.stack([even * cos_LP - odd * sin_LP, even * sin_LP + odd * cos_LP], dim=-1)
     return turned.flatten(-2)
 
 
-def angles(first: int, length: int, channels: int, device: torch.device) -> Tensor:
+def angles(
+    first: int, length: int, channels: int, device: torch.device, frequencies: Sequence[float] = ()
+) -> Tensor:
     """Angles (L, C / 2) in radians of `length` positions from `first` on."""
-    wave_P = torch.arange(0, channels, 2, device=device, dtype=torch.float32) / channels
     position_L = torch.arange(first, first + length, device=device, dtype=torch.float32)
+    if frequencies:
+        return position_L[:, None] * torch.tensor(frequencies, device=device, dtype=torch.float32)
+    wave_P = torch.arange(0, channels, 2, device=device, dtype=torch.float32) / channels
     return position_L[:, None] * LONGEST_WAVE**-wave_P
+
+
+class RelativePositions(nn.Module):
+    """A learned bias of each head for the distance of a key from its query (T5, Raffel et al. 2020).
+
+    Near distances have a bucket each, farther ones share buckets that widen with the logarithm; the last bucket
+    holds all from `farthest` on. Half of the buckets are for keys behind the query, unless it sees none (causal).
+    """
+
+    def __init__(self, num_heads: int, buckets: int, farthest: int, *, causal: bool) -> None:
+        super().__init__()
+        self.causal, self.farthest = causal, farthest
+        self.bias_NH = nn.Parameter(torch.randn(buckets, num_heads) * FIRST_SPREAD)
+
+    def forward(self, queries: int, keys: int) -> Tensor:
+        """Biases (H, Q, K) of logits. The last query and the last key are the same position."""
+        device = self.bias_NH.device
+        query_Q = torch.arange(keys - queries, keys, device=device)
+        return self.bias_NH[self._bucket(torch.arange(keys, device=device) - query_Q[:, None])].permute(
+            2, 0, 1
+        )
+
+    def _bucket(self, offset_QK: Tensor) -> Tensor:
+        """The bucket of each offset of a key from a query."""
+        buckets = len(self.bias_NH)
+        behind_QK = torch.zeros_like(offset_QK)
+        if self.causal:
+            distance_QK = (-offset_QK).clamp(min=0)
+        else:
+            buckets //= 2
+            behind_QK, distance_QK = (offset_QK > 0) * buckets, offset_QK.abs()
+        single = buckets // 2
+        share_QK = torch.log(distance_QK.float() / single) / math.log(self.farthest / single)
+        # Rounded towards 0 as T5 does it; the logarithm of 0 belongs to a distance that is not read here.
+        shared_QK = single + (share_QK.clamp(min=0) * (buckets - single)).long()
+        near_QK = distance_QK < single
+        return behind_QK + torch.where(near_QK, distance_QK, shared_QK.clamp(max=buckets - 1))

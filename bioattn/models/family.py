@@ -76,6 +76,9 @@ def family_of(model_folder: Path) -> Family:
         raise FormatError(f"{model_folder}: not a model folder, {CONFIG} is missing")
     content = read_json(path)
     name = content.get("model_type") if isinstance(content, dict) else None
+    for each in families().values():
+        if name in getattr(each, "published", ()):
+            return each
     if name not in families():
         raise FormatError(
             f"{path}: a model of type {name!r}; known are {', '.join(families())} ({VARIABLE} adds more)"

@@ -128,13 +128,7 @@ def check_sizes(make: Callable[[], torch.nn.Module], architecture: Mapping[str, 
     except DAMAGE as error:
         raise damaged(path, error) from error
     config, number = path.with_name(CONFIG), 0
-    values = sum(map(math.prod, stored.values()))
-    for name, size in _integers(architecture):
-        if size > max(LARGEST_SIZE, values):
-            raise FormatError(
-                f"{config}: {name} is {size:,}, but {path.name} holds {values:,} values in all; the folder is "
-                "damaged or was edited"
-            )
+    check_integers(architecture, sum(map(math.prod, stored.values())), path)
 
     def count(*_: Any) -> None:
         nonlocal number
@@ -154,6 +148,16 @@ def check_sizes(make: Callable[[], torch.nn.Module], architecture: Mapping[str, 
     finally:
         hook.remove()
     _check_arrays(path, {name: tuple(tensor.shape) for name, tensor in expected.items()}, stored)
+
+
+def check_integers(architecture: Mapping[str, Any], values: int, path: Path) -> None:
+    """Raises: FormatError for a number of an architecture that is too large for the `values` in the weights."""
+    for name, size in _integers(architecture):
+        if size > max(LARGEST_SIZE, values):
+            raise FormatError(
+                f"{path.with_name(CONFIG)}: {name} is {size:,}, but {path.name} holds {values:,} values in all; "
+                "the folder is damaged or was edited"
+            )
 
 
 def _integers(value: Any, name: str = "") -> Iterator[tuple[str, int]]:

@@ -2,16 +2,21 @@
 
 A token is a word of letters: one residue, one codon, or `kmer` bases that do not overlap the next word's. Bases
 behind the last whole word are tokens of one base. What is no certain letter (N, X) makes the word `<unk>`.
+
+Of a published vocabulary the special tokens are numbered as here, before its words, so that all code knows them;
+`PublishedTokens` has the numbers that the weights were published with.
 """
 
+import json
 from dataclasses import dataclass
 from functools import cached_property
 from itertools import product
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
-from bioattn.errors import FormatError
+from bioattn.errors import BioattnError, FormatError
 from bioattn.formats import nucleotides
 from bioattn.sequences.choices import Alphabet
 
@@ -34,15 +39,39 @@ def _residue_table() -> bytes:
 
 
 _CODE_OF_RESIDUE = _residue_table()
+_MARKS = str.maketrans("", "", "▁Ġ#")
+"""What tokenizers mark the beginning or inside of words with."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PublishedTokens:
+    """The vocabulary that weights were published with."""
+
+    tokens: tuple[str, ...]
+    """By their published numbers."""
+    special: tuple[int | None, ...]
+    """Published number of each of `SPECIAL`; None for one that the vocabulary lacks."""
+    begins: bool
+    """Whether sequences are read with `<cls>` before them."""
+    ends: bool
+    """Whether sequences are read with `<eos>` behind them."""
+    overlapping: bool = False
+    """Whether a word begins at every letter (DNABERT), or where the last one ended."""
+    sentinels: tuple[int, ...] = ()
+    """Published numbers of the tokens that stand for masked spans."""
+    tokenizer: str = ""
+    """JSON of the library `tokenizers`, where words are made by merging (byte-pair encoding)."""
 
 
 @dataclass(frozen=True)
 class Vocabulary:
-    """The tokens of an alphabet: `SPECIAL` first, then words in the order of their letters."""
+    """The tokens of an alphabet: `SPECIAL` first, then words in the order of their letters, or as published."""
 
     alphabet: Alphabet
     kmer: int = 1
-    """Bases of a word of DNA; 1 for the other alphabets."""
+    """Letters of a word: of DNA, and of a published vocabulary; 1 for the other alphabets."""
+    published: PublishedTokens | None = None
+    """None for words that follow from the alphabet."""
 
     @property
     def letters(self) -> str:
@@ -57,12 +86,67 @@ class Vocabulary:
     @cached_property
     def tokens(self) -> tuple[str, ...]:
         """All tokens; a token's number is its place."""
+        if self.published is not None:
+            numbers = self.order[len(SPECIAL) : len(self.order) - len(self.published.sentinels)]
+            return (*SPECIAL, *(self.published.tokens[number] for number in numbers.tolist()))
         words = tuple("".join(each) for each in product(self.letters, repeat=self.word))
         return (*SPECIAL, *words, *(self.letters if self._has_single_letters else ""))
 
     @property
     def _has_single_letters(self) -> bool:
         return self.alphabet is Alphabet.DNA and self.word > 1
+
+    @cached_property
+    def order(self) -> NDArray[np.int64]:
+        """Published number of each token, sentinels last; -1 for a token that the published vocabulary lacks."""
+        assert self.published is not None
+        special = [-1 if number is None else number for number in self.published.special]
+        apart = {*special, *self.published.sentinels}
+        words = [number for number in range(len(self.published.tokens)) if number not in apart]
+        return np.array([*special, *words, *self.published.sentinels], np.int64)
+
+    @property
+    def begins(self) -> bool:
+        """Whether sequences are read with `<cls>` before them."""
+        return self.published is None or self.published.begins
+
+    def framed(self, words: NDArray[np.int64]) -> NDArray[np.int64]:
+        """A sequence as models read it: its words between `<cls>` and `<eos>`, where the vocabulary has them."""
+        ends = self.published is None or self.published.ends
+        return np.concatenate([[CLS] * self.begins, words, [EOS] * ends]).astype(np.int64)
+
+    def started(self, tokens: NDArray[np.int64]) -> NDArray[np.int64]:
+        """The framed `tokens` with `<cls>` before them, as a decoder that predicts all of them reads them."""
+        return tokens if self.begins else np.concatenate([[CLS], tokens])
+
+    def words(self, sequence: str, name: str) -> NDArray[np.int64]:
+        """Tokens of a sequence, without special ones. name: as in `encode`, which says what is raised."""
+        codes = self.encode(sequence, name)
+        if self.published is None:
+            return self.tokenize(codes)
+        letters = sequence.upper()
+        if self.alphabet is not Alphabet.PROTEIN:
+            letters = nucleotides.decode(codes)
+        return self._published_words(letters)
+
+    def spans(self, tokens: NDArray[np.int64], num_letters: int) -> NDArray[np.int64]:
+        """Where framed tokens lie in their sequence of `num_letters`: (tokens, 2), 0-based and half-open.
+
+        Special tokens cover no letter.
+        """
+        lengths = np.where(np.isin(tokens, (PAD, CLS, EOS)), 0, self.word)
+        if self.published is not None:
+            known = tokens >= len(SPECIAL)
+            unknown = self.word if self.published.overlapping else 1
+            lengths = np.where(known, self._sizes[tokens], np.minimum(lengths, unknown))
+        elif self._has_single_letters:
+            lengths[(lengths > 0) & (lengths.cumsum() > num_letters // self.word * self.word)] = 1
+        steps = (
+            np.minimum(lengths, 1) if self.published is not None and self.published.overlapping else lengths
+        )
+        first = np.concatenate([[0], steps.cumsum()[:-1]])
+        found: NDArray[np.int64] = np.minimum(np.stack([first, first + lengths], axis=1), num_letters)
+        return found
 
     def encode(self, sequence: str, name: str, offset: int = 0) -> NDArray[np.uint8]:
         """Codes of letters, upper or lower case; a final `*` of a protein must be taken away before.
@@ -84,12 +168,20 @@ class Vocabulary:
         return codes
 
     def num_tokens(self, num_letters: int) -> int:
-        """Tokens of a sequence of so many letters, without special ones."""
+        """Tokens of a sequence of so many letters, without special ones; of a published vocabulary without unequal
+        words."""
+        if self.published is not None and self.published.overlapping:
+            return max(num_letters - self.word + 1, 0)
         whole, rest = divmod(num_letters, self.word)
         return whole + (rest if self._has_single_letters else 0)
 
     def tokenize(self, codes: NDArray[np.uint8]) -> NDArray[np.int64]:
         """Tokens of the codes of one sequence, without special ones."""
+        if self.published is not None:
+            letters = f"{self.letters}{'X' if self.alphabet is Alphabet.PROTEIN else 'N'}"
+            return self._published_words(
+                "".join(letters[min(code, len(letters) - 1)] for code in codes.tolist())
+            )
         whole = len(codes) // self.word * self.word
         words = codes[:whole].reshape(-1, self.word).astype(np.int64)
         size = len(self.letters)
@@ -106,4 +198,85 @@ class Vocabulary:
         """The letters of tokens; special ones but `<unk>` are left out."""
         unknown = ("X" if self.alphabet is Alphabet.PROTEIN else "N") * self.word
         shown = [unknown if each == UNKNOWN else self.tokens[each] for each in tokens.tolist()]
-        return "".join(each for each in shown if each not in SPECIAL)
+        shown = [each for each in shown if each not in SPECIAL]
+        if self.published is None:
+            return "".join(shown)
+        new = 1 if self.published.overlapping else 0
+        words = [self._letters_of(each) for each in shown]
+        return "".join(word[-new:] if place else word for place, word in enumerate(words))
+
+    def _letters_of(self, token: str) -> str:
+        """Letters of a published token, in DNA's letters."""
+        letters = letters_of(token)
+        return letters if self.alphabet is Alphabet.PROTEIN else letters.replace("U", "T")
+
+    @cached_property
+    def _sizes(self) -> NDArray[np.int64]:
+        """Letters of each published token."""
+        return np.array([len(self._letters_of(token)) for token in self.tokens])
+
+    @cached_property
+    def _numbers(self) -> dict[str, int]:
+        """Of words of letters, their tokens; of two that differ in marks alone, the one that begins a word."""
+        found: dict[str, int] = {}
+        for number, token in enumerate(self.tokens[len(SPECIAL) :], start=len(SPECIAL)):
+            letters = self._letters_of(token)
+            if letters not in found or token.startswith(("▁", "Ġ")):
+                found[letters] = number
+        return found
+
+    def _published_words(self, letters: str) -> NDArray[np.int64]:
+        """Tokens of letters in upper case: all overlapping words, merged ones, or always the longest that fits."""
+        assert self.published is not None
+        unknown, numbers = UNKNOWN, self._numbers
+        if self.published.tokenizer:
+            return self.of_published[
+                np.array(_tokenizer(self.published.tokenizer).encode(letters).ids, np.int64)
+            ]
+        if self.published.overlapping:
+            starts = range(len(letters) - self.word + 1)
+            return np.array([numbers.get(letters[i : i + self.word], unknown) for i in starts], np.int64)
+        found: list[int] = []
+        place = 0
+        while place < len(letters):
+            for size in (self.word, 1) if self.alphabet is not Alphabet.CODON else (self.word,):
+                token = numbers.get(letters[place : place + size])
+                if token is not None:
+                    break
+            found.append(unknown if token is None else token)
+            place += size
+        return np.array(found, np.int64)
+
+    @cached_property
+    def of_published(self) -> NDArray[np.int64]:
+        """By published number, the token here."""
+        assert self.published is not None
+        ours = np.full(len(self.published.tokens), UNKNOWN, np.int64)
+        there = self.order >= 0
+        ours[self.order[there]] = np.flatnonzero(there)
+        return ours
+
+
+def letters_of(token: str) -> str:
+    """A token without the marks of tokenizers."""
+    return token.translate(_MARKS)
+
+
+def _tokenizer(text: str) -> Any:
+    """The tokenizer of this JSON, which adds no special tokens."""
+    if text not in _TOKENIZERS:
+        try:
+            from tokenizers import Tokenizer
+        except ImportError as error:
+            raise BioattnError(
+                "this model's words are made by merging letters, which needs the library tokenizers: "
+                "pip install 'bioattn[language]'"
+            ) from error
+        content = json.loads(text) | {"post_processor": None, "truncation": None, "padding": None}
+        _TOKENIZERS.clear()
+        _TOKENIZERS[text] = Tokenizer.from_str(json.dumps(content))
+    return _TOKENIZERS[text]
+
+
+_TOKENIZERS: dict[str, Any] = {}
+"""The last one made."""

@@ -1,7 +1,8 @@
 """The settings of a language model and of its training; nothing here imports torch."""
 
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass, field
 from enum import StrEnum
+from typing import Any
 
 from bioattn.attention.choices import PositionEncoding
 from bioattn.errors import SettingsError
@@ -19,6 +20,75 @@ class Shape(StrEnum):
     """Every token sees those before it; the next token is predicted (GPT)."""
     ENCODER_DECODER = "encoder-decoder"
     """A decoder that also sees all of an encoder; masked spans are restored (T5)."""
+
+
+class Activation(StrEnum):
+    """What the hidden channels of a feed-forward network go through."""
+
+    GELU = "gelu"
+    GELU_TANH = "gelu_tanh"
+    """Its approximation by a hyperbolic tangent (GPT-2)."""
+    RELU = "relu"
+
+
+class Norm(StrEnum):
+    """How channels are normalised."""
+
+    LAYER = "layer"
+    """Minus their mean, over their standard deviation (Ba et al. 2016)."""
+    RMS = "rms"
+    """Over their root mean square (Zhang and Sennrich 2019)."""
+
+
+class Output(StrEnum):
+    """What makes logits of the channels behind the last layer."""
+
+    PLAIN = "plain"
+    """A matrix and a bias."""
+    DENSE = "dense"
+    """A linear layer, the activation and a norm come before it (BERT)."""
+    NONE = "none"
+    """Nothing: the model gives embeddings and attention, and no probabilities."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Form:
+    """How a published architecture differs from what is trained here, which the defaults are."""
+
+    norm: Norm = Norm.LAYER
+    """layer or rms."""
+    epsilon: float = 1e-5
+    """Added to the variance in norms."""
+    post_norm: bool = False
+    """Sums are normalised (BERT), and not what goes into attention and feed-forward networks."""
+    embedding_norm: bool = False
+    """Embeddings are normalised."""
+    activation: Activation = Activation.GELU
+    """gelu, gelu_tanh or relu."""
+    gated: bool = False
+    """The activated channels are multiplied with further ones (Shazeer 2020)."""
+    head_channels: int | None = None
+    """Channels of a head; left out: channels / num_heads."""
+    key_bias: bool = False
+    """Keys have a bias."""
+    frequencies: tuple[float, ...] = ()
+    """Radians per position of each pair of rotated channels; none: the usual ones."""
+    buckets: int = 0
+    """Buckets of distances with a bias of their own (`RelativePositions`); 0 for no such biases."""
+    farthest: int = 128
+    """Distance from which on all share the last bucket."""
+    token_dropout: bool = False
+    """Embeddings of `<mask>` are 0, and the others scaled as if 12 % were (ESM)."""
+    output: Output = Output.PLAIN
+    """plain, dense or none."""
+    tied: bool = True
+    """The matrix of the output is that of the embeddings."""
+
+    def __post_init__(self) -> None:
+        require(self, ("epsilon",), lambda value: 0 < value < 1, "lie between 0 and 1")
+        require(self, ("head_channels",), lambda value: value >= 1, "be at least 1")
+        require(self, ("buckets",), lambda value: value == 0 or value >= 4, "be 0 or at least 4")
+        require(self, ("farthest",), lambda value: value > self.buckets // 2, "be more than half the buckets")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -47,17 +117,24 @@ class LanguageModelConfig:
     """Dropout of what each attention and feed-forward network adds."""
     sentinels: int = 32
     """Tokens that stand for masked spans (encoder-decoder)."""
+    form: Form = field(default_factory=Form)
+    """What published models have differently; models trained here do without."""
 
     def __post_init__(self) -> None:
-        sizes = ("kmer", "layers", "channels", "num_heads", "hidden_channels", "sentinels")
+        sizes = ("kmer", "layers", "channels", "num_heads", "hidden_channels")
         require(self, sizes, lambda value: value >= 1, "be at least 1")
+        require(self, ("sentinels",), lambda value: value >= (self.form == Form()), "be at least 1")
         require(self, ("context",), lambda value: value >= 8, "be at least 8")
         require(self, ("dropout",), lambda value: 0 <= value < 1, "lie in [0, 1)")
-        if self.channels % self.num_heads:
+        if self.channels % self.num_heads and self.form.head_channels is None:
             raise SettingsError(f"channels is {self.channels}; num_heads = {self.num_heads} must divide it")
-        if self.positions is PositionEncoding.ROTARY and self.channels // self.num_heads % 2:
+        if self.positions is PositionEncoding.ROTARY and self.head_channels % 2:
             raise SettingsError(
                 f"positions = rotary needs heads of an even number of channels, not {self.head_channels}"
+            )
+        if self.form.frequencies and len(self.form.frequencies) != self.head_channels // 2:
+            raise SettingsError(
+                f"frequencies has {len(self.form.frequencies)} values; a head has {self.head_channels // 2} pairs"
             )
         if self.positions is PositionEncoding.SINUSOIDAL and self.channels % 2:
             raise SettingsError(
@@ -67,7 +144,14 @@ class LanguageModelConfig:
     @property
     def head_channels(self) -> int:
         """Channels of a head."""
-        return self.channels // self.num_heads
+        return self.form.head_channels or self.channels // self.num_heads
+
+    def to_json(self) -> dict[str, Any]:
+        """JSON values, `form` only where it is not the usual one."""
+        fields = asdict(self)
+        if self.form == Form():
+            del fields["form"]
+        return fields
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -95,7 +95,8 @@ class LanguageFamily:
     }
     nouns: Mapping[str, str] = {}
     table = ""
-    files: Sequence[str] = ()
+    files: Sequence[str] = ("vocabulary.json",)
+    published: Sequence[str] = ("esm", "bert", "gpt2", "t5")
 
     def load(self, folder: Path, device: "torch.device") -> "LoadedLanguageModel":
         """A trained language model."""

@@ -1,4 +1,4 @@
-"""A language model as a folder of documented files, and a trained one ready to run."""
+"""A language model as a folder of documented files, and a trained or published one ready to run."""
 
 from dataclasses import asdict, dataclass
 from pathlib import Path
@@ -9,11 +9,12 @@ import torch
 from bioattn.attention.site import AttentionSite
 from bioattn.errors import FormatError
 from bioattn.io.config_file import build
-from bioattn.io.files import sha256_of
+from bioattn.io.files import read_json, sha256_of, write_json
 from bioattn.io.input_watch import unchanged
 from bioattn.models.family import CONFIG, WEIGHTS
 from bioattn.models.language.config import LanguageModelConfig
 from bioattn.models.language.model import LanguageModel, attention_sites
+from bioattn.models.language.published.reading import published_type, read_published_model
 from bioattn.models.model_folder import (
     check_sizes,
     load_weights,
@@ -21,8 +22,10 @@ from bioattn.models.model_folder import (
     write_model_config,
     write_weights,
 )
-from bioattn.sequences.vocabulary import Vocabulary
+from bioattn.sequences.vocabulary import SPECIAL, PublishedTokens, Vocabulary
 
+VOCABULARY = "vocabulary.json"
+"""Of models with a published vocabulary."""
 MODEL_TYPE = "language"
 
 
@@ -56,26 +59,52 @@ class LoadedLanguageModel:
 
 
 def write_language_model(folder: Path, model: LanguageModel) -> None:
-    """Write weights and `config.json` into the existing `folder`."""
+    """Write weights, `config.json` and a published vocabulary into the existing `folder`."""
     write_weights(folder, model)
-    write_model_config(folder, MODEL_TYPE, architecture=asdict(model.config))
+    if model.vocabulary.published is not None:
+        write_json(folder / VOCABULARY, asdict(model.vocabulary.published))
+    write_model_config(folder, MODEL_TYPE, architecture=model.config.to_json())
 
 
 def load_language_model(folder: Path, device: torch.device) -> LoadedLanguageModel:
-    """Load a folder that `write_language_model` wrote.
+    """Load a folder that `write_language_model` wrote, or a published one (`published.reading`).
 
     Raises: FormatError naming the file that is missing, of another version or kind, or damaged; BioattnError when
     there is none, or a file changes meanwhile.
     """
+    if (folder / CONFIG).is_file():
+        content = read_json(folder / CONFIG)
+        if isinstance(content, dict) and published_type(content) is not None:
+            model, sha256 = read_published_model(folder)
+            return LoadedLanguageModel(
+                model=model.to(device).eval(), device=device, sha256=sha256, path=folder
+            )
     with unchanged(folder / CONFIG, folder / WEIGHTS):
         content = read_model_config(folder, MODEL_TYPE)
         try:
             config = build(LanguageModelConfig, content["architecture"], str(folder / CONFIG))
         except KeyError as error:
             raise FormatError(f"{folder / CONFIG}: is incomplete ({error!r})") from error
-        check_sizes(lambda: LanguageModel(config), asdict(config), folder / WEIGHTS)
-        model = LanguageModel(config)
+        vocabulary = _vocabulary(folder, config)
+        check_sizes(lambda: LanguageModel(config, vocabulary), config.to_json(), folder / WEIGHTS)
+        model = LanguageModel(config, vocabulary)
         load_weights(model, folder / WEIGHTS)
         return LoadedLanguageModel(
             model=model.to(device).eval(), device=device, sha256=sha256_of(folder / WEIGHTS), path=folder
         )
+
+
+def _vocabulary(folder: Path, config: LanguageModelConfig) -> Vocabulary | None:
+    """The published vocabulary of a folder; None without one."""
+    path = folder / VOCABULARY
+    if not path.is_file():
+        return None
+    published = build(PublishedTokens, read_json(path), str(path))
+    numbers = [*published.special, *published.sentinels]
+    if len(published.special) != len(SPECIAL) or not all(
+        number is None or 0 <= number < len(published.tokens) for number in numbers
+    ):
+        raise FormatError(
+            f"{path}: names a special token that is not there; the file is damaged or was edited"
+        )
+    return Vocabulary(config.alphabet, config.kmer, published)

@@ -4,7 +4,9 @@ Shape suffixes: B sequences, L tokens (of the decoder or the only stack), S toke
 encoder-decoder), C channels, H heads, D channels of a head, V tokens of the vocabulary.
 """
 
+from collections.abc import Callable
 from dataclasses import dataclass, field
+from functools import partial
 
 import torch
 import torch.nn.functional as F  # noqa: N812
@@ -12,15 +14,22 @@ from torch import Tensor, nn
 
 from bioattn.attention.choices import AttentionScore, PositionEncoding
 from bioattn.attention.multi_head import KeysAndValues, MultiHeadAttention
-from bioattn.attention.position import AddedPositions
+from bioattn.attention.position import AddedPositions, RelativePositions
 from bioattn.attention.site import AttentionSite, Axis
-from bioattn.models.language.config import LanguageModelConfig, Shape
-from bioattn.sequences.vocabulary import PAD, Vocabulary
+from bioattn.models.language.config import Activation, LanguageModelConfig, Norm, Output, Shape
+from bioattn.sequences.vocabulary import MASK, PAD, Vocabulary
 
 FIRST_SPREAD = 0.02
 """Standard deviation of embeddings before training (GPT-2): logits of the tied output begin small."""
 TOKENS, SOURCE_TOKENS = "tokens", "source_tokens"
 """Columns of the sample table with the lengths of ragged axes."""
+MASKED_IN_TRAINING = 0.15 * 0.8
+"""Share of `<mask>` that embeddings with token dropout are scaled for (ESM)."""
+ACTIVATIONS: dict[Activation, Callable[[Tensor], Tensor]] = {
+    Activation.GELU: F.gelu,
+    Activation.GELU_TANH: partial(F.gelu, approximate="tanh"),
+    Activation.RELU: F.relu,
+}
 
 
 @dataclass(slots=True)
@@ -44,16 +53,19 @@ class Cache:
 class Block(nn.Module):
     """Self-attention, attention on a source where there is one, and a feed-forward network.
 
-    Each is normalised before and added to what came in (pre-norm, Xiong et al. 2020).
+    Each is normalised before and added to what came in (pre-norm, Xiong et al. 2020); with `post_norm` the sum is
+    normalised instead.
     """
 
     def __init__(self, config: LanguageModelConfig, stack: str, number: int, *, source: bool = False) -> None:
         """stack: `encoder` or `decoder`; source: whether the block also attends on a source."""
         super().__init__()
-        channels = config.channels
+        channels, hidden = config.channels, config.hidden_channels
         self.causal = stack == "decoder"
+        self.post_norm = config.form.post_norm
+        self.activate = ACTIVATIONS[config.form.activation]
         own = SOURCE_TOKENS if stack == "encoder" and config.shape is Shape.ENCODER_DECODER else TOKENS
-        self.normalise_self = nn.LayerNorm(channels)
+        self.normalise_self = _norm(config)
         rotary = config.positions is PositionEncoding.ROTARY
         self.self_attention = _attention(config, f"language.{stack}.{number}", own, own, rotary=rotary)
         self.source_attention = (
@@ -61,10 +73,11 @@ class Block(nn.Module):
             if source
             else None
         )
-        self.normalise_source = nn.LayerNorm(channels) if source else None
-        self.normalise_hidden = nn.LayerNorm(channels)
-        self.widen = nn.Linear(channels, config.hidden_channels)
-        self.narrow = nn.Linear(config.hidden_channels, channels)
+        self.normalise_source = _norm(config) if source else None
+        self.normalise_hidden = _norm(config)
+        self.widen = nn.Linear(channels, hidden)
+        self.gate = nn.Linear(channels, hidden) if config.form.gated else None
+        self.narrow = nn.Linear(hidden, channels)
         self.dropout = nn.Dropout(config.dropout)
 
     def forward(
@@ -74,46 +87,85 @@ class Block(nn.Module):
         source_BSC: Tensor | None = None,
         source_mask: Tensor | None = None,
         cache: KeysAndValues | None = None,
+        bias: Tensor | None = None,
     ) -> Tensor:
-        """Tokens (B, L, C) → (B, L, C). mask, source_mask: bool (B, 1, 1, L) and (B, 1, 1, S)."""
-        normal = self.normalise_self(tokens_BLC)
-        attended = self.self_attention(normal, normal, normal, mask=mask, causal=self.causal, cache=cache)
-        tokens_BLC = tokens_BLC + self.dropout(attended)
+        """Tokens (B, L, C) → (B, L, C). mask, source_mask: bool (B, 1, 1, L) and (B, 1, 1, S).
+
+        bias: (H, L, keys), of self-attention.
+        """
+
+        def attend(own_BLC: Tensor) -> Tensor:
+            attended: Tensor = self.self_attention(
+                own_BLC, own_BLC, own_BLC, mask=mask, bias=bias, causal=self.causal, cache=cache
+            )
+            return attended
+
+        tokens_BLC = self._with(attend, self.normalise_self, tokens_BLC)
         if self.source_attention is not None and self.normalise_source is not None:
             assert source_BSC is not None
-            query_BLC = self.normalise_source(tokens_BLC)
-            attended = self.source_attention(query_BLC, source_BSC, source_BSC, mask=source_mask)
-            tokens_BLC = tokens_BLC + self.dropout(attended)
-        hidden = F.gelu(self.widen(self.normalise_hidden(tokens_BLC)))
-        added_BLC: Tensor = self.dropout(self.narrow(hidden))
+            attend_source = partial(self.source_attention, key=source_BSC, value=source_BSC, mask=source_mask)
+            tokens_BLC = self._with(attend_source, self.normalise_source, tokens_BLC)
+        return self._with(self._fed_forward, self.normalise_hidden, tokens_BLC)
+
+    def _with(self, part: Callable[[Tensor], Tensor], norm: nn.Module, tokens_BLC: Tensor) -> Tensor:
+        """Add what a part makes of the tokens."""
+        if self.post_norm:
+            normal: Tensor = norm(tokens_BLC + self.dropout(part(tokens_BLC)))
+            return normal
+        added_BLC: Tensor = self.dropout(part(norm(tokens_BLC)))
         return tokens_BLC + added_BLC
+
+    def _fed_forward(self, tokens_BLC: Tensor) -> Tensor:
+        wide = self.widen(tokens_BLC)
+        hidden = self.activate(wide) if self.gate is None else self.activate(self.gate(tokens_BLC)) * wide
+        narrow_BLC: Tensor = self.narrow(hidden)
+        return narrow_BLC
 
 
 class LanguageModel(nn.Module):
     """Tokens in, logits of tokens out; the output layer shares its matrix with the embeddings."""
 
-    def __init__(self, config: LanguageModelConfig) -> None:
+    def __init__(self, config: LanguageModelConfig, vocabulary: Vocabulary | None = None) -> None:
+        """vocabulary: a published one; None: that of the alphabet."""
         super().__init__()
         self.config = config
-        self.vocabulary = Vocabulary(config.alphabet, config.kmer)
+        form = config.form
+        self.vocabulary = vocabulary or Vocabulary(config.alphabet, config.kmer)
         both = config.shape is Shape.ENCODER_DECODER
         self.num_tokens = len(self.vocabulary.tokens) + (config.sentinels if both else 0)
         self.embed = nn.Embedding(self.num_tokens, config.channels)
         nn.init.normal_(self.embed.weight, std=FIRST_SPREAD)
         self.add_positions = AddedPositions(config.positions, config.channels, config.context)
+        self.normalise_embedded = _norm(config) if form.embedding_norm else None
         self.dropout = nn.Dropout(config.dropout)
+        self.relative = nn.ModuleDict(
+            {
+                stack: RelativePositions(
+                    config.num_heads, form.buckets, form.farthest, causal=stack == "decoder"
+                )
+                for stack, there in (
+                    ("encoder", config.shape is not Shape.DECODER),
+                    ("decoder", config.shape is not Shape.ENCODER),
+                )
+                if there and form.buckets
+            }
+        )
         self.encoder = (
             nn.ModuleList(Block(config, "encoder", number) for number in range(config.layers))
             if config.shape is not Shape.DECODER
             else None
         )
-        self.normalise_encoded = nn.LayerNorm(config.channels) if both else None
+        self.normalise_encoded = _norm(config) if both else None
         self.decoder = (
             nn.ModuleList(Block(config, "decoder", number, source=both) for number in range(config.layers))
             if config.shape is not Shape.ENCODER
             else None
         )
-        self.normalise = nn.LayerNorm(config.channels)
+        self.normalise = nn.Identity() if form.post_norm else _norm(config)
+        dense = form.output is Output.DENSE
+        self.output_dense = nn.Linear(config.channels, config.channels) if dense else None
+        self.normalise_output = _norm(config) if dense else None
+        self.output_VC = None if form.tied else nn.Parameter(self.embed.weight.detach().clone())
         self.bias_V = nn.Parameter(torch.zeros(self.num_tokens))
 
     def forward(self, tokens_BL: Tensor, source_BS: Tensor | None = None) -> Tensor:
@@ -125,7 +177,12 @@ class LanguageModel(nn.Module):
 
     def logits(self, hidden_BLC: Tensor) -> Tensor:
         """Logits (..., V) of normalised channels (..., C)."""
-        return F.linear(hidden_BLC, self.embed.weight, self.bias_V)
+        if self.output_dense is not None and self.normalise_output is not None:
+            activate = ACTIVATIONS[self.config.form.activation]
+            hidden_BLC = self.normalise_output(activate(self.output_dense(hidden_BLC)))
+        return F.linear(
+            hidden_BLC, self.embed.weight if self.output_VC is None else self.output_VC, self.bias_V
+        )
 
     def hidden(
         self, tokens_BL: Tensor, source_BS: Tensor | None = None, cache: Cache | None = None
@@ -160,13 +217,31 @@ class LanguageModel(nn.Module):
         cache: Cache | None = None,
     ) -> Tensor:
         first = 0 if cache is None else cache.length
-        tokens_BLC: Tensor = self.dropout(self.add_positions(self.embed(tokens_BL), first=first))
+        stack = "decoder" if blocks is self.decoder else "encoder"
+        bias = None
+        if stack in self.relative:
+            bias = self.relative[stack](tokens_BL.shape[1], first + tokens_BL.shape[1])
+        tokens_BLC = self._embedded(tokens_BL, first)
         # Behind the last token of a sequence a decoder's padding is seen by padding alone.
         mask = None if blocks is self.decoder else _mask(tokens_BL)
         for number, block in enumerate(blocks):
             held = None if cache is None else cache.block(number)
-            tokens_BLC = block(tokens_BLC, mask, source_BSC, source_mask, held)
+            tokens_BLC = block(tokens_BLC, mask, source_BSC, source_mask, held, bias)
         return tokens_BLC
+
+    def _embedded(self, tokens_BL: Tensor, first: int) -> Tensor:
+        """Embeddings (B, L, C) with positions from `first` on."""
+        tokens_BLC: Tensor = self.embed(tokens_BL)
+        if self.config.form.token_dropout:
+            masked_BL = tokens_BL == MASK
+            share_B = masked_BL.sum(-1) / (tokens_BL != PAD).sum(-1)
+            scale_B = (1 - MASKED_IN_TRAINING) / (1 - share_B)
+            tokens_BLC = tokens_BLC.masked_fill(masked_BL[..., None], 0.0) * scale_B[:, None, None]
+        tokens_BLC = self.add_positions(tokens_BLC, first=first)
+        if self.normalise_embedded is not None:
+            tokens_BLC = self.normalise_embedded(tokens_BLC)
+        embedded_BLC: Tensor = self.dropout(tokens_BLC)
+        return embedded_BLC
 
 
 def attention_sites(model: LanguageModel) -> dict[str, AttentionSite]:
@@ -174,6 +249,11 @@ def attention_sites(model: LanguageModel) -> dict[str, AttentionSite]:
     return {
         module.site.name: module.site for module in model.modules() if isinstance(module, MultiHeadAttention)
     }
+
+
+def _norm(config: LanguageModelConfig) -> nn.Module:
+    kind = nn.RMSNorm if config.form.norm is Norm.RMS else nn.LayerNorm
+    return kind(config.channels, eps=config.form.epsilon)
 
 
 def _attention(
@@ -200,6 +280,8 @@ def _attention(
         score=AttentionScore.DOT,
         site=site,
         rotary=rotary,
+        frequencies=config.form.frequencies,
+        key_bias=config.form.key_bias,
     )
 
 

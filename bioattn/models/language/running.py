@@ -29,6 +29,8 @@ if TYPE_CHECKING:
     from bioattn.models.language.folder import LoadedLanguageModel
     from bioattn.models.language.inference.source import TokenSource
 
+NO_OUTPUT = "was published without an output layer"
+
 
 class Pool(StrEnum):
     """What of a sequence's tokens becomes its embedding."""
@@ -142,6 +144,7 @@ def prepare(settings: LanguagePreparation, running: Running) -> RunReport:
 def run(settings: LanguageRun, running: Running) -> RunReport:
     """Write scores and, where asked for, embeddings."""
     from bioattn.io.files import text_output
+    from bioattn.models.language.config import Output
     from bioattn.models.language.inference.embedding_file import write_embeddings
     from bioattn.models.language.inference.scoring import pooled
     from bioattn.models.language.inference.source import read_tokens
@@ -157,6 +160,8 @@ def run(settings: LanguageRun, running: Running) -> RunReport:
         )
         for line in _table(loaded, source, settings, running.progress):
             text.write(line)
+    if loaded.config.form.output is Output.NONE:
+        running.warn(f"{settings.model}: {NO_OUTPUT}; the table has no likelihoods")
     written = [] if to_stdout else [settings.output]
     what = "variants" if settings.variants is not None else counted(source.num_samples, "sequence")
     sentences = [f"wrote {path}: scores of {what}" for path in written]
@@ -173,12 +178,9 @@ def run(settings: LanguageRun, running: Running) -> RunReport:
 
 def generate(settings: LanguageGeneration, running: Running) -> RunReport:
     """Write new sequences."""
-    import numpy as np
-
     from bioattn.formats.fasta import FastaRecord, write_fasta
     from bioattn.models.language.config import Shape
     from bioattn.models.language.inference.generation import generate as drawn
-    from bioattn.sequences.vocabulary import CLS
 
     loaded = _loaded(settings.model, settings.device, settings.threads, running)
     if loaded.config.shape is not Shape.DECODER:
@@ -187,12 +189,17 @@ def generate(settings: LanguageGeneration, running: Running) -> RunReport:
             "(`bioattn train language --shape decoder`)"
         )
     vocabulary = loaded.vocabulary
-    words = vocabulary.tokenize(vocabulary.encode(settings.prompt, "--prompt"))
-    if len(settings.prompt) % vocabulary.word:
+    words = vocabulary.words(settings.prompt, "--prompt")
+    if vocabulary.published is None and len(settings.prompt) % vocabulary.word:
         raise SettingsError(
             f"--prompt: {len(settings.prompt)} letters are not whole tokens of {vocabulary.word}"
         )
-    room = loaded.config.context - 1
+    prompt = vocabulary.framed(words)[: vocabulary.begins + len(words)]
+    if not len(prompt):
+        raise SettingsError(
+            "--prompt: this model has no token that begins a sequence; give the first letters"
+        )
+    room = loaded.config.context - vocabulary.begins
     length = room if settings.length is None else settings.length
     if not len(words) < length <= room:
         raise SettingsError(
@@ -205,7 +212,7 @@ def generate(settings: LanguageGeneration, running: Running) -> RunReport:
     records: list[FastaRecord] = []
     for tokens in drawn(
         loaded,
-        np.concatenate([[CLS], words]),
+        prompt,
         settings.number,
         length=length,
         temperature=settings.temperature,
@@ -278,11 +285,16 @@ def _table(
     loaded: "LoadedLanguageModel", source: "TokenSource", settings: LanguageRun, progress: Progress
 ) -> Iterator[str]:
     """The lines of the table: scores of variants where there are some, else of sequences."""
-    from bioattn.models.language.inference.scoring import score
+    import numpy as np
+
+    from bioattn.models.language.config import Output
+    from bioattn.models.language.inference.scoring import is_word, score
     from bioattn.models.language.inference.source import read_letters
     from bioattn.models.language.inference.variants import read_variants, variant_scores
 
     if settings.variants is not None:
+        if loaded.config.form.output is Output.NONE:
+            raise BioattnError(f"{settings.model}: {NO_OUTPUT}, so that it scores no variants")
         sequences = dict(read_letters(settings.sequences, loaded.vocabulary))
         variants = read_variants(settings.variants, sequences)
         progress.begin("variants", len(variants))
@@ -291,6 +303,13 @@ def _table(
         for variant, value in zip(variants, scores, strict=True):
             yield f"{variant.sequence}\t{variant.mutant}\t{value:.7g}\n"
             progress.advance(1)
+    elif loaded.config.form.output is Output.NONE:
+        yield "id\twords\n"
+        yield from (
+            f"{name}\t{np.count_nonzero(is_word(tokens))}\n"
+            for name, tokens in zip(source.ids, source.tokens, strict=True)
+        )
+        return
     else:
         progress.begin("sequences", source.num_samples)
         yield "id\twords\tlog_likelihood\tbits_per_word\tperplexity\n"

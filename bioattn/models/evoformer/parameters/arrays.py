@@ -3,8 +3,6 @@
 Each opens lazily and gives one array at a time, so that a file is never in memory as a whole beside the model.
 """
 
-import pickle
-import re
 import zipfile
 from collections.abc import Iterable, Mapping
 from pathlib import Path
@@ -16,6 +14,7 @@ from numpy.typing import NDArray
 
 from bioattn.errors import FormatError
 from bioattn.formats.npz import ARCHIVE_DAMAGE, NpzArrays
+from bioattn.io.checkpoint import load_checkpoint
 from bioattn.io.files import unreadable
 from bioattn.io.safetensors_input import DAMAGE, damaged, open_safetensors
 from bioattn.models.family import CONFIG, WEIGHTS
@@ -32,7 +31,7 @@ class TorchArrays:
 
     def __init__(self, path: Path) -> None:
         self.path = path
-        tensors = _strip_prefixes(_state_dict(path, _load(path)))
+        tensors = _strip_prefixes(_state_dict(path, load_checkpoint(path)))
         self._tensors = tensors
         self.shapes = {name: tuple(tensor.shape) for name, tensor in tensors.items()}
 
@@ -108,26 +107,6 @@ def _holds_npy(path: Path) -> bool:
             return not any(name.endswith("data.pkl") for name in archive.namelist())
     except ARCHIVE_DAMAGE as error:
         raise FormatError(f"{path}: the archive is damaged ({error}); fetch the file again") from error
-
-
-def _load(path: Path) -> Any:
-    """The checkpoint with its tensors left on the disk where its format allows it; never unpickles objects."""
-    try:
-        return torch.load(path, map_location="cpu", weights_only=True, mmap=zipfile.is_zipfile(path))
-    except pickle.UnpicklingError as error:
-        named = re.search(r"GLOBAL (\S+)", str(error))
-        what = f" ({named[1]})" if named else ""
-        raise FormatError(
-            f"{path}: holds Python objects{what} besides tensors, which are never unpickled here; save its "
-            "state dict alone"
-        ) from error
-    except OSError as error:
-        raise unreadable(path, error) from error
-    except MemoryError:
-        raise
-    except Exception as error:  # whatever damaged bytes lead the unpickler to
-        reason = (str(error).splitlines() or ["no reason given"])[0]
-        raise FormatError(f"{path}: damaged or not a PyTorch checkpoint ({reason})") from error
 
 
 def _state_dict(path: Path, content: Any) -> dict[str, torch.Tensor]:

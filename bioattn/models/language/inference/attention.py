@@ -4,6 +4,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 import torch
+import torch.nn.functional as F  # noqa: N812
 
 from bioattn.attention.capture import capture
 from bioattn.inference.attention_receiver import BatchReceiver, choose_sites
@@ -11,6 +12,7 @@ from bioattn.inference.run import MAX_PART_SAMPLES, ResultFile, RunSummary, Work
 from bioattn.models.language.config import Shape
 from bioattn.models.language.inference.source import TokenSource, read_tokens
 from bioattn.models.language.model import SOURCE_TOKENS, TOKENS
+from bioattn.sequences.vocabulary import CLS
 from bioattn.store.schema import AttentionOptions, Block, Column, FileLayout, site_layout
 from bioattn.system.progress import Progress
 from bioattn.system.shard import Shard
@@ -55,6 +57,9 @@ def write_attention(
     def compute(batch: TokenSource) -> Block:
         tokens_BL = batch.padded().to(loaded.device)
         source_BS = tokens_BL if loaded.config.shape is Shape.ENCODER_DECODER else None
+        if source_BS is not None and not loaded.vocabulary.begins:
+            # T5's decoder begins with a token that its encoder does not see, and ends one before it.
+            tokens_BL = F.pad(source_BS, (1, -1), value=CLS)
         with torch.inference_mode(), capture(names, receiver, value_weighted=options.value_weighted):
             loaded.model.hidden(tokens_BL, source_BS)
         return Block(batch.samples, receiver.take())

@@ -60,7 +60,7 @@ def _batch(
             ended_B |= chosen_B == EOS
             new_BL = chosen_B[:, None]
             tokens_BL = torch.cat([tokens_BL, new_BL], dim=1)
-    for tokens in tokens_BL[:, 1:].cpu().numpy():
+    for tokens in tokens_BL[:, int(loaded.vocabulary.begins) :].cpu().numpy():
         ends = np.flatnonzero(tokens == EOS)
         yield tokens[: ends[0]] if len(ends) else tokens
 

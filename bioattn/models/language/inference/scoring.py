@@ -14,7 +14,7 @@ from torch import Tensor
 from bioattn.models.language.config import Shape
 from bioattn.models.language.folder import LoadedLanguageModel
 from bioattn.models.language.model import LanguageModel
-from bioattn.sequences.vocabulary import EOS, MASK, PAD
+from bioattn.sequences.vocabulary import CLS, EOS, MASK, PAD
 
 MASKED_AT_ONCE = 4096
 """Tokens of one forward pass of masked copies."""
@@ -34,13 +34,18 @@ class Score:
 def log_likelihoods(loaded: LoadedLanguageModel, tokens: NDArray[np.int64]) -> NDArray[np.float64]:
     """ln of the probability of each token of `<cls> … <eos>` behind `<cls>`; `<eos>` is NaN in an encoder.
 
+    Of a published decoder that reads no `<cls>` the first word has none and is left out.
+
     An encoder-decoder reads the whole sequence, and its decoder's predictions are scored.
     """
     with torch.inference_mode():
         if loaded.config.shape is Shape.ENCODER:
             return _masked_log_likelihoods(loaded.model, tokens, loaded.device)
+        both = loaded.config.shape is Shape.ENCODER_DECODER
+        source_1S = torch.from_numpy(tokens[None]).to(loaded.device) if both else None
+        if both:
+            tokens = loaded.vocabulary.started(tokens)
         tokens_1L = torch.from_numpy(tokens[None]).to(loaded.device)
-        source_1S = tokens_1L if loaded.config.shape is Shape.ENCODER_DECODER else None
         logits_LV = loaded.model(tokens_1L[:, :-1], source_1S)[0].float()
         chosen = logits_LV.log_softmax(-1).gather(-1, tokens_1L[0, 1:, None])
         found: NDArray[np.float64] = chosen.squeeze(-1).double().cpu().numpy()
@@ -52,7 +57,7 @@ def _masked_log_likelihoods(
 ) -> NDArray[np.float64]:
     """Each word masked in turn (pseudo-log-likelihood)."""
     found = np.full(len(tokens) - 1, np.nan)
-    places = np.arange(1, len(tokens) - 1)
+    places = 1 + np.flatnonzero(is_word(tokens[1:]))
     each = max(1, MASKED_AT_ONCE // len(tokens))
     for first in range(0, len(places), each):
         own = torch.from_numpy(places[first : first + each]).to(device)
@@ -68,8 +73,14 @@ def _masked_log_likelihoods(
 
 def score(loaded: LoadedLanguageModel, tokens: NDArray[np.int64]) -> Score:
     """The score of one sequence; `<eos>` does not count."""
-    words = log_likelihoods(loaded, tokens)[: len(tokens) - 2]
+    found = log_likelihoods(loaded, tokens)
+    words = found[is_word(tokens[-len(found) :])]
     return Score(len(words), float(words.sum()))
+
+
+def is_word(tokens: NDArray[np.int64]) -> NDArray[np.bool_]:
+    """Which tokens are words, known or not."""
+    return ~np.isin(tokens, (PAD, CLS, EOS, MASK))
 
 
 def embeddings(loaded: LoadedLanguageModel, tokens_BL: Tensor) -> Tensor:
@@ -83,8 +94,7 @@ def embeddings(loaded: LoadedLanguageModel, tokens_BL: Tensor) -> Tensor:
 
 def mean_of_words(channels_BLC: Tensor, tokens_BL: Tensor) -> Tensor:
     """Mean over the words of each sequence, `<cls>`, `<eos>` and padding left out: (B, C)."""
-    is_word_BL = (tokens_BL != PAD) & (tokens_BL != EOS)
-    is_word_BL[:, 0] = False
+    is_word_BL = torch.from_numpy(is_word(tokens_BL.cpu().numpy()))
     share_BL = is_word_BL.float() / is_word_BL.sum(-1, keepdim=True)
     return torch.einsum("blc,bl->bc", channels_BLC, share_BL.to(channels_BLC.device))
 

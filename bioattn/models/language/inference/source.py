@@ -14,7 +14,7 @@ from bioattn.formats.fasta import read_fasta
 from bioattn.io.files import sha256_of
 from bioattn.models.language.model import SOURCE_TOKENS, TOKENS
 from bioattn.sequences.choices import Alphabet
-from bioattn.sequences.vocabulary import CLS, EOS, PAD, Vocabulary
+from bioattn.sequences.vocabulary import PAD, Vocabulary
 from bioattn.store.schema import Samples
 
 
@@ -85,12 +85,16 @@ def read_tokens(path: Path, vocabulary: Vocabulary, context: int) -> TokenSource
             raise FormatError(f"{where}: has no sequence")
         if vocabulary.alphabet is Alphabet.CODON and len(sequence) % vocabulary.word:
             raise FormatError(f"{where}: {len(sequence):,} bases are not whole codons")
-        words = vocabulary.tokenize(vocabulary.encode(sequence, where))
-        if len(words) + 2 > context:
+        words = vocabulary.words(sequence, where)
+        if not len(words):
+            raise FormatError(f"{where}: is shorter than a token of {vocabulary.word} letters")
+        framed = vocabulary.framed(words)
+        room = context - len(framed) + len(words)
+        if len(words) > room:
             raise FormatError(
-                f"{where}: is {len(words):,} tokens long; the model reads {context - 2:,} at once: cut it into "
+                f"{where}: is {len(words):,} tokens long; the model reads {room:,} at once: cut it into "
                 "pieces of at most so many, or train with a larger context"
             )
         ids.append(name)
-        tokens.append(np.concatenate([[CLS], words, [EOS]]))
+        tokens.append(framed)
     return TokenSource(path, sha256_of(path), ids, tokens)

@@ -10,11 +10,11 @@ import torch
 from numpy.typing import NDArray
 
 from bioattn.choices import not_there
-from bioattn.errors import FormatError
+from bioattn.errors import BioattnError, FormatError
 from bioattn.formats.tables import open_table
 from bioattn.models.language.config import Shape
 from bioattn.models.language.folder import LoadedLanguageModel
-from bioattn.models.language.inference.scoring import log_likelihoods
+from bioattn.models.language.inference.scoring import score
 from bioattn.models.language.inference.source import TokenSource
 from bioattn.sequences.vocabulary import MASK, Vocabulary
 
@@ -87,23 +87,28 @@ def variant_scores(
     known: dict[str, float] = {}
     for variant in variants:
         old = tokens_of[variant.sequence]
-        new = _mutated(loaded.vocabulary, old, sequences[variant.sequence], variant)
+        new = _mutated(loaded.vocabulary, old, sequences[variant.sequence], variant, is_encoder=is_encoder)
         if is_encoder:
             yield _masked_marginal(loaded, old, new)
             continue
         if variant.sequence not in known:
-            known[variant.sequence] = float(log_likelihoods(loaded, old)[:-1].sum())
-        yield float(log_likelihoods(loaded, new)[:-1].sum()) - known[variant.sequence]
+            known[variant.sequence] = score(loaded, old).log_likelihood
+        yield score(loaded, new).log_likelihood - known[variant.sequence]
 
 
 def _mutated(
-    vocabulary: Vocabulary, tokens: NDArray[np.int64], sequence: str, variant: Variant
+    vocabulary: Vocabulary, tokens: NDArray[np.int64], sequence: str, variant: Variant, *, is_encoder: bool
 ) -> NDArray[np.int64]:
     letters = list(sequence)
     for place, letter in variant.letters.items():
         letters[place] = letter
-    words = vocabulary.tokenize(vocabulary.encode("".join(letters), f"{variant.sequence} {variant.mutant}"))
-    return np.concatenate([tokens[:1], words, tokens[-1:]])
+    where = f"{variant.sequence} {variant.mutant}"
+    new = vocabulary.framed(vocabulary.words("".join(letters), where))
+    if is_encoder and len(new) != len(tokens):
+        raise BioattnError(
+            f"{where}: makes {len(new):,} tokens of {len(tokens):,}, which an encoder cannot compare"
+        )
+    return new
 
 
 def _masked_marginal(loaded: LoadedLanguageModel, old: NDArray[np.int64], new: NDArray[np.int64]) -> float:

@@ -68,7 +68,7 @@ class LanguageTask(Task):
         self.digest = {
             "dataset": sha256_of(settings.dataset),
             "from": None if self.start is None else self.start.sha256,
-            "model": asdict(self.config),
+            "model": self.config.to_json(),
             "training": asdict(self.training),
         }
 

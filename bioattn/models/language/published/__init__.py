@@ -1,0 +1,1 @@
+"""Published language models: Hugging Face folders, read and written."""

@@ -1,0 +1,243 @@
+"""What published architectures are in the terms of this family: their settings, and which array is which.
+
+Read are the encoders ESM-2 (Lin et al. 2023) and BERT (Devlin et al. 2019; DNABERT), the decoder GPT-2 (Radford et
+al. 2019) and the encoder-decoder T5 or its encoder alone (Raffel et al. 2020; ProtT5), by the names that
+`transformers` gives their arrays, without the prefix of the base model.
+"""
+
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import torch.nn.functional as F  # noqa: N812
+from torch import Tensor
+
+from bioattn.attention.choices import PositionEncoding
+from bioattn.errors import FormatError
+from bioattn.models.language.config import Activation, Form, LanguageModelConfig, Output, Shape
+from bioattn.sequences.choices import Alphabet
+
+ENDLESS_CONTEXT = 1 << 14
+"""Most tokens read at once by rotation or biases of distances, which have no last position."""
+LAYERS = ("encoder.layer.", "h.", "encoder.block.", "decoder.block.")
+"""What names of arrays of layers begin with."""
+
+
+class Turn(NamedTuple):
+    """How a published array becomes one of ours, and back."""
+
+    read: Callable[[Tensor], Tensor]
+    write: Callable[[Tensor], Tensor]
+
+
+AS_IT_IS = Turn(lambda array: array, lambda array: array)
+TRANSPOSED = Turn(lambda array: array.T, lambda array: array.T)
+
+
+class Row(NamedTuple):
+    """One array of ours."""
+
+    ours: str
+    theirs: Sequence[str] = ()
+    """Names it may have, of which the first is written; none: zeros, for which they have no place."""
+    turn: Turn = AS_IT_IS
+    third: int | None = None
+    """Which third of their array it is, along its last axis."""
+    by_token: bool = False
+    """Whether its first axis are tokens."""
+    plus: str = ""
+    """Name of an array whose first row is added to all rows, and which is written as zeros."""
+
+
+class Settings:
+    """`config.json` of a published model."""
+
+    def __init__(self, path: Path, content: Mapping[str, Any]) -> None:
+        self.path, self.content = path, content
+
+    def number(self, name: str, default: int | None = None) -> int:
+        """A whole number of at least 1. Raises: FormatError."""
+        value = self.content.get(name)
+        value = default if value is None else value
+        if not isinstance(value, int) or isinstance(value, bool) or value < 1:
+            raise FormatError(f"{self.path}: {name} is {value!r}; a whole number is needed")
+        return value
+
+    def real(self, name: str, default: float) -> float:
+        """A number. Raises: FormatError."""
+        value = self.content.get(name, default)
+        if not isinstance(value, int | float):
+            raise FormatError(f"{self.path}: {name} is {value!r}; a number is needed")
+        return float(value)
+
+    def chosen(self, name: str, default: str, choices: Mapping[str, Any]) -> Any:
+        """What `choices` has for a text. Raises: FormatError naming what can be read."""
+        value = self.content.get(name) or default
+        if value not in choices:
+            raise FormatError(f"{self.path}: {name} is {value!r}; read are {', '.join(choices)}")
+        return choices[value]
+
+    def shape(self) -> Shape:
+        """Encoder, or the same layers as a decoder."""
+        return Shape.DECODER if self.content.get("is_decoder") else Shape.ENCODER
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Architecture:
+    """One published architecture."""
+
+    prefix: str
+    """What names of arrays have before them in models with an output layer."""
+    starts: str
+    """Which token stands for `<cls>` (`read_published_vocabulary`)."""
+    embedding: Sequence[str]
+    """Names that the embeddings of tokens may have."""
+    output: str
+    """Name of the matrix of the output layer, where it is not that of the embeddings."""
+    settings: Callable[[Settings, Alphabet, "Names"], LanguageModelConfig]
+    """Our settings, without frequencies and `tied`."""
+    rows: Callable[[LanguageModelConfig, Mapping[str, Any]], Iterator[Row]]
+    """All arrays but those of tokens. The mapping is their config.json."""
+
+
+Names = Callable[[str], bool]
+"""Whether an array of this name is there."""
+_GELU_NAMES = {
+    "gelu": Activation.GELU,
+    "gelu_python": Activation.GELU,
+    "gelu_new": Activation.GELU_TANH,
+    "gelu_pytorch_tanh": Activation.GELU_TANH,
+    "gelu_fast": Activation.GELU_TANH,
+    "relu": Activation.RELU,
+}
+
+
+def _esm(settings: Settings, alphabet: Alphabet, there: Names) -> LanguageModelConfig:
+    rotary = settings.chosen("position_embedding_type", "absolute", {"rotary": True, "absolute": False})
+    longest = settings.number("max_position_embeddings", 1026)
+    return LanguageModelConfig(
+        alphabet=alphabet,
+        shape=settings.shape(),
+        positions=PositionEncoding.ROTARY if rotary else PositionEncoding.LEARNED,
+        layers=settings.number("num_hidden_layers"),
+        channels=settings.number("hidden_size"),
+        num_heads=settings.number("num_attention_heads"),
+        hidden_channels=settings.number("intermediate_size"),
+        context=max(longest, ENDLESS_CONTEXT) if rotary else longest - _first_position(settings.content),
+        form=Form(
+            epsilon=settings.real("layer_norm_eps", 1e-12),
+            embedding_norm=bool(settings.content.get("emb_layer_norm_before")),
+            key_bias=True,
+            token_dropout=bool(settings.content.get("token_dropout")),
+            output=Output.DENSE if there("lm_head.dense.weight") else Output.NONE,
+        ),
+    )
+
+
+def _first_position(content: Mapping[str, Any]) -> int:
+    """Row of ESM's first learned position: the one behind that of padding."""
+    pad = content.get("pad_token_id")
+    return int(1 if pad is None else pad) + 1
+
+
+def _esm_rows(config: LanguageModelConfig, content: Mapping[str, Any]) -> Iterator[Row]:
+    if config.positions is PositionEncoding.LEARNED:
+        first = _first_position(content)
+        turn = Turn(lambda table: table[first:], lambda table: F.pad(table, (0, 0, first, 0)))
+        yield Row("add_positions.table_LC", ["embeddings.position_embeddings.weight"], turn)
+    if config.form.embedding_norm:
+        yield from _pair("normalise_embedded", "embeddings.layer_norm")
+    yield from _bert_layers(config, "attention.LayerNorm", "LayerNorm")
+    yield from _pair("normalise", "encoder.emb_layer_norm_after")
+    if config.form.output is Output.DENSE:
+        yield from _pair("output_dense", "lm_head.dense")
+        yield from _pair("normalise_output", "lm_head.layer_norm")
+        yield Row("bias_V", ["lm_head.bias"], by_token=True)
+
+
+def _bert(settings: Settings, alphabet: Alphabet, there: Names) -> LanguageModelConfig:
+    settings.chosen("position_embedding_type", "absolute", {"absolute": True})
+    return LanguageModelConfig(
+        alphabet=alphabet,
+        shape=settings.shape(),
+        positions=PositionEncoding.LEARNED,
+        layers=settings.number("num_hidden_layers"),
+        channels=settings.number("hidden_size"),
+        num_heads=settings.number("num_attention_heads"),
+        hidden_channels=settings.number("intermediate_size"),
+        context=settings.number("max_position_embeddings"),
+        form=Form(
+            epsilon=settings.real("layer_norm_eps", 1e-12),
+            post_norm=True,
+            embedding_norm=True,
+            activation=settings.chosen("hidden_act", "gelu", _GELU_NAMES),
+            key_bias=True,
+            output=Output.DENSE if there("cls.predictions.transform.dense.weight") else Output.NONE,
+        ),
+    )
+
+
+def _bert_rows(config: LanguageModelConfig, _: Mapping[str, Any]) -> Iterator[Row]:
+    # Every sequence is the first of a pair.
+    types = "embeddings.token_type_embeddings.weight"
+    yield Row("add_positions.table_LC", ["embeddings.position_embeddings.weight"], plus=types)
+    yield from _pair("normalise_embedded", "embeddings.LayerNorm")
+    yield from _bert_layers(config, "attention.output.LayerNorm", "output.LayerNorm")
+    if config.form.output is Output.DENSE:
+        yield from _pair("output_dense", "cls.predictions.transform.dense")
+        yield from _pair("normalise_output", "cls.predictions.transform.LayerNorm")
+        yield Row("bias_V", ["cls.predictions.bias", "cls.predictions.decoder.bias"], by_token=True)
+
+
+def _bert_layers(config: LanguageModelConfig, first_norm: str, second_norm: str) -> Iterator[Row]:
+    """The layers of BERT, which ESM has too, but for their norms."""
+    stack = "decoder" if config.shape is Shape.DECODER else "encoder"
+    turned = _half_rotation(config.num_heads) if config.positions is PositionEncoding.ROTARY else AS_IT_IS
+    for number in range(config.layers):
+        ours, theirs = f"{stack}.{number}", f"encoder.layer.{number}"
+        yield from _pair(f"{ours}.normalise_self", f"{theirs}.{first_norm}")
+        yield from _pair(f"{ours}.self_attention.project_query", f"{theirs}.attention.self.query", turned)
+        yield from _pair(f"{ours}.self_attention.project_key", f"{theirs}.attention.self.key", turned)
+        yield from _pair(f"{ours}.self_attention.project_value", f"{theirs}.attention.self.value")
+        yield from _pair(f"{ours}.self_attention.project_output", f"{theirs}.attention.output.dense")
+        yield from _pair(f"{ours}.normalise_hidden", f"{theirs}.{second_norm}")
+        yield from _pair(f"{ours}.widen", f"{theirs}.intermediate.dense")
+        yield from _pair(f"{ours}.narrow", f"{theirs}.output.dense")
+
+
+def _pair(ours: str, theirs: str, turn: Turn = AS_IT_IS, third: int | None = None) -> Iterator[Row]:
+    """Weight and bias."""
+    yield Row(f"{ours}.weight", [f"{theirs}.weight"], turn, third)
+    yield Row(f"{ours}.bias", [f"{theirs}.bias"], turn, third)
+
+
+def _half_rotation(heads: int) -> Turn:
+    """ESM rotates channel i with channel i + half of a head, bioattn each even channel with the next one."""
+
+    def turned(array: Tensor, pairs: int, places: int) -> Tensor:
+        rows: Tensor = array.unflatten(0, (heads, pairs, places)).transpose(1, 2).flatten(0, 2)
+        return rows
+
+    return Turn(lambda array: turned(array, 2, -1), lambda array: turned(array, -1, 2))
+
+
+ARCHITECTURES: Mapping[str, Architecture] = {
+    "esm": Architecture(
+        prefix="esm.",
+        starts="cls_token",
+        embedding=["embeddings.word_embeddings.weight"],
+        output="lm_head.decoder.weight",
+        settings=_esm,
+        rows=_esm_rows,
+    ),
+    "bert": Architecture(
+        prefix="bert.",
+        starts="cls_token",
+        embedding=["embeddings.word_embeddings.weight"],
+        output="cls.predictions.decoder.weight",
+        settings=_bert,
+        rows=_bert_rows,
+    ),
+}
+"""By the `model_type` of their config.json."""
