@@ -28,8 +28,8 @@ TABLES = {
     "language.md": {"model": LanguageModelConfig, "training": LanguageTrainingConfig},
 }
 """By page, the tables it has."""
-NOT_A_SETTING = {"length", "alphabet"}
-"""The dataset decides it."""
+NOT_A_SETTING = {"length", "alphabet", "form"}
+"""The dataset decides it, or published weights."""
 
 
 def field_texts(kind: type) -> dict[str, str]:

@@ -51,6 +51,11 @@ EXTRAS = (
         Library("memelite", "memelite", (0, 2)),
         "names of motifs from a JASPAR or MEME database: export motifs --database",
     ),
+    Extra(
+        "language",
+        Library("tokenizers", "tokenizers", (0, 20)),
+        "published models whose words are made by merging",
+    ),
     Extra("msa", Library("pyhmmer", "pyhmmer", (0, 12)), "alignments built by search: prepare msa --search"),
     Extra(
         "anndata",
