@@ -117,15 +117,22 @@ class LanguageModelConfig:
     """Dropout of what each attention and feed-forward network adds."""
     sentinels: int = 32
     """Tokens that stand for masked spans (encoder-decoder)."""
+    ngram: int = 1
+    """Tokens of the n-grams that are embedded beside each token: it and those before it (decoder); 1 for none."""
+    period: int = 0
+    """Positions of one phase share a learned vector: 3 tells reading frames apart; 0 for none."""
     form: Form = field(default_factory=Form)
     """What published models have differently; models trained here do without."""
 
     def __post_init__(self) -> None:
-        sizes = ("kmer", "layers", "channels", "num_heads", "hidden_channels")
+        sizes = ("kmer", "layers", "channels", "num_heads", "hidden_channels", "ngram")
         require(self, sizes, lambda value: value >= 1, "be at least 1")
         require(self, ("sentinels",), lambda value: value >= (self.form == Form()), "be at least 1")
         require(self, ("context",), lambda value: value >= 8, "be at least 8")
         require(self, ("dropout",), lambda value: 0 <= value < 1, "lie in [0, 1)")
+        require(self, ("period",), lambda value: value >= 0, "not be negative")
+        if self.ngram > 1 and self.shape is not Shape.DECODER:
+            raise SettingsError(f"ngram is {self.ngram}: only a decoder reads tokens as n-grams")
         if self.channels % self.num_heads and self.form.head_channels is None:
             raise SettingsError(f"channels is {self.channels}; num_heads = {self.num_heads} must divide it")
         if self.positions is PositionEncoding.ROTARY and self.head_channels % 2:

@@ -17,7 +17,8 @@ from bioattn.attention.multi_head import KeysAndValues, MultiHeadAttention
 from bioattn.attention.position import AddedPositions, RelativePositions
 from bioattn.attention.site import AttentionSite, Axis
 from bioattn.models.language.config import Activation, LanguageModelConfig, Norm, Output, Shape
-from bioattn.sequences.vocabulary import MASK, PAD, Vocabulary
+from bioattn.models.language.preceding import PrecedingTokens
+from bioattn.sequences.vocabulary import MASK, PAD, SPECIAL, Vocabulary
 
 FIRST_SPREAD = 0.02
 """Standard deviation of embeddings before training (GPT-2): logits of the tied output begin small."""
@@ -37,6 +38,8 @@ class Cache:
     """`KeysAndValues` of each block, for generation token by token."""
 
     of_block: list[KeysAndValues] = field(default_factory=list)
+    tokens_BL: Tensor | None = None
+    """What was read, where n-grams are embedded."""
 
     @property
     def length(self) -> int:
@@ -136,6 +139,8 @@ class LanguageModel(nn.Module):
         self.embed = nn.Embedding(self.num_tokens, config.channels)
         nn.init.normal_(self.embed.weight, std=FIRST_SPREAD)
         self.add_positions = AddedPositions(config.positions, config.channels, config.context)
+        num_words = len(self.vocabulary.tokens) - len(SPECIAL)
+        self.preceding = PrecedingTokens(config, num_words) if config.ngram > 1 or config.period else None
         self.normalise_embedded = _norm(config) if form.embedding_norm else None
         self.dropout = nn.Dropout(config.dropout)
         self.relative = nn.ModuleDict(
@@ -221,7 +226,7 @@ class LanguageModel(nn.Module):
         bias = None
         if stack in self.relative:
             bias = self.relative[stack](tokens_BL.shape[1], first + tokens_BL.shape[1])
-        tokens_BLC = self._embedded(tokens_BL, first)
+        tokens_BLC = self._embedded(tokens_BL, first, cache)
         # Behind the last token of a sequence a decoder's padding is seen by padding alone.
         mask = None if blocks is self.decoder else _mask(tokens_BL)
         for number, block in enumerate(blocks):
@@ -229,7 +234,7 @@ class LanguageModel(nn.Module):
             tokens_BLC = block(tokens_BLC, mask, source_BSC, source_mask, held, bias)
         return tokens_BLC
 
-    def _embedded(self, tokens_BL: Tensor, first: int) -> Tensor:
+    def _embedded(self, tokens_BL: Tensor, first: int, cache: Cache | None) -> Tensor:
         """Embeddings (B, L, C) with positions from `first` on."""
         tokens_BLC: Tensor = self.embed(tokens_BL)
         if self.config.form.token_dropout:
@@ -237,6 +242,11 @@ class LanguageModel(nn.Module):
             share_B = masked_BL.sum(-1) / (tokens_BL != PAD).sum(-1)
             scale_B = (1 - MASKED_IN_TRAINING) / (1 - share_B)
             tokens_BLC = tokens_BLC.masked_fill(masked_BL[..., None], 0.0) * scale_B[:, None, None]
+        if self.preceding is not None:
+            earlier_BL = None if cache is None else cache.tokens_BL
+            tokens_BLC = tokens_BLC + self.preceding(tokens_BL, earlier_BE=earlier_BL, first=first)
+            if cache is not None:
+                cache.tokens_BL = tokens_BL if earlier_BL is None else torch.cat([earlier_BL, tokens_BL], 1)
         tokens_BLC = self.add_positions(tokens_BLC, first=first)
         if self.normalise_embedded is not None:
             tokens_BLC = self.normalise_embedded(tokens_BLC)

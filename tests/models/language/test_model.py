@@ -21,7 +21,11 @@ from bioattn.sequences.vocabulary import CLS, EOS, MASK, PAD, SPECIAL
 
 
 def make_model(
-    shape: Shape, positions: PositionEncoding = PositionEncoding.ROTARY, seed: int = 0
+    shape: Shape,
+    positions: PositionEncoding = PositionEncoding.ROTARY,
+    seed: int = 0,
+    ngram: int = 1,
+    period: int = 0,
 ) -> LanguageModel:
     """A small model whose logits differ."""
     torch.manual_seed(seed)
@@ -34,6 +38,8 @@ def make_model(
         num_heads=2,
         hidden_channels=24,
         context=24,
+        ngram=ngram,
+        period=period,
     )
     model = LanguageModel(config).eval()
     with torch.no_grad():
@@ -92,9 +98,10 @@ def test_hidden_channels_are_those_of_torchs_layers(shape: Shape):
         assert torch.allclose(model.hidden(tokens_BL)[shown], expected[shown], atol=1e-5)
 
 
+@pytest.mark.parametrize("ngram", [1, 3])
 @pytest.mark.parametrize("positions", list(PositionEncoding))
-def test_a_decoder_does_not_see_what_comes_later(positions: PositionEncoding):
-    model = make_model(Shape.DECODER, positions)
+def test_a_decoder_does_not_see_what_comes_later(positions: PositionEncoding, ngram: int):
+    model = make_model(Shape.DECODER, positions, ngram=ngram)
     tokens_BL = make_tokens(1, 12)
     changed_BL = tokens_BL.clone()
     changed_BL[0, 8] = tokens_BL[0, 8] % 4 + len(SPECIAL)
@@ -116,9 +123,29 @@ def test_padding_changes_nothing(shape: Shape):
     assert torch.allclose(plain, longer, atol=1e-5)
 
 
+def test_each_token_is_embedded_with_the_word_it_ends_and_its_phase():
+    model = make_model(Shape.DECODER, ngram=3, period=3)
+    tokens_BL = make_tokens(2, 9)
+    tokens_BL[1, 4] = MASK
+    preceding = model.preceding
+    assert preceding is not None
+    assert preceding.embed is not None
+    assert preceding.phase_PC is not None
+    with torch.no_grad():
+        given = preceding(tokens_BL)
+        for row, tokens in enumerate(tokens_BL.tolist()):
+            for place in range(len(tokens)):
+                word = [token - len(SPECIAL) for token in tokens[max(0, place - 2) : place + 1]]
+                known = len(word) == 3 and min(word) >= 0
+                number = 16 * word[0] + 4 * word[1] + word[2] if known else 64
+                expected = preceding.embed.weight[number] + preceding.phase_PC[place % 3]
+                assert torch.allclose(given[row, place], expected)
+
+
+@pytest.mark.parametrize("ngram", [1, 3])
 @pytest.mark.parametrize("positions", list(PositionEncoding))
-def test_the_likeliest_tokens_are_the_same_with_and_without_a_cache(positions: PositionEncoding):
-    model = make_model(Shape.DECODER, positions)
+def test_the_likeliest_tokens_are_the_same_with_and_without_a_cache(positions: PositionEncoding, ngram: int):
+    model = make_model(Shape.DECODER, positions, ngram=ngram, period=ngram - 1)
     with torch.no_grad():
         model.bias_V[EOS] = -100.0
     loaded = LoadedLanguageModel(model=model, device=torch.device("cpu"), sha256="")
