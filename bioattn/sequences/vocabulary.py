@@ -175,6 +175,11 @@ class Vocabulary:
         whole, rest = divmod(num_letters, self.word)
         return whole + (rest if self._has_single_letters else 0)
 
+    def num_letters(self, num_tokens: int) -> int:
+        """Letters that so many tokens at least cover, special ones not counted."""
+        overlapping = self.published is not None and self.published.overlapping
+        return num_tokens + self.word - 1 if overlapping else num_tokens * self.word
+
     def tokenize(self, codes: NDArray[np.uint8]) -> NDArray[np.int64]:
         """Tokens of the codes of one sequence, without special ones."""
         if self.published is not None:
@@ -246,6 +251,12 @@ class Vocabulary:
             found.append(unknown if token is None else token)
             place += size
         return np.array(found, np.int64)
+
+    @cached_property
+    def written(self) -> NDArray[np.int64]:
+        """Tokens that new sequences are made of: words of letters, and `<eos>`, which ends them."""
+        letters = (number for number, token in enumerate(self.tokens) if letters_of(token).isalpha())
+        return np.array([EOS, *letters], np.int64)
 
     @cached_property
     def of_published(self) -> NDArray[np.int64]:

@@ -125,9 +125,8 @@ class LanguageModelConfig:
     """What published models have differently; models trained here do without."""
 
     def __post_init__(self) -> None:
-        sizes = ("kmer", "layers", "channels", "num_heads", "hidden_channels", "ngram")
+        sizes = ("kmer", "layers", "channels", "num_heads", "hidden_channels", "sentinels", "ngram")
         require(self, sizes, lambda value: value >= 1, "be at least 1")
-        require(self, ("sentinels",), lambda value: value >= (self.form == Form()), "be at least 1")
         require(self, ("context",), lambda value: value >= 8, "be at least 8")
         require(self, ("dropout",), lambda value: 0 <= value < 1, "lie in [0, 1)")
         require(self, ("period",), lambda value: value >= 0, "not be negative")

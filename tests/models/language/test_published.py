@@ -8,13 +8,14 @@ from typing import Any, NamedTuple
 import numpy as np
 import pytest
 import torch
+import torch.nn.functional as F  # noqa: N812
 from torch import nn
 
 from bioattn.attention.capture import capture
 from bioattn.models.language.folder import LoadedLanguageModel, load_language_model
 from bioattn.models.language.inference.embedding_file import read_embeddings
 from bioattn.models.language.inference.source import read_tokens
-from bioattn.sequences.vocabulary import MASK, PAD
+from bioattn.sequences.vocabulary import CLS, MASK, PAD
 from bioattn.store.reader import open_attention
 from tests.making import bioattn
 
@@ -23,6 +24,10 @@ transformers = pytest.importorskip("transformers")
 
 ESM_TOKENS = "<cls> <pad> <eos> <unk> L A G V S E R T I D P K Q N F Y M H W C X B U Z O . - <null_1> <mask>"
 BERT_TOKENS = "[PAD] [UNK] [CLS] [SEP] [MASK] A C D E F G H I K L M N P Q R S T V W Y"
+GPT2_TOKENS = "<pad> <unk> <|endoftext|> A C D E F G H I K L M N P Q R S T V W Y B U Z O X"
+T5_TOKENS = (
+    f"<pad> </s> <unk> {' '.join(f'▁{each}' for each in 'ACDEFGHIKLMNPQRSTVWYX')} <extra_id_0> <extra_id_1>"
+)
 SMALL = {
     "hidden_size": 32,
     "num_hidden_layers": 2,
@@ -62,6 +67,23 @@ def make_bert(**other: Any) -> nn.Module:
     return transformers.BertForMaskedLM(transformers.BertConfig(**{"vocab_size": 25, **SMALL, **other}))
 
 
+def make_gpt2(**other: Any) -> nn.Module:
+    sizes = {"n_embd": 32, "n_layer": 2, "n_head": 2, "n_inner": 48, "n_positions": 40}
+    ids = {"bos_token_id": 2, "eos_token_id": 2}
+    config = {"vocab_size": 32, "attn_implementation": "eager", **ids, **sizes, **other}
+    return transformers.GPT2LMHeadModel(transformers.GPT2Config(**config))
+
+
+def make_t5(model: str = "T5ForConditionalGeneration", **other: Any) -> nn.Module:
+    sizes = {"d_model": 32, "d_kv": 12, "d_ff": 48, "num_layers": 2, "num_heads": 3}
+    buckets = {"relative_attention_num_buckets": 8, "relative_attention_max_distance": 12}
+    config = {"vocab_size": 32, "attn_implementation": "eager", **sizes, **buckets, **other}
+    made = getattr(transformers, model)(transformers.T5Config(**config, decoder_start_token_id=0))
+    if not other.get("tie_word_embeddings", True):
+        made.lm_head.weight = nn.Parameter(torch.randn(32, 32))
+    return made
+
+
 def kmers(length: int) -> str:
     words = ["".join(each) for each in product("ATCG", repeat=length)]
     return " ".join(["[PAD] [UNK] [CLS] [SEP] [MASK]", *words])
@@ -72,6 +94,11 @@ CASES = {
     "esm1b": (lambda: make_esm(position_embedding_type="absolute", emb_layer_norm_before=True), ESM_TOKENS),
     "bert": (make_bert, BERT_TOKENS),
     "dnabert": (lambda: make_bert(vocab_size=69, hidden_act="relu"), kmers(3)),
+    "gpt2": (make_gpt2, GPT2_TOKENS),
+    "gpt2-inverse": (lambda: make_gpt2(scale_attn_by_inverse_layer_idx=True), GPT2_TOKENS),
+    "t5": (make_t5, T5_TOKENS),
+    "t5-gated": (lambda: make_t5(feed_forward_proj="gated-gelu", tie_word_embeddings=False), T5_TOKENS),
+    "t5-encoder": (lambda: make_t5("T5EncoderModel"), T5_TOKENS),
 }
 
 
@@ -111,19 +138,39 @@ def test_logits_and_maps_are_those_of_transformers(case: Case):
     shown_BL = tokens_BL != PAD
     order = torch.from_numpy(case.loaded.vocabulary.order)
     received = Received()
+    words = {"input_ids": order[tokens_BL], "attention_mask": shown_BL.long()}
+    both = case.loaded.config.shape == "encoder-decoder"
+    source_BS = tokens_BL if both else None
+    if both:
+        tokens_BL = F.pad(tokens_BL, (1, -1), value=CLS)
+        words["decoder_input_ids"] = order[tokens_BL]
     with torch.no_grad():
-        expected = case.theirs(
-            input_ids=order[tokens_BL], attention_mask=shown_BL.long(), output_attentions=True
-        )
+        expected = case.theirs(**words, output_attentions=True)
         with capture(["*"], received):
-            logits_BLV = case.loaded.model(tokens_BL)
-    difference_BLV = (logits_BLV - expected.logits[..., order]).abs()
-    assert difference_BLV[shown_BL][:, order >= 0].max() < 1e-4
-    assert expected.logits[shown_BL].std() > 0.1
-    assert len(received.maps) == len(expected.attentions) == 2
-    for own, theirs in zip(received.maps.values(), expected.attentions, strict=True):
-        difference = (own - theirs).abs() * shown_BL[:, None, :, None]
-        assert difference.max() < 1e-5
+            hidden_BLC = case.loaded.model.hidden(tokens_BL, source_BS)
+    if case.loaded.config.form.output == "none":
+        assert (hidden_BLC - expected.last_hidden_state).abs()[shown_BL].max() < 1e-4
+    else:
+        difference_BLV = (case.loaded.model.logits(hidden_BLC) - expected.logits[..., order]).abs()
+        predicted = torch.from_numpy(case.loaded.vocabulary.of_published)[order] == torch.arange(len(order))
+        assert difference_BLV[shown_BL][:, predicted].max() < 1e-4
+        assert expected.logits[shown_BL].std() > 0.1
+    maps = (
+        {"encoder": expected.attentions}
+        if not both
+        else {
+            "encoder": expected.encoder_attentions,
+            "decoder": expected.decoder_attentions,
+            "source": expected.cross_attentions,
+        }
+    )
+    if case.loaded.config.shape == "decoder":
+        maps = {"decoder": expected.attentions}
+    assert len(received.maps) == sum(map(len, maps.values())) == (6 if both else 2)
+    for stack, layers in maps.items():
+        for number, theirs in enumerate(layers):
+            difference = (received.maps[f"language.{stack}.{number}"] - theirs).abs()
+            assert (difference * shown_BL[:, None, :, None]).max() < 1e-5
 
 
 def test_commands_take_the_folder(case: Case, tmp_path: Path):
@@ -131,27 +178,55 @@ def test_commands_take_the_folder(case: Case, tmp_path: Path):
     fasta.write_text("".join(f">s{n}\n{each}\n" for n, each in enumerate(sequences_of(case))))
     assert bioattn("run", "language", case.folder, fasta, "-o", table, "--embeddings", vectors) == 0
     assert bioattn("export", "attention", case.folder, fasta, "-o", maps) == 0
-    source = read_tokens(fasta, case.loaded.vocabulary, 40)
+    vocabulary, shape = case.loaded.vocabulary, case.loaded.config.shape
+    source = read_tokens(fasta, vocabulary, 40)
     rows = [line.split("\t") for line in table.read_text().splitlines()[1:]]
-    order = case.loaded.vocabulary.order
+    embeddings = dict(zip(*read_embeddings(vectors), strict=True))
     with open_attention(maps) as attention, torch.no_grad():
-        for number, tokens in enumerate(source.tokens):
-            ids = torch.from_numpy(order[tokens])[None]
-            expected = case.theirs(input_ids=ids, output_attentions=True, output_hidden_states=True)
-            for name, theirs in zip(sorted(attention.sites), expected.attentions, strict=True):
-                assert np.allclose(attention.weights(name, sample=f"s{number}"), theirs[0], atol=1e-5)
-            total = 0.0
-            for place in range(1, len(tokens) - 1):
-                masked = ids.clone()
-                masked[0, place] = order[MASK]
-                total += case.theirs(input_ids=masked).logits[0, place].log_softmax(-1)[ids[0, place]].item()
-            assert float(rows[number][2]) == pytest.approx(total, abs=2e-3)
-            hidden = case.theirs.base_model(input_ids=ids).last_hidden_state[0, 1:-1].mean(0)
-            assert np.allclose(read_embeddings(vectors)[1][number], hidden, atol=1e-4)
+        for row, tokens in zip(rows, source.tokens, strict=True):
+            ids = torch.from_numpy(vocabulary.order[tokens])[None]
+            words = slice(int(vocabulary.begins), len(tokens) - 1)
+            assert int(row[1]) == words.stop - words.start
+            more = {"decoder_input_ids": F.pad(ids, (1, -1))} if shape == "encoder-decoder" else {}
+            expected = case.theirs(input_ids=ids, **more, output_attentions=True)
+            if shape == "encoder-decoder":
+                theirs = (
+                    *expected.decoder_attentions,
+                    *expected.encoder_attentions,
+                    *expected.cross_attentions,
+                )
+                hidden = expected.encoder_last_hidden_state
+            else:
+                theirs = expected.attentions
+                hidden = case.theirs.base_model(input_ids=ids).last_hidden_state
+            for name, weights in zip(sorted(attention.sites), theirs, strict=True):
+                assert np.allclose(attention.weights(name, sample=row[0]), weights[0], atol=1e-5)
+            assert np.allclose(embeddings[row[0]], hidden[0, words].mean(0), atol=1e-4)
+            if case.loaded.config.form.output == "none":
+                assert len(row) == 2
+            else:
+                likely = expected_likelihoods(case, ids, expected.logits[0].log_softmax(-1))
+                assert float(row[2]) == pytest.approx(likely, rel=1e-4)
+
+
+def expected_likelihoods(case: Case, ids: torch.Tensor, likely_LV: torch.Tensor) -> float:
+    """Sum of the logarithms of the probabilities of words, as the shape of the model has them."""
+    if case.loaded.config.shape == "encoder-decoder":
+        return sum(likely_LV[place, ids[0, place]].item() for place in range(ids.shape[1] - 1))
+    if case.loaded.config.shape == "decoder":
+        return sum(likely_LV[place - 1, ids[0, place]].item() for place in range(1, ids.shape[1] - 1))
+    total = 0.0
+    for place in range(1, ids.shape[1] - 1):
+        masked = ids.clone()
+        masked[0, place] = case.loaded.vocabulary.order[MASK]
+        total += case.theirs(input_ids=masked).logits[0, place].log_softmax(-1)[ids[0, place]].item()
+    return total
 
 
 def test_tokens_are_those_of_the_published_tokenizer(case: Case):
     vocabulary = case.loaded.vocabulary
+    if case.folder.name.startswith(("gpt2", "t5")):
+        pytest.skip("their tokenizers have files of other forms")
     file = str(case.folder / "vocab.txt")
     esm = case.folder.name.startswith("esm")
     tokenizer = (
@@ -170,3 +245,98 @@ def test_tokens_are_those_of_the_published_tokenizer(case: Case):
             assert sequence[first:end] == vocabulary.tokens[token] or vocabulary.tokens[token] == "<unk>"
         if "N" not in sequence:
             assert vocabulary.text(tokens) == sequence
+
+
+DNA = "ACGTTGCAACGTACCGTTTACGGATTACAGGCCTAACGT"
+
+
+def test_merged_words_are_those_of_the_library(tmp_path: Path):
+    """A tokenizer.json, and the vocab.json and merges.txt of GPT-2, with words of several lengths."""
+    tokenizers = pytest.importorskip("tokenizers")
+    from tokenizers import models, pre_tokenizers, trainers
+
+    for name, kind in (("whole", pre_tokenizers.Whitespace()), ("bytes", pre_tokenizers.ByteLevel(False))):
+        made = tokenizers.Tokenizer(models.BPE(unk_token="<unk>"))
+        made.pre_tokenizer = kind
+        special = ["<unk>", "<pad>", "<|endoftext|>"]
+        made.train_from_iterator([DNA] * 3, trainers.BpeTrainer(vocab_size=30, special_tokens=special))
+        folder = tmp_path / name
+        make_gpt2(vocab_size=made.get_vocab_size()).save_pretrained(folder)
+        if name == "whole":
+            made.save(str(folder / "tokenizer.json"))
+        else:
+            made.model.save(str(folder))
+        vocabulary = load_language_model(folder, torch.device("cpu")).vocabulary
+        expected = made.encode(DNA)
+        tokens = vocabulary.words(DNA.lower(), "s")
+        assert vocabulary.order[tokens].tolist() == expected.ids
+        assert vocabulary.spans(tokens, len(DNA)).tolist() == [list(each) for each in expected.offsets]
+        assert vocabulary.text(tokens) == DNA
+
+
+def test_pieces_of_sentencepiece_are_read(tmp_path: Path):
+    """ProtT5 has such a file alone; the sentinels follow from the settings."""
+    pieces = T5_TOKENS.split()[:-2]
+    content = b""
+    for piece in pieces:
+        text = piece.encode()
+        message = b"\x0a" + bytes([len(text)]) + text + b"\x15\x00\x00\x80\xbf\x18\x03"
+        content += b"\x0a" + bytes([len(message)]) + message
+    make_t5(vocab_size=128).save_pretrained(tmp_path)
+    (tmp_path / "spiece.model").write_bytes(content + b"\x12\x02\x08\x01")
+    vocabulary = load_language_model(tmp_path, torch.device("cpu")).vocabulary
+    published = vocabulary.published
+    assert published is not None
+    assert list(published.tokens[: len(pieces)]) == pieces
+    assert [published.tokens[each] for each in published.sentinels[:2]] == ["<extra_id_0>", "<extra_id_1>"]
+    assert published.sentinels[0] == len(pieces) + 99
+    assert [published.tokens[each] for each in vocabulary.order[vocabulary.words("MKB", "s")]] == [
+        "▁M",
+        "▁K",
+        "<unk>",
+    ]
+
+
+def test_training_goes_on_from_published_weights(case: Case, tmp_path: Path):
+    """And the folder that it writes has the vocabulary."""
+    if case.folder.name not in ("esm2", "gpt2", "t5"):
+        pytest.skip("one of each shape is enough")
+    fasta, dataset, output = (tmp_path / name for name in ("p.fa", "p.dataset.h5", "model"))
+    random = np.random.default_rng(0)
+    genes = ["".join(random.choice(list("ACDEFGHIKLMNPQRSTVWY"), 30)) for _ in range(40)]
+    fasta.write_text("".join(f">g{number}\n{gene}\n" for number, gene in enumerate(genes)))
+    (tmp_path / "s.toml").write_text("[training]\nsteps = 2\nsteps_per_round = 1\nvalidation_windows = 4\n")
+    words = ("prepare", "language", fasta, "-o", dataset, "--alphabet", "protein", "--split", "record")
+    assert bioattn(*words) == 0
+    words = (
+        "train",
+        "language",
+        dataset,
+        "-o",
+        output,
+        "--from",
+        case.folder,
+        "--config",
+        tmp_path / "s.toml",
+    )
+    assert bioattn(*words, "--no-baselines") == 0
+    trained = load_language_model(output, torch.device("cpu"))
+    assert trained.vocabulary == case.loaded.vocabulary
+    assert trained.config == case.loaded.config
+    assert bioattn("run", "language", output, fasta, "-o", tmp_path / "t.tsv") == 0
+
+
+def test_a_published_decoder_writes_sequences(case: Case, tmp_path: Path):
+    if case.folder.name != "gpt2":
+        pytest.skip("is no decoder")
+    output = tmp_path / "new.fa"
+    words = ("generate", "language", case.folder, "-o", output, "-n", 2, "--prompt", "MK", "--length", 9)
+    assert bioattn(*words, "--temperature", 0) == 0
+    ids = [2, *case.loaded.vocabulary.order[case.loaded.vocabulary.words("MK", "s")]]
+    allowed = np.arange(2, 28)  # neither padding nor rows that no token is known of
+    while len(ids) <= 9 and (len(ids) == 3 or ids[-1] != 2):
+        with torch.no_grad():
+            logits = case.theirs(input_ids=torch.tensor([ids])).logits[0, -1].numpy()
+        ids.append(allowed[logits[allowed].argmax()])
+    expected = "".join(GPT2_TOKENS.split()[each] for each in ids if each > 2)
+    assert output.read_text().splitlines()[1] == expected

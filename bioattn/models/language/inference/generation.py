@@ -12,7 +12,7 @@ from torch import Tensor
 
 from bioattn.models.language.folder import LoadedLanguageModel
 from bioattn.models.language.model import Cache
-from bioattn.sequences.vocabulary import EOS, SPECIAL
+from bioattn.sequences.vocabulary import EOS
 
 
 def generate(
@@ -48,13 +48,13 @@ def _batch(
 ) -> Iterator[NDArray[np.int64]]:
     cache, new_BL = Cache(), tokens_BL
     ended_B = torch.zeros(len(tokens_BL), dtype=torch.bool, device=tokens_BL.device)
-    words = len(loaded.vocabulary.tokens) - len(SPECIAL)
+    never_V = torch.ones(loaded.model.num_tokens, dtype=torch.bool)
+    never_V[torch.from_numpy(loaded.vocabulary.written)] = False
+    never_V = never_V.to(tokens_BL.device)
     with torch.inference_mode():
         while tokens_BL.shape[1] <= length and not bool(ended_B.all()):
             logits_BV = loaded.model.logits(loaded.model.hidden(new_BL, cache=cache)[:, -1]).float()
-            logits_BV[:, :EOS] = -torch.inf
-            logits_BV[:, EOS + 1 : len(SPECIAL)] = -torch.inf
-            logits_BV[:, len(SPECIAL) + words :] = -torch.inf
+            logits_BV[:, never_V] = -torch.inf
             chosen_B = _drawn(logits_BV, temperature, top_p, generator)
             chosen_B = torch.where(ended_B, EOS, chosen_B)
             ended_B |= chosen_B == EOS

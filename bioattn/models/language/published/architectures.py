@@ -5,6 +5,7 @@ al. 2019) and the encoder-decoder T5 or its encoder alone (Raffel et al. 2020; P
 `transformers` gives their arrays, without the prefix of the base model.
 """
 
+import math
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -15,7 +16,7 @@ from torch import Tensor
 
 from bioattn.attention.choices import PositionEncoding
 from bioattn.errors import FormatError
-from bioattn.models.language.config import Activation, Form, LanguageModelConfig, Output, Shape
+from bioattn.models.language.config import Activation, Form, LanguageModelConfig, Norm, Output, Shape
 from bioattn.sequences.choices import Alphabet
 
 ENDLESS_CONTEXT = 1 << 14
@@ -31,8 +32,12 @@ class Turn(NamedTuple):
     write: Callable[[Tensor], Tensor]
 
 
+def _transposed(array: Tensor) -> Tensor:
+    return array.mT if array.dim() == 2 else array
+
+
 AS_IT_IS = Turn(lambda array: array, lambda array: array)
-TRANSPOSED = Turn(lambda array: array.T, lambda array: array.T)
+TRANSPOSED = Turn(_transposed, _transposed)
 
 
 class Row(NamedTuple):
@@ -103,7 +108,7 @@ class Architecture:
 
 Names = Callable[[str], bool]
 """Whether an array of this name is there."""
-_GELU_NAMES = {
+_ACTIVATIONS = {
     "gelu": Activation.GELU,
     "gelu_python": Activation.GELU,
     "gelu_new": Activation.GELU_TANH,
@@ -171,7 +176,7 @@ def _bert(settings: Settings, alphabet: Alphabet, there: Names) -> LanguageModel
             epsilon=settings.real("layer_norm_eps", 1e-12),
             post_norm=True,
             embedding_norm=True,
-            activation=settings.chosen("hidden_act", "gelu", _GELU_NAMES),
+            activation=settings.chosen("hidden_act", "gelu", _ACTIVATIONS),
             key_bias=True,
             output=Output.DENSE if there("cls.predictions.transform.dense.weight") else Output.NONE,
         ),
@@ -206,6 +211,131 @@ def _bert_layers(config: LanguageModelConfig, first_norm: str, second_norm: str)
         yield from _pair(f"{ours}.narrow", f"{theirs}.output.dense")
 
 
+def _gpt2(settings: Settings, alphabet: Alphabet, there: Names) -> LanguageModelConfig:
+    channels = settings.number("n_embd", 768)
+    tied = settings.content.get("tie_word_embeddings", True)
+    return LanguageModelConfig(
+        alphabet=alphabet,
+        shape=Shape.DECODER,
+        positions=PositionEncoding.LEARNED,
+        layers=settings.number("n_layer", 12),
+        channels=channels,
+        num_heads=settings.number("n_head", 12),
+        hidden_channels=settings.number("n_inner", 4 * channels),
+        context=settings.number("n_positions", 1024),
+        form=Form(
+            epsilon=settings.real("layer_norm_epsilon", 1e-5),
+            activation=settings.chosen("activation_function", "gelu_new", _ACTIVATIONS),
+            key_bias=True,
+            output=Output.PLAIN if tied or there("lm_head.weight") else Output.NONE,
+        ),
+    )
+
+
+def _gpt2_rows(config: LanguageModelConfig, content: Mapping[str, Any]) -> Iterator[Row]:
+    yield Row("add_positions.table_LC", ["wpe.weight"])
+    for number in range(config.layers):
+        ours, theirs = f"decoder.{number}", f"h.{number}"
+        scale = 1.0 if content.get("scale_attn_weights", True) else math.sqrt(config.head_channels)
+        if content.get("scale_attn_by_inverse_layer_idx"):
+            scale /= number + 1
+        yield from _pair(f"{ours}.normalise_self", f"{theirs}.ln_1")
+        for third, name in enumerate(("query", "key", "value")):
+            turn = _scaled(scale, TRANSPOSED) if name == "query" else TRANSPOSED
+            yield from _pair(f"{ours}.self_attention.project_{name}", f"{theirs}.attn.c_attn", turn, third)
+        yield from _pair(f"{ours}.self_attention.project_output", f"{theirs}.attn.c_proj", TRANSPOSED)
+        yield from _pair(f"{ours}.normalise_hidden", f"{theirs}.ln_2")
+        yield from _pair(f"{ours}.widen", f"{theirs}.mlp.c_fc", TRANSPOSED)
+        yield from _pair(f"{ours}.narrow", f"{theirs}.mlp.c_proj", TRANSPOSED)
+    yield from _pair("normalise", "ln_f")
+
+
+def _t5(settings: Settings, alphabet: Alphabet, there: Names) -> LanguageModelConfig:
+    both = there("decoder.final_layer_norm.weight")
+    layers = settings.number("num_layers")
+    if both and settings.number("num_decoder_layers", layers) != layers:
+        raise FormatError(
+            f"{settings.path}: num_decoder_layers differs from num_layers; such models are not read"
+        )
+    gated, activation = settings.chosen(
+        "feed_forward_proj",
+        "relu",
+        {
+            "relu": (False, Activation.RELU),
+            "gelu": (False, Activation.GELU),
+            "gated-gelu": (True, Activation.GELU_TANH),
+            "gated-relu": (True, Activation.RELU),
+        },
+    )
+    return LanguageModelConfig(
+        alphabet=alphabet,
+        shape=Shape.ENCODER_DECODER if both else Shape.ENCODER,
+        positions=PositionEncoding.NONE,
+        layers=layers,
+        channels=settings.number("d_model"),
+        num_heads=settings.number("num_heads"),
+        hidden_channels=settings.number("d_ff"),
+        context=ENDLESS_CONTEXT,
+        form=Form(
+            norm=Norm.RMS,
+            epsilon=settings.real("layer_norm_epsilon", 1e-6),
+            activation=activation,
+            gated=gated,
+            head_channels=settings.number("d_kv"),
+            buckets=settings.number("relative_attention_num_buckets", 32),
+            farthest=settings.number("relative_attention_max_distance", 128),
+            output=Output.PLAIN if both else Output.NONE,
+        ),
+    )
+
+
+def _t5_rows(config: LanguageModelConfig, content: Mapping[str, Any]) -> Iterator[Row]:
+    both = config.shape is Shape.ENCODER_DECODER
+    for stack in ("encoder", "decoder")[: 1 + both]:
+        table = f"{stack}.block.0.layer.0.SelfAttention.relative_attention_bias.weight"
+        yield Row(f"relative.{stack}.bias_NH", [table])
+        for number in range(config.layers):
+            ours, theirs = f"{stack}.{number}", f"{stack}.block.{number}.layer"
+            yield from _t5_attention(config, f"{ours}.self_attention", f"{theirs}.0.SelfAttention")
+            yield Row(f"{ours}.normalise_self.weight", [f"{theirs}.0.layer_norm.weight"])
+            last = 1
+            if stack == "decoder":
+                yield from _t5_attention(config, f"{ours}.source_attention", f"{theirs}.1.EncDecAttention")
+                yield Row(f"{ours}.normalise_source.weight", [f"{theirs}.1.layer_norm.weight"])
+                last = 2
+            yield Row(f"{ours}.normalise_hidden.weight", [f"{theirs}.{last}.layer_norm.weight"])
+            parts = {"widen": "wi_1", "gate": "wi_0"} if config.form.gated else {"widen": "wi"}
+            for part, name in (parts | {"narrow": "wo"}).items():
+                yield from _without_bias(f"{ours}.{part}", f"{theirs}.{last}.DenseReluDense.{name}")
+    if both:
+        # With a shared matrix the channels are scaled before they meet it.
+        scaled = content.get("scale_decoder_outputs", content.get("tie_word_embeddings") is not False)
+        scale = config.channels**-0.5 if scaled else 1.0
+        yield Row("normalise_encoded.weight", ["encoder.final_layer_norm.weight"])
+        yield Row("normalise.weight", ["decoder.final_layer_norm.weight"], _scaled(scale))
+    else:
+        yield Row("normalise.weight", ["encoder.final_layer_norm.weight"])
+
+
+def _t5_attention(config: LanguageModelConfig, ours: str, theirs: str) -> Iterator[Row]:
+    """T5 does not divide logits by the root of the channels."""
+    for name in ("query", "key", "value", "output"):
+        turn = _scaled(math.sqrt(config.head_channels)) if name == "query" else AS_IT_IS
+        rows = _without_bias(f"{ours}.project_{name}", f"{theirs}.{name[0]}", turn)
+        yield from (row for row in rows if row.ours != f"{ours}.project_key.bias")
+
+
+def _without_bias(ours: str, theirs: str, turn: Turn = AS_IT_IS) -> Iterator[Row]:
+    yield Row(f"{ours}.weight", [f"{theirs}.weight"], turn)
+    yield Row(f"{ours}.bias")
+
+
+def _scaled(factor: float, turn: Turn = AS_IT_IS) -> Turn:
+    if factor == 1:
+        return turn
+    return Turn(lambda array: turn.read(array) * factor, lambda array: turn.write(array / factor))
+
+
 def _pair(ours: str, theirs: str, turn: Turn = AS_IT_IS, third: int | None = None) -> Iterator[Row]:
     """Weight and bias."""
     yield Row(f"{ours}.weight", [f"{theirs}.weight"], turn, third)
@@ -238,6 +368,22 @@ ARCHITECTURES: Mapping[str, Architecture] = {
         output="cls.predictions.decoder.weight",
         settings=_bert,
         rows=_bert_rows,
+    ),
+    "gpt2": Architecture(
+        prefix="transformer.",
+        starts="bos_token",
+        embedding=["wte.weight", "lm_head.weight"],
+        output="lm_head.weight",
+        settings=_gpt2,
+        rows=_gpt2_rows,
+    ),
+    "t5": Architecture(
+        prefix="transformer.",
+        starts="decoder_start_token_id",
+        embedding=["shared.weight", "encoder.embed_tokens.weight", "lm_head.weight"],
+        output="lm_head.weight",
+        settings=_t5,
+        rows=_t5_rows,
     ),
 }
 """By the `model_type` of their config.json."""

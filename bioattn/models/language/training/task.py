@@ -1,7 +1,7 @@
 """How a language model is trained: what `training/trainer.py` asks of this family."""
 
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import asdict
+from dataclasses import asdict, replace
 from pathlib import Path
 from typing import Any, cast
 
@@ -18,7 +18,7 @@ from bioattn.io.files import sha256_of
 from bioattn.models.family import CONFIG, WEIGHTS
 from bioattn.models.language.config import LanguageModelConfig, LanguageTrainingConfig, Shape
 from bioattn.models.language.family import LanguageTrainingSettings
-from bioattn.models.language.folder import load_language_model, write_language_model
+from bioattn.models.language.folder import VOCABULARY, load_language_model, write_language_model
 from bioattn.models.language.model import LanguageModel
 from bioattn.models.language.training.evaluation import SimpleModel
 from bioattn.models.language.training.windows import IGNORED, Exercise, Windows, exercise
@@ -64,6 +64,8 @@ class LanguageTask(Task):
         self.dataset = open_sequence_dataset(settings.dataset)
         self.start = None if settings.start is None else load_language_model(settings.start, device)
         self.keeps_start = self.start is not None
+        if self.start is not None and self.start.config.alphabet is self.dataset.vocabulary.alphabet:
+            self.dataset = replace(self.dataset, vocabulary=self.start.vocabulary)
         self.config = self._config()
         self.digest = {
             "dataset": sha256_of(settings.dataset),
@@ -107,7 +109,7 @@ class LanguageTask(Task):
         self.num_words = len(self.dataset.vocabulary.tokens) - len(SPECIAL)
         self.validation = self._exercises(VALIDATION, training.validation_windows)
         torch.manual_seed(training.seed)
-        self.model = LanguageModel(self.config).to(self.device)
+        self.model = LanguageModel(self.config, self.dataset.vocabulary).to(self.device)
         if self.start is not None:
             self.model.load_state_dict(self.start.model.state_dict())
         self.stages = [
@@ -253,7 +255,7 @@ class LanguageTask(Task):
     def write(self, folder: Path) -> Sequence[str]:
         """Write weights and config."""
         write_language_model(folder, self.model)
-        return (WEIGHTS, CONFIG)
+        return (WEIGHTS, CONFIG, VOCABULARY)[: 2 + (self.model.vocabulary.published is not None)]
 
     def record(self) -> dict[str, Any]:
         """What the model was trained on, and how."""

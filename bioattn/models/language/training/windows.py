@@ -56,7 +56,7 @@ class Windows:
     @property
     def letters(self) -> int:
         """Letters of the longest window: room for `<cls>` and `<eos>` is kept."""
-        return (self.config.context - 2) * self.dataset.vocabulary.word
+        return self.dataset.vocabulary.num_letters(self.config.context - 2)
 
     def random(self, generator: np.random.Generator, *, turned: bool) -> NDArray[np.int64]:
         """Tokens of a random window; each letter is as likely to be in it. turned: perhaps of the other strand."""
@@ -92,8 +92,11 @@ class Windows:
 
     def _tokens(self, codes: NDArray[np.uint8], *, at_start: bool, at_end: bool) -> NDArray[np.int64]:
         """`<cls>` stands first in every window, `<eos>` where a segment ends."""
-        words = self.dataset.vocabulary.tokenize(np.asarray(codes))
-        return np.concatenate([[CLS], words, [EOS] if at_end else []]).astype(np.int64)
+        vocabulary = self.dataset.vocabulary
+        # A published word may be shorter than others, so that a window has more tokens than are read at once.
+        words = vocabulary.tokenize(np.asarray(codes))[: self.config.context - 2]
+        framed = vocabulary.framed(words)
+        return framed if at_end else framed[: vocabulary.begins + len(words)]
 
 
 def exercise(
