@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 from hypothesis import HealthCheck, settings
 
-from tests.programs import ForkServer
+from tests.programs import BIOATTN, ForkServer
 
 # How long an example takes says how busy the machine is, and nothing about the code. `make torture` tries more.
 settings.register_profile(
@@ -73,7 +73,7 @@ def _private_cache(tmp_path_factory, monkeypatch):
 def bioattn_folder(tmp_path_factory):
     """A folder for the PATH with `bioattn` and `python`: processes of their own that take no seconds to start."""
     folder = tmp_path_factory.mktemp("programs")
-    with ForkServer(["bioattn.*", "bioattn_cli.*"]) as server:
+    with ForkServer(BIOATTN) as server:
         server.program(folder / "bioattn", "bioattn_cli.main:main")
         server.program(folder / "python", "__main__:python")
         yield folder

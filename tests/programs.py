@@ -27,6 +27,12 @@ from collections.abc import Sequence
 from pathlib import Path
 
 REPOSITORY = Path(__file__).resolve().parents[1]
+BIOATTN = (
+    *("bioattn.*", "bioattn_cli.*"),
+    # What commands import when they are called: torch's optimisers the first, which takes a second and a half.
+    *("torch._dynamo", "memelite", "anndata.io", "matplotlib.pyplot", "matplotlib.backends.backend_pdf"),
+)
+"""What programs of bioattn need."""
 _SCRIPT = """#!{python} -IS
 import array, json, os, resource, signal, socket, sys
 server = socket.socket(socket.AF_UNIX)
@@ -110,7 +116,7 @@ def serve(listener: socket.socket, modules: Sequence[str]) -> None:
             pass
 
 
-def import_all(modules: Sequence[str]) -> None:
+def import_all(modules: Sequence[str] = BIOATTN) -> None:
     """Import modules; `name.*` stands for a package and all that is in it."""
     for name in modules:
         package = importlib.import_module(name.removesuffix(".*"))

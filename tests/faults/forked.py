@@ -125,7 +125,7 @@ class Forks:
 
 def serve(scratch: Path) -> None:
     """Read runs from stdin, a line each, and answer each with its outcome."""
-    import_all(["bioattn.*", "bioattn_cli.*"])
+    import_all()
     answers = os.fdopen(os.dup(1), "w")
     for line in sys.stdin:
         answers.write(json.dumps(asdict(_run(Run(**json.loads(line)), scratch))) + "\n")

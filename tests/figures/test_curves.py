@@ -59,7 +59,7 @@ def test_steps_without_validation_and_other_columns(tmp_path, caplog):
 
 @pytest.mark.parametrize("width", [85, 180])
 def test_legends_lie_within_the_picture(tmp_path, width):
-    names = ["short", "a name of a run that is by far too long for a legend of one column, " * 3, *"abcdef"]
+    names = ["short", "a name of a run that is by far too long for a legend of one column", *"abcdef"]
     histories = [
         replace(read_history(run(tmp_path, str(n), PROMOTER)), name=name) for n, name in enumerate(names)
     ]
