@@ -19,6 +19,7 @@ from bioattn.models.evoformer.training.config import SMALL_MODEL, EvoformerTrain
 from bioattn.models.language.config import LanguageModelConfig, LanguageTrainingConfig
 from bioattn.models.promoter.config import PromoterModelConfig
 from bioattn.models.promoter.training.config import TrainingConfig
+from bioattn.models.translation.config import TranslationModelConfig, TranslationTrainingConfig
 
 MODELS = Path(__file__).resolve().parent / "models"
 TABLES = {
@@ -26,9 +27,13 @@ TABLES = {
     "evoformer.md": {"model": EvoformerConfig, "structure_module": StructureModuleConfig},
     "evoformer-training.md": {"training": EvoformerTrainingConfig},
     "language.md": {"model": LanguageModelConfig, "training": LanguageTrainingConfig},
+    "translation.md": {"model": TranslationModelConfig, "training": TranslationTrainingConfig},
 }
 """By page, the tables it has."""
-NOT_A_SETTING = {"length", "alphabet", "form"}
+NOT_A_SETTING = {
+    *("length", "alphabet", "form", "source_alphabet", "target_alphabet"),
+    *("source_characters", "target_characters", "longest_source"),
+}
 """The dataset decides it, or published weights."""
 
 

@@ -127,6 +127,9 @@ MODEL = Input(
     "model", "Model folder of bioattn/trainpromoter", ("trainpromoter.model",), pattern="*.model", folder=True
 )
 LANGUAGE = replace(MODEL, about="Model folder of bioattn/trainlanguage", source=("trainlanguage.model",))
+TRANSLATION = replace(
+    MODEL, about="Model folder of bioattn/traintranslation", source=("traintranslation.model",)
+)
 EVOFORMER = Input(
     "model",
     "Model folder, AlphaFold parameters (.npz) or OpenFold state dict (.pt)",
@@ -240,6 +243,24 @@ COMMANDS = (
             ),
         ),
         test_options="--split random --holdout test=0.4 --holdout validation=0.2",
+    ),
+    Command(
+        "prepare translation",
+        "Make a dataset of pairs of sequences for translation models, split without leakage",
+        ("protein", "codon", "sequence to sequence", "dataset"),
+        (
+            Input(
+                "pairs",
+                "Two FASTA files with equal ids, a table, or a folder of bioattn/simulatetranslation",
+                ("simulatetranslation.pairs",),
+                pattern="*",
+            ),
+        ),
+        (
+            Output("dataset", ".dataset.h5", "Dataset that a model is trained on"),
+            Output("audit", ".dataset.audit.tsv", "Every pair: kept or dropped, and why", option=""),
+        ),
+        test_options="--source-alphabet dna --target-alphabet dna --split record",
     ),
     Command(
         "prepare language",
@@ -361,6 +382,29 @@ COMMANDS = (
         test_options="--steps 10",
     ),
     Command(
+        "train translation",
+        "Train a translation model: from one sequence to another, recurrent or a transformer",
+        ("protein", "codon", "sequence to sequence", "training"),
+        (
+            replace(
+                DATASET, about="Dataset of bioattn/preparetranslation", source=("preparetranslation.dataset",)
+            ),
+            replace(CONFIG, source=("settings/translation-tiny.toml",)),
+        ),
+        (
+            Output(
+                "model",
+                ".model",
+                "Model folder: weights, settings, metrics and model card",
+                holds=MODEL_FILES,
+            ),
+        ),
+        label="medium",
+        gpu=True,
+        threads=True,
+        test_options="--steps 5",
+    ),
+    Command(
         "run promoter",
         "Predict the responses of promoters to treatments with a trained model",
         ("promoter", "prediction", "expression"),
@@ -410,6 +454,17 @@ COMMANDS = (
         label="low",
         gpu=True,
         threads=True,
+    ),
+    Command(
+        "run translation",
+        "Write outputs of a translation model for sources",
+        ("protein", "codon", "design", "sequence to sequence"),
+        (TRANSLATION, replace(PROMOTERS, name="sources", about="FASTA of sources", pattern="*")),
+        (Output("outputs", ".outputs.fa", "Outputs, with their log-likelihood"),),
+        label="low",
+        gpu=True,
+        threads=True,
+        test_options="--length 20",
     ),
     Command(
         "generate language",
@@ -700,6 +755,21 @@ COMMANDS = (
         (),
         (Output("simulation", ".simulated", "Inputs and their truth", holds=SIMULATION),),
         test_options="--genes 20 --length 100",
+    ),
+    Command(
+        "simulate translation",
+        "Make pairs of sequences with known truth and known alignment",
+        ("simulation", "sequence to sequence", "alignment"),
+        (),
+        (
+            Output(
+                "pairs",
+                ".pairs",
+                "Sources, targets and their alignment",
+                holds=("source.fa", "target.fa", "alignment.tsv", "simulation.json"),
+            ),
+        ),
+        test_options="--pairs 40",
     ),
     Command(
         "simulate score",

@@ -4,7 +4,7 @@ Shape suffixes: Q queries, K keys, L positions, H heads, D channels of a head, C
 `...`.
 """
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
 import torch
@@ -15,7 +15,7 @@ from bioattn.attention.choices import AttentionScore, PositionEncoding
 from bioattn.attention.operator import attend
 from bioattn.attention.position import rotated
 from bioattn.attention.score import make_score
-from bioattn.attention.site import AttentionSite
+from bioattn.attention.site import AttentionSite, Tile
 
 
 @dataclass(slots=True)
@@ -96,15 +96,18 @@ class MultiHeadAttention(nn.Module):
     def forward(
         self,
         query: Tensor,
-        key: Tensor,
-        value: Tensor,
+        key: Tensor | None,
+        value: Tensor | None,
         *,
         mask: Tensor | None = None,
         bias: Tensor | None = None,
         causal: bool = False,
         cache: KeysAndValues | None = None,
+        tile: Tile | None = None,
     ) -> Tensor:
         """query (..., Q, C), key (..., K, C), value (..., K, C) → (..., Q, C), or (..., Q, H) without an output.
+
+        key, value: None to attend to what `cache` holds, alone. tile: as `attend` has it.
 
         mask: bool, broadcastable to (..., H, Q, K), True = may be attended. bias: likewise, added to logits.
         causal: as `attend` has it. cache: what was read before; queries, keys and values follow it.
@@ -112,15 +115,18 @@ class MultiHeadAttention(nn.Module):
         query_HQD = self._split_heads(self.project_query(query))
         if self.uniform:
             query_HQD = torch.zeros_like(query_HQD)
-        key_HKD = self._split_heads(self.project_key(key))
-        value_HKD = self._split_heads(self.project_value(value))
+        first = 0 if cache is None else cache.length
         if self.rotary:
-            first = 0 if cache is None else cache.length
-            query_HQD, key_HKD = (
-                rotated(each, first=first, frequencies=self.frequencies) for each in (query_HQD, key_HKD)
-            )
-        if cache is not None:
-            key_HKD, value_HKD = cache.extended(key_HKD, value_HKD)
+            query_HQD = rotated(query_HQD, first=first, frequencies=self.frequencies)
+        if key is None or value is None:
+            assert cache is not None
+            assert cache.keys is not None
+            assert cache.values is not None
+            key_HKD, value_HKD = cache.keys, cache.values
+        else:
+            key_HKD, value_HKD = self.projected(key, value, first=first)
+            if cache is not None:
+                key_HKD, value_HKD = cache.extended(key_HKD, value_HKD)
         if self.sink_key_HD is not None:
             sink = self.sink_key_HD.unsqueeze(-2).expand(*key_HKD.shape[:-2], 1, -1)
             key_HKD = torch.cat([key_HKD, sink], dim=-2)
@@ -138,9 +144,17 @@ class MultiHeadAttention(nn.Module):
             bias=bias,
             causal=causal,
             site=self.site,
+            tile=tile,
         )
         output: Tensor = self.project_output(self._join_heads(attended_HQD))
         return output
+
+    def projected(self, key: Tensor, value: Tensor, *, first: int = 0) -> tuple[Tensor, Tensor]:
+        """Keys and values (..., H, K, D) of the heads; first: number of the first key's position."""
+        key_HKD = self._split_heads(self.project_key(key))
+        if self.rotary:
+            key_HKD = rotated(key_HKD, first=first, frequencies=self.frequencies)
+        return key_HKD, self._split_heads(self.project_value(value))
 
     def _split_heads(self, flat: Tensor) -> Tensor:
         """(..., N, H·D) → (..., H, N, D)."""
@@ -158,15 +172,41 @@ WIDENING = 4
 
 
 class TransformerLayer(nn.Module):
-    """Both parts are normalised before and added to what came in (pre-norm, Xiong et al. 2020)."""
+    """Each part is normalised before and added to what came in (pre-norm, Xiong et al. 2020).
+
+    With a source site there is a third part between the two: attention on what an encoder made of a source.
+    """
+
+    source_attention: MultiHeadAttention
 
     def __init__(
-        self, *, channels: int, head_channels: int, site: AttentionSite, position: PositionEncoding
+        self,
+        *,
+        channels: int,
+        head_channels: int,
+        site: AttentionSite,
+        position: PositionEncoding = PositionEncoding.NONE,
+        source_site: AttentionSite | None = None,
+        dropout: float = 0.0,
     ) -> None:
         """position: only `rotary` matters here; what is added to the inputs is added before the first layer."""
         super().__init__()
         self.normalise_attention = nn.LayerNorm(channels)
-        self.attention = MultiHeadAttention(
+        rotary = position is PositionEncoding.ROTARY
+        self.attention = self._attention(channels, head_channels, site, rotary=rotary)
+        if source_site is not None:
+            self.normalise_source = nn.LayerNorm(channels)
+            self.source_attention = self._attention(channels, head_channels, source_site, rotary=False)
+        self.normalise_hidden = nn.LayerNorm(channels)
+        self.widen = nn.Linear(channels, WIDENING * channels)
+        self.narrow = nn.Linear(WIDENING * channels, channels)
+        self.dropout = nn.Dropout(dropout)
+
+    @staticmethod
+    def _attention(
+        channels: int, head_channels: int, site: AttentionSite, *, rotary: bool
+    ) -> MultiHeadAttention:
+        return MultiHeadAttention(
             query_channels=channels,
             key_channels=channels,
             value_channels=channels,
@@ -175,15 +215,28 @@ class TransformerLayer(nn.Module):
             head_channels=head_channels,
             score=AttentionScore.DOT,
             site=site,
-            rotary=position is PositionEncoding.ROTARY,
+            rotary=rotary,
         )
-        self.normalise_hidden = nn.LayerNorm(channels)
-        self.widen = nn.Linear(channels, WIDENING * channels)
-        self.narrow = nn.Linear(WIDENING * channels, channels)
 
-    def forward(self, inputs: Tensor, *, mask: Tensor | None = None, causal: bool = False) -> Tensor:
-        """Positions (..., L, C) → (..., L, C). mask and causal: as `MultiHeadAttention` takes them."""
+    def forward(
+        self,
+        inputs: Tensor,
+        *,
+        mask: Tensor | None = None,
+        bias: Tensor | None = None,
+        causal: bool = False,
+        cache: KeysAndValues | None = None,
+        source: Callable[[MultiHeadAttention, Tensor], Tensor] | None = None,
+    ) -> Tensor:
+        """Positions (..., L, C) → (..., L, C). mask, bias, causal, cache: as `MultiHeadAttention` takes them.
+
+        source: calls the source attention with the queries that it is given.
+        """
         normal = self.normalise_attention(inputs)
-        inputs = inputs + self.attention(normal, normal, normal, mask=mask, causal=causal)
-        output: Tensor = inputs + self.narrow(F.gelu(self.widen(self.normalise_hidden(inputs))))
-        return output
+        attended = self.attention(normal, normal, normal, mask=mask, bias=bias, causal=causal, cache=cache)
+        inputs = inputs + self.dropout(attended)
+        if source is not None:
+            inputs = inputs + self.dropout(source(self.source_attention, self.normalise_source(inputs)))
+        hidden = F.gelu(self.widen(self.normalise_hidden(inputs)))
+        added: Tensor = self.dropout(self.narrow(hidden))
+        return inputs + added

@@ -1,8 +1,11 @@
 """The settings of `bioattn export attention`, which asks the family of a model to write its attention."""
 
-from dataclasses import dataclass
+from collections.abc import Sequence
+from dataclasses import dataclass, fields
 from pathlib import Path
+from typing import TYPE_CHECKING
 
+from bioattn.errors import SettingsError
 from bioattn.models.settings import (
     Settings,
     Writes,
@@ -10,6 +13,7 @@ from bioattn.models.settings import (
     device_option,
     force_option,
     option,
+    option_of,
     output_option,
     resume_option,
     shard_option,
@@ -17,6 +21,12 @@ from bioattn.models.settings import (
 )
 from bioattn.store.choices import Reduction, WeightType
 from bioattn.system.device import Device
+
+if TYPE_CHECKING:
+    from bioattn.store.schema import AttentionOptions
+
+ONLY_PROMOTERS = ("treatments", "treatment_table", "phases")
+"""Options that only promoter models take."""
 
 TREATMENT_HELP = (
     "A treatment to predict; can be repeated; `unconditional` is the model's token for an unknown one "
@@ -44,6 +54,10 @@ class ExportAttention(Settings):
         "PROMOTERS", "Promoter FASTA (`bioattn prepare promoters`).", recorded="promoters"
     )
     output: Path = output_option("Result to write.", Writes.FILE)
+    targets: Path | None = option(
+        "Translation models: the outputs, FASTA with the names of the sources (`run translation`) "
+        "[default: the likeliest token at each step]."
+    )
     treatments: tuple[str, ...] = option(TREATMENT_HELP, "--treatment", default=(), metavar="NAME")
     treatment_table: Path | None = option(TREATMENT_TABLE_HELP)
     sites: tuple[str, ...] = option(
@@ -72,3 +86,24 @@ class ExportAttention(Settings):
     shard: str | None = shard_option()
     resume: bool = resume_option()
     force: bool = force_option(DROP_PARTS_HELP)
+
+    def options(self) -> "AttentionOptions":
+        """What of the attention is written. Raises: SettingsError for heads that cannot be."""
+        from bioattn.choices import parse_heads
+        from bioattn.store.schema import AttentionOptions
+
+        return AttentionOptions(
+            sites=self.sites or ("*",),
+            heads=parse_heads(self.heads),
+            dtype=self.dtype,
+            reduce=self.reduce,
+            value_weighted=self.value_weighted,
+            phases=self.phases,
+        )
+
+    def refuse(self, names: Sequence[str], models: str) -> None:
+        """Raises: SettingsError when an option is given that `models` have no use for. names: of the fields."""
+        for each in fields(self):
+            if each.name in names and getattr(self, each.name) != each.default:
+                flag = next(iter(option_of(each).flags), f"--{each.name.replace('_', '-')}")
+                raise SettingsError(f"{flag} is not for {models}")

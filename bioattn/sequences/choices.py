@@ -14,6 +14,16 @@ class Alphabet(StrEnum):
     """Residues; tokens are single ones."""
 
 
+class PairAlphabet(StrEnum):
+    """What one side of a pair of sequences is made of; a token is a base, a codon, a residue or a character."""
+
+    DNA = "dna"
+    CODON = "codon"
+    PROTEIN = "protein"
+    CHARACTERS = "characters"
+    """Any printable characters; the data decide which."""
+
+
 class SequenceSplit(StrEnum):
     """What the sides of a split are made of."""
 

@@ -159,10 +159,11 @@ def test_a_model_folder_names_its_family(tmp_path, added):
     assert {"model.safetensors", "treatments.json", "toy.json"} <= model_files()
     (tmp_path / "config.json").write_text(json.dumps({"model_type": "toy_gone"}))
     with pytest.raises(
-        FormatError, match=r"type 'toy_gone'; known are evoformer, language, promoter, toy_here \("
+        FormatError,
+        match=r"type 'toy_gone'; known are evoformer, language, promoter, translation, toy_here \(",
     ):
         family_of(tmp_path)
-    with pytest.raises(BioattnError, match="known are evoformer, language, promoter, toy_here"):
+    with pytest.raises(BioattnError, match="known are evoformer, language, promoter, translation, toy_here"):
         family("toy_gone")
     with pytest.raises(BioattnError, match="promoter models cannot fly; models that can: none"):
         ability(family("promoter"), "fly")

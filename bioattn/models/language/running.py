@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, TextIO, cast
 
 from bioattn.errors import BioattnError, SettingsError
-from bioattn.models.attention_settings import ExportAttention
+from bioattn.models.attention_settings import ONLY_PROMOTERS, ExportAttention
 from bioattn.models.running import Running, RunReport
 from bioattn.models.settings import (
     Settings,
@@ -232,31 +232,16 @@ def generate(settings: LanguageGeneration, running: Running) -> RunReport:
 
 def export_attention(settings: ExportAttention, running: Running) -> RunReport:
     """Write attention maps."""
-    from bioattn.choices import parse_heads
     from bioattn.models.language.inference.attention import write_attention
-    from bioattn.store.schema import AttentionOptions
     from bioattn.system.shard import parse_shard
 
-    for name, given in (
-        ("--treatment", settings.treatments),
-        ("--treatment-table", settings.treatment_table),
-    ):
-        if given:
-            raise SettingsError(f"{name} is for promoter models; language models know no treatments")
-    if settings.phases != 1:
-        raise SettingsError("--phases is for promoter models")
+    settings.refuse((*ONLY_PROMOTERS, "targets"), "language models")
     loaded = _loaded(settings.model, settings.device, settings.threads, running)
     summary = write_attention(
         loaded,
         settings.sequences,
         settings.output,
-        AttentionOptions(
-            sites=settings.sites or ("*",),
-            heads=parse_heads(settings.heads),
-            dtype=settings.dtype,
-            reduce=settings.reduce,
-            value_weighted=settings.value_weighted,
-        ),
+        settings.options(),
         batch_size=settings.batch_size,
         shard=None if settings.shard is None else parse_shard(settings.shard),
         resume=settings.resume,

@@ -5,7 +5,6 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, TextIO, cast
 
-from bioattn.choices import parse_heads
 from bioattn.errors import SettingsError
 from bioattn.io.files import text_output
 from bioattn.models.attention_settings import (
@@ -72,19 +71,10 @@ def run(settings: PromoterRun, running: Running) -> RunReport:
 
 def export_attention(settings: ExportAttention, running: Running) -> RunReport:
     """Write attention. Raises: as `run_promoters`, and for the settings."""
-    from bioattn.store.schema import AttentionOptions
-
+    settings.refuse(("targets",), "promoter models")
     if settings.dtype is WeightType.FLOAT16:
         running.warn("float16: h5py and h5netcdf read it, netCDF4 and programs built on it do not")
-    options = AttentionOptions(
-        sites=settings.sites or ("*",),
-        heads=parse_heads(settings.heads),
-        dtype=settings.dtype,
-        reduce=settings.reduce,
-        value_weighted=settings.value_weighted,
-        phases=settings.phases,
-    )
-    return _run(settings, None, settings.output, options, running)
+    return _run(settings, None, settings.output, settings.options(), running)
 
 
 def _run(

@@ -150,7 +150,7 @@ def _carry_out(verb: str, reporter: Reporter, family: Any, settings: Any) -> Res
     return result
 
 
-for _verb in ("prepare", "run", "generate", "export"):
+for _verb in ("prepare", "run", "generate", "export", "simulate"):
     family_verb(_verb)(partial(_carry_out, _verb))
 
 

@@ -1,0 +1,1 @@
+"""Translation models: from one sequence to another."""

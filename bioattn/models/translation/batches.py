@@ -1,0 +1,135 @@
+"""Pairs as the tensors that a model reads, and sources (with outputs, where they are known) of files.
+
+Shape suffixes: B pairs, S source tokens, T steps of the decoder.
+"""
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import NamedTuple
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from bioattn.errors import BioattnError
+from bioattn.formats.fasta import read_fasta
+from bioattn.io.files import sha256_of
+from bioattn.models.translation.model import SOURCE_TOKENS, TARGET_TOKENS, Translator
+from bioattn.sequences.pairs import Pair, PairVocabulary, Tokens
+from bioattn.sequences.vocabulary import CLS, EOS, PAD, UNKNOWN
+from bioattn.store.schema import Samples
+
+IGNORED = -100
+"""Target of padding and of unknown tokens."""
+SOURCE_TEXT, TARGET_TEXT = "source_words", "target_words"
+"""Lists of the sample table: what the places of the axes are."""
+
+
+class Batch(NamedTuple):
+    """Some pairs, padded on the right."""
+
+    source_BS: Tensor
+    """`<cls>`, the words, `<eos>`."""
+    prefix_BT: Tensor
+    """`<cls>`, then the words of the target."""
+    wanted_BT: Tensor
+    """The words of the target, then `<eos>`; `IGNORED` elsewhere."""
+
+    def to(self, device: torch.device) -> "Batch":
+        """The same on a device."""
+        return Batch(*(each.to(device) for each in self))
+
+
+def batch_of(pairs: Sequence[Pair]) -> Batch:
+    """Pairs as tensors."""
+    wanted = [np.append(np.where(pair.target == UNKNOWN, IGNORED, pair.target), EOS) for pair in pairs]
+    return Batch(
+        padded([with_ends(pair.source) for pair in pairs], PAD),
+        padded([np.append(CLS, pair.target) for pair in pairs], PAD),
+        padded(wanted, IGNORED),
+    )
+
+
+def with_ends(words: Tokens) -> Tokens:
+    """`<cls>`, the words, `<eos>`."""
+    return np.concatenate([[CLS], words, [EOS]])
+
+
+def padded(rows: Sequence[Tokens], value: int) -> Tensor:
+    """Rows as one tensor (B, longest)."""
+    filled = np.full((len(rows), max(map(len, rows))), value, dtype=np.int64)
+    for place, row in enumerate(rows):
+        filled[place, : len(row)] = row
+    return torch.from_numpy(filled)
+
+
+@dataclass(frozen=True, slots=True)
+class PairSource:
+    """Sources with their outputs: a `bioattn.inference.runner.Source`."""
+
+    path: Path
+    sha256: str
+    ids: Sequence[str]
+    pairs: Sequence[Pair]
+    model: Translator
+
+    @property
+    def num_samples(self) -> int:
+        """Pairs."""
+        return len(self.ids)
+
+    @property
+    def lengths(self) -> list[dict[str, int]]:
+        """Lengths of the ragged axes of every pair."""
+        return [
+            {SOURCE_TOKENS: len(each.source) + 2, TARGET_TOKENS: len(each.target) + 1} for each in self.pairs
+        ]
+
+    @property
+    def samples(self) -> Samples:
+        """Names, lengths, and what stands at each place; a step is called by the token that it writes."""
+        columns = {
+            name: np.array([each[name] for each in self.lengths], dtype=np.int32)
+            for name in (SOURCE_TOKENS, TARGET_TOKENS)
+        }
+        source, target = self.model.source.tokens, self.model.target.tokens
+        return Samples(
+            {"id": list(self.ids), **columns},
+            {
+                SOURCE_TEXT: [[source[t] for t in with_ends(each.source)] for each in self.pairs],
+                TARGET_TEXT: [[target[t] for t in np.append(each.target, EOS)] for each in self.pairs],
+            },
+        )
+
+    def part(self, rows: slice) -> "PairSource":
+        """Some of them."""
+        return replace(self, ids=self.ids[rows], pairs=self.pairs[rows])
+
+    def batches(self, size: int) -> Iterator["PairSource"]:
+        """Some after the other."""
+        for first in range(0, self.num_samples, size):
+            yield self.part(slice(first, first + size))
+
+
+def read_sources(path: Path, vocabulary: PairVocabulary) -> dict[str, Tokens]:
+    """Tokens of the records of a FASTA file, by name. Raises: FormatError as `PairVocabulary.tokenize`."""
+    return {
+        record.name: vocabulary.tokenize(record.sequence, f"{path}: {record.name}")
+        for record in read_fasta(path)
+    }
+
+
+def read_given(sources: Path, targets: Path, model: Translator) -> PairSource:
+    """Sources with given outputs, which are called as a source or, `NAME/2`, as one of its outputs.
+
+    Raises: FormatError as `read_sources`; BioattnError for an output without a source.
+    """
+    known = read_sources(sources, model.source)
+    given = read_sources(targets, model.target)
+    source_of = {name: name if name in known else name.rpartition("/")[0] for name in given}
+    lacking = next((name for name, own in source_of.items() if own not in known), None)
+    if lacking is not None:
+        raise BioattnError(f"{targets}: {lacking}: {sources} holds no source of this name")
+    pairs = [Pair(known[source_of[name]], target) for name, target in given.items()]
+    return PairSource(sources, sha256_of(sources), list(given), pairs, model)

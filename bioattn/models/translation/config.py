@@ -1,0 +1,131 @@
+"""The settings of a translation model and of its training; nothing here imports torch."""
+
+from dataclasses import dataclass
+from enum import StrEnum
+
+from bioattn.attention.choices import AttentionScore
+from bioattn.errors import SettingsError
+from bioattn.io.config_file import require
+from bioattn.sequences.choices import PairAlphabet
+from bioattn.system.precision import Precision
+
+
+class Architecture(StrEnum):
+    """What reads the source and writes the target."""
+
+    RECURRENT = "recurrent"
+    """A decoder that knows the source by one vector of fixed size (Sutskever et al. 2014, Cho et al. 2014)."""
+    RECURRENT_ATTENTION = "recurrent-attention"
+    """A recurrent decoder that attends to the source at every step (Bahdanau et al. 2014)."""
+    TRANSFORMER = "transformer"
+    """Self-attention in encoder and decoder (Vaswani et al. 2017)."""
+
+
+class Cell(StrEnum):
+    """Recurrent cells."""
+
+    GRU = "gru"
+    LSTM = "lstm"
+
+
+class Encoder(StrEnum):
+    """What reads the source for a recurrent decoder."""
+
+    BIDIRECTIONAL = "bidirectional"
+    """The cell, in both directions."""
+    CONV = "conv"
+    """Convolutions, over whose map the decoder looks (Show, Attend and Tell, Xu et al. 2015)."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class TranslationModelConfig:
+    """Architecture of a translation model."""
+
+    source_alphabet: PairAlphabet
+    """What sources are made of; the dataset decides it."""
+    target_alphabet: PairAlphabet
+    """What targets are made of; the dataset decides it."""
+    source_characters: str = ""
+    """Characters of the sources (alphabet characters); the dataset decides it."""
+    target_characters: str = ""
+    """Characters of the targets (alphabet characters); the dataset decides it."""
+    longest_source: int = 0
+    """Tokens of the longest source that was trained on; the dataset and `longest` decide it."""
+    architecture: Architecture = Architecture.RECURRENT_ATTENTION
+    """recurrent, recurrent-attention or transformer."""
+    cell: Cell = Cell.GRU
+    """gru or lstm (recurrent)."""
+    encoder: Encoder = Encoder.BIDIRECTIONAL
+    """bidirectional or conv (recurrent)."""
+    score: AttentionScore = AttentionScore.ADDITIVE
+    """additive, dot or gaussian: how recurrent decoders score source tokens; a transformer takes dot."""
+    input_feeding: bool = False
+    """Whether a recurrent decoder reads what it attended to in the step before (Luong et al. 2015); slower."""
+    layers: int = 2
+    """Layers of the encoder, and of the decoder."""
+    channels: int = 128
+    """Channels of a token."""
+    num_heads: int = 4
+    """Attention heads; each has channels / num_heads channels."""
+    kernel: int = 5
+    """Tokens that a convolution of the encoder covers."""
+    reach: int = 8
+    """Attention logits have a learned bias for the distance between step and source token, counted from the
+    source's start and from its end, up to so many tokens; farther ones share one. 0: no such bias."""
+    dropout: float = 0.0
+    """Dropout of embeddings and between layers."""
+
+    def __post_init__(self) -> None:
+        require(self, ("layers", "num_heads", "kernel"), lambda value: value >= 1, "be at least 1")
+        require(self, ("channels",), lambda value: value >= 2, "be at least 2")
+        require(self, ("longest_source", "reach"), lambda value: value >= 0, "not be negative")
+        require(self, ("dropout",), lambda value: 0 <= value < 1, "lie in [0, 1)")
+        if self.channels % (2 * self.num_heads):
+            raise SettingsError(
+                f"channels is {self.channels}; 2 × num_heads = {2 * self.num_heads} must divide it"
+            )
+        if not self.kernel % 2:
+            raise SettingsError(f"kernel is {self.kernel}; an odd number is needed")
+        if self.architecture is Architecture.RECURRENT and self.input_feeding:
+            raise SettingsError("input_feeding is for architectures that attend to the source")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class TranslationTrainingConfig:
+    """How a translation model is trained, with the true prefix given at every step (teacher forcing)."""
+
+    seed: int = 0
+    """Decides first weights, batches and dropout."""
+    steps: int = 2000
+    """Updates of the weights."""
+    steps_per_round: int = 200
+    """Updates after which the model is validated and saved."""
+    batch_size: int = 16
+    """Pairs of an update, over all processes; pairs of like length stand together."""
+    longest: int = 1000
+    """Pairs with more tokens on either side are not trained on."""
+    grow_every: int = 0
+    """Updates after which sources may be one token longer, from one token on (a curriculum); 0: all at once."""
+    learning_rate: float = 2e-3
+    """Peak rate of AdamW."""
+    weight_decay: float = 0.01
+    """On matrices, not on biases and norms."""
+    warmup_fraction: float = 0.05
+    """Share of all steps in which the rate rises from zero; then it falls along a cosine."""
+    average_decay: float = 0.99
+    """How slowly the average of the weights, which is validated and kept, forgets; 0 for no average."""
+    gradient_clip: float = 1.0
+    """Largest norm of the gradient."""
+    patience: int = 10
+    """Rounds without improvement before training stops."""
+    validation_pairs: int = 128
+    """Pairs of the validation side that every round predicts, spread evenly."""
+    precision: Precision = Precision.FP32
+    """fp32 or bf16 (autocast)."""
+
+    def __post_init__(self) -> None:
+        counts = ("steps", "steps_per_round", "batch_size", "longest", "patience", "validation_pairs")
+        require(self, counts, lambda value: value >= 1, "be at least 1")
+        require(self, ("learning_rate", "gradient_clip"), lambda value: value > 0, "be above 0")
+        require(self, ("warmup_fraction", "average_decay"), lambda value: 0 <= value < 1, "lie in [0, 1)")
+        require(self, ("weight_decay", "grow_every"), lambda value: value >= 0, "not be negative")

@@ -1,0 +1,134 @@
+"""The family of translation models: its commands' settings, and the way to its training and its models."""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from bioattn.attention.choices import AttentionScore
+from bioattn.models.attention_settings import ExportAttention
+from bioattn.models.running import Running, RunReport
+from bioattn.models.settings import (
+    Settings,
+    Writes,
+    argument,
+    config_option,
+    device_option,
+    force_option,
+    log_dir_option,
+    option,
+    output_option,
+    resume_option,
+    seed_option,
+    table,
+    threads_option,
+)
+from bioattn.models.translation import running as runs
+from bioattn.models.translation.config import Architecture, Cell, Encoder
+from bioattn.models.translation.running import TranslationPreparation, TranslationRun, TranslationSimulation
+from bioattn.system.device import Device
+from bioattn.system.precision import Precision
+
+if TYPE_CHECKING:
+    import torch
+
+    from bioattn.models.translation.folder import LoadedTranslator
+    from bioattn.store.kinds import FileKind
+    from bioattn.training.task import Task
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class TranslationTraining(Settings):
+    """Train a translation model on pairs of sequences, with the true prefix given at every step.
+
+    Settings come from the defaults, then --config (tables [model] and [training], every field of which
+    docs/models/translation.md explains), then the options here. Prints bits per token, perplexity and accuracy on
+    held-out pairs beside counts of aligned tokens. Ctrl-C or SIGTERM finishes the step and saves; --resume
+    continues, to the same weights as an uninterrupted run.
+    """
+
+    dataset: Path = argument("DATASET", "Dataset of `bioattn prepare translation`.")
+    output: Path = output_option("Model folder to write.", Writes.FOLDER)
+    architecture: Architecture | None = option(
+        "What the model is [default: recurrent-attention].", table="model"
+    )
+    cell: Cell | None = option("Recurrent cell [default: gru].", table="model")
+    encoder: Encoder | None = option(
+        "What reads the source for a recurrent decoder [default: bidirectional].", table="model"
+    )
+    score: AttentionScore | None = option(
+        "How a recurrent decoder scores source tokens [default: additive].", table="model"
+    )
+    input_feeding: bool = option(
+        "Let a recurrent decoder read what it attended to before.", default=False, table="model"
+    )
+    layers: int | None = option(
+        "Layers of the encoder, and of the decoder [default: 2].", table="model", min=1
+    )
+    channels: int | None = option("Channels of a token [default: 128].", table="model", min=1)
+    steps: int | None = option("Updates of the weights [default: 2000].", table="training", min=1)
+    precision: Precision | None = option("Arithmetic of the forward pass [default: fp32].", table="training")
+    config: Path | None = config_option()
+    seed: int | None = seed_option(table="training")
+    device: Device = device_option()
+    threads: int | None = threads_option()
+    log_dir: Path | None = log_dir_option()
+    resume: bool = resume_option()
+    force: bool = force_option()
+    model: Mapping[str, Any] = table()
+    """Fields of `TranslationModelConfig` (not alphabets, which the dataset gives)."""
+    training: Mapping[str, Any] = table()
+    """Fields of `TranslationTrainingConfig`."""
+
+
+class TranslationFamily:
+    """Translation models of sequences."""
+
+    name = "translation"
+    title = "pairs of sequences: one is written from the other, with what aligned with what"
+    settings: Mapping[str, type[Settings]] = {
+        "prepare": TranslationPreparation,
+        "simulate": TranslationSimulation,
+        "train": TranslationTraining,
+        "run": TranslationRun,
+    }
+    nouns: Mapping[str, str] = {}
+    table = ""
+    files: Sequence[str] = ()
+
+    def load(self, folder: Path, device: "torch.device") -> "LoadedTranslator":
+        """A trained translation model."""
+        from bioattn.models.translation.folder import load_translator
+
+        return load_translator(folder, device)
+
+    def file_kinds(self) -> "Sequence[FileKind]":
+        """The kinds of files that these models own."""
+        from bioattn.models.translation.file_kinds import file_kinds
+
+        return file_kinds()
+
+    def prepare(self, settings: TranslationPreparation, running: Running) -> RunReport:
+        """Carry out `prepare translation`."""
+        return runs.prepare(settings, running)
+
+    def simulate(self, settings: TranslationSimulation, running: Running) -> RunReport:
+        """Carry out `simulate translation`."""
+        return runs.simulate(settings, running)
+
+    def task(self, settings: TranslationTraining, device: "torch.device") -> "Task":
+        """What `train translation` trains."""
+        from bioattn.models.translation.training.task import TranslationTask
+
+        return TranslationTask(settings, device)
+
+    def run(self, settings: TranslationRun, running: Running) -> RunReport:
+        """Carry out `run translation`."""
+        return runs.run(settings, running)
+
+    def export_attention(self, settings: ExportAttention, running: Running) -> RunReport:
+        """Carry out `export attention` for a translation model."""
+        return runs.export_attention(settings, running)
+
+
+FAMILY = TranslationFamily()

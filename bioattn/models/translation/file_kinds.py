@@ -1,0 +1,51 @@
+"""The kinds of files that translation models own: model folders and datasets of pairs."""
+
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+from bioattn.io.files import read_json
+from bioattn.models.model_kind import model_kind
+from bioattn.models.translation.family import FAMILY
+from bioattn.models.translation.simulation import FORMAT
+from bioattn.sequences.pairs import (
+    PAIR_DATASET,
+    describe_pair_dataset,
+    open_pair_dataset,
+    validate_pair_dataset,
+)
+from bioattn.simulate.description import INDEX
+from bioattn.store.kinds import FileKind, hdf5, json_object
+from bioattn.store.problems import Problem, error
+
+
+def _validate(path: Path) -> list[Problem]:
+    return [error("", problem.removeprefix(f"{path}: ")) for problem in validate_pair_dataset(path)]
+
+
+def _describe_simulation(path: Path) -> dict[str, Any]:
+    content = read_json(path / INDEX if path.is_dir() else path)
+    return {name: value for name, value in content.items() if not name.startswith("format")}
+
+
+def file_kinds() -> Sequence[FileKind]:
+    """The kinds that this room registers."""
+    return (
+        model_kind(FAMILY, title="translation model folder"),
+        FileKind(
+            name="pair-dataset",
+            title="dataset of pairs of sequences",
+            matches=hdf5(PAIR_DATASET.format),
+            describe=describe_pair_dataset,
+            read=open_pair_dataset,
+            validate=lambda path, _: _validate(path),
+        ),
+        FileKind(
+            name="simulated-pairs",
+            title="simulated pairs of sequences",
+            matches=lambda candidate: (
+                json_object(FORMAT)(candidate) or candidate.index(INDEX).get("format") == FORMAT
+            ),
+            describe=_describe_simulation,
+        ),
+    )

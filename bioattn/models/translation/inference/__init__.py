@@ -1,0 +1,1 @@
+"""Running translation models: outputs, their scores and their attention."""

@@ -1,0 +1,98 @@
+"""`export attention` of translation models: a second pass over the outputs, all steps at once."""
+
+from pathlib import Path
+
+import torch
+
+from bioattn.attention.capture import capture
+from bioattn.inference.attention_receiver import BatchReceiver, choose_sites
+from bioattn.inference.run import MAX_PART_SAMPLES, ResultFile, RunSummary, Work, run_work, whole_batches
+from bioattn.models.translation.batches import SOURCE_TEXT, TARGET_TEXT, PairSource, batch_of
+from bioattn.models.translation.folder import LoadedTranslator
+from bioattn.models.translation.model import SOURCE_TOKENS, TARGET_TOKENS
+from bioattn.store.schema import TEXT, AttentionOptions, Block, Column, FileLayout, ListColumn, site_layout
+from bioattn.system.progress import Progress
+from bioattn.system.shard import Shard
+
+PAIRS = "pairs"
+"""What files over pairs say of their inputs."""
+BATCH_BYTES = 1 << 26
+"""What the maps of a batch take at most, but for one pair of more."""
+
+
+def write_attention(
+    loaded: LoadedTranslator,
+    source: PairSource,
+    output: Path,
+    options: AttentionOptions,
+    *,
+    batch_size: int | None = None,
+    shard: Shard | None = None,
+    resume: bool = False,
+    force: bool = False,
+    progress: Progress | None = None,
+) -> RunSummary:
+    """Write the maps of the pairs of `source`, with the words of both sides.
+
+    Raises: as `run_work`; BioattnError for sites or heads that the model lacks.
+    """
+    names = choose_sites(loaded.sites, options.sites, without="recurrent ones know the source by one vector")
+    lengths = source.lengths
+    layouts = tuple(site_layout(loaded.sites[name], options, lengths=lengths) for name in names)
+    if batch_size is None:
+        longest = {name: max(each[name] for each in lengths) for name in (SOURCE_TOKENS, TARGET_TOKENS)}
+        largest = sum(layout.bytes_of_sample(longest) for layout in layouts)
+        batch_size = max(1, min(64, BATCH_BYTES // largest))
+    receiver = BatchReceiver(options)
+
+    def compute(batch: PairSource) -> Block:
+        tensors = batch_of(batch.pairs).to(loaded.device)
+        with torch.inference_mode(), capture(names, receiver, value_weighted=options.value_weighted):
+            loaded.model(tensors.source_BS, tensors.prefix_BT)
+        return Block(batch.samples, receiver.take())
+
+    work = Work(
+        source=source,
+        noun="pair",
+        batch_size=batch_size,
+        compute=compute,
+        model=loaded.path,
+        lengths=lengths,
+    )
+    job = {
+        "format": "bioattn-attention-parts",
+        "model": loaded.sha256,
+        "sources": source.sha256,
+        "targets": [[int(token) for token in pair.target] for pair in source.pairs],
+        "sites": names,
+        "heads": None if options.heads is None else list(options.heads),
+        "dtype": str(options.dtype),
+        "reduce": str(options.reduce),
+        "value_weighted": options.value_weighted,
+        "batch_size": batch_size,
+        "device": loaded.device.type,
+    }
+    layout = FileLayout(
+        inputs=PAIRS,
+        model_sha256=loaded.sha256,
+        attributes={"input_sha256": source.sha256},
+        columns=(
+            Column(SOURCE_TOKENS, "int32", "tokens of the source: <cls>, the words, <eos>"),
+            Column(TARGET_TOKENS, "int32", "steps of the decoder: the words of the output, <eos>"),
+        ),
+        lists=(
+            ListColumn(SOURCE_TEXT, TEXT, "source_token", SOURCE_TOKENS, long_name="tokens of the source"),
+            ListColumn(TARGET_TEXT, TEXT, "target_token", TARGET_TOKENS, long_name="tokens of the output"),
+        ),
+        groups=layouts,
+    )
+    file = ResultFile(
+        output=output,
+        layout=layout,
+        job=job,
+        part_samples=whole_batches(layouts, batch_size, None, MAX_PART_SAMPLES),
+        about="attention",
+        of_each="",
+        smaller="choose fewer --sites or --heads, --reduce, or fewer sources",
+    )
+    return run_work(work, None, file, shard=shard, resume=resume, force=force, progress=progress)

@@ -1,0 +1,360 @@
+"""The layers of translation models: an encoder of the source, and a decoder that writes the target step by step.
+
+A decoder goes on from a `State`: all steps of a known target at once, or one step after the other; both give the
+same. Shape suffixes: B pairs, S source tokens, T steps of the decoder, C channels, H heads, D channels of a head,
+R distances, V tokens of the target's vocabulary, N layers.
+"""
+
+from dataclasses import dataclass, field
+
+import torch
+import torch.nn.functional as F  # noqa: N812
+from torch import Tensor, nn
+from torch.nn.utils.rnn import pack_padded_sequence, pad_packed_sequence
+
+from bioattn.attention.multi_head import KeysAndValues, MultiHeadAttention, TransformerLayer
+from bioattn.attention.site import AttentionSite, Axis, Tile
+from bioattn.models.translation.config import Architecture, Cell, Encoder, TranslationModelConfig
+from bioattn.sequences.pairs import PairVocabulary
+from bioattn.sequences.vocabulary import PAD
+
+SOURCE_TOKENS, TARGET_TOKENS = "source_tokens", "target_tokens"
+"""Columns of the sample table with the lengths of ragged axes, and the kinds of these axes."""
+STEEPNESS = 8.0
+"""Factor of biases for distances: one update changes a logit by so many learning rates."""
+
+
+@dataclass(slots=True)
+class State:
+    """What a decoder knows between steps; the first axis of every tensor is the batch."""
+
+    known_BS: Tensor
+    """True where the source has a token."""
+    step: int = 0
+    """Steps done."""
+    tensors: dict[str, Tensor] = field(default_factory=dict)
+    caches: dict[str, KeysAndValues] = field(default_factory=dict)
+
+    def cache(self, name: str) -> KeysAndValues:
+        """Keys and values of one attention layer."""
+        return self.caches.setdefault(name, KeysAndValues())
+
+    def chosen(self, rows: Tensor) -> "State":
+        """The state of some rows, in this order; a row may be there more than once."""
+        caches = {
+            name: KeysAndValues(
+                None if each.keys is None else each.keys[rows],
+                None if each.values is None else each.values[rows],
+            )
+            for name, each in self.caches.items()
+        }
+        tensors = {name: each[rows] for name, each in self.tensors.items()}
+        return State(self.known_BS[rows], self.step, tensors, caches)
+
+
+class Distances(nn.Module):
+    """A learned bias of attention logits for the distance between query and key (Shaw et al. 2018).
+
+    Between a decoder's step and a source token there are two: from the source's start, and from its end, so that
+    a reversed order is learned as easily.
+    """
+
+    def __init__(self, num_heads: int, reach: int, *, of_source: bool) -> None:
+        super().__init__()
+        self.reach = reach
+        self.start_RH = nn.Parameter(torch.zeros(2 * reach + 1, num_heads))
+        self.end_RH = nn.Parameter(torch.zeros(2 * reach + 1, num_heads)) if of_source else None
+
+    def forward(self, first: int, queries: int, known_BS: Tensor) -> Tensor:
+        """(B or 1, H, Q, S) for the queries from `first` on."""
+        device = known_BS.device
+        query_Q1 = torch.arange(first, first + queries, device=device)[:, None]
+        key_S = torch.arange(known_BS.shape[1], device=device)
+        bias = self._looked_up(self.start_RH, query_Q1 - key_S).movedim(-1, 0)[None]
+        if self.end_RH is not None:
+            from_end_B1S = known_BS.sum(-1)[:, None, None] - 1 - key_S
+            bias = bias + self._looked_up(self.end_RH, query_Q1 - from_end_B1S).movedim(-1, 1)
+        return STEEPNESS * bias
+
+    def _looked_up(self, table_RH: Tensor, distance: Tensor) -> Tensor:
+        return F.embedding(distance.clamp(-self.reach, self.reach) + self.reach, table_RH)
+
+
+class Recurrence(nn.Module):
+    """A GRU or LSTM whose state is one tensor (B, N, C or 2 C)."""
+
+    def __init__(self, config: TranslationModelConfig, inputs: int, layers: int) -> None:
+        super().__init__()
+        kind = nn.LSTM if config.cell is Cell.LSTM else nn.GRU
+        between = config.dropout if layers > 1 else 0.0
+        self.cell = kind(inputs, config.channels, layers, batch_first=True, dropout=between)
+        self.width = config.channels * (2 if config.cell is Cell.LSTM else 1)
+        self.layers = layers
+
+    def forward(self, inputs_BTC: Tensor, state_BNC: Tensor) -> tuple[Tensor, Tensor]:
+        """Outputs (B, T, C) and the state behind the last step."""
+        state_NBC = state_BNC.transpose(0, 1).contiguous()
+        if isinstance(self.cell, nn.LSTM):
+            hidden, memory = (each.contiguous() for each in state_NBC.chunk(2, -1))
+            outputs, after = self.cell(inputs_BTC, (hidden, memory))
+            return outputs, torch.cat(after, -1).transpose(0, 1)
+        outputs, after = self.cell(inputs_BTC, state_NBC)
+        return outputs, after.transpose(0, 1)
+
+
+class RecurrentEncoder(nn.Module):
+    """The cell in both directions."""
+
+    def __init__(self, config: TranslationModelConfig) -> None:
+        super().__init__()
+        kind = nn.LSTM if config.cell is Cell.LSTM else nn.GRU
+        between = config.dropout if config.layers > 1 else 0.0
+        self.cell = kind(
+            config.channels,
+            config.channels // 2,
+            config.layers,
+            batch_first=True,
+            bidirectional=True,
+            dropout=between,
+        )
+
+    def forward(self, source_BSC: Tensor, known_BS: Tensor) -> tuple[Tensor, Tensor]:
+        """States (B, S, C), and both directions' last states (B, C)."""
+        lengths = known_BS.sum(-1).cpu()
+        packed = pack_padded_sequence(source_BSC, lengths, batch_first=True, enforce_sorted=False)
+        outputs, last = self.cell(packed)
+        last_NBC = last[0] if isinstance(last, tuple) else last
+        states_BSC, _ = pad_packed_sequence(outputs, batch_first=True, total_length=known_BS.shape[1])
+        return states_BSC, last_NBC[-2:].transpose(0, 1).flatten(1)
+
+
+class ConvEncoder(nn.Module):
+    """Convolutions that are normalised before and added to what came in."""
+
+    def __init__(self, config: TranslationModelConfig) -> None:
+        super().__init__()
+        self.norms = nn.ModuleList(nn.LayerNorm(config.channels) for _ in range(config.layers))
+        self.convolutions = nn.ModuleList(
+            nn.Conv1d(config.channels, config.channels, config.kernel, padding="same")
+            for _ in range(config.layers)
+        )
+
+    def forward(self, source_BSC: Tensor, known_BS: Tensor) -> tuple[Tensor, Tensor]:
+        """States (B, S, C), and their mean (B, C)."""
+        known_BS1 = known_BS[..., None]
+        for normalise, convolve in zip(self.norms, self.convolutions, strict=True):
+            inputs_BSC = normalise(source_BSC) * known_BS1
+            source_BSC = source_BSC + F.gelu(convolve(inputs_BSC.transpose(1, 2))).transpose(1, 2)
+        source_BSC = source_BSC * known_BS1
+        return source_BSC, source_BSC.sum(1) / known_BS1.sum(1)
+
+
+class RecurrentTranslator(nn.Module):
+    """A recurrent decoder, with or without attention to the source.
+
+    The first layer reads the prefix of the target; what it attends to, the further layers read too.
+    """
+
+    def __init__(self, config: TranslationModelConfig) -> None:
+        super().__init__()
+        channels = config.channels
+        self.channels = channels
+        conv = config.encoder is Encoder.CONV
+        self.encoder = ConvEncoder(config) if conv else RecurrentEncoder(config)
+        self.attention, self.distances = None, None
+        if config.architecture is Architecture.RECURRENT_ATTENTION:
+            self.attention = MultiHeadAttention(
+                query_channels=channels,
+                key_channels=channels,
+                value_channels=channels,
+                output_channels=channels,
+                num_heads=config.num_heads,
+                head_channels=channels // config.num_heads,
+                score=config.score,
+                site=_site("translation.source", config, TARGET_TOKENS, SOURCE_TOKENS),
+            )
+            if config.reach:
+                self.distances = Distances(config.num_heads, config.reach, of_source=True)
+        self.input_feeding = config.input_feeding
+        self.lower = Recurrence(config, channels * (2 if config.input_feeding else 1), 1)
+        self.upper = Recurrence(config, 2 * channels, config.layers - 1) if config.layers > 1 else None
+        self.begin_state = nn.Linear(channels, self.lower.width)
+        self.combine = nn.Linear(2 * channels, channels)
+
+    def begin(self, source_BSC: Tensor, known_BS: Tensor) -> State:
+        """The state before the first step."""
+        states_BSC, summary_BC = self.encoder(source_BSC, known_BS)
+        state = State(known_BS)
+        state.tensors["lower"] = torch.tanh(self.begin_state(summary_BC))[:, None]
+        if self.upper is not None:
+            state.tensors["upper"] = summary_BC.new_zeros(len(known_BS), self.upper.layers, self.upper.width)
+        if self.attention is None:
+            state.tensors["summary"] = summary_BC[:, None]
+        else:
+            state.cache("source").extended(*self.attention.projected(states_BSC, states_BSC))
+        if self.input_feeding:
+            state.tensors["fed"] = torch.zeros_like(summary_BC)[:, None]
+        return state
+
+    def advance(self, prefix_BTC: Tensor, state: State) -> Tensor:
+        """What is known (B, T, C) of the tokens behind each of the next tokens of the prefix."""
+        if not self.input_feeding:
+            return self._steps(prefix_BTC, state, None)
+        steps, outputs = prefix_BTC.shape[1], []
+        for number in range(steps):
+            inputs_B1C = torch.cat([prefix_BTC[:, number : number + 1], state.tensors["fed"]], -1)
+            state.tensors["fed"] = self._steps(inputs_B1C, state, Tile("query", number, steps))
+            outputs.append(state.tensors["fed"])
+        return torch.cat(outputs, 1)
+
+    def _steps(self, inputs_BTC: Tensor, state: State, tile: Tile | None) -> Tensor:
+        steps = inputs_BTC.shape[1]
+        hidden_BTC, state.tensors["lower"] = self.lower(inputs_BTC, state.tensors["lower"])
+        if self.attention is None:
+            context_BTC = state.tensors["summary"].expand(-1, steps, -1)
+        else:
+            bias = None if self.distances is None else self.distances(state.step, steps, state.known_BS)
+            context_BTC = self.attention(
+                hidden_BTC,
+                None,
+                None,
+                mask=_mask(state.known_BS),
+                bias=bias,
+                cache=state.cache("source"),
+                tile=tile,
+            )
+        if self.upper is not None:
+            both_BTC = torch.cat([hidden_BTC, context_BTC], -1)
+            hidden_BTC, state.tensors["upper"] = self.upper(both_BTC, state.tensors["upper"])
+        state.step += steps
+        return F.gelu(self.combine(torch.cat([hidden_BTC, context_BTC], -1)))
+
+
+class TransformerTranslator(nn.Module):
+    """An encoder and a decoder of transformer layers."""
+
+    def __init__(self, config: TranslationModelConfig) -> None:
+        super().__init__()
+
+        def layer(stack: str, number: int, own: str) -> TransformerLayer:
+            source = _site(f"translation.source.{number}", config, TARGET_TOKENS, SOURCE_TOKENS)
+            return TransformerLayer(
+                channels=config.channels,
+                head_channels=config.channels // config.num_heads,
+                site=_site(f"translation.{stack}.{number}", config, own, own),
+                source_site=source if stack == "decoder" else None,
+                dropout=config.dropout,
+            )
+
+        def distances(*, of_source: bool) -> Distances | None:
+            return Distances(config.num_heads, config.reach, of_source=of_source) if config.reach else None
+
+        self.encoder = nn.ModuleList(layer("encoder", n, SOURCE_TOKENS) for n in range(config.layers))
+        self.decoder = nn.ModuleList(layer("decoder", n, TARGET_TOKENS) for n in range(config.layers))
+        self.normalise_encoded = nn.LayerNorm(config.channels)
+        self.normalise = nn.LayerNorm(config.channels)
+        self.within_source = distances(of_source=False)
+        self.within_target = distances(of_source=False)
+        self.to_source = distances(of_source=True)
+
+    def begin(self, source_BSC: Tensor, known_BS: Tensor) -> State:
+        """The state before the first step."""
+        bias = None if self.within_source is None else self.within_source(0, known_BS.shape[1], known_BS)
+        for layer in self.encoder:
+            source_BSC = layer(source_BSC, mask=_mask(known_BS), bias=bias)
+        state = State(known_BS)
+        encoded_BSC = self.normalise_encoded(source_BSC)
+        for number, layer in enumerate(self.decoder):
+            assert isinstance(layer, TransformerLayer)
+            state.cache(f"source.{number}").extended(
+                *layer.source_attention.projected(encoded_BSC, encoded_BSC)
+            )
+        return state
+
+    def advance(self, prefix_BTC: Tensor, state: State) -> Tensor:
+        """What is known (B, T, C) of the tokens behind each of the next tokens of the prefix."""
+        steps = prefix_BTC.shape[1]
+        known_1L = state.known_BS.new_ones(1, state.step + steps)
+        own = None if self.within_target is None else self.within_target(state.step, steps, known_1L)
+        bias = None if self.to_source is None else self.to_source(state.step, steps, state.known_BS)
+        for number, layer in enumerate(self.decoder):
+
+            def source(attention: MultiHeadAttention, query: Tensor, number: int = number) -> Tensor:
+                found: Tensor = attention(
+                    query,
+                    None,
+                    None,
+                    mask=_mask(state.known_BS),
+                    bias=bias,
+                    cache=state.cache(f"source.{number}"),
+                )
+                return found
+
+            cache = state.cache(f"own.{number}")
+            prefix_BTC = layer(prefix_BTC, bias=own, causal=True, cache=cache, source=source)
+        state.step += steps
+        normal: Tensor = self.normalise(prefix_BTC)
+        return normal
+
+
+BODIES: dict[Architecture, type[RecurrentTranslator] | type[TransformerTranslator]] = {
+    Architecture.RECURRENT: RecurrentTranslator,
+    Architecture.RECURRENT_ATTENTION: RecurrentTranslator,
+    Architecture.TRANSFORMER: TransformerTranslator,
+}
+
+
+class Translator(nn.Module):
+    """Source tokens and a prefix of the target in, logits of the next target tokens out."""
+
+    def __init__(self, config: TranslationModelConfig) -> None:
+        super().__init__()
+        self.config = config
+        self.source = PairVocabulary(config.source_alphabet, config.source_characters)
+        self.target = PairVocabulary(config.target_alphabet, config.target_characters)
+        self.embed_source = nn.Embedding(len(self.source.tokens), config.channels)
+        self.embed_target = nn.Embedding(len(self.target.tokens), config.channels)
+        self.dropout = nn.Dropout(config.dropout)
+        self.body = BODIES[config.architecture](config)
+        self.output = nn.Linear(config.channels, len(self.target.tokens))
+
+    def forward(self, source_BS: Tensor, prefix_BT: Tensor) -> Tensor:
+        """Logits (B, T, V) of the token behind each token of the prefix, which begins with `<cls>`."""
+        return self.advance(prefix_BT, self.begin(source_BS))
+
+    def begin(self, source_BS: Tensor) -> State:
+        """The state before the first step; sources are `<cls>`, their words, `<eos>`, padded on the right."""
+        embedded_BSC: Tensor = self.dropout(self.embed_source(source_BS))
+        return self.body.begin(embedded_BSC, source_BS != PAD)
+
+    def advance(self, prefix_BT: Tensor, state: State) -> Tensor:
+        """Logits (B, T, V) of the tokens behind the next tokens of the prefix; the state goes on."""
+        hidden_BTC = self.body.advance(self.dropout(self.embed_target(prefix_BT)), state)
+        logits: Tensor = self.output(self.dropout(hidden_BTC))
+        return logits
+
+
+def attention_sites(model: Translator) -> dict[str, AttentionSite]:
+    """All sites by name, in the order in which a pass comes to them."""
+    return {
+        module.site.name: module.site for module in model.modules() if isinstance(module, MultiHeadAttention)
+    }
+
+
+def _site(name: str, config: TranslationModelConfig, queries: str, keys: str) -> AttentionSite:
+    """queries, keys: columns with the lengths of its axes."""
+    return AttentionSite(
+        name=name,
+        axes=(
+            Axis("sample"),
+            Axis("head", size=config.num_heads),
+            Axis("query", queries.removesuffix("s"), lengths=queries),
+            Axis("key", keys.removesuffix("s"), lengths=keys),
+        ),
+        heads=tuple(range(config.num_heads)),
+    )
+
+
+def _mask(known_BS: Tensor) -> Tensor | None:
+    """Which source tokens may be attended, (B, 1, 1, S); None for all."""
+    return None if bool(known_BS.all()) else known_BS[:, None, None, :]

@@ -1,0 +1,111 @@
+"""Simulated pairs with known truth: what each target letter is, and which source letter it comes from."""
+
+from typing import NamedTuple
+
+import numpy as np
+
+from bioattn.formats.fasta import format_record
+from bioattn.io.files import text_output, write_json
+from bioattn.io.folders import atomic_folder, check_output_folder
+from bioattn.models.translation.running import SIMULATED, PairTask, TranslationSimulation
+
+FORMAT = "bioattn-simulated-pairs"
+COMPLEMENT = dict(zip("ACGT", "TGCA", strict=True))
+LETTERS = "abcdefghijklmnopqrstuvwxyz"
+GENES = LETTERS[:20]
+"""Genes of a cascade."""
+HOPS = 3
+INTRON_LENGTHS = (8, 16)
+FILES = (*SIMULATED, "alignment.tsv", "simulation.json")
+
+
+class SimulatedPair(NamedTuple):
+    """One pair."""
+
+    source: str
+    target: str
+    origin: list[int]
+    """Of each target letter the source letter that it comes from, from 0."""
+
+
+def simulated_pair(task: PairTask, length: int, generator: np.random.Generator) -> SimulatedPair:
+    """A pair of a task. length: letters of the source; facts of recall and cascade."""
+    dna = "".join(generator.choice(list("ACGT"), length))
+    match task:
+        case PairTask.COPY:
+            return SimulatedPair(dna, dna, list(range(length)))
+        case PairTask.REVERSE_COMPLEMENT:
+            return SimulatedPair(
+                dna, "".join(COMPLEMENT[each] for each in dna[::-1]), list(range(length))[::-1]
+            )
+        case PairTask.SORT:
+            text = "".join(generator.choice(list(LETTERS), length))
+            order = sorted(range(length), key=lambda place: text[place])
+            return SimulatedPair(text, "".join(text[place] for place in order), order)
+        case PairTask.RECALL:
+            keys = generator.permutation(list(LETTERS))[:length]
+            values = generator.choice(list("0123456789"), len(keys))
+            wanted = int(generator.integers(len(keys)))
+            facts = "".join(f"{key}{value}" for key, value in zip(keys, values, strict=True))
+            return SimulatedPair(f"{facts}?{keys[wanted]}", str(values[wanted]), [2 * wanted + 1])
+        case PairTask.CASCADE:
+            genes = generator.permutation(list(GENES))[: max(HOPS, length) + 1]
+            told = generator.permutation(len(genes) - 1)  # a fact: a gene, and what regulates it
+            facts = "".join(f"{genes[place]}{genes[place + 1]}" for place in told)
+            first = int(generator.integers(len(genes) - HOPS))
+            last = int(np.flatnonzero(told == first + HOPS - 1)[0])
+            return SimulatedPair(f"{facts}?{genes[first]}", str(genes[first + HOPS]), [2 * last + 1])
+        case PairTask.SPLICE:
+            return _spliced(dna, generator)
+
+
+def _spliced(exons: str, generator: np.random.Generator) -> SimulatedPair:
+    """Exons with an intron (GTAAGT … AG) between each two; none in the exons themselves."""
+    exons = exons.replace("GTAAGT", "GTACGT")
+    places = sorted(set(generator.integers(1, max(2, len(exons)), size=1 + len(exons) // 40).tolist()))
+    parts, origin, before, length = [], list[int](), 0, 0
+    for place in [*places, len(exons)]:
+        exon = exons[before:place]
+        origin += range(length, length + len(exon))
+        parts.append(exon)
+        if place < len(exons):
+            middle = "".join(generator.choice(list("CT"), int(generator.integers(*INTRON_LENGTHS))))
+            parts.append(f"GTAAGT{middle}AG")
+        length = sum(map(len, parts))
+        before = place
+    return SimulatedPair("".join(parts), exons, origin)
+
+
+def write_simulation(settings: TranslationSimulation) -> str:
+    """Write the folder; returns the alphabet of both sides."""
+    check_output_folder(settings.output, force=settings.force)
+    generator = np.random.default_rng(settings.seed)
+    with atomic_folder(settings.output, FILES) as folder:
+        with (
+            text_output(folder / "source.fa") as sources,
+            text_output(folder / "target.fa") as targets,
+            text_output(folder / "alignment.tsv") as alignment,
+        ):
+            alignment.write("id\ttarget\tsource\n")
+            for number in range(settings.pairs):
+                length = int(generator.integers(settings.shortest, settings.longest + 1))
+                pair = simulated_pair(settings.task, length, generator)
+                name = f"pair{number + 1}"
+                sources.write(format_record(name, "", pair.source))
+                targets.write(format_record(name, "", pair.target))
+                for place, origin in enumerate(pair.origin, start=1):
+                    alignment.write(f"{name}\t{place}\t{origin + 1}\n")
+        write_json(
+            folder / "simulation.json",
+            {
+                "format": FORMAT,
+                "format_version": 1,
+                "task": str(settings.task),
+                "pairs": settings.pairs,
+                "shortest": settings.shortest,
+                "longest": settings.longest,
+                "seed": settings.seed,
+            },
+        )
+    biological = (PairTask.COPY, PairTask.REVERSE_COMPLEMENT, PairTask.SPLICE)
+    return "dna" if settings.task in biological else "characters"

@@ -1,0 +1,245 @@
+"""From two FASTA files with equal ids, or a table, to a dataset of pairs: checked, split and audited."""
+
+import logging
+from collections.abc import Sequence
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from Bio.Data import CodonTable
+from Bio.Seq import translate
+from numpy.typing import NDArray
+
+from bioattn.errors import BioattnError, FormatError, SettingsError
+from bioattn.formats.fasta import read_fasta
+from bioattn.formats.tables import open_table
+from bioattn.io.audit import audit_path, audit_text
+from bioattn.io.files import sha256_of, text_output
+from bioattn.promoters.dataset import SPLIT_NAMES, TEST, TRAIN, VALIDATION
+from bioattn.promoters.homology import Links, group_labels, protein_links
+from bioattn.promoters.splits import parse_holdouts, read_split_table, split_by_group, split_by_table
+from bioattn.sequences.choices import Alphabet, PairAlphabet, SequenceSplit
+from bioattn.sequences.pairs import Pair, PairDataset, PairVocabulary, write_pair_dataset
+from bioattn.sequences.preparation import related_links, split_by_record
+from bioattn.text import counted, percentage, quoted
+
+LOGGER = logging.getLogger("bioattn")
+RELATED_K, RELATED_COMMON, RELATED_CAP = 6, 3, 60
+"""Proteins that share three residue 6-mers are related; 6-mers of more than 60 proteins do not count."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PairSettings:
+    """How pairs become a dataset."""
+
+    source_alphabet: PairAlphabet
+    target_alphabet: PairAlphabet
+    split: SequenceSplit | None = None
+    """None: by homology, or by record where sequences are of `characters`."""
+    holdouts: tuple[str, ...] = ()
+    split_table: Path | None = None
+    """Pairs that it does not name are left out."""
+    genetic_code: int = 1
+    seed: int = 0
+
+    def __post_init__(self) -> None:
+        if self.split is SequenceSplit.POSITION:
+            raise SettingsError("--split position: pairs are kept whole; give homology or record")
+        if self.split is SequenceSplit.HOMOLOGY and PairAlphabet.CHARACTERS in self.alphabets:
+            raise SettingsError("--split homology: characters have none; give --split record")
+        if self.split_table is not None and (self.split is not None or self.holdouts):
+            raise SettingsError("--split-table gives the side of every pair; leave --split and --holdout out")
+        if self.genetic_code not in CodonTable.unambiguous_dna_by_id:
+            raise SettingsError(f"--genetic-code {self.genetic_code}: NCBI has no such table")
+
+    @property
+    def alphabets(self) -> tuple[PairAlphabet, PairAlphabet]:
+        """Of the source and of the target."""
+        return self.source_alphabet, self.target_alphabet
+
+
+@dataclass(frozen=True, slots=True)
+class PreparedPairs:
+    """What was made."""
+
+    pairs: dict[str, int]
+    """By side of the split."""
+    dropped: int
+    leakage: list[dict[str, Any]]
+
+
+def prepare_pairs(files: Sequence[Path], output: Path, settings: PairSettings) -> PreparedPairs:
+    """Write the dataset `output` and, beside it, an audit of every pair.
+
+    Raises: FormatError naming file and record of unequal ids, an empty sequence or a letter outside the alphabet;
+    BioattnError when no pair can be used, or a split cannot be made.
+    """
+    texts = _read_pairs(files)
+    sides = None if settings.split_table is None else read_split_table(settings.split_table)
+    reasons = {
+        name: "not in the split table"
+        if sides is not None and name not in sides
+        else _problem(both, settings)
+        for name, both in texts.items()
+    }
+    kept = [name for name, reason in reasons.items() if not reason]
+    dropped = [f"{name} ({reason})" for name, reason in reasons.items() if reason]
+    if not kept:
+        raise BioattnError(f"{files[0]}: no pair can be used; the first: {dropped[0]}")
+    if dropped:
+        LOGGER.warning(f"{counted(len(dropped), 'pair')} left out; the first: {dropped[0]}")
+    source, target = (
+        PairVocabulary(alphabet, _characters(kept, texts, place) if alphabet == "characters" else "")
+        for place, alphabet in enumerate(settings.alphabets)
+    )
+    pairs = [
+        Pair(
+            source.tokenize(texts[name][0], f"{files[0]}: {name}"),
+            target.tokenize(texts[name][1], f"{files[-1]}: {name}"),
+        )
+        for name in kept
+    ]
+    links = _links([texts[name] for name in kept], settings)
+    split, description = _split(kept, pairs, sides, links, settings)
+    leakage = [] if links is None else _leakage(split, links)
+    for each in leakage:
+        LOGGER.info(
+            f"{each['side']} against {each['against']}: {percentage(each['related'], 1)} of "
+            f"{counted(each['pairs'], 'pair')} are related to one there"
+        )
+    metadata = {
+        "files": [{"name": path.name, "sha256": sha256_of(path)} for path in files],
+        "split": description,
+        "leakage": leakage,
+        "settings": {
+            name: str(value.name if isinstance(value, Path) else value)
+            for name, value in asdict(settings).items()
+            if value is not None
+        },
+    }
+    write_pair_dataset(output, PairDataset(output, source, target, kept, split, pairs, metadata))
+    side_of = dict(zip(kept, split.tolist(), strict=True))
+    rows = [
+        (name, "dropped" if reason else "kept", reason, "" if reason else SPLIT_NAMES[side_of[name]])
+        for name, reason in reasons.items()
+    ]
+    with text_output(audit_path(output)) as file:
+        file.write(audit_text(("pair", "status", "reason", "split"), rows))
+    numbers = {name: int((split == side).sum()) for side, name in enumerate(SPLIT_NAMES)}
+    return PreparedPairs(numbers, len(dropped), leakage)
+
+
+def _read_pairs(files: Sequence[Path]) -> dict[str, tuple[str, str]]:
+    """Source and target by name."""
+    if len(files) == 1:
+        table = open_table(files[0])
+        places = [table.column(name, "a table of pairs") for name in ("id", "source", "target")]
+        found: dict[str, tuple[str, str]] = {}
+        for line, cells in table.rows():
+            name, source, target = (cells[place] for place in places)
+            if name in found:
+                raise FormatError(f"{files[0]}:{line}: the id {name!r} stands there already")
+            found[name] = source, target
+        return found
+    if len(files) != 2:
+        raise SettingsError(f"{len(files)} files: give two FASTA files (sources, targets), or one table")
+    one, other = ({record.name: record.sequence for record in read_fasta(path)} for path in files)
+    for here, there, path, lacking in ((one, other, files[0], files[1]), (other, one, files[1], files[0])):
+        absent = [name for name in here if name not in there]
+        if absent:
+            raise FormatError(
+                f"{lacking}: {len(absent):,} of {counted(len(here), 'record')} of {path} are not there: "
+                f"{quoted(absent)}; a pair has the same id in both files"
+            )
+    return {name: (source, other[name]) for name, source in one.items()}
+
+
+def _problem(both: tuple[str, str], settings: PairSettings) -> str:
+    """Why a pair with a coding sequence cannot be used; empty: it can."""
+    encoded: list[str] = []
+    for text, alphabet in zip(both, settings.alphabets, strict=True):
+        if alphabet is PairAlphabet.CODON:
+            if len(text) % 3:
+                return f"{len(text):,} bases are not whole codons"
+            residues = translate(text, table=settings.genetic_code)
+            if "*" in residues[:-1]:
+                return f"stop codon {residues.index('*') + 1:,} of {len(residues):,} codons"
+            encoded.append(residues.removesuffix("*"))
+    if len(encoded) == 1 and PairAlphabet.PROTEIN in settings.alphabets:
+        protein = both[settings.alphabets.index(PairAlphabet.PROTEIN)].upper().removesuffix("*")
+        if len(protein) != len(encoded[0]):
+            return f"{len(encoded[0]):,} codons before the stop, but {len(protein):,} residues"
+        for place, (own, residue) in enumerate(zip(encoded[0], protein, strict=True)):
+            starts = place == 0 and residue == "M"  # every start codon is read as methionine
+            if own != residue and "X" not in (own, residue) and not starts:
+                return f"codon {place + 1:,} encodes {own}, the protein has {residue}"
+    return ""
+
+
+def _characters(kept: Sequence[str], texts: dict[str, tuple[str, str]], place: int) -> str:
+    return "".join(sorted({letter for name in kept for letter in texts[name][place]}))
+
+
+def _links(texts: Sequence[tuple[str, str]], settings: PairSettings) -> Links | None:
+    """Which pairs are related: proteins, or what codons encode, by 6-mers; DNA by 14-mers; None of characters."""
+    for alphabet in (PairAlphabet.PROTEIN, PairAlphabet.CODON):
+        if alphabet in settings.alphabets:
+            place = settings.alphabets.index(alphabet)
+            own = [each[place].upper() for each in texts]
+            if alphabet is PairAlphabet.CODON:
+                own = [translate(each, table=settings.genetic_code) for each in own]
+            return protein_links(own, k=RELATED_K, min_share=0, min_common=RELATED_COMMON, cap=RELATED_CAP)
+    if PairAlphabet.DNA not in settings.alphabets:
+        return None
+    place = settings.alphabets.index(PairAlphabet.DNA)
+    letters = PairVocabulary(PairAlphabet.DNA).words
+    assert letters is not None
+    return related_links(
+        [letters.encode(each[place], "") for each in texts], Alphabet.DNA, settings.genetic_code
+    )
+
+
+def _split(
+    kept: Sequence[str],
+    pairs: Sequence[Pair],
+    sides: dict[str, int] | None,
+    links: Links | None,
+    settings: PairSettings,
+) -> tuple[NDArray[np.uint8], dict[str, Any]]:
+    """The side of each pair, and how it was chosen."""
+    if sides is not None:
+        return split_by_table(kept, sides), {"by": "table"}
+    holdouts = parse_holdouts(settings.holdouts, with_treatments=False)
+    if links is None or settings.split is SequenceSplit.RECORD:
+        lengths = np.array([len(pair.source) for pair in pairs], dtype=np.int64)
+        return split_by_record(kept, lengths, holdouts, settings.seed), {"by": "record"}
+    groups = group_labels(len(kept), [(links.first, links.second)])
+    description = {
+        "by": "homology",
+        "groups": int(groups.max()) + 1,
+        "largest_group": int(np.bincount(groups).max()),
+    }
+    LOGGER.info(
+        f"homology: {description['groups']:,} groups of related pairs, the largest of "
+        f"{description['largest_group']:,}"
+    )
+    return split_by_group(groups, holdouts, settings.seed, "homology"), description
+
+
+def _leakage(split: NDArray[np.uint8], links: Links) -> list[dict[str, Any]]:
+    """How many pairs of a held-out side are related to one of another."""
+    found = []
+    for here, there in ((VALIDATION, TRAIN), (TEST, TRAIN), (TEST, VALIDATION)):
+        number = int((split == here).sum())
+        if number and (split == there).any():
+            linked = np.unique(links.first[(split[links.first] == here) & (split[links.second] == there)])
+            found.append(
+                {
+                    "side": SPLIT_NAMES[here],
+                    "against": SPLIT_NAMES[there],
+                    "pairs": number,
+                    "related": round(len(linked) / number, 6),
+                }
+            )
+    return found

@@ -1,0 +1,289 @@
+"""Translation models through the commands: simulated pairs, dataset, training, outputs, scores, attention."""
+
+import itertools
+import json
+import math
+
+import numpy as np
+import pytest
+import torch
+from Bio.Seq import reverse_complement, translate
+
+from bioattn.formats.fasta import read_fasta
+from bioattn.models.translation.config import Architecture, TranslationModelConfig
+from bioattn.models.translation.folder import LoadedTranslator, load_translator, write_translator
+from bioattn.models.translation.inference.search import Search, given_score
+from bioattn.models.translation.inference.search import translate as search_outputs
+from bioattn.models.translation.model import Translator
+from bioattn.models.translation.running import PairTask
+from bioattn.models.translation.simulation import simulated_pair
+from bioattn.sequences.choices import PairAlphabet
+from bioattn.sequences.pairs import Pair, open_pair_dataset
+from bioattn.store.reader import open_attention
+from tests.making import bioattn
+
+SETTINGS = """
+[model]
+channels = 16
+num_heads = 1
+[training]
+steps = 150
+steps_per_round = 75
+learning_rate = 1e-2
+average_decay = 0.9
+"""
+
+
+def sequences(path):
+    return {record.name: record.sequence for record in read_fasta(path)}
+
+
+@pytest.fixture(scope="module")
+def folder(tmp_path_factory):
+    """Reverse complements, and a model that has learned them."""
+    folder = tmp_path_factory.mktemp("translation")
+    (folder / "settings.toml").write_text(SETTINGS)
+    words = ("--task", "reverse-complement", "--pairs", 400, "--longest", 10)
+    assert bioattn("simulate", "translation", *words, "-o", folder / "pairs") == 0
+    dna = ("--source-alphabet", "dna", "--target-alphabet", "dna", "--split", "record")
+    assert bioattn("prepare", "translation", folder / "pairs", *dna, "-o", folder / "x.dataset.h5") == 0
+    words = ("--config", folder / "settings.toml", "-o", folder / "model")
+    assert bioattn("train", "translation", folder / "x.dataset.h5", *words) == 0
+    (folder / "new.fa").write_text(">a\nACGTTGCAAC\n>b\nGGGTACC\n>long\nACGTTGCATTAGGACATTACGGAT\n")
+    return folder
+
+
+def test_simulated_pairs_are_what_they_say(folder):
+    source, target = (sequences(folder / "pairs" / name) for name in ("source.fa", "target.fa"))
+    assert all(target[name] == reverse_complement(text) for name, text in source.items())
+    rows = [line.split("\t") for line in (folder / "pairs" / "alignment.tsv").read_text().splitlines()[1:]]
+    assert all(
+        target[name][int(t) - 1] == reverse_complement(source[name][int(s) - 1]) for name, t, s in rows
+    )
+    assert bioattn("inspect", folder / "pairs") == 0
+
+
+@pytest.mark.parametrize("task", list(PairTask))
+def test_every_target_letter_has_its_origin(task):
+    generator = np.random.default_rng(0)
+    for length in (3, 9, 18):
+        pair = simulated_pair(task, length, generator)
+        from_origin = "".join(pair.source[place] for place in pair.origin)
+        assert from_origin == (reverse_complement(pair.target)[::-1] if "complement" in task else pair.target)
+        if task is PairTask.SORT:
+            assert pair.target == "".join(sorted(pair.source))
+        if task is PairTask.CASCADE:
+            facts, gene = pair.source.split("?")
+            regulator = (
+                dict(itertools.batched(facts, 2))
+                if hasattr(itertools, "batched")
+                else {facts[place]: facts[place + 1] for place in range(0, len(facts), 2)}
+            )
+            assert pair.target == regulator[regulator[regulator[gene]]]
+        if task is PairTask.RECALL:
+            facts, key = pair.source.split("?")
+            assert facts[facts.index(key) + 1] == pair.target
+
+
+def test_outputs_are_right_also_beyond_trained_lengths(folder, capsys):
+    output = folder / "out.fa"
+    assert bioattn("run", "translation", folder / "model", folder / "new.fa", "-o", output) == 0
+    assert "1 source of 3 longer than the 10 tokens" in capsys.readouterr().err
+    wanted = {name: reverse_complement(text) for name, text in sequences(folder / "new.fa").items()}
+    assert sequences(output) == wanted
+    record = json.loads((folder / "model" / "training.json").read_text())
+    figures = {(row["side"], row["name"]): row for row in record["evaluation"]}
+    assert figures["test", "this model"]["accuracy"] > 0.98
+    assert figures["test", "counts of aligned tokens"]["accuracy"] < 0.6
+
+
+def test_scores_of_given_outputs_are_those_of_the_search(folder):
+    model, new = folder / "model", folder / "new.fa"
+    assert bioattn("run", "translation", model, new, "-o", folder / "o.tsv", "--beam", 3, "-n", 3) == 0
+    header, *rows = (line.split("\t") for line in (folder / "o.tsv").read_text().splitlines())
+    assert header == ["id", "rank", "tokens", "log_likelihood", "score", "sequence"]
+    assert [row[:2] for row in rows[:3]] == [["a", "1"], ["a", "2"], ["a", "3"]]
+    (folder / "given.fa").write_text("".join(f">{row[0]}/{row[1]}\n{row[5]}\n" for row in rows))
+    words = ("run", "translation", model, new, "--targets", folder / "given.fa", "-o", folder / "s.tsv")
+    assert bioattn(*words) == 0
+    for row, line in zip(rows, (folder / "s.tsv").read_text().splitlines()[1:], strict=True):
+        name, tokens, likely, perplexity, _ = line.split("\t")
+        assert name == f"{row[0]}/{row[1]}"
+        assert float(likely) == pytest.approx(float(row[3]), rel=1e-4, abs=1e-5)
+        assert float(perplexity) == pytest.approx(math.exp(-float(likely) / int(tokens)), rel=1e-4)
+
+
+def test_attention_names_tokens_and_finds_the_alignment(folder):
+    output = folder / "attention.h5"
+    common = ("export", "attention", folder / "model", folder / "new.fa")
+    assert bioattn(*common, "-o", output) == 0
+    assert bioattn("validate", output, folder / "model", folder / "x.dataset.h5") == 0
+    (folder / "given.fa").write_text(">a\nGTTG\n>a/2\nC\n")
+    assert bioattn(*common, "--targets", folder / "given.fa", "-o", folder / "given.h5") == 0
+    with open_attention(output) as attention:
+        weights_HQK = attention.weights("translation.source", sample="a")
+        assert weights_HQK.shape == (1, 11, 12)
+        assert weights_HQK[0].argmax(-1).tolist() == list(range(10, -1, -1))
+        assert attention.sample_list("target_words", "a") == [*"GTTGCAACGT", "<eos>"]
+        assert attention.sample_list("source_words", "a") == ["<cls>", *"ACGTTGCAAC", "<eos>"]
+    with open_attention(folder / "given.h5") as attention:
+        assert attention.weights("translation.source", sample="a/2").shape == (1, 2, 12)
+
+
+def test_shards_are_merged_to_the_bytes_of_the_whole(folder):
+    common = ("export", "attention", folder / "model", folder / "new.fa", "--batch-size", 1)
+    assert bioattn(*common, "-o", folder / "whole.h5") == 0
+    parts = [folder / f"part{number}.h5" for number in (1, 2)]
+    for number, part in enumerate(parts, start=1):
+        assert bioattn(*common, "-o", part, "--shard", f"{number}/2") == 0
+    assert bioattn("merge", *parts, "-o", folder / "joined.h5") == 0
+    assert (folder / "joined.h5").read_bytes() == (folder / "whole.h5").read_bytes()
+
+
+@pytest.fixture(scope="module")
+def codon_model(tmp_path_factory):
+    """An untrained model from proteins to codons."""
+    torch.manual_seed(0)
+    config = TranslationModelConfig(
+        source_alphabet=PairAlphabet.PROTEIN,
+        target_alphabet=PairAlphabet.CODON,
+        architecture=Architecture.TRANSFORMER,
+        channels=16,
+        num_heads=2,
+        layers=1,
+        longest_source=50,
+    )
+    model = Translator(config).eval()
+    with torch.no_grad():
+        for parameter in model.parameters():
+            parameter += 0.3 * torch.randn_like(parameter)
+    folder = tmp_path_factory.mktemp("codons") / "model"
+    folder.mkdir()
+    write_translator(folder, model)
+    return folder
+
+
+PROTEINS = {"p1": "MKTAYIAKQRQISFVKSHFSRQ", "p2": "MEFGSGIPLRDKNEF", "p3": "MWWENSPXY"}
+
+
+@pytest.mark.parametrize("extra", [(), ("--beam", 3), ("--samples", 3, "--temperature", 2)])
+def test_outputs_encode_the_protein_without_forbidden_motifs(codon_model, tmp_path, extra):
+    (tmp_path / "p.fa").write_text("".join(f">{name}\n{text}\n" for name, text in PROTEINS.items()))
+    (tmp_path / "sites.txt").write_text("EcoRI GAATTC\nMboI GATC\nrun AAAA\nHinfI GANTC\n")
+    words = ("--constraint", "protein", "--forbid", tmp_path / "sites.txt", *extra)
+    output = tmp_path / "o.fa"
+    assert bioattn("run", "translation", codon_model, tmp_path / "p.fa", "-o", output, *words) == 0
+    made = sequences(output)
+    assert set(PROTEINS) <= set(made)
+    for name, text in made.items():
+        wanted, own = PROTEINS[name.partition("/")[0]], translate(text).removesuffix("*")
+        assert len(own) == len(wanted)
+        assert all(a == b or b == "X" for a, b in zip(own, wanted, strict=True))
+        for strand in (text, reverse_complement(text)):
+            assert not any(motif in strand for motif in ("GAATTC", "GATC", "AAAA"))
+            assert not any(f"GA{base}TC" in strand for base in "ACGT")
+
+
+def test_a_motif_that_the_protein_forces_is_named(codon_model, tmp_path, capsys):
+    (tmp_path / "p.fa").write_text(">forced\nMKWMWA\n")
+    (tmp_path / "sites.txt").write_text(">x\nCATCCA\n>both\nTGGATGTGG\n")
+    words = ("--constraint", "protein", "--forbid", tmp_path / "sites.txt", "-o", tmp_path / "o.fa")
+    assert bioattn("run", "translation", codon_model, tmp_path / "p.fa", *words) == 1
+    assert "forced: residues 3 to 4 (WM) force the forbidden motif x" in capsys.readouterr().err
+    assert not (tmp_path / "o.fa").exists()
+
+
+def test_a_beam_is_as_good_as_every_output_and_a_wide_one_finds_the_best():
+    """Against all outputs of a tiny alphabet up to a length."""
+    config = TranslationModelConfig(
+        source_alphabet=PairAlphabet.DNA, target_alphabet=PairAlphabet.DNA, channels=8, num_heads=1, layers=1
+    )
+    torch.manual_seed(1)
+    model = Translator(config).eval()
+    with torch.no_grad():
+        for parameter in model.parameters():
+            parameter += 0.5 * torch.randn_like(parameter)
+    loaded = LoadedTranslator(model=model, device=torch.device("cpu"), sha256="")
+    source = model.source.tokenize("ACG", "")
+    every = [
+        np.array(words, dtype=np.int64)
+        for length in range(4)
+        for words in itertools.product(range(5, 9), repeat=length)
+    ]
+    likely = {tuple(words): given_score(loaded, Pair(source, words))[1] for words in every}
+    wide = search_outputs(loaded, source, Search(beam=85, length_penalty=0, longest=3), "")
+    best = max(likely, key=lambda words: likely[words])
+    assert tuple(wide[0].tokens) == best
+    for each in wide:
+        assert each.log_likelihood == pytest.approx(likely[tuple(each.tokens)], abs=1e-4)
+    greedy = search_outputs(loaded, source, Search(longest=3), "")[0]
+    for beam in (2, 3):
+        found = search_outputs(loaded, source, Search(beam=beam, longest=3), "")[0]
+        assert found.score(0.6) >= greedy.score(0.6)
+
+
+def write_pairs(folder, source, target):
+    (folder / "s.fa").write_text(source)
+    (folder / "t.fa").write_text(target)
+    return folder / "s.fa", folder / "t.fa"
+
+
+@pytest.mark.parametrize(
+    ("source", "target", "said"),
+    [
+        (">a\nMK\n>b\nMK\n", ">a\nATGAAA\n", "t.fa: 1 of 2 records of"),
+        (">a\nMK\n", ">a\nATGAA\n", "a (5 bases are not whole codons)"),
+        (">a\nMKK\n", ">a\nATGTAAAAA\n", "a (stop codon 2 of 3 codons)"),
+        (">a\nMK\n", ">a\nATGCAA\n", "a (codon 2 encodes Q, the protein has K)"),
+        (">a\nMK\n", ">a\nATGAAAAAA\n", "a (3 codons before the stop, but 2 residues)"),
+        (">a\nMK\n", ">a\n", "a (0 codons before the stop, but 2 residues)"),
+        (">a\nM1\n", ">a\nATGAAA\n", "the protein has 1"),
+    ],
+)
+def test_bad_pairs_are_named(tmp_path, source, target, said, capsys):
+    words = (
+        "prepare",
+        "translation",
+        *write_pairs(tmp_path, source, target),
+        "-o",
+        tmp_path / "x.dataset.h5",
+    )
+    assert bioattn(*words) == 1
+    assert said in capsys.readouterr().err
+    assert not (tmp_path / "x.dataset.h5").exists()
+
+
+def test_a_table_of_characters_becomes_a_dataset(tmp_path):
+    rows = "".join(f"r{n}\t{'abc'[n % 3]}{n}\t{n}\n" for n in range(40))
+    (tmp_path / "pairs.tsv").write_text(f"id\tsource\ttarget\n{rows}")
+    alphabets = ("--source-alphabet", "characters", "--target-alphabet", "characters")
+    output = tmp_path / "x.dataset.h5"
+    assert bioattn("prepare", "translation", tmp_path / "pairs.tsv", *alphabets, "-o", output) == 0
+    dataset = open_pair_dataset(output)
+    assert dataset.source.characters == "0123456789abc"
+    pair = dataset.pairs[dataset.ids.index("r17")]
+    assert (dataset.source.text(pair.source), dataset.target.text(pair.target)) == ("c17", "17")
+    assert [int((dataset.split == side).sum()) for side in range(3)] == [32, 4, 4]
+
+
+def test_related_proteins_stay_on_one_side(tmp_path):
+    random = np.random.default_rng(0)
+    proteins = {}
+    for number in range(30):
+        text = "".join(random.choice(list("ACDEFGHIKLNPQRSTVY"), 60))
+        proteins |= {f"a{number}": f"M{text}", f"b{number}": f"MGG{text[:40]}"}
+    codon_of = {translate("".join(each)): "".join(each) for each in itertools.product("ACGT", repeat=3)}
+    source = "".join(f">{name}\n{text}\n" for name, text in proteins.items())
+    target = "".join(f">{name}\n{''.join(codon_of[r] for r in text)}TAA\n" for name, text in proteins.items())
+    output = tmp_path / "x.dataset.h5"
+    assert bioattn("prepare", "translation", *write_pairs(tmp_path, source, target), "-o", output) == 0
+    dataset = open_pair_dataset(output)
+    side = dict(zip(dataset.ids, dataset.split.tolist(), strict=True))
+    assert all(side[f"a{number}"] == side[f"b{number}"] for number in range(30))
+    assert set(side.values()) == {0, 1, 2}
+    assert {row["related"] for row in dataset.metadata["leakage"]} == {0.0}
+
+
+def test_a_folder_is_loaded_as_it_was_written(codon_model):
+    loaded = load_translator(codon_model, torch.device("cpu"))
+    assert list(loaded.sites) == ["translation.encoder.0", "translation.decoder.0", "translation.source.0"]
