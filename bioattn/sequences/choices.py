@@ -12,6 +12,8 @@ class Alphabet(StrEnum):
     """Coding sequences; tokens are codons."""
     PROTEIN = "protein"
     """Residues; tokens are single ones."""
+    ALIGNMENT = "alignment"
+    """Rows of a protein alignment; tokens are residues and gaps, one a column."""
 
 
 class PairAlphabet(StrEnum):

@@ -4,6 +4,7 @@ Files are read twice and never held whole: first for names, lengths and letters,
 """
 
 import logging
+from collections import Counter
 from collections.abc import Iterator, Sequence
 from dataclasses import asdict, dataclass
 from itertools import pairwise
@@ -17,6 +18,7 @@ from numpy.typing import NDArray
 
 from bioattn.choices import not_there
 from bioattn.errors import BioattnError, FormatError, SettingsError
+from bioattn.formats.alignment_file import read_alignment
 from bioattn.formats.fasta import read_fasta_pieces
 from bioattn.formats.nucleotides import UNKNOWN, decode
 from bioattn.io.audit import audit_path, audit_text
@@ -33,7 +35,7 @@ from bioattn.promoters.splits import (
 )
 from bioattn.sequences.choices import Alphabet, SequenceSplit
 from bioattn.sequences.sequence_dataset import Segments, write_sequence_dataset
-from bioattn.sequences.vocabulary import CODON_LENGTH, MAX_KMER, RESIDUES, Vocabulary
+from bioattn.sequences.vocabulary import CODON_LENGTH, GAP, MAX_KMER, RESIDUES, Vocabulary
 from bioattn.system.progress import NoProgress, Progress
 from bioattn.text import counted, percentage
 
@@ -70,6 +72,8 @@ class SequenceSettings:
             raise SettingsError(
                 f"--kmer is for --alphabet dna; a token of {self.alphabet} is one {self.alphabet}"
             )
+        if self.alphabet is Alphabet.ALIGNMENT and self.split is SequenceSplit.POSITION:
+            raise SettingsError("--split position: rows of an alignment stay whole; give record or homology")
         if self.split_table is not None and (self.split is not None or self.holdouts):
             raise SettingsError(
                 "--split-table gives the side of every record; leave --split and --holdout out"
@@ -164,6 +168,11 @@ def _read_records(files: Sequence[Path], vocabulary: Vocabulary) -> list[_Record
             record = records.setdefault(name, _Record(name))
             vocabulary.encode(sequence, f"{path}: {name}", record.length)
             record.length += len(sequence)
+    lengths = {record.length for record in records.values()}
+    if vocabulary.alphabet is Alphabet.ALIGNMENT and len(lengths) > 1:
+        raise FormatError(
+            f"{files[-1]}: has other than {max(lengths)} columns; the files must be parts of one alignment"
+        )
     for record in records.values():
         if not record.length:
             record.dropped = "no sequence"
@@ -174,9 +183,24 @@ def _read_records(files: Sequence[Path], vocabulary: Vocabulary) -> list[_Record
 
 def _pieces(path: Path, vocabulary: Vocabulary) -> Iterator[tuple[str, str]]:
     """Name and letters of each piece of a record; stops at the end of proteins left out."""
+    if vocabulary.alphabet is Alphabet.ALIGNMENT:
+        yield from aligned_rows(path)
+        return
     for piece in read_fasta_pieces(path):
         protein = vocabulary.alphabet is Alphabet.PROTEIN
         yield piece.name, piece.sequence.removesuffix("*") if protein else piece.sequence
+
+
+def aligned_rows(path: Path) -> Iterator[tuple[str, str]]:
+    """Name and match columns of each row of an alignment, in any format of `read_alignment`.
+
+    Raises: as `read_alignment`; FormatError for two rows of one name.
+    """
+    alignment = read_alignment(path)
+    name, times = Counter(alignment.names).most_common(1)[0]
+    if times > 1:
+        raise FormatError(f"{path}: the name {name!r} stands there {times} times; each row needs its own")
+    yield from ((name, alignment.row(row)) for row, name in enumerate(alignment.names))
 
 
 @dataclass(frozen=True, slots=True)
@@ -216,7 +240,8 @@ def _split(
     if settings.split_table is not None:
         sides = split_by_table(names, read_split_table(settings.split_table))
         return Segments(*everything, sides), {"by": "table"}
-    kind = settings.split or _usual_split(lengths)
+    usual = SequenceSplit.RECORD if settings.alphabet is Alphabet.ALIGNMENT else _usual_split(lengths)
+    kind = settings.split or usual
     holdouts = parse_holdouts(settings.holdouts, with_treatments=False)
     named = any(not each.is_fraction and each.values for each in holdouts)
     description: dict[str, Any] = {"by": str(kind)}
@@ -319,8 +344,9 @@ def related_links(codes: Sequence[NDArray[np.uint8]], alphabet: Alphabet, geneti
         return protein_links(
             [translate(decode(each), table=genetic_code).removesuffix("*") for each in codes]
         )
-    letters = np.frombuffer((RESIDUES + "X").encode(), np.uint8)
-    return protein_links([letters[each].tobytes().decode() for each in codes])
+    gap = GAP if alphabet is Alphabet.ALIGNMENT else ""
+    letters = np.frombuffer(f"{RESIDUES}{gap}X".encode(), np.uint8)
+    return protein_links([letters[each].tobytes().decode().replace(GAP, "") for each in codes])
 
 
 def _leakage(segments: Segments, sequences: _Sequences, genetic_code: int) -> list[dict[str, Any]]:

@@ -23,6 +23,7 @@ from bioattn.sequences.choices import Alphabet
 SPECIAL = ("<pad>", "<cls>", "<eos>", "<mask>", "<unk>")
 PAD, CLS, EOS, MASK, UNKNOWN = range(len(SPECIAL))
 RESIDUES = "ACDEFGHIKLMNPQRSTVWY"
+GAP = "-"
 CODON_LENGTH = 3
 MAX_KMER = 6
 """Longest word: 4^6 = 4,096 tokens."""
@@ -30,15 +31,18 @@ MAX_KMER = 6
 _NO_LETTER = 255
 
 
-def _residue_table() -> bytes:
+def _residue_table(*others: str) -> bytes:
     table = np.full(256, _NO_LETTER, dtype=np.uint8)
-    for code, letters in enumerate([*RESIDUES, "XBZJUO"]):
+    for code, letters in enumerate([*RESIDUES, *others]):
         for letter in letters:
             table[ord(letter)] = table[ord(letter.lower())] = code
     return table.tobytes()
 
 
-_CODE_OF_RESIDUE = _residue_table()
+_CODE_OF_RESIDUE = {
+    Alphabet.PROTEIN: _residue_table("XBZJUO"),
+    Alphabet.ALIGNMENT: _residue_table("-.", "XBZJUO"),
+}
 _MARKS = str.maketrans("", "", "▁Ġ#")
 """What tokenizers mark the beginning or inside of words with."""
 
@@ -76,7 +80,13 @@ class Vocabulary:
     @property
     def letters(self) -> str:
         """The letters whose codes are 0, 1, …; the next code is an unknown letter."""
-        return RESIDUES if self.alphabet is Alphabet.PROTEIN else "ACGT"
+        letters = {Alphabet.PROTEIN: RESIDUES, Alphabet.ALIGNMENT: RESIDUES + GAP}
+        return letters.get(self.alphabet, "ACGT")
+
+    @property
+    def gap(self) -> int | None:
+        """The token of a gap in a row of an alignment; None for other alphabets."""
+        return self.tokens.index(GAP) if self.alphabet is Alphabet.ALIGNMENT else None
 
     @property
     def word(self) -> int:
@@ -155,10 +165,10 @@ class Vocabulary:
 
         Raises: FormatError naming the record and the 1-based position of another character.
         """
-        if self.alphabet is not Alphabet.PROTEIN:
+        if self.alphabet not in _CODE_OF_RESIDUE:
             return nucleotides.encode(sequence, name, offset)
         raw = sequence.encode("ascii", "replace")
-        codes = np.frombuffer(bytearray(raw.translate(_CODE_OF_RESIDUE)), dtype=np.uint8)
+        codes = np.frombuffer(bytearray(raw.translate(_CODE_OF_RESIDUE[self.alphabet])), dtype=np.uint8)
         if codes.size and int(codes.max()) == _NO_LETTER:
             place = int(codes.argmax())
             raise FormatError(
@@ -201,7 +211,7 @@ class Vocabulary:
 
     def text(self, tokens: NDArray[np.int64]) -> str:
         """The letters of tokens; special ones but `<unk>` are left out."""
-        unknown = ("X" if self.alphabet is Alphabet.PROTEIN else "N") * self.word
+        unknown = ("X" if self.alphabet in _CODE_OF_RESIDUE else "N") * self.word
         shown = [unknown if each == UNKNOWN else self.tokens[each] for each in tokens.tolist()]
         shown = [each for each in shown if each not in SPECIAL]
         if self.published is None:

@@ -132,6 +132,8 @@ class LanguageModelConfig:
         require(self, ("period",), lambda value: value >= 0, "not be negative")
         if self.ngram > 1 and self.shape is not Shape.DECODER:
             raise SettingsError(f"ngram is {self.ngram}: only a decoder reads tokens as n-grams")
+        if self.alphabet is Alphabet.ALIGNMENT and self.shape is Shape.ENCODER_DECODER:
+            raise SettingsError("shape = encoder-decoder: rows of an alignment need an encoder or a decoder")
         if self.channels % self.num_heads and self.form.head_channels is None:
             raise SettingsError(f"channels is {self.channels}; num_heads = {self.num_heads} must divide it")
         if self.positions is PositionEncoding.ROTARY and self.head_channels % 2:

@@ -18,6 +18,7 @@ from bioattn.attention.position import AddedPositions, RelativePositions
 from bioattn.attention.site import AttentionSite, Axis
 from bioattn.models.language.config import Activation, LanguageModelConfig, Norm, Output, Shape
 from bioattn.models.language.preceding import PrecedingTokens
+from bioattn.sequences.choices import Alphabet
 from bioattn.sequences.vocabulary import MASK, PAD, SPECIAL, Vocabulary
 
 FIRST_SPREAD = 0.02
@@ -172,22 +173,26 @@ class LanguageModel(nn.Module):
         self.normalise_output = _norm(config) if dense else None
         self.output_VC = None if form.tied else nn.Parameter(self.embed.weight.detach().clone())
         self.bias_V = nn.Parameter(torch.zeros(self.num_tokens))
+        aligned = config.alphabet is Alphabet.ALIGNMENT
+        self.profile_LV = nn.Parameter(torch.zeros(config.context, self.num_tokens)) if aligned else None
 
     def forward(self, tokens_BL: Tensor, source_BS: Tensor | None = None) -> Tensor:
         """Logits (B, L, V) of tokens (B, L): of the masked ones in an encoder, of the next ones in a decoder.
 
         source_BS: what the encoder of an encoder-decoder reads.
         """
-        return self.logits(self.hidden(tokens_BL, source_BS))
+        return self.logits(self.hidden(tokens_BL, source_BS), torch.arange(tokens_BL.shape[1]))
 
-    def logits(self, hidden_BLC: Tensor) -> Tensor:
-        """Logits (..., V) of normalised channels (..., C)."""
+    def logits(self, hidden_BLC: Tensor, places: Tensor | None = None) -> Tensor:
+        """Logits (..., V) of normalised channels (..., C). places: positions of the tokens in rows of an
+        alignment, which broadcast to (...)."""
         if self.output_dense is not None and self.normalise_output is not None:
             activate = ACTIVATIONS[self.config.form.activation]
             hidden_BLC = self.normalise_output(activate(self.output_dense(hidden_BLC)))
-        return F.linear(
+        logits = F.linear(
             hidden_BLC, self.embed.weight if self.output_VC is None else self.output_VC, self.bias_V
         )
+        return logits if self.profile_LV is None else logits + self.profile_LV[places]
 
     def hidden(
         self, tokens_BL: Tensor, source_BS: Tensor | None = None, cache: Cache | None = None

@@ -53,7 +53,8 @@ def _batch(
     never_V = never_V.to(tokens_BL.device)
     with torch.inference_mode():
         while tokens_BL.shape[1] <= length and not bool(ended_B.all()):
-            logits_BV = loaded.model.logits(loaded.model.hidden(new_BL, cache=cache)[:, -1]).float()
+            last = torch.tensor(tokens_BL.shape[1] - 1)
+            logits_BV = loaded.model.logits(loaded.model.hidden(new_BL, cache=cache)[:, -1], last).float()
             logits_BV[:, never_V] = -torch.inf
             chosen_B = _drawn(logits_BV, temperature, top_p, generator)
             chosen_B = torch.where(ended_B, EOS, chosen_B)

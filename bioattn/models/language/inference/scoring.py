@@ -36,6 +36,7 @@ def log_likelihoods(loaded: LoadedLanguageModel, tokens: NDArray[np.int64]) -> N
 
     Of a published decoder that reads no `<cls>` the first word has none and is left out.
 
+    Of rows of an alignment the gaps are given: they are NaN, and the probability is one of residues alone.
     An encoder-decoder reads the whole sequence, and its decoder's predictions are scored.
     """
     with torch.inference_mode():
@@ -47,9 +48,7 @@ def log_likelihoods(loaded: LoadedLanguageModel, tokens: NDArray[np.int64]) -> N
             tokens = loaded.vocabulary.started(tokens)
         tokens_1L = torch.from_numpy(tokens[None]).to(loaded.device)
         logits_LV = loaded.model(tokens_1L[:, :-1], source_1S)[0].float()
-        chosen = logits_LV.log_softmax(-1).gather(-1, tokens_1L[0, 1:, None])
-        found: NDArray[np.float64] = chosen.squeeze(-1).double().cpu().numpy()
-        return found
+        return _likely(loaded.model, logits_LV, tokens_1L[0, 1:])
 
 
 def _masked_log_likelihoods(
@@ -65,16 +64,27 @@ def _masked_log_likelihoods(
         row = torch.arange(len(own), device=device)
         wanted = copies_ML[row, own].clone()
         copies_ML[row, own] = MASK
-        logits_MV = model.logits(model.hidden(copies_ML)[row, own]).float()
-        likely = logits_MV.log_softmax(-1).gather(-1, wanted[:, None])
-        found[own.cpu().numpy() - 1] = likely.squeeze(-1).double().cpu().numpy()
+        logits_MV = model.logits(model.hidden(copies_ML)[row, own], own).float()
+        found[own.cpu().numpy() - 1] = _likely(model, logits_MV, wanted)
+    return found
+
+
+def _likely(model: LanguageModel, logits_NV: Tensor, wanted_N: Tensor) -> NDArray[np.float64]:
+    """ln of the probabilities of tokens; of a gap NaN."""
+    gap = model.vocabulary.gap
+    if gap is not None:
+        logits_NV[:, gap] = -torch.inf
+    likely_NV = logits_NV.log_softmax(-1)
+    if gap is not None:
+        likely_NV[:, gap] = torch.nan
+    found: NDArray[np.float64] = likely_NV.gather(-1, wanted_N[:, None]).squeeze(-1).double().cpu().numpy()
     return found
 
 
 def score(loaded: LoadedLanguageModel, tokens: NDArray[np.int64]) -> Score:
     """The score of one sequence; `<eos>` does not count."""
     found = log_likelihoods(loaded, tokens)
-    words = found[is_word(tokens[-len(found) :])]
+    words = found[is_word(tokens[-len(found) :]) & (tokens[-len(found) :] != loaded.vocabulary.gap)]
     return Score(len(words), float(words.sum()))
 
 

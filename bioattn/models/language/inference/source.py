@@ -14,6 +14,7 @@ from bioattn.formats.fasta import read_fasta
 from bioattn.io.files import sha256_of
 from bioattn.models.language.model import SOURCE_TOKENS, TOKENS
 from bioattn.sequences.choices import Alphabet
+from bioattn.sequences.preparation import aligned_rows
 from bioattn.sequences.vocabulary import PAD, Vocabulary
 from bioattn.store.schema import Samples
 
@@ -66,7 +67,11 @@ class TokenSource:
 
 
 def read_letters(path: Path, vocabulary: Vocabulary) -> Iterator[tuple[str, str]]:
-    """Names and letters of the sequences of a FASTA file; stops at the end of proteins left out."""
+    """Names and letters of the sequences of a FASTA file; stops at the end of proteins left out. For a model of
+    aligned rows an alignment in any format is read."""
+    if vocabulary.alphabet is Alphabet.ALIGNMENT:
+        yield from aligned_rows(path)
+        return
     protein = vocabulary.alphabet is Alphabet.PROTEIN
     for record in read_fasta(path):
         yield record.name, record.sequence.removesuffix("*") if protein else record.sequence
@@ -90,6 +95,10 @@ def read_tokens(path: Path, vocabulary: Vocabulary, context: int) -> TokenSource
             raise FormatError(f"{where}: is shorter than a token of {vocabulary.word} letters")
         framed = vocabulary.framed(words)
         room = context - len(framed) + len(words)
+        if vocabulary.alphabet is Alphabet.ALIGNMENT and len(words) != room:
+            raise FormatError(
+                f"{where}: has {len(words):,} columns; the model's alignment has {room:,}: align the row to it"
+            )
         if len(words) > room:
             raise FormatError(
                 f"{where}: is {len(words):,} tokens long; the model reads {room:,} at once: cut it into "

@@ -3,13 +3,51 @@
 import math
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
+from typing import ClassVar
 
 import numpy as np
 from numpy.typing import NDArray
 
+from bioattn.sequences.vocabulary import SPECIAL
+
+PSEUDOCOUNT = 5.0
+"""Rows that are added to those of an alignment, with all letters alike."""
 MAX_ORDER = 8
 MAX_CONTEXTS = 1 << 22
 """Most cells of a table of counts."""
+
+
+@dataclass(frozen=True, slots=True)
+class Profile:
+    """Frequencies of tokens in each column of an alignment, rows weighted."""
+
+    nats_LV: NDArray[np.float64]
+    """ln of the frequency of each token (special ones, too) at each place where one is predicted."""
+
+    name: ClassVar[str] = "profile of the alignment"
+    """The row of tables."""
+
+    @classmethod
+    def counted(
+        cls, rows: Iterable[NDArray[np.int64]], weights: NDArray[np.float64], num_tokens: int
+    ) -> "Profile":
+        """Count the predicted tokens of rows; `PSEUDOCOUNT` is added to each column, shared by the words."""
+        count_LV = np.zeros((0, num_tokens))
+        for row, weight in zip(rows, weights, strict=True):
+            if not len(count_LV):
+                count_LV = np.zeros((len(row), num_tokens))
+            count_LV[np.arange(len(row)), row] += weight
+        count_LV[:, len(SPECIAL) :] += PSEUDOCOUNT / (num_tokens - len(SPECIAL))
+        count_LV[:, : len(SPECIAL)] += PSEUDOCOUNT / num_tokens**2
+        return cls(np.log(count_LV / count_LV.sum(-1, keepdims=True)))
+
+    def sums(self, shown: NDArray[np.int64], targets: NDArray[np.int64]) -> NDArray[np.float64]:
+        """As `SimpleModel.sums`; `shown` is not looked at."""
+        chosen = np.flatnonzero(targets >= 0)
+        nats_NV = self.nats_LV[chosen, len(SPECIAL) :]
+        wanted = targets[chosen]
+        own = nats_NV[np.arange(len(chosen)), wanted]
+        return np.array([len(chosen), -own.sum(), (nats_NV.argmax(-1) == wanted).sum()])
 
 
 class ContextCounts:

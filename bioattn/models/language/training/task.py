@@ -11,6 +11,7 @@ import torch.nn.functional as F  # noqa: N812
 from numpy.typing import NDArray
 from torch import Tensor, nn
 
+from bioattn.alignments.weights import sequence_weights
 from bioattn.errors import BioattnError
 from bioattn.formats.nucleotides import reverse_complement
 from bioattn.io.config_file import build, settings_error
@@ -20,7 +21,7 @@ from bioattn.models.language.config import LanguageModelConfig, LanguageTraining
 from bioattn.models.language.family import LanguageTrainingSettings
 from bioattn.models.language.folder import VOCABULARY, load_language_model, write_language_model
 from bioattn.models.language.model import LanguageModel
-from bioattn.models.language.training.evaluation import SimpleModel
+from bioattn.models.language.training.evaluation import Profile, SimpleModel
 from bioattn.models.language.training.windows import IGNORED, Exercise, Windows, exercise
 from bioattn.promoters.dataset import SPLIT_NAMES, TEST, TRAIN, VALIDATION
 from bioattn.sequences.choices import Alphabet
@@ -63,10 +64,10 @@ class LanguageTask(Task):
         )
         self.dataset = open_sequence_dataset(settings.dataset)
         self.start = None if settings.start is None else load_language_model(settings.start, device)
-        self.keeps_start = self.start is not None
         if self.start is not None and self.start.config.alphabet is self.dataset.vocabulary.alphabet:
             self.dataset = replace(self.dataset, vocabulary=self.start.vocabulary)
         self.config = self._config()
+        self.keeps_start = self.start is not None or self.config.alphabet is Alphabet.ALIGNMENT
         self.digest = {
             "dataset": sha256_of(settings.dataset),
             "from": None if self.start is None else self.start.sha256,
@@ -81,6 +82,8 @@ class LanguageTask(Task):
         """
         vocabulary, source = self.dataset.vocabulary, self.settings.source("model")
         chosen = {"alphabet": str(vocabulary.alphabet), "kmer": vocabulary.kmer}
+        if vocabulary.alphabet is Alphabet.ALIGNMENT:
+            chosen["context"] = int(self.dataset.segments.end.max()) + 2
         wanted = {**self.settings.merged("model"), **chosen}
         if self.start is None:
             return build(LanguageModelConfig, wanted, source)
@@ -112,6 +115,7 @@ class LanguageTask(Task):
         self.model = LanguageModel(self.config, self.dataset.vocabulary).to(self.device)
         if self.start is not None:
             self.model.load_state_dict(self.start.model.state_dict())
+        self.profile = self._profile() if self.config.alphabet is Alphabet.ALIGNMENT else None
         self.stages = [
             Stage(
                 steps=training.steps,
@@ -132,6 +136,24 @@ class LanguageTask(Task):
             f"{self.config.shape} ({sum(p.numel() for p in self.model.parameters()):,} weights) on "
             f"{self.dataset.letters_in(TRAIN):,} letters"
         )
+
+    def _profile(self) -> Profile:
+        """That of the training rows; they are drawn as often as it weighs them."""
+        rows = self.windows[TRAIN]
+        numbers = rows.segments.tolist()
+        letters = np.frombuffer((self.dataset.vocabulary.letters + "X").encode(), np.uint8)
+        weights = sequence_weights(letters[np.stack([self.dataset.segment(number) for number in numbers])])
+        self.windows[TRAIN] = replace(rows, weights=weights)
+        first = int(self.config.shape is Shape.DECODER)
+        predicted = (rows.window(number, 0)[first:] for number in numbers)
+        return Profile.counted(predicted, weights, len(self.dataset.vocabulary.tokens))
+
+    def begin(self) -> None:
+        """A model of an alignment starts from the profile."""
+        if self.profile is not None and self.start is None:
+            assert self.model.profile_LV is not None
+            with torch.no_grad():
+                self.model.profile_LV[: len(self.profile.nats_LV)] = torch.from_numpy(self.profile.nats_LV)
 
     def parts(self, step: Step, shard: Shard) -> Iterator[PartLoss]:
         """This process's windows of a step."""
@@ -160,7 +182,9 @@ class LanguageTask(Task):
         chosen = targets_BL != IGNORED
         with self.training.precision.autocast(self.device):
             # Only what is asked for becomes logits: of a masked model a seventh.
-            logits = self.model.logits(self.model.hidden(tokens_BL, source_BS)[chosen])
+            logits = self.model.logits(
+                self.model.hidden(tokens_BL, source_BS)[chosen], chosen.nonzero()[:, 1]
+            )
         return F.cross_entropy(logits.float(), targets_BL[chosen], reduction="sum")
 
     def validate(self, model: nn.Module, shard: Shard) -> Tensor | None:
@@ -188,10 +212,10 @@ class LanguageTask(Task):
         """The model on windows of both held-out sides, beside counts."""
         exercises = {side: self._exercises(side, EVALUATION_WINDOWS) for side in (VALIDATION, TEST)}
         exercises = {side: each for side, each in exercises.items() if each}
-        simple = None
+        simple: Profile | SimpleModel | None = None
         if self.settings.baselines and exercises and self.config.shape is not Shape.ENCODER_DECODER:
             progress.begin("simple model", 1)
-            simple = SimpleModel.learned(
+            simple = self.profile or SimpleModel.learned(
                 self._counted(),
                 self.num_words,
                 self._words(exercises.get(VALIDATION, [])),

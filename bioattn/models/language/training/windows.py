@@ -52,6 +52,8 @@ class Windows:
     config: LanguageModelConfig
     segments: NDArray[np.int64]
     """Numbers of the segments."""
+    weights: NDArray[np.float64] | None = None
+    """How often each segment is drawn, of rows of an alignment; None: as often as it has letters."""
 
     @property
     def letters(self) -> int:
@@ -60,9 +62,12 @@ class Windows:
 
     def random(self, generator: np.random.Generator, *, turned: bool) -> NDArray[np.int64]:
         """Tokens of a random window; each letter is as likely to be in it. turned: perhaps of the other strand."""
-        lengths = self.dataset.segments.end[self.segments] - self.dataset.segments.start[self.segments]
-        windows = np.maximum(1, lengths // self.letters)
-        place = int(np.searchsorted(np.cumsum(windows), generator.integers(windows.sum()), side="right"))
+        if self.weights is None:
+            lengths = self.dataset.segments.end[self.segments] - self.dataset.segments.start[self.segments]
+            windows = np.cumsum(np.maximum(1, lengths // self.letters))
+            place = int(np.searchsorted(windows, generator.integers(windows[-1]), side="right"))
+        else:
+            place = int(generator.choice(len(self.segments), p=self.weights / self.weights.sum()))
         codes = self.dataset.segment(int(self.segments[place]))
         spare = len(codes) - self.letters
         first = 0
