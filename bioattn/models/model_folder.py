@@ -100,13 +100,18 @@ def check_model_config(path: Path, content: Any) -> None:
 
 def write_weights(folder: Path, model: torch.nn.Module) -> None:
     """Write all weights and buffers into the existing `folder`, straight from the model's memory."""
-    weights = {name: tensor.detach().cpu().contiguous() for name, tensor in model.state_dict().items()}
+    save_arrays(folder, model.state_dict(), f"{MODEL_FORMAT} {MODEL_FORMAT_VERSION}")
+
+
+def save_arrays(folder: Path, arrays: Mapping[str, torch.Tensor], form: str) -> None:
+    """Write arrays as the weights of the existing `folder`. form: what the file is to say of their format."""
+    weights = {name: tensor.detach().cpu().contiguous() for name, tensor in arrays.items()}
     # One metadata entry only: safetensors writes several in random order, and the bytes would not repeat.
     with atomic_output(folder / WEIGHTS) as temporary:
         temporary.touch()
         mode = temporary.stat().st_mode
         try:
-            save_file(weights, temporary, metadata={"format": f"{MODEL_FORMAT} {MODEL_FORMAT_VERSION}"})
+            save_file(weights, temporary, metadata={"format": form})
         except SafetensorError as error:
             number = re.search(r"os error (\d+)", str(error))
             code = int(number[1]) if number else 0

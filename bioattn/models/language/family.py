@@ -128,6 +128,32 @@ class LanguageFamily:
         """Carry out `generate language`."""
         return runs.generate(settings, running)
 
+    def export_parameters(
+        self, model: Path, output: Path, *, structure_layers: int | None, force: bool
+    ) -> RunReport:
+        """Write a model as a Hugging Face folder, or a published one as a folder of bioattn."""
+        from bioattn.errors import SettingsError
+        from bioattn.io.files import check_apart, check_parent
+        from bioattn.models.language.published.writing import export_language_model, is_published
+
+        if structure_layers is not None or output.suffix:
+            raise SettingsError(
+                "--structure-layers is for MSA/pair models"
+                if structure_layers is not None
+                else f"--output {output}: a language model is written as a folder; give a name without suffix"
+            )
+        check_parent(output)
+        check_apart(output, [model])
+        published = is_published(model)
+        number = export_language_model(model, output, published=published, force=force)
+        form = "model folder" if published else "Hugging Face folder"
+        return RunReport(
+            sentences=[f"wrote {output}: a {form} of {number:,} parameters"],
+            outputs=[output],
+            inputs={"model": model / "config.json"},
+            figures={"parameters": number},
+        )
+
     def export_attention(self, settings: ExportAttention, running: Running) -> RunReport:
         """Carry out `export attention` for a language model."""
         return runs.export_attention(settings, running)

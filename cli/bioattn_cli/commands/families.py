@@ -167,7 +167,9 @@ settings_command("export attention", ExportAttention, _export_attention)
 def parameters(
     reporter: Reporter,
     model: Path = argument(
-        "MODEL", "Model folder, AlphaFold's params_model_*.npz, or an OpenFold .pt state dict.", recorded=""
+        "MODEL",
+        "Model folder, Hugging Face folder, AlphaFold's params_model_*.npz, or an OpenFold .pt state dict.",
+        recorded="",
     ),
     output: Path = options.RESULT,
     structure_layers: int | None = option(
@@ -177,10 +179,12 @@ def parameters(
     ),
     force: bool = option("Replace an existing model folder.", default=False),
 ) -> Result:
-    """Write the parameters of an MSA/pair model in another form.
+    """Write the parameters of a language model or an MSA/pair model in another form.
 
-    The name of the output chooses the form: .npz for AlphaFold's keys and layouts, .pt for OpenFold's state dict,
-    no suffix for a model folder. Arrays of a template embedder are left out, with a warning.
+    A language model becomes a Hugging Face folder, which transformers loads, and a Hugging Face folder a model
+    folder of bioattn. Of an MSA/pair model the name of the output chooses the form: .npz for AlphaFold's keys and
+    layouts, .pt for OpenFold's state dict, no suffix for a model folder. Arrays of a template embedder are left
+    out, with a warning.
     """
     write = ability(family_of_parameters(model), "export_parameters")
     result: Result = write(model, output, structure_layers=structure_layers, force=force)

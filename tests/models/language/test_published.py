@@ -1,6 +1,7 @@
 """Published models, read as they are, against `transformers`: logits, maps and tokens."""
 
 import os
+import re
 from itertools import product
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -12,10 +13,14 @@ import torch.nn.functional as F  # noqa: N812
 from torch import nn
 
 from bioattn.attention.capture import capture
-from bioattn.models.language.folder import LoadedLanguageModel, load_language_model
+from bioattn.attention.choices import PositionEncoding
+from bioattn.models.language.config import LanguageModelConfig, Shape
+from bioattn.models.language.folder import LoadedLanguageModel, load_language_model, write_language_model
 from bioattn.models.language.inference.embedding_file import read_embeddings
 from bioattn.models.language.inference.source import read_tokens
-from bioattn.sequences.vocabulary import CLS, MASK, PAD
+from bioattn.models.language.model import LanguageModel
+from bioattn.sequences.choices import Alphabet
+from bioattn.sequences.vocabulary import CLS, MASK, PAD, SPECIAL
 from bioattn.store.reader import open_attention
 from tests.making import bioattn
 
@@ -340,3 +345,71 @@ def test_a_published_decoder_writes_sequences(case: Case, tmp_path: Path):
         ids.append(allowed[logits[allowed].argmax()])
     expected = "".join(GPT2_TOKENS.split()[each] for each in ids if each > 2)
     assert output.read_text().splitlines()[1] == expected
+
+
+def test_a_published_model_comes_back_as_it_went(case: Case, tmp_path: Path):
+    """Into a folder of bioattn, and from there into the form of transformers."""
+    ours, theirs = tmp_path / "ours", tmp_path / "theirs"
+    assert bioattn("export", "parameters", case.folder, "-o", ours) == 0
+    converted = load_language_model(ours, torch.device("cpu"))
+    assert converted.vocabulary == case.loaded.vocabulary
+    assert bioattn("export", "parameters", ours, "-o", theirs) == 0
+    again = type(case.theirs).from_pretrained(theirs).eval()
+    expected = dict(case.theirs.named_parameters())
+    for name, parameter in again.named_parameters():
+        # Scales of logits are kept in the weights of queries, and the type of tokens in their positions.
+        folded = "|c_attn" if case.folder.name == "gpt2-inverse" else ""
+        if not re.search(r"token_type_emb|position_emb|pooler|contact_head" + folded, name):
+            assert torch.allclose(parameter, expected[name], atol=1e-6), name
+    reread = load_language_model(theirs, torch.device("cpu"))
+    assert reread.config == case.loaded.config
+    assert reread.vocabulary == case.loaded.vocabulary
+    tokens_BL = batch_of(case)
+    source_BS = tokens_BL if case.loaded.config.shape == "encoder-decoder" else None
+    with torch.no_grad():
+        plain = case.loaded.model.hidden(tokens_BL, source_BS)
+        assert torch.allclose(reread.model.hidden(tokens_BL, source_BS), plain, atol=1e-5)
+
+
+@pytest.mark.parametrize("positions", ["rotary", "learned", "sinusoidal", "none"])
+@pytest.mark.parametrize("shape", ["encoder", "decoder"])
+def test_our_models_give_the_same_logits_in_transformers(shape: str, positions: str, tmp_path: Path):
+    torch.manual_seed(1)
+    config = LanguageModelConfig(
+        alphabet=Alphabet.PROTEIN,
+        shape=Shape(shape),
+        positions=PositionEncoding(positions),
+        layers=2,
+        channels=32,
+        num_heads=2,
+        hidden_channels=48,
+        context=24,
+    )
+    model = LanguageModel(config).eval()
+    with torch.no_grad():
+        for parameter in model.parameters():
+            parameter += 0.2 * torch.randn_like(parameter)
+    folder, output = tmp_path / "model", tmp_path / "published"
+    folder.mkdir()
+    write_language_model(folder, model)
+    assert bioattn("export", "parameters", folder, "-o", output) == 0
+    theirs = transformers.EsmForMaskedLM.from_pretrained(output, attn_implementation="eager").eval()
+    tokens_BL = torch.randint(len(SPECIAL), 25, (2, 20))
+    tokens_BL[:, 0] = CLS
+    tokens_BL[1, 12:] = PAD
+    shown_BL = tokens_BL != PAD
+    with torch.no_grad():
+        logits_BLV = theirs(input_ids=tokens_BL, attention_mask=shown_BL.long()).logits
+        assert (model(tokens_BL) - logits_BLV).abs()[shown_BL].max() < 1e-4
+    tokenizer = transformers.AutoTokenizer.from_pretrained(output)
+    ids = model.vocabulary.framed(model.vocabulary.words("MKTAY", "s")).tolist()
+    assert tokenizer(" ".join("MKTAY"))["input_ids"] == ids
+
+
+def test_what_no_published_architecture_holds_is_said(tmp_path: Path, capsys: pytest.CaptureFixture[str]):
+    config = LanguageModelConfig(alphabet=Alphabet.DNA, shape=Shape.ENCODER_DECODER, layers=1, channels=12)
+    (tmp_path / "model").mkdir()
+    write_language_model(tmp_path / "model", LanguageModel(config))
+    assert bioattn("export", "parameters", tmp_path / "model", "-o", tmp_path / "out") == 1
+    assert "is an encoder-decoder with layer norms" in capsys.readouterr().err
+    assert not (tmp_path / "out").exists()

@@ -129,7 +129,7 @@ def _esm(settings: Settings, alphabet: Alphabet, there: Names) -> LanguageModelC
         channels=settings.number("hidden_size"),
         num_heads=settings.number("num_attention_heads"),
         hidden_channels=settings.number("intermediate_size"),
-        context=max(longest, ENDLESS_CONTEXT) if rotary else longest - _first_position(settings.content),
+        context=max(longest, ENDLESS_CONTEXT) if rotary else longest - first_position(settings.content),
         form=Form(
             epsilon=settings.real("layer_norm_eps", 1e-12),
             embedding_norm=bool(settings.content.get("emb_layer_norm_before")),
@@ -140,7 +140,7 @@ def _esm(settings: Settings, alphabet: Alphabet, there: Names) -> LanguageModelC
     )
 
 
-def _first_position(content: Mapping[str, Any]) -> int:
+def first_position(content: Mapping[str, Any]) -> int:
     """Row of ESM's first learned position: the one behind that of padding."""
     pad = content.get("pad_token_id")
     return int(1 if pad is None else pad) + 1
@@ -148,7 +148,7 @@ def _first_position(content: Mapping[str, Any]) -> int:
 
 def _esm_rows(config: LanguageModelConfig, content: Mapping[str, Any]) -> Iterator[Row]:
     if config.positions is PositionEncoding.LEARNED:
-        first = _first_position(content)
+        first = first_position(content)
         turn = Turn(lambda table: table[first:], lambda table: F.pad(table, (0, 0, first, 0)))
         yield Row("add_positions.table_LC", ["embeddings.position_embeddings.weight"], turn)
     if config.form.embedding_norm:
