@@ -138,4 +138,4 @@ clean:
 	rm -rf $(OUT) build dist .mypy_cache .pytest_cache .ruff_cache .hypothesis
 
 distclean: clean
-	rm -rf $(VENV) $(SNAKEMAKE) $(MULTIQC)
+	rm -rf $(VENV) $(SNAKEMAKE) $(MULTIQC) .venv-modisco

@@ -83,21 +83,6 @@ def test_bytes_repeat_and_are_sealed(dataset_file, tmp_path):
     assert content.endswith(b"bioattn-seal\n")
 
 
-def test_a_flipped_byte_is_found(dataset_file):
-    content = bytearray(dataset_file.read_bytes())
-    content[len(content) // 2] ^= 1
-    dataset_file.write_bytes(content)
-    with pytest.raises(FormatError, match=str(dataset_file)):
-        open_contact_dataset(dataset_file)
-
-
-@pytest.mark.parametrize("length", [5, 700, 0.5, 0.9])
-def test_cut_files_are_refused(dataset_file, length):
-    content = dataset_file.read_bytes()
-    dataset_file.write_bytes(content[: int(length if length > 1 else length * len(content))])
-    assert len(validate_contact_dataset(dataset_file)) == 1
-
-
 def test_edits_with_other_programs_are_warned_of(dataset_file):
     with h5py.File(dataset_file, "r+") as file:
         file["alignments/000001/cb"][3] = 0

@@ -99,7 +99,7 @@ def test_the_start_is_quick(word, limit):
 
 
 @pytest.mark.parametrize("words", every_command(), ids=" ".join)
-def test_a_command_has_at_most_about_fifteen_options_of_its_own(words: list[str]) -> None:
+def test_a_command_has_at_most_about_fifteen_options_of_its_own(words):
     command = program()
     for word in words:
         command = command.commands[word]
@@ -113,7 +113,7 @@ def test_a_command_has_at_most_about_fifteen_options_of_its_own(words: list[str]
 
 
 @pytest.mark.parametrize("words", every_command(), ids=" ".join)
-def test_numbers_are_called_by_their_type_alone(words: list[str], capsys: pytest.CaptureFixture[str]) -> None:
+def test_numbers_are_called_by_their_type_alone(words, capsys):
     """Bounds stand behind a number's help, so they need not change the name of its type, too; nor does repetition
     that of an option's values, or of an argument.
     """
@@ -353,13 +353,7 @@ RUN = "see `bioattn run promoter --help`"
         ("simulate promoters -o x --presence 2", "invalid value for '--presence': '2' "),
     ],
 )
-def test_wrong_usage_is_one_sentence(
-    words: str,
-    sentence: str,
-    capsys: pytest.CaptureFixture[str],
-    tmp_path: Path,
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
+def test_wrong_usage_is_one_sentence(words, sentence, capsys, tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
     assert main(words.split()) == 2
     captured = capsys.readouterr()

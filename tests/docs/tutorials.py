@@ -6,12 +6,10 @@ standing for anything. A comment `<!-- test: not run, … -->` above a block of 
 """
 
 import re
-from collections.abc import Callable
 from pathlib import Path
 from typing import NamedTuple
 
 ROOT = Path(__file__).resolve().parents[2]
-RunBash = Callable[..., str]
 PAGES = ROOT / "docs" / "tutorials"
 NUMBER = re.compile(r"(?<![\w.])[-−+]?\d[\d,]*(?:\.\d+)?(?:e[-+]?\d+)?")
 

@@ -3,7 +3,6 @@
 import gzip
 import hashlib
 import json
-from collections.abc import Callable
 from pathlib import Path
 
 import h5py
@@ -28,8 +27,6 @@ from bioattn.models.promoter.config import Conditioning, TreatmentEncoding
 from bioattn.store import open_attention
 from bioattn_cli.main import main
 from tests.making import bioattn
-
-Make = Callable[..., Path]
 
 
 def test_run_and_export_are_the_same_thing(make_model, make_promoters, tmp_path):

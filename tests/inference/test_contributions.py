@@ -1,8 +1,5 @@
 """Contributions of a model whose readout all treatments share: they add up to the prediction."""
 
-from collections.abc import Callable
-from pathlib import Path
-
 import numpy as np
 import pytest
 import torch
@@ -17,8 +14,6 @@ from bioattn.promoters.promoter_fasta import read_promoters
 from bioattn.store.reader import open_attention
 from bioattn.store.result_validation import validate_attention
 from tests.making import bioattn as command
-
-Make = Callable[..., Path]
 
 
 @pytest.fixture

@@ -1,8 +1,6 @@
 """Weights that are finite and give NaN or infinities: refused where results are made, and by `validate`."""
 
 import json
-from collections.abc import Callable
-from pathlib import Path
 
 import numpy as np
 import pytest
@@ -16,8 +14,6 @@ from bioattn.io.files import sha256_of
 from bioattn.store.schema import Array, Block, FileLayout, GroupLayout, Samples
 from tests.inference.evoformer_runs import make_model, write_fasta
 from tests.making import bioattn
-
-Make = Callable[..., Path]
 
 
 def set_weights(folder, ending, value):

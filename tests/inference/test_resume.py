@@ -5,8 +5,6 @@ import resource
 import signal
 import subprocess
 import time
-from collections.abc import Callable
-from pathlib import Path
 
 import pytest
 import torch
@@ -19,8 +17,6 @@ from bioattn.store.inspection import inspect_file, validate_file
 from bioattn.store.result_validation import validate_attention
 from bioattn.system.progress import NoProgress
 from tests.inference.conftest import TABLE
-
-Make = Callable[..., Path]
 
 # Runs an export in small parts, slowly enough to be hit anywhere; the pause stands for a larger model.
 WORKER = """

@@ -2,8 +2,6 @@
 
 import io
 import tracemalloc
-from collections.abc import Callable
-from pathlib import Path
 
 import numpy as np
 import pandas as pd
@@ -22,8 +20,6 @@ from bioattn.store.choices import Reduction, WeightType
 from bioattn.store.reader import open_attention
 from bioattn.store.result_validation import validate_attention
 from bioattn.store.schema import AttentionOptions
-
-Make = Callable[..., Path]
 
 
 class Ears:

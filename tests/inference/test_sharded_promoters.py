@@ -1,7 +1,6 @@
 """Shards of a run over promoters, merged, are the bytes of the run by one process; anything else is refused."""
 
 import shutil
-from collections.abc import Callable
 from pathlib import Path
 
 import h5py
@@ -13,8 +12,6 @@ from bioattn.models.promoter.config import Conditioning
 from bioattn.store.inspection import inspect_file, validate_file
 from bioattn_cli.main import main
 from tests.inference.conftest import write_model, write_promoter_file
-
-Make = Callable[..., Path]
 
 
 @pytest.fixture(scope="module", autouse=True)

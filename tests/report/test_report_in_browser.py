@@ -138,6 +138,14 @@ def search(browser, text):
     box.send_keys(text)
 
 
+def show(browser, text, name=None):
+    """Choose the promoter that a search finds, and wait for it."""
+    search(browser, text)
+    browser.find("#gene-search").send_keys(Keys.ENTER)
+    wanted = json.dumps(name or text)
+    browser.wait(f"document.querySelector('#gene-line strong').textContent === {wanted}")
+
+
 def heights(path):
     """Levels of an outline `M x y H x V y H x …`."""
     return [float(part.split("H")[0]) for part in path.replace("M", "V").replace(" ", "V").split("V")[2:]]
@@ -191,18 +199,14 @@ def test_the_policy_stops_what_would_load_or_run(promoter_page):
 
 def test_search_finds_by_id_and_name_and_changes_the_tracks(promoter_page):
     before = promoter_page.edges()
-    search(promoter_page, "namedg")
-    promoter_page.find("#gene-search").send_keys(Keys.ENTER)
-    promoter_page.wait("document.querySelector('#gene-line strong').textContent === 'gene01'")
+    show(promoter_page, "namedg", "gene01")
     assert promoter_page.edges() != before
     search(promoter_page, "no such gene")
     assert "No promoter is called so" in promoter_page.find("#gene-options").text
 
 
 def test_tracks_are_the_weights_of_the_head_that_is_chosen(promoter_page, run):
-    search(promoter_page, "gene02")
-    promoter_page.find("#gene-search").send_keys(Keys.ENTER)
-    promoter_page.wait("document.querySelector('#gene-line strong').textContent === 'gene02'")
+    show(promoter_page, "gene02")
     with open_attention(run.attention) as attention:
         weights = attention.weights("promoter.cross.0", gene="gene02")
         names = attention.treatments
@@ -228,9 +232,7 @@ def test_treatments_are_chosen(promoter_page):
 
 
 def test_zoom_shows_letters_by_mouse_and_keyboard(promoter_page, run):
-    search(promoter_page, "gene03")
-    promoter_page.find("#gene-search").send_keys(Keys.ENTER)
-    promoter_page.wait("document.querySelector('#gene-line strong').textContent === 'gene03'")
+    show(promoter_page, "gene03")
     letters = (
         "return [...document.querySelectorAll('#tracks g.letters text')].map(t => t.textContent).join('')"
     )
@@ -264,18 +266,14 @@ def test_less_the_mean_of_all_promoters(promoter_page):
     assert compared.keys() == plain.keys()
     assert compared != plain
     # The mean promoter less itself is flat.
-    search(promoter_page, "(mean of all")
-    promoter_page.find("#gene-search").send_keys(Keys.ENTER)
-    promoter_page.wait("document.querySelector('#gene-line strong').textContent === 'Mean of all promoters'")
+    show(promoter_page, "(mean of all", "Mean of all promoters")
     assert all(np.ptp(heights(path)) == 0 for path in promoter_page.edges().values())
 
 
 def test_attribution_is_drawn_where_there_is_one(promoter_page):
     count = "return document.querySelectorAll('#tracks g.contributions').length"
     for gene, wanted in ((GENES[2], 3), (GENES[9], 0)):
-        search(promoter_page, gene)
-        promoter_page.find("#gene-search").send_keys(Keys.ENTER)
-        promoter_page.wait(f"document.querySelector('#gene-line strong').textContent === '{gene}'")
+        show(promoter_page, gene)
         assert promoter_page.run(count) == wanted
 
 
@@ -352,9 +350,7 @@ def saved(browser, selector):
 
 
 def test_drawings_and_numbers_are_saved(promoter_page, pages, run):
-    search(promoter_page, "gene02")
-    promoter_page.find("#gene-search").send_keys(Keys.ENTER)
-    promoter_page.wait("document.querySelector('#gene-line strong').textContent === 'gene02'")
+    show(promoter_page, "gene02")
     name, text = saved(promoter_page, "#promoter-browser .save[title$=TSV]")
     assert name == "gene02_attention.tsv"
     rows = [line.split("\t") for line in text.splitlines()]

@@ -1,10 +1,8 @@
 """An attention file of random weights whose content is known to the tests."""
 
-from collections.abc import Callable
 from pathlib import Path
 from typing import NamedTuple
 
-import h5py
 import numpy as np
 import pytest
 
@@ -15,9 +13,6 @@ from tests.result_files import cross_site, promoter_layout, stage_site, write_pr
 
 TREATMENTS = ["heat 37 °C", "cold", "H2O2"]
 SITES = [cross_site((0, 4, *range(12, 101, 8))), stage_site(range(0, 101, 10), null_key=True)]
-
-
-Change = Callable[[h5py.File], None]
 
 
 def values(name, index, value):

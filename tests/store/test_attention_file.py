@@ -1,8 +1,6 @@
 """Attention files: what is written is what h5py, xarray and our reader give back, byte for byte the same again."""
 
 import math
-from collections.abc import Callable
-from typing import Any
 
 import h5py
 import numpy as np
@@ -17,8 +15,6 @@ from bioattn.store.reader import open_attention
 from bioattn.store.schema import BAND_BYTES, MAP_CHUNK_BYTES, AttentionOptions, site_layout
 from bioattn.store.windows import genomic_interval
 from tests.result_files import plain_site
-
-Writer = Callable[..., Any]
 
 
 def test_h5py_finds_the_promised_tree(write_example):

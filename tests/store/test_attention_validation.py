@@ -1,9 +1,7 @@
 """The validator: silent on good files, one finding for each thing that was broken, never a traceback."""
 
 import re
-from collections.abc import Callable
 from contextlib import suppress
-from typing import Any
 
 import h5py
 import numpy as np
@@ -17,7 +15,6 @@ from bioattn.store.reader import open_attention
 from bioattn.store.result_validation import validate_attention
 from tests.store.conftest import attribute, delete, values
 
-Writer = Callable[..., Any]
 SITE = "sites/promoter.cross.0"
 
 

@@ -45,9 +45,6 @@ def layout_of(options, lengths, per_sample=None):
     return FileLayout(inputs="sequences", model_sha256="a" * 64, columns=COLUMNS, groups=(group,))
 
 
-Arrays = dict[str, np.ndarray]
-
-
 def block_of(options, lengths, first=0):
     """Samples whose weights follow from their number; NaN behind their ends, as nobody reads that."""
     longest = max(lengths)

@@ -12,6 +12,7 @@ from tests.training.promoter.conftest import dataset_path  # noqa: F401
 
 _MODULES = [
     "pytest",
+    "torch._dynamo",  # which the first optimiser imports
     "bioattn_cli.main",
     "bioattn.training.run",
     "bioattn.models.promoter.training.task",

@@ -9,13 +9,11 @@ At the end stand the files of the pipeline: all modules, subworkflows, parameter
 
 import re
 import textwrap
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 from functools import cache
 from pathlib import Path
 from typing import Any
-
-Tokens = Sequence[re.Match[str]]
 
 
 class NotKnown(Exception):  # noqa: N818 - says what the reader is, not that the module is wrong

@@ -7,7 +7,6 @@ their command lines are read by the real commands.
 import json
 import re
 import shlex
-from collections.abc import Callable
 from pathlib import Path
 
 import pytest
@@ -15,10 +14,7 @@ import pytest
 from bioattn import __version__
 from bioattn_cli.program import program
 from tests.cli.test_main import every_command
-from tests.workflows.conftest import Snakemake
-from workflows.commands import COMMANDS, MODULES, VERSION, Command, files
-
-Maker = Callable[[str, Path], Snakemake]
+from workflows.commands import COMMANDS, MODULES, VERSION, files
 
 
 def test_every_command_has_a_module_and_a_rule():
@@ -53,7 +49,7 @@ def planned(tmp_path_factory, snakemake):
 
 
 @pytest.mark.parametrize("command", COMMANDS, ids=lambda command: command.rule)
-def test_a_rule_is_a_command_line_that_its_command_takes(command: Command, planned: list[list[str]]) -> None:
+def test_a_rule_is_a_command_line_that_its_command_takes(command, planned):
     words = command.words.split()
     (line,) = [line for line in planned if line[1 : 1 + len(words)] == words]
     called = program()

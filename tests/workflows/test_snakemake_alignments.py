@@ -3,16 +3,12 @@
 import json
 import os
 import shutil
-from collections.abc import Callable
-from pathlib import Path
 
 import pandas as pd
 import pytest
 
 from bioattn_cli.main import main
-from tests.workflows.conftest import ROOT, WORKFLOWS, Snakemake, finished
-
-Maker = Callable[[str, Path], Snakemake]
+from tests.workflows.conftest import ROOT, WORKFLOWS, finished
 
 RULES = ("alignment", "evoformer", "contacts", "plot_contacts", "plot_heads", "report", "multiqc")
 FAMILIES = ROOT / "data" / "families"

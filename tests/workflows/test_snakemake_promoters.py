@@ -7,7 +7,6 @@ import signal
 import subprocess
 import time
 import zipfile
-from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
 
@@ -15,9 +14,7 @@ import pytest
 from safetensors import safe_open
 
 from bioattn_cli.main import main
-from tests.workflows.conftest import ROOT, WORKFLOWS, Snakemake, finished
-
-Maker = Callable[[str, Path], Snakemake]
+from tests.workflows.conftest import ROOT, WORKFLOWS, finished
 
 MODEL = Path("results/seed0/model")
 FOLDERS = {"model", "motifs", "tracks", "multiqc"}

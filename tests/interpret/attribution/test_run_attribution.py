@@ -4,7 +4,6 @@ import hashlib
 import json
 import os
 import subprocess
-from collections.abc import Callable
 
 import h5py
 import numpy as np
@@ -17,16 +16,16 @@ from bioattn.errors import Interrupted
 from bioattn.interpret.attribution import run
 from bioattn.interpret.attribution.methods import IntegratedGradients, Mutagenesis
 from bioattn.io.output_names import partial_folder
-from bioattn.models.promoter.folder import LoadedPromoterModel, load_promoter_model, write_promoter_model
+from bioattn.models.promoter.folder import load_promoter_model, write_promoter_model
 from bioattn.models.promoter.inference.batches import make_batch
 from bioattn.promoters.promoter_fasta import Promoter, read_promoters, write_promoters
 from bioattn.store import open_attribution
 from bioattn.store.inspection import inspect_file, validate_file
 from bioattn.store.windows import promoter_samples
 from bioattn_cli.main import main
+from tests.conftest import REPOSITORY
 from tests.result_files import write_attribution
 
-Make = Callable[..., LoadedPromoterModel]
 NUMBER = 7
 
 
@@ -332,7 +331,10 @@ def planted(tmp_path):
 
 
 def test_modisco_finds_the_planted_motif(planted, tmp_path):
-    python, missing = borrowing_environment(tmp_path / "peers", {"modiscolite": "modisco-lite>=2.2"})
+    # Kept from one session to the next, for it compiles itself when it is first used: 25 seconds.
+    python, missing = borrowing_environment(
+        REPOSITORY / ".venv-modisco", {"modiscolite": "modisco-lite>=2.2"}
+    )
     if missing:
         pytest.skip(f"TF-MoDISco-lite is {missing['modiscolite']}")
     arrays = tmp_path / "arrays"

@@ -97,9 +97,6 @@ def located(planted):
     return locate(PAIRS, planted[0], None, match_by=MatchBy.CONSENSUS, num_shuffled=40, p_value=1e-4, seed=0)
 
 
-Planted = tuple[np.ndarray, np.ndarray]
-
-
 def test_signed_signals_find_what_was_planted(planted, located):
     codes, values = planted
     signal = KnownSignal(values, signed=True)

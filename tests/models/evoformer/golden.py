@@ -3,6 +3,7 @@
 The parameters are read by the library: were one of its names or layouts wrong, golden outputs would differ.
 """
 
+import functools
 import json
 
 import numpy as np
@@ -60,6 +61,14 @@ class Golden:
     def arrays(self, name):
         """The arrays of a golden file of the case."""
         return read_arrays(self.folder / f"{self.case}_{name}.npz")
+
+
+@functools.cache
+def golden_case(folder, case):
+    """A case that tests share; its arrays and parameters stay as they are."""
+    made = Golden(folder, case)
+    made.arrays = functools.cache(made.arrays)
+    return made
 
 
 def stacked(config, arrays, prefix):

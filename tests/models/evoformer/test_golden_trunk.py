@@ -6,7 +6,7 @@ import torch
 
 from bioattn.attention.capture import capture
 from bioattn.models.evoformer import tiled_layers
-from tests.models.evoformer.golden import CASES, Golden, assert_close, stacked
+from tests.models.evoformer.golden import CASES, assert_close, golden_case, stacked
 
 
 class Recorder:
@@ -28,7 +28,9 @@ class Recorder:
 
 @pytest.fixture(params=CASES)
 def golden(request, shared):
-    return Golden(shared / "golden", request.param)
+    made = golden_case(shared / "golden", request.param)
+    made.model.zero_grad()
+    return made
 
 
 @pytest.fixture(params=[True, False], ids=["no_grad", "grad"])
