@@ -676,6 +676,7 @@ COMMANDS = (
         replace(STRUCTURE, option="--truth", about="Structure of the protein; `[]` for none", optional=True),
         sample="simulated",
     ),
+    plot("alignment", "Draw decoder steps against source tokens", ATTENTION),
     plot("distogram", "Draw expected distances and how unsure they are", PREDICTION, sample="simulated"),
     plot("heads", "Draw the attention of every head", ATTENTION),
     plot("heatmap", "Draw attention of all treatments by position", ATTENTION),

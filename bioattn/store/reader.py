@@ -65,6 +65,11 @@ class SiteInfo:
         return self.layout.axis(dim).kind
 
     @property
+    def has_two_kinds(self) -> bool:
+        """Whether queries and keys are not places of one kind, as where a decoder looks at its source."""
+        return QUERY in self.dims and self.kind(QUERY) != self.layout.axis(KEY).kind
+
+    @property
     def per_sample(self) -> bool:
         """Whether each sample has its own array."""
         return self.layout.per_sample
@@ -323,6 +328,21 @@ class AttentionFile(ResultFile):
         with damage_named(self.path):
             scale = self._file[f"{where}/{dim}"]
             return strings(scale) if h5py.check_string_dtype(scale.dtype) is not None else scale[:]
+
+    def names(self, site: str, dim: str, sample: str) -> list[str]:
+        """What stands at the places of an axis in one sample: the text list of its kind, else numbers from 0.
+
+        Raises: BioattnError for what the file does not hold.
+        """
+        axis = self._info(site).layout.axis(dim)
+        with damage_named(self.path):
+            _, lists = stored_columns(self._file)
+        for each in lists:
+            if each.kind == axis.kind and each.dtype == "text":
+                found = self.sample_list(each.name, sample)
+                if found is not None:
+                    return [str(name) for name in found]
+        return [str(name) for name in self.coordinates(site, dim, sample)]
 
     def key_bins(self, site: str, gene: str) -> pd.DataFrame:
         """Where the keys of a site lie for one gene: window and chromosome coordinates, one row per key.

@@ -50,7 +50,7 @@ def head_map(attention: AttentionFile, info: SiteInfo, sample: str, head: int | 
             "with --sites"
         )
     weights = attention.weights(info.name, sample=sample, head=head).astype(np.float64)
-    outer = [dim for dim in info.dims if dim not in ("head", "query", "key", "rank")]
+    outer = [dim for dim in info.dims if dim not in ("sample", "head", "query", "key", "rank")]
     if info.reduce == Reduction.TOP_K:
         places = attention.key_index(info.name, sample=sample, head=head)
         size = weights.shape[-2]

@@ -242,6 +242,31 @@ def heads(
     return draw_head_grid(grid, width)
 
 
+@figure_command("plot alignment")
+def alignment(
+    reporter: Reporter,
+    attention: Path = argument("ATTENTION", "Attention HDF5 over pairs, or any with queries."),
+    sample: str | None = option("Which pair [default: the first].", metavar="ID"),
+    sites: tuple[str, ...] = option(
+        "Attention sites; can be repeated [default: those where a decoder looks at its source].",
+        default=(),
+        metavar="PATTERN",
+    ),
+    heads: str | None = options.AVERAGED_HEADS,
+    width: float = options.width(120),
+) -> "Figure":
+    """Draw what aligned with what: decoder steps against source tokens, white where the weight is 1.
+
+    bioattn plot alignment alignment.attention.h5 --sample pair1 -o alignment.png
+    """
+    from bioattn.figures.alignment import draw_alignments, read_alignments
+    from bioattn.store import open_attention
+
+    with open_attention(attention) as file:
+        name, found = read_alignments(file, sample, sites or None, parse_heads(heads))
+    return draw_alignments(name, found, width)
+
+
 @figure_command("plot contacts")
 def contacts(
     reporter: Reporter,

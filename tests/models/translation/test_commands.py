@@ -9,6 +9,7 @@ import pytest
 import torch
 from Bio.Seq import reverse_complement, translate
 
+from bioattn.figures.alignment import read_alignments
 from bioattn.formats.fasta import read_fasta
 from bioattn.models.translation.config import Architecture, TranslationModelConfig
 from bioattn.models.translation.folder import LoadedTranslator, load_translator, write_translator
@@ -128,6 +129,19 @@ def test_attention_names_tokens_and_finds_the_alignment(folder):
         assert attention.sample_list("source_words", "a") == ["<cls>", *"ACGTTGCAAC", "<eos>"]
     with open_attention(folder / "given.h5") as attention:
         assert attention.weights("translation.source", sample="a/2").shape == (1, 2, 12)
+
+
+def test_an_alignment_is_drawn_with_its_tokens(folder):
+    output = folder / "attention.h5"
+    assert bioattn("export", "attention", folder / "model", folder / "new.fa", "-o", output) == 0
+    with open_attention(output) as attention:
+        name, (drawn,) = read_alignments(attention, "b", None, None)
+    assert (name, drawn.site) == ("b", "translation.source")
+    assert drawn.queries == [*"GGTACCC", "<eos>"]
+    assert drawn.keys == ["<cls>", *"GGGTACC", "<eos>"]
+    assert np.allclose(drawn.values_QK.sum(-1), 1, atol=1e-5)
+    assert bioattn("plot", "alignment", output, "--sample", "b", "-o", folder / "b.svg") == 0
+    assert bioattn("plot", "alignment", output, "--sample", "c", "-o", folder / "c.svg") == 1
 
 
 def test_shards_are_merged_to_the_bytes_of_the_whole(folder):
