@@ -16,7 +16,7 @@ from typing import Any
 
 from bioattn.models.evoformer.config import EvoformerConfig, StructureModuleConfig
 from bioattn.models.evoformer.training.config import SMALL_MODEL, EvoformerTrainingConfig
-from bioattn.models.language.config import LanguageModelConfig, LanguageTrainingConfig
+from bioattn.models.language.config import FineTuningConfig, LanguageModelConfig, LanguageTrainingConfig
 from bioattn.models.promoter.config import PromoterModelConfig
 from bioattn.models.promoter.training.config import TrainingConfig
 from bioattn.models.translation.config import TranslationModelConfig, TranslationTrainingConfig
@@ -26,7 +26,11 @@ TABLES = {
     "promoter.md": {"model": PromoterModelConfig, "training": TrainingConfig},
     "evoformer.md": {"model": EvoformerConfig, "structure_module": StructureModuleConfig},
     "evoformer-training.md": {"training": EvoformerTrainingConfig},
-    "language.md": {"model": LanguageModelConfig, "training": LanguageTrainingConfig},
+    "language.md": {
+        "model": LanguageModelConfig,
+        "training": LanguageTrainingConfig,
+        "fine-tuning": FineTuningConfig,
+    },
     "translation.md": {"model": TranslationModelConfig, "training": TranslationTrainingConfig},
 }
 """By page, the tables it has."""
@@ -38,10 +42,10 @@ NOT_A_SETTING = {
 
 
 def field_texts(kind: type) -> dict[str, str]:
-    """The text under each field of a dataclass."""
+    """The text under each field of a dataclass, inherited ones first."""
+    texts = field_texts(kind.__base__) if dataclasses.is_dataclass(kind.__base__) else {}
     (body,) = ast.parse(inspect.getsource(kind)).body
     assert isinstance(body, ast.ClassDef)
-    texts = {}
     for field, text in zip(body.body, body.body[1:], strict=False):
         if isinstance(field, ast.AnnAssign) and isinstance(text, ast.Expr):
             texts[ast.unparse(field.target)] = " ".join(ast.literal_eval(text.value).split())

@@ -140,17 +140,21 @@ def read_split_table(path: Path) -> dict[str, int]:
     reader = open_table(path)
     gene = reader.header.index("gene") if "gene" in reader.header else 0
     split = reader.column("split", "--split-table")
-    names = {name: side for side, name in enumerate(SPLIT_NAMES)} | {"valid": VALIDATION, "val": VALIDATION}
     sides: dict[str, int] = {}
     for line, cells in reader.rows():
-        if cells[split].lower() not in names:
-            raise FormatError(
-                f"{path}:{line}: the split is {cells[split]!r}; one of {', '.join(names)} is needed"
-            )
+        side = parse_side(cells[split], f"{path}:{line}")
         if cells[gene] in sides:
             raise FormatError(f"{path}:{line}: the gene {cells[gene]!r} has a side already")
-        sides[cells[gene]] = names[cells[split].lower()]
+        sides[cells[gene]] = side
     return sides
+
+
+def parse_side(text: str, where: str) -> int:
+    """The side that train, validation (or valid, val) or test names. Raises: FormatError for another word."""
+    names = {name: side for side, name in enumerate(SPLIT_NAMES)} | {"valid": VALIDATION, "val": VALIDATION}
+    if text.lower() not in names:
+        raise FormatError(f"{where}: the split is {text!r}; one of {', '.join(names)} is needed")
+    return names[text.lower()]
 
 
 def split_by_table(genes: Sequence[str], sides: Mapping[str, int]) -> NDArray[np.uint8]:

@@ -65,6 +65,10 @@ class SequenceDataset:
         first = self.offsets[self.segments.record[number]]
         return self.codes[first + self.segments.start[number] : first + self.segments.end[number]]
 
+    def record(self, number: int) -> NDArray[np.uint8]:
+        """The letters of a record."""
+        return self.codes[self.offsets[number] : self.offsets[number + 1]]
+
     def letters_in(self, split: int) -> int:
         """Letters on one side of the split."""
         chosen = self.segments.split == split

@@ -120,7 +120,7 @@ def save_state(
     # safetensors refuses tensors that share memory, and the file is the same from every device.
     tensors = {name: tensor.detach().cpu().clone().contiguous() for name, tensor in tensors.items()}
     metadata = {"job": json.dumps(job), "position": json.dumps(asdict(position))}
-    metadata["sha256"] = _digest(tensors, metadata)
+    metadata["sha256"] = digest_of(tensors, metadata)
     with atomic_output(path) as temporary:
         # Not save_file: its error on a full disk is no OSError.
         temporary.write_bytes(save(tensors, metadata=metadata))
@@ -145,7 +145,7 @@ def load_state(
         raise BioattnError(
             f"{path}: the saved state is damaged ({error.__cause__ or error}); start again with --force"
         ) from error
-    if metadata.pop("sha256", None) != _digest(tensors, metadata):
+    if metadata.pop("sha256", None) != digest_of(tensors, metadata):
         raise BioattnError(f"{path}: the saved state is damaged (SHA-256 differs); start again with --force")
     _require_same_job(path, metadata.get("job", ""), job)
     position = _position(path, metadata)
@@ -162,7 +162,7 @@ def load_state(
 
 def weights_digest(model: torch.nn.Module) -> str:
     """SHA-256 over all weights of a model."""
-    return _digest({name: tensor.detach().cpu() for name, tensor in model.state_dict().items()}, {})
+    return digest_of({name: tensor.detach().cpu() for name, tensor in model.state_dict().items()})
 
 
 def _position(path: Path, metadata: Mapping[str, str]) -> Position:
@@ -189,9 +189,9 @@ def _require_same_job(path: Path, stored: str, job: Mapping[str, Any]) -> None:
         )
 
 
-def _digest(tensors: dict[str, Tensor], metadata: dict[str, str]) -> str:
+def digest_of(tensors: Mapping[str, Tensor], metadata: Mapping[str, str] | None = None) -> str:
     """SHA-256 over everything a state says: a flipped bit in a weight is a plausible weight."""
-    digest = hashlib.sha256(json.dumps(metadata, sort_keys=True).encode())
+    digest = hashlib.sha256(json.dumps(metadata or {}, sort_keys=True).encode())
     for name in sorted(tensors):
         tensor = tensors[name]
         digest.update(f"{name} {tensor.dtype} {list(tensor.shape)}".encode())

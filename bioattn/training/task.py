@@ -34,8 +34,9 @@ def make_optimizer(
 
     The learning rate is set before each update.
     """
-    matrices = [p for p in model.parameters() if p.dim() > 1]
-    others = [p for p in model.parameters() if p.dim() <= 1]
+    learning = [p for p in model.parameters() if p.requires_grad]
+    matrices = [p for p in learning if p.dim() > 1]
+    others = [p for p in learning if p.dim() <= 1]
     return torch.optim.AdamW(
         [{"params": matrices, "weight_decay": weight_decay}, {"params": others, "weight_decay": 0.0}],
         betas=betas,

@@ -22,6 +22,15 @@ class Shape(StrEnum):
     """A decoder that also sees all of an encoder; masked spans are restored (T5)."""
 
 
+class Pool(StrEnum):
+    """What of a sequence's tokens stands for the sequence."""
+
+    MEAN = "mean"
+    """The mean over all words."""
+    CLS = "cls"
+    """The token before the first word."""
+
+
 class Activation(StrEnum):
     """What the hidden channels of a feed-forward network go through."""
 
@@ -163,17 +172,17 @@ class LanguageModelConfig:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class LanguageTrainingConfig:
-    """How a language model is trained."""
+class UpdateConfig:
+    """How weights are updated, in pretraining and in fine-tuning."""
 
     seed: int = 0
-    """Decides first weights, windows, strands, masks and dropout."""
+    """Decides first weights, order, strands, masks and dropout."""
     steps: int = 2000
     """Updates of the weights."""
     steps_per_round: int = 200
     """Updates after which the model is validated and saved."""
     batch_size: int = 16
-    """Windows of an update, over all processes."""
+    """Windows or sequences of an update, over all processes."""
     learning_rate: float = 1e-3
     """Peak rate of AdamW."""
     weight_decay: float = 0.1
@@ -186,6 +195,21 @@ class LanguageTrainingConfig:
     """Largest norm of the gradient."""
     patience: int = 10
     """Rounds without improvement before training stops."""
+    precision: Precision = Precision.FP32
+    """fp32 or bf16 (autocast)."""
+
+    def __post_init__(self) -> None:
+        counts = ("steps", "steps_per_round", "batch_size", "patience")
+        require(self, counts, lambda value: value >= 1, "be at least 1")
+        require(self, ("learning_rate", "gradient_clip"), lambda value: value > 0, "be above 0")
+        require(self, ("warmup_fraction", "average_decay"), lambda value: 0 <= value < 1, "lie in [0, 1)")
+        require(self, ("weight_decay",), lambda value: value >= 0, "not be negative")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class LanguageTrainingConfig(UpdateConfig):
+    """How a language model is trained."""
+
     masked: float = 0.15
     """Share of the tokens that are to be restored (encoder, encoder-decoder)."""
     span: float = 3.0
@@ -194,14 +218,75 @@ class LanguageTrainingConfig:
     """Whether half of the windows are read from the other strand (DNA)."""
     validation_windows: int = 128
     """Windows of the validation side that every round predicts, spread evenly."""
-    precision: Precision = Precision.FP32
-    """fp32 or bf16 (autocast)."""
 
     def __post_init__(self) -> None:
-        counts = ("steps", "steps_per_round", "batch_size", "patience", "validation_windows")
-        require(self, counts, lambda value: value >= 1, "be at least 1")
-        require(self, ("learning_rate", "gradient_clip"), lambda value: value > 0, "be above 0")
-        require(self, ("warmup_fraction", "average_decay"), lambda value: 0 <= value < 1, "lie in [0, 1)")
-        require(self, ("weight_decay",), lambda value: value >= 0, "not be negative")
+        UpdateConfig.__post_init__(self)
+        require(self, ("validation_windows",), lambda value: value >= 1, "be at least 1")
         require(self, ("masked",), lambda value: 0 < value < 1, "lie between 0 and 1")
         require(self, ("span",), lambda value: value >= 1, "be at least 1")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class FineTuningConfig(UpdateConfig):
+    """How a language model learns the columns of a table (`--targets`)."""
+
+    steps: int = 600
+    """Updates of the weights."""
+    steps_per_round: int = 50
+    """Updates after which the model is validated and saved."""
+    batch_size: int = 32
+    """Sequences of an update, over all processes."""
+    learning_rate: float = 3e-4
+    """Peak rate of AdamW."""
+    pool: Pool = Pool.CLS
+    """Of which channels whole sequences are predicted: cls (in a decoder `<eos>`) or mean (over the words)."""
+    lora: int = 0
+    """Rank of the low-rank adapters that are trained instead of all weights; 0 for all weights."""
+    alpha: float = 16.0
+    """What adapters add is multiplied by alpha / lora."""
+
+    def __post_init__(self) -> None:
+        UpdateConfig.__post_init__(self)
+        require(self, ("lora",), lambda value: value >= 0, "not be negative")
+        require(self, ("alpha",), lambda value: value > 0, "be above 0")
+
+
+class TargetKind(StrEnum):
+    """What a column of targets holds."""
+
+    NUMBER = "number"
+    """A number of each sequence."""
+    CLASS = "class"
+    """A class of each sequence."""
+    TAGS = "tags"
+    """A letter of each token."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Target:
+    """A column that a model was fine-tuned on."""
+
+    name: str
+    kind: TargetKind
+    mean: float = 0.0
+    """Of the training sequences; the model predicts numbers less it, in units of `sd`."""
+    sd: float = 1.0
+    classes: tuple[str, ...] = ()
+    """In the order of the model's outputs; empty for numbers."""
+
+    @property
+    def width(self) -> int:
+        """Outputs of the model."""
+        return max(1, len(self.classes))
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class FineTuned:
+    """What fine-tuning adds to a language model."""
+
+    targets: tuple[Target, ...]
+    pool: Pool
+    lora: int
+    alpha: float
+    base_sha256: str = ""
+    """Of the weights beneath the low-rank adapters (`adapters.base_digest`)."""

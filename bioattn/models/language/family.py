@@ -6,6 +6,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from bioattn.attention.choices import PositionEncoding
+from bioattn.errors import SettingsError
 from bioattn.models.attention_settings import ExportAttention
 from bioattn.models.language import running as runs
 from bioattn.models.language.config import Shape
@@ -46,6 +47,9 @@ class LanguageTrainingSettings(Settings):
     which docs/models/language.md explains), then the options here. Prints bits per token, perplexity and accuracy
     on held-out sequences beside counts of short contexts. Ctrl-C or SIGTERM finishes the step and saves; --resume
     continues, to the same weights as an uninterrupted run.
+
+    With --targets the model learns the columns of a table instead, from the weights of --from (or from random
+    ones), and is compared with linear models on the same split.
     """
 
     dataset: Path = argument("DATASET", "Dataset of `bioattn prepare language`.")
@@ -54,6 +58,16 @@ class LanguageTrainingSettings(Settings):
         "Model folder whose weights training goes on from; its architecture is kept.",
         "--from",
         recorded_file="model.safetensors",
+    )
+    targets: Path | None = option(
+        "Fine-tune on this table: the column id (or the first), perhaps split, and columns of numbers, classes or "
+        "one letter for each token."
+    )
+    target: tuple[str, ...] = option(
+        "Column of --targets to learn; can be repeated [default: all].", default=()
+    )
+    lora: int | None = option(
+        "Train low-rank adapters of this rank instead of all weights.", table="training", min=1
     )
     shape: Shape | None = option("What the model is [default: encoder].", table="model")
     positions: PositionEncoding | None = option(
@@ -66,7 +80,9 @@ class LanguageTrainingSettings(Settings):
     max_tokens: int | None = option(
         "Most tokens read at once [default: 256].", "--context", table="model", key="context", min=8
     )
-    steps: int | None = option("Updates of the weights [default: 2000].", table="training", min=1)
+    steps: int | None = option(
+        "Updates of the weights [default: 2000; with --targets 600].", table="training", min=1
+    )
     precision: Precision | None = option("Arithmetic of the forward pass [default: fp32].", table="training")
     config: Path | None = config_option()
     baselines: bool = option("Count short contexts on the same split, to compare with.", default=True)
@@ -79,7 +95,7 @@ class LanguageTrainingSettings(Settings):
     model: Mapping[str, Any] = table()
     """Fields of `LanguageModelConfig` (not `alphabet` and `kmer`, which the dataset gives)."""
     training: Mapping[str, Any] = table()
-    """Fields of `LanguageTrainingConfig`."""
+    """Fields of `LanguageTrainingConfig`, with --targets of `FineTuningConfig`."""
 
 
 class LanguageFamily:
@@ -116,8 +132,13 @@ class LanguageFamily:
 
     def task(self, settings: LanguageTrainingSettings, device: "torch.device") -> "Task":
         """What `train language` trains."""
+        from bioattn.models.language.training.fine_tuning import FineTuningTask
         from bioattn.models.language.training.task import LanguageTask
 
+        if settings.targets is not None:
+            return FineTuningTask(settings, device)
+        if settings.target or settings.lora:
+            raise SettingsError("--target and --lora are for fine-tuning; give the table of --targets")
         return LanguageTask(settings, device)
 
     def run(self, settings: LanguageRun, running: Running) -> RunReport:

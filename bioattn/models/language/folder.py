@@ -1,6 +1,6 @@
 """A language model as a folder of documented files, and a trained or published one ready to run."""
 
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from typing import ClassVar
 
@@ -12,7 +12,8 @@ from bioattn.io.config_file import build
 from bioattn.io.files import read_json, sha256_of, write_json
 from bioattn.io.input_watch import unchanged
 from bioattn.models.family import CONFIG, WEIGHTS
-from bioattn.models.language.config import LanguageModelConfig
+from bioattn.models.language.adapters import base_digest
+from bioattn.models.language.config import FineTuned, LanguageModelConfig
 from bioattn.models.language.model import LanguageModel, attention_sites
 from bioattn.models.language.published.reading import published_type, read_published_model
 from bioattn.models.model_folder import (
@@ -63,7 +64,13 @@ def write_language_model(folder: Path, model: LanguageModel) -> None:
     write_weights(folder, model)
     if model.vocabulary.published is not None:
         write_json(folder / VOCABULARY, asdict(model.vocabulary.published))
-    write_model_config(folder, MODEL_TYPE, architecture=model.config.to_json())
+    added = {}
+    if model.readout is not None:
+        fine_tuned = model.readout.fine_tuned
+        if fine_tuned.lora:
+            fine_tuned = replace(fine_tuned, base_sha256=base_digest(model))
+        added["fine_tuned"] = asdict(fine_tuned)
+    write_model_config(folder, MODEL_TYPE, architecture=model.config.to_json(), **added)
 
 
 def load_language_model(folder: Path, device: torch.device) -> LoadedLanguageModel:
@@ -86,9 +93,17 @@ def load_language_model(folder: Path, device: torch.device) -> LoadedLanguageMod
         except KeyError as error:
             raise FormatError(f"{folder / CONFIG}: is incomplete ({error!r})") from error
         vocabulary = _vocabulary(folder, config)
-        check_sizes(lambda: LanguageModel(config, vocabulary), config.to_json(), folder / WEIGHTS)
-        model = LanguageModel(config, vocabulary)
+        fine_tuned = None
+        if "fine_tuned" in content:
+            fine_tuned = build(FineTuned, content["fine_tuned"], str(folder / CONFIG))
+        check_sizes(lambda: LanguageModel(config, vocabulary, fine_tuned), config.to_json(), folder / WEIGHTS)
+        model = LanguageModel(config, vocabulary, fine_tuned)
         load_weights(model, folder / WEIGHTS)
+        if fine_tuned is not None and fine_tuned.lora and base_digest(model) != fine_tuned.base_sha256:
+            raise FormatError(
+                f"{folder / WEIGHTS}: the low-rank adapters were trained on other weights than those beside them "
+                f"(base_sha256 in {CONFIG}); use the folder as `bioattn train language --lora` wrote it"
+            )
         return LoadedLanguageModel(
             model=model.to(device).eval(), device=device, sha256=sha256_of(folder / WEIGHTS), path=folder
         )

@@ -16,8 +16,10 @@ from bioattn.attention.choices import AttentionScore, PositionEncoding
 from bioattn.attention.multi_head import KeysAndValues, MultiHeadAttention
 from bioattn.attention.position import AddedPositions, RelativePositions
 from bioattn.attention.site import AttentionSite, Axis
-from bioattn.models.language.config import Activation, LanguageModelConfig, Norm, Output, Shape
+from bioattn.models.language.adapters import add_adapters, merge_adapters
+from bioattn.models.language.config import Activation, FineTuned, LanguageModelConfig, Norm, Output, Shape
 from bioattn.models.language.preceding import PrecedingTokens
+from bioattn.models.language.readout import Readout
 from bioattn.sequences.choices import Alphabet
 from bioattn.sequences.vocabulary import MASK, PAD, SPECIAL, Vocabulary
 
@@ -129,7 +131,12 @@ class Block(nn.Module):
 class LanguageModel(nn.Module):
     """Tokens in, logits of tokens out; the output layer shares its matrix with the embeddings."""
 
-    def __init__(self, config: LanguageModelConfig, vocabulary: Vocabulary | None = None) -> None:
+    def __init__(
+        self,
+        config: LanguageModelConfig,
+        vocabulary: Vocabulary | None = None,
+        fine_tuned: FineTuned | None = None,
+    ) -> None:
         """vocabulary: a published one; None: that of the alphabet."""
         super().__init__()
         self.config = config
@@ -175,6 +182,25 @@ class LanguageModel(nn.Module):
         self.bias_V = nn.Parameter(torch.zeros(self.num_tokens))
         aligned = config.alphabet is Alphabet.ALIGNMENT
         self.profile_LV = nn.Parameter(torch.zeros(config.context, self.num_tokens)) if aligned else None
+        self.readout: Readout | None = None
+        self.fine_tune(fine_tuned)
+
+    def fine_tune(self, fine_tuned: FineTuned | None) -> None:
+        """Take adapters and readout of an earlier fine-tuning away, and add new ones."""
+        merge_adapters(self)
+        self.readout = None
+        if fine_tuned is not None:
+            if fine_tuned.lora:
+                add_adapters(self, fine_tuned.lora, fine_tuned.alpha)
+            self.readout = Readout(self.config.channels, self.config.shape, fine_tuned).to(self.bias_V.device)
+
+    def predictions(self, tokens_BL: Tensor) -> list[Tensor]:
+        """What `Readout.forward` makes of sequences; an encoder-decoder reads them with its encoder."""
+        assert self.readout is not None
+        both = self.config.shape is Shape.ENCODER_DECODER
+        hidden_BLC = self.encode(tokens_BL) if both else self.hidden(tokens_BL)
+        outputs: list[Tensor] = self.readout(hidden_BLC, tokens_BL)
+        return outputs
 
     def forward(self, tokens_BL: Tensor, source_BS: Tensor | None = None) -> Tensor:
         """Logits (B, L, V) of tokens (B, L): of the masked ones in an encoder, of the next ones in a decoder.

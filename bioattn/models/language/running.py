@@ -4,12 +4,12 @@ import math
 from collections.abc import Iterator
 from contextlib import ExitStack
 from dataclasses import dataclass
-from enum import StrEnum
 from pathlib import Path
 from typing import TYPE_CHECKING, TextIO, cast
 
 from bioattn.errors import BioattnError, SettingsError
 from bioattn.models.attention_settings import ONLY_PROMOTERS, ExportAttention
+from bioattn.models.language.config import Pool
 from bioattn.models.running import Running, RunReport
 from bioattn.models.settings import (
     Settings,
@@ -30,15 +30,6 @@ if TYPE_CHECKING:
     from bioattn.models.language.inference.source import TokenSource
 
 NO_OUTPUT = "was published without an output layer"
-
-
-class Pool(StrEnum):
-    """What of a sequence's tokens becomes its embedding."""
-
-    MEAN = "mean"
-    """The mean over all words."""
-    CLS = "cls"
-    """The token before the first word."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -68,11 +59,13 @@ class LanguagePreparation(Settings):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class LanguageRun(Settings):
-    """Score sequences with a language model, and write their embeddings.
+    """Score sequences with a language model, write its predictions, and their embeddings.
 
     Writes a TSV, one row per sequence: words, log-likelihood (natural logarithm), bits per word, perplexity. A
     decoder gives each word the probability given those before it; an encoder masks each in turn
-    (pseudo-likelihood). With --variants one row per mutant: ln of how much likelier it is than the sequence.
+    (pseudo-likelihood). With --variants one row per mutant: ln of how much likelier it is than the sequence. Of a
+    fine-tuned model predictions instead: numbers, the likeliest class and the probability of each, or one tag for
+    each token, in columns named as the targets.
     """
 
     model: Path = argument("MODEL", "Folder of a trained language model.", recorded_file="model.safetensors")
@@ -152,6 +145,11 @@ def run(settings: LanguageRun, running: Running) -> RunReport:
     if settings.embeddings is not None and settings.output.resolve() == settings.embeddings.resolve():
         raise SettingsError("--output and --embeddings name the same file")
     loaded = _loaded(settings.model, settings.device, settings.threads, running)
+    if settings.variants is not None and loaded.model.readout is not None:
+        raise SettingsError(
+            f"--variants: {settings.model} was fine-tuned, and says no longer how likely sequences are; give the "
+            "model that it was trained from"
+        )
     source = read_tokens(settings.sequences, loaded.vocabulary, loaded.config.context)
     to_stdout = str(settings.output) == "-"
     with ExitStack() as outputs:
@@ -164,7 +162,8 @@ def run(settings: LanguageRun, running: Running) -> RunReport:
         running.warn(f"{settings.model}: {NO_OUTPUT}; the table has no likelihoods")
     written = [] if to_stdout else [settings.output]
     what = "variants" if settings.variants is not None else counted(source.num_samples, "sequence")
-    sentences = [f"wrote {path}: scores of {what}" for path in written]
+    table = "scores" if loaded.model.readout is None else "predictions"
+    sentences = [f"wrote {path}: {table} of {what}" for path in written]
     if settings.embeddings is not None:
         batches = [part.padded() for part in source.batches(_batch_size(source.longest))]
         values = pooled(loaded, batches, settings.pool)
@@ -273,11 +272,20 @@ def _table(
     import numpy as np
 
     from bioattn.models.language.config import Output
-    from bioattn.models.language.inference.scoring import is_word, score
+    from bioattn.models.language.inference.predictions import prediction_header, predictions
+    from bioattn.models.language.inference.scoring import score
     from bioattn.models.language.inference.source import read_letters
     from bioattn.models.language.inference.variants import read_variants, variant_scores
+    from bioattn.models.language.readout import is_word
 
-    if settings.variants is not None:
+    readout = loaded.model.readout
+    if readout is not None:
+        progress.begin("sequences", source.num_samples)
+        yield "\t".join(prediction_header(readout)) + "\n"
+        for cells in predictions(loaded, source, _batch_size(source.longest)):
+            yield "\t".join(cells) + "\n"
+            progress.advance(1)
+    elif settings.variants is not None:
         if loaded.config.form.output is Output.NONE:
             raise BioattnError(f"{settings.model}: {NO_OUTPUT}, so that it scores no variants")
         sequences = dict(read_letters(settings.sequences, loaded.vocabulary))

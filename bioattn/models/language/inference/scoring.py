@@ -14,7 +14,8 @@ from torch import Tensor
 from bioattn.models.language.config import Shape
 from bioattn.models.language.folder import LoadedLanguageModel
 from bioattn.models.language.model import LanguageModel
-from bioattn.sequences.vocabulary import CLS, EOS, MASK, PAD
+from bioattn.models.language.readout import is_word, mean_of_words
+from bioattn.sequences.vocabulary import MASK
 
 MASKED_AT_ONCE = 4096
 """Tokens of one forward pass of masked copies."""
@@ -88,11 +89,6 @@ def score(loaded: LoadedLanguageModel, tokens: NDArray[np.int64]) -> Score:
     return Score(len(words), float(words.sum()))
 
 
-def is_word(tokens: NDArray[np.int64]) -> NDArray[np.bool_]:
-    """Which tokens are words, known or not."""
-    return ~np.isin(tokens, (PAD, CLS, EOS, MASK))
-
-
 def embeddings(loaded: LoadedLanguageModel, tokens_BL: Tensor) -> Tensor:
     """Normalised channels (B, L, C) behind the last layer; of an encoder-decoder those of its encoder."""
     with torch.inference_mode():
@@ -100,13 +96,6 @@ def embeddings(loaded: LoadedLanguageModel, tokens_BL: Tensor) -> Tensor:
         if loaded.config.shape is Shape.ENCODER_DECODER:
             return loaded.model.encode(tokens_BL)
         return loaded.model.hidden(tokens_BL)
-
-
-def mean_of_words(channels_BLC: Tensor, tokens_BL: Tensor) -> Tensor:
-    """Mean over the words of each sequence, `<cls>`, `<eos>` and padding left out: (B, C)."""
-    is_word_BL = torch.from_numpy(is_word(tokens_BL.cpu().numpy()))
-    share_BL = is_word_BL.float() / is_word_BL.sum(-1, keepdim=True)
-    return torch.einsum("blc,bl->bc", channels_BLC, share_BL.to(channels_BLC.device))
 
 
 Pool = Callable[[Tensor, Tensor], Tensor]

@@ -88,22 +88,30 @@ def read_tokens(path: Path, vocabulary: Vocabulary, context: int) -> TokenSource
         where = f"{path}: {name}"
         if not sequence:
             raise FormatError(f"{where}: has no sequence")
-        if vocabulary.alphabet is Alphabet.CODON and len(sequence) % vocabulary.word:
-            raise FormatError(f"{where}: {len(sequence):,} bases are not whole codons")
-        words = vocabulary.words(sequence, where)
-        if not len(words):
-            raise FormatError(f"{where}: is shorter than a token of {vocabulary.word} letters")
-        framed = vocabulary.framed(words)
-        room = context - len(framed) + len(words)
-        if vocabulary.alphabet is Alphabet.ALIGNMENT and len(words) != room:
-            raise FormatError(
-                f"{where}: has {len(words):,} columns; the model's alignment has {room:,}: align the row to it"
-            )
-        if len(words) > room:
-            raise FormatError(
-                f"{where}: is {len(words):,} tokens long; the model reads {room:,} at once: cut it into "
-                "pieces of at most so many, or train with a larger context"
-            )
         ids.append(name)
-        tokens.append(framed)
+        tokens.append(
+            framed_tokens(vocabulary.words(sequence, where), len(sequence), vocabulary, context, where)
+        )
     return TokenSource(path, sha256_of(path), ids, tokens)
+
+
+def framed_tokens(
+    words: NDArray[np.int64], num_letters: int, vocabulary: Vocabulary, context: int, where: str
+) -> NDArray[np.int64]:
+    """The words of a sequence as a model reads them. where: for messages. Raises: as `read_tokens`."""
+    if vocabulary.alphabet is Alphabet.CODON and num_letters % vocabulary.word:
+        raise FormatError(f"{where}: {num_letters:,} bases are not whole codons")
+    if not len(words):
+        raise FormatError(f"{where}: is shorter than a token of {vocabulary.word} letters")
+    framed = vocabulary.framed(words)
+    room = context - len(framed) + len(words)
+    if vocabulary.alphabet is Alphabet.ALIGNMENT and len(words) != room:
+        raise FormatError(
+            f"{where}: has {len(words):,} columns; the model's alignment has {room:,}: align the row to it"
+        )
+    if len(words) > room:
+        raise FormatError(
+            f"{where}: is {len(words):,} tokens long; the model reads {room:,} at once: cut it into "
+            "pieces of at most so many, or train with a larger context"
+        )
+    return framed

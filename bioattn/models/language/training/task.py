@@ -17,7 +17,12 @@ from bioattn.formats.nucleotides import reverse_complement
 from bioattn.io.config_file import build, settings_error
 from bioattn.io.files import sha256_of
 from bioattn.models.family import CONFIG, WEIGHTS
-from bioattn.models.language.config import LanguageModelConfig, LanguageTrainingConfig, Shape
+from bioattn.models.language.config import (
+    LanguageModelConfig,
+    LanguageTrainingConfig,
+    Shape,
+    UpdateConfig,
+)
 from bioattn.models.language.family import LanguageTrainingSettings
 from bioattn.models.language.folder import VOCABULARY, load_language_model, write_language_model
 from bioattn.models.language.model import LanguageModel
@@ -54,21 +59,20 @@ class LanguageTask(Task):
     metric = "bits per token"
     shown: Mapping[str, str] = {"accuracy": "accuracy", "bits": "bits per token"}
     smaller_is_better = True
+    config_kind: type[UpdateConfig] = LanguageTrainingConfig
     model: LanguageModel
 
     def __init__(self, settings: LanguageTrainingSettings, device: torch.device) -> None:
         self.settings = settings
         self.device = device
-        self.training = build(
-            LanguageTrainingConfig, settings.merged("training"), settings.source("training")
-        )
+        self.training: Any = build(self.config_kind, settings.merged("training"), settings.source("training"))
         self.dataset = open_sequence_dataset(settings.dataset)
         self.start = None if settings.start is None else load_language_model(settings.start, device)
         if self.start is not None and self.start.config.alphabet is self.dataset.vocabulary.alphabet:
             self.dataset = replace(self.dataset, vocabulary=self.start.vocabulary)
         self.config = self._config()
         self.keeps_start = self.start is not None or self.config.alphabet is Alphabet.ALIGNMENT
-        self.digest = {
+        self.digest: dict[str, Any] = {
             "dataset": sha256_of(settings.dataset),
             "from": None if self.start is None else self.start.sha256,
             "model": self.config.to_json(),
@@ -81,7 +85,7 @@ class LanguageTask(Task):
         Raises: SettingsError or FormatError when that model has another one than settings or dataset ask for.
         """
         vocabulary, source = self.dataset.vocabulary, self.settings.source("model")
-        chosen = {"alphabet": str(vocabulary.alphabet), "kmer": vocabulary.kmer}
+        chosen: dict[str, Any] = {"alphabet": str(vocabulary.alphabet), "kmer": vocabulary.kmer}
         if vocabulary.alphabet is Alphabet.ALIGNMENT:
             chosen["context"] = int(self.dataset.segments.end.max()) + 2
         wanted = {**self.settings.merged("model"), **chosen}
@@ -112,10 +116,25 @@ class LanguageTask(Task):
         self.num_words = len(self.dataset.vocabulary.tokens) - len(SPECIAL)
         self.validation = self._exercises(VALIDATION, training.validation_windows)
         torch.manual_seed(training.seed)
-        self.model = LanguageModel(self.config, self.dataset.vocabulary).to(self.device)
-        if self.start is not None:
-            self.model.load_state_dict(self.start.model.state_dict())
+        self.model = self._first_model()
         self.profile = self._profile() if self.config.alphabet is Alphabet.ALIGNMENT else None
+        self._schedule()
+        self.summary = (
+            f"{self.config.shape} ({sum(p.numel() for p in self.model.parameters()):,} weights) on "
+            f"{self.dataset.letters_in(TRAIN):,} letters"
+        )
+
+    def _first_model(self) -> LanguageModel:
+        """A model with random weights, or those that training goes on from."""
+        model = LanguageModel(self.config, self.dataset.vocabulary).to(self.device)
+        if self.start is not None:
+            self.start.model.fine_tune(None)
+            model.load_state_dict(self.start.model.state_dict())
+        return model
+
+    def _schedule(self) -> None:
+        """How weights are updated."""
+        training = self.training
         self.stages = [
             Stage(
                 steps=training.steps,
@@ -132,10 +151,6 @@ class LanguageTask(Task):
             patience=training.patience,
         )
         self.work_per_step = ("batch_size", training.batch_size)
-        self.summary = (
-            f"{self.config.shape} ({sum(p.numel() for p in self.model.parameters()):,} weights) on "
-            f"{self.dataset.letters_in(TRAIN):,} letters"
-        )
 
     def _profile(self) -> Profile:
         """That of the training rows; they are drawn as often as it weighs them."""
@@ -208,7 +223,7 @@ class LanguageTask(Task):
         figures = figures_of(values.sum(0).tolist())
         return Judgement(figures["bits"], figures)
 
-    def evaluate(self, progress: Progress) -> Evaluation:
+    def evaluate(self, progress: Progress) -> Results:
         """The model on windows of both held-out sides, beside counts."""
         exercises = {side: self._exercises(side, EVALUATION_WINDOWS) for side in (VALIDATION, TEST)}
         exercises = {side: each for side, each in exercises.items() if each}

@@ -1,0 +1,431 @@
+"""How a language model learns the columns of a table: numbers, classes, or tags of tokens.
+
+Shape suffixes: B sequences, L tokens, N rows of a side (of tags: tokens), W outputs of a target, T targets.
+"""
+
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from itertools import chain
+from typing import Any, cast
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+from torch import Tensor, nn
+
+from bioattn.errors import BioattnError, SettingsError
+from bioattn.io.files import sha256_of
+from bioattn.models.language.config import FineTuned, FineTuningConfig, Pool, Shape, Target, TargetKind
+from bioattn.models.language.family import LanguageTrainingSettings
+from bioattn.models.language.inference.source import framed_tokens
+from bioattn.models.language.model import LanguageModel
+from bioattn.models.language.readout import is_word
+from bioattn.models.language.training.simple_predictors import (
+    Features,
+    Linear,
+    fit_linear,
+    sequence_features,
+    token_features,
+)
+from bioattn.models.language.training.targets import Wanted, read_targets, records_of, wanted_of
+from bioattn.models.language.training.task import LanguageTask
+from bioattn.models.language.training.windows import padded
+from bioattn.promoters.dataset import SPLIT_NAMES, TEST, TRAIN, VALIDATION
+from bioattn.promoters.response_metrics import auroc, average_precision, r_squared, spearman
+from bioattn.sequences.vocabulary import PAD, SPECIAL, Vocabulary
+from bioattn.store.training_record import MODEL_ROW, Comparison
+from bioattn.system.progress import Progress
+from bioattn.system.shard import Shard
+from bioattn.text import counted
+from bioattn.training.task import Judgement, PartLoss, Step
+
+PREDICTED_AT_ONCE = 8192
+"""Tokens of a forward pass without gradients."""
+RESAMPLES = 200
+"""Of held-out sequences (of tags: tokens), for the interval of a difference."""
+MAX_LEARNED = 20_000
+"""Training sequences that simple models learn from at most."""
+
+
+MAIN_FIGURE = {
+    (TargetKind.NUMBER, False): "Spearman",
+    (TargetKind.CLASS, True): "AUROC",
+    (TargetKind.CLASS, False): "accuracy",
+    (TargetKind.TAGS, True): "accuracy",
+    (TargetKind.TAGS, False): "accuracy",
+}
+"""By kind, and whether there are two classes."""
+
+
+def figures_of(target: Target, outputs_NW: NDArray[np.float64], values_N: NDArray[Any]) -> dict[str, float]:
+    """How good outputs are, the main figure first; more is better. values_N: known ones alone."""
+    if target.kind is TargetKind.NUMBER:
+        truth, given = values_N[:, None], outputs_NW
+        return {"Spearman": float(spearman(truth, given)[0]), "R²": float(r_squared(truth, given)[0])}
+    if target.kind is TargetKind.CLASS and target.width == 2:
+        truth, given = (values_N == 1)[:, None], outputs_NW[:, 1:] - outputs_NW[:, :1]
+        return {
+            "AUROC": float(auroc(truth, given)[0, 0]),
+            "average precision": float(average_precision(truth, given)[0, 0]),
+        }
+    areas = auroc(values_N[:, None] == np.arange(target.width), outputs_NW)[0]
+    right = float((outputs_NW.argmax(1) == values_N).mean())
+    known = areas[~np.isnan(areas)]
+    return {"accuracy": right, "macro AUROC": float(known.mean()) if len(known) else float("nan")}
+
+
+@dataclass(frozen=True, slots=True)
+class Row:
+    """One predictor of one target on one side of the split."""
+
+    side: str
+    target: str
+    name: str
+    figures: Mapping[str, float]
+
+
+@dataclass(frozen=True, slots=True)
+class FineTuningResults:
+    """A fine-tuned model beside simple models."""
+
+    rows: Sequence[Row]
+    gain: tuple[float, float] | None = None
+    """95 % interval of the model's main figure less the best simple model's, on the side that counts."""
+
+    def tables(self) -> list[list[list[str]]]:
+        """One table for each side and kind of target: means over its targets."""
+        tables = []
+        kinds = dict.fromkeys((row.side, tuple(row.figures)) for row in self.rows)
+        for side, figures in kinds:
+            own = [row for row in self.rows if row.side == side and tuple(row.figures) == figures]
+            targets = list(dict.fromkeys(row.target for row in own))
+            about = targets[0] if len(targets) == 1 else f"mean of {len(targets)} columns"
+            table = [[f"{side}, {about}", *figures]]
+            for name in dict.fromkeys(row.name for row in own):
+                cells = [[row.figures[figure] for row in own if row.name == name] for figure in figures]
+                table.append([name, *(f"{np.mean(each):.4f}" for each in cells)])
+            tables.append(table)
+        return tables
+
+    def to_json(self) -> list[dict[str, Any]]:
+        """Plain JSON."""
+        return [
+            {"side": row.side, "target": row.target, "name": row.name}
+            | {name: round(value, 6) if np.isfinite(value) else None for name, value in row.figures.items()}
+            for row in self.rows
+        ]
+
+    def comparison(self) -> Comparison | None:
+        """The model beside the simple models that are best on the validation side, by the mean main figure."""
+        side = judged_side(self.rows)
+        chosen = best_simple(self.rows)
+        if not chosen:
+            return None
+        own = [row for row in self.rows if row.side == side]
+        figures = {next(iter(row.figures)) for row in own}
+        ours = [next(iter(row.figures.values())) for row in own if row.name == MODEL_ROW]
+        theirs = [next(iter(row.figures.values())) for row in own if chosen.get(row.target) == row.name]
+        return Comparison(
+            f"{side} sequences",
+            figures.pop() if len(figures) == 1 else "mean figure",
+            float(np.mean(ours)),
+            " and ".join(dict.fromkeys(chosen.values())),
+            float(np.mean(theirs)),
+            self.gain,
+        )
+
+
+def judged_side(rows: Sequence[Row]) -> str:
+    """The test side where there is one."""
+    return SPLIT_NAMES[TEST if any(row.side == SPLIT_NAMES[TEST] for row in rows) else VALIDATION]
+
+
+def best_simple(rows: Sequence[Row]) -> dict[str, str]:
+    """By target the simple model with the best figure on the validation side, or on the only one."""
+    validated = any(row.side == SPLIT_NAMES[VALIDATION] for row in rows)
+    side = SPLIT_NAMES[VALIDATION] if validated else judged_side(rows)
+    simple = [row for row in rows if row.side == side and row.name != MODEL_ROW]
+    return {
+        target: max((row for row in simple if row.target == target), key=_main).name
+        for target in dict.fromkeys(row.target for row in simple)
+    }
+
+
+def _main(row: Row) -> float:
+    return float(np.nan_to_num(next(iter(row.figures.values())), nan=-np.inf))
+
+
+class FineTuningTask(LanguageTask):
+    """One fine-tuning run of a language model."""
+
+    config_kind = FineTuningConfig
+    shown: Mapping[str, str] = {}
+    smaller_is_better = False
+    training: FineTuningConfig
+
+    def __init__(self, settings: LanguageTrainingSettings, device: torch.device) -> None:
+        super().__init__(settings, device)
+        assert settings.targets is not None
+        self.keeps_start, self.profile = False, None
+        self.digest |= {"targets": sha256_of(settings.targets), "columns": list(settings.target)}
+
+    def prepare(self, progress: Progress) -> None:
+        """Read table and sequences, and make the model."""
+        training, settings = self.training, self.settings
+        assert settings.targets is not None
+        table = read_targets(settings.targets, settings.target)
+        self.record_N = records_of(table, self.dataset.ids, settings.dataset)
+        self.sides = self._sides(self.record_N) if table.sides is None else table.sides
+        torch.manual_seed(training.seed)
+        self.model = self._first_model()
+        vocabulary = self.model.vocabulary
+        if training.pool is Pool.CLS and self.config.shape is not Shape.DECODER and not vocabulary.begins:
+            raise SettingsError(
+                f"{settings.start}: has no <cls>; set pool = 'mean' in [training] of --config"
+            )
+        codes = map(self._codes, range(len(table.ids)))
+        self.tokens = [
+            framed_tokens(
+                vocabulary.tokenize(each),
+                len(each),
+                vocabulary,
+                self.config.context,
+                f"{settings.dataset}: {name}",
+            )
+            for each, name in zip(codes, table.ids, strict=True)
+        ]
+        self.learned, self.validated = (np.flatnonzero(self.sides == side) for side in (TRAIN, VALIDATION))
+        if not len(self.learned):
+            raise BioattnError(f"{settings.targets}: no row is for training")
+        places = [is_word(each) for each in self.tokens]
+        self.wanted = [wanted_of(table, name, places, self.sides == TRAIN) for name in table.columns]
+        self.model.fine_tune(
+            FineTuned(
+                targets=tuple(each.target for each in self.wanted),
+                pool=training.pool,
+                lora=training.lora,
+                alpha=training.alpha,
+            )
+        )
+        self._schedule()
+        names = {MAIN_FIGURE[each.target.kind, each.target.width == 2] for each in self.wanted}
+        self.metric = names.pop() if len(names) == 1 else "mean figure"
+        learning = sum(p.numel() for p in self.model.parameters() if p.requires_grad)
+        self.summary = (
+            f"{learning:,} weights ({self.config.shape}) on {counted(len(self.wanted), 'column')} of "
+            f"{counted(len(self.learned), 'sequence')}"
+        )
+
+    def _sides(self, record_N: NDArray[np.int64]) -> NDArray[np.int64]:
+        """The sides that the dataset gives. Raises: BioattnError where it parts a record."""
+        segments = self.dataset.segments
+        sides = np.full(len(self.dataset.ids), -1, np.int64)
+        sides[segments.record] = segments.split
+        if len(segments.record) > len(np.unique(segments.record)):
+            raise BioattnError(
+                f"{self.settings.dataset}: records are parted between training and test (--split position); "
+                "prepare it with --split homology or record, or give --targets a column split"
+            )
+        return sides[record_N]
+
+    def parts(self, step: Step, shard: Shard) -> Iterator[PartLoss]:
+        """This process's sequences of a step: each epoch is an order of its own."""
+        training = self.training
+        size = min(training.batch_size, len(self.learned))
+        per_epoch = len(self.learned) // size
+        epoch, place = divmod(step.number, per_epoch)
+        order = np.random.default_rng([training.seed, epoch]).permutation(self.learned)
+        rows = order[place * size : (place + 1) * size]
+        wanted = [each.of(rows) for each in self.wanted]
+        own = rows[shard.slice(len(rows))]
+        torch.manual_seed(training.seed * 1_000_003 + step.number)
+        if not len(own):
+            return
+        with training.precision.autocast(self.device):
+            outputs = self.model.predictions(self._padded(own))
+        loss = torch.zeros((), device=self.device)
+        for each, whole, given in zip(self.wanted, wanted, outputs, strict=True):
+            known = max(1, int(each.known(whole).sum()))
+            loss = loss + each.losses(given.float(), each.of(own).to(self.device)) / known
+        loss = loss / len(self.wanted)
+        yield PartLoss(loss, loss)
+
+    def validate(self, model: nn.Module, shard: Shard) -> Tensor | None:
+        """Outputs of the validation sequences, target by target."""
+        if not len(self.validated):
+            return None
+        own = shard.slice(len(self.validated))
+        outputs = self._outputs(cast(LanguageModel, model), self.validated, own)
+        return torch.cat([each.flatten() for each in outputs])
+
+    def judge(self, values: Tensor) -> Judgement:
+        """The mean of the main figures; where one cannot be computed, minus the loss."""
+        figures, losses, place = [], [], 0
+        for wanted, zeros in zip(self.wanted, self._zeros(self.validated), strict=True):
+            given = values[place : place + zeros.numel()].reshape(zeros.shape)
+            place += zeros.numel()
+            figures.append(self._figures(wanted, self.validated, given))
+            values_N = self._values(wanted, self.validated)
+            losses.append(float(wanted.losses(given, values_N)) / max(1, int(wanted.known(values_N).sum())))
+        names = dict.fromkeys(name for each in figures for name in each)
+        means = {name: float(np.mean([each[name] for each in figures if name in each])) for name in names}
+        score, loss = float(np.mean([next(iter(each.values())) for each in figures])), float(np.mean(losses))
+        return Judgement(score if np.isfinite(score) else -loss, {"loss": loss, **means})
+
+    def evaluate(self, progress: Progress) -> FineTuningResults:
+        """The model on both held-out sides, beside linear models."""
+        held_out = {side: np.flatnonzero(self.sides == side) for side in (VALIDATION, TEST)}
+        held_out = {side: each for side, each in held_out.items() if len(each)}
+        self.model.eval()
+        outputs = {
+            (side, place, MODEL_ROW): given
+            for side, own in held_out.items()
+            for place, given in enumerate(self._outputs(self.model, own, slice(0, len(own))))
+        }
+        if self.settings.baselines and held_out:
+            progress.begin("simple models", len(self.wanted))
+            for place, wanted in enumerate(self.wanted):
+                outputs |= {
+                    (side, place, name): given for side, name, given in self._simple(wanted, held_out)
+                }
+                progress.advance(1)
+            progress.end()
+        rows = [
+            Row(
+                SPLIT_NAMES[side],
+                self.wanted[place].target.name,
+                name,
+                self._figures(self.wanted[place], held_out[side], given),
+            )
+            for (side, place, name), given in outputs.items()
+        ]
+        chosen = best_simple(rows)
+        if not chosen:
+            return FineTuningResults(rows)
+        side = SPLIT_NAMES.index(judged_side(rows))
+        gains = [
+            self._gains(
+                wanted,
+                held_out[side],
+                outputs[side, place, MODEL_ROW],
+                outputs[side, place, chosen[wanted.target.name]],
+            )
+            for place, wanted in enumerate(self.wanted)
+        ]
+        low, high = np.nanpercentile(np.nanmean(gains, axis=0), [2.5, 97.5])
+        return FineTuningResults(rows, (float(low), float(high)))
+
+    def _simple(
+        self, wanted: Wanted, held_out: Mapping[int, NDArray[np.int64]]
+    ) -> Iterator[tuple[int, str, Tensor]]:
+        """Side, name and outputs of linear models, one for each set of features."""
+        vocabulary, of_tokens = self.model.vocabulary, wanted.target.kind is TargetKind.TAGS
+        learned = np.sort(np.random.default_rng(0).permutation(self.learned)[:MAX_LEARNED])
+        sides = [learned, *held_out.values()]
+        tokens = [self.tokens[row] for own in sides for row in own.tolist()]
+        if of_tokens:
+            sets = token_features(tokens, len(vocabulary.tokens) - len(SPECIAL), len(SPECIAL))
+        else:
+            # Words of the alphabet, whatever the tokens of the model are.
+            plain = Vocabulary(vocabulary.alphabet)
+            codes = [self._codes(row) for own in sides for row in own.tolist()]
+            words = [plain.tokenize(each) - len(SPECIAL) for each in codes]
+            sets = sequence_features(words, len(plain.tokens) - len(SPECIAL))
+            if self.start is not None:
+                sets = chain(sets, self._mean_embeddings(tokens))
+        ends = np.cumsum([len(self._values(wanted, own)) for own in sides])
+        for name, features in sets:
+            of_side = dict(zip((TRAIN, *held_out), np.split(features, ends[:-1]), strict=True))
+
+            def score(model: Linear, of_side: Mapping[int, Features] = of_side) -> float:
+                if VALIDATION not in held_out:
+                    return 0.0
+                given = model.outputs(of_side[VALIDATION])
+                figures = self._figures(wanted, held_out[VALIDATION], given)
+                return float(np.nan_to_num(next(iter(figures.values())), nan=-np.inf))
+
+            model = fit_linear(of_side[TRAIN], wanted, self._values(wanted, learned), score)
+            for side in held_out:
+                yield side, f"linear on {name}", model.outputs(of_side[side])
+
+    def _mean_embeddings(self, tokens: Sequence[NDArray[np.int64]]) -> Iterator[tuple[str, Features]]:
+        """Of the model that training goes on from, as of word2vec."""
+        assert self.start is not None
+        embedding = self.start.model.embed.weight.detach().float().cpu().numpy()
+        yield "mean token embedding", np.stack([embedding[each[is_word(each)]].mean(0) for each in tokens])
+
+    def _codes(self, row: int) -> NDArray[np.uint8]:
+        """The letters of a row's sequence."""
+        return self.dataset.record(int(self.record_N[row]))
+
+    def _gains(
+        self, wanted: Wanted, rows: NDArray[np.int64], ours_NW: Tensor, theirs_NW: Tensor
+    ) -> NDArray[np.float64]:
+        """The main figure of ours less that of theirs, on resamples of the rows."""
+        values_N = self._values(wanted, rows)
+        known = wanted.known(values_N).numpy()
+        values, ours, theirs = (
+            each.double().numpy()[known] if each.is_floating_point() else each.numpy()[known]
+            for each in (values_N, ours_NW, theirs_NW)
+        )
+        generator = np.random.default_rng(0)
+        gains = []
+        for _ in range(RESAMPLES):
+            drawn = generator.integers(len(values), size=len(values))
+            main = [
+                next(iter(figures_of(wanted.target, each[drawn], values[drawn]).values()))
+                for each in (ours, theirs)
+            ]
+            gains.append(main[0] - main[1])
+        return np.array(gains)
+
+    def _values(self, wanted: Wanted, rows: NDArray[np.int64]) -> Tensor:
+        """What is known of rows: (N,), of tags one for each token, rows behind each other."""
+        if wanted.target.kind is not TargetKind.TAGS:
+            return wanted.of(rows)
+        return torch.from_numpy(np.concatenate([np.asarray(wanted.values[row]) for row in rows.tolist()]))
+
+    def _figures(self, wanted: Wanted, rows: NDArray[np.int64], given_NW: Tensor) -> dict[str, float]:
+        values_N = self._values(wanted, rows)
+        known = wanted.known(values_N)
+        return figures_of(wanted.target, given_NW[known].double().numpy(), values_N[known].numpy())
+
+    def _zeros(self, rows: NDArray[np.int64]) -> list[Tensor]:
+        """Outputs (N, W) of each target, all 0."""
+        return [torch.zeros(len(self._values(each, rows)), each.target.width) for each in self.wanted]
+
+    def _outputs(self, model: LanguageModel, rows: NDArray[np.int64], own: slice) -> list[Tensor]:
+        """Outputs (N, W) of each target on the CPU, 0 for rows that are not `own`."""
+        found = self._zeros(rows)
+        size = max(1, PREDICTED_AT_ONCE // max(len(self.tokens[row]) for row in rows))
+        ends = np.cumsum([0, *(len(self.tokens[row]) for row in rows)])
+        for first in range(own.start, own.stop, size):
+            chosen = rows[first : min(first + size, own.stop)]
+            with torch.no_grad(), self.training.precision.autocast(self.device):
+                outputs = model.predictions(self._padded(chosen))
+            for target, all_NW, given in zip(self.wanted, found, outputs, strict=True):
+                given = given.float().cpu()
+                if target.target.kind is not TargetKind.TAGS:
+                    all_NW[first : first + len(chosen)] = given
+                    continue
+                for place, each in enumerate(given, start=first):
+                    all_NW[ends[place] : ends[place + 1]] = each[: ends[place + 1] - ends[place]]
+        return found
+
+    def _padded(self, rows: NDArray[np.int64]) -> Tensor:
+        return padded([self.tokens[row] for row in rows.tolist()], PAD).to(self.device)
+
+    def record(self) -> dict[str, Any]:
+        """What the model was trained on, and how."""
+        targets = self.settings.targets
+        assert targets is not None
+        entry = {"file": targets.name, "sha256": self.digest["targets"], "columns": self.digest["columns"]}
+        return super().record() | {"targets": entry}
+
+    def finished_digest(self, config: Mapping[str, Any], record: Mapping[str, Any]) -> dict[str, Any]:
+        """The digest of a finished folder."""
+        entry = record["targets"]
+        return super().finished_digest(config, record) | {
+            "targets": entry["sha256"],
+            "columns": entry["columns"],
+        }

@@ -1,0 +1,206 @@
+"""A table of what is known of sequences: numbers, classes, or a letter of each token."""
+
+from collections import Counter
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+from torch import Tensor
+from torch.nn.functional import cross_entropy
+
+from bioattn.choices import not_there
+from bioattn.errors import BioattnError, FormatError
+from bioattn.formats.tables import is_missing, is_number, open_table, parse_numbers, refuse_duplicate_columns
+from bioattn.models.language.config import Target, TargetKind
+from bioattn.models.language.training.windows import IGNORED, padded
+from bioattn.promoters.splits import parse_side
+from bioattn.text import quoted
+
+ID, SPLIT = "id", "split"
+UNTAGGED = "?"
+"""A tag that is not known."""
+BINARY = {"0", "1"}
+"""A column of these alone holds classes."""
+
+
+@dataclass(frozen=True, slots=True)
+class TargetTable:
+    """A table as read: N rows."""
+
+    path: Path
+    ids: list[str]
+    lines: list[int]
+    columns: Mapping[str, list[str]]
+    """By name, the cells of each column of targets."""
+    sides: NDArray[np.int64] | None
+    """TRAIN, VALIDATION or TEST, where there is a column `split`."""
+
+
+@dataclass(frozen=True, slots=True)
+class Wanted:
+    """What is known of one target."""
+
+    target: Target
+    values: Sequence[float] | Sequence[NDArray[np.int64]]
+    """Of each row a number in units of `sd` (NaN: missing), the number of a class (`IGNORED`: missing), or one for
+    each token."""
+
+    def of(self, rows: NDArray[np.int64]) -> Tensor:
+        """Of some rows: (B,), or (B, L) of tags, none of special tokens."""
+        if self.target.kind is TargetKind.TAGS:
+            return padded([np.asarray(self.values[row]) for row in rows.tolist()], IGNORED)
+        chosen = torch.tensor([float(self.values[row]) for row in rows.tolist()])
+        return chosen if self.target.kind is TargetKind.NUMBER else chosen.long()
+
+    def losses(self, outputs: Tensor, wanted: Tensor) -> Tensor:
+        """Summed over what is known: squared errors, or surprise. outputs (…, W), wanted (…)."""
+        if self.target.kind is TargetKind.NUMBER:
+            known = ~wanted.isnan()
+            return (outputs.squeeze(-1)[known] - wanted[known]).square().sum()
+        return cross_entropy(outputs.flatten(0, -2), wanted.flatten(), ignore_index=IGNORED, reduction="sum")
+
+    def known(self, wanted: Tensor) -> Tensor:
+        """Which are known: bool, as `wanted`."""
+        return ~wanted.isnan() if self.target.kind is TargetKind.NUMBER else wanted != IGNORED
+
+
+def read_targets(path: Path, chosen: Sequence[str]) -> TargetTable:
+    """Read a table with the column `id` (or the first), perhaps `split`, and targets. chosen: all where empty.
+
+    Raises: FormatError, with file and line, for an id that is there twice, another side, or a column that is not
+    there.
+    """
+    table = open_table(path)
+    refuse_duplicate_columns(table)
+    names = table.header.index(ID) if ID in table.header else 0
+    split = table.header.index(SPLIT) if SPLIT in table.header else None
+    wanted = [table.column(name, "--target") for name in chosen] or [
+        place for place in range(len(table.header)) if place not in (names, split)
+    ]
+    if not wanted:
+        raise FormatError(f"{path}: has no column of targets beside {quoted(table.header)}")
+    lines: dict[str, int] = {}
+    columns: dict[str, list[str]] = {table.header[place]: [] for place in wanted}
+    sides = []
+    for line, cells in table.rows():
+        if lines.setdefault(cells[names], line) != line:
+            raise FormatError(
+                f"{path}:{line}: the id {cells[names]!r} stands in line {lines[cells[names]]} already"
+            )
+        if split is not None:
+            sides.append(parse_side(cells[split], f"{path}:{line}"))
+        for place in wanted:
+            columns[table.header[place]].append(cells[place])
+    if not lines:
+        raise FormatError(f"{path}: has no row below its header")
+    found = None if split is None else np.array(sides)
+    return TargetTable(path, list(lines), list(lines.values()), columns, found)
+
+
+def records_of(table: TargetTable, ids: Sequence[str], dataset: Path) -> NDArray[np.int64]:
+    """The number of the record of each row. Raises: BioattnError naming an id that has no sequence."""
+    number = {name: place for place, name in enumerate(ids)}
+    unknown = [place for place, name in enumerate(table.ids) if name not in number]
+    if unknown:
+        first = unknown[0]
+        share = f"{len(unknown):,} of {len(table.ids):,} ids have no sequence"
+        where = f"{table.path}:{table.lines[first]}: {share}; id"
+        raise not_there(where, table.ids[first], str(dataset), "sequence", ids)
+    return np.array([number[name] for name in table.ids])
+
+
+def wanted_of(
+    table: TargetTable, column: str, places: Sequence[NDArray[np.bool_]], training: NDArray[np.bool_]
+) -> Wanted:
+    """What a column holds: numbers, classes (0 and 1 alone, or words) or tags (as many letters as tokens).
+
+    places: which tokens of each row's sequence are words. training: rows that the model learns from.
+
+    Raises: FormatError, with file and line, for text among numbers, a number of tags that differs from that of the
+    tokens, a class that one sequence alone has; BioattnError for a column whose training values are all alike.
+    """
+    cells = table.columns[column]
+    lengths = [int(np.count_nonzero(each)) for each in places]
+    known = [place for place, cell in enumerate(cells) if not is_missing(cell)]
+    numbers = [place for place in known if is_number(cells[place])]
+
+    def where(place: int) -> str:
+        return f"{table.path}:{table.lines[place]}, column {column!r}"
+
+    if not any(training[place] for place in known):
+        raise BioattnError(f"{table.path}: column {column!r} has no value for a training sequence")
+    digits = all(cells[place].isdigit() and len(cells[place]) == lengths[place] for place in known)
+    may_be_tags = len(numbers) < len(known) or digits
+    if may_be_tags and (tags := _tags(cells, known, lengths, where)) is not None:
+        return _checked(table, column, _tagged(column, tags, places), training)
+    if 0 < len(numbers) < len(known):
+        first = next(place for place in known if not is_number(cells[place]))
+        raise FormatError(
+            f"{where(first)}: {cells[first]!r} among {len(numbers):,} numbers; write NA where there is no number, "
+            "or words for all classes"
+        )
+    if numbers and {cells[place] for place in known} != BINARY:
+        values = parse_numbers(["" if is_missing(cell) else cell for cell in cells], where)
+        own = values[training & ~np.isnan(values)]
+        mean, sd = float(own.mean()), float(own.std())
+        target = Target(name=column, kind=TargetKind.NUMBER, mean=mean, sd=sd or 1.0)
+        return _checked(table, column, Wanted(target, ((values - mean) / target.sd).tolist()), training)
+    counts = Counter(cells[place] for place in known)
+    alone = next((place for place in known if counts[cells[place]] == 1), None)
+    if alone is not None:
+        raise FormatError(
+            f"{where(alone)}: no other sequence has the class {cells[alone]!r}; leave it out, or join it with "
+            "another"
+        )
+    classes = tuple(sorted(counts))
+    code = {name: number for number, name in enumerate(classes)}
+    target = Target(name=column, kind=TargetKind.CLASS, classes=classes)
+    values = np.array([IGNORED if is_missing(cell) else code[cell] for cell in cells])
+    return _checked(table, column, Wanted(target, values.tolist()), training)
+
+
+def _tags(
+    cells: Sequence[str], known: Sequence[int], lengths: Sequence[int], where: Callable[[int], str]
+) -> list[str] | None:
+    """The tags of each row, empty where there are none; None where the column holds something else."""
+    fitting = [place for place in known if len(cells[place]) == lengths[place]]
+    if 2 * len(fitting) <= len(known) or max(lengths[place] for place in fitting) == 1:
+        return None
+    for place in known:
+        if len(cells[place]) != lengths[place]:
+            raise FormatError(
+                f"{where(place)}: {len(cells[place]):,} tags for a sequence of {lengths[place]:,} tokens; write "
+                f"one letter for each ({UNTAGGED} where it is not known)"
+            )
+    chosen = set(known)
+    return [cell if place in chosen else "" for place, cell in enumerate(cells)]
+
+
+def _tagged(column: str, tags: Sequence[str], places: Sequence[NDArray[np.bool_]]) -> Wanted:
+    letters = tuple(sorted(set("".join(tags)) - {UNTAGGED}))
+    code = {letter: number for number, letter in enumerate(letters)} | {UNTAGGED: IGNORED}
+    values = []
+    for each, words in zip(tags, places, strict=True):
+        row = np.full(len(words), IGNORED)
+        row[words] = [code[letter] for letter in each] if each else IGNORED
+        values.append(row)
+    return Wanted(Target(name=column, kind=TargetKind.TAGS, classes=letters), values)
+
+
+def _checked(table: TargetTable, column: str, wanted: Wanted, training: NDArray[np.bool_]) -> Wanted:
+    """Raises: BioattnError where training has one value alone, or lacks a class that held-out sequences have."""
+    values = wanted.of(np.flatnonzero(training))
+    present = values[wanted.known(values)].unique()
+    if len(present) < 2:
+        raise BioattnError(
+            f"{table.path}: column {column!r} is the same for all training sequences; nothing can be learned"
+        )
+    absent = [name for number, name in enumerate(wanted.target.classes) if number not in present.tolist()]
+    if absent:
+        raise BioattnError(
+            f"{table.path}: column {column!r}: no training sequence has the class {quoted(absent)}; put one there"
+        )
+    return wanted

@@ -1,0 +1,289 @@
+"""Fine-tuning: planted rules are learned, tables are checked, adapters stay with their weights."""
+
+import json
+import os
+import shutil
+import signal
+import subprocess
+import time
+from collections import Counter
+from pathlib import Path
+
+import numpy as np
+import pytest
+import torch
+from safetensors.numpy import load_file, save_file
+
+from bioattn.models.language.config import LanguageModelConfig, Shape, Target, TargetKind
+from bioattn.models.language.folder import load_language_model, write_language_model
+from bioattn.models.language.model import LanguageModel
+from bioattn.models.language.training.simple_predictors import fit_linear, sequence_features
+from bioattn.models.language.training.targets import Wanted, read_targets, wanted_of
+from bioattn.sequences.choices import Alphabet
+from bioattn.sequences.vocabulary import CLS, EOS, SPECIAL, Vocabulary
+from tests.making import bioattn
+
+SETTINGS = """
+[training]
+steps = 60
+steps_per_round = 30
+batch_size = 16
+learning_rate = 1e-2
+average_decay = 0.8
+"""
+CPU = torch.device("cpu")
+
+
+def make_sequences(number: int) -> list[str]:
+    random = np.random.default_rng(4)
+    return ["".join(random.choice(list("ACGT"), size=random.integers(12, 30))) for _ in range(number)]
+
+
+@pytest.fixture(scope="module")
+def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """Sequences with the share of A in them, whether it is above a quarter, and a tag that says A or not."""
+    folder = tmp_path_factory.mktemp("fine")
+    sequences = make_sequences(160)
+    (folder / "x.fa").write_text("".join(f">s{n}\n{each}\n" for n, each in enumerate(sequences)))
+    rows = ["name\tsplit\tshare\tkind\ttags\n"]
+    for number, each in enumerate(sequences):
+        share = each.count("A") / len(each)
+        side = ("test", "valid")[number % 4] if number % 4 < 2 else "train"
+        number_cell = "NA" if number % 7 == 0 else f"{share:.4f}"
+        kind = "" if number % 9 == 0 else "rich" if share > 0.25 else "poor"
+        tags = each.translate(str.maketrans("ACGT", "aooo"))
+        rows.append(f"s{number}\t{side}\t{number_cell}\t{kind}\t{'?' + tags[1:]}\n")
+    (folder / "t.tsv").write_text("".join(rows))
+    (folder / "settings.toml").write_text(SETTINGS)
+    words = ("--split", "record", "--holdout", "test=0.2", "--holdout", "validation=0.2")
+    assert bioattn("prepare", "language", folder / "x.fa", "-o", folder / "x.dataset.h5", *words) == 0
+    torch.manual_seed(0)
+    for shape in Shape:
+        config = LanguageModelConfig(
+            alphabet=Alphabet.DNA,
+            shape=shape,
+            layers=1,
+            channels=16,
+            num_heads=2,
+            hidden_channels=32,
+            context=32,
+        )
+        (folder / shape).mkdir()
+        write_language_model(folder / shape, LanguageModel(config))
+    return folder
+
+
+def train(folder: Path, output: str, shape: str, *words: object) -> int:
+    return bioattn(
+        *("train", "language", folder / "x.dataset.h5", "--from", folder / shape, "-o", folder / output),
+        *("--targets", folder / "t.tsv", "--config", folder / "settings.toml", *words),
+    )
+
+
+@pytest.fixture(scope="module", params=["encoder", "decoder-lora", "encoder-decoder"])
+def model(request: pytest.FixtureRequest, folder: Path) -> Path:
+    """Fine-tuned models of each shape, one with adapters."""
+    lora = ("--lora", 3) if request.param.endswith("lora") else ("--no-baselines",)
+    assert train(folder, f"tuned-{request.param}", request.param.removesuffix("-lora"), *lora) == 0
+    return folder / f"tuned-{request.param}"
+
+
+def test_planted_rules_are_learned_and_compared(model: Path):
+    record = json.loads((model / "training.json").read_text())
+    rows = {(row["side"], row["target"], row["name"]): row for row in record["evaluation"]}
+    assert rows["test", "tags", "this model"]["accuracy"] > 0.95
+    assert rows["test", "share", "this model"]["Spearman"] > 0.5
+    assert rows["test", "kind", "this model"]["AUROC"] > 0.7
+    if "lora" in model.name:
+        names = {name for _, target, name in rows if target == "share"}
+        assert {"this model", "linear on mean token embedding"} < names
+        assert any(name.startswith("linear on 1- to") for name in names)
+        assert ("test", "tags", "linear on words within 7") in rows
+        low, high = record["comparison"]["gain_interval"]
+        gain = record["comparison"]["model_figure"] - record["comparison"]["simple_model_figure"]
+        assert low - 0.05 < gain < high + 0.05
+
+
+def test_predictions_are_those_of_the_layers(model: Path, folder: Path):
+    output = folder / f"{model.name}.tsv"
+    assert bioattn("run", "language", model, folder / "x.fa", "-o", output) == 0
+    header, *rows = (line.split("\t") for line in output.read_text().splitlines())
+    assert header == ["id", "share", "kind", "kind.poor", "kind.rich", "tags"]
+    loaded = load_language_model(model, CPU)
+    readout = loaded.model.readout
+    assert readout is not None
+    share = readout.fine_tuned.targets[0]
+    for row, sequence in list(zip(rows, make_sequences(160), strict=True))[:9]:
+        tokens = np.array([CLS, *(len(SPECIAL) + "ACGT".index(base) for base in sequence), EOS])
+        with torch.no_grad():
+            stack = loaded.model.encode if "encoder-decoder" in model.name else loaded.model.hidden
+            hidden_LC = stack(torch.from_numpy(tokens)[None])[0]
+            place = -1 if "decoder-lora" in model.name else 0
+            outputs = [layer(hidden_LC[place]) for layer in readout.layers[:2]]
+            tags = readout.layers[2](hidden_LC[1:-1]).argmax(-1)
+        assert float(row[1]) == pytest.approx(outputs[0].item() * share.sd + share.mean, abs=1e-5)
+        assert [float(each) for each in row[3:5]] == pytest.approx(outputs[1].softmax(-1).tolist(), abs=1e-5)
+        assert row[2] == ("poor" if float(row[3]) > 0.5 else "rich")
+        assert row[5] == "".join("ao"[each] for each in tags)
+    assert bioattn("validate", model) == 0
+    variants = folder / "variants.tsv"
+    variants.write_text("sequence\tmutant\ns0\tA1C\n")
+    assert bioattn("run", "language", model, folder / "x.fa", "-o", output, "--variants", variants) != 0
+
+
+def test_adapters_add_a_product_and_leave_the_weights_alone(folder: Path, tmp_path: Path, capsys):
+    assert train(folder, "low", "encoder", "--lora", 2, "--no-baselines", "--steps", 30) == 0
+    base, tuned = (load_file(folder / name / "model.safetensors") for name in ("encoder", "low"))
+    layer = "encoder.0.widen"
+    for name, weight in base.items():
+        own = name if name in tuned else name.replace(".weight", ".parametrizations.weight.original")
+        assert (tuned[own] == weight).all(), name
+    added = (
+        tuned[f"{layer}.parametrizations.weight.0.up_OR"]
+        @ tuned[f"{layer}.parametrizations.weight.0.down_RI"]
+    )
+    assert np.abs(added).max() > 0
+    loaded = load_language_model(folder / "low", CPU).model
+    widened = loaded.encoder[0].widen.weight.detach().numpy()
+    assert np.allclose(widened, base[f"{layer}.weight"] + 16 / 2 * added, atol=1e-6)
+    tokens = torch.tensor([[CLS, 5, 6, 7, EOS]])
+    hidden = loaded.hidden(tokens)
+    loaded.fine_tune(None)
+    assert torch.allclose(loaded.hidden(tokens), hidden, atol=1e-6)
+    assert set(loaded.state_dict()) == set(base)
+    # Weights of another model beneath the adapters, in a folder without the record that has their digest.
+    shutil.copytree(folder / "low", tmp_path / "other")
+    (tmp_path / "other" / "training.json").unlink()
+    tuned["embed.weight"] = tuned["embed.weight"] + 1
+    save_file(tuned, tmp_path / "other" / "model.safetensors")
+    capsys.readouterr()
+    assert bioattn("run", "language", tmp_path / "other", folder / "x.fa", "-o", tmp_path / "y.tsv") == 1
+    assert "the low-rank adapters were trained on other weights" in capsys.readouterr().err
+
+
+def test_a_killed_fine_tuning_goes_on_to_the_same_bytes(folder: Path, bioattn_folder: Path):
+    words = ("--lora", 2, "--no-baselines")
+    assert train(folder, "whole", "encoder", *words) == 0
+    command = [
+        bioattn_folder / "bioattn",
+        "train",
+        "language",
+        folder / "x.dataset.h5",
+        "--from",
+        folder / "encoder",
+    ]
+    command += [
+        "--targets",
+        folder / "t.tsv",
+        "--config",
+        folder / "settings.toml",
+        "-o",
+        folder / "killed",
+        *words,
+    ]
+    environment = {**os.environ, "OMP_NUM_THREADS": "1"}
+    process = subprocess.Popen([*map(str, command)], env=environment, stderr=subprocess.DEVNULL)
+    state = folder / "killed.partial" / "trainer_state.safetensors"
+    while not state.exists() and process.poll() is None:
+        time.sleep(0.002)
+    process.send_signal(signal.SIGKILL)
+    process.wait()
+    assert not (folder / "killed").exists(), "it was faster than the test: train for longer"
+    for _ in range(100):  # what the killed client asked for may live a moment longer and hold the lock
+        if (code := train(folder, "killed", "encoder", *words, "--resume")) == 0:
+            break
+        time.sleep(0.1)
+    assert code == 0
+    for name in ("model.safetensors", "history.csv", "training.json", "config.json", "README.md"):
+        assert (folder / "killed" / name).read_bytes() == (folder / "whole" / name).read_bytes(), name
+
+
+@pytest.mark.parametrize(
+    ("rows", "said"),
+    [
+        ("s0\t1\nx9\t2\n", "t.tsv:3: 1 of 2 ids have no sequence; id 'x9'"),
+        ("s0\t1\ns0\t2\n", "t.tsv:3: the id 's0' stands in line 2 already"),
+        ("s0\t1.5\ns1\thigh\ns2\t3\n", "t.tsv:3, column 'y': 'high' among 2 numbers"),
+        ("s0\t2\ns1\t2\ns2\t2\n", "column 'y' is the same for all training sequences"),
+        ("s0\ta\ns1\tb\ns2\tb\n", "t.tsv:2, column 'y': no other sequence has the class 'a'"),
+        ("s0\tNA\ns1\t\n", "column 'y' has no value for a training sequence"),
+        (
+            "s0\tACGTACGTAA\ns1\tAC\ns2\tACGTACGTAC\n",
+            "t.tsv:3, column 'y': 2 tags for a sequence of 10 tokens",
+        ),
+        ("", "has no row below its header"),
+    ],
+)
+def test_wrong_tables_are_named(tmp_path: Path, rows: str, said: str, capsys: pytest.CaptureFixture[str]):
+    (tmp_path / "x.fa").write_text("".join(f">s{n}\nACGTACGTA{'ACGT'[n]}\n" for n in range(4)))
+    (tmp_path / "t.tsv").write_text(f"id\ty\n{rows}")
+    (tmp_path / "sides.tsv").write_text("gene\tsplit\n" + "".join(f"s{n}\ttrain\n" for n in range(4)))
+    dataset = tmp_path / "x.dataset.h5"
+    split = ("--split-table", tmp_path / "sides.tsv")
+    assert bioattn("prepare", "language", tmp_path / "x.fa", "-o", dataset, *split) == 0
+    words = (
+        "train",
+        "language",
+        dataset,
+        "-o",
+        tmp_path / "m",
+        "--layers",
+        1,
+        "--targets",
+        tmp_path / "t.tsv",
+    )
+    assert bioattn(*words) == 1
+    assert said in capsys.readouterr().err
+    assert not (tmp_path / "m").exists()
+
+
+def test_options_that_need_a_table(folder: Path, capsys: pytest.CaptureFixture[str]):
+    words = ("train", "language", folder / "x.dataset.h5", "-o", folder / "none", "--lora", 2)
+    assert bioattn(*words) == 2
+    assert "--target and --lora are for fine-tuning" in capsys.readouterr().err
+    assert train(folder, "none", "encoder", "--target", "height") == 1
+    assert "there is no column 'height'" in capsys.readouterr().err
+
+
+def test_what_a_column_holds(tmp_path: Path):
+    lines = ["id\tbinary\tdigits\tnumber\tword", "a\t0\t010\t010\tx", "b\t1\t0011\t2.5\ty", "c\t1\t11\t7\tx"]
+    lines += ["d\t0\t00\t\ty", "e\tNA\t?1\tNA\t."]
+    (tmp_path / "t.tsv").write_text("\n".join(lines) + "\n")
+    table = read_targets(tmp_path / "t.tsv", ())
+    places = [np.ones(length, bool) for length in (3, 4, 2, 2, 2)]
+    found = {name: wanted_of(table, name, places, np.ones(5, bool)).target for name in table.columns}
+    assert found["binary"].kind is TargetKind.CLASS
+    assert found["binary"].classes == ("0", "1")
+    assert found["digits"].kind is TargetKind.TAGS
+    assert found["number"].kind is TargetKind.NUMBER
+    assert found["number"].mean == pytest.approx((10 + 2.5 + 7) / 3)
+    assert found["word"].classes == ("x", "y")
+
+
+def test_linear_models_minimise_what_they_say():
+    random = np.random.default_rng(0)
+    features_NF = random.normal(size=(50, 4)).astype(np.float32)
+    truth = features_NF @ [1.0, -2.0, 0.0, 0.5] + 3 + random.normal(size=50)
+    wanted = Wanted(Target(name="y", kind=TargetKind.NUMBER), truth.tolist())
+    model = fit_linear(features_NF, wanted, wanted.of(np.arange(50)), lambda _: 0.0)
+    centred = (features_NF - features_NF.mean(0)).astype(float)
+    centred /= np.sqrt((centred**2).sum(1).mean())
+    # The mean squared error and half the first penalty times the squared weights: one line of ridge regression.
+    weights = np.linalg.solve(
+        2 * centred.T @ centred / 50 + 1e-3 * np.eye(4), 2 * centred.T @ (truth - truth.mean()) / 50
+    )
+    assert model.outputs(features_NF)[:, 0].numpy() == pytest.approx(
+        centred @ weights + truth.mean(), abs=1e-3
+    )
+
+
+def test_features_count_words_and_read_places():
+    vocabulary, sequences = Vocabulary(Alphabet.DNA), ["ACGTAC", "AANGTT", "CCCCCC"]
+    words = [vocabulary.words(each, "x") - len(SPECIAL) for each in sequences]
+    found = dict(sequence_features(words, 4))
+    counts = found["1- to 6-words"] ** 2
+    for row, each in zip(counts, sequences, strict=True):
+        pairs = Counter(each[place : place + 2] for place in range(5))
+        plain = [pairs[a + b] / 5 for a in "ACGT" for b in "ACGT"]
+        assert row[4:20] == pytest.approx(plain)
+    assert found["words by position"].sum(1).tolist() == [6, 5, 6]
