@@ -54,6 +54,8 @@ class Truth(NamedTuple):
     sequences: dict[str, str]
     genes: pd.DataFrame
     """chrom, start, end, name, strand of every gene row, 0-based half-open."""
+    genes_of: dict[str, list]
+    """The genes of each chromosome."""
     rows: pd.DataFrame
     """All rows: chrom, kind, start, end, strand, attributes."""
 
@@ -76,9 +78,9 @@ def truth(request, shared):
     rows["start"] -= 1
     genes = rows[rows["kind"].isin(["gene", "pseudogene", "transposable_element_gene"])].copy()
     genes["name"] = genes["attributes"].str.extract(source.identifier)
-    return Truth(
-        genome_path, annotation_path, sequences, genes[["chrom", "start", "end", "name", "strand"]], rows
-    )
+    genes = genes[["chrom", "start", "end", "name", "strand"]]
+    genes_of = {chrom: list(own.itertuples()) for chrom, own in genes.groupby("chrom")}
+    return Truth(genome_path, annotation_path, sequences, genes, genes_of, rows)
 
 
 def prepare(truth, folder, *options):
@@ -195,12 +197,11 @@ def test_drop_follows_the_overlaps(truth, tmp_path):
 
 def covered(truth, gene, start, end):
     """Which bases of a window lie in other genes, base by base along the chromosome."""
-    here = truth.genes[(truth.genes["chrom"] == gene.chrom) & (truth.genes["name"] != gene.name)]
-    here = here[(here["start"] < end) & (here["end"] > start)]
     inside = [False] * (end - start)
-    for other_start, other_end in zip(here["start"], here["end"], strict=True):
-        for position in range(max(other_start, start), min(other_end, end)):
-            inside[position - start] = True
+    for other in truth.genes_of[gene.chrom]:
+        if other.name != gene.name:
+            for position in range(max(other.start, start), min(other.end, end)):
+                inside[position - start] = True
     return inside
 
 

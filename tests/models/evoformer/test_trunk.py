@@ -1,6 +1,7 @@
 """The trunk's layers against plain loops; what masks, samples and precision do."""
 
 import dataclasses
+import functools
 
 import numpy as np
 import pytest
@@ -68,11 +69,9 @@ SIZES = [(1, 1), (1, 6), (4, 1), (5, 7), (9, 19)]
 MASKS = ["none", "ragged", "all"]
 
 
-@pytest.mark.parametrize("grad", [False, True])
-@pytest.mark.parametrize("masks", MASKS)
-@pytest.mark.parametrize(("num_rows", "num_residues"), SIZES)
-@pytest.mark.parametrize("extra_msa", [False, True])
-def test_layers_against_loops(num_rows, num_residues, masks, extra_msa, grad, tiled):
+@functools.cache
+def of_loops(num_rows, num_residues, masks, extra_msa):
+    """A block and, by layer, its inputs and what plain loops make of them: the update, and the weights if any."""
     block = random_block(extra_msa)
     msa, pair, msa_mask, pair_mask = inputs(num_rows, num_residues, masks, extra_msa)
     heads = CONFIG.extra_msa_heads if extra_msa else CONFIG.msa_heads
@@ -105,15 +104,25 @@ def test_layers_against_loops(num_rows, num_residues, masks, extra_msa, grad, ti
         "outer_product_mean": (pair, msa, msa_mask),
         "pair_transition": (pair,),
     }
+    found = {}
     for name, loop in cases.items():
-        layer = getattr(block, name)
-        given = arguments.get(name, (pair, pair_mask))
-        parameters = {key: value.detach().double().numpy() for key, value in layer.named_parameters()}
-        update, weights = loop(parameters)
+        named = getattr(block, name).named_parameters()
+        parameters = {key: value.detach().double().numpy() for key, value in named}
+        found[name] = (arguments.get(name, (pair, pair_mask)), *loop(parameters))
+    return block, found
+
+
+@pytest.mark.parametrize("grad", [False, True])
+@pytest.mark.parametrize("masks", MASKS)
+@pytest.mark.parametrize(("num_rows", "num_residues"), SIZES)
+@pytest.mark.parametrize("extra_msa", [False, True])
+def test_layers_against_loops(num_rows, num_residues, masks, extra_msa, grad, tiled):
+    block, found = of_loops(num_rows, num_residues, masks, extra_msa)
+    for name, (given, update, weights) in found.items():
         for captured in (False, True):
             recorder = Recorder()
             with torch.set_grad_enabled(grad), capture(["*"] if captured else [], recorder):
-                actual = layer(*(torch.tensor(array, dtype=torch.float32) for array in given))
+                actual = getattr(block, name)(*(torch.tensor(array, dtype=torch.float32) for array in given))
             np.testing.assert_allclose(
                 actual.detach().numpy(), given[0] + update, rtol=1e-4, atol=5e-5, err_msg=name
             )
