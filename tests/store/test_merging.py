@@ -1,5 +1,6 @@
 """Merging files over promoters cut anywhere: the bytes are those of the whole, whatever the parts and blocks."""
 
+import functools
 import itertools
 import tempfile
 from contextlib import nullcontext
@@ -25,11 +26,12 @@ from tests.store.conftest import TREATMENTS, make_arrays, make_layout, make_samp
 LAYOUT = make_layout(AttentionOptions(value_weighted=True))
 
 
-def rows_of(number, rows):
-    """Some samples of a file whose content follows from their number in all."""
+@functools.cache
+def all_rows(number):
+    """The samples of a file whose content follows from their number."""
     arrays = {f"sites/{name}": found for name, found in make_arrays(LAYOUT, number).items()}
     values = np.random.default_rng(1).normal(size=(number, len(TREATMENTS))).astype(np.float32)
-    return Block(make_samples(number), {**arrays, "predictions": {"values": values}}).part(rows)
+    return Block(make_samples(number), {**arrays, "predictions": {"values": values}})
 
 
 @settings(max_examples=25)  # each writes a dozen files
@@ -55,7 +57,7 @@ def test_cuts_anywhere(number, part_samples, cuts, slab):
                 path, replace(LAYOUT, shard=record), stop - first, chunked=record is not None
             ) as writer:
                 if stop > first:
-                    writer.append(rows_of(number, slice(first, stop)))
+                    writer.append(all_rows(number).part(slice(first, stop)))
             return path
 
         starts = range(0, number, part_samples)
