@@ -15,6 +15,7 @@ from bioattn.models.family import CONFIG, WEIGHTS
 from bioattn.models.language.adapters import base_digest
 from bioattn.models.language.config import FineTuned, LanguageModelConfig
 from bioattn.models.language.model import LanguageModel, attention_sites
+from bioattn.models.language.published.architectures import ARCHITECTURES
 from bioattn.models.language.published.reading import published_type, read_published_model
 from bioattn.models.model_folder import (
     check_sizes,
@@ -81,6 +82,11 @@ def load_language_model(folder: Path, device: torch.device) -> LoadedLanguageMod
     """
     if (folder / CONFIG).is_file():
         content = read_json(folder / CONFIG)
+        if isinstance(content, dict) and "format" not in content and published_type(content) is None:
+            raise FormatError(
+                f"{folder / CONFIG}: a model of type {content.get('model_type')!r}; read are folders of bioattn, "
+                f"and of transformers those of type {', '.join(ARCHITECTURES)}"
+            )
         if isinstance(content, dict) and published_type(content) is not None:
             model, sha256 = read_published_model(folder)
             return LoadedLanguageModel(

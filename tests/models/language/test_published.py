@@ -1,7 +1,10 @@
 """Published models, read as they are, against `transformers`: logits, maps and tokens."""
 
+import json
 import os
 import re
+import shutil
+from collections.abc import Callable
 from itertools import product
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -10,10 +13,12 @@ import numpy as np
 import pytest
 import torch
 import torch.nn.functional as F  # noqa: N812
+from safetensors.torch import load_file, save_file
 from torch import nn
 
 from bioattn.attention.capture import capture
 from bioattn.attention.choices import PositionEncoding
+from bioattn.errors import BioattnError
 from bioattn.models.language.config import LanguageModelConfig, Shape
 from bioattn.models.language.folder import LoadedLanguageModel, load_language_model, write_language_model
 from bioattn.models.language.inference.embedding_file import read_embeddings
@@ -413,3 +418,152 @@ def test_what_no_published_architecture_holds_is_said(tmp_path: Path, capsys: py
     assert bioattn("export", "parameters", tmp_path / "model", "-o", tmp_path / "out") == 1
     assert "is an encoder-decoder with layer norms" in capsys.readouterr().err
     assert not (tmp_path / "out").exists()
+
+
+def edit_arrays(folder: Path, edit: Callable[[dict[str, torch.Tensor]], object]):
+    path = folder / "model.safetensors"
+    arrays = load_file(path)
+    edit(arrays)
+    save_file(arrays, path, metadata={"format": "pt"})
+
+
+def edit_config(folder: Path, **changes: object):
+    path = folder / "config.json"
+    path.write_text(json.dumps(json.loads(path.read_text()) | changes))
+
+
+class Planted:
+    """An object that runs something when it is unpickled."""
+
+    def __reduce__(self):
+        return print, ("unpickled",)
+
+
+def plant_pickle(folder: Path):
+    (folder / "model.safetensors").unlink()
+    torch.save({"bert.embeddings.word_embeddings.weight": Planted()}, folder / "pytorch_model.bin")
+
+
+QUERY = "bert.encoder.layer.1.attention.self.query.weight"
+BROKEN: dict[str, tuple[Callable[[Path], object], str]] = {
+    "pickle": (
+        plant_pickle,
+        r"pytorch_model\.bin: holds Python objects \(\S*print\).*save its state dict",
+    ),
+    "no weights": (lambda f: (f / "model.safetensors").unlink(), "holds no weights"),
+    "cut short": (
+        lambda f: (f / "model.safetensors").write_bytes((f / "model.safetensors").read_bytes()[:-99]),
+        r"model\.safetensors: damaged",
+    ),
+    "array missing": (
+        lambda f: edit_arrays(f, lambda arrays: arrays.pop(QUERY)),
+        r"the array encoder\.layer\.1\.attention\.self\.query\.weight is missing",
+    ),
+    "array of another shape": (
+        lambda f: edit_arrays(f, lambda arrays: arrays.update({QUERY: torch.zeros(32, 31)})),
+        rf"the array {QUERY} has shape \(32, 31\), which config\.json does not ask for",
+    ),
+    "array without place": (
+        lambda f: edit_arrays(f, lambda a: a.update({"bert.encoder.layer.0.mlp.wo.weight": torch.zeros(2)})),
+        r"layer\.0\.mlp\.wo\.weight has no place in 2 layers of the bert",
+    ),
+    "not finite": (
+        lambda f: edit_arrays(f, lambda arrays: arrays[QUERY].fill_(torch.nan)),
+        rf"the array {QUERY} holds NaN",
+    ),
+    "more layers": (lambda f: edit_config(f, num_hidden_layers=3), r"encoder\.layer\.2\.\S+ is missing"),
+    "a size too many": (
+        lambda f: edit_config(f, hidden_size=10**9),
+        "hidden_size is|channels is 1,000,000,000",
+    ),
+    "no size": (lambda f: edit_config(f, hidden_size=None), "hidden_size is None; a whole number is needed"),
+    "an odd size": (lambda f: edit_config(f, num_attention_heads=3), "num_heads = 3 must divide it"),
+    "another activation": (
+        lambda f: edit_config(f, hidden_act="silu"),
+        "hidden_act is 'silu'; read are gelu",
+    ),
+    "another type": (lambda f: edit_config(f, model_type="mamba"), "a model of type 'mamba'; read are .* t5"),
+    "no vocabulary": (lambda f: (f / "vocab.txt").unlink(), "has weights and no vocabulary"),
+    "empty vocabulary": (lambda f: (f / "vocab.txt").write_text("\n"), r"vocab\.txt: holds no token"),
+    "larger vocabulary": (
+        lambda f: (f / "vocab.txt").write_text(BERT_TOKENS.replace(" ", "\n") + "\nU\nO"),
+        r"has 27 tokens, the embeddings of the weights 25; the tokenizer belongs to another model",
+    ),
+    "smaller vocabulary": (
+        lambda f: (f / "vocab.txt").write_text("\n".join(BERT_TOKENS.split()[:20])),
+        r"has 20 tokens, the embeddings of the weights 25; the tokenizer belongs to another model",
+    ),
+    "huge vocabulary": (
+        lambda f: (f / "vocab.txt").write_text("\n".join(map(str, range(1 << 19)))),
+        "has 524,288 tokens; at most 262,144 are read",
+    ),
+    "words of a language": (
+        lambda f: (f / "vocab.txt").write_text("\n".join(f"word{chr(97 + n)}" for n in range(25))),
+        "are neither residues, bases, words of bases nor codons",
+    ),
+    "broken tokenizer": (
+        lambda f: (f / "tokenizer.json").write_text('{"model": {"vocab": 3}}'),
+        r"tokenizer\.json: is not the file of a tokenizer",
+    ),
+    "number of a token": (
+        lambda f: (f / "added_tokens.json").write_text('{"X": -1}'),
+        "gives the token 'X' the number -1",
+    ),
+    "index beyond the folder": (
+        lambda f: (
+            (f / "model.safetensors").rename(f / "x.safetensors")
+            and (f / "model.safetensors.index.json").write_text('{"weight_map": {"a": "../x.safetensors"}}')
+        ),
+        r"names '\.\./x\.safetensors', which is no file of weights in this folder",
+    ),
+}
+
+
+@pytest.fixture(scope="module")
+def bert_folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    folder = tmp_path_factory.mktemp("bert") / "bert"
+    make_bert().save_pretrained(folder)
+    (folder / "vocab.txt").write_text("\n".join(BERT_TOKENS.split()))
+    return folder
+
+
+@pytest.mark.parametrize("name", BROKEN)
+def test_what_does_not_fit_is_named(
+    name: str, bert_folder: Path, tmp_path: Path, capfd: pytest.CaptureFixture[str]
+):
+    folder = tmp_path / "model"
+    shutil.copytree(bert_folder, folder)
+    spoil, said = BROKEN[name]
+    spoil(folder)
+    with pytest.raises(BioattnError, match=said):
+        load_language_model(folder, torch.device("cpu"))
+    assert capfd.readouterr().out == ""
+
+
+def test_parts_old_names_and_state_dicts_are_read(bert_folder: Path, tmp_path: Path):
+    """An index of several files, gamma and beta, no prefix, and the form of torch."""
+    expected = load_language_model(bert_folder, torch.device("cpu")).model.state_dict()
+    arrays = load_file(bert_folder / "model.safetensors")
+    old = {
+        name.replace("LayerNorm.weight", "LayerNorm.gamma").replace("LayerNorm.bias", "LayerNorm.beta"): array
+        for name, array in arrays.items()
+    }
+    for form in ("parts", "torch", "half"):
+        folder = tmp_path / form
+        folder.mkdir()
+        for name in ("config.json", "vocab.txt"):
+            shutil.copy(bert_folder / name, folder)
+        if form == "parts":
+            halves = [dict(list(old.items())[::2]), dict(list(old.items())[1::2])]
+            places = {}
+            for number, half in enumerate(halves):
+                save_file(half, folder / f"part-{number}.safetensors", metadata={"format": "pt"})
+                places |= dict.fromkeys(half, f"part-{number}.safetensors")
+            (folder / "model.safetensors.index.json").write_text(json.dumps({"weight_map": places}))
+        else:
+            kind = torch.float32 if form == "torch" else torch.bfloat16
+            plain = {name.removeprefix("bert."): array.to(kind) for name, array in old.items()}
+            torch.save(plain, folder / "pytorch_model.bin")
+        found = load_language_model(folder, torch.device("cpu")).model.state_dict()
+        for name, array in expected.items():
+            assert torch.allclose(found[name], array, atol=0.0 if form != "half" else 0.01), name
