@@ -20,8 +20,9 @@ from bioattn.sequences.vocabulary import PAD
 
 SOURCE_TOKENS, TARGET_TOKENS = "source_tokens", "target_tokens"
 """Columns of the sample table with the lengths of ragged axes, and the kinds of these axes."""
-STEEPNESS = 8.0
-"""Factor of biases for distances: one update changes a logit by so many learning rates."""
+STEEPNESS = 3.0
+"""Factor of biases for distances, beside ln(1 + tokens that can be attended): an update changes a logit by more
+than the learning rate, and many tokens do not drown the right one (Chiang & Cholak 2022)."""
 
 
 @dataclass(slots=True)
@@ -56,7 +57,8 @@ class Distances(nn.Module):
     """A learned bias of attention logits for the distance between query and key (Shaw et al. 2018).
 
     Between a decoder's step and a source token there are two: from the source's start, and from its end, so that
-    a reversed order is learned as easily.
+    a reversed order is learned as easily. Biases grow with the logarithm of the number of keys, so that what was
+    learned from short sequences is as sharp in long ones.
     """
 
     def __init__(self, num_heads: int, reach: int, *, of_source: bool) -> None:
@@ -65,8 +67,8 @@ class Distances(nn.Module):
         self.start_RH = nn.Parameter(torch.zeros(2 * reach + 1, num_heads))
         self.end_RH = nn.Parameter(torch.zeros(2 * reach + 1, num_heads)) if of_source else None
 
-    def forward(self, first: int, queries: int, known_BS: Tensor) -> Tensor:
-        """(B or 1, H, Q, S) for the queries from `first` on."""
+    def forward(self, first: int, queries: int, known_BS: Tensor, *, causal: bool = False) -> Tensor:
+        """(B or 1, H, Q, S) for the queries from `first` on; causal: they see the keys up to their own."""
         device = known_BS.device
         query_Q1 = torch.arange(first, first + queries, device=device)[:, None]
         key_S = torch.arange(known_BS.shape[1], device=device)
@@ -74,7 +76,8 @@ class Distances(nn.Module):
         if self.end_RH is not None:
             from_end_B1S = known_BS.sum(-1)[:, None, None] - 1 - key_S
             bias = bias + self._looked_up(self.end_RH, query_Q1 - from_end_B1S).movedim(-1, 1)
-        return STEEPNESS * bias
+        seen = query_Q1 + 1 if causal else known_BS.sum(-1)[:, None, None, None]
+        return STEEPNESS * torch.log1p(seen) * bias
 
     def _looked_up(self, table_RH: Tensor, distance: Tensor) -> Tensor:
         return F.embedding(distance.clamp(-self.reach, self.reach) + self.reach, table_RH)
@@ -275,7 +278,11 @@ class TransformerTranslator(nn.Module):
         """What is known (B, T, C) of the tokens behind each of the next tokens of the prefix."""
         steps = prefix_BTC.shape[1]
         known_1L = state.known_BS.new_ones(1, state.step + steps)
-        own = None if self.within_target is None else self.within_target(state.step, steps, known_1L)
+        own = (
+            None
+            if self.within_target is None
+            else self.within_target(state.step, steps, known_1L, causal=True)
+        )
         bias = None if self.to_source is None else self.to_source(state.step, steps, state.known_BS)
         for number, layer in enumerate(self.decoder):
 
