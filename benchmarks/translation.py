@@ -4,7 +4,8 @@
     python benchmarks/translation.py lengths --seed 0 -o lengths.md
 
 `codons`: perplexity and accuracy of every test codon but the first and those of M and W, given the true prefix,
-with the probabilities of the codons of a residue scaled to a sum of 1. `lengths`: wrong bases of the likeliest output.
+with the probabilities of the codons of a residue scaled to a sum of 1. `lengths`: wrong bases of the likeliest
+output.
 """
 
 import argparse
