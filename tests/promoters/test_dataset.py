@@ -45,7 +45,7 @@ def datasets(draw):
         },
         index=range(treatments),
     )
-    frame.index = pd.Index(names, dtype=object, name="treatment")
+    frame.index = pd.Index(names, dtype=object, name=draw(st.sampled_from(["treatment", "sample"])))
     targets = generator.normal(size=(genes, treatments)).astype(np.float32)
     targets[generator.random(targets.shape) < 0.3] = np.nan
     scaled = draw(st.booleans())
@@ -208,6 +208,7 @@ def test_validation_lists_findings(path, tmp_path):
     findings = validate_dataset(path)
     assert len(findings) == 3
     assert "no gene is in the training split" in findings[0]
+    assert [finding.rpartition(" in ")[2] for finding in findings[1:]] == ["300 genes", "2 treatments"]
     write_dataset(path, example(codes=np.full((300, 400), 9, np.uint8)))
     assert "sequence codes reach 9" in validate_dataset(path)[0]
     assert "no such file" in validate_dataset(tmp_path / "none.h5")[0]
