@@ -56,11 +56,7 @@ def not_there(
 
 
 def require_names(
-    option: str,
-    names: Sequence[str],
-    known: Collection[str],
-    source: object,
-    what: str = "treatment",
+    option: str, names: Sequence[str], known: Collection[str], source: object, what: str = "treatment"
 ) -> None:
     """Raises: BioattnError for a name that is not known, SettingsError for one given twice."""
     seen: set[str] = set()

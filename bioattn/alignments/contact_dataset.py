@@ -24,10 +24,7 @@ from bioattn.io.seal import stream_sealed
 from bioattn.text import quoted
 
 CONTACT_DATASET = DatasetKind(
-    name="contact dataset",
-    format="bioattn-contact-dataset",
-    version=2,
-    command="bioattn prepare contacts",
+    name="contact dataset", format="bioattn-contact-dataset", version=2, command="bioattn prepare contacts"
 )
 TRAIN, VALIDATION, TEST = 0, 1, 2
 SPLIT_NAMES = ("train", "validation", "test")

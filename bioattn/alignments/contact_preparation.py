@@ -9,12 +9,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from bioattn.alignments.contact_dataset import (
-    SPLIT_NAMES,
-    TRAIN,
-    ContactProtein,
-    write_contact_dataset,
-)
+from bioattn.alignments.contact_dataset import SPLIT_NAMES, TRAIN, ContactProtein, write_contact_dataset
 from bioattn.alignments.contact_pairs import ContactAuditRow, ContactPair, family_groups, read_pairs, summary
 from bioattn.alignments.filtering import random_rows
 from bioattn.alignments.input_features import encode_alignment

@@ -182,9 +182,7 @@ def check_skill(subject: Subject, measures: Measures) -> bool | None:
 
 
 def compare_skills(
-    subject: Subject,
-    retrained: Mapping[str, Sequence[CheckableRunner]],
-    measures: Measures,
+    subject: Subject, retrained: Mapping[str, Sequence[CheckableRunner]], measures: Measures
 ) -> None:
     """Add the share of the skill that retrained controls lack, and the share lost with other attention weights.
 

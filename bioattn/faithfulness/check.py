@@ -127,10 +127,7 @@ def check_model(
         predictor=model.predictor(table),
         probed=[table.names.index(name) for name in probed],
         sample=draw_sample(
-            model.read(promoters),
-            settings.samples,
-            settings.seed,
-            () if genes is None else genes.all_ids,
+            model.read(promoters), settings.samples, settings.seed, () if genes is None else genes.all_ids
         ),
         genes=genes,
         settings=settings,
@@ -171,12 +168,7 @@ def check_model(
 
 
 def _retrained(
-    subject: Subject,
-    evidence: Evidence,
-    training: Training,
-    measures: Measures,
-    *,
-    worth_it: bool,
+    subject: Subject, evidence: Evidence, training: Training, measures: Measures, *, worth_it: bool
 ) -> dict[str, list[CheckableRunner]]:
     """The controls by name; missing ones are trained."""
     found: dict[str, list[CheckableRunner]] = {name: [] for name in CONTROLS}

@@ -83,11 +83,7 @@ class _Maps:
         self._sums: dict[str, NDArray[np.float64]] = {}
 
     def receive(
-        self,
-        site: AttentionSite,
-        weights: Tensor,
-        _value_weighted: Tensor | None,
-        _tile: Tile | None = None,
+        self, site: AttentionSite, weights: Tensor, _value_weighted: Tensor | None, _tile: Tile | None = None
     ) -> None:
         """Add the weights (B, H, T, P) of one site and batch."""
         first = self._done.get(site.name, 0)

@@ -27,12 +27,7 @@ from bioattn.system.signals import StopRequest
 
 
 def mutation_effects(
-    predictor: Predictor,
-    codes_BL: Codes,
-    edges: tuple[int, ...],
-    *,
-    progress: Progress,
-    stop: StopRequest,
+    predictor: Predictor, codes_BL: Codes, edges: tuple[int, ...], *, progress: Progress, stop: StopRequest
 ) -> Floats:
     """Effects (B, T, P): absolute change of the prediction, mean over the other bases, sum over the bin's bases.
 

@@ -9,19 +9,8 @@ from matplotlib.layout_engine import ConstrainedLayoutEngine
 from matplotlib.lines import Line2D
 from numpy.typing import NDArray
 
+from bioattn.figures import style
 from bioattn.figures.contact_prediction import ContactPrediction, ContactTruth, ranked_judged_pairs
-from bioattn.figures.style import (
-    BLACK,
-    BLUE,
-    LIGHT_GREY,
-    ORANGE,
-    SMALL_FONT,
-    bottom_legend,
-    column_axes,
-    new_figure,
-    set_title,
-    styled,
-)
 from bioattn.structures.contacts import CONTACT_DISTANCE, MIN_SEPARATION
 from bioattn.structures.contacts import distances as distances_between
 from bioattn.structures.distogram_file import Distances
@@ -65,14 +54,14 @@ def compare_contacts(prediction: ContactPrediction, truth: ContactTruth) -> Cont
     )
 
 
-@styled
+@style.styled
 def draw_contact_map(prediction: ContactPrediction, truth: ContactTruth | None, width: float) -> Figure:
     """Draw the map, `width` millimetres wide; without a truth both halves show the prediction."""
     size = len(prediction.letters)
     comparison = None if truth is None else compare_contacts(prediction, truth)
-    figure = new_figure(width, width * 0.92 + (5 if comparison is None else 10))
+    figure = style.new_figure(width, width * 0.92 + (5 if comparison is None else 10))
     axis: Axes = figure.add_subplot(label="contacts")
-    column_axes(axis)
+    style.column_axes(axis)
     # Neighbours in the chain always touch: they are in no ranking.
     column = np.arange(size)
     apart = column[None] - column[:, None]
@@ -84,14 +73,14 @@ def draw_contact_map(prediction: ContactPrediction, truth: ContactTruth | None, 
     image = axis.imshow(
         shown, cmap="Greys", vmin=low, vmax=high, extent=(0.5, size + 0.5, size + 0.5, 0.5), alpha=0.9
     )
-    axis.axline((0.5, 0.5), slope=1, color=BLACK, linewidth=0.5)
+    axis.axline((0.5, 0.5), slope=1, color=style.BLACK, linewidth=0.5)
     if comparison is None or truth is None:
-        set_title(figure, f"{prediction.name}: predicted contacts")
+        style.set_title(figure, f"{prediction.name}: predicted contacts")
     else:
         _draw_truth(axis, truth, comparison, width * 72 / 25.4 * 0.8 / size)
         fifth = max(1, comparison.length // 5)
         _draw_legend(figure, truth)
-        set_title(
+        style.set_title(
             figure,
             prediction.name,
             f"precision {comparison.precision_l:.2f} of the {comparison.length} best pairs, "
@@ -99,7 +88,7 @@ def draw_contact_map(prediction: ContactPrediction, truth: ContactTruth | None, 
         )
     bar = figure.colorbar(image, ax=axis, location="right", shrink=0.6, aspect=25, pad=0.02)
     bar.set_label(
-        "contact probability" if prediction.quantity == "probability" else "score", fontsize=SMALL_FONT
+        "contact probability" if prediction.quantity == "probability" else "score", fontsize=style.SMALL_FONT
     )
     return figure
 
@@ -112,15 +101,20 @@ def _draw_truth(axis: Axes, truth: ContactTruth, comparison: ContactComparison, 
     for column in unknown.tolist():
         # Below the diagonal only: the prediction has pairs there.
         axis.fill_between(
-            [0.5, column + 1.5], column + 0.5, column + 1.5, color=LIGHT_GREY, alpha=0.4, linewidth=0
+            [0.5, column + 1.5], column + 0.5, column + 1.5, color=style.LIGHT_GREY, alpha=0.4, linewidth=0
         )
         axis.fill_between(
-            (column + 0.5, column + 1.5), column + 0.5, size + 0.5, color=LIGHT_GREY, alpha=0.4, linewidth=0
+            (column + 0.5, column + 1.5),
+            column + 0.5,
+            size + 0.5,
+            color=style.LIGHT_GREY,
+            alpha=0.4,
+            linewidth=0,
         )
     marks = (
-        ("right", comparison.right, "o", BLUE, False),
-        ("wrong", comparison.wrong, "x", ORANGE, False),
-        ("found", comparison.right, "s", BLUE, True),
+        ("right", comparison.right, "o", style.BLUE, False),
+        ("wrong", comparison.wrong, "x", style.ORANGE, False),
+        ("found", comparison.right, "s", style.BLUE, True),
         ("missed", comparison.missed, "s", MISSED, True),
     )
     for name, pairs, marker, colour, below in marks:
@@ -139,9 +133,9 @@ def _draw_truth(axis: Axes, truth: ContactTruth, comparison: ContactComparison, 
 def _draw_legend(figure: Figure, truth: ContactTruth) -> None:
     distance = f" (CB < {CONTACT_DISTANCE:g} Å)" if truth.cb is not None else ""
     entries = (
-        ("o", BLUE, "best pair, right"),
-        ("s", BLUE, f"contact{distance}, found"),
-        ("x", ORANGE, "best pair, wrong"),
+        ("o", style.BLUE, "best pair, right"),
+        ("s", style.BLUE, f"contact{distance}, found"),
+        ("x", style.ORANGE, "best pair, wrong"),
         ("s", MISSED, "contact, missed"),
     )
     engine = figure.get_layout_engine()
@@ -151,7 +145,7 @@ def _draw_legend(figure: Figure, truth: ContactTruth) -> None:
         Line2D([], [], linestyle="", marker=marker, color=colour, markersize=3, label=label)
         for marker, colour, label in entries
     ]
-    bottom_legend(figure, handles, columnspacing=1.5, handletextpad=0.1, borderpad=0.3)
+    style.bottom_legend(figure, handles, columnspacing=1.5, handletextpad=0.1, borderpad=0.3)
 
 
 _BESIDE = 110.0
@@ -173,19 +167,19 @@ def expected_and_true(distances: Distances, cb: NDArray[np.float32] | None) -> N
     return both
 
 
-@styled
+@style.styled
 def draw_distogram(distances: Distances, width: float, cb: NDArray[np.float32] | None = None) -> Figure:
     """Draw the figure, `width` millimetres wide: distances, and the entropy beside or below them."""
     beside = width >= _BESIDE
     panel = width / 2 if beside else width
-    figure = new_figure(width, panel * 0.8 + 8 if beside else 2 * panel * 0.8 + 12)
+    figure = style.new_figure(width, panel * 0.8 + 8 if beside else 2 * panel * 0.8 + 12)
     left, right = figure.subplots(1, 2) if beside else figure.subplots(2, 1)
     size = len(distances.letters)
     edges = (0.5, size + 0.5, size + 0.5, 0.5)
     limit = float(distances.bin_edges[-1])
     image = left.imshow(expected_and_true(distances, cb), cmap="viridis_r", vmin=2, vmax=limit, extent=edges)
     figure.colorbar(image, ax=left, shrink=0.7, aspect=25, extend="max").set_label(
-        "distance between CB, Å", fontsize=SMALL_FONT
+        "distance between CB, Å", fontsize=style.SMALL_FONT
     )
     left.set_title("expected distance" if cb is None else "above: expected distance, below: true")
     entropy = np.full((size, size), np.nan)
@@ -194,11 +188,11 @@ def draw_distogram(distances: Distances, width: float, cb: NDArray[np.float32] |
     most = float(np.log2(distances.num_bins))
     image = right.imshow(entropy, cmap="cividis", vmin=0, vmax=most, extent=edges)
     figure.colorbar(image, ax=right, shrink=0.7, aspect=25).set_label(
-        f"entropy of the predicted distance, bits (at most {most:g})", fontsize=SMALL_FONT
+        f"entropy of the predicted distance, bits (at most {most:g})", fontsize=style.SMALL_FONT
     )
     right.set_title("uncertainty of the distance")
     for axis in (left, right):
-        column_axes(axis)
-        axis.axline((0.5, 0.5), slope=1, color=BLACK, linewidth=0.4)
-    set_title(figure, distances.name)
+        style.column_axes(axis)
+        axis.axline((0.5, 0.5), slope=1, color=style.BLACK, linewidth=0.4)
+    style.set_title(figure, distances.name)
     return figure

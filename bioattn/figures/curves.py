@@ -12,24 +12,7 @@ from matplotlib.lines import Line2D
 from matplotlib.ticker import MaxNLocator
 
 from bioattn.errors import BioattnError
-from bioattn.figures.style import (
-    BLACK,
-    BLUE,
-    CYCLE,
-    GREEN,
-    GREY,
-    LIGHT_GREY,
-    ORANGE,
-    PAGE_HEIGHT,
-    SMALL_FONT,
-    TITLE_LETTER,
-    bottom_legend,
-    colour_of,
-    legend_columns,
-    new_figure,
-    set_title,
-    styled,
-)
+from bioattn.figures import style
 from bioattn.views.check import CheckMeasure, CheckResult, PerturbationCurve
 from bioattn.views.training_history import TrainingHistory
 
@@ -39,12 +22,12 @@ CURVES = ("deletion", "insertion")
 _WIDE = 120.0
 
 
-@styled
+@style.styled
 def draw_check(check: CheckResult, width: float) -> Figure:
     """Draw the verdict, the curves, and a line for each measure, `width` millimetres wide."""
     shown = [measure for measure in check.measures if measure.value is not None]
     sentences = [check.sentence, *(f"But: {caveat}" for caveat in check.caveats)]
-    num_title = sum(len(textwrap.wrap(each, int(width / TITLE_LETTER))) for each in sentences)
+    num_title = sum(len(textwrap.wrap(each, int(width / style.TITLE_LETTER))) for each in sentences)
     labels = [textwrap.wrap(measure.label, 50 if width > _WIDE else 26) for measure in shown]
     num_lines = sum(map(len, labels))
     curves = [curve for name in CURVES for curve in check.curves if curve.name == name]
@@ -54,8 +37,10 @@ def draw_check(check: CheckResult, width: float) -> Figure:
     curves = [curve for curve in curves if curve.name not in flat]
     curves_height = 42.0 if curves else 0.0
     measures_height = 3.2 * num_lines + 1.2 * len(shown) + 10 if shown else 0.0
-    figure = new_figure(width, min(PAGE_HEIGHT, curves_height + measures_height + 3.2 * num_title + 3))
-    set_title(figure, *sentences)
+    figure = style.new_figure(
+        width, min(style.PAGE_HEIGHT, curves_height + measures_height + 3.2 * num_title + 3)
+    )
+    style.set_title(figure, *sentences)
     heights = [part for part in (curves_height, measures_height) if part]
     parts = figure.subfigures(len(heights), 1, squeeze=False, height_ratios=heights)
     if curves:
@@ -71,8 +56,10 @@ def draw_check(check: CheckResult, width: float) -> Figure:
 
 def _draw_curve(axis: Axes, curve: PerturbationCurve) -> None:
     percent = [100 * value for value in curve.fraction]
-    axis.plot(percent, curve.top, color=BLUE, marker="o", markersize=2, label="most attended")
-    axis.plot(percent, curve.random, color=GREY, marker="o", markersize=2, linestyle="--", label="random")
+    axis.plot(percent, curve.top, color=style.BLUE, marker="o", markersize=2, label="most attended")
+    axis.plot(
+        percent, curve.random, color=style.GREY, marker="o", markersize=2, linestyle="--", label="random"
+    )
     axis.set_title(curve.name)
     axis.set_xlabel("bins replaced, %" if curve.name == "deletion" else "bins put back, %")
 
@@ -86,13 +73,13 @@ def _draw_measures(figure: Figure, axis: Axes, measures: list[CheckMeasure], lab
         middle = place + len(label) / 2
         places.append(middle)
         place += len(label) + 0.4
-        colour = {True: GREEN, False: ORANGE, None: GREY}[measure.passed]
+        colour = {True: style.GREEN, False: style.ORANGE, None: style.GREY}[measure.passed]
         marker = {True: "o", False: "X", None: "D"}[measure.passed]
         if measure.interval is not None:
             axis.plot(measure.interval, [middle, middle], color=colour, linewidth=1.5)
         axis.plot([measure.value], [middle], marker=marker, color=colour, markersize=3.5, linestyle="")
         if measure.threshold is not None:
-            axis.plot(2 * [measure.threshold], [middle - 0.5, middle + 0.5], color=BLACK, linewidth=1)
+            axis.plot(2 * [measure.threshold], [middle - 0.5, middle + 0.5], color=style.BLACK, linewidth=1)
         axis.annotate(
             f"{round(measure.value, 2) + 0.0:.2f}".replace("-", "−"),
             (1, middle),
@@ -100,21 +87,21 @@ def _draw_measures(figure: Figure, axis: Axes, measures: list[CheckMeasure], lab
             xytext=(4, 0),
             textcoords="offset points",
             va="center",
-            fontsize=SMALL_FONT,
+            fontsize=style.SMALL_FONT,
             color=colour,
         )
-    axis.axvline(0, color=LIGHT_GREY, linewidth=0.5, zorder=0)
+    axis.axvline(0, color=style.LIGHT_GREY, linewidth=0.5, zorder=0)
     axis.set_yticks(places, ["\n".join(label) for label in labels])
     axis.tick_params(axis="y", length=0)
     axis.set_ylim(place, -0.2)
     axis.spines["left"].set_visible(False)
     entries = [
-        Line2D([], [], color=GREEN, marker="o", markersize=3.5, linestyle="", label="passed"),
-        Line2D([], [], color=ORANGE, marker="X", markersize=3.5, linestyle="", label="failed"),
-        Line2D([], [], color=GREY, marker="D", markersize=3.5, linestyle="", label="not judged"),
-        Line2D([], [], color=BLACK, marker="|", markersize=5, linestyle="", label="threshold"),
+        Line2D([], [], color=style.GREEN, marker="o", markersize=3.5, linestyle="", label="passed"),
+        Line2D([], [], color=style.ORANGE, marker="X", markersize=3.5, linestyle="", label="failed"),
+        Line2D([], [], color=style.GREY, marker="D", markersize=3.5, linestyle="", label="not judged"),
+        Line2D([], [], color=style.BLACK, marker="|", markersize=5, linestyle="", label="threshold"),
     ]
-    bottom_legend(figure, entries, handletextpad=0.1, columnspacing=1)
+    style.bottom_legend(figure, entries, handletextpad=0.1, columnspacing=1)
 
 
 TRAINING_LOSS, VALIDATION_LOSS, LEARNING_RATE = "training_loss", "validation_loss", "learning_rate"
@@ -144,7 +131,7 @@ def shown_metrics(histories: Sequence[TrainingHistory], metrics: Sequence[str] |
     return [name for name in _DEFAULT if name in known]
 
 
-@styled
+@style.styled
 def draw_training(
     histories: Sequence[TrainingHistory], width: float, metrics: Sequence[str] | None = None
 ) -> Figure:
@@ -167,8 +154,8 @@ def draw_training(
     across = min(panels, max(1, int(width / 55)))
     down = -(-panels // across)
     names = [history.name for history in histories]
-    rows = 0 if len(names) == 1 else -(-len(names) // legend_columns(width, names))
-    figure = new_figure(width, 48 * down + 4 * rows)
+    rows = 0 if len(names) == 1 else -(-len(names) // style.legend_columns(width, names))
+    figure = style.new_figure(width, 48 * down + 4 * rows)
     axes = figure.subplots(down, across, squeeze=False)
     losses = axes.flat[0]
     kinds = {TRAINING_LOSS: 1.0}
@@ -177,8 +164,8 @@ def draw_training(
     handles = []
     for number, history in enumerate(histories):
         look: dict[str, Any] = {
-            "color": colour_of(number),
-            "linestyle": _STYLES[number // len(CYCLE) % len(_STYLES)],
+            "color": style.colour_of(number),
+            "linestyle": _STYLES[number // len(style.CYCLE) % len(_STYLES)],
         }
         handles.append(Line2D([], [], label=history.name, **look))
         steps = history.columns[time]
@@ -194,10 +181,14 @@ def draw_training(
             if history.best is not None:
                 kept = steps == history.best
                 axis.plot(
-                    steps[kept], history.columns[metric][kept], "o", color=colour_of(number), markersize=3
+                    steps[kept],
+                    history.columns[metric][kept],
+                    "o",
+                    color=style.colour_of(number),
+                    markersize=3,
                 )
     losses.set_ylabel("loss")
-    colour = colour_of(0) if len(histories) == 1 else GREY
+    colour = style.colour_of(0) if len(histories) == 1 else style.GREY
     losses.legend(
         handles=[
             Line2D([], [], color=colour, alpha=alpha, label=kind.partition("_")[0])
@@ -211,16 +202,16 @@ def draw_training(
         low, high = axis.get_ylim()
         if metric in _NAMES and low < high / 4:
             # Of curves far from 0 the line would flatten what they show.
-            axis.axhline(0, color=GREY, linewidth=0.4)
+            axis.axhline(0, color=style.GREY, linewidth=0.4)
     for axis in axes.flat[:panels]:
         axis.set_xlabel(time)
         axis.xaxis.set_major_locator(MaxNLocator(nbins=5, integer=True))
     for axis in axes.flat[panels:]:
         axis.set_axis_off()
     if len(histories) > 1:
-        bottom_legend(figure, handles)
+        style.bottom_legend(figure, handles)
     else:
-        set_title(figure, names[0])
+        style.set_title(figure, names[0])
     return figure
 
 

@@ -19,19 +19,7 @@ from numpy.typing import NDArray
 
 from bioattn.alignments.couplings import average_product_correction
 from bioattn.errors import BioattnError
-from bioattn.figures.style import (
-    DIVERGING,
-    PAGE_HEIGHT,
-    SEQUENTIAL,
-    SMALL_FONT,
-    colour_bar,
-    data_limits,
-    framed,
-    new_figure,
-    set_title,
-    shortened,
-    styled,
-)
+from bioattn.figures import style
 from bioattn.figures.treatment_maps import TreatmentMaps
 from bioattn.interpret.maps.alignment_maps import choose_sites, head_map, only_sample, require_heads_somewhere
 from bioattn.store.reader import AttentionFile
@@ -82,10 +70,7 @@ def promoter_head_grid(maps: TreatmentMaps, *, title: str, zero: int | None = No
         site, _, number = head.rpartition(" ")
         panels.append(
             HeadPanel(
-                site=site,
-                head=number,
-                values=weights_TK * scale_K,
-                effective_keys=effective_keys(weights_TK),
+                site=site, head=number, values=weights_TK * scale_K, effective_keys=effective_keys(weights_TK)
             )
         )
     return HeadGrid(
@@ -194,7 +179,7 @@ class _Layout(NamedTuple):
     """Size of a panel in millimetres."""
 
 
-@styled
+@style.styled
 def draw_head_grid(grid: HeadGrid, width: float) -> Figure:
     """Draw the grid, `width` millimetres wide.
 
@@ -209,7 +194,7 @@ def _draw_layers(grid: HeadGrid, width: float) -> Figure:
     layout = _layout(len(lines), across, width)
     roomy = layout.spacing is _ROOMY
     height = layout.lines * (layout.panel + layout.spacing.title) + _FOOT + (9 if roomy else 6)
-    figure = new_figure(width, height)
+    figure = style.new_figure(width, height)
     cells = figure.subplots(layout.lines, layout.groups * across, squeeze=False)
     norm = _norm(grid)
     image = None
@@ -224,19 +209,19 @@ def _draw_layers(grid: HeadGrid, width: float) -> Figure:
             size = panel.values.shape
             image = axis.imshow(
                 panel.values,
-                cmap=DIVERGING if grid.corrected else SEQUENTIAL,
+                cmap=style.DIVERGING if grid.corrected else style.SEQUENTIAL,
                 norm=norm,
                 extent=(0.5, size[1] + 0.5, size[0] + 0.5, 0.5),
                 aspect="auto",
             )
-            framed(axis)
+            style.framed(axis)
             axis.set_box_aspect(1)
             name = f"head {panel.head}" if panel.head.isdigit() else panel.head
             many = "" if math.isnan(panel.effective_keys) else f" ({panel.effective_keys:.0f})"
             if roomy:
-                axis.set_title(name + many, fontsize=SMALL_FONT)
+                axis.set_title(name + many, fontsize=style.SMALL_FONT)
             elif row == 0:
-                axis.set_title(panel.head, fontsize=SMALL_FONT)
+                axis.set_title(panel.head, fontsize=style.SMALL_FONT)
             first, last = column == 0, row == layout.lines - 1 or number == len(lines) - 1
             axis.xaxis.set_major_locator(MaxNLocator(nbins=3, integer=True, steps=[1, 2, 5, 10]))
             axis.yaxis.set_major_locator(MaxNLocator(nbins=3, integer=True, steps=[1, 2, 5, 10]))
@@ -244,9 +229,9 @@ def _draw_layers(grid: HeadGrid, width: float) -> Figure:
             if first:
                 name = _short_site(panel.site)
                 name = f"{name}\n{grid.query_label}" if roomy else name.removeprefix("block ")
-                axis.set_ylabel(name, fontsize=SMALL_FONT)
+                axis.set_ylabel(name, fontsize=style.SMALL_FONT)
             if last and roomy:
-                axis.set_xlabel(grid.key_label, fontsize=SMALL_FONT)
+                axis.set_xlabel(grid.key_label, fontsize=style.SMALL_FONT)
     for axis in cells.flat[len(lines) * across :]:
         if not axis.has_data():
             axis.set_axis_off()
@@ -254,10 +239,10 @@ def _draw_layers(grid: HeadGrid, width: float) -> Figure:
     note = "; in brackets how many keys share a query's attention" if roomy and not grid.corrected else ""
     if not roomy:
         note = f": {grid.query_label} (down) × {grid.key_label} (across); lines are blocks, columns heads"
-    set_title(figure, grid.title + note)
+    style.set_title(figure, grid.title + note)
     label = "symmetrised, corrected attention" if grid.corrected else "attention weight"
     values = np.concatenate([panel.values.ravel() for panel in grid.panels])
-    colour_bar(figure, image, cells, label, values, location="bottom", aspect=50, shrink=0.5, pad=0.02)
+    style.colour_bar(figure, image, cells, label, values, location="bottom", aspect=50, shrink=0.5, pad=0.02)
     return figure
 
 
@@ -269,7 +254,7 @@ def _layout(lines: int, across: int, width: float) -> _Layout:
             rows = math.ceil(lines / groups)
             panel = min(
                 (width - groups * spacing.side) / (groups * across) - spacing.between,
-                (PAGE_HEIGHT - _FOOT - 9) / rows - spacing.title,
+                (style.PAGE_HEIGHT - _FOOT - 9) / rows - spacing.title,
                 _LARGEST_PANEL,
             )
             if panel > best.panel:
@@ -289,7 +274,7 @@ def _norm(grid: HeadGrid) -> Normalize:
         largest = largest or 1.0
         return TwoSlopeNorm(0, -largest, largest)
     values = np.concatenate([panel.values.ravel() for panel in grid.panels])
-    return Normalize(*data_limits(values))
+    return Normalize(*style.data_limits(values))
 
 
 def _draw_promoters(grid: HeadGrid, width: float) -> Figure:
@@ -299,27 +284,33 @@ def _draw_promoters(grid: HeadGrid, width: float) -> Figure:
     across = 2 if number > 1 and width > 120 else 1
     down = math.ceil(number / across)
     panel = max(8.0, 2.6 * rows)
-    least = (PAGE_HEIGHT - _FOOT - 6) / down - _ROOMY.title - 2
+    least = (style.PAGE_HEIGHT - _FOOT - 6) / down - _ROOMY.title - 2
     panel = min(panel, least)
     if panel < max(4.0, 0.3 * rows):
         raise BioattnError(
             f"{number} heads × {rows} treatments do not fit on a page; choose with --heads and --treatment"
         )
-    figure = new_figure(width, down * (panel + _ROOMY.title + 2) + _FOOT + 4)
+    figure = style.new_figure(width, down * (panel + _ROOMY.title + 2) + _FOOT + 4)
     cells = figure.subplots(down, across, squeeze=False, sharex=True, sharey=True)
     norm = _norm(grid)
     edges = grid.key_edges - (grid.zero or 0)
     mesh = None
     for axis, found in zip(cells.flat, grid.panels, strict=False):
         mesh = axis.pcolormesh(
-            edges, np.arange(rows + 1), found.values, cmap=SEQUENTIAL, norm=norm, linewidth=0, rasterized=True
+            edges,
+            np.arange(rows + 1),
+            found.values,
+            cmap=style.SEQUENTIAL,
+            norm=norm,
+            linewidth=0,
+            rasterized=True,
         )
-        framed(axis)
-        axis.set_title(_promoter_title(found), fontsize=SMALL_FONT)
+        style.framed(axis)
+        axis.set_title(_promoter_title(found), fontsize=style.SMALL_FONT)
     step = math.ceil(2.4 / (panel / rows))
     first = cells[0, 0]
     first.set_ylim(rows, 0)
-    names = [shortened(name, _LONGEST_NAME) for name in grid.query_names]
+    names = [style.shortened(name, _LONGEST_NAME) for name in grid.query_names]
     first.set_yticks(np.arange(rows)[::step] + 0.5, names[::step])
     for axis in cells.flat:
         axis.tick_params(axis="y", length=0)
@@ -327,11 +318,11 @@ def _draw_promoters(grid: HeadGrid, width: float) -> Figure:
         axis.set_axis_off()
     for axis in cells[-1]:
         axis.set_xlabel(grid.key_label)
-    set_title(figure, f"{grid.title}; in brackets over how many bins a treatment's attention spreads")
+    style.set_title(figure, f"{grid.title}; in brackets over how many bins a treatment's attention spreads")
     assert mesh is not None
     values = np.concatenate([panel.values.ravel() for panel in grid.panels])
     label = "attention per base, × uniform"
-    colour_bar(figure, mesh, cells, label, values, location="bottom", aspect=50, shrink=0.5, pad=0.02)
+    style.colour_bar(figure, mesh, cells, label, values, location="bottom", aspect=50, shrink=0.5, pad=0.02)
     return figure
 
 

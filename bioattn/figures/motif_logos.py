@@ -19,22 +19,11 @@ from numpy.typing import NDArray
 
 from bioattn.choices import not_there
 from bioattn.errors import BioattnError
-from bioattn.figures.style import (
-    AMBER,
-    BLUE,
-    GREEN,
-    ORANGE,
-    PAGE_HEIGHT,
-    SMALL_FONT,
-    new_figure,
-    shortened,
-    styled,
-    text_width,
-)
+from bioattn.figures import style
 from bioattn.formats.motif import Motif
 
 BASES = "ACGT"
-BASE_COLOURS = {"A": GREEN, "C": BLUE, "G": AMBER, "T": ORANGE}
+BASE_COLOURS = {"A": style.GREEN, "C": style.BLUE, "G": style.AMBER, "T": style.ORANGE}
 LETTER_WIDTH = 0.94
 """Width of a letter as a fraction of the base's place."""
 
@@ -112,7 +101,7 @@ def choose_motifs(motifs: Sequence[Motif], names: Sequence[str] | None) -> list[
     return chosen
 
 
-@styled
+@style.styled
 def draw_logos(
     motifs: Sequence[Motif],
     width: float,
@@ -128,12 +117,12 @@ def draw_logos(
     """
     across = min(len(motifs), max(1, int(width / _COLUMN)))
     down = math.ceil(len(motifs) / across)
-    room = int((PAGE_HEIGHT - 5) / _ROW) * max(1, int(width / _COLUMN))
+    room = int((style.PAGE_HEIGHT - 5) / _ROW) * max(1, int(width / _COLUMN))
     if len(motifs) > room:
         raise BioattnError(
             f"{len(motifs):,} logos do not fit on a page, {room} do; choose with --motif or --first"
         )
-    figure = new_figure(width if across > 1 else min(width, 85.0), down * _ROW + 4)
+    figure = style.new_figure(width if across > 1 else min(width, 85.0), down * _ROW + 4)
     axes = figure.subplots(down, across, squeeze=False, sharex=True, sharey=True)
     widest, tallest = max(motif.width for motif in motifs), 2.0
     for axis, motif in zip(axes.flat, motifs, strict=False):
@@ -143,8 +132,8 @@ def draw_logos(
         draw_letters(axis, heights, 0.5)
         name = " ".join(dict.fromkeys(filter(None, (motif.name, motif.alternative_name))))
         sites = f" ({motif.sites:,} sites)" if motif.sites > 1 else ""
-        fitting = width / across - text_width(sites) - 8
-        axis.set_title(shortened(name, fitting) + sites, fontsize=SMALL_FONT)
+        fitting = width / across - style.text_width(sites) - 8
+        axis.set_title(style.shortened(name, fitting) + sites, fontsize=style.SMALL_FONT)
         axis.set_xticks(range(1, widest + 1), [])
         axis.tick_params(axis="x", length=1)
         axis.set_yticks([0, 1, 2])

@@ -11,24 +11,10 @@ from matplotlib.figure import Figure
 from matplotlib.ticker import MaxNLocator
 
 from bioattn.errors import BioattnError
+from bioattn.figures import style
 from bioattn.figures.motif_logos import draw_letters
 from bioattn.figures.promoter_lanes import draw_genes, draw_sequence, draw_sites, placed_sites
 from bioattn.figures.promoter_picture import PromoterPicture
-from bioattn.figures.style import (
-    BLACK,
-    FONT_SIZE,
-    GREY,
-    LOWERS,
-    PAGE_HEIGHT,
-    RAISES,
-    SMALL_FONT,
-    new_figure,
-    position_label,
-    set_title,
-    signed,
-    styled,
-    text_width,
-)
 from bioattn.figures.treatment_maps import described
 
 LETTER_ROOM = 1.3
@@ -40,7 +26,7 @@ _TRACK, _CONTRIBUTION, _GENES, _LANE, _LETTERS = 9.5, 8.0, 4.5, 3.4, 3.0
 """Heights in millimetres."""
 
 
-@styled
+@style.styled
 def draw_promoter_attention(picture: PromoterPicture, width: float) -> tuple[Figure, int]:
     """Draw the figure, `width` millimetres wide. Also returns the number of motif sites without room for a name.
 
@@ -64,12 +50,12 @@ def draw_promoter_attention(picture: PromoterPicture, width: float) -> tuple[Fig
     if own_letters:
         heights.append(("letters", _LETTERS))
     height = sum(each for _, each in heights) + 1.2 * len(heights) + 14
-    if height > PAGE_HEIGHT:
+    if height > style.PAGE_HEIGHT:
         raise BioattnError(
             f"{len(picture.treatments)} treatments do not fit on a page; choose some with --treatment, or draw "
             "all with `bioattn plot heatmap`"
         )
-    figure = new_figure(width, height)
+    figure = style.new_figure(width, height)
     grid = figure.add_gridspec(len(heights), 1, height_ratios=[each for _, each in heights])
     axes: dict[str, Axes] = {}
     first: Axes | None = None
@@ -77,7 +63,7 @@ def draw_promoter_attention(picture: PromoterPicture, width: float) -> tuple[Fig
         axes[name] = figure.add_subplot(grid[row], sharex=first, label=name)
         first = first or axes[name]
     assert first is not None
-    set_title(figure, picture.title)
+    style.set_title(figure, picture.title)
     first.set_xlim(picture.shown.start + picture.offset, picture.shown.end + picture.offset)
     if "genes" in axes:
         draw_genes(axes["genes"], picture, room)
@@ -90,7 +76,7 @@ def draw_promoter_attention(picture: PromoterPicture, width: float) -> tuple[Fig
     for axis in axes.values():
         if axis is not last:
             axis.tick_params(axis="x", bottom=False, labelbottom=False)
-    last.set_xlabel(position_label(picture.zero))
+    last.set_xlabel(style.position_label(picture.zero))
     last.xaxis.set_major_locator(MaxNLocator(nbins=max(2, int(room / 13)), integer=True, steps=[1, 2, 5, 10]))
     figure.align_ylabels()
     return figure, sum(1 for _, lane in placed if lane < 0)
@@ -99,7 +85,7 @@ def draw_promoter_attention(picture: PromoterPicture, width: float) -> tuple[Fig
 def _room(picture: PromoterPicture, width: float) -> float:
     """Approximate width of the tracks in millimetres."""
     lines = [line for name in picture.treatments for line in _wrapped(name, width).split("\n")]
-    sides = max(text_width(line, FONT_SIZE) for line in lines) + _TICK_ROOM
+    sides = max(style.text_width(line, style.FONT_SIZE) for line in lines) + _TICK_ROOM
     return width - sides - (3.0 if picture.predictions is None else _PREDICTION_ROOM)
 
 
@@ -125,18 +111,18 @@ def _draw_tracks(
         axis.stairs(part_TL[number], edges, fill=True, color=colour, alpha=0.3, linewidth=0)
         axis.stairs(part_TL[number], edges, baseline=None, color=colour, linewidth=0.9)
         if picture.reference is None:
-            axis.axhline(1, color=GREY, linewidth=0.5, linestyle=(0, (2, 2)))
+            axis.axhline(1, color=style.GREY, linewidth=0.5, linestyle=(0, (2, 2)))
             axis.set_ylim(0, 1.08 * max(largest, 1.0))
             axis.set_yticks([0, _round_tick(max(largest, 1.0))])
         else:
-            axis.axhline(0, color=BLACK, linewidth=0.5)
+            axis.axhline(0, color=style.BLACK, linewidth=0.5)
             axis.set_ylim(-1.08 * largest, 1.08 * largest)
             tick = _round_tick(largest)
             axis.set_yticks([-tick, 0, tick])
         axis.set_ylabel(_wrapped(treatment, width), rotation=0, ha="right", va="center", color=colour)
         if picture.predictions is not None:
             value = picture.predictions[number]
-            text = f"{value:.2f}" if picture.task == "binary" else signed(value)
+            text = f"{value:.2f}" if picture.task == "binary" else style.signed(value)
             axis.annotate(
                 f"predicted\n{text}",
                 (1, 0.5),
@@ -144,7 +130,7 @@ def _draw_tracks(
                 xycoords="axes fraction",
                 textcoords="offset points",
                 va="center",
-                fontsize=SMALL_FONT,
+                fontsize=style.SMALL_FONT,
             )
         if picture.contributions_TL is not None:
             _draw_contributions(axes[f"contributions {number}"], picture, number, letters_fit)
@@ -170,13 +156,13 @@ def _draw_tracks(
 def _say(axis: Axes, text: str, short: str, room: float) -> None:
     """Write the title of a track above it, a shorter one where there is little room."""
     axis.annotate(
-        text if text_width(text) < room else short,
+        text if style.text_width(text) < room else short,
         (0, 1),
         xytext=(2, 1),
         xycoords="axes fraction",
         textcoords="offset points",
-        fontsize=SMALL_FONT,
-        color=GREY,
+        fontsize=style.SMALL_FONT,
+        color=style.GREY,
         va="bottom",
     )
 
@@ -184,19 +170,19 @@ def _say(axis: Axes, text: str, short: str, room: float) -> None:
 def _draw_sign_legend(axis: Axes) -> float:
     """Write above a track, on the right, which colour raises and which lowers; its width in millimetres."""
     taken = 0.0
-    for words, colour in (("■ lowers", LOWERS), ("■ raises", RAISES)):
+    for words, colour in (("■ lowers", style.LOWERS), ("■ raises", style.RAISES)):
         axis.annotate(
             words,
             (1, 1),
             xytext=(-taken * 72 / 25.4, 1),
             xycoords="axes fraction",
             textcoords="offset points",
-            fontsize=SMALL_FONT,
+            fontsize=style.SMALL_FONT,
             color=colour,
             ha="right",
             va="bottom",
         )
-        taken += text_width(words) + 2
+        taken += style.text_width(words) + 2
     return taken
 
 
@@ -208,7 +194,7 @@ def _draw_bands(axis: Axes, picture: PromoterPicture, treatment: str) -> None:
             axis.axvspan(
                 site.start + picture.offset,
                 site.end + picture.offset,
-                color=picture.colour(treatment) if own else GREY,
+                color=picture.colour(treatment) if own else style.GREY,
                 alpha=0.22 if own else 0.12,
                 linewidth=0,
                 zorder=0,
@@ -220,7 +206,7 @@ def _draw_contributions(axis: Axes, picture: PromoterPicture, number: int, lette
     shown = picture.shown
     part_TL = picture.contributions_TL[:, shown.start : shown.end]
     largest = float(np.abs(part_TL).max()) or 1.0
-    axis.axhline(0, color=BLACK, linewidth=0.4)
+    axis.axhline(0, color=style.BLACK, linewidth=0.4)
     if letters_fit and picture.contributions_of_bases and picture.codes is not None:
         codes = picture.codes[shown.start : shown.end]
         heights = np.zeros((len(codes), 4))
@@ -229,7 +215,7 @@ def _draw_contributions(axis: Axes, picture: PromoterPicture, number: int, lette
         draw_letters(axis, heights, shown.start + picture.offset)
     else:
         edges = np.arange(shown.start, shown.end + 1) + picture.offset
-        for colour, part in ((RAISES, part_TL.clip(0)), (LOWERS, part_TL.clip(max=0))):
+        for colour, part in ((style.RAISES, part_TL.clip(0)), (style.LOWERS, part_TL.clip(max=0))):
             axis.stairs(part[number], edges, fill=True, color=colour, linewidth=0)
     low, high = min(float(part_TL.min()), -0.15 * largest), max(float(part_TL.max()), 0.15 * largest)
     axis.set_ylim(1.08 * low, 1.08 * high)

@@ -77,12 +77,7 @@ def draw_genes(axis: Axes, picture: PromoterPicture, room: float) -> None:
         name = f"{gene.name} →" if gene.forward else f"← {gene.name}"
         if text_width(name) + 1 < (end - start) * base:
             axis.text(
-                (start + end) / 2 + picture.offset,
-                0.4,
-                name,
-                ha="center",
-                va="center",
-                fontsize=SMALL_FONT,
+                (start + end) / 2 + picture.offset, 0.4, name, ha="center", va="center", fontsize=SMALL_FONT
             )
     if picture.zero is not None and shown.start <= picture.zero <= shown.end:
         axis.plot([0, 0], [0.4, 1.15], color=BLACK, linewidth=0.8, clip_on=False)

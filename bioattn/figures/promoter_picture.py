@@ -16,12 +16,7 @@ from numpy.typing import NDArray
 from bioattn.choices import require_names
 from bioattn.errors import BioattnError, SettingsError
 from bioattn.figures.style import FLAT, colour_of
-from bioattn.figures.treatment_maps import (
-    ALL_TREATMENTS,
-    choose_treatments,
-    read_treatment_maps,
-    window_zero,
-)
+from bioattn.figures.treatment_maps import ALL_TREATMENTS, choose_treatments, read_treatment_maps, window_zero
 from bioattn.figures.window_features import (
     MotifSite,
     is_site_table,

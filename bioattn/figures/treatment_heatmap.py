@@ -16,19 +16,7 @@ from scipy.cluster.hierarchy import dendrogram, leaves_list, linkage, optimal_le
 from scipy.spatial.distance import pdist
 
 from bioattn.errors import BioattnError
-from bioattn.figures.style import (
-    DIVERGING,
-    GREY,
-    PAGE_HEIGHT,
-    SEQUENTIAL,
-    colour_bar,
-    data_limits,
-    framed,
-    new_figure,
-    position_label,
-    shortened,
-    styled,
-)
+from bioattn.figures import style
 from bioattn.figures.treatment_maps import TreatmentMaps, described
 
 _ROW = 2.5
@@ -60,11 +48,7 @@ class TreatmentHeatmap:
 
 
 def cluster_treatments(
-    maps: TreatmentMaps,
-    *,
-    cluster: bool = True,
-    title: str = "",
-    zero: int | None = None,
+    maps: TreatmentMaps, *, cluster: bool = True, title: str = "", zero: int | None = None
 ) -> TreatmentHeatmap:
     """The mean map over heads of each treatment, ordered by a tree.
 
@@ -92,26 +76,26 @@ def cluster_treatments(
     )
 
 
-@styled
+@style.styled
 def draw_treatment_heatmap(heatmap: TreatmentHeatmap, width: float) -> Figure:
     """Draw the figure, `width` millimetres wide. Where names have no room, only every second row or fewer get one.
 
     Raises: BioattnError when there are so many treatments that rows become hairlines.
     """
     number = len(heatmap.treatments)
-    room = PAGE_HEIGHT - 20
+    room = style.PAGE_HEIGHT - 20
     row = min(_ROW, room / number)
     if row < _LEAST_ROW:
         raise BioattnError(
             f"{number:,} treatments do not fit on a page, {int(room / _LEAST_ROW)} do; choose with --treatment"
         )
     height = max(number * row, 12) + 20
-    figure = new_figure(width, height)
-    names = [shortened(name, _LONGEST_NAME) for name in heatmap.treatments]
+    figure = style.new_figure(width, height)
+    names = [style.shortened(name, _LONGEST_NAME) for name in heatmap.treatments]
     parts = figure.add_gridspec(1, 2, width_ratios=[0.08 if heatmap.tree is not None else 0.001, 1], wspace=0)
     axis = figure.add_subplot(parts[1], label="heatmap")
     offset = -(heatmap.zero or 0)
-    low, high = data_limits(heatmap.values_TK)
+    low, high = style.data_limits(heatmap.values_TK)
     norm = Normalize(low, high)
     has_sign = heatmap.reference is not None or heatmap.contributions
     if has_sign:
@@ -121,19 +105,19 @@ def draw_treatment_heatmap(heatmap: TreatmentHeatmap, width: float) -> Figure:
         heatmap.key_edges + offset,
         np.arange(number + 1),
         heatmap.values_TK,
-        cmap=DIVERGING if has_sign else SEQUENTIAL,
+        cmap=style.DIVERGING if has_sign else style.SEQUENTIAL,
         norm=norm,
         linewidth=0,
         rasterized=True,
     )
     axis.set_ylim(number, 0)
-    framed(axis)
+    style.framed(axis)
     axis.yaxis.tick_right()
     step = int(np.ceil(_ROW / row - 1e-9))
     axis.set_yticks(np.arange(number)[::step] + 0.5, names[::step])
     axis.tick_params(axis="y", length=0)
     axis.set_title(heatmap.title)
-    axis.set_xlabel(position_label(heatmap.zero))
+    axis.set_xlabel(style.position_label(heatmap.zero))
     axis.xaxis.set_major_locator(
         MaxNLocator(nbins=max(3, int(width / 25)), integer=True, steps=[1, 2, 5, 10])
     )
@@ -145,7 +129,7 @@ def draw_treatment_heatmap(heatmap: TreatmentHeatmap, width: float) -> Figure:
     if heatmap.reference is not None:
         what += f" less {described(heatmap.reference)}"
     place: dict[str, Any] = {"location": "bottom", "aspect": 40, "shrink": 0.6, "pad": 0.03}
-    colour_bar(figure, mesh, axis, f"{what}, {unit}", heatmap.values_TK, **place)
+    style.colour_bar(figure, mesh, axis, f"{what}, {unit}", heatmap.values_TK, **place)
     return figure
 
 
@@ -154,7 +138,7 @@ def _draw_tree(axis: Axes, heatmap: TreatmentHeatmap) -> None:
     found = dendrogram(heatmap.tree, no_plot=True)
     for height, place in zip(found["dcoord"], found["icoord"], strict=True):
         # SciPy puts leaf i at 10 i + 5.
-        axis.plot(height, np.asarray(place) / 10, color=GREY, linewidth=0.5)
+        axis.plot(height, np.asarray(place) / 10, color=style.GREY, linewidth=0.5)
     axis.set_xlim(axis.get_xlim()[1], 0)
     axis.tick_params(labelleft=False)
     axis.set_xticks([])

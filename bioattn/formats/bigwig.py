@@ -56,11 +56,7 @@ def write_bigwig(path: Path, lengths: Mapping[str, int], blocks: Iterable[Interv
     Raises: BioattnError when the file cannot be written; ValueError as `checked_intervals`, for intervals beyond
     their chromosome, chromosomes out of order, or no interval at all.
     """
-    with (
-        atomic_output(path) as temporary,
-        temporary.open("w+b") as file,
-        ZoomLevels(path.parent) as zoom,
-    ):
+    with atomic_output(path) as temporary, temporary.open("w+b") as file, ZoomLevels(path.parent) as zoom:
         return _BigWig(file, lengths, zoom).write(checked_intervals(blocks))
 
 

@@ -167,11 +167,7 @@ class ZoomLevels:
             level.drop()
 
     def add(
-        self,
-        chrom: int,
-        starts: NDArray[np.int64],
-        ends: NDArray[np.int64],
-        values: NDArray[np.float64],
+        self, chrom: int, starts: NDArray[np.int64], ends: NDArray[np.int64], values: NDArray[np.float64]
     ) -> None:
         """Go on with the next intervals of a chromosome."""
         first, last = starts // FIRST_REDUCTION, (ends - 1) // FIRST_REDUCTION

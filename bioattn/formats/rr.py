@@ -85,8 +85,7 @@ def write_rr(
 
 
 def ranked_pairs(
-    probabilities: NDArray[np.floating],
-    columns: NDArray[np.integer],
+    probabilities: NDArray[np.floating], columns: NDArray[np.integer]
 ) -> tuple[NDArray[np.intp], NDArray[np.intp]]:
     """Rows i < j of a symmetric (R, R) map, the likeliest pair first; ties keep the order of i, j.
 

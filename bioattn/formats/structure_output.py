@@ -147,16 +147,12 @@ def _mmcif_lines(block: str, residues: Sequence[StructureResidue]) -> Iterator[s
         ),
     )
     yield from _loop(
-        "ma_qa_metric",
-        "id name type mode",
-        [(1, "pLDDT", "pLDDT", "global"), (2, "pLDDT", "pLDDT", "local")],
+        "ma_qa_metric", "id name type mode", [(1, "pLDDT", "pLDDT", "global"), (2, "pLDDT", "pLDDT", "local")]
     )
     if residues:
         mean = sum(residue.confidence for residue in residues) / len(residues)
         yield from _loop(
-            "ma_qa_metric_global",
-            "ordinal_id model_id metric_id metric_value",
-            [(1, 1, 1, f"{mean:.2f}")],
+            "ma_qa_metric_global", "ordinal_id model_id metric_id metric_value", [(1, 1, 1, f"{mean:.2f}")]
         )
     yield from _loop(
         "ma_qa_metric_local",

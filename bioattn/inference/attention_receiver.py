@@ -17,45 +17,29 @@ from bioattn.attention.site import AttentionSite, Tile
 from bioattn.choices import matching_sites
 from bioattn.errors import BioattnError
 from bioattn.inference.finite import require_finite
+from bioattn.store import schema
 from bioattn.store.choices import Reduction
-from bioattn.store.schema import (
-    CONTRIBUTIONS,
-    HEAD,
-    KEY_INDEX,
-    MAP_AXES,
-    RANK,
-    SAMPLE,
-    VALUE_WEIGHTED,
-    WEIGHTS,
-    AttentionOptions,
-    GroupLayout,
-    site_layout,
-)
 from bioattn.store.writer import ResultWriter
 
 Arrays = dict[str, NDArray[Any]]
 """By name: `weights`, `value_weighted`, `contributions`, `key_index`."""
 Masks = Mapping[str, NDArray[np.bool_]]
 """Kind of an axis → True where it is more than padding; what is absent is all True."""
-_TORCH_TYPES = {
-    "float32": torch.float32,
-    "float16": torch.float16,
-    "int32": torch.int32,
-}
+_TORCH_TYPES = {"float32": torch.float32, "float16": torch.float16, "int32": torch.int32}
 
 
 class BatchReceiver:
     """An `AttentionReceiver` that holds what `options` ask for of one batch, until `take`."""
 
     def __init__(
-        self, options: AttentionOptions, coordinates: Mapping[str, Sequence[str]] | None = None
+        self, options: schema.AttentionOptions, coordinates: Mapping[str, Sequence[str]] | None = None
     ) -> None:
         """coordinates: as `site_layout` takes them."""
         self._options = options
         self._coordinates = coordinates
         self._open: dict[str, _SiteState] = {}
         self._arrays: dict[str, Arrays] = {}
-        self.layouts: dict[str, GroupLayout] = {}
+        self.layouts: dict[str, schema.GroupLayout] = {}
         """Every site that was heard, as it is stored."""
 
     def receive(
@@ -69,7 +53,7 @@ class BatchReceiver:
                 sizes = dict(zip(site.dims, weights.shape, strict=True)) | (
                     {tile.axis: tile.total} if tile else {}
                 )
-                layout = site_layout(site, self._options, sizes=sizes, coordinates=self._coordinates)
+                layout = schema.site_layout(site, self._options, sizes=sizes, coordinates=self._coordinates)
                 self.layouts[site.name] = layout
             self._open[site.name] = _SiteState(site, self.layouts[site.name], None, whole=True)
         state = self._open[site.name]
@@ -91,7 +75,7 @@ class SampleReceiver:
         self,
         writer: ResultWriter,
         sites: Sequence[AttentionSite],
-        layouts: Sequence[GroupLayout],
+        layouts: Sequence[schema.GroupLayout],
         masks: Masks | None = None,
     ) -> None:
         """layouts: of the sites. masks: reductions over rows leave out what is padding."""
@@ -132,7 +116,7 @@ class _SiteState:
     """What is still being heard of one site."""
 
     def __init__(
-        self, site: AttentionSite, layout: GroupLayout, mask: NDArray[np.bool_] | None, *, whole: bool
+        self, site: AttentionSite, layout: schema.GroupLayout, mask: NDArray[np.bool_] | None, *, whole: bool
     ) -> None:
         """mask: along the whole outer axis, True where it is more than padding; whole: nothing is given on before
         all tiles were heard."""
@@ -165,11 +149,13 @@ class _SiteState:
                 f"site {self._site.name}: {tile} follows {self._next}, of {weights.shape[axis]} slices"
             )
         self._next, self.complete = stop, stop == tile.total
-        tensors = {WEIGHTS: weights}
+        tensors = {schema.WEIGHTS: weights}
         if value_weighted is not None:
-            tensors[CONTRIBUTIONS if self._site.contributes else VALUE_WEIGHTED] = value_weighted
+            tensors[schema.CONTRIBUTIONS if self._site.contributes else schema.VALUE_WEIGHTED] = (
+                value_weighted
+            )
         whole = tile.start == 0 and self.complete
-        rows_alone = self._reduce.over_rows and axis == self._row and not self._site.axis(SAMPLE)
+        rows_alone = self._reduce.over_rows and axis == self._row and not self._site.axis(schema.SAMPLE)
         if not whole and not rows_alone and (self._whole or axis > 0 or self._reduce.over_rows):
             # Kept until all is there: the memory may be used again for the next tile.
             self._tiles.append({name: tensor.clone() for name, tensor in tensors.items()})
@@ -191,12 +177,12 @@ class _SiteState:
         if self._places is None:
             return weights
         index = torch.tensor(self._places, device=weights.device)
-        return weights.index_select(self._site.dims.index(HEAD), index)
+        return weights.index_select(self._site.dims.index(schema.HEAD), index)
 
     def _add_rows(self, tensors: Mapping[str, Tensor], start: int) -> None:
         """Add slices of the outer axis; one by one, so that the sum does not depend on the size of tiles."""
         assert self._row is not None
-        number = tensors[WEIGHTS].shape[self._row]
+        number = tensors[schema.WEIGHTS].shape[self._row]
         kept = range(number) if self._mask is None else np.flatnonzero(self._mask[start : start + number])
         for place in kept:
             self._summed += 1
@@ -217,21 +203,23 @@ class _SiteState:
 
     def _arranged(self, tensors: dict[str, Tensor], dims: list[str]) -> Arrays:
         """Heads reduced over, the largest chosen, axes in stored order."""
-        if self._reduce.over_heads and HEAD in dims:
-            head = dims.index(HEAD)
+        if self._reduce.over_heads and schema.HEAD in dims:
+            head = dims.index(schema.HEAD)
             mean = self._reduce is Reduction.MEAN_HEADS
             tensors = {name: x.mean(head) if mean else x.amax(head) for name, x in tensors.items()}
-            dims.remove(HEAD)
+            dims.remove(schema.HEAD)
         if self._reduce is Reduction.TOP_K:
             limit = self._layout.attributes["top_k"]
             assert isinstance(limit, int)
-            largest, index = torch.topk(tensors[WEIGHTS], min(limit, tensors[WEIGHTS].shape[-1]), dim=-1)
+            largest, index = torch.topk(
+                tensors[schema.WEIGHTS], min(limit, tensors[schema.WEIGHTS].shape[-1]), dim=-1
+            )
             tensors = {name: x.gather(-1, index) for name, x in tensors.items()}
-            tensors |= {WEIGHTS: largest, KEY_INDEX: index}
-            dims[-1] = RANK
+            tensors |= {schema.WEIGHTS: largest, schema.KEY_INDEX: index}
+            dims[-1] = schema.RANK
         arrays = {}
         for array in self._layout.arrays:
-            order = [dim for dim in (SAMPLE,) if dim in dims] + list(array.dims)
+            order = [dim for dim in (schema.SAMPLE,) if dim in dims] + list(array.dims)
             tensor = tensors[array.name].permute([dims.index(dim) for dim in order])
             arrays[array.name] = tensor.to(_TORCH_TYPES[array.dtype]).contiguous().cpu().numpy()
         return arrays
@@ -253,5 +241,9 @@ def choose_sites(
 
 def _row_axis(site: AttentionSite) -> int | None:
     """The place of the outer axis; None without one."""
-    outer = (place for place, dim in enumerate(site.dims) if dim not in (SAMPLE, HEAD, *MAP_AXES))
+    outer = (
+        place
+        for place, dim in enumerate(site.dims)
+        if dim not in (schema.SAMPLE, schema.HEAD, *schema.MAP_AXES)
+    )
     return next(outer, None)

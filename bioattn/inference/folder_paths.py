@@ -35,12 +35,7 @@ def result_folders(sources: Sequence[InputFile], output: Path, *, several: bool)
 
 
 def check_run_paths(
-    sources: Sequence[InputFile],
-    output: Path,
-    *,
-    several: bool,
-    attention: Path | None,
-    model: Path,
+    sources: Sequence[InputFile], output: Path, *, several: bool, attention: Path | None, model: Path
 ) -> None:
     """Refuse outputs that would destroy an input or each other, or cannot be written, before any work is done.
 

@@ -18,12 +18,7 @@ from bioattn.choices import require_names
 from bioattn.errors import BioattnError, FormatError, SettingsError
 from bioattn.formats.tables import open_table, refuse_duplicate_columns
 from bioattn.interpret.file_kinds import ANNDATA_FORMAT
-from bioattn.interpret.maps.alignment_maps import (
-    choose_sites,
-    head_map,
-    only_sample,
-    require_heads_somewhere,
-)
+from bioattn.interpret.maps.alignment_maps import choose_sites, head_map, only_sample, require_heads_somewhere
 from bioattn.interpret.maps.position_maps import position_maps
 from bioattn.io.files import atomic_output, sha256_of
 from bioattn.io.hdf5_input import is_hdf5

@@ -12,13 +12,7 @@ from typing import NamedTuple, TypeAlias
 import numpy as np
 from numpy.typing import ArrayLike
 
-from bioattn.promoters.response_metrics import (
-    Floats,
-    auroc,
-    checked,
-    median,
-    pearson,
-)
+from bioattn.promoters.response_metrics import Floats, auroc, checked, median, pearson
 
 Statistic: TypeAlias = Callable[[Floats], Floats]
 """Weights, shape=(resamples, genes) → one value per resample."""

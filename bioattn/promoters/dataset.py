@@ -21,10 +21,7 @@ from bioattn.promoters.treatments import TreatmentTable
 from bioattn.text import counted
 
 PROMOTER_DATASET = DatasetKind(
-    name="promoter dataset",
-    format="bioattn-promoter-dataset",
-    version=2,
-    command="bioattn prepare dataset",
+    name="promoter dataset", format="bioattn-promoter-dataset", version=2, command="bioattn prepare dataset"
 )
 TRAIN, VALIDATION, TEST = 0, 1, 2
 SPLIT_NAMES = ("train", "validation", "test")

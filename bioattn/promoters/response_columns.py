@@ -188,8 +188,7 @@ def _wide_columns(reader: TableReader, stated: ResponseColumns, gene: int) -> tu
         )
     for index in chosen:
         example = next(
-            ((line, cells[index]) for line, cells in reader.sample if _is_text(cells[index])),
-            None,
+            ((line, cells[index]) for line, cells in reader.sample if _is_text(cells[index])), None
         )
         if example is not None and not _mostly_numbers(reader, index):
             raise FormatError(

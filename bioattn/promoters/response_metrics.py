@@ -178,10 +178,7 @@ def average_precision(labels: ArrayLike, scores: ArrayLike, weights: ArrayLike |
 
 
 def _area_per_treatment(
-    labels: ArrayLike,
-    scores: ArrayLike,
-    weights: ArrayLike | None,
-    area: Callable[[Floats, Floats], Floats],
+    labels: ArrayLike, scores: ArrayLike, weights: ArrayLike | None, area: Callable[[Floats, Floats], Floats]
 ) -> Floats:
     """Run `area` on the weights of positives and negatives at each distinct score, ascending, per treatment."""
     labels_GT, scores_GT = checked(labels, scores)

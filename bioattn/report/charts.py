@@ -176,10 +176,7 @@ def _legend_places(names: Sequence[str], left: float, width: float) -> list[tupl
 
 
 def interval_mark(
-    value: float | None,
-    interval: tuple[float, float] | None,
-    threshold: float | None,
-    passed: bool | None,
+    value: float | None, interval: tuple[float, float] | None, threshold: float | None, passed: bool | None
 ) -> Markup:
     """A figure with its interval and the bar it is held to, on a scale of its own."""
     if value is None:

@@ -128,9 +128,7 @@ def draw_heads(
 
 
 def _judged(
-    map_RR: NDArray[np.float64],
-    contact_RR: NDArray[np.floating] | None,
-    cb_R: NDArray[np.floating] | None,
+    map_RR: NDArray[np.float64], contact_RR: NDArray[np.floating] | None, cb_R: NDArray[np.floating] | None
 ) -> tuple[float | None, float | None]:
     corrected = average_product_correction(map_RR + map_RR.T)
     agreement = precision = None

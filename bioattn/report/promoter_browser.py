@@ -17,12 +17,7 @@ from bioattn.interpret.maps.contributions import open_contributions
 from bioattn.promoters.dataset import SPLIT_NAMES, TRAIN, PromoterDataset
 from bioattn.promoters.gene_ids import find_genes
 from bioattn.report.attention_summary import SiteSummary, shown_sites
-from bioattn.report.gene_maps import (
-    ALONE_BYTES,
-    BESIDE_BYTES,
-    pack_within_budget,
-    read_maps,
-)
+from bioattn.report.gene_maps import ALONE_BYTES, BESIDE_BYTES, pack_within_budget, read_maps
 from bioattn.report.inputs import ReportInputs
 from bioattn.report.lead import TRACKS_SHOWN, LeadPromoter, LeadTrack
 from bioattn.report.promoter_context import MotifHit, PromoterContext, known_of

@@ -316,10 +316,7 @@ def _measures(check: CheckResult) -> Markup | None:
                 element(
                     "td",
                     interval_mark(
-                        measure.value,
-                        measure.interval,
-                        measure.threshold,
-                        measure.passed if sure else None,
+                        measure.value, measure.interval, measure.threshold, measure.passed if sure else None
                     ),
                 ),
                 element("td", state, class_=("good" if measure.passed else "bad") if sure else None),

@@ -195,12 +195,7 @@ def _write_all(folder: Path, simulation: FamilySimulation, progress: Progress) -
         file.writelines(rows)
     write_json(
         folder / SIMULATION,
-        {
-            "format": FORMAT,
-            "format_version": FORMAT_VERSION,
-            "seed": simulation.seed,
-            "families": settings,
-        },
+        {"format": FORMAT, "format_version": FORMAT_VERSION, "seed": simulation.seed, "families": settings},
     )
     return simulation.families
 

@@ -40,10 +40,7 @@ SCAN_BLOCK = 2048
 
 
 def plant_motifs(
-    rng: np.random.Generator,
-    codes: NDArray[np.uint8],
-    motifs: Sequence[Motif],
-    carried: NDArray[np.bool_],
+    rng: np.random.Generator, codes: NDArray[np.uint8], motifs: Sequence[Motif], carried: NDArray[np.bool_]
 ) -> list[list[tuple[int, int, str]]]:
     """Write one site of every carried motif into each sequence, in place.
 

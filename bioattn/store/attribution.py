@@ -12,17 +12,9 @@ from numpy.typing import NDArray
 
 from bioattn.attention.site import Axis
 from bioattn.io.hdf5_input import damage_named, open_hdf5, strings, text_attribute
+from bioattn.store import schema
 from bioattn.store.choices import Method
 from bioattn.store.reader import Choice, ResultFile, read_selection
-from bioattn.store.schema import (
-    ATTRIBUTION_FORMAT,
-    POSITION,
-    Array,
-    Attribute,
-    FileLayout,
-    GroupLayout,
-    predictions_layout,
-)
 from bioattn.store.windows import PROMOTER_COLUMNS, PROMOTERS
 
 ATTRIBUTION_PARTS_FORMAT = "bioattn-attribution-parts"
@@ -30,24 +22,24 @@ ATTRIBUTION, VALUES, SEQUENCE, GAP = "attribution", "values", "sequence", "compl
 BASES = ("A", "C", "G", "T")
 
 
-def _group_layout(method: Method, treatments: Sequence[str], window_length: int) -> GroupLayout:
+def _group_layout(method: Method, treatments: Sequence[str], window_length: int) -> schema.GroupLayout:
     """The values, the sequences they are of and, where the method promises a sum, how far the values are from
     it."""
     axes = (
         Axis("treatment", coordinates=tuple(treatments)),
-        Axis(POSITION, size=window_length),
+        Axis(schema.POSITION, size=window_length),
         Axis("base", coordinates=BASES),
     )
     long_name = "what each base would add to the prediction, mean over bases 0"
     arrays = [
-        Array(VALUES, "float32", ("treatment", POSITION, "base"), long_name),
-        Array(SEQUENCE, "uint8", (POSITION,), "0 A, 1 C, 2 G, 3 T, 4 N"),
+        schema.Array(VALUES, "float32", ("treatment", schema.POSITION, "base"), long_name),
+        schema.Array(SEQUENCE, "uint8", (schema.POSITION,), "0 A, 1 C, 2 G, 3 T, 4 N"),
     ]
     if method is Method.INTEGRATED_GRADIENTS:
         arrays.append(
-            Array(GAP, "float32", ("treatment",), "f(promoter) - f(baseline) - sum of contributions")
+            schema.Array(GAP, "float32", ("treatment",), "f(promoter) - f(baseline) - sum of contributions")
         )
-    return GroupLayout(path=ATTRIBUTION, axes=axes, arrays=tuple(arrays))
+    return schema.GroupLayout(path=ATTRIBUTION, axes=axes, arrays=tuple(arrays))
 
 
 def attribution_file_layout(
@@ -56,8 +48,8 @@ def attribution_file_layout(
     treatments: Sequence[str],
     *,
     model_sha256: str,
-    attributes: Mapping[str, Attribute],
-) -> FileLayout:
+    attributes: Mapping[str, schema.Attribute],
+) -> schema.FileLayout:
     """The layout of an attribution file.
 
     settings: what else decides the values, such as `steps=50 baseline=uniform`; attributes: of the windows
@@ -65,13 +57,13 @@ def attribution_file_layout(
     """
     window_length = attributes["window_length"]
     assert isinstance(window_length, int)
-    return FileLayout(
-        format=ATTRIBUTION_FORMAT,
+    return schema.FileLayout(
+        format=schema.ATTRIBUTION_FORMAT,
         inputs=PROMOTERS,
         model_sha256=model_sha256,
         attributes={**attributes, "method": str(method), "method_settings": settings},
         columns=PROMOTER_COLUMNS,
-        groups=(_group_layout(method, treatments, window_length), predictions_layout(treatments)),
+        groups=(_group_layout(method, treatments, window_length), schema.predictions_layout(treatments)),
     )
 
 
@@ -79,7 +71,7 @@ class AttributionFile(ResultFile):
     """An open attribution file; made by `open_attribution`, usable inside its `with` only."""
 
     def __init__(self, path: Path, file: h5py.File) -> None:
-        super().__init__(path, file, ATTRIBUTION_FORMAT)
+        super().__init__(path, file, schema.ATTRIBUTION_FORMAT)
         self.method = text_attribute(file, "method") or ""
         """`ism`, `gradient-input` or `integrated-gradients`."""
         self.method_settings = text_attribute(file, "method_settings") or ""

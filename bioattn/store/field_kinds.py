@@ -6,11 +6,7 @@ from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from bioattn.alignments.contact_dataset import (
-    CONTACT_DATASET,
-    open_contact_dataset,
-    validate_contact_dataset,
-)
+from bioattn.alignments.contact_dataset import CONTACT_DATASET, open_contact_dataset, validate_contact_dataset
 from bioattn.alignments.description import (
     describe_alignment,
     describe_contact_dataset,
@@ -29,12 +25,7 @@ from bioattn.promoters.dataset import PROMOTER_DATASET, read_dataset, validate_d
 from bioattn.promoters.description import describe_bed, describe_dataset, describe_promoters
 from bioattn.promoters.preparation import PromoterFiles
 from bioattn.promoters.promoter_fasta import read_promoters
-from bioattn.simulate.description import (
-    FAMILIES_FORMAT,
-    INDEX,
-    PROMOTERS_FORMAT,
-    describe_simulation,
-)
+from bioattn.simulate.description import FAMILIES_FORMAT, INDEX, PROMOTERS_FORMAT, describe_simulation
 from bioattn.store.kinds import (
     Candidate,
     FileKind,

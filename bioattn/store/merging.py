@@ -41,11 +41,7 @@ class MergeSummary:
 
 
 def merge_parts(
-    paths: Sequence[Path],
-    output: Path | TextIO,
-    *,
-    force: bool = False,
-    progress: Progress | None = None,
+    paths: Sequence[Path], output: Path | TextIO, *, force: bool = False, progress: Progress | None = None
 ) -> MergeSummary:
     """Make the whole that one process would have made, byte for byte, of all its parts, in any order.
 

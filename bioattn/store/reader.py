@@ -14,23 +14,8 @@ from numpy.typing import NDArray
 
 from bioattn.errors import BioattnError
 from bioattn.io.hdf5_input import damage_named, open_hdf5, strings, text_attribute
+from bioattn.store import schema
 from bioattn.store.choices import Reduction
-from bioattn.store.schema import (
-    CONTRIBUTIONS,
-    FORMAT,
-    HEAD,
-    KEY,
-    KEY_INDEX,
-    PREDICTIONS,
-    QUERY,
-    RANK,
-    SAMPLE,
-    SITES,
-    VALUE_WEIGHTED,
-    WEIGHTS,
-    GroupLayout,
-    sample_group,
-)
 from bioattn.store.stored import (
     has_key_index,
     main_array,
@@ -50,7 +35,7 @@ class SiteInfo:
     """One attention site of a file."""
 
     name: str
-    layout: GroupLayout
+    layout: schema.GroupLayout
     dims: tuple[str, ...]
     """Axes of the weights, `sample` first; where each sample has its own array, those of one."""
     shape: tuple[int, ...]
@@ -67,7 +52,8 @@ class SiteInfo:
     @property
     def has_two_kinds(self) -> bool:
         """Whether queries and keys are not places of one kind, as where a decoder looks at its source."""
-        return QUERY in self.dims and self.kind(QUERY) != self.layout.axis(KEY).kind
+        keys = self.layout.axis(schema.KEY).kind
+        return schema.QUERY in self.dims and self.kind(schema.QUERY) != keys
 
     @property
     def per_sample(self) -> bool:
@@ -84,12 +70,12 @@ class SiteInfo:
     def key_edges(self) -> NDArray[np.int64] | None:
         """K + 1 bin edges in bases from the window's first base, 5'→3'; None when keys are not positions, or only
         the largest weights of each query were kept."""
-        return self._edges(KEY)
+        return self._edges(schema.KEY)
 
     @property
     def query_edges(self) -> NDArray[np.int64] | None:
         """Q + 1 bin edges of the queries; None when queries are not positions."""
-        return self._edges(QUERY)
+        return self._edges(schema.QUERY)
 
     @property
     def receptive_field(self) -> int | None:
@@ -110,12 +96,12 @@ class SiteInfo:
     @property
     def has_value_weighted(self) -> bool:
         """Whether the weights times the norm of the value vector are there, too."""
-        return any(array.name == VALUE_WEIGHTED for array in self.layout.arrays)
+        return any(array.name == schema.VALUE_WEIGHTED for array in self.layout.arrays)
 
     @property
     def has_contributions(self) -> bool:
         """Whether what each key adds to the prediction is there, too."""
-        return any(array.name == CONTRIBUTIONS for array in self.layout.arrays)
+        return any(array.name == schema.CONTRIBUTIONS for array in self.layout.arrays)
 
     @property
     def intercept(self) -> NDArray[np.float64]:
@@ -185,23 +171,23 @@ class ResultFile:
 
         Raises: BioattnError for a file without any, FormatError for a damaged one.
         """
-        if PREDICTIONS not in self._file:
+        if schema.PREDICTIONS not in self._file:
             raise BioattnError(f"{self.path}: holds no predictions")
         with damage_named(self.path):
-            group = self._file[PREDICTIONS]
+            group = self._file[schema.PREDICTIONS]
             return pd.DataFrame(
                 group["values"][:],
-                index=pd.Index(strings(group[SAMPLE]), name="gene_id"),
+                index=pd.Index(strings(group[schema.SAMPLE]), name="gene_id"),
                 columns=strings(group["treatment"]),
             )
 
     @cached_property
     def treatments(self) -> list[str]:
         """All treatments asked for, in the order of every treatment axis; empty without one."""
-        if PREDICTIONS not in self._file:
+        if schema.PREDICTIONS not in self._file:
             return []
         with damage_named(self.path):
-            return strings(self._file[f"{PREDICTIONS}/treatment"])
+            return strings(self._file[f"{schema.PREDICTIONS}/treatment"])
 
     def _genes(self, gene: Choice) -> int | list[int] | slice:
         return choice(gene, self._numbers, f"{self.path}: gene")
@@ -225,7 +211,7 @@ class AttentionFile(ResultFile):
     """An open attention file; made by `open_attention`, usable inside its `with` only."""
 
     def __init__(self, path: Path, file: h5py.File) -> None:
-        super().__init__(path, file, FORMAT)
+        super().__init__(path, file, schema.FORMAT)
 
     @property
     def over_alignments(self) -> bool:
@@ -236,7 +222,7 @@ class AttentionFile(ResultFile):
     def sites(self) -> dict[str, SiteInfo]:
         """The sites by name."""
         with damage_named(self.path):
-            return {name: self._site_info(name) for name in self._file[SITES]}
+            return {name: self._site_info(name) for name in self._file[schema.SITES]}
 
     def weights(
         self,
@@ -263,7 +249,9 @@ class AttentionFile(ResultFile):
             raise BioattnError(
                 f"{self.path}: site {site} has no value-weighted attention; export with --value-weighted"
             )
-        return self._read(info, VALUE_WEIGHTED if value_weighted else WEIGHTS, gene, sample, treatment, head)
+        return self._read(
+            info, schema.VALUE_WEIGHTED if value_weighted else schema.WEIGHTS, gene, sample, treatment, head
+        )
 
     def contributions(
         self,
@@ -284,7 +272,7 @@ class AttentionFile(ResultFile):
                 f"{self.path}: site {site} has no contributions; train with --readout shared, and export without "
                 "--reduce"
             )
-        return self._read(info, CONTRIBUTIONS, gene, None, treatment, head)
+        return self._read(info, schema.CONTRIBUTIONS, gene, None, treatment, head)
 
     def key_index(self, site: str, *, sample: str, head: int | None = None) -> NDArray[np.int32]:
         """Of which key (0-based) each of the weights of a site reduced with `top-k` is; the same shape.
@@ -297,7 +285,7 @@ class AttentionFile(ResultFile):
             raise BioattnError(
                 f"{self.path}: site {site} holds all keys, in order; it was not reduced with top-k"
             )
-        return self._read(info, KEY_INDEX, None, sample, None, head)
+        return self._read(info, schema.KEY_INDEX, None, sample, None, head)
 
     def columns(self, sample: str) -> NDArray[np.int64]:
         """(R,) which match columns of its alignment the residues of a sample are, from 0.
@@ -322,7 +310,9 @@ class AttentionFile(ResultFile):
         sample: whose, where each has its own array. Raises: BioattnError for what the file does not hold.
         """
         info = self._info(site)
-        where = f"{SITES}/{site}" + (f"/{sample_group(self._own(info, sample))}" if info.per_sample else "")
+        where = f"{schema.SITES}/{site}" + (
+            f"/{schema.sample_group(self._own(info, sample))}" if info.per_sample else ""
+        )
         if not isinstance(self._file.get(f"{where}/{dim}"), h5py.Dataset):
             raise BioattnError(f"{self.path}: site {site} has no axis {dim!r}")
         with damage_named(self.path):
@@ -385,16 +375,16 @@ class AttentionFile(ResultFile):
             numbers = {each: number for number, each in enumerate(info.treatments)}
             selection[dims.index("treatment")] = choice(treatment, numbers, f"{self.path}: treatment")
         if head is not None:
-            if HEAD not in dims or head not in info.heads:
+            if schema.HEAD not in dims or head not in info.heads:
                 raise BioattnError(f"{self.path}: site {info.name} holds no head {head}")
-            selection[dims.index(HEAD)] = info.heads.index(head)
-        where = f"{SITES}/{info.name}"
+            selection[dims.index(schema.HEAD)] = info.heads.index(head)
+        where = f"{schema.SITES}/{info.name}"
         if info.per_sample:
             if gene is not None and not isinstance(gene, str):
                 raise BioattnError(
                     f"{self.path}: holds {self.inputs}, whose arrays differ; ask for one sample"
                 )
-            where += f"/{sample_group(self._own(info, sample or gene))}"
+            where += f"/{schema.sample_group(self._own(info, sample or gene))}"
         elif sample is not None:
             selection = [self._number_of(sample), *self._trimmed(info, name, sample, selection)]
         else:
@@ -428,16 +418,16 @@ class AttentionFile(ResultFile):
         return self.sites[site]
 
     def _site_info(self, name: str) -> SiteInfo:
-        layout = stored_group(self._file, f"{SITES}/{name}")
+        layout = stored_group(self._file, f"{schema.SITES}/{name}")
         array = main_array(layout)
-        where = f"{layout.path}/{sample_group(0)}" if layout.per_sample else layout.path
+        where = f"{layout.path}/{schema.sample_group(0)}" if layout.per_sample else layout.path
         heads = layout.attributes["heads"]
         assert isinstance(heads, tuple)
         dims = array.dims if array is not None else self._dims_without_samples(layout)
         return SiteInfo(
             name=name,
             layout=layout,
-            dims=dims if layout.per_sample else (SAMPLE, *dims),
+            dims=dims if layout.per_sample else (schema.SAMPLE, *dims),
             shape=() if array is None else tuple(self._file[f"{where}/{array.name}"].shape),
             dtype=np.dtype(np.float32 if array is None else array.dtype),
             heads=tuple(int(head) for head in heads),
@@ -445,9 +435,9 @@ class AttentionFile(ResultFile):
         )
 
     @staticmethod
-    def _dims_without_samples(layout: GroupLayout) -> tuple[str, ...]:
+    def _dims_without_samples(layout: schema.GroupLayout) -> tuple[str, ...]:
         names = [axis.name for axis in layout.axes]
-        return tuple(name for name in names if name != KEY or RANK not in names)
+        return tuple(name for name in names if name != schema.KEY or schema.RANK not in names)
 
 
 @contextmanager

@@ -17,30 +17,7 @@ from numpy.typing import NDArray
 from bioattn.attention.site import Axis
 from bioattn.errors import FormatError
 from bioattn.io.hdf5_input import other_format, strings, text_attribute
-from bioattn.store.schema import (
-    FORMAT,
-    FORMAT_VERSION,
-    ID,
-    KEY_INDEX,
-    POSITION,
-    RANK,
-    SAMPLE,
-    SITES,
-    TEXT,
-    WEIGHTS,
-    Array,
-    Attribute,
-    Block,
-    Column,
-    FileLayout,
-    GroupLayout,
-    ListColumn,
-    Samples,
-    Slab,
-    Values,
-    sample_group,
-    slabs,
-)
+from bioattn.store import schema
 from bioattn.store.shard_record import SHARD, SHARD_INPUTS, SHARD_JOB, read_shard
 from bioattn.store.windows import PROMOTER_COLUMNS, PROMOTERS
 
@@ -48,7 +25,7 @@ _ROOT = ("format", "format_version", "generated_by", "model_sha256", "inputs", S
 _OF_AXES = ("axes", "axis_kinds", "axis_lengths")
 
 
-def require_format(path: Path, file: h5py.File, format_name: str = FORMAT) -> None:
+def require_format(path: Path, file: h5py.File, format_name: str = schema.FORMAT) -> None:
     """Refuse a file of another format, or of a major version above that which this reader knows.
 
     Raises: FormatError.
@@ -60,11 +37,11 @@ def require_format(path: Path, file: h5py.File, format_name: str = FORMAT) -> No
     version = text_attribute(file, "format_version") or ""
     major, _, minor = version.partition(".")
     if not (major.isdecimal() and minor.isdecimal()):
-        raise FormatError(f"{path}: format_version {version!r} is not of the form {FORMAT_VERSION!r}")
-    if int(major) > int(FORMAT_VERSION.partition(".")[0]):
+        raise FormatError(f"{path}: format_version {version!r} is not of the form {schema.FORMAT_VERSION!r}")
+    if int(major) > int(schema.FORMAT_VERSION.partition(".")[0]):
         raise FormatError(
-            f"{path}: {what.removesuffix(' file')} format {version} is newer than {FORMAT_VERSION}, which this "
-            "bioattn reads; use a newer bioattn"
+            f"{path}: {what.removesuffix(' file')} format {version} is newer than {schema.FORMAT_VERSION}, which "
+            "this bioattn reads; use a newer bioattn"
         )
 
 
@@ -73,7 +50,7 @@ def stored_inputs(file: h5py.File) -> str:
     return text_attribute(file, "inputs") or (PROMOTERS if is_version_1(file) else "")
 
 
-def stored_columns(file: h5py.File) -> tuple[tuple[Column, ...], tuple[ListColumn, ...]]:
+def stored_columns(file: h5py.File) -> tuple[tuple[schema.Column, ...], tuple[schema.ListColumn, ...]]:
     """The columns of the sample table but `id`, and its lists."""
     if is_version_1(file):
         return (
@@ -83,11 +60,13 @@ def stored_columns(file: h5py.File) -> tuple[tuple[Column, ...], tuple[ListColum
         )
     group = file["samples"]
     columns = [
-        Column(name, _type_of(group[name]), *(_text(group[name], each) for each in ("long_name", "lengths")))
+        schema.Column(
+            name, _type_of(group[name]), *(_text(group[name], each) for each in ("long_name", "lengths"))
+        )
         for name in _names(group, "columns")
     ]
     lists = [
-        ListColumn(
+        schema.ListColumn(
             name,
             *(_text(group[name], each) for each in ("dtype", "kind", "lengths", "choice_of", "long_name")),
         )
@@ -96,18 +75,18 @@ def stored_columns(file: h5py.File) -> tuple[tuple[Column, ...], tuple[ListColum
     return tuple(columns), tuple(lists)
 
 
-def stored_group(file: h5py.File, path: str) -> GroupLayout:
+def stored_group(file: h5py.File, path: str) -> schema.GroupLayout:
     """The layout of one group. Raises: KeyError, ValueError (in `damage_named` FormatError) when it is damaged."""
     group = file[path]
     if is_version_1(file):
         names, kinds, columns = axes_of(file, path)
     else:
         names, kinds, columns = (_names(group, name) for name in _OF_AXES)
-    per_sample = names[0] != SAMPLE
-    holder = group.get(sample_group(0), {}) if per_sample else group
+    per_sample = names[0] != schema.SAMPLE
+    holder = group.get(schema.sample_group(0), {}) if per_sample else group
     limit = int(group.attrs.get("top_k", 0)) or None
     axes = [
-        _stored_axis(holder, name, kind, column or None, limit if name == RANK else None, per_sample)
+        _stored_axis(holder, name, kind, column or None, limit if name == schema.RANK else None, per_sample)
         for name, kind, column in zip(names if per_sample else names[1:], kinds, columns, strict=True)
     ]
     arrays = []
@@ -115,23 +94,23 @@ def stored_group(file: h5py.File, path: str) -> GroupLayout:
         dims = tuple(str(dim.label) for dim in item.dims)
         if any(dims):
             dims = dims if per_sample else dims[1:]
-            arrays.append(Array(name, str(item.dtype), dims, _text(item, "long_name")))
+            arrays.append(schema.Array(name, str(item.dtype), dims, _text(item, "long_name")))
     attributes = {name: _attribute(value) for name, value in group.attrs.items() if name not in _OF_AXES}
-    return GroupLayout(
+    return schema.GroupLayout(
         path=path, axes=tuple(axes), arrays=tuple(arrays), attributes=attributes, per_sample=per_sample
     )
 
 
 def group_paths(file: h5py.File) -> list[str]:
     """The groups of arrays in a file."""
-    others = [name for name in file if name not in ("samples", SITES)]
-    return [*others, *(f"{SITES}/{name}" for name in file.get(SITES, {}))]
+    others = [name for name in file if name not in ("samples", schema.SITES)]
+    return [*others, *(f"{schema.SITES}/{name}" for name in file.get(schema.SITES, {}))]
 
 
-def stored_layout(path: Path, file: h5py.File) -> FileLayout:
+def stored_layout(path: Path, file: h5py.File) -> schema.FileLayout:
     """All that a file says but its samples. Raises: FormatError when its record of a shard is damaged."""
     columns, lists = stored_columns(file)
-    return FileLayout(
+    return schema.FileLayout(
         format=text_attribute(file, "format") or "",
         inputs=stored_inputs(file),
         model_sha256=text_attribute(file, "model_sha256") or "",
@@ -144,16 +123,18 @@ def stored_layout(path: Path, file: h5py.File) -> FileLayout:
 
 
 def read_samples(
-    file: h5py.File, layout: FileLayout, rows: slice = slice(None), lists: bool = True
-) -> Samples:
+    file: h5py.File, layout: schema.FileLayout, rows: slice = slice(None), lists: bool = True
+) -> schema.Samples:
     """Some samples; lists: with their lists."""
     group = file["samples"]
-    columns: dict[str, Values] = {
-        column.name: strings(group[column.name], rows) if column.dtype == TEXT else group[column.name][rows]
-        for column in (ID, *layout.columns)
+    columns: dict[str, schema.Values] = {
+        column.name: strings(group[column.name], rows)
+        if column.dtype == schema.TEXT
+        else group[column.name][rows]
+        for column in (schema.ID, *layout.columns)
     }
     numbers = range(*rows.indices(len(group["id"])))
-    return Samples(
+    return schema.Samples(
         columns,
         {
             listed.name: [read_list(file, listed, number) for number in numbers]
@@ -162,51 +143,46 @@ def read_samples(
     )
 
 
-def read_list(file: h5py.File, listed: ListColumn, number: int) -> Values | None:
+def read_list(file: h5py.File, listed: schema.ListColumn, number: int) -> schema.Values | None:
     """The list of the sample with this number; None without one."""
-    dataset = file.get(f"samples/{listed.name}/{sample_group(number)}")
+    dataset = file.get(f"samples/{listed.name}/{schema.sample_group(number)}")
     if dataset is None:
         return None
-    return strings(dataset) if listed.dtype == TEXT else np.asarray(dataset[:])
+    return strings(dataset) if listed.dtype == schema.TEXT else np.asarray(dataset[:])
 
 
-def read_block(file: h5py.File, layout: FileLayout, rows: slice) -> Block:
+def read_block(file: h5py.File, layout: schema.FileLayout, rows: slice) -> schema.Block:
     """Some samples with their arrays, but those of each sample's own."""
     arrays = {
         group.path: {array.name: file[f"{group.path}/{array.name}"][rows] for array in group.arrays}
         for group in layout.groups
         if not group.per_sample
     }
-    return Block(read_samples(file, layout, rows), arrays)
+    return schema.Block(read_samples(file, layout, rows), arrays)
 
 
-def sample_slabs(file: h5py.File, layout: FileLayout, number: int) -> Iterator[Slab]:
+def sample_slabs(file: h5py.File, layout: schema.FileLayout, number: int) -> Iterator[schema.Slab]:
     """All arrays of one sample's own, in C order, a few megabytes at a time."""
     for group in layout.groups:
         for array in group.arrays if group.per_sample else ():
-            dataset = file[f"{group.path}/{sample_group(number)}/{array.name}"]
-            for index in slabs(dataset.shape, array.itemsize):
-                yield Slab(group.path, array.name, index, dataset[index])
+            dataset = file[f"{group.path}/{schema.sample_group(number)}/{array.name}"]
+            for index in schema.slabs(dataset.shape, array.itemsize):
+                yield schema.Slab(group.path, array.name, index, dataset[index])
 
 
-def main_array(layout: GroupLayout) -> Array | None:
+def main_array(layout: schema.GroupLayout) -> schema.Array | None:
     """The weights of a site, the values of another group; None where a file has no sample to tell."""
     named = {array.name: array for array in layout.arrays}
-    return named.get(WEIGHTS) or named.get("values")
+    return named.get(schema.WEIGHTS) or named.get("values")
 
 
-def has_key_index(layout: GroupLayout) -> bool:
+def has_key_index(layout: schema.GroupLayout) -> bool:
     """Whether a site holds the largest weights of each query only."""
-    return any(array.name == KEY_INDEX for array in layout.arrays)
+    return any(array.name == schema.KEY_INDEX for array in layout.arrays)
 
 
 def _stored_axis(
-    holder: Mapping[str, Any],
-    name: str,
-    kind: str,
-    lengths: str | None,
-    limit: int | None,
-    per_sample: bool,
+    holder: Mapping[str, Any], name: str, kind: str, lengths: str | None, limit: int | None, per_sample: bool
 ) -> Axis:
     scale, edges = holder.get(name), holder.get(f"{name}_edges")
     if lengths is not None or scale is None:
@@ -233,10 +209,10 @@ def _text(holder: h5py.HLObject, name: str) -> str:
 
 
 def _type_of(dataset: h5py.Dataset) -> str:
-    return TEXT if h5py.check_string_dtype(dataset.dtype) is not None else str(dataset.dtype)
+    return schema.TEXT if h5py.check_string_dtype(dataset.dtype) is not None else str(dataset.dtype)
 
 
-def _attribute(value: Any) -> Attribute:
+def _attribute(value: Any) -> schema.Attribute:
     if isinstance(value, np.ndarray):
         return tuple(value.tolist())
     if isinstance(value, np.int8):
@@ -245,17 +221,17 @@ def _attribute(value: Any) -> Attribute:
 
 
 _ALIGNMENT_COLUMNS = (
-    Column("length", "int32"),
-    Column("alignment_columns", "int32"),
-    Column("rows", "int32"),
-    Column("extra_rows", "int32"),
-    Column("query", TEXT, lengths="length"),
-    Column("input_sha256", TEXT),
+    schema.Column("length", "int32"),
+    schema.Column("alignment_columns", "int32"),
+    schema.Column("rows", "int32"),
+    schema.Column("extra_rows", "int32"),
+    schema.Column("query", schema.TEXT, lengths="length"),
+    schema.Column("input_sha256", schema.TEXT),
 )
 _ALIGNMENT_LISTS = (
-    ListColumn("columns", "int32", "residue", "length", "alignment_columns"),
-    ListColumn("extra_row_names", TEXT, "extra_msa_row", "extra_rows"),
-    ListColumn("row_names", TEXT, "msa_row", "rows"),
+    schema.ListColumn("columns", "int32", "residue", "length", "alignment_columns"),
+    schema.ListColumn("extra_row_names", schema.TEXT, "extra_msa_row", "extra_rows"),
+    schema.ListColumn("row_names", schema.TEXT, "msa_row", "rows"),
 )
 _LENGTHS = {"residue": "length", "msa_row": "rows", "extra_msa_row": "extra_rows"}
 
@@ -278,11 +254,11 @@ def axes_of(file: h5py.File, path: str) -> tuple[list[str], list[str], list[str]
     """Names of the axes of one of its groups, and the kind and the column of lengths of all but `sample`."""
     group = file[path]
     if stored_inputs(file) == PROMOTERS:
-        dataset = group[WEIGHTS] if path.startswith(SITES) else group["values"]
+        dataset = group[schema.WEIGHTS] if path.startswith(schema.SITES) else group["values"]
         names = [str(dim.label) for dim in dataset.dims]
         kinds = [_promoter_kind(group, name) for name in names[1:]]
         return names, kinds, [""] * len(kinds)
-    array = group[f"{sample_group(0)}/{WEIGHTS}"]
+    array = group[f"{schema.sample_group(0)}/{schema.WEIGHTS}"]
     names = [str(dim.label) for dim in array.dims]
     rows = "extra_msa_row" if group.attrs["extra_rows"] else "msa_row"
     keys = "residue" if text_attribute(group, "keys") == "residue" else rows
@@ -296,5 +272,5 @@ def axes_of(file: h5py.File, path: str) -> tuple[list[str], list[str], list[str]
 
 def _promoter_kind(group: h5py.Group, name: str) -> str:
     if f"{name}_edges" in group:
-        return POSITION
+        return schema.POSITION
     return "token" if name == "key" else name

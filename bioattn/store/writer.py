@@ -16,26 +16,7 @@ from numpy.typing import NDArray
 from bioattn import __version__
 from bioattn.attention.site import Axis
 from bioattn.io.seal import structure_sealed
-from bioattn.store.schema import (
-    FORMAT_VERSION,
-    ID,
-    POSITION,
-    SAMPLE,
-    TEXT,
-    Array,
-    Attribute,
-    Block,
-    Column,
-    FileLayout,
-    GroupLayout,
-    Samples,
-    Slab,
-    Values,
-    axis_length,
-    bin_centres,
-    join_blocks,
-    sample_group,
-)
+from bioattn.store import schema
 
 STEP_BYTES = 1 << 21
 """Bytes of the largest array that are written at a time, unless whole chunks take more."""
@@ -50,7 +31,7 @@ class SampleArrays:
     def __init__(
         self,
         group: h5py.Group,
-        layout: GroupLayout,
+        layout: schema.GroupLayout,
         lengths: Mapping[str, int],
         coordinates: Mapping[str, NDArray[Any]],
         check: Callable[[], None],
@@ -59,7 +40,7 @@ class SampleArrays:
         self._check = check
         self._next = 0
         scales = {
-            axis.name: _write_axis(group, axis, axis_length(axis, lengths), coordinates.get(axis.kind))
+            axis.name: _write_axis(group, axis, schema.axis_length(axis, lengths), coordinates.get(axis.kind))
             for axis in layout.axes
         }
         self._datasets = {}
@@ -109,7 +90,7 @@ class ResultWriter:
     def __init__(
         self,
         file: h5py.File,
-        layout: FileLayout,
+        layout: schema.FileLayout,
         num_samples: int,
         *,
         chunked: bool,
@@ -122,13 +103,13 @@ class ResultWriter:
         self._num_samples = num_samples
         self._chunked = chunked and num_samples > 0
         self._check = check
-        self._pending: list[Block] = []
+        self._pending: list[schema.Block] = []
         self._written = self._appended = 0
-        self._last: Samples | None = None
+        self._last: schema.Samples | None = None
         self._open: tuple[str, SampleArrays] | None = None
         self._step = _step(layout, num_samples)
         file.attrs["format"] = layout.format
-        file.attrs["format_version"] = FORMAT_VERSION
+        file.attrs["format_version"] = schema.FORMAT_VERSION
         file.attrs["generated_by"] = f"bioattn {__version__}"
         file.attrs["model_sha256"] = layout.model_sha256
         file.attrs["inputs"] = layout.inputs
@@ -140,7 +121,7 @@ class ResultWriter:
         for group in layout.groups:
             self._create_group(group)
 
-    def append(self, block: Block) -> None:
+    def append(self, block: schema.Block) -> None:
         """Write the next samples, their lists and their arrays.
 
         Arrays of ragged axes may be as long as the longest of the block: what lies behind a sample's end becomes
@@ -152,7 +133,7 @@ class ResultWriter:
         self._last = samples.part(slice(len(samples) - 1, None)) if len(samples) else self._last
         first, self._appended = self._appended, self._appended + len(samples)
         dense = {path: arrays for path, arrays in block.arrays.items() if not self._group(path).per_sample}
-        self._pending.append(Block(samples, dense))
+        self._pending.append(schema.Block(samples, dense))
         self._write_pending(last=False)
         for path in sorted(block.arrays.keys() - dense.keys()):
             layout, of_group = self._group(path), block.arrays[path]
@@ -173,9 +154,9 @@ class ResultWriter:
             raise RuntimeError(f"{path}: no sample was appended")
         return self._create_sample(self._group(path), self._appended - 1, self._last)
 
-    def put(self, slab: Slab) -> None:
+    def put(self, slab: schema.Slab) -> None:
         """Write some values of the sample that was appended last, group by group, each in C order."""
-        where = f"{slab.path}/{sample_group(self._appended - 1)}"
+        where = f"{slab.path}/{schema.sample_group(self._appended - 1)}"
         if self._open is None or self._open[0] != where:
             self._open = where, self.arrays_of(slab.path)
         self._open[1].put(slab.name, slab.place, slab.values)
@@ -188,82 +169,84 @@ class ResultWriter:
         self._write_pending(last=True)
         self._check()
 
-    def _group(self, path: str) -> GroupLayout:
+    def _group(self, path: str) -> schema.GroupLayout:
         return next(group for group in self._layout.groups if group.path == path)
 
     def _create_samples(self) -> None:
         group = self._file.create_group("samples")
         _write_names(group, "columns", [column.name for column in self._layout.columns])
         _write_names(group, "lists", [listed.name for listed in self._layout.lists])
-        scale = self._column(group, ID)
-        scale.make_scale(ID.name)
+        scale = self._column(group, schema.ID)
+        scale.make_scale(schema.ID.name)
         for column in self._layout.columns:
-            _attach(self._column(group, column), 0, ID.name, scale)
+            _attach(self._column(group, column), 0, schema.ID.name, scale)
         for listed in self._layout.lists:
             lists = group.create_group(listed.name)
             for name in ("dtype", "kind", "lengths", "choice_of", "long_name"):
                 if getattr(listed, name):
                     lists.attrs[name] = getattr(listed, name)
 
-    def _column(self, group: h5py.Group, column: Column) -> h5py.Dataset:
-        kind = h5py.string_dtype() if column.dtype == TEXT else column.dtype
+    def _column(self, group: h5py.Group, column: schema.Column) -> h5py.Dataset:
+        kind = h5py.string_dtype() if column.dtype == schema.TEXT else column.dtype
         dataset = group.create_dataset(column.name, shape=(self._num_samples,), dtype=kind)
         for name in ("long_name", "lengths"):
             if getattr(column, name):
                 dataset.attrs[name] = getattr(column, name)
         return dataset
 
-    def _create_group(self, layout: GroupLayout) -> None:
+    def _create_group(self, layout: schema.GroupLayout) -> None:
         group = self._file.create_group(layout.path)
         dims = [axis.name for axis in layout.axes]
-        _write_names(group, "axes", dims if layout.per_sample else [SAMPLE, *dims])
+        _write_names(group, "axes", dims if layout.per_sample else [schema.SAMPLE, *dims])
         _write_names(group, "axis_kinds", [axis.kind for axis in layout.axes])
         _write_names(group, "axis_lengths", [axis.lengths or "" for axis in layout.axes])
         _set_attributes(group, layout.attributes)
         if layout.per_sample:
             return
-        scales = {SAMPLE: self._column(group, Column(SAMPLE, TEXT, "sample id"))}
-        scales[SAMPLE].make_scale(SAMPLE)
+        scales = {schema.SAMPLE: self._column(group, schema.Column(schema.SAMPLE, schema.TEXT, "sample id"))}
+        scales[schema.SAMPLE].make_scale(schema.SAMPLE)
         for axis in layout.axes:
-            scales[axis.name] = _write_axis(group, axis, axis_length(axis))
+            scales[axis.name] = _write_axis(group, axis, schema.axis_length(axis))
         for array in layout.arrays:
             shape = (self._num_samples, *layout.shape(array))
             chunks = layout.chunk(array, self._num_samples) if array.chunked and self._chunked else None
             options = {} if chunks is None else {"chunks": chunks, "fletcher32": True}
             dataset = group.create_dataset(array.name, shape=shape, dtype=array.dtype, **options)
-            _label(dataset, array, scales, (SAMPLE,))
+            _label(dataset, array, scales, (schema.SAMPLE,))
 
-    def _create_sample(self, layout: GroupLayout, number: int, sample: Samples) -> SampleArrays:
+    def _create_sample(self, layout: schema.GroupLayout, number: int, sample: schema.Samples) -> SampleArrays:
         """Begin one sample's own arrays; sample: that one alone."""
-        group = self._file[layout.path].create_group(sample_group(number))
-        group.attrs[SAMPLE] = sample.ids[0]
+        group = self._file[layout.path].create_group(schema.sample_group(number))
+        group.attrs[schema.SAMPLE] = sample.ids[0]
         coordinates = {
             listed.kind: np.asarray(sample.lists[listed.name][0])
             for listed in self._layout.lists
-            if listed.dtype != TEXT and sample.lists[listed.name][0] is not None
+            if listed.dtype != schema.TEXT and sample.lists[listed.name][0] is not None
         }
         return SampleArrays(group, layout, sample.lengths(0), coordinates, self._check)
 
-    def _write_lists(self, samples: Samples, place: int) -> None:
+    def _write_lists(self, samples: schema.Samples, place: int) -> None:
         for listed in self._layout.lists:
             values = samples.lists[listed.name][place]
             if values is not None:
                 group = self._file[f"samples/{listed.name}"]
-                kind = h5py.string_dtype() if listed.dtype == TEXT else listed.dtype
-                group.create_dataset(sample_group(self._appended + place), data=_plain(values), dtype=kind)
+                kind = h5py.string_dtype() if listed.dtype == schema.TEXT else listed.dtype
+                group.create_dataset(
+                    schema.sample_group(self._appended + place), data=_plain(values), dtype=kind
+                )
 
     def _write_pending(self, *, last: bool) -> None:
         waiting = self._appended - self._written
         number = waiting if last or not self._chunked else waiting - waiting % self._step
         if number == 0:
             return
-        block = join_blocks(self._pending)
+        block = schema.join_blocks(self._pending)
         step = self._step if self._chunked else number
         for first in range(0, number, step):
             self._write(block.part(slice(first, min(first + step, number))))
         self._pending = [block.part(slice(number, None))] if number < waiting else []
 
-    def _write(self, block: Block) -> None:
+    def _write(self, block: schema.Block) -> None:
         """Write the next samples of the table and of the arrays of all samples."""
         rows = slice(self._written, self._written + len(block.samples))
         for name, values in block.samples.columns.items():
@@ -272,7 +255,7 @@ class ResultWriter:
             if layout.per_sample:
                 continue
             group = self._file[layout.path]
-            group[SAMPLE][rows] = _plain(block.samples.ids)
+            group[schema.SAMPLE][rows] = _plain(block.samples.ids)
             for array in layout.arrays:
                 values = block.arrays[layout.path][array.name]
                 group[array.name][rows] = _padded(layout, array, values, block.samples)
@@ -282,7 +265,7 @@ class ResultWriter:
 
 @contextmanager
 def result_writer(
-    path: Path, layout: FileLayout, num_samples: int, *, chunked: bool = True
+    path: Path, layout: schema.FileLayout, num_samples: int, *, chunked: bool = True
 ) -> Iterator[ResultWriter]:
     """Create `path` and give its writer; the file is complete only when the body ends without an exception.
 
@@ -299,7 +282,7 @@ def result_writer(
         writer.finish()
 
 
-def _step(layout: FileLayout, num_samples: int) -> int:
+def _step(layout: schema.FileLayout, num_samples: int) -> int:
     """Samples written at a time: whole chunks of the largest array, since a chunk that is written in two goes is
     read again in between."""
     arrays = [
@@ -316,12 +299,14 @@ def _step(layout: FileLayout, num_samples: int) -> int:
     return chunk * max(1, STEP_BYTES // max(1, chunk * _bytes(group, array)))
 
 
-def _bytes(group: GroupLayout, array: Array) -> int:
+def _bytes(group: schema.GroupLayout, array: schema.Array) -> int:
     """Bytes of one sample's values."""
     return int(np.prod(group.shape(array), dtype=np.int64)) * array.itemsize
 
 
-def _padded(layout: GroupLayout, array: Array, values: NDArray[Any], samples: Samples) -> NDArray[Any]:
+def _padded(
+    layout: schema.GroupLayout, array: schema.Array, values: NDArray[Any], samples: schema.Samples
+) -> NDArray[Any]:
     """Values of some samples as the file holds them: as long as the longest of all, 0 behind each sample's end."""
     if all(layout.axis(dim).lengths is None for dim in array.dims):
         return values
@@ -336,11 +321,11 @@ def _write_axis(
     group: h5py.Group, axis: Axis, length: int, coordinates: NDArray[Any] | None = None
 ) -> h5py.Dataset:
     """The dimension scale of an axis, and the edges of its bins."""
-    values: Values
+    values: schema.Values
     if coordinates is not None and axis.lengths is not None:
         values = coordinates
     elif axis.edges is not None:
-        values = bin_centres(axis.edges)
+        values = schema.bin_centres(axis.edges)
         edges = group.create_dataset(f"{axis.name}_edges", data=np.asarray(axis.edges, dtype=np.int32))
         edges.make_scale(f"{axis.name}_edges")
         edges.attrs["units"] = POSITION_UNITS
@@ -353,15 +338,15 @@ def _write_axis(
     kind = h5py.string_dtype() if isinstance(values, list) else values.dtype
     scale = group.create_dataset(axis.name, data=_plain(values), dtype=kind)
     scale.make_scale(axis.name)
-    if axis.kind == POSITION:
+    if axis.kind == schema.POSITION:
         scale.attrs["units"] = POSITION_UNITS
-    if axis.lengths is not None and SAMPLE in group:
+    if axis.lengths is not None and schema.SAMPLE in group:
         scale.attrs["lengths"] = axis.lengths
     return scale
 
 
 def _label(
-    dataset: h5py.Dataset, array: Array, scales: Mapping[str, h5py.Dataset], before: Sequence[str]
+    dataset: h5py.Dataset, array: schema.Array, scales: Mapping[str, h5py.Dataset], before: Sequence[str]
 ) -> None:
     for place, dim in enumerate((*before, *array.dims)):
         _attach(dataset, place, dim, scales[dim])
@@ -374,7 +359,7 @@ def _attach(dataset: h5py.Dataset, place: int, label: str, scale: h5py.Dataset) 
     dataset.dims[place].attach_scale(scale)
 
 
-def _plain(values: Values) -> NDArray[Any]:
+def _plain(values: schema.Values) -> NDArray[Any]:
     """Text as an object array of exactly one axis, whatever the texts look like."""
     return np.array(values, dtype=object) if isinstance(values, list) else values
 
@@ -384,7 +369,7 @@ def _write_names(holder: h5py.HLObject, name: str, texts: Sequence[str]) -> None
     holder.attrs.create(name, _plain(list(texts)), shape=(len(texts),), dtype=h5py.string_dtype())
 
 
-def _set_attributes(holder: h5py.HLObject, attributes: Mapping[str, Attribute]) -> None:
+def _set_attributes(holder: h5py.HLObject, attributes: Mapping[str, schema.Attribute]) -> None:
     for name, value in sorted(attributes.items()):
         if isinstance(value, bool):
             holder.attrs[name] = np.int8(value)

@@ -121,12 +121,7 @@ class Reporter:
     """Messages (through the `bioattn` logger) and progress of one command."""
 
     def __init__(
-        self,
-        *,
-        quiet: bool,
-        verbose: bool,
-        log_format: LogFormat,
-        arguments: Sequence[str] = (),
+        self, *, quiet: bool, verbose: bool, log_format: LogFormat, arguments: Sequence[str] = ()
     ) -> None:
         self.quiet = quiet
         self.command = ["bioattn", *arguments]

@@ -239,9 +239,7 @@ def _scores(
     return mean_scores(
         [
             contact_scores(
-                predict_contacts(attention, protein.id, regression),
-                protein.cb,
-                attention.columns(protein.id),
+                predict_contacts(attention, protein.id, regression), protein.cb, attention.columns(protein.id)
             )
             for protein in proteins
         ]

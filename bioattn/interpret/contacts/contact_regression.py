@@ -118,9 +118,7 @@ BLOCK = 1 << 16
 
 
 def fit_sparse_logistic(
-    features_NF: NDArray[np.float32],
-    labels_N: NDArray[np.bool_],
-    inverse_strength: float,
+    features_NF: NDArray[np.float32], labels_N: NDArray[np.bool_], inverse_strength: float
 ) -> tuple[NDArray[np.float64], float]:
     """Weights (F,) and intercept that minimise ‖w‖₁ + c Σ log(1 + exp(−y (x·w + b))), y = ±1; b is not penalised.
 

@@ -88,10 +88,7 @@ def consensus_motif(pattern: NDArray[np.bool_], background: NDArray[np.float64],
 
 
 def find_sites(
-    codes: NDArray[np.uint8],
-    motifs: Sequence[Motif],
-    background: NDArray[np.float64],
-    p_value: float,
+    codes: NDArray[np.uint8], motifs: Sequence[Motif], background: NDArray[np.float64], p_value: float
 ) -> list[SiteSet]:
     """Find the sites of each motif alone in codes (N, L).
 

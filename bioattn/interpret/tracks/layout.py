@@ -181,9 +181,7 @@ def lay_out(windows: Mapping[tuple[str, str], Windows], overlapping: Overlapping
             shared += int((depth > 1).sum())
         genes += int(_overlaps_another(placed).sum())
     return TrackLayout(
-        stretches=stretches,
-        overlapping_genes=genes,
-        overlapping_share=shared / max(1, covered),
+        stretches=stretches, overlapping_genes=genes, overlapping_share=shared / max(1, covered)
     )
 
 

@@ -125,12 +125,7 @@ class InvariantPointAttention(nn.Module):
         local_RHP3 = frames.unsqueeze(1).unsqueeze(2).inverse_apply(attended_points_HRP3.transpose(0, 1))
         length_RHP = (local_RHP3.square().sum(-1) + 1e-8).sqrt()
         attended_pair_RHC = weights_HRR.transpose(0, 1) @ pair_RRC
-        parts = [
-            attended_HRD.transpose(0, 1),
-            *local_RHP3.unbind(-1),
-            length_RHP,
-            attended_pair_RHC,
-        ]
+        parts = [attended_HRD.transpose(0, 1), *local_RHP3.unbind(-1), length_RHP, attended_pair_RHC]
         update_RC: Tensor = self.project_output(torch.cat([part.flatten(1) for part in parts], dim=-1))
         return update_RC
 

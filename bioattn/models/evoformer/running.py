@@ -57,9 +57,7 @@ class EvoformerRun(Settings):
     """
 
     alignment: Path = argument(
-        "IN",
-        "Alignment of any format and packing, or `-`; or a folder or a list of alignments.",
-        recorded="",
+        "IN", "Alignment of any format and packing, or `-`; or a folder or a list of alignments.", recorded=""
     )
     output: Path = output_option("Folder of the results; one folder each for several inputs.")
     model: tuple[Path, ...] = option(

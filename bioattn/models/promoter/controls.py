@@ -190,16 +190,11 @@ class PromoterTraining:
                 config = replace(config, attention_query=QuerySource.SHARED, position_bias=bias)
             case Control.GAIN:
                 config = replace(
-                    config,
-                    attention_query=QuerySource.GAIN,
-                    sink=True,
-                    position_bias=PositionBias.SHARED,
+                    config, attention_query=QuerySource.GAIN, sink=True, position_bias=PositionBias.SHARED
                 )
             case Control.POSITION:
                 config = replace(
-                    config,
-                    attention_query=QuerySource.POSITION,
-                    position_bias=PositionBias.TREATMENT,
+                    config, attention_query=QuerySource.POSITION, position_bias=PositionBias.TREATMENT
                 )
             case _:
                 config = replace(config, attention_query=QuerySource(control))

@@ -38,12 +38,7 @@ def export(
     from bioattn.text import counted
 
     summary = export_attribution(
-        attribution,
-        output,
-        treatments=treatment,
-        genes=genes,
-        force=force,
-        progress=reporter.progress(),
+        attribution, output, treatments=treatment, genes=genes, force=force, progress=reporter.progress()
     )
     scope = f"{counted(summary['treatments'], 'treatment')} of {counted(summary['genes'], 'gene')}"
     return Record(

@@ -54,11 +54,7 @@ def report(
 
     found = recognise_inputs(inputs, annotation=annotation, motifs=motifs)
     collected = collect_report(
-        found,
-        title=title,
-        genes=genes,
-        treatments=treatment,
-        progress=reporter.progress(),
+        found, title=title, genes=genes, treatments=treatment, progress=reporter.progress()
     )
     write_page(output, collected)
     if collected.browser is not None:

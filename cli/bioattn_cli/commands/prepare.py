@@ -179,10 +179,7 @@ def dataset(
         split_table=split_table,
     )
     columns = ResponseColumns(
-        layout=layout,
-        gene=gene_column,
-        treatment=treatment_column,
-        values=value_column,
+        layout=layout, gene=gene_column, treatment=treatment_column, values=value_column
     )
     settings = DatasetSettings(
         task=task,
@@ -243,10 +240,7 @@ def contacts(
     from bioattn.io.audit import audit_path
 
     settings = ContactSettings(
-        max_depth=max_depth,
-        min_identity=min_structure_identity,
-        missing_cb=missing_cb,
-        seed=seed,
+        max_depth=max_depth, min_identity=min_structure_identity, missing_cb=missing_cb, seed=seed
     )
     rows = prepare_contacts(pairs, output, settings, mappings=mappings, progress=reporter.progress())
     return Record(

@@ -22,12 +22,7 @@ from bioattn.models.evoformer.parameters.files import (
     model_rows,
     open_parameters,
 )
-from bioattn.models.evoformer.parameters.loading import (
-    NOT_INFERRED,
-    infer_config,
-    load_parameters,
-    per_block,
-)
+from bioattn.models.evoformer.parameters.loading import NOT_INFERRED, infer_config, load_parameters, per_block
 from bioattn.models.evoformer.parameters.table import from_canonical
 from bioattn.models.family import WEIGHTS
 from bioattn.models.model_folder import model_files

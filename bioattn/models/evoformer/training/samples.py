@@ -206,14 +206,7 @@ class TrainingSamples:
         columns = family.columns if self.covariance else target_columns(family.protein.msa, int(rows[0]))
         if len(columns) > config.crop:
             columns = columns[_window(family, columns, config.crop, random)]
-        return make_sample(
-            family,
-            rows,
-            columns,
-            config=config,
-            random=random,
-            covariance=self.covariance,
-        )
+        return make_sample(family, rows, columns, config=config, random=random, covariance=self.covariance)
 
 
 def draw_rows(

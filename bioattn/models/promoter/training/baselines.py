@@ -28,14 +28,7 @@ from bioattn.models.promoter.training.ridge import (
     find_start_codon,
 )
 from bioattn.promoters.dataset import TEST, TRAIN, VALIDATION, PromoterDataset
-from bioattn.promoters.response_metrics import (
-    SharedAxis,
-    auroc,
-    fit_shared_axis,
-    median,
-    pearson,
-    summarise,
-)
+from bioattn.promoters.response_metrics import SharedAxis, auroc, fit_shared_axis, median, pearson, summarise
 from bioattn.system.progress import NoProgress, Progress
 from bioattn.text import counted, duration
 

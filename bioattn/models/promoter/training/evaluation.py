@@ -367,10 +367,7 @@ def _finite(value: float) -> float | None:
 
 
 def card_lines(
-    config: PromoterModelConfig,
-    dataset: PromoterDataset,
-    record: Mapping[str, Any],
-    evaluation: Evaluation,
+    config: PromoterModelConfig, dataset: PromoterDataset, record: Mapping[str, Any], evaluation: Evaluation
 ) -> list[str]:
     """The lines of the card. record: the training record."""
     return [

@@ -27,11 +27,7 @@ from bioattn.models.promoter.config import Readout
 from bioattn.models.promoter.cross import CrossModel, SharedReadout
 from bioattn.models.promoter.model import PromoterModel
 from bioattn.models.promoter.stem import KmerStem
-from bioattn.models.promoter.training.baselines import (
-    BaselineData,
-    component_ridge,
-    principal_directions,
-)
+from bioattn.models.promoter.training.baselines import BaselineData, component_ridge, principal_directions
 from bioattn.models.promoter.training.data import TargetScale
 from bioattn.models.promoter.training.ridge import Kmers
 from bioattn.models.promoter.treatment_encoder import IdEncoder, TreatmentReadout
